@@ -1,0 +1,65 @@
+//! Open file descriptions: what `open` makes and `dup` and `fork` share.
+//!
+//! They live in the segment of the image (or, for a private backend, in private
+//! memory), so that processes share offsets as POSIX says. Everything in one is
+//! atomic; another process may change it at any time.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Index of a description in its backend's table.
+pub type DescriptionId = u32;
+
+/// An open file description, one cache line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Description {
+    /// Holders: descriptors of all processes, mappings, working directories. 0 = free.
+    pub refs: AtomicU32,
+    /// `O_*` status and access flags, as `F_GETFL` reports them.
+    pub flags: AtomicU32,
+    /// File position; for directories the `readdir` cookie.
+    pub offset: AtomicU64,
+    /// [`Node::id`](crate::types::Node::id).
+    pub node: AtomicU64,
+    /// [`Node::hint`](crate::types::Node::hint): valid for as long as the description pins the node.
+    pub hint: AtomicU32,
+    /// Serialises calls that move the offset: owner's lane or process + 1, 0 when free.
+    pub offset_owner: AtomicU32,
+    /// Type of the node (`DT_*`).
+    pub kind: AtomicU32,
+    /// Lane + 1 of whoever is making or destroying this description.
+    pub maker: AtomicU32,
+    /// Number of reuses of this slot.
+    pub generation: AtomicU32,
+    /// Unused.
+    pub reserved: AtomicU32,
+    /// Unused.
+    pub reserved2: AtomicU64,
+}
+
+const _: () = assert!(core::mem::size_of::<Description>() == 64);
+
+impl Description {
+    /// A free description.
+    pub const fn new() -> Self {
+        Description {
+            refs: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
+            offset: AtomicU64::new(0),
+            node: AtomicU64::new(0),
+            hint: AtomicU32::new(0),
+            offset_owner: AtomicU32::new(0),
+            kind: AtomicU32::new(0),
+            maker: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+            reserved2: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Default for Description {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,339 @@
+//! What every layer above the medium speaks of: nodes, attributes, credentials,
+//! errors, and the context of one call.
+
+use core::cell::Cell;
+pub use pm::Errno;
+
+/// Result of a file-system operation.
+pub type Result<T> = core::result::Result<T, Error>;
+
+/// Why an operation failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// An ordinary POSIX failure.
+    Posix(Errno),
+    /// A structure on the medium is damaged (`EUCLEAN`).
+    Corrupt {
+        /// Which structure, for the log line.
+        what: &'static str,
+        /// Byte offset in the image.
+        at: u64,
+    },
+}
+
+impl Error {
+    /// The error number a program sees.
+    #[inline]
+    pub fn errno(self) -> Errno {
+        match self {
+            Error::Posix(errno) => errno,
+            Error::Corrupt { .. } => Errno::EUCLEAN,
+        }
+    }
+}
+
+impl From<Errno> for Error {
+    #[inline]
+    fn from(errno: Errno) -> Self {
+        Error::Posix(errno)
+    }
+}
+
+/// Type of a node; the values are `DT_*` of `readdir`, and `kind << 12` is the
+/// type part of `st_mode`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Fifo = 1,
+    CharDevice = 2,
+    Directory = 4,
+    BlockDevice = 6,
+    Regular = 8,
+    Symlink = 10,
+    Socket = 12,
+}
+
+impl Kind {
+    /// The kind with this `DT_*` number.
+    #[inline]
+    pub const fn from_dt(dt: u8) -> Option<Kind> {
+        Some(match dt {
+            1 => Kind::Fifo,
+            2 => Kind::CharDevice,
+            4 => Kind::Directory,
+            6 => Kind::BlockDevice,
+            8 => Kind::Regular,
+            10 => Kind::Symlink,
+            12 => Kind::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The type bits of `st_mode`.
+    #[inline]
+    pub const fn type_bits(self) -> u32 {
+        (self as u32) << 12
+    }
+}
+
+/// A file, directory, … of one backend.
+///
+/// `id` names it (for the native engine: line number in the image and a reuse
+/// generation, so a stale node is noticed: `ESTALE`). `hint` lets the backend
+/// find its cached state quickly; it is never trusted and never compared.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Node {
+    /// Identity within the backend.
+    pub id: u64,
+    /// Where the backend may find its cached state.
+    pub hint: u32,
+}
+
+impl PartialEq for Node {
+    #[inline]
+    fn eq(&self, other: &Node) -> bool {
+        self.id == other.id
+    }
+}
+impl Eq for Node {}
+
+/// What `stat` reports. Times are nanoseconds since the epoch.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Attr {
+    pub ino: u64,
+    pub kind: Kind,
+    /// Permission bits, set-id and sticky (12 bits).
+    pub mode: u16,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// `st_rdev`, kernel encoding (`makedev`).
+    pub rdev: u64,
+    pub size: u64,
+    /// Allocated space, in units of 512 bytes.
+    pub blocks: u64,
+    pub atime: i64,
+    pub mtime: i64,
+    pub ctime: i64,
+    /// Birth time, where it is known.
+    pub btime: Option<i64>,
+}
+
+/// A time to be set (`utimensat`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetTime {
+    /// The current time.
+    Now,
+    /// Nanoseconds since the epoch.
+    At(i64),
+}
+
+/// Attributes to change; `None` leaves one as it is.
+///
+/// The backend checks permission (owner, `CAP_FOWNER`, write access for
+/// `Now`/truncate by path), clears set-id bits as POSIX and Linux say, and
+/// stamps ctime.
+#[derive(Clone, Copy, Default, Debug)]
+#[allow(missing_docs)]
+pub struct SetAttr {
+    /// 12 bits.
+    pub mode: Option<u16>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    /// Truncate or extend. `ftruncate` on a descriptor open for writing sets
+    /// `size_checked`, so that no permission is asked a second time.
+    pub size: Option<u64>,
+    pub size_checked: bool,
+    pub atime: Option<SetTime>,
+    pub mtime: Option<SetTime>,
+}
+
+/// What `create` makes.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNode<'a> {
+    /// Its type.
+    pub kind: Kind,
+    /// Permission bits as the program asked (the umask is applied by the backend).
+    pub mode: u16,
+    /// For devices.
+    pub rdev: u64,
+    /// For symlinks.
+    pub target: &'a [u8],
+}
+
+/// One entry that `readdir` reports.
+#[derive(Clone, Copy, Debug)]
+pub struct DirEntry<'a> {
+    /// The name; may be `.` or `..`.
+    pub name: &'a [u8],
+    /// `d_ino`.
+    pub ino: u64,
+    /// Its type.
+    pub kind: Kind,
+    /// Cookie at which reading goes on *after* this entry (`d_off`).
+    pub next: u64,
+}
+
+/// What `statfs` reports.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct StatFs {
+    pub magic: u64,
+    pub block_bytes: u64,
+    pub blocks: u64,
+    pub blocks_free: u64,
+    pub files: u64,
+    pub files_free: u64,
+    pub id: u64,
+    pub name_max: u64,
+    pub read_only: bool,
+}
+
+/// In whose name a call is made. Never kept past the call.
+#[derive(Clone, Copy, Debug)]
+pub struct Cred<'a> {
+    /// File-system user.
+    pub uid: u32,
+    /// File-system group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: &'a [u32],
+    /// Overrides permission checks (`CAP_DAC_OVERRIDE`, `CAP_FOWNER`, `CAP_CHOWN`, `CAP_FSETID`).
+    pub privileged: bool,
+}
+
+impl Cred<'_> {
+    /// The superuser.
+    pub const ROOT: Cred<'static> = Cred { uid: 0, gid: 0, groups: &[], privileged: true };
+
+    /// Whether the caller belongs to `gid`.
+    #[inline]
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+
+    /// Whether `want` (a sum of [`R`], [`W`], [`X`]) is granted on a node with
+    /// this mode and owner.
+    #[inline]
+    pub fn may(&self, kind: Kind, mode: u16, uid: u32, gid: u32, want: u16) -> bool {
+        let class = if self.uid == uid {
+            mode >> 6
+        } else if self.in_group(gid) {
+            mode >> 3
+        } else {
+            mode
+        };
+        if class & want == want {
+            return true;
+        }
+        // Root needs one execute bit somewhere to run a file, none to search a directory.
+        self.privileged && (want & X == 0 || kind == Kind::Directory || mode & 0o111 != 0)
+    }
+}
+
+/// Read permission.
+pub const R: u16 = 4;
+/// Write permission.
+pub const W: u16 = 2;
+/// Execute or search permission.
+pub const X: u16 = 1;
+
+/// How many images one process can have open at a time.
+pub const MOUNTS_MAX: usize = 16;
+
+/// What a thread carries from call to call: the lane it holds in each image it
+/// has written to. A door keeps one per thread and hands it down; a forked
+/// child and a new thread start with a fresh one.
+#[derive(Debug)]
+pub struct Thread {
+    /// Lane number + 1 by image slot; 0 where none is held.
+    pub lanes: [Cell<u32>; MOUNTS_MAX],
+    /// Set while an operation is in progress on this thread: a signal handler
+    /// that interrupts it must not enter the engine.
+    pub busy: Cell<u32>,
+}
+
+impl Thread {
+    /// A thread that holds no lane.
+    pub const fn new() -> Self {
+        Thread { lanes: [const { Cell::new(0) }; MOUNTS_MAX], busy: Cell::new(0) }
+    }
+}
+
+impl Default for Thread {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The context of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Cx<'a> {
+    /// Whose rights.
+    pub cred: Cred<'a>,
+    /// File-creation mask.
+    pub umask: u16,
+    /// The calling thread.
+    pub thread: &'a Thread,
+}
+
+/// What `rename` does when the target exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RenameMode {
+    /// Replace it.
+    Replace,
+    /// Fail with `EEXIST` (`RENAME_NOREPLACE`).
+    NoReplace,
+    /// Swap the two (`RENAME_EXCHANGE`).
+    Exchange,
+}
+
+/// What `fallocate` does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fallocate {
+    /// Allocate, and extend the size.
+    Allocate,
+    /// Allocate, leave the size.
+    KeepSize,
+    /// Free the range.
+    PunchHole,
+    /// Zero the range, and extend the size.
+    Zero,
+    /// Zero the range, leave the size.
+    ZeroKeepSize,
+}
+
+/// Kind of an advisory lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum LockKind {
+    Shared,
+    Exclusive,
+    Unlock,
+}
+
+/// Who owns an advisory lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockOwner {
+    /// The process (`fcntl` record locks).
+    Process,
+    /// The open file description (OFD locks).
+    Description(u32),
+    /// The open file description, whole file (`flock`).
+    Flock(u32),
+}
+
+/// An advisory lock: bytes `start..end` (`end == u64::MAX` is to infinity).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub struct Lock {
+    pub kind: LockKind,
+    pub owner: LockOwner,
+    pub start: u64,
+    pub end: u64,
+    /// Who holds it, when reported by a query: PID of the holder, or −1 for OFD locks.
+    pub pid: i32,
+}

@@ -1,0 +1,89 @@
+//! What a path walk is asked for and what it answers.
+
+use crate::types::Node;
+
+/// Longest path, including the terminating NUL of the kernel's `PATH_MAX`.
+pub const PATH_MAX: usize = 4096;
+/// How many symlinks one walk may follow.
+pub const SYMLINKS_MAX: u32 = 40;
+
+/// What happens at the last component.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Last {
+    /// Look it up and follow it if it is a symlink.
+    Follow,
+    /// Look it up, do not follow (`O_NOFOLLOW`, `AT_SYMLINK_NOFOLLOW`). A
+    /// trailing slash still follows, as the kernel does.
+    NoFollow,
+    /// Do not look it up: only the parent and the name are wanted (create,
+    /// unlink, rename).
+    Parent,
+}
+
+/// Where a walk keeps the text of the symlinks it follows. One per thread;
+/// untouched unless a symlink is met.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Scratch {
+    /// Two buffers: the current expansion and the next one.
+    pub text: [[u8; PATH_MAX]; 2],
+}
+
+impl Scratch {
+    /// Empty buffers.
+    pub const fn new() -> Self {
+        Scratch { text: [[0; PATH_MAX]; 2] }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where a path led.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// The directory that holds (or would hold) the last component.
+    pub parent: Node,
+    /// The last component, without slashes. Empty, `.` or `..` where the path
+    /// ends so; then `node` is that directory (also under [`Last::Parent`]).
+    pub name: &'a [u8],
+    /// The node; `None` where no such name exists, or [`Last::Parent`] did not look.
+    pub node: Option<Node>,
+    /// The path ended in a slash: only a directory will do.
+    pub slash: bool,
+}
+
+/// Why a walk left its backend.
+#[derive(Clone, Copy, Debug)]
+pub enum Exit<'a> {
+    /// `..` at the backend's root. `rest` is what follows it, with no leading
+    /// slash; it may be empty.
+    Above {
+        /// Remaining path.
+        rest: &'a [u8],
+    },
+    /// A symlink with an absolute target: the whole remaining path.
+    Absolute {
+        /// Absolute path to go on with.
+        path: &'a [u8],
+    },
+    /// A node on which something is mounted.
+    Mountpoint {
+        /// That node.
+        node: Node,
+        /// Remaining path, no leading slash.
+        rest: &'a [u8],
+    },
+}
+
+/// Result of a walk.
+#[derive(Clone, Copy, Debug)]
+pub enum Walk<'a> {
+    /// The path ended inside this backend.
+    Found(Found<'a>),
+    /// It leads out of it.
+    Exit(Exit<'a>),
+}

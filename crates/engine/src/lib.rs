@@ -1,0 +1,2 @@
+//! The native file system.
+#![no_std]

@@ -1,0 +1,3 @@
+//! The image format.
+#![no_std]
+#![forbid(unsafe_code)]

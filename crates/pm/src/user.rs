@@ -1,0 +1,46 @@
+//! Buffers that belong to the program we serve.
+
+/// A buffer of the calling program: pointer and length in bytes, laid out as
+/// the kernel's `struct iovec`, so that an array of them is an array of these.
+///
+/// Only a door makes one (that is where the program's pointers come in); all
+/// others hand it down to the copy that fills or drains it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct UserSlice {
+    /// First byte.
+    pub ptr: *mut u8,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+impl UserSlice {
+    /// Wraps a program's buffer.
+    ///
+    /// # Safety
+    /// `ptr..ptr + len` must stay readable (and writable, where it is a
+    /// destination) until the call that gets it returns. Other threads of the
+    /// program may race on it, as they may with the kernel's `read`.
+    #[inline]
+    pub const unsafe fn new(ptr: *mut u8, len: usize) -> Self {
+        UserSlice { ptr, len }
+    }
+
+    /// A destination backed by a Rust buffer.
+    #[inline]
+    pub fn from_mut(buffer: &mut [u8]) -> Self {
+        UserSlice { ptr: buffer.as_mut_ptr(), len: buffer.len() }
+    }
+
+    /// A source backed by a Rust buffer; never used as a destination.
+    #[inline]
+    pub fn from_ref(buffer: &[u8]) -> Self {
+        UserSlice { ptr: buffer.as_ptr().cast_mut(), len: buffer.len() }
+    }
+
+    /// Total length of several buffers, in bytes (saturating).
+    #[inline]
+    pub fn total(buffers: &[UserSlice]) -> usize {
+        buffers.iter().fold(0usize, |sum, b| sum.saturating_add(b.len))
+    }
+}

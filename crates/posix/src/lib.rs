@@ -1,0 +1,2 @@
+//! POSIX semantics over the namespace.
+#![no_std]

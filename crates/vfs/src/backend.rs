@@ -1,0 +1,192 @@
+//! `trait Backend`: what a file system must offer to stand in the namespace.
+//!
+//! It speaks of nodes, not paths. All methods may be called from any thread;
+//! those of a shared backend also act on what other processes see. Errors are
+//! the kernel's, in the kernel's order. Permission is checked by the backend
+//! from `cx.cred`, in every method that names a right below.
+
+pub use base::walk::{Exit, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
+use base::{Description, DescriptionId};
+use base::*;
+use pm::UserSlice;
+
+/// A run of a file's bytes that lies contiguously in this process's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct MapRange {
+    /// Where in the file, bytes (page-aligned).
+    pub file: u64,
+    /// Where in the backing object (the image), bytes (page-aligned).
+    pub image: u64,
+    /// Address in this process.
+    pub address: usize,
+    /// Length in bytes (page-aligned).
+    pub len: u64,
+}
+
+/// A file system.
+pub trait Backend: Sync {
+    /// The root directory.
+    fn root(&self) -> Node;
+
+    /// `st_dev` of everything in it.
+    fn device(&self) -> u64;
+
+    /// Walks `path` (no leading slash) from directory `base`, following `..`
+    /// and symlinks, checking search permission (`X`) at every step.
+    ///
+    /// `links` counts the symlinks followed so far in this call (`ELOOP` past
+    /// [`SYMLINKS_MAX`]). `covered` tells on which nodes something is mounted;
+    /// it is not asked when `None`. A direct backend overrides this; the
+    /// default (the generic walk in `walk.rs`) goes by `lookup` and `readlink`.
+    fn walk<'a>(
+        &self,
+        cx: &Cx,
+        base: Node,
+        path: &'a [u8],
+        last: Last,
+        links: &mut u32,
+        covered: Option<&dyn Fn(Node) -> bool>,
+        scratch: &'a mut Scratch,
+    ) -> Result<Walk<'a>>;
+
+    /// The node called `name` in `dir` (`X` on `dir`). Not for `.` and `..`.
+    fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node>;
+
+    /// The directory that holds directory `dir`; the root is its own parent.
+    fn parent(&self, cx: &Cx, dir: Node) -> Result<Node>;
+
+    /// The name of directory `dir` in its parent, into `name`; length in bytes.
+    /// `ENOENT` for the root and for a removed directory. One step of `getcwd`.
+    fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize>;
+
+    /// Attributes; needs no permission on the node.
+    fn attr(&self, cx: &Cx, node: Node) -> Result<Attr>;
+
+    /// Whether the caller may do `want` ([`R`] | [`W`] | [`X`], or 0): `EACCES` if not.
+    fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()>;
+
+    /// Changes attributes.
+    fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()>;
+
+    /// The target of a symlink: copies up to `out.len()` bytes, returns how many.
+    fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;
+
+    /// Makes a node (`W` and `X` on `dir`); `EEXIST` if the name is there.
+    fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node>;
+
+    /// Makes a regular file without a name (`O_TMPFILE`), opened at once: see `open`.
+    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId>;
+
+    /// Gives `node` another name. A node without names can get one only if it
+    /// came from `tmpfile` without `O_EXCL`.
+    fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()>;
+
+    /// Removes a name that is not a directory.
+    fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()>;
+
+    /// Removes an empty directory.
+    fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()>;
+
+    /// Moves a name.
+    fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()>;
+
+    /// Reports entries from `cookie` on (0 is the start), `.` and `..` among
+    /// them, until `each` returns `false` (that entry counts as not taken).
+    fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()>;
+
+    /// File-system figures.
+    fn statfs(&self) -> Result<StatFs>;
+
+    // ---- open files ----
+
+    /// Makes an open file description on `node`, held by descriptor `fd` of
+    /// this process. `flags` are the program's `O_*`. Permission was checked by
+    /// the caller with `access`. Does not truncate.
+    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId>;
+
+    /// The description behind an index that `open` returned and nobody has closed.
+    fn description(&self, id: DescriptionId) -> &Description;
+
+    /// Descriptor `fd` of this process holds `id` too (dup, mapping, working directory).
+    fn dup(&self, id: DescriptionId, fd: u32) -> Result<()>;
+
+    /// Descriptor `fd` of this process lets go of whatever it holds; the last
+    /// holder's close ends the description and its OFD and `flock` locks, and
+    /// frees an unlinked node.
+    fn close(&self, cx: &Cx, fd: u32);
+
+    /// Takes the description's offset for this thread, so that a `read` that
+    /// moves it is atomic; give back with `offset_unlock`.
+    fn offset_lock(&self, cx: &Cx, id: DescriptionId);
+    /// Gives the offset back.
+    fn offset_unlock(&self, cx: &Cx, id: DescriptionId);
+
+    // ---- data (permission was checked at open) ----
+
+    /// Reads at `offset` into the buffers in turn; returns bytes read, 0 at the end.
+    fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize>;
+
+    /// Writes at `offset` (`None`: atomically at the end), returns bytes
+    /// written and the offset after them.
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)>;
+
+    /// Copies between two files of this backend without passing through the program.
+    fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64>;
+
+    /// Space management.
+    fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()>;
+
+    /// `SEEK_DATA` (`data`) or `SEEK_HOLE`: the next such offset at or after `offset`; `ENXIO` past the end.
+    fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64>;
+
+    /// Makes what was written durable, as far as the medium promises.
+    fn sync(&self, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()>;
+
+    /// Reports where the file's bytes `offset..offset + len` (page-aligned) lie,
+    /// in order; holes are filled first if `write`, else left out. The caller
+    /// must hold a description for as long as it uses the memory.
+    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, write: bool, each: &mut dyn FnMut(MapRange)) -> Result<()>;
+
+    /// Path of the kernel file behind [`MapRange::image`], NUL-terminated, if there is one.
+    fn backing(&self) -> Option<&[u8]>;
+
+    // ---- extended attributes ----
+
+    /// Copies the value of `name`; returns its length. An empty `out` asks only for the length; `ERANGE` if too small.
+    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize>;
+    /// Sets it; `flags` are `XATTR_CREATE`, `XATTR_REPLACE`.
+    fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()>;
+    /// NUL-terminated names one after the other; empty `out` asks for the length.
+    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;
+    /// Removes it; `ENODATA` if absent.
+    fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()>;
+
+    // ---- advisory locks ----
+
+    /// Sets or clears a lock; `EAGAIN` when another holds a conflicting one
+    /// (waiting is the caller's business), `EDEADLK` never.
+    fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
+    /// The first lock that conflicts with this one, if any.
+    fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
+    /// Drops the record locks of this process on `node` (POSIX: at any close).
+    fn drop_process_locks(&self, cx: &Cx, node: Node);
+
+    // ---- processes ----
+
+    /// Before `fork`: a copy of this process's descriptors for the child. The
+    /// token goes to `fork_child` in the child or `fork_failed` in the parent.
+    fn fork_prepare(&self, cx: &Cx) -> Result<u64>;
+    /// In the child, first thing.
+    fn fork_child(&self, token: u64);
+    /// In the parent, when `fork` failed.
+    fn fork_failed(&self, cx: &Cx, token: u64);
+    /// Before `exec`: marks this process as replacing itself; the token lets
+    /// the new program claim its descriptors (0: cannot).
+    fn exec_prepare(&self) -> u64;
+    /// `exec` failed: everything as before.
+    fn exec_failed(&self);
+    /// In the new program: takes over the descriptors under `token`; reports each.
+    fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()>;
+    /// At orderly exit: gives everything back (death does the same, later).
+    fn detach(&self, cx: &Cx);
+}
