@@ -1,1 +1,22 @@
-//! Bypath: preload.
+//! The preload door: `libbypath_preload.so`.
+//!
+//! It exports libc's file functions under all their names. Each becomes a
+//! kernel call number with the kernel's arguments and goes through [`call::call`]:
+//! ours is served by `posix` in this process, everything else is made as a raw
+//! system call. What libc does inside itself (streams, directory streams, tree
+//! walks) has its own versions in [`stdio`] and [`symbols`].
+//!
+//! Invariants
+//! - Every entry works before our constructor ran: other libraries' constructors run earlier.
+//! - No libc file function is ever called, nothing is allocated by the program's `malloc`.
+//! - `errno` is set only by the symbol wrappers ([`errno::ret`]).
+//! - A signal handler never runs while its thread is inside an operation ([`signals`]).
+#![no_std]
+
+pub mod alloc;
+pub mod call;
+pub mod errno;
+pub mod libc;
+pub mod panic;
+pub mod symbols;
+pub mod tls;

@@ -1,0 +1,34 @@
+//! `errno`, which only the symbol wrappers touch.
+
+/// Sets the calling thread's `errno`.
+#[inline]
+pub fn set(errno: i32) {
+    let at = unsafe { crate::libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *at = errno };
+}
+
+/// The calling thread's `errno`.
+#[inline]
+pub fn get() -> i32 {
+    let at = unsafe { crate::libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *at }
+}
+
+/// Turns a kernel-style result (`-errno` on failure) into libc's: −1 and `errno`.
+#[inline]
+pub fn ret(result: isize) -> isize {
+    if (-4095..0).contains(&result) {
+        set(-result as i32);
+        -1
+    } else {
+        result
+    }
+}
+
+/// As [`ret`], for functions that return `int`.
+#[inline]
+pub fn ret_int(result: isize) -> i32 {
+    ret(result) as i32
+}

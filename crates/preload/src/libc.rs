@@ -1,0 +1,64 @@
+//! The few libc functions we use (none of them about files), and the way to
+//! libc's own version of a function that we export.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+#[link(name = "c")]
+unsafe extern "C" {
+    /// Address of the calling thread's `errno`.
+    pub safe fn __errno_location() -> *mut c_int;
+    /// Finds a symbol.
+    pub fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    /// The program's environment; null before libc is initialised.
+    pub static mut environ: *mut *mut c_char;
+}
+
+/// A function that we export, in the version of the libraries after us.
+///
+/// Resolved at first use, never earlier: `dlsym` must not run in the loader's
+/// early phase. `name` ends with a NUL.
+pub struct Next {
+    name: &'static core::ffi::CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Next {
+    /// The next definition of `name`.
+    pub const fn new(name: &'static core::ffi::CStr) -> Self {
+        Next { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// Its address; null if there is none.
+    #[inline]
+    pub fn get(&self) -> *mut c_void {
+        let known = self.address.load(Relaxed);
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: RTLD_NEXT is −1; the name is NUL-terminated.
+        let found = unsafe { dlsym(-1isize as *mut c_void, self.name.as_ptr()) };
+        self.address.store(found, Relaxed);
+        found
+    }
+}
+
+/// `next!(fn_type, "name")`: libc's own version as `Option<fn_type>`.
+/// The type must be an `unsafe extern "C" fn` of that symbol's signature.
+#[macro_export]
+macro_rules! next {
+    ($kind:ty, $name:literal) => {{
+        static NEXT: $crate::libc::Next =
+            $crate::libc::Next::new(match core::ffi::CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("name with a NUL"),
+            });
+        let address = NEXT.get();
+        if address.is_null() {
+            None
+        } else {
+            // SAFETY: the symbol has this type in libc's ABI.
+            Some(unsafe { core::mem::transmute::<*mut core::ffi::c_void, $kind>(address) })
+        }
+    }};
+}

@@ -1,0 +1,1 @@
+//! The exported symbols, one file a call family.

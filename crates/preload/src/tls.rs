@@ -1,0 +1,84 @@
+//! What we keep per thread, in initial-exec TLS: one pointer to the thread's
+//! state, the depth of operations in progress, and the "go raw" flag.
+//!
+//! A `.tbss` object in assembly, because `#[thread_local]` is not stable and
+//! `std::thread_local!` is not ours to use. The library is loaded at start, so
+//! its TLS is in the static block and access is two instructions.
+
+use core::cell::Cell;
+
+/// The thread's words; zero at birth.
+#[repr(C, align(64))]
+pub struct Tls {
+    /// State of the thread (owned by `thread.rs`), null until first use.
+    pub state: Cell<*mut u8>,
+    /// How many operations of ours are in progress on this thread (nested calls
+    /// count). While it is not 0, signal handlers are put off.
+    pub depth: Cell<u32>,
+    /// Not 0: every call goes straight to the kernel.
+    pub raw: Cell<u32>,
+    /// Signals put off, as a bit set (signal − 1).
+    pub pending: Cell<u64>,
+    /// Unused.
+    pub reserved: [Cell<u64>; 4],
+}
+
+const _: () = assert!(core::mem::size_of::<Tls>() == 64);
+
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".p2align 6",
+    ".globl bypath_tls",
+    ".hidden bypath_tls",
+    ".type bypath_tls,@object",
+    ".size bypath_tls,64",
+    "bypath_tls:",
+    ".zero 64",
+    ".popsection",
+);
+
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(
+    ".pushsection .tbss,\"awT\",%nobits",
+    ".p2align 6",
+    ".globl bypath_tls",
+    ".hidden bypath_tls",
+    ".type bypath_tls,%object",
+    ".size bypath_tls,64",
+    "bypath_tls:",
+    ".zero 64",
+    ".popsection",
+);
+
+/// The calling thread's words.
+#[inline(always)]
+pub fn get() -> &'static Tls {
+    let at: *const Tls;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the thread pointer is at fs:0, the offset is filled in by the loader.
+    unsafe {
+        core::arch::asm!(
+            "mov {0}, qword ptr [rip + bypath_tls@GOTTPOFF]",
+            "add {0}, qword ptr fs:[0]",
+            out(reg) at,
+            options(pure, nomem, nostack),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the thread pointer is tpidr_el0, the offset is filled in by the loader.
+    unsafe {
+        core::arch::asm!(
+            "mrs {0}, tpidr_el0",
+            "adrp {1}, :gottprel:bypath_tls",
+            "ldr {1}, [{1}, :gottprel_lo12:bypath_tls]",
+            "add {0}, {0}, {1}",
+            out(reg) at,
+            out(reg) _,
+            options(pure, nomem, nostack),
+        );
+    }
+    // SAFETY: the object lives as long as the thread, is zeroed at birth (a valid
+    // value), and only its own thread uses it.
+    unsafe { &*at }
+}
