@@ -1,2 +1,18 @@
-//! POSIX semantics over the namespace.
-#![no_std]
+//! POSIX semantics over the namespace: descriptors, open file descriptions,
+//! working directory, credentials, and [`Process::handle`], which serves a
+//! system call by its number and raw arguments.
+#![cfg_attr(not(test), no_std)]
+
+pub mod credentials;
+pub mod descriptors;
+pub mod door;
+pub mod handle;
+pub mod process;
+pub mod processes;
+pub mod thread;
+
+pub use descriptors::{CWD_FD, FD_MAX};
+pub use door::{Bitmap, Door, Numbers};
+pub use process::{Outcome, Process};
+pub use processes::ForkToken;
+pub use thread::ThreadState;

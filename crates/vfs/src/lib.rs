@@ -6,6 +6,8 @@
 extern crate alloc;
 
 pub mod backend;
+pub mod mount;
 
 pub use backend::{Backend, MapRange};
+pub use mount::{Mount, MountTable};
 pub use base::*;

@@ -1,0 +1,110 @@
+//! In whose name calls are made.
+//!
+//! Asking the kernel at every call would cost more than the call, so the
+//! answer is kept until the door says that it changed. Credentials are the
+//! process's: threads that change theirs alone by raw system calls are not
+//! supported.
+
+use base::Cred;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use pm::sys::abi;
+
+/// More supplementary groups than this are not seen.
+const GROUPS_MAX: usize = 512;
+/// Copies in rotation: a call in progress keeps reading the copy it began with.
+const COPIES: usize = 4;
+const CAP_DAC_OVERRIDE: u32 = 1;
+
+struct Copy {
+    effective: (u32, u32, bool),
+    real: (u32, u32, bool),
+    groups: [u32; GROUPS_MAX],
+    groups_len: usize,
+}
+
+/// The process's credentials.
+pub struct Credentials {
+    copies: [UnsafeCell<Copy>; COPIES],
+    /// Which copy is current, plus one; 0 before the first question.
+    current: AtomicUsize,
+}
+
+// SAFETY: a copy is written only while it is not current, by a caller that the
+// door serialises; readers of older copies finish within COPIES changes.
+unsafe impl Sync for Credentials {}
+
+impl Credentials {
+    pub(crate) const fn new() -> Self {
+        const EMPTY: Copy = Copy {
+            effective: (0, 0, false),
+            real: (0, 0, false),
+            groups: [0; GROUPS_MAX],
+            groups_len: 0,
+        };
+        Credentials { copies: [const { UnsafeCell::new(EMPTY) }; COPIES], current: AtomicUsize::new(0) }
+    }
+
+    #[inline]
+    fn copy(&self) -> &Copy {
+        let mut current = self.current.load(Ordering::Acquire);
+        if current == 0 {
+            current = self.refresh();
+        }
+        // SAFETY: the current copy is not written to.
+        unsafe { &*self.copies[(current - 1) % COPIES].get() }
+    }
+
+    /// File-system identity.
+    #[inline]
+    pub(crate) fn effective(&self) -> Cred<'_> {
+        let copy = self.copy();
+        let (uid, gid, privileged) = copy.effective;
+        Cred { uid, gid, groups: &copy.groups[..copy.groups_len.min(GROUPS_MAX)], privileged }
+    }
+
+    /// Real identity, for `access`.
+    #[inline]
+    pub(crate) fn real(&self) -> Cred<'_> {
+        let copy = self.copy();
+        let (uid, gid, privileged) = copy.real;
+        Cred { uid, gid, groups: &copy.groups[..copy.groups_len.min(GROUPS_MAX)], privileged }
+    }
+
+    /// Asks the kernel again; returns the new current copy plus one.
+    #[cold]
+    pub(crate) fn refresh(&self) -> usize {
+        let old = self.current.load(Ordering::Relaxed);
+        let next = old % COPIES;
+        // SAFETY: not the current copy; callers are serialised by the door.
+        let copy = unsafe { &mut *self.copies[next].get() };
+        ask(copy);
+        self.current.store(next + 1, Ordering::Release);
+        next + 1
+    }
+}
+
+fn ask(copy: &mut Copy) {
+    // SAFETY: −1 is no valid ID: the call changes nothing and returns the current one.
+    let fsuid = unsafe { pm::sys::raw(abi::__NR_setfsuid as usize, [usize::MAX, 0, 0, 0, 0, 0]) } as u32;
+    // SAFETY: as above.
+    let fsgid = unsafe { pm::sys::raw(abi::__NR_setfsgid as usize, [usize::MAX, 0, 0, 0, 0, 0]) } as u32;
+    // SAFETY: takes no arguments.
+    let uid = unsafe { pm::sys::raw(abi::__NR_getuid as usize, [0; 6]) } as u32;
+    // SAFETY: takes no arguments.
+    let gid = unsafe { pm::sys::raw(abi::__NR_getgid as usize, [0; 6]) } as u32;
+    // SAFETY: the array is ours and as long as we say.
+    let groups = unsafe { pm::call!(abi::__NR_getgroups, GROUPS_MAX, copy.groups.as_mut_ptr()) };
+    copy.groups_len = groups.unwrap_or(0).min(GROUPS_MAX);
+
+    // _LINUX_CAPABILITY_VERSION_3: header {version, pid}, two words each of
+    // effective, permitted, inheritable.
+    let mut header = [0x2008_0522u32, 0];
+    let mut data = [0u32; 6];
+    // SAFETY: header and data have the shape of this version.
+    let got = unsafe { pm::call!(abi::__NR_capget, header.as_mut_ptr(), data.as_mut_ptr()) };
+    let (effective, permitted) = if got.is_ok() { (data[0], data[1]) } else { (0, 0) };
+    let has = |set: u32| set & (1 << CAP_DAC_OVERRIDE) != 0;
+    copy.effective = (fsuid, fsgid, has(effective));
+    copy.real = (uid, gid, uid == 0 && has(permitted));
+}

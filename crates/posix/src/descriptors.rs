@@ -1,0 +1,140 @@
+//! The descriptor table: which numbers are ours, and what they stand for.
+//!
+//! One packed word a number, read without a lock. The backend knows the same
+//! number as the holder of the description; the order is always: backend first
+//! (`open`, `dup`), then the table; and on `close` the table first, then the
+//! backend, then the number goes back to the door.
+
+use base::{DescriptionId, Kind};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers of ours are below this; it is also the number that holds the
+/// working directory.
+pub const FD_MAX: u32 = 16383;
+/// The pseudo descriptor that holds the working directory.
+pub const CWD_FD: u32 = FD_MAX;
+/// Pseudo descriptors that hold mapped files start here.
+pub const MAP_FD: u32 = FD_MAX + 1;
+
+/// What a number stands for.
+///
+/// ```text
+/// 63        48 47    40 39   36 35 .. 33 32      31 .. 0
+/// unused     | slot+1  | DT_*  | path, cloexec  | description
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry(u64);
+
+const CLOEXEC: u64 = 1 << 32;
+const PATH: u64 = 1 << 33;
+
+impl Entry {
+    /// Packs one.
+    #[inline]
+    pub fn new(slot: usize, description: DescriptionId, kind: Kind, cloexec: bool, path_only: bool) -> Self {
+        Entry(
+            (slot as u64 + 1) << 40
+                | (kind as u64) << 36
+                | if cloexec { CLOEXEC } else { 0 }
+                | if path_only { PATH } else { 0 }
+                | description as u64,
+        )
+    }
+
+    /// Mount slot.
+    #[inline]
+    pub fn slot(self) -> usize {
+        ((self.0 >> 40) as usize & 0xff).wrapping_sub(1)
+    }
+
+    /// Description in that mount's backend.
+    #[inline]
+    pub fn description(self) -> DescriptionId {
+        self.0 as u32
+    }
+
+    /// Type of the open node.
+    #[inline]
+    pub fn kind(self) -> Kind {
+        Kind::from_dt((self.0 >> 36) as u8 & 15).unwrap_or(Kind::Regular)
+    }
+
+    /// `FD_CLOEXEC`.
+    #[inline]
+    pub fn cloexec(self) -> bool {
+        self.0 & CLOEXEC != 0
+    }
+
+    /// Opened with `O_PATH`.
+    #[inline]
+    pub fn path_only(self) -> bool {
+        self.0 & PATH != 0
+    }
+
+    /// The same with another close-on-exec flag.
+    #[inline]
+    pub fn with_cloexec(self, cloexec: bool) -> Self {
+        Entry(if cloexec { self.0 | CLOEXEC } else { self.0 & !CLOEXEC })
+    }
+}
+
+/// The table.
+pub struct Descriptors {
+    words: [AtomicU64; FD_MAX as usize + 1],
+}
+
+impl Descriptors {
+    /// An empty table.
+    pub const fn new() -> Self {
+        Descriptors { words: [const { AtomicU64::new(0) }; FD_MAX as usize + 1] }
+    }
+
+    /// What `fd` stands for, if it is ours.
+    #[inline]
+    pub fn get(&self, fd: u32) -> Option<Entry> {
+        let word = self.words.get(fd as usize)?.load(Ordering::Acquire);
+        if word == 0 { None } else { Some(Entry(word)) }
+    }
+
+    /// Whether a program's `fd` argument is one of ours.
+    #[inline]
+    pub fn is_ours(&self, fd: usize) -> bool {
+        fd < FD_MAX as usize && self.words[fd].load(Ordering::Relaxed) != 0
+    }
+
+    /// Puts an entry; returns what was there.
+    #[inline]
+    pub fn put(&self, fd: u32, entry: Entry) -> Option<Entry> {
+        let old = self.words.get(fd as usize)?.swap(entry.0, Ordering::AcqRel);
+        if old == 0 { None } else { Some(Entry(old)) }
+    }
+
+    /// Takes an entry out.
+    #[inline]
+    pub fn take(&self, fd: u32) -> Option<Entry> {
+        let old = self.words.get(fd as usize)?.swap(0, Ordering::AcqRel);
+        if old == 0 { None } else { Some(Entry(old)) }
+    }
+
+    /// Changes the close-on-exec flag of `fd`.
+    #[inline]
+    pub fn set_cloexec(&self, fd: u32, cloexec: bool) {
+        if let Some(word) = self.words.get(fd as usize) {
+            // An entry that somebody closes meanwhile stays closed.
+            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+                (old != 0).then(|| Entry(old).with_cloexec(cloexec).0)
+            });
+        }
+    }
+
+    /// All numbers of ours in `first..=last` (without the working directory's).
+    pub fn range(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, Entry)> {
+        (first..last.saturating_add(1).min(FD_MAX)).filter_map(|fd| Some((fd, self.get(fd)?)))
+    }
+}
+
+impl Default for Descriptors {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,122 @@
+//! What a door (preload, C API, server) lends to the core.
+
+use pm::Errno;
+
+/// Where descriptor numbers come from.
+///
+/// For a preloaded program they are real kernel numbers, each held by a
+/// placeholder; for the C API they are its own.
+pub trait Numbers: Sync {
+    /// The lowest free number that is at least `lowest`. `EMFILE` when there is
+    /// none, `EINVAL` if `lowest` is out of range.
+    fn take(&self, lowest: u32, cloexec: bool) -> Result<u32, Errno>;
+
+    /// Exactly `fd`, whatever the kernel had there is closed (`dup2`). `EBADF` if out of range.
+    fn take_exact(&self, fd: u32, cloexec: bool) -> Result<(), Errno>;
+
+    /// Nobody uses `fd` any more.
+    fn give_back(&self, fd: u32);
+
+    /// The kernel has put something else on `fd` (or is about to close it): do not close it.
+    fn lost(&self, fd: u32) {
+        let _ = fd;
+    }
+}
+
+/// Services of the door around a [`Process`](crate::Process).
+pub trait Door: Sync {
+    /// Descriptor numbers.
+    fn numbers(&self) -> &dyn Numbers;
+
+    /// Whether there is a kernel namespace beside ours. Without one, whatever
+    /// is not ours does not exist.
+    fn has_kernel(&self) -> bool {
+        true
+    }
+
+    /// Makes a system call on the program's behalf, result as the kernel gives it.
+    ///
+    /// # Safety
+    /// As for the call itself.
+    unsafe fn kernel(&self, nr: usize, args: [usize; 6]) -> isize {
+        // SAFETY: the caller's promise is the same.
+        unsafe { pm::sys::raw(nr, args) }
+    }
+
+    /// The program's working directory is now one of ours: moves the kernel's
+    /// to a place where missed relative calls fail (a deleted directory).
+    fn enter_virtual_cwd(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    /// Directory under which kernel objects for FIFOs, sockets and devices
+    /// may be made (`$XDG_RUNTIME_DIR`, or `/tmp`). A subdirectory per user is made there.
+    fn private_directory(&self) -> &[u8] {
+        b"/tmp"
+    }
+}
+
+/// Numbers of our own: a bitmap, lowest first. For doors without a kernel table.
+pub struct Bitmap {
+    words: [core::sync::atomic::AtomicU64; Bitmap::WORDS],
+}
+
+impl Bitmap {
+    const WORDS: usize = crate::FD_MAX as usize / 64;
+
+    /// All numbers free.
+    pub const fn new() -> Self {
+        Bitmap { words: [const { core::sync::atomic::AtomicU64::new(0) }; Bitmap::WORDS] }
+    }
+}
+
+impl Default for Bitmap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+
+impl Numbers for Bitmap {
+    fn take(&self, lowest: u32, _cloexec: bool) -> Result<u32, Errno> {
+        if lowest >= crate::FD_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let first = lowest as usize / 64;
+        for (index, word) in self.words.iter().enumerate().skip(first) {
+            let below = if index == first { (1u64 << (lowest % 64)) - 1 } else { 0 };
+            let mut seen = word.load(Acquire);
+            while seen | below != u64::MAX {
+                let bit = (!(seen | below)).trailing_zeros();
+                let fd = index as u32 * 64 + bit;
+                if fd >= crate::FD_MAX {
+                    return Err(Errno::EMFILE);
+                }
+                match word.compare_exchange(seen, seen | 1 << bit, AcqRel, Acquire) {
+                    Ok(_) => return Ok(fd),
+                    Err(now) => seen = now,
+                }
+            }
+        }
+        Err(Errno::EMFILE)
+    }
+
+    fn take_exact(&self, fd: u32, _cloexec: bool) -> Result<(), Errno> {
+        if fd >= crate::FD_MAX {
+            return Err(Errno::EBADF);
+        }
+        self.words[fd as usize / 64].fetch_or(1 << (fd % 64), AcqRel);
+        Ok(())
+    }
+
+    fn give_back(&self, fd: u32) {
+        if fd < crate::FD_MAX {
+            self.words[fd as usize / 64].fetch_and(!(1 << (fd % 64)), AcqRel);
+        }
+    }
+
+    fn lost(&self, fd: u32) {
+        self.give_back(fd);
+    }
+}

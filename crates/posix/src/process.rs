@@ -1,0 +1,73 @@
+//! One program (or one namespace of the C API) as the core sees it.
+
+use crate::credentials::Credentials;
+use crate::descriptors::Descriptors;
+use crate::{Door, ThreadState};
+use base::Cx;
+use core::sync::atomic::{AtomicBool, AtomicU32};
+use pm::Errno;
+use vfs::{Backend, mount::MountTable};
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Served; result or negated error number.
+    Done(isize),
+    /// Not ours: make the system call with its own arguments.
+    Kernel,
+    /// Make this system call instead. Its pointers lead into the
+    /// [`ThreadState`] and hold until that thread's next call.
+    KernelWith {
+        /// Number.
+        nr: usize,
+        /// Arguments.
+        args: [usize; 6],
+    },
+}
+
+/// Mounts, descriptors, working directory, credentials and mappings of one
+/// program. Allocates nothing; can be a `static`.
+pub struct Process {
+    pub(crate) door: &'static dyn Door,
+    /// What is mounted where.
+    pub mounts: MountTable,
+    /// Which numbers are ours.
+    pub descriptors: Descriptors,
+    pub(crate) credentials: Credentials,
+    /// File-creation mask; `u32::MAX` until first asked for.
+    pub(crate) umask: AtomicU32,
+    /// The kernel's working directory is above a mount point, so that relative
+    /// paths may enter a mount.
+    pub(crate) cwd_above_mount: AtomicBool,
+    /// A record lock was ever taken, so that `close` must drop them.
+    pub(crate) record_locks: AtomicBool,
+}
+
+impl Process {
+    /// A process without mounts.
+    pub const fn new(door: &'static dyn Door) -> Self {
+        Process {
+            door,
+            mounts: MountTable::new(),
+            descriptors: Descriptors::new(),
+            credentials: Credentials::new(),
+            umask: AtomicU32::new(u32::MAX),
+            cwd_above_mount: AtomicBool::new(false),
+            record_locks: AtomicBool::new(false),
+        }
+    }
+
+    /// Mounts `backend` at the absolute path `point`; returns its slot. See
+    /// [`MountTable::add`] for errors. Calls must not race with one another.
+    pub fn mount(&self, thread: &ThreadState, point: &[u8], backend: &'static dyn Backend) -> Result<usize, Errno> {
+        // SAFETY: the thread's scratch is in use by no other call of this thread.
+        let scratch = unsafe { &mut *thread.scratch[0].get() };
+        self.mounts.add(&self.cx(thread), point, backend, scratch)
+    }
+
+    /// The context of a call by this thread.
+    #[inline]
+    pub fn cx<'a>(&'a self, thread: &'a ThreadState) -> Cx<'a> {
+        Cx { cred: self.credentials.effective(), umask: self.umask_now(), thread: &thread.thread }
+    }
+}

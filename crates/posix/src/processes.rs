@@ -1,0 +1,230 @@
+//! What a door needs to carry descriptors and working directory over `fork`
+//! and `exec`.
+//!
+//! The state for a new program is a small text for an environment variable:
+//!
+//! ```text
+//! 1;0:3f,2:40;0-2,7,16383;22
+//! | |         |           umask, octal
+//! | |         numbers that stay open, in ranges
+//! | slot:token (hexadecimal) of each mount
+//! version
+//! ```
+
+use crate::descriptors::{CWD_FD, Entry, FD_MAX, MAP_FD};
+use crate::{Process, ThreadState};
+use base::{Kind, MOUNTS_MAX};
+use core::sync::atomic::Ordering;
+use pm::Errno;
+use pm::sys::abi;
+
+/// What `fork_prepare` returned by mount slot.
+#[derive(Clone, Copy, Debug)]
+pub struct ForkToken([Option<u64>; MOUNTS_MAX]);
+
+impl Process {
+    /// Before `fork`: readies a copy of the descriptors for the child.
+    pub fn fork_prepare(&self, thread: &ThreadState) -> Result<ForkToken, Errno> {
+        let cx = self.cx(thread);
+        let mut token = ForkToken([None; MOUNTS_MAX]);
+        for (slot, mount) in self.mounts.iter() {
+            match mount.backend.fork_prepare(&cx) {
+                Ok(one) => token.0[slot] = Some(one),
+                Err(error) => {
+                    self.fork_failed(thread, token);
+                    return Err(error.errno());
+                }
+            }
+        }
+        Ok(token)
+    }
+
+    /// In the child, before anything else and with a fresh [`ThreadState`].
+    pub fn fork_child(&self, token: ForkToken) {
+        for (slot, mount) in self.mounts.iter() {
+            if let Some(one) = token.0[slot] {
+                mount.backend.fork_child(one);
+            }
+        }
+        // Record locks are not inherited.
+        self.record_locks.store(false, Ordering::Relaxed);
+    }
+
+    /// In the parent, when `fork` failed.
+    pub fn fork_failed(&self, thread: &ThreadState, token: ForkToken) {
+        let cx = self.cx(thread);
+        for (slot, mount) in self.mounts.iter() {
+            if let Some(one) = token.0[slot] {
+                mount.backend.fork_failed(&cx, one);
+            }
+        }
+    }
+
+    /// Numbers of ours that stay open over `exec` (not close-on-exec): the door
+    /// keeps their placeholders open in the kernel.
+    pub fn kept_over_exec(&self) -> impl Iterator<Item = u32> {
+        self.descriptors.range(0, FD_MAX).filter(|(_, e)| !e.cloexec()).map(|(fd, _)| fd)
+    }
+
+    /// Before `exec`: writes the state for the new program's environment into
+    /// `out`, returns its length. `E2BIG` if it does not fit.
+    pub fn exec_prepare(&self, out: &mut [u8]) -> Result<usize, Errno> {
+        let mut text = Text { out, len: 0 };
+        let mut result = text.put(b"1;");
+        let mut first = true;
+        for (slot, mount) in self.mounts.iter() {
+            let token = mount.backend.exec_prepare();
+            if token == 0 {
+                continue;
+            }
+            result = result.and_then(|()| {
+                if !core::mem::take(&mut first) {
+                    text.put(b",")?;
+                }
+                text.number(slot as u64, 10)?;
+                text.put(b":")?;
+                text.number(token, 16)
+            });
+        }
+        let done = result.and_then(|()| self.write_kept(&mut text));
+        if let Err(errno) = done {
+            self.exec_failed();
+            return Err(errno);
+        }
+        Ok(text.len)
+    }
+
+    fn write_kept(&self, text: &mut Text) -> Result<(), Errno> {
+        text.put(b";")?;
+        let mut open: Option<(u32, u32)> = None;
+        let mut first = true;
+        let cwd = self.descriptors.get(CWD_FD).map(|_| CWD_FD);
+        for fd in self.kept_over_exec().chain(cwd).chain(core::iter::once(u32::MAX)) {
+            match &mut open {
+                Some((_, last)) if fd != u32::MAX && *last + 1 == fd => *last = fd,
+                _ => {
+                    if let Some((from, to)) = open {
+                        if !core::mem::take(&mut first) {
+                            text.put(b",")?;
+                        }
+                        text.number(from as u64, 10)?;
+                        if to > from {
+                            text.put(b"-")?;
+                            text.number(to as u64, 10)?;
+                        }
+                    }
+                    open = Some((fd, fd));
+                }
+            }
+        }
+        text.put(b";")?;
+        text.number(self.umask_now() as u64, 8)
+    }
+
+    /// `exec` failed: everything as before.
+    pub fn exec_failed(&self) {
+        for (_, mount) in self.mounts.iter() {
+            mount.backend.exec_failed();
+        }
+    }
+
+    /// In the new program, after the same mounts were made in the same order:
+    /// takes over what `exec_prepare` described, closes what was close-on-exec.
+    /// `EINVAL` if the text is not understood.
+    pub fn exec_claim(&self, thread: &ThreadState, text: &[u8]) -> Result<(), Errno> {
+        let mut parts = text.split(|&b| b == b';');
+        if parts.next() != Some(b"1") {
+            return Err(Errno::EINVAL);
+        }
+        let (Some(tokens), Some(kept)) = (parts.next(), parts.next()) else {
+            return Err(Errno::EINVAL);
+        };
+        let mut above = MAP_FD;
+        for token in tokens.split(|&b| b == b',').filter(|t| !t.is_empty()) {
+            let mut pair = token.split(|&b| b == b':');
+            let slot = pair.next().and_then(|t| parse(t, 10)).ok_or(Errno::EINVAL)? as usize;
+            let token = pair.next().and_then(|t| parse(t, 16)).ok_or(Errno::EINVAL)?;
+            let mount = self.mounts.get(slot).ok_or(Errno::EINVAL)?;
+            let claimed = mount.backend.exec_claim(token, &mut |fd, id| {
+                if fd > CWD_FD {
+                    above = above.max(fd + 1);
+                    return;
+                }
+                let description = mount.backend.description(id);
+                let kind = Kind::from_dt(description.kind.load(Ordering::Relaxed) as u8).unwrap_or(Kind::Regular);
+                let path_only = description.flags.load(Ordering::Relaxed) & abi::O_PATH != 0;
+                self.descriptors.put(fd, Entry::new(slot, id, kind, true, path_only));
+            });
+            claimed.map_err(|e| e.errno())?;
+            // Mappings do not outlive the old program.
+            let cx = self.cx(thread);
+            for fd in MAP_FD..above {
+                mount.backend.close(&cx, fd);
+            }
+        }
+        for range in kept.split(|&b| b == b',').filter(|t| !t.is_empty()) {
+            let mut ends = range.split(|&b| b == b'-');
+            let first = ends.next().and_then(|t| parse(t, 10)).ok_or(Errno::EINVAL)? as u32;
+            let last = ends.next().map_or(Some(first as u64), |t| parse(t, 10)).ok_or(Errno::EINVAL)? as u32;
+            for fd in first..=last.min(CWD_FD) {
+                self.descriptors.set_cloexec(fd, false);
+            }
+        }
+        self.close_on_exec(thread);
+        Ok(())
+    }
+
+    /// Ends every descriptor that carries the close-on-exec flag; its number is
+    /// no longer the kernel's either.
+    fn close_on_exec(&self, thread: &ThreadState) {
+        for fd in 0..=CWD_FD {
+            if let Some(entry) = self.descriptors.get(fd)
+                && entry.cloexec()
+                && let Some(mount) = self.mounts.get(entry.slot())
+            {
+                self.descriptors.take(fd);
+                mount.backend.close(&self.cx(thread), fd);
+            }
+        }
+    }
+
+    /// At orderly exit: gives everything back to the file systems.
+    pub fn detach(&self, thread: &ThreadState) {
+        for (_, mount) in self.mounts.iter() {
+            mount.backend.detach(&self.cx(thread));
+        }
+    }
+}
+
+struct Text<'a> {
+    out: &'a mut [u8],
+    len: usize,
+}
+
+impl Text<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Errno> {
+        let end = self.len + bytes.len();
+        self.out.get_mut(self.len..end).ok_or(Errno::E2BIG)?.copy_from_slice(bytes);
+        self.len = end;
+        Ok(())
+    }
+
+    fn number(&mut self, value: u64, radix: u64) -> Result<(), Errno> {
+        let mut digits = [0u8; 24];
+        let mut at = digits.len();
+        let mut left = value;
+        loop {
+            at -= 1;
+            digits[at] = b"0123456789abcdef"[(left % radix) as usize];
+            left /= radix;
+            if left == 0 {
+                break;
+            }
+        }
+        self.put(&digits[at..])
+    }
+}
+
+fn parse(text: &[u8], radix: u32) -> Option<u64> {
+    u64::from_str_radix(core::str::from_utf8(text).ok()?, radix).ok()
+}

@@ -1,0 +1,210 @@
+//! The mount table: which path prefix leads to which file system.
+//!
+//! Fixed capacity, no allocation, read without a lock. Adding and removing are
+//! rare and the caller's to serialise; a slot is written before the bit that
+//! publishes it is set, and never rewritten while the bit is set.
+
+use crate::{Backend, Cx, Errno, Exit, Last, MOUNTS_MAX, Node, Scratch, Walk};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Longest mount point, in bytes.
+pub const PREFIX_MAX: usize = 1024;
+
+/// One mounted file system.
+pub struct Mount {
+    prefix: [u8; PREFIX_MAX],
+    prefix_len: usize,
+    /// The file system.
+    pub backend: &'static dyn Backend,
+    /// Its root directory.
+    pub root: Node,
+    /// For a mount inside another: that mount's slot and the node it covers.
+    pub parent: Option<(usize, Node)>,
+}
+
+impl Mount {
+    /// The mount point: absolute, normalised, empty for `/`.
+    #[inline]
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix[..self.prefix_len]
+    }
+}
+
+/// All mounts of one namespace.
+pub struct MountTable {
+    slots: [UnsafeCell<Option<Mount>>; MOUNTS_MAX],
+    /// Bit n: slot n is mounted.
+    active: AtomicU32,
+    /// Bit n: slot n covers a node of another mount.
+    nested: AtomicU32,
+}
+
+// SAFETY: a slot is only written while its bit in `active` is clear, and only
+// read after that bit was seen set.
+unsafe impl Sync for MountTable {}
+
+impl MountTable {
+    /// A table without mounts.
+    pub const fn new() -> Self {
+        MountTable {
+            slots: [const { UnsafeCell::new(None) }; MOUNTS_MAX],
+            active: AtomicU32::new(0),
+            nested: AtomicU32::new(0),
+        }
+    }
+
+    /// Mounts `backend` at `point` (absolute); returns the slot. `EINVAL` for a
+    /// point that is not absolute or holds `.` or `..`, `ENAMETOOLONG`, `EBUSY`
+    /// if it is taken or would hide a mount, `ENOENT`/`ENOTDIR` if it lies in
+    /// another mount and is not a directory there, `ENOSPC` when full.
+    pub fn add(&self, cx: &Cx, point: &[u8], backend: &'static dyn Backend, scratch: &mut Scratch) -> Result<usize, Errno> {
+        let mut prefix = [0u8; PREFIX_MAX];
+        let prefix_len = normalise(point, &mut prefix)?;
+        for slot in self.iter() {
+            let other = slot.1.prefix();
+            if strip(other, &prefix[..prefix_len]).is_some() {
+                return Err(Errno::EBUSY);
+            }
+        }
+        let parent = match self.find(&prefix[..prefix_len]) {
+            None => None,
+            Some((slot, mount, rest)) => Some((slot, covered_node(cx, mount, rest, scratch)?)),
+        };
+        let free = !self.active.load(Ordering::Relaxed);
+        let slot = free.trailing_zeros() as usize;
+        if slot >= MOUNTS_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        let mount = Mount { prefix, prefix_len, backend, root: backend.root(), parent };
+        // SAFETY: the slot's bit is clear, so nobody reads it; callers are serialised.
+        unsafe { *self.slots[slot].get() = Some(mount) };
+        if parent.is_some() {
+            self.nested.fetch_or(1 << slot, Ordering::Relaxed);
+        }
+        self.active.fetch_or(1 << slot, Ordering::Release);
+        Ok(slot)
+    }
+
+    /// Unmounts `slot`. The caller has closed every descriptor in it and stopped
+    /// every call; the backend is detached by the caller.
+    pub fn remove(&self, slot: usize) {
+        self.active.fetch_and(!(1 << slot), Ordering::AcqRel);
+        self.nested.fetch_and(!(1 << slot), Ordering::Relaxed);
+    }
+
+    /// The mount in `slot`.
+    #[inline]
+    pub fn get(&self, slot: usize) -> Option<&Mount> {
+        if self.active.load(Ordering::Acquire) & (1u32.checked_shl(slot as u32)?) == 0 {
+            return None;
+        }
+        // SAFETY: the bit is set, so the slot is written and stays as it is.
+        unsafe { (*self.slots.get(slot)?.get()).as_ref() }
+    }
+
+    /// Whether nothing is mounted.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.active.load(Ordering::Relaxed) == 0
+    }
+
+    /// All mounts with their slots.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Mount)> {
+        let mut left = self.active.load(Ordering::Acquire);
+        core::iter::from_fn(move || {
+            let slot = left.trailing_zeros() as usize;
+            if slot >= MOUNTS_MAX {
+                return None;
+            }
+            left &= left - 1;
+            Some((slot, self.get(slot)?))
+        })
+    }
+
+    /// The mount that an absolute path leads into by its text alone: longest
+    /// prefix on component borders. The rest has no leading slash.
+    #[inline]
+    pub fn find<'a>(&self, path: &'a [u8]) -> Option<(usize, &Mount, &'a [u8])> {
+        let mut best: Option<(usize, &Mount, &'a [u8])> = None;
+        for (slot, mount) in self.iter() {
+            if let Some(rest) = strip(path, mount.prefix())
+                && best.is_none_or(|b| b.1.prefix_len < mount.prefix_len)
+            {
+                best = Some((slot, mount, rest));
+            }
+        }
+        best
+    }
+
+    /// Whether something may be mounted on nodes of `slot`.
+    #[inline]
+    pub fn covers(&self, slot: usize) -> bool {
+        self.nested.load(Ordering::Relaxed) != 0 && self.iter().any(|(_, m)| m.parent.is_some_and(|p| p.0 == slot))
+    }
+
+    /// What is mounted on `node` of mount `slot`.
+    pub fn mounted_on(&self, slot: usize, node: Node) -> Option<(usize, &Mount)> {
+        self.iter().find(|(_, m)| m.parent == Some((slot, node)))
+    }
+}
+
+impl Default for MountTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// `path` without `prefix` and the slashes after it, if it starts with it on a component border.
+#[inline]
+fn strip<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    if path.len() < prefix.len() || path[..prefix.len()] != *prefix {
+        return None;
+    }
+    let mut rest = &path[prefix.len()..];
+    match rest.first() {
+        None => Some(rest),
+        Some(b'/') => {
+            while let [b'/', tail @ ..] = rest {
+                rest = tail;
+            }
+            Some(rest)
+        }
+        Some(_) => None,
+    }
+}
+
+/// Writes `point` without double and trailing slashes; `/` becomes empty.
+fn normalise(point: &[u8], out: &mut [u8; PREFIX_MAX]) -> Result<usize, Errno> {
+    if point.first() != Some(&b'/') || point.contains(&0) {
+        return Err(Errno::EINVAL);
+    }
+    let mut len = 0;
+    for part in point.split(|&b| b == b'/').filter(|p| !p.is_empty()) {
+        if part == b"." || part == b".." {
+            return Err(Errno::EINVAL);
+        }
+        let end = len + 1 + part.len();
+        if end > PREFIX_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        out[len] = b'/';
+        out[len + 1..end].copy_from_slice(part);
+        len = end;
+    }
+    Ok(len)
+}
+
+/// The directory of `mount` on which something is to be mounted.
+fn covered_node(cx: &Cx, mount: &Mount, rest: &[u8], scratch: &mut Scratch) -> Result<Node, Errno> {
+    let walk = mount.backend.walk(cx, mount.root, rest, Last::NoFollow, &mut 0, None, scratch);
+    match walk.map_err(|e| e.errno())? {
+        Walk::Found(found) => {
+            let node = found.node.ok_or(Errno::ENOENT)?;
+            let attr = mount.backend.attr(cx, node).map_err(|e| e.errno())?;
+            if attr.kind == crate::Kind::Directory { Ok(node) } else { Err(Errno::ENOTDIR) }
+        }
+        Walk::Exit(Exit::Above { .. } | Exit::Absolute { .. } | Exit::Mountpoint { .. }) => Err(Errno::EINVAL),
+    }
+}
