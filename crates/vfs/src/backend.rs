@@ -47,7 +47,9 @@ pub trait Backend: Sync {
         links: &mut u32,
         covered: Option<&dyn Fn(Node) -> bool>,
         scratch: &'a mut Scratch,
-    ) -> Result<Walk<'a>>;
+    ) -> Result<Walk<'a>> {
+        crate::walk::walk(self, cx, base, path, last, links, covered, scratch)
+    }
 
     /// The node called `name` in `dir` (`X` on `dir`). Not for `.` and `..`.
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node>;

@@ -6,7 +6,10 @@
 extern crate alloc;
 
 pub mod backend;
+#[cfg(feature = "mem")]
+pub mod mem;
 pub mod mount;
+pub mod walk;
 
 pub use backend::{Backend, MapRange};
 pub use mount::{Mount, MountTable};
