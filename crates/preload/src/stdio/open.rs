@@ -98,7 +98,12 @@ unsafe fn stream_on(fd: c_int, mode: &Mode) -> *mut File {
     }
     let Some(fdopen) = next!(Fdopen, "fdopen") else { return fail(Errno::ENOSYS) };
     // SAFETY: the kernel knows the number (a placeholder); the mode is a string.
-    let file = unsafe { fdopen(fd, c"r".as_ptr()) };
+    let mut file = unsafe { fdopen(fd, c"r".as_ptr()) };
+    if file.is_null() && errno::get() == Errno::EINVAL.0 {
+        // A number that is not a placeholder but a real descriptor, open for writing only.
+        // SAFETY: as above.
+        file = unsafe { fdopen(fd, c"w".as_ptr()) };
+    }
     if file.is_null() {
         return file;
     }
