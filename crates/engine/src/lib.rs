@@ -1,2 +1,33 @@
-//! The native file system.
+//! The native file system: a data structure in memory that all its users map.
+//!
+//! | module | what | from |
+//! |---|---|---|
+//! | [`fs`] | an attached image | |
+//! | `index` | the one hash index over names, for cache and medium | DirectFS's mindex |
+//! | `segment` | what is shared but volatile: cachelets, lane states, processes, descriptions | DirectFS, ByVFS |
+//! | `lane` | an operation: locks, reservations, one record as the commit point; adoption of the dead | DirectFS |
+//! | `alloc` | lines and blocks | |
+//! | `names`, `dir`, [`walk`] | create, link, unlink, rename; slots; path walk | |
+//! | `attr`, `permission` | attributes; the `<uid, gid, mode>` table | DenseFS |
+//! | `file` | extents, reading, writing, mapping | |
+//! | `process` | attach, recover, processes, open file descriptions | |
+//! | `check` | the checker | |
+//!
+//! Order of locks, first to last: a directory entered or closed to entry
+//! (`lane::enter`), the rename lock, bucket locks (ascending), inode locks
+//! (ascending cachelet number), then one of the leaf locks (a directory's inode
+//! for growing it, split, grow, permission, orphan, shadow), which never wait
+//! for any of the others.
 #![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod fs;
+pub mod lane;
+pub mod segment;
+
+pub(crate) mod alloc;
+
+pub use base::*;
+pub use fs::Fs;

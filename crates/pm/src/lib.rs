@@ -3,11 +3,29 @@
 //! This crate is the only one that touches mapped memory and the only one that
 //! makes system calls. Everything here is `no_std`, allocates nothing and calls
 //! no file function of libc, because it is loaded into every program.
+//!
+//! - [`region`]: a mapping, its words and its copies; every store that must
+//!   survive goes through it, and can be recorded ([`record`]).
+//! - [`domain`]: what survives what, and what an ordering point costs there.
+//! - [`mutex`]: robust mutexes, the proof of a peer's death.
+//! - [`sys`]: raw system calls; [`file`]: the few the engine makes.
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
+pub mod clock;
+pub mod domain;
 pub mod errno;
+pub mod file;
+pub mod mutex;
+#[cfg(feature = "sim")]
+pub mod record;
+pub mod region;
 pub mod sys;
 pub mod user;
 
+pub use domain::Domain;
 pub use errno::Errno;
+pub use region::Region;
 pub use user::UserSlice;

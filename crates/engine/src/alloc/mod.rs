@@ -1,0 +1,30 @@
+//! Lines and blocks: who gets which.
+//!
+//! The bitmap in the image is the truth: a bit a line, a word a block. Over it
+//! lies the *shadow* in the segment: bitmap ∪ what operations under way have
+//! reserved. A reservation is a compare-and-swap in the shadow, listed in the
+//! lane's state; only the record makes it the image's. What a record frees
+//! leaves the bitmap first and the shadow after the record has been applied.
+//!
+//! A page is 512 blocks (2 MiB): its shadow is loaded from the bitmap when
+//! somebody first needs it. Lanes claim pages so as to stay out of each other's
+//! way; a claim is a wish, not a lock, and a full image ignores them all.
+//!
+//! [`shadow`] has the pages and reservations, [`search`] finds room.
+
+pub(crate) mod search;
+pub(crate) mod shadow;
+
+pub(crate) use shadow::loading_by;
+
+/// What lines are for: objects of a kind share blocks, so that a scan of inodes
+/// meets nothing but inodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arena {
+    /// Inodes.
+    Inodes = 0,
+    /// Edentries.
+    Edentries = 1,
+    /// Symlink texts, cold lines, overflow buckets.
+    Other = 2,
+}

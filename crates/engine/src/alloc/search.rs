@@ -1,0 +1,211 @@
+//! Finding room: a lane's own pages first, then any, then the image grows, and
+//! only a search of everything may say `ENOSPC`.
+
+use super::Arena;
+use super::shadow::PAGE_BLOCKS;
+use crate::fs::Fs;
+use crate::segment::LaneState;
+use base::Result;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use pm::Errno;
+
+/// Which of a lane's claimed pages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    Lines = 0,
+    Blocks = 1,
+}
+
+/// The lowest `count` neighbouring free bits of a word, if it has them.
+#[inline]
+fn free_run(word: u64, count: u32) -> Option<u64> {
+    let mut starts = !word;
+    for _ in 1..count {
+        starts &= starts >> 1;
+    }
+    // `starts` has a bit wherever `count` free bits begin: each step above has
+    // shortened every run by one from its upper end.
+    if starts == 0 {
+        return None;
+    }
+    Some((u64::MAX >> (64 - count)) << starts.trailing_zeros())
+}
+
+impl Fs {
+    /// Reserves `count` (1–64) neighbouring lines of one block: (block, bits).
+    #[inline]
+    pub(crate) fn reserve_lines(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u64)> {
+        let block = state.arenas[arena as usize].load(Relaxed);
+        if block != 0 {
+            if let Some(bits) = self.reserve_in(state, block, count)? {
+                return Ok((block, bits));
+            }
+        }
+        self.reserve_lines_elsewhere(number, state, count, arena)
+    }
+
+    #[inline]
+    fn reserve_in(&self, state: &LaneState, block: u64, count: u32) -> Result<Option<u64>> {
+        loop {
+            let seen = self.shadow_word(block)?.load(Relaxed);
+            let Some(bits) = free_run(seen, count) else { return Ok(None) };
+            if self.try_reserve(state, block, seen, bits)? {
+                return Ok(Some(bits));
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reserve_lines_elsewhere(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u64)> {
+        let found = self.search(number, state, Claim::Lines, |page, empty_only| {
+            for block in page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS {
+                let word = self.shadow_word(block)?.load(Relaxed);
+                if word != 0 && (empty_only || word == u64::MAX) {
+                    continue;
+                }
+                if let Some(bits) = self.reserve_in(state, block, count)? {
+                    return Ok(Some((block, bits)));
+                }
+            }
+            Ok(None)
+        })?;
+        state.arenas[arena as usize].store(found.0, Relaxed);
+        Ok(found)
+    }
+
+    /// Reserves up to `want` contiguous blocks, from `near` on if that is free: (first, how many).
+    pub(crate) fn reserve_blocks(&self, number: u32, state: &LaneState, want: u64, near: u64) -> Result<(u64, u64)> {
+        let want = want.clamp(1, (1 << 24) - 1);
+        for start in [near, state.cursor.load(Relaxed)] {
+            if start != 0 && self.is_allocatable(start, 1) {
+                self.ready_page(number, state, start / PAGE_BLOCKS)?;
+                if self.shadow_word(start)?.load(Relaxed) == 0 && self.try_reserve(state, start, 0, u64::MAX)? {
+                    return self.extend_run(number, state, start, want);
+                }
+            }
+        }
+        let (first, _) = self.search(number, state, Claim::Blocks, |page, _| {
+            for block in page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS {
+                if self.shadow_word(block)?.load(Relaxed) == 0 && self.try_reserve(state, block, 0, u64::MAX)? {
+                    return Ok(Some((block, u64::MAX)));
+                }
+            }
+            Ok(None)
+        })?;
+        self.extend_run(number, state, first, want)
+    }
+
+    /// Makes the pages that a run may reach ready, and extends it.
+    fn extend_run(&self, number: u32, state: &LaneState, first: u64, want: u64) -> Result<(u64, u64)> {
+        let last = (first + want).min(self.root().grown.load(Acquire).min(self.layout.block_count()));
+        for page in first / PAGE_BLOCKS + 1..last.div_ceil(PAGE_BLOCKS) {
+            self.ready_page(number, state, page)?;
+        }
+        let count = self.extend_reservation(state, want)?;
+        state.cursor.store(first + count, Relaxed);
+        Ok((first, count))
+    }
+
+    /// Looks for a page in which `take` succeeds: the claimed one; unclaimed
+    /// ones with empty blocks; growth; any page; ENOSPC.
+    fn search(
+        &self,
+        number: u32,
+        state: &LaneState,
+        claim: Claim,
+        take: impl Fn(u64, bool) -> Result<Option<(u64, u64)>>,
+    ) -> Result<(u64, u64)> {
+        let claimed = state.pages[claim as usize].load(Relaxed);
+        if claimed != 0 {
+            self.ready_page(number, state, claimed - 1)?;
+            if let Some(found) = take(claimed - 1, true)? {
+                return Ok(found);
+            }
+        }
+        loop {
+            if let Some(found) = self.search_unclaimed(number, state, claim, &take)? {
+                return Ok(found);
+            }
+            // Growing is better than crowding, up to the limit.
+            match self.grow() {
+                Ok(()) => {}
+                Err(base::Error::Posix(Errno::ENOSPC)) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        for page in 0..self.pages_in_use() {
+            self.ready_page(number, state, page)?;
+            if let Some(found) = take(page, false)? {
+                return Ok(found);
+            }
+        }
+        Err(Errno::ENOSPC.into())
+    }
+
+    /// Claims the next page that nobody has claimed and that has a free block.
+    fn search_unclaimed(
+        &self,
+        number: u32,
+        state: &LaneState,
+        claim: Claim,
+        take: &impl Fn(u64, bool) -> Result<Option<(u64, u64)>>,
+    ) -> Result<Option<(u64, u64)>> {
+        let pages = self.pages_in_use();
+        let start = u64::from(self.header().page_hint.load(Relaxed)) % pages.max(1);
+        for i in 0..pages {
+            let number_of_page = (start + i) % pages;
+            let page = self.ready_page(number, state, number_of_page)?;
+            if page.free.load(Relaxed) < 64 || !self.claim_page(page, number) {
+                continue;
+            }
+            let before = state.pages[claim as usize].swap(number_of_page + 1, AcqRel);
+            if let Some(left) = before.checked_sub(1).and_then(|before| self.page(before)) {
+                let _ = left.claim.compare_exchange(number + 1, 0, AcqRel, Relaxed);
+            }
+            if let Some(found) = take(number_of_page, true)? {
+                self.header().page_hint.store(number_of_page as u32, Relaxed);
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Claims a page, also from a lane that is no longer in use.
+    fn claim_page(&self, page: &crate::segment::Page, number: u32) -> bool {
+        let holder = page.claim.load(Relaxed);
+        let stale = holder != 0 && {
+            let state = self.lane_state(holder - 1);
+            let at = self.segment.offset_of(page).wrapping_sub(self.areas.pages) / size_of::<crate::segment::Page>() as u64 + 1;
+            state.pages.iter().all(|claimed| claimed.load(Relaxed) != at)
+        };
+        (holder == 0 || stale) && page.claim.compare_exchange(holder, number + 1, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Pages that have blocks with real space.
+    fn pages_in_use(&self) -> u64 {
+        self.root().grown.load(Acquire).min(self.layout.block_count()).div_ceil(PAGE_BLOCKS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::free_run;
+
+    /// Goal: runs are found where they are, lowest first. Method: against a plain search.
+    #[test]
+    fn finds_the_lowest_run() {
+        let mut word = 0x9e37_79b9_7f4a_7c15u64;
+        for _ in 0..2000 {
+            word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(17) ^ 0x1234;
+            let dense = word | word.rotate_left(9);
+            for count in 1..=64u32 {
+                let mask = u64::MAX >> (64 - count);
+                let expected = (0..=64 - count).map(|s| mask << s).find(|m| dense & m == 0);
+                assert_eq!(free_run(dense, count), expected, "{dense:x} {count}");
+            }
+        }
+        assert_eq!(free_run(0, 64), Some(u64::MAX));
+        assert_eq!(free_run(u64::MAX, 1), None);
+    }
+}

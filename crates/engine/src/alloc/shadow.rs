@@ -1,0 +1,235 @@
+//! The shadow bitmap: reservations, their return, and freed space.
+
+use crate::fs::{Fs, corrupt};
+use crate::lane::lock::Waiter;
+use crate::segment::lane_state::RESERVED_MAX;
+use crate::segment::{LaneState, Page};
+use base::Result;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use format::lane::{Lane, Op, State};
+use format::layout::{self, Layout};
+use pm::Errno;
+
+/// Blocks in a page of the shadow.
+pub(crate) const PAGE_BLOCKS: u64 = 512;
+
+/// Value of `Page::ready` while lane `number` loads the page.
+pub(crate) const fn loading_by(number: u32) -> u32 {
+    (number + 1) << 8 | 2
+}
+
+impl Fs {
+    /// Whether these blocks are for allocation at all (not superblock, tables, bitmap) and have grown.
+    pub(crate) fn is_allocatable(&self, block: u64, count: u64) -> bool {
+        block >= self.layout.first_block()
+            && block.checked_add(count).is_some_and(|end| end <= self.root().grown.load(Acquire).min(self.layout.block_count()))
+    }
+
+    /// A page of the shadow.
+    pub(crate) fn page(&self, number: u64) -> Option<&Page> {
+        let count = self.layout.block_count().div_ceil(PAGE_BLOCKS);
+        if number >= count {
+            return None;
+        }
+        self.segment.at(self.areas.pages + number * size_of::<Page>() as u64)
+    }
+
+    /// The shadow word of a block whose page is ready.
+    #[inline]
+    pub(crate) fn shadow_word(&self, block: u64) -> Result<&AtomicU64> {
+        self.segment.word(self.areas.shadow + block * 8).ok_or(corrupt("shadow", block))
+    }
+
+    /// Makes a page usable: loads its shadow from the bitmap if nobody has yet.
+    #[inline]
+    pub(crate) fn ready_page(&self, number: u32, state: &LaneState, page_number: u64) -> Result<&Page> {
+        let page = self.page(page_number).ok_or(corrupt("page number", page_number))?;
+        if page.ready.load(Acquire) != 1 {
+            self.load_page(number, state, page_number, page)?;
+        }
+        Ok(page)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_page(&self, number: u32, state: &LaneState, page_number: u64, page: &Page) -> Result<()> {
+        self.segment_space(self.areas.shadow + page_number * PAGE_BLOCKS * 8, PAGE_BLOCKS * 8)?;
+        let mut wait = Waiter::new();
+        state.loading.store(page_number + 1, Release);
+        loop {
+            match page.ready.compare_exchange(0, loading_by(number), AcqRel, Acquire) {
+                Ok(_) => break,
+                Err(1) => {
+                    state.loading.store(0, Release);
+                    return Ok(());
+                }
+                Err(holder) => wait.once(self, holder >> 8),
+            }
+        }
+        let grown = self.root().grown.load(Acquire).min(self.layout.block_count());
+        let mut free = 0;
+        for block in page_number * PAGE_BLOCKS..(page_number + 1) * PAGE_BLOCKS {
+            // Blocks past the end count as taken; `page_grew` frees them later.
+            let word = if block < self.layout.first_block() || block >= grown {
+                u64::MAX
+            } else {
+                self.at::<AtomicU64>(Layout::bitmap_word(block), "bitmap word")?.load(Acquire)
+            };
+            self.shadow_word(block)?.store(word, Relaxed);
+            free += word.count_zeros();
+        }
+        page.free.store(free, Relaxed);
+        page.ready.store(1, Release);
+        state.loading.store(0, Release);
+        Ok(())
+    }
+
+    /// The image has grown from block `from` to block `to`: a page that was
+    /// loaded before gets the new blocks. The caller holds the grow lock.
+    pub(crate) fn pages_grew(&self, from: u64, to: u64) -> Result<()> {
+        for block in from..to {
+            let Some(page) = self.page(block / PAGE_BLOCKS) else { break };
+            if page.ready.load(Acquire) == 1 {
+                let word = self.at::<AtomicU64>(Layout::bitmap_word(block), "bitmap word")?.load(Acquire);
+                let shadow = self.shadow_word(block)?;
+                if shadow.compare_exchange(u64::MAX, word, AcqRel, Relaxed).is_ok() {
+                    page.free.fetch_add(word.count_zeros(), Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves `bits` of a block's word, whose shadow was last seen as `seen`. False if another was faster.
+    #[inline]
+    pub(crate) fn try_reserve(&self, state: &LaneState, block: u64, seen: u64, bits: u64) -> Result<bool> {
+        let index = state.reserved_count.load(Relaxed) as usize;
+        if index >= RESERVED_MAX {
+            return Err(Errno::EIO.into());
+        }
+        let entry = &state.reserved[index];
+        // Tentative until the count covers it: see `settle_tentative`.
+        entry.bits.store(bits, Relaxed);
+        entry.run.store(block | 1 << 40, Release);
+        if self.shadow_word(block)?.compare_exchange(seen, seen | bits, AcqRel, Relaxed).is_err() {
+            return Ok(false);
+        }
+        state.reserved_count.store(index as u32 + 1, Release);
+        if let Some(page) = self.page(block / PAGE_BLOCKS) {
+            page.free.fetch_sub(bits.count_ones(), Relaxed);
+        }
+        Ok(true)
+    }
+
+    /// Extends the reservation made last (a whole block) by the blocks that
+    /// follow it, up to `want` in all; returns how many it has now.
+    pub(crate) fn extend_reservation(&self, state: &LaneState, want: u64) -> Result<u64> {
+        let entry = &state.reserved[(state.reserved_count.load(Relaxed) as usize).wrapping_sub(1) % RESERVED_MAX];
+        let (first, mut count) = (entry.run.load(Relaxed) & 0xff_ffff_ffff, 1);
+        entry.bits.store(0, Release);
+        let grown = self.root().grown.load(Acquire).min(self.layout.block_count());
+        while count < want && first + count < grown {
+            let next = first + count;
+            let Some(page) = self.page(next / PAGE_BLOCKS) else { break };
+            if page.ready.load(Acquire) != 1 || self.shadow_word(next)?.load(Relaxed) != 0 {
+                break;
+            }
+            // The list says one more before it is taken; death in between can
+            // only lose this block until the next mount.
+            if self.shadow_word(next)?.compare_exchange(0, u64::MAX, AcqRel, Relaxed).is_err() {
+                break;
+            }
+            count += 1;
+            entry.run.store(first | count << 40, Release);
+            page.free.fetch_sub(64, Relaxed);
+        }
+        Ok(count)
+    }
+
+    /// Gives back what an operation reserved and no record used.
+    pub(crate) fn return_reservations(&self, state: &LaneState) {
+        let count = (state.reserved_count.load(Acquire) as usize).min(RESERVED_MAX);
+        for entry in &state.reserved[..count] {
+            let (run, bits) = (entry.run.load(Relaxed), entry.bits.load(Relaxed));
+            // A record may have committed before its lane died: then the bits are the image's.
+            self.release(run, bits, true);
+            entry.run.store(0, Release);
+        }
+        state.reserved_count.store(0, Release);
+    }
+
+    /// Gives back to the shadow what a record has freed in the bitmap, after it has been applied.
+    pub(crate) fn release_freed(&self, lane: &Lane, record: State) {
+        for op in &lane.ops[..usize::from(record.ops)] {
+            let (at, run, bits) = match Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed)) {
+                Some(Op::ClearBits { at, bits }) => (at, 1, bits),
+                Some(Op::ClearRun { at, count }) => (at, count & 0xff_ffff, 0),
+                _ => continue,
+            };
+            if (layout::BITMAP..self.layout.blocks).contains(&at) {
+                self.release((at - layout::BITMAP) / 8 | run << 40, bits, false);
+            }
+        }
+    }
+
+    /// Clears shadow bits; with `unused`, only those that the bitmap does not have.
+    fn release(&self, run: u64, bits: u64, unused: bool) {
+        let (block, count) = (run & 0xff_ffff_ffff, (run >> 40).max(1));
+        let bits = if bits == 0 { u64::MAX } else { bits };
+        for block in block..block + count {
+            let Some(page) = self.page(block / PAGE_BLOCKS) else { return };
+            // Not loaded: the bitmap alone counts. Being loaded: the loader may
+            // have read the word before it was cleared, so wait for him.
+            let mut wait = Waiter::new();
+            let ready = loop {
+                match page.ready.load(Acquire) {
+                    0 => break false,
+                    1 => break true,
+                    holder => wait.once(self, holder >> 8),
+                }
+            };
+            if !ready {
+                continue;
+            }
+            let mut bits = bits;
+            if unused {
+                match self.image.word(Layout::bitmap_word(block)) {
+                    Some(word) => bits &= !word.load(Acquire),
+                    None => return,
+                }
+            }
+            if let Ok(shadow) = self.shadow_word(block) {
+                let before = shadow.fetch_and(!bits, AcqRel);
+                page.free.fetch_add((before & bits).count_ones(), Relaxed);
+            }
+        }
+    }
+
+    /// After a death: the reservation that was listed but perhaps not made. It
+    /// was, if the shadow has its bits, the bitmap has not, and no other lane
+    /// lists them (a lane lists before it takes).
+    pub(crate) fn settle_tentative(&self, number: u32, state: &LaneState) {
+        for entry in &state.reserved {
+            let (run, bits) = (entry.run.swap(0, AcqRel), entry.bits.load(Relaxed));
+            if run != 0 && bits != 0 && !self.listed_by_another(number, run & 0xff_ffff_ffff) {
+                self.release(run, bits, true);
+            }
+        }
+    }
+
+    /// Whether a lane other than `number` lists a reservation of `block`.
+    fn listed_by_another(&self, number: u32, block: u64) -> bool {
+        let lanes = self.header().lanes_high.load(Acquire).min(layout::LANES);
+        for other in (0..lanes).filter(|other| *other != number) {
+            for entry in &self.lane_state(other).reserved {
+                let other_run = entry.run.load(Acquire);
+                let (first, count) = (other_run & 0xff_ffff_ffff, other_run >> 40);
+                if count != 0 && (first..first + count).contains(&block) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}

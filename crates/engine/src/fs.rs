@@ -1,0 +1,155 @@
+//! An attached image.
+
+use crate::segment::{Areas, Cachelet, Header, LaneState};
+use base::{Error, Result};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
+use pm::{Errno, Region};
+use zerocopy::{FromBytes, KnownLayout};
+
+/// An image in use by this process: the mapped image, its segment, and what
+/// never changes about them.
+///
+/// Threads share it; what belongs to a thread is in [`base::Thread`].
+#[derive(Debug)]
+pub struct Fs {
+    pub(crate) image: Region,
+    pub(crate) segment: Region,
+    pub(crate) layout: Layout,
+    pub(crate) areas: Areas,
+    /// Key of inode numbers.
+    pub(crate) ino_key: u64,
+    /// Seed of the name hash.
+    pub(crate) hash_seed: u64,
+    /// Generation of the segment: volatile references in the image must carry it.
+    pub(crate) generation: u32,
+    /// Which of a thread's lanes is for this image.
+    pub(crate) slot: usize,
+    /// This process's number in the process table + 1; 0 before it has one. Set anew in a forked child.
+    pub(crate) process: AtomicU32,
+    /// `st_dev`.
+    pub(crate) device: u64,
+    /// Nothing may be changed: mapped read-only, or a persist failed.
+    pub(crate) read_only: bool,
+    /// Path of the image, NUL-terminated.
+    pub(crate) path: [u8; 4096],
+    /// Path of the segment, NUL-terminated.
+    pub(crate) segment_path: [u8; 256],
+}
+
+/// The error for a damaged structure.
+#[cold]
+#[inline(never)]
+pub(crate) fn corrupt(what: &'static str, at: u64) -> Error {
+    Error::Corrupt { what, at }
+}
+
+impl Fs {
+    /// A structure of the image; `Corrupt` if the offset is out of bounds or unaligned.
+    #[inline(always)]
+    pub(crate) fn at<T: FromBytes + KnownLayout>(&self, offset: u64, what: &'static str) -> Result<&T> {
+        match self.image.at(offset) {
+            Some(item) => Ok(item),
+            None => self.at_grown(offset, what),
+        }
+    }
+
+    /// Another process may have grown the image since we looked.
+    #[cold]
+    #[inline(never)]
+    fn at_grown<T: FromBytes + KnownLayout>(&self, offset: u64, what: &'static str) -> Result<&T> {
+        self.refresh_valid();
+        self.image.at(offset).ok_or(corrupt(what, offset))
+    }
+
+    /// Takes note of how far the image has grown.
+    pub(crate) fn refresh_valid(&self) {
+        let grown = self.root().grown.load(core::sync::atomic::Ordering::Acquire);
+        self.image.set_valid(grown.min(self.layout.block_count()) * layout::BLOCK);
+    }
+
+    /// The root block.
+    #[inline(always)]
+    pub(crate) fn root(&self) -> &Root {
+        // The root lies below the smallest valid length, which attach has checked.
+        self.image.at(layout::ROOT).expect("root is mapped")
+    }
+
+    /// The volatile header.
+    pub(crate) fn volatile(&self) -> &Volatile {
+        self.image.at(layout::VOLATILE).expect("volatile header is mapped")
+    }
+
+    /// The inode at an offset.
+    #[inline(always)]
+    pub(crate) fn inode(&self, offset: u64) -> Result<&Inode> {
+        self.at(offset, "inode")
+    }
+
+    /// The first two lines of the edentry at an offset.
+    #[inline(always)]
+    pub(crate) fn edentry(&self, offset: u64) -> Result<&Edentry> {
+        self.at(offset, "edentry")
+    }
+
+    /// The bucket at an offset.
+    #[inline(always)]
+    pub(crate) fn bucket(&self, offset: u64) -> Result<&Bucket> {
+        self.at(offset, "bucket")
+    }
+
+    /// The lane with this number.
+    #[inline]
+    pub(crate) fn lane(&self, lane: u32) -> &Lane {
+        let lane = lane % layout::LANES;
+        self.image.at(layout::LANE_AREA + u64::from(lane) * layout::LANE_BYTES).expect("lanes are mapped")
+    }
+
+    /// Its volatile half.
+    #[inline]
+    pub(crate) fn lane_state(&self, lane: u32) -> &LaneState {
+        let lane = lane % layout::LANES;
+        self.segment.at(self.areas.lanes + u64::from(lane) * size_of::<LaneState>() as u64).expect("lane states are mapped")
+    }
+
+    /// The head of the segment.
+    #[inline(always)]
+    pub(crate) fn header(&self) -> &Header {
+        self.segment.at(0).expect("the header is mapped")
+    }
+
+    /// The cachelet with this number; `None` if there is no such.
+    #[inline(always)]
+    pub(crate) fn cachelet(&self, number: u32) -> Option<&Cachelet> {
+        if number >= self.areas.cachelet_count {
+            return None;
+        }
+        self.segment.at(self.areas.cachelets + u64::from(number) * size_of::<Cachelet>() as u64)
+    }
+
+    /// Number of a cachelet of this segment.
+    #[inline]
+    pub(crate) fn cachelet_number(&self, cachelet: &Cachelet) -> u32 {
+        ((self.segment.offset_of(cachelet) - self.areas.cachelets) / size_of::<Cachelet>() as u64) as u32
+    }
+
+    /// Inode number of the inode at an offset.
+    #[inline]
+    pub fn ino(&self, offset: u64) -> u64 {
+        format::hash::inode_number(self.ino_key, offset / layout::LINE)
+    }
+
+    /// `st_dev` of everything in the image.
+    pub fn device(&self) -> u64 {
+        self.device
+    }
+
+    /// `EROFS` if nothing may be changed.
+    #[inline]
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.read_only || self.root().flags.load(Relaxed) & 1 != 0 {
+            return Err(Errno::EROFS.into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Changing the names in a directory without locking it (DirectFS: flags and
+//! atomic writes in place of directory locks).
+//!
+//! A lane that makes or removes a name first publishes the directory in its
+//! state and then looks at the directory's flags. Whoever wants the directory
+//! for himself (to remove it, to recount it, to evict its cachelet) first sets a
+//! flag and then looks at what the lanes have published. One of the two sees the
+//! other; sequential consistency of the two stores and loads is what it takes.
+//! Nobody who has entered waits for somebody who closes, so there is no deadlock.
+
+use super::{Tx, lock::Waiter};
+use crate::fs::Fs;
+use crate::segment::{Cachelet, cachelet};
+use base::Result;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use pm::Errno;
+
+/// Flags that keep others out of a directory.
+const CLOSED: u32 = cachelet::UNREADABLE | cachelet::DELETING | cachelet::EVICTING;
+
+impl<'a> Tx<'a> {
+    /// Enters up to two directories (their cachelet and node id), to change
+    /// their names. Waits while one is closed; `ENOENT` if one is removed,
+    /// `ESTALE` if a cachelet is no longer that node's.
+    #[inline]
+    pub(crate) fn enter(&mut self, directories: &[(&Cachelet, u64)]) -> Result<()> {
+        let mut wait = Waiter::new();
+        'again: loop {
+            for (i, (_, node)) in directories.iter().enumerate() {
+                self.state.entered[i].store(format::inode::node_offset(*node), SeqCst);
+            }
+            for (directory, node) in directories {
+                let flags = directory.flags.load(SeqCst);
+                if directory.node.load(SeqCst) != *node {
+                    self.leave_directories();
+                    return Err(Errno::ESTALE.into());
+                }
+                if flags & cachelet::DEAD != 0 {
+                    self.leave_directories();
+                    return Err(Errno::ENOENT.into());
+                }
+                if flags & CLOSED != 0 {
+                    self.leave_directories();
+                    wait.once(self.fs, self.fs.closer_of(directory));
+                    continue 'again;
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    /// Leaves the directories entered.
+    #[inline]
+    pub(crate) fn leave_directories(&mut self) {
+        for entered in &self.state.entered {
+            if entered.load(Relaxed) != 0 {
+                entered.store(0, core::sync::atomic::Ordering::Release);
+            }
+        }
+        if self.state.closed[0].load(Relaxed) | self.state.closed[1].load(Relaxed) != 0 {
+            self.open_directories();
+        }
+    }
+
+    /// Closes a directory to entry with `flag` (`DELETING` or `UNREADABLE`) and
+    /// waits until nobody is inside. `EBUSY` if somebody else is closing it.
+    /// It opens again when the operation ends, unless it is marked `DEAD`.
+    ///
+    /// Must not be called with a bucket or inode lock held: whoever is inside may want it.
+    pub(crate) fn close_directory(&mut self, directory: &Cachelet, node: u64, flag: u32) -> Result<()> {
+        let slot = usize::from(self.state.closed[0].load(Relaxed) != 0);
+        self.state.closed[slot].store(self.fs.segment.offset_of(directory), SeqCst);
+        let mine = flag | (self.number + 1) << 16;
+        let closed = directory.flags.fetch_update(SeqCst, SeqCst, |flags| (flags & CLOSED == 0).then_some(flags | mine));
+        if closed.is_err() {
+            self.state.closed[slot].store(0, SeqCst);
+            return Err(Errno::EBUSY.into());
+        }
+        let (fs, number) = (self.fs, self.number);
+        fs.wait_until_left(number, format::inode::node_offset(node));
+        if directory.node.load(SeqCst) != node {
+            return Err(Errno::ESTALE.into());
+        }
+        Ok(())
+    }
+
+    /// Opens what this lane closed.
+    #[cold]
+    fn open_directories(&mut self) {
+        for closed in &self.state.closed {
+            let at = closed.load(Relaxed);
+            if at != 0 {
+                if let Some(directory) = self.fs.segment.at::<Cachelet>(at) {
+                    self.fs.reopen(directory, self.number);
+                }
+                closed.store(0, SeqCst);
+            }
+        }
+    }
+}
+
+impl Fs {
+    /// Waits until no lane but `own` has the directory at `offset` entered.
+    pub(crate) fn wait_until_left(&self, own: u32, offset: u64) {
+        for number in 0..self.header().lanes_high.load(SeqCst) {
+            let state = self.lane_state(number);
+            let mut wait = Waiter::new();
+            while number != own && state.entered.iter().any(|e| e.load(SeqCst) == offset) {
+                wait.once(self, number + 1);
+            }
+        }
+    }
+
+    /// The lane + 1 that has closed a directory (from the upper half of its flags), or 0.
+    pub(crate) fn closer_of(&self, directory: &Cachelet) -> u32 {
+        directory.flags.load(Relaxed) >> 16
+    }
+
+    /// Opens a directory that lane `number` has closed.
+    pub(crate) fn reopen(&self, directory: &Cachelet, number: u32) {
+        let flags = directory.flags.load(SeqCst);
+        if flags >> 16 == number + 1 {
+            directory.flags.fetch_and(!(CLOSED | 0xffff_0000), SeqCst);
+        }
+    }
+}

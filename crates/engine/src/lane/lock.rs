@@ -1,0 +1,127 @@
+//! Locks: a word that names its holder, so that the dead can be told from the slow.
+
+use super::Tx;
+use crate::fs::Fs;
+use crate::segment::{Cachelet, LockWord, cachelet};
+use base::Result;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use pm::Errno;
+
+/// Spins before a waiter gives way to other threads.
+const SPINS: u32 = 200;
+/// Turns given up before a waiter asks whether the holder lives.
+const TURNS: u32 = 50;
+
+impl<'a> Tx<'a> {
+    /// Takes a lock, waiting; the holder's lane is adopted if it has died.
+    /// `EIO` if this operation holds too many locks.
+    #[inline]
+    pub(crate) fn lock(&mut self, word: &LockWord) -> Result<()> {
+        let slot = self.state.held.get(self.held).ok_or(Errno::EIO)?;
+        // Listed before it is taken: see the module's parent.
+        slot.store(self.fs.segment.offset_of(word), Release);
+        self.held += 1;
+        if word.compare_exchange(0, self.number + 1, Acquire, Relaxed).is_err() {
+            return self.lock_slow(word);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&mut self, word: &LockWord) -> Result<()> {
+        let mut wait = Waiter::new();
+        loop {
+            match word.compare_exchange(0, self.number + 1, Acquire, Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(holder) => wait.once(self.fs, holder),
+            }
+        }
+    }
+
+    /// Gives back the lock taken last but `keep` locks.
+    pub(crate) fn unlock_to(&mut self, keep: usize) {
+        while self.held > keep {
+            self.held -= 1;
+            let slot = &self.state.held[self.held];
+            if let Some(word) = self.fs.segment.at::<LockWord>(slot.load(Relaxed)) {
+                if word.load(Relaxed) == self.number + 1 {
+                    word.store(0, Release);
+                }
+            }
+            slot.store(0, Release);
+        }
+    }
+
+    /// Gives back all locks.
+    #[inline]
+    pub(crate) fn unlock_all(&mut self) {
+        self.unlock_to(0);
+    }
+
+    /// Takes the bucket lock of a hash.
+    #[inline]
+    pub(crate) fn lock_bucket(&mut self, hash: u64) -> Result<()> {
+        let word = self.fs.bucket_lock(hash);
+        self.lock(word)
+    }
+
+    /// Takes the bucket locks of two hashes, in order.
+    pub(crate) fn lock_buckets(&mut self, a: u64, b: u64) -> Result<()> {
+        let (a, b) = (a % crate::segment::BUCKET_LOCKS, b % crate::segment::BUCKET_LOCKS);
+        self.lock_bucket(a.min(b))?;
+        if a != b {
+            self.lock_bucket(a.max(b))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the inode of a cachelet, and makes sure that it still is `node`:
+    /// `ESTALE` if the cachelet was given to another inode meanwhile, or the
+    /// inode is gone. The caller looks the cachelet up again.
+    pub(crate) fn lock_inode(&mut self, cachelet: &Cachelet, node: u64) -> Result<()> {
+        let keep = self.held;
+        self.lock(&cachelet.owner)?;
+        if cachelet.node.load(Acquire) != node || cachelet.flags.load(Acquire) & cachelet::DEAD != 0 {
+            self.unlock_to(keep);
+            return Err(Errno::ESTALE.into());
+        }
+        if cachelet.flags.load(Relaxed) & cachelet::INVALID != 0 {
+            self.fs.reload(cachelet, node)?;
+        }
+        Ok(())
+    }
+}
+
+impl Fs {
+    /// The lock of the bucket that `hash` belongs to, now and after splits.
+    #[inline]
+    pub(crate) fn bucket_lock(&self, hash: u64) -> &LockWord {
+        let number = hash % crate::segment::BUCKET_LOCKS;
+        self.segment.at(self.areas.bucket_locks + number * 16).expect("bucket locks are mapped")
+    }
+}
+
+/// Waits in a loop: spins, then gives way, then asks whether the holder is dead.
+pub(crate) struct Waiter {
+    rounds: u32,
+}
+
+impl Waiter {
+    pub(crate) fn new() -> Waiter {
+        Waiter { rounds: 0 }
+    }
+
+    /// Waits a little for the lane `holder - 1` to let go of something.
+    pub(crate) fn once(&mut self, fs: &Fs, holder: u32) {
+        self.rounds = self.rounds.saturating_add(1);
+        if self.rounds < SPINS {
+            core::hint::spin_loop();
+        } else {
+            pm::file::give_way();
+            if self.rounds % TURNS == 0 && holder != 0 {
+                fs.adopt_if_dead(holder - 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! An operation: what it locks, reserves and records, and how it commits.
+//!
+//! 1. [`Fs::begin`] takes the thread's lane.
+//! 2. Locks and directories entered are listed in the lane's state *before*
+//!    they are taken, so that whoever finds the holder dead knows what to undo.
+//! 3. New objects are written aside and named with [`Tx::object`]; stores to
+//!    what exists are collected (`set`, `raise`, `count`, …).
+//! 4. [`Tx::commit`]: record written, one fence: **the commit point**; stores
+//!    applied, fence; record retired.
+//! 5. Dropping the `Tx` gives back locks, and reservations that no commit used.
+//!
+//! `commit` may be called several times in one operation (a chain of records);
+//! locks stay until the `Tx` is dropped.
+
+pub mod adopt;
+pub mod apply;
+pub mod enter;
+pub mod lock;
+pub mod slot;
+pub mod take;
+
+use crate::fs::Fs;
+use crate::segment::LaneState;
+use base::{Cx, Result};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
+use format::{LINE, Lane, layout};
+use pm::Errno;
+
+/// An operation in progress on this thread's lane.
+pub struct Tx<'a> {
+    pub(crate) fs: &'a Fs,
+    pub(crate) number: u32,
+    pub(crate) lane: &'a Lane,
+    pub(crate) state: &'a LaneState,
+    thread: &'a base::Thread,
+    kind: Kind,
+    /// Locks held: how many of `state.held` are in use.
+    pub(crate) held: usize,
+    objects: usize,
+    ops: usize,
+    /// Change of the lane's counters that the next commit records.
+    lines: i64,
+    files: i64,
+    /// Whether the record frees something.
+    frees: bool,
+}
+
+impl Fs {
+    /// Starts an operation: `EROFS`, or `ENOLCK` when every lane is taken.
+    #[inline]
+    pub(crate) fn begin<'a>(&'a self, cx: &Cx<'a>, kind: Kind) -> Result<Tx<'a>> {
+        self.writable()?;
+        let thread = cx.thread;
+        let number = match thread.lanes[self.slot].get() {
+            0 => self.take_lane(thread)?,
+            taken => taken - 1,
+        };
+        thread.busy.set(thread.busy.get() + 1);
+        Ok(Tx {
+            fs: self,
+            number,
+            lane: self.lane(number),
+            state: self.lane_state(number),
+            thread,
+            kind,
+            held: 0,
+            objects: 0,
+            ops: 0,
+            lines: 0,
+            files: 0,
+            frees: false,
+        })
+    }
+}
+
+impl Tx<'_> {
+    /// Adds an operation to the record. `EFBIG`-like overflow is a bug of the
+    /// caller, who must stay within [`Tx::room`]; it is refused with `EIO`.
+    #[inline]
+    fn push(&mut self, op: Op) -> Result<()> {
+        if self.ops >= OPS_MAX - 2 {
+            return Err(Errno::EIO.into());
+        }
+        self.put(op);
+        Ok(())
+    }
+
+    #[inline]
+    fn put(&mut self, op: Op) {
+        let (place, value) = op.pack();
+        let slot = &self.lane.ops[self.ops];
+        self.fs.image.store(&slot.place, place);
+        self.fs.image.store(&slot.value, value);
+        self.ops += 1;
+    }
+
+    /// Operations that still fit into the record (two are kept for the lane's counters).
+    pub(crate) fn room(&self) -> usize {
+        OPS_MAX - 2 - self.ops
+    }
+
+    /// The word at `at` becomes `value`.
+    #[inline]
+    pub(crate) fn set(&mut self, at: u64, value: u64) -> Result<()> {
+        self.push(Op::Set { at, value })
+    }
+
+    /// The signed word at `at` becomes at least `value`.
+    #[inline]
+    pub(crate) fn raise(&mut self, at: u64, value: i64) -> Result<()> {
+        self.push(Op::Max { at, value })
+    }
+
+    /// Sets bits of the word at `at`.
+    #[inline]
+    pub(crate) fn set_bits(&mut self, at: u64, bits: u64) -> Result<()> {
+        self.push(Op::SetBits { at, bits })
+    }
+
+    /// The counts of the directory whose inode is at `at` change.
+    #[inline]
+    pub(crate) fn count(&mut self, at: u64, entries: i32, directories: i32) -> Result<()> {
+        self.push(Op::Count { at, entries, directories })
+    }
+
+    /// Number of inodes this record makes (+) or frees (−), for `statfs`.
+    #[inline]
+    pub(crate) fn files(&mut self, change: i64) {
+        self.files += change;
+    }
+
+    /// Puts a new object of `lines` lines at `offset` under the record's
+    /// checksum and starts its write-back; call it after the object is written.
+    /// Objects larger than a few lines (data, extent nodes) are flushed by
+    /// their writer and ordered by [`Tx::order`] instead.
+    pub(crate) fn object(&mut self, offset: u64, lines: u32) -> Result<()> {
+        if self.objects >= OBJECTS_MAX {
+            return Err(Errno::EIO.into());
+        }
+        self.fs.image.store(&self.lane.objects[self.objects], offset | u64::from(lines) << 48);
+        self.fs.image.flush(offset, u64::from(lines) * LINE);
+        self.objects += 1;
+        Ok(())
+    }
+
+    /// Orders what was written aside before the record (an extra fence; only
+    /// for objects not under the checksum).
+    pub(crate) fn order(&self) {
+        self.fs.image.fence();
+    }
+
+    /// Commits and applies the record. After an error nothing has happened.
+    pub(crate) fn commit(&mut self) -> Result<()> {
+        let image = &self.fs.image;
+        if self.lines != 0 {
+            let lines = self.lane.lines.load(Relaxed).wrapping_add(self.lines as u64);
+            self.put(Op::Set { at: image.offset_of(self.lane) + word::LINES, value: lines });
+        }
+        if self.files != 0 {
+            let files = self.lane.files.load(Relaxed).wrapping_add(self.files as u64);
+            self.put(Op::Set { at: image.offset_of(self.lane) + word::FILES, value: files });
+        }
+        let sequence = (self.lane.sequence.load(Relaxed) as u32).wrapping_add(1);
+        let state = State { sequence, kind: self.kind as u16, objects: self.objects as u8, ops: self.ops as u8 };
+        let sum = apply::checksum(self.fs, self.lane, state)?;
+        image.store(&self.lane.sequence, u64::from(sequence));
+        image.store(&self.lane.checksum, sum);
+        image.store(&self.lane.state, state.pack());
+        image.flush(image.offset_of(self.lane), 128 + self.ops as u64 * 16);
+        image.fence();
+        apply::apply(self.fs, self.lane, state, false)?;
+        image.fence();
+        self.retire(state);
+        Ok(())
+    }
+
+    /// Forgets the record; its reservations are the image's now, what it freed can be used again.
+    #[inline]
+    fn retire(&mut self, record: State) {
+        let image = &self.fs.image;
+        image.store(&self.lane.state, 0);
+        image.flush(image.offset_of(self.lane), 8);
+        // The fence that orders this before the next record of this lane is
+        // that record's own: a stale record applied again is harmless while
+        // nobody else has changed its words, and the locks are still held.
+        image.fence();
+        let reserved = self.state.reserved_count.load(Relaxed) as usize;
+        self.state.reserved_count.store(0, Release);
+        for entry in self.state.reserved.iter().take(reserved) {
+            entry.run.store(0, Relaxed);
+        }
+        if self.frees {
+            self.fs.release_freed(self.lane, record);
+        }
+        (self.objects, self.ops, self.lines, self.files, self.frees) = (0, 0, 0, 0, false);
+    }
+
+    /// Changes what kind of record the next commit writes.
+    pub(crate) fn now(&mut self, kind: Kind) {
+        self.kind = kind;
+    }
+
+    /// Allocates `count` (1–64) lines in one block; returns their offset. They
+    /// are the image's once the record commits. `ENOSPC`.
+    pub(crate) fn lines(&mut self, count: u32, arena: crate::alloc::Arena) -> Result<u64> {
+        let (block, bits) = self.fs.reserve_lines(self.number, self.state, count, arena)?;
+        self.set_bits(layout::Layout::bitmap_word(block), bits)?;
+        self.lines += i64::from(count);
+        Ok(block * layout::BLOCK + u64::from(bits.trailing_zeros()) * LINE)
+    }
+
+    /// Allocates up to `want` contiguous blocks, after block `near` if that is
+    /// free (0: anywhere); returns the first and how many. `ENOSPC`.
+    pub(crate) fn blocks(&mut self, want: u64, near: u64) -> Result<(u64, u64)> {
+        let (block, count) = self.fs.reserve_blocks(self.number, self.state, want, near)?;
+        self.push(Op::SetRun { at: layout::Layout::bitmap_word(block), count })?;
+        self.lines += (count * layout::LINES_PER_BLOCK) as i64;
+        Ok((block, count))
+    }
+
+    /// Frees `count` lines at `offset`, all in one block.
+    pub(crate) fn free_lines(&mut self, offset: u64, count: u32) -> Result<()> {
+        let first = offset % layout::BLOCK / LINE;
+        let (block, count) = (offset / layout::BLOCK, u64::from(count));
+        if count == 0 || first + count > 64 || !self.fs.is_allocatable(block, 1) {
+            return Err(crate::fs::corrupt("lines to be freed", offset));
+        }
+        let bits = (u64::MAX >> (64 - count)) << first;
+        self.push(Op::ClearBits { at: layout::Layout::bitmap_word(block), bits })?;
+        self.lines -= count as i64;
+        self.frees = true;
+        Ok(())
+    }
+
+    /// Frees `count` blocks from `block` on.
+    pub(crate) fn free_blocks(&mut self, block: u64, count: u64) -> Result<()> {
+        if count == 0 || count >= 1 << 24 || !self.fs.is_allocatable(block, count) {
+            return Err(crate::fs::corrupt("blocks to be freed", block * layout::BLOCK));
+        }
+        self.push(Op::ClearRun { at: layout::Layout::bitmap_word(block), count })?;
+        self.lines -= (count * layout::LINES_PER_BLOCK) as i64;
+        self.frees = true;
+        Ok(())
+    }
+}
+
+impl Drop for Tx<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.state.reserved_count.load(Relaxed) != 0 {
+            self.fs.return_reservations(self.state);
+        }
+        self.return_slots();
+        self.leave_directories();
+        self.unlock_all();
+        let depth = self.thread.busy.get();
+        self.thread.busy.set(depth.wrapping_sub(1));
+    }
+}

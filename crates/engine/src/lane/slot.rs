@@ -1,0 +1,59 @@
+//! Reserving a directory slot: an odd word that names the lane (`format::directory`).
+
+use super::Tx;
+use crate::fs::Fs;
+use base::Result;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use format::directory::{reservation, reserved_by};
+use pm::Errno;
+
+impl Tx<'_> {
+    /// Reserves the slot at image offset `at`: true if it was free and is ours now.
+    /// The record gives it its value (`set`); else it is free again when the operation ends.
+    #[inline]
+    pub(crate) fn reserve_slot(&mut self, at: u64) -> Result<bool> {
+        let listed = self.state.slots.iter().find(|slot| slot.load(Relaxed) == 0).ok_or(Errno::EIO)?;
+        let word = self.fs.at::<AtomicU64>(at, "directory slot")?;
+        let seen = word.load(Acquire);
+        if seen != 0 && !self.fs.is_stale_slot(seen) {
+            return Ok(false);
+        }
+        listed.store(at, Release);
+        let taken = self.fs.image.swap_if(word, seen, reservation(self.number, self.fs.generation)).is_ok();
+        if !taken {
+            listed.store(0, Release);
+        }
+        Ok(taken)
+    }
+
+    /// Frees the slots that were reserved and not filled.
+    #[inline]
+    pub(super) fn return_slots(&mut self) {
+        for slot in &self.state.slots {
+            let at = slot.load(Relaxed);
+            if at != 0 {
+                self.fs.return_slot(self.number, at);
+                slot.store(0, Release);
+            }
+        }
+    }
+}
+
+impl Fs {
+    /// Whether a slot holds a reservation of an older generation: as good as free.
+    #[inline]
+    pub(crate) fn is_stale_slot(&self, slot: u64) -> bool {
+        reserved_by(slot).is_some_and(|(_, generation)| generation != self.generation)
+    }
+
+    /// Frees a slot if lane `number` has it reserved.
+    pub(crate) fn return_slot(&self, number: u32, at: u64) {
+        if at == 0 {
+            return;
+        }
+        if let Some(word) = self.image.word(at) {
+            let _ = self.image.swap_if(word, reservation(number, self.generation), 0);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Taking a lane: a thread keeps it for its life, and its death gives it back.
+
+use crate::fs::Fs;
+use base::{Result, Thread};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use format::layout;
+use pm::Errno;
+use pm::mutex::{Attempt, RobustMutex};
+
+impl Fs {
+    /// Takes a lane for this thread; returns its number. `ENOLCK` if all are taken.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_lane(&self, thread: &Thread) -> Result<u32> {
+        for number in 0..layout::LANES {
+            let Some(mutex) = self.lane_mutex(number) else { continue };
+            let attempt = mutex.try_take();
+            if matches!(attempt, Attempt::Busy | Attempt::Broken) {
+                continue;
+            }
+            if let Err(error) = self.prepare_lane(number) {
+                mutex.give_back();
+                return Err(error);
+            }
+            self.lane_state(number).process.store(self.process.load(Relaxed), Relaxed);
+            thread.lanes[self.slot].set(number + 1);
+            return Ok(number);
+        }
+        Err(Errno::ENOLCK.into())
+    }
+
+    /// Makes a lane usable whose mutex this thread has just got: space for its
+    /// state, and whatever its last user left undone.
+    fn prepare_lane(&self, number: u32) -> Result<()> {
+        let bytes = size_of::<crate::segment::LaneState>() as u64;
+        if number >= self.header().lanes_high.load(SeqCst) {
+            self.segment_space(self.areas.lanes + u64::from(number) * bytes, bytes)?;
+            self.header().lanes_high.fetch_max(number + 1, SeqCst);
+        }
+        self.adopt_lane(number)
+    }
+
+    /// Gives this thread's lane back, at the orderly end of the thread or of its use of the image.
+    pub fn give_lane_back(&self, thread: &Thread) {
+        let taken = thread.lanes[self.slot].replace(0);
+        if let (1.., Some(mutex)) = (taken, self.lane_mutex(taken.wrapping_sub(1))) {
+            mutex.give_back();
+        }
+    }
+
+    /// The mutex whose holder uses lane `number`.
+    pub(crate) fn lane_mutex(&self, number: u32) -> Option<&RobustMutex> {
+        RobustMutex::at(&self.image, layout::LANE_MUTEXES + u64::from(number % layout::LANES) * layout::LINE)
+    }
+}
+
+impl Fs {
+    /// The number of this thread's lane, taken if it has none yet.
+    #[inline]
+    pub(crate) fn lane_of(&self, cx: &base::Cx) -> Result<u32> {
+        match cx.thread.lanes[self.slot].get() {
+            0 => self.take_lane(cx.thread),
+            taken => Ok(taken - 1),
+        }
+    }
+}

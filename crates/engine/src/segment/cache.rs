@@ -1,0 +1,399 @@
+//! Finding, loading and reading cachelets (ByVFS §3.2: the inode's non-volatile
+//! pointer to its cached self, valid under the generation it was made in).
+//!
+//! Loading: a cachelet is taken (new, or from an inode that nobody uses), made
+//! this node's with an odd sequence, published in the inode's reference by
+//! compare-and-swap, and only then filled: from publication on nobody else can
+//! change the inode, so what is filled in cannot be stale. Of two loaders one wins.
+//!
+//! A directory's size, counts and times are changed by several lanes at once;
+//! they are read from the inode, never from the cachelet.
+
+use super::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
+use crate::fs::Fs;
+use crate::lane::lock::Waiter;
+use base::{Cx, Kind, Node, Result};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::fence;
+use format::inode::{self, Inode, node_generation, node_offset, unpack_links};
+use pm::Errno;
+
+/// A consistent copy of what a cachelet holds of its inode.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Snapshot {
+    pub kind: Kind,
+    /// 12 bits.
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub nlink: u32,
+    pub size: u64,
+    pub mtime: i64,
+    pub ctime: i64,
+    pub blocks: u32,
+    /// Cachelet flags.
+    pub flags: u32,
+}
+
+/// Makes a cachelet's sequence odd for as long as it lives. Only for the holder of `owner`.
+pub(crate) struct Change<'a>(&'a Cachelet);
+
+impl core::ops::Deref for Change<'_> {
+    type Target = Cachelet;
+    #[inline]
+    fn deref(&self) -> &Cachelet {
+        self.0
+    }
+}
+
+impl Drop for Change<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.sequence.store(self.0.sequence.load(Relaxed).wrapping_add(1) & !1, Release);
+    }
+}
+
+impl Fs {
+    /// The node that a cachelet caches now.
+    #[inline]
+    pub(crate) fn node_of(&self, cachelet: &Cachelet) -> Node {
+        Node { id: cachelet.node.load(Acquire), hint: self.cachelet_number(cachelet) }
+    }
+
+    /// The cachelet of a node, loaded if need be. `ESTALE` if the node is gone.
+    #[inline]
+    pub(crate) fn cached(&self, cx: &Cx, node: Node) -> Result<&Cachelet> {
+        if let Some(cachelet) = self.cachelet(node.hint) {
+            if cachelet.node.load(Acquire) == node.id && cachelet.flags.load(Relaxed) & (cachelet::DEAD | cachelet::INVALID) == 0 {
+                return Ok(cachelet);
+            }
+        }
+        self.cached_by_inode(cx, node.id)
+    }
+
+    /// The valid reference from an inode to its cachelet, if it has one.
+    #[inline]
+    pub(crate) fn reference(&self, inode: &Inode, id: u64) -> Option<&Cachelet> {
+        let word = inode.cachelet.load(Acquire);
+        if (word >> 32) as u32 != self.generation {
+            return None;
+        }
+        let cachelet = self.cachelet((word as u32).checked_sub(1)?)?;
+        (cachelet.node.load(Acquire) == id).then_some(cachelet)
+    }
+
+    /// Checks that the inode at a node's place is that node.
+    fn proven(&self, id: u64) -> Result<&Inode> {
+        let inode = self.inode(node_offset(id))?;
+        let head = inode.head();
+        if head.generation & 0xff_ffff != node_generation(id) || Kind::from_dt(head.kind).is_none() {
+            return Err(Errno::ESTALE.into());
+        }
+        Ok(inode)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn cached_by_inode(&self, cx: &Cx, id: u64) -> Result<&Cachelet> {
+        loop {
+            let inode = self.proven(id)?;
+            if let Some(cachelet) = self.reference(inode, id) {
+                let flags = cachelet.flags.load(Acquire);
+                if flags & cachelet::DEAD != 0 {
+                    return Err(Errno::ESTALE.into());
+                }
+                if flags & cachelet::INVALID != 0 {
+                    self.revalidate(cx, cachelet, id)?;
+                }
+                return Ok(cachelet);
+            }
+            if let Some(cachelet) = self.load(cx, inode, id)? {
+                return Ok(cachelet);
+            }
+        }
+    }
+
+    /// The cachelet of a freshly written inode at `offset`, whose generation is `generation`.
+    pub(crate) fn cached_at(&self, cx: &Cx, offset: u64) -> Result<&Cachelet> {
+        let head = self.inode(offset)?.head();
+        self.cached_by_inode(cx, inode::node_id(offset, head.generation))
+    }
+
+    /// Loads an inode into a cachelet; `None` if somebody else was faster.
+    fn load(&self, cx: &Cx, inode: &Inode, id: u64) -> Result<Option<&Cachelet>> {
+        let lane = self.lane_of(cx)?;
+        let cachelet = self.new_cachelet(lane)?;
+        // Ours now: `owner` is taken and listed, nobody refers to it.
+        cachelet.sequence.store(cachelet.sequence.load(Relaxed) | 1, SeqCst);
+        cachelet.flags.store(cachelet::INVALID, SeqCst);
+        cachelet.parent.store(0, Relaxed);
+        cachelet.opens.store(0, SeqCst);
+        cachelet.node.store(id, SeqCst);
+        let seen = inode.cachelet.load(Acquire);
+        let reference = u64::from(self.generation) << 32 | u64::from(self.cachelet_number(cachelet) + 1);
+        let current = (seen >> 32) as u32 == self.generation && self.reference(inode, id).is_some();
+        let published = !current && self.image.swap_if(&inode.cachelet, seen, reference).is_ok();
+        let result = if published { self.fill(cachelet, inode, id) } else { Ok(()) };
+        if !published || result.is_err() {
+            cachelet.node.store(0, SeqCst);
+        }
+        cachelet.sequence.store(cachelet.sequence.load(Relaxed).wrapping_add(1) & !1, Release);
+        self.let_go(lane, cachelet);
+        result.map(|()| published.then_some(cachelet))
+    }
+
+    /// Fills a cachelet from its inode. The sequence is odd and `owner` held.
+    fn fill(&self, cachelet: &Cachelet, inode: &Inode, id: u64) -> Result<()> {
+        let head = inode.head();
+        if head.generation & 0xff_ffff != node_generation(id) || Kind::from_dt(head.kind).is_none() {
+            return Err(Errno::ESTALE.into());
+        }
+        let (uid, gid, mode) = self.permission(head.permission)?;
+        let name_len = if cachelet.parent.load(Relaxed) == 0 { 0 } else { (cachelet.mode.load(Relaxed) >> 24) as u8 };
+        cachelet.mode.store(pack_mode(name_len, head.kind, mode), Relaxed);
+        cachelet.uid.store(uid, Relaxed);
+        cachelet.gid.store(gid, Relaxed);
+        if head.kind != Kind::Directory as u8 {
+            let (nlink, blocks) = unpack_links(inode.links.load(Acquire));
+            cachelet.nlink.store(nlink, Relaxed);
+            cachelet.blocks.store(blocks, Relaxed);
+            cachelet.size.store(inode.size.load(Acquire), Relaxed);
+            cachelet.mtime.store(inode.mtime.load(Relaxed), Relaxed);
+            cachelet.ctime.store(inode.ctime.load(Relaxed), Relaxed);
+            cachelet.root.store(inode.root.load(Acquire), Relaxed);
+        } else {
+            // Volatile slot cursor: unknown.
+            cachelet.root.store(0, Relaxed);
+        }
+        let cold = if head.flags & inode::COLD != 0 { cachelet::COLD } else { 0 };
+        let recount = if head.flags & inode::RECOUNT != 0 { cachelet::RECOUNT } else { 0 };
+        // Flags of others (closed to entry, mapped, …) stay.
+        cachelet.flags.fetch_and(!(cachelet::INVALID | cachelet::COLD | cachelet::RECOUNT), SeqCst);
+        cachelet.flags.fetch_or(cold | recount | cachelet::REFERENCED, SeqCst);
+        Ok(())
+    }
+
+    /// Loads a cachelet again that a dead lane left behind. The caller holds `owner`.
+    pub(crate) fn reload(&self, cachelet: &Cachelet, id: u64) -> Result<()> {
+        let inode = self.proven(id)?;
+        let change = self.change(cachelet);
+        self.fill(&change, inode, id)
+    }
+
+    /// Takes `owner` for as long as it needs to load an invalid cachelet again.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn revalidate(&self, cx: &Cx, cachelet: &Cachelet, id: u64) -> Result<()> {
+        let lane = self.lane_of(cx)?;
+        let mut wait = Waiter::new();
+        self.lane_state(lane).loading_cachelet.store(self.segment.offset_of(&cachelet.owner), SeqCst);
+        loop {
+            match cachelet.owner.compare_exchange(0, lane + 1, AcqRel, Relaxed) {
+                Ok(_) => break,
+                // Ours already: an operation of this thread holds the inode.
+                Err(holder) if holder == lane + 1 => {
+                    self.lane_state(lane).loading_cachelet.store(0, SeqCst);
+                    return self.reload(cachelet, id);
+                }
+                Err(holder) => wait.once(self, holder),
+            }
+        }
+        let result = if cachelet.node.load(SeqCst) != id {
+            Err(Errno::ESTALE.into())
+        } else if cachelet.flags.load(SeqCst) & cachelet::INVALID != 0 {
+            self.reload(cachelet, id)
+        } else {
+            Ok(())
+        };
+        self.let_go(lane, cachelet);
+        result
+    }
+
+    /// Gives back the `owner` of a cachelet taken for loading.
+    pub(crate) fn let_go(&self, lane: u32, cachelet: &Cachelet) {
+        cachelet.owner.store(0, SeqCst);
+        self.lane_state(lane).loading_cachelet.store(0, SeqCst);
+    }
+
+    /// Starts a change of a cachelet; only for the holder of `owner`.
+    #[inline]
+    pub(crate) fn change<'a>(&self, cachelet: &'a Cachelet) -> Change<'a> {
+        cachelet.sequence.store(cachelet.sequence.load(Relaxed) | 1, Relaxed);
+        fence(Release);
+        Change(cachelet)
+    }
+
+    /// Reads a cachelet consistently with `read`; `ESTALE` if it is no longer `id`'s.
+    #[inline(always)]
+    pub(crate) fn consistent<T>(&self, cx: &Cx, cachelet: &Cachelet, id: u64, read: impl Fn(&Cachelet) -> T) -> Result<T> {
+        let before = cachelet.sequence.load(Acquire);
+        if before & 1 == 0 && cachelet.node.load(Relaxed) == id && cachelet.flags.load(Relaxed) & (cachelet::INVALID | cachelet::DEAD) == 0 {
+            let value = read(cachelet);
+            fence(Acquire);
+            if cachelet.sequence.load(Relaxed) == before {
+                return Ok(value);
+            }
+        }
+        self.consistent_slow(cx, cachelet, id, &read)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn consistent_slow<T>(&self, cx: &Cx, cachelet: &Cachelet, id: u64, read: &dyn Fn(&Cachelet) -> T) -> Result<T> {
+        let mut wait = Waiter::new();
+        loop {
+            let before = cachelet.sequence.load(Acquire);
+            if cachelet.node.load(Acquire) != id || cachelet.flags.load(Acquire) & cachelet::DEAD != 0 {
+                return Err(Errno::ESTALE.into());
+            }
+            if before & 1 == 1 {
+                wait.once(self, cachelet.owner.load(Acquire));
+                continue;
+            }
+            if cachelet.flags.load(Acquire) & cachelet::INVALID != 0 {
+                self.revalidate(cx, cachelet, id)?;
+                continue;
+            }
+            let value = read(cachelet);
+            fence(Acquire);
+            if cachelet.sequence.load(Relaxed) == before {
+                return Ok(value);
+            }
+        }
+    }
+
+    /// A consistent copy of the attributes.
+    #[inline]
+    pub(crate) fn snapshot(&self, cx: &Cx, cachelet: &Cachelet, id: u64) -> Result<Snapshot> {
+        let (mode, mut copy) = self.consistent(cx, cachelet, id, |c| {
+            let mode = c.mode.load(Relaxed);
+            let copy = Snapshot {
+                kind: Kind::Regular,
+                mode: mode as u16,
+                uid: c.uid.load(Relaxed),
+                gid: c.gid.load(Relaxed),
+                nlink: c.nlink.load(Relaxed),
+                size: c.size.load(Relaxed),
+                mtime: c.mtime.load(Relaxed) as i64,
+                ctime: c.ctime.load(Relaxed) as i64,
+                blocks: c.blocks.load(Relaxed),
+                flags: c.flags.load(Relaxed),
+            };
+            (mode, copy)
+        })?;
+        copy.kind = Kind::from_dt((mode >> 16) as u8).ok_or(Errno::ESTALE)?;
+        if copy.kind == Kind::Directory {
+            self.directory_snapshot(&mut copy, id)?;
+        }
+        Ok(copy)
+    }
+
+    /// What of a directory is read from the inode: entries become a size as tmpfs shows it.
+    #[inline]
+    fn directory_snapshot(&self, copy: &mut Snapshot, id: u64) -> Result<()> {
+        let inode = self.inode(node_offset(id))?;
+        copy.nlink = (inode.links.load(Acquire) as u32).wrapping_add(2);
+        copy.size = inode.size.load(Acquire).wrapping_mul(20).wrapping_add(40);
+        copy.mtime = inode.mtime.load(Acquire) as i64;
+        copy.ctime = inode.ctime.load(Acquire) as i64;
+        copy.blocks = 0;
+        if inode.head().flags & inode::RECOUNT != 0 {
+            copy.flags |= cachelet::RECOUNT;
+        }
+        Ok(())
+    }
+
+    /// Lets a cachelet carry a name, so that a warm lookup needs nothing else.
+    /// Skipped when the name is long or the cachelet is in use by another lane.
+    pub(crate) fn cache_name(&self, cx: &Cx, cachelet: &Cachelet, id: u64, parent: u64, name: &[u8]) {
+        if name.len() > NAME_SHORT {
+            return;
+        }
+        let Ok(lane) = self.lane_of(cx) else { return };
+        let state = self.lane_state(lane);
+        let own = cachelet.owner.load(Acquire) == lane + 1;
+        if !own {
+            state.loading_cachelet.store(self.segment.offset_of(&cachelet.owner), SeqCst);
+            if cachelet.owner.compare_exchange(0, lane + 1, AcqRel, Relaxed).is_err() {
+                state.loading_cachelet.store(0, SeqCst);
+                return;
+            }
+        }
+        if cachelet.node.load(Acquire) == id {
+            self.set_name(cachelet, parent, name);
+        }
+        if !own {
+            self.let_go(lane, cachelet);
+        }
+    }
+
+    /// Writes the name into a cachelet whose `owner` is held. `name` has at most [`NAME_SHORT`] bytes.
+    pub(crate) fn set_name(&self, cachelet: &Cachelet, parent: u64, name: &[u8]) {
+        let change = self.change(cachelet);
+        change.parent.store(parent, Relaxed);
+        change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | (name.len() as u32) << 24, Relaxed);
+        for (word, chunk) in change.name.iter().zip(name_words(name)) {
+            word.store(chunk, Relaxed);
+        }
+    }
+
+    /// Takes the name out of a cachelet whose `owner` is held (it was removed or moved).
+    pub(crate) fn forget_name(&self, cachelet: &Cachelet) {
+        let change = self.change(cachelet);
+        change.parent.store(0, Relaxed);
+    }
+
+    /// Whether a cachelet carries exactly this name. Identity only: read the rest consistently.
+    #[inline]
+    pub(crate) fn carries_name(&self, cachelet: &Cachelet, parent: u64, name: &[u8]) -> bool {
+        if cachelet.parent.load(Relaxed) != parent || (cachelet.mode.load(Relaxed) >> 24) as usize != name.len() || name.len() > NAME_SHORT {
+            return false;
+        }
+        let mut rest = name;
+        let mut words = cachelet.name.iter();
+        while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
+            let Some(word) = words.next() else { return false };
+            if word.load(Relaxed) != u64::from_le_bytes(*chunk) {
+                return false;
+            }
+            rest = tail;
+        }
+        rest.is_empty() || words.next().is_some_and(|word| word.load(Relaxed) == short_word(rest))
+    }
+}
+
+/// Up to 7 bytes as a little-endian word, without reading past them.
+#[inline(always)]
+fn short_word(rest: &[u8]) -> u64 {
+    if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
+        let (first, last) = (u64::from(u32::from_le_bytes(*first)), u64::from(u32::from_le_bytes(*last)));
+        return first | last << (8 * (rest.len() - 4));
+    }
+    rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// A short name as five zero-filled words.
+fn name_words(name: &[u8]) -> [u64; 5] {
+    let mut words = [0; 5];
+    for (word, chunk) in words.iter_mut().zip(name.chunks(8)) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_le_bytes(bytes);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the two ways to make the last word of a name agree.
+    #[test]
+    fn short_words_agree() {
+        let text = b"abcdefg";
+        for len in 1..=7 {
+            assert_eq!(short_word(&text[..len]), name_words(&text[..len])[0], "{len}");
+        }
+    }
+}

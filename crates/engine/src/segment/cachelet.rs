@@ -1,0 +1,80 @@
+//! The cachelet (DirectFS): what is cached of an inode and its name, in 128 bytes.
+//!
+//! One for each cached inode; its name is one of the inode's names. It is found
+//! from a bucket (by name, warm) or from the inode's versioned reference (ByVFS).
+//! Type-stable: readers need no lock, they check identity and sequence.
+//!
+//! Invariants
+//! - `sequence` is odd while the cachelet is being changed; only the holder of
+//!   `owner` (or a loader that has just taken it) changes it.
+//! - A cachelet whose `node` is 0 caches nothing. With `opens > 0`, `owner != 0`
+//!   or a directory entered by a lane it is never given to another inode.
+//! - The image is the truth. `INVALID` means: load again from the inode.
+//!
+//! Flags and their words in DirectFS: [`UNREADABLE`], [`DELETING`], [`INVALID`].
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use zerocopy::{FromBytes, KnownLayout};
+
+/// Longest name kept in a cachelet, bytes.
+pub const NAME_SHORT: usize = 40;
+
+/// A directory closed to entry for a while (being recounted or evicted).
+pub const UNREADABLE: u32 = 1;
+/// A directory being removed: nobody may enter; nobody may make names in it.
+pub const DELETING: u32 = 2;
+/// Contents are not to be used: load them from the inode.
+pub const INVALID: u32 = 4;
+/// The inode is gone (no links, no opens); the node is stale.
+pub const DEAD: u32 = 8;
+/// Used since the CLOCK hand last passed.
+pub const REFERENCED: u32 = 16;
+/// The inode has a cold line (atime, btime, xattrs).
+pub const COLD: u32 = 32;
+/// A directory whose counts must be retaken.
+pub const RECOUNT: u32 = 64;
+/// About to be given to another inode: openers keep off.
+pub const EVICTING: u32 = 128;
+
+/// A cachelet, two lines.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(128))]
+#[allow(missing_docs)]
+pub struct Cachelet {
+    pub sequence: AtomicU32,
+    pub flags: AtomicU32,
+    /// Node id of the inode; 0: free.
+    pub node: AtomicU64,
+    /// Offset of the parent directory's inode, for the name below; 0: no name cached.
+    pub parent: AtomicU64,
+    /// name length 8 | kind 8 | mode 16.
+    pub mode: AtomicU32,
+    pub uid: AtomicU32,
+    pub gid: AtomicU32,
+    /// Link count; sub-directories + 2 for directories.
+    pub nlink: AtomicU32,
+    pub size: AtomicU64,
+    pub mtime: AtomicU64,
+    pub ctime: AtomicU64,
+
+    /// Lane + 1 that holds the inode.
+    pub owner: AtomicU32,
+    /// Open file descriptions on it.
+    pub opens: AtomicU32,
+    /// Rises when blocks are taken from the file or moved.
+    pub map_sequence: AtomicU32,
+    /// Blocks allocated.
+    pub blocks: AtomicU32,
+    /// Files: copy of the data root. Directories: slot cursor (next 32 | last freed + 1 32).
+    pub root: AtomicU64,
+    /// The name, zero-filled.
+    pub name: [AtomicU64; 5],
+}
+
+const _: () = assert!(size_of::<Cachelet>() == 128);
+
+/// Packs the mode word.
+#[inline]
+pub const fn pack_mode(name_len: u8, kind: u8, mode: u16) -> u32 {
+    (name_len as u32) << 24 | (kind as u32) << 16 | mode as u32
+}

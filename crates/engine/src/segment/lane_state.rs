@@ -1,0 +1,53 @@
+//! What a lane is doing: enough for another to clean up after its death.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use zerocopy::{FromBytes, KnownLayout};
+
+/// Locks a lane can hold at a time.
+pub const HELD_MAX: usize = 14;
+/// Reservations an operation can make.
+pub const RESERVED_MAX: usize = 30;
+
+/// A reservation in the shadow: `bits` of the bitmap word of `block`, or the
+/// whole words of `count` blocks from `block` on when `bits` is 0.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Reserved {
+    /// count 24 | block 40; 0: empty.
+    pub run: AtomicU64,
+    pub bits: AtomicU64,
+}
+
+/// The volatile half of a lane, 1 KiB.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+#[allow(missing_docs)]
+pub struct LaneState {
+    /// Inode offsets of directories this lane is changing the entries of.
+    pub entered: [AtomicU64; 2],
+    /// Process slot + 1 of the user.
+    pub process: AtomicU32,
+    /// Number of `reserved` in use.
+    pub reserved_count: AtomicU32,
+    /// Offset in the image of a directory slot reserved, twice for rename.
+    pub slots: [AtomicU64; 2],
+    /// Segment offsets of the cachelets of directories this lane has closed to entry.
+    pub closed: [AtomicU64; 2],
+    /// Page of the shadow being loaded + 1.
+    pub loading: AtomicU64,
+    /// Segment offsets of lock words held, or about to be: listed before they are taken.
+    pub held: [AtomicU64; HELD_MAX],
+    /// Blocks from which lines are being handed out, by arena.
+    pub arenas: [AtomicU64; 4],
+    /// Where the search for blocks goes on.
+    pub cursor: AtomicU64,
+    /// Pages claimed + 1: metadata, data.
+    pub pages: [AtomicU64; 2],
+    /// Segment offset of the owner word of a cachelet being loaded outside an operation's locks.
+    pub loading_cachelet: AtomicU64,
+    pub spare2: [AtomicU64; 38],
+    pub reserved: [Reserved; RESERVED_MAX],
+}
+
+const _: () = assert!(size_of::<LaneState>() == 1024);

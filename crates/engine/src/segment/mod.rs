@@ -1,0 +1,181 @@
+//! The segment: what the users of an image share and nobody needs after a crash.
+//!
+//! ```text
+//! header          sizes, hints, the global locks
+//! bucket locks    1,024, 16 bytes apart
+//! lane states     locks held, reservations made, directories entered
+//! processes       who uses the image
+//! descriptors     a table of description numbers for each process
+//! descriptions    open file descriptions
+//! advisory locks
+//! pages           hint and readiness of each 2 MiB of the shadow
+//! shadow          the bitmap, and what is reserved on top of it
+//! cachelets
+//! ```
+//! All references are offsets or numbers, checked on use. Areas get real space
+//! (`Fs::segment_space`) before they are first touched.
+
+pub mod cache;
+pub mod cachelet;
+pub mod evict;
+pub mod lane_state;
+pub mod space;
+
+pub use base::Description;
+pub use cache::Snapshot;
+pub use cachelet::Cachelet;
+pub use lane_state::{LaneState, Reserved};
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use format::layout::{LANES, Layout, PROCESSES};
+use zerocopy::{FromBytes, KnownLayout};
+
+/// First word of a segment.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x01");
+/// Descriptors of a process: 16,384 numbers (the last one stands for the working
+/// directory) and 4,096 for mappings.
+pub const DESCRIPTORS: u64 = 16_384 + 4_096;
+/// Open file descriptions in all.
+pub const DESCRIPTIONS: u32 = 1 << 16;
+/// Advisory locks in all.
+pub const ADVISORY_LOCKS: u32 = 1 << 14;
+/// Number of bucket locks (`format::bucket::BUCKETS_MIN`: a lock per lowest 10 bits).
+pub const BUCKET_LOCKS: u64 = format::bucket::BUCKETS_MIN;
+
+/// A lock: 0 when free, else the number of the lane that holds it + 1.
+pub type LockWord = AtomicU32;
+
+/// The head of a segment.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+#[allow(missing_docs)]
+pub struct Header {
+    pub magic: AtomicU64,
+    /// Same as in the image's volatile header.
+    pub token: AtomicU64,
+    pub generation: AtomicU64,
+    /// Bytes in the segment.
+    pub len: AtomicU64,
+    pub cachelet_count: AtomicU64,
+    pub reserved: [AtomicU64; 3],
+    /// Highest lane ever taken + 1: scans stop there.
+    pub lanes_high: AtomicU32,
+    pub processes_high: AtomicU32,
+    pub descriptions_hint: AtomicU32,
+    pub descriptions_high: AtomicU32,
+    pub locks_high: AtomicU32,
+    /// Next cachelet never used so far.
+    pub cachelet_next: AtomicU32,
+    /// Hand of the CLOCK.
+    pub cachelet_hand: AtomicU32,
+    /// Next page that a lane looks at for an arena.
+    pub page_hint: AtomicU32,
+    /// Cachelets below this number have real space.
+    pub cachelet_ready: AtomicU32,
+    pub reserved2: [AtomicU32; 7],
+    // The global locks, a line each.
+    pub rename: PaddedLock,
+    pub split: PaddedLock,
+    pub grow: PaddedLock,
+    pub permission: PaddedLock,
+    pub orphan: PaddedLock,
+    pub shadow: PaddedLock,
+    pub descriptions: PaddedLock,
+    pub advisory: PaddedLock,
+    pub space: PaddedLock,
+    pub process: PaddedLock,
+}
+
+/// A lock on a line of its own.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+pub struct PaddedLock(pub LockWord);
+
+/// An entry of the process table.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+#[allow(missing_docs)]
+pub struct ProcessSlot {
+    /// 0 free, 1 in use, 2 between fork and the child's first step, 3 between exec's two halves.
+    pub state: AtomicU32,
+    /// PID as its own namespace knows it; a hint, never a proof.
+    pub pid: AtomicU32,
+    /// Inode of its PID namespace: PIDs are compared only within one.
+    pub pid_namespace: AtomicU64,
+    /// Start time of the process (clock ticks since boot): tells a reused PID.
+    pub started: AtomicU64,
+    /// Random; a program after exec must show it.
+    pub nonce: AtomicU64,
+    /// Highest descriptor in use + 1.
+    pub descriptors_high: AtomicU32,
+    /// Lane that is changing this entry + 1.
+    pub owner: LockWord,
+    pub reserved: [AtomicU64; 3],
+}
+
+const _: () = assert!(size_of::<ProcessSlot>() == 64);
+
+/// A page of the shadow: 512 blocks, 2 MiB of image.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Page {
+    /// 0: the shadow of this page is not loaded yet; 1: it is.
+    pub ready: AtomicU32,
+    /// Lane + 1 that prefers this page; others stay away while they can.
+    pub claim: AtomicU32,
+    /// Free lines, about.
+    pub free: AtomicU32,
+    pub reserved: AtomicU32,
+}
+
+/// Where the areas of a segment lie; offsets in bytes.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Areas {
+    pub bucket_locks: u64,
+    pub lanes: u64,
+    pub processes: u64,
+    pub descriptors: u64,
+    pub descriptions: u64,
+    pub advisory: u64,
+    pub pages: u64,
+    pub shadow: u64,
+    pub cachelets: u64,
+    pub cachelet_count: u32,
+    /// Bytes of the whole segment.
+    pub len: u64,
+}
+
+impl Areas {
+    /// The areas for an image of this layout and a budget of cachelets.
+    pub const fn new(layout: &Layout, cachelet_count: u32) -> Areas {
+        const fn up(offset: u64) -> u64 {
+            offset.next_multiple_of(65_536)
+        }
+        let bucket_locks = 4096;
+        let lanes = up(bucket_locks + BUCKET_LOCKS * 16);
+        let processes = up(lanes + LANES as u64 * size_of::<LaneState>() as u64);
+        let descriptors = up(processes + PROCESSES as u64 * 64);
+        let descriptions = up(descriptors + PROCESSES as u64 * DESCRIPTORS * 4);
+        let advisory = up(descriptions + DESCRIPTIONS as u64 * 64);
+        let pages = up(advisory + ADVISORY_LOCKS as u64 * 64);
+        let page_count = layout.block_count().div_ceil(512);
+        let shadow = up(pages + page_count * size_of::<Page>() as u64);
+        let cachelets = up(shadow + page_count * 4096);
+        let len = up(cachelets + cachelet_count as u64 * size_of::<Cachelet>() as u64);
+        Areas { bucket_locks, lanes, processes, descriptors, descriptions, advisory, pages, shadow, cachelets, cachelet_count, len }
+    }
+}
+
+/// Cachelets for an image of this size: one for 4 KiB of limit, within bounds.
+pub const fn cachelet_budget(layout: &Layout) -> u32 {
+    let wanted = layout.limit / 4096;
+    if wanted < 16_384 {
+        16_384
+    } else if wanted > 16 << 20 {
+        16 << 20
+    } else {
+        wanted as u32
+    }
+}

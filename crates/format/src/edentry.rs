@@ -1,0 +1,73 @@
+//! The extended dentry (DirectFS): a name, where it stands, and what it leads to.
+//!
+//! 128 bytes with a name of up to 88; longer names take up to three more lines
+//! that follow. An edentry is written once, before the record that publishes
+//! it, and never changed: a rename makes a new one.
+//!
+//! ```text
+//!  0 head    hash 32 | 0 | kind 8 | name length 8 | 0xED
+//!  8 parent  offset of the directory's inode
+//! 16 child   node id of the inode (generation 24 | line 40)
+//! 24 slot    offset of the directory slot that refers to this edentry
+//! 32 reserved
+//! 40 name
+//! ```
+
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::AtomicU64;
+use zerocopy::{FromBytes, KnownLayout};
+
+/// An edentry on the medium, up to the end of its first two lines.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+#[allow(missing_docs)]
+pub struct Edentry {
+    pub head: AtomicU64,
+    pub parent: AtomicU64,
+    pub child: AtomicU64,
+    pub slot: AtomicU64,
+    pub reserved: AtomicU64,
+    /// Name bytes, little-endian in each word, zero-filled.
+    pub name: [AtomicU64; 11],
+}
+
+/// Offset of the name within an edentry.
+pub const NAME: u64 = 40;
+/// Longest name.
+pub const NAME_MAX: usize = 255;
+const MARK: u64 = 0xED;
+
+const _: () = assert!(size_of::<Edentry>() == 128 && offset_of!(Edentry, name) == NAME as usize);
+
+/// Lines that an edentry with a name of `name_len` bytes takes: 2 to 5.
+#[inline]
+pub const fn lines(name_len: usize) -> u32 {
+    let bytes = NAME as usize + name_len;
+    if bytes <= 128 { 2 } else { bytes.div_ceil(64) as u32 }
+}
+
+/// The head word, unpacked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// Upper half of the name hash.
+    pub hash: u32,
+    /// `DT_*` number of the child.
+    pub kind: u8,
+    /// Length of the name, 1–255.
+    pub name_len: u8,
+}
+
+impl Head {
+    /// Packs it.
+    #[inline]
+    pub const fn pack(self) -> u64 {
+        (self.hash as u64) << 32 | (self.kind as u64) << 16 | (self.name_len as u64) << 8 | MARK
+    }
+
+    /// Unpacks the word; `None` if it is not the head of an edentry.
+    #[inline]
+    pub const fn unpack(word: u64) -> Option<Head> {
+        let head = Head { hash: (word >> 32) as u32, kind: (word >> 16) as u8, name_len: (word >> 8) as u8 };
+        if word & 0xff != MARK || head.name_len == 0 { None } else { Some(head) }
+    }
+}

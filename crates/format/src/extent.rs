@@ -1,0 +1,110 @@
+//! Where a file's blocks are: the data root and extent nodes.
+//!
+//! ```text
+//! root: 0                                             nothing allocated
+//!       block 32 | length 24 | 0 6 | 01               one extent from file block 0 on
+//!       node block 32 | 0 22 | depth 8 | 10           a tree; depth 0: the node is a leaf
+//! entry (16 bytes): file block 32 (high half 0)  |  leaf: block 32 | length 32;  inner: node block 32 | 0
+//! node: one block; count and depth in the first 16 bytes, then 255 entries in order of file block
+//! ```
+//! Nodes are replaced, not changed, except where a single 8-byte store does it
+//! (a longer last extent, an appended entry with the count after it).
+
+use crate::layout::BLOCK;
+use core::mem::size_of;
+use core::sync::atomic::AtomicU64;
+use zerocopy::{FromBytes, KnownLayout};
+
+/// Entries in a node.
+pub const NODE_ENTRIES: usize = 255;
+/// Deepest tree: 255³ extents are more than a file of 16 TiB can have in runs of 256 KiB; one more for good measure.
+pub const DEPTH_MAX: u8 = 4;
+/// Largest file, bytes.
+pub const FILE_MAX: u64 = 16 << 40;
+
+/// A run of blocks of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// First block within the file.
+    pub file: u64,
+    /// First block in the image.
+    pub block: u64,
+    /// Number of blocks.
+    pub len: u64,
+}
+
+/// An entry of a node.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Entry {
+    pub file: AtomicU64,
+    pub run: AtomicU64,
+}
+
+/// A node.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(4096))]
+pub struct Node {
+    /// Number of entries.
+    pub count: AtomicU64,
+    /// Depth: 0 for a leaf.
+    pub depth: AtomicU64,
+    /// Entries, sorted by file block.
+    pub entries: [Entry; NODE_ENTRIES],
+}
+
+const _: () = assert!(size_of::<Node>() == BLOCK as usize);
+
+/// A data root, unpacked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Root {
+    /// No blocks.
+    Empty,
+    /// One extent from the start of the file.
+    One {
+        /// First block in the image.
+        block: u64,
+        /// Number of blocks.
+        len: u64,
+    },
+    /// A tree of nodes.
+    Tree {
+        /// Block number of the top node.
+        node: u64,
+        /// Its depth.
+        depth: u8,
+    },
+}
+
+/// Longest extent that [`Root::One`] can hold, blocks.
+pub const ONE_MAX: u64 = (1 << 24) - 1;
+
+impl Root {
+    /// Unpacks the word; `None` if it is damaged.
+    #[inline]
+    pub const fn unpack(word: u64) -> Option<Root> {
+        match word & 3 {
+            0 if word == 0 => Some(Root::Empty),
+            1 => Some(Root::One { block: word >> 32, len: word >> 8 & ONE_MAX }),
+            2 if (word >> 2) as u8 <= DEPTH_MAX => Some(Root::Tree { node: word >> 32, depth: (word >> 2) as u8 }),
+            _ => None,
+        }
+    }
+
+    /// Packs it. `len` must be at most [`ONE_MAX`].
+    #[inline]
+    pub const fn pack(self) -> u64 {
+        match self {
+            Root::Empty => 0,
+            Root::One { block, len } => block << 32 | len << 8 | 1,
+            Root::Tree { node, depth } => node << 32 | (depth as u64) << 2 | 2,
+        }
+    }
+}
+
+/// A symlink's root word: offset of its text (whole lines within a block); its length is the inode's size.
+#[inline]
+pub const fn symlink_lines(len: u64) -> u32 {
+    len.div_ceil(crate::LINE) as u32
+}

@@ -1,0 +1,37 @@
+//! One number that changes when the format does.
+
+use crate::{bucket, edentry, extent, hash, inode, lane, layout, permission, superblock};
+use core::mem::size_of;
+
+/// Fingerprint of sizes, places and of the hash functions. A test holds it, so
+/// that no change of the format goes unnoticed: a new value needs a new
+/// [`crate::VERSION`], a new golden image and a line in the change log.
+pub fn format() -> u64 {
+    let mut sum = crate::checksum::Sum::new(u64::from(crate::VERSION));
+    for word in [
+        layout::ROOT, layout::VOLATILE, layout::LANE_MUTEXES, layout::PROCESS_MUTEXES, layout::LANE_AREA,
+        layout::PERMISSION_TABLE, layout::ORPHAN_TABLE, layout::BITMAP,
+        size_of::<superblock::Superblock>() as u64, size_of::<superblock::Root>() as u64, size_of::<superblock::Volatile>() as u64,
+        size_of::<inode::Inode>() as u64, size_of::<inode::Cold>() as u64, size_of::<edentry::Edentry>() as u64, edentry::NAME,
+        size_of::<bucket::Bucket>() as u64, bucket::BUCKETS_MIN, size_of::<lane::Lane>() as u64, size_of::<extent::Node>() as u64,
+        size_of::<permission::Permission>() as u64,
+        inode::Head { generation: 1, flags: 2, kind: 3, permission: 4 }.pack(),
+        edentry::Head { hash: 1, kind: 2, name_len: 3 }.pack(),
+        extent::Root::One { block: 1, len: 2 }.pack(), extent::Root::Tree { node: 1, depth: 2 }.pack(),
+        lane::State { sequence: 1, kind: 2, objects: 3, ops: 4 }.pack(),
+        hash::name(1, 2, b"fingerprint"), hash::inode_number(1, 2), u64::from(permission::start(1, 2, 3)),
+        bucket::pack_entry(1 << 60, 64),
+    ] {
+        sum.word(word);
+    }
+    sum.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    /// Goal: the format does not change by accident. See [`super::format`] before you change the number.
+    #[test]
+    fn has_not_changed() {
+        assert_eq!(super::format(), 13_992_239_277_639_550_246, "the format changed");
+    }
+}

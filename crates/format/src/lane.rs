@@ -1,0 +1,207 @@
+//! A lane: room for one thread's operation in progress.
+//!
+//! A record is a few idempotent stores. Written whole (checksum right), it is
+//! the commit point of its operation: whoever comes next can apply it. Applied
+//! and retired, it is gone. The checksum also covers the new objects that the
+//! operation wrote aside, so one fence orders them all.
+//!
+//! ```text
+//!   0 state      sequence 32 | kind 16 | objects 8 | operations 8;   0: nothing here
+//!   8 checksum   over state, the operations, and the words of the objects
+//!  16 objects[6] offset 48 | lines 16
+//!  64 intent     node id of an inode whose blocks are being given up; 0: none
+//!  72 intent_arg file block from which on they are given up
+//!  80 lines      lines this lane has allocated minus freed, ever (two's complement)
+//!  88 files      inodes made minus freed, ever
+//!  96 sequence   last sequence number used
+//! 104 reserved[3]
+//! 128 operations[56], 16 bytes each: code 8 | offset 56, value 64
+//! ```
+
+use crate::layout::LANE_BYTES;
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::AtomicU64;
+use zerocopy::{FromBytes, KnownLayout};
+
+/// Operations a record can hold.
+pub const OPS_MAX: usize = 56;
+/// New objects a record can cover.
+pub const OBJECTS_MAX: usize = 6;
+
+/// An operation of a record, as stored.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct RawOp {
+    pub place: AtomicU64,
+    pub value: AtomicU64,
+}
+
+/// A lane on the medium.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+#[allow(missing_docs)]
+pub struct Lane {
+    pub state: AtomicU64,
+    pub checksum: AtomicU64,
+    pub objects: [AtomicU64; OBJECTS_MAX],
+    pub intent: AtomicU64,
+    pub intent_arg: AtomicU64,
+    pub lines: AtomicU64,
+    pub files: AtomicU64,
+    pub sequence: AtomicU64,
+    pub reserved: [AtomicU64; 3],
+    pub ops: [RawOp; OPS_MAX],
+}
+
+const _: () = assert!(size_of::<Lane>() == LANE_BYTES as usize && offset_of!(Lane, ops) == 128 && offset_of!(Lane, intent) == 64);
+
+/// Offsets within a lane, for record operations on its own counters.
+#[allow(missing_docs)]
+pub mod word {
+    pub const INTENT: u64 = 64;
+    pub const INTENT_ARG: u64 = 72;
+    pub const LINES: u64 = 80;
+    pub const FILES: u64 = 88;
+}
+
+/// An idempotent store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// The word becomes `value`.
+    Set {
+        /// Byte offset of the word.
+        at: u64,
+        /// New value.
+        value: u64,
+    },
+    /// The word becomes at least `value` (signed: times).
+    Max {
+        /// Byte offset of the word.
+        at: u64,
+        /// Lower bound.
+        value: i64,
+    },
+    /// Bits are set.
+    SetBits {
+        /// Byte offset of the word.
+        at: u64,
+        /// Which bits.
+        bits: u64,
+    },
+    /// Bits are cleared.
+    ClearBits {
+        /// Byte offset of the word.
+        at: u64,
+        /// Which bits.
+        bits: u64,
+    },
+    /// `count` bitmap words from `at` on become all ones: whole blocks allocated.
+    SetRun {
+        /// Byte offset of the first bitmap word.
+        at: u64,
+        /// Number of words.
+        count: u64,
+    },
+    /// `count` bitmap words from `at` on become zero: whole blocks freed.
+    ClearRun {
+        /// Byte offset of the first bitmap word.
+        at: u64,
+        /// Number of words.
+        count: u64,
+    },
+    /// A directory's counts change. Not idempotent, so applying it a second time
+    /// marks the directory `RECOUNT` instead.
+    Count {
+        /// Byte offset of the directory's inode.
+        at: u64,
+        /// Change in the number of entries.
+        entries: i32,
+        /// Change in the number of sub-directories.
+        directories: i32,
+    },
+}
+
+impl Op {
+    /// Packs it into two words.
+    #[inline]
+    pub const fn pack(self) -> (u64, u64) {
+        match self {
+            Op::Set { at, value } => (1 << 56 | at, value),
+            Op::Max { at, value } => (2 << 56 | at, value as u64),
+            Op::SetBits { at, bits } => (3 << 56 | at, bits),
+            Op::ClearBits { at, bits } => (4 << 56 | at, bits),
+            Op::SetRun { at, count } => (5 << 56 | at, count),
+            Op::ClearRun { at, count } => (6 << 56 | at, count),
+            Op::Count { at, entries, directories } => (7 << 56 | at, (entries as u32 as u64) << 32 | directories as u32 as u64),
+        }
+    }
+
+    /// Unpacks it; `None` if the code is unknown.
+    #[inline]
+    pub const fn unpack(place: u64, value: u64) -> Option<Op> {
+        let at = place & ((1 << 56) - 1);
+        Some(match place >> 56 {
+            1 => Op::Set { at, value },
+            2 => Op::Max { at, value: value as i64 },
+            3 => Op::SetBits { at, bits: value },
+            4 => Op::ClearBits { at, bits: value },
+            5 => Op::SetRun { at, count: value },
+            6 => Op::ClearRun { at, count: value },
+            7 => Op::Count { at, entries: (value >> 32) as u32 as i32, directories: value as u32 as i32 },
+            _ => return None,
+        })
+    }
+}
+
+/// What kind of operation a record belongs to; only for people (`bypath dump`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Create = 1,
+    Link,
+    Unlink,
+    Rmdir,
+    Rename,
+    Write,
+    Truncate,
+    SetAttr,
+    Xattr,
+    DirectoryGrow,
+    IndexGrow,
+    IndexSplit,
+    ImageGrow,
+    Reclaim,
+    Orphan,
+    Fallocate,
+    Tmpfile,
+}
+
+/// The state word, unpacked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct State {
+    /// Sequence number of the record within its lane.
+    pub sequence: u32,
+    /// [`Kind`].
+    pub kind: u16,
+    /// Number of new objects.
+    pub objects: u8,
+    /// Number of operations.
+    pub ops: u8,
+}
+
+impl State {
+    /// Packs it.
+    #[inline]
+    pub const fn pack(self) -> u64 {
+        (self.sequence as u64) << 32 | (self.kind as u64) << 16 | (self.objects as u64) << 8 | self.ops as u64
+    }
+
+    /// Unpacks a word; `None` if there is no record or its counts are out of range.
+    #[inline]
+    pub const fn unpack(word: u64) -> Option<State> {
+        let state = State { sequence: (word >> 32) as u32, kind: (word >> 16) as u16, objects: (word >> 8) as u8, ops: word as u8 };
+        if word == 0 || state.objects as usize > OBJECTS_MAX || state.ops as usize > OPS_MAX { None } else { Some(state) }
+    }
+}

@@ -1,0 +1,168 @@
+//! The kernel's files underneath: opening, mapping and growing an image or a segment.
+//!
+//! Raw system calls; paths are NUL-terminated. Descriptors are opened for the
+//! moment and closed again: a program that closes all descriptors must not hurt us.
+
+use crate::{Errno, call, sys::abi};
+
+/// An open kernel descriptor, closed when dropped.
+#[derive(Debug)]
+pub struct File(i32);
+
+/// What [`File::stat`] tells.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Stat {
+    pub dev: u64,
+    pub ino: u64,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+}
+
+impl File {
+    /// Opens `path` (NUL-terminated) with `O_*` flags; `O_CLOEXEC` is added.
+    pub fn open(path: &[u8], flags: u32, mode: u32) -> Result<File, Errno> {
+        if path.last() != Some(&0) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the path is NUL-terminated and outlives the call.
+        let fd = unsafe { call!(abi::__NR_openat, abi::AT_FDCWD, path.as_ptr(), flags | abi::O_CLOEXEC, mode) }?;
+        Ok(File(fd as i32))
+    }
+
+    /// The descriptor's number.
+    pub fn number(&self) -> i32 {
+        self.0
+    }
+
+    /// Identity, mode, owner and size.
+    pub fn stat(&self) -> Result<Stat, Errno> {
+        // SAFETY: a zeroed `stat` is a valid one; the kernel fills it.
+        let mut stat: abi::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: the buffer is a `struct stat`.
+        unsafe { call!(abi::__NR_fstat, self.0, &raw mut stat) }?;
+        Ok(Stat { dev: stat.st_dev, ino: stat.st_ino, mode: stat.st_mode, uid: stat.st_uid, gid: stat.st_gid, size: stat.st_size as u64 })
+    }
+
+    /// Sets the length in bytes.
+    pub fn truncate(&self, len: u64) -> Result<(), Errno> {
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_ftruncate, self.0, len) }.map(drop)
+    }
+
+    /// Gives real space to a range without changing contents; `ENOSPC` if there is none.
+    pub fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_fallocate, self.0, 0, offset, len) }.map(drop)
+    }
+
+    /// Takes the kernel's exclusive `flock`, waiting; it goes with the descriptor or its holder's death.
+    pub fn lock(&self) -> Result<(), Errno> {
+        loop {
+            // SAFETY: no pointers.
+            match unsafe { call!(abi::__NR_flock, self.0, abi::LOCK_EX) } {
+                Err(Errno::EINTR) => {}
+                other => return other.map(drop),
+            }
+        }
+    }
+
+    /// Changes owner and mode.
+    pub fn own(&self, uid: u32, gid: u32, mode: u32) -> Result<(), Errno> {
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_fchown, self.0, uid, gid) }?;
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_fchmod, self.0, mode) }.map(drop)
+    }
+
+    /// Reads at `offset` into a buffer; returns the bytes read.
+    pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        // SAFETY: the buffer is writable for its length.
+        unsafe { call!(abi::__NR_pread64, self.0, into.as_mut_ptr(), into.len(), offset) }
+    }
+
+    /// Maps `len` bytes shared from the start; beyond the end of the file is
+    /// mapped too and must not be touched. `Ok(address)`.
+    pub fn map(&self, len: u64, writable: bool, sync: bool) -> Result<*mut u8, Errno> {
+        let protection = abi::PROT_READ | if writable { abi::PROT_WRITE } else { 0 };
+        let flags = if sync { abi::MAP_SHARED_VALIDATE | abi::MAP_SYNC } else { abi::MAP_SHARED } | abi::MAP_NORESERVE;
+        // SAFETY: a new mapping at a place of the kernel's choice hurts nobody.
+        let address = unsafe { call!(abi::__NR_mmap, 0, len, protection, flags, self.0, 0) }?;
+        Ok(address as *mut u8)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours and used by nobody else.
+        let _ = unsafe { call!(abi::__NR_close, self.0) };
+    }
+}
+
+/// Removes a mapping.
+///
+/// # Safety
+/// Nothing may use `address..address + len` any more.
+pub unsafe fn unmap(address: *mut u8, len: u64) {
+    // SAFETY: the caller vouches for it.
+    let _ = unsafe { call!(abi::__NR_munmap, address, len) };
+}
+
+/// Maps zeroed private memory; `Ok(address)`.
+pub fn map_private(len: u64) -> Result<*mut u8, Errno> {
+    let (protection, flags) = (abi::PROT_READ | abi::PROT_WRITE, abi::MAP_PRIVATE | abi::MAP_ANONYMOUS | abi::MAP_NORESERVE);
+    // SAFETY: a new mapping at a place of the kernel's choice hurts nobody.
+    let address = unsafe { call!(abi::__NR_mmap, 0, len, protection, flags, -1isize, 0) }?;
+    Ok(address as *mut u8)
+}
+
+/// Gives memory advice (`MADV_*`) on a mapping of ours; failure is harmless.
+pub fn advise(address: *mut u8, len: u64, advice: u32) -> Result<(), Errno> {
+    if !matches!(advice, abi::MADV_HUGEPAGE | abi::MADV_POPULATE_WRITE | abi::MADV_POPULATE_READ | abi::MADV_WILLNEED) {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: none of the advices let through changes contents.
+    unsafe { call!(abi::__NR_madvise, address, len, advice) }.map(drop)
+}
+
+/// Writes a mapped range back to its file and waits (`MS_SYNC`).
+pub fn sync(address: *mut u8, len: u64) -> Result<(), Errno> {
+    // SAFETY: writes back, changes nothing.
+    unsafe { call!(abi::__NR_msync, address, len, abi::MS_SYNC) }.map(drop)
+}
+
+/// Removes a file by its NUL-terminated path.
+pub fn unlink(path: &[u8]) -> Result<(), Errno> {
+    if path.last() != Some(&0) {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: NUL-terminated, outlives the call.
+    unsafe { call!(abi::__NR_unlinkat, abi::AT_FDCWD, path.as_ptr(), 0) }.map(drop)
+}
+
+/// Fills `into` with random bytes of the kernel's.
+pub fn random(into: &mut [u8]) -> Result<(), Errno> {
+    // SAFETY: the buffer is writable for its length.
+    unsafe { call!(abi::__NR_getrandom, into.as_mut_ptr(), into.len(), 0) }.map(drop)
+}
+
+/// Sleeps on a shared word while it holds `value`, at most `timeout_ns`.
+pub fn wait(word: &core::sync::atomic::AtomicU32, value: u32, timeout_ns: i64) {
+    let timeout = abi::__kernel_timespec { tv_sec: timeout_ns / 1_000_000_000, tv_nsec: timeout_ns % 1_000_000_000 };
+    // SAFETY: the word and the timespec are valid for the call. FUTEX_WAIT without the private flag works across processes.
+    let _ = unsafe { call!(abi::__NR_futex, core::ptr::from_ref(word), abi::FUTEX_WAIT, value, &raw const timeout) };
+}
+
+/// Wakes all who sleep on a shared word.
+pub fn wake(word: &core::sync::atomic::AtomicU32) {
+    // SAFETY: the word is valid for the call.
+    let _ = unsafe { call!(abi::__NR_futex, core::ptr::from_ref(word), abi::FUTEX_WAKE, i32::MAX) };
+}
+
+/// Lets another thread run.
+pub fn give_way() {
+    // SAFETY: no arguments.
+    let _ = unsafe { call!(abi::__NR_sched_yield) };
+}

@@ -1,0 +1,88 @@
+//! Robust mutexes in shared memory: held for a thread's life, they prove its death.
+//!
+//! glibc's process-shared robust mutexes: the kernel marks one when its owner
+//! dies, whatever else happened (15 ns to lock and unlock; across PID
+//! namespaces; after exec). They lie in the volatile part of the image.
+
+use crate::Region;
+use core::cell::UnsafeCell;
+
+/// Room for a `pthread_mutex_t`, one line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct RobustMutex(UnsafeCell<[u64; 8]>);
+
+/// Outcome of an attempt to take a mutex.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attempt {
+    /// It was free; this thread holds it now.
+    Taken,
+    /// Its holder died; this thread holds it now and must clean up.
+    Inherited,
+    /// A living thread holds it (perhaps this one).
+    Busy,
+    /// It is not a usable mutex (never initialised, or damaged).
+    Broken,
+}
+
+unsafe extern "C" {
+    fn pthread_mutex_init(mutex: *mut u64, attr: *const u64) -> i32;
+    fn pthread_mutex_trylock(mutex: *mut u64) -> i32;
+    fn pthread_mutex_unlock(mutex: *mut u64) -> i32;
+    fn pthread_mutex_consistent(mutex: *mut u64) -> i32;
+    fn pthread_mutexattr_init(attr: *mut u64) -> i32;
+    fn pthread_mutexattr_setpshared(attr: *mut u64, shared: i32) -> i32;
+    fn pthread_mutexattr_setrobust(attr: *mut u64, robust: i32) -> i32;
+}
+
+const EBUSY: i32 = 16;
+const EOWNERDEAD: i32 = 130;
+
+impl RobustMutex {
+    /// The mutex at `offset` of a region; `None` if that is outside or unaligned.
+    pub fn at(region: &Region, offset: u64) -> Option<&RobustMutex> {
+        if offset % 64 != 0 || !region.holds(offset, 64) {
+            return None;
+        }
+        // SAFETY: in bounds and aligned; the mutex is only touched by the
+        // pthread functions, which are made for shared memory.
+        Some(unsafe { &*region.base().add(offset as usize).cast::<RobustMutex>() })
+    }
+
+    /// Makes it a free mutex. The caller must know that nobody uses it.
+    pub fn init(&self) {
+        let mut attr = [0u64; 4];
+        // SAFETY: `attr` is larger than any pthread_mutexattr_t (4 bytes); the
+        // mutex has 64 bytes, more than pthread_mutex_t (40).
+        unsafe {
+            pthread_mutexattr_init(attr.as_mut_ptr());
+            pthread_mutexattr_setpshared(attr.as_mut_ptr(), 1);
+            pthread_mutexattr_setrobust(attr.as_mut_ptr(), 1);
+            *self.0.get() = [0; 8];
+            pthread_mutex_init(self.0.get().cast(), attr.as_ptr());
+        }
+    }
+
+    /// Tries to take it, without waiting.
+    pub fn try_take(&self) -> Attempt {
+        // SAFETY: the memory holds a pthread mutex or something the function
+        // refuses with an error; it stays mapped.
+        match unsafe { pthread_mutex_trylock(self.0.get().cast()) } {
+            0 => Attempt::Taken,
+            EBUSY => Attempt::Busy,
+            EOWNERDEAD => {
+                // SAFETY: we hold it now; it is made usable again at once, and
+                // what it protects is cleaned up by the caller.
+                unsafe { pthread_mutex_consistent(self.0.get().cast()) };
+                Attempt::Inherited
+            }
+            _ => Attempt::Broken,
+        }
+    }
+
+    /// Gives it back. Only by the thread that took it.
+    pub fn give_back(&self) {
+        // SAFETY: as for `try_take`; by another thread the call fails and changes nothing.
+        unsafe { pthread_mutex_unlock(self.0.get().cast()) };
+    }
+}

@@ -1,0 +1,352 @@
+//! A shared mapping, and the only ways to read and write it.
+//!
+//! Invariants
+//! - A reference handed out by [`Region::at`] lies within the valid part of the
+//!   mapping, is aligned, and its type consists of atomics only.
+//! - Every store that must survive a crash goes through a method here, so that
+//!   the recorder sees it. There is no `&mut` and no `&[u8]` over the mapping.
+
+use crate::{Domain, Errno, UserSlice, domain};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use zerocopy::{FromBytes, KnownLayout};
+
+/// A mapping of an image or a segment. Offsets are bytes from its start.
+#[derive(Debug)]
+pub struct Region {
+    base: *mut u8,
+    /// Bytes of address space.
+    len: u64,
+    /// Bytes that have real space behind them.
+    valid: AtomicU64,
+    domain: Domain,
+    #[cfg(feature = "sim")]
+    recorder: Option<&'static dyn crate::record::Recorder>,
+}
+
+// SAFETY: the mapping is shared by nature; all access is atomic or by copies
+// that tolerate races.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Wraps a mapping of `len` bytes at `base`, the first `valid` of which have
+    /// real space.
+    ///
+    /// # Safety
+    /// The mapping must be readable and writable (or, for a read-only image,
+    /// never stored to), page-aligned, shared, and must stay for as long as the
+    /// region is used.
+    pub const unsafe fn new(base: *mut u8, len: u64, valid: u64, domain: Domain) -> Region {
+        Region {
+            base,
+            len,
+            valid: AtomicU64::new(valid),
+            domain,
+            #[cfg(feature = "sim")]
+            recorder: None,
+        }
+    }
+
+    /// Sends every store, flush and fence to `recorder` too.
+    #[cfg(feature = "sim")]
+    pub fn record(&mut self, recorder: &'static dyn crate::record::Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// The persistence domain.
+    #[inline]
+    pub fn domain(&self) -> Domain {
+        self.domain
+    }
+
+    /// Bytes that may be touched.
+    #[inline]
+    pub fn valid(&self) -> u64 {
+        self.valid.load(Ordering::Acquire)
+    }
+
+    /// Bytes of address space.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the mapping has no address space.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// More of the mapping has got real space.
+    pub fn set_valid(&self, bytes: u64) {
+        self.valid.fetch_max(bytes.min(self.len), Ordering::AcqRel);
+    }
+
+    /// First byte of the mapping.
+    #[inline]
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// The structure of atomics at `offset`; `None` outside the valid part or unaligned.
+    #[inline(always)]
+    pub fn at<T: FromBytes + KnownLayout>(&self, offset: u64) -> Option<&T> {
+        const { assert!(size_of::<T>() > 0) }
+        let valid = self.valid.load(Ordering::Relaxed);
+        if offset >= valid || valid - offset < size_of::<T>() as u64 || offset & (align_of::<T>() as u64 - 1) != 0 {
+            return None;
+        }
+        // SAFETY: in bounds and aligned, checked above; any bytes are a valid
+        // `T` (FromBytes); the mapping outlives the region; `T` is made of
+        // atomics, so races are defined.
+        Some(unsafe { &*self.base.add(offset as usize).cast::<T>() })
+    }
+
+    /// The word at `offset`.
+    #[inline(always)]
+    pub fn word(&self, offset: u64) -> Option<&AtomicU64> {
+        self.at(offset)
+    }
+
+    /// Offset of a word or structure of this region.
+    #[inline]
+    pub fn offset_of<T>(&self, item: &T) -> u64 {
+        (core::ptr::from_ref(item) as usize).wrapping_sub(self.base as usize) as u64
+    }
+
+    /// Whether `offset..offset + len` may be touched.
+    #[inline]
+    pub fn holds(&self, offset: u64, len: u64) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.valid.load(Ordering::Relaxed))
+    }
+
+    // ---- stores ----
+
+    /// Stores a word (release).
+    #[inline(always)]
+    pub fn store(&self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Release);
+        self.note(word, value);
+    }
+
+    /// Sets bits; returns the word before.
+    #[inline]
+    pub fn or(&self, word: &AtomicU64, bits: u64) -> u64 {
+        let before = word.fetch_or(bits, Ordering::AcqRel);
+        self.note(word, before | bits);
+        before
+    }
+
+    /// Keeps only these bits; returns the word before.
+    #[inline]
+    pub fn and(&self, word: &AtomicU64, bits: u64) -> u64 {
+        let before = word.fetch_and(bits, Ordering::AcqRel);
+        self.note(word, before & bits);
+        before
+    }
+
+    /// Raises a signed word to at least `value`.
+    #[inline]
+    pub fn raise(&self, word: &AtomicU64, value: i64) {
+        let mut seen = word.load(Ordering::Relaxed);
+        while (seen as i64) < value {
+            match word.compare_exchange_weak(seen, value as u64, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return self.note(word, value as u64),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Adds (wrapping); returns the word before.
+    #[inline]
+    pub fn add(&self, word: &AtomicU64, value: u64) -> u64 {
+        let before = word.fetch_add(value, Ordering::AcqRel);
+        self.note(word, before.wrapping_add(value));
+        before
+    }
+
+    /// Compare and swap; `Ok` with the old value or `Err` with the one found.
+    #[inline]
+    pub fn swap_if(&self, word: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
+        let result = word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+        if result.is_ok() {
+            self.note(word, new);
+        }
+        result
+    }
+
+    /// Stores a word that nothing depends on after a crash.
+    #[inline(always)]
+    pub fn store_volatile(&self, word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Release);
+        self.note(word, value);
+    }
+
+    /// Half-word form of [`Region::store_volatile`].
+    #[inline(always)]
+    pub fn store_volatile32(&self, word: &AtomicU32, value: u32) {
+        word.store(value, Ordering::Release);
+        #[cfg(feature = "sim")]
+        if let Some(recorder) = self.recorder {
+            recorder.store(self.offset_of(word), &value.to_le_bytes());
+        }
+    }
+
+    #[inline(always)]
+    fn note(&self, _word: &AtomicU64, _value: u64) {
+        #[cfg(feature = "sim")]
+        if let Some(recorder) = self.recorder {
+            recorder.store(self.offset_of(_word), &_value.to_le_bytes());
+        }
+    }
+
+    // ---- copies; callers have checked the range with `holds` ----
+
+    /// Copies a program's buffer to `offset` and starts its write-back.
+    /// `EFAULT` outside the valid part.
+    pub fn copy_in(&self, offset: u64, from: UserSlice) -> Result<(), Errno> {
+        if !self.holds(offset, from.len as u64) {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: the target is in bounds; the source was vouched for when the
+        // slice was made; the two may not overlap but where a program passes a
+        // mapping of the file itself, which `copy` allows.
+        unsafe { core::ptr::copy(from.ptr, self.base.add(offset as usize), from.len) };
+        self.note_bytes(offset, from.len as u64);
+        self.flush(offset, from.len as u64);
+        Ok(())
+    }
+
+    /// Copies from `offset` into a program's buffer.
+    #[inline]
+    pub fn copy_out(&self, offset: u64, into: UserSlice) -> Result<(), Errno> {
+        if !self.holds(offset, into.len as u64) {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: the source is in bounds; the target was vouched for when the
+        // slice was made.
+        unsafe { core::ptr::copy(self.base.add(offset as usize), into.ptr, into.len) };
+        Ok(())
+    }
+
+    /// Copies within the region and starts the write-back.
+    pub fn copy_within(&self, from: u64, to: u64, len: u64) -> Result<(), Errno> {
+        if !self.holds(from, len) || !self.holds(to, len) {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: both ranges are in bounds; `copy` allows overlap.
+        unsafe { core::ptr::copy(self.base.add(from as usize), self.base.add(to as usize), len as usize) };
+        self.note_bytes(to, len);
+        self.flush(to, len);
+        Ok(())
+    }
+
+    /// Zeroes `offset..offset + len` and starts the write-back.
+    pub fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        if !self.holds(offset, len) {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: in bounds.
+        unsafe { core::ptr::write_bytes(self.base.add(offset as usize), 0, len as usize) };
+        self.note_bytes(offset, len);
+        self.flush(offset, len);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn note_bytes(&self, _offset: u64, _len: u64) {
+        #[cfg(feature = "sim")]
+        if let Some(recorder) = self.recorder {
+            let mut at = _offset;
+            while at < _offset + _len {
+                let step = (8 - at % 8).min(_offset + _len - at) as usize;
+                let mut bytes = [0; 8];
+                // SAFETY: in bounds, as the caller has checked.
+                unsafe { core::ptr::copy_nonoverlapping(self.base.add(at as usize), bytes.as_mut_ptr(), step) };
+                recorder.store(at, &bytes[..step]);
+                at += step as u64;
+            }
+        }
+    }
+
+    // ---- order ----
+
+    /// Starts the write-back of the lines that hold `offset..offset + len`.
+    #[inline(always)]
+    pub fn flush(&self, offset: u64, len: u64) {
+        if self.domain != Domain::Process {
+            self.flush_slow(offset, len);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn flush_slow(&self, offset: u64, len: u64) {
+        if self.domain == Domain::Power && self.holds(offset, len) {
+            // SAFETY: in bounds, just checked.
+            domain::write_back(unsafe { self.base.add(offset as usize) }, len as usize);
+        }
+        #[cfg(feature = "sim")]
+        if let Some(recorder) = self.recorder {
+            recorder.flush(offset, len);
+        }
+    }
+
+    /// Orders what was stored (and written back) before what is stored after.
+    #[inline(always)]
+    pub fn fence(&self) {
+        core::sync::atomic::fence(Ordering::Release);
+        if self.domain != Domain::Process {
+            self.fence_slow();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fence_slow(&self) {
+        if self.domain != Domain::Sim {
+            domain::store_fence();
+        }
+        #[cfg(feature = "sim")]
+        if let Some(recorder) = self.recorder {
+            recorder.fence();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    fn region(bytes: &mut [u64]) -> Region {
+        // SAFETY: the buffer outlives the region in each test.
+        unsafe { Region::new(bytes.as_mut_ptr().cast(), bytes.len() as u64 * 8, bytes.len() as u64 * 8, Domain::Process) }
+    }
+
+    /// Goal: nothing outside the valid part is handed out. Method: offsets around every border.
+    #[test]
+    fn refuses_what_lies_outside() {
+        let mut bytes = vec![0u64; 64];
+        let r = region(&mut bytes);
+        assert!(r.word(0).is_some() && r.word(504).is_some());
+        for bad in [1, 4, 505, 512, 1 << 40, u64::MAX - 7, u64::MAX, i64::MAX as u64 - 7] {
+            assert!(r.word(bad).is_none(), "{bad}");
+        }
+        assert!(r.holds(0, 512) && !r.holds(1, 512) && !r.holds(u64::MAX, 2));
+        assert_eq!(r.zero(500, 13), Err(Errno::EFAULT));
+    }
+
+    /// Goal: `raise` is a signed maximum.
+    #[test]
+    fn raises_signed() {
+        let mut bytes = vec![0u64; 8];
+        let r = region(&mut bytes);
+        let word = r.word(0).unwrap();
+        r.store(word, -5i64 as u64);
+        r.raise(word, -9);
+        assert_eq!(word.load(Ordering::Relaxed) as i64, -5);
+        r.raise(word, 3);
+        assert_eq!(word.load(Ordering::Relaxed), 3);
+    }
+}
