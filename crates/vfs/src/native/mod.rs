@@ -1,0 +1,220 @@
+//! The native engine as a backend: the direct way.
+//!
+//! From its root on the engine resolves the path itself, and nothing is cached
+//! above it (ByVFS's `S_NVMFS_ROOT`, DirectFS's `S_DIRECTFS`); so there is
+//! nothing here but the hand-over.
+
+use crate::backend::{Backend, MapRange};
+use base::*;
+use engine::Fs;
+use pm::UserSlice;
+
+/// An attached image, as a file system of the namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct Native(pub &'static Fs);
+
+impl Backend for Native {
+    #[inline]
+    fn root(&self) -> Node {
+        self.0.root_node()
+    }
+
+    fn device(&self) -> u64 {
+        self.0.device()
+    }
+
+    #[inline]
+    fn walk<'a>(
+        &self,
+        cx: &Cx,
+        base: Node,
+        path: &'a [u8],
+        last: Last,
+        links: &mut u32,
+        covered: Option<&dyn Fn(Node) -> bool>,
+        scratch: &'a mut Scratch,
+    ) -> Result<Walk<'a>> {
+        self.0.walk(cx, base, path, last, links, covered, scratch)
+    }
+
+    fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
+        self.0.lookup(cx, dir, name)
+    }
+
+    fn parent(&self, cx: &Cx, dir: Node) -> Result<Node> {
+        self.0.parent_of(cx, dir)
+    }
+
+    fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize> {
+        self.0.name_of(cx, dir, name)
+    }
+
+    #[inline]
+    fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
+        self.0.attr(cx, node)
+    }
+
+    #[inline]
+    fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
+        self.0.access(cx, node, want)
+    }
+
+    fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+        self.0.set_attr(cx, node, change)
+    }
+
+    fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        self.0.readlink(cx, node, out)
+    }
+
+    fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        self.0.create(cx, dir, name, new)
+    }
+
+    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
+        let node = self.0.tmpfile(cx, dir, mode, flags)?;
+        self.0.open(cx, node, flags, fd)
+    }
+
+    fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        self.0.link(cx, node, dir, name)
+    }
+
+    fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        self.0.unlink(cx, dir, name)
+    }
+
+    fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        self.0.rmdir(cx, dir, name)
+    }
+
+    fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
+        self.0.rename(cx, from_dir, from, to_dir, to, mode)
+    }
+
+    fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        self.0.readdir(cx, dir, cookie, each)
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        self.0.statfs()
+    }
+
+    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.0.open(cx, node, flags, fd)
+    }
+
+    #[inline]
+    fn description(&self, id: DescriptionId) -> &Description {
+        self.0.description(id)
+    }
+
+    fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
+        self.0.dup(id, fd)
+    }
+
+    fn close(&self, cx: &Cx, fd: u32) {
+        self.0.close(cx, fd)
+    }
+
+    fn offset_lock(&self, cx: &Cx, id: DescriptionId) {
+        self.0.offset_lock(cx, id)
+    }
+
+    fn offset_unlock(&self, cx: &Cx, id: DescriptionId) {
+        self.0.offset_unlock(cx, id)
+    }
+
+    #[inline]
+    fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
+        self.0.read(cx, node, offset, into)
+    }
+
+    #[inline]
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.0.write(cx, node, offset, from)
+    }
+
+    fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
+        self.0.copy_range(cx, from, from_offset, to, to_offset, len)
+    }
+
+    fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.0.fallocate(cx, node, how, offset, len)
+    }
+
+    fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
+        self.0.seek(cx, node, offset, data)
+    }
+
+    fn sync(&self, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
+        self.0.sync(cx, node, data_only)
+    }
+
+    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, write: bool, each: &mut dyn FnMut(MapRange)) -> Result<()> {
+        let base = self.0.base_address();
+        self.0.map(cx, node, offset, len, write, &mut |file, image, len| {
+            each(MapRange { file, image, address: base + image as usize, len });
+        })
+    }
+
+    fn backing(&self) -> Option<&[u8]> {
+        Some(self.0.path())
+    }
+
+    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        self.0.get_xattr(cx, node, name, out)
+    }
+
+    fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+        self.0.set_xattr(cx, node, name, value, flags)
+    }
+
+    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        self.0.list_xattr(cx, node, out)
+    }
+
+    fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+        self.0.remove_xattr(cx, node, name)
+    }
+
+    fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
+        self.0.advisory_lock(cx, node, lock)
+    }
+
+    fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
+        self.0.conflicting_lock(cx, node, lock)
+    }
+
+    fn drop_process_locks(&self, cx: &Cx, node: Node) {
+        self.0.drop_process_locks(cx, node)
+    }
+
+    fn fork_prepare(&self, cx: &Cx) -> Result<u64> {
+        self.0.fork_prepare(cx)
+    }
+
+    fn fork_child(&self, token: u64) {
+        self.0.fork_child(token)
+    }
+
+    fn fork_failed(&self, cx: &Cx, token: u64) {
+        self.0.fork_failed(cx, token)
+    }
+
+    fn exec_prepare(&self) -> u64 {
+        self.0.exec_prepare()
+    }
+
+    fn exec_failed(&self) {
+        self.0.exec_failed()
+    }
+
+    fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
+        self.0.exec_claim(token, each)
+    }
+
+    fn detach(&self, cx: &Cx) {
+        self.0.detach(cx)
+    }
+}
