@@ -1,6 +1,7 @@
-//! `fopen`, `fdopen`, `freopen` where path or descriptor is ours.
+//! `fopen`, `fdopen`, `freopen`.
 //!
-//! libc makes the stream, we give it the descriptor. Its `fdopen` asks the kernel
+//! `fopen` opens the file by a call like any other and so learns whose it is: no
+//! path is looked at twice. libc makes the stream; it gets our descriptor. Its `fdopen` asks the kernel
 //! for the access mode and sees our placeholder, which is neither readable nor
 //! writable but says "read-only"; so a stream is made for reading, and its flags
 //! are then set as libc sets them from the mode. Modes with a character set
@@ -15,7 +16,7 @@ use pm::sys::abi;
 use super::table::{self, APPENDING, CLOSE_ON_EXEC, File, IS_FILE, NO_READS, NO_WRITES};
 use crate::call::{is_ours, path_is_ours};
 use crate::symbols::plain;
-use crate::{errno, next, serve};
+use crate::{errno, init, next, serve, tls};
 
 type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut File;
 type Fdopen = unsafe extern "C" fn(c_int, *const c_char) -> *mut File;
@@ -34,14 +35,16 @@ struct Mode {
     open: u32,
     /// [`NO_READS`], [`NO_WRITES`], [`APPENDING`].
     flags: c_int,
-    /// Names a character set.
-    wide: bool,
+    /// Names a character set, or says that calls are no cancellation points (`c`):
+    /// only libc's `fopen` understands it.
+    special: bool,
 }
 
 impl Mode {
     /// As `_IO_file_fopen` reads it: a letter, then up to six more of which the
     /// unknown ones mean nothing.
     fn parse(text: &[u8]) -> Option<Mode> {
+        let mut special = text.windows(5).any(|at| at == b",ccs=");
         let (mut access, mut open, mut flags) = match text.first()? {
             b'r' => (abi::O_RDONLY, 0, NO_WRITES),
             b'w' => (abi::O_WRONLY, abi::O_CREAT | abi::O_TRUNC, NO_READS),
@@ -56,11 +59,12 @@ impl Mode {
                 }
                 b'x' => open |= abi::O_EXCL,
                 b'e' => open |= abi::O_CLOEXEC,
+                b'c' => special = true,
+                b',' => break,
                 _ => {}
             }
         }
-        let wide = text.windows(5).any(|at| at == b",ccs=");
-        Some(Mode { open: open | access | abi::O_LARGEFILE, flags, wide })
+        Some(Mode { open: open | access | abi::O_LARGEFILE, flags, special })
     }
 
     /// `a`: libc moves such a stream to the end when it is opened.
@@ -184,14 +188,28 @@ unsafe fn open_wide(path: *const c_char, text: &[u8], mode: &Mode) -> *mut File 
     }
 }
 
-/// Opens `path`, which is ours, as a stream; null with `errno`.
-unsafe fn open_here(path: *const c_char, text: *const c_char) -> *mut File {
+/// libc's own `fopen`.
+unsafe fn open_elsewhere(path: *const c_char, mode: *const c_char) -> *mut File {
+    match next!(Fopen, "fopen64") {
+        // SAFETY: the program's strings.
+        Some(libc) => unsafe { libc(path, mode) },
+        None => fail(Errno::ENOSYS),
+    }
+}
+
+/// Opens `path` as a stream; null with `errno`.
+unsafe fn open_file(path: *const c_char, text: *const c_char) -> *mut File {
     // SAFETY: the program's string.
     let text_bytes = unsafe { plain::bytes(text) };
     let Some(mode) = Mode::parse(text_bytes) else { return fail(Errno::EINVAL) };
-    if mode.wide {
+    if mode.special {
         // SAFETY: the program's strings.
-        return unsafe { open_wide(path, text_bytes, &mode) };
+        return match unsafe { path_is_ours(abi::AT_FDCWD, path.cast()) } {
+            // SAFETY: the program's strings.
+            true => unsafe { open_wide(path, text_bytes, &mode) },
+            // SAFETY: the program's strings.
+            false => unsafe { open_elsewhere(path, text) },
+        };
     }
     // SAFETY: the program's string.
     let fd = errno::ret_int(unsafe { serve!(abi::__NR_openat, abi::AT_FDCWD, path, mode.open, 0o666) });
@@ -202,7 +220,7 @@ unsafe fn open_here(path: *const c_char, text: *const c_char) -> *mut File {
         // SAFETY: `fd` is ours and open.
         unsafe { stream_on(fd, &mode) }
     } else {
-        // A FIFO, a device, or a link out of the mount: a descriptor of the kernel's.
+        // A descriptor of the kernel's, whether the path said so or a FIFO was behind it.
         match next!(Fdopen, "fdopen") {
             // SAFETY: a kernel descriptor and the program's mode.
             Some(fdopen) => unsafe { fdopen(fd, text) },
@@ -223,15 +241,12 @@ unsafe fn open_here(path: *const c_char, text: *const c_char) -> *mut File {
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut File {
-    // SAFETY: the program's string.
-    if unsafe { path_is_ours(abi::AT_FDCWD, path.cast()) } {
+    if init::is_active(tls::get()) {
         // SAFETY: the program's strings.
-        return unsafe { open_here(path, mode) };
-    }
-    match next!(Fopen, "fopen64") {
+        unsafe { open_file(path, mode) }
+    } else {
         // SAFETY: the program's strings.
-        Some(libc) => unsafe { libc(path, mode) },
-        None => fail(Errno::ENOSYS),
+        unsafe { open_elsewhere(path, mode) }
     }
 }
 
