@@ -9,6 +9,8 @@ pub mod backend;
 #[cfg(feature = "mem")]
 pub mod mem;
 pub mod mount;
+#[cfg(feature = "native")]
+pub mod native;
 pub mod walk;
 
 pub use backend::{Backend, MapRange};
