@@ -42,19 +42,30 @@ struct Header {
 /// Takes the lock; while it is held the thread counts as inside an operation,
 /// so no signal handler can come back here.
 pub fn lock() {
-    let tls = crate::tls::get();
-    tls.depth.set(tls.depth.get() + 1);
+    crate::tls::enter(crate::tls::get());
     while LOCK.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
         core::hint::spin_loop();
     }
 }
 
-/// Gives the lock back. The depth goes down without delivering signals: an
-/// operation that allocates has a depth of its own.
+/// Gives the lock back.
 pub fn unlock() {
     LOCK.store(0, Release);
-    let tls = crate::tls::get();
-    tls.depth.set(tls.depth.get() - 1);
+    crate::tls::leave(crate::tls::get());
+}
+
+/// In a forked child: whoever held the lock is gone. Every step of `take` and
+/// `free` leaves the lists whole, so at most one block is lost.
+pub fn after_fork() {
+    LOCK.store(0, Release);
+}
+
+/// Whole pages of their own, zeroed and untouched; for [`free`]. Null when there is no memory.
+pub fn alloc_pages(bytes: usize) -> *mut u8 {
+    match bytes.checked_add(HEADER_BYTES) {
+        Some(need) => alloc_mapping(need),
+        None => core::ptr::null_mut(),
+    }
 }
 
 fn map(len: usize, protection: u32) -> Option<usize> {

@@ -1,6 +1,29 @@
 //! The one way of every call: ours by `posix`, all others to the kernel.
+//!
+//! ```text
+//! call ─ nothing mounted, or "go raw" ─────────────────────────────▶ kernel
+//!   └─ depth+1 ─ Process::handle ─ Done ─ depth−1 ─▶ result
+//!                       ├ KernelWith ──────────────▶ kernel, other arguments
+//!                       └ Kernel ─ depth−1 ─ placeholders ─▶ kernel
+//!                                   └ failed: handle_after_failure ─ as above
+//! ```
+//! While `depth` is not 0 the signal handlers of this thread are put off
+//! ([`crate::signals`]); kernel calls with the program's own arguments, which
+//! may block, are made at depth 0.
 
-use pm::sys;
+use crate::door::PROCESS;
+use crate::{init, placeholders, thread, tls};
+use pm::sys::{self, abi::*};
+use posix::{Outcome, ThreadState};
+
+/// A result and who gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// As the kernel would return it.
+    pub result: isize,
+    /// Served by us; the kernel was not asked.
+    pub ours: bool,
+}
 
 /// Makes kernel call `nr`: serves it if its path or descriptor is ours, else
 /// makes the raw system call. Returns the kernel's result (`-errno` on failure).
@@ -9,11 +32,179 @@ use pm::sys;
 /// As for the system call: pointers must be what the kernel expects.
 #[inline]
 pub unsafe fn call(nr: usize, args: [usize; 6]) -> isize {
-    // SAFETY: the caller vouches for the arguments.
-    unsafe { sys::raw(nr, args) }
+    // SAFETY: by contract.
+    unsafe { serve(nr, args).result }
 }
 
-/// `call!(__NR_x, a, b, …)`: [`call`] with up to six arguments, each cast to
+/// As [`call`], and says whose result it is.
+///
+/// # Safety
+/// As for [`call`].
+#[inline(never)]
+pub unsafe fn serve(nr: usize, args: [usize; 6]) -> Served {
+    let tls = tls::get();
+    if !init::is_active(tls) {
+        // SAFETY: by contract.
+        return Served { result: unsafe { sys::raw(nr, args) }, ours: false };
+    }
+    tls::enter(tls);
+    let state = thread::state(tls);
+    // SAFETY: by contract.
+    let outcome = unsafe { PROCESS.handle(state, nr, args) };
+    let served = match outcome {
+        Outcome::Done(result) => {
+            tls::leave(tls);
+            Served { result, ours: true }
+        }
+        // SAFETY: by contract.
+        Outcome::Kernel => unsafe { kernel(tls, state, nr, args) },
+        Outcome::KernelWith { nr, args } => {
+            // SAFETY: `posix` made these arguments.
+            let result = unsafe { rewritten(tls, nr, args) };
+            Served { result, ours: false }
+        }
+    };
+    if served.result >= 0 && matches!(nr as u32, __NR_close | __NR_close_range) {
+        placeholders::kernel_closed(args[0]);
+    }
+    served
+}
+
+/// The kernel's turn, with the program's own arguments. Leaves the operation.
+///
+/// # Safety
+/// As for the system call.
+#[inline]
+unsafe fn kernel(tls: &tls::Tls, state: &ThreadState, nr: usize, args: [usize; 6]) -> Served {
+    if let Some(result) = placeholders::before_kernel(nr, &args) {
+        tls::leave(tls);
+        return Served { result, ours: false };
+    }
+    tls::leave(tls);
+    // SAFETY: by contract.
+    let result = unsafe { sys::raw(nr, args) };
+    if !may_lead_in(result) || !has_path(nr) {
+        return Served { result, ours: false };
+    }
+    // SAFETY: by contract.
+    unsafe { second_step(tls, state, nr, args, result) }
+}
+
+/// The kernel failed in a way that a path into a mount explains.
+#[cold]
+unsafe fn second_step(tls: &tls::Tls, state: &ThreadState, nr: usize, args: [usize; 6], result: isize) -> Served {
+    tls::enter(tls);
+    // SAFETY: the caller's arguments.
+    match unsafe { PROCESS.handle_after_failure(state, nr, args, -result as i32) } {
+        Outcome::Done(result) => {
+            tls::leave(tls);
+            Served { result, ours: true }
+        }
+        Outcome::Kernel => {
+            tls::leave(tls);
+            Served { result, ours: false }
+        }
+        // SAFETY: `posix` made these arguments.
+        Outcome::KernelWith { nr, args } => Served { result: unsafe { rewritten(tls, nr, args) }, ours: false },
+    }
+}
+
+/// A kernel call whose paths lie in the thread's state. Leaves the operation.
+///
+/// `open` may block for long (a FIFO): its path is copied first, so that the
+/// handlers of this thread may run meanwhile. The others don't block, and keep
+/// the state by staying inside the operation.
+///
+/// # Safety
+/// As for the system call.
+#[cold]
+unsafe fn rewritten(tls: &tls::Tls, nr: usize, args: [usize; 6]) -> isize {
+    if let Some(result) = placeholders::before_kernel(nr, &args) {
+        tls::leave(tls);
+        return result;
+    }
+    if nr == __NR_openat as usize {
+        let mut path = [0u8; 4096];
+        let mut len = 0;
+        while len < path.len() - 1 {
+            // SAFETY: a NUL-terminated string of `posix`.
+            let byte = unsafe { *(args[1] as *const u8).add(len) };
+            if byte == 0 {
+                break;
+            }
+            path[len] = byte;
+            len += 1;
+        }
+        tls::leave(tls);
+        // SAFETY: the same call with a copy of the path.
+        return unsafe { sys::raw(nr, [args[0], path.as_ptr() as usize, args[2], args[3], args[4], args[5]]) };
+    }
+    // SAFETY: by contract.
+    let result = unsafe { sys::raw(nr, args) };
+    tls::leave(tls);
+    result
+}
+
+/// `ENOENT`, `ENOTDIR`, `ELOOP`, `EACCES`: failures that a path into a mount explains.
+#[inline]
+fn may_lead_in(result: isize) -> bool {
+    matches!(result, -2 | -20 | -40 | -13)
+}
+
+/// Calls with a path.
+fn has_path(nr: usize) -> bool {
+    match nr as u32 {
+        __NR_openat | __NR_openat2 | __NR_newfstatat | __NR_statx | __NR_faccessat | __NR_faccessat2 | __NR_mkdirat
+        | __NR_mknodat | __NR_symlinkat | __NR_linkat | __NR_unlinkat | __NR_renameat | __NR_renameat2
+        | __NR_readlinkat | __NR_fchmodat | __NR_fchmodat2 | __NR_fchownat | __NR_utimensat | __NR_truncate
+        | __NR_chdir | __NR_statfs | __NR_getxattr | __NR_lgetxattr | __NR_setxattr | __NR_lsetxattr
+        | __NR_listxattr | __NR_llistxattr | __NR_removexattr | __NR_lremovexattr | __NR_bind | __NR_connect
+        | __NR_chroot | __NR_name_to_handle_at | __NR_inotify_add_watch => true,
+        #[cfg(target_arch = "x86_64")]
+        __NR_open | __NR_creat | __NR_stat | __NR_lstat | __NR_access | __NR_mkdir | __NR_rmdir | __NR_rename
+        | __NR_link | __NR_symlink | __NR_unlink | __NR_readlink | __NR_chmod | __NR_chown | __NR_lchown
+        | __NR_mknod | __NR_utime | __NR_utimes | __NR_futimesat => true,
+        _ => false,
+    }
+}
+
+/// Whether descriptor `fd` of this process is ours.
+#[inline]
+pub fn is_ours(fd: i32) -> bool {
+    PROCESS.descriptors.is_ours(fd as usize) && tls::get().raw.get() == 0
+}
+
+/// Whether any descriptor or the working directory is ours.
+pub fn any_ours() -> bool {
+    init::is_mounted() && (PROCESS.descriptors.get(posix::CWD_FD).is_some() || placeholders::in_use() != 0)
+}
+
+/// Whether `path` leads into one of our mounts: by its text, or through a
+/// symlink or the working directory. What can't be found is where its parent
+/// would be; a path that can't be read is not ours.
+///
+/// # Safety
+/// `path` is a NUL-terminated string of the program, or null.
+pub unsafe fn path_is_ours(dirfd: i32, path: *const u8) -> bool {
+    if path.is_null() {
+        return false;
+    }
+    // SAFETY: by contract.
+    unsafe { serve(__NR_faccessat as usize, [dirfd as usize, path as usize, 0, 0, 0, 0]).ours }
+}
+
+/// How many descriptors this process may have; a bound for loops that close all.
+pub fn descriptor_limit() -> i32 {
+    let mut limit = [0u64; 2];
+    // RLIMIT_NOFILE is 7.
+    // SAFETY: the array is a `struct rlimit64`.
+    match unsafe { pm::call!(__NR_prlimit64, 0, 7, 0, limit.as_mut_ptr()) } {
+        Ok(_) => limit[0].min(1 << 20) as i32,
+        Err(_) => 1024,
+    }
+}
+
+/// `serve!(__NR_x, a, b, …)`: [`call`] with up to six arguments, each cast to
 /// `usize`; the kernel-style result. Must stand in `unsafe`.
 #[macro_export]
 macro_rules! serve {
@@ -27,21 +218,4 @@ macro_rules! serve {
     (@ $nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
         $crate::call::call($nr as usize, [$a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize])
     };
-}
-
-/// Whether descriptor `fd` of this process is ours.
-#[inline]
-pub fn is_ours(fd: i32) -> bool {
-    let _ = fd;
-    false
-}
-
-/// Whether `path` leads into one of our mounts (by its text; a kernel symlink
-/// that leads into a mount is found too, a path that can't be read is not ours).
-///
-/// # Safety
-/// `path` is a NUL-terminated string of the program, or null.
-pub unsafe fn path_is_ours(dirfd: i32, path: *const u8) -> bool {
-    let _ = (dirfd, path);
-    false
 }

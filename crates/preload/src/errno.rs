@@ -3,16 +3,16 @@
 /// Sets the calling thread's `errno`.
 #[inline]
 pub fn set(errno: i32) {
-    let at = unsafe { crate::libc::__errno_location() };
-    // SAFETY: as above.
+    let at = crate::libc::__errno_location();
+    // SAFETY: libc returns a valid pointer to the calling thread's errno.
     unsafe { *at = errno };
 }
 
 /// The calling thread's `errno`.
 #[inline]
 pub fn get() -> i32 {
-    let at = unsafe { crate::libc::__errno_location() };
-    // SAFETY: as above.
+    let at = crate::libc::__errno_location();
+    // SAFETY: libc returns a valid pointer to the calling thread's errno.
     unsafe { *at }
 }
 

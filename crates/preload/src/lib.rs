@@ -12,11 +12,33 @@
 //! - `errno` is set only by the symbol wrappers ([`errno::ret`]).
 //! - A signal handler never runs while its thread is inside an operation ([`signals`]).
 #![no_std]
+// The kernel's names of its calls, in patterns.
+#![allow(non_upper_case_globals)]
+
+#[macro_use]
+mod export;
 
 pub mod alloc;
+pub mod attach;
 pub mod call;
+pub mod door;
+pub mod environ;
 pub mod errno;
+pub mod exec;
+pub mod fork;
+pub mod init;
 pub mod libc;
+mod mem_test;
 pub mod panic;
+pub mod placeholders;
+pub mod signals;
+pub mod spawn;
+pub mod stdio;
 pub mod symbols;
+pub mod thread;
 pub mod tls;
+
+/// The namespace is up: from now on streams may meet descriptors of ours.
+fn started() {
+    stdio::table::prepare();
+}

@@ -62,3 +62,27 @@ macro_rules! next {
         }
     }};
 }
+
+/// The value of `name` in an environment array.
+///
+/// # Safety
+/// `list` is null or an array of NUL-terminated strings that ends with null.
+pub unsafe fn get_variable<'a>(list: *const *mut c_char, name: &[u8]) -> Option<&'a core::ffi::CStr> {
+    let mut at = list;
+    while !at.is_null() {
+        // SAFETY: by contract, inside the array.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: by contract.
+        let text = unsafe { core::ffi::CStr::from_ptr(entry) };
+        if let Some([b'=', ..]) = text.to_bytes().strip_prefix(name) {
+            // SAFETY: the value is the rest of the same string.
+            return Some(unsafe { core::ffi::CStr::from_ptr(entry.add(name.len() + 1)) });
+        }
+        // SAFETY: not yet at the end of the array.
+        at = unsafe { at.add(1) };
+    }
+    None
+}

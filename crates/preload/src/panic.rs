@@ -64,6 +64,13 @@ pub fn abort() -> ! {
     }
 }
 
+/// A fortified call whose buffer is too small, as the program told libc: ends
+/// the program as libc does.
+pub fn overflow() -> ! {
+    complain!("*** buffer overflow detected ***: terminated");
+    abort()
+}
+
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
     complain!("internal error: {info}");

@@ -6,6 +6,7 @@
 //! its TLS is in the static block and access is two instructions.
 
 use core::cell::Cell;
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 /// The thread's words; zero at birth.
 #[repr(C, align(64))]
@@ -21,9 +22,45 @@ pub struct Tls {
     pub pending: Cell<u64>,
     /// Unused.
     pub reserved: [Cell<u64>; 4],
+    /// What the kernel told about the signals put off, first come first kept.
+    pub told: [Told; TOLD_MAX],
 }
 
-const _: () = assert!(core::mem::size_of::<Tls>() == 64);
+/// `siginfo_t` of a signal that was put off.
+#[repr(C)]
+pub struct Told {
+    /// The signal; 0: free.
+    pub signal: Cell<u32>,
+    /// Unused.
+    pub reserved: Cell<u32>,
+    /// `siginfo_t`.
+    pub info: Cell<[u64; 16]>,
+}
+
+/// How many signals put off at one time keep their `siginfo_t`.
+pub const TOLD_MAX: usize = 4;
+const BYTES: usize = 640;
+const _: () = assert!(core::mem::size_of::<Tls>() == BYTES);
+
+/// An operation begins on this thread.
+#[inline(always)]
+pub fn enter(tls: &Tls) {
+    tls.depth.set(tls.depth.get() + 1);
+    // The handler of this thread must see it before anything the operation does.
+    compiler_fence(SeqCst);
+}
+
+/// An operation ends; signals put off meanwhile are delivered if it was the outermost.
+#[inline(always)]
+pub fn leave(tls: &Tls) {
+    compiler_fence(SeqCst);
+    let depth = tls.depth.get() - 1;
+    tls.depth.set(depth);
+    compiler_fence(SeqCst);
+    if depth == 0 && tls.pending.get() != 0 {
+        crate::signals::deliver(tls);
+    }
+}
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
@@ -32,9 +69,9 @@ core::arch::global_asm!(
     ".globl bypath_tls",
     ".hidden bypath_tls",
     ".type bypath_tls,@object",
-    ".size bypath_tls,64",
+    ".size bypath_tls,640",
     "bypath_tls:",
-    ".zero 64",
+    ".zero 640",
     ".popsection",
 );
 
@@ -45,9 +82,9 @@ core::arch::global_asm!(
     ".globl bypath_tls",
     ".hidden bypath_tls",
     ".type bypath_tls,%object",
-    ".size bypath_tls,64",
+    ".size bypath_tls,640",
     "bypath_tls:",
-    ".zero 64",
+    ".zero 640",
     ".popsection",
 );
 

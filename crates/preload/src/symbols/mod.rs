@@ -1,1 +1,39 @@
 //! The exported symbols, one file a call family.
+//!
+//! Every name that glibc's dynamic symbol table has for a call is here: the
+//! plain one, the `64` one, the `__` one, the fortified `_chk` one and, for the
+//! `stat` family, the old `__xstat` generation. C-variadic functions have their
+//! optional arguments as fixed ones, which is the same ABI on x86-64 and aarch64.
+
+mod attr;
+mod copy;
+mod cwd;
+pub mod dir;
+mod exec;
+mod fd;
+pub mod glob;
+mod identity;
+mod memory;
+mod misc;
+pub mod names;
+mod namespace;
+mod open;
+pub mod plain;
+mod poll;
+mod rw;
+pub mod scan;
+mod socket;
+mod space;
+mod stat;
+mod statfs;
+mod sync;
+pub mod temporary;
+pub mod tree;
+mod xattr;
+
+/// A path or other string of the program.
+type Text = *const core::ffi::c_char;
+/// `AT_FDCWD`.
+const HERE: i32 = -100;
+/// `AT_SYMLINK_NOFOLLOW`.
+const NOFOLLOW: i32 = 0x100;

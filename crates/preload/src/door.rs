@@ -1,0 +1,75 @@
+//! What this door lends to `posix`.
+
+use crate::placeholders::{Placeholders, before_kernel};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use pm::sys::abi::*;
+use pm::{Errno, sys};
+use posix::{Door, Numbers, Process};
+
+/// The program as the core sees it.
+pub static PROCESS: Process = Process::new(&PRELOAD);
+static PRELOAD: Preload = Preload;
+
+struct Preload;
+
+impl Door for Preload {
+    fn numbers(&self) -> &dyn Numbers {
+        &Placeholders
+    }
+
+    unsafe fn kernel(&self, nr: usize, args: [usize; 6]) -> isize {
+        if let Some(answer) = before_kernel(nr, &args) {
+            return answer;
+        }
+        // SAFETY: by contract.
+        unsafe { sys::raw(nr, args) }
+    }
+
+    /// Makes a directory, enters it and removes it: whatever a missed call asks
+    /// for relative to it does not exist, and nothing can be made there.
+    fn enter_virtual_cwd(&self) -> Result<(), Errno> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        for _ in 0..100 {
+            let name = nowhere(COUNT.fetch_add(1, Relaxed));
+            // SAFETY: the path is NUL-terminated.
+            match unsafe { pm::call!(__NR_mkdirat, AT_FDCWD, name.as_ptr(), 0o700) } {
+                Ok(_) => {
+                    // SAFETY: as above.
+                    let entered = unsafe { pm::call!(__NR_chdir, name.as_ptr()) };
+                    // SAFETY: as above.
+                    let _ = unsafe { pm::call!(__NR_unlinkat, AT_FDCWD, name.as_ptr(), AT_REMOVEDIR) };
+                    return entered.map(|_| ());
+                }
+                Err(Errno::EEXIST) => continue,
+                Err(_) => break,
+            }
+        }
+        // No place to make one: a directory of numbers in which nothing can be made.
+        // SAFETY: the path is NUL-terminated.
+        unsafe { pm::call!(__NR_chdir, c"/proc/self/fdinfo".as_ptr()) }.map(|_| ())
+    }
+
+    fn private_directory(&self) -> &[u8] {
+        crate::init::private_directory()
+    }
+}
+
+/// `/tmp/.bypath-nowhere-<pid>-<count>`, NUL-terminated.
+fn nowhere(count: u32) -> [u8; 64] {
+    use core::fmt::Write;
+    struct Out([u8; 64], usize);
+    impl Write for Out {
+        fn write_str(&mut self, s: &str) -> core::fmt::Result {
+            let end = self.1 + s.len();
+            self.0.get_mut(self.1..end).ok_or(core::fmt::Error)?.copy_from_slice(s.as_bytes());
+            self.1 = end;
+            Ok(())
+        }
+    }
+    // SAFETY: takes no arguments.
+    let pid = unsafe { sys::raw(__NR_getpid as usize, [0; 6]) };
+    let mut out = Out([0; 64], 0);
+    // Two numbers of at most 20 digits fit.
+    let _ = write!(out, "/tmp/.bypath-nowhere-{pid}-{count}");
+    out.0
+}

@@ -1,0 +1,134 @@
+//! The environment of a new program: the program's own, with `LD_PRELOAD` and
+//! our variables put back if it was scrubbed.
+
+use crate::init::SAVED;
+use crate::{alloc, libc};
+use core::ffi::{CStr, c_char};
+use core::sync::atomic::Ordering::Acquire;
+use posix::environment;
+
+/// Strings and pointers of a rebuilt environment; freed on drop.
+pub struct Environment {
+    pointers: *mut *mut c_char,
+    own: [*mut u8; 3],
+}
+
+impl Environment {
+    /// What `execve` gets.
+    pub fn as_ptr(&self) -> *const *mut c_char {
+        self.pointers
+    }
+
+    /// `source` with `LD_PRELOAD` holding us, the mounts, and `state` (empty: none).
+    /// `None` when there is no memory.
+    ///
+    /// # Safety
+    /// `source` is null or an array of NUL-terminated strings that ends with
+    /// null, which outlives the result.
+    pub unsafe fn new(source: *const *mut c_char, state: &[u8]) -> Option<Environment> {
+        let mut count = 0;
+        // SAFETY: by contract.
+        while !source.is_null() && !unsafe { *source.add(count) }.is_null() {
+            count += 1;
+        }
+        let mut environment = Environment {
+            pointers: alloc::alloc((count + 4) * size_of::<usize>()).cast(),
+            own: [core::ptr::null_mut(); 3],
+        };
+        if environment.pointers.is_null() {
+            return None;
+        }
+        let mut len = 0;
+        for index in 0..count {
+            // SAFETY: inside the array.
+            let entry = unsafe { *source.add(index) };
+            // SAFETY: by contract.
+            let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+            if is(text, environment::MOUNTS) || is(text, environment::STATE) || is(text, b"LD_PRELOAD") {
+                continue;
+            }
+            // SAFETY: at most `count` + 4 pointers.
+            unsafe { environment.pointers.add(len).write(entry) };
+            len += 1;
+        }
+        // SAFETY: by contract.
+        let theirs = unsafe { libc::get_variable(source, b"LD_PRELOAD") };
+        environment.own[0] = preload(theirs)?;
+        environment.own[1] = join(&[environment::MOUNTS, b"=", saved(&SAVED.mounts)])?;
+        environment.own[2] =
+            if state.is_empty() { core::ptr::null_mut() } else { join(&[environment::STATE, b"=", state])? };
+        for text in environment.own {
+            if !text.is_null() {
+                // SAFETY: as above.
+                unsafe { environment.pointers.add(len).write(text.cast()) };
+                len += 1;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { environment.pointers.add(len).write(core::ptr::null_mut()) };
+        Some(environment)
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        for text in self.own {
+            // SAFETY: from our allocator, or null.
+            unsafe { alloc::free(text) };
+        }
+        // SAFETY: as above.
+        unsafe { alloc::free(self.pointers.cast()) };
+    }
+}
+
+fn is(entry: &[u8], name: &[u8]) -> bool {
+    matches!(entry.strip_prefix(name), Some([b'=', ..]))
+}
+
+fn saved(slot: &core::sync::atomic::AtomicPtr<u8>) -> &'static [u8] {
+    let at = slot.load(Acquire);
+    // SAFETY: a NUL-terminated string that is never freed.
+    if at.is_null() { b"" } else { unsafe { CStr::from_ptr(at.cast()) }.to_bytes() }
+}
+
+/// The name under which the loader found us.
+fn own_name() -> &'static [u8] {
+    saved(&SAVED.preload)
+        .split(|&b| b == b':' || b == b' ')
+        .find(|part| part.windows(14).any(|w| w == b"bypath_preload"))
+        .unwrap_or(b"")
+}
+
+/// `LD_PRELOAD=…` with us in it: as the new environment has it, if we are in
+/// it; else us in front.
+fn preload(theirs: Option<&CStr>) -> Option<*mut u8> {
+    let own = own_name();
+    let theirs = theirs.map_or(&b""[..], CStr::to_bytes);
+    let there = !own.is_empty() && theirs.split(|&b| b == b':' || b == b' ').any(|part| part == own);
+    if there {
+        join(&[b"LD_PRELOAD=", theirs])
+    } else if theirs.is_empty() {
+        join(&[b"LD_PRELOAD=", saved(&SAVED.preload)])
+    } else {
+        join(&[b"LD_PRELOAD=", own, b":", theirs])
+    }
+}
+
+/// The parts in one NUL-terminated string from our allocator.
+fn join(parts: &[&[u8]]) -> Option<*mut u8> {
+    let len: usize = parts.iter().map(|p| p.len()).sum();
+    let at = alloc::alloc(len + 1);
+    if at.is_null() {
+        return None;
+    }
+    let mut end = at;
+    for part in parts {
+        // SAFETY: the block holds all parts and a NUL.
+        unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), end, part.len()) };
+        // SAFETY: as above.
+        end = unsafe { end.add(part.len()) };
+    }
+    // SAFETY: as above.
+    unsafe { *end = 0 };
+    Some(at)
+}

@@ -1,0 +1,463 @@
+//! exec*: descriptors, working directory and mounts reach the next program.
+//!
+//! ```text
+//! prepare: environment rebuilt · descriptors that stay: placeholder without FD_CLOEXEC · backends told
+//! try:     a kernel path → execveat · a script of ours → its interpreter · a program of ours → a memfd copy
+//! failed:  everything put back
+//! ```
+
+use crate::call::Served;
+use crate::door::PROCESS;
+use crate::environ::Environment;
+use crate::{alloc, call, errno, init, libc, placeholders, thread, tls};
+use core::ffi::{CStr, c_char, c_int};
+use crate::serve;
+use pm::sys::{self, abi::*};
+use posix::Outcome;
+
+const HERE: i32 = -100;
+const ENOENT: isize = -2;
+const ENOEXEC: isize = -8;
+const ENOMEM: isize = -12;
+const EACCES: isize = -13;
+const ELOOP: isize = -40;
+/// How often one script may be the interpreter of another.
+const INTERPRETERS_MAX: u32 = 4;
+const STATE_MAX: usize = 8192;
+
+type Strings = *const *mut c_char;
+
+/// A process ready to be replaced; dropping it takes everything back.
+pub struct Ready {
+    environment: Option<Environment>,
+    source: Strings,
+}
+
+impl Ready {
+    /// Readies this process.
+    ///
+    /// # Safety
+    /// `source` is the environment of the new program, valid while this lives.
+    pub unsafe fn new(source: Strings) -> Result<Ready, isize> {
+        let tls = tls::get();
+        if !init::is_active(tls) {
+            return Ok(Ready { environment: None, source });
+        }
+        let state = alloc::alloc(STATE_MAX);
+        if state.is_null() {
+            return Err(ENOMEM);
+        }
+        tls::enter(tls);
+        // SAFETY: a block of that size, ours alone, until it is freed below.
+        let room = unsafe { core::slice::from_raw_parts_mut(state, STATE_MAX) };
+        room.fill(0);
+        let result = match PROCESS.exec_prepare(room) {
+            // SAFETY: by contract.
+            Ok(len) => match unsafe { Environment::new(source, &room[..len]) } {
+                Some(environment) => {
+                    PROCESS.kept_over_exec().for_each(|fd| placeholders::set_cloexec(fd, false));
+                    Ok(Ready { environment: Some(environment), source })
+                }
+                None => {
+                    PROCESS.exec_failed();
+                    Err(ENOMEM)
+                }
+            },
+            Err(errno) => Err(-(errno.0 as isize)),
+        };
+        // SAFETY: not used any more.
+        unsafe { alloc::free(state) };
+        tls::leave(tls);
+        result
+    }
+
+    fn environ(&self) -> Strings {
+        self.environment.as_ref().map_or(self.source, Environment::as_ptr)
+    }
+
+    /// Tries one path; returns only on failure, with the negated error number.
+    ///
+    /// # Safety
+    /// `path` and the strings of `argv` are the program's.
+    pub unsafe fn try_path(&self, dirfd: i32, path: *const c_char, argv: Strings, flags: i32) -> isize {
+        if self.environment.is_none() {
+            // SAFETY: by contract.
+            return unsafe { kernel_exec(dirfd, path, argv, self.source, flags) };
+        }
+        // SAFETY: by contract.
+        unsafe { self.try_ours(dirfd, path, argv, flags, 0) }
+    }
+
+    /// As `try_path`, at interpreter depth `level`.
+    ///
+    /// # Safety
+    /// As for `try_path`.
+    unsafe fn try_ours(&self, dirfd: i32, path: *const c_char, argv: Strings, flags: i32, level: u32) -> isize {
+        // SAFETY: by contract.
+        match unsafe { whose(dirfd, path, flags) } {
+            Whose::Kernel => {
+                // SAFETY: by contract.
+                let result = unsafe { kernel_exec(dirfd, path, argv, self.environ(), flags) };
+                // SAFETY: by contract.
+                if matches!(result, -2 | -20 | -13) && unsafe { leads_in(dirfd, path, flags) } {
+                    // SAFETY: by contract.
+                    return unsafe { self.exec_file(dirfd, path, argv, flags, level) };
+                }
+                result
+            }
+            // SAFETY: `posix` made these arguments.
+            Whose::KernelAt(dirfd, path) => unsafe { kernel_exec(dirfd, path, argv, self.environ(), flags) },
+            // SAFETY: by contract.
+            Whose::Ours(0) => unsafe { self.exec_file(dirfd, path, argv, flags, level) },
+            Whose::Ours(error) => error,
+        }
+    }
+
+    /// Executes a file of ours.
+    ///
+    /// # Safety
+    /// As for `try_path`.
+    unsafe fn exec_file(&self, dirfd: i32, path: *const c_char, argv: Strings, flags: i32, level: u32) -> isize {
+        // SAFETY: by contract.
+        let file = match unsafe { open_executable(dirfd, path, flags) } {
+            Ok(file) => file,
+            Err(error) => return error,
+        };
+        let mut head = [0u8; 256];
+        // SAFETY: the buffer outlives the call.
+        let len = unsafe { serve!(__NR_pread64, file, head.as_mut_ptr(), head.len() - 1, 0) };
+        let result = if len < 0 {
+            len
+        } else if head.starts_with(b"#!") {
+            // SAFETY: by contract.
+            unsafe { self.exec_script(&mut head, path, argv, level) }
+        } else if head.starts_with(b"\x7fELF") {
+            // SAFETY: by contract.
+            unsafe { self.exec_copy(file, path, argv) }
+        } else {
+            ENOEXEC
+        };
+        // SAFETY: our own descriptor.
+        unsafe { serve!(__NR_close, file) };
+        result
+    }
+
+    /// `#! interpreter argument`: the interpreter with the script's path.
+    ///
+    /// # Safety
+    /// As for `try_path`; `head` is the start of the script and ends with NUL.
+    unsafe fn exec_script(&self, head: &mut [u8; 256], path: *const c_char, argv: Strings, level: u32) -> isize {
+        if level >= INTERPRETERS_MAX {
+            return ELOOP;
+        }
+        let Some((interpreter, argument)) = split_interpreter(head) else { return ENOEXEC };
+        let mut count = 0;
+        // SAFETY: by contract.
+        while !argv.is_null() && !unsafe { *argv.add(count) }.is_null() {
+            count += 1;
+        }
+        let list = alloc::alloc((count + 4) * size_of::<usize>()).cast::<*mut c_char>();
+        if list.is_null() {
+            return ENOMEM;
+        }
+        let mut len = 0;
+        let mut push = |text: *const c_char| {
+            // SAFETY: at most `count` + 4 pointers.
+            unsafe { list.add(len).write(text.cast_mut()) };
+            len += 1;
+        };
+        push(interpreter);
+        if let Some(argument) = argument {
+            push(argument);
+        }
+        push(path);
+        for index in 1..count {
+            // SAFETY: inside the array.
+            push(unsafe { *argv.add(index) });
+        }
+        push(core::ptr::null());
+        // SAFETY: the list and its strings are valid.
+        let result = unsafe { self.try_ours(HERE, interpreter, list, 0, level + 1) };
+        // SAFETY: exec failed; nobody uses it.
+        unsafe { alloc::free(list.cast()) };
+        result
+    }
+
+    /// A program of ours: the kernel needs a file, so it gets a copy in memory.
+    ///
+    /// # Safety
+    /// As for `try_path`.
+    unsafe fn exec_copy(&self, file: i32, path: *const c_char, argv: Strings) -> isize {
+        // SAFETY: a NUL-terminated path.
+        let text = unsafe { CStr::from_ptr(path) }.to_bytes();
+        let name = text.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
+        let mut short = [0u8; 64];
+        let part = &text[name..];
+        let len = part.len().min(short.len() - 1);
+        short[..len].copy_from_slice(&part[..len]);
+        // MFD_CLOEXEC is 1.
+        // SAFETY: the name is NUL-terminated.
+        let copy = unsafe { placeholders::creating(__NR_memfd_create, [short.as_ptr() as usize, 1, 0, 0, 0, 0]) };
+        if copy < 0 {
+            return copy;
+        }
+        let result = match copy_out(file, copy as i32) {
+            // SAFETY: by contract; the descriptor is the program.
+            Ok(()) => unsafe { kernel_exec(copy as i32, c"".as_ptr(), argv, self.environ(), AT_EMPTY_PATH as i32) },
+            Err(error) => error,
+        };
+        // SAFETY: our own descriptor.
+        let _ = unsafe { pm::call!(__NR_close, copy) };
+        result
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        if self.environment.is_some() {
+            let tls = tls::get();
+            tls::enter(tls);
+            PROCESS.kept_over_exec().for_each(|fd| placeholders::set_cloexec(fd, true));
+            PROCESS.exec_failed();
+            tls::leave(tls);
+        }
+    }
+}
+
+/// Who executes a path.
+pub enum Whose {
+    /// Ours; 0 or why it can't be executed.
+    Ours(isize),
+    /// The kernel's, as the program named it.
+    Kernel,
+    /// The kernel's, by another name.
+    KernelAt(i32, *const c_char),
+}
+
+/// Whose file that is, by asking whether it may be executed.
+///
+/// # Safety
+/// `path` is the program's.
+pub unsafe fn whose(dirfd: i32, path: *const c_char, flags: i32) -> Whose {
+    let tls = tls::get();
+    let args = access_args(dirfd, path, flags);
+    tls::enter(tls);
+    // SAFETY: by contract.
+    let outcome = unsafe { PROCESS.handle(thread::state(tls), __NR_faccessat2 as usize, args) };
+    tls::leave(tls);
+    match outcome {
+        Outcome::Done(result) => Whose::Ours(result),
+        Outcome::Kernel => Whose::Kernel,
+        Outcome::KernelWith { args, .. } => Whose::KernelAt(args[0] as i32, args[1] as *const c_char),
+    }
+}
+
+/// A path that the kernel could not find leads into a mount (through symlinks).
+///
+/// # Safety
+/// `path` is the program's.
+pub unsafe fn leads_in(dirfd: i32, path: *const c_char, flags: i32) -> bool {
+    // SAFETY: by contract.
+    let Served { result, ours } = unsafe { call::serve(__NR_faccessat2 as usize, access_args(dirfd, path, flags)) };
+    ours && result == 0
+}
+
+/// `faccessat2(dirfd, path, X_OK, AT_EACCESS | flags)`.
+fn access_args(dirfd: i32, path: *const c_char, flags: i32) -> [usize; 6] {
+    [dirfd as usize, path as usize, 1, AT_EACCESS as usize | flags as usize, 0, 0]
+}
+
+/// Opens a file of ours to execute it: a regular file only.
+///
+/// # Safety
+/// `path` is the program's.
+unsafe fn open_executable(dirfd: i32, path: *const c_char, flags: i32) -> Result<i32, isize> {
+    let mut stat = [0u8; 256];
+    // SAFETY: the buffer is larger than a `struct stat`.
+    let result = unsafe { serve!(__NR_newfstatat, dirfd, path, stat.as_mut_ptr(), flags) };
+    if result < 0 {
+        return Err(result);
+    }
+    #[cfg(target_arch = "x86_64")]
+    const MODE_OFFSET: usize = 24;
+    #[cfg(not(target_arch = "x86_64"))]
+    const MODE_OFFSET: usize = 16;
+    let mode = u32::from_ne_bytes([
+        stat[MODE_OFFSET],
+        stat[MODE_OFFSET + 1],
+        stat[MODE_OFFSET + 2],
+        stat[MODE_OFFSET + 3],
+    ]);
+    match mode & 0o170000 {
+        0o100000 => {}
+        0o120000 => return Err(ELOOP),
+        _ => return Err(EACCES),
+    }
+    // SAFETY: by contract.
+    let empty = unsafe { *path } == 0;
+    let file = if empty {
+        // SAFETY: no pointers.
+        unsafe { serve!(__NR_fcntl, dirfd, F_DUPFD_CLOEXEC, 0) }
+    } else {
+        // SAFETY: by contract.
+        unsafe { serve!(__NR_openat, dirfd, path, O_RDONLY | O_CLOEXEC, 0) }
+    };
+    if file < 0 { Err(file) } else { Ok(file as i32) }
+}
+
+/// Copies a whole file of ours into a kernel descriptor.
+fn copy_out(from: i32, to: i32) -> Result<(), isize> {
+    const PIECE: usize = 1 << 20;
+    let buffer = alloc::alloc_pages(PIECE);
+    if buffer.is_null() {
+        return Err(ENOMEM);
+    }
+    let mut offset = 0usize;
+    let result = loop {
+        // SAFETY: the buffer has that many bytes.
+        let got = unsafe { serve!(__NR_pread64, from, buffer, PIECE, offset) };
+        if got <= 0 {
+            break if got < 0 { Err(got) } else { Ok(()) };
+        }
+        // SAFETY: as above.
+        match unsafe { pm::call!(__NR_pwrite64, to, buffer, got, offset) } {
+            Ok(written) if written as isize == got => offset += written,
+            Ok(_) => break Err(-(pm::Errno::ENOSPC.0 as isize)),
+            Err(errno) => break Err(-(errno.0 as isize)),
+        }
+    };
+    // SAFETY: not used any more.
+    unsafe { alloc::free(buffer) };
+    result
+}
+
+/// Cuts the first line of a script, NUL-terminating its parts in place.
+fn split_interpreter(head: &mut [u8; 256]) -> Option<(*const c_char, Option<*const c_char>)> {
+    let blank = |b: u8| b == b' ' || b == b'\t';
+    let end = head.iter().position(|&b| b == b'\n' || b == 0)?;
+    let mut end = end.max(2);
+    while end > 2 && blank(head[end - 1]) {
+        end -= 1;
+    }
+    head[end] = 0;
+    let start = (2..end).find(|&i| !blank(head[i]))?;
+    let stop = (start..end).find(|&i| blank(head[i])).unwrap_or(end);
+    let argument = (stop..end).find(|&i| !blank(head[i]));
+    head[stop] = 0;
+    let at = |i: usize| head[i..].as_ptr().cast::<c_char>();
+    Some((at(start), argument.map(at)))
+}
+
+/// The kernel's exec, by the call that fits.
+///
+/// # Safety
+/// As for `execveat`.
+unsafe fn kernel_exec(dirfd: i32, path: *const c_char, argv: Strings, envp: Strings, flags: i32) -> isize {
+    if dirfd == HERE && flags == 0 {
+        // SAFETY: by contract.
+        return unsafe { sys::raw(__NR_execve as usize, [path as usize, argv as usize, envp as usize, 0, 0, 0]) };
+    }
+    let args = [dirfd as usize, path as usize, argv as usize, envp as usize, flags as usize, 0];
+    // SAFETY: by contract.
+    unsafe { sys::raw(__NR_execveat as usize, args) }
+}
+
+/// `execveat`, libc-style result.
+///
+/// # Safety
+/// As for `execveat`.
+pub unsafe fn execveat_call(dirfd: i32, path: *const c_char, argv: Strings, envp: Strings, flags: i32) -> c_int {
+    if (path as usize) < 4096 {
+        errno::set(14);
+        return -1;
+    }
+    // SAFETY: by contract.
+    let error = match unsafe { Ready::new(envp) } {
+        // SAFETY: by contract.
+        Ok(ready) => unsafe { ready.try_path(dirfd, path, argv, flags) },
+        Err(error) => error,
+    };
+    errno::ret_int(error)
+}
+
+/// `execvpe`: searches `PATH`; the negated error number. A file that is no
+/// program goes to the shell if `shell`.
+///
+/// # Safety
+/// As for `execvpe`.
+pub unsafe fn search(file: *const c_char, argv: Strings, envp: Strings, shell: bool) -> isize {
+    // SAFETY: by contract.
+    let name = unsafe { CStr::from_ptr(file) }.to_bytes();
+    if name.is_empty() {
+        return ENOENT;
+    }
+    // SAFETY: by contract.
+    let ready = match unsafe { Ready::new(envp) } {
+        Ok(ready) => ready,
+        Err(error) => return error,
+    };
+    if name.contains(&b'/') {
+        // SAFETY: by contract.
+        return unsafe { try_or_shell(&ready, file, argv, shell) };
+    }
+    // SAFETY: libc's environment.
+    let path = unsafe { libc::get_variable(libc::environ, b"PATH") }.map_or(&b"/bin:/usr/bin"[..], CStr::to_bytes);
+    let mut denied = false;
+    let mut text = [0u8; 4096];
+    for directory in path.split(|&b| b == b':') {
+        let slash = !directory.is_empty() as usize;
+        let len = directory.len() + slash + name.len();
+        if len >= text.len() {
+            continue;
+        }
+        text[..directory.len()].copy_from_slice(directory);
+        if slash == 1 {
+            text[directory.len()] = b'/';
+        }
+        text[directory.len() + slash..len].copy_from_slice(name);
+        text[len] = 0;
+        // SAFETY: a NUL-terminated path.
+        match unsafe { try_or_shell(&ready, text.as_ptr().cast(), argv, shell) } {
+            EACCES => denied = true,
+            // ENOENT, ESTALE, ENOTDIR, ENODEV, ETIMEDOUT: as libc.
+            -2 | -116 | -20 | -19 | -110 => {}
+            error => return error,
+        }
+    }
+    if denied { EACCES } else { ENOENT }
+}
+
+/// # Safety
+/// As for `try_path`.
+unsafe fn try_or_shell(ready: &Ready, path: *const c_char, argv: Strings, shell: bool) -> isize {
+    // SAFETY: by contract.
+    let result = unsafe { ready.try_path(HERE, path, argv, 0) };
+    if result != ENOEXEC || !shell {
+        return result;
+    }
+    let mut count = 0;
+    // SAFETY: by contract.
+    while !argv.is_null() && !unsafe { *argv.add(count) }.is_null() {
+        count += 1;
+    }
+    let list = alloc::alloc((count + 3) * size_of::<usize>()).cast::<*mut c_char>();
+    if list.is_null() {
+        return ENOMEM;
+    }
+    let shell = c"/bin/sh".as_ptr().cast_mut();
+    // SAFETY: room for `count` + 3 pointers.
+    unsafe { list.write(shell) };
+    // SAFETY: as above.
+    unsafe { list.add(1).write(path.cast_mut()) };
+    for index in 1..count.max(1) {
+        // SAFETY: as above, and inside `argv`.
+        unsafe { list.add(index + 1).write(*argv.add(index)) };
+    }
+    // SAFETY: as above.
+    unsafe { list.add(count.max(1) + 1).write(core::ptr::null_mut()) };
+    // SAFETY: valid strings.
+    let result = unsafe { ready.try_path(HERE, shell, list, 0) };
+    // SAFETY: exec failed; nobody uses it.
+    unsafe { alloc::free(list.cast()) };
+    result
+}

@@ -1,0 +1,208 @@
+//! fork, vfork, clone: a child of ours shares descriptions and offsets.
+//!
+//! Before libc's `fork`, every file system readies a copy of this process's
+//! descriptors; the child claims it first thing. `vfork` is exported as `fork`:
+//! its child would share our memory and change the parent's tables. A child made
+//! by `clone` with `CLONE_VM` shares memory, so its calls go raw.
+
+use crate::door::PROCESS;
+use crate::errno;
+use crate::{alloc, init, next, placeholders, signals, thread, tls};
+use core::ffi::{c_int, c_void};
+use pm::sys::{self, abi::*};
+use posix::ForkToken;
+
+/// What stands ready for a child; ends in [`Ready::child`] or [`Ready::parent`].
+struct Ready {
+    token: Option<ForkToken>,
+}
+
+/// Readies the descriptors. The thread stays inside an operation until `child`
+/// or `parent`, so that no handler runs in between.
+fn prepare() -> Result<Ready, i32> {
+    let tls = tls::get();
+    if !init::is_active(tls) {
+        return Ok(Ready { token: None });
+    }
+    tls::enter(tls);
+    match PROCESS.fork_prepare(thread::state(tls)) {
+        Ok(token) => Ok(Ready { token: Some(token) }),
+        Err(errno) => {
+            tls::leave(tls);
+            Err(errno.0)
+        }
+    }
+}
+
+impl Ready {
+    fn child(self) {
+        let Some(token) = self.token else { return };
+        let tls = tls::get();
+        alloc::after_fork();
+        thread::reset(tls);
+        PROCESS.fork_child(token);
+        signals::forget(tls);
+        tls::leave(tls);
+    }
+
+    fn parent(self, failed: bool) {
+        let Some(token) = self.token else { return };
+        let tls = tls::get();
+        if failed {
+            PROCESS.fork_failed(thread::state(tls), token);
+        }
+        tls::leave(tls);
+    }
+}
+
+/// Makes a child by `make` (0 in the child, negative or −1 on failure).
+#[inline(always)]
+fn around(make: impl FnOnce() -> isize) -> isize {
+    match prepare() {
+        Err(errno) => -(errno as isize),
+        Ok(ready) => {
+            let result = make();
+            if result == 0 {
+                ready.child();
+            } else {
+                ready.parent(result < 0);
+            }
+            result
+        }
+    }
+}
+
+/// `fork` or `clone` without shared memory, by number; the kernel-style result.
+///
+/// # Safety
+/// As for the system call.
+pub unsafe fn raw_clone(nr: usize, args: [usize; 6]) -> isize {
+    placeholders::flush();
+    // SAFETY: by contract.
+    around(|| unsafe { sys::raw(nr, args) })
+}
+
+/// libc's `_Fork` (no handlers run): for our own children. −1 and `errno` on failure.
+pub fn quiet_fork() -> c_int {
+    type Fork = unsafe extern "C" fn() -> c_int;
+    libc_fork(next!(Fork, "_Fork").or(next!(Fork, "fork")))
+}
+
+fn libc_fork(own: Option<unsafe extern "C" fn() -> c_int>) -> c_int {
+    let Some(own) = own else {
+        errno::set(pm::Errno::ENOSYS.0);
+        return -1;
+    };
+    match prepare() {
+        Err(errno) => {
+            errno::set(errno);
+            -1
+        }
+        Ok(ready) => {
+            // SAFETY: libc's function without arguments.
+            let pid = unsafe { own() };
+            if pid == 0 {
+                ready.child();
+            } else {
+                let saved = errno::get();
+                ready.parent(pid < 0);
+                errno::set(saved);
+            }
+            pid
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fork() -> c_int {
+    libc_fork(next!(unsafe extern "C" fn() -> c_int, "fork"))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __fork() -> c_int {
+    fork()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn vfork() -> c_int {
+    fork()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __vfork() -> c_int {
+    fork()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn _Fork() -> c_int {
+    quiet_fork()
+}
+
+type Entry = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Clone = unsafe extern "C" fn(Entry, *mut c_void, c_int, *mut c_void, *mut c_int, *mut c_void, *mut c_int) -> c_int;
+
+/// What a child of [`clone`] begins with; in our own memory, which a child
+/// without `CLONE_VM` has a copy of.
+struct Begin {
+    entry: Entry,
+    argument: *mut c_void,
+    token: Option<ForkToken>,
+}
+
+unsafe extern "C" fn begin(at: *mut c_void) -> c_int {
+    // SAFETY: `clone` below made it for us.
+    let begin = unsafe { at.cast::<Begin>().read() };
+    Ready { token: begin.token }.child();
+    // SAFETY: as the program asked.
+    unsafe { (begin.entry)(begin.argument) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clone(
+    entry: Entry,
+    stack: *mut c_void,
+    flags: c_int,
+    argument: *mut c_void,
+    parent: *mut c_int,
+    area: *mut c_void,
+    child: *mut c_int,
+) -> c_int {
+    let Some(own) = next!(Clone, "clone") else {
+        errno::set(pm::Errno::ENOSYS.0);
+        return -1;
+    };
+    placeholders::flush();
+    let tls = tls::get();
+    if flags as u32 & CLONE_VM != 0 {
+        // With CLONE_VFORK the child borrows this thread's words until it execs.
+        let shares = flags as u32 & (CLONE_VFORK | CLONE_SETTLS) == CLONE_VFORK;
+        tls.raw.set(tls.raw.get() + shares as u32);
+        // SAFETY: by contract.
+        let pid = unsafe { own(entry, stack, flags, argument, parent, area, child) };
+        tls.raw.set(tls.raw.get() - shares as u32);
+        return pid;
+    }
+    let token = match prepare() {
+        Err(errno) => {
+            errno::set(errno);
+            return -1;
+        }
+        Ok(ready) => ready.token,
+    };
+    let start = alloc::alloc(size_of::<Begin>()).cast::<Begin>();
+    if start.is_null() {
+        Ready { token }.parent(true);
+        errno::set(pm::Errno::ENOMEM.0);
+        return -1;
+    }
+    // SAFETY: the block is large enough and aligned to 16.
+    unsafe { start.write(Begin { entry, argument, token }) };
+    // SAFETY: `begin` gets the block; the rest is the program's.
+    let pid = unsafe { own(begin, stack, flags, start.cast(), parent, area, child) };
+    let saved = errno::get();
+    Ready { token }.parent(pid < 0);
+    // SAFETY: the child has its own copy.
+    unsafe { alloc::free(start.cast()) };
+    errno::set(saved);
+    pid
+}

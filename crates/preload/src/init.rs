@@ -1,0 +1,196 @@
+//! Start: read the environment, attach the images, take over what `exec` left.
+//!
+//! The constructor does it, or the first call of anybody, whichever comes
+//! first. A call made by another thread or by ourselves while it is going on
+//! goes straight to the kernel.
+
+use crate::door::PROCESS;
+use crate::tls::{self, Tls};
+use crate::{alloc, libc, placeholders, thread};
+use core::cell::UnsafeCell;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use pm::sys::abi::*;
+use posix::environment::{self, MountSpec};
+
+const NEW: u32 = 0;
+const BUSY: u32 = 1;
+const ACTIVE: u32 = 2;
+const IDLE: u32 = 3;
+
+static PHASE: AtomicU32 = AtomicU32::new(NEW);
+
+/// Values of our variables as they were at the start, for programs that scrub
+/// their environment. Null: not set. Written once before `ACTIVE`, in our own memory.
+pub struct Saved {
+    /// `LD_PRELOAD`.
+    pub preload: AtomicPtr<u8>,
+    /// `BYPATH_MOUNTS`.
+    pub mounts: AtomicPtr<u8>,
+}
+
+/// See [`Saved`].
+pub static SAVED: Saved =
+    Saved { preload: AtomicPtr::new(core::ptr::null_mut()), mounts: AtomicPtr::new(core::ptr::null_mut()) };
+
+struct Directory(UnsafeCell<([u8; 256], usize)>);
+// SAFETY: written once, before `ACTIVE`.
+unsafe impl Sync for Directory {}
+static PRIVATE: Directory = Directory(UnsafeCell::new(([0; 256], 0)));
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+extern "C" fn constructor() {
+    is_active(tls::get());
+}
+
+/// Whether calls of this thread go through `posix`; starts up if nobody has.
+#[inline(always)]
+pub fn is_active(tls: &Tls) -> bool {
+    match PHASE.load(Acquire) {
+        ACTIVE => tls.raw.get() == 0,
+        NEW => start(tls) && tls.raw.get() == 0,
+        _ => false,
+    }
+}
+
+/// Whether anything is mounted (after the start).
+pub fn is_mounted() -> bool {
+    PHASE.load(Acquire) == ACTIVE
+}
+
+/// Where kernel objects for special files may be made.
+pub fn private_directory() -> &'static [u8] {
+    // SAFETY: only read after start.
+    let (text, len) = unsafe { &*PRIVATE.0.get() };
+    if *len == 0 { b"/tmp" } else { &text[..*len] }
+}
+
+#[cold]
+#[inline(never)]
+fn start(tls: &Tls) -> bool {
+    if PHASE.compare_exchange(NEW, BUSY, AcqRel, Acquire).is_err() {
+        return PHASE.load(Acquire) == ACTIVE;
+    }
+    tls::enter(tls);
+    let active = with_environment(|get| mount_all(tls, get));
+    PHASE.store(if active { ACTIVE } else { IDLE }, Release);
+    tls::leave(tls);
+    if active {
+        crate::started();
+    }
+    active
+}
+
+/// Calls `run` with a look-up for environment variables (values end with NUL).
+fn with_environment(run: impl FnOnce(&dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool) -> bool {
+    // SAFETY: a plain read of libc's pointer.
+    let environ = unsafe { libc::environ };
+    if !environ.is_null() {
+        // SAFETY: `environ` is an array of strings that ends with null.
+        return run(&|name| unsafe { libc::get_variable(environ, name) });
+    }
+    // Before libc is ready: the kernel's copy.
+    let Some(text) = read_environ() else { return false };
+    run(&|name| {
+        text.split_inclusive(|&b| b == 0).find_map(|entry| {
+            let value = entry.strip_prefix(name)?.strip_prefix(b"=")?;
+            CStr::from_bytes_with_nul(value).ok()
+        })
+    })
+}
+
+/// The contents of `/proc/self/environ` in our own memory (kept for good).
+fn read_environ() -> Option<&'static [u8]> {
+    const ROOM: usize = 1 << 20;
+    let at = alloc::alloc_pages(ROOM);
+    if at.is_null() {
+        return None;
+    }
+    // SAFETY: the path is NUL-terminated.
+    let fd = unsafe { pm::call!(__NR_openat, AT_FDCWD, c"/proc/self/environ".as_ptr(), O_RDONLY | O_CLOEXEC) }.ok()?;
+    let mut len = 0;
+    while len < ROOM {
+        // SAFETY: the rest of our own block.
+        match unsafe { pm::call!(__NR_read, fd, at.add(len), ROOM - len) } {
+            Ok(n) if n > 0 => len += n,
+            _ => break,
+        }
+    }
+    // SAFETY: our own descriptor.
+    let _ = unsafe { pm::call!(__NR_close, fd) };
+    // SAFETY: written above, never changed again.
+    Some(unsafe { core::slice::from_raw_parts(at, len) })
+}
+
+/// Copies a value into our own memory, with its NUL.
+fn save(slot: &AtomicPtr<u8>, value: Option<&CStr>) {
+    let Some(value) = value else { return };
+    let bytes = value.to_bytes_with_nul();
+    let at = alloc::alloc(bytes.len());
+    if !at.is_null() {
+        // SAFETY: the block has that many bytes.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+        slot.store(at, Release);
+    }
+}
+
+fn mount_all(tls: &Tls, get: &dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool {
+    let state = thread::state(tls);
+    let mounts = get(environment::MOUNTS);
+    let mut any = crate::mem_test::mount(state);
+    if let Some(value) = mounts {
+        for spec in environment::parse(value.to_bytes()) {
+            any |= mount(state, &spec);
+        }
+    }
+    if !any {
+        return false;
+    }
+    save(&SAVED.mounts, mounts);
+    save(&SAVED.preload, get(b"LD_PRELOAD"));
+    if let Some(directory) = get(b"XDG_RUNTIME_DIR") {
+        let bytes = directory.to_bytes();
+        // SAFETY: written before anybody reads it.
+        let (text, len) = unsafe { &mut *PRIVATE.0.get() };
+        if bytes.first() == Some(&b'/') && bytes.len() <= text.len() {
+            text[..bytes.len()].copy_from_slice(bytes);
+            *len = bytes.len();
+        }
+    }
+    if let Some(text) = get(environment::STATE) {
+        claim(state, text.to_bytes());
+    }
+    true
+}
+
+/// Attaches one image; a line on stderr if it can't be.
+fn mount(state: &posix::ThreadState, spec: &MountSpec) -> bool {
+    let mut image = [0u8; 4096];
+    let mut point = [0u8; 1024];
+    let Some(image_len) = environment::unescape(spec.image, &mut image[..4095]) else { return false };
+    let Some(point_len) = environment::unescape(spec.point, &mut point) else { return false };
+    let attached = crate::attach::attach(state, &image[..image_len], spec.options);
+    let mounted = attached.and_then(|backend| PROCESS.mount(state, &point[..point_len], backend));
+    if let Err(errno) = mounted {
+        let image = core::str::from_utf8(&image[..image_len]).unwrap_or("image");
+        crate::complain!("cannot mount {image}: {errno}");
+    }
+    mounted.is_ok()
+}
+
+/// Takes over the descriptors that the program before us left under the state text.
+fn claim(state: &posix::ThreadState, text: &[u8]) {
+    if PROCESS.exec_claim(state, text).is_err() {
+        return;
+    }
+    for fd in 0..posix::FD_MAX {
+        if PROCESS.descriptors.is_ours(fd as usize) && !placeholders::adopt(fd) {
+            // Somebody between closed it or put something else there.
+            // SAFETY: no pointers.
+            let _ = unsafe { PROCESS.handle(state, __NR_close as usize, [fd as usize, 0, 0, 0, 0, 0]) };
+        }
+    }
+}

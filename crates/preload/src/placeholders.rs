@@ -1,0 +1,289 @@
+//! Descriptor numbers: real ones of the kernel, lowest first.
+//!
+//! A number of ours is held in the kernel by a placeholder: an `O_PATH`
+//! descriptor of the symlink `/proc/self`. Whatever a missed call does with it
+//! fails loudly (`read` → `EBADF`, `openat` → `ENOTDIR`, `/dev/fd/N` → `ELOOP`).
+//!
+//! Invariants
+//! - `HELD` has a bit for each number that carries a placeholder.
+//! - `POOL` ⊆ `HELD`: placeholders that nobody uses, kept for the next open. To
+//!   the program they are closed: `before_kernel` answers `EBADF` for them and
+//!   gives them up before any kernel call that makes a descriptor.
+//! - No number below `HOLE` is free in the kernel (as far as our symbols have
+//!   seen). A pooled number below it is therefore the lowest free one.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use pm::Errno;
+use pm::sys::{self, abi, abi::*};
+use posix::{FD_MAX, Numbers};
+
+/// Pooled at most; more would only hide descriptors from the program.
+const POOL_MAX: u32 = 4;
+
+static HELD: [AtomicU64; FD_MAX as usize / 64 + 1] = [const { AtomicU64::new(0) }; FD_MAX as usize / 64 + 1];
+/// Bits in `HELD`.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+static POOL: AtomicU64 = AtomicU64::new(0);
+static HOLE: AtomicU32 = AtomicU32::new(0);
+/// A number that probably carries a placeholder.
+static SOURCE: AtomicU32 = AtomicU32::new(0);
+
+/// Numbers for `posix`.
+pub struct Placeholders;
+
+fn is_held(fd: u32) -> bool {
+    fd < FD_MAX && HELD[fd as usize / 64].load(Relaxed) & (1 << (fd % 64)) != 0
+}
+
+fn hold(fd: u32) {
+    if HELD[fd as usize / 64].fetch_or(1 << (fd % 64), Relaxed) & (1 << (fd % 64)) == 0 {
+        COUNT.fetch_add(1, Relaxed);
+    }
+    SOURCE.store(fd, Relaxed);
+}
+
+fn forget(fd: u32) {
+    if HELD[fd as usize / 64].fetch_and(!(1 << (fd % 64)), Relaxed) & (1 << (fd % 64)) != 0 {
+        COUNT.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How many numbers the program holds of ours.
+pub fn in_use() -> u32 {
+    COUNT.load(Relaxed).saturating_sub(POOL.load(Relaxed).count_ones())
+}
+
+fn raw_close(fd: u32) {
+    // SAFETY: the number carries a placeholder of ours.
+    let _ = unsafe { pm::call!(__NR_close, fd) };
+    HOLE.fetch_min(fd, Relaxed);
+}
+
+/// A placeholder to duplicate, if there is one.
+fn source() -> Option<u32> {
+    let guess = SOURCE.load(Relaxed);
+    if is_held(guess) {
+        return Some(guess);
+    }
+    let (index, word) = HELD.iter().enumerate().map(|(i, w)| (i, w.load(Relaxed))).find(|w| w.1 != 0)?;
+    Some(index as u32 * 64 + word.trailing_zeros())
+}
+
+/// A first placeholder, on the lowest number.
+fn open() -> Result<u32, Errno> {
+    let flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+    // SAFETY: the path is NUL-terminated.
+    let fd = match unsafe { pm::call!(__NR_openat, AT_FDCWD, c"/proc/self".as_ptr(), flags) } {
+        Err(Errno::EMFILE) => return Err(Errno::EMFILE),
+        // Without /proc: a device that gives nothing and takes everything.
+        // SAFETY: as above.
+        Err(_) => unsafe { pm::call!(__NR_openat, AT_FDCWD, c"/dev/null".as_ptr(), flags) }?,
+        Ok(fd) => fd,
+    };
+    Ok(fd as u32)
+}
+
+/// The kernel's lowest free number from `lowest` on, with a placeholder on it.
+fn fresh(lowest: u32) -> Result<u32, Errno> {
+    if let Some(source) = source() {
+        // SAFETY: no pointers.
+        match unsafe { pm::call!(__NR_fcntl, source, F_DUPFD_CLOEXEC, lowest) } {
+            Ok(fd) => return Ok(fd as u32),
+            // Somebody closed the source behind our back.
+            Err(Errno::EBADF) => forget(source),
+            Err(errno) => return Err(errno),
+        }
+    }
+    let first = open()?;
+    if first >= lowest {
+        return Ok(first);
+    }
+    // SAFETY: no pointers.
+    let fd = unsafe { pm::call!(__NR_fcntl, first, F_DUPFD_CLOEXEC, lowest) };
+    raw_close(first);
+    fd.map(|fd| fd as u32)
+}
+
+impl Numbers for Placeholders {
+    fn take(&self, lowest: u32, _cloexec: bool) -> Result<u32, Errno> {
+        if lowest == 0 {
+            let pool = POOL.load(Relaxed);
+            let fd = pool.trailing_zeros();
+            if pool != 0 && fd < HOLE.load(Relaxed) && POOL.fetch_and(!(1 << fd), AcqRel) & (1 << fd) != 0 {
+                return Ok(fd);
+            }
+        }
+        flush();
+        let fd = fresh(lowest)?;
+        if fd >= FD_MAX {
+            raw_close(fd);
+            return Err(Errno::EMFILE);
+        }
+        hold(fd);
+        if lowest == 0 {
+            HOLE.store(fd + 1, Relaxed);
+        }
+        Ok(fd)
+    }
+
+    fn take_exact(&self, fd: u32, _cloexec: bool) -> Result<(), Errno> {
+        if fd >= FD_MAX {
+            return Err(Errno::EBADF);
+        }
+        unpool(fd);
+        if is_held(fd) {
+            return Ok(());
+        }
+        let (from, own) = match source() {
+            Some(source) => (source, false),
+            None => (open()?, true),
+        };
+        if from != fd {
+            // SAFETY: no pointers.
+            let done = unsafe { pm::call!(__NR_dup3, from, fd, O_CLOEXEC) };
+            if own {
+                raw_close(from);
+            }
+            done?;
+        }
+        hold(fd);
+        Ok(())
+    }
+
+    fn give_back(&self, fd: u32) {
+        if !is_held(fd) {
+            return;
+        }
+        if fd < 64 && POOL.load(Relaxed).count_ones() < POOL_MAX {
+            POOL.fetch_or(1 << fd, AcqRel);
+            return;
+        }
+        forget(fd);
+        raw_close(fd);
+    }
+
+    fn lost(&self, fd: u32) {
+        if is_held(fd) {
+            unpool(fd);
+            forget(fd);
+        }
+    }
+}
+
+fn unpool(fd: u32) {
+    if fd < 64 {
+        POOL.fetch_and(!(1 << fd), AcqRel);
+    }
+}
+
+/// Gives up the pool, so that the kernel may hand those numbers out.
+#[inline]
+pub fn flush() {
+    if POOL.load(Relaxed) != 0 {
+        flush_now();
+    }
+}
+
+#[cold]
+fn flush_now() {
+    let mut pool = POOL.swap(0, AcqRel);
+    while pool != 0 {
+        let fd = pool.trailing_zeros();
+        pool &= pool - 1;
+        forget(fd);
+        raw_close(fd);
+    }
+}
+
+/// Before kernel call `nr` is made: gives up the pool if the call makes
+/// descriptors, answers for a number that only the pool holds.
+#[inline]
+pub fn before_kernel(nr: usize, args: &[usize; 6]) -> Option<isize> {
+    if POOL.load(Relaxed) == 0 { None } else { before_kernel_pooled(nr, args) }
+}
+
+#[cold]
+fn before_kernel_pooled(nr: usize, args: &[usize; 6]) -> Option<isize> {
+    let pooled = |fd: usize| {
+        let fd = fd as u32;
+        fd < 64 && POOL.load(Relaxed) & (1 << fd) != 0
+    };
+    if takes_descriptor(nr) && pooled(args[0]) {
+        return Some(-(Errno::EBADF.0 as isize));
+    }
+    if makes_descriptor(nr, args) {
+        flush_now();
+    }
+    None
+}
+
+/// After the kernel closed `fd` for the program.
+#[inline]
+pub fn kernel_closed(fd: usize) {
+    HOLE.fetch_min(fd as u32, Relaxed);
+}
+
+/// Number `fd` arrived over `exec`: whether it still carries a placeholder,
+/// which is then ours again and close-on-exec.
+pub fn adopt(fd: u32) -> bool {
+    // SAFETY: no pointers.
+    let flags = unsafe { pm::call!(__NR_fcntl, fd, F_GETFL) };
+    if fd >= FD_MAX || !flags.is_ok_and(|f| f as u32 & O_PATH != 0) {
+        return false;
+    }
+    set_cloexec(fd, true);
+    hold(fd);
+    true
+}
+
+/// Sets the kernel's close-on-exec flag of a placeholder.
+pub fn set_cloexec(fd: u32, on: bool) {
+    // SAFETY: no pointers.
+    let _ = unsafe { pm::call!(__NR_fcntl, fd, F_SETFD, on as usize) };
+}
+
+/// Makes a raw system call that may create descriptors.
+///
+/// # Safety
+/// As for the system call.
+pub unsafe fn creating(nr: u32, args: [usize; 6]) -> isize {
+    flush();
+    // SAFETY: by contract.
+    unsafe { sys::raw(nr as usize, args) }
+}
+
+/// Calls that make descriptors, or change them by number.
+fn makes_descriptor(nr: usize, args: &[usize; 6]) -> bool {
+    match nr as u32 {
+        __NR_openat | __NR_openat2 | __NR_open_by_handle_at | __NR_dup | __NR_dup3 | __NR_close_range | __NR_socket
+        | __NR_socketpair | __NR_accept | __NR_accept4 | __NR_recvmsg | __NR_recvmmsg | __NR_pipe2 | __NR_eventfd2
+        | __NR_epoll_create1 | __NR_memfd_create | __NR_timerfd_create | __NR_signalfd4 | __NR_inotify_init1
+        | __NR_fanotify_init | __NR_pidfd_open | __NR_pidfd_getfd | __NR_userfaultfd | __NR_perf_event_open
+        | __NR_io_uring_setup | __NR_io_setup | __NR_bpf | __NR_fsopen | __NR_fspick | __NR_fsmount | __NR_open_tree
+        | __NR_memfd_secret | __NR_landlock_create_ruleset | __NR_seccomp | __NR_ioctl | __NR_mq_open | __NR_clone
+        | __NR_clone3 => true,
+        __NR_fcntl => matches!(args[1] as u32, F_DUPFD | F_DUPFD_CLOEXEC),
+        #[cfg(target_arch = "x86_64")]
+        __NR_open | __NR_creat | __NR_dup2 | __NR_pipe | __NR_eventfd | __NR_epoll_create | __NR_signalfd
+        | __NR_inotify_init | abi::__NR_fork | abi::__NR_vfork => true,
+        _ => false,
+    }
+}
+
+/// Calls whose first argument is a descriptor.
+fn takes_descriptor(nr: usize) -> bool {
+    match nr as u32 {
+        __NR_close | __NR_read | __NR_write | __NR_pread64 | __NR_pwrite64 | __NR_readv | __NR_writev | __NR_preadv
+        | __NR_pwritev | __NR_preadv2 | __NR_pwritev2 | __NR_fstat | __NR_newfstatat | __NR_statx | __NR_fstatfs
+        | __NR_lseek | __NR_dup | __NR_dup3 | __NR_fcntl | __NR_ioctl | __NR_flock | __NR_fsync | __NR_fdatasync
+        | __NR_syncfs | __NR_ftruncate | __NR_fallocate | __NR_fchmod | __NR_fchown | __NR_fchdir | __NR_getdents64
+        | __NR_openat | __NR_openat2 | __NR_mkdirat | __NR_mknodat | __NR_unlinkat | __NR_renameat | __NR_renameat2
+        | __NR_linkat | __NR_readlinkat | __NR_fchmodat | __NR_fchmodat2 | __NR_fchownat | __NR_utimensat
+        | __NR_faccessat | __NR_faccessat2 | __NR_fgetxattr | __NR_fsetxattr | __NR_flistxattr | __NR_fremovexattr
+        | __NR_execveat | __NR_fadvise64 | __NR_readahead | __NR_copy_file_range | __NR_sendfile | __NR_splice
+        | __NR_tee => true,
+        #[cfg(target_arch = "x86_64")]
+        __NR_dup2 | __NR_futimesat | __NR_getdents => true,
+        _ => false,
+    }
+}

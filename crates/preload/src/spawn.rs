@@ -1,0 +1,809 @@
+//! posix_spawn, system, popen.
+//!
+//! When nothing of ours is involved, libc's own `posix_spawn` runs with a rebuilt
+//! environment (its child shares our memory, but makes no call through us). Else
+//! we do it ourselves: fork, the file actions through our own calls, exec; a pipe
+//! that exec closes brings the child's error number back.
+//!
+//! libc's file-action objects are opaque, so the `…_add*` functions also note
+//! each action in a list of ours, by the object's address.
+
+use crate::exec::{Ready, Whose, leads_in, search, whose};
+use crate::fork::quiet_fork;
+use crate::{alloc, call, environ::Environment, errno, init, libc, next, placeholders};
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use crate::serve;
+use pm::sys::{self, abi::*};
+
+type Strings = *const *mut c_char;
+type Spawn = unsafe extern "C" fn(*mut c_int, *const c_char, *const c_void, *const c_void, Strings, Strings) -> c_int;
+
+const HERE: i32 = -100;
+const ENOENT: i32 = 2;
+const ENOMEM: i32 = 12;
+const EINVAL: i32 = 22;
+
+/// What a child does before it execs.
+#[derive(Clone, Copy)]
+enum Step {
+    Close(c_int),
+    Dup2(c_int, c_int),
+    Open { fd: c_int, path: *mut u8, flags: c_int, mode: u32 },
+    Chdir(*mut u8),
+    Fchdir(c_int),
+    CloseFrom(c_int),
+    TcSetPgrp(c_int),
+}
+
+/// An action noted; a list in the order they were added.
+struct Node {
+    owner: *const c_void,
+    step: Step,
+    next: *mut Node,
+}
+
+struct List(UnsafeCell<*mut Node>);
+// SAFETY: used under `LOCK` only.
+unsafe impl Sync for List {}
+static LIST: List = List(UnsafeCell::new(core::ptr::null_mut()));
+static LOCK: AtomicU32 = AtomicU32::new(0);
+
+fn locked<T>(run: impl FnOnce(&mut *mut Node) -> T) -> T {
+    let tls = crate::tls::get();
+    crate::tls::enter(tls);
+    while LOCK.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
+        core::hint::spin_loop();
+    }
+    // SAFETY: under the lock.
+    let result = run(unsafe { &mut *LIST.0.get() });
+    LOCK.store(0, Release);
+    crate::tls::leave(tls);
+    result
+}
+
+/// Notes `step` for the object at `owner`; whether there was memory.
+fn note(owner: *const c_void, step: Step) -> bool {
+    let node = alloc::alloc(size_of::<Node>()).cast::<Node>();
+    if node.is_null() {
+        return false;
+    }
+    // SAFETY: large enough, aligned to 16.
+    unsafe { node.write(Node { owner, step, next: core::ptr::null_mut() }) };
+    locked(|head| {
+        let mut at: *mut *mut Node = head;
+        // SAFETY: nodes of the list live until they are unlinked under the lock.
+        while !unsafe { *at }.is_null() {
+            // SAFETY: as above.
+            at = unsafe { &raw mut (**at).next };
+        }
+        // SAFETY: the last link.
+        unsafe { *at = node };
+    });
+    true
+}
+
+/// Forgets all actions of `owner`.
+fn forget(owner: *const c_void) {
+    locked(|head| {
+        let mut at: *mut *mut Node = head;
+        loop {
+            // SAFETY: nodes of the list live until they are unlinked here.
+            let node = unsafe { *at };
+            if node.is_null() {
+                break;
+            }
+            // SAFETY: as above.
+            if unsafe { (*node).owner } != owner {
+                // SAFETY: as above.
+                at = unsafe { &raw mut (*node).next };
+                continue;
+            }
+            // SAFETY: as above.
+            unsafe { *at = (*node).next };
+            // SAFETY: as above.
+            if let Step::Open { path, .. } | Step::Chdir(path) = unsafe { (*node).step } {
+                // SAFETY: our copy of the path.
+                unsafe { alloc::free(path) };
+            }
+            // SAFETY: unlinked.
+            unsafe { alloc::free(node.cast()) };
+        }
+    });
+}
+
+/// Calls `each` for the actions of `owner` in order, until one fails.
+fn each_step(owner: *const c_void, mut each: impl FnMut(Step) -> Result<(), i32>) -> Result<(), i32> {
+    if owner.is_null() {
+        return Ok(());
+    }
+    // The program must not change or destroy an object that it spawns with.
+    let mut at = locked(|head| *head);
+    while !at.is_null() {
+        // SAFETY: as said.
+        let node = unsafe { &*at };
+        if node.owner == owner {
+            each(node.step)?;
+        }
+        at = node.next;
+    }
+    Ok(())
+}
+
+/// A copy of a path in our memory; null without memory.
+///
+/// # Safety
+/// `path` is NUL-terminated.
+unsafe fn copy(path: *const c_char) -> *mut u8 {
+    // SAFETY: by contract.
+    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
+    let at = alloc::alloc(bytes.len());
+    if !at.is_null() {
+        // SAFETY: the block has that many bytes.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+    }
+    at
+}
+
+/// What the attribute object says.
+#[derive(Default)]
+struct Attributes {
+    flags: i16,
+    group: c_int,
+    defaults: [u64; 16],
+    mask: [u64; 16],
+    policy: c_int,
+    priority: c_int,
+}
+
+const RESETIDS: i16 = 1;
+const SETPGROUP: i16 = 2;
+const SETSIGDEF: i16 = 4;
+const SETSIGMASK: i16 = 8;
+const SETSCHEDPARAM: i16 = 0x10;
+const SETSCHEDULER: i16 = 0x20;
+const SETSID: i16 = 0x80;
+
+#[link(name = "c")]
+unsafe extern "C" {
+    fn posix_spawnattr_init(attr: *mut c_void) -> c_int;
+    fn posix_spawnattr_setflags(attr: *mut c_void, flags: i16) -> c_int;
+    fn posix_spawnattr_setsigdefault(attr: *mut c_void, set: *const u64) -> c_int;
+    fn posix_spawnattr_setsigmask(attr: *mut c_void, set: *const u64) -> c_int;
+    fn posix_spawnattr_getflags(attr: *const c_void, out: *mut i16) -> c_int;
+    fn posix_spawnattr_getpgroup(attr: *const c_void, out: *mut c_int) -> c_int;
+    fn posix_spawnattr_getsigdefault(attr: *const c_void, out: *mut u64) -> c_int;
+    fn posix_spawnattr_getsigmask(attr: *const c_void, out: *mut u64) -> c_int;
+    fn posix_spawnattr_getschedpolicy(attr: *const c_void, out: *mut c_int) -> c_int;
+    fn posix_spawnattr_getschedparam(attr: *const c_void, out: *mut c_int) -> c_int;
+}
+
+/// # Safety
+/// `attr` is null or an attribute object.
+unsafe fn attributes(attr: *const c_void) -> Attributes {
+    let mut out = Attributes::default();
+    if attr.is_null() {
+        return out;
+    }
+    // SAFETY: by contract; every place has room for what is asked.
+    unsafe { posix_spawnattr_getflags(attr, &mut out.flags) };
+    // SAFETY: as above.
+    unsafe { posix_spawnattr_getpgroup(attr, &mut out.group) };
+    // SAFETY: as above; a `sigset_t` is 128 bytes.
+    unsafe { posix_spawnattr_getsigdefault(attr, out.defaults.as_mut_ptr()) };
+    // SAFETY: as above.
+    unsafe { posix_spawnattr_getsigmask(attr, out.mask.as_mut_ptr()) };
+    // SAFETY: as above.
+    unsafe { posix_spawnattr_getschedpolicy(attr, &mut out.policy) };
+    // SAFETY: as above; a `sched_param` is one int.
+    unsafe { posix_spawnattr_getschedparam(attr, &mut out.priority) };
+    out
+}
+
+/// Everything that a spawn is asked for.
+struct Order {
+    file: *const c_char,
+    actions: *const c_void,
+    attr: *const c_void,
+    argv: Strings,
+    envp: Strings,
+    search: bool,
+}
+
+/// posix_spawn and posix_spawnp: 0 or an error number.
+///
+/// # Safety
+/// The order's pointers are the program's.
+unsafe fn spawn(pid: *mut c_int, order: &Order) -> i32 {
+    if !init::is_mounted() {
+        // SAFETY: by contract.
+        return unsafe { libc_spawn(pid, order, order.envp) };
+    }
+    // SAFETY: by contract.
+    if unsafe { needs_us(order) } {
+        // SAFETY: by contract.
+        return unsafe { own_spawn(pid, order) };
+    }
+    // SAFETY: by contract.
+    let Some(environment) = (unsafe { Environment::new(order.envp, b"") }) else { return ENOMEM };
+    // SAFETY: by contract.
+    let result = unsafe { libc_spawn(pid, order, environment.as_ptr()) };
+    // SAFETY: by contract.
+    if result == ENOENT && !order.search && unsafe { leads_in(HERE, order.file, 0) } {
+        // SAFETY: by contract.
+        return unsafe { own_spawn(pid, order) };
+    }
+    result
+}
+
+/// Whether the child needs anything of ours before it execs.
+///
+/// # Safety
+/// The order's pointers are the program's.
+unsafe fn needs_us(order: &Order) -> bool {
+    // SAFETY: the program's path.
+    let ours = |path: *const c_char| !matches!(unsafe { whose(HERE, path, 0) }, Whose::Kernel);
+    let mut needs = call::any_ours();
+    // SAFETY: by contract.
+    let name = unsafe { CStr::from_ptr(order.file) }.to_bytes();
+    if order.search && !name.contains(&b'/') {
+        // SAFETY: libc's environment.
+        let path = unsafe { libc::get_variable(libc::environ, b"PATH") }.map_or(&b""[..], CStr::to_bytes);
+        needs |= path.split(|&b| b == b':').any(|part| crate::door::PROCESS.mounts.find(part).is_some());
+    } else {
+        needs |= ours(order.file);
+    }
+    let _ = each_step(order.actions, |step| {
+        if let Step::Open { path, .. } | Step::Chdir(path) = step {
+            needs |= ours(path.cast());
+        }
+        Ok(())
+    });
+    needs
+}
+
+/// # Safety
+/// As for `posix_spawn`.
+unsafe fn libc_spawn(pid: *mut c_int, order: &Order, envp: Strings) -> i32 {
+    placeholders::flush();
+    let own = if order.search { next!(Spawn, "posix_spawnp") } else { next!(Spawn, "posix_spawn") };
+    match own {
+        // SAFETY: by contract.
+        Some(own) => unsafe { own(pid, order.file, order.actions, order.attr, order.argv, envp) },
+        None => 38,
+    }
+}
+
+/// Blocks every signal; the mask before.
+fn block_signals() -> u64 {
+    let (all, mut before) = (u64::MAX, 0u64);
+    // SAFETY: both masks outlive the call.
+    let _ = unsafe { pm::call!(__NR_rt_sigprocmask, 2, &raw const all, &raw mut before, 8) };
+    before
+}
+
+fn set_signals(mask: u64) {
+    // SAFETY: the mask outlives the call.
+    let _ = unsafe { pm::call!(__NR_rt_sigprocmask, 2, &raw const mask, 0, 8) };
+}
+
+/// The write end of the pipe out of the way of the actions' numbers.
+fn out_of_the_way(order: &Order, fd: usize) -> Result<usize, pm::Errno> {
+    let mut highest = 9;
+    let _ = each_step(order.actions, |step| {
+        match step {
+            Step::Dup2(from, to) => highest = highest.max(from).max(to),
+            Step::Open { fd, .. } | Step::Close(fd) | Step::Fchdir(fd) => highest = highest.max(fd),
+            _ => {}
+        }
+        Ok(())
+    });
+    // SAFETY: no pointers.
+    let moved = unsafe { pm::call!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, highest + 1) };
+    // SAFETY: our own descriptor.
+    let _ = unsafe { pm::call!(__NR_close, fd) };
+    moved
+}
+
+/// Fork, actions, exec.
+///
+/// # Safety
+/// The order's pointers are the program's.
+unsafe fn own_spawn(pid: *mut c_int, order: &Order) -> i32 {
+    let mut pipe = [0i32; 2];
+    // SAFETY: the array outlives the call.
+    let made = unsafe { placeholders::creating(__NR_pipe2, [pipe.as_mut_ptr() as usize, O_CLOEXEC as usize, 0, 0, 0, 0]) };
+    if made < 0 {
+        return -made as i32;
+    }
+    let close = |fd: usize| {
+        // SAFETY: our own descriptor.
+        let _ = unsafe { pm::call!(__NR_close, fd) };
+    };
+    let report = match out_of_the_way(order, pipe[1] as usize) {
+        Ok(fd) => fd,
+        Err(errno) => {
+            close(pipe[0] as usize);
+            return errno.0;
+        }
+    };
+    // SAFETY: by contract.
+    let attributes = unsafe { attributes(order.attr) };
+    let saved = errno::get();
+    let mask = block_signals();
+    let child = quiet_fork();
+    if child == 0 {
+        // SAFETY: by contract.
+        let error = unsafe { become_child(order, &attributes, mask, report) };
+        // SAFETY: the number outlives the call.
+        let _ = unsafe { pm::call!(__NR_write, report, &raw const error, 4) };
+        loop {
+            // SAFETY: ends the child.
+            unsafe { sys::raw(__NR_exit_group as usize, [127, 0, 0, 0, 0, 0]) };
+        }
+    }
+    let fork_error = errno::get();
+    set_signals(mask);
+    errno::set(saved);
+    close(report);
+    let mut error = 0i32;
+    if child < 0 {
+        error = fork_error;
+    } else {
+        // SAFETY: the number outlives the call.
+        while unsafe { pm::call!(__NR_read, pipe[0], &raw mut error, 4) } == Err(pm::Errno::EINTR) {}
+        if error != 0 {
+            wait(child);
+        } else if !pid.is_null() {
+            // SAFETY: the program's variable.
+            unsafe { *pid = child };
+        }
+    }
+    close(pipe[0] as usize);
+    error
+}
+
+/// In the child: never returns if all goes well; else the error number.
+///
+/// # Safety
+/// The order's pointers are the program's.
+unsafe fn become_child(order: &Order, attributes: &Attributes, mask: u64, report: usize) -> i32 {
+    reset_handlers(attributes);
+    if let Err(errno) = apply(attributes) {
+        return errno.0;
+    }
+    if let Err(error) = each_step(order.actions, |step| do_step(step, report)) {
+        return error;
+    }
+    set_signals(if attributes.flags & SETSIGMASK != 0 { attributes.mask[0] } else { mask });
+    let error = if order.search {
+        // SAFETY: by contract.
+        unsafe { search(order.file, order.argv, order.envp, false) }
+    } else {
+        // SAFETY: by contract.
+        match unsafe { Ready::new(order.envp) } {
+            // SAFETY: by contract.
+            Ok(ready) => unsafe { ready.try_path(HERE, order.file, order.argv, 0) },
+            Err(error) => error,
+        }
+    };
+    block_signals();
+    -error as i32
+}
+
+/// Handlers of the parent must not run here.
+fn reset_handlers(attributes: &Attributes) {
+    for signal in 1..=64usize {
+        // The kernel's: handler, flags, restorer, mask.
+        let mut action = [0usize; 4];
+        // SAFETY: the array has the struct's size.
+        let asked = unsafe { pm::call!(__NR_rt_sigaction, signal, 0, action.as_mut_ptr(), 8) };
+        let wanted = attributes.flags & SETSIGDEF != 0 && attributes.defaults[0] & (1 << (signal - 1)) != 0;
+        if asked.is_err() || action[0] == 0 || (action[0] == 1 && !wanted) {
+            continue;
+        }
+        let default = [0usize; 4];
+        // SAFETY: as above.
+        let _ = unsafe { pm::call!(__NR_rt_sigaction, signal, default.as_ptr(), 0, 8) };
+    }
+}
+
+/// Scheduling, session, group, identity, in libc's order.
+fn apply(attributes: &Attributes) -> Result<(), pm::Errno> {
+    let flags = attributes.flags;
+    let priority = &raw const attributes.priority;
+    if flags & SETSCHEDULER != 0 {
+        // SAFETY: the parameter outlives the call.
+        unsafe { pm::call!(__NR_sched_setscheduler, 0, attributes.policy, priority) }?;
+    } else if flags & SETSCHEDPARAM != 0 {
+        // SAFETY: as above.
+        unsafe { pm::call!(__NR_sched_setparam, 0, priority) }?;
+    }
+    if flags & SETSID != 0 {
+        // SAFETY: takes no arguments.
+        unsafe { pm::call!(__NR_setsid) }?;
+    }
+    if flags & SETPGROUP != 0 {
+        // SAFETY: no pointers.
+        unsafe { pm::call!(__NR_setpgid, 0, attributes.group) }?;
+    }
+    if flags & RESETIDS != 0 {
+        // SAFETY: takes no arguments.
+        let gid = unsafe { pm::call!(__NR_getgid) }?;
+        // SAFETY: no pointers.
+        unsafe { pm::call!(__NR_setresgid, -1isize, gid, -1isize) }?;
+        // SAFETY: takes no arguments.
+        let uid = unsafe { pm::call!(__NR_getuid) }?;
+        // SAFETY: no pointers.
+        unsafe { pm::call!(__NR_setresuid, -1isize, uid, -1isize) }?;
+        crate::door::PROCESS.credentials_changed();
+    }
+    Ok(())
+}
+
+/// One file action, in the child; the pipe at `report` stays.
+fn do_step(step: Step, report: usize) -> Result<(), i32> {
+    let check = |result: isize| if result < 0 { Err(-result as i32) } else { Ok(result as c_int) };
+    match step {
+        Step::Close(fd) => {
+            // SAFETY: no pointers. A number that is not open is no error.
+            unsafe { serve!(__NR_close, fd) };
+        }
+        Step::Dup2(from, to) if from == to => {
+            // SAFETY: no pointers.
+            let flags = check(unsafe { serve!(__NR_fcntl, from, F_GETFD) })?;
+            // SAFETY: no pointers.
+            check(unsafe { serve!(__NR_fcntl, from, F_SETFD, flags & !(FD_CLOEXEC as c_int)) })?;
+        }
+        Step::Dup2(from, to) => {
+            // SAFETY: no pointers.
+            check(unsafe { serve!(__NR_dup3, from, to, 0) })?;
+        }
+        Step::Open { fd, path, flags, mode } => {
+            // SAFETY: no pointers.
+            unsafe { serve!(__NR_close, fd) };
+            // SAFETY: our copy of the path.
+            let got = check(unsafe { serve!(__NR_openat, HERE, path, flags, mode) })?;
+            if got != fd {
+                // SAFETY: no pointers.
+                check(unsafe { serve!(__NR_dup3, got, fd, flags & O_CLOEXEC as c_int) })?;
+                // SAFETY: no pointers.
+                unsafe { serve!(__NR_close, got) };
+            }
+        }
+        Step::Chdir(path) => {
+            // SAFETY: our copy of the path.
+            check(unsafe { serve!(__NR_chdir, path) })?;
+        }
+        Step::Fchdir(fd) => {
+            // SAFETY: no pointers.
+            check(unsafe { serve!(__NR_fchdir, fd) })?;
+        }
+        Step::CloseFrom(first) => {
+            let (first, report) = (first.max(0) as usize, report);
+            if first < report {
+                // SAFETY: no pointers.
+                check(unsafe { serve!(__NR_close_range, first, report - 1, 0) })?;
+            }
+            // SAFETY: no pointers.
+            check(unsafe { serve!(__NR_close_range, first.max(report + 1), u32::MAX, 0) })?;
+        }
+        Step::TcSetPgrp(fd) => {
+            // SAFETY: takes no arguments.
+            let group = unsafe { sys::raw(__NR_getpgid as usize, [0; 6]) } as i32;
+            // SAFETY: the group outlives the call.
+            check(unsafe { serve!(__NR_ioctl, fd, 0x5410, &raw const group) })?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for `pid`; its status, or −1.
+fn wait(pid: c_int) -> c_int {
+    let mut status = 0;
+    loop {
+        // SAFETY: the status outlives the call.
+        match unsafe { pm::call!(__NR_wait4, pid, &raw mut status, 0, 0) } {
+            Err(pm::Errno::EINTR) => continue,
+            Ok(_) => return status,
+            Err(errno) => {
+                errno::set(errno.0);
+                return -1;
+            }
+        }
+    }
+}
+
+type Init = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// libc's own function on the object, then the note.
+macro_rules! add {
+    ($name:literal, ($($kind:ty),*), ($actions:expr $(, $argument:expr)*), $step:expr) => {
+        match next!(unsafe extern "C" fn(*mut c_void $(, $kind)*) -> c_int, $name) {
+            Some(next) => match next($actions $(, $argument)*) {
+                0 if !note($actions, $step) => ENOMEM,
+                result => result,
+            },
+            None => EINVAL,
+        }
+    };
+}
+
+export! {
+    fn posix_spawn_file_actions_init(actions: *mut c_void) -> c_int {
+        forget(actions);
+        match next!(Init, "posix_spawn_file_actions_init") {
+            Some(next) => next(actions),
+            None => EINVAL,
+        }
+    }
+    fn posix_spawn_file_actions_destroy(actions: *mut c_void) -> c_int {
+        forget(actions);
+        match next!(Init, "posix_spawn_file_actions_destroy") {
+            Some(next) => next(actions),
+            None => EINVAL,
+        }
+    }
+    fn posix_spawn_file_actions_addclose(actions: *mut c_void, fd: c_int) -> c_int {
+        add!("posix_spawn_file_actions_addclose", (c_int), (actions, fd), Step::Close(fd))
+    }
+    fn posix_spawn_file_actions_adddup2(actions: *mut c_void, from: c_int, to: c_int) -> c_int {
+        add!("posix_spawn_file_actions_adddup2", (c_int, c_int), (actions, from, to), Step::Dup2(from, to))
+    }
+    fn posix_spawn_file_actions_addfchdir_np(actions: *mut c_void, fd: c_int) -> c_int {
+        add!("posix_spawn_file_actions_addfchdir_np", (c_int), (actions, fd), Step::Fchdir(fd))
+    }
+    fn posix_spawn_file_actions_addclosefrom_np(actions: *mut c_void, first: c_int) -> c_int {
+        add!("posix_spawn_file_actions_addclosefrom_np", (c_int), (actions, first), Step::CloseFrom(first))
+    }
+    fn posix_spawn_file_actions_addtcsetpgrp_np(actions: *mut c_void, fd: c_int) -> c_int {
+        add!("posix_spawn_file_actions_addtcsetpgrp_np", (c_int), (actions, fd), Step::TcSetPgrp(fd))
+    }
+    fn posix_spawn_file_actions_addchdir_np(actions: *mut c_void, path: *const c_char) -> c_int {
+        let own = copy(path);
+        if own.is_null() {
+            return ENOMEM;
+        }
+        add!("posix_spawn_file_actions_addchdir_np", (*const c_char), (actions, path), Step::Chdir(own))
+    }
+    fn posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: u32) -> c_int {
+        let own = copy(path);
+        if own.is_null() {
+            return ENOMEM;
+        }
+        let step = Step::Open { fd, path: own, flags, mode };
+        add!("posix_spawn_file_actions_addopen", (c_int, *const c_char, c_int, u32), (actions, fd, path, flags, mode), step)
+    }
+    fn posix_spawn(pid: *mut c_int, file: *const c_char, actions: *const c_void, attr: *const c_void, argv: Strings, envp: Strings) -> c_int {
+        spawn(pid, &Order { file, actions, attr, argv, envp, search: false })
+    }
+    fn posix_spawnp(pid: *mut c_int, file: *const c_char, actions: *const c_void, attr: *const c_void, argv: Strings, envp: Strings) -> c_int {
+        spawn(pid, &Order { file, actions, attr, argv, envp, search: true })
+    }
+    fn system(command: *const c_char) -> c_int {
+        if command.is_null() {
+            return (system_call(c"exit 0".as_ptr()) == 0) as c_int;
+        }
+        system_call(command)
+    }
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
+        popen_call(command, CStr::from_ptr(mode).to_bytes())
+    }
+    fn pclose(stream: *mut c_void) -> c_int {
+        pclose_call(stream)
+    }
+}
+
+/// `sh -c command` as an order.
+fn shell(argv: &[*mut c_char; 4], actions: *const c_void, attr: *const c_void) -> Order {
+    Order {
+        file: c"/bin/sh".as_ptr(),
+        actions,
+        attr,
+        argv: argv.as_ptr(),
+        // SAFETY: a plain read of libc's pointer.
+        envp: unsafe { libc::environ },
+        search: false,
+    }
+}
+
+fn shell_arguments(command: *const c_char) -> [*mut c_char; 4] {
+    [c"sh".as_ptr().cast_mut(), c"-c".as_ptr().cast_mut(), command.cast_mut(), core::ptr::null_mut()]
+}
+
+/// glibc's `struct sigaction` and `posix_spawnattr_t`, opaque.
+type Opaque<const WORDS: usize> = [u64; WORDS];
+
+/// # Safety
+/// `command` is the program's string.
+unsafe fn system_call(command: *const c_char) -> c_int {
+    type SigAction = unsafe extern "C" fn(c_int, *const u64, *mut u64) -> c_int;
+    let Some(sigaction) = next!(SigAction, "sigaction") else { return -1 };
+    const SIGINT: c_int = 2;
+    const SIGQUIT: c_int = 3;
+    let mut ignore: Opaque<19> = [0; 19];
+    ignore[0] = 1;
+    let (mut interrupt, mut quit): (Opaque<19>, Opaque<19>) = ([0; 19], [0; 19]);
+    // SAFETY: valid actions.
+    unsafe { sigaction(SIGINT, ignore.as_ptr(), interrupt.as_mut_ptr()) };
+    // SAFETY: as above.
+    unsafe { sigaction(SIGQUIT, ignore.as_ptr(), quit.as_mut_ptr()) };
+    // SIGCHLD is 17: block it.
+    let (block, mut before) = (1u64 << 16, 0u64);
+    // SAFETY: both masks outlive the call.
+    let _ = unsafe { pm::call!(__NR_rt_sigprocmask, 0, &raw const block, &raw mut before, 8) };
+    let mut attr: Opaque<42> = [0; 42];
+    let at = attr.as_mut_ptr().cast::<c_void>();
+    let mut defaults = [0u64; 16];
+    defaults[0] = ((interrupt[0] != 1) as u64) << 1 | ((quit[0] != 1) as u64) << 2;
+    let mut mask = [0u64; 16];
+    mask[0] = before;
+    // SAFETY: the object has libc's size (336 bytes).
+    unsafe { posix_spawnattr_init(at) };
+    // SAFETY: as above.
+    unsafe { posix_spawnattr_setflags(at, SETSIGDEF | SETSIGMASK) };
+    // SAFETY: as above.
+    unsafe { posix_spawnattr_setsigdefault(at, defaults.as_ptr()) };
+    // SAFETY: as above.
+    unsafe { posix_spawnattr_setsigmask(at, mask.as_ptr()) };
+    let argv = shell_arguments(command);
+    let mut pid = 0;
+    // SAFETY: valid strings.
+    let error = unsafe { spawn(&mut pid, &shell(&argv, core::ptr::null(), at)) };
+    // No shell: as if it had exited with 127.
+    let status = if error == 0 { wait(pid) } else { 127 << 8 };
+    // SAFETY: what the call gave before.
+    unsafe { sigaction(SIGINT, interrupt.as_ptr(), core::ptr::null_mut()) };
+    // SAFETY: as above.
+    unsafe { sigaction(SIGQUIT, quit.as_ptr(), core::ptr::null_mut()) };
+    set_signals(before);
+    status
+}
+
+/// A stream of `popen` and its child.
+struct Pipe {
+    stream: *mut c_void,
+    pid: c_int,
+    fd: c_int,
+    next: *mut Pipe,
+}
+
+struct Pipes(UnsafeCell<*mut Pipe>);
+// SAFETY: used under `LOCK` only (through `locked`).
+unsafe impl Sync for Pipes {}
+static PIPES: Pipes = Pipes(UnsafeCell::new(core::ptr::null_mut()));
+
+/// # Safety
+/// `command` is the program's string.
+unsafe fn popen_call(command: *const c_char, mode: &[u8]) -> *mut c_void {
+    let reads = mode.contains(&b'r');
+    if reads == mode.contains(&b'w') || mode.iter().any(|b| !b"rwe".contains(b)) {
+        errno::set(EINVAL);
+        return core::ptr::null_mut();
+    }
+    let mut ends = [0i32; 2];
+    // SAFETY: the array outlives the call.
+    let made = unsafe { placeholders::creating(__NR_pipe2, [ends.as_mut_ptr() as usize, O_CLOEXEC as usize, 0, 0, 0, 0]) };
+    if made < 0 {
+        errno::set(-made as i32);
+        return core::ptr::null_mut();
+    }
+    let (own, theirs, target) = if reads { (ends[0], ends[1], 1) } else { (ends[1], ends[0], 0) };
+    let mut pid = 0;
+    // SAFETY: the program's command.
+    let error = unsafe { popen_spawn(&mut pid, command, theirs, target) };
+    // SAFETY: our own descriptor.
+    unsafe { serve!(__NR_close, theirs) };
+    let stream = if error == 0 { open_stream(own, reads) } else { Err(error) };
+    let stream = match stream {
+        Ok(stream) if remember(stream, pid, own) => stream,
+        other => {
+            // SAFETY: our own descriptor.
+            unsafe { serve!(__NR_close, own) };
+            errno::set(other.err().unwrap_or(ENOMEM));
+            return core::ptr::null_mut();
+        }
+    };
+    if !mode.contains(&b'e') {
+        // SAFETY: no pointers.
+        let _ = unsafe { pm::call!(__NR_fcntl, own, F_SETFD, 0) };
+    }
+    stream
+}
+
+/// The child of `popen`: its pipe end on 0 or 1, earlier streams closed.
+///
+/// # Safety
+/// `command` is the program's string.
+unsafe fn popen_spawn(pid: *mut c_int, command: *const c_char, theirs: c_int, target: c_int) -> i32 {
+    let mut actions: Opaque<10> = [0; 10];
+    let at = actions.as_mut_ptr().cast::<c_void>();
+    // SAFETY: the object has libc's size (80 bytes).
+    unsafe { posix_spawn_file_actions_init(at) };
+    let mut earlier = locked(|_| {
+        // SAFETY: under the lock.
+        unsafe { *PIPES.0.get() }
+    });
+    while !earlier.is_null() {
+        // SAFETY: entries live until their `pclose`.
+        let pipe = unsafe { &*earlier };
+        if pipe.fd != target {
+            // SAFETY: as above.
+            unsafe { posix_spawn_file_actions_addclose(at, pipe.fd) };
+        }
+        earlier = pipe.next;
+    }
+    // SAFETY: as above.
+    unsafe { posix_spawn_file_actions_adddup2(at, theirs, target) };
+    let argv = shell_arguments(command);
+    // SAFETY: valid strings.
+    let error = unsafe { spawn(pid, &shell(&argv, at, core::ptr::null())) };
+    // SAFETY: as above.
+    unsafe { posix_spawn_file_actions_destroy(at) };
+    error
+}
+
+/// libc's stream on a kernel descriptor.
+fn open_stream(fd: c_int, reads: bool) -> Result<*mut c_void, i32> {
+    let mode = if reads { c"r" } else { c"w" };
+    let Some(fdopen) = next!(unsafe extern "C" fn(c_int, *const c_char) -> *mut c_void, "fdopen") else { return Err(38) };
+    // SAFETY: a valid mode.
+    let stream = unsafe { fdopen(fd, mode.as_ptr()) };
+    if stream.is_null() { Err(errno::get()) } else { Ok(stream) }
+}
+
+fn remember(stream: *mut c_void, pid: c_int, fd: c_int) -> bool {
+    let pipe = alloc::alloc(size_of::<Pipe>()).cast::<Pipe>();
+    if pipe.is_null() {
+        return false;
+    }
+    locked(|_| {
+        let head = PIPES.0.get();
+        // SAFETY: under the lock; the block is large enough.
+        unsafe { pipe.write(Pipe { stream, pid, fd, next: *head }) };
+        // SAFETY: under the lock.
+        unsafe { *head = pipe };
+    });
+    true
+}
+
+/// # Safety
+/// `stream` is the program's.
+unsafe fn pclose_call(stream: *mut c_void) -> c_int {
+    let pid = locked(|_| {
+        let mut at = PIPES.0.get();
+        loop {
+            // SAFETY: under the lock, inside the list.
+            let pipe = unsafe { *at };
+            if pipe.is_null() {
+                return None;
+            }
+            // SAFETY: as above.
+            if unsafe { (*pipe).stream } == stream {
+                // SAFETY: as above.
+                unsafe { *at = (*pipe).next };
+                // SAFETY: unlinked.
+                let pid = unsafe { (*pipe).pid };
+                // SAFETY: unlinked.
+                unsafe { alloc::free(pipe.cast()) };
+                return Some(pid);
+            }
+            // SAFETY: as above.
+            at = unsafe { &raw mut (*pipe).next };
+        }
+    });
+    type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
+    let Some(pid) = pid else {
+        return match next!(Close, "pclose") {
+            // SAFETY: by contract.
+            Some(next) => unsafe { next(stream) },
+            None => -1,
+        };
+    };
+    if let Some(fclose) = next!(Close, "fclose") {
+        // SAFETY: by contract.
+        unsafe { fclose(stream) };
+    }
+    wait(pid)
+}

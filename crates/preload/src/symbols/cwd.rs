@@ -1,0 +1,117 @@
+//! Working directory, umask, root.
+
+use super::Text;
+use crate::errno::{ret_int, set};
+use crate::next;
+use crate::symbols::plain;
+use core::ffi::c_char;
+use core::ptr::null_mut;
+use crate::serve;
+use pm::sys::abi::*;
+
+const ENOENT: i32 = 2;
+const EINVAL: i32 = 22;
+const ERANGE: i32 = 34;
+const ENAMETOOLONG: i32 = 36;
+
+type GetCwd = unsafe extern "C" fn(*mut c_char, usize) -> *mut c_char;
+
+/// `getcwd`; a result that the caller frees comes from the program's `malloc`.
+///
+/// # Safety
+/// `out` is null or has room for `len` bytes.
+unsafe fn getcwd_call(out: *mut c_char, len: usize) -> *mut c_char {
+    if len == 0 && !out.is_null() {
+        set(EINVAL);
+        return null_mut();
+    }
+    let mut own = [0u8; 4096];
+    let room = if out.is_null() && len == 0 { own.len() } else { len };
+    let (at, room) = if out.is_null() { (own.as_mut_ptr(), room.min(own.len())) } else { (out.cast::<u8>(), len) };
+    // SAFETY: `at` has `room` bytes.
+    let result = unsafe { serve!(__NR_getcwd, at, room) };
+    if result == -(ENAMETOOLONG as isize) || (result == -(ERANGE as isize) && out.is_null() && len > own.len()) {
+        // Longer than a page: libc finds it step by step (the kernel's only).
+        return match next!(GetCwd, "getcwd") {
+            // SAFETY: by contract.
+            Some(next) => unsafe { next(out, len) },
+            None => null_mut(),
+        };
+    }
+    if result < 0 {
+        set(-result as i32);
+        return null_mut();
+    }
+    // SAFETY: the call wrote at least one byte.
+    if unsafe { *at } != b'/' {
+        // The kernel's "(unreachable)".
+        set(ENOENT);
+        return null_mut();
+    }
+    if !out.is_null() {
+        return out;
+    }
+    let used = result as usize;
+    // SAFETY: plain allocation.
+    let block = unsafe { plain::malloc(if len == 0 { used } else { len }) }.cast::<u8>();
+    if !block.is_null() {
+        // SAFETY: `used` ≤ `len` where `len` was given.
+        unsafe { core::ptr::copy_nonoverlapping(own.as_ptr(), block, used) };
+    }
+    block.cast()
+}
+
+/// Device and inode of a path.
+///
+/// # Safety
+/// `path` is NUL-terminated.
+unsafe fn identity(path: *const c_char) -> Option<[u64; 2]> {
+    let mut stat = [0u64; 32];
+    // SAFETY: by contract; the array is larger than a `struct stat`.
+    let result = unsafe { serve!(__NR_newfstatat, super::HERE, path, stat.as_mut_ptr(), 0) };
+    (result >= 0).then_some([stat[0], stat[1]])
+}
+
+export! {
+    fn [chdir, __chdir](path: Text) -> i32 {
+        ret_int(serve!(__NR_chdir, path))
+    }
+    fn [fchdir, __fchdir](fd: i32) -> i32 {
+        ret_int(serve!(__NR_fchdir, fd))
+    }
+    fn getcwd(out: *mut c_char, len: usize) -> *mut c_char {
+        getcwd_call(out, len)
+    }
+    fn __getcwd_chk(out: *mut c_char, len: usize, room: usize) -> *mut c_char {
+        if len > room { crate::panic::overflow() }
+        getcwd_call(out, len)
+    }
+    fn getwd(out: *mut c_char) -> *mut c_char {
+        if out.is_null() {
+            set(EINVAL);
+            return null_mut();
+        }
+        getcwd_call(out, 4096)
+    }
+    fn __getwd_chk(out: *mut c_char, room: usize) -> *mut c_char {
+        let result = getcwd_call(out, room.min(4096));
+        if result.is_null() && crate::errno::get() == ERANGE { crate::panic::overflow() }
+        result
+    }
+    fn get_current_dir_name() -> *mut c_char {
+        if let Some(pwd) = crate::libc::get_variable(crate::libc::environ, b"PWD")
+            && pwd.to_bytes().first() == Some(&b'/')
+            && let Some(named) = identity(pwd.as_ptr())
+            && identity(c".".as_ptr()) == Some(named)
+        {
+            return plain::duplicate(pwd.to_bytes());
+        }
+        getcwd_call(null_mut(), 0)
+    }
+    fn [umask, __umask](mask: u32) -> u32 {
+        serve!(__NR_umask, mask) as u32
+    }
+    fn chroot(path: Text) -> i32 {
+        ret_int(serve!(__NR_chroot, path))
+    }
+}

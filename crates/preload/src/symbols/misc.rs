@@ -1,0 +1,28 @@
+//! `syscall()`: by its number the same way as everything else.
+
+use crate::errno::ret;
+use pm::sys::abi::*;
+
+export! {
+    fn syscall(nr: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+        match nr as u32 {
+            __NR_execve => crate::exec::execveat_call(super::HERE, a as *const _, b as *const _, c as *const _, 0) as isize,
+            __NR_execveat => {
+                crate::exec::execveat_call(a as i32, b as *const _, c as *const _, d as *const _, e as i32) as isize
+            }
+            // CLONE_VM: the child shares memory with us and does what it does raw.
+            __NR_clone if a & 0x100 == 0 => ret(crate::fork::raw_clone(nr, [a, b, c, d, e, f])),
+            #[cfg(target_arch = "x86_64")]
+            __NR_fork | __NR_vfork => ret(crate::fork::raw_clone(__NR_fork as usize, [0; 6])),
+            __NR_setuid | __NR_setgid | __NR_setreuid | __NR_setregid | __NR_setresuid | __NR_setresgid
+            | __NR_setgroups | __NR_setfsuid | __NR_setfsgid | __NR_capset | __NR_unshare | __NR_setns => {
+                let result = ret(pm::sys::raw(nr, [a, b, c, d, e, f]));
+                if crate::init::is_mounted() {
+                    crate::door::PROCESS.credentials_changed();
+                }
+                result
+            }
+            _ => ret(crate::call::call(nr, [a, b, c, d, e, f])),
+        }
+    }
+}
