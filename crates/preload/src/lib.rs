@@ -31,6 +31,7 @@ pub mod libc;
 mod mem_test;
 pub mod panic;
 pub mod placeholders;
+pub mod shell;
 pub mod signals;
 pub mod spawn;
 pub mod stdio;

@@ -6,19 +6,17 @@ use core::ffi::{c_char, c_int, c_void};
 use pm::Errno;
 use pm::sys::abi;
 
-use crate::{errno, serve};
+use crate::{errno, next, serve};
 
 unsafe extern "C" {
     /// Our own.
     fn fork() -> c_int;
-    fn openpty(
-        control: *mut c_int,
-        terminal: *mut c_int,
-        name: *mut c_char,
-        termios: *const c_void,
-        size: *const c_void,
-    ) -> c_int;
 }
+
+type Openpty = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int;
+
+/// Makes a terminal the controlling one (of `asm-generic/ioctls.h`).
+const TIOCSCTTY: usize = 0x540e;
 
 fn exit_at_once(status: c_int) -> ! {
     loop {
@@ -97,7 +95,7 @@ pub unsafe extern "C" fn login_tty(fd: c_int) -> c_int {
     // SAFETY: no arguments; fails harmlessly for a session leader.
     unsafe { serve!(abi::__NR_setsid) };
     // SAFETY: no pointers.
-    if errno::ret(unsafe { serve!(abi::__NR_ioctl, fd, abi::TIOCSCTTY, 0) }) < 0 {
+    if errno::ret(unsafe { serve!(abi::__NR_ioctl, fd, TIOCSCTTY, 0) }) < 0 {
         return -1;
     }
     errno::ret_int(make_standard(fd))
@@ -115,6 +113,10 @@ pub unsafe extern "C" fn forkpty(
     size: *const c_void,
 ) -> c_int {
     let (mut control, mut terminal) = (-1, -1);
+    let Some(openpty) = next!(Openpty, "openpty") else {
+        errno::set(Errno::ENOSYS.0);
+        return -1;
+    };
     // SAFETY: the program's pointers, and two of ours.
     if unsafe { openpty(&raw mut control, &raw mut terminal, name, termios, size) } < 0 {
         return -1;
