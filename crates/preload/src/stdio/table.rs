@@ -142,8 +142,13 @@ fn find(table: usize, functions: &[usize; ENTRIES]) -> Option<usize> {
 
 /// Stores our functions at `at`; the page is read-only before and after.
 fn set(at: usize) -> bool {
-    let ours: [usize; ENTRIES] =
-        [read as *const () as usize, write as *const () as usize, seek as *const () as usize, close as *const () as usize, stat as *const () as usize];
+    let ours: [usize; ENTRIES] = [
+        read as *const () as usize,
+        write as *const () as usize,
+        seek as *const () as usize,
+        close as *const () as usize,
+        stat as *const () as usize,
+    ];
     let start = at & !4095;
     let len = ((at + ENTRIES * 8 + 4095) & !4095) - start;
     // SAFETY: pages of libc's relocated data; they stay readable.

@@ -35,13 +35,8 @@ struct Functions {
 
 const _: () = assert!(size_of::<Glob>() == 72);
 
-const OURS: Functions = Functions {
-    closedir: Some(close),
-    readdir: Some(read),
-    opendir: Some(open),
-    lstat: Some(lstat),
-    stat: Some(stat),
-};
+const OURS: Functions =
+    Functions { closedir: Some(close), readdir: Some(read), opendir: Some(open), lstat: Some(lstat), stat: Some(stat) };
 
 unsafe extern "C" fn close(dir: *mut c_void) {
     // SAFETY: from `open`.
@@ -76,12 +71,7 @@ type Libc = unsafe extern "C" fn(*const c_char, c_int, Option<ErrorFunction>, *m
 /// # Safety
 /// As in C.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn glob64(
-    pattern: *const c_char,
-    flags: c_int,
-    on_error: Option<ErrorFunction>,
-    out: *mut Glob,
-) -> c_int {
+pub unsafe extern "C" fn glob64(pattern: *const c_char, flags: c_int, on_error: Option<ErrorFunction>, out: *mut Glob) -> c_int {
     let Some(libc) = next!(Libc, "glob64") else { return NO_SPACE };
     if flags & ALTDIRFUNC != 0 {
         // SAFETY: the program's arguments.
@@ -109,12 +99,7 @@ pub unsafe extern "C" fn glob64(
 /// # Safety
 /// As in C.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn glob(
-    pattern: *const c_char,
-    flags: c_int,
-    on_error: Option<ErrorFunction>,
-    out: *mut Glob,
-) -> c_int {
+pub unsafe extern "C" fn glob(pattern: *const c_char, flags: c_int, on_error: Option<ErrorFunction>, out: *mut Glob) -> c_int {
     // SAFETY: by contract.
     unsafe { glob64(pattern, flags, on_error, out) }
 }

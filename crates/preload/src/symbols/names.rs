@@ -81,9 +81,7 @@ impl Work {
     /// Looks at the component just added.
     fn look(&mut self, links: &mut u32) -> Result<(), Errno> {
         // SAFETY: `done` is NUL-terminated, `target` has PATH_MAX bytes.
-        let got = unsafe {
-            serve!(abi::__NR_readlinkat, abi::AT_FDCWD, self.done.as_ptr(), self.target.as_mut_ptr(), PATH_MAX)
-        };
+        let got = unsafe { serve!(abi::__NR_readlinkat, abi::AT_FDCWD, self.done.as_ptr(), self.target.as_mut_ptr(), PATH_MAX) };
         if got >= 0 {
             *links += 1;
             if *links > SYMLINKS_MAX {

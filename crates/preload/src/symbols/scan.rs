@@ -8,8 +8,8 @@ use core::ffi::{c_char, c_int, c_void};
 use pm::sys::abi;
 
 use super::dir::{self, Dir, Dirent};
-use crate::errno;
 use super::plain::{free, malloc, qsort, realloc};
+use crate::errno;
 
 type Select = unsafe extern "C" fn(*const Dirent) -> c_int;
 type Compare = unsafe extern "C" fn(*mut *const Dirent, *mut *const Dirent) -> c_int;

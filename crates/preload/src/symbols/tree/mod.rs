@@ -20,6 +20,9 @@ use super::dir::{self, Dir};
 use super::plain::{self, free, malloc, realloc};
 use crate::{errno, serve};
 
+mod seen;
+use seen::Seen;
+
 const PHYS: c_int = 1;
 const MOUNT: c_int = 2;
 const CHDIR: c_int = 4;
@@ -78,68 +81,6 @@ struct Walker {
     /// Innermost level.
     levels: *mut Level,
     seen: Seen,
-}
-
-/// Directories seen: an open-addressed table of device and inode; inode 0 is free.
-struct Seen {
-    slots: *mut (u64, u64),
-    room: usize,
-    len: usize,
-}
-
-impl Seen {
-    fn place(&self, key: (u64, u64)) -> *mut (u64, u64) {
-        let mut at = (key.0 ^ key.1.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as usize >> 3;
-        loop {
-            // SAFETY: masked to the table, which is never full.
-            let slot = unsafe { self.slots.add(at & (self.room - 1)) };
-            // SAFETY: a slot of the table.
-            let found = unsafe { *slot };
-            if found == key || found.1 == 0 {
-                return slot;
-            }
-            at += 1;
-        }
-    }
-
-    /// `Ok(true)` if it was new.
-    fn insert(&mut self, device: u64, ino: u64) -> Result<bool, c_int> {
-        if self.len * 2 >= self.room {
-            self.grow()?;
-        }
-        let slot = self.place((device, ino));
-        // SAFETY: a slot of the table.
-        if unsafe { *slot }.1 != 0 {
-            return Ok(false);
-        }
-        // SAFETY: as above.
-        unsafe { *slot = (device, ino) };
-        self.len += 1;
-        Ok(true)
-    }
-
-    fn grow(&mut self) -> Result<(), c_int> {
-        let room = (self.room * 2).max(64);
-        // SAFETY: plain allocation.
-        let slots = unsafe { malloc(room * size_of::<(u64, u64)>()) }.cast::<(u64, u64)>();
-        if slots.is_null() {
-            return Err(Errno::ENOMEM.0);
-        }
-        // SAFETY: the block holds `room` slots.
-        unsafe { core::ptr::write_bytes(slots, 0, room) };
-        let old = core::mem::replace(self, Seen { slots, room, len: self.len });
-        for i in 0..old.room {
-            // SAFETY: a slot of the old table.
-            let key = unsafe { *old.slots.add(i) };
-            if key.1 != 0 {
-                // SAFETY: a slot of the new table.
-                unsafe { *self.place(key) = key };
-            }
-        }
-        // SAFETY: null or malloc's.
-        unsafe { free(old.slots.cast()) };
-        Ok(())
-    }
 }
 
 fn stat_at(dirfd: c_int, name: *const u8, flags: u32) -> Result<abi::stat, c_int> {
@@ -444,11 +385,8 @@ impl Walker {
         let result = match stat_at(abi::AT_FDCWD, name, follow) {
             Ok(stat) if is_kind(&stat, abi::S_IFDIR) => {
                 self.device = stat.st_dev as u64;
-                let new = if self.flags & PHYS != 0 {
-                    Ok(true)
-                } else {
-                    self.seen.insert(stat.st_dev as u64, stat.st_ino as u64)
-                };
+                let new =
+                    if self.flags & PHYS != 0 { Ok(true) } else { self.seen.insert(stat.st_dev as u64, stat.st_ino as u64) };
                 match new {
                     Ok(_) => self.directory(&stat),
                     Err(code) => {
@@ -460,9 +398,7 @@ impl Walker {
             Ok(stat) if is_kind(&stat, abi::S_IFLNK) => self.report(&stat, Flag::Symlink),
             Ok(stat) => self.report(&stat, Flag::File),
             Err(code) => match stat_at(abi::AT_FDCWD, name, abi::AT_SYMLINK_NOFOLLOW) {
-                Ok(stat)
-                    if self.flags & PHYS == 0 && code == Errno::ENOENT.0 && is_kind(&stat, abi::S_IFLNK) =>
-                {
+                Ok(stat) if self.flags & PHYS == 0 && code == Errno::ENOENT.0 && is_kind(&stat, abi::S_IFLNK) => {
                     self.report(&stat, Flag::Dangling)
                 }
                 _ => {
