@@ -19,6 +19,10 @@ pub struct Stat {
     pub uid: u32,
     pub gid: u32,
     pub size: u64,
+    /// Allocated space, bytes.
+    pub allocated: u64,
+    /// Number of names; 0: the file was removed.
+    pub links: u64,
 }
 
 impl File {
@@ -43,7 +47,16 @@ impl File {
         let mut stat: abi::stat = unsafe { core::mem::zeroed() };
         // SAFETY: the buffer is a `struct stat`.
         unsafe { call!(abi::__NR_fstat, self.0, &raw mut stat) }?;
-        Ok(Stat { dev: stat.st_dev, ino: stat.st_ino, mode: stat.st_mode, uid: stat.st_uid, gid: stat.st_gid, size: stat.st_size as u64 })
+        Ok(Stat {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            mode: stat.st_mode,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size: stat.st_size as u64,
+            allocated: stat.st_blocks as u64 * 512,
+            links: u64::from(stat.st_nlink as u32),
+        })
     }
 
     /// Sets the length in bytes.

@@ -86,3 +86,30 @@ impl RobustMutex {
         unsafe { pthread_mutex_unlock(self.0.get().cast()) };
     }
 }
+
+/// Bytes of the kernel's `struct robust_list_head`.
+const ROBUST_HEAD_BYTES: usize = 24;
+
+/// Address of this thread's robust list, as libc told the kernel; 0 if it has none.
+pub fn robust_list() -> usize {
+    let (mut head, mut len) = (0usize, 0usize);
+    // SAFETY: both results are words of ours; PID 0 means this thread.
+    let _ = unsafe { crate::call!(crate::sys::abi::__NR_get_robust_list, 0, &raw mut head, &raw mut len) };
+    head
+}
+
+/// In a child that was forked behind libc's back (a bare `clone`): starts an
+/// empty robust list at `head`, its parent's. Does nothing where libc has done so.
+pub fn renew_robust_list(head: usize) {
+    if head == 0 || robust_list() != 0 {
+        return;
+    }
+    // SAFETY: `head` is the head of this thread's list, at the same address as
+    // in the parent; an empty list points to its own head, and libc keeps the
+    // word before it as the way back (`robust_prev`), which an insertion overwrites.
+    unsafe { (head as *mut usize).write(head) };
+    // SAFETY: `list_op_pending`, the third word of the same structure.
+    unsafe { (head as *mut usize).add(2).write(0) };
+    // SAFETY: the head outlives the thread.
+    let _ = unsafe { crate::call!(crate::sys::abi::__NR_set_robust_list, head, ROBUST_HEAD_BYTES) };
+}

@@ -150,7 +150,8 @@ impl Tx<'_> {
         self.fs.image.fence();
     }
 
-    /// Commits and applies the record. After an error nothing has happened.
+    /// Commits and applies the record. An error before the commit leaves
+    /// everything as it was; one after it means a damaged image (`Corrupt`).
     pub(crate) fn commit(&mut self) -> Result<()> {
         let image = &self.fs.image;
         if self.lines != 0 {
@@ -169,10 +170,10 @@ impl Tx<'_> {
         image.store(&self.lane.state, state.pack());
         image.flush(image.offset_of(self.lane), 128 + self.ops as u64 * 16);
         image.fence();
-        apply::apply(self.fs, self.lane, state, false)?;
+        let applied = apply::apply(self.fs, self.lane, state, false);
         image.fence();
         self.retire(state);
-        Ok(())
+        applied
     }
 
     /// Forgets the record; its reservations are the image's now, what it freed can be used again.
