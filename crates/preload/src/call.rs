@@ -12,9 +12,11 @@
 //! may block, are made at depth 0.
 
 use crate::door::PROCESS;
-use crate::{init, placeholders, thread, tls};
+use crate::{init, placeholders, signals, thread, tls};
 use pm::sys::{self, abi::*};
 use posix::{Outcome, ThreadState};
+
+const EINTR: isize = -4;
 
 /// A result and who gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,12 @@ pub unsafe fn serve(nr: usize, args: [usize; 6]) -> Served {
     let outcome = unsafe { PROCESS.handle(state, nr, args) };
     let served = match outcome {
         Outcome::Done(result) => {
+            let again = result == EINTR && signals::all_restart(tls);
             tls::leave(tls);
+            if again {
+                // SAFETY: by contract.
+                return unsafe { serve(nr, args) };
+            }
             Served { result, ours: true }
         }
         // SAFETY: by contract.
@@ -83,7 +90,7 @@ unsafe fn kernel(tls: &tls::Tls, state: &ThreadState, nr: usize, args: [usize; 6
     tls::leave(tls);
     // SAFETY: by contract.
     let result = unsafe { sys::raw(nr, args) };
-    if !may_lead_in(result) || !has_path(nr) {
+    if !may_lead_in(result) {
         return Served { result, ours: false };
     }
     // SAFETY: by contract.
@@ -145,27 +152,10 @@ unsafe fn rewritten(tls: &tls::Tls, nr: usize, args: [usize; 6]) -> isize {
     result
 }
 
-/// `ENOENT`, `ENOTDIR`, `ELOOP`, `EACCES`: failures that a path into a mount explains.
+/// `ENOENT`, `ENOTDIR`, `ELOOP`: failures that a path into a mount explains.
 #[inline]
 fn may_lead_in(result: isize) -> bool {
-    matches!(result, -2 | -20 | -40 | -13)
-}
-
-/// Calls with a path.
-fn has_path(nr: usize) -> bool {
-    match nr as u32 {
-        __NR_openat | __NR_openat2 | __NR_newfstatat | __NR_statx | __NR_faccessat | __NR_faccessat2 | __NR_mkdirat
-        | __NR_mknodat | __NR_symlinkat | __NR_linkat | __NR_unlinkat | __NR_renameat | __NR_renameat2
-        | __NR_readlinkat | __NR_fchmodat | __NR_fchmodat2 | __NR_fchownat | __NR_utimensat | __NR_truncate
-        | __NR_chdir | __NR_statfs | __NR_getxattr | __NR_lgetxattr | __NR_setxattr | __NR_lsetxattr
-        | __NR_listxattr | __NR_llistxattr | __NR_removexattr | __NR_lremovexattr | __NR_bind | __NR_connect
-        | __NR_chroot | __NR_name_to_handle_at | __NR_inotify_add_watch => true,
-        #[cfg(target_arch = "x86_64")]
-        __NR_open | __NR_creat | __NR_stat | __NR_lstat | __NR_access | __NR_mkdir | __NR_rmdir | __NR_rename
-        | __NR_link | __NR_symlink | __NR_unlink | __NR_readlink | __NR_chmod | __NR_chown | __NR_lchown
-        | __NR_mknod | __NR_utime | __NR_utimes | __NR_futimesat => true,
-        _ => false,
-    }
+    matches!(result, -2 | -20 | -40)
 }
 
 /// Whether descriptor `fd` of this process is ours.

@@ -106,6 +106,20 @@ unsafe fn put_off(tls: &Tls, signal: c_int, info: *mut c_void, context: *mut c_v
     unsafe { *mask |= bit };
 }
 
+/// Whether signals were put off and all their handlers ask for calls to be restarted.
+pub fn all_restart(tls: &Tls) -> bool {
+    let mut left = tls.pending.get();
+    let any = left != 0;
+    while left != 0 {
+        let signal = left.trailing_zeros() as usize + 1;
+        left &= left - 1;
+        if SLOTS[signal].flags.load(Acquire) & SA_RESTART_BIT == 0 {
+            return false;
+        }
+    }
+    any
+}
+
 /// Raises again what was put off. The operation has ended.
 #[cold]
 pub fn deliver(tls: &Tls) {
