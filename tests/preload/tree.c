@@ -61,7 +61,9 @@ int main(int argc, char **argv) {
         strcat(name, "/level");
         mkdir(name, 0755);
     }
-    symlink("d1", "t/to-d1");
+    mkdir("beside", 0755);
+    close(open("beside/x.c", O_CREAT | O_WRONLY, 0644));
+    symlink("../beside", "t/to-beside");
     symlink("../t", "t/d2/up");
     symlink("nowhere", "t/dangling");
     mkfifo("t/d3/fifo", 0644);

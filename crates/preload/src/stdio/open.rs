@@ -16,7 +16,7 @@ use pm::sys::abi;
 use super::table::{self, APPENDING, CLOSE_ON_EXEC, File, IS_FILE, NO_READS, NO_WRITES};
 use crate::call::{is_ours, path_is_ours};
 use crate::symbols::plain;
-use crate::{errno, init, next, serve, tls};
+use crate::{errno, init, next, placeholders, serve, tls};
 
 type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut File;
 type Fdopen = unsafe extern "C" fn(c_int, *const c_char) -> *mut File;
@@ -169,6 +169,8 @@ unsafe fn open_wide(path: *const c_char, text: &[u8], mode: &Mode) -> *mut File 
     let (Some(fopen), Some(fclose)) = (next!(Fopen, "fopen"), next!(Fclose, "fclose")) else {
         return fail(Errno::ENOSYS);
     };
+    // libc opens inside itself: no number may be kept from it.
+    placeholders::flush();
     // SAFETY: two strings.
     let file = unsafe { fopen(NULL_DEVICE.as_ptr(), plain_mode.as_ptr().cast()) };
     if file.is_null() {
@@ -190,6 +192,7 @@ unsafe fn open_wide(path: *const c_char, text: &[u8], mode: &Mode) -> *mut File 
 
 /// libc's own `fopen`.
 unsafe fn open_elsewhere(path: *const c_char, mode: *const c_char) -> *mut File {
+    placeholders::flush();
     match next!(Fopen, "fopen64") {
         // SAFETY: the program's strings.
         Some(libc) => unsafe { libc(path, mode) },
@@ -306,8 +309,13 @@ pub unsafe extern "C" fn freopen64(path: *const c_char, mode: *const c_char, fil
     // SAFETY: the program's string.
     let here = flags & IS_FILE != 0 && (is_ours(fd) || unsafe { path_is_ours(abi::AT_FDCWD, path.cast()) });
     if !here {
+        placeholders::flush();
         // SAFETY: the program's arguments.
-        return unsafe { libc(path, mode, file) };
+        let result = unsafe { libc(path, mode, file) };
+        if result.is_null() && fd >= 0 {
+            placeholders::kernel_closed(fd as usize);
+        }
+        return result;
     }
     let (Some(lock), Some(unlock)) = (next!(OnFile, "flockfile"), next!(OnFile, "funlockfile")) else {
         return fail(Errno::ENOSYS);
@@ -379,10 +387,15 @@ unsafe fn reopen_here(libc: Freopen, path: *const c_char, text: *const c_char, f
     }
     let Some(mode) = mode.filter(|_| opened >= 0) else {
         // An empty path: libc closes the stream and its number.
+        placeholders::flush();
         // SAFETY: two strings and a live stream.
         unsafe { libc(c"".as_ptr(), c"r".as_ptr(), file) };
+        if fd >= 0 {
+            placeholders::kernel_closed(fd as usize);
+        }
         return Err(opened);
     };
+    placeholders::flush();
     // SAFETY: two strings and a live stream.
     if unsafe { libc(NULL_DEVICE.as_ptr(), plain_mode.as_ptr().cast(), file) }.is_null() {
         close_quietly(opened as c_int);

@@ -8,7 +8,7 @@ use pm::sys::abi;
 use super::dir::{self, Dir, Dirent};
 use crate::{errno, next, serve};
 
-const ALTDIRFUNC: c_int = 1 << 6;
+const ALTDIRFUNC: c_int = 1 << 9;
 /// Out of memory; also when libc has no `glob`.
 const NO_SPACE: c_int = 1;
 

@@ -293,6 +293,7 @@ pub unsafe extern "C" fn tmpnam_r(out: *mut c_char) -> *mut c_char {
 pub unsafe extern "C" fn tmpfile64() -> *mut File {
     // SAFETY: a string.
     if !unsafe { path_is_ours(abi::AT_FDCWD, TMP.as_ptr().cast()) } {
+        crate::placeholders::flush();
         return match next!(unsafe extern "C" fn() -> *mut File, "tmpfile64") {
             // SAFETY: no arguments.
             Some(libc) => unsafe { libc() },
