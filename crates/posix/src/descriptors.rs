@@ -15,6 +15,11 @@ pub const FD_MAX: u32 = 16383;
 pub const CWD_FD: u32 = FD_MAX;
 /// Pseudo descriptors that hold mapped files start here.
 pub const MAP_FD: u32 = FD_MAX + 1;
+/// How many mappings of our files one process can have.
+pub const MAPS_MAX: usize = 4095;
+/// Pseudo descriptor for moments when another changes hands. It is the highest
+/// that a backend sees.
+pub const SPARE_FD: u32 = MAP_FD + MAPS_MAX as u32;
 
 /// What a number stands for.
 ///

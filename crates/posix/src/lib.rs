@@ -6,9 +6,12 @@
 pub mod credentials;
 pub mod descriptors;
 pub mod door;
+pub mod environment;
 pub mod handle;
+mod path;
 pub mod process;
 pub mod processes;
+mod text;
 pub mod thread;
 
 pub use descriptors::{CWD_FD, FD_MAX};

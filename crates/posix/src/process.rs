@@ -4,7 +4,8 @@ use crate::credentials::Credentials;
 use crate::descriptors::Descriptors;
 use crate::{Door, ThreadState};
 use base::Cx;
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use crate::handle::Mappings;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use pm::Errno;
 use vfs::{Backend, mount::MountTable};
 
@@ -41,6 +42,9 @@ pub struct Process {
     pub(crate) cwd_above_mount: AtomicBool,
     /// A record lock was ever taken, so that `close` must drop them.
     pub(crate) record_locks: AtomicBool,
+    /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
+    pub(crate) file_limit: AtomicU64,
+    pub(crate) mappings: Mappings,
 }
 
 impl Process {
@@ -54,6 +58,8 @@ impl Process {
             umask: AtomicU32::new(u32::MAX),
             cwd_above_mount: AtomicBool::new(false),
             record_locks: AtomicBool::new(false),
+            file_limit: AtomicU64::new(u64::MAX - 1),
+            mappings: Mappings::new(),
         }
     }
 
@@ -62,7 +68,9 @@ impl Process {
     pub fn mount(&self, thread: &ThreadState, point: &[u8], backend: &'static dyn Backend) -> Result<usize, Errno> {
         // SAFETY: the thread's scratch is in use by no other call of this thread.
         let scratch = unsafe { &mut *thread.scratch[0].get() };
-        self.mounts.add(&self.cx(thread), point, backend, scratch)
+        let slot = self.mounts.add(&self.cx(thread), point, backend, scratch)?;
+        self.kernel_cwd_changed();
+        Ok(slot)
     }
 
     /// The context of a call by this thread.

@@ -48,6 +48,7 @@ impl Process {
         }
         // Record locks are not inherited.
         self.record_locks.store(false, Ordering::Relaxed);
+        self.mappings.fork_child();
     }
 
     /// In the parent, when `fork` failed.

@@ -1,10 +1,10 @@
 //! What a door keeps for each thread.
 
 use base::{PATH_MAX, Scratch, Thread};
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 
 /// State of one thread of the program: lanes, room for symlink texts and for
-/// path names that are rewritten for the kernel. About 25 KiB; all zeroes is a
+/// path names that are rewritten for the kernel. About 36 KiB; all zeroes is a
 /// valid fresh one. A forked child and a new thread start with a fresh one.
 #[repr(C)]
 pub struct ThreadState {
@@ -14,7 +14,11 @@ pub struct ThreadState {
     pub(crate) scratch: [UnsafeCell<Scratch>; 2],
     /// Texts that outlive a walk: paths to start again with, or for the kernel
     /// (referred to by [`Outcome::KernelWith`](crate::Outcome) until the next call).
-    pub(crate) text: [UnsafeCell<[u8; 2 * PATH_MAX]>; 2],
+    pub(crate) text: [UnsafeCell<[u8; PATH_MAX]>; 2],
+    /// For walks through the kernel's namespace.
+    pub(crate) outside: UnsafeCell<[[u8; PATH_MAX]; 3]>,
+    /// Second attempt at a call that failed in the kernel.
+    pub(crate) retry: Cell<bool>,
 }
 
 impl ThreadState {
@@ -23,7 +27,9 @@ impl ThreadState {
         ThreadState {
             thread: Thread::new(),
             scratch: [const { UnsafeCell::new(Scratch::new()) }; 2],
-            text: [const { UnsafeCell::new([0; 2 * PATH_MAX]) }; 2],
+            text: [const { UnsafeCell::new([0; PATH_MAX]) }; 2],
+            outside: UnsafeCell::new([[0; PATH_MAX]; 3]),
+            retry: Cell::new(false),
         }
     }
 }

@@ -1,30 +1,158 @@
 //! One file per family of calls. Arguments and results are the kernel's.
+//!
+//! A handler is a method named after its call, with the call's raw arguments:
+//! a door that knows which call it serves goes straight to it, without the
+//! switch in [`Process::handle`]. Every handler answers [`Outcome::Kernel`]
+//! for what is not ours. Its `# Safety` is always that of [`Process::handle`].
 
+mod attr;
+mod copy;
+mod cwd;
+mod dir;
+mod dup;
+mod fcntl;
+mod lock;
+mod misc;
+mod mmap;
+mod namespace;
+mod number;
+mod open;
+mod poll;
+mod rw;
+mod seek;
+mod socket;
+mod special;
+mod stat;
+mod statfs;
+mod sync;
+mod xattr;
+
+pub(crate) use mmap::Mappings;
+
+use crate::path::{OpenFile, Place, Spot};
 use crate::{Outcome, Process, ThreadState};
+use base::{Cx, Error, Last};
 use core::sync::atomic::Ordering::Relaxed;
+use pm::Errno;
 use pm::sys::abi;
 
+/// A result, as the kernel would return it.
+#[inline(always)]
+pub(crate) fn done(result: base::Result<usize>) -> Outcome {
+    match result {
+        Ok(value) => Outcome::Done(value as isize),
+        Err(error) => Outcome::Done(-(error.errno().0 as isize)),
+    }
+}
+
+/// A failure.
+#[inline(always)]
+pub(crate) fn fail(errno: Errno) -> Outcome {
+    Outcome::Done(-(errno.0 as isize))
+}
+
+pub(crate) const fn err<T>(errno: Errno) -> base::Result<T> {
+    Err(Error::Posix(errno))
+}
+
 impl Process {
-    /// Serves system call `nr` if it concerns a file, descriptor or path of ours.
+    /// Resolves the path in argument `index`, relative to `dirfd`, and serves
+    /// it with `serve` if it is ours; else passes call `nr` on.
     ///
     /// # Safety
-    /// `args` are what a program hands the kernel: its pointers must be good
-    /// for what the call does with them. (Null and low ones are answered `EFAULT`.)
-    pub unsafe fn handle(&self, thread: &ThreadState, nr: usize, args: [usize; 6]) -> Outcome {
-        let _ = (thread, nr, args);
-        Outcome::Kernel
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    pub(crate) unsafe fn at<'a>(
+        &'a self,
+        thread: &'a ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        last: Last,
+        serve: impl FnOnce(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
+    ) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.at_as(self.cx(thread), thread, call, dirfd, index, last, serve) }
+    }
+
+    /// As `at`, in another context.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) unsafe fn at_as<'a>(
+        &'a self,
+        cx: Cx<'a>,
+        thread: &'a ThreadState,
+        (nr, mut args): (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        last: Last,
+        serve: impl FnOnce(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
+    ) -> Outcome {
+        // SAFETY: the caller's promise.
+        match unsafe { self.resolve(&cx, thread, 0, dirfd, args[index], last) } {
+            Ok(Place::Ours(spot)) => done(serve(&cx, &spot)),
+            Ok(Place::Kernel) => Outcome::Kernel,
+            Ok(Place::Text(text)) => {
+                args[index] = text;
+                Outcome::KernelWith { nr: nr as usize, args }
+            }
+            Err(error) => fail(error.errno()),
+        }
+    }
+
+    /// Serves a call on descriptor `fd` if it is ours; `EBADF` for `O_PATH`.
+    #[inline(always)]
+    pub(crate) fn on<'a>(&'a self, thread: &'a ThreadState, fd: usize, serve: impl FnOnce(&Cx<'a>, OpenFile<'a>) -> base::Result<usize>) -> Outcome {
+        let Some(file) = self.file(fd) else { return Outcome::Kernel };
+        if file.entry.path_only() {
+            return fail(Errno::EBADF);
+        }
+        done(serve(&self.cx(thread), file))
+    }
+
+    /// As `on`, also for `O_PATH` descriptors.
+    #[inline(always)]
+    pub(crate) fn on_any<'a>(&'a self, thread: &'a ThreadState, fd: usize, serve: impl FnOnce(&Cx<'a>, OpenFile<'a>) -> base::Result<usize>) -> Outcome {
+        let Some(file) = self.file(fd) else { return Outcome::Kernel };
+        done(serve(&self.cx(thread), file))
+    }
+
+    /// Whether a call names its object by descriptor alone: an empty path with
+    /// `AT_EMPTY_PATH` (`null` too, where the call allows it).
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    pub(crate) unsafe fn empty_path(path: usize, flags: usize, null: bool) -> bool {
+        flags as u32 & abi::AT_EMPTY_PATH != 0
+            && match path {
+                0 => null,
+                low if crate::text::bad(low) => false,
+                // SAFETY: not low, so a text of at least its NUL.
+                _ => unsafe { *(path as *const u8) == 0 },
+            }
     }
 
     /// Second step for a call that [`handle`](Self::handle) left to the kernel
     /// and that failed with `errno` (positive): the path may lead into a mount
-    /// through symlinks outside, or relative to the kernel's working directory.
+    /// through symlinks outside, or relative to a directory above it.
     /// [`Outcome::Kernel`] means that the failure stands.
     ///
     /// # Safety
     /// As for [`handle`](Self::handle).
     pub unsafe fn handle_after_failure(&self, thread: &ThreadState, nr: usize, args: [usize; 6], errno: i32) -> Outcome {
-        let _ = (thread, nr, args, errno);
-        Outcome::Kernel
+        let errno = Errno(errno);
+        if !matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) || self.mounts.is_empty() || !number::takes_path(nr) {
+            return Outcome::Kernel;
+        }
+        thread.retry.set(true);
+        // SAFETY: the caller's promise.
+        let outcome = unsafe { self.handle(thread, nr, args) };
+        thread.retry.set(false);
+        outcome
     }
 
     /// The door saw a call that may have changed user, groups or capabilities.

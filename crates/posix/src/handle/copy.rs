@@ -1,0 +1,206 @@
+//! Copying between descriptors: `sendfile`, `copy_file_range`, `splice`.
+
+use super::attr::{readable, writable};
+use super::rw::COUNT_MAX;
+use super::{done, err, fail};
+use crate::path::OpenFile;
+use crate::text::bad;
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, Kind};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::sys::abi;
+use pm::{Errno, UserSlice};
+
+/// A position that a call takes from memory, or from the description.
+#[derive(Clone, Copy)]
+struct Position<'a> {
+    pointer: usize,
+    file: Option<&'a OpenFile<'a>>,
+}
+
+impl Position<'_> {
+    /// # Safety
+    /// The pointer is null, low or leads to a word.
+    unsafe fn get(self) -> base::Result<Option<u64>> {
+        match (self.pointer, self.file) {
+            (0, file) => Ok(file.map(|f| f.description.offset.load(Relaxed))),
+            (low, _) if bad(low) => err(Errno::EFAULT),
+            // SAFETY: the caller's promise.
+            (pointer, _) => match unsafe { (pointer as *const i64).read_unaligned() } {
+                at if at < 0 => err(Errno::EINVAL),
+                at => Ok(Some(at as u64)),
+            },
+        }
+    }
+
+    /// # Safety
+    /// As for `get`, writable.
+    unsafe fn set(self, at: u64) {
+        match (self.pointer, self.file) {
+            (0, Some(file)) => file.description.offset.store(at, Relaxed),
+            (0, None) => {}
+            // SAFETY: the caller's promise.
+            (pointer, _) => unsafe { (pointer as *mut u64).write_unaligned(at) },
+        }
+    }
+}
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// `sendfile(out, in, offset, count)`: through a buffer, whichever end is ours.
+    pub unsafe fn sendfile(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let (out, from) = (self.file(args[0]), self.file(args[1]));
+        if out.is_none() && from.is_none() {
+            return Outcome::Kernel;
+        }
+        if out.is_some_and(|f| f.entry.path_only() || !writable(f.flags())) || from.is_some_and(|f| f.entry.path_only() || !readable(f.flags())) {
+            return fail(Errno::EBADF);
+        }
+        if from.is_some_and(|f| f.entry.kind() != Kind::Regular) || out.is_some_and(|f| f.entry.kind() != Kind::Regular || f.flags() & abi::O_APPEND != 0) {
+            return fail(Errno::EINVAL);
+        }
+        let cx = self.cx(thread);
+        let position = Position { pointer: args[2], file: from.as_ref() };
+        // SAFETY: the caller's promise.
+        done(unsafe { self.pump(&cx, thread, args, from.as_ref(), out.as_ref(), position) })
+    }
+
+    unsafe fn pump(&self, cx: &Cx, thread: &ThreadState, args: [usize; 6], from: Option<&OpenFile>, out: Option<&OpenFile>, position: Position) -> base::Result<usize> {
+        // SAFETY: no walk through the kernel's namespace is going on in this thread.
+        let buffer = unsafe { &mut *thread.outside.get() }.as_flattened_mut();
+        // SAFETY: the caller's promise.
+        let mut at = unsafe { position.get() }?;
+        let (mut sent, count) = (0, args[3].min(COUNT_MAX));
+        let mut result = Ok(0);
+        while sent < count {
+            let want = buffer.len().min(count - sent);
+            result = self.take(cx, args[1], from, at, &mut buffer[..want]);
+            let Ok(got @ 1..) = result else { break };
+            result = self.give(cx, args[0], out, &buffer[..got]);
+            let Ok(given) = result else { break };
+            sent += given;
+            at = at.map(|at| at + given as u64);
+            if given < got {
+                if at.is_none() {
+                    // What the kernel file gave and nobody took goes back.
+                    // SAFETY: plain numbers.
+                    unsafe { self.door.kernel(abi::__NR_lseek as usize, [args[1], (given as isize - got as isize) as usize, 1, 0, 0, 0]) };
+                }
+                break;
+            }
+        }
+        if let Some(at) = at {
+            // SAFETY: the caller's promise.
+            unsafe { position.set(at) };
+        }
+        if sent > 0 { Ok(sent) } else { result.map(|_| 0) }
+    }
+
+    fn take(&self, cx: &Cx, fd: usize, from: Option<&OpenFile>, at: Option<u64>, buffer: &mut [u8]) -> base::Result<usize> {
+        if let (Some(file), Some(at)) = (from, at) {
+            return file.mount.backend.read(cx, file.node, at, &[UserSlice::from_mut(buffer)]);
+        }
+        let (nr, offset) = match at {
+            Some(at) => (abi::__NR_pread64, at as usize),
+            None => (abi::__NR_read, 0),
+        };
+        // SAFETY: a buffer of ours, as long as we say.
+        let got = unsafe { self.door.kernel(nr as usize, [fd, buffer.as_mut_ptr() as usize, buffer.len(), offset, 0, 0]) };
+        Ok(pm::sys::check(got)?)
+    }
+
+    fn give(&self, cx: &Cx, fd: usize, out: Option<&OpenFile>, bytes: &[u8]) -> base::Result<usize> {
+        let Some(file) = out else {
+            // SAFETY: a buffer of ours, as long as we say.
+            let given = unsafe { self.door.kernel(abi::__NR_write as usize, [fd, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
+            return Ok(pm::sys::check(given)?);
+        };
+        let (backend, id) = (file.mount.backend, file.entry.description());
+        backend.offset_lock(cx, id);
+        let at = file.description.offset.load(Relaxed);
+        let result = backend.write(cx, file.node, Some(at), &[UserSlice::from_ref(bytes)]);
+        if let Ok((_, end)) = result {
+            file.description.offset.store(end, Relaxed);
+        }
+        backend.offset_unlock(cx, id);
+        result.map(|(given, _)| given)
+    }
+
+    /// `copy_file_range(in, in offset, out, out offset, len, flags)`.
+    pub unsafe fn copy_file_range(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        match (self.file(args[0]), self.file(args[2])) {
+            (None, None) => Outcome::Kernel,
+            // SAFETY: the caller's promise.
+            (Some(from), Some(to)) => done(unsafe { self.copy_ours(&self.cx(thread), &from, &to, args) }),
+            _ => fail(Errno::EXDEV),
+        }
+    }
+
+    unsafe fn copy_ours(&self, cx: &Cx, from: &OpenFile, to: &OpenFile, args: [usize; 6]) -> base::Result<usize> {
+        let source = Position { pointer: args[1], file: Some(from) };
+        let target = Position { pointer: args[3], file: Some(to) };
+        if from.entry.path_only() || to.entry.path_only() {
+            return err(Errno::EBADF);
+        }
+        // SAFETY: the caller's promise.
+        let from_at = unsafe { source.get() }?.unwrap_or(0);
+        // SAFETY: the caller's promise.
+        let to_at = unsafe { target.get() }?.unwrap_or(0);
+        if args[5] != 0 {
+            return err(Errno::EINVAL);
+        }
+        match (from.entry.kind(), to.entry.kind()) {
+            (Kind::Directory, _) | (_, Kind::Directory) => return err(Errno::EISDIR),
+            (Kind::Regular, Kind::Regular) => {}
+            _ => return err(Errno::EINVAL),
+        }
+        if !readable(from.flags()) || !writable(to.flags()) || to.flags() & abi::O_APPEND != 0 {
+            return err(Errno::EBADF);
+        }
+        if from.slot != to.slot {
+            return err(Errno::EXDEV);
+        }
+        let len = args[4].min(COUNT_MAX) as u64;
+        let overflow = from_at.checked_add(len).is_none_or(|e| e > i64::MAX as u64) || to_at.checked_add(len).is_none_or(|e| e > i64::MAX as u64);
+        if overflow {
+            return err(Errno::EOVERFLOW);
+        }
+        let size = from.mount.backend.attr(cx, from.node)?.size;
+        let len = len.min(size.saturating_sub(from_at));
+        if from.node == to.node && from_at < to_at + len && to_at < from_at + len {
+            return err(Errno::EINVAL);
+        }
+        let limit = self.file_limit();
+        if to_at.saturating_add(len) > limit && to_at >= limit && len > 0 {
+            super::rw::over_limit();
+            return err(Errno::EFBIG);
+        }
+        let len = len.min(limit.saturating_sub(to_at));
+        if len == 0 {
+            return Ok(0);
+        }
+        let copied = from.mount.backend.copy_range(cx, from.node, from_at, to.node, to_at, len)?;
+        // SAFETY: the caller's promise.
+        unsafe { source.set(from_at + copied) };
+        // SAFETY: the caller's promise.
+        unsafe { target.set(to_at + copied) };
+        Ok(copied as usize)
+    }
+
+    /// `splice(in, in offset, out, out offset, len, flags)`: refused with the
+    /// error that makes programs copy.
+    pub unsafe fn splice(&self, _thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        match (self.file(args[0]), self.file(args[2])) {
+            (None, None) => Outcome::Kernel,
+            _ => fail(Errno::EINVAL),
+        }
+    }
+
+    /// `tee(in, out, len, flags)`: for pipes only.
+    pub unsafe fn tee(&self, _thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        match (self.file(args[0]), self.file(args[1])) {
+            (None, None) => Outcome::Kernel,
+            _ => fail(Errno::EINVAL),
+        }
+    }
+}

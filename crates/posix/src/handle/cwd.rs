@@ -1,0 +1,173 @@
+//! The working directory: the kernel's, or one of ours held by a pseudo descriptor.
+
+use super::{done, err, fail};
+use crate::descriptors::{CWD_FD, Entry, SPARE_FD};
+use crate::path::{CWD, OpenFile, Place};
+use crate::text::bad;
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, Error, Kind, Last, Node, PATH_MAX, X};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::Errno;
+use pm::sys::abi;
+use vfs::Mount;
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// `chdir(path)`.
+    pub unsafe fn chdir(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let cx = self.cx(thread);
+        // SAFETY: the caller's promise.
+        match unsafe { self.resolve(&cx, thread, 0, CWD, args[0], Last::Follow) } {
+            Ok(Place::Ours(spot)) => done(spot.node(&cx).and_then(|node| self.change_to(&cx, spot.slot, spot.mount, node))),
+            // SAFETY: the caller's promise.
+            Ok(Place::Kernel) => unsafe { self.change_outside(thread, abi::__NR_chdir as usize, args) },
+            // SAFETY: as above, with a text of ours.
+            Ok(Place::Text(text)) => unsafe { self.change_outside(thread, abi::__NR_chdir as usize, [text, 0, 0, 0, 0, 0]) },
+            Err(error) => fail(error.errno()),
+        }
+    }
+
+    /// `fchdir(fd)`.
+    pub unsafe fn fchdir(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        match self.file(args[0]) {
+            Some(file) => done(self.change_to(&self.cx(thread), file.slot, file.mount, file.node)),
+            // SAFETY: the caller's promise.
+            None => unsafe { self.change_outside(thread, abi::__NR_fchdir as usize, args) },
+        }
+    }
+
+    /// The kernel's `chdir`; where it succeeds, we are outside.
+    unsafe fn change_outside(&self, thread: &ThreadState, nr: usize, args: [usize; 6]) -> Outcome {
+        if !self.door.has_kernel() {
+            return Outcome::Kernel;
+        }
+        // SAFETY: the caller's promise.
+        let result = unsafe { self.door.kernel(nr, args) };
+        if result == 0 {
+            self.leave(thread);
+            self.kernel_cwd_changed();
+        } else if nr == abi::__NR_chdir as usize && !thread.retry.get() {
+            // SAFETY: the caller's promise.
+            let second = unsafe { self.handle_after_failure(thread, nr, args, -result as i32) };
+            if second != Outcome::Kernel {
+                return second;
+            }
+        }
+        Outcome::Done(result)
+    }
+
+    /// The working directory is no longer one of ours.
+    fn leave(&self, thread: &ThreadState) {
+        if let Some(entry) = self.descriptors.take(CWD_FD)
+            && let Some(mount) = self.mounts.get(entry.slot())
+        {
+            mount.backend.close(&self.cx(thread), CWD_FD);
+        }
+    }
+
+    fn change_to(&self, cx: &Cx, slot: usize, mount: &Mount, node: Node) -> base::Result<usize> {
+        let backend = mount.backend;
+        if backend.attr(cx, node)?.kind != Kind::Directory {
+            return err(Errno::ENOTDIR);
+        }
+        backend.access(cx, node, X)?;
+        let was_ours = self.descriptors.get(CWD_FD);
+        if was_ours.is_none() {
+            self.door.enter_virtual_cwd()?;
+        }
+        // Held by the spare number while the old one gives the place free.
+        let id = backend.open(cx, node, abi::O_PATH | abi::O_DIRECTORY, SPARE_FD)?;
+        if let Some(old) = was_ours
+            && let Some(mount) = self.mounts.get(old.slot())
+        {
+            mount.backend.close(cx, CWD_FD);
+        }
+        let held = backend.dup(id, CWD_FD);
+        backend.close(cx, SPARE_FD);
+        held?;
+        self.descriptors.put(CWD_FD, Entry::new(slot, id, Kind::Directory, false, true));
+        self.cwd_above_mount.store(false, Relaxed);
+        Ok(0)
+    }
+
+    /// `getcwd(out, len)`: returns the length with the NUL.
+    pub unsafe fn getcwd(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let Some(entry) = self.descriptors.get(CWD_FD) else { return Outcome::Kernel };
+        let Some(file) = self.open_file(entry) else { return Outcome::Kernel };
+        done(self.path_of(&self.cx(thread), thread, &file).and_then(|path| {
+            if path.len() + 1 > args[1] {
+                return err(Errno::ERANGE);
+            }
+            if bad(args[0]) {
+                return err(Errno::EFAULT);
+            }
+            let out = args[0] as *mut u8;
+            // SAFETY: the caller's promise; there is room for path and NUL.
+            unsafe { core::ptr::copy_nonoverlapping(path.as_ptr(), out, path.len()) };
+            // SAFETY: as above.
+            unsafe { *out.add(path.len()) = 0 };
+            Ok(path.len() + 1)
+        }))
+    }
+
+    /// `chroot(path)`: only the kernel can, and not into a place that it does not know.
+    pub unsafe fn chroot(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, (abi::__NR_chroot, args), CWD, 0, Last::Follow, |cx, spot| {
+            spot.node(cx)?;
+            err(Errno::EPERM)
+        }) }
+    }
+
+    /// The absolute path of an open file, in this thread's second text. For
+    /// anything but a directory it is the name under which it was opened, or
+    /// one of the same directory that leads to it. `ENOENT` if it is gone.
+    pub(crate) fn path_of<'a>(&self, cx: &Cx, thread: &'a ThreadState, file: &OpenFile) -> base::Result<&'a [u8]> {
+        // SAFETY: the second text of this thread is not in use by a call with one path.
+        let out = unsafe { &mut *thread.text[1].get() };
+        let backend = file.mount.backend;
+        let mut at = PATH_MAX;
+        let mut node = file.node;
+        if file.entry.kind() != Kind::Directory {
+            let parent = Node { id: file.description.reserved2.load(Relaxed), hint: 0 };
+            let ino = backend.attr(cx, node)?.ino;
+            let mut found = false;
+            backend.readdir(cx, parent, 0, &mut |entry| {
+                if entry.ino == ino {
+                    found = put_before(out, &mut at, entry.name).is_ok();
+                }
+                !found
+            })?;
+            if !found {
+                return err(Errno::ENOENT);
+            }
+            node = parent;
+        }
+        let mut name = [0u8; 255];
+        while node != file.mount.root {
+            let len = backend.name_of(cx, node, &mut name)?;
+            put_before(out, &mut at, &name[..len])?;
+            node = backend.parent(cx, node)?;
+        }
+        let prefix = file.mount.prefix();
+        if at < prefix.len() {
+            return err(Errno::ENAMETOOLONG);
+        }
+        if prefix.is_empty() && at == PATH_MAX {
+            at -= 1;
+            out[at] = b'/';
+        }
+        at -= prefix.len();
+        out[at..at + prefix.len()].copy_from_slice(prefix);
+        Ok(&out[at..])
+    }
+}
+
+/// Puts a slash and `name` before what stands from `at` on.
+fn put_before(out: &mut [u8; PATH_MAX], at: &mut usize, name: &[u8]) -> base::Result<()> {
+    let start = at.checked_sub(name.len() + 1).ok_or(Error::Posix(Errno::ENAMETOOLONG))?;
+    out[start] = b'/';
+    out[start + 1..*at].copy_from_slice(name);
+    *at = start;
+    Ok(())
+}

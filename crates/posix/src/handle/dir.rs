@@ -1,0 +1,89 @@
+//! Reading directories.
+
+use super::err;
+use crate::path::OpenFile;
+use crate::text::bad;
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, DirEntry, Kind};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::Errno;
+
+/// Bytes of `struct linux_dirent64` before the name: ino, next, length, type.
+const HEAD: usize = 19;
+/// The older `struct linux_dirent` has its type behind the name.
+#[cfg(target_arch = "x86_64")]
+const OLD_HEAD: usize = 18;
+
+/// Writes one entry at `out` with the name at `head`; the record ends at `len`.
+///
+/// # Safety
+/// `out` is writable for `len` bytes, which hold head, name and a NUL.
+#[inline(always)]
+unsafe fn write_entry(out: *mut u8, entry: &DirEntry, head: usize, len: usize) {
+    // SAFETY: within the record.
+    unsafe { out.cast::<u64>().write_unaligned(entry.ino) };
+    // SAFETY: within the record.
+    unsafe { out.add(8).cast::<u64>().write_unaligned(entry.next) };
+    // SAFETY: within the record.
+    unsafe { out.add(16).cast::<u16>().write_unaligned(len as u16) };
+    // SAFETY: within the record.
+    unsafe { core::ptr::copy_nonoverlapping(entry.name.as_ptr(), out.add(head), entry.name.len()) };
+    // SAFETY: within the record: the NUL, and the type in its place.
+    unsafe { *out.add(head + entry.name.len()) = 0 };
+    let kind = if head == HEAD { 18 } else { len - 1 };
+    // SAFETY: within the record.
+    unsafe { *out.add(kind) = entry.kind as u8 };
+}
+
+/// Fills `out` with entries from the description's position on.
+///
+/// # Safety
+/// `out` is low or writable for `room` bytes.
+#[inline(always)]
+unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: usize) -> base::Result<usize> {
+    if file.entry.kind() != Kind::Directory {
+        return err(Errno::ENOTDIR);
+    }
+    let backend = file.mount.backend;
+    let id = file.entry.description();
+    let (mut used, mut full) = (0usize, false);
+    backend.offset_lock(cx, id);
+    let cookie = file.description.offset.load(Relaxed);
+    let mut next = cookie;
+    let result = backend.readdir(cx, file.node, cookie, &mut |entry| {
+        // Name, NUL, and in the older form the type.
+        let len = (head + entry.name.len() + 1 + (HEAD - head) + 7) & !7;
+        if used + len > room || bad(out) {
+            full = true;
+            return false;
+        }
+        // SAFETY: the caller's promise, and there is room for `len` more.
+        unsafe { write_entry((out + used) as *mut u8, &entry, head, len) };
+        used += len;
+        next = entry.next;
+        true
+    });
+    file.description.offset.store(next, Relaxed);
+    backend.offset_unlock(cx, id);
+    match result {
+        Err(error) if used == 0 => Err(error),
+        _ if used == 0 && full => err(if bad(out) { Errno::EFAULT } else { Errno::EINVAL }),
+        _ => Ok(used),
+    }
+}
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// `getdents64(fd, buffer, len)`.
+    pub unsafe fn getdents64(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        self.on(thread, args[0], |cx, file| unsafe { read_entries(cx, &file, args[1], args[2] as u32 as usize, HEAD) })
+    }
+
+    /// `getdents(fd, buffer, len)`, the older form.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn getdents(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        self.on(thread, args[0], |cx, file| unsafe { read_entries(cx, &file, args[1], args[2] as u32 as usize, OLD_HEAD) })
+    }
+}

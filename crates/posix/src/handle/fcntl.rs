@@ -1,0 +1,129 @@
+//! `fcntl` and `ioctl`.
+
+use super::{done, err, fail};
+use crate::path::OpenFile;
+use crate::text::bad;
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, Kind};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::Errno;
+use pm::sys::abi;
+
+const FD_CLOEXEC: usize = 1;
+/// What `F_SETFL` can change.
+const SETTABLE: u32 = abi::O_APPEND | abi::O_NONBLOCK | abi::FASYNC | abi::O_DIRECT | abi::O_NOATIME;
+const F_DUPFD_QUERY: u32 = 1027;
+const F_GETLEASE: u32 = 1025;
+const F_SETPIPE_SZ: u32 = 1031;
+const F_GETPIPE_SZ: u32 = 1032;
+const F_GET_RW_HINT: u32 = 1035;
+const F_SET_FILE_RW_HINT: u32 = 1038;
+const F_UNLCK: usize = 2;
+
+const FIOCLEX: u32 = 0x5451;
+const FIONCLEX: u32 = 0x5450;
+const FIONREAD: u32 = 0x541b;
+const FIONBIO: u32 = 0x5421;
+const FIGETBSZ: u32 = 2;
+const FICLONE: u32 = 0x4004_9409;
+const FICLONERANGE: u32 = 0x4020_940d;
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// `fcntl(fd, command, argument)`.
+    pub unsafe fn fcntl(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let Some(file) = self.file(args[0]) else { return Outcome::Kernel };
+        let (fd, command, argument) = (args[0] as u32, args[1] as u32, args[2]);
+        let result = match command {
+            abi::F_DUPFD => self.dup_above(file.entry, argument as u32, false),
+            abi::F_DUPFD_CLOEXEC => self.dup_above(file.entry, argument as u32, true),
+            abi::F_GETFD => Ok(if file.entry.cloexec() { FD_CLOEXEC } else { 0 }),
+            abi::F_SETFD => {
+                self.descriptors.set_cloexec(fd, argument & FD_CLOEXEC != 0);
+                Ok(0)
+            }
+            abi::F_GETFL => Ok(file.flags() as usize),
+            F_DUPFD_QUERY => {
+                Ok(self.file(argument).is_some_and(|other| core::ptr::eq(other.description, file.description)) as usize)
+            }
+            _ if file.entry.path_only() => err(Errno::EBADF),
+            abi::F_SETFL => set_flags(&self.cx(thread), &file, argument as u32),
+            abi::F_GETLK | abi::F_SETLK | abi::F_SETLKW | abi::F_OFD_GETLK | abi::F_OFD_SETLK | abi::F_OFD_SETLKW => {
+                // SAFETY: the caller's promise.
+                unsafe { self.record_lock(&self.cx(thread), &file, command, argument) }
+            }
+            abi::F_GETOWN | abi::F_SETOWN | abi::F_GETSIG | abi::F_SETSIG => Ok(0),
+            F_GETLEASE => Ok(F_UNLCK),
+            F_SETPIPE_SZ | F_GETPIPE_SZ => err(Errno::EBADF),
+            F_GET_RW_HINT..=F_SET_FILE_RW_HINT => {
+                if bad(argument) {
+                    err(Errno::EFAULT)
+                } else {
+                    if command % 2 == 1 {
+                        // SAFETY: the caller's promise; no hint is set.
+                        unsafe { (argument as *mut u64).write_unaligned(0) };
+                    }
+                    Ok(0)
+                }
+            }
+            _ => err(Errno::EINVAL),
+        };
+        done(result)
+    }
+
+    /// `ioctl(fd, request, argument)`.
+    pub unsafe fn ioctl(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let (request, argument) = (args[1] as u32, args[2]);
+        let Some(file) = self.file(args[0]) else {
+            // The kernel can't clone from a file of ours.
+            if request == FICLONE && self.file(argument).is_some() {
+                return fail(Errno::EXDEV);
+            }
+            return Outcome::Kernel;
+        };
+        if file.entry.path_only() {
+            return fail(Errno::EBADF);
+        }
+        let put = |value: u32| {
+            if bad(argument) {
+                return err(Errno::EFAULT);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { (argument as *mut u32).write_unaligned(value) };
+            Ok(0)
+        };
+        done(match request {
+            FIOCLEX | FIONCLEX => {
+                self.descriptors.set_cloexec(args[0] as u32, request == FIOCLEX);
+                Ok(0)
+            }
+            FIONREAD if file.entry.kind() == Kind::Regular => {
+                let size = file.mount.backend.attr(&self.cx(thread), file.node).map(|a| a.size);
+                size.and_then(|size| put(size.saturating_sub(file.description.offset.load(Relaxed)) as u32))
+            }
+            FIGETBSZ => put(4096),
+            FIONBIO if bad(argument) => err(Errno::EFAULT),
+            FIONBIO => {
+                // SAFETY: the caller's promise.
+                let on = unsafe { (argument as *const u32).read_unaligned() } != 0;
+                let flags = file.flags() & !abi::O_NONBLOCK;
+                file.description.flags.store(if on { flags | abi::O_NONBLOCK } else { flags }, Relaxed);
+                Ok(0)
+            }
+            FICLONE | FICLONERANGE => err(Errno::EOPNOTSUPP),
+            _ => err(Errno::ENOTTY),
+        })
+    }
+}
+
+fn set_flags(cx: &Cx, file: &OpenFile, flags: u32) -> base::Result<usize> {
+    let old = file.flags();
+    if flags & abi::O_NOATIME != 0 && old & abi::O_NOATIME == 0 && !cx.cred.privileged {
+        let owner = file.mount.backend.attr(cx, file.node)?.uid;
+        if owner != cx.cred.uid {
+            return err(Errno::EPERM);
+        }
+    }
+    file.description.flags.store(old & !SETTABLE | flags & SETTABLE, Relaxed);
+    Ok(0)
+}

@@ -1,0 +1,382 @@
+//! Mapping files into memory, from the backend's own pages.
+//!
+//! A shared mapping duplicates the backend's mapping of its image, piece by
+//! piece, without a descriptor (`mremap` with old size 0). A private one maps
+//! the image file at the pieces' places, or copies where there is no such file.
+//! What lies past the end of the file stays inaccessible (`SIGSEGV` where the
+//! kernel would send `SIGBUS`), also if the file grows later.
+//!
+//! Invariants: every entry of the table holds its file by the pseudo
+//! descriptor of the same index; ranges do not overlap; table and address
+//! space change together, under the lock.
+
+use super::attr::{readable, writable};
+use super::{done, err, fail};
+use crate::descriptors::{MAP_FD, MAPS_MAX};
+use crate::path::OpenFile;
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, DescriptionId, Error, Kind};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering};
+use pm::sys::abi;
+use pm::{Errno, UserSlice};
+
+const PAGE: usize = 4096;
+const MAP_TYPE: usize = 0xf;
+const SHARED: usize = abi::MAP_SHARED as usize;
+const PRIVATE: usize = abi::MAP_PRIVATE as usize;
+const SHARED_VALIDATE: usize = 3;
+const FIXED: usize = abi::MAP_FIXED as usize;
+const FIXED_NOREPLACE: usize = 0x10_0000;
+const ANONYMOUS: usize = abi::MAP_ANONYMOUS as usize;
+const NORESERVE: usize = 0x4000;
+/// `MAP_32BIT` of x86-64.
+const LOW: usize = if cfg!(target_arch = "x86_64") { 0x40 } else { 0 };
+const PROT_WRITE: usize = 2;
+const MREMAP_MAYMOVE: usize = 1;
+const MREMAP_FIXED: usize = 2;
+
+/// One mapping of ours.
+#[derive(Clone, Copy)]
+struct Mapping {
+    /// First address, and one past the last; both 0 in a free entry.
+    start: usize,
+    end: usize,
+    /// File offset at `start`.
+    offset: u64,
+    description: DescriptionId,
+    slot: u8,
+    shared: bool,
+    prot: u8,
+}
+
+const FREE: Mapping = Mapping { start: 0, end: 0, offset: 0, description: 0, slot: 0, shared: false, prot: 0 };
+
+/// All mappings of our files in this process.
+pub(crate) struct Mappings {
+    lock: AtomicU32,
+    /// How many there are; 0 lets `munmap` pass at once.
+    used: AtomicU32,
+    table: UnsafeCell<[Mapping; MAPS_MAX]>,
+}
+
+// SAFETY: the table is only touched under the lock.
+unsafe impl Sync for Mappings {}
+
+impl Mappings {
+    pub(crate) const fn new() -> Self {
+        Mappings { lock: AtomicU32::new(0), used: AtomicU32::new(0), table: UnsafeCell::new([FREE; MAPS_MAX]) }
+    }
+
+    /// In a forked child: whoever held the lock is not here.
+    pub(crate) fn fork_child(&self) {
+        self.lock.store(0, Ordering::Release);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.used.load(Ordering::Acquire) == 0
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut [Mapping; MAPS_MAX]) -> T) -> T {
+        while self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            // SAFETY: takes no arguments.
+            unsafe { pm::sys::raw(abi::__NR_sched_yield as usize, [0; 6]) };
+        }
+        // SAFETY: the lock is held.
+        let result = work(unsafe { &mut *self.table.get() });
+        self.lock.store(0, Ordering::Release);
+        result
+    }
+}
+
+fn pages(len: usize) -> Option<usize> {
+    Some(len.checked_add(PAGE - 1)? & !(PAGE - 1))
+}
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// `mmap(address, len, prot, flags, fd, offset)`.
+    pub unsafe fn mmap(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let (fd, flags) = (args[4], args[3]);
+        let file = if flags & ANONYMOUS == 0 { self.file(fd) } else { None };
+        let Some(file) = file else {
+            if flags & FIXED == 0 || self.mappings.is_empty() {
+                return Outcome::Kernel;
+            }
+            return self.mappings.with(|table| {
+                // SAFETY: the program's own call.
+                let result = unsafe { self.door.kernel(abi::__NR_mmap as usize, args) };
+                if pm::sys::check(result).is_ok() {
+                    self.forget(&self.cx(thread), table, args[0], args[0].saturating_add(args[1]));
+                }
+                Outcome::Done(result)
+            });
+        };
+        if file.entry.path_only() {
+            return fail(Errno::EBADF);
+        }
+        done(self.map_file(&self.cx(thread), &file, args))
+    }
+
+    fn map_file(&self, cx: &Cx, file: &OpenFile, args: [usize; 6]) -> base::Result<usize> {
+        let [address, len, prot, flags, _, offset] = args;
+        if len == 0 || !offset.is_multiple_of(PAGE) {
+            return err(Errno::EINVAL);
+        }
+        let len = pages(len).ok_or(Error::Posix(Errno::ENOMEM))?;
+        if (offset as u64).checked_add(len as u64).is_none() {
+            return err(Errno::EOVERFLOW);
+        }
+        let shared = match flags & MAP_TYPE {
+            SHARED | SHARED_VALIDATE => true,
+            PRIVATE => false,
+            _ => return err(Errno::EINVAL),
+        };
+        if !readable(file.flags()) || shared && prot & PROT_WRITE != 0 && !writable(file.flags()) {
+            return err(Errno::EACCES);
+        }
+        if file.entry.kind() != Kind::Regular {
+            return err(Errno::ENODEV);
+        }
+        self.mappings.with(|table| {
+            let index = table.iter().position(|m| m.end == 0).ok_or(Error::Posix(Errno::ENOMEM))?;
+            let hold = MAP_FD + index as u32;
+            let kept = flags & (FIXED | FIXED_NOREPLACE | LOW);
+            // SAFETY: a fresh reservation, or one that the program asked to put there.
+            let base = unsafe { pm::call!(abi::__NR_mmap, address, len, 0, PRIVATE | ANONYMOUS | NORESERVE | kept, usize::MAX, 0) }?;
+            self.forget(cx, table, base, base + len);
+            let backend = file.mount.backend;
+            let filled = backend.dup(file.entry.description(), hold).and_then(|()| {
+                let filled = self.fill(cx, file, base, len, prot, shared, offset as u64);
+                filled.inspect_err(|_| backend.close(cx, hold))
+            });
+            if let Err(error) = filled {
+                // SAFETY: the reservation just made.
+                let _ = unsafe { pm::call!(abi::__NR_munmap, base, len) };
+                return Err(error);
+            }
+            table[index] = Mapping {
+                start: base,
+                end: base + len,
+                offset: offset as u64,
+                description: file.entry.description(),
+                slot: file.slot as u8,
+                shared,
+                prot: prot as u8,
+            };
+            self.mappings.used.fetch_add(1, Ordering::AcqRel);
+            Ok(base)
+        })
+    }
+
+    /// Puts the file's pages into a reservation.
+    #[allow(clippy::too_many_arguments)]
+    fn fill(&self, cx: &Cx, file: &OpenFile, base: usize, len: usize, prot: usize, shared: bool, offset: u64) -> base::Result<()> {
+        let backend = file.mount.backend;
+        let size = backend.attr(cx, file.node)?.size;
+        let present = pages(size.saturating_sub(offset).min(len as u64) as usize).unwrap_or(0).min(len);
+        if present == 0 {
+            return Ok(());
+        }
+        if !shared {
+            return self.fill_private(cx, file, base, present, prot, offset);
+        }
+        let mut failed = None;
+        // Holes are filled: a page that others write later must be this page.
+        backend.map(cx, file.node, offset, present as u64, true, &mut |range| {
+            let target = base + (range.file - offset) as usize;
+            // SAFETY: duplicates the backend's shared mapping over part of our reservation.
+            let moved = unsafe { pm::call!(abi::__NR_mremap, range.address, 0, range.len, MREMAP_MAYMOVE | MREMAP_FIXED, target) };
+            failed = failed.or(moved.err());
+        })?;
+        if let Some(errno) = failed {
+            return err(errno);
+        }
+        // SAFETY: our own range.
+        unsafe { pm::call!(abi::__NR_mprotect, base, present, prot) }?;
+        Ok(())
+    }
+
+    fn fill_private(&self, cx: &Cx, file: &OpenFile, base: usize, present: usize, prot: usize, offset: u64) -> base::Result<()> {
+        const READ_CLOEXEC: u32 = abi::O_RDONLY | abi::O_CLOEXEC;
+        let backend = file.mount.backend;
+        let image = backend.backing().and_then(|path| {
+            // SAFETY: a NUL-terminated path.
+            unsafe { pm::call!(abi::__NR_openat, crate::path::CWD, path.as_ptr(), READ_CLOEXEC) }.ok()
+        });
+        let Some(image) = image else {
+            // SAFETY: our own range, private to us.
+            unsafe { pm::call!(abi::__NR_mprotect, base, present, 3) }?;
+            // SAFETY: just made writable, and as long as that.
+            let into = unsafe { UserSlice::new(base as *mut u8, present) };
+            backend.read(cx, file.node, offset, &[into])?;
+            // SAFETY: our own range.
+            unsafe { pm::call!(abi::__NR_mprotect, base, present, prot) }?;
+            return Ok(());
+        };
+        // Holes are the reservation's own zero pages.
+        // SAFETY: our own range.
+        let zeroes = unsafe { pm::call!(abi::__NR_mprotect, base, present, prot) };
+        let mut failed = zeroes.err();
+        let mapped = backend.map(cx, file.node, offset, present as u64, false, &mut |range| {
+            let target = base + (range.file - offset) as usize;
+            // SAFETY: replaces part of our reservation.
+            let put = unsafe { pm::call!(abi::__NR_mmap, target, range.len, prot, PRIVATE | FIXED, image, range.image) };
+            failed = failed.or(put.err());
+        });
+        // SAFETY: the descriptor opened above.
+        let _ = unsafe { pm::call!(abi::__NR_close, image) };
+        mapped?;
+        failed.map_or(Ok(()), err)
+    }
+
+    /// `munmap(address, len)`.
+    pub unsafe fn munmap(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if self.mappings.is_empty() {
+            return Outcome::Kernel;
+        }
+        self.mappings.with(|table| {
+            // SAFETY: the program's own call.
+            let result = unsafe { self.door.kernel(abi::__NR_munmap as usize, args) };
+            if result == 0 {
+                let end = args[0].saturating_add(pages(args[1]).unwrap_or(args[1]));
+                self.forget(&self.cx(thread), table, args[0], end);
+            }
+            Outcome::Done(result)
+        })
+    }
+
+    /// `start..end` is no longer ours: drops, cuts or splits what lies in it.
+    fn forget(&self, cx: &Cx, table: &mut [Mapping; MAPS_MAX], start: usize, end: usize) {
+        if self.mappings.is_empty() {
+            return;
+        }
+        for index in 0..MAPS_MAX {
+            let old = table[index];
+            if old.end <= start || end <= old.start {
+                continue;
+            }
+            let Some(mount) = self.mounts.get(old.slot as usize) else { continue };
+            let tail = Mapping { start: end, offset: old.offset + (end.max(old.start) - old.start) as u64, ..old };
+            match (old.start < start, end < old.end) {
+                (false, false) => {
+                    table[index] = FREE;
+                    self.mappings.used.fetch_sub(1, Ordering::AcqRel);
+                    mount.backend.close(cx, MAP_FD + index as u32);
+                }
+                (true, false) => table[index].end = start,
+                (false, true) => table[index] = tail,
+                (true, true) => {
+                    table[index].end = start;
+                    // A tail that finds no place stays mapped, held by its head.
+                    if let Some(free) = table.iter().position(|m| m.end == 0)
+                        && mount.backend.dup(old.description, MAP_FD + free as u32).is_ok()
+                    {
+                        table[free] = tail;
+                        self.mappings.used.fetch_add(1, Ordering::AcqRel);
+                    }
+                }
+            }
+        }
+    }
+
+    /// `mremap(address, old len, new len, flags, new address)`. The kernel may
+    /// move and shrink a mapping of ours; to grow one, its file's next pages
+    /// must be found, which lie elsewhere in the image.
+    pub unsafe fn mremap(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if self.mappings.is_empty() {
+            return Outcome::Kernel;
+        }
+        let [address, old_len, new_len, flags, target, _] = args;
+        let (old_len, new_len) = (pages(old_len).unwrap_or(0), pages(new_len).unwrap_or(0));
+        let cx = self.cx(thread);
+        self.mappings.with(|table| {
+            let mine = table.iter().position(|m| m.start <= address && address < m.end);
+            if let Some(index) = mine
+                && new_len > old_len
+            {
+                return done(self.grow(&cx, table, index, address, old_len, new_len, flags, target));
+            }
+            // SAFETY: the program's own call.
+            let result = unsafe { self.door.kernel(abi::__NR_mremap as usize, args) };
+            if let Ok(moved) = pm::sys::check(result) {
+                let old = mine.map(|index| table[index]);
+                if moved != address {
+                    self.forget(&cx, table, moved, moved + new_len);
+                }
+                if let Some(old) = old {
+                    self.moved(&cx, table, old, address, old_len, moved, new_len);
+                }
+            }
+            Outcome::Done(result)
+        })
+    }
+
+    /// The kernel has moved part of a mapping of ours.
+    #[allow(clippy::too_many_arguments)]
+    fn moved(&self, cx: &Cx, table: &mut [Mapping; MAPS_MAX], old: Mapping, address: usize, old_len: usize, moved: usize, new_len: usize) {
+        let Some(mount) = self.mounts.get(old.slot as usize) else { return };
+        if moved == address {
+            self.forget(cx, table, address + new_len, address + old_len);
+            return;
+        }
+        let Some(free) = table.iter().position(|m| m.end == 0) else { return };
+        if mount.backend.dup(old.description, MAP_FD + free as u32).is_ok() {
+            let offset = old.offset + (address - old.start) as u64;
+            table[free] = Mapping { start: moved, end: moved + new_len, offset, ..old };
+            self.mappings.used.fetch_add(1, Ordering::AcqRel);
+        }
+        self.forget(cx, table, address, address + old_len);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn grow(&self, cx: &Cx, table: &mut [Mapping; MAPS_MAX], index: usize, address: usize, old_len: usize, new_len: usize, flags: usize, target: usize) -> base::Result<usize> {
+        let old = table[index];
+        let whole = old.start == address && old.end == address + old_len;
+        if flags & MREMAP_MAYMOVE == 0 || !old.shared || !whole {
+            return err(Errno::ENOMEM);
+        }
+        let mount = self.mounts.get(old.slot as usize).ok_or(Error::Posix(Errno::ENOMEM))?;
+        let entry = crate::descriptors::Entry::new(old.slot as usize, old.description, Kind::Regular, false, false);
+        let file = self.open_file(entry).ok_or(Error::Posix(Errno::ENOMEM))?;
+        let fixed = if flags & MREMAP_FIXED != 0 { FIXED } else { 0 };
+        let place = if fixed != 0 { target } else { 0 };
+        // SAFETY: a fresh reservation, or one that the program asked to put there.
+        let base = unsafe { pm::call!(abi::__NR_mmap, place, new_len, 0, PRIVATE | ANONYMOUS | NORESERVE | fixed, usize::MAX, 0) }?;
+        if let Err(error) = self.fill(cx, &file, base, new_len, old.prot as usize, true, old.offset) {
+            // SAFETY: the reservation just made.
+            let _ = unsafe { pm::call!(abi::__NR_munmap, base, new_len) };
+            return Err(error);
+        }
+        // SAFETY: the mapping that the program gave up.
+        let _ = unsafe { pm::call!(abi::__NR_munmap, address, old_len) };
+        let _ = mount;
+        table[index] = FREE;
+        self.forget(cx, table, base, base + new_len);
+        table[index] = Mapping { start: base, end: base + new_len, ..old };
+        Ok(base)
+    }
+
+    /// `msync(address, len, flags)`: ours are made durable, then the kernel has its turn.
+    pub unsafe fn msync(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        const MS_SYNC: usize = 4;
+        if args[2] & MS_SYNC == 0 || self.mappings.is_empty() {
+            return Outcome::Kernel;
+        }
+        let cx = self.cx(thread);
+        let end = args[0].saturating_add(args[1]);
+        let result = self.mappings.with(|table| {
+            for one in table.iter().filter(|m| m.shared && m.start < end && args[0] < m.end) {
+                let entry = crate::descriptors::Entry::new(one.slot as usize, one.description, Kind::Regular, false, false);
+                if let Some(file) = self.open_file(entry) {
+                    file.mount.backend.sync(&cx, Some(file.node), true)?;
+                }
+            }
+            Ok(0)
+        });
+        match result {
+            Ok(_) => Outcome::Kernel,
+            result => done(result),
+        }
+    }
+}

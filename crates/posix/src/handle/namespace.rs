@@ -1,0 +1,436 @@
+//! Names: mkdir, mknod, symlink, link, unlink, rmdir, rename, readlink.
+
+use super::{done, err, fail};
+use crate::path::{CWD, OpenFile, Place, Spot, descriptor_name};
+use crate::text::{self, bad};
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, Error, Kind, Last, NewNode, Node, RenameMode};
+use pm::sys::abi;
+use pm::{Errno, UserSlice};
+
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+
+/// What a call that makes something other than a directory must find: a proper
+/// name without a trailing slash.
+fn plain_name(cx: &Cx, spot: &Spot) -> base::Result<()> {
+    if !spot.is_name() {
+        return err(Errno::EEXIST);
+    }
+    if spot.found.slash {
+        spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name)?;
+        return err(Errno::EEXIST);
+    }
+    Ok(())
+}
+
+fn make(cx: &Cx, spot: &Spot, kind: Kind, mode: usize, rdev: u64, target: &[u8]) -> base::Result<usize> {
+    let new = NewNode { kind, mode: mode as u16 & 0o7777, rdev, target };
+    spot.mount.backend.create(cx, spot.found.parent, spot.found.name, &new).map(|_| 0)
+}
+
+/// Kernel encoding of a device number as `mknod` gets it.
+fn mknod_kind(mode: usize) -> base::Result<Kind> {
+    match mode >> 12 & 15 {
+        0 => Ok(Kind::Regular),
+        4 => err(Errno::EPERM),
+        dt => Kind::from_dt(dt as u8).filter(|k| *k != Kind::Symlink).ok_or(Error::Posix(Errno::EINVAL)),
+    }
+}
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// `mkdirat(dirfd, path, mode)`.
+    pub unsafe fn mkdirat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.mkdir_at(thread, (abi::__NR_mkdirat, args), args[0], 1, args[2]) }
+    }
+
+    /// `mkdir(path, mode)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn mkdir(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.mkdir_at(thread, (abi::__NR_mkdir, args), CWD, 0, args[1]) }
+    }
+
+    #[inline(always)]
+    unsafe fn mkdir_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, mode: usize) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+            if !spot.is_name() {
+                return err(Errno::EEXIST);
+            }
+            make(cx, spot, Kind::Directory, mode & 0o1777, 0, b"")
+        }) }
+    }
+
+    /// `mknodat(dirfd, path, mode, device)`.
+    pub unsafe fn mknodat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.mknod_at(thread, (abi::__NR_mknodat, args), args[0], 1, args[2], args[3]) }
+    }
+
+    /// `mknod(path, mode, device)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn mknod(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.mknod_at(thread, (abi::__NR_mknod, args), CWD, 0, args[1], args[2]) }
+    }
+
+    unsafe fn mknod_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, mode: usize, rdev: usize) -> Outcome {
+        let kind = match mknod_kind(mode) {
+            Ok(kind) => kind,
+            Err(error) => return fail(error.errno()),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+            plain_name(cx, spot)?;
+            let device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
+            // Anybody may make the 0:0 "whiteout".
+            if device && !cx.cred.privileged && !(kind == Kind::CharDevice && rdev == 0) {
+                match spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name) {
+                    Ok(_) => return err(Errno::EEXIST),
+                    Err(Error::Posix(Errno::ENOENT)) => {}
+                    Err(error) => return Err(error),
+                }
+                spot.mount.backend.access(cx, spot.found.parent, base::W | base::X)?;
+                return err(Errno::EPERM);
+            }
+            make(cx, spot, kind, mode, if device { rdev as u32 as u64 } else { 0 }, b"")
+        }) }
+    }
+
+    /// `symlinkat(target, dirfd, path)`.
+    pub unsafe fn symlinkat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.symlink_at(thread, (abi::__NR_symlinkat, args), args[1], 2) }
+    }
+
+    /// `symlink(target, path)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn symlink(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.symlink_at(thread, (abi::__NR_symlink, args), CWD, 1) }
+    }
+
+    unsafe fn symlink_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize) -> Outcome {
+        // SAFETY: the caller's promise.
+        let target = match unsafe { text::path(call.1[0]) } {
+            Ok(target) if target.bytes.is_empty() => return fail(Errno::ENOENT),
+            Ok(target) => target.bytes,
+            Err(errno) => return fail(errno),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+            plain_name(cx, spot)?;
+            make(cx, spot, Kind::Symlink, 0o777, 0, target)
+        }) }
+    }
+
+    /// `unlinkat(dirfd, path, flags)`.
+    pub unsafe fn unlinkat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let flags = args[2] as u32;
+        if flags & !abi::AT_REMOVEDIR != 0 {
+            return fail(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.remove_at(thread, (abi::__NR_unlinkat, args), args[0], 1, flags & abi::AT_REMOVEDIR != 0) }
+    }
+
+    /// `unlink(path)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn unlink(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.remove_at(thread, (abi::__NR_unlink, args), CWD, 0, false) }
+    }
+
+    /// `rmdir(path)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn rmdir(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.remove_at(thread, (abi::__NR_rmdir, args), CWD, 0, true) }
+    }
+
+    #[inline(always)]
+    unsafe fn remove_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, directory: bool) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+            let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
+            if !spot.is_name() {
+                return err(match (directory, name) {
+                    (false, _) => Errno::EISDIR,
+                    (true, b".") => Errno::EINVAL,
+                    (true, b"..") => Errno::ENOTEMPTY,
+                    (true, _) => Errno::EBUSY,
+                });
+            }
+            self.not_covered(cx, spot)?;
+            if directory {
+                return backend.rmdir(cx, dir, name).map(|()| 0);
+            }
+            if spot.found.slash {
+                let node = backend.lookup(cx, dir, name)?;
+                let is_dir = backend.attr(cx, node)?.kind == Kind::Directory;
+                return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
+            }
+            backend.unlink(cx, dir, name).map(|()| 0)
+        }) }
+    }
+
+    /// `EBUSY` where something is mounted on the name.
+    fn not_covered(&self, cx: &Cx, spot: &Spot) -> base::Result<()> {
+        if self.mounts.covers(spot.slot) {
+            let node = spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name);
+            if node.is_ok_and(|node| self.mounts.mounted_on(spot.slot, node).is_some()) {
+                return err(Errno::EBUSY);
+            }
+        }
+        Ok(())
+    }
+
+    /// `linkat(dirfd, path, dirfd, path, flags)`.
+    pub unsafe fn linkat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let flags = args[4] as u32;
+        if flags & !(abi::AT_SYMLINK_FOLLOW | abi::AT_EMPTY_PATH) != 0 {
+            return fail(Errno::EINVAL);
+        }
+        let follow = flags & abi::AT_SYMLINK_FOLLOW != 0;
+        // SAFETY: the caller's promise.
+        let source = if unsafe { Self::empty_path(args[1], args[4], false) } { self.directory(args[0]) } else { None };
+        let last = if follow { Last::Follow } else { Last::NoFollow };
+        // SAFETY: the caller's promise.
+        unsafe { self.link_at(thread, (abi::__NR_linkat, args), (args[0], 1), (args[2], 3), last, source) }
+    }
+
+    /// `link(path, path)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn link(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.link_at(thread, (abi::__NR_link, args), (CWD, 0), (CWD, 1), Last::NoFollow, None) }
+    }
+
+    unsafe fn link_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), from: (usize, usize), to: (usize, usize), last: Last, source: Option<OpenFile>) -> Outcome {
+        let cx = self.cx(thread);
+        let from_place = match source {
+            Some(file) if !cx.cred.privileged && !file.entry.path_only() => return fail(Errno::ENOENT),
+            Some(file) => Ok((file.slot, Some(file.node))),
+            // SAFETY: the caller's promise.
+            None => match unsafe { self.resolve(&cx, thread, 0, from.0, call.1[from.1], last) } {
+                Ok(Place::Ours(spot)) => match spot.node(&cx) {
+                    Ok(node) => Ok((spot.slot, Some(node))),
+                    Err(error) => return fail(error.errno()),
+                },
+                Ok(place) => Err(place),
+                Err(error) => return fail(error.errno()),
+            },
+        };
+        // SAFETY: the caller's promise.
+        let to_place = match unsafe { self.resolve(&cx, thread, 1, to.0, call.1[to.1], Last::Parent) } {
+            Ok(place) => place,
+            Err(error) => return fail(error.errno()),
+        };
+        match (from_place, to_place) {
+            (Ok((slot, Some(node))), Place::Ours(spot)) => done(self.link_ours(&cx, slot, node, &spot)),
+            (Err(from_place), Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place) {
+                Err(errno) => fail(errno),
+                Ok(()) => done(plain_name(&cx, &spot).and(err(Errno::EXDEV))),
+            },
+            (Ok(_), to_place) => match self.kernel_has(to.0, call.1[to.1], &to_place) {
+                Ok(()) => fail(Errno::EEXIST),
+                Err(_) => fail(Errno::EXDEV),
+            },
+            (Err(from_place), to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
+        }
+    }
+
+    fn link_ours(&self, cx: &Cx, slot: usize, node: Node, spot: &Spot) -> base::Result<usize> {
+        plain_name(cx, spot)?;
+        if slot != spot.slot {
+            return err(Errno::EXDEV);
+        }
+        spot.mount.backend.link(cx, node, spot.found.parent, spot.found.name).map(|()| 0)
+    }
+
+    /// Whether a path that is the kernel's exists there.
+    fn kernel_has(&self, dirfd: usize, path: usize, place: &Place) -> Result<(), Errno> {
+        let path = if let Place::Text(text) = place { *text } else { path };
+        const NOFOLLOW: u32 = abi::AT_SYMLINK_NOFOLLOW;
+        // SAFETY: the program's own arguments, or a text of ours.
+        let result = unsafe { self.door.kernel(abi::__NR_faccessat2 as usize, [dirfd, path, 0, NOFOLLOW as usize, 0, 0]) };
+        pm::sys::check(result).map(|_| ())
+    }
+
+    /// `renameat2(dirfd, path, dirfd, path, flags)`.
+    pub unsafe fn renameat2(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), args[4] as u32) }
+    }
+
+    /// `renameat(dirfd, path, dirfd, path)`.
+    pub unsafe fn renameat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.rename_at(thread, (abi::__NR_renameat, args), (args[0], 1), (args[2], 3), 0) }
+    }
+
+    /// `rename(path, path)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn rename(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.rename_at(thread, (abi::__NR_rename, args), (CWD, 0), (CWD, 1), 0) }
+    }
+
+    unsafe fn rename_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), from: (usize, usize), to: (usize, usize), flags: u32) -> Outcome {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            RENAME_NOREPLACE => RenameMode::NoReplace,
+            RENAME_EXCHANGE => RenameMode::Exchange,
+            // Also a whiteout, which the kernel knows and we do not.
+            _ => RenameMode::Replace,
+        };
+        let cx = self.cx(thread);
+        // SAFETY: the caller's promise.
+        let from_place = match unsafe { self.resolve(&cx, thread, 0, from.0, call.1[from.1], Last::Parent) } {
+            Ok(place) => place,
+            Err(error) => return fail(error.errno()),
+        };
+        // SAFETY: the caller's promise.
+        let to_place = match unsafe { self.resolve(&cx, thread, 1, to.0, call.1[to.1], Last::Parent) } {
+            Ok(place) => place,
+            Err(error) => return fail(error.errno()),
+        };
+        match (from_place, to_place) {
+            (Place::Ours(_), _) | (_, Place::Ours(_)) if flags > RENAME_EXCHANGE => fail(Errno::EINVAL),
+            (Place::Ours(from), Place::Ours(to)) => done(self.rename_ours(&cx, &from, &to, mode)),
+            (Place::Ours(spot), _) => match spot.mount.backend.lookup(&cx, spot.found.parent, spot.found.name) {
+                Err(error) if spot.is_name() => fail(error.errno()),
+                _ => fail(Errno::EXDEV),
+            },
+            (from_place, Place::Ours(_)) => match self.kernel_has(from.0, call.1[from.1], &from_place) {
+                Ok(()) => fail(Errno::EXDEV),
+                Err(errno) => fail(errno),
+            },
+            (from_place, to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
+        }
+    }
+
+    fn rename_ours(&self, cx: &Cx, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<usize> {
+        if from.slot != to.slot {
+            return err(Errno::EXDEV);
+        }
+        if !from.is_name() {
+            return err(Errno::EBUSY);
+        }
+        if !to.is_name() {
+            return err(if mode == RenameMode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
+        }
+        let backend = from.mount.backend;
+        if from.found.slash || to.found.slash {
+            self.rename_slashes(cx, from, to, mode)?;
+        }
+        self.not_covered(cx, from)?;
+        self.not_covered(cx, to)?;
+        backend.rename(cx, from.found.parent, from.found.name, to.found.parent, to.found.name, mode).map(|()| 0)
+    }
+
+    /// A trailing slash asks for directories.
+    #[cold]
+    fn rename_slashes(&self, cx: &Cx, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<()> {
+        let backend = from.mount.backend;
+        let source = backend.lookup(cx, from.found.parent, from.found.name)?;
+        let source_dir = backend.attr(cx, source)?.kind == Kind::Directory;
+        let target = match backend.lookup(cx, to.found.parent, to.found.name) {
+            Ok(node) => Some(backend.attr(cx, node)?.kind == Kind::Directory),
+            Err(Error::Posix(Errno::ENOENT)) => None,
+            Err(error) => return Err(error),
+        };
+        let exchange = mode == RenameMode::Exchange;
+        match target {
+            Some(_) if mode == RenameMode::NoReplace => return err(Errno::EEXIST),
+            None if exchange => return err(Errno::ENOENT),
+            Some(false) if exchange && to.found.slash => return err(Errno::ENOTDIR),
+            _ => {}
+        }
+        if !source_dir && (from.found.slash || to.found.slash && !exchange) {
+            return err(Errno::ENOTDIR);
+        }
+        Ok(())
+    }
+
+    /// `readlinkat(dirfd, path, out, len)`.
+    pub unsafe fn readlinkat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.readlink_at(thread, (abi::__NR_readlinkat, args), args[0], 1, args[2], args[3]) }
+    }
+
+    /// `readlink(path, out, len)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn readlink(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.readlink_at(thread, (abi::__NR_readlink, args), CWD, 0, args[1], args[2]) }
+    }
+
+    unsafe fn readlink_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, out: usize, len: usize) -> Outcome {
+        if len as i32 <= 0 {
+            return fail(Errno::EINVAL);
+        }
+        let len = len as u32 as usize;
+        // SAFETY: the caller's promise.
+        if let Ok(path) = unsafe { text::path(call.1[index]) } {
+            if path.bytes.is_empty() && call.0 == abi::__NR_readlinkat {
+                // The symlink that an `O_PATH | O_NOFOLLOW` descriptor holds.
+                return self.on_any(thread, dirfd, |cx, file| {
+                    if file.entry.kind() != Kind::Symlink {
+                        return err(Errno::ENOENT);
+                    }
+                    // SAFETY: the caller's promise.
+                    unsafe { link_text(cx, file.mount.backend, file.node, out, len) }
+                });
+            }
+            if let Some((fd, b"")) = descriptor_name(path.bytes)
+                && path.bytes.starts_with(b"/proc")
+                && let Some(file) = self.file(fd as usize)
+            {
+                return done(self.path_of(&self.cx(thread), thread, &file).and_then(|text| {
+                    if bad(out) {
+                        return err(Errno::EFAULT);
+                    }
+                    let len = text.len().min(len);
+                    // SAFETY: the caller's promise.
+                    unsafe { core::ptr::copy_nonoverlapping(text.as_ptr(), out as *mut u8, len) };
+                    Ok(len)
+                }));
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, call, dirfd, index, Last::NoFollow, |cx, spot| {
+            let node = spot.node(cx)?;
+            link_text(cx, spot.mount.backend, node, out, len)
+        }) }
+    }
+}
+
+/// # Safety
+/// `out` is low or writable for `len` bytes.
+unsafe fn link_text(cx: &Cx, backend: &dyn vfs::Backend, node: Node, out: usize, len: usize) -> base::Result<usize> {
+    if backend.attr(cx, node)?.kind != Kind::Symlink {
+        return err(Errno::EINVAL);
+    }
+    if bad(out) {
+        return err(Errno::EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    backend.readlink(cx, node, unsafe { UserSlice::new(out as *mut u8, len) })
+}
+
+/// A call with two paths of the kernel's, one or both of them rewritten.
+fn rewritten(call: (u32, [usize; 6]), from: (usize, Place), to: (usize, Place)) -> Outcome {
+    let (nr, mut args) = call;
+    let mut changed = false;
+    for (index, place) in [from, to] {
+        if let Place::Text(text) = place {
+            args[index] = text;
+            changed = true;
+        }
+    }
+    if changed { Outcome::KernelWith { nr: nr as usize, args } } else { Outcome::Kernel }
+}

@@ -1,0 +1,298 @@
+//! `open` and `close`.
+
+use super::{done, err, fail};
+use crate::descriptors::Entry;
+use crate::path::{CWD, Place, Spot};
+use crate::{Outcome, Process, ThreadState};
+use base::{Attr, Cx, DescriptionId, Error, Kind, Last, NewNode, Node, R, SetAttr, W};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::Errno;
+use pm::sys::abi;
+
+const TMPFILE: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
+const ACCESS: u32 = abi::O_ACCMODE;
+/// What only matters while opening; the rest is what `F_GETFL` reports.
+const ONCE: u32 = abi::O_CREAT | abi::O_EXCL | abi::O_NOCTTY | abi::O_TRUNC | abi::O_CLOEXEC;
+/// All that `O_PATH` leaves of the others.
+const WITH_PATH: u32 = abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_PATH | abi::O_CLOEXEC;
+/// Everything `open` knows; it ignores the rest.
+const KNOWN: u32 = ACCESS
+    | ONCE
+    | WITH_PATH
+    | TMPFILE
+    | abi::O_APPEND
+    | abi::O_NONBLOCK
+    | abi::O_SYNC
+    | abi::O_DSYNC
+    | abi::FASYNC
+    | abi::O_DIRECT
+    | abi::O_LARGEFILE
+    | abi::O_NOATIME;
+/// The kernel adds it to every open of a 64-bit program.
+#[cfg(target_arch = "x86_64")]
+const LARGEFILE: u32 = 0x8000;
+#[cfg(not(target_arch = "x86_64"))]
+const LARGEFILE: u32 = abi::O_LARGEFILE;
+
+/// What came of looking for the node to open.
+enum Opened {
+    /// Number of the new descriptor.
+    Descriptor(usize),
+    /// A FIFO or device: the kernel opens the object at this text instead.
+    Special(usize),
+}
+
+/// The flags in order, or why the kernel would not have them.
+#[inline]
+fn checked(flags: u32) -> Result<u32, Errno> {
+    let flags = flags & KNOWN;
+    if flags & abi::O_PATH != 0 {
+        return Ok(flags & WITH_PATH);
+    }
+    if flags & TMPFILE != 0 {
+        if flags & (abi::O_TMPFILE | abi::O_CREAT) != abi::O_TMPFILE || flags & ACCESS == abi::O_RDONLY {
+            return Err(Errno::EINVAL);
+        }
+    } else if flags & (abi::O_CREAT | abi::O_DIRECTORY) == abi::O_CREAT | abi::O_DIRECTORY {
+        return Err(Errno::EINVAL);
+    }
+    Ok(flags | LARGEFILE)
+}
+
+/// Rights that these flags ask for.
+#[inline]
+fn wanted(flags: u32) -> u16 {
+    let access = match flags & ACCESS {
+        abi::O_RDONLY => R,
+        abi::O_WRONLY => W,
+        _ => R | W,
+    };
+    if flags & abi::O_TRUNC != 0 { access | W } else { access }
+}
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// `openat(dirfd, path, flags, mode)`.
+    pub unsafe fn openat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.open_at(thread, (abi::__NR_openat, args), args[0], 1, args[2] as u32, args[3]) }
+    }
+
+    /// `open(path, flags, mode)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn open(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.open_at(thread, (abi::__NR_open, args), CWD, 0, args[1] as u32, args[2]) }
+    }
+
+    /// `creat(path, mode)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn creat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        const FLAGS: u32 = abi::O_CREAT | abi::O_WRONLY | abi::O_TRUNC;
+        // SAFETY: the caller's promise.
+        unsafe { self.open_at(thread, (abi::__NR_creat, args), CWD, 0, FLAGS, args[1]) }
+    }
+
+    /// `openat2`: callers fall back to `openat` where it is not there; ours
+    /// would have to keep promises about resolution.
+    pub unsafe fn openat2(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, (abi::__NR_openat2, args), args[0], 1, Last::NoFollow, |_, _| err(Errno::ENOSYS)) }
+    }
+
+    #[inline(always)]
+    unsafe fn open_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, flags: u32, mode: usize) -> Outcome {
+        let flags = match checked(flags) {
+            Ok(flags) => flags,
+            Err(errno) => return fail(errno),
+        };
+        let exclusive = flags & (abi::O_CREAT | abi::O_EXCL) == abi::O_CREAT | abi::O_EXCL;
+        let last = if flags & abi::O_NOFOLLOW != 0 || exclusive { Last::NoFollow } else { Last::Follow };
+        let cx = self.cx(thread);
+        // Another process may make or remove the name between look-up and creation.
+        for _ in 0..100 {
+            // SAFETY: the caller's promise.
+            let spot = match unsafe { self.resolve(&cx, thread, 0, dirfd, call.1[index], last) } {
+                Ok(Place::Ours(spot)) => spot,
+                Ok(Place::Kernel) => return Outcome::Kernel,
+                Ok(Place::Text(text)) => {
+                    let mut args = call.1;
+                    args[index] = text;
+                    return Outcome::KernelWith { nr: call.0 as usize, args };
+                }
+                Err(error) => return fail(error.errno()),
+            };
+            match self.open_spot(&cx, thread, &spot, flags, mode) {
+                Ok(Opened::Descriptor(fd)) => return Outcome::Done(fd as isize),
+                Ok(Opened::Special(text)) => {
+                    let kept = flags & !(abi::O_CREAT | abi::O_EXCL | abi::O_NOFOLLOW | abi::O_TRUNC);
+                    let args = [CWD, text, kept as usize, 0, 0, 0];
+                    return Outcome::KernelWith { nr: abi::__NR_openat as usize, args };
+                }
+                Err(Error::Posix(Errno::EEXIST)) if flags & abi::O_CREAT != 0 && !exclusive => {}
+                Err(error) => return fail(error.errno()),
+            }
+        }
+        fail(Errno::ENOENT)
+    }
+
+    #[inline]
+    fn open_spot(&self, cx: &Cx, thread: &ThreadState, spot: &Spot, flags: u32, mode: usize) -> base::Result<Opened> {
+        let backend = spot.mount.backend;
+        if flags & abi::O_CREAT != 0 && spot.found.slash && spot.is_name() {
+            return err(Errno::EISDIR);
+        }
+        if flags & TMPFILE != 0 {
+            return self.open_unnamed(cx, spot, flags, mode).map(Opened::Descriptor);
+        }
+        let Some(node) = spot.found.node else {
+            if flags & abi::O_CREAT == 0 {
+                return err(Errno::ENOENT);
+            }
+            let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
+            let node = backend.create(cx, spot.found.parent, spot.found.name, &new)?;
+            return self.install(cx, spot, node, Kind::Regular, flags & !abi::O_TRUNC).map(Opened::Descriptor);
+        };
+        if flags & (abi::O_CREAT | abi::O_EXCL) == abi::O_CREAT | abi::O_EXCL {
+            return err(Errno::EEXIST);
+        }
+        let attr = backend.attr(cx, node)?;
+        may_open(cx, spot, node, &attr, flags)?;
+        if flags & abi::O_PATH == 0 && !matches!(attr.kind, Kind::Regular | Kind::Directory) {
+            return self.open_special(cx, thread, spot, node, &attr).map(Opened::Special);
+        }
+        self.install(cx, spot, node, attr.kind, flags).map(Opened::Descriptor)
+    }
+
+    /// Gives an open node a number.
+    #[inline]
+    fn install(&self, cx: &Cx, spot: &Spot, node: Node, kind: Kind, flags: u32) -> base::Result<usize> {
+        let backend = spot.mount.backend;
+        let cloexec = flags & abi::O_CLOEXEC != 0;
+        let numbers = self.door.numbers();
+        let fd = numbers.take(0, cloexec)?;
+        let opened = backend.open(cx, node, flags & !ONCE, fd).and_then(|id| {
+            if flags & abi::O_TRUNC != 0 && kind == Kind::Regular {
+                let change = SetAttr { size: Some(0), size_checked: true, ..SetAttr::default() };
+                if let Err(error) = backend.set_attr(cx, node, &change) {
+                    backend.close(cx, fd);
+                    return Err(error);
+                }
+            }
+            Ok(id)
+        });
+        match opened {
+            Ok(id) => {
+                self.enter(spot, fd, id, kind, cloexec, flags);
+                Ok(fd as usize)
+            }
+            Err(error) => {
+                numbers.give_back(fd);
+                Err(error)
+            }
+        }
+    }
+
+    #[inline]
+    fn enter(&self, spot: &Spot, fd: u32, id: DescriptionId, kind: Kind, cloexec: bool, flags: u32) {
+        // Where `/proc/self/fd/N` looks for its name.
+        spot.mount.backend.description(id).reserved2.store(spot.found.parent.id, Relaxed);
+        self.descriptors.put(fd, Entry::new(spot.slot, id, kind, cloexec, flags & abi::O_PATH != 0));
+    }
+
+    #[cold]
+    fn open_unnamed(&self, cx: &Cx, spot: &Spot, flags: u32, mode: usize) -> base::Result<usize> {
+        let backend = spot.mount.backend;
+        let dir = spot.found.node.ok_or(Error::Posix(Errno::ENOENT))?;
+        if backend.attr(cx, dir)?.kind != Kind::Directory {
+            return err(Errno::ENOTDIR);
+        }
+        let numbers = self.door.numbers();
+        let cloexec = flags & abi::O_CLOEXEC != 0;
+        let fd = numbers.take(0, cloexec)?;
+        match backend.tmpfile(cx, dir, mode as u16 & 0o7777, flags, fd) {
+            Ok(id) => {
+                backend.description(id).flags.store(flags & !ONCE, Relaxed);
+                self.enter(spot, fd, id, Kind::Regular, cloexec, flags);
+                Ok(fd as usize)
+            }
+            Err(error) => {
+                numbers.give_back(fd);
+                Err(error)
+            }
+        }
+    }
+
+    /// `close(fd)`.
+    pub unsafe fn close(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let fd = args[0] as u32;
+        if fd >= crate::FD_MAX || !self.descriptors.is_ours(fd as usize) {
+            return Outcome::Kernel;
+        }
+        if self.let_go(thread, fd) {
+            self.door.numbers().give_back(fd);
+            Outcome::Done(0)
+        } else {
+            fail(Errno::EBADF)
+        }
+    }
+
+    /// Ends what `fd` stands for, but keeps the number. False if it was not ours.
+    #[inline]
+    pub(crate) fn let_go(&self, thread: &ThreadState, fd: u32) -> bool {
+        let Some(entry) = self.descriptors.take(fd) else { return false };
+        let Some(mount) = self.mounts.get(entry.slot()) else { return true };
+        let cx = self.cx(thread);
+        if self.record_locks.load(Relaxed)
+            && let Some(file) = self.open_file(entry)
+        {
+            mount.backend.drop_process_locks(&cx, file.node);
+        }
+        mount.backend.close(&cx, fd);
+        true
+    }
+
+    /// `close_range(first, last, flags)`.
+    pub unsafe fn close_range(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        const CLOSE_RANGE_CLOEXEC: u32 = 4;
+        let (first, last, flags) = (args[0] as u32, args[1] as u32, args[2] as u32);
+        if first > last || flags & !(2 | CLOSE_RANGE_CLOEXEC) != 0 {
+            return fail(Errno::EINVAL);
+        }
+        for (fd, _) in self.descriptors.range(first, last) {
+            if flags & CLOSE_RANGE_CLOEXEC != 0 {
+                self.descriptors.set_cloexec(fd, true);
+            } else if self.let_go(thread, fd) {
+                self.door.numbers().lost(fd);
+            }
+        }
+        if self.door.has_kernel() { Outcome::Kernel } else { done(Ok(0)) }
+    }
+}
+
+/// The kernel's `may_open`, in its order.
+#[inline]
+fn may_open(cx: &Cx, spot: &Spot, node: Node, attr: &Attr, flags: u32) -> base::Result<()> {
+    let directory = attr.kind == Kind::Directory;
+    if flags & abi::O_CREAT != 0 && directory {
+        return err(Errno::EISDIR);
+    }
+    if !directory && (flags & abi::O_DIRECTORY != 0 || spot.found.slash) {
+        return err(Errno::ENOTDIR);
+    }
+    if flags & abi::O_PATH != 0 {
+        return Ok(());
+    }
+    if attr.kind == Kind::Symlink {
+        return err(Errno::ELOOP);
+    }
+    let want = wanted(flags);
+    if directory && want & W != 0 {
+        return err(Errno::EISDIR);
+    }
+    spot.mount.backend.access(cx, node, want)?;
+    if flags & abi::O_NOATIME != 0 && !cx.cred.privileged && cx.cred.uid != attr.uid {
+        return err(Errno::EPERM);
+    }
+    Ok(())
+}

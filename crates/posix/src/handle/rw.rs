@@ -1,0 +1,336 @@
+//! Reading and writing.
+
+use super::attr::{readable, writable};
+use super::{err, fail};
+use crate::path::OpenFile;
+use crate::text::bad;
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, Error, Kind};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::sys::abi;
+use pm::{Errno, UserSlice};
+
+/// The most that one call moves, bytes.
+pub(crate) const COUNT_MAX: usize = 0x7fff_f000;
+const IOV_MAX: usize = 1024;
+const RWF_DSYNC: u32 = 2;
+const RWF_SYNC: u32 = 4;
+const RWF_APPEND: u32 = 16;
+/// `HIPRI` and `NOWAIT` change nothing here.
+const RWF_KNOWN: u32 = 1 | RWF_DSYNC | RWF_SYNC | 8 | RWF_APPEND;
+const SIGXFSZ: usize = 25;
+/// The limit on file sizes is not known yet.
+pub(crate) const LIMIT_UNKNOWN: u64 = u64::MAX - 1;
+
+/// Where a transfer takes place.
+#[derive(Clone, Copy)]
+enum At {
+    /// The file position, which moves.
+    Position,
+    /// This offset.
+    Offset(u64),
+}
+
+/// Sends this thread the signal of a file-size limit.
+#[cold]
+pub(crate) fn over_limit() {
+    // SAFETY: takes no arguments.
+    let pid = unsafe { pm::sys::raw(abi::__NR_getpid as usize, [0; 6]) } as usize;
+    // SAFETY: takes no arguments.
+    let tid = unsafe { pm::sys::raw(abi::__NR_gettid as usize, [0; 6]) } as usize;
+    // SAFETY: a signal to ourselves, as the kernel would send it.
+    let _ = unsafe { pm::call!(abi::__NR_tgkill, pid, tid, SIGXFSZ) };
+}
+
+/// One buffer, checked.
+///
+/// # Safety
+/// `pointer` is low, or good for `len` bytes.
+#[inline(always)]
+unsafe fn single(pointer: usize, len: usize) -> base::Result<[UserSlice; 1]> {
+    if len as isize >= 0 && bad(pointer) && len > 0 || (len as isize) < 0 {
+        return err(Errno::EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    Ok([unsafe { UserSlice::new(pointer as *mut u8, len.min(COUNT_MAX)) }])
+}
+
+/// A program's vector, checked; buffers past [`COUNT_MAX`] are left out.
+///
+/// # Safety
+/// `pointer` is low, or leads to `count` buffers that are low or good.
+unsafe fn vector<'a>(pointer: usize, count: usize) -> base::Result<&'a [UserSlice]> {
+    if count > IOV_MAX {
+        return err(Errno::EINVAL);
+    }
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if bad(pointer) {
+        return err(Errno::EFAULT);
+    }
+    // SAFETY: the caller's promise; `UserSlice` has the layout of `struct iovec`.
+    let all = unsafe { core::slice::from_raw_parts(pointer as *const UserSlice, count) };
+    let mut total = 0usize;
+    for (index, buffer) in all.iter().enumerate() {
+        if buffer.len as isize > 0 && bad(buffer.ptr as usize) {
+            return err(Errno::EFAULT);
+        }
+        if (buffer.len as isize) < 0 {
+            return err(Errno::EINVAL);
+        }
+        total = total.saturating_add(buffer.len);
+        if total > COUNT_MAX && index > 0 {
+            return Ok(&all[..index]);
+        }
+    }
+    Ok(all)
+}
+
+#[inline(always)]
+fn read_at(cx: &Cx, file: &OpenFile, at: At, into: &[UserSlice]) -> base::Result<usize> {
+    if !readable(file.flags()) {
+        return err(Errno::EBADF);
+    }
+    if file.entry.kind() == Kind::Directory {
+        return err(Errno::EISDIR);
+    }
+    let backend = file.mount.backend;
+    match at {
+        At::Offset(offset) => backend.read(cx, file.node, offset, into),
+        At::Position => {
+            let id = file.entry.description();
+            backend.offset_lock(cx, id);
+            let offset = file.description.offset.load(Relaxed);
+            let result = backend.read(cx, file.node, offset, into);
+            if let Ok(done) = result {
+                file.description.offset.store(offset + done as u64, Relaxed);
+            }
+            backend.offset_unlock(cx, id);
+            result
+        }
+    }
+}
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// `RLIMIT_FSIZE`, bytes.
+    #[inline(always)]
+    pub(crate) fn file_limit(&self) -> u64 {
+        let limit = self.file_limit.load(Relaxed);
+        if limit == LIMIT_UNKNOWN { self.ask_file_limit() } else { limit }
+    }
+
+    #[cold]
+    fn ask_file_limit(&self) -> u64 {
+        const RLIMIT_FSIZE: usize = 1;
+        let mut limit = [u64::MAX; 2];
+        // SAFETY: asks for this process's limit, into two words.
+        let _ = unsafe { pm::call!(abi::__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) };
+        let soft = if limit[0] == LIMIT_UNKNOWN { u64::MAX } else { limit[0] };
+        self.file_limit.store(soft, Relaxed);
+        soft
+    }
+
+    /// Writes, within the file-size limit.
+    #[inline(always)]
+    fn write_at(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool) -> base::Result<usize> {
+        let flags = file.flags();
+        if !writable(flags) {
+            return err(Errno::EBADF);
+        }
+        let append = append || flags & abi::O_APPEND != 0;
+        let backend = file.mount.backend;
+        let result = match at {
+            At::Offset(offset) => {
+                let offset = if append { None } else { Some(offset) };
+                self.write_limited(cx, file, offset, from).map(|(done, _)| done)
+            }
+            At::Position => {
+                let id = file.entry.description();
+                backend.offset_lock(cx, id);
+                let offset = if append { None } else { Some(file.description.offset.load(Relaxed)) };
+                let result = self.write_limited(cx, file, offset, from);
+                if let Ok((done, end)) = result
+                    && done > 0
+                {
+                    file.description.offset.store(end, Relaxed);
+                }
+                backend.offset_unlock(cx, id);
+                result.map(|(done, _)| done)
+            }
+        };
+        if flags & abi::O_DSYNC != 0 && result.is_ok() {
+            backend.sync(cx, Some(file.node), flags & abi::O_SYNC != abi::O_SYNC)?;
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn write_limited(&self, cx: &Cx, file: &OpenFile, offset: Option<u64>, from: &[UserSlice]) -> base::Result<(usize, u64)> {
+        let limit = self.file_limit();
+        if limit != u64::MAX {
+            return self.write_below(cx, file, offset, from, limit);
+        }
+        file.mount.backend.write(cx, file.node, offset, from)
+    }
+
+    #[cold]
+    fn write_below(&self, cx: &Cx, file: &OpenFile, offset: Option<u64>, from: &[UserSlice], limit: u64) -> base::Result<(usize, u64)> {
+        let backend = file.mount.backend;
+        let at = offset.map_or_else(|| backend.attr(cx, file.node).map(|a| a.size), Ok)?;
+        let total = UserSlice::total(from);
+        if total == 0 || at.saturating_add(total as u64) <= limit {
+            return backend.write(cx, file.node, offset, from);
+        }
+        if at >= limit {
+            over_limit();
+            return err(Errno::EFBIG);
+        }
+        // Only what fits, a buffer at a time.
+        let (mut room, mut done, mut end) = ((limit - at) as usize, 0, at);
+        for buffer in from {
+            let part = UserSlice { len: buffer.len.min(room), ..*buffer };
+            let (written, now) = backend.write(cx, file.node, offset.map(|o| o + done as u64), &[part])?;
+            (room, done, end) = (room - written, done + written, now);
+            if room == 0 || written < part.len {
+                break;
+            }
+        }
+        Ok((done, end))
+    }
+
+    /// `read(fd, buffer, len)`.
+    pub unsafe fn read(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        self.on(thread, args[0], |cx, file| {
+            // SAFETY: the caller's promise.
+            let buffer = unsafe { single(args[1], args[2]) };
+            checked_first(&file, readable, buffer).and_then(|b| read_at(cx, &file, At::Position, &b))
+        })
+    }
+
+    /// `write(fd, buffer, len)`.
+    pub unsafe fn write(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        self.on(thread, args[0], |cx, file| {
+            // SAFETY: the caller's promise.
+            let buffer = unsafe { single(args[1], args[2]) };
+            checked_first(&file, writable, buffer).and_then(|b| self.write_at(cx, &file, At::Position, &b, false))
+        })
+    }
+
+    /// `pread64(fd, buffer, len, offset)`.
+    pub unsafe fn pread64(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if !self.descriptors.is_ours(args[0] as u32 as usize) {
+            return Outcome::Kernel;
+        }
+        if (args[3] as i64) < 0 {
+            return fail(Errno::EINVAL);
+        }
+        self.on(thread, args[0], |cx, file| {
+            // SAFETY: the caller's promise.
+            let buffer = unsafe { single(args[1], args[2]) };
+            checked_first(&file, readable, buffer).and_then(|b| read_at(cx, &file, At::Offset(args[3] as u64), &b))
+        })
+    }
+
+    /// `pwrite64(fd, buffer, len, offset)`.
+    pub unsafe fn pwrite64(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if !self.descriptors.is_ours(args[0] as u32 as usize) {
+            return Outcome::Kernel;
+        }
+        if (args[3] as i64) < 0 {
+            return fail(Errno::EINVAL);
+        }
+        self.on(thread, args[0], |cx, file| {
+            // SAFETY: the caller's promise.
+            let buffer = unsafe { single(args[1], args[2]) };
+            checked_first(&file, writable, buffer).and_then(|b| self.write_at(cx, &file, At::Offset(args[3] as u64), &b, false))
+        })
+    }
+
+    /// `readv(fd, vector, count)`.
+    pub unsafe fn readv(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.readv_at(thread, args, At::Position, 0) }
+    }
+
+    /// `writev(fd, vector, count)`.
+    pub unsafe fn writev(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.writev_at(thread, args, At::Position, 0) }
+    }
+
+    /// `preadv(fd, vector, count, offset, unused)`.
+    pub unsafe fn preadv(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if (args[3] as i64) < 0 {
+            return fail(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.readv_at(thread, args, At::Offset(args[3] as u64), 0) }
+    }
+
+    /// `pwritev(fd, vector, count, offset, unused)`.
+    pub unsafe fn pwritev(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if (args[3] as i64) < 0 {
+            return fail(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.writev_at(thread, args, At::Offset(args[3] as u64), 0) }
+    }
+
+    /// `preadv2(fd, vector, count, offset, unused, flags)`; offset −1 is the position.
+    pub unsafe fn preadv2(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        match args[3] as i64 {
+            // SAFETY: the caller's promise.
+            -1 => unsafe { self.readv_at(thread, args, At::Position, args[5] as u32) },
+            ..0 => fail(Errno::EINVAL),
+            // SAFETY: the caller's promise.
+            offset => unsafe { self.readv_at(thread, args, At::Offset(offset as u64), args[5] as u32) },
+        }
+    }
+
+    /// `pwritev2(fd, vector, count, offset, unused, flags)`; offset −1 is the position.
+    pub unsafe fn pwritev2(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        match args[3] as i64 {
+            // SAFETY: the caller's promise.
+            -1 => unsafe { self.writev_at(thread, args, At::Position, args[5] as u32) },
+            ..0 => fail(Errno::EINVAL),
+            // SAFETY: the caller's promise.
+            offset => unsafe { self.writev_at(thread, args, At::Offset(offset as u64), args[5] as u32) },
+        }
+    }
+
+    unsafe fn readv_at(&self, thread: &ThreadState, args: [usize; 6], at: At, flags: u32) -> Outcome {
+        self.on(thread, args[0], |cx, file| {
+            // SAFETY: the caller's promise.
+            let buffers = unsafe { vector(args[1], args[2]) };
+            let buffers = checked_first(&file, readable, buffers)?;
+            if flags & !RWF_KNOWN != 0 {
+                return err(Errno::EOPNOTSUPP);
+            }
+            read_at(cx, &file, at, buffers)
+        })
+    }
+
+    unsafe fn writev_at(&self, thread: &ThreadState, args: [usize; 6], at: At, flags: u32) -> Outcome {
+        self.on(thread, args[0], |cx, file| {
+            // SAFETY: the caller's promise.
+            let buffers = unsafe { vector(args[1], args[2]) };
+            let buffers = checked_first(&file, writable, buffers)?;
+            if flags & !RWF_KNOWN != 0 {
+                return err(Errno::EOPNOTSUPP);
+            }
+            let done = self.write_at(cx, &file, at, buffers, flags & RWF_APPEND != 0)?;
+            if flags & (RWF_DSYNC | RWF_SYNC) != 0 {
+                file.mount.backend.sync(cx, Some(file.node), flags & RWF_SYNC == 0)?;
+            }
+            Ok(done)
+        })
+    }
+}
+
+/// The kernel looks at the open mode before it looks at the buffers.
+#[inline(always)]
+fn checked_first<T>(file: &OpenFile, allowed: fn(u32) -> bool, buffers: base::Result<T>) -> base::Result<T> {
+    if allowed(file.flags()) { buffers } else { Err(Error::Posix(Errno::EBADF)) }
+}

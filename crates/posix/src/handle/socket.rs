@@ -1,0 +1,160 @@
+//! AF_UNIX socket names of ours: a socket node in the image, the kernel's
+//! socket in the private directory, the address rewritten on the way.
+
+use super::{err, fail};
+use crate::path::{CWD, Place};
+use crate::text::bad;
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, Error, Kind, Last, NewNode, W};
+use pm::Errno;
+use pm::sys::abi;
+
+const AF_UNIX: u16 = 1;
+/// Length of `sun_path`.
+const NAME_MAX: usize = 108;
+const ENOTSOCK: Errno = Errno(88);
+const EADDRINUSE: Errno = Errno(98);
+const ECONNREFUSED: Errno = Errno(111);
+
+/// The path in an address, if it is AF_UNIX and not abstract.
+///
+/// # Safety
+/// `address` is low or good for `len` bytes.
+unsafe fn name_in<'a>(address: usize, len: usize) -> Option<&'a [u8]> {
+    if bad(address) || len <= 2 || len > 2 + NAME_MAX {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { core::slice::from_raw_parts(address as *const u8, len) };
+    if u16::from_ne_bytes([bytes[0], bytes[1]]) != AF_UNIX || bytes[2] == 0 {
+        return None;
+    }
+    let name = &bytes[2..];
+    Some(&name[..name.iter().position(|&b| b == 0).unwrap_or(name.len())])
+}
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// Resolves an address, `None` where it is not ours. The path is copied, as
+    /// it need not end in a NUL.
+    unsafe fn address<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, address: usize, len: usize, last: Last) -> base::Result<Option<Place<'a>>> {
+        // SAFETY: the caller's promise.
+        let Some(name) = (unsafe { name_in(address, len) }) else { return Ok(None) };
+        let text = thread.compose(1, b"", name)?;
+        // SAFETY: the composed text ends in a NUL.
+        let place = unsafe { self.resolve(cx, thread, 0, CWD, text.as_ptr() as usize, last) }?;
+        Ok(match place {
+            Place::Kernel => None,
+            place => Some(place),
+        })
+    }
+
+    /// An address for the kernel, in this thread's spare room: pointer and length.
+    fn kernel_address(&self, thread: &ThreadState, path: &[u8]) -> base::Result<(usize, usize)> {
+        let path = path.strip_suffix(&[0]).unwrap_or(path);
+        if path.len() >= NAME_MAX {
+            return err(Errno::ENAMETOOLONG);
+        }
+        // SAFETY: no walk through the kernel's namespace is going on in this thread.
+        let room = unsafe { &mut *thread.outside.get() }.as_flattened_mut();
+        room[..2].copy_from_slice(&AF_UNIX.to_ne_bytes());
+        room[2..2 + path.len()].copy_from_slice(path);
+        room[2 + path.len()] = 0;
+        Ok((room.as_ptr() as usize, 3 + path.len()))
+    }
+
+    /// `bind(socket, address, len)`.
+    pub unsafe fn bind(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if self.file(args[0]).is_some() {
+            return fail(ENOTSOCK);
+        }
+        let cx = self.cx(thread);
+        // SAFETY: the caller's promise.
+        match unsafe { self.address(&cx, thread, args[1], args[2] as u32 as usize, Last::Parent) } {
+            Ok(None) => Outcome::Kernel,
+            Ok(Some(Place::Ours(spot))) => {
+                let made = if !spot.is_name() || spot.found.slash {
+                    err(EADDRINUSE)
+                } else {
+                    let new = NewNode { kind: Kind::Socket, mode: 0o777, rdev: 0, target: b"" };
+                    spot.mount.backend.create(&cx, spot.found.parent, spot.found.name, &new)
+                };
+                let node = match made {
+                    Ok(node) => node,
+                    Err(Error::Posix(Errno::EEXIST)) => return fail(EADDRINUSE),
+                    Err(error) => return fail(error.errno()),
+                };
+                let bound = self.private_path(thread, spot.mount.backend.device(), node).and_then(|path| {
+                    let (address, len) = self.kernel_address(thread, path)?;
+                    // SAFETY: an address of ours.
+                    let result = unsafe { self.door.kernel(abi::__NR_bind as usize, [args[0], address, len, 0, 0, 0]) };
+                    Ok(pm::sys::check(result)?)
+                });
+                if let Err(error) = bound {
+                    let _ = spot.mount.backend.unlink(&cx, spot.found.parent, spot.found.name);
+                    return fail(error.errno());
+                }
+                Outcome::Done(0)
+            }
+            Ok(Some(place)) => self.elsewhere_address(thread, abi::__NR_bind, args, 1, 2, place),
+            Err(error) => fail(error.errno()),
+        }
+    }
+
+    /// `connect(socket, address, len)`.
+    pub unsafe fn connect(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.toward(thread, abi::__NR_connect, args, 1, 2) }
+    }
+
+    /// `sendto(socket, buffer, len, flags, address, len)`.
+    pub unsafe fn sendto(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.toward(thread, abi::__NR_sendto, args, 4, 5) }
+    }
+
+    unsafe fn toward(&self, thread: &ThreadState, nr: u32, mut args: [usize; 6], address: usize, len: usize) -> Outcome {
+        if self.file(args[0]).is_some() {
+            return fail(ENOTSOCK);
+        }
+        let cx = self.cx(thread);
+        // SAFETY: the caller's promise.
+        match unsafe { self.address(&cx, thread, args[address], args[len] as u32 as usize, Last::Follow) } {
+            Ok(None) => Outcome::Kernel,
+            Ok(Some(Place::Ours(spot))) => {
+                let rewritten = spot.node(&cx).and_then(|node| {
+                    let backend = spot.mount.backend;
+                    backend.access(&cx, node, W)?;
+                    if backend.attr(&cx, node)?.kind != Kind::Socket {
+                        return err(ECONNREFUSED);
+                    }
+                    let path = self.private_path(thread, backend.device(), node)?;
+                    self.kernel_address(thread, path)
+                });
+                match rewritten {
+                    Ok((pointer, bytes)) => {
+                        (args[address], args[len]) = (pointer, bytes);
+                        Outcome::KernelWith { nr: nr as usize, args }
+                    }
+                    Err(error) => fail(error.errno()),
+                }
+            }
+            Ok(Some(place)) => self.elsewhere_address(thread, nr, args, address, len, place),
+            Err(error) => fail(error.errno()),
+        }
+    }
+
+    /// An address that leads out of a mount, to the kernel.
+    fn elsewhere_address(&self, thread: &ThreadState, nr: u32, mut args: [usize; 6], address: usize, len: usize, place: Place) -> Outcome {
+        let Place::Text(text) = place else { return Outcome::Kernel };
+        // SAFETY: a NUL-terminated text of this thread.
+        let rewritten = unsafe { crate::text::path(text) }.map_err(Error::Posix).and_then(|path| self.kernel_address(thread, path.bytes));
+        match rewritten {
+            Ok((pointer, bytes)) => {
+                (args[address], args[len]) = (pointer, bytes);
+                Outcome::KernelWith { nr: nr as usize, args }
+            }
+            Err(error) => fail(error.errno()),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `stat` in all its forms, `access`.
+
+use super::{done, err, fail};
+use crate::path::CWD;
+use crate::text::bad;
+use crate::{Outcome, Process, ThreadState};
+use base::{Attr, Cx, Last, Node};
+use pm::Errno;
+use pm::sys::abi;
+use vfs::Backend;
+
+const NSEC: i64 = 1_000_000_000;
+
+/// Writes the kernel's `struct stat`.
+///
+/// # Safety
+/// `out` is low or writable for a `struct stat`.
+#[inline]
+unsafe fn write_stat(attr: &Attr, device: u64, out: usize) -> base::Result<usize> {
+    if bad(out) {
+        return err(Errno::EFAULT);
+    }
+    // SAFETY: all fields are integers, for which zero is a value.
+    let mut stat: abi::stat = unsafe { core::mem::zeroed() };
+    stat.st_dev = device as _;
+    stat.st_ino = attr.ino as _;
+    stat.st_mode = attr.kind.type_bits() | attr.mode as u32;
+    stat.st_nlink = attr.nlink as _;
+    stat.st_uid = attr.uid;
+    stat.st_gid = attr.gid;
+    stat.st_rdev = attr.rdev as _;
+    stat.st_size = attr.size as _;
+    stat.st_blksize = 4096;
+    stat.st_blocks = attr.blocks as _;
+    stat.st_atime = attr.atime.div_euclid(NSEC) as _;
+    stat.st_atime_nsec = attr.atime.rem_euclid(NSEC) as _;
+    stat.st_mtime = attr.mtime.div_euclid(NSEC) as _;
+    stat.st_mtime_nsec = attr.mtime.rem_euclid(NSEC) as _;
+    stat.st_ctime = attr.ctime.div_euclid(NSEC) as _;
+    stat.st_ctime_nsec = attr.ctime.rem_euclid(NSEC) as _;
+    // SAFETY: the caller's promise.
+    unsafe { (out as *mut abi::stat).write_unaligned(stat) };
+    Ok(0)
+}
+
+/// The attributes of `node` for a `stat`, which must be a directory if `slash`.
+///
+/// # Safety
+/// As for [`write_stat`].
+#[inline]
+unsafe fn stat_node(cx: &Cx, backend: &dyn Backend, node: Option<Node>, slash: bool, out: usize) -> base::Result<usize> {
+    let Some(node) = node else { return err(Errno::ENOENT) };
+    let attr = backend.attr(cx, node)?;
+    if slash && attr.kind != base::Kind::Directory {
+        return err(Errno::ENOTDIR);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { write_stat(&attr, backend.device(), out) }
+}
+
+fn major(device: u64) -> u32 {
+    ((device >> 8 & 0xfff) | (device >> 32 & !0xfff)) as u32
+}
+
+fn minor(device: u64) -> u32 {
+    ((device & 0xff) | (device >> 12 & !0xff)) as u32
+}
+
+/// Writes the kernel's `struct statx`.
+///
+/// # Safety
+/// `out` is low or writable for a `struct statx`.
+unsafe fn write_statx(attr: &Attr, device: u64, out: usize) -> base::Result<usize> {
+    if bad(out) {
+        return err(Errno::EFAULT);
+    }
+    let time = |ns: i64| abi::statx_timestamp {
+        tv_sec: ns.div_euclid(NSEC),
+        tv_nsec: ns.rem_euclid(NSEC) as u32,
+        __reserved: 0,
+    };
+    // SAFETY: all fields are integers, for which zero is a value.
+    let mut stat: abi::statx = unsafe { core::mem::zeroed() };
+    stat.stx_mask = abi::STATX_BASIC_STATS;
+    stat.stx_blksize = 4096;
+    stat.stx_nlink = attr.nlink;
+    stat.stx_uid = attr.uid;
+    stat.stx_gid = attr.gid;
+    stat.stx_mode = (attr.kind.type_bits() | attr.mode as u32) as u16;
+    stat.stx_ino = attr.ino;
+    stat.stx_size = attr.size;
+    stat.stx_blocks = attr.blocks;
+    stat.stx_atime = time(attr.atime);
+    stat.stx_mtime = time(attr.mtime);
+    stat.stx_ctime = time(attr.ctime);
+    if let Some(btime) = attr.btime {
+        stat.stx_btime = time(btime);
+        stat.stx_mask |= abi::STATX_BTIME;
+    }
+    stat.stx_rdev_major = major(attr.rdev);
+    stat.stx_rdev_minor = minor(attr.rdev);
+    stat.stx_dev_major = major(device);
+    stat.stx_dev_minor = minor(device);
+    // SAFETY: the caller's promise.
+    unsafe { (out as *mut abi::statx).write_unaligned(stat) };
+    Ok(0)
+}
+
+#[inline(always)]
+fn last(flags: usize) -> Last {
+    if flags as u32 & abi::AT_SYMLINK_NOFOLLOW != 0 { Last::NoFollow } else { Last::Follow }
+}
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// `stat(path, out)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn stat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, (abi::__NR_stat, args), CWD, 0, Last::Follow, |cx, spot| {
+            stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[1])
+        }) }
+    }
+
+    /// `lstat(path, out)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn lstat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, (abi::__NR_lstat, args), CWD, 0, Last::NoFollow, |cx, spot| {
+            stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[1])
+        }) }
+    }
+
+    /// `fstat(fd, out)`.
+    pub unsafe fn fstat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        self.on_any(thread, args[0], |cx, file| {
+            // SAFETY: the caller's promise.
+            unsafe { stat_node(cx, file.mount.backend, Some(file.node), false, args[1]) }
+        })
+    }
+
+    /// `newfstatat(dirfd, path, out, flags)`.
+    pub unsafe fn newfstatat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        const KNOWN: u32 = abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH | abi::AT_STATX_SYNC_TYPE;
+        let flags = args[3];
+        if flags as u32 & !KNOWN != 0 {
+            return fail(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise.
+        if unsafe { Self::empty_path(args[1], flags, true) } {
+            let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };
+            let cx = self.cx(thread);
+            // SAFETY: the caller's promise.
+            return done(unsafe { stat_node(&cx, file.mount.backend, Some(file.node), false, args[2]) });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, (abi::__NR_newfstatat, args), args[0], 1, last(flags), |cx, spot| {
+            stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[2])
+        }) }
+    }
+
+    /// `statx(dirfd, path, flags, mask, out)`.
+    pub unsafe fn statx(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        const KNOWN: u32 = abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH | abi::AT_STATX_SYNC_TYPE;
+        let flags = args[2] as u32;
+        if args[3] as u32 & abi::STATX__RESERVED != 0 || flags & !KNOWN != 0 || flags & abi::AT_STATX_SYNC_TYPE == abi::AT_STATX_SYNC_TYPE {
+            return fail(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise.
+        if unsafe { Self::empty_path(args[1], args[2], true) } {
+            let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };
+            let attr = file.mount.backend.attr(&self.cx(thread), file.node);
+            // SAFETY: the caller's promise.
+            return done(attr.and_then(|attr| unsafe { write_statx(&attr, file.mount.backend.device(), args[4]) }));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, (abi::__NR_statx, args), args[0], 1, last(args[2]), |cx, spot| {
+            let node = spot.node(cx)?;
+            write_statx(&spot.mount.backend.attr(cx, node)?, spot.mount.backend.device(), args[4])
+        }) }
+    }
+
+    /// `access(path, mode)`.
+    #[cfg(target_arch = "x86_64")]
+    pub unsafe fn access(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.access_at(thread, (abi::__NR_access, args), CWD, 0, args[1], 0) }
+    }
+
+    /// `faccessat(dirfd, path, mode)`.
+    pub unsafe fn faccessat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.access_at(thread, (abi::__NR_faccessat, args), args[0], 1, args[2], 0) }
+    }
+
+    /// `faccessat2(dirfd, path, mode, flags)`.
+    pub unsafe fn faccessat2(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        const KNOWN: u32 = abi::AT_EACCESS | abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH;
+        if args[3] as u32 & !KNOWN != 0 {
+            return fail(Errno::EINVAL);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.access_at(thread, (abi::__NR_faccessat2, args), args[0], 1, args[2], args[3]) }
+    }
+
+    #[inline(always)]
+    unsafe fn access_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, want: usize, flags: usize) -> Outcome {
+        let want = want as u32;
+        if want & !7 != 0 {
+            return fail(Errno::EINVAL);
+        }
+        let mut cx = self.cx(thread);
+        if flags as u32 & abi::AT_EACCESS == 0 {
+            cx.cred = self.credentials.real();
+        }
+        // SAFETY: the caller's promise.
+        if unsafe { Self::empty_path(call.1[index], flags, false) } {
+            let Some(file) = self.directory(dirfd) else { return Outcome::Kernel };
+            return done(file.mount.backend.access(&cx, file.node, want as u16).map(|()| 0));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.at_as(cx, thread, call, dirfd, index, last(flags), |cx, spot| {
+            let node = spot.node(cx)?;
+            if want == 0 { Ok(0) } else { spot.mount.backend.access(cx, node, want as u16).map(|()| 0) }
+        }) }
+    }
+}

@@ -1,0 +1,139 @@
+//! Extended attributes.
+
+use super::{done, err, fail};
+use crate::path::CWD;
+use crate::text::bad;
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, Last, Node};
+use pm::sys::abi;
+use pm::{Errno, UserSlice};
+use vfs::Backend;
+
+const NAME_MAX: usize = 255;
+const SIZE_MAX: usize = 65536;
+
+/// A name: 1 to 255 bytes.
+///
+/// # Safety
+/// `pointer` is low or a NUL-terminated text.
+unsafe fn name<'a>(pointer: usize) -> base::Result<&'a [u8]> {
+    if bad(pointer) {
+        return err(Errno::EFAULT);
+    }
+    for len in 0..=NAME_MAX {
+        // SAFETY: no NUL so far, so the text goes on.
+        if unsafe { *(pointer as *const u8).add(len) } == 0 {
+            if len == 0 {
+                break;
+            }
+            // SAFETY: these bytes were just read.
+            return Ok(unsafe { core::slice::from_raw_parts(pointer as *const u8, len) });
+        }
+    }
+    err(Errno::ERANGE)
+}
+
+/// # Safety
+/// As for [`Process::handle`], for arguments name, buffer and size at 1 to 3.
+unsafe fn get(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> base::Result<usize> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { name(a[1]) }?;
+    if bad(a[2]) && a[3] > 0 {
+        return err(Errno::EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    let out = unsafe { UserSlice::new(a[2] as *mut u8, a[3].min(SIZE_MAX)) };
+    backend.get_xattr(cx, node, name, out)
+}
+
+/// # Safety
+/// As for [`Process::handle`], for arguments name, buffer, size and flags at 1 to 4.
+unsafe fn set(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> base::Result<usize> {
+    if a[4] as u32 & !3 != 0 {
+        return err(Errno::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { name(a[1]) }?;
+    if a[3] > SIZE_MAX {
+        return err(Errno::E2BIG);
+    }
+    if bad(a[2]) && a[3] > 0 {
+        return err(Errno::EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    let value = unsafe { UserSlice::new(a[2] as *mut u8, a[3]) };
+    backend.set_xattr(cx, node, name, value, a[4] as u32).map(|()| 0)
+}
+
+/// # Safety
+/// As for [`Process::handle`], for arguments buffer and size at 1 and 2.
+unsafe fn list(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> base::Result<usize> {
+    if bad(a[1]) && a[2] > 0 {
+        return err(Errno::EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    let out = unsafe { UserSlice::new(a[1] as *mut u8, a[2].min(SIZE_MAX)) };
+    backend.list_xattr(cx, node, out)
+}
+
+/// # Safety
+/// As for [`Process::handle`], for a name at 1.
+unsafe fn remove(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> base::Result<usize> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { name(a[1]) }?;
+    backend.remove_xattr(cx, node, name).map(|()| 0)
+}
+
+/// One operation by path, by path without following, by descriptor.
+macro_rules! family {
+    ($operation:ident: $path:ident $nr:ident, $nofollow:ident $lnr:ident, $fd:ident) => {
+        #[doc = concat!("`", stringify!($path), "`.")]
+        pub unsafe fn $path(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+            // SAFETY: the caller's promise.
+            unsafe { self.at(thread, (abi::$nr, args), CWD, 0, Last::Follow, |cx, spot| $operation(cx, spot.mount.backend, spot.node(cx)?, args)) }
+        }
+
+        #[doc = concat!("`", stringify!($nofollow), "`.")]
+        pub unsafe fn $nofollow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+            // SAFETY: the caller's promise.
+            unsafe { self.at(thread, (abi::$lnr, args), CWD, 0, Last::NoFollow, |cx, spot| $operation(cx, spot.mount.backend, spot.node(cx)?, args)) }
+        }
+
+        #[doc = concat!("`", stringify!($fd), "`.")]
+        pub unsafe fn $fd(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+            // SAFETY: the caller's promise.
+            self.on(thread, args[0], |cx, file| unsafe { $operation(cx, file.mount.backend, file.node, args) })
+        }
+    };
+}
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    family!(get: getxattr __NR_getxattr, lgetxattr __NR_lgetxattr, fgetxattr);
+    family!(set: setxattr __NR_setxattr, lsetxattr __NR_lsetxattr, fsetxattr);
+    family!(list: listxattr __NR_listxattr, llistxattr __NR_llistxattr, flistxattr);
+    family!(remove: removexattr __NR_removexattr, lremovexattr __NR_lremovexattr, fremovexattr);
+
+    /// `name_to_handle_at`, `inotify_add_watch` and others that only the kernel
+    /// can serve: refused loudly for a path of ours, `EOPNOTSUPP`.
+    pub(crate) unsafe fn refuse(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, call, dirfd, index, Last::Follow, |cx, spot| {
+            spot.node(cx)?;
+            err(Errno::EOPNOTSUPP)
+        }) }
+    }
+
+    /// `umask(mask)`.
+    pub unsafe fn umask_call(&self, _thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let mask = args[0] as u32 & 0o777;
+        let old = self.umask_now();
+        self.umask.store(mask, core::sync::atomic::Ordering::Relaxed);
+        if !self.door.has_kernel() {
+            return done(Ok(old as usize));
+        }
+        // SAFETY: any mask is valid.
+        let result = unsafe { self.door.kernel(abi::__NR_umask as usize, args) };
+        if result < 0 { fail(Errno(-result as i32)) } else { Outcome::Done(result) }
+    }
+}

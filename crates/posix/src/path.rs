@@ -1,0 +1,499 @@
+//! From (directory descriptor, path) to a node of ours, or to the kernel.
+//!
+//! An absolute path is matched against the mount table by its text; a relative
+//! one starts at a descriptor or working directory of ours. The walk itself is
+//! the backend's; here it is carried on where it leaves the backend: into a
+//! mount below or above, back to the namespace's root (absolute symlinks), or
+//! out to the kernel, with the remaining path rewritten.
+
+use crate::descriptors::{CWD_FD, Entry};
+use crate::text::{self, decimal, needs_care};
+use crate::{Process, ThreadState};
+use base::{Cx, Description, Error, Exit, Found, Kind, Last, Node, PATH_MAX, Walk};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::Errno;
+use pm::sys::abi;
+use vfs::Mount;
+
+/// A node, or a name in a directory, of ours.
+pub(crate) struct Spot<'a> {
+    pub slot: usize,
+    pub mount: &'a Mount,
+    pub found: Found<'a>,
+}
+
+impl Spot<'_> {
+    /// The node, which must exist; a trailing slash asks for a directory.
+    #[inline]
+    pub fn node(&self, cx: &Cx) -> base::Result<Node> {
+        let node = self.found.node.ok_or(Error::Posix(Errno::ENOENT))?;
+        if self.found.slash && self.mount.backend.attr(cx, node)?.kind != Kind::Directory {
+            return Err(Error::Posix(Errno::ENOTDIR));
+        }
+        Ok(node)
+    }
+
+    /// Whether the path ends in a proper name (not `.`, `..`, or the base itself).
+    #[inline]
+    pub fn is_name(&self) -> bool {
+        !matches!(self.found.name, b"" | b"." | b"..")
+    }
+}
+
+/// Where a path leads.
+pub(crate) enum Place<'a> {
+    /// To something of ours.
+    Ours(Spot<'a>),
+    /// To the kernel, as it stands.
+    Kernel,
+    /// To the kernel, with this absolute, NUL-terminated text instead.
+    Text(usize),
+}
+
+/// An open file of ours.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenFile<'a> {
+    pub slot: usize,
+    pub entry: Entry,
+    pub mount: &'a Mount,
+    pub description: &'a Description,
+    pub node: Node,
+}
+
+impl OpenFile<'_> {
+    /// `O_*` as `F_GETFL` reports them.
+    #[inline]
+    pub fn flags(&self) -> u32 {
+        self.description.flags.load(Relaxed)
+    }
+}
+
+/// `AT_FDCWD`, as a descriptor argument.
+pub(crate) const CWD: usize = abi::AT_FDCWD as usize;
+
+/// A path being followed: where it is, and what is left.
+struct Course<'a> {
+    slot: usize,
+    mount: &'a Mount,
+    base: Node,
+    rest: &'a [u8],
+}
+
+/// Where a text leads that has not been walked yet.
+enum Start<'a> {
+    In(Course<'a>),
+    Outside,
+}
+
+impl Process {
+    /// The open file behind a program's descriptor argument.
+    #[inline]
+    pub(crate) fn file(&self, fd: usize) -> Option<OpenFile<'_>> {
+        let fd = fd as u32;
+        if fd >= CWD_FD {
+            return None;
+        }
+        self.open_file(self.descriptors.get(fd)?)
+    }
+
+    #[inline]
+    pub(crate) fn open_file(&self, entry: Entry) -> Option<OpenFile<'_>> {
+        let slot = entry.slot();
+        let mount = self.mounts.get(slot)?;
+        let description = mount.backend.description(entry.description());
+        let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
+        Some(OpenFile { slot, entry, mount, description, node })
+    }
+
+    /// What a directory argument (`AT_FDCWD` or a descriptor) is, if ours.
+    #[inline]
+    pub(crate) fn directory(&self, dirfd: usize) -> Option<OpenFile<'_>> {
+        if dirfd as i32 == abi::AT_FDCWD {
+            return self.open_file(self.descriptors.get(CWD_FD)?);
+        }
+        self.file(dirfd)
+    }
+
+    /// Resolves a path argument. `which` (0 or 1) tells the two paths of one
+    /// call apart: each has its own scratch.
+    ///
+    /// # Safety
+    /// `pointer` is null, low, or a NUL-terminated text.
+    #[inline]
+    pub(crate) unsafe fn resolve<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, dirfd: usize, pointer: usize, last: Last) -> base::Result<Place<'a>> {
+        // SAFETY: the caller's promise.
+        let path = match unsafe { text::path(pointer) } {
+            Ok(path) => path,
+            Err(errno) => return self.not_ours(errno),
+        };
+        let start = if path.bytes.first() == Some(&b'/') {
+            match self.mounts.find(path.bytes) {
+                Some((slot, mount, rest)) => Start::In(Course { slot, mount, base: mount.root, rest }),
+                None => match self.elsewhere(cx, thread, which, path, last)? {
+                    Start::Outside => return self.left_to_kernel(cx, thread, which, dirfd, path.bytes, last),
+                    start => start,
+                },
+            }
+        } else {
+            let Some(dir) = self.directory(dirfd) else {
+                return self.left_to_kernel(cx, thread, which, dirfd, path.bytes, last);
+            };
+            if path.bytes.is_empty() {
+                return Err(Error::Posix(Errno::ENOENT));
+            }
+            if dir.entry.kind() != Kind::Directory {
+                return Err(Error::Posix(Errno::ENOTDIR));
+            }
+            Start::In(Course { slot: dir.slot, mount: dir.mount, base: dir.node, rest: path.bytes })
+        };
+        self.go(cx, thread, which, start, last)
+    }
+
+    /// Follows a course to its end, through as many mounts as it takes.
+    #[inline]
+    fn go<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, start: Start<'a>, last: Last) -> base::Result<Place<'a>> {
+        let Start::In(mut course) = start else { return self.not_ours(Errno::ENOENT) };
+        let mut links = 0;
+        loop {
+            let slot = course.slot;
+            let covered = |node| self.mounts.mounted_on(slot, node).is_some();
+            let covered: Option<&dyn Fn(Node) -> bool> = if self.mounts.covers(slot) { Some(&covered) } else { None };
+            // SAFETY: no text in this scratch is in use: `rest` is the program's
+            // path or a copy in the thread's text.
+            let scratch = unsafe { &mut *thread.scratch[which].get() };
+            match course.mount.backend.walk(cx, course.base, course.rest, last, &mut links, covered, scratch)? {
+                Walk::Found(found) => return Ok(Place::Ours(Spot { slot, mount: course.mount, found })),
+                Walk::Exit(exit) => match self.carry_on(cx, thread, which, &course, exit, last)? {
+                    Carry::Walk(next) => course = next,
+                    Carry::Kernel(text) => return Ok(Place::Text(text)),
+                },
+            }
+        }
+    }
+
+    /// A walk left its backend.
+    #[cold]
+    fn carry_on<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, from: &Course<'a>, exit: Exit, last: Last) -> base::Result<Carry<'a>> {
+        let (head, rest): (&[u8], &[u8]) = match exit {
+            Exit::Mountpoint { node, rest } => {
+                let (slot, mount) = self.mounts.mounted_on(from.slot, node).ok_or(Error::Posix(Errno::ENOENT))?;
+                let rest = thread.compose(which, b"", rest)?;
+                return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
+            }
+            Exit::Above { rest } => match from.mount.parent {
+                Some((slot, covered)) => {
+                    let mount = self.mounts.get(slot).ok_or(Error::Posix(Errno::ENOENT))?;
+                    let base = mount.backend.parent(cx, covered)?;
+                    let rest = thread.compose(which, b"", rest)?;
+                    return Ok(Carry::Walk(Course { slot, mount, base, rest }));
+                }
+                None if from.mount.prefix().is_empty() => {
+                    let rest = thread.compose(which, b"", rest)?;
+                    return Ok(Carry::Walk(Course { base: from.mount.root, rest, ..*from }));
+                }
+                None => {
+                    let prefix = from.mount.prefix();
+                    let end = prefix.iter().rposition(|&b| b == b'/').unwrap_or(0);
+                    (&prefix[..end + 1], rest)
+                }
+            },
+            Exit::Absolute { path } => (b"", path),
+        };
+        // Above the mount point: the directory itself, then a slash, then the rest.
+        let path = if head.len() > 1 && !rest.is_empty() {
+            thread.compose(which, head, rest)?
+        } else if head.len() > 1 {
+            thread.compose(which, &head[..head.len() - 1], b"")?
+        } else {
+            thread.compose(which, head, rest)?
+        };
+        if let Some((slot, mount, rest)) = self.mounts.find(path) {
+            return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
+        }
+        match self.elsewhere(cx, thread, which, text::Path { bytes: path, dotted: true }, last)? {
+            Start::In(course) => Ok(Carry::Walk(course)),
+            Start::Outside if self.door.has_kernel() => Ok(Carry::Kernel(path.as_ptr() as usize)),
+            Start::Outside => Err(Error::Posix(Errno::ENOENT)),
+        }
+    }
+
+    /// An absolute path that no mount point begins: it may still lead to a
+    /// descriptor of ours through `/proc` or `/dev`, or have detours before a
+    /// mount point.
+    #[inline]
+    fn elsewhere<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, path: text::Path<'a>, last: Last) -> base::Result<Start<'a>> {
+        if matches!(path.bytes.get(1), Some(b'p' | b'd'))
+            && let Some((fd, rest)) = descriptor_name(path.bytes)
+            && let Some(file) = self.file(fd as usize)
+            && (last == Last::Follow || !rest.is_empty())
+        {
+            if !rest.is_empty() && file.entry.kind() != Kind::Directory {
+                return Err(Error::Posix(Errno::ENOTDIR));
+            }
+            return Ok(Start::In(Course { slot: file.slot, mount: file.mount, base: file.node, rest }));
+        }
+        if path.dotted && needs_care(path.bytes) && self.door.has_kernel() {
+            return self.from_outside(cx, thread, which, path.bytes, last);
+        }
+        Ok(Start::Outside)
+    }
+
+    /// Not ours by its text. On the second attempt (after the kernel failed),
+    /// and where the kernel's working directory lies above a mount point, it is
+    /// looked at more closely.
+    #[inline]
+    fn left_to_kernel<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, dirfd: usize, path: &'a [u8], last: Last) -> base::Result<Place<'a>> {
+        if thread.retry.get() || self.cwd_above_mount.load(Relaxed) {
+            return self.look_closely(cx, thread, which, dirfd, path, last);
+        }
+        if !self.door.has_kernel() {
+            return Err(Error::Posix(Errno::ENOENT));
+        }
+        // An absolute path of the kernel's, while the kernel is not where the
+        // program thinks it is, is still the same path.
+        Ok(Place::Kernel)
+    }
+
+    fn not_ours<'a>(&self, errno: Errno) -> base::Result<Place<'a>> {
+        if self.door.has_kernel() { Ok(Place::Kernel) } else { Err(Error::Posix(errno)) }
+    }
+
+    #[cold]
+    fn look_closely<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, dirfd: usize, path: &'a [u8], last: Last) -> base::Result<Place<'a>> {
+        if !self.door.has_kernel() {
+            return Err(Error::Posix(Errno::ENOENT));
+        }
+        let relative = path.first() != Some(&b'/');
+        let whole = if relative {
+            if path.is_empty() || !thread.retry.get() && dirfd as i32 != abi::AT_FDCWD {
+                return Ok(Place::Kernel);
+            }
+            let mut dir = [0u8; 1024];
+            let Some(len) = kernel_directory(dirfd, &mut dir) else { return Ok(Place::Kernel) };
+            dir[len] = b'/';
+            thread.compose(which, &dir[..len + 1], path)?
+        } else {
+            path
+        };
+        if let Some((slot, mount, rest)) = self.mounts.find(whole) {
+            let course = Course { slot, mount, base: mount.root, rest };
+            return self.go(cx, thread, which, Start::In(course), last);
+        }
+        if !needs_care(whole) && (!thread.retry.get() || !may_hide_link(whole)) {
+            return Ok(Place::Kernel);
+        }
+        match self.from_outside(cx, thread, which, whole, last)? {
+            Start::Outside => Ok(Place::Kernel),
+            start => self.go(cx, thread, which, start, last),
+        }
+    }
+
+    /// Walks a path of the kernel's in user space, to see whether it enters a
+    /// mount through symlinks, `.` or `..`.
+    #[cold]
+    fn from_outside<'a>(&'a self, _cx: &Cx, thread: &'a ThreadState, which: usize, path: &[u8], last: Last) -> base::Result<Start<'a>> {
+        // SAFETY: used by this function alone, which does not call itself.
+        let buffers = unsafe { &mut *thread.outside.get() };
+        let [here, rest, spare] = buffers;
+        let Some(mut outside) = Outside::new(here, rest, spare, path) else { return Ok(Start::Outside) };
+        while let Some(step) = outside.step(last == Last::Follow, |at| self.mounts.iter().any(|(_, m)| under(m.prefix(), at))) {
+            if !step {
+                return Ok(Start::Outside);
+            }
+            if let Some((slot, mount)) = self.mounts.iter().find(|(_, m)| m.prefix() == outside.here()) {
+                let rest = thread.compose(which, b"", outside.rest())?;
+                let lead = rest.iter().take_while(|&&b| b == b'/').count();
+                return Ok(Start::In(Course { slot, mount, base: mount.root, rest: &rest[lead..] }));
+            }
+        }
+        Ok(Start::Outside)
+    }
+
+    /// Computes whether relative paths of the kernel's may enter a mount: after
+    /// mounting, at start, and after each `chdir` outside.
+    pub fn kernel_cwd_changed(&self) {
+        if !self.door.has_kernel() {
+            return;
+        }
+        let mut dir = [0u8; 1024];
+        let above = kernel_directory(CWD, &mut dir)
+            .is_some_and(|len| self.mounts.iter().any(|(_, m)| len <= 1 || under(m.prefix(), &dir[..len])));
+        self.cwd_above_mount.store(above && !self.mounts.is_empty(), Relaxed);
+    }
+}
+
+enum Carry<'a> {
+    Walk(Course<'a>),
+    Kernel(usize),
+}
+
+/// Whether `path` is `dir` or below it.
+fn under(path: &[u8], dir: &[u8]) -> bool {
+    path.starts_with(dir) && matches!(path.get(dir.len()), None | Some(b'/'))
+}
+
+impl ThreadState {
+    /// Writes `head` and `tail` one after the other, NUL-terminated, into this
+    /// thread's text number `which`. `tail` may lie in that text itself.
+    pub(crate) fn compose<'a>(&'a self, which: usize, head: &[u8], tail: &[u8]) -> base::Result<&'a [u8]> {
+        let len = head.len() + tail.len();
+        if len >= PATH_MAX {
+            return Err(Error::Posix(Errno::ENAMETOOLONG));
+        }
+        let out = self.text[which].get().cast::<u8>();
+        // SAFETY: within the text; a move, so the two may overlap.
+        unsafe { core::ptr::copy(tail.as_ptr(), out.add(head.len()), tail.len()) };
+        // SAFETY: within the text; `head` never lies in it (all callers).
+        unsafe { core::ptr::copy_nonoverlapping(head.as_ptr(), out, head.len()) };
+        // SAFETY: `len` is below the text's length.
+        unsafe { *out.add(len) = 0 };
+        // SAFETY: just written; the thread rewrites it only when this slice is used up.
+        Ok(unsafe { core::slice::from_raw_parts(out, len) })
+    }
+}
+
+/// `/proc/self/fd/N…`, `/proc/<own pid>/fd/N…`, `/dev/fd/N…`, `/dev/stdin`…:
+/// the descriptor, and the rest of the path.
+pub(crate) fn descriptor_name(path: &[u8]) -> Option<(u32, &[u8])> {
+    let tail = if let Some(tail) = path.strip_prefix(b"/dev/") {
+        match tail {
+            b"stdin" => return Some((0, b"")),
+            b"stdout" => return Some((1, b"")),
+            b"stderr" => return Some((2, b"")),
+            _ => tail.strip_prefix(b"fd/")?,
+        }
+    } else {
+        let tail = path.strip_prefix(b"/proc/")?;
+        let end = tail.iter().position(|&b| b == b'/')?;
+        let whose = &tail[..end];
+        if whose != b"self" && whose != b"thread-self" {
+            let pid = decimal(whose)?;
+            // SAFETY: takes no arguments.
+            let own = unsafe { pm::sys::raw(abi::__NR_getpid as usize, [0; 6]) };
+            if pid as isize != own {
+                return None;
+            }
+        }
+        tail[end..].strip_prefix(b"/fd/")?
+    };
+    let end = tail.iter().position(|&b| b == b'/').unwrap_or(tail.len());
+    Some((decimal(&tail[..end])?, tail[end..].strip_prefix(b"/").unwrap_or(b"")))
+}
+
+/// The kernel's path of `AT_FDCWD` or a kernel descriptor.
+fn kernel_directory(dirfd: usize, out: &mut [u8; 1024]) -> Option<usize> {
+    if dirfd as i32 == abi::AT_FDCWD {
+        // SAFETY: the buffer is ours and as long as we say.
+        let len = unsafe { pm::call!(abi::__NR_getcwd, out.as_mut_ptr(), out.len() - 1) }.ok()?;
+        return (out[0] == b'/' && len > 0).then_some(len - 1).map(|l| if l == 1 { 0 } else { l });
+    }
+    let mut name = [0u8; 32];
+    text::proc_fd(dirfd as u32, &mut name);
+    // SAFETY: a NUL-terminated name and a buffer as long as we say.
+    let len = unsafe { pm::call!(abi::__NR_readlinkat, CWD, name.as_ptr(), out.as_mut_ptr(), out.len() - 1) }.ok()?;
+    (out[0] == b'/' && len < out.len() - 1).then_some(if len == 1 { 0 } else { len })
+}
+
+/// After the kernel said that a path does not exist: whether a symlink may be
+/// the reason. Cheaper than walking it: the path is one itself, or its
+/// directory does not exist either.
+fn may_hide_link(path: &[u8]) -> bool {
+    let mut name = [0u8; PATH_MAX];
+    name[..path.len()].copy_from_slice(path);
+    let mut byte = [0u8; 1];
+    // SAFETY: a NUL-terminated name and a buffer as long as we say.
+    if unsafe { pm::call!(abi::__NR_readlinkat, CWD, name.as_ptr(), byte.as_mut_ptr(), 1) }.is_ok() {
+        return true;
+    }
+    let end = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
+    name[end.max(1)] = 0;
+    // SAFETY: a NUL-terminated name.
+    unsafe { pm::call!(abi::__NR_faccessat, CWD, name.as_ptr(), 0) }.is_err()
+}
+
+/// A walk through the kernel's namespace, a component at a time.
+struct Outside<'b> {
+    /// Where it is: absolute, without links, no trailing slash.
+    here: &'b mut [u8; PATH_MAX],
+    here_len: usize,
+    /// What is left.
+    rest: &'b mut [u8; PATH_MAX],
+    rest_at: usize,
+    rest_len: usize,
+    spare: &'b mut [u8; PATH_MAX],
+    links: u32,
+}
+
+impl<'b> Outside<'b> {
+    fn new(here: &'b mut [u8; PATH_MAX], rest: &'b mut [u8; PATH_MAX], spare: &'b mut [u8; PATH_MAX], path: &[u8]) -> Option<Self> {
+        rest.get_mut(..path.len())?.copy_from_slice(path);
+        Some(Outside { here, here_len: 0, rest, rest_at: 0, rest_len: path.len(), spare, links: 0 })
+    }
+
+    fn here(&self) -> &[u8] {
+        &self.here[..self.here_len]
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.rest[self.rest_at..self.rest_len]
+    }
+
+    /// One component on. `None` at the end, `Some(false)` where it cannot go
+    /// on. `above` tells whether a mount point lies at or below a place, which
+    /// therefore exists, whatever the kernel says.
+    fn step(&mut self, follow_last: bool, above: impl Fn(&[u8]) -> bool) -> Option<bool> {
+        let rest = &self.rest[self.rest_at..self.rest_len];
+        let lead = rest.iter().take_while(|&&b| b == b'/').count();
+        let name = &rest[lead..];
+        let len = name.iter().take_while(|&&b| b != b'/').count();
+        if len == 0 {
+            return None;
+        }
+        let name = &name[..len];
+        let after = self.rest_at + lead + len;
+        match name {
+            b"." => {}
+            b".." => self.here_len = self.here().iter().rposition(|&b| b == b'/').unwrap_or(0),
+            _ => {
+                let before = self.here_len;
+                let end = before + 1 + len;
+                if end + 1 >= PATH_MAX {
+                    return Some(false);
+                }
+                self.here[before] = b'/';
+                self.here[before + 1..end].copy_from_slice(name);
+                self.here[end] = 0;
+                self.here_len = end;
+                let last = after == self.rest_len;
+                if above(&self.here[..end]) || last && !follow_last {
+                    self.rest_at = after;
+                    return Some(true);
+                }
+                // SAFETY: a NUL-terminated name and a buffer as long as we say.
+                let target = unsafe { pm::call!(abi::__NR_readlinkat, CWD, self.here.as_ptr(), self.spare.as_mut_ptr(), PATH_MAX) };
+                match target {
+                    Ok(target) => return Some(self.follow(before, target, after)),
+                    // Not a symlink: on it goes.
+                    Err(Errno::EINVAL) => {}
+                    Err(_) => return Some(false),
+                }
+            }
+        }
+        self.rest_at = after;
+        Some(true)
+    }
+
+    /// Goes on with the link text in `spare`.
+    fn follow(&mut self, before: usize, target: usize, after: usize) -> bool {
+        self.links += 1;
+        let end = target + (self.rest_len - after);
+        if self.links > base::SYMLINKS_MAX || target == 0 || end >= PATH_MAX {
+            return false;
+        }
+        self.spare[target..end].copy_from_slice(&self.rest[after..self.rest_len]);
+        core::mem::swap(&mut self.rest, &mut self.spare);
+        (self.rest_at, self.rest_len) = (0, end);
+        self.here_len = if self.rest[0] == b'/' { 0 } else { before };
+        true
+    }
+}
