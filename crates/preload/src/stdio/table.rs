@@ -122,7 +122,9 @@ fn prepare_once() -> bool {
     let symbols = unsafe { (&raw const bypath_stdio_symbols).read_volatile() };
     let places = symbols.tables.map(|table| find(table, &symbols.functions));
     let done = match places {
-        [Some(narrow), Some(wide)] => set(narrow) && set(wide),
+        // Usually one page has both.
+        [Some(narrow), Some(wide)] if narrow.abs_diff(wide) < 4096 => set(&[narrow.min(wide), narrow.max(wide)]),
+        [Some(narrow), Some(wide)] => set(&[narrow]) && set(&[wide]),
         _ => false,
     };
     STATE.store(if done { DONE } else { REFUSED }, Release);
@@ -140,8 +142,10 @@ fn find(table: usize, functions: &[usize; ENTRIES]) -> Option<usize> {
     })
 }
 
-/// Stores our functions at `at`; the page is read-only before and after.
-fn set(at: usize) -> bool {
+/// Stores our functions at each of `places` (ascending, near each other); their
+/// pages are read-only before and after.
+fn set(places: &[usize]) -> bool {
+    let (Some(first), Some(last)) = (places.first(), places.last()) else { return true };
     let ours: [usize; ENTRIES] = [
         read as *const () as usize,
         write as *const () as usize,
@@ -149,15 +153,17 @@ fn set(at: usize) -> bool {
         close as *const () as usize,
         stat as *const () as usize,
     ];
-    let start = at & !4095;
-    let len = ((at + ENTRIES * 8 + 4095) & !4095) - start;
+    let start = first & !4095;
+    let len = ((last + ENTRIES * 8 + 4095) & !4095) - start;
     // SAFETY: pages of libc's relocated data; they stay readable.
     if unsafe { pm::call!(abi::__NR_mprotect, start, len, abi::PROT_READ | abi::PROT_WRITE) }.is_err() {
         return false;
     }
-    for (k, &function) in ours.iter().enumerate() {
-        // SAFETY: aligned words of the table, writable now; readers load whole words.
-        unsafe { &*((at + k * 8) as *const AtomicUsize) }.store(function, Release);
+    for at in places {
+        for (k, &function) in ours.iter().enumerate() {
+            // SAFETY: aligned words of the table, writable now; readers load whole words.
+            unsafe { &*((at + k * 8) as *const AtomicUsize) }.store(function, Release);
+        }
     }
     // SAFETY: as it was: the loader had made them read-only.
     let _ = unsafe { pm::call!(abi::__NR_mprotect, start, len, abi::PROT_READ) };
