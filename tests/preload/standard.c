@@ -28,6 +28,31 @@ static void child(void (*body)(void), const char *title) {
     show("se");
 }
 
+/* The same in this process, with the descriptors put back afterwards. */
+static void here(void (*body)(void), const char *title) {
+    fflush(NULL);
+    int saved[3];
+    for (int i = 0; i < 3; i++)
+        saved[i] = fcntl(i, F_DUPFD_CLOEXEC, 50);
+    int fd = open("so", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    dup2(fd, 1);
+    close(fd);
+    close(2);
+    open("se", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    close(0);
+    open("si", O_RDONLY);
+    body();
+    fflush(NULL);
+    for (int i = 0; i < 3; i++) {
+        dup2(saved[i], i);
+        close(saved[i]);
+    }
+    clearerr(stdin);
+    say("%s, here", title);
+    show("so");
+    show("se");
+}
+
 static void printing(void) {
     printf("printf %d\n", 1);
     puts("puts");
@@ -60,6 +85,16 @@ static void complaints(void) {
     printf("before error\n");
     error(0, ENOSPC, "error %d", 2);
     error(3, 0, "last");
+}
+static void grumbling(void) {
+    errno = ENOENT;
+    perror("perror");
+    errno = EACCES;
+    warn("warn %d", 1);
+    printf("before error\n");
+    error(0, ENOSPC, "error %d", 2);
+    dprintf(2, "dprintf %d\n", 3);
+    R(write(2, "raw\n", 4));
 }
 static void assertion(void) {
     printf("not flushed by abort\n");
@@ -114,6 +149,9 @@ int main(int argc, char **argv) {
     int fd = open("si", O_WRONLY | O_CREAT, 0666);
     dprintf(fd, "hello world\nsecond line\nthird");
     close(fd);
+    here(printing, "printing");
+    here(reading, "reading");
+    here(grumbling, "grumbling");
     child(printing, "printing");
     child(reading, "reading");
     child(complaints, "complaints");
