@@ -257,6 +257,21 @@ pub unsafe extern "C" fn ftok(path: *const c_char, project: c_int) -> c_int {
     key as c_int
 }
 
+/// `isfdtype(3)`.
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isfdtype(fd: c_int, kind: c_int) -> c_int {
+    let mut stat = core::mem::MaybeUninit::<abi::stat>::uninit();
+    // SAFETY: room for the answer.
+    if errno::ret(unsafe { serve!(abi::__NR_fstat, fd, stat.as_mut_ptr()) }) < 0 {
+        return -1;
+    }
+    // SAFETY: filled in, since the call succeeded.
+    c_int::from(unsafe { stat.assume_init_ref() }.st_mode & abi::S_IFMT == kind as u32)
+}
+
 /// `setmntent(3)`: a stream like any other.
 ///
 /// # Safety

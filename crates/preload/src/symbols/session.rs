@@ -55,7 +55,7 @@ fn use_null_device() -> isize {
     let code = unsafe { serve!(abi::__NR_fstat, fd, stat.as_mut_ptr()) };
     // SAFETY: zeroed, and plain numbers.
     let stat = unsafe { stat.assume_init_ref() };
-    if code < 0 || stat.st_mode & abi::S_IFMT != abi::S_IFCHR || stat.st_rdev as u64 != 0x103 {
+    if code < 0 || stat.st_mode & abi::S_IFMT != abi::S_IFCHR || stat.st_rdev != 0x103 {
         // SAFETY: no pointers.
         unsafe { serve!(abi::__NR_close, fd) };
         return if code < 0 { code } else { -(Errno::ENODEV.0 as isize) };

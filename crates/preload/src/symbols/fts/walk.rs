@@ -42,7 +42,7 @@ impl Fts {
         let mut ok = errno::ret(unsafe { serve!(abi::__NR_fstat, opened, stat.as_mut_ptr()) }) == 0;
         // SAFETY: zeroed, and plain numbers.
         let stat = unsafe { stat.assume_init_ref() };
-        if ok && (entry.device != stat.st_dev as u64 || entry.ino != stat.st_ino as u64) {
+        if ok && (entry.device != stat.st_dev || entry.ino != stat.st_ino) {
             errno::set(Errno::ENOENT.0);
             ok = false;
         }
@@ -82,9 +82,12 @@ impl Fts {
         let stat = unsafe { &*fields.stat };
         match stat.st_mode & abi::S_IFMT {
             abi::S_IFDIR => {
-                fields.device = stat.st_dev as u64;
-                fields.ino = stat.st_ino as u64;
-                fields.links = stat.st_nlink as u64;
+                fields.device = stat.st_dev;
+                fields.ino = stat.st_ino;
+                // 32 bits on some machines.
+                #[allow(clippy::unnecessary_cast)]
+                let links = stat.st_nlink as u64;
+                fields.links = links;
                 // SAFETY: the entry's name.
                 if matches!(unsafe { plain::bytes(name_of(entry).cast()) }, b"." | b"..") {
                     return DOT;

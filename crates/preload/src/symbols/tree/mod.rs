@@ -251,7 +251,7 @@ impl Walker {
                 _ => (no_stat(), Flag::NoStat),
             },
         };
-        if self.flags & MOUNT != 0 && !matches!(flag, Flag::NoStat) && stat.st_dev as u64 != self.device {
+        if self.flags & MOUNT != 0 && !matches!(flag, Flag::NoStat) && stat.st_dev != self.device {
             return 0;
         }
         let result = if !matches!(flag, Flag::Directory) {
@@ -259,7 +259,7 @@ impl Walker {
         } else if self.flags & PHYS != 0 {
             self.directory(&stat)
         } else {
-            match self.seen.insert(stat.st_dev as u64, stat.st_ino as u64) {
+            match self.seen.insert(stat.st_dev, stat.st_ino) {
                 Ok(true) => self.directory(&stat),
                 Ok(false) => 0,
                 Err(code) => {
@@ -332,6 +332,7 @@ impl Walker {
     fn inside(&mut self, level: *mut Level) -> c_int {
         let previous = self.position.base;
         let mut base = self.path_len();
+        // SAFETY: in the path.
         let slash = base == 0 || unsafe { *self.tail(base - 1) } != b'/';
         if slash {
             // SAFETY: `set_name` always leaves room for a slash and a NUL.
@@ -384,9 +385,8 @@ impl Walker {
         let follow = if self.flags & PHYS != 0 { abi::AT_SYMLINK_NOFOLLOW } else { 0 };
         let result = match stat_at(abi::AT_FDCWD, name, follow) {
             Ok(stat) if is_kind(&stat, abi::S_IFDIR) => {
-                self.device = stat.st_dev as u64;
-                let new =
-                    if self.flags & PHYS != 0 { Ok(true) } else { self.seen.insert(stat.st_dev as u64, stat.st_ino as u64) };
+                self.device = stat.st_dev;
+                let new = if self.flags & PHYS != 0 { Ok(true) } else { self.seen.insert(stat.st_dev, stat.st_ino) };
                 match new {
                     Ok(_) => self.directory(&stat),
                     Err(code) => {
