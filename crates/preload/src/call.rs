@@ -12,7 +12,7 @@
 //! may block, are made at depth 0.
 
 use crate::door::PROCESS;
-use crate::{init, placeholders, signals, thread, tls};
+use crate::{foreign, init, placeholders, signals, thread, tls};
 use pm::sys::{self, abi::*};
 use posix::{Outcome, ThreadState};
 
@@ -44,6 +44,17 @@ pub unsafe fn call(nr: usize, args: [usize; 6]) -> isize {
 /// As for [`call`].
 #[inline(never)]
 pub unsafe fn serve(nr: usize, args: [usize; 6]) -> Served {
+    // SAFETY: by contract.
+    unsafe { serve_by(nr, args, |thread, args| PROCESS.handle(thread, nr, args)) }
+}
+
+/// As [`serve`], where the handler of the call is known: without the switch
+/// over all numbers.
+///
+/// # Safety
+/// As for [`call`]; `handler` is that of call `nr`.
+#[inline(always)]
+pub unsafe fn serve_by(nr: usize, args: [usize; 6], handler: impl FnOnce(&ThreadState, [usize; 6]) -> Outcome) -> Served {
     let tls = tls::get();
     if !init::is_active(tls) {
         // SAFETY: by contract.
@@ -51,9 +62,72 @@ pub unsafe fn serve(nr: usize, args: [usize; 6]) -> Served {
     }
     tls::enter(tls);
     let state = thread::state(tls);
+    match handler(state, args) {
+        Outcome::Done(result) if result != EINTR => {
+            tls::leave(tls);
+            Served { result, ours: true }
+        }
+        // SAFETY: by contract.
+        Outcome::Kernel => unsafe { kernel(tls, nr, args) },
+        // SAFETY: by contract.
+        outcome => unsafe { unusual(tls, nr, args, outcome) },
+    }
+}
+
+/// As [`serve_by`], for calls whose first argument is their only descriptor and
+/// which have no path: one look at the table tells whose they are.
+///
+/// # Safety
+/// As for [`serve_by`].
+#[inline(always)]
+pub unsafe fn serve_fd(nr: usize, args: [usize; 6], handler: impl FnOnce(&ThreadState, [usize; 6]) -> Outcome) -> isize {
+    if is_ours(args[0] as i32) {
+        // SAFETY: by contract.
+        return unsafe { serve_by(nr, args, handler) }.result;
+    }
+    if let Some(result) = placeholders::before_kernel(nr, &args) {
+        return result;
+    }
     // SAFETY: by contract.
-    let outcome = unsafe { PROCESS.handle(state, nr, args) };
-    let served = match outcome {
+    unsafe { sys::raw(nr, args) }
+}
+
+/// As [`serve_by`], for calls with one path, in the second argument.
+///
+/// # Safety
+/// As for [`serve_by`].
+#[inline(always)]
+pub unsafe fn serve_path(nr: usize, args: [usize; 6], handler: impl FnOnce(&ThreadState, [usize; 6]) -> Outcome) -> isize {
+    let tls = tls::get();
+    // SAFETY: by contract.
+    if init::is_active(tls) && unsafe { foreign::is_foreign(args[1]) } {
+        if let Some(result) = placeholders::before_kernel(nr, &args) {
+            return result;
+        }
+        // SAFETY: by contract.
+        let result = unsafe { sys::raw(nr, args) };
+        if may_lead_in(result) {
+            // SAFETY: by contract.
+            return unsafe { second_step(tls, nr, args, result) }.result;
+        }
+        return result;
+    }
+    // SAFETY: by contract.
+    unsafe { serve_by(nr, args, handler) }.result
+}
+
+/// Interrupted, or rewritten for the kernel. Leaves the operation.
+///
+/// # Safety
+/// As for [`call`]; `outcome` is the answer to these arguments.
+#[cold]
+unsafe fn unusual(tls: &tls::Tls, nr: usize, args: [usize; 6], outcome: Outcome) -> Served {
+    match outcome {
+        Outcome::KernelWith { nr, args } => {
+            // SAFETY: `posix` made these arguments.
+            let result = unsafe { rewritten(tls, nr, args) };
+            Served { result, ours: false }
+        }
         Outcome::Done(result) => {
             let again = result == EINTR && signals::all_restart(tls);
             tls::leave(tls);
@@ -63,26 +137,20 @@ pub unsafe fn serve(nr: usize, args: [usize; 6]) -> Served {
             }
             Served { result, ours: true }
         }
-        // SAFETY: by contract.
-        Outcome::Kernel => unsafe { kernel(tls, state, nr, args) },
-        Outcome::KernelWith { nr, args } => {
-            // SAFETY: `posix` made these arguments.
-            let result = unsafe { rewritten(tls, nr, args) };
-            Served { result, ours: false }
+        Outcome::Kernel => {
+            tls::leave(tls);
+            // SAFETY: by contract.
+            Served { result: unsafe { sys::raw(nr, args) }, ours: false }
         }
-    };
-    if served.result >= 0 && matches!(nr as u32, __NR_close | __NR_close_range) {
-        placeholders::kernel_closed(args[0]);
     }
-    served
 }
 
 /// The kernel's turn, with the program's own arguments. Leaves the operation.
 ///
 /// # Safety
 /// As for the system call.
-#[inline]
-unsafe fn kernel(tls: &tls::Tls, state: &ThreadState, nr: usize, args: [usize; 6]) -> Served {
+#[inline(always)]
+unsafe fn kernel(tls: &tls::Tls, nr: usize, args: [usize; 6]) -> Served {
     if let Some(result) = placeholders::before_kernel(nr, &args) {
         tls::leave(tls);
         return Served { result, ours: false };
@@ -90,19 +158,22 @@ unsafe fn kernel(tls: &tls::Tls, state: &ThreadState, nr: usize, args: [usize; 6
     tls::leave(tls);
     // SAFETY: by contract.
     let result = unsafe { sys::raw(nr, args) };
-    if !may_lead_in(result) {
-        return Served { result, ours: false };
+    if may_lead_in(result) {
+        // SAFETY: by contract.
+        return unsafe { second_step(tls, nr, args, result) };
     }
-    // SAFETY: by contract.
-    unsafe { second_step(tls, state, nr, args, result) }
+    if result >= 0 && matches!(nr as u32, __NR_close | __NR_close_range) {
+        placeholders::kernel_closed(args[0]);
+    }
+    Served { result, ours: false }
 }
 
 /// The kernel failed in a way that a path into a mount explains.
 #[cold]
-unsafe fn second_step(tls: &tls::Tls, state: &ThreadState, nr: usize, args: [usize; 6], result: isize) -> Served {
+unsafe fn second_step(tls: &tls::Tls, nr: usize, args: [usize; 6], result: isize) -> Served {
     tls::enter(tls);
     // SAFETY: the caller's arguments.
-    match unsafe { PROCESS.handle_after_failure(state, nr, args, -result as i32) } {
+    match unsafe { PROCESS.handle_after_failure(thread::state(tls), nr, args, -result as i32) } {
         Outcome::Done(result) => {
             tls::leave(tls);
             Served { result, ours: true }
@@ -159,9 +230,9 @@ fn may_lead_in(result: isize) -> bool {
 }
 
 /// Whether descriptor `fd` of this process is ours.
-#[inline]
+#[inline(always)]
 pub fn is_ours(fd: i32) -> bool {
-    PROCESS.descriptors.is_ours(fd as usize) && tls::get().raw.get() == 0
+    init::is_active(tls::get()) && PROCESS.descriptors.is_ours(fd as u32 as usize)
 }
 
 /// Whether any descriptor or the working directory is ours.
@@ -192,6 +263,38 @@ pub fn descriptor_limit() -> i32 {
         Ok(_) => limit[0].min(1 << 20) as i32,
         Err(_) => 1024,
     }
+}
+
+/// `direct!(handler, __NR_x, a, b, …)`: as `serve!`, straight to the handler of
+/// the call; `direct!(fd: …)` for calls on one descriptor, `direct!(path: …)` for
+/// those with one path, in the second argument. Must stand in `unsafe`.
+#[macro_export]
+macro_rules! direct {
+    (fd: $handler:ident, $nr:expr $(, $a:expr)*) => {
+        $crate::call::serve_fd($nr as usize, $crate::direct!(@ [] $($a as usize,)* 0, 0, 0, 0, 0, 0,), |thread, args| {
+            // SAFETY: the program's own arguments.
+            #[allow(unused_unsafe)]
+            let outcome = unsafe { $crate::door::PROCESS.$handler(thread, args) };
+            outcome
+        })
+    };
+    (path: $handler:ident, $nr:expr $(, $a:expr)*) => {
+        $crate::call::serve_path($nr as usize, $crate::direct!(@ [] $($a as usize,)* 0, 0, 0, 0, 0, 0,), |thread, args| {
+            // SAFETY: the program's own arguments.
+            #[allow(unused_unsafe)]
+            let outcome = unsafe { $crate::door::PROCESS.$handler(thread, args) };
+            outcome
+        })
+    };
+    ($handler:ident, $nr:expr $(, $a:expr)*) => {
+        $crate::call::serve_by($nr as usize, $crate::direct!(@ [] $($a as usize,)* 0, 0, 0, 0, 0, 0,), |thread, args| {
+            // SAFETY: the program's own arguments.
+            #[allow(unused_unsafe)]
+            let outcome = unsafe { $crate::door::PROCESS.$handler(thread, args) };
+            outcome
+        }).result
+    };
+    (@ [] $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr, $($rest:tt)*) => { [$a, $b, $c, $d, $e, $f] };
 }
 
 /// `serve!(__NR_x, a, b, …)`: [`call`] with up to six arguments, each cast to

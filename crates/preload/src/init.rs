@@ -6,7 +6,7 @@
 
 use crate::door::PROCESS;
 use crate::tls::{self, Tls};
-use crate::{alloc, libc, placeholders, thread};
+use crate::{alloc, foreign, libc, placeholders, thread};
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -149,6 +149,7 @@ fn mount_all(tls: &Tls, get: &dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool {
     if !any {
         return false;
     }
+    foreign::learn(PROCESS.mounts.iter().map(|(_, mount)| mount.prefix()));
     save(&SAVED.mounts, mounts);
     save(&SAVED.preload, get(b"LD_PRELOAD"));
     if let Some(directory) = get(b"XDG_RUNTIME_DIR") {

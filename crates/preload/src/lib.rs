@@ -25,6 +25,7 @@ pub mod door;
 pub mod environ;
 pub mod errno;
 pub mod exec;
+pub mod foreign;
 pub mod fork;
 pub mod init;
 pub mod libc;

@@ -246,11 +246,11 @@ export! {
     fn [sigaction, __sigaction](signal: c_int, new: *const Action, old: *mut Action) -> c_int {
         change(signal, new, old)
     }
-    fn [signal, bsd_signal, ssignal](signal: c_int, handler: usize) -> usize {
-        simple(signal, handler, SA_RESTART_BIT)
+    fn [signal, bsd_signal, ssignal](number: c_int, handler: usize) -> usize {
+        simple(number, handler, SA_RESTART_BIT)
     }
-    fn [sysv_signal, __sysv_signal](signal: c_int, handler: usize) -> usize {
-        simple(signal, handler, SA_RESETHAND_BIT | SA_NODEFER_BIT)
+    fn [sysv_signal, __sysv_signal](number: c_int, handler: usize) -> usize {
+        simple(number, handler, SA_RESETHAND_BIT | SA_NODEFER_BIT)
     }
     fn sigset(signal: c_int, disposition: usize) -> usize {
         // SIG_HOLD is 2: block it and leave the handler.

@@ -2,7 +2,7 @@
 
 use super::{HERE, NOFOLLOW, Text};
 use crate::errno::{ret_int, set};
-use crate::serve;
+use crate::{direct, serve};
 use pm::sys::abi::*;
 
 const EINVAL: i32 = 22;
@@ -36,19 +36,19 @@ unsafe fn set_timeval(dirfd: i32, path: Text, times: *const Times, flags: i32) -
     };
     let at = times.as_ref().map_or(core::ptr::null(), |t| t.as_ptr());
     // SAFETY: by contract; `at` is null or our own array.
-    ret_int(unsafe { serve!(__NR_utimensat, dirfd, path, at, flags) })
+    ret_int(unsafe { direct!(path: utimensat, __NR_utimensat, dirfd, path, at, flags) })
 }
 
 export! {
     fn [chmod, __chmod](path: Text, mode: u32) -> i32 {
-        ret_int(serve!(__NR_fchmodat, HERE, path, mode))
+        ret_int(direct!(path: fchmodat, __NR_fchmodat, HERE, path, mode))
     }
     fn [fchmod, __fchmod](fd: i32, mode: u32) -> i32 {
         ret_int(serve!(__NR_fchmod, fd, mode))
     }
     fn fchmodat(dirfd: i32, path: Text, mode: u32, flags: i32) -> i32 {
         if flags == 0 {
-            return ret_int(serve!(__NR_fchmodat, dirfd, path, mode));
+            return ret_int(direct!(path: fchmodat, __NR_fchmodat, dirfd, path, mode));
         }
         if flags & !(NOFOLLOW | 0x1000) != 0 {
             set(EINVAL);
@@ -62,24 +62,24 @@ export! {
         fchmodat(HERE, path, mode, NOFOLLOW)
     }
     fn [chown, __chown](path: Text, uid: u32, gid: u32) -> i32 {
-        ret_int(serve!(__NR_fchownat, HERE, path, uid, gid, 0))
+        ret_int(direct!(path: fchownat, __NR_fchownat, HERE, path, uid, gid, 0))
     }
     fn [lchown, __lchown](path: Text, uid: u32, gid: u32) -> i32 {
-        ret_int(serve!(__NR_fchownat, HERE, path, uid, gid, NOFOLLOW))
+        ret_int(direct!(path: fchownat, __NR_fchownat, HERE, path, uid, gid, NOFOLLOW))
     }
     fn [fchown, __fchown](fd: i32, uid: u32, gid: u32) -> i32 {
         ret_int(serve!(__NR_fchown, fd, uid, gid))
     }
     fn fchownat(dirfd: i32, path: Text, uid: u32, gid: u32, flags: i32) -> i32 {
-        ret_int(serve!(__NR_fchownat, dirfd, path, uid, gid, flags))
+        ret_int(direct!(path: fchownat, __NR_fchownat, dirfd, path, uid, gid, flags))
     }
     fn utime(path: Text, times: *const [i64; 2]) -> i32 {
         if times.is_null() {
-            return ret_int(serve!(__NR_utimensat, HERE, path, 0, 0));
+            return ret_int(direct!(path: utimensat, __NR_utimensat, HERE, path, 0, 0));
         }
         let [a, m] = *times;
         let times: Times = [a, 0, m, 0];
-        ret_int(serve!(__NR_utimensat, HERE, path, times.as_ptr(), 0))
+        ret_int(direct!(path: utimensat, __NR_utimensat, HERE, path, times.as_ptr(), 0))
     }
     fn [utimes, __utimes](path: Text, times: *const Times) -> i32 {
         set_timeval(HERE, path, times, 0)
@@ -98,13 +98,13 @@ export! {
             set(EINVAL);
             return -1;
         }
-        ret_int(serve!(__NR_utimensat, dirfd, path, times, flags))
+        ret_int(direct!(path: utimensat, __NR_utimensat, dirfd, path, times, flags))
     }
     fn futimens(fd: i32, times: *const Times) -> i32 {
         if fd < 0 {
             set(9);
             return -1;
         }
-        ret_int(serve!(__NR_utimensat, fd, 0, times, 0))
+        ret_int(direct!(path: utimensat, __NR_utimensat, fd, 0, times, 0))
     }
 }

@@ -5,7 +5,7 @@ use crate::call::is_ours;
 use crate::errno::{ret_int, set};
 use crate::next;
 use core::ffi::{c_char, c_void};
-use crate::serve;
+use crate::{direct, serve};
 use pm::sys::abi::*;
 
 const EBADF: i32 = 9;
@@ -27,7 +27,7 @@ unsafe fn dup2_call(from: i32, to: i32) -> isize {
     {
         if from == to {
             // SAFETY: by contract.
-            let flags = unsafe { serve!(__NR_fcntl, from, F_GETFL) };
+            let flags = unsafe { direct!(fd: fcntl, __NR_fcntl, from, F_GETFL) };
             return if flags < 0 { flags } else { to as isize };
         }
         // SAFETY: by contract.
@@ -47,7 +47,7 @@ unsafe fn fcntl_call(fd: i32, command: i32, argument: usize) -> i32 {
         return unsafe { next(fd, command, argument) };
     }
     // SAFETY: by contract.
-    ret_int(unsafe { serve!(__NR_fcntl, fd, command, argument) })
+    ret_int(unsafe { direct!(fd: fcntl, __NR_fcntl, fd, command, argument) })
 }
 
 /// `struct flock` of 64-bit machines.

@@ -2,25 +2,25 @@
 
 use super::{HERE, Text};
 use crate::errno::{ret, ret_int};
-use crate::serve;
+use crate::{direct, serve};
 use pm::sys::abi::*;
 
 
 export! {
     fn [open, open64, __open, __open64, __open_nocancel, __open64_nocancel](path: Text, flags: i32, mode: u32) -> i32 {
-        ret_int(serve!(__NR_openat, HERE, path, flags, mode))
+        ret_int(direct!(path: openat, __NR_openat, HERE, path, flags, mode))
     }
     fn [__open_2, __open64_2](path: Text, flags: i32) -> i32 {
-        ret_int(serve!(__NR_openat, HERE, path, flags, 0))
+        ret_int(direct!(path: openat, __NR_openat, HERE, path, flags, 0))
     }
     fn [openat, openat64, __openat, __openat64](dirfd: i32, path: Text, flags: i32, mode: u32) -> i32 {
-        ret_int(serve!(__NR_openat, dirfd, path, flags, mode))
+        ret_int(direct!(path: openat, __NR_openat, dirfd, path, flags, mode))
     }
     fn [__openat_2, __openat64_2](dirfd: i32, path: Text, flags: i32) -> i32 {
-        ret_int(serve!(__NR_openat, dirfd, path, flags, 0))
+        ret_int(direct!(path: openat, __NR_openat, dirfd, path, flags, 0))
     }
     fn [creat, creat64, __creat](path: Text, mode: u32) -> i32 {
-        ret_int(serve!(__NR_openat, HERE, path, O_CREAT | O_WRONLY | O_TRUNC, mode))
+        ret_int(direct!(path: openat, __NR_openat, HERE, path, O_CREAT | O_WRONLY | O_TRUNC, mode))
     }
     fn openat2(dirfd: i32, path: Text, how: *const u8, bytes: usize) -> i32 {
         ret_int(serve!(__NR_openat2, dirfd, path, how, bytes))
@@ -32,7 +32,7 @@ export! {
         ret_int(serve!(__NR_name_to_handle_at, dirfd, path, handle, mount, flags))
     }
     fn [close, __close, __close_nocancel](fd: i32) -> i32 {
-        ret_int(serve!(__NR_close, fd))
+        ret_int(direct!(close, __NR_close, fd))
     }
     fn close_range(first: u32, last: u32, flags: i32) -> i32 {
         ret_int(serve!(__NR_close_range, first, last, flags))
@@ -41,11 +41,11 @@ export! {
         let first = first.max(0);
         if serve!(__NR_close_range, first, u32::MAX, 0) < 0 {
             for fd in first..crate::call::descriptor_limit() {
-                serve!(__NR_close, fd);
+                direct!(close, __NR_close, fd);
             }
         }
     }
     fn [lseek, lseek64, __lseek, __libc_lseek64, llseek](fd: i32, offset: i64, whence: i32) -> i64 {
-        ret(serve!(__NR_lseek, fd, offset, whence)) as i64
+        ret(direct!(fd: lseek, __NR_lseek, fd, offset, whence)) as i64
     }
 }

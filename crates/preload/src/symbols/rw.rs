@@ -6,7 +6,7 @@
 use crate::call::is_ours;
 use crate::errno::ret;
 use crate::next;
-use crate::serve;
+use crate::{direct, serve};
 use pm::sys::abi::*;
 
 type Two = unsafe extern "C" fn(i32, *const u8, usize) -> isize;
@@ -16,13 +16,13 @@ export! {
     fn [read, __read, __read_nocancel](fd: i32, buffer: *mut u8, len: usize) -> isize {
         match next!(Two, "read") {
             Some(next) if !is_ours(fd) => next(fd, buffer, len),
-            _ => ret(serve!(__NR_read, fd, buffer, len)),
+            _ => ret(direct!(read, __NR_read, fd, buffer, len)),
         }
     }
     fn [write, __write, __write_nocancel](fd: i32, buffer: *const u8, len: usize) -> isize {
         match next!(Two, "write") {
             Some(next) if !is_ours(fd) => next(fd, buffer, len),
-            _ => ret(serve!(__NR_write, fd, buffer, len)),
+            _ => ret(direct!(write, __NR_write, fd, buffer, len)),
         }
     }
     fn readv(fd: i32, vector: *const u8, count: i32) -> isize {
@@ -38,10 +38,10 @@ export! {
         }
     }
     fn [pread, pread64, __pread64, __libc_pread, __pread64_nocancel](fd: i32, buffer: *mut u8, len: usize, offset: i64) -> isize {
-        ret(serve!(__NR_pread64, fd, buffer, len, offset))
+        ret(direct!(fd: pread64, __NR_pread64, fd, buffer, len, offset))
     }
     fn [pwrite, pwrite64, __pwrite64, __libc_pwrite](fd: i32, buffer: *const u8, len: usize, offset: i64) -> isize {
-        ret(serve!(__NR_pwrite64, fd, buffer, len, offset))
+        ret(direct!(fd: pwrite64, __NR_pwrite64, fd, buffer, len, offset))
     }
     fn [preadv, preadv64](fd: i32, vector: *const u8, count: i32, offset: i64) -> isize {
         ret(serve!(__NR_preadv, fd, vector, count, offset, 0))

@@ -4,7 +4,7 @@ use super::Text;
 use crate::call::is_ours;
 use crate::errno::ret_int;
 use crate::next;
-use crate::serve;
+use crate::{direct, serve};
 use pm::sys::abi::*;
 
 export! {
@@ -12,7 +12,7 @@ export! {
         ret_int(serve!(__NR_truncate, path, size))
     }
     fn [ftruncate, ftruncate64, __ftruncate](fd: i32, size: i64) -> i32 {
-        ret_int(serve!(__NR_ftruncate, fd, size))
+        ret_int(direct!(fd: ftruncate, __NR_ftruncate, fd, size))
     }
     fn [fallocate, fallocate64](fd: i32, mode: i32, offset: i64, len: i64) -> i32 {
         ret_int(serve!(__NR_fallocate, fd, mode, offset, len))

@@ -4,7 +4,7 @@
 
 use super::{HERE, NOFOLLOW, Text};
 use crate::errno::{ret_int, set};
-use crate::serve;
+use crate::direct;
 use pm::sys::abi::*;
 
 const EMPTY_PATH: i32 = 0x1000;
@@ -23,21 +23,21 @@ unsafe fn old(version: i32, dirfd: i32, path: Text, out: *mut u8, flags: i32) ->
         return -1;
     }
     // SAFETY: by contract.
-    ret_int(unsafe { serve!(__NR_newfstatat, dirfd, path, out, flags) })
+    ret_int(unsafe { direct!(path: newfstatat, __NR_newfstatat, dirfd, path, out, flags) })
 }
 
 export! {
     fn [stat, stat64, __stat, __stat64](path: Text, out: *mut u8) -> i32 {
-        ret_int(serve!(__NR_newfstatat, HERE, path, out, 0))
+        ret_int(direct!(path: newfstatat, __NR_newfstatat, HERE, path, out, 0))
     }
     fn [lstat, lstat64, __lstat, __lstat64](path: Text, out: *mut u8) -> i32 {
-        ret_int(serve!(__NR_newfstatat, HERE, path, out, NOFOLLOW))
+        ret_int(direct!(path: newfstatat, __NR_newfstatat, HERE, path, out, NOFOLLOW))
     }
     fn [fstat, fstat64, __fstat, __fstat64](fd: i32, out: *mut u8) -> i32 {
-        ret_int(serve!(__NR_fstat, fd, out))
+        ret_int(direct!(fd: fstat, __NR_fstat, fd, out))
     }
     fn [fstatat, fstatat64, __fstatat, __fstatat64](dirfd: i32, path: Text, out: *mut u8, flags: i32) -> i32 {
-        ret_int(serve!(__NR_newfstatat, dirfd, path, out, flags))
+        ret_int(direct!(path: newfstatat, __NR_newfstatat, dirfd, path, out, flags))
     }
     fn [__xstat, __xstat64](version: i32, path: Text, out: *mut u8) -> i32 {
         old(version, HERE, path, out, 0)
@@ -50,28 +50,28 @@ export! {
             set(EINVAL);
             return -1;
         }
-        ret_int(serve!(__NR_fstat, fd, out))
+        ret_int(direct!(fd: fstat, __NR_fstat, fd, out))
     }
     fn [__fxstatat, __fxstatat64](version: i32, dirfd: i32, path: Text, out: *mut u8, flags: i32) -> i32 {
         old(version, dirfd, path, out, flags)
     }
     fn statx(dirfd: i32, path: Text, flags: i32, mask: u32, out: *mut u8) -> i32 {
-        ret_int(serve!(__NR_statx, dirfd, path, flags, mask, out))
+        ret_int(direct!(path: statx, __NR_statx, dirfd, path, flags, mask, out))
     }
     fn [access, __access](path: Text, want: i32) -> i32 {
-        ret_int(serve!(__NR_faccessat, HERE, path, want))
+        ret_int(direct!(path: faccessat, __NR_faccessat, HERE, path, want))
     }
     fn faccessat(dirfd: i32, path: Text, want: i32, flags: i32) -> i32 {
         if flags == 0 {
-            ret_int(serve!(__NR_faccessat, dirfd, path, want))
+            ret_int(direct!(path: faccessat, __NR_faccessat, dirfd, path, want))
         } else if flags & !(NOFOLLOW | EMPTY_PATH | AT_EACCESS as i32) != 0 {
             set(EINVAL);
             -1
         } else {
-            ret_int(serve!(__NR_faccessat2, dirfd, path, want, flags))
+            ret_int(direct!(path: faccessat2, __NR_faccessat2, dirfd, path, want, flags))
         }
     }
     fn [eaccess, euidaccess](path: Text, want: i32) -> i32 {
-        ret_int(serve!(__NR_faccessat2, HERE, path, want, AT_EACCESS))
+        ret_int(direct!(path: faccessat2, __NR_faccessat2, HERE, path, want, AT_EACCESS))
     }
 }
