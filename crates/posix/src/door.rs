@@ -49,6 +49,12 @@ pub trait Door: Sync {
         Ok(())
     }
 
+    /// Whether a signal waits for the call in progress to end: a call that
+    /// waits gives up with `EINTR`.
+    fn interrupted(&self) -> bool {
+        false
+    }
+
     /// Directory under which kernel objects for FIFOs, sockets and devices
     /// may be made (`$XDG_RUNTIME_DIR`, or `/tmp`). A subdirectory per user is made there.
     fn private_directory(&self) -> &[u8] {

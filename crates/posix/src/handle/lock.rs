@@ -19,9 +19,11 @@ use pm::sys::abi;
 struct Flock {
     kind: i16,
     whence: i16,
+    padding: u32,
     start: i64,
     len: i64,
     pid: i32,
+    padding2: u32,
 }
 
 const F_RDLCK: i16 = 0;
@@ -33,11 +35,14 @@ const LOCK_NB: u32 = 4;
 const LOCK_UN: u32 = 8;
 
 /// Tries until the lock is there, a signal comes, or another error.
-fn wait(mut attempt: impl FnMut() -> base::Result<()>, blocking: bool) -> base::Result<()> {
+fn wait(door: &dyn crate::Door, mut attempt: impl FnMut() -> base::Result<()>, blocking: bool) -> base::Result<()> {
     let mut pause_ns = 100_000u64;
     loop {
         match attempt() {
             Err(Error::Posix(Errno::EAGAIN)) if blocking => {
+                if door.interrupted() {
+                    return err(Errno::EINTR);
+                }
                 let time = [0, pause_ns];
                 // SAFETY: a time of two words.
                 unsafe { pm::call!(abi::__NR_nanosleep, time.as_ptr(), 0) }?;
@@ -57,18 +62,21 @@ fn range(cx: &Cx, file: &OpenFile, asked: &Flock) -> base::Result<(u64, u64)> {
         _ => return err(Errno::EINVAL),
     };
     let start = from.checked_add(asked.start).ok_or(Error::Posix(Errno::EOVERFLOW))?;
-    let (start, end) = match asked.len {
-        0 => (start, u64::MAX),
-        len if len > 0 => {
-            let last = start.checked_add(len - 1);
-            (start, last.ok_or(Error::Posix(Errno::EOVERFLOW))? as u64 + 1)
-        }
-        len => (start.checked_add(len).ok_or(Error::Posix(Errno::EINVAL))?, start as u64),
-    };
     if start < 0 {
         return err(Errno::EINVAL);
     }
-    Ok((start as u64, if end > i64::MAX as u64 { u64::MAX } else { end }))
+    match asked.len {
+        0 => Ok((start as u64, u64::MAX)),
+        len if len > 0 => {
+            let last = start.checked_add(len - 1).ok_or(Error::Posix(Errno::EOVERFLOW))?;
+            // Up to the last possible byte is to infinity.
+            Ok((start as u64, if last == i64::MAX { u64::MAX } else { last as u64 + 1 }))
+        }
+        len => match start.checked_add(len) {
+            Some(first) if first >= 0 => Ok((first as u64, start as u64)),
+            _ => err(Errno::EINVAL),
+        },
+    }
 }
 
 #[allow(clippy::missing_safety_doc)]
@@ -101,13 +109,19 @@ impl Process {
         let backend = file.mount.backend;
         if query {
             let answer = match backend.conflicting_lock(cx, file.node, &lock)? {
-                None => Flock { kind: F_UNLCK, ..asked },
+                None => {
+                    // Only the type changes; the bytes between the fields are the program's.
+                    // SAFETY: the caller's promise; the type comes first.
+                    unsafe { pointer.cast::<i16>().write_unaligned(F_UNLCK) };
+                    return Ok(0);
+                }
                 Some(held) => Flock {
                     kind: if held.kind == LockKind::Shared { F_RDLCK } else { F_WRLCK },
                     whence: 0,
                     start: held.start as i64,
                     len: if held.end == u64::MAX { 0 } else { (held.end - held.start) as i64 },
                     pid: held.pid,
+                    ..asked
                 },
             };
             // SAFETY: the caller's promise.
@@ -126,23 +140,23 @@ impl Process {
             self.record_locks.store(true, Relaxed);
         }
         let blocking = matches!(command, abi::F_SETLKW | abi::F_OFD_SETLKW);
-        wait(|| backend.lock(cx, file.node, &lock), blocking).map(|()| 0)
+        wait(self.door, || backend.lock(cx, file.node, &lock), blocking).map(|()| 0)
     }
 
     /// `flock(fd, operation)`.
     pub unsafe fn flock(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let operation = args[1] as u32;
+        let kind = match operation & !LOCK_NB {
+            LOCK_SH => LockKind::Shared,
+            LOCK_EX => LockKind::Exclusive,
+            LOCK_UN => LockKind::Unlock,
+            _ => return super::fail(Errno::EINVAL),
+        };
         self.on(thread, args[0], |cx, file| {
-            let operation = args[1] as u32;
-            let kind = match operation & !LOCK_NB {
-                LOCK_SH => LockKind::Shared,
-                LOCK_EX => LockKind::Exclusive,
-                LOCK_UN => LockKind::Unlock,
-                _ => return err(Errno::EINVAL),
-            };
             let owner = LockOwner::Flock(file.entry.description());
             let lock = Lock { kind, owner, start: 0, end: u64::MAX, pid: 0 };
             let blocking = operation & LOCK_NB == 0;
-            wait(|| file.mount.backend.lock(cx, file.node, &lock), blocking).map(|()| 0)
+            wait(self.door, || file.mount.backend.lock(cx, file.node, &lock), blocking).map(|()| 0)
         })
     }
 }
