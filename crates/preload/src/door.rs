@@ -49,6 +49,10 @@ impl Door for Preload {
         unsafe { pm::call!(__NR_chdir, c"/proc/self/fdinfo".as_ptr()) }.map(|_| ())
     }
 
+    fn interrupted(&self) -> bool {
+        crate::tls::get().pending.get() != 0
+    }
+
     fn private_directory(&self) -> &[u8] {
         crate::init::private_directory()
     }

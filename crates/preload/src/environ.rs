@@ -1,16 +1,19 @@
 //! The environment of a new program: the program's own, with `LD_PRELOAD` and
 //! our variables put back if it was scrubbed.
 
-use crate::init::SAVED;
+use crate::init::{DOMAIN, SAVED, SEGMENT_DIR};
 use crate::{alloc, libc};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering::Acquire;
 use posix::environment;
 
+/// Variables that the new environment gets from us, not from the program.
+const OURS: [&[u8]; 5] = [b"LD_PRELOAD", environment::MOUNTS, environment::STATE, SEGMENT_DIR, DOMAIN];
+
 /// Strings and pointers of a rebuilt environment; freed on drop.
 pub struct Environment {
     pointers: *mut *mut c_char,
-    own: [*mut u8; 3],
+    own: [*mut u8; 5],
 }
 
 impl Environment {
@@ -32,8 +35,8 @@ impl Environment {
             count += 1;
         }
         let mut environment = Environment {
-            pointers: alloc::alloc((count + 4) * size_of::<usize>()).cast(),
-            own: [core::ptr::null_mut(); 3],
+            pointers: alloc::alloc((count + 6) * size_of::<usize>()).cast(),
+            own: [core::ptr::null_mut(); 5],
         };
         if environment.pointers.is_null() {
             return None;
@@ -44,19 +47,30 @@ impl Environment {
             let entry = unsafe { *source.add(index) };
             // SAFETY: by contract.
             let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
-            if is(text, environment::MOUNTS) || is(text, environment::STATE) || is(text, b"LD_PRELOAD") {
+            if OURS.iter().any(|name| is(text, name)) {
                 continue;
             }
-            // SAFETY: at most `count` + 4 pointers.
+            // SAFETY: at most `count` + 6 pointers.
             unsafe { environment.pointers.add(len).write(entry) };
             len += 1;
         }
         // SAFETY: by contract.
         let theirs = unsafe { libc::get_variable(source, b"LD_PRELOAD") };
         environment.own[0] = preload(theirs)?;
-        environment.own[1] = join(&[environment::MOUNTS, b"=", saved(&SAVED.mounts)])?;
+        // What the program set itself counts (`bypath run` in a session of `bypath run`).
+        let value = |name: &[u8], saved_at| {
+            // SAFETY: by contract.
+            unsafe { libc::get_variable(source, name) }.map_or_else(|| saved(saved_at), CStr::to_bytes)
+        };
+        environment.own[1] = join(&[environment::MOUNTS, b"=", value(environment::MOUNTS, &SAVED.mounts)])?;
         environment.own[2] =
             if state.is_empty() { core::ptr::null_mut() } else { join(&[environment::STATE, b"=", state])? };
+        for (index, name, at) in [(3, SEGMENT_DIR, &SAVED.segment_dir), (4, DOMAIN, &SAVED.domain)] {
+            let value = value(name, at);
+            if !value.is_empty() {
+                environment.own[index] = join(&[name, b"=", value])?;
+            }
+        }
         for text in environment.own {
             if !text.is_null() {
                 // SAFETY: as above.

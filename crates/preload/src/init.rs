@@ -4,6 +4,7 @@
 //! first. A call made by another thread or by ourselves while it is going on
 //! goes straight to the kernel.
 
+use crate::attach::{Wishes, attach, refuse};
 use crate::door::PROCESS;
 use crate::tls::{self, Tls};
 use crate::{alloc, foreign, libc, placeholders, thread};
@@ -27,11 +28,23 @@ pub struct Saved {
     pub preload: AtomicPtr<u8>,
     /// `BYPATH_MOUNTS`.
     pub mounts: AtomicPtr<u8>,
+    /// `BYPATH_SEGMENT_DIR`.
+    pub segment_dir: AtomicPtr<u8>,
+    /// `BYPATH_DOMAIN`.
+    pub domain: AtomicPtr<u8>,
 }
 
 /// See [`Saved`].
-pub static SAVED: Saved =
-    Saved { preload: AtomicPtr::new(core::ptr::null_mut()), mounts: AtomicPtr::new(core::ptr::null_mut()) };
+pub static SAVED: Saved = Saved {
+    preload: AtomicPtr::new(core::ptr::null_mut()),
+    mounts: AtomicPtr::new(core::ptr::null_mut()),
+    segment_dir: AtomicPtr::new(core::ptr::null_mut()),
+    domain: AtomicPtr::new(core::ptr::null_mut()),
+};
+/// Names of the last two.
+pub const SEGMENT_DIR: &[u8] = b"BYPATH_SEGMENT_DIR";
+/// See [`SEGMENT_DIR`].
+pub const DOMAIN: &[u8] = b"BYPATH_DOMAIN";
 
 struct Directory(UnsafeCell<([u8; 256], usize)>);
 // SAFETY: written once, before `ACTIVE`.
@@ -140,15 +153,20 @@ fn save(slot: &AtomicPtr<u8>, value: Option<&CStr>) {
 fn mount_all(tls: &Tls, get: &dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool {
     let state = thread::state(tls);
     let mounts = get(environment::MOUNTS);
+    let given = |name| get(name).filter(|value| !value.is_empty());
+    let (segment_dir, domain) = (given(SEGMENT_DIR), given(DOMAIN));
+    let wishes = Wishes { segment_dir: segment_dir.map(CStr::to_bytes), domain: domain.map(CStr::to_bytes) };
     let mut any = crate::mem_test::mount(state);
     if let Some(value) = mounts {
-        for spec in environment::parse(value.to_bytes()) {
-            any |= mount(state, &spec);
+        for (slot, spec) in environment::parse(value.to_bytes()).take(base::MOUNTS_MAX).enumerate() {
+            any |= mount(state, slot, &spec, &wishes);
         }
     }
     if !any {
         return false;
     }
+    save(&SAVED.segment_dir, segment_dir);
+    save(&SAVED.domain, domain);
     foreign::learn(PROCESS.mounts.iter().map(|(_, mount)| mount.prefix()));
     save(&SAVED.mounts, mounts);
     save(&SAVED.preload, get(b"LD_PRELOAD"));
@@ -168,18 +186,21 @@ fn mount_all(tls: &Tls, get: &dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool {
 }
 
 /// Attaches one image; a line on stderr if it can't be.
-fn mount(state: &posix::ThreadState, spec: &MountSpec) -> bool {
+fn mount(state: &posix::ThreadState, slot: usize, spec: &MountSpec, wishes: &Wishes) -> bool {
     let mut image = [0u8; 4096];
     let mut point = [0u8; 1024];
     let Some(image_len) = environment::unescape(spec.image, &mut image[..4095]) else { return false };
     let Some(point_len) = environment::unescape(spec.point, &mut point) else { return false };
-    let attached = crate::attach::attach(state, &image[..image_len], spec.options);
-    let mounted = attached.and_then(|backend| PROCESS.mount(state, &point[..point_len], backend));
-    if let Err(errno) = mounted {
-        let image = core::str::from_utf8(&image[..image_len]).unwrap_or("image");
-        crate::complain!("cannot mount {image}: {errno}");
+    let point = &point[..point_len];
+    // One more byte: the NUL.
+    let Some(backend) = attach(state, &image[..image_len + 1], slot, spec.options, wishes) else { return false };
+    match PROCESS.mount(state, point, backend) {
+        Ok(_) => true,
+        Err(errno) => {
+            refuse(point, errno);
+            false
+        }
     }
-    mounted.is_ok()
 }
 
 /// Takes over the descriptors that the program before us left under the state text.
