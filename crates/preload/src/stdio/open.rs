@@ -1,7 +1,7 @@
 //! `fopen`, `fdopen`, `freopen`.
 //!
-//! `fopen` opens the file by a call like any other and so learns whose it is: no
-//! path is looked at twice. libc makes the stream; it gets our descriptor. Its `fdopen` asks the kernel
+//! `fopen` of a path that may be ours opens the file by a call like any other and so
+//! learns whose it is. libc makes the stream; it gets our descriptor. Its `fdopen` asks the kernel
 //! for the access mode and sees our placeholder, which is neither readable nor
 //! writable but says "read-only"; so a stream is made for reading, and its flags
 //! are then set as libc sets them from the mode. Modes with a character set
@@ -15,8 +15,9 @@ use pm::sys::abi;
 
 use super::table::{self, APPENDING, CLOSE_ON_EXEC, File, IS_FILE, NO_READS, NO_WRITES};
 use crate::call::{is_ours, path_is_ours};
+use crate::foreign::is_foreign;
 use crate::symbols::plain;
-use crate::{errno, init, next, placeholders, serve, tls};
+use crate::{direct, errno, init, next, placeholders, serve, tls};
 
 type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut File;
 type Fdopen = unsafe extern "C" fn(c_int, *const c_char) -> *mut File;
@@ -215,7 +216,7 @@ unsafe fn open_file(path: *const c_char, text: *const c_char) -> *mut File {
         };
     }
     // SAFETY: the program's string.
-    let fd = errno::ret_int(unsafe { serve!(abi::__NR_openat, abi::AT_FDCWD, path, mode.open, 0o666) });
+    let fd = errno::ret_int(unsafe { direct!(path: openat, abi::__NR_openat, abi::AT_FDCWD, path, mode.open, 0o666) });
     if fd < 0 {
         return core::ptr::null_mut();
     }
@@ -244,13 +245,17 @@ unsafe fn open_file(path: *const c_char, text: *const c_char) -> *mut File {
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut File {
-    if init::is_active(tls::get()) {
+    // SAFETY: the program's string.
+    if init::is_active(tls::get()) && !unsafe { is_foreign(path as usize) } {
         // SAFETY: the program's strings.
-        unsafe { open_file(path, mode) }
-    } else {
-        // SAFETY: the program's strings.
-        unsafe { open_elsewhere(path, mode) }
+        return unsafe { open_file(path, mode) };
     }
+    // SAFETY: the program's strings.
+    let file = unsafe { open_elsewhere(path, mode) };
+    let led_in = file.is_null() && matches!(Errno(errno::get()), Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EACCES);
+    // A symlink may lead into a mount; the kernel does not know what is there.
+    // SAFETY: the program's strings.
+    if led_in && init::is_active(tls::get()) { unsafe { open_file(path, mode) } } else { file }
 }
 
 /// `fdopen(3)`.

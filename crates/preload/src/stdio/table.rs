@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use pm::sys::abi;
 
 use crate::call::is_ours;
-use crate::{errno, init, serve, tls};
+use crate::{direct, errno, init, tls};
 
 /// `FILE`, as far as we look at it. The layout is part of glibc's ABI.
 #[repr(C)]
@@ -182,7 +182,7 @@ unsafe extern "C" fn read(file: *mut File, buffer: *mut c_void, bytes: isize) ->
     let fd = unsafe { (*file).fileno };
     if is_ours(fd) {
         // SAFETY: libc's buffer.
-        return errno::ret(unsafe { serve!(abi::__NR_read, fd, buffer, bytes) });
+        return errno::ret(unsafe { direct!(read, abi::__NR_read, fd, buffer, bytes) });
     }
     type Libc = unsafe extern "C" fn(*mut File, *mut c_void, isize) -> isize;
     // SAFETY: `_IO_file_read` has this type.
@@ -205,7 +205,7 @@ unsafe extern "C" fn write(file: *mut File, buffer: *const c_void, bytes: isize)
     let mut done = 0;
     while done < bytes {
         // SAFETY: libc's buffer, past what is written.
-        let count = errno::ret(unsafe { serve!(abi::__NR_write, fd, buffer.byte_offset(done), bytes - done) });
+        let count = errno::ret(unsafe { direct!(write, abi::__NR_write, fd, buffer.byte_offset(done), bytes - done) });
         if count < 0 {
             // SAFETY: the stream is locked by the caller.
             unsafe { (*file).flags |= ERROR_SEEN };
@@ -226,7 +226,7 @@ unsafe extern "C" fn seek(file: *mut File, offset: i64, whence: c_int) -> i64 {
     let fd = unsafe { (*file).fileno };
     if is_ours(fd) {
         // SAFETY: no pointers.
-        return errno::ret(unsafe { serve!(abi::__NR_lseek, fd, offset, whence) }) as i64;
+        return errno::ret(unsafe { direct!(lseek, abi::__NR_lseek, fd, offset, whence) }) as i64;
     }
     type Libc = unsafe extern "C" fn(*mut File, i64, c_int) -> i64;
     // SAFETY: `_IO_file_seek` has this type.
@@ -241,7 +241,7 @@ unsafe extern "C" fn close(file: *mut File) -> c_int {
     // SAFETY: a live stream of libc's.
     let fd = unsafe { (*file).fileno };
     // SAFETY: no pointers.
-    errno::ret_int(unsafe { serve!(abi::__NR_close, fd) })
+    errno::ret_int(unsafe { direct!(close, abi::__NR_close, fd) })
 }
 
 unsafe extern "C" fn stat(file: *mut File, out: *mut c_void) -> c_int {
@@ -249,7 +249,7 @@ unsafe extern "C" fn stat(file: *mut File, out: *mut c_void) -> c_int {
     let fd = unsafe { (*file).fileno };
     if is_ours(fd) {
         // SAFETY: libc's `struct stat`.
-        return errno::ret_int(unsafe { serve!(abi::__NR_fstat, fd, out) });
+        return errno::ret_int(unsafe { direct!(fstat, abi::__NR_fstat, fd, out) });
     }
     type Libc = unsafe extern "C" fn(*mut File, *mut c_void) -> c_int;
     // SAFETY: `_IO_file_stat` has this type.

@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use pm::sys::abi;
 
-use crate::{alloc, errno, next, serve};
+use crate::{alloc, direct, errno, next, serve};
 
 const MAGIC: u32 = 0x5344_7042;
 /// The block of the allocator is 32 KiB with its 16-byte header.
@@ -105,14 +105,14 @@ fn make(fd: c_int) -> *mut Dir {
 pub unsafe fn open_at(dirfd: c_int, path: *const c_char) -> *mut Dir {
     let flags = abi::O_RDONLY | abi::O_NONBLOCK | abi::O_DIRECTORY | abi::O_CLOEXEC | abi::O_LARGEFILE;
     // SAFETY: the program's string.
-    let fd = errno::ret_int(unsafe { serve!(abi::__NR_openat, dirfd, path, flags, 0) });
+    let fd = errno::ret_int(unsafe { direct!(path: openat, abi::__NR_openat, dirfd, path, flags, 0) });
     if fd < 0 {
         return core::ptr::null_mut();
     }
     let dir = make(fd);
     if dir.is_null() {
         // SAFETY: the descriptor was opened above.
-        unsafe { serve!(abi::__NR_close, fd) };
+        unsafe { direct!(close, abi::__NR_close, fd) };
         errno::set(ENOMEM);
     }
     dir
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut Dir {
 pub unsafe extern "C" fn fdopendir(fd: c_int) -> *mut Dir {
     let mut stat = core::mem::MaybeUninit::<abi::stat>::uninit();
     // SAFETY: `stat` has room for the answer.
-    if errno::ret_int(unsafe { serve!(abi::__NR_fstat, fd, stat.as_mut_ptr()) }) < 0 {
+    if errno::ret_int(unsafe { direct!(fd: fstat, abi::__NR_fstat, fd, stat.as_mut_ptr()) }) < 0 {
         return core::ptr::null_mut();
     }
     // SAFETY: filled in, since the call succeeded.
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn closedir(dir: *mut Dir) -> c_int {
     // SAFETY: the block came from `make`.
     unsafe { alloc::free(dir.cast()) };
     // SAFETY: the stream owned it.
-    errno::ret_int(unsafe { serve!(abi::__NR_close, fd) })
+    errno::ret_int(unsafe { direct!(close, abi::__NR_close, fd) })
 }
 
 /// Reads the next records: bytes, 0 at the end, or a negative errno.
@@ -192,7 +192,7 @@ unsafe fn refill(dir: *mut Dir) -> isize {
     // SAFETY: our stream; the buffer is BUFFER_BYTES long.
     let (fd, buffer) = unsafe { ((*dir).fd, (&raw mut (*dir).buffer).cast::<u8>()) };
     // SAFETY: as above.
-    let got = unsafe { serve!(abi::__NR_getdents64, fd, buffer, BUFFER_BYTES) };
+    let got = unsafe { direct!(fd: getdents64, abi::__NR_getdents64, fd, buffer, BUFFER_BYTES) };
     // SAFETY: our stream.
     unsafe { (*dir).next = 0 };
     // SAFETY: our stream.
@@ -223,7 +223,7 @@ unsafe fn step(dir: *mut Dir) -> Result<*mut Dirent, isize> {
         // SAFETY: a whole record.
         let (ino, off, reclen) = unsafe { ((*entry).ino, (*entry).off, (*entry).reclen) };
         // SAFETY: our stream.
-        unsafe { (*dir).next = at + (reclen as usize).max(1) };
+        unsafe { (*dir).next = at + (reclen as usize).max(24) };
         // SAFETY: our stream.
         unsafe { (*dir).position = off };
         if ino != 0 {
@@ -397,7 +397,7 @@ pub unsafe extern "C" fn getdents64(fd: c_int, buffer: *mut c_void, bytes: usize
     // The kernel's count is an `unsigned int`.
     let bytes = bytes.min(i32::MAX as usize);
     // SAFETY: the program's buffer.
-    errno::ret(unsafe { serve!(abi::__NR_getdents64, fd, buffer, bytes) })
+    errno::ret(unsafe { direct!(fd: getdents64, abi::__NR_getdents64, fd, buffer, bytes) })
 }
 
 /// `getdirentries(3)`: `getdents64` that also reports where it began.
