@@ -146,6 +146,10 @@ static void descriptors(void) {
     R(fclose(f));
     show("d");
     P(fdopen(99, "r"));
+    fd = open("d", O_RDONLY);
+    close(fd);
+    P(fdopen(fd, "r"));
+    P(fdopen(fd, "w"));
     fd = open("d", O_WRONLY | O_TRUNC);
     R(dprintf(fd, "dprintf %d %s\n", 7, "x"));
     R(dprintf(fd, "%0200d\n", 1));

@@ -268,6 +268,8 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut File {
         // SAFETY: the program's string.
         return unsafe { fdopen_here(fd, mode) };
     }
+    // A number that only our pool still holds is closed for the program: libc must see that.
+    placeholders::flush();
     match next!(Fdopen, "fdopen") {
         // SAFETY: the program's string.
         Some(libc) => unsafe { libc(fd, mode) },
