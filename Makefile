@@ -1,0 +1,87 @@
+# Everything a person or CI does here, one command each. `make help` lists them.
+#
+# Works on a fresh Debian with Rust and make, as root or not: what is missing is
+# installed if that is allowed, else the checks that need it are left out, loudly.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+# Options for cargo, such as --offline or --locked.
+CARGO_FLAGS ?=
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+STEP := ./.ci/step
+export LC_ALL := C
+
+.PHONY: all build help demo test bench ci tools clean \
+    fmt clippy docs dependencies unit preload-tests program-tests system-tests budgets tiny-bench tiny-demo
+
+all: build
+
+help:
+	@echo 'make          build bypath, libbypath_preload.so and libbypath.so (release) into $(RELEASE)'
+	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
+	@echo 'make test     all tests'
+	@echo 'make bench    single calls, side by side with tmpfs'
+	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
+
+# Three builds, not one: the preload library is no_std and must not get the
+# features that the others ask of the crates they share.
+build:
+	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-preload
+	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-capi
+	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-cli
+
+demo: build
+	BYPATH=$(RELEASE)/bypath demo/demo.sh
+
+bench: build
+	$(RELEASE)/bypath bench micro $(BENCH)
+
+# ---- tests ----
+
+test: tools unit preload-tests program-tests system-tests
+
+unit:
+	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload --exclude bypath-testkit
+
+preload-tests: build
+	$(STEP) 'preload: C programs in a mount and beside it' tests/preload.sh $(RELEASE)/bypath
+
+program-tests: build
+	$(STEP) 'real programs in a mount and beside it' env BYPATH=$(RELEASE)/bypath tests/programs/run.sh
+
+# Differential against tmpfs and the model, several processes, kills, a million files.
+system-tests: build
+	$(STEP) 'differential, processes, kills, sizes' $(CARGO) test $(CARGO_FLAGS) --release -p bypath-testkit
+
+tools:
+	@./.ci/tools
+
+# ---- CI ----
+
+ci: tools
+	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests program-tests system-tests docs budgets tiny-bench tiny-demo
+
+fmt:
+	$(STEP) 'format' $(CARGO) fmt --all --check
+
+clippy:
+	$(STEP) 'clippy' $(CARGO) clippy $(CARGO_FLAGS) --workspace --exclude bypath-preload --all-targets -- -D warnings
+	$(STEP) 'clippy, preload' $(CARGO) clippy $(CARGO_FLAGS) -p bypath-preload -- -D warnings
+
+dependencies:
+	$(STEP) 'dependencies point downwards' $(CARGO) run -q $(CARGO_FLAGS) -p xtask -- dependencies
+
+docs:
+	$(STEP) 'docs' env RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(CARGO_FLAGS) --workspace --exclude bypath-cli --no-deps --document-private-items
+
+budgets: build
+	$(STEP) 'budgets: instructions and lines per call' $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-bench --bin budgets
+
+tiny-bench: build
+	$(STEP) 'tiny bench' $(RELEASE)/bypath bench micro --quick
+
+tiny-demo: build
+	$(STEP) 'tiny demo' env BYPATH=$(RELEASE)/bypath FILES=2000 ROUNDS=1 demo/demo.sh
+
+clean:
+	$(CARGO) clean

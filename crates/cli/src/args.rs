@@ -1,0 +1,175 @@
+//! What can be written on the command line.
+
+use crate::size;
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  bypath mkfs /dev/shm/work.img --size 4G             make a file system in a file
+  bypath import ~/src /dev/shm/work.img:/src          copy a directory into it
+  bypath run --mount /dev/shm/work.img:/bp -- bash    a shell that sees it at /bp
+  bypath run --mount /dev/shm/work.img:/bp -- sh -c 'cd /bp/src && make -j2'
+  bypath ls -l /dev/shm/work.img:/src                 look into it without running anything
+  bypath export /dev/shm/work.img:/src ~/out          copy it out again
+  bypath check /dev/shm/work.img                      verify it
+
+An image lives as long as the file that holds it: one in /dev/shm until the next reboot.";
+
+/// A file system that programs use without system calls.
+#[derive(Parser)]
+#[command(name = "bypath", version, after_help = EXAMPLES, max_term_width = 110)]
+pub struct Args {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Make a file system in a file
+    Mkfs {
+        /// The image: a file that does not exist yet, or is empty
+        image: PathBuf,
+        /// How large it may grow (16M to 16T); space is taken as it is needed
+        #[arg(long, default_value = "1G", value_parser = size::parse_image)]
+        size: u64,
+        /// Overwrite the image if it exists
+        #[arg(long)]
+        force: bool,
+    },
+    /// Run a program that sees images as directories
+    Run(Run),
+    /// Mount an image through the kernel (not in this version)
+    Mount {
+        /// The image
+        image: PathBuf,
+        /// A directory
+        directory: PathBuf,
+    },
+    /// Take away a kernel mount (not in this version)
+    Umount {
+        /// The directory
+        directory: PathBuf,
+    },
+    /// Copy a directory (or file) into an image, with owners, modes, times, links and extended attributes
+    Import {
+        /// What to copy
+        source: PathBuf,
+        /// Where to: IMG:/path; parents are made, existing files replaced
+        #[arg(value_name = "IMG:/PATH")]
+        target: OsString,
+        /// Say nothing
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Copy a directory (or file) out of an image
+    Export {
+        /// What to copy: IMG:/path
+        #[arg(value_name = "IMG:/PATH")]
+        source: OsString,
+        /// Where to; parents are made, existing files replaced
+        target: PathBuf,
+        /// Say nothing
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// List a directory of an image
+    Ls {
+        /// IMG:/path
+        #[arg(value_name = "IMG:/PATH")]
+        place: OsString,
+        /// Modes, owners, sizes and times as well
+        #[arg(short)]
+        long: bool,
+        /// Names that start with a dot as well
+        #[arg(short)]
+        all: bool,
+        /// Everything below as well
+        #[arg(short = 'R')]
+        recursive: bool,
+        /// As JSON: an array of entries
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print files of an image
+    Cat {
+        /// IMG:/path
+        #[arg(value_name = "IMG:/PATH", required = true)]
+        places: Vec<OsString>,
+    },
+    /// Show all that is known about a file of an image
+    Stat {
+        /// IMG:/path
+        #[arg(value_name = "IMG:/PATH")]
+        place: OsString,
+        /// If it is a symlink, show what it points to
+        #[arg(short = 'L')]
+        follow: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Verify an image: exit code 0 clean, 1 damaged, 2 could not be checked
+    Check {
+        /// The image
+        image: PathBuf,
+        /// Mend it (not in this version)
+        #[arg(long)]
+        repair: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show size, use, promises and users of an image
+    Info {
+        /// The image
+        image: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the structures of an image
+    Dump {
+        /// The image
+        image: PathBuf,
+    },
+    /// Measure
+    Bench(Bench),
+    /// Start a program that lies in a mount (for `run`)
+    #[command(hide = true, name = "exec-inside")]
+    ExecInside {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<OsString>,
+    },
+}
+
+#[derive(clap::Args)]
+pub struct Run {
+    /// Which image is seen where; may be given several times, and one inside another
+    #[arg(long = "mount", short = 'm', value_name = "IMG:/DIR")]
+    pub mounts: Vec<OsString>,
+    /// Do without the kernel's way in (this version has none yet)
+    #[arg(long)]
+    pub no_fuse: bool,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(clap::Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    pub what: BenchWhat,
+}
+
+#[derive(Subcommand)]
+pub enum BenchWhat {
+    /// Time single calls, beside the kernel's file systems
+    #[command(disable_help_flag = true)]
+    Micro {
+        /// Options: see `bypath bench micro --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
+}

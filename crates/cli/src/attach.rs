@@ -1,0 +1,64 @@
+//! From the path of an image to the engine.
+
+use crate::failure::{Failure, Result};
+use base::{Cred, Cx, Thread};
+use engine::Fs;
+use engine::process::{AttachError, Options};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use vfs::Backend;
+use vfs::native::Native;
+
+/// An image that this program has attached; it stays so until the program ends.
+#[derive(Clone, Copy)]
+pub struct Attached {
+    /// The engine.
+    pub fs: &'static Fs,
+    /// The same as a file system of the namespace.
+    pub backend: &'static dyn Backend,
+}
+
+/// Attaches the image at `path`. Call it on the main thread: the image is in
+/// use for as long as the thread lives.
+pub fn attach(path: &Path) -> Result<Attached> {
+    attach_as(path, 0)
+}
+
+/// The same, as the `slot`-th image of this program.
+pub fn attach_as(path: &Path, slot: usize) -> Result<Attached> {
+    let mut text = path.as_os_str().as_bytes().to_vec();
+    text.push(0);
+    let directory = segment_directory();
+    let segment_dir = directory.as_deref().map(|directory| directory.as_os_str().as_bytes());
+    let options = Options { domain: domain()?, read_only: false, segment_dir, slot };
+    let thread = Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let fs: &'static Fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| refused(path, error))?;
+    fs.give_lane_back(&thread);
+    Ok(Attached { fs, backend: Box::leak(Box::new(Native(fs))) })
+}
+
+fn refused(path: &Path, error: AttachError) -> Failure {
+    let path = path.display();
+    match error {
+        AttachError::Open(pm::Errno::ENOENT) => Failure::new(format!("{path}: no such file; make an image with `bypath mkfs {path}`")),
+        other => Failure::new(format!("{path}: {other}")),
+    }
+}
+
+/// Directory for segments, if the user chose one.
+pub fn segment_directory() -> Option<PathBuf> {
+    std::env::var_os("BYPATH_SEGMENT_DIR").filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// What the medium promises, if the user says so.
+fn domain() -> Result<Option<pm::Domain>> {
+    let Some(text) = std::env::var_os("BYPATH_DOMAIN") else { return Ok(None) };
+    let known = text.to_str().and_then(pm::Domain::from_name).filter(|domain| *domain != pm::Domain::Sim);
+    match known {
+        Some(domain) => Ok(Some(domain)),
+        None => Err(Failure::new(format!("BYPATH_DOMAIN={}: write process, power or whole", text.display()))),
+    }
+}

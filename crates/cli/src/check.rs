@@ -1,0 +1,1 @@
+//! The engine's checker and dump, as the commands use them.

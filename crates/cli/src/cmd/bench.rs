@@ -1,0 +1,11 @@
+//! `bypath bench micro …`: handed to the bench crate.
+
+use crate::args::BenchWhat;
+use crate::failure::{Failure, Result};
+
+/// Runs a benchmark with its own options.
+pub fn bench(what: BenchWhat) -> Result<u8> {
+    match what {
+        BenchWhat::Micro { options } => bench::micro(options).map_err(|what| Failure::new(what.to_string())),
+    }
+}

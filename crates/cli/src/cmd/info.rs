@@ -1,0 +1,94 @@
+//! `bypath info IMG`
+
+use crate::attach::attach;
+use crate::cmd::{print, print_json};
+use crate::failure::{Failure, Result};
+use crate::size;
+use pm::Domain;
+use serde::Serialize;
+use std::path::Path;
+
+#[derive(Serialize)]
+struct Info {
+    image: String,
+    /// Bytes it may grow to.
+    limit: u64,
+    /// Bytes in use, tables included.
+    used: u64,
+    free: u64,
+    files: u64,
+    /// What the medium promises.
+    domain: &'static str,
+    survives: &'static str,
+    /// How often it has been taken into use anew.
+    generation: u32,
+    format_version: u32,
+    device: u64,
+    segment: String,
+    read_only: bool,
+    /// PIDs of the processes that use it, this one left out.
+    users: Vec<u32>,
+}
+
+/// Shows size, use, promises and users of an image.
+pub fn info(image: &Path, json: bool) -> Result<u8> {
+    let attached = attach(image)?;
+    let fs = attached.fs;
+    let stat = attached.backend.statfs().map_err(|error| Failure::engine(image.display(), error))?;
+    let own = std::process::id();
+    let info = Info {
+        image: image.display().to_string(),
+        limit: stat.blocks * stat.block_bytes,
+        used: stat.blocks.saturating_sub(stat.blocks_free) * stat.block_bytes,
+        free: stat.blocks_free * stat.block_bytes,
+        files: stat.files.saturating_sub(stat.files_free),
+        domain: fs.domain().name(),
+        survives: survives(fs.domain()),
+        generation: fs.generation(),
+        format_version: format::VERSION,
+        device: fs.device(),
+        segment: String::from_utf8_lossy(fs.segment_path()).into_owned(),
+        read_only: stat.read_only,
+        users: fs.users().filter(|&pid| pid != own).collect(),
+    };
+    fs.leave();
+    if json {
+        print_json(&info)?;
+    } else {
+        print(text(&info).as_bytes())?;
+    }
+    Ok(0)
+}
+
+fn survives(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Process => "the death of any process at any instant; power failure only as far as the file system underneath goes",
+        Domain::Power | Domain::Whole => "the death of any process, and power failure",
+        Domain::Sim => "what the test chooses",
+    }
+}
+
+fn text(info: &Info) -> String {
+    let users = match info.users.len() {
+        0 => "none".to_string(),
+        count => {
+            let pids: Vec<String> = info.users.iter().map(u32::to_string).collect();
+            format!("{count}: {}", pids.join(" "))
+        }
+    };
+    let percent = info.used * 100 / info.limit.max(1);
+    let read_only = if info.read_only { "  (read-only)" } else { "" };
+    format!(
+        "image       {}{read_only}\nsize        {} used of {} ({percent} %)\nfiles       {}\ndomain      {}: survives {}\n\
+         generation  {} (format {})\nusers       {users}\nsegment     {}\n",
+        info.image,
+        size::show(info.used),
+        size::show(info.limit),
+        info.files,
+        info.domain,
+        info.survives,
+        info.generation,
+        info.format_version,
+        info.segment,
+    )
+}

@@ -1,0 +1,28 @@
+//! `bypath mkfs IMG`
+
+use crate::cmd::print;
+use crate::failure::{Failure, Result};
+use crate::size;
+use engine::mkfs::{self, MkfsError, Options};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Makes an image whose root belongs to the user.
+pub fn mkfs(image: &Path, limit: u64, force: bool) -> Result<u8> {
+    let mut path = image.as_os_str().as_bytes().to_vec();
+    path.push(0);
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let options = Options { limit, force, uid, gid, ..Options::default() };
+    let shown = image.display();
+    mkfs::make(&path, &options).map_err(|error| match error {
+        MkfsError::NotAFile => Failure::new(format!("{shown}: not a regular file; an image is made in one")),
+        MkfsError::File(pm::Errno::ENOSPC) => Failure::new(format!(
+            "{shown}: no space on the file system underneath; make room, or choose another folder or a smaller --size"
+        )),
+        MkfsError::File(pm::Errno::EISDIR) => Failure::new(format!("{shown}: is a directory; name a file in it")),
+        MkfsError::File(errno) => Failure::errno(shown, errno),
+        other => Failure::new(format!("{shown}: {other}")),
+    })?;
+    print(format!("{shown}: made, up to {}; try: bypath run --mount {shown}:/bp -- bash\n", size::show(limit)).as_bytes())?;
+    Ok(0)
+}

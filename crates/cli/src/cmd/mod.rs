@@ -1,0 +1,56 @@
+//! One file per verb. Each returns the exit code.
+
+mod bench;
+mod cat;
+mod check;
+mod dump;
+mod info;
+mod ls;
+mod mkfs;
+mod run;
+mod stat;
+mod transfer;
+
+use crate::args::Verb;
+use crate::failure::{Failure, Result};
+use std::io::Write;
+
+/// Does what the command line asks.
+pub fn dispatch(verb: Verb) -> Result<u8> {
+    match verb {
+        Verb::Mkfs { image, size, force } => mkfs::mkfs(&image, size, force),
+        Verb::Run(run) => run::run(&run),
+        Verb::ExecInside { command } => run::exec_inside(&command),
+        Verb::Mount { image, .. } => Err(kernel_way(&image)),
+        Verb::Umount { directory } => Err(kernel_way(&directory)),
+        Verb::Import { source, target, quiet } => transfer::import(&source, &target, quiet),
+        Verb::Export { source, target, quiet } => transfer::export(&source, &target, quiet),
+        Verb::Ls { place, long, all, recursive, json } => ls::ls(&place, ls::Options { long, all, recursive, json }),
+        Verb::Cat { places } => cat::cat(&places),
+        Verb::Stat { place, follow, json } => stat::stat(&place, follow, json),
+        Verb::Check { image, repair, json } => check::check(&image, repair, json),
+        Verb::Info { image, json } => info::info(&image, json),
+        Verb::Dump { image } => dump::dump(&image),
+        Verb::Bench(bench) => bench::bench(bench.what),
+    }
+}
+
+fn kernel_way(what: &std::path::Path) -> Failure {
+    let what = what.display();
+    Failure::new(format!("{what}: mounts through the kernel are not in this version; use `bypath run --mount IMG:/dir -- CMD`")).code(2)
+}
+
+/// Prints `text` on standard output. A reader that has gone ends the program in silence, as everywhere in Unix.
+pub fn print(text: &[u8]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(141),
+        other => other.map_err(|error| Failure::io("standard output", &error)),
+    }
+}
+
+/// Prints a value as indented JSON.
+pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::new(format!("JSON: {error}")))?;
+    print(format!("{text}\n").as_bytes())
+}

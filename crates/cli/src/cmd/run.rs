@@ -1,0 +1,208 @@
+//! `bypath run --mount IMG:/dir -- CMD…`
+//!
+//! The images are attached here first, so that a bad one gives one clear line
+//! and so that they stay attached, and warm, from one program of a session to
+//! the next. Then CMD runs as a child with the library loaded into it; signals
+//! are handed on; its end is ours.
+
+use crate::args::Run;
+use crate::attach::{self, Attached};
+use crate::failure::{Failure, Result};
+use crate::place::MountPoint;
+use posix::environment;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Sent};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+
+const LIBRARY: &str = "libbypath_preload.so";
+
+/// Runs the program; its exit code, 128 + signal if it was killed, 126 or 127
+/// if it could not be started.
+pub fn run(args: &Run) -> Result<u8> {
+    let mounts = args.mounts.iter().map(|text| MountPoint::parse(text)).collect::<Result<Vec<_>>>()?;
+    check_points(&mounts)?;
+    let library = library()?;
+    let attached = mounts.iter().enumerate().map(|(slot, mount)| attach::attach_as(&mount.image, slot)).collect::<Result<Vec<_>>>()?;
+    let status = start(args, &mounts, &library)?;
+    for image in &attached {
+        leave(image);
+    }
+    Ok(code(status))
+}
+
+/// Every point once, and no more of them than a program can have.
+fn check_points(mounts: &[MountPoint]) -> Result<()> {
+    for (index, mount) in mounts.iter().enumerate() {
+        let same = mounts[..index].iter().find(|other| other.point == mount.point);
+        if same.is_some() {
+            return Err(Failure::new(format!("two images at {}; give each its own directory", String::from_utf8_lossy(&mount.point))));
+        }
+        let hidden = mounts[..index].iter().find(|other| other.point.starts_with(&mount.point) && other.point.get(mount.point.len()) == Some(&b'/'));
+        if let Some(other) = hidden {
+            let (outer, inner) = (String::from_utf8_lossy(&mount.point), String::from_utf8_lossy(&other.point));
+            return Err(Failure::new(format!("{outer} would hide {inner}; give --mount …:{outer} first")));
+        }
+    }
+    if mounts.len() > base::MOUNTS_MAX {
+        return Err(Failure::new(format!("{} mounts; a program can have {}", mounts.len(), base::MOUNTS_MAX)));
+    }
+    Ok(())
+}
+
+/// The preload library: `BYPATH_PRELOAD`, or beside this program.
+fn library() -> Result<PathBuf> {
+    let path = match std::env::var_os("BYPATH_PRELOAD").filter(|value| !value.is_empty()) {
+        Some(path) => PathBuf::from(path),
+        None => {
+            let own = std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?;
+            own.with_file_name(LIBRARY)
+        }
+    };
+    let shown = path.display();
+    if !path.is_file() {
+        return Err(Failure::new(format!("{shown}: not there; build it with `make`, or name it in BYPATH_PRELOAD")));
+    }
+    if path.as_os_str().as_bytes().iter().any(|b| b" :;".contains(b)) {
+        return Err(Failure::new(format!("{shown}: the loader can't take a path with spaces or colons; put bypath elsewhere")));
+    }
+    std::path::absolute(&path).map_err(|error| Failure::io(shown, &error))
+}
+
+fn start(args: &Run, mounts: &[MountPoint], library: &Path) -> Result<ExitStatus> {
+    let program = &args.command[0];
+    let mut command = if is_inside(program, mounts) {
+        // The kernel does not see it; a preloaded program can start it.
+        let mut command = Command::new(std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?);
+        command.args(["exec-inside", "--"]).args(&args.command);
+        command
+    } else {
+        let mut command = Command::new(program);
+        command.args(&args.command[1..]);
+        command
+    };
+    command.env("LD_PRELOAD", preload_list(library));
+    command.env(variable(environment::MOUNTS), mount_list(mounts));
+    let signals = forwarded_signals()?;
+    let child = command.spawn().map_err(|error| not_started(program, &error))?;
+    wait(child, signals)
+}
+
+fn is_inside(program: &OsStr, mounts: &[MountPoint]) -> bool {
+    let path = program.as_bytes();
+    mounts.iter().any(|mount| path.strip_prefix(&mount.point[..]).is_some_and(|rest| rest.starts_with(b"/")))
+}
+
+/// `exec-inside CMD…`: the second half of a start inside a mount.
+pub fn exec_inside(command: &[OsString]) -> Result<u8> {
+    let error = Command::new(&command[0]).args(&command[1..]).exec();
+    Err(not_started(&command[0], &error))
+}
+
+fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
+    let shown = program.display();
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::new(format!("{shown}: command not found")).code(127),
+        std::io::ErrorKind::PermissionDenied => Failure::new(format!("{shown}: cannot be executed: permission denied")).code(126),
+        _ => Failure::io(shown, error).code(126),
+    }
+}
+
+/// Our library in front of those that are there already.
+fn preload_list(library: &Path) -> OsString {
+    let mut list = library.as_os_str().to_os_string();
+    if let Some(present) = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty()) {
+        let is_there = present.as_bytes().split(|b| b" :".contains(b)).any(|part| part == library.as_os_str().as_bytes());
+        if is_there {
+            return present;
+        }
+        list.push(":");
+        list.push(present);
+    }
+    list
+}
+
+/// The mounts of a session around this one, then ours.
+fn mount_list(mounts: &[MountPoint]) -> OsString {
+    let mut text = std::env::var_os(variable(environment::MOUNTS)).unwrap_or_default().into_vec();
+    for mount in mounts {
+        environment::format(text.is_empty(), mount.image.as_os_str().as_bytes(), &mount.point, b"", &mut |b| text.push(b));
+    }
+    OsString::from_vec(text)
+}
+
+fn variable(name: &'static [u8]) -> &'static OsStr {
+    OsStr::from_bytes(name)
+}
+
+/// Signals that would end us without the program; those that whoever started us ignores stay ignored.
+fn forwarded_signals() -> Result<SignalsInfo<WithOrigin>> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok()).unwrap_or(0);
+    let all = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
+    let wanted: Vec<i32> = all.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect();
+    SignalsInfo::new(wanted).map_err(|error| Failure::io("signals", &error))
+}
+
+/// Waits for the program, handing on what others send to us. What the terminal
+/// sends it has got itself, being in the foreground with us.
+fn wait(mut child: Child, mut signals: SignalsInfo<WithOrigin>) -> Result<ExitStatus> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let handle = signals.handle();
+    let forwarding = std::thread::spawn(move || {
+        for origin in signals.forever() {
+            let is_sent = matches!(origin.cause, Cause::Sent(Sent::User | Sent::TKill | Sent::Queue));
+            if let (true, Some(pid), Some(signal)) = (is_sent, pid, Signal::from_named_raw(origin.signal)) {
+                let _ = kill_process(pid, signal);
+            }
+        }
+    });
+    let status = child.wait().map_err(|error| Failure::io("waiting for the program", &error));
+    handle.close();
+    let _ = forwarding.join();
+    status
+}
+
+fn code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
+        (None, None) => 1,
+    }
+}
+
+/// The last user of an image takes its segment away.
+fn leave(image: &Attached) {
+    image.fs.leave();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(point: &[u8]) -> MountPoint {
+        MountPoint { image: PathBuf::from("/i:1.img"), point: point.to_vec() }
+    }
+
+    /// Goal: a mount may lie inside an earlier one, never around it or on it.
+    #[test]
+    fn points() {
+        assert!(check_points(&[mount(b"/bp"), mount(b"/bp/x"), mount(b"/bpx")]).is_ok());
+        assert!(check_points(&[mount(b"/bp/x"), mount(b"/bp")]).is_err());
+        assert!(check_points(&[mount(b"/bp"), mount(b"/bp")]).is_err());
+    }
+
+    /// Goal: programs below a mount point are told from those beside it.
+    #[test]
+    fn inside() {
+        assert!(is_inside(OsStr::new("/bp/a"), &[mount(b"/bp")]));
+        assert!(!is_inside(OsStr::new("/bpa"), &[mount(b"/bp")]));
+        assert!(!is_inside(OsStr::new("bp/a"), &[mount(b"/bp")]));
+    }
+}

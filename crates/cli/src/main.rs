@@ -1,0 +1,32 @@
+//! `bypath`: make images, run programs in them, look into them, check them.
+//!
+//! One file per verb under `cmd/`. A verb returns the exit code; whatever goes
+//! wrong is a [`Failure`](failure::Failure): one line that says what happened,
+//! to what, and what to do.
+#![forbid(unsafe_code)]
+
+mod args;
+mod attach;
+mod check;
+mod cmd;
+mod failure;
+mod image;
+mod place;
+mod progress;
+mod show;
+mod size;
+mod transfer;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    match cmd::dispatch(args.verb) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("bypath: {failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `IMG:/path`, and what `--mount` says.
+
+use crate::failure::{Failure, Result};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// A path inside an image.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The image file.
+    pub image: PathBuf,
+    /// Absolute path in it; bytes, as the kernel takes them.
+    pub path: Vec<u8>,
+}
+
+impl Place {
+    /// Parses `IMG:/path`. The first `:/` with an existing file before it
+    /// separates; so image paths may hold one too.
+    pub fn parse(text: &OsStr) -> Result<Place> {
+        let (image, path) = split(text).ok_or_else(|| {
+            let text = text.display();
+            Failure::new(format!("'{text}' lies in no image; write IMG:/path, such as work.img:/src"))
+        })?;
+        Ok(Place { image, path })
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{}:{}", self.image.display(), String::from_utf8_lossy(&self.path))
+    }
+}
+
+fn split(text: &OsStr) -> Option<(PathBuf, Vec<u8>)> {
+    let bytes = text.as_bytes();
+    let cuts: Vec<usize> = bytes.windows(2).enumerate().filter(|(at, pair)| *at > 0 && *pair == b":/").map(|(at, _)| at).collect();
+    let image = |cut: usize| PathBuf::from(OsString::from_vec(bytes[..cut].to_vec()));
+    let cut = cuts.iter().copied().find(|&cut| image(cut).is_file()).or(cuts.first().copied())?;
+    Some((image(cut), bytes[cut + 1..].to_vec()))
+}
+
+/// What one `--mount` asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MountPoint {
+    /// The image file, absolute.
+    pub image: PathBuf,
+    /// Where it is seen: absolute, without `.`, `..` and superfluous slashes.
+    pub point: Vec<u8>,
+}
+
+impl MountPoint {
+    /// Parses `IMG:/dir` and checks that a directory can be seen there.
+    pub fn parse(text: &OsStr) -> Result<MountPoint> {
+        let shown = text.display();
+        let (image, path) = split(text).ok_or_else(|| {
+            Failure::new(format!("--mount '{shown}' is not of the form IMG:/dir, such as work.img:/bp; the directory must be absolute"))
+        })?;
+        let point = normalise(&path).ok_or_else(|| Failure::new(format!("--mount '{shown}': the directory may not hold '.' or '..'; write its plain path")))?;
+        if point == b"/" {
+            return Err(Failure::new(format!("--mount '{shown}': the root of everything can't be covered; choose a directory such as /bp")));
+        }
+        check_point(&point)?;
+        let image = std::path::absolute(&image).map_err(|error| Failure::io(image.display(), &error))?;
+        Ok(MountPoint { image, point })
+    }
+}
+
+/// The mount point need not exist; if it does, it must be a directory.
+fn check_point(point: &[u8]) -> Result<()> {
+    let path = Path::new(OsStr::from_bytes(point));
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_dir() => {
+            Err(Failure::new(format!("mount point {} is a file; choose a directory, or a path that does not exist", path.display())))
+        }
+        Err(error) if error.raw_os_error() == Some(pm::Errno::ENOTDIR.0) => {
+            Err(Failure::new(format!("mount point {} lies below a file; choose a directory, or a path that does not exist", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An absolute path without superfluous slashes; `None` if it holds `.` or `..`.
+fn normalise(path: &[u8]) -> Option<Vec<u8>> {
+    let mut plain = Vec::new();
+    for part in path.split(|&b| b == b'/').filter(|part| !part.is_empty()) {
+        if part == b"." || part == b".." {
+            return None;
+        }
+        plain.push(b'/');
+        plain.extend_from_slice(part);
+    }
+    if plain.is_empty() {
+        plain.push(b'/');
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: places are split at the right colon; what is not one is refused.
+    #[test]
+    fn places() {
+        let place = Place::parse(OsStr::new("a.img:/b/c")).unwrap();
+        assert_eq!((place.image.to_str(), &place.path[..]), (Some("a.img"), &b"/b/c"[..]));
+        assert_eq!(Place::parse(OsStr::new("/x/a.img:/b:/c")).unwrap().path, b"/b:/c");
+        for wrong in ["a.img", "/bp/file", ":/a", "a.img:b", ""] {
+            assert!(Place::parse(OsStr::new(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    /// Goal: mount points are plain absolute directories.
+    #[test]
+    fn points() {
+        let mount = MountPoint::parse(OsStr::new("/i.img://bp/x/")).unwrap();
+        assert_eq!((mount.image.to_str(), &mount.point[..]), (Some("/i.img"), &b"/bp/x"[..]));
+        for wrong in ["i.img", "i.img:bp", "i.img:/", "i.img:/a/../b", "i.img:/etc/passwd", "i.img:/etc/passwd/x"] {
+            assert!(MountPoint::parse(OsStr::new(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

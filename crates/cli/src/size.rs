@@ -1,0 +1,74 @@
+//! Sizes as people write and read them.
+
+/// Parses `512M`, `1G`, `2T`, `65536`, also `1GiB` and `1GB` (all powers of
+/// 1024). The error says what would be accepted.
+pub fn parse(text: &str) -> Result<u64, String> {
+    let help = || format!("'{text}' is not a size: write a whole number and K, M, G or T, such as 512M or 2G");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().map_err(|_| help())?;
+    let shift = match text[digits..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err(help()),
+    };
+    number.checked_mul(1 << shift).ok_or_else(help)
+}
+
+/// Parses the size of an image: within the limits of the format.
+pub fn parse_image(text: &str) -> Result<u64, String> {
+    let bytes = parse(text)?;
+    if bytes < format::layout::SIZE_MIN || bytes > format::layout::SIZE_MAX {
+        let (low, high) = (show(format::layout::SIZE_MIN), show(format::layout::SIZE_MAX));
+        return Err(format!("{} cannot be the size of an image: it must be between {low} and {high}", show(bytes)));
+    }
+    Ok(bytes)
+}
+
+/// A size for people: `1.5 GiB`; exact below 1 KiB.
+pub fn show(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() == 0.0 { format!("{value:.0} {}", UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what people write is understood, nonsense is refused, no number overflows.
+    #[test]
+    fn parsing() {
+        assert_eq!(parse("512M"), Ok(512 << 20));
+        assert_eq!(parse("1g"), Ok(1 << 30));
+        assert_eq!(parse("2TiB"), Ok(2 << 40));
+        assert_eq!(parse("65536"), Ok(65536));
+        for nonsense in ["", "G", "-1", "1.5G", "1 G", "12Q", "0x10", "99999999999999999999", "18446744073709551615K", "1GG", "é"] {
+            assert!(parse(nonsense).is_err(), "{nonsense}");
+        }
+        for refused in ["0", "1M", "17T", "16777215"] {
+            assert!(parse_image(refused).is_err(), "{refused}");
+        }
+        assert_eq!(parse_image("16M"), Ok(16 << 20));
+    }
+
+    /// Goal: the units change where they should.
+    #[test]
+    fn showing() {
+        assert_eq!(show(0), "0 B");
+        assert_eq!(show(1023), "1023 B");
+        assert_eq!(show(1 << 30), "1 GiB");
+        assert_eq!(show(3 << 29), "1.5 GiB");
+        assert_eq!(show((1 << 20) - 1), "1 MiB");
+    }
+}

@@ -1,0 +1,89 @@
+#!/bin/bash
+# Real programs in an image and on tmpfs: each script beside this one runs twice, in
+# a fresh directory of tmpfs and in a fresh image under `bypath run`. Exit code,
+# output, and what is left behind must be the same; the image must check clean.
+#
+#   run.sh [NAME…]              (names of scripts, without .sh; default: all)
+#   BYPATH=target/release/bypath   KEEP=1 leaves the work directory
+#
+# The first comment lines of a script may say
+#   # needs: PROGRAM…           left out, loudly, where one is missing
+#   # ignore: REGEX             paths whose contents hold times or inode numbers
+#   # seconds: N                time limit (default 60)
+set -u
+export LC_ALL=C
+here=$(cd "$(dirname "$0")" && pwd)
+point=${POINT:-}
+bypath=$(realpath "${BYPATH:-$here/../../target/release/bypath}")
+work=$(mktemp -d "${SHM:-/dev/shm}/bypath-t.XXXXXX") || exit 2
+[ -n "${KEEP:-}" ] && echo "work directory: $work" || trap 'rm -rf "$work"' EXIT
+# As long as the other, so that files which hold paths are equally long.
+point=${point:-$work/b}
+passed=0 failed=0 left_out=0
+
+# What both sides run: makes a fresh directory, goes there, runs the script.
+cat >"$work/side.sh" <<'SIDE'
+dir=$1 script=$2 seconds=$3
+mkdir -p "$dir/tmp" && cd "$dir" || exit 99
+export HOME=$dir TMPDIR=$dir/tmp
+shell=$(sed -n '1s/^#!//p' "$script")
+exec timeout -k 5 "$seconds" $shell "$script"
+SIDE
+# What is left behind: everything but times.
+cat >"$work/list.sh" <<'LIST'
+cd "$1" || exit 99
+find . -printf '%P %y %m %n %U %G %l' \( -type f -printf ' %s\n' -o -printf '\n' \) | sort
+find . -type f | grep -Ev "$2" | sort | while IFS= read -r file; do cksum "$file"; done
+LIST
+
+header() { sed -n "s/^# $1: *//p" "$2" | head -1; }
+clean="env -i PATH=$PATH LC_ALL=C TZ=UTC PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0"
+
+one() { # NAME
+    local script=$here/$1.sh name=$1 needed ignore seconds begun side
+    for needed in $(header needs "$script"); do
+        if ! command -v "$needed" >/dev/null; then
+            echo "skip $name: $needed is not installed: LEFT OUT, not passed"
+            left_out=$((left_out + 1))
+            return
+        fi
+    done
+    ignore=$(header ignore "$script")
+    seconds=$(header seconds "$script")
+    begun=$EPOCHREALTIME
+    rm -rf "$work/k" "$work/i"
+    "$bypath" mkfs "$work/i" --size 512M >/dev/null || return
+    $clean sh "$work/side.sh" "$work/k/test" "$script" "${seconds:-60}" >"$work/k.out" 2>&1 </dev/null
+    echo "exit $?" >>"$work/k.out"
+    $clean "$bypath" run --mount "$work/i:$point" -- sh "$work/side.sh" "$point/test" "$script" "${seconds:-60}" >"$work/b.out" 2>&1 </dev/null
+    echo "exit $?" >>"$work/b.out"
+    $clean sh "$work/list.sh" "$work/k/test" "${ignore:-^$}" >"$work/k.list" 2>&1
+    $clean "$bypath" run --mount "$work/i:$point" -- sh "$work/list.sh" "$point/test" "${ignore:-^$}" >"$work/b.list" 2>&1
+    sed -i "s|$work/k/test|@|g" "$work/k.out" "$work/k.list"
+    sed -i "s|$point/test|@|g" "$work/b.out" "$work/b.list"
+    "$bypath" check "$work/i" >"$work/check" 2>&1 || what="check: $(head -1 "$work/check")"
+    cmp -s "$work/k.list" "$work/b.list" || what='what is left behind differs'
+    cmp -s "$work/k.out" "$work/b.out" || what='output differs'
+    if [ -z "$what" ]; then
+        passed=$((passed + 1))
+        printf 'ok   %-12s %4d lines, %4d files, %d ms\n' "$name" "$(wc -l <"$work/k.out")" "$(wc -l <"$work/k.list")" \
+            "$(((${EPOCHREALTIME/./} - ${begun/./}) / 1000))"
+        return
+    fi
+    failed=$((failed + 1))
+    echo "FAIL $name: $what"
+    for side in out list; do
+        diff "$work/k.$side" "$work/b.$side" | head "-${LINES_MAX:-12}" | sed 's/^/     /'
+    done
+    [ -z "${KEEP:-}" ] || { mkdir -p "$work/failed/$name" && cp "$work"/?.out "$work"/?.list "$work/check" "$work/failed/$name"; }
+}
+
+if [ $# -eq 0 ]; then
+    set -- $(cd "$here" && ls -- *.sh | sed 's/\.sh$//' | grep -vx run)
+fi
+for name; do
+    what=
+    one "$name"
+done
+echo "programs: $passed passed, $failed failed, $left_out left out"
+[ "$failed" -eq 0 ]
