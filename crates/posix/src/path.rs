@@ -247,7 +247,8 @@ impl Process {
             return self.look_closely(cx, thread, which, dirfd, path, last);
         }
         if !self.door.has_kernel() {
-            return Err(Error::Posix(Errno::ENOENT));
+            let nobodys = path.first() != Some(&b'/') && !path.is_empty() && dirfd as i32 != abi::AT_FDCWD;
+            return Err(Error::Posix(if nobodys { Errno::EBADF } else { Errno::ENOENT }));
         }
         // An absolute path of the kernel's, while the kernel is not where the
         // program thinks it is, is still the same path.

@@ -45,6 +45,8 @@ pub struct Process {
     /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
     pub(crate) file_limit: AtomicU64,
     pub(crate) mappings: Mappings,
+    /// `fs.protected_hardlinks`; 2 until first asked for.
+    pub(crate) protected_hardlinks: AtomicU32,
 }
 
 impl Process {
@@ -60,6 +62,7 @@ impl Process {
             record_locks: AtomicBool::new(false),
             file_limit: AtomicU64::new(u64::MAX - 1),
             mappings: Mappings::new(),
+            protected_hardlinks: AtomicU32::new(2),
         }
     }
 

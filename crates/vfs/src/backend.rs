@@ -168,7 +168,8 @@ pub trait Backend: Sync {
     /// Sets or clears a lock; `EAGAIN` when another holds a conflicting one
     /// (waiting is the caller's business), `EDEADLK` never.
     fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
-    /// The first lock that conflicts with this one, if any.
+    /// The first lock that conflicts with this one, if any; with
+    /// [`LockKind::Unlock`], the first of the owner's own locks in the range.
     fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
     /// Drops the record locks of this process on `node` (POSIX: at any close).
     fn drop_process_locks(&self, cx: &Cx, node: Node);

@@ -22,7 +22,12 @@ fn set_owner(cx: &Cx, backend: &dyn Backend, node: Node, uid: usize, gid: usize)
     let id = |id: usize| (id as u32 != u32::MAX).then_some(id as u32);
     let change = SetAttr { uid: id(uid), gid: id(gid), ..SetAttr::default() };
     if change.uid.is_none() && change.gid.is_none() {
-        return Ok(0);
+        // Nobody's file becomes nobody else's, but the set-id bits go.
+        let attr = backend.attr(cx, node)?;
+        let drops_gid = attr.mode & 0o010 != 0 || !cx.cred.privileged && !cx.cred.in_group(attr.gid);
+        let mode = attr.mode & !0o4000 & if drops_gid { !0o2000 } else { !0 };
+        let mode = (attr.kind != Kind::Directory && mode != attr.mode).then_some(mode);
+        return backend.set_attr(cx, node, &SetAttr { mode, ..SetAttr::default() }).map(|()| 0);
     }
     backend.set_attr(cx, node, &change).map(|()| 0)
 }
@@ -157,18 +162,15 @@ impl Process {
 
     /// `utimensat(dirfd, path, times, flags)`; a null path means the descriptor.
     pub unsafe fn utimensat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        if args[3] as u32 & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
-            return fail(Errno::EINVAL);
-        }
         // SAFETY: the caller's promise.
         let times = match unsafe { times_at(args[2], 1) } {
-            Ok(times) => times,
-            // The kernel copies the times first, then looks at them when it has the file.
+            Ok([None, None]) => return Outcome::Done(0),
             Err(error) if error.errno() == Errno::EFAULT => return fail(Errno::EFAULT),
-            Err(_) => return fail(Errno::EINVAL),
+            // Whether they are valid, the kernel looks at when it has the file.
+            times => times,
         };
-        if times == [None; 2] {
-            return Outcome::Done(0);
+        if args[3] as u32 & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
+            return fail(Errno::EINVAL);
         }
         // SAFETY: the caller's promise.
         if args[1] == 0 || unsafe { Self::empty_path(args[1], args[3], false) } {
@@ -176,14 +178,15 @@ impl Process {
                 return fail(Errno::EINVAL);
             }
             if args[1] == 0 {
-                return self.on(thread, args[0], |cx, file| set_times(cx, file.mount.backend, file.node, times));
+                return self.on(thread, args[0], |cx, file| set_times(cx, file.mount.backend, file.node, times?));
             }
             let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };
-            return done(set_times(&self.cx(thread), file.mount.backend, file.node, times));
+            let cx = self.cx(thread);
+            return done(times.and_then(|times| set_times(&cx, file.mount.backend, file.node, times)));
         }
         // SAFETY: the caller's promise.
         unsafe { self.at(thread, (abi::__NR_utimensat, args), args[0], 1, nofollow(args[3]), |cx, spot| {
-            set_times(cx, spot.mount.backend, spot.node(cx)?, times)
+            set_times(cx, spot.mount.backend, spot.node(cx)?, times?)
         }) }
     }
 
@@ -251,28 +254,31 @@ impl Process {
                 _ => return err(Errno::EINVAL),
             }
             backend.access(cx, node, W)?;
-            self.resize(cx, backend, node, len as u64)
+            self.resize(cx, backend, node, len as u64, false)
         }) }
     }
 
     /// `ftruncate(fd, len)`.
     pub unsafe fn ftruncate(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let len = args[1] as i64;
+        if len < 0 {
+            return fail(Errno::EINVAL);
+        }
         self.on(thread, args[0], |cx, file| {
-            if len < 0 || file.entry.kind() != Kind::Regular || !writable(file.flags()) {
+            if file.entry.kind() != Kind::Regular || !writable(file.flags()) {
                 return err(Errno::EINVAL);
             }
-            self.resize(cx, file.mount.backend, file.node, len as u64)
+            self.resize(cx, file.mount.backend, file.node, len as u64, true)
         })
     }
 
-    fn resize(&self, cx: &Cx, backend: &dyn Backend, node: Node, len: u64) -> base::Result<usize> {
+    fn resize(&self, cx: &Cx, backend: &dyn Backend, node: Node, len: u64, size_checked: bool) -> base::Result<usize> {
         let limit = self.file_limit();
         if len > limit && len > backend.attr(cx, node)?.size {
             super::rw::over_limit();
             return err(Errno::EFBIG);
         }
-        let change = SetAttr { size: Some(len), size_checked: true, ..SetAttr::default() };
+        let change = SetAttr { size: Some(len), size_checked, ..SetAttr::default() };
         backend.set_attr(cx, node, &change).map(|()| 0)
     }
 }

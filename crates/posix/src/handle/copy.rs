@@ -56,7 +56,16 @@ impl Process {
         if out.is_some_and(|f| f.entry.path_only() || !writable(f.flags())) || from.is_some_and(|f| f.entry.path_only() || !readable(f.flags())) {
             return fail(Errno::EBADF);
         }
-        if from.is_some_and(|f| f.entry.kind() != Kind::Regular) || out.is_some_and(|f| f.entry.kind() != Kind::Regular || f.flags() & abi::O_APPEND != 0) {
+        if from.is_none() && !self.kernel_open(args[1]) || out.is_none() && !self.kernel_open(args[0]) {
+            return fail(Errno::EBADF);
+        }
+        if out.is_some_and(|f| f.flags() & abi::O_APPEND != 0) {
+            return fail(Errno::EINVAL);
+        }
+        if args[3] == 0 {
+            return Outcome::Done(0);
+        }
+        if from.is_some_and(|f| f.entry.kind() != Kind::Regular) || out.is_some_and(|f| f.entry.kind() != Kind::Regular) {
             return fail(Errno::EINVAL);
         }
         let cx = self.cx(thread);
@@ -132,8 +141,18 @@ impl Process {
             (None, None) => Outcome::Kernel,
             // SAFETY: the caller's promise.
             (Some(from), Some(to)) => done(unsafe { self.copy_ours(&self.cx(thread), &from, &to, args) }),
-            _ => fail(Errno::EXDEV),
+            (from, to) => {
+                let ours = from.is_some_and(|f| f.entry.path_only() || !readable(f.flags())) || to.is_some_and(|f| f.entry.path_only() || !writable(f.flags()));
+                let other = if from.is_some() { args[2] } else { args[0] };
+                fail(if ours || !self.kernel_open(other) { Errno::EBADF } else { Errno::EXDEV })
+            }
         }
+    }
+
+    /// Whether a number that is not ours is open in the kernel.
+    fn kernel_open(&self, fd: usize) -> bool {
+        // SAFETY: plain numbers.
+        self.door.has_kernel() && unsafe { self.door.kernel(abi::__NR_fcntl as usize, [fd, abi::F_GETFD as usize, 0, 0, 0, 0]) >= 0 }
     }
 
     unsafe fn copy_ours(&self, cx: &Cx, from: &OpenFile, to: &OpenFile, args: [usize; 6]) -> base::Result<usize> {
@@ -192,6 +211,8 @@ impl Process {
     pub unsafe fn splice(&self, _thread: &ThreadState, args: [usize; 6]) -> Outcome {
         match (self.file(args[0]), self.file(args[2])) {
             (None, None) => Outcome::Kernel,
+            (None, _) if !self.kernel_open(args[0]) => fail(Errno::EBADF),
+            (_, None) if !self.kernel_open(args[2]) => fail(Errno::EBADF),
             _ => fail(Errno::EINVAL),
         }
     }

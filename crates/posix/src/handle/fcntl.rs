@@ -99,7 +99,7 @@ impl Process {
             }
             FIONREAD if file.entry.kind() == Kind::Regular => {
                 let size = file.mount.backend.attr(&self.cx(thread), file.node).map(|a| a.size);
-                size.and_then(|size| put(size.saturating_sub(file.description.offset.load(Relaxed)) as u32))
+                size.and_then(|size| put(size.wrapping_sub(file.description.offset.load(Relaxed)) as u32))
             }
             FIGETBSZ => put(4096),
             FIONBIO if bad(argument) => err(Errno::EFAULT),

@@ -100,7 +100,8 @@ impl Process {
         let kind = match asked.kind {
             F_RDLCK => LockKind::Shared,
             F_WRLCK => LockKind::Exclusive,
-            F_UNLCK if !query => LockKind::Unlock,
+            // An OFD query for "unlock" asks for the description's own locks.
+            F_UNLCK if !query || ofd => LockKind::Unlock,
             _ => return err(Errno::EINVAL),
         };
         let (start, end) = range(cx, file, &asked)?;

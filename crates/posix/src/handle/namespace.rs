@@ -5,6 +5,7 @@ use crate::path::{CWD, OpenFile, Place, Spot, descriptor_name};
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Kind, Last, NewNode, Node, RenameMode};
+use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
 
@@ -157,7 +158,11 @@ impl Process {
         unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
             let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
             if !spot.is_name() {
-                return err(match (directory, name) {
+                // By the text: at the root of everything `..` is the root itself.
+                let text = text::path(call.1[index]).map_or(name, |path| path.bytes);
+                let end = text.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
+                let start = text[..end].iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
+                return err(match (directory, &text[start..end]) {
                     (false, _) => Errno::EISDIR,
                     (true, b".") => Errno::EINVAL,
                     (true, b"..") => Errno::ENOTEMPTY,
@@ -196,7 +201,11 @@ impl Process {
         }
         let follow = flags & abi::AT_SYMLINK_FOLLOW != 0;
         // SAFETY: the caller's promise.
-        let source = if unsafe { Self::empty_path(args[1], args[4], false) } { self.directory(args[0]) } else { None };
+        let empty = unsafe { Self::empty_path(args[1], args[4], false) };
+        let source = if empty { self.directory(args[0]) } else { None };
+        if empty && source.is_none() && !self.door.has_kernel() {
+            return Outcome::Kernel;
+        }
         let last = if follow { Last::Follow } else { Last::NoFollow };
         // SAFETY: the caller's promise.
         unsafe { self.link_at(thread, (abi::__NR_linkat, args), (args[0], 1), (args[2], 3), last, source) }
@@ -212,7 +221,6 @@ impl Process {
     unsafe fn link_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), from: (usize, usize), to: (usize, usize), last: Last, source: Option<OpenFile>) -> Outcome {
         let cx = self.cx(thread);
         let from_place = match source {
-            Some(file) if !cx.cred.privileged && !file.entry.path_only() => return fail(Errno::ENOENT),
             Some(file) => Ok((file.slot, Some(file.node))),
             // SAFETY: the caller's promise.
             None => match unsafe { self.resolve(&cx, thread, 0, from.0, call.1[from.1], last) } {
@@ -227,15 +235,18 @@ impl Process {
         // SAFETY: the caller's promise.
         let to_place = match unsafe { self.resolve(&cx, thread, 1, to.0, call.1[to.1], Last::Parent) } {
             Ok(place) => place,
-            Err(error) => return fail(error.errno()),
+            Err(error) => {
+                let source = from_place.err().map_or(Ok(()), |place| self.kernel_has(from.0, call.1[from.1], &place, last));
+                return fail(source.err().unwrap_or(error.errno()));
+            }
         };
         match (from_place, to_place) {
             (Ok((slot, Some(node))), Place::Ours(spot)) => done(self.link_ours(&cx, slot, node, &spot)),
-            (Err(from_place), Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place) {
+            (Err(from_place), Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place, last) {
                 Err(errno) => fail(errno),
                 Ok(()) => done(plain_name(&cx, &spot).and(err(Errno::EXDEV))),
             },
-            (Ok(_), to_place) => match self.kernel_has(to.0, call.1[to.1], &to_place) {
+            (Ok(_), to_place) => match self.kernel_has(to.0, call.1[to.1], &to_place, Last::NoFollow) {
                 Ok(()) => fail(Errno::EEXIST),
                 Err(_) => fail(Errno::EXDEV),
             },
@@ -248,15 +259,59 @@ impl Process {
         if slot != spot.slot {
             return err(Errno::EXDEV);
         }
+        if !cx.cred.privileged {
+            self.may_link(cx, node, spot)?;
+        }
         spot.mount.backend.link(cx, node, spot.found.parent, spot.found.name).map(|()| 0)
     }
 
+    /// The kernel's `protected_hardlinks`: on a file of somebody else only if
+    /// the caller could do as much without the link.
+    fn may_link(&self, cx: &Cx, node: Node, spot: &Spot) -> base::Result<()> {
+        let backend = spot.mount.backend;
+        let attr = backend.attr(cx, node)?;
+        if attr.uid == cx.cred.uid || !self.protected_hardlinks() {
+            return Ok(());
+        }
+        match backend.lookup(cx, spot.found.parent, spot.found.name) {
+            Ok(_) => return err(Errno::EEXIST),
+            Err(Error::Posix(Errno::ENOENT)) => {}
+            Err(error) => return Err(error),
+        }
+        let set_id = attr.mode & 0o4000 != 0 || attr.mode & 0o2010 == 0o2010;
+        if attr.kind != Kind::Regular || set_id || backend.access(cx, node, base::R | base::W).is_err() {
+            return err(Errno::EPERM);
+        }
+        Ok(())
+    }
+
+    /// The machine's setting, asked for once.
+    fn protected_hardlinks(&self) -> bool {
+        const UNKNOWN: u32 = 2;
+        let known = self.protected_hardlinks.load(Relaxed);
+        if known != UNKNOWN {
+            return known != 0;
+        }
+        const READ_CLOEXEC: u32 = abi::O_RDONLY | abi::O_CLOEXEC;
+        let path = c"/proc/sys/fs/protected_hardlinks";
+        let mut value = [b'1'];
+        // SAFETY: a NUL-terminated path.
+        if let Ok(fd) = unsafe { pm::call!(abi::__NR_openat, CWD, path.as_ptr(), READ_CLOEXEC) } {
+            // SAFETY: a buffer of one byte.
+            let _ = unsafe { pm::call!(abi::__NR_read, fd, value.as_mut_ptr(), 1) };
+            // SAFETY: the descriptor just opened.
+            let _ = unsafe { pm::call!(abi::__NR_close, fd) };
+        }
+        self.protected_hardlinks.store((value != [b'0']) as u32, Relaxed);
+        value != [b'0']
+    }
+
     /// Whether a path that is the kernel's exists there.
-    fn kernel_has(&self, dirfd: usize, path: usize, place: &Place) -> Result<(), Errno> {
+    fn kernel_has(&self, dirfd: usize, path: usize, place: &Place, last: Last) -> Result<(), Errno> {
         let path = if let Place::Text(text) = place { *text } else { path };
-        const NOFOLLOW: u32 = abi::AT_SYMLINK_NOFOLLOW;
+        let flags = if last == Last::Follow { 0 } else { abi::AT_SYMLINK_NOFOLLOW };
         // SAFETY: the program's own arguments, or a text of ours.
-        let result = unsafe { self.door.kernel(abi::__NR_faccessat2 as usize, [dirfd, path, 0, NOFOLLOW as usize, 0, 0]) };
+        let result = unsafe { self.door.kernel(abi::__NR_faccessat2 as usize, [dirfd, path, 0, flags as usize, 0, 0]) };
         pm::sys::check(result).map(|_| ())
     }
 
@@ -280,12 +335,14 @@ impl Process {
     }
 
     unsafe fn rename_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), from: (usize, usize), to: (usize, usize), flags: u32) -> Outcome {
-        let mode = match flags {
+        const WHITEOUT: u32 = 4;
+        if flags & !7 != 0 || flags & RENAME_EXCHANGE != 0 && flags != RENAME_EXCHANGE {
+            return fail(Errno::EINVAL);
+        }
+        let mode = match flags & !WHITEOUT {
             0 => RenameMode::Replace,
             RENAME_NOREPLACE => RenameMode::NoReplace,
-            RENAME_EXCHANGE => RenameMode::Exchange,
-            // Also a whiteout, which the kernel knows and we do not.
-            _ => RenameMode::Replace,
+            _ => RenameMode::Exchange,
         };
         let cx = self.cx(thread);
         // SAFETY: the caller's promise.
@@ -299,13 +356,14 @@ impl Process {
             Err(error) => return fail(error.errno()),
         };
         match (from_place, to_place) {
-            (Place::Ours(_), _) | (_, Place::Ours(_)) if flags > RENAME_EXCHANGE => fail(Errno::EINVAL),
+            // The kernel knows whiteouts, we do not.
+            (Place::Ours(_), _) | (_, Place::Ours(_)) if flags & WHITEOUT != 0 => fail(Errno::EINVAL),
             (Place::Ours(from), Place::Ours(to)) => done(self.rename_ours(&cx, &from, &to, mode)),
             (Place::Ours(spot), _) => match spot.mount.backend.lookup(&cx, spot.found.parent, spot.found.name) {
                 Err(error) if spot.is_name() => fail(error.errno()),
                 _ => fail(Errno::EXDEV),
             },
-            (from_place, Place::Ours(_)) => match self.kernel_has(from.0, call.1[from.1], &from_place) {
+            (from_place, Place::Ours(_)) => match self.kernel_has(from.0, call.1[from.1], &from_place, Last::NoFollow) {
                 Ok(()) => fail(Errno::EXDEV),
                 Err(errno) => fail(errno),
             },

@@ -109,6 +109,17 @@ impl Process {
         let exclusive = flags & (abi::O_CREAT | abi::O_EXCL) == abi::O_CREAT | abi::O_EXCL;
         let last = if flags & abi::O_NOFOLLOW != 0 || exclusive { Last::NoFollow } else { Last::Follow };
         let cx = self.cx(thread);
+        // SAFETY: the caller's promise.
+        if flags & abi::O_CREAT != 0 && unsafe { ends_in_slash(call.1[index]) } {
+            // Refused before the name is looked at.
+            // SAFETY: the caller's promise.
+            let parent = unsafe { self.at_as(cx, thread, call, dirfd, index, Last::Parent, |_, spot| {
+                err(if spot.is_name() { Errno::EISDIR } else { Errno::EEXIST })
+            }) };
+            if parent != fail(Errno::EEXIST) {
+                return parent;
+            }
+        }
         // Another process may make or remove the name between look-up and creation.
         for _ in 0..100 {
             // SAFETY: the caller's promise.
@@ -268,6 +279,13 @@ impl Process {
         }
         if self.door.has_kernel() { Outcome::Kernel } else { done(Ok(0)) }
     }
+}
+
+/// # Safety
+/// `pointer` is low or a NUL-terminated text.
+unsafe fn ends_in_slash(pointer: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { crate::text::path(pointer) }.is_ok_and(|path| path.bytes.ends_with(b"/"))
 }
 
 /// The kernel's `may_open`, in its order.

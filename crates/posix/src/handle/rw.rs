@@ -87,11 +87,24 @@ unsafe fn vector<'a>(pointer: usize, count: usize) -> base::Result<&'a [UserSlic
     Ok(all)
 }
 
+impl At {
+    /// Whether a transfer here ends at an offset there can be.
+    #[inline(always)]
+    fn fits(self, file: &OpenFile, buffers: &[UserSlice]) -> base::Result<()> {
+        let start = match self {
+            At::Offset(offset) => offset,
+            At::Position => file.description.offset.load(Relaxed),
+        };
+        if (start as i64).wrapping_add(UserSlice::total(buffers) as i64) < 0 { err(Errno::EINVAL) } else { Ok(()) }
+    }
+}
+
 #[inline(always)]
 fn read_at(cx: &Cx, file: &OpenFile, at: At, into: &[UserSlice]) -> base::Result<usize> {
     if !readable(file.flags()) {
         return err(Errno::EBADF);
     }
+    at.fits(file, into)?;
     if file.entry.kind() == Kind::Directory {
         return err(Errno::EISDIR);
     }
@@ -139,6 +152,7 @@ impl Process {
         if !writable(flags) {
             return err(Errno::EBADF);
         }
+        at.fits(file, from)?;
         let append = append || flags & abi::O_APPEND != 0;
         let backend = file.mount.backend;
         let result = match at {
@@ -307,6 +321,9 @@ impl Process {
             let buffers = checked_first(&file, readable, buffers)?;
             if flags & !RWF_KNOWN != 0 {
                 return err(Errno::EOPNOTSUPP);
+            }
+            if UserSlice::total(buffers) == 0 {
+                return Ok(0);
             }
             read_at(cx, &file, at, buffers)
         })

@@ -14,7 +14,13 @@ const SIZE_MAX: u64 = i64::MAX as u64;
 /// A regular file's contents.
 pub(super) struct File {
     pub size: u64,
-    pub pages: BTreeMap<u64, Box<[u8; PAGE as usize]>>,
+    pub pages: BTreeMap<u64, Page>,
+}
+
+/// One page; allocated in advance and never written, it still counts as a hole for `seek`.
+pub(super) struct Page {
+    bytes: Box<[u8; PAGE as usize]>,
+    written: bool,
 }
 
 /// Copies to a program's buffer, which the caller has made long enough.
@@ -36,15 +42,19 @@ impl File {
         File { size: 0, pages: BTreeMap::new() }
     }
 
-    fn page(&mut self, index: u64) -> &mut [u8; PAGE as usize] {
-        self.pages.entry(index).or_insert_with(|| Box::new([0; PAGE as usize]))
+    fn page(&mut self, index: u64) -> &mut Page {
+        self.pages.entry(index).or_insert_with(|| Page { bytes: Box::new([0; PAGE as usize]), written: false })
+    }
+
+    fn has_data(&self, index: u64) -> bool {
+        self.pages.get(&index).is_some_and(|p| p.written)
     }
 
     pub fn resize(&mut self, size: u64) {
         if size < self.size {
             let _ = self.pages.split_off(&size.div_ceil(PAGE));
             if let Some(page) = self.pages.get_mut(&(size / PAGE)) {
-                page[(size % PAGE) as usize..].fill(0);
+                page.bytes[(size % PAGE) as usize..].fill(0);
             }
         }
         self.size = size;
@@ -58,7 +68,7 @@ impl File {
             if high - low == PAGE {
                 self.pages.remove(&index);
             } else if let Some(page) = self.pages.get_mut(&index) {
-                page[(low - index * PAGE) as usize..(high - index * PAGE) as usize].fill(0);
+                page.bytes[(low - index * PAGE) as usize..(high - index * PAGE) as usize].fill(0);
             }
             if self.pages.range(index..).next().is_none() {
                 break;
@@ -72,12 +82,12 @@ impl File {
         }
         let mut index = offset / PAGE;
         if data {
-            return match self.pages.range(index..).next() {
+            return match self.pages.range(index..).find(|p| p.1.written) {
                 Some((&at, _)) if at * PAGE < self.size => Ok(offset.max(at * PAGE)),
                 _ => posix(Errno::ENXIO),
             };
         }
-        while self.pages.contains_key(&index) {
+        while self.has_data(index) {
             index += 1;
         }
         Ok(offset.max(index * PAGE).min(self.size))
@@ -111,7 +121,7 @@ impl Inode {
                 let len = (PAGE as usize - within).min(buffer.len - filled).min((file.size - at) as usize);
                 let target = buffer.ptr.wrapping_add(filled);
                 match file.pages.get(&(at / PAGE)) {
-                    Some(page) => copy_out(&page[within..within + len], target),
+                    Some(page) => copy_out(&page.bytes[within..within + len], target),
                     None => copy_out(&[0; PAGE as usize][..len], target),
                 }
                 filled += len;
@@ -137,7 +147,9 @@ impl Inode {
             while taken < buffer.len && at < SIZE_MAX {
                 let within = (at % PAGE) as usize;
                 let len = (PAGE as usize - within).min(buffer.len - taken).min((SIZE_MAX - at) as usize);
-                copy_in(buffer.ptr.wrapping_add(taken), &mut file.page(at / PAGE)[within..within + len]);
+                let page = file.page(at / PAGE);
+                page.written = true;
+                copy_in(buffer.ptr.wrapping_add(taken), &mut page.bytes[within..within + len]);
                 taken += len;
                 at += len as u64;
             }

@@ -12,12 +12,13 @@ fn same_world(a: LockOwner, b: LockOwner) -> bool {
 impl State {
     pub fn conflict(&self, node: u64, lock: &Lock) -> Option<Lock> {
         let held = self.locks.get(&node)?;
-        let first = held.iter().filter(|h| {
-            h.owner != lock.owner
-                && same_world(h.owner, lock.owner)
-                && h.start < lock.end
-                && lock.start < h.end
-                && (h.kind == LockKind::Exclusive || lock.kind == LockKind::Exclusive)
+        let first = held.iter().filter(|h| h.start < lock.end && lock.start < h.end).filter(|h| match lock.kind {
+            LockKind::Unlock => h.owner == lock.owner,
+            kind => {
+                h.owner != lock.owner
+                    && same_world(h.owner, lock.owner)
+                    && (h.kind == LockKind::Exclusive || kind == LockKind::Exclusive)
+            }
         });
         first.min_by_key(|h| h.start).copied()
     }

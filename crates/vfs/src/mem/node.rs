@@ -155,13 +155,13 @@ impl Inode {
         self.mtime = now();
         self.ctime = self.mtime;
         if !cx.cred.privileged {
-            self.drop_set_id();
+            self.drop_set_id(cx);
         }
     }
 
-    fn drop_set_id(&mut self) {
+    fn drop_set_id(&mut self, cx: &Cx) {
         self.mode &= !0o4000;
-        if self.mode & 0o010 != 0 {
+        if self.mode & 0o010 != 0 || !cx.cred.privileged && !cx.cred.in_group(self.gid) {
             self.mode &= !0o2000;
         }
     }
@@ -171,18 +171,18 @@ impl Inode {
         if let Some(size) = change.size {
             let old = self.file()?.size;
             self.file_mut()?.resize(size);
-            if size != old {
+            if size != old || change.size_checked {
                 self.modified(cx);
             } else if !cx.cred.privileged {
-                self.drop_set_id();
+                self.drop_set_id(cx);
             }
         }
         if change.uid.is_some() || change.gid.is_some() {
+            if self.kind != Kind::Directory {
+                self.drop_set_id(cx);
+            }
             self.uid = change.uid.unwrap_or(self.uid);
             self.gid = change.gid.unwrap_or(self.gid);
-            if self.kind != Kind::Directory {
-                self.drop_set_id();
-            }
         }
         if let Some(mode) = change.mode {
             self.mode = mode & 0o7777;

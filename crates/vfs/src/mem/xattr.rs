@@ -11,8 +11,13 @@ const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 
 impl Inode {
-    /// The rules of the name's first part.
+    /// The rules of the name's first part, then that there is more of it.
     fn may_xattr(&self, cx: &Cx, name: &[u8], want: u16) -> Result<()> {
+        self.may_prefix(cx, name, want)?;
+        if matches!(name, b"user." | b"trusted." | b"security.") { posix(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    fn may_prefix(&self, cx: &Cx, name: &[u8], want: u16) -> Result<()> {
         let denied = posix(if want == W { Errno::EPERM } else { Errno::ENODATA });
         if name.starts_with(b"security.") {
             return if want == W && !cx.cred.privileged { posix(Errno::EPERM) } else { Ok(()) };
@@ -21,6 +26,10 @@ impl Inode {
             return if cx.cred.privileged { Ok(()) } else { denied };
         }
         if !name.starts_with(b"user.") {
+            // A namespace that the system knows asks for no permission.
+            if !name.starts_with(b"system.") {
+                self.may(cx, want)?;
+            }
             return posix(Errno::EOPNOTSUPP);
         }
         if !matches!(self.kind, Kind::Regular | Kind::Directory) {
@@ -29,7 +38,8 @@ impl Inode {
         if self.kind == Kind::Directory && self.mode & 0o1000 != 0 && want == W && !self.owned_by(cx) {
             return posix(Errno::EPERM);
         }
-        self.may(cx, want)
+        self.may(cx, want)?;
+        if name == b"user." { posix(Errno::EINVAL) } else { Ok(()) }
     }
 
     pub fn get_xattr(&self, cx: &Cx, name: &[u8], out: UserSlice) -> Result<usize> {

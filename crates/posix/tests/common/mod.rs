@@ -1,0 +1,144 @@
+//! Two worlds with the same calls: a directory of the kernel's (tmpfs), and the
+//! `mem` file system behind `Process::handle`.
+#![allow(dead_code)]
+
+use bypath_posix::{Bitmap, Door, Numbers, Outcome, Process, ThreadState};
+use pm::sys::{abi, raw};
+use std::sync::atomic::{AtomicU32, Ordering};
+use vfs::mem::Mem;
+
+/// Numbers of ours far from the kernel's, so that the two never meet.
+pub struct High(Bitmap);
+pub const FIRST: u32 = 8000;
+
+impl Numbers for High {
+    fn take(&self, lowest: u32, cloexec: bool) -> Result<u32, pm::Errno> {
+        self.0.take(lowest.max(FIRST), cloexec)
+    }
+    fn take_exact(&self, fd: u32, cloexec: bool) -> Result<(), pm::Errno> {
+        self.0.take_exact(fd, cloexec)
+    }
+    fn give_back(&self, fd: u32) {
+        self.0.give_back(fd)
+    }
+}
+
+pub struct TestDoor {
+    pub numbers: High,
+}
+
+impl Door for TestDoor {
+    fn numbers(&self) -> &dyn Numbers {
+        &self.numbers
+    }
+}
+
+/// Where calls go.
+pub struct World {
+    /// Absolute path of the directory under test.
+    pub root: String,
+    process: Option<&'static Process>,
+    thread: Box<ThreadState>,
+}
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+impl World {
+    /// A process with an empty `mem` file system at a fresh path.
+    pub fn ours() -> World {
+        let root = place("o");
+        let door: &'static TestDoor = Box::leak(Box::new(TestDoor { numbers: High(Bitmap::new()) }));
+        let process: &'static Process = Box::leak(Box::new(Process::new(door)));
+        let thread = Box::new(ThreadState::new());
+        process.mount(&thread, root.as_bytes(), Mem::leak(0, 0, 0o755, 0x6d01)).expect("mount");
+        World { root, process: Some(process), thread }
+    }
+
+    /// A fresh tmpfs of the kernel's (or a directory in one, if we may not mount).
+    pub fn kernel() -> World {
+        let root = place("k");
+        let (source, kind, options) = (c"none", c"tmpfs", c"mode=755");
+        let target = std::ffi::CString::new(root.clone()).unwrap();
+        unsafe {
+            raw(abi::__NR_mount as usize, [source.as_ptr() as usize, target.as_ptr() as usize, kind.as_ptr() as usize, 0, options.as_ptr() as usize, 0])
+        };
+        World { root, process: None, thread: Box::new(ThreadState::new()) }
+    }
+
+    pub fn is_ours(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// Makes a call as a door would.
+    pub fn call(&self, nr: u32, args: [usize; 6]) -> isize {
+        let nr = nr as usize;
+        let Some(process) = self.process else { return unsafe { raw(nr, args) } };
+        let result = match unsafe { process.handle(&self.thread, nr, args) } {
+            Outcome::Done(result) => return result,
+            Outcome::Kernel => unsafe { raw(nr, args) },
+            Outcome::KernelWith { nr, args } => unsafe { raw(nr, args) },
+        };
+        if result >= 0 {
+            return result;
+        }
+        match unsafe { process.handle_after_failure(&self.thread, nr, args, -result as i32) } {
+            Outcome::Done(result) => result,
+            Outcome::Kernel => result,
+            Outcome::KernelWith { nr, args } => unsafe { raw(nr, args) },
+        }
+    }
+
+    /// Changes the file-system user and group of this thread.
+    pub fn become_user(&self, uid: u32) {
+        unsafe { raw(abi::__NR_setfsgid as usize, [uid as usize, 0, 0, 0, 0, 0]) };
+        unsafe { raw(abi::__NR_setfsuid as usize, [uid as usize, 0, 0, 0, 0, 0]) };
+        if let Some(process) = self.process {
+            process.credentials_changed();
+        }
+    }
+
+    /// A NUL-terminated path below the root.
+    pub fn path(&self, relative: &str) -> Vec<u8> {
+        let mut path = format!("{}/{relative}", self.root).into_bytes();
+        path.push(0);
+        path
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.become_user(0);
+        if !self.is_ours() {
+            let target = std::ffi::CString::new(self.root.clone()).unwrap();
+            unsafe { raw(abi::__NR_umount2 as usize, [target.as_ptr() as usize, 2, 0, 0, 0, 0]) };
+        }
+        let top = self.root.rsplit_once("/w/").unwrap().0.to_string();
+        let _ = std::fs::remove_dir_all(top);
+    }
+}
+
+fn place(which: &str) -> String {
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let top = format!("/dev/shm/bp{which}-{:07}-{number:03}", std::process::id());
+    let root = format!("{top}/w/r");
+    std::fs::create_dir_all(&root).expect("test directory");
+    root
+}
+
+/// xorshift*: small and the same everywhere.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len() as u64) as usize]
+    }
+}
