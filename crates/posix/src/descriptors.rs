@@ -6,7 +6,7 @@
 //! backend, then the number goes back to the door.
 
 use base::{DescriptionId, Kind};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Numbers of ours are below this; it is also the number that holds the
 /// working directory.
@@ -86,12 +86,15 @@ impl Entry {
 /// The table.
 pub struct Descriptors {
     words: [AtomicU64; FD_MAX as usize + 1],
+    /// Every number ever put (the working directory's aside) is below this, so
+    /// that a search for all of them is short.
+    end: AtomicU32,
 }
 
 impl Descriptors {
     /// An empty table.
     pub const fn new() -> Self {
-        Descriptors { words: [const { AtomicU64::new(0) }; FD_MAX as usize + 1] }
+        Descriptors { words: [const { AtomicU64::new(0) }; FD_MAX as usize + 1], end: AtomicU32::new(0) }
     }
 
     /// What `fd` stands for, if it is ours.
@@ -110,6 +113,9 @@ impl Descriptors {
     /// Puts an entry; returns what was there.
     #[inline]
     pub fn put(&self, fd: u32, entry: Entry) -> Option<Entry> {
+        if fd < FD_MAX && fd >= self.end.load(Ordering::Relaxed) {
+            self.end.fetch_max(fd + 1, Ordering::AcqRel);
+        }
         let old = self.words.get(fd as usize)?.swap(entry.0, Ordering::AcqRel);
         if old == 0 { None } else { Some(Entry(old)) }
     }
@@ -134,7 +140,7 @@ impl Descriptors {
 
     /// All numbers of ours in `first..=last` (without the working directory's).
     pub fn range(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, Entry)> {
-        (first..last.saturating_add(1).min(FD_MAX)).filter_map(|fd| Some((fd, self.get(fd)?)))
+        (first..last.saturating_add(1).min(self.end.load(Ordering::Acquire))).filter_map(|fd| Some((fd, self.get(fd)?)))
     }
 }
 

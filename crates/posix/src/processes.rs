@@ -178,9 +178,9 @@ impl Process {
     /// Ends every descriptor that carries the close-on-exec flag; its number is
     /// no longer the kernel's either.
     fn close_on_exec(&self, thread: &ThreadState) {
-        for fd in 0..=CWD_FD {
-            if let Some(entry) = self.descriptors.get(fd)
-                && entry.cloexec()
+        let cwd = self.descriptors.get(CWD_FD).map(|entry| (CWD_FD, entry));
+        for (fd, entry) in self.descriptors.range(0, FD_MAX).chain(cwd) {
+            if entry.cloexec()
                 && let Some(mount) = self.mounts.get(entry.slot())
             {
                 self.descriptors.take(fd);
