@@ -208,8 +208,8 @@ fn claim(state: &posix::ThreadState, text: &[u8]) {
     if PROCESS.exec_claim(state, text).is_err() {
         return;
     }
-    for fd in 0..posix::FD_MAX {
-        if PROCESS.descriptors.is_ours(fd as usize) && !placeholders::adopt(fd) {
+    for (fd, _) in PROCESS.descriptors.range(0, posix::FD_MAX) {
+        if !placeholders::adopt(fd) {
             // Somebody between closed it or put something else there.
             // SAFETY: no pointers.
             let _ = unsafe { PROCESS.handle(state, __NR_close as usize, [fd as usize, 0, 0, 0, 0, 0]) };
