@@ -14,6 +14,7 @@ mod fd;
 pub mod fts;
 pub mod glob;
 mod identity;
+pub mod loader;
 mod memory;
 mod misc;
 pub mod names;
