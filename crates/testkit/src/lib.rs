@@ -1,1 +1,7 @@
-//! Bypath: testkit.
+//! What the tests of the whole are made of: random sequences against the
+//! kernel ([`differential`]), many processes on one image, processes that are
+//! killed. The binary `testkit` runs them; `README.md` says how.
+
+pub mod differential;
+pub mod rng;
+pub mod world;

@@ -1,0 +1,102 @@
+//! Random sequences of calls, made on tmpfs by the kernel and on a backend by
+//! [`posix::Process::handle`]: results, error numbers, data, attributes and the
+//! final tree must be the same.
+//!
+//! Both sides are called by system-call number with the same raw arguments.
+//! The kernel's side lives in a root directory of its own, so that absolute
+//! paths and symlinks mean the same on both. Each batch of sequences runs in a
+//! child process; one that differs, crashes or hangs is repeated there with
+//! ever fewer steps, until none can be left out.
+
+pub mod compare;
+pub mod generate;
+pub mod op;
+pub mod run;
+pub mod sandbox;
+pub mod shrink;
+pub mod side;
+
+use crate::world::World;
+use compare::Clock;
+use run::{Limits, Pair};
+use sandbox::{Report, Watch};
+use vfs::Backend;
+
+/// What to run.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// Makes the file system, in the child and before it enters its own root.
+    pub backend: fn() -> &'static dyn Backend,
+    /// What it can't do.
+    pub limits: Limits,
+    /// Steps in all.
+    pub ops: u64,
+    /// Steps of one sequence.
+    pub len: usize,
+    /// First sequence.
+    pub seed: u64,
+    /// Processes at a time.
+    pub jobs: usize,
+}
+
+/// Sequences that one child runs.
+const BATCH: u64 = 40;
+
+/// Runs the plan; prints the first failure, shrunk, and returns false if there is one.
+pub fn run(plan: &Plan) -> bool {
+    let sequences = plan.ops.div_ceil(plan.len as u64);
+    let mut failure = None;
+    let mut from = 0;
+    while from < sequences && failure.is_none() {
+        let children: Vec<_> = (0..plan.jobs as u64)
+            .map(|job| (from + job * BATCH, (from + (job + 1) * BATCH).min(sequences)))
+            .filter(|(first, end)| first < end)
+            .map(|(first, end)| sandbox::spawn(|watch| batch(plan, first, end, watch)))
+            .collect();
+        from += BATCH * plan.jobs as u64;
+        for child in children {
+            if let Report::Failed { sequence, step, text } = child.wait(120) {
+                failure.get_or_insert((sequence, step, text));
+            }
+        }
+    }
+    let Some((sequence, step, text)) = failure else {
+        println!("{} steps in {sequences} sequences from seed {}: the same", sequences * plan.len as u64, plan.seed);
+        return true;
+    };
+    println!("sequence {} (--seed {} --ops {}) differs at step {step}:\n  {text}", sequence, plan.seed + sequence, plan.len);
+    let ops = generate::sequence(plan.seed + sequence, plan.len);
+    let (ops, text) = shrink::shrink(plan, ops, step, text);
+    println!("shrunk to {} steps:", ops.len());
+    for op in &ops {
+        println!("  {op}");
+    }
+    println!("{text}");
+    false
+}
+
+/// Runs sequences `first..end` in this child.
+fn batch(plan: &Plan, first: u64, end: u64, watch: &Watch) -> Result<(), String> {
+    let world = World::new((plan.backend)());
+    sandbox::own_root()?;
+    for sequence in first..end {
+        let pair = Pair { kernel: side::Kernel, ours: &world, clock: Clock::new(), limits: plan.limits };
+        watch.sequence(sequence);
+        pair.run(&generate::sequence(plan.seed + sequence, plan.len), &|step| watch.step(step)).map_err(|d| d.text)?;
+    }
+    Ok(())
+}
+
+/// Runs these steps in a child; what failed, if anything did.
+pub(crate) fn attempt(plan: &Plan, ops: &[op::Op]) -> Option<(usize, String)> {
+    let child = sandbox::spawn(|watch| {
+        let world = World::new((plan.backend)());
+        sandbox::own_root()?;
+        let pair = Pair { kernel: side::Kernel, ours: &world, clock: Clock::new(), limits: plan.limits };
+        pair.run(ops, &|step| watch.step(step)).map_err(|d| d.text)
+    });
+    match child.wait(10) {
+        Report::Failed { step, text, .. } => Some((step, text)),
+        Report::Fine => None,
+    }
+}

@@ -1,0 +1,260 @@
+//! Runs one sequence on both sides.
+
+use super::compare::{Clock, Tree, clear, difference, error, look, look_fd, parse_stat, read_dir, show_stat, show_statx};
+use super::op::{Arg, Op, Step};
+use super::side::{Kernel, Side};
+use crate::world::{NOBODYS, World};
+use pm::sys::abi as nr;
+
+/// What a backend can't do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// No shared mappings.
+    pub no_shared_maps: bool,
+}
+
+/// The two sides.
+pub struct Pair<'a> {
+    /// The kernel, in a root directory of its own.
+    pub kernel: Kernel,
+    /// Ours.
+    pub ours: &'a World,
+    /// To tell "now".
+    pub clock: Clock,
+    /// What ours can't do.
+    pub limits: Limits,
+}
+
+/// Where the two sides differed first.
+#[derive(Clone, Debug)]
+pub struct Divergence {
+    /// Step number; the sequence's length if only the tree differed at the end.
+    pub step: usize,
+    /// How.
+    pub text: String,
+}
+
+impl Pair<'_> {
+    /// Runs a sequence from an empty tree and leaves an empty tree; `at` is told each step's number.
+    pub fn run(&self, ops: &[Op], at: &dyn Fn(usize)) -> Result<(), Divergence> {
+        for (step, op) in ops.iter().enumerate() {
+            at(step);
+            self.step(op).map_err(|text| Divergence { step, text: format!("{op}: {text}") })?;
+        }
+        at(ops.len());
+        self.finish().map_err(|text| Divergence { step: ops.len(), text })
+    }
+
+    /// Compares the trees, then clears them.
+    fn finish(&self) -> Result<(), String> {
+        self.become_user(0);
+        for side in [&self.kernel as &dyn Side, self.ours] {
+            side.plain(nr::__NR_close_range, &[3, 800, 0]);
+            side.plain(nr::__NR_umask, &[0o22]);
+            side.call(nr::__NR_chdir as usize, &[Arg::Text(b"/".to_vec())]);
+        }
+        let kernel = Tree::read(&self.kernel, self.clock);
+        let ours = Tree::read(self.ours, self.clock);
+        if let Some(text) = difference(&kernel, &ours) {
+            return Err(text);
+        }
+        for (name, side) in [("kernel", &self.kernel as &dyn Side), ("bypath", self.ours)] {
+            clear(side).map_err(|text| format!("{name}: {text}"))?;
+            side.call(nr::__NR_fchmodat as usize, &[Arg::Int(libc::AT_FDCWD as i64), Arg::Text(b"/".to_vec()), Arg::Int(0o777)]);
+            let args = [Arg::Int(libc::AT_FDCWD as i64), Arg::Text(b"/".to_vec()), Arg::Int(0), Arg::Int(0), Arg::Int(0)];
+            side.call(nr::__NR_fchownat as usize, &args);
+            for xattr in [&b"user.a"[..], b"user.b", b"user.long-name-of-an-attribute", b"trusted.t"] {
+                side.call(nr::__NR_removexattr as usize, &[Arg::Text(b"/".to_vec()), Arg::Text(xattr.to_vec())]);
+            }
+        }
+        let (kernel, ours) = (Tree::read(&self.kernel, self.clock), Tree::read(self.ours, self.clock));
+        difference(&kernel, &ours).map_or(Ok(()), Err)
+    }
+
+    fn become_user(&self, user: u32) {
+        let (user, group) = (user as i64, user as i64);
+        let kernel = &self.kernel;
+        kernel.plain(nr::__NR_setresuid, &[0, 0, 0]);
+        kernel.plain(nr::__NR_setresgid, &[group, group, 0]);
+        // 1001 is also in group 1000.
+        let groups = [1000u32];
+        let count = (user == 1001) as usize;
+        // SAFETY: `count` words are there.
+        unsafe { pm::sys::raw(nr::__NR_setgroups as usize, [count, groups.as_ptr() as usize, 0, 0, 0, 0]) };
+        kernel.plain(nr::__NR_setresuid, &[user, user, 0]);
+        self.ours.user_changed();
+    }
+
+    fn step(&self, op: &Op) -> Result<(), String> {
+        match &op.step {
+            Step::User(user) => {
+                self.become_user(*user);
+                Ok(())
+            }
+            Step::ReadDir(fd) => {
+                let names = |side: &dyn Side| {
+                    let entries = read_dir(side, *fd).map_err(error)?;
+                    Ok::<_, String>(entries.into_iter().map(|(name, (kind, _))| (name.escape_ascii().to_string(), kind)).collect::<Vec<_>>())
+                };
+                same(&names(&self.kernel), &names(self.ours))
+            }
+            Step::Map { fd, offset, len, shared, write } => self.map(*fd, *offset, *len, *shared, *write),
+            Step::Call(number, args) => {
+                if self.left_out(op, *number, args) {
+                    return Ok(());
+                }
+                let (kernel, ours) = (self.kernel.call(*number, args), self.ours.call(*number, args));
+                self.compare(*number, args, &kernel, &ours)?;
+                self.look_after(op)
+            }
+        }
+    }
+
+    /// The attributes of everything the step spoke of.
+    fn look_after(&self, op: &Op) -> Result<(), String> {
+        for (dir, path) in op.paths() {
+            let (k, o) = (look(&self.kernel, self.clock, dir, path), look(self.ours, self.clock, dir, path));
+            same(&k, &o).map_err(|text| format!("stat of \"{}\" after it: {text}", path.escape_ascii()))?;
+        }
+        if let Some(fd) = op.descriptor().filter(|fd| (3..1000).contains(fd)) {
+            let (k, o) = (look_fd(&self.kernel, self.clock, fd), look_fd(self.ours, self.clock, fd));
+            same(&k, &o).map_err(|text| format!("fstat after it: {text}"))?;
+        }
+        Ok(())
+    }
+
+    /// Calls whose result is not the same by right: opening a FIFO or device
+    /// (the kernel's business), positions of directories.
+    fn left_out(&self, op: &Op, number: usize, args: &[Arg]) -> bool {
+        if matches!(op.name, "open" | "openat" | "creat") {
+            let (dir, at) = if op.name == "openat" { (args[0].clone(), 1) } else { (Arg::Int(libc::AT_FDCWD as i64), 0) };
+            let flags = match args[at + 1] {
+                Arg::Int(flags) if op.name != "creat" => flags as i32,
+                _ => libc::O_CREAT | libc::O_WRONLY,
+            };
+            let follow = if flags & libc::O_NOFOLLOW != 0 { libc::AT_SYMLINK_NOFOLLOW } else { 0 };
+            let look = [dir, args[at].clone(), Arg::Stat, Arg::Int(follow as i64)];
+            let (result, out) = self.kernel.call(nr::__NR_newfstatat as usize, &look);
+            let special = result == 0 && !matches!(parse_stat(&out[0]).st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
+            return special && flags & libc::O_PATH == 0;
+        }
+        if matches!(op.name, "link" | "linkat") {
+            if matches!(args.get(4), Some(Arg::Int(f)) if *f == libc::AT_EMPTY_PATH as i64) {
+                // Allowed for as long as the credentials are those of the open; older kernels ask for more.
+                // SAFETY: takes no arguments.
+                return unsafe { libc::geteuid() } != 0;
+            }
+            // `fs.protected_hardlinks` is a setting of the machine's.
+            let follow = matches!(args.get(4), Some(Arg::Int(f)) if *f == libc::AT_SYMLINK_FOLLOW as i64);
+            let Some(&(dir, path)) = op.paths().first() else { return false };
+            let flags = if path.is_empty() { libc::AT_EMPTY_PATH } else if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
+            let look = [Arg::Int(dir), Arg::Text(path.to_vec()), Arg::Stat, Arg::Int(flags as i64)];
+            let (result, out) = self.kernel.call(nr::__NR_newfstatat as usize, &look);
+            // SAFETY: takes no arguments.
+            let user = unsafe { libc::geteuid() };
+            return result == 0 && user != 0 && parse_stat(&out[0]).st_uid != user;
+        }
+        if let [Arg::Int(_), Arg::Int(command), Arg::Flock(kind, whence, ..)] = args {
+            // A question about one's own locks, which newer kernels answer; positions of directories.
+            return *command == libc::F_OFD_GETLK as i64 && *kind == libc::F_UNLCK as i16
+                || *whence == 1 && self.kind_of(&args[0]) == Some(libc::S_IFDIR);
+        }
+        if number == nr::__NR_lseek as usize && args[1..] != [Arg::Int(0), Arg::Int(0)] {
+            return self.kind_of(&args[0]) == Some(libc::S_IFDIR);
+        }
+        false
+    }
+
+    fn kind_of(&self, fd: &Arg) -> Option<u32> {
+        let (result, out) = self.kernel.call(nr::__NR_fstat as usize, &[fd.clone(), Arg::Stat]);
+        (result == 0).then(|| parse_stat(&out[0]).st_mode & libc::S_IFMT)
+    }
+
+    fn compare(&self, number: usize, args: &[Arg], kernel: &(isize, Vec<Vec<u8>>), ours: &(isize, Vec<Vec<u8>>)) -> Result<(), String> {
+        // Whether there is more to read at a position is each one's own order.
+        let read = |result: isize| result >= 0 || result == -libc::EINVAL as isize;
+        if number == nr::__NR_getdents64 as usize && read(kernel.0) && read(ours.0) {
+            return Ok(());
+        }
+        if ours.0 == NOBODYS && kernel.0 < 0 {
+            return Ok(());
+        }
+        same(&error(kernel.0), &error(ours.0))?;
+        let buffers = args.iter().filter(|arg| !matches!(arg, Arg::Int(_) | Arg::Text(_) | Arg::Fill(..) | Arg::IovFill(..)));
+        if kernel.0 < 0 {
+            return Ok(());
+        }
+        let mut at = 0;
+        for arg in buffers {
+            if let Arg::IovOut(lens) = arg {
+                // One buffer each; the vector itself is not shown.
+                let end = at + lens.len();
+                if kernel.1[at..end] != ours.1[at..end] {
+                    return Err("data differ".into());
+                }
+                at = end;
+                continue;
+            }
+            let (k, o) = (&kernel.1[at], &ours.1[at]);
+            at += 1;
+            match arg {
+                Arg::Stat => same(&show_stat(self.clock, k), &show_stat(self.clock, o))?,
+                Arg::Statx => same(&show_statx(self.clock, k), &show_statx(self.clock, o))?,
+                Arg::Out(_) => {
+                    if k != o {
+                        let place = k.iter().zip(o).position(|(a, b)| a != b);
+                        return Err(format!("data differ at {place:?}: {:x?} {:x?}", &k[..k.len().min(16)], &o[..o.len().min(16)]));
+                    }
+                }
+                _ => same(k, o)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn map(&self, fd: i64, offset: u64, len: usize, shared: bool, write: Option<u8>) -> Result<(), String> {
+        if shared && self.limits.no_shared_maps {
+            return Ok(());
+        }
+        let (result, out) = self.kernel.call(nr::__NR_fstat as usize, &[Arg::Int(fd), Arg::Stat]);
+        let stat = parse_stat(&out[0]);
+        if result < 0 || stat.st_mode & libc::S_IFMT != libc::S_IFREG || (stat.st_blocks * 512) < stat.st_size {
+            // Reading a hole through a mapping allocates a page in tmpfs, and not here.
+            return Ok(());
+        }
+        let prot = libc::PROT_READ | if write.is_some() { libc::PROT_WRITE } else { 0 };
+        let flags = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+        let args = [0, len as i64, prot as i64, flags as i64, fd, offset as i64];
+        let (k, o) = (self.kernel.plain(nr::__NR_mmap, &args), self.ours.plain(nr::__NR_mmap, &args));
+        let failed = |r: isize| (-4095..0).contains(&r);
+        if failed(k) || failed(o) {
+            let shown = |r: isize| if failed(r) { error(r) } else { "mapped".into() };
+            if !failed(o) {
+                self.ours.plain(nr::__NR_munmap, &[o as i64, len as i64]);
+            }
+            if !failed(k) {
+                self.kernel.plain(nr::__NR_munmap, &[k as i64, len as i64]);
+            }
+            return if o == NOBODYS { Ok(()) } else { same(&shown(k), &shown(o)) };
+        }
+        let inside = (stat.st_size as u64).saturating_sub(offset).min(len as u64) as usize;
+        // SAFETY: `inside` bytes of the mapping lie in the file.
+        let data = |at: isize| unsafe { std::slice::from_raw_parts(at as *const u8, inside) }.to_vec();
+        let mut result = if data(k) == data(o) { Ok(()) } else { Err("mapped data differ".to_string()) };
+        if let Some(byte) = write {
+            for at in [k, o] {
+                // SAFETY: as above, and the mapping is writable.
+                unsafe { std::ptr::write_bytes(at as *mut u8, byte, inside) };
+            }
+            if data(k) != data(o) {
+                result = Err("mapped data differ after writing".into());
+            }
+        }
+        let (k, o) = (self.kernel.plain(nr::__NR_munmap, &[k as i64, len as i64]), self.ours.plain(nr::__NR_munmap, &[o as i64, len as i64]));
+        result.and(same(&error(k), &error(o)))
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(kernel: &T, ours: &T) -> Result<(), String> {
+    if kernel == ours { Ok(()) } else { Err(format!("\n    kernel {kernel:?}\n    bypath {ours:?}")) }
+}

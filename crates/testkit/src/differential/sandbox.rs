@@ -1,0 +1,171 @@
+//! Child processes with a root directory of their own, watched for crashes and hangs.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Words shared with a child: where it is.
+pub struct Watch {
+    words: *mut AtomicU64,
+}
+
+impl Watch {
+    fn new() -> Watch {
+        // SAFETY: an anonymous mapping at an address of the kernel's choice.
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
+        };
+        assert!(at != libc::MAP_FAILED, "no memory");
+        Watch { words: at.cast() }
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        // SAFETY: the page holds 512 of them and stays mapped.
+        unsafe { &*self.words.add(index) }
+    }
+
+    /// The child has begun a sequence.
+    pub fn sequence(&self, sequence: u64) {
+        self.word(0).store(sequence, Relaxed);
+    }
+
+    /// The child has begun a step.
+    pub fn step(&self, step: usize) {
+        self.word(1).store(step as u64, Relaxed);
+    }
+}
+
+/// How a child ended.
+pub enum Report {
+    /// As it should.
+    Fine,
+    /// With a difference, a crash, or not at all.
+    #[allow(missing_docs)]
+    Failed { sequence: u64, step: usize, text: String },
+}
+
+/// A running child.
+pub struct Child {
+    pid: i32,
+    pipe: fs::File,
+    watch: Watch,
+}
+
+/// Starts `work` in a child.
+pub fn spawn(work: impl FnOnce(&Watch) -> Result<(), String>) -> Child {
+    let watch = Watch::new();
+    let mut ends = [0i32; 2];
+    // SAFETY: room for two descriptors.
+    assert!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == 0, "no pipe");
+    let _ = std::io::stdout().flush();
+    // SAFETY: this program has one thread.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork failed");
+    if pid == 0 {
+        // Out of the way of the small numbers that are compared.
+        // SAFETY: our own descriptors.
+        unsafe { libc::dup2(ends[1], 900) };
+        // SAFETY: as above; the child needs nothing else.
+        unsafe { libc::close_range(3, 899, 0) };
+        // SAFETY: at the parent's death this child ends too.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        // SAFETY: 900 was made above and nobody else owns it.
+        let mut pipe = fs::File::from(unsafe { OwnedFd::from_raw_fd(900) });
+        // Also below the end of `close_range` in sequences.
+        let result = work(&watch);
+        if let Err(text) = &result {
+            let _ = pipe.write_all(text.as_bytes());
+        }
+        // SAFETY: ends this child without the parent's exit handlers.
+        unsafe { libc::_exit(result.is_err() as i32) };
+    }
+    // SAFETY: the writing end is the child's.
+    unsafe { libc::close(ends[1]) };
+    // SAFETY: made above and nobody else owns it.
+    let pipe = fs::File::from(unsafe { OwnedFd::from_raw_fd(ends[0]) });
+    Child { pid, pipe, watch }
+}
+
+impl Child {
+    /// Waits for it; a child that takes no new step for `seconds` is killed.
+    pub fn wait(mut self, seconds: u64) -> Report {
+        let mut last = (u64::MAX, u64::MAX);
+        let mut since = Instant::now();
+        let mut status = 0;
+        let mut hung = false;
+        loop {
+            // SAFETY: our own child.
+            match unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) } {
+                0 => {}
+                _ => break,
+            }
+            let now = (self.watch.word(0).load(Relaxed), self.watch.word(1).load(Relaxed));
+            if now != last {
+                (last, since) = (now, Instant::now());
+            } else if since.elapsed() > Duration::from_secs(seconds.min(20)) {
+                hung = true;
+                // SAFETY: our own child, not yet waited for.
+                unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (sequence, step) = (self.watch.word(0).load(Relaxed), self.watch.word(1).load(Relaxed) as usize);
+        let failed = |text| Report::Failed { sequence, step, text };
+        // SAFETY: mapped by `Watch::new`, and nobody else's.
+        unsafe { libc::munmap(self.watch.words.cast(), 4096) };
+        let _ = fs::remove_dir_all(root_of(self.pid));
+        if hung {
+            return failed("hangs".into());
+        }
+        if libc::WIFSIGNALED(status) {
+            return failed(format!("died of signal {}", libc::WTERMSIG(status)));
+        }
+        if libc::WEXITSTATUS(status) == 0 {
+            return Report::Fine;
+        }
+        let mut text = String::new();
+        let _ = self.pipe.read_to_string(&mut text);
+        failed(text)
+    }
+}
+
+fn root_of(pid: i32) -> String {
+    format!("/dev/shm/bypath-testkit-{pid}")
+}
+
+fn check(result: i32, what: &str) -> Result<(), String> {
+    if result == 0 { Ok(()) } else { Err(format!("{what}: {}", std::io::Error::last_os_error())) }
+}
+
+/// Gives this process a fresh tmpfs as its root directory (in namespaces of
+/// its own, so that nothing is left of it afterwards).
+pub fn own_root() -> Result<(), String> {
+    // SAFETY: takes no arguments.
+    let pid = unsafe { libc::getpid() };
+    let root = root_of(pid);
+    fs::create_dir_all(&root).map_err(|e| format!("{root}: {e}"))?;
+    // SAFETY: takes no arguments.
+    let uid = unsafe { libc::geteuid() };
+    if uid != 0 {
+        return Err("differential tests need root (they compare under several users)".into());
+    }
+    let path = std::ffi::CString::new(root.as_str()).map_err(|e| e.to_string())?;
+    // SAFETY: flags only.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0 {
+        // SAFETY: texts are NUL-terminated or null.
+        unsafe { libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE, std::ptr::null()) };
+        // SAFETY: texts are NUL-terminated. If it fails, the plain directory on /dev/shm serves.
+        unsafe { libc::mount(c"tmpfs".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), libc::MS_NOATIME, c"size=2g,mode=777".as_ptr().cast()) };
+    }
+    // SAFETY: a NUL-terminated text.
+    check(unsafe { libc::chroot(path.as_ptr()) }, "chroot")?;
+    std::env::set_current_dir(Path::new("/")).map_err(|e| e.to_string())?;
+    // SAFETY: a NUL-terminated text.
+    check(unsafe { libc::chmod(c"/".as_ptr(), 0o777) }, "chmod")?;
+    // SAFETY: a mask.
+    unsafe { libc::umask(0o22) };
+    Ok(())
+}

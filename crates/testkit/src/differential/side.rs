@@ -1,0 +1,134 @@
+//! The two sides of a comparison, and how a step is made on one of them.
+
+use super::op::Arg;
+use crate::world::World;
+
+/// Something that answers system calls.
+pub trait Side {
+    /// Makes a call; the result as the kernel gives it.
+    ///
+    /// # Safety
+    /// As for the system call.
+    unsafe fn raw(&self, nr: usize, args: [usize; 6]) -> isize;
+
+    /// The caller's identity has changed.
+    fn user_changed(&self) {}
+
+    /// Makes a call with arguments that are filled in here; returns its result
+    /// and what it left in each buffer.
+    fn call(&self, nr: usize, args: &[Arg]) -> (isize, Vec<Vec<u8>>) {
+        let mut filled = Filled::default();
+        let mut raw = [0usize; 6];
+        for (slot, arg) in raw.iter_mut().zip(args) {
+            *slot = filled.add(arg);
+        }
+        // SAFETY: every pointer is null, low, or leads to a buffer in `filled`
+        // that is as long as the call's other arguments say.
+        let result = unsafe { self.raw(nr, raw) };
+        (result, filled.outputs(result))
+    }
+
+    /// A call without buffers.
+    fn plain(&self, nr: u32, args: &[i64]) -> isize {
+        let args: Vec<Arg> = args.iter().map(|&a| Arg::Int(a)).collect();
+        self.call(nr as usize, &args).0
+    }
+}
+
+/// Buffers of one call.
+#[derive(Default)]
+struct Filled {
+    buffers: Vec<(Vec<u8>, Shown)>,
+}
+
+/// How much of a buffer is a result.
+#[derive(Clone, Copy)]
+enum Shown {
+    Nothing,
+    Returned,
+    Whole,
+}
+
+fn counted(first: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| first.wrapping_add((at / 7) as u8)).collect()
+}
+
+impl Filled {
+    fn keep(&mut self, bytes: Vec<u8>, shown: Shown) -> usize {
+        // The heap block does not move when the list of blocks grows.
+        let mut bytes = bytes;
+        bytes.reserve(1);
+        self.buffers.push((bytes, shown));
+        self.buffers.last_mut().map_or(0, |(b, _)| b.as_mut_ptr() as usize)
+    }
+
+    fn add(&mut self, arg: &Arg) -> usize {
+        match arg {
+            Arg::Int(n) => *n as usize,
+            Arg::Text(text) => {
+                let mut text = text.clone();
+                text.push(0);
+                self.keep(text, Shown::Nothing)
+            }
+            Arg::Fill(first, len) => self.keep(counted(*first, *len), Shown::Nothing),
+            Arg::Out(len) => self.keep(vec![0xee; *len], Shown::Returned),
+            Arg::Stat => self.keep(vec![0; size_of::<libc::stat>()], Shown::Whole),
+            Arg::Statx => self.keep(vec![0; size_of::<libc::statx>()], Shown::Whole),
+            Arg::Words(words) => self.keep(words.iter().flat_map(|w| w.to_ne_bytes()).collect(), Shown::Whole),
+            Arg::Flock(kind, whence, start, len) => {
+                let mut bytes = vec![0u8; 32];
+                bytes[0..2].copy_from_slice(&kind.to_ne_bytes());
+                bytes[2..4].copy_from_slice(&whence.to_ne_bytes());
+                bytes[8..16].copy_from_slice(&start.to_ne_bytes());
+                bytes[16..24].copy_from_slice(&len.to_ne_bytes());
+                self.keep(bytes, Shown::Whole)
+            }
+            Arg::IovFill(first, lens) => {
+                let parts = lens.iter().map(|&len| (self.keep(counted(*first, len), Shown::Nothing), len)).collect();
+                self.vector(parts)
+            }
+            Arg::IovOut(lens) => {
+                let parts = lens.iter().map(|&len| (self.keep(vec![0xee; len], Shown::Whole), len)).collect();
+                self.vector(parts)
+            }
+        }
+    }
+
+    fn vector(&mut self, parts: Vec<(usize, usize)>) -> usize {
+        let words = parts.into_iter().flat_map(|(at, len)| [at.to_ne_bytes(), len.to_ne_bytes()]);
+        self.keep(words.flatten().collect(), Shown::Nothing)
+    }
+
+    fn outputs(self, result: isize) -> Vec<Vec<u8>> {
+        let shown = |(mut bytes, shown): (Vec<u8>, Shown)| match shown {
+            Shown::Nothing => None,
+            Shown::Whole => Some(bytes),
+            Shown::Returned => {
+                bytes.truncate(result.max(0) as usize);
+                Some(bytes)
+            }
+        };
+        self.buffers.into_iter().filter_map(shown).collect()
+    }
+}
+
+/// The kernel, as this thread sees it.
+pub struct Kernel;
+
+impl Side for Kernel {
+    unsafe fn raw(&self, nr: usize, args: [usize; 6]) -> isize {
+        // SAFETY: the caller's promise.
+        unsafe { pm::sys::raw(nr, args) }
+    }
+}
+
+impl Side for World {
+    unsafe fn raw(&self, nr: usize, args: [usize; 6]) -> isize {
+        // SAFETY: the caller's promise.
+        unsafe { self.serve(nr, args) }
+    }
+
+    fn user_changed(&self) {
+        self.process.credentials_changed();
+    }
+}

@@ -1,0 +1,40 @@
+//! `testkit`: tests of the whole, by name. See `README.md`.
+
+use bypath_testkit::differential::{self, Plan, run::Limits};
+
+fn mem() -> &'static dyn vfs::Backend {
+    vfs::mem::Mem::leak(0, 0, 0o777, 0x6d65)
+}
+
+/// The value after `--name`.
+fn option(args: &[String], name: &str) -> Option<String> {
+    let at = args.iter().position(|a| a == name)?;
+    args.get(at + 1).cloned()
+}
+
+fn number(args: &[String], name: &str, default: u64) -> u64 {
+    option(args, name).and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+fn main() -> std::process::ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let fine = match args.first().map(String::as_str) {
+        Some("differential") => {
+            let backend = option(&args, "--backend").unwrap_or_else(|| "mem".into());
+            let plan = Plan {
+                backend: mem,
+                limits: Limits { no_shared_maps: backend == "mem" },
+                ops: number(&args, "--ops", 20_000),
+                len: number(&args, "--len", 400) as usize,
+                seed: number(&args, "--seed", 1),
+                jobs: number(&args, "--jobs", 2) as usize,
+            };
+            differential::run(&plan)
+        }
+        _ => {
+            eprintln!("usage: testkit differential [--backend mem|native] [--ops N] [--len N] [--seed S] [--jobs N]");
+            false
+        }
+    };
+    if fine { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE }
+}
