@@ -144,7 +144,8 @@ pub struct SetAttr {
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     /// Truncate or extend. `ftruncate` on a descriptor open for writing sets
-    /// `size_checked`, so that no permission is asked a second time.
+    /// `size_checked`, so that no permission is asked a second time; then (as
+    /// with `O_TRUNC`) the times change even if the size does not.
     pub size: Option<u64>,
     pub size_checked: bool,
     pub atime: Option<SetTime>,

@@ -174,7 +174,10 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         if args[1] == 0 || unsafe { Self::empty_path(args[1], args[3], false) } {
-            if args[1] == 0 && args[3] as u32 & abi::AT_SYMLINK_NOFOLLOW != 0 {
+            if args[1] == 0 && args[0] as i32 == abi::AT_FDCWD {
+                return fail(Errno::EFAULT);
+            }
+            if args[1] == 0 && args[3] as u32 != 0 {
                 return fail(Errno::EINVAL);
             }
             if args[1] == 0 {

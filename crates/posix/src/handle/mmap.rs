@@ -113,7 +113,7 @@ impl Process {
             });
         };
         if file.entry.path_only() {
-            return fail(Errno::EBADF);
+            return fail(if args[5].is_multiple_of(PAGE) { Errno::EBADF } else { Errno::EINVAL });
         }
         done(self.map_file(&self.cx(thread), &file, args))
     }

@@ -405,6 +405,7 @@ impl Process {
         match target {
             Some(_) if mode == RenameMode::NoReplace => return err(Errno::EEXIST),
             None if exchange => return err(Errno::ENOENT),
+            None if backend.attr(cx, to.found.parent)?.nlink == 0 => return err(Errno::ENOENT),
             Some(false) if exchange && to.found.slash => return err(Errno::ENOTDIR),
             _ => {}
         }

@@ -51,7 +51,7 @@ impl File {
     }
 
     pub fn resize(&mut self, size: u64) {
-        if size < self.size {
+        if size <= self.size {
             let _ = self.pages.split_off(&size.div_ceil(PAGE));
             if let Some(page) = self.pages.get_mut(&(size / PAGE)) {
                 page.bytes[(size % PAGE) as usize..].fill(0);

@@ -8,6 +8,9 @@ use crate::*;
 impl State {
     /// What `name` in `dir` is; `None` where there is no such name.
     pub fn child(&self, dir: Node, name: &[u8]) -> Result<Option<u64>> {
+        if self.get(dir)?.nlink == 0 {
+            return posix(Errno::ENOENT);
+        }
         if name.len() > 255 {
             return posix(Errno::ENAMETOOLONG);
         }
@@ -16,12 +19,6 @@ impl State {
 
     /// `child`, in a directory that must still exist.
     fn child_for_change(&self, dir: Node, name: &[u8]) -> Result<Option<u64>> {
-        if name.len() > 255 {
-            return posix(Errno::ENAMETOOLONG);
-        }
-        if self.get(dir)?.nlink == 0 {
-            return posix(Errno::ENOENT);
-        }
         self.child(dir, name)
     }
 

@@ -129,7 +129,8 @@ impl Inode {
         let (size, blocks) = match &self.body {
             Body::Directory(dir) => (40 + 20 * dir.entries.len() as u64, 0),
             Body::File(file) => (file.size, file.pages.len() as u64 * 8),
-            Body::Symlink(target) => (target.len() as u64, 0),
+            // Short ones live in the inode, as on tmpfs.
+            Body::Symlink(target) => (target.len() as u64, if target.len() < 128 { 0 } else { 8 }),
             Body::Special => (0, 0),
         };
         Attr {
