@@ -5,12 +5,13 @@
 //! atomic; another process may change it at any time.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use zerocopy::{FromBytes, KnownLayout};
 
 /// Index of a description in its backend's table.
 pub type DescriptionId = u32;
 
 /// An open file description, one cache line.
-#[derive(Debug)]
+#[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]
 pub struct Description {
     /// Holders: descriptors of all processes, mappings, working directories. 0 = free.

@@ -27,6 +27,12 @@ pub struct Fs {
     pub(crate) slot: usize,
     /// This process's number in the process table + 1; 0 before it has one. Set anew in a forked child.
     pub(crate) process: AtomicU32,
+    /// Pages of this process's descriptor table that have real space, a bit each.
+    pub(crate) descriptor_pages: AtomicU32,
+    /// Where this process looks for a free description first.
+    pub(crate) description_hint: AtomicU32,
+    /// Robust list of the thread that is about to fork (`pm::mutex::renew_robust_list`).
+    pub(crate) robust_list: core::sync::atomic::AtomicUsize,
     /// `st_dev`.
     pub(crate) device: u64,
     /// Nothing may be changed: mapped read-only, or a persist failed.

@@ -20,12 +20,17 @@
 //! for any of the others.
 #![no_std]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 extern crate std;
 
 pub mod fs;
 pub mod lane;
+pub mod mkfs;
+pub mod permission;
+pub mod process;
 pub mod segment;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub(crate) mod alloc;
 

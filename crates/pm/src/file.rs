@@ -71,7 +71,8 @@ impl File {
         unsafe { call!(abi::__NR_fallocate, self.0, 0, offset, len) }.map(drop)
     }
 
-    /// Takes the kernel's exclusive `flock`, waiting; it goes with the descriptor or its holder's death.
+    /// Takes the kernel's exclusive `flock`, waiting. It ends with `unlock` or its holder's death; closing
+    /// is not enough once the file has been mapped through this descriptor.
     pub fn lock(&self) -> Result<(), Errno> {
         loop {
             // SAFETY: no pointers.
@@ -80,6 +81,12 @@ impl File {
                 other => return other.map(drop),
             }
         }
+    }
+
+    /// Gives the `flock` back.
+    pub fn unlock(&self) {
+        // SAFETY: no pointers.
+        let _ = unsafe { call!(abi::__NR_flock, self.0, abi::LOCK_UN) };
     }
 
     /// Changes owner and mode.

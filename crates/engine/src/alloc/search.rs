@@ -128,7 +128,7 @@ impl Fs {
                 return Ok(found);
             }
             // Growing is better than crowding, up to the limit.
-            match self.grow() {
+            match self.grow(number) {
                 Ok(()) => {}
                 Err(base::Error::Posix(Errno::ENOSPC)) => break,
                 Err(error) => return Err(error),

@@ -57,6 +57,10 @@ impl Fs {
             held.store(0, Release);
         }
         self.free_lock(number, state.loading_cachelet.swap(0, AcqRel));
+        // Offsets of open files that it held.
+        for offset in &state.spare2[..crate::process::descriptions::OFFSETS] {
+            self.free_lock(number, offset.swap(0, AcqRel));
+        }
         for word in state.arenas.iter().chain([&state.cursor]).chain(&state.pages) {
             word.store(0, Relaxed);
         }
@@ -74,6 +78,8 @@ impl Fs {
             let index = (at - self.areas.cachelets) / size_of::<Cachelet>() as u64;
             if let Some(cachelet) = self.cachelet(index as u32) {
                 cachelet.flags.fetch_or(cachelet::INVALID, SeqCst);
+                // The record may have taken its name away.
+                cachelet.parent.store(0, SeqCst);
                 cachelet.map_sequence.fetch_add(1, AcqRel);
                 self.reopen(cachelet, number);
                 if cachelet.sequence.load(Acquire) & 1 == 1 {

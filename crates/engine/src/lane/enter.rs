@@ -35,7 +35,7 @@ impl<'a> Tx<'a> {
                     self.leave_directories();
                     return Err(Errno::ESTALE.into());
                 }
-                if flags & cachelet::DEAD != 0 {
+                if flags & (cachelet::DEAD | cachelet::REMOVED) != 0 {
                     self.leave_directories();
                     return Err(Errno::ENOENT.into());
                 }

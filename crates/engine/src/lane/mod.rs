@@ -197,9 +197,15 @@ impl Tx<'_> {
         (self.objects, self.ops, self.lines, self.files, self.frees) = (0, 0, 0, 0, false);
     }
 
-    /// Changes what kind of record the next commit writes.
-    pub(crate) fn now(&mut self, kind: Kind) {
-        self.kind = kind;
+    /// Changes what kind of record the next commit writes; returns what it was.
+    pub(crate) fn now(&mut self, kind: Kind) -> Kind {
+        core::mem::replace(&mut self.kind, kind)
+    }
+
+    /// Clears bits of the word at `at`.
+    #[inline]
+    pub(crate) fn clear_bits(&mut self, at: u64, bits: u64) -> Result<()> {
+        self.push(Op::ClearBits { at, bits })
     }
 
     /// Allocates `count` (1–64) lines in one block; returns their offset. They

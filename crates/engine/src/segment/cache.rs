@@ -128,7 +128,7 @@ impl Fs {
         cachelet.sequence.store(cachelet.sequence.load(Relaxed) | 1, SeqCst);
         cachelet.flags.store(cachelet::INVALID, SeqCst);
         cachelet.parent.store(0, Relaxed);
-        cachelet.opens.store(0, SeqCst);
+        // `opens` is not touched: an opener of the node before may be about to take back his count.
         cachelet.node.store(id, SeqCst);
         let seen = inode.cachelet.load(Acquire);
         let reference = u64::from(self.generation) << 32 | u64::from(self.cachelet_number(cachelet) + 1);
@@ -300,6 +300,9 @@ impl Fs {
         copy.blocks = 0;
         if inode.head().flags & inode::RECOUNT != 0 {
             copy.flags |= cachelet::RECOUNT;
+        }
+        if copy.flags & cachelet::REMOVED != 0 {
+            copy.nlink = 0;
         }
         Ok(())
     }

@@ -35,6 +35,8 @@ pub const COLD: u32 = 32;
 pub const RECOUNT: u32 = 64;
 /// About to be given to another inode: openers keep off.
 pub const EVICTING: u32 = 128;
+/// A directory whose name is gone, kept for those who have it open.
+pub const REMOVED: u32 = 512;
 
 /// A cachelet, two lines.
 #[derive(Debug, FromBytes, KnownLayout)]

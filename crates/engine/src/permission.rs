@@ -1,0 +1,91 @@
+//! The permission table (DenseFS §3.1): an inode's owner and mode in 16 bits.
+//!
+//! Entries are only ever added, under one lock, and never change: readers and
+//! searches need no lock. An entry is durable before anybody refers to it.
+
+use crate::fs::{Fs, corrupt};
+use crate::lane::Tx;
+use base::Result;
+use core::sync::atomic::Ordering::Acquire;
+use format::layout;
+use format::permission::{Permission, VALID, start};
+use pm::Errno;
+
+/// Where a triple is, or where it would go.
+enum Place {
+    At(u16),
+    Free(u16),
+}
+
+impl Fs {
+    #[inline]
+    fn permission_entry(&self, index: u16) -> Result<&Permission> {
+        self.at(layout::PERMISSION_TABLE + u64::from(index) * size_of::<Permission>() as u64, "permission entry")
+    }
+
+    /// The owner and mode behind an index: (uid, gid, 12 bits of mode).
+    #[inline]
+    pub(crate) fn permission(&self, index: u16) -> Result<(u32, u32, u16)> {
+        let entry = self.permission_entry(index)?;
+        let mode = entry.mode.load(Acquire);
+        if mode & VALID == 0 {
+            return Err(corrupt("permission index", u64::from(index)));
+        }
+        let owner = entry.owner.load(Acquire);
+        Ok((owner as u32, (owner >> 32) as u32, (mode & 0o7777) as u16))
+    }
+
+    /// The index of a triple, which is entered if it is new. `ENOSPC` if the
+    /// table is full. Takes a leaf lock for a while.
+    #[inline]
+    pub(crate) fn permission_index(&self, tx: &mut Tx, uid: u32, gid: u32, mode: u16) -> Result<u16> {
+        match self.find_permission(uid, gid, mode)? {
+            Place::At(index) => Ok(index),
+            Place::Free(_) => self.add_permission(tx, uid, gid, mode),
+        }
+    }
+
+    #[inline]
+    fn find_permission(&self, uid: u32, gid: u32, mode: u16) -> Result<Place> {
+        let first = start(uid, gid, mode);
+        let owner = u64::from(gid) << 32 | u64::from(uid);
+        for step in 0..layout::PERMISSIONS {
+            let index = first.wrapping_add(step as u16);
+            let entry = self.permission_entry(index)?;
+            let seen = entry.mode.load(Acquire);
+            if seen & VALID == 0 {
+                return Ok(Place::Free(index));
+            }
+            if seen == VALID | u64::from(mode) && entry.owner.load(Acquire) == owner {
+                return Ok(Place::At(index));
+            }
+        }
+        Err(Errno::ENOSPC.into())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_permission(&self, tx: &mut Tx, uid: u32, gid: u32, mode: u16) -> Result<u16> {
+        let keep = tx.held;
+        tx.lock(&self.header().permission.0)?;
+        let result = self.add_permission_locked(uid, gid, mode);
+        tx.unlock_to(keep);
+        result
+    }
+
+    fn add_permission_locked(&self, uid: u32, gid: u32, mode: u16) -> Result<u16> {
+        let index = match self.find_permission(uid, gid, mode)? {
+            Place::At(index) => return Ok(index),
+            Place::Free(index) => index,
+        };
+        let entry = self.permission_entry(index)?;
+        let image = &self.image;
+        image.store(&entry.owner, u64::from(gid) << 32 | u64::from(uid));
+        image.flush(image.offset_of(entry), 16);
+        image.fence();
+        image.store(&entry.mode, VALID | u64::from(mode));
+        image.flush(image.offset_of(entry), 16);
+        image.fence();
+        Ok(index)
+    }
+}

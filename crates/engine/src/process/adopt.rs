@@ -1,0 +1,86 @@
+//! What a dead process leaves: its slot, its descriptors, its locks.
+//!
+//! Lanes are adopted by whoever waits for them (`lane::adopt`); processes by
+//! whoever attaches, and by whoever runs short of what they hold.
+
+use super::kernel;
+use super::table::state;
+use crate::fs::Fs;
+use crate::segment::ProcessSlot;
+use base::Cx;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use format::layout::{LANES, PROCESSES};
+use pm::mutex::Attempt;
+
+/// How long a slot between fork or exec and the next step is left alone when
+/// its PID tells nothing, nanoseconds.
+const GRACE: i64 = 3_000_000_000;
+
+impl Fs {
+    /// Adopts every dead process; returns how many others live.
+    pub(crate) fn adopt_dead_processes(&self, cx: &Cx) -> u32 {
+        let high = self.header().processes_high.load(Acquire).min(PROCESSES);
+        let own = self.process.load(Relaxed);
+        (0..high).filter(|number| number + 1 != own && self.adopt_process_if_dead(cx, *number)).count() as u32
+    }
+
+    /// Adopts the process of a slot if it is dead; whether it lives.
+    pub(crate) fn adopt_process_if_dead(&self, cx: &Cx, number: u32) -> bool {
+        let Some(mutex) = self.process_mutex(number) else { return false };
+        let attempt = mutex.try_take();
+        match attempt {
+            Attempt::Busy => return true,
+            Attempt::Broken => return false,
+            Attempt::Taken | Attempt::Inherited => {}
+        }
+        let lives = match self.process_slot(number) {
+            Some(slot) if slot.state.load(Acquire) == state::FREE => false,
+            Some(slot) if slot_lives(slot) => true,
+            Some(_) => {
+                self.empty_process(cx, number);
+                false
+            }
+            None => false,
+        };
+        mutex.give_back();
+        lives
+    }
+
+    /// Gives up all that the process of a slot holds, and frees the slot. The
+    /// caller holds its mutex.
+    pub(super) fn empty_process(&self, cx: &Cx, number: u32) {
+        for (_, entry, id) in self.descriptors(number) {
+            // Off the list before it is given up.
+            if entry.swap(0, AcqRel) == id + 1 {
+                self.drop_reference(cx, id, number);
+            }
+        }
+        self.end_half_made(cx, number);
+        self.process_ends(number);
+        if let Some(slot) = self.process_slot(number) {
+            Self::table_pages(slot).store(0, Relaxed);
+            slot.nonce.store(0, Relaxed);
+            slot.state.store(state::FREE, Release);
+        }
+    }
+
+    /// With nobody else alive: adopts all lanes. False if something is still
+    /// counted as held; then only a new segment helps.
+    pub(super) fn settle_alone(&self) -> bool {
+        for number in 0..self.header().lanes_high.load(Acquire).min(LANES) {
+            self.adopt_if_dead(number);
+        }
+        !self.any_description()
+    }
+}
+
+/// Whether a process lives whose mutex nobody holds: the thread that took it
+/// may have ended before the others, or it is between fork or exec and the next step.
+fn slot_lives(slot: &ProcessSlot) -> bool {
+    let known = kernel::lives(slot);
+    if slot.state.load(Acquire) == state::USED {
+        return known.unwrap_or(false);
+    }
+    let since = pm::clock::monotonic().wrapping_sub(slot.reserved[1].load(Relaxed) as i64);
+    known == Some(true) || (0..GRACE).contains(&since)
+}

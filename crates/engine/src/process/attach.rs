@@ -1,0 +1,361 @@
+//! From a path to an attached image.
+//!
+//! 1. Open and lock the file; check the superblocks and the length.
+//! 2. Map it; find out what the medium promises.
+//! 3. Volatile header: of this boot and this file, or made anew.
+//! 4. Join the segment that it names; or, if there is none and nobody lives,
+//!    recover, and make one under the next generation.
+//! 5. Adopt dead processes, take a process slot.
+//!
+//! None of it depends on the number of files.
+
+use super::{kernel, volatile};
+use crate::fs::Fs;
+use crate::segment::{Areas, ProcessSlot, cachelet_budget};
+use base::{Cx, Error};
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::{Acquire, Relaxed}};
+use format::layout::{self, BLOCK, Layout};
+use format::superblock::SuperblockError;
+use format::Superblock;
+use pm::file::{self, File, Stat};
+use pm::sys::abi;
+use pm::{Domain, Errno, Region};
+use zerocopy::IntoBytes;
+
+/// Where segments are, unless an option says otherwise.
+pub const SEGMENT_DIRECTORY: &[u8] = b"/dev/shm";
+
+/// How an image is attached.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// What the medium promises; `None`: find out.
+    pub domain: Option<Domain>,
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Directory for the segment; `None`: [`SEGMENT_DIRECTORY`].
+    pub segment_dir: Option<&'a [u8]>,
+    /// Which of a thread's lanes is for this image (the mount slot).
+    pub slot: usize,
+}
+
+/// Why an image was not attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AttachError {
+    /// The file cannot be opened.
+    Open(Errno),
+    /// The file may not be written; whoever uses an image directly must be able to.
+    NotWritable,
+    /// Neither copy of the superblock is one.
+    NotAnImage,
+    /// Made by another version of the format.
+    Version(u32),
+    /// Both copies of the superblock are damaged, or the root is.
+    Damaged,
+    /// The file is shorter than the image has grown to.
+    Truncated {
+        /// Bytes that the file has.
+        has: u64,
+        /// Bytes that it must have.
+        needs: u64,
+    },
+    /// Processes use it through a segment that we cannot open.
+    InUse,
+    /// No space for the segment, or for the image's own tables.
+    NoSpace,
+    /// The segment cannot be made.
+    Segment(Errno),
+    /// The image cannot be mapped.
+    Map(Errno),
+    /// All process slots are taken.
+    TooManyProcesses,
+    /// Recovery met damage.
+    Failed(Error),
+}
+
+impl AttachError {
+    /// The error number for callers that can't show more.
+    pub fn errno(self) -> Errno {
+        match self {
+            AttachError::Open(errno) | AttachError::Segment(errno) | AttachError::Map(errno) => errno,
+            AttachError::NotWritable => Errno::EACCES,
+            AttachError::NotAnImage | AttachError::Version(_) => Errno::EINVAL,
+            AttachError::Damaged | AttachError::Truncated { .. } => Errno::EUCLEAN,
+            AttachError::InUse => Errno::EBUSY,
+            AttachError::NoSpace => Errno::ENOSPC,
+            AttachError::TooManyProcesses => Errno::EAGAIN,
+            AttachError::Failed(error) => error.errno(),
+        }
+    }
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttachError::Open(Errno::ENOENT) => f.write_str("no such file"),
+            AttachError::Open(errno) => write!(f, "it cannot be opened: {errno}"),
+            AttachError::NotWritable => f.write_str("the file is not writable; direct use of an image needs write permission on it"),
+            AttachError::NotAnImage => f.write_str("not a Bypath image; make one with bypath mkfs"),
+            AttachError::Version(version) => {
+                write!(f, "an image of format version {version}; this program knows version {}", format::VERSION)
+            }
+            AttachError::Damaged => f.write_str("the superblock is damaged in both copies, or the root is; see bypath dump"),
+            AttachError::Truncated { has, needs } => {
+                write!(f, "the file was truncated: it has {has} bytes, the image needs {needs}; restore it from a copy")
+            }
+            AttachError::InUse => f.write_str(
+                "other processes use it, but their segment cannot be opened from here; give the same segment directory \
+                 (BYPATH_SEGMENT_DIR), or end those processes",
+            ),
+            AttachError::NoSpace => f.write_str("no space for the segment or for the image's tables; free some, or choose another BYPATH_SEGMENT_DIR"),
+            AttachError::Segment(errno) => write!(f, "the segment cannot be made: {errno}; choose a directory with BYPATH_SEGMENT_DIR"),
+            AttachError::Map(errno) => write!(f, "the file cannot be mapped: {errno}"),
+            AttachError::TooManyProcesses => write!(f, "{} processes use it, which is all there may be", layout::PROCESSES),
+            AttachError::Failed(Error::Corrupt { what, at }) => write!(f, "recovery met a damaged {what} at offset {at}; run bypath check"),
+            AttachError::Failed(Error::Posix(errno)) => write!(f, "recovery failed: {errno}"),
+        }
+    }
+}
+
+/// The usable superblock of an open file, and the layout.
+pub(crate) fn superblock(file: &File) -> Result<(Superblock, Layout), AttachError> {
+    let read = |at: u64| -> Result<Superblock, AttachError> {
+        let mut copy = Superblock::new(0, [0; 2], 0, 0, 0);
+        copy.magic = 0;
+        file.read_at(copy.as_mut_bytes(), at).map_err(AttachError::Open)?;
+        Ok(copy)
+    };
+    Superblock::choose(read(0)?, read(layout::SUPERBLOCK_COPY)?).map_err(|error| match error {
+        SuperblockError::NotAnImage => AttachError::NotAnImage,
+        SuperblockError::Version(version) => AttachError::Version(version),
+        SuperblockError::Damaged => AttachError::Damaged,
+        SuperblockError::Truncated => AttachError::Truncated { has: 0, needs: 0 },
+    })
+}
+
+/// What is known of an image file before it is mapped.
+struct Opened {
+    file: File,
+    stat: Stat,
+    superblock: Superblock,
+    layout: Layout,
+    /// Blocks with real space.
+    grown: u64,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // The mapping keeps the kernel's file, and with it the lock, alive.
+        self.file.unlock();
+    }
+}
+
+fn open(path: &[u8]) -> Result<Opened, AttachError> {
+    let file = File::open(path, abi::O_RDWR, 0).map_err(|errno| match errno {
+        Errno::EACCES | Errno::EROFS | Errno::EPERM => AttachError::NotWritable,
+        Errno::EISDIR => AttachError::NotAnImage,
+        other => AttachError::Open(other),
+    })?;
+    file.lock().map_err(AttachError::Open)?;
+    let stat = file.stat().map_err(AttachError::Open)?;
+    if stat.mode & abi::S_IFMT != abi::S_IFREG {
+        return Err(AttachError::NotAnImage);
+    }
+    let (superblock, layout) = superblock(&file)?;
+    let mut word = [0u8; 8];
+    let at = layout::ROOT + core::mem::offset_of!(format::Root, grown) as u64;
+    if file.read_at(&mut word, at).map_err(AttachError::Open)? != 8 {
+        return Err(AttachError::Truncated { has: stat.size, needs: layout.blocks });
+    }
+    let grown = u64::from_le_bytes(word);
+    if grown <= layout.first_block() || grown > layout.block_count() {
+        return Err(AttachError::Damaged);
+    }
+    if stat.size < grown * BLOCK {
+        return Err(AttachError::Truncated { has: stat.size, needs: grown * BLOCK });
+    }
+    if stat.size < layout.limit {
+        file.truncate(layout.limit).map_err(AttachError::Open)?;
+    }
+    fill_holes(&file, &stat, layout, grown)?;
+    Ok(Opened { file, stat, superblock, layout, grown })
+}
+
+/// A copy of an image may have lost its real space (zeros became holes): it gets it back.
+fn fill_holes(file: &File, stat: &Stat, layout: Layout, grown: u64) -> Result<(), AttachError> {
+    let first = layout.first_block();
+    let bitmap = Layout::bitmap_word(first) & !(BLOCK - 1);
+    let parts = [(0, layout::BITMAP), (bitmap, (Layout::bitmap_word(grown) - bitmap).next_multiple_of(BLOCK)), (layout.blocks, (grown - first) * BLOCK)];
+    if stat.allocated >= parts.iter().map(|part| part.1).sum() {
+        return Ok(());
+    }
+    for (at, len) in parts {
+        match file.allocate(at, len) {
+            // A file system that can't tell can't be helped.
+            Ok(()) | Err(Errno::EOPNOTSUPP) => {}
+            Err(Errno::ENOSPC) => return Err(AttachError::NoSpace),
+            Err(errno) => return Err(AttachError::Open(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Maps the image; a mapping that survives power failure, if the medium has such.
+fn map(opened: &Opened, wanted: Option<Domain>) -> Result<Region, AttachError> {
+    let (file, len) = (&opened.file, opened.layout.limit);
+    let (address, domain) = match (file.map(len, true, true), wanted) {
+        (Ok(address), wanted) => (address, wanted.unwrap_or(Domain::Power)),
+        (Err(_), wanted) => (file.map(len, true, false).map_err(AttachError::Map)?, wanted.unwrap_or(Domain::Process)),
+    };
+    // SAFETY: just mapped, shared and writable, page-aligned; it is unmapped
+    // only when attaching fails and the region is gone.
+    Ok(unsafe { Region::new(address, len, opened.grown * BLOCK, domain) })
+}
+
+/// A region of nothing, until the segment is there.
+pub(super) fn no_region() -> Region {
+    // SAFETY: no bytes, so nothing is ever touched.
+    unsafe { Region::new(core::ptr::null_mut(), 0, 0, Domain::Process) }
+}
+
+impl Fs {
+    /// Attaches the image at `path` (NUL-terminated), with this thread holding
+    /// the mutex of the process slot: it should be one that lives as long as the process.
+    ///
+    /// `place` gives the room, so that no allocator is needed; nothing is in it after an error.
+    pub fn attach_at<'p>(place: &'p mut MaybeUninit<Fs>, cx: &Cx, path: &[u8], options: &Options) -> Result<&'p Fs, AttachError> {
+        let opened = open(path)?;
+        let image = map(&opened, options.domain)?;
+        let fs = place.write(new(&opened, image, path, options)?);
+        match fs.attach(cx, &opened, options) {
+            Ok(()) => Ok(fs),
+            Err(error) => {
+                fs.abandon(cx);
+                Err(error)
+            }
+        }
+    }
+
+    fn attach(&mut self, cx: &Cx, opened: &Opened, options: &Options) -> Result<(), AttachError> {
+        let directory = options.segment_dir.unwrap_or(SEGMENT_DIRECTORY);
+        let identity = volatile::Identity::new(&opened.stat);
+        if !identity.matches(self.volatile()) {
+            identity.initialise(&self.image, self.volatile());
+        }
+        let mut joined = self.join(directory)?;
+        if joined && self.adopt_dead_processes(cx) == 0 && !self.settle_alone() {
+            // Death at an unlucky instant has left something counted that nobody holds.
+            self.leave_segment();
+            joined = false;
+        }
+        if !joined {
+            if volatile::anyone_lives(&self.image) {
+                return Err(AttachError::InUse);
+            }
+            self.recover_records().map_err(AttachError::Failed)?;
+            self.new_generation();
+            self.make_segment(directory, &opened.stat)?;
+        }
+        self.take_process().map_err(|error| match error {
+            Error::Posix(Errno::ENOSPC) => AttachError::NoSpace,
+            _ => AttachError::TooManyProcesses,
+        })?;
+        if !self.read_only {
+            self.finish_work(cx);
+        }
+        Ok(())
+    }
+
+    /// Undoes a failed attempt.
+    fn abandon(&mut self, cx: &Cx) {
+        self.give_lane_back(cx.thread);
+        self.leave_segment();
+        let (base, len) = (self.image.base(), self.image.len());
+        self.image = no_region();
+        // SAFETY: the region is gone and no mutex in it is held by this thread:
+        // the lane was given back, and a process slot is the last thing taken.
+        unsafe { file::unmap(base, len) };
+    }
+
+    /// The domain in force.
+    pub fn domain(&self) -> Domain {
+        self.image.domain()
+    }
+
+    /// Path of the image, without the NUL.
+    pub fn path(&self) -> &[u8] {
+        self.path.split(|byte| *byte == 0).next().unwrap_or(&[])
+    }
+
+    /// Path of the image, NUL-terminated, for the kernel.
+    pub fn backing_path(&self) -> &[u8] {
+        self.path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0")
+    }
+
+    /// Path of the segment, without the NUL.
+    pub fn segment_path(&self) -> &[u8] {
+        self.segment_path.split(|byte| *byte == 0).next().unwrap_or(&[])
+    }
+
+    /// Number of this mount generation.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Processes that use the image now, as the table says.
+    pub fn users(&self) -> impl Iterator<Item = u32> {
+        let high = self.header().processes_high.load(Acquire).min(layout::PROCESSES);
+        (0..high).filter_map(|number| {
+            let slot: &ProcessSlot = self.process_slot(number)?;
+            (slot.state.load(Acquire) != 0).then(|| slot.pid.load(Relaxed))
+        })
+    }
+}
+
+fn new(opened: &Opened, image: Region, path: &[u8], options: &Options) -> Result<Fs, AttachError> {
+    let mut fs = Fs {
+        image,
+        segment: no_region(),
+        layout: opened.layout,
+        areas: Areas::new(&opened.layout, cachelet_budget(&opened.layout)),
+        ino_key: opened.superblock.ino_key,
+        hash_seed: opened.superblock.hash_seed,
+        generation: 0,
+        slot: options.slot % base::MOUNTS_MAX,
+        process: AtomicU32::new(0),
+        descriptor_pages: AtomicU32::new(0),
+        description_hint: AtomicU32::new(0),
+        robust_list: AtomicUsize::new(0),
+        device: device(&opened.superblock),
+        read_only: options.read_only,
+        path: [0; 4096],
+        segment_path: [0; 256],
+    };
+    absolute(path, &mut fs.path).ok_or(AttachError::Open(Errno::ENAMETOOLONG))?;
+    Ok(fs)
+}
+
+/// `st_dev` of an image: a made-up minor of major 0, from its identity, the same in every process.
+fn device(superblock: &Superblock) -> u64 {
+    let minor = (superblock.uuid[0] ^ superblock.uuid[1] >> 7) & 0xf_ffff;
+    // As `makedev` packs it: the low byte of the minor, then the rest above the major.
+    let minor = minor | 0x8_0000;
+    minor & 0xff | (minor & !0xff) << 12
+}
+
+/// Makes a path absolute, so that it is right whatever the working directory later is.
+fn absolute(path: &[u8], into: &mut [u8; 4096]) -> Option<()> {
+    let path = path.split(|byte| *byte == 0).next()?;
+    let mut len = 0;
+    if path.first() != Some(&b'/') {
+        len = kernel::working_directory(into)?;
+        *into.get_mut(len)? = b'/';
+        len += 1;
+    }
+    // A NUL must be left at the end.
+    into.get_mut(len..len + path.len() + 1)?[..path.len()].copy_from_slice(path);
+    into[len + path.len()..].fill(0);
+    Some(())
+}
+

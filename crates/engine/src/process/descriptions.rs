@@ -1,0 +1,323 @@
+//! Open file descriptions: made, held by descriptors of any process, ended by the last.
+//!
+//! ```text
+//! refs   0                      free
+//!        n                      held by n descriptors
+//!        MAKING | process + 1   being made or ended by that process
+//! ```
+//! A description pins its node's cachelet (`opens`). Pinning and taking away are
+//! a matter of flag and count: an opener counts first and then looks at the
+//! flags; whoever wants to evict the cachelet, or to free the inode, sets
+//! `EVICTING` (or `DELETING`) first and then looks at the count. One of the two
+//! sees the other. An opener who finds the flag waits with his count in place:
+//! either the other saw it and leaves the inode (as an orphan, if its last name
+//! is gone), or he did not, and the node or `DEAD` tells. Whoever takes the
+//! count to 0 does what is left to do for an inode without names.
+
+use crate::fs::Fs;
+use crate::lane::lock::Waiter;
+use crate::segment::{Cachelet, DESCRIPTIONS, cachelet};
+use base::{Cx, Cred, Description, DescriptionId, Node, Result, Thread};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use pm::Errno;
+
+/// In `refs`: being made or ended by the process whose number + 1 stands below.
+const MAKING: u32 = 1 << 31;
+/// In `reserved`: the description holds a pin on its cachelet.
+const PINNED: u32 = 1;
+/// Descriptions that get real space at a time.
+const STEP: u32 = 256;
+/// Marks an owner of an offset that has no lane: process number + 1 below.
+const BY_PROCESS: u32 = 1 << 31;
+
+/// What stands for a description that does not exist.
+static NOTHING: Description = Description::new();
+
+impl Fs {
+    /// Makes a description of `node`, held by descriptor `fd` of this process.
+    /// `ENFILE` when there are too many, `ESTALE` if the node is gone, `ENOSPC`.
+    pub fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
+        let process = self.own_process()?;
+        let place = self.own_descriptor(fd)?;
+        let (id, description) = self.take_description(cx, process)?;
+        description.node.store(node.id, Relaxed);
+        let cachelet = match self.pin(cx, node) {
+            Ok(cachelet) => cachelet,
+            Err(error) => {
+                description.refs.store(0, Release);
+                return Err(error);
+            }
+        };
+        description.hint.store(self.cachelet_number(cachelet), Relaxed);
+        description.reserved.store(PINNED, Release);
+        description.flags.store(flags, Relaxed);
+        description.offset.store(0, Relaxed);
+        description.offset_owner.store(0, Relaxed);
+        description.kind.store(cachelet.mode.load(Relaxed) >> 16 & 0xff, Relaxed);
+        description.generation.store(description.generation.load(Relaxed).wrapping_add(1), Relaxed);
+        let before = place.swap(id + 1, AcqRel);
+        description.refs.store(1, Release);
+        if before != 0 {
+            self.drop_reference(cx, before - 1, process);
+        }
+        Ok(id)
+    }
+
+    /// The description with this number.
+    #[inline]
+    pub fn description(&self, id: DescriptionId) -> &Description {
+        if id >= DESCRIPTIONS {
+            return &NOTHING;
+        }
+        self.segment.at(self.areas.descriptions + u64::from(id) * size_of::<Description>() as u64).unwrap_or(&NOTHING)
+    }
+
+    /// Descriptor `fd` of this process holds `id` too. `EBADF` if nobody holds it.
+    pub fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
+        let place = self.own_descriptor(fd)?;
+        self.add_reference(id)?;
+        let before = place.swap(id + 1, AcqRel);
+        if before != 0 {
+            self.drop_without_context(before - 1);
+        }
+        Ok(())
+    }
+
+    /// Descriptor `fd` of this process lets go of whatever it holds.
+    pub fn close(&self, cx: &Cx, fd: u32) {
+        let Ok(process) = self.own_process() else { return };
+        if self.descriptor_pages.load(Relaxed) & 1u32.checked_shl(fd / 1024).unwrap_or(0) == 0 {
+            return;
+        }
+        let Some(place) = self.descriptor(process, fd) else { return };
+        if let Some(id) = place.swap(0, AcqRel).checked_sub(1) {
+            self.drop_reference(cx, id, process);
+        }
+    }
+
+    /// One more holder. `EBADF` if there is none yet.
+    pub(super) fn add_reference(&self, id: DescriptionId) -> Result<()> {
+        let refs = &self.description(id).refs;
+        let more = |refs: u32| (refs != 0 && refs < MAKING - 1).then_some(refs + 1);
+        refs.fetch_update(AcqRel, Acquire, more).map(drop).map_err(|_| Errno::EBADF.into())
+    }
+
+    /// One holder less; the last one ends the description, in the name of `process`.
+    pub(super) fn drop_reference(&self, cx: &Cx, id: DescriptionId, process: u32) {
+        let description = self.description(id);
+        let mut refs = description.refs.load(Acquire);
+        loop {
+            let less = match refs {
+                0 => return,
+                1 => MAKING | (process + 1),
+                making if making & MAKING != 0 => return,
+                more => more - 1,
+            };
+            match description.refs.compare_exchange_weak(refs, less, AcqRel, Acquire) {
+                Ok(1) => break,
+                Ok(_) => return,
+                Err(now) => refs = now,
+            }
+        }
+        self.end_description(cx, id, description);
+    }
+
+    /// Ends a description that is marked as being ended.
+    fn end_description(&self, cx: &Cx, id: DescriptionId, description: &Description) {
+        self.description_ends(id, description.node.load(Relaxed));
+        // The mark goes first: to unpin twice would be worse than never.
+        let pinned = description.reserved.swap(0, AcqRel) & PINNED != 0;
+        let cachelet = self.cachelet(description.hint.load(Relaxed)).filter(|_| pinned);
+        if let Some(cachelet) = cachelet {
+            self.unpin(cx, cachelet);
+        }
+        description.refs.store(0, Release);
+        self.description_hint.store(id, Relaxed);
+    }
+
+    /// Ends the descriptions that a dead process was making or ending.
+    pub(super) fn end_half_made(&self, cx: &Cx, process: u32) {
+        for id in 0..self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS) {
+            let description = self.description(id);
+            if description.refs.load(Acquire) == MAKING | (process + 1) {
+                self.end_description(cx, id, description);
+            }
+        }
+    }
+
+    /// Whether any description is in use.
+    pub(super) fn any_description(&self) -> bool {
+        let high = self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS);
+        (0..high).any(|id| self.description(id).refs.load(Acquire) != 0)
+    }
+
+    /// A free description, marked as being made by `process`.
+    #[inline]
+    fn take_description(&self, cx: &Cx, process: u32) -> Result<(DescriptionId, &Description)> {
+        let hint = self.description_hint.load(Relaxed);
+        if hint < self.header().descriptions_high.load(Acquire) {
+            if let Some(found) = self.try_description(hint, process) {
+                return Ok(found);
+            }
+        }
+        self.search_description(cx, process)
+    }
+
+    #[inline]
+    fn try_description(&self, id: DescriptionId, process: u32) -> Option<(DescriptionId, &Description)> {
+        let description = self.description(id);
+        if description.refs.load(Relaxed) == 0
+            && description.refs.compare_exchange(0, MAKING | (process + 1), AcqRel, Relaxed).is_ok()
+        {
+            self.description_hint.store(id + 1, Relaxed);
+            return Some((id, description));
+        }
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search_description(&self, cx: &Cx, process: u32) -> Result<(DescriptionId, &Description)> {
+        let header = self.header();
+        for attempt in 0..2 {
+            loop {
+                let high = header.descriptions_high.load(Acquire).min(DESCRIPTIONS);
+                let start = self.description_hint.load(Relaxed);
+                for i in 0..high {
+                    if let Some(found) = self.try_description(start.wrapping_add(i) % high, process) {
+                        return Ok(found);
+                    }
+                }
+                if high >= DESCRIPTIONS {
+                    break;
+                }
+                let size = size_of::<Description>() as u64;
+                self.segment_space(self.areas.descriptions + u64::from(high) * size, u64::from(STEP) * size)?;
+                header.descriptions_high.fetch_max(high + STEP, AcqRel);
+            }
+            if attempt == 0 {
+                self.adopt_dead_processes(cx);
+            }
+        }
+        Err(Errno::ENFILE.into())
+    }
+
+    /// Gives up a reference where no call's context is at hand: with a lane of its own for the moment.
+    #[cold]
+    fn drop_without_context(&self, id: DescriptionId) {
+        let thread = Thread::new();
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        if let Ok(process) = self.own_process() {
+            self.drop_reference(&cx, id, process);
+        }
+        self.give_lane_back(&thread);
+    }
+
+    // ---- pins ----
+
+    /// Pins a node's cachelet: neither it nor the inode goes away. `ESTALE` if the node is gone.
+    pub(crate) fn pin(&self, cx: &Cx, node: Node) -> Result<&Cachelet> {
+        loop {
+            let cachelet = self.cached(cx, node)?;
+            // Count first, then look: see above.
+            cachelet.opens.fetch_add(1, SeqCst);
+            let flags = cachelet.flags.load(SeqCst);
+            let pinned = flags & (cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD) == 0 && cachelet.node.load(SeqCst) == node.id;
+            if pinned || self.pin_slow(cachelet, node.id)? {
+                return Ok(cachelet);
+            }
+            self.unpin(cx, cachelet);
+        }
+    }
+
+    /// Waits until nobody wants to take the cachelet away; whether it is still the node's.
+    #[cold]
+    #[inline(never)]
+    fn pin_slow(&self, cachelet: &Cachelet, id: u64) -> Result<bool> {
+        let mut wait = Waiter::new();
+        loop {
+            let flags = cachelet.flags.load(SeqCst);
+            if cachelet.node.load(SeqCst) != id || flags & cachelet::DEAD != 0 {
+                return Ok(false);
+            }
+            if flags & (cachelet::EVICTING | cachelet::DELETING) == 0 {
+                return Ok(true);
+            }
+            wait.once(self, flags >> 16);
+        }
+    }
+
+    /// Gives up a pin; the last one does what is left to do for an inode without names.
+    #[inline]
+    pub(crate) fn unpin(&self, cx: &Cx, cachelet: &Cachelet) {
+        if cachelet.opens.fetch_sub(1, SeqCst) == 1 {
+            let id = cachelet.node.load(SeqCst);
+            if id != 0 && cachelet.flags.load(SeqCst) & cachelet::DEAD == 0 {
+                self.last_close(cx, cachelet, id);
+            }
+        }
+    }
+
+    // ---- offsets ----
+
+    /// Takes a description's offset for this thread.
+    #[inline]
+    pub fn offset_lock(&self, cx: &Cx, id: DescriptionId) {
+        let word = &self.description(id).offset_owner;
+        let owner = self.offset_owner(cx, word);
+        if word.compare_exchange(0, owner, Acquire, Relaxed).is_err() {
+            self.offset_wait(cx, word, owner);
+        }
+    }
+
+    /// Gives the offset back.
+    #[inline]
+    pub fn offset_unlock(&self, cx: &Cx, id: DescriptionId) {
+        let word = &self.description(id).offset_owner;
+        word.store(0, Release);
+        if let Some(number) = cx.thread.lanes[self.slot].get().checked_sub(1) {
+            let at = self.segment.offset_of(word);
+            for listed in &self.lane_state(number).spare2[..OFFSETS] {
+                if listed.load(Relaxed) == at {
+                    listed.store(0, Release);
+                }
+            }
+        }
+    }
+
+    /// Who takes the offset: the lane of this thread, which lists it first.
+    #[inline]
+    fn offset_owner(&self, cx: &Cx, word: &AtomicU32) -> u32 {
+        let Ok(number) = self.lane_of(cx) else {
+            return BY_PROCESS | self.process.load(Relaxed);
+        };
+        let list = &self.lane_state(number).spare2[..OFFSETS];
+        if let Some(free) = list.iter().find(|listed| listed.load(Relaxed) == 0) {
+            free.store(self.segment.offset_of(word), Release);
+        }
+        number + 1
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn offset_wait(&self, cx: &Cx, word: &AtomicU32, owner: u32) {
+        let mut wait = Waiter::new();
+        let mut rounds = 0u32;
+        while let Err(holder) = word.compare_exchange(0, owner, Acquire, Relaxed) {
+            rounds = rounds.wrapping_add(1);
+            if holder & BY_PROCESS == 0 {
+                wait.once(self, holder);
+                continue;
+            }
+            wait.once(self, 0);
+            let process = (holder & !BY_PROCESS).wrapping_sub(1);
+            if rounds % 1000 == 0 && !self.adopt_process_if_dead(cx, process) {
+                let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
+            }
+        }
+    }
+}
+
+/// Offsets that a thread can hold at a time (a copy from one file to another takes two).
+pub(crate) const OFFSETS: usize = 2;

@@ -1,0 +1,181 @@
+//! The segment's file: `<directory>/bypath-<token>`.
+//!
+//! It belongs to one image and one generation. It stays when the last process
+//! leaves, so that what is cached is there for the next one; whoever makes a new
+//! segment removes those whose image is gone.
+
+use super::attach::{AttachError, no_region};
+use crate::fs::Fs;
+use crate::segment::{Areas, Header, LaneState, MAGIC, cachelet_budget};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::layout::{BLOCK, PROCESSES};
+use pm::file::{self, File, Stat};
+use pm::sys::abi;
+use pm::{Domain, Errno, Region};
+
+/// What the name of a segment starts with; the token follows in 16 hexadecimal digits.
+pub(super) const PREFIX: &[u8] = b"/bypath-";
+
+impl Fs {
+    /// Joins the segment that the volatile header names; false if there is none that fits.
+    pub(super) fn join(&mut self, directory: &[u8]) -> Result<bool, AttachError> {
+        let token = self.volatile().token.load(Acquire);
+        if token == 0 {
+            return Ok(false);
+        }
+        self.name_segment(directory, token)?;
+        let file = match File::open(&self.segment_path, abi::O_RDWR | abi::O_NOFOLLOW, 0) {
+            Ok(file) => file,
+            // Whether that is fatal depends on whether anybody lives.
+            Err(_) => return Ok(false),
+        };
+        let (Ok(stat), Some(areas)) = (file.stat(), self.fitting_areas(&file, token)) else { return Ok(false) };
+        if stat.size != areas.len {
+            return Ok(false);
+        }
+        self.areas = areas;
+        self.map_segment(&file)?;
+        Ok(true)
+    }
+
+    /// The areas of a segment file, if it is the one that belongs to the image as it is now.
+    fn fitting_areas(&self, file: &File, token: u64) -> Option<Areas> {
+        let mut head = [0u8; 40];
+        file.read_at(&mut head, 0).ok().filter(|len| *len == head.len())?;
+        let word = |i: usize| head.iter().skip(i * 8).take(8).rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let generation = word(2);
+        let of_now = generation == self.volatile().generation.load(Relaxed) && generation == self.root().generation.load(Relaxed);
+        let count = u32::try_from(word(4)).ok().filter(|count| (1..=16 << 20).contains(count))?;
+        let areas = Areas::new(&self.layout, count);
+        (word(0) == MAGIC && word(1) == token && of_now && word(3) == areas.len).then_some(areas)
+    }
+
+    fn map_segment(&mut self, file: &File) -> Result<(), AttachError> {
+        let len = self.areas.len;
+        let address = file.map(len, true, false).map_err(AttachError::Segment)?;
+        // SAFETY: just mapped, shared and writable; unmapped by `leave_segment` together with the region.
+        self.segment = unsafe { Region::new(address, len, len, Domain::Process) };
+        self.generation = self.root().generation.load(Relaxed) as u32;
+        Ok(())
+    }
+
+    /// Forgets the segment; nothing in it may be in use by this process.
+    pub(super) fn leave_segment(&mut self) {
+        let (base, len) = (self.segment.base(), self.segment.len());
+        self.segment = no_region();
+        if len != 0 {
+            // SAFETY: the region is gone; a segment holds no mutexes.
+            unsafe { file::unmap(base, len) };
+        }
+    }
+
+    fn name_segment(&mut self, directory: &[u8], token: u64) -> Result<(), AttachError> {
+        let directory = directory.split(|byte| *byte == 0).next().unwrap_or(directory);
+        let mut name = [0u8; 256];
+        let end = directory.len() + PREFIX.len() + 16;
+        if directory.first() != Some(&b'/') || end >= name.len() {
+            return Err(AttachError::Segment(Errno::ENAMETOOLONG));
+        }
+        name[..directory.len()].copy_from_slice(directory);
+        name[directory.len()..end - 16].copy_from_slice(PREFIX);
+        for (i, byte) in name[end - 16..end].iter_mut().enumerate() {
+            *byte = b"0123456789abcdef"[(token >> (60 - 4 * i) & 15) as usize];
+        }
+        self.segment_path = name;
+        Ok(())
+    }
+
+    /// Makes an empty segment for the present generation and names it in the
+    /// volatile header. Nobody else uses the image.
+    pub(super) fn make_segment(&mut self, directory: &[u8], image: &Stat) -> Result<(), AttachError> {
+        let old = self.volatile().token.load(Acquire);
+        self.image.store_volatile(&self.volatile().token, 0);
+        if old != 0 && self.name_segment(directory, old).is_ok() {
+            // The old one, wherever it is not reachable from, is nobody's.
+            let _ = file::unlink(self.segment_path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0"));
+        }
+        let mut random = [0u8; 8];
+        file::random(&mut random).map_err(AttachError::Segment)?;
+        let token = u64::from_ne_bytes(random) | 1;
+        self.name_segment(directory, token)?;
+        let path = self.segment_path;
+        let file = File::open(&path, abi::O_RDWR | abi::O_CREAT | abi::O_EXCL | abi::O_NOFOLLOW, 0o600).map_err(AttachError::Segment)?;
+        let made = self.fill_segment(&file, token, image);
+        if made.is_err() {
+            self.leave_segment();
+            let _ = file::unlink(path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0"));
+        }
+        made
+    }
+
+    fn fill_segment(&mut self, file: &File, token: u64, image: &Stat) -> Result<(), AttachError> {
+        self.areas = Areas::new(&self.layout, cachelet_budget(&self.layout));
+        file.truncate(self.areas.len).map_err(AttachError::Segment)?;
+        self.map_segment(file)?;
+        let space = |offset: u64, len: u64| self.segment_space(offset, len).map_err(|_| AttachError::NoSpace);
+        space(0, self.areas.bucket_locks + crate::segment::BUCKET_LOCKS * 16)?;
+        space(self.areas.lanes, size_of::<LaneState>() as u64)?;
+        space(self.areas.processes, u64::from(PROCESSES.min(64)) * 64)?;
+        self.pages_space(0, self.root().grown.load(Relaxed)).map_err(|_| AttachError::NoSpace)?;
+        let header: &Header = self.header();
+        header.token.store(token, Relaxed);
+        header.generation.store(u64::from(self.generation), Relaxed);
+        header.len.store(self.areas.len, Relaxed);
+        header.cachelet_count.store(u64::from(self.areas.cachelet_count), Relaxed);
+        self.note_image_path();
+        header.magic.store(MAGIC, Relaxed);
+        // Its users are those of the image. Where we may not give it away, it stays ours.
+        let mode = image.mode & 0o666;
+        if file.own(image.uid, image.gid, mode).is_err() {
+            let own = file.stat().map_err(AttachError::Segment)?;
+            let _ = file.own(own.uid, own.gid, mode);
+        }
+        self.image.store_volatile(&self.volatile().generation, u64::from(self.generation));
+        self.image.store_volatile(&self.volatile().token, token);
+        Ok(())
+    }
+
+    /// Leaves the image's path in the segment, for whoever tidies up.
+    fn note_image_path(&self) {
+        let path = self.path();
+        if path.len() < IMAGE_PATH_MAX {
+            let _ = self.segment.copy_in(IMAGE_PATH, pm::UserSlice::from_ref(path));
+        }
+    }
+
+    /// The next generation: every volatile reference in the image is void.
+    pub(super) fn new_generation(&mut self) {
+        let generation = &self.root().generation;
+        let next = match (generation.load(Relaxed) as u32).wrapping_add(1) {
+            0 => 1,
+            next => next,
+        };
+        self.image.store(generation, u64::from(next));
+        self.image.flush(self.image.offset_of(generation), 8);
+        self.image.fence();
+        self.generation = next;
+    }
+}
+
+/// Where in a segment the path of its image stands, and how long it may be with its NUL.
+const IMAGE_PATH: u64 = 2048;
+const IMAGE_PATH_MAX: usize = 2047;
+const _: () = assert!(size_of::<Header>() as u64 <= IMAGE_PATH && BLOCK == 4096);
+
+impl Fs {
+    /// The last to leave an image that was removed removes its segment too.
+    pub(super) fn tidy_up(&self) {
+        if self.users().next().is_some() {
+            return;
+        }
+        let own = self.volatile().file[1].load(Relaxed);
+        let there = File::open(self.backing_path(), abi::O_PATH, 0).and_then(|file| file.stat());
+        let gone = match there {
+            Ok(stat) => stat.ino != own,
+            Err(errno) => errno == Errno::ENOENT,
+        };
+        if gone {
+            let _ = file::unlink(self.segment_path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0"));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the kernel tells of processes and of itself, from `/proc`.
+
+use core::sync::atomic::Ordering::Relaxed;
+use crate::segment::ProcessSlot;
+use pm::Errno;
+use pm::file::File;
+use pm::sys::abi;
+
+/// The kernel's boot id; `None` where there is no `/proc`.
+pub(super) fn boot_id() -> Option<[u64; 2]> {
+    let mut text = [0u8; 64];
+    let len = read(b"/proc/sys/kernel/random/boot_id\0", &mut text)?;
+    let mut words = [0u64; 2];
+    let digits = text[..len].iter().filter_map(|byte| char::from(*byte).to_digit(16));
+    for (i, digit) in digits.take(32).enumerate() {
+        words[i / 16] = words[i / 16] << 4 | u64::from(digit);
+    }
+    (words != [0; 2]).then_some(words)
+}
+
+/// Our PID in our own namespace.
+pub(super) fn pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { pm::call!(abi::__NR_getpid) }.unwrap_or(0) as u32
+}
+
+/// Identity of our PID namespace; 0 where it is not known.
+pub(super) fn pid_namespace() -> u64 {
+    File::open(b"/proc/self/ns/pid\0", abi::O_RDONLY, 0).and_then(|file| file.stat()).map_or(0, |stat| stat.ino)
+}
+
+/// Start time of a process, clock ticks since boot; 0 where it is not known.
+pub(super) fn start_time(pid: u32) -> u64 {
+    status(pid).map_or(0, |status| status.started)
+}
+
+/// Whether the process of a slot lives, as far as PIDs tell; `None` when they
+/// do not (it is of another PID namespace).
+pub(super) fn lives(slot: &ProcessSlot) -> Option<bool> {
+    let (pid, namespace) = (slot.pid.load(Relaxed), slot.pid_namespace.load(Relaxed));
+    if pid == 0 || namespace == 0 || namespace != pid_namespace() {
+        return None;
+    }
+    // SAFETY: no pointers; signal 0 only asks.
+    if unsafe { pm::call!(abi::__NR_kill, pid, 0) } == Err(Errno::ESRCH) {
+        return Some(false);
+    }
+    let Some(status) = status(pid) else { return Some(true) };
+    let started = slot.started.load(Relaxed);
+    // The first thread may have ended before the others.
+    let ended = matches!(status.state, b'Z' | b'X') && status.threads <= 1;
+    Some(!ended && (started == 0 || started == status.started))
+}
+
+struct Status {
+    state: u8,
+    threads: u64,
+    started: u64,
+}
+
+/// From `/proc/<pid>/stat`: the fields after the command, which ends with the last parenthesis.
+fn status(pid: u32) -> Option<Status> {
+    let mut path = *b"/proc/__________/stat\0";
+    let mut digits = [b'0'; 10];
+    let mut rest = pid;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let skip = digits.iter().take_while(|digit| **digit == b'0').count().min(9);
+    let mut len = 6;
+    for byte in digits[skip..].iter().chain(b"/stat\0") {
+        path[len] = *byte;
+        len += 1;
+    }
+    let mut text = [0u8; 1024];
+    let got = read(&path[..len], &mut text)?;
+    let after = text[..got].iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = text[after..got].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+    let state = *fields.next()?.first()?;
+    let mut number = |skip: usize| -> Option<u64> {
+        let field = fields.nth(skip)?;
+        Some(field.iter().fold(0u64, |value, byte| value.wrapping_mul(10).wrapping_add(u64::from(byte.wrapping_sub(b'0')))))
+    };
+    // Field 20 counted from the PID, and field 22.
+    let threads = number(16)?;
+    let started = number(1)?;
+    Some(Status { state, threads, started })
+}
+
+/// Reads a small file of the kernel's.
+fn read(path: &[u8], into: &mut [u8]) -> Option<usize> {
+    let file = File::open(path, abi::O_RDONLY, 0).ok()?;
+    file.read_at(into, 0).ok().filter(|len| *len > 0)
+}
+
+/// The kernel's working directory, without a NUL; its length. `None` if it is
+/// unreachable or too long.
+pub(super) fn working_directory(into: &mut [u8; 4096]) -> Option<usize> {
+    // SAFETY: the buffer is writable for its length.
+    let len = unsafe { pm::call!(abi::__NR_getcwd, into.as_mut_ptr(), into.len()) }.ok()?;
+    (into[0] == b'/').then_some(len.checked_sub(1)?)
+}

@@ -1,0 +1,36 @@
+//! Processes come and go: attaching, recovering, open files, fork, exec, death.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`attach`] | from a path to an [`Fs`](crate::Fs): open, check, map, join or recover |
+//! | `volatile` | the header that names the segment; who lives |
+//! | `join` | the segment's file |
+//! | `recover` | nobody lives: finish what records and orphans say |
+//! | `table` | process slots and descriptor tables |
+//! | `descriptions` | open file descriptions, pins on cachelets, offsets |
+//! | `handover` | descriptors over fork and exec |
+//! | `adopt` | what a dead process leaves |
+//! | `last` | the ends of descriptions and processes |
+//! | `kernel` | what `/proc` tells |
+//!
+//! Invariants
+//! - Attaching holds the kernel's lock on the image file, so one process
+//!   attaches at a time; nobody else takes that lock.
+//! - A process slot belongs to whoever holds its mutex, or, in the states
+//!   between fork and exec, to whoever its PID says.
+//! - A reference is counted before it is listed in a descriptor table, and
+//!   taken off the list before it is given up: death in between can leave a
+//!   count too high until the next segment, never too low.
+
+pub mod attach;
+pub mod adopt;
+pub mod descriptions;
+pub mod handover;
+mod join;
+mod kernel;
+mod last;
+mod recover;
+pub mod table;
+pub(crate) mod volatile;
+
+pub use attach::{AttachError, Options};

@@ -1,0 +1,158 @@
+//! Process slots and descriptor tables.
+//!
+//! A descriptor table has a word for each number: description + 1, or 0. It
+//! gets real space a page (1,024 numbers) at a time; which pages a process has
+//! used is noted in its slot, so that fork and death need not look at all of it.
+
+use super::kernel;
+use crate::fs::Fs;
+use crate::segment::{DESCRIPTIONS, DESCRIPTORS, ProcessSlot};
+use base::{DescriptionId, Result};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use format::layout::{self, PROCESSES};
+use pm::Errno;
+use pm::mutex::{Attempt, RobustMutex};
+
+/// States of a slot.
+pub(super) mod state {
+    pub const FREE: u32 = 0;
+    pub const USED: u32 = 1;
+    pub const FORKING: u32 = 2;
+    pub const EXECUTING: u32 = 3;
+}
+
+/// Numbers in a page of a descriptor table.
+const PAGE_DESCRIPTORS: u64 = 1024;
+const _: () = assert!(DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS) <= 32);
+
+impl Fs {
+    /// The slot of a process.
+    pub(crate) fn process_slot(&self, number: u32) -> Option<&ProcessSlot> {
+        if number >= PROCESSES {
+            return None;
+        }
+        self.segment.at(self.areas.processes + u64::from(number) * size_of::<ProcessSlot>() as u64)
+    }
+
+    /// The mutex whose holder is the process of a slot.
+    pub(super) fn process_mutex(&self, number: u32) -> Option<&RobustMutex> {
+        RobustMutex::at(&self.image, layout::PROCESS_MUTEXES + u64::from(number % PROCESSES) * layout::LINE)
+    }
+
+    /// Number of this process's slot. `ENXIO` after `detach`.
+    #[inline]
+    pub(crate) fn own_process(&self) -> Result<u32> {
+        self.process.load(Relaxed).checked_sub(1).ok_or(Errno::ENXIO.into())
+    }
+
+    /// Pages of a process's descriptor table that are in use, a bit each.
+    pub(super) fn table_pages(slot: &ProcessSlot) -> &core::sync::atomic::AtomicU64 {
+        &slot.reserved[0]
+    }
+
+    /// The table entry of a number of this process; its page gets space at first use. `EBADF` past the end.
+    #[inline]
+    pub(super) fn own_descriptor(&self, fd: u32) -> Result<&AtomicU32> {
+        let process = self.own_process()?;
+        let page = 1u32.checked_shl(fd / PAGE_DESCRIPTORS as u32).unwrap_or(0);
+        if self.descriptor_pages.load(Relaxed) & page == 0 {
+            self.ready_descriptors(process, fd)?;
+        }
+        self.descriptor(process, fd).ok_or(Errno::EBADF.into())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ready_descriptors(&self, process: u32, fd: u32) -> Result<()> {
+        if u64::from(fd) >= DESCRIPTORS {
+            return Err(Errno::EBADF.into());
+        }
+        let page = u64::from(fd) / PAGE_DESCRIPTORS;
+        self.ready_descriptor_page(process, page)?;
+        self.descriptor_pages.fetch_or(1 << page, Relaxed);
+        Ok(())
+    }
+
+    /// Space for a page of a table, noted in its slot.
+    pub(super) fn ready_descriptor_page(&self, process: u32, page: u64) -> Result<()> {
+        let slot = self.process_slot(process).ok_or(Errno::ENXIO)?;
+        let at = self.areas.descriptors + (u64::from(process) * DESCRIPTORS + page * PAGE_DESCRIPTORS) * 4;
+        self.segment_space(at, PAGE_DESCRIPTORS * 4)?;
+        Self::table_pages(slot).fetch_or(1 << page, AcqRel);
+        Ok(())
+    }
+
+    /// The table entry of a number of any process.
+    #[inline]
+    pub(super) fn descriptor(&self, process: u32, fd: u32) -> Option<&AtomicU32> {
+        if u64::from(fd) >= DESCRIPTORS || process >= PROCESSES {
+            return None;
+        }
+        self.segment.at(self.areas.descriptors + (u64::from(process) * DESCRIPTORS + u64::from(fd)) * 4)
+    }
+
+    /// Entries in use of a process's table: (number, entry, description).
+    pub(super) fn descriptors(&self, process: u32) -> impl Iterator<Item = (u32, &AtomicU32, DescriptionId)> {
+        let pages = self.process_slot(process).map_or(0, |slot| Self::table_pages(slot).load(Acquire));
+        let numbers = (0..DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS))
+            .filter(move |page| pages & 1 << page != 0)
+            .flat_map(|page| page * PAGE_DESCRIPTORS..((page + 1) * PAGE_DESCRIPTORS).min(DESCRIPTORS));
+        numbers.filter_map(move |fd| {
+            let entry = self.descriptor(process, fd as u32)?;
+            let id = entry.load(Acquire).checked_sub(1)?;
+            (id < DESCRIPTIONS).then_some((fd as u32, entry, id))
+        })
+    }
+
+    /// Takes a slot for this process. `EAGAIN` if there is none, `ENOSPC`.
+    pub(super) fn take_process(&self) -> Result<()> {
+        let number = self.claim_slot()?;
+        let Some(slot) = self.process_slot(number) else { return Err(Errno::EAGAIN.into()) };
+        slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
+        slot.started.store(0, Relaxed);
+        slot.state.store(state::USED, Release);
+        self.become_process(number);
+        Ok(())
+    }
+
+    /// A free slot whose mutex this thread now holds, its table empty.
+    pub(super) fn claim_slot(&self) -> Result<u32> {
+        for number in 0..PROCESSES {
+            let Some(mutex) = self.process_mutex(number) else { continue };
+            if !matches!(mutex.try_take(), Attempt::Taken | Attempt::Inherited) {
+                continue;
+            }
+            match self.ready_slot(number) {
+                Ok(true) => return Ok(number),
+                Ok(false) => mutex.give_back(),
+                Err(error) => {
+                    mutex.give_back();
+                    return Err(error);
+                }
+            }
+        }
+        Err(Errno::EAGAIN.into())
+    }
+
+    /// Gives a slot space, and tells whether it is free.
+    pub(super) fn ready_slot(&self, number: u32) -> Result<bool> {
+        let header = self.header();
+        if number >= header.processes_high.load(Acquire) {
+            self.segment_space(self.areas.processes + u64::from(number) * 64, 64)?;
+            header.processes_high.fetch_max(number + 1, AcqRel);
+        }
+        Ok(self.process_slot(number).is_some_and(|slot| slot.state.load(Acquire) == state::FREE))
+    }
+
+    /// Makes this process the one of slot `number`.
+    pub(super) fn become_process(&self, number: u32) {
+        if let Some(slot) = self.process_slot(number) {
+            slot.pid.store(kernel::pid(), Relaxed);
+            self.descriptor_pages.store(Self::table_pages(slot).load(Acquire) as u32, Relaxed);
+        }
+        self.process.store(number + 1, Release);
+        // Processes start to look for descriptions in different places.
+        self.description_hint.store(number * 61 % 4096, Relaxed);
+    }
+}

@@ -1,0 +1,118 @@
+//! Real space for image and segment, before it is touched.
+//!
+//! Both are sparse files, mapped to their full length. A page that is touched
+//! without space behind it kills the process when the file system underneath is
+//! full; so space is asked for first (`MADV_POPULATE_WRITE`: no descriptor is
+//! needed, it works after set-uid, and it fills this process's page table too),
+//! and a refusal is `ENOSPC`.
+
+use crate::fs::Fs;
+use crate::lane::lock::Waiter;
+use crate::segment::{LockWord, Page, lane_state::HELD_MAX};
+use base::Result;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use format::layout::{BLOCK, Layout};
+use pm::file::{self, File};
+use pm::sys::abi;
+use pm::{Errno, Region};
+
+/// Smallest and largest step by which an image grows, bytes.
+const STEP_MIN: u64 = 8 << 20;
+const STEP_MAX: u64 = 64 << 20;
+/// When there is no space for a step, smaller ones are tried down to this.
+const STEP_LAST: u64 = 64 << 10;
+
+impl Fs {
+    /// Gives real space to `offset..offset + len` of the segment. `ENOSPC`.
+    pub(crate) fn segment_space(&self, offset: u64, len: u64) -> Result<()> {
+        give_space(&self.segment, &self.segment_path, offset, len)
+    }
+
+    /// Gives real space to a part of the image. `ENOSPC`.
+    fn image_space(&self, offset: u64, len: u64) -> Result<()> {
+        give_space(&self.image, &self.path, offset, len)
+    }
+
+    /// Grows the image by a step; returns when there is more space than before,
+    /// whoever made it. `ENOSPC` at the limit or when the file system underneath is full.
+    ///
+    /// Called from inside an allocation of lane `number`, whose record is half
+    /// built: so no record is used. `root.grown` is one 8-byte store that stands
+    /// for itself; whatever happens before it has no effect.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn grow(&self, number: u32) -> Result<()> {
+        let root = self.root();
+        let before = root.grown.load(Acquire);
+        // Listed in the last place, which operations do not reach.
+        let listed = &self.lane_state(number).held[HELD_MAX - 1];
+        let word: &LockWord = &self.header().grow.0;
+        listed.store(self.segment.offset_of(word), Release);
+        let mut wait = Waiter::new();
+        while let Err(holder) = word.compare_exchange(0, number + 1, Acquire, Relaxed) {
+            wait.once(self, holder);
+        }
+        let result = if root.grown.load(Acquire) > before { Ok(()) } else { self.grow_locked(before) };
+        word.store(0, Release);
+        listed.store(0, Release);
+        self.refresh_valid();
+        result
+    }
+
+    fn grow_locked(&self, before: u64) -> Result<()> {
+        let limit = self.layout.block_count();
+        if before >= limit {
+            return Err(Errno::ENOSPC.into());
+        }
+        let mut step = (self.layout.limit / 64).clamp(STEP_MIN, STEP_MAX);
+        loop {
+            let after = (before + step / BLOCK).min(limit);
+            match self.space_for_blocks(before, after) {
+                Ok(()) => return self.publish_growth(before, after),
+                Err(base::Error::Posix(Errno::ENOSPC)) if step > STEP_LAST => step /= 4,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Space for blocks, for the bitmap that covers them, and for their pages of the shadow.
+    fn space_for_blocks(&self, before: u64, after: u64) -> Result<()> {
+        self.pages_space(before, after)?;
+        self.image_space(Layout::bitmap_word(before), (after - before) * 8)?;
+        self.image_space(before * BLOCK, (after - before) * BLOCK)
+    }
+
+    /// Space for the page table of the shadow that covers these blocks.
+    pub(crate) fn pages_space(&self, first: u64, end: u64) -> Result<()> {
+        let size = size_of::<Page>() as u64;
+        let (first, end) = (first / 512, end.div_ceil(512));
+        self.segment_space(self.areas.pages + first * size, (end - first) * size)
+    }
+
+    fn publish_growth(&self, before: u64, after: u64) -> Result<()> {
+        let grown = &self.root().grown;
+        self.image.store(grown, after);
+        self.image.flush(self.image.offset_of(grown), 8);
+        self.image.fence();
+        self.image.set_valid(after * BLOCK);
+        self.pages_grew(before, after)
+    }
+}
+
+/// Asks for space behind part of a mapping; `path` is that of its file.
+fn give_space(region: &Region, path: &[u8], offset: u64, len: u64) -> Result<()> {
+    let end = offset.checked_add(len).filter(|end| *end <= region.len()).ok_or(Errno::ENOSPC)?;
+    let (start, end) = (offset & !(BLOCK - 1), end.next_multiple_of(BLOCK).min(region.len()));
+    // The mapping has `region.len()` bytes, so the address lies inside it.
+    let address = region.base().wrapping_add(start as usize);
+    match file::advise(address, end - start, abi::MADV_POPULATE_WRITE) {
+        Ok(()) => Ok(()),
+        // A kernel before 5.14.
+        Err(Errno::EINVAL) => {
+            let file = File::open(path.split_inclusive(|byte| *byte == 0).next().unwrap_or(path), abi::O_RDWR, 0)?;
+            Ok(file.allocate(start, end - start)?)
+        }
+        Err(Errno::EFAULT | Errno::ENOMEM | Errno::ENOSPC) => Err(Errno::ENOSPC.into()),
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -1,0 +1,148 @@
+//! An image for tests: made in `/dev/shm`, attached, gone when the test ends.
+//!
+//! ```ignore
+//! let test = TestFs::new(64 << 20);
+//! let cx = test.cx();
+//! let root = test.root();
+//! test.create(&cx, root, b"name", …)
+//! ```
+
+use crate::fs::Fs;
+use crate::mkfs;
+use crate::process::{AttachError, Options};
+use base::{Cred, Cx, Thread};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::boxed::Box;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+/// Fixed seeds, so that a test's image is the same at every run.
+pub const SEEDS: mkfs::Seeds =
+    mkfs::Seeds { uuid: [0x1111_2222_3333_4444, 0x5555_6666_7777_8888], ino_key: 0x0123_4567_89ab_cdef, hash_seed: 0xfeed_beef, made: 1_700_000_000_000_000_000 };
+
+/// An image in a directory of its own.
+#[derive(Debug)]
+pub struct TestImage {
+    directory: String,
+}
+
+impl TestImage {
+    /// Makes an image with this limit, bytes, and fixed seeds.
+    pub fn new(limit: u64) -> TestImage {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let directory = format!("/dev/shm/bypath-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        std::fs::create_dir(&directory).expect("a directory for the test");
+        let image = TestImage { directory };
+        let options = mkfs::Options { limit, seeds: Some(SEEDS), ..Default::default() };
+        mkfs::make(&image.path(), &options).expect("mkfs");
+        image
+    }
+
+    /// Path of the image, NUL-terminated.
+    pub fn path(&self) -> Vec<u8> {
+        format!("{}/image\0", self.directory).into_bytes()
+    }
+
+    /// Path of the image.
+    pub fn file(&self) -> String {
+        format!("{}/image", self.directory)
+    }
+
+    /// Directory that holds the image, and its segments.
+    pub fn directory(&self) -> &str {
+        &self.directory
+    }
+
+    /// Attaches it for this thread, whose lane goes into slot 0 of `thread`.
+    pub fn attach(&self, thread: &Thread) -> Result<&'static Fs, AttachError> {
+        let options = Options { segment_dir: Some(self.directory.as_bytes()), ..Default::default() };
+        self.attach_with(thread, &options)
+    }
+
+    /// Attaches it with these options. Mapping and memory stay for good: mutexes
+    /// in it may be held by any thread to its end.
+    pub fn attach_with(&self, thread: &Thread, options: &Options) -> Result<&'static Fs, AttachError> {
+        let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new_uninit());
+        let cx = Cx { cred: Cred::ROOT, umask: 0o022, thread };
+        Fs::attach_at(place, &cx, &self.path(), options)
+    }
+}
+
+impl Drop for TestImage {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// An attached image.
+#[derive(Debug)]
+pub struct TestFs {
+    /// The thread whose lane is used.
+    pub thread: Thread,
+    /// The attached image.
+    pub fs: &'static Fs,
+    /// Its file.
+    pub image: TestImage,
+}
+
+impl TestFs {
+    /// Makes and attaches an image with this limit, bytes.
+    pub fn new(limit: u64) -> TestFs {
+        TestFs::from_image(TestImage::new(limit)).expect("attach")
+    }
+
+    /// Attaches an image.
+    pub fn from_image(image: TestImage) -> Result<TestFs, AttachError> {
+        let thread = Thread::new();
+        let fs = image.attach(&thread)?;
+        Ok(TestFs { thread, fs, image })
+    }
+
+    /// The superuser's context.
+    pub fn cx(&self) -> Cx<'_> {
+        Cx { cred: Cred::ROOT, umask: 0o022, thread: &self.thread }
+    }
+
+    /// The context of an ordinary user.
+    pub fn cx_as(&self, uid: u32, gid: u32) -> Cx<'_> {
+        Cx { cred: Cred { uid, gid, groups: &[], privileged: false }, umask: 0o022, thread: &self.thread }
+    }
+
+    /// Leaves in good order and attaches again.
+    pub fn again(self) -> TestFs {
+        let TestFs { thread, fs, image } = self;
+        fs.detach(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+        TestFs::from_image(image).expect("attach again")
+    }
+}
+
+impl core::ops::Deref for TestFs {
+    type Target = Fs;
+    fn deref(&self) -> &Fs {
+        self.fs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: an image is made, attached, left and attached again, in the same
+    /// generation while the segment is there and in the next when it is not.
+    #[test]
+    fn attaches_again() {
+        let test = TestFs::new(64 << 20);
+        let first = test.generation();
+        assert_eq!(test.users().count(), 1);
+        let test = test.again();
+        assert_eq!(test.generation(), first);
+        let segment = String::from_utf8(test.segment_path().to_vec()).unwrap();
+        let TestFs { thread, fs, image } = test;
+        fs.detach(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+        std::fs::remove_file(segment).unwrap();
+        let test = TestFs::from_image(image).unwrap();
+        assert_eq!(test.generation(), first + 1);
+    }
+}
