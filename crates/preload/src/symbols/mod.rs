@@ -5,6 +5,7 @@
 //! `stat` family, the old `__xstat` generation. C-variadic functions have their
 //! optional arguments as fixed ones, which is the same ABI on x86-64 and aarch64.
 
+pub mod aio;
 mod attr;
 mod copy;
 mod cwd;
