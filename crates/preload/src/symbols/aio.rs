@@ -152,8 +152,9 @@ fn fail(errno: Errno) -> c_int {
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aio_read(control: *mut Control) -> c_int {
+    let libc = next!(OnControl, "aio_read");
     // SAFETY: by contract.
-    unsafe { one(control, READ, next!(OnControl, "aio_read")) }
+    unsafe { one(control, READ, libc) }
 }
 
 /// `aio_write(3)`.
@@ -162,8 +163,9 @@ pub unsafe extern "C" fn aio_read(control: *mut Control) -> c_int {
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aio_write(control: *mut Control) -> c_int {
+    let libc = next!(OnControl, "aio_write");
     // SAFETY: by contract.
-    unsafe { one(control, WRITE, next!(OnControl, "aio_write")) }
+    unsafe { one(control, WRITE, libc) }
 }
 
 /// `aio_fsync(3)`.
