@@ -89,6 +89,8 @@ fn start(tls: &Tls) -> bool {
     }
     tls::enter(tls);
     let active = with_environment(|get| mount_all(tls, get));
+    // SAFETY: libc's array; programs change it themselves only later.
+    unsafe { libc::remove_variable(libc::environ, environment::STATE) };
     PHASE.store(if active { ACTIVE } else { IDLE }, Release);
     tls::leave(tls);
     if active {

@@ -86,3 +86,28 @@ pub unsafe fn get_variable<'a>(list: *const *mut c_char, name: &[u8]) -> Option<
     }
     None
 }
+
+/// Takes `name` out of an environment array, in place.
+///
+/// # Safety
+/// As for [`get_variable`]; nobody else changes the array meanwhile.
+pub unsafe fn remove_variable(list: *mut *mut c_char, name: &[u8]) {
+    let (mut from, mut to) = (list, list);
+    while !list.is_null() {
+        // SAFETY: by contract, inside the array.
+        let entry = unsafe { *from };
+        // SAFETY: `to` is never behind the end; by contract.
+        unsafe { *to = entry };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: by contract.
+        let text = unsafe { core::ffi::CStr::from_ptr(entry) }.to_bytes();
+        if !matches!(text.strip_prefix(name), Some([b'=', ..])) {
+            // SAFETY: at most as far as `from`.
+            to = unsafe { to.add(1) };
+        }
+        // SAFETY: not yet at the end.
+        from = unsafe { from.add(1) };
+    }
+}
