@@ -23,16 +23,22 @@
 #[cfg(any(test, feature = "testing"))]
 extern crate std;
 
+pub mod attr;
 pub mod fs;
 pub mod lane;
 pub mod mkfs;
 pub mod permission;
 pub mod process;
 pub mod segment;
+pub mod walk;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub(crate) mod alloc;
+pub(crate) mod dir;
+pub(crate) mod index;
+pub(crate) mod names;
+pub(crate) mod shim_e3;
 
 pub use base::*;
 pub use fs::Fs;

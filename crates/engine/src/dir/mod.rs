@@ -1,0 +1,143 @@
+//! Directories: slots in blocks, each a reference to an edentry.
+//!
+//! The index answers "where is this name?"; the slots answer "what is there?",
+//! in an order that stays while others create and delete: the slot's number is
+//! the `readdir` cookie. A directory is never locked to change its names; a slot
+//! is reserved by compare-and-swap (`lane::slot`), filled or freed by the record.
+//!
+//! The blocks are mapped through the inode's data root like a file's, only ever
+//! appended, and freed with the directory.
+//!
+//! [`slots`] finds free ones, [`read`] is readdir, [`recount`] takes the counts again.
+
+pub(crate) mod read;
+pub(crate) mod recount;
+pub(crate) mod slots;
+
+use crate::fs::{Fs, corrupt};
+use base::Result;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::directory::SLOTS_PER_BLOCK;
+use format::edentry::{Head, NAME};
+use format::extent::Root;
+use format::inode::{self, Inode};
+use format::{BLOCK, Cold};
+
+/// Room for a name, read word by word.
+pub(crate) struct NameBuffer([u8; 256]);
+
+impl NameBuffer {
+    pub(crate) const fn new() -> NameBuffer {
+        NameBuffer([0; 256])
+    }
+
+    /// The first `len` bytes.
+    #[inline]
+    pub(crate) fn bytes(&self, len: u8) -> &[u8] {
+        &self.0[..usize::from(len)]
+    }
+}
+
+/// What an edentry says, but for its name.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) head: Head,
+    pub(crate) parent: u64,
+    pub(crate) child: u64,
+    pub(crate) slot: u64,
+}
+
+impl Fs {
+    /// Reads an edentry and its name. Without a lock the caller must make sure
+    /// afterwards that it still was that edentry.
+    #[inline]
+    pub(crate) fn read_edentry(&self, offset: u64, name: &mut NameBuffer) -> Result<Entry> {
+        let edentry = self.edentry(offset)?;
+        let head = Head::unpack(edentry.head.load(Acquire)).ok_or(corrupt("edentry", offset))?;
+        let words = usize::from(head.name_len).div_ceil(8);
+        let (chunks, _) = name.0.as_chunks_mut::<8>();
+        for (word, chunk) in edentry.name.iter().take(words).zip(chunks) {
+            *chunk = word.load(Relaxed).to_le_bytes();
+        }
+        if words > edentry.name.len() {
+            self.read_long_name(offset, words, name)?;
+        }
+        Ok(Entry {
+            head,
+            parent: edentry.parent.load(Relaxed),
+            child: edentry.child.load(Relaxed),
+            slot: edentry.slot.load(Relaxed),
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_long_name(&self, offset: u64, words: usize, name: &mut NameBuffer) -> Result<()> {
+        let (chunks, _) = name.0.as_chunks_mut::<8>();
+        for (i, chunk) in chunks.iter_mut().enumerate().take(words).skip(11) {
+            *chunk = self.at::<AtomicU64>(offset + NAME + i as u64 * 8, "name")?.load(Relaxed).to_le_bytes();
+        }
+        Ok(())
+    }
+
+    /// Offset of the word that says which edentry is a directory's own.
+    #[inline]
+    pub(crate) fn own_word(&self, offset: u64, inode: &Inode) -> Result<u64> {
+        if inode.head().flags & inode::COLD == 0 {
+            return Ok(offset + inode::word::EXTRA);
+        }
+        Ok(inode.extra.load(Acquire).wrapping_add(core::mem::offset_of!(Cold, own) as u64))
+    }
+
+    /// A directory's own edentry; 0 for the root.
+    #[inline]
+    pub(crate) fn own_edentry(&self, offset: u64) -> Result<u64> {
+        let word = self.own_word(offset, self.inode(offset)?)?;
+        Ok(self.at::<AtomicU64>(word, "own edentry")?.load(Acquire))
+    }
+
+    /// Number of blocks with slots of a directory.
+    #[inline]
+    pub(crate) fn slot_blocks(&self, inode: &Inode) -> Result<u64> {
+        let root = inode.root.load(Acquire);
+        match Root::unpack(root) {
+            Some(Root::Empty) => Ok(0),
+            Some(Root::One { len, .. }) => Ok(len),
+            Some(Root::Tree { .. }) => self.end_of_extents(root),
+            None => Err(corrupt("root of a directory", self.image.offset_of(inode))),
+        }
+    }
+
+    /// Offset in the image of a slot; `None` past the last block.
+    #[inline]
+    pub(crate) fn slot_offset(&self, inode: &Inode, slot: u64) -> Result<Option<u64>> {
+        let block = slot / SLOTS_PER_BLOCK;
+        let first = match Root::unpack(inode.root.load(Acquire)) {
+            Some(Root::One { block: first, len }) if block < len => first + block,
+            Some(Root::One { .. } | Root::Empty) => return Ok(None),
+            Some(Root::Tree { .. }) => match self.slot_block(inode, block)? {
+                Some(block) => block,
+                None => return Ok(None),
+            },
+            None => return Err(corrupt("root of a directory", self.image.offset_of(inode))),
+        };
+        Ok(Some(first * BLOCK + slot % SLOTS_PER_BLOCK * 8))
+    }
+
+    /// The block with this number of a directory whose slots need a tree. A
+    /// growing directory may get a new tree while we read the old one.
+    #[inline(never)]
+    fn slot_block(&self, inode: &Inode, block: u64) -> Result<Option<u64>> {
+        for _ in 0..1000 {
+            let root = inode.root.load(Acquire);
+            let found = self.find_extent(root, block);
+            core::sync::atomic::fence(Acquire);
+            if inode.root.load(Relaxed) != root {
+                continue;
+            }
+            return Ok(found?.filter(|e| block >= e.file && block - e.file < e.len).map(|e| e.block + (block - e.file)));
+        }
+        Err(corrupt("extents of a directory", self.image.offset_of(inode)))
+    }
+}

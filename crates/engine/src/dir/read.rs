@@ -1,0 +1,114 @@
+//! readdir: slots in order, names and types from the edentries; no inode is touched.
+
+use super::NameBuffer;
+use crate::fs::{Fs, corrupt};
+use crate::segment::cachelet;
+use base::{Cx, DirEntry, Kind, Node, Result};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::fence;
+use format::directory::{SLOTS_PER_BLOCK, reserved_by};
+use format::edentry::Edentry;
+use format::inode::{Inode, node_offset};
+use pm::Errno;
+
+/// How many slots ahead edentries are fetched.
+const AHEAD: usize = 8;
+/// Cookies 0 and 1 are `.` and `..`; slot `s` has cookie `s + 2`.
+const DOTS: u64 = 2;
+
+impl Fs {
+    /// Reports entries from `cookie` on until `each` returns `false`. See `vfs::Backend::readdir`.
+    pub fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        let cachelet = self.cached(cx, dir)?;
+        if !self.seen(cx, cachelet, dir.id)?.is(Kind::Directory) {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if cachelet.flags.load(Acquire) & cachelet::REMOVED != 0 {
+            return Err(Errno::ENOENT.into());
+        }
+        let offset = node_offset(dir.id);
+        if cookie == 0 && !each(DirEntry { name: b".", ino: self.ino(offset), kind: Kind::Directory, next: 1 }) {
+            return Ok(());
+        }
+        if cookie <= 1 {
+            let parent = self.parent_offset(offset)?;
+            if !each(DirEntry { name: b"..", ino: self.ino(parent), kind: Kind::Directory, next: DOTS }) {
+                return Ok(());
+            }
+        }
+        self.read_slots(offset, cookie.max(DOTS) - DOTS, each)
+    }
+
+    fn read_slots(&self, offset: u64, first: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        let inode = self.inode(offset)?;
+        let mut name = NameBuffer::new();
+        let mut slot = first;
+        while let Some(block) = self.block_of_slots(inode, slot)? {
+            let start = (slot % SLOTS_PER_BLOCK) as usize;
+            for i in start..block.len() {
+                if let Some(ahead) = block.get(i + AHEAD) {
+                    self.prefetch_edentry(ahead.load(Relaxed));
+                }
+                let next = slot + (i - start) as u64 + 1 + DOTS;
+                if !self.report(&block[i], offset, next, &mut name, each)? {
+                    return Ok(());
+                }
+            }
+            slot += (block.len() - start) as u64;
+        }
+        Ok(())
+    }
+
+    /// The block that holds a slot.
+    fn block_of_slots(&self, inode: &Inode, slot: u64) -> Result<Option<&[AtomicU64; SLOTS_PER_BLOCK as usize]>> {
+        match self.slot_offset(inode, slot - slot % SLOTS_PER_BLOCK)? {
+            Some(at) => self.at(at, "directory block").map(Some),
+            None => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn prefetch_edentry(&self, slot: u64) {
+        #[cfg(target_arch = "x86_64")]
+        if slot & 1 == 0 {
+            if let Some(edentry) = self.image.at::<Edentry>(slot) {
+                let line = core::ptr::from_ref(edentry).cast::<i8>();
+                // SAFETY: a prefetch reads nothing; the address lies in the mapping.
+                unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line) };
+                // SAFETY: as above, the edentry's second line.
+                unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.wrapping_add(64)) };
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = slot;
+    }
+
+    /// Reports the entry of one slot; `false` if the reader wants no more.
+    #[inline]
+    fn report(&self, word: &AtomicU64, parent: u64, next: u64, name: &mut NameBuffer, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<bool> {
+        for _ in 0..1000 {
+            let slot = word.load(Acquire);
+            if slot == 0 || reserved_by(slot).is_some() {
+                return Ok(true);
+            }
+            let entry = self.read_edentry(slot, name);
+            // It was this slot's edentry that we read only if it still is, and
+            // has not become another in the same place.
+            fence(Acquire);
+            if word.load(Relaxed) != slot {
+                continue;
+            }
+            let entry = entry?;
+            if self.edentry(slot)?.head.load(Relaxed) != entry.head.pack() {
+                continue;
+            }
+            let Some(kind) = Kind::from_dt(entry.head.kind).filter(|_| entry.parent == parent) else {
+                return Err(corrupt("edentry in a directory slot", slot));
+            };
+            let ino = self.ino(node_offset(entry.child));
+            return Ok(each(DirEntry { name: name.bytes(entry.head.name_len), ino, kind, next }));
+        }
+        Ok(true)
+    }
+}

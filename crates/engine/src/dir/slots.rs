@@ -1,0 +1,163 @@
+//! Finding a free slot without locking the directory.
+//!
+//! The cachelet's `root` word holds a volatile cursor: the slot to be tried next
+//! and the one freed last. It is a hint: whoever finds the slot taken goes on.
+//! At the end of a block one earlier block is looked at (a clock hand in the
+//! cachelet's `blocks`), and gone through if an eighth of it is free; so names
+//! that come and go do not make a directory grow for ever, and one that only
+//! grows pays for a look at each block in turn.
+
+use crate::fs::{Fs, corrupt};
+use crate::lane::Tx;
+use crate::segment::Cachelet;
+use base::Result;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use format::directory::SLOTS_PER_BLOCK;
+use format::inode::{Inode, node_offset};
+use format::lane::Kind;
+use pm::Errno;
+
+/// Free slots that make an earlier block worth going through.
+const WORTH: u64 = SLOTS_PER_BLOCK / 8;
+/// Attempts before a directory that others fill as fast is given up on.
+const ATTEMPTS: u32 = 1 << 20;
+
+/// The cursor, unpacked: the next slot, and the slot freed last + 1.
+#[inline]
+fn unpack(cursor: u64) -> (u64, u64) {
+    (cursor & 0xffff_ffff, cursor >> 32)
+}
+
+impl Fs {
+    /// Reserves a free slot of the directory entered; returns its offset in the
+    /// image. Makes the directory grow if need be, in a record of its own: so
+    /// the operation's record must still be empty.
+    #[inline]
+    pub(crate) fn reserve_any_slot(&self, tx: &mut Tx, directory: &Cachelet, id: u64) -> Result<u64> {
+        let inode = self.inode(node_offset(id))?;
+        let cursor = directory.root.load(Relaxed);
+        let (next, freed) = unpack(cursor);
+        let slot = if freed != 0 { freed - 1 } else { next };
+        // The common case: the cursor is right, and not at the end of a block.
+        if slot % SLOTS_PER_BLOCK != 0 || freed != 0 {
+            if let Some(at) = self.slot_offset(inode, slot)? {
+                if tx.reserve_slot(at)? {
+                    let after = if freed != 0 { next } else { next + 1 };
+                    let _ = directory.root.compare_exchange(cursor, after, Release, Relaxed);
+                    return Ok(at);
+                }
+            }
+        }
+        self.search_slot(tx, directory, id, inode)
+    }
+
+    #[inline(never)]
+    fn search_slot(&self, tx: &mut Tx, directory: &Cachelet, id: u64, inode: &Inode) -> Result<u64> {
+        let (mut next, _) = unpack(directory.root.load(Relaxed));
+        if next == 0 {
+            next = self.end_of_slots(inode)?;
+        }
+        for _ in 0..ATTEMPTS {
+            if next % SLOTS_PER_BLOCK == 0 {
+                next = self.next_block(tx, directory, id, inode, next)?;
+            }
+            let at = self.slot_offset(inode, next)?;
+            if let Some(at) = at {
+                if tx.reserve_slot(at)? {
+                    directory.root.store(next + 1, Release);
+                    return Ok(at);
+                }
+            }
+            next = if at.is_some() { next + 1 } else { self.end_of_slots(inode)? };
+        }
+        Err(Errno::ENOSPC.into())
+    }
+
+    /// Where to go on at the end of a block: the block that follows if it is
+    /// fresh, an earlier one with room, or a new one. Returns a slot.
+    fn next_block(&self, tx: &mut Tx, directory: &Cachelet, id: u64, inode: &Inode, next: u64) -> Result<u64> {
+        let blocks = self.slot_blocks(inode)?;
+        let block = next / SLOTS_PER_BLOCK;
+        if block < blocks && self.free_slots(inode, block)?.1 >= WORTH {
+            return Ok(next);
+        }
+        if blocks > 0 {
+            let hand = u64::from(directory.blocks.fetch_add(1, Relaxed)) % blocks;
+            let (first, free) = self.free_slots(inode, hand)?;
+            if free >= WORTH {
+                return Ok(hand * SLOTS_PER_BLOCK + first);
+            }
+        }
+        self.grow_directory(tx, directory, id, inode, blocks)
+    }
+
+    /// The first free slot of a block, and how many there are.
+    fn free_slots(&self, inode: &Inode, block: u64) -> Result<(u64, u64)> {
+        let Some(at) = self.slot_offset(inode, block * SLOTS_PER_BLOCK)? else { return Ok((0, 0)) };
+        let slots: &[AtomicU64; SLOTS_PER_BLOCK as usize] = self.at(at, "directory block")?;
+        let (mut first, mut free) = (SLOTS_PER_BLOCK, 0);
+        for (i, slot) in slots.iter().enumerate() {
+            let slot = slot.load(Relaxed);
+            if slot == 0 || self.is_stale_slot(slot) {
+                first = first.min(i as u64);
+                free += 1;
+            }
+        }
+        Ok((first, free))
+    }
+
+    /// The slot after the last one in use, looking at the last block only.
+    fn end_of_slots(&self, inode: &Inode) -> Result<u64> {
+        let blocks = self.slot_blocks(inode)?;
+        let Some(last) = blocks.checked_sub(1) else { return Ok(0) };
+        let Some(at) = self.slot_offset(inode, last * SLOTS_PER_BLOCK)? else {
+            return Err(corrupt("last block of a directory", self.image.offset_of(inode)));
+        };
+        let slots: &[AtomicU64; SLOTS_PER_BLOCK as usize] = self.at(at, "directory block")?;
+        let used = slots.iter().rposition(|slot| slot.load(Relaxed) != 0).map_or(0, |i| i as u64 + 1);
+        Ok(last * SLOTS_PER_BLOCK + used)
+    }
+
+    /// Appends blocks to a directory under its inode lock (a leaf lock here),
+    /// unless somebody else was faster. Returns the first new slot.
+    #[cold]
+    #[inline(never)]
+    fn grow_directory(&self, tx: &mut Tx, directory: &Cachelet, id: u64, inode: &Inode, blocks: u64) -> Result<u64> {
+        let keep = tx.held;
+        tx.lock_inode(directory, id)?;
+        let now = self.slot_blocks(inode)?;
+        if now == blocks {
+            let kind = tx.now(Kind::DirectoryGrow);
+            // The slots must be zero before anybody can find them.
+            let grown = self.append_blocks(tx, directory, node_offset(id), (blocks / 8).clamp(1, 16), true).and_then(|_| tx.commit());
+            tx.now(kind);
+            grown?;
+        }
+        tx.unlock_to(keep);
+        Ok(blocks * SLOTS_PER_BLOCK)
+    }
+
+    /// Notes a slot that has just been freed, so that the next name takes it.
+    #[inline]
+    pub(crate) fn slot_freed(&self, directory: &Cachelet, id: u64, at: u64) {
+        let Ok(inode) = self.inode(node_offset(id)) else { return };
+        let Some(slot) = self.slot_number(inode, at) else { return };
+        let cursor = directory.root.load(Relaxed);
+        if unpack(cursor).0 != 0 && slot < 0xffff_ffff {
+            let _ = directory.root.compare_exchange(cursor, unpack(cursor).0 | (slot + 1) << 32, Release, Relaxed);
+        }
+    }
+
+    /// The number of the slot at an offset, where that is a matter of arithmetic.
+    #[inline]
+    fn slot_number(&self, inode: &Inode, at: u64) -> Option<u64> {
+        match format::extent::Root::unpack(inode.root.load(Acquire)) {
+            Some(format::extent::Root::One { block, len }) => {
+                let within = at.checked_sub(block * format::BLOCK)?;
+                (within < len * format::BLOCK).then_some(within / 8)
+            }
+            _ => None,
+        }
+    }
+}

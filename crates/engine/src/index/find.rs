@@ -1,0 +1,285 @@
+//! Lookups: warm in one function, everything else out of line.
+
+use super::CHAIN_MAX;
+use crate::fs::{Fs, corrupt};
+use crate::segment::cachelet::{self, Cachelet, NAME_SHORT};
+use base::{Cx, Kind, Node, Result};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::fence;
+use format::bucket::{self, Bucket, ENTRIES};
+use format::edentry::{Edentry, Head, NAME};
+use format::hash::fingerprint;
+use pm::Errno;
+
+/// What a lookup tells of a node: enough to go on walking.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) node: Node,
+    /// name length 8 | kind 8 | mode 16, as in the cachelet.
+    pub(crate) word: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl Seen {
+    /// The node's type.
+    #[inline(always)]
+    pub(crate) fn is(&self, kind: Kind) -> bool {
+        (self.word >> 16) as u8 == kind as u8
+    }
+
+    /// Permission bits.
+    #[inline(always)]
+    pub(crate) fn mode(&self) -> u16 {
+        self.word as u16
+    }
+}
+
+/// An entry of the index that has the name looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit {
+    /// The child.
+    pub(crate) node: Node,
+    /// `DT_*` of the child, as the edentry says.
+    pub(crate) kind: u8,
+    /// Offset of the edentry.
+    pub(crate) edentry: u64,
+    /// Offset of the bucket.
+    pub(crate) bucket: u64,
+    /// Which entry of it.
+    pub(crate) index: usize,
+    /// The entry.
+    pub(crate) entry: u64,
+}
+
+/// Outcome of a warm lookup.
+enum Warm {
+    Seen(Seen),
+    Absent,
+    /// Look properly.
+    Unsure,
+}
+
+impl Fs {
+    /// Looks up `name`, whose hash is `hash`, in the directory with its inode at
+    /// `parent`. `None`: no such name.
+    #[inline(always)]
+    pub(crate) fn find(&self, cx: &Cx, parent: u64, name: &[u8], hash: u64) -> Result<Option<Seen>> {
+        match self.find_warm(parent, name, hash)? {
+            Warm::Seen(seen) => Ok(Some(seen)),
+            Warm::Absent => Ok(None),
+            Warm::Unsure => self.find_cold(cx, parent, name, hash),
+        }
+    }
+
+    #[inline(always)]
+    fn find_warm(&self, parent: u64, name: &[u8], hash: u64) -> Result<Warm> {
+        let buckets = self.root().buckets.load(Acquire);
+        let bucket = self.bucket(self.bucket_offset(hash, buckets)?)?;
+        let print = fingerprint(hash);
+        for i in 0..ENTRIES {
+            if bucket.entries[i].load(Acquire) >> 48 == print {
+                return Ok(self.find_carried(bucket, i, parent, name));
+            }
+        }
+        if bucket.next.load(Acquire) == 0 && self.root().buckets.load(Acquire) == buckets {
+            return Ok(Warm::Absent);
+        }
+        Ok(Warm::Unsure)
+    }
+
+    /// The node of an entry, if its cachelet carries the name.
+    #[inline(always)]
+    fn find_carried(&self, bucket: &Bucket, index: usize, parent: u64, name: &[u8]) -> Warm {
+        if bucket.generation.load(Acquire) != self.generation {
+            return Warm::Unsure;
+        }
+        let number = bucket.cachelets[index].load(Relaxed).wrapping_sub(1);
+        let Some(cachelet) = self.cachelet(number) else { return Warm::Unsure };
+        match self.seen_named(cachelet, number, parent, name) {
+            Some(seen) => Warm::Seen(seen),
+            None => Warm::Unsure,
+        }
+    }
+
+    #[inline(always)]
+    fn seen_named(&self, cachelet: &Cachelet, number: u32, parent: u64, name: &[u8]) -> Option<Seen> {
+        let before = cachelet.sequence.load(Acquire);
+        let unusable = cachelet.flags.load(Relaxed) & (cachelet::INVALID | cachelet::DEAD);
+        if before & 1 | unusable != 0 || !self.carries_name(cachelet, parent, name) {
+            return None;
+        }
+        let seen = Seen {
+            node: Node { id: cachelet.node.load(Relaxed), hint: number },
+            word: cachelet.mode.load(Relaxed),
+            uid: cachelet.uid.load(Relaxed),
+            gid: cachelet.gid.load(Relaxed),
+        };
+        fence(Acquire);
+        (cachelet.sequence.load(Relaxed) == before && seen.node.id != 0).then_some(seen)
+    }
+
+    /// The lookup by edentry; leaves a cachelet for the next one.
+    #[cold]
+    #[inline(never)]
+    fn find_cold(&self, cx: &Cx, parent: u64, name: &[u8], hash: u64) -> Result<Option<Seen>> {
+        for _ in 0..10_000 {
+            let Some(hit) = self.find_hit(parent, name, hash)? else { return Ok(None) };
+            let seen = self.cached(cx, hit.node).and_then(|cachelet| {
+                self.warm(cx, cachelet, &hit, parent, name);
+                self.seen(cx, cachelet, hit.node.id)
+            });
+            match seen {
+                Ok(seen) => return Ok(Some(seen)),
+                // Removed, or its cachelet taken away, since we saw the entry.
+                Err(base::Error::Posix(Errno::ESTALE)) => core::hint::spin_loop(),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(corrupt("edentry without inode", parent))
+    }
+
+    /// What a walk needs to know of a cached node.
+    #[inline]
+    pub(crate) fn seen(&self, cx: &Cx, cachelet: &Cachelet, id: u64) -> Result<Seen> {
+        let hint = self.cachelet_number(cachelet);
+        self.consistent(cx, cachelet, id, |c| Seen {
+            node: Node { id, hint },
+            word: c.mode.load(Relaxed),
+            uid: c.uid.load(Relaxed),
+            gid: c.gid.load(Relaxed),
+        })
+    }
+
+    /// Finds the entry of a name through the edentries, without a lock.
+    pub(crate) fn find_hit(&self, parent: u64, name: &[u8], hash: u64) -> Result<Option<Hit>> {
+        'again: loop {
+            let buckets = self.root().buckets.load(Acquire);
+            let mut offset = self.bucket_offset(hash, buckets)?;
+            let home = self.bucket(offset)?;
+            // A split may take a whole chain away: what lies there counts only
+            // while the home bucket leads to it.
+            let chain = home.next.load(Acquire);
+            for _ in 0..CHAIN_MAX {
+                let bucket = self.bucket(offset)?;
+                for index in 0..ENTRIES {
+                    let entry = bucket.entries[index].load(Acquire);
+                    if bucket::entry_fingerprint(entry) != fingerprint(hash) {
+                        continue;
+                    }
+                    let found = self.matches(entry, parent, name, hash);
+                    // Only if the entry still stands was it an edentry that we read.
+                    fence(Acquire);
+                    if bucket.entries[index].load(Relaxed) != entry || home.next.load(Relaxed) != chain {
+                        continue 'again;
+                    }
+                    if let Some((id, kind)) = found? {
+                        let hint = self.hint_of(bucket, index);
+                        let node = Node { id, hint };
+                        return Ok(Some(Hit { node, kind, edentry: bucket::entry_offset(entry), bucket: offset, index, entry }));
+                    }
+                }
+                offset = if core::ptr::eq(bucket, home) { chain } else { bucket.next.load(Acquire) };
+                fence(Acquire);
+                if home.next.load(Relaxed) != chain {
+                    continue 'again;
+                }
+                if offset == 0 {
+                    if self.root().buckets.load(Acquire) != buckets {
+                        continue 'again;
+                    }
+                    return Ok(None);
+                }
+            }
+            return Err(corrupt("chain of buckets", offset));
+        }
+    }
+
+    /// Whether the edentry of an entry is that name: child and kind if it is.
+    #[inline]
+    pub(super) fn matches(&self, entry: u64, parent: u64, name: &[u8], hash: u64) -> Result<Option<(u64, u8)>> {
+        let offset = bucket::entry_offset(entry);
+        let edentry = self.edentry(offset)?;
+        let word = edentry.head.load(Acquire);
+        let Some(head) = Head::unpack(word) else { return Err(corrupt("edentry", offset)) };
+        if head.hash != (hash >> 32) as u32
+            || usize::from(head.name_len) != name.len()
+            || edentry.parent.load(Relaxed) != parent
+            || !self.has_name(offset, edentry, name)?
+        {
+            return Ok(None);
+        }
+        let child = edentry.child.load(Relaxed);
+        fence(Acquire);
+        // A reused edentry has another head.
+        Ok((edentry.head.load(Relaxed) == word).then_some((child, head.kind)))
+    }
+
+    /// Whether the name of an edentry is `name`, of the same length.
+    #[inline]
+    fn has_name(&self, offset: u64, edentry: &Edentry, name: &[u8]) -> Result<bool> {
+        for (i, chunk) in name.chunks(8).enumerate() {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            let stored = match edentry.name.get(i) {
+                Some(word) => word.load(Relaxed),
+                None => self.at::<core::sync::atomic::AtomicU64>(offset + NAME + i as u64 * 8, "name")?.load(Relaxed),
+            };
+            if stored != u64::from_le_bytes(bytes) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The cachelet that a bucket suggests for an entry.
+    #[inline]
+    pub(super) fn hint_of(&self, bucket: &Bucket, index: usize) -> u32 {
+        if bucket.generation.load(Acquire) != self.generation {
+            return u32::MAX;
+        }
+        bucket.cachelets[index].load(Relaxed).wrapping_sub(1)
+    }
+
+    /// Leaves a cachelet's number in the bucket, and the name in the cachelet if it has none.
+    fn warm(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, parent: u64, name: &[u8]) {
+        let Ok(bucket) = self.bucket(hit.bucket) else { return };
+        let number = self.cachelet_number(cachelet);
+        if self.hint_of(bucket, hit.index) != number {
+            self.suggest(bucket, hit.index, number);
+        }
+        if name.len() <= NAME_SHORT && cachelet.parent.load(Relaxed) == 0 {
+            self.give_name(cx, cachelet, hit, parent, name);
+        }
+    }
+
+    /// Notes the cachelet of an entry. Races are harmless: identity is always checked.
+    #[inline]
+    pub(super) fn suggest(&self, bucket: &Bucket, index: usize, number: u32) {
+        if bucket.generation.load(Acquire) != self.generation {
+            for cachelet in &bucket.cachelets {
+                self.image.store_volatile32(cachelet, 0);
+            }
+            self.image.store_volatile32(&bucket.generation, self.generation);
+        }
+        self.image.store_volatile32(&bucket.cachelets[index], number.wrapping_add(1));
+    }
+
+    /// Lets a cachelet carry the name of an entry. Who removes the name must hold
+    /// `owner`: so if the entry still stands once we hold it, the name does too.
+    fn give_name(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, parent: u64, name: &[u8]) {
+        let (Ok(lane), Ok(bucket)) = (self.lane_of(cx), self.bucket(hit.bucket)) else { return };
+        let listed = &self.lane_state(lane).loading_cachelet;
+        listed.store(self.segment.offset_of(&cachelet.owner), SeqCst);
+        if cachelet.owner.compare_exchange(0, lane + 1, AcqRel, Relaxed).is_err() {
+            listed.store(0, SeqCst);
+            return;
+        }
+        let same_entry = bucket.entries[hit.index].load(Acquire) == hit.entry;
+        let same_child = self.edentry(hit.edentry).is_ok_and(|e| e.child.load(Acquire) == hit.node.id);
+        if same_entry && same_child && cachelet.node.load(Acquire) == hit.node.id {
+            self.set_name(cachelet, parent, name);
+        }
+        self.let_go(lane, cachelet);
+    }
+}

@@ -1,0 +1,121 @@
+//! Making nodes: files, directories, devices, symlinks, and files without a name.
+
+use super::inode::{Plan, inherit};
+use super::{check_name, symlink};
+use crate::fs::Fs;
+use base::{Cx, Kind, NewNode, Node, Result};
+use format::{inode, lane};
+use pm::Errno;
+
+/// `O_EXCL`, which with `O_TMPFILE` forbids a name later on.
+const O_EXCL: u32 = pm::sys::abi::O_EXCL;
+
+impl Fs {
+    /// Makes a node called `name` in `dir`. See `vfs::Backend::create`.
+    pub fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        check_name(name)?;
+        let mut tx = match self.begin(cx, lane::Kind::Create) {
+            Ok(tx) => tx,
+            Err(error) => return Err(self.unless_exists(cx, dir, name, error)),
+        };
+        let parent = self.enter(&mut tx, cx, dir)?;
+        parent.may_search(&cx.cred)?;
+        let hash = self.hash(parent.offset, name);
+        tx.lock_bucket(hash)?;
+        let scan = self.scan(parent.offset, name, hash)?;
+        if scan.hit.is_some() {
+            return Err(Errno::EEXIST.into());
+        }
+        parent.may_change(&cx.cred)?;
+        check_kind(cx, new)?;
+
+        // What has a record of its own comes first.
+        let slot = self.reserve_any_slot(&mut tx, parent.cachelet, parent.id)?;
+        let (mode, gid) = inherit(cx, &parent, new.kind, new.mode);
+        let permission = self.permission_index(&mut tx, cx.cred.uid, gid, mode)?;
+
+        let directory = new.kind == Kind::Directory;
+        let now = pm::clock::now();
+        let place = self.place_inode(&mut tx)?;
+        let edentry = self.new_edentry(&mut tx, hash, new.kind as u8, parent.offset, place.id, slot, name)?;
+        let root = match new.kind {
+            Kind::Symlink => self.new_text(&mut tx, new.target)?,
+            Kind::CharDevice | Kind::BlockDevice => new.rdev,
+            _ => 0,
+        };
+        tx.set(slot, edentry)?;
+        let inserted = self.insert(&mut tx, &scan, hash, edentry)?;
+        self.touch_directory(&mut tx, parent.offset, now, 1, i32::from(directory))?;
+        tx.files(1);
+        let plan = Plan {
+            kind: new.kind,
+            mode,
+            uid: cx.cred.uid,
+            gid,
+            permission,
+            flags: 0,
+            nlink: 1,
+            size: new.target.len() as u64,
+            root,
+            now,
+        };
+        let own = if directory { edentry } else { 0 };
+        let cachelet = self.commit_fresh(&mut tx, place, &plan, own, Some((parent.offset, name)))?;
+        let number = self.cachelet_number(cachelet);
+        self.suggest_for(&inserted, number);
+        self.release_fresh(&tx, cachelet);
+        drop(tx);
+        if scan.full {
+            self.grow_index(cx);
+        }
+        Ok(Node { id: place.id, hint: number })
+    }
+
+    /// On a file system that cannot be written, an existing name is the first thing wrong.
+    #[cold]
+    pub(crate) fn unless_exists(&self, cx: &Cx, dir: Node, name: &[u8], error: base::Error) -> base::Error {
+        match self.lookup(cx, dir, name) {
+            Ok(_) => Errno::EEXIST.into(),
+            Err(base::Error::Posix(Errno::ENOENT)) => error,
+            Err(other) => other,
+        }
+    }
+
+    /// Makes a regular file without a name in the directory `dir` (`O_TMPFILE`).
+    /// It is an orphan until it is linked or closed.
+    pub fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32) -> Result<Node> {
+        let mut tx = self.begin(cx, lane::Kind::Tmpfile)?;
+        let parent = self.enter(&mut tx, cx, dir)?;
+        parent.may_change(&cx.cred)?;
+        let (mode, gid) = inherit(cx, &parent, Kind::Regular, mode);
+        let permission = self.permission_index(&mut tx, cx.cred.uid, gid, mode)?;
+        let place = self.place_inode(&mut tx)?;
+        self.add_orphan(&mut tx, place.id)?;
+        tx.files(1);
+        let plan = Plan {
+            kind: Kind::Regular,
+            mode,
+            uid: cx.cred.uid,
+            gid,
+            permission,
+            flags: if flags & O_EXCL == 0 { inode::LINKABLE } else { 0 },
+            nlink: 0,
+            size: 0,
+            root: 0,
+            now: pm::clock::now(),
+        };
+        let cachelet = self.commit_fresh(&mut tx, place, &plan, 0, None)?;
+        let node = Node { id: place.id, hint: self.cachelet_number(cachelet) };
+        self.release_fresh(&tx, cachelet);
+        Ok(node)
+    }
+}
+
+/// What may not be made, or not by everybody.
+fn check_kind(cx: &Cx, new: &NewNode) -> Result<()> {
+    match new.kind {
+        Kind::CharDevice | Kind::BlockDevice if !cx.cred.privileged => Err(Errno::EPERM.into()),
+        Kind::Symlink => symlink::check_target(new.target),
+        _ => Ok(()),
+    }
+}

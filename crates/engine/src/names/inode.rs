@@ -1,0 +1,203 @@
+//! Making an inode and giving one up, as parts of an operation's record.
+
+use super::{Parent, SET_GID};
+use crate::alloc::Arena;
+use crate::fs::Fs;
+use crate::lane::Tx;
+use crate::segment::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
+use base::{Cx, Kind, Result};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use format::inode::{Head, node_generation, node_id, pack_links, word};
+use pm::Errno;
+
+/// What a new inode is to be.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan {
+    pub(crate) kind: Kind,
+    /// 12 bits, after umask and the directory's say.
+    pub(crate) mode: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Index of the three.
+    pub(crate) permission: u16,
+    /// Flags of the inode.
+    pub(crate) flags: u8,
+    /// 1, or 0 for a file without a name. Not used for directories.
+    pub(crate) nlink: u32,
+    /// Length of a symlink's text.
+    pub(crate) size: u64,
+    /// Device number, or offset of a symlink's text.
+    pub(crate) root: u64,
+    pub(crate) now: i64,
+}
+
+/// Where a new inode goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) offset: u64,
+    /// Node id: the place and its next generation.
+    pub(crate) id: u64,
+}
+
+/// Kind of new node, mode, owner and group as the kernel makes them: the mode
+/// asked for, umask, and a set-group-id directory (`inode_init_owner`, `mode_strip_sgid`).
+pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16, u32) {
+    let cred = &cx.cred;
+    let mut mode = match kind {
+        Kind::Symlink => 0o777,
+        Kind::Directory => asked & 0o1777 & !cx.umask,
+        _ => asked & 0o7777 & !cx.umask,
+    };
+    if parent.seen.mode() & SET_GID == 0 {
+        return (mode, cred.gid);
+    }
+    let gid = parent.seen.gid;
+    if kind == Kind::Directory {
+        mode |= SET_GID;
+    } else if mode & (SET_GID | 0o10) == SET_GID | 0o10 && !cred.privileged && !cred.in_group(gid) {
+        mode &= !SET_GID;
+    }
+    (mode, gid)
+}
+
+impl Fs {
+    /// Allocates the line of a new inode.
+    #[inline]
+    pub(crate) fn place_inode(&self, tx: &mut Tx) -> Result<Place> {
+        let offset = tx.lines(1, Arena::Inodes)?;
+        // Whatever stood here: the next generation.
+        let before = Head::unpack(self.inode(offset)?.head.load(Relaxed)).generation;
+        Ok(Place { offset, id: node_id(offset, before.wrapping_add(1)) })
+    }
+
+    /// Writes a new inode and its cachelet, and commits the record, to which
+    /// nothing more is to be added. `own` is the edentry of a directory; `name`
+    /// is where the cachelet says it stands. Returns the cachelet, with `owner`
+    /// held and listed until [`Fs::release_fresh`].
+    #[inline]
+    pub(crate) fn commit_fresh<'a>(&'a self, tx: &mut Tx<'a>, place: Place, plan: &Plan, own: u64, name: Option<(u64, &[u8])>) -> Result<&'a Cachelet> {
+        let cachelet = self.new_cachelet(tx.number)?;
+        self.fill_fresh(cachelet, place.id, plan, name);
+        let committed = self.write_inode(place, plan, own, self.cachelet_number(cachelet)).and_then(|()| {
+            tx.object(place.offset, 1)?;
+            tx.commit()
+        });
+        if let Err(error) = committed {
+            self.forget_fresh(tx, cachelet);
+            return Err(error);
+        }
+        Ok(cachelet)
+    }
+
+    #[inline]
+    fn write_inode(&self, place: Place, plan: &Plan, own: u64, cachelet: u32) -> Result<()> {
+        let inode = self.inode(place.offset)?;
+        let image = &self.image;
+        let generation = node_generation(place.id);
+        let head = Head { generation, flags: plan.flags, kind: plan.kind as u8, permission: plan.permission };
+        image.store(&inode.head, head.pack());
+        image.store(&inode.links, if plan.kind == Kind::Directory { 0 } else { pack_links(plan.nlink, 0) });
+        image.store(&inode.size, plan.size);
+        image.store(&inode.mtime, plan.now as u64);
+        image.store(&inode.ctime, plan.now as u64);
+        image.store(&inode.root, plan.root);
+        image.store_volatile(&inode.cachelet, u64::from(self.generation) << 32 | u64::from(cachelet + 1));
+        image.store(&inode.extra, own);
+        Ok(())
+    }
+
+    /// Fills the cachelet of a new inode, without asking the inode.
+    #[inline]
+    fn fill_fresh(&self, cachelet: &Cachelet, id: u64, plan: &Plan, name: Option<(u64, &[u8])>) {
+        let change = self.change(cachelet);
+        change.node.store(id, SeqCst);
+        change.flags.store(cachelet::REFERENCED, Relaxed);
+        change.parent.store(0, Relaxed);
+        change.mode.store(pack_mode(0, plan.kind as u8, plan.mode), Relaxed);
+        change.uid.store(plan.uid, Relaxed);
+        change.gid.store(plan.gid, Relaxed);
+        change.nlink.store(plan.nlink, Relaxed);
+        change.blocks.store(0, Relaxed);
+        change.size.store(plan.size, Relaxed);
+        change.mtime.store(plan.now as u64, Relaxed);
+        change.ctime.store(plan.now as u64, Relaxed);
+        change.root.store(if plan.kind == Kind::Directory { 0 } else { plan.root }, Relaxed);
+        drop(change);
+        if let Some((parent, name)) = name {
+            self.name_cachelet(cachelet, parent, name);
+        }
+    }
+
+    /// After the commit: lets go of a new inode's cachelet.
+    #[inline]
+    pub(crate) fn release_fresh(&self, tx: &Tx, cachelet: &Cachelet) {
+        cachelet.owner.store(0, Release);
+        self.lane_state(tx.number).loading_cachelet.store(0, Release);
+    }
+
+    /// The commit failed: the cachelet is nobody's again.
+    #[cold]
+    fn forget_fresh(&self, tx: &Tx, cachelet: &Cachelet) {
+        cachelet.node.store(0, SeqCst);
+        cachelet.parent.store(0, SeqCst);
+        self.release_fresh(tx, cachelet);
+    }
+
+    /// Lets a cachelet whose `owner` is held carry a name, or none if it is too long.
+    #[inline]
+    pub(crate) fn name_cachelet(&self, cachelet: &Cachelet, parent: u64, name: &[u8]) {
+        if name.len() <= NAME_SHORT {
+            self.set_name(cachelet, parent, name);
+        } else if cachelet.parent.load(Relaxed) != 0 {
+            self.forget_name(cachelet);
+        }
+    }
+
+    /// Records that a locked inode loses its last name. Returns true if the
+    /// inode goes with it, false if it stays as an orphan: somebody has it open,
+    /// or it is too large for this record.
+    ///
+    /// Openers count first and then look at `EVICTING` (`process::descriptions`);
+    /// we do it the other way round. The flag stays until [`Fs::settle_victim`].
+    pub(crate) fn give_up_inode(&self, tx: &mut Tx, cachelet: &Cachelet, id: u64, offset: u64) -> Result<bool> {
+        let closed = cachelet::EVICTING | (tx.number + 1) << 16;
+        cachelet.flags.fetch_or(closed, SeqCst);
+        if cachelet.opens.load(SeqCst) == 0 && self.free_small(tx, offset)? {
+            return Ok(true);
+        }
+        self.add_orphan(tx, id)?;
+        Ok(false)
+    }
+
+    /// After the commit, or after it failed: openers may go on; `dead` tells them what they find.
+    pub(crate) fn settle_victim(&self, tx: &Tx, cachelet: &Cachelet, dead: bool) {
+        if dead {
+            cachelet.flags.fetch_or(cachelet::DEAD, SeqCst);
+        }
+        let flags = cachelet.flags.load(SeqCst);
+        if flags & cachelet::DELETING != 0 {
+            // A directory closed by this operation, which opens it at its end.
+            cachelet.flags.fetch_and(!cachelet::EVICTING, SeqCst);
+        } else if flags >> 16 == tx.number + 1 {
+            cachelet.flags.fetch_and(!(cachelet::EVICTING | 0xffff_0000), SeqCst);
+        }
+    }
+
+    /// Records one name less (or more) of a locked inode that is no directory.
+    pub(crate) fn set_links(&self, tx: &mut Tx, offset: u64, links: u64, nlink: u32, now: i64) -> Result<()> {
+        let blocks = links & 0xffff_ffff_0000_0000;
+        tx.set(offset + word::LINKS, blocks | u64::from(nlink))?;
+        tx.set(offset + word::CTIME, now as u64)
+    }
+
+    /// The links word of an inode.
+    #[inline]
+    pub(crate) fn links_word(&self, offset: u64) -> Result<u64> {
+        Ok(self.inode(offset)?.links.load(Acquire))
+    }
+
+    /// `EMLINK` if an inode cannot have another name.
+    pub(crate) fn check_links(&self, nlink: u32) -> Result<()> {
+        if nlink >= super::LINKS_MAX { Err(Errno::EMLINK.into()) } else { Ok(()) }
+    }
+}

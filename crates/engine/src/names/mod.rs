@@ -1,0 +1,251 @@
+//! Operations on names: each one record, each without a lock on a directory.
+//!
+//! An operation enters the directories whose names it changes (`lane::enter`),
+//! takes the bucket locks of the names, then the inodes it changes, and commits
+//! new edentry, index entry, directory slot, counts and times as one. Cachelets
+//! follow while the locks are still held.
+//!
+//! Errors come in the kernel's order: what exists is looked at before what the
+//! caller may do, except for the search permission on the directory.
+
+pub(crate) mod create;
+pub(crate) mod inode;
+pub(crate) mod link;
+pub(crate) mod orphan;
+pub(crate) mod remove;
+pub(crate) mod rename;
+pub(crate) mod rmdir;
+pub(crate) mod symlink;
+
+use crate::fs::{Fs, corrupt};
+use crate::index::{Hit, Seen};
+use crate::lane::Tx;
+use crate::segment::Cachelet;
+use base::{Cred, Cx, Kind, Node, Result, W, X};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Acquire;
+use format::edentry::{self, Head, NAME, NAME_MAX};
+use format::inode::{node_offset, word};
+use pm::Errno;
+
+/// The sticky bit of a directory.
+pub(crate) const STICKY: u16 = 0o1000;
+/// Set-group-id.
+pub(crate) const SET_GID: u16 = 0o2000;
+/// Set-user-id.
+pub(crate) const SET_UID: u16 = 0o4000;
+/// Most names of one inode.
+pub(crate) const LINKS_MAX: u32 = u32::MAX - 1;
+/// Attempts of an operation whose objects keep changing under it.
+pub(crate) const ATTEMPTS: u32 = 100_000;
+
+/// A directory entered, to change its names.
+#[derive(Clone, Copy)]
+pub(crate) struct Parent<'a> {
+    pub(crate) cachelet: &'a Cachelet,
+    /// Node id.
+    pub(crate) id: u64,
+    /// Offset of the inode.
+    pub(crate) offset: u64,
+    /// Owner and mode.
+    pub(crate) seen: Seen,
+}
+
+impl Parent<'_> {
+    /// Search permission, which the kernel asks for before it looks at the name.
+    #[inline]
+    pub(crate) fn may_search(&self, cred: &Cred) -> Result<()> {
+        self.may(cred, X)
+    }
+
+    /// Permission to change names.
+    #[inline]
+    pub(crate) fn may_change(&self, cred: &Cred) -> Result<()> {
+        self.may(cred, W | X)
+    }
+
+    #[inline]
+    fn may(&self, cred: &Cred, want: u16) -> Result<()> {
+        if cred.may(Kind::Directory, self.seen.mode(), self.seen.uid, self.seen.gid, want) {
+            return Ok(());
+        }
+        Err(Errno::EACCES.into())
+    }
+
+    /// In a sticky directory only the owner of the victim or of the directory
+    /// removes or moves a name.
+    #[inline]
+    pub(crate) fn may_remove(&self, cred: &Cred, victim_uid: u32) -> Result<()> {
+        self.may_change(cred)?;
+        if self.seen.mode() & STICKY != 0 && !cred.privileged && cred.uid != victim_uid && cred.uid != self.seen.uid {
+            return Err(Errno::EPERM.into());
+        }
+        Ok(())
+    }
+}
+
+/// `ENAMETOOLONG`, or `ENOENT` for the empty name.
+#[inline]
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX {
+        return Err(Errno::ENAMETOOLONG.into());
+    }
+    if name.is_empty() {
+        return Err(Errno::ENOENT.into());
+    }
+    Ok(())
+}
+
+/// What becomes of a failure to find a directory that was there a moment ago.
+#[inline]
+pub(crate) fn gone(error: base::Error) -> base::Error {
+    if error == base::Error::Posix(Errno::ESTALE) { Errno::ENOENT.into() } else { error }
+}
+
+impl Fs {
+    /// Enters one directory. `ENOTDIR`, or `ENOENT` if it is gone.
+    #[inline]
+    pub(crate) fn enter<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
+        let cachelet = self.cached(cx, dir).map_err(gone)?;
+        match tx.enter(&[(cachelet, dir.id)]) {
+            Ok(()) => self.parent(cx, cachelet, dir.id),
+            Err(base::Error::Posix(Errno::ESTALE)) => self.enter_again(tx, cx, dir),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Its cachelet was taken away before we were inside.
+    #[cold]
+    #[inline(never)]
+    fn enter_again<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
+        for _ in 0..ATTEMPTS {
+            let cachelet = self.cached(cx, dir).map_err(gone)?;
+            match tx.enter(&[(cachelet, dir.id)]) {
+                Ok(()) => return self.parent(cx, cachelet, dir.id),
+                Err(base::Error::Posix(Errno::ESTALE)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::EIO.into())
+    }
+
+    /// Enters two directories (which may be the same).
+    pub(crate) fn enter_two<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(Parent<'a>, Parent<'a>)> {
+        for _ in 0..ATTEMPTS {
+            let (first, second) = (self.cached(cx, a).map_err(gone)?, self.cached(cx, b).map_err(gone)?);
+            let both = [(first, a.id), (second, b.id)];
+            match tx.enter(&both[..1 + usize::from(a != b)]) {
+                Ok(()) => return Ok((self.parent(cx, first, a.id)?, self.parent(cx, second, b.id)?)),
+                Err(base::Error::Posix(Errno::ESTALE)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::EIO.into())
+    }
+
+    #[inline]
+    fn parent<'a>(&self, cx: &Cx, cachelet: &'a Cachelet, id: u64) -> Result<Parent<'a>> {
+        let seen = self.seen(cx, cachelet, id).map_err(gone)?;
+        if !seen.is(Kind::Directory) {
+            return Err(Errno::ENOTDIR.into());
+        }
+        Ok(Parent { cachelet, id, offset: node_offset(id), seen })
+    }
+
+    /// Takes the inode of a node that the index says is there and whose bucket
+    /// is locked, so that it stays.
+    #[inline]
+    pub(crate) fn lock_node<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
+        for _ in 0..ATTEMPTS {
+            let cachelet = match self.cached(cx, node) {
+                Ok(cachelet) => cachelet,
+                Err(base::Error::Posix(Errno::ESTALE)) => return Err(corrupt("edentry without inode", node_offset(node.id))),
+                Err(error) => return Err(error),
+            };
+            match tx.lock_inode(cachelet, node.id) {
+                Ok(()) => return Ok(cachelet),
+                Err(base::Error::Posix(Errno::ESTALE)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::EIO.into())
+    }
+
+    /// Writes an edentry aside.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn write_edentry(&self, at: u64, hash: u64, kind: u8, parent: u64, child: u64, slot: u64, name: &[u8]) -> Result<()> {
+        let edentry = self.edentry(at)?;
+        let image = &self.image;
+        image.store(&edentry.head, Head { hash: (hash >> 32) as u32, kind, name_len: name.len() as u8 }.pack());
+        image.store(&edentry.parent, parent);
+        image.store(&edentry.child, child);
+        image.store(&edentry.slot, slot);
+        image.store(&edentry.reserved, 0);
+        let mut chunks = name.chunks(8);
+        for word in &edentry.name {
+            image.store(word, chunks.next().map_or(0, chunk_word));
+        }
+        for (i, chunk) in chunks.enumerate() {
+            let at = at + NAME + (edentry.name.len() + i) as u64 * 8;
+            image.store(self.at::<AtomicU64>(at, "name")?, chunk_word(chunk));
+        }
+        Ok(())
+    }
+
+    /// Allocates and writes an edentry, and puts it under the record.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new_edentry(&self, tx: &mut Tx, hash: u64, kind: u8, parent: u64, child: u64, slot: u64, name: &[u8]) -> Result<u64> {
+        let lines = edentry::lines(name.len());
+        let at = tx.lines(lines, crate::alloc::Arena::Edentries)?;
+        self.write_edentry(at, hash, kind, parent, child, slot, name)?;
+        tx.object(at, lines)?;
+        Ok(at)
+    }
+
+    /// The slot that an edentry stands in, checked: the slot must refer to it.
+    #[inline]
+    pub(crate) fn slot_of(&self, edentry: u64) -> Result<u64> {
+        let slot = self.edentry(edentry)?.slot.load(Acquire);
+        if self.at::<AtomicU64>(slot, "directory slot")?.load(Acquire) != edentry {
+            return Err(corrupt("directory slot", slot));
+        }
+        Ok(slot)
+    }
+
+    /// Records that an edentry's lines are free.
+    #[inline]
+    pub(crate) fn free_edentry(&self, tx: &mut Tx, at: u64) -> Result<()> {
+        let head = Head::unpack(self.edentry(at)?.head.load(Acquire)).ok_or(corrupt("edentry", at))?;
+        tx.free_lines(at, edentry::lines(usize::from(head.name_len)))
+    }
+
+    /// Records what a change of names does to the directory: times and counts.
+    #[inline]
+    pub(crate) fn touch_directory(&self, tx: &mut Tx, offset: u64, now: i64, entries: i32, directories: i32) -> Result<()> {
+        tx.raise(offset + word::MTIME, now)?;
+        tx.raise(offset + word::CTIME, now)?;
+        if entries != 0 || directories != 0 {
+            tx.count(offset, entries, directories)?;
+        }
+        Ok(())
+    }
+
+    /// Looks up a name of a directory entered, without the bucket's lock; for
+    /// those who look again with it.
+    pub(crate) fn peek(&self, parent: &Parent, name: &[u8], hash: u64) -> Result<Option<Hit>> {
+        self.find_hit(parent.offset, name, hash)
+    }
+}
+
+/// Up to 8 bytes as a little-endian word, zero-filled.
+#[inline]
+fn chunk_word(chunk: &[u8]) -> u64 {
+    if let Some(whole) = chunk.first_chunk::<8>() {
+        return u64::from_le_bytes(*whole);
+    }
+    let mut bytes = [0; 8];
+    bytes[..chunk.len()].copy_from_slice(chunk);
+    u64::from_le_bytes(bytes)
+}

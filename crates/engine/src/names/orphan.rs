@@ -1,0 +1,134 @@
+//! Inodes without a name that somebody still has open, or whose blocks are many:
+//! a table in the image, so that a crash does not lose their space.
+//!
+//! A slot holds a node id, or 0. It is filled and emptied by the record of the
+//! operation, under a leaf lock held to the end of it. Searches stop at a
+//! volatile high-water mark (`Header::reserved2[2]`, slots used ever + 1; 0 after
+//! a new segment, when the whole table counts): a program with many open files
+//! that have no name is rare, so a search touches little.
+
+use crate::fs::{Fs, corrupt};
+use crate::lane::Tx;
+use crate::segment::cachelet::{self, Cachelet};
+use base::{Cx, Kind, Node, Result};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use format::inode::{node_offset, unpack_links};
+use format::{lane, layout};
+use pm::Errno;
+
+impl Fs {
+    /// A slot of the orphan table.
+    pub(crate) fn orphan_slot(&self, number: u64) -> Result<&AtomicU64> {
+        self.at(layout::ORPHAN_TABLE + number * 8, "orphan table")
+    }
+
+    /// Slots that a search must look at.
+    fn orphans_high(&self) -> Result<u64> {
+        let mark = &self.header().reserved2[2];
+        match mark.load(Acquire) {
+            0 => {
+                let mut high = 0;
+                for number in 0..layout::ORPHANS {
+                    if self.orphan_slot(number)?.load(Relaxed) != 0 {
+                        high = number + 1;
+                    }
+                }
+                mark.fetch_max(high as u32 + 1, SeqCst);
+                Ok(high)
+            }
+            known => Ok(u64::from(known - 1).min(layout::ORPHANS)),
+        }
+    }
+
+    /// Records an orphan. `ENOSPC` if the table is full. Keeps the table's lock.
+    #[cold]
+    pub(crate) fn add_orphan(&self, tx: &mut Tx, id: u64) -> Result<()> {
+        self.lock_orphans(tx)?;
+        let high = self.orphans_high()?;
+        for number in 0..(high + 1).min(layout::ORPHANS) {
+            if self.orphan_slot(number)?.load(Acquire) == 0 {
+                if number >= high {
+                    self.header().reserved2[2].fetch_max(number as u32 + 2, SeqCst);
+                }
+                return tx.set(layout::ORPHAN_TABLE + number * 8, id);
+            }
+        }
+        Err(Errno::ENOSPC.into())
+    }
+
+    /// Records that an inode is no orphan any more. Keeps the table's lock.
+    #[cold]
+    pub(crate) fn remove_orphan(&self, tx: &mut Tx, id: u64) -> Result<()> {
+        self.lock_orphans(tx)?;
+        for number in 0..self.orphans_high()? {
+            if self.orphan_slot(number)?.load(Acquire) == id {
+                return tx.set(layout::ORPHAN_TABLE + number * 8, 0);
+            }
+        }
+        Err(corrupt("orphan without a slot", node_offset(id)))
+    }
+
+    /// Takes the table's lock, once in an operation.
+    fn lock_orphans(&self, tx: &mut Tx) -> Result<()> {
+        let lock = &self.header().orphan.0;
+        if lock.load(Relaxed) == tx.number + 1 {
+            return Ok(());
+        }
+        tx.lock(lock)
+    }
+
+    /// Whether a node has no name left. The caller holds `owner`, or can live with an answer of the past.
+    pub(crate) fn is_nameless(&self, cachelet: &Cachelet, id: u64) -> Result<bool> {
+        if (cachelet.mode.load(Acquire) >> 16) as u8 == Kind::Directory as u8 {
+            return Ok(cachelet.flags.load(Acquire) & cachelet::REMOVED != 0);
+        }
+        Ok(unpack_links(self.inode(node_offset(id))?.links.load(Acquire)).0 == 0)
+    }
+
+    /// Frees an orphan that nobody has open any more: at the last close, or when
+    /// what a crash left is cleared up. Does nothing if it has a name or is open.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn reclaim_orphan(&self, cx: &Cx, node: Node) -> Result<()> {
+        let cachelet = match self.cached(cx, node) {
+            Ok(cachelet) => cachelet,
+            Err(base::Error::Posix(Errno::ESTALE)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut tx = self.begin(cx, lane::Kind::Orphan)?;
+        match tx.lock_inode(cachelet, node.id) {
+            Ok(()) => {}
+            // Somebody else has freed it.
+            Err(base::Error::Posix(Errno::ESTALE)) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        if !self.is_nameless(cachelet, node.id)? {
+            return Ok(());
+        }
+        // As in `give_up_inode`: flag first, then look.
+        cachelet.flags.fetch_or(cachelet::EVICTING | (tx.number + 1) << 16, SeqCst);
+        if cachelet.opens.load(SeqCst) != 0 {
+            self.settle_victim(&tx, cachelet, false);
+            return Ok(());
+        }
+        let result = self.free_orphan(&mut tx, cachelet, node.id);
+        self.settle_victim(&tx, cachelet, result.is_ok());
+        result
+    }
+
+    fn free_orphan(&self, tx: &mut Tx, cachelet: &Cachelet, id: u64) -> Result<()> {
+        let offset = node_offset(id);
+        let change = self.change(cachelet);
+        if self.free_small(tx, offset)? {
+            self.remove_orphan(tx, id)?;
+            tx.commit()?;
+        } else {
+            // A chain of records; the entry goes with the last one, so whoever
+            // comes after a crash finds it again.
+            self.reclaim(tx, offset)?;
+        }
+        drop(change);
+        Ok(())
+    }
+}

@@ -1,0 +1,362 @@
+//! Moving a name: over another, beside it, or two for each other; one record.
+//!
+//! Looked at without locks, checked, then locked and looked at again: if
+//! anything has changed the attempt starts afresh. A directory that is replaced
+//! is closed first (it must stay empty), and one that changes its parent is
+//! moved under the rename lock, which alone keeps the tree a tree.
+
+use super::remove::Fate;
+use super::rmdir::{Outcome, same_hit};
+use super::{Parent, check_name};
+use crate::fs::{Fs, corrupt};
+use crate::index::{Hit, Scan, Seen};
+use crate::lane::Tx;
+use crate::segment::Cachelet;
+use crate::segment::cachelet::DELETING;
+use base::{Cx, Kind, Node, RenameMode, Result, W};
+use core::sync::atomic::Ordering::Relaxed;
+use format::inode::{node_offset, word};
+use format::lane;
+use pm::Errno;
+
+/// Deepest directory that the check for loops climbs from.
+const DEPTH_MAX: u32 = 1 << 20;
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    from_dir: Node,
+    from: &'a [u8],
+    to_dir: Node,
+    to: &'a [u8],
+    mode: RenameMode,
+}
+
+/// A name that takes part: where it leads.
+#[derive(Clone, Copy)]
+struct End<'a> {
+    hit: Hit,
+    cachelet: &'a Cachelet,
+    seen: Seen,
+}
+
+impl End<'_> {
+    fn is_directory(&self) -> bool {
+        self.seen.is(Kind::Directory)
+    }
+
+    fn offset(&self) -> u64 {
+        node_offset(self.hit.node.id)
+    }
+}
+
+/// Everything about a rename that has been looked at.
+struct Plan<'a> {
+    a: Parent<'a>,
+    b: Parent<'a>,
+    hash_a: u64,
+    hash_b: u64,
+    source: End<'a>,
+    target: Option<End<'a>>,
+    /// The parents differ.
+    cross: bool,
+    exchange: bool,
+}
+
+impl Plan<'_> {
+    /// Whether a directory gets another parent or is the target: the tree's shape is at stake.
+    fn moves_directory(&self) -> bool {
+        self.cross && (self.source.is_directory() || self.target.is_some_and(|t| t.is_directory()))
+    }
+}
+
+impl Fs {
+    /// Moves a name. See `vfs::Backend::rename`.
+    pub fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
+        check_name(from)?;
+        check_name(to)?;
+        let request = Request { from_dir, from, to_dir, to, mode };
+        self.until_done(cx, |fs| fs.try_rename(cx, &request))
+    }
+
+    fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
+        let mut tx = self.begin(cx, lane::Kind::Rename)?;
+        let Some(plan) = self.plan_rename(&mut tx, cx, request)? else { return Ok(Outcome::Again(0)) };
+        if plan.moves_directory() {
+            // Only for the right error, before anything else is looked at.
+            let keep = tx.held;
+            tx.lock(&self.header().rename.0)?;
+            self.check_loops(&plan)?;
+            tx.unlock_to(keep);
+        }
+        if plan.target.is_some_and(|target| target.hit.node == plan.source.hit.node) {
+            return Ok(Outcome::Done);
+        }
+        check_permissions(cx, &plan)?;
+
+        let replaced = plan.target.filter(|_| !plan.exchange);
+        if let Some(target) = replaced.filter(End::is_directory) {
+            if self.must_recount(target.hit.node)? {
+                return Ok(Outcome::Recount(target.hit.node));
+            }
+            self.check_empty(target.hit.node)?;
+            match tx.close_directory(target.cachelet, target.hit.node.id, DELETING) {
+                Ok(()) => {}
+                Err(base::Error::Posix(Errno::EBUSY)) => return Ok(Outcome::Again(self.closer_of(target.cachelet))),
+                Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
+                Err(error) => return Err(error),
+            }
+        }
+        if plan.moves_directory() {
+            tx.lock(&self.header().rename.0)?;
+            self.check_loops(&plan)?;
+        }
+        tx.lock_buckets(plan.hash_a, plan.hash_b)?;
+        let scan = self.scan(plan.b.offset, request.to, plan.hash_b)?;
+        let source = self.scan(plan.a.offset, request.from, plan.hash_a)?.hit;
+        if !same_hit(source, Some(plan.source.hit)) || !same_hit(scan.hit, plan.target.map(|t| t.hit)) {
+            return Ok(Outcome::Again(0));
+        }
+        if plan.exchange {
+            return self.exchange(tx, request, &plan);
+        }
+        self.move_name(tx, cx, request, &plan, &scan)
+    }
+
+    /// Looks at both names, without locks. `None`: something is changing, look again.
+    fn plan_rename<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, request: &Request) -> Result<Option<Plan<'a>>> {
+        let (a, b) = self.enter_two(tx, cx, request.from_dir, request.to_dir)?;
+        a.may_search(&cx.cred)?;
+        b.may_search(&cx.cred)?;
+        let (hash_a, hash_b) = (self.hash(a.offset, request.from), self.hash(b.offset, request.to));
+        let hit = self.peek(&a, request.from, hash_a)?.ok_or(Errno::ENOENT)?;
+        let target = self.peek(&b, request.to, hash_b)?;
+        match (request.mode, target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(Errno::EEXIST.into()),
+            (RenameMode::Exchange, None) => return Err(Errno::ENOENT.into()),
+            _ => {}
+        }
+        let Some((cachelet, seen)) = self.unless_stale(cx, hit.node)? else { return Ok(None) };
+        let source = End { hit, cachelet, seen };
+        let target = match target {
+            None => None,
+            Some(hit) => match self.unless_stale(cx, hit.node)? {
+                Some((cachelet, seen)) => Some(End { hit, cachelet, seen }),
+                None => return Ok(None),
+            },
+        };
+        let exchange = request.mode == RenameMode::Exchange;
+        Ok(Some(Plan { a, b, hash_a, hash_b, source, target, cross: a.id != b.id, exchange }))
+    }
+
+    /// A directory may not move into itself (`EINVAL`), nor onto one that it is
+    /// in (`ENOTEMPTY`). The rename lock is held.
+    fn check_loops(&self, plan: &Plan) -> Result<()> {
+        if plan.source.is_directory() && self.is_within(plan.b.offset, plan.source.offset())? {
+            return Err(Errno::EINVAL.into());
+        }
+        match plan.target {
+            Some(target) if target.is_directory() && self.is_within(plan.a.offset, target.offset())? => {
+                Err(if plan.exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether directory `below` is `above`, or somewhere in it.
+    fn is_within(&self, mut below: u64, above: u64) -> Result<bool> {
+        let root = self.root().root_inode.load(Relaxed);
+        for _ in 0..DEPTH_MAX {
+            if below == above {
+                return Ok(true);
+            }
+            if below == root {
+                return Ok(false);
+            }
+            below = match self.parent_offset(below) {
+                Ok(parent) => parent,
+                // Removed meanwhile: it is in nothing.
+                Err(base::Error::Posix(Errno::ENOENT)) => return Ok(false),
+                Err(error) => return Err(error),
+            };
+        }
+        Err(corrupt("directories in a circle", above))
+    }
+
+    /// Takes the inodes of both ends, in order. False: look again.
+    fn lock_ends<'a>(&'a self, tx: &mut Tx<'a>, source: &End<'a>, target: Option<&End<'a>>) -> Result<bool> {
+        let mut ends = [Some(source), target];
+        if let Some(target) = target {
+            if self.cachelet_number(target.cachelet) < self.cachelet_number(source.cachelet) {
+                ends.swap(0, 1);
+            }
+        }
+        for end in ends.into_iter().flatten() {
+            match tx.lock_inode(end.cachelet, end.hit.node.id) {
+                Ok(()) => {}
+                Err(base::Error::Posix(Errno::ESTALE)) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves the source to a free name, or over the target.
+    fn move_name<'a>(&'a self, mut tx: Tx<'a>, cx: &Cx, request: &Request, plan: &Plan<'a>, scan: &Scan) -> Result<Outcome> {
+        let (a, b, source) = (&plan.a, &plan.b, &plan.source);
+        let old_slot = self.slot_of(source.hit.edentry)?;
+        let slot = match &plan.target {
+            Some(target) => self.slot_of(target.hit.edentry)?,
+            // In its directory a name keeps its place, so that readers see it once.
+            None if !plan.cross => old_slot,
+            None => self.reserve_any_slot(&mut tx, b.cachelet, b.id)?,
+        };
+        if !self.lock_ends(&mut tx, source, plan.target.as_ref())? {
+            return Ok(Outcome::Again(0));
+        }
+        if let Some(target) = plan.target.filter(End::is_directory) {
+            if self.must_recount(target.hit.node)? {
+                return Ok(Outcome::Recount(target.hit.node));
+            }
+            self.check_empty(target.hit.node)?;
+        }
+        let now = pm::clock::now();
+        let edentry = self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, slot, request.to)?;
+        // The new name comes before the old one goes.
+        let inserted = match &plan.target {
+            Some(target) => self.redirect(&mut tx, &target.hit, plan.hash_b, edentry)?,
+            None => self.insert(&mut tx, scan, plan.hash_b, edentry)?,
+        };
+        tx.set(slot, edentry)?;
+        self.remove(&mut tx, &source.hit)?;
+        if slot != old_slot {
+            tx.set(old_slot, 0)?;
+        }
+        self.free_edentry(&mut tx, source.hit.edentry)?;
+        self.moved(&mut tx, source, edentry, now)?;
+        self.count_move(&mut tx, plan, now)?;
+        let fate = match &plan.target {
+            None => {
+                tx.commit()?;
+                None
+            }
+            Some(target) => {
+                self.free_edentry(&mut tx, target.hit.edentry)?;
+                Some(if target.is_directory() {
+                    self.commit_directory_removal(&mut tx, target.cachelet, target.hit.node.id)?
+                } else {
+                    self.commit_removal(&mut tx, target.cachelet, &target.hit, now)?
+                })
+            }
+        };
+        self.name_moved(source, b.offset, request.to, now);
+        self.suggest_for(&inserted, self.cachelet_number(source.cachelet));
+        if slot != old_slot {
+            self.slot_freed(a.cachelet, a.id, old_slot);
+        }
+        drop(tx);
+        self.after_move(cx, plan, fate, scan.full && plan.target.is_none());
+        Ok(Outcome::Done)
+    }
+
+    /// What is left to do when nothing is held any more.
+    fn after_move(&self, cx: &Cx, plan: &Plan, fate: Option<Fate>, full: bool) {
+        if let (Some(target), Some(fate)) = (&plan.target, fate) {
+            self.after_removal(cx, target.cachelet, target.hit.node, fate);
+        }
+        if full {
+            self.grow_index(cx);
+        }
+    }
+
+    /// Records what a move does to the inode moved: ctime, and a directory's own edentry.
+    fn moved(&self, tx: &mut Tx, end: &End, edentry: u64, now: i64) -> Result<()> {
+        let offset = end.offset();
+        if !end.is_directory() {
+            return tx.set(offset + word::CTIME, now as u64);
+        }
+        tx.raise(offset + word::CTIME, now)?;
+        tx.set(self.own_word(offset, self.inode(offset)?)?, edentry)
+    }
+
+    /// After the commit: the cachelet of an inode that has been moved.
+    fn name_moved(&self, end: &End, parent: u64, name: &[u8], now: i64) {
+        self.name_cachelet(end.cachelet, parent, name);
+        self.change(end.cachelet).ctime.store(now as u64, Relaxed);
+    }
+
+    /// Records times and counts of the two directories.
+    fn count_move(&self, tx: &mut Tx, plan: &Plan, now: i64) -> Result<()> {
+        let moved = i32::from(plan.source.is_directory());
+        let gone = i32::from(plan.target.is_some());
+        let gone_directory = i32::from(plan.target.is_some_and(|t| t.is_directory()));
+        if !plan.cross {
+            return self.touch_directory(tx, plan.a.offset, now, -gone, -gone_directory);
+        }
+        self.touch_directory(tx, plan.a.offset, now, -1, -moved)?;
+        self.touch_directory(tx, plan.b.offset, now, 1 - gone, moved - gone_directory)
+    }
+
+    /// Swaps two names.
+    fn exchange<'a>(&'a self, mut tx: Tx<'a>, request: &Request, plan: &Plan<'a>) -> Result<Outcome> {
+        let (a, b, source) = (&plan.a, &plan.b, &plan.source);
+        let Some(target) = &plan.target else { return Err(Errno::ENOENT.into()) };
+        let (slot_a, slot_b) = (self.slot_of(source.hit.edentry)?, self.slot_of(target.hit.edentry)?);
+        if !self.lock_ends(&mut tx, source, Some(target))? {
+            return Ok(Outcome::Again(0));
+        }
+        let now = pm::clock::now();
+        let at_a = self.new_edentry(&mut tx, plan.hash_a, target.hit.kind, a.offset, target.hit.node.id, slot_a, request.from)?;
+        let at_b = self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, slot_b, request.to)?;
+        let in_a = self.redirect(&mut tx, &source.hit, plan.hash_a, at_a)?;
+        let in_b = self.redirect(&mut tx, &target.hit, plan.hash_b, at_b)?;
+        tx.set(slot_a, at_a)?;
+        tx.set(slot_b, at_b)?;
+        self.free_edentry(&mut tx, source.hit.edentry)?;
+        self.free_edentry(&mut tx, target.hit.edentry)?;
+        self.moved(&mut tx, source, at_b, now)?;
+        self.moved(&mut tx, target, at_a, now)?;
+        let change = i32::from(target.is_directory()) - i32::from(source.is_directory());
+        self.touch_directory(&mut tx, a.offset, now, 0, if plan.cross { change } else { 0 })?;
+        if plan.cross {
+            self.touch_directory(&mut tx, b.offset, now, 0, -change)?;
+        }
+        tx.commit()?;
+        self.name_moved(source, b.offset, request.to, now);
+        self.name_moved(target, a.offset, request.from, now);
+        self.suggest_for(&in_a, self.cachelet_number(target.cachelet));
+        self.suggest_for(&in_b, self.cachelet_number(source.cachelet));
+        Ok(Outcome::Done)
+    }
+}
+
+/// The kernel's `may_delete` and `may_create`, in its order.
+fn check_permissions(cx: &Cx, plan: &Plan) -> Result<()> {
+    let (cred, source) = (&cx.cred, &plan.source);
+    plan.a.may_remove(cred, source.seen.uid)?;
+    match &plan.target {
+        None => plan.b.may_change(cred)?,
+        Some(target) => {
+            plan.b.may_remove(cred, target.seen.uid)?;
+            if !plan.exchange && source.is_directory() != target.is_directory() {
+                return Err(if source.is_directory() { Errno::ENOTDIR } else { Errno::EISDIR }.into());
+            }
+        }
+    }
+    if plan.cross {
+        // A directory's `..` changes: that is writing to it.
+        may_reparent(cx, source)?;
+        if let Some(target) = plan.target.filter(|_| plan.exchange) {
+            may_reparent(cx, &target)?;
+        }
+    }
+    Ok(())
+}
+
+fn may_reparent(cx: &Cx, end: &End) -> Result<()> {
+    let seen = &end.seen;
+    if end.is_directory() && !cx.cred.may(Kind::Directory, seen.mode(), seen.uid, seen.gid, W) {
+        return Err(Errno::EACCES.into());
+    }
+    Ok(())
+}

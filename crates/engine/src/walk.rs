@@ -1,0 +1,354 @@
+//! The direct way from a path to a node: one pass, no allocation, no lock.
+//!
+//! A component costs a hash, a bucket and a cachelet; permission comes from
+//! what the lookup has read anyway. `vfs::walk` says what a walk means; this
+//! gives the same answers. Where a symlink is met the rest is done by
+//! [`Fs::walk_links`], on text in the caller's scratch.
+
+use crate::dir::NameBuffer;
+use crate::fs::{Fs, corrupt};
+use crate::index::Seen;
+use crate::names::{check_name, gone};
+use base::walk::{Exit, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
+use base::{Cred, Cx, Kind, Node, Result, X};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::fence;
+use format::edentry::NAME_MAX;
+use format::inode::{node_id, node_offset};
+use pm::{Errno, UserSlice};
+
+/// Where a pass over a text has stopped; positions are bytes from its start.
+enum Stop {
+    /// At the last component, `at..end`.
+    Found { at: usize, end: usize, node: Option<Node>, slash: bool },
+    /// `..` at the root.
+    Above { rest: usize },
+    /// A node that something is mounted on.
+    Mountpoint { node: Node, rest: usize },
+    /// A symlink to be followed.
+    Link { node: Node, rest: usize },
+}
+
+impl Fs {
+    /// The root directory.
+    #[inline]
+    pub fn root_node(&self) -> Node {
+        self.node_at(self.root().root_inode.load(Relaxed)).unwrap_or(Node { id: 0, hint: u32::MAX })
+    }
+
+    /// The node whose inode is at an offset.
+    #[inline]
+    fn node_at(&self, offset: u64) -> Result<Node> {
+        let inode = self.inode(offset)?;
+        let reference = inode.cachelet.load(Acquire);
+        Ok(Node { id: node_id(offset, inode.head().generation), hint: (reference as u32).wrapping_sub(1) })
+    }
+
+    /// Walks a path. See `vfs::Backend::walk`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn walk<'a>(
+        &self,
+        cx: &Cx,
+        base: Node,
+        path: &'a [u8],
+        last: Last,
+        links: &mut u32,
+        covered: Option<&dyn Fn(Node) -> bool>,
+        scratch: &'a mut Scratch,
+    ) -> Result<Walk<'a>> {
+        let mut dir = self.seen(cx, self.cached(cx, base).map_err(gone)?, base.id).map_err(gone)?;
+        match self.pass(cx, &mut dir, path, last, covered)? {
+            Stop::Link { node, rest } => self.walk_links(cx, dir, node, &path[rest..], last, links, covered, scratch),
+            stop => Ok(answer(stop, dir.node, path)),
+        }
+    }
+
+    /// Goes through a text; `dir` is where it starts and, at the end, the directory of the last component.
+    #[inline(always)]
+    fn pass(&self, cx: &Cx, dir: &mut Seen, text: &[u8], last: Last, covered: Option<&dyn Fn(Node) -> bool>) -> Result<Stop> {
+        let mut at = 0;
+        loop {
+            at = skip_slashes(text, at);
+            let end = end_of_component(text, at);
+            let next = skip_slashes(text, end);
+            let (slash, is_last) = (next > end, next == text.len());
+            let name = &text[at..end];
+            if name.is_empty() {
+                return Ok(Stop::Found { at, end, node: Some(dir.node), slash });
+            }
+            may_search(&cx.cred, dir)?;
+            if name.len() <= 2 && name[0] == b'.' && name[name.len() - 1] == b'.' {
+                if name.len() == 2 {
+                    if node_offset(dir.node.id) == self.root().root_inode.load(Relaxed) {
+                        return Ok(Stop::Above { rest: next });
+                    }
+                    *dir = self.step_up(cx, dir.node)?;
+                }
+                if is_last {
+                    return Ok(Stop::Found { at, end, node: Some(dir.node), slash });
+                }
+                at = next;
+                continue;
+            }
+            if is_last && last == Last::Parent {
+                return Ok(Stop::Found { at, end, node: None, slash });
+            }
+            let Some(child) = self.step(cx, dir.node, name)? else {
+                if is_last {
+                    return Ok(Stop::Found { at, end, node: None, slash });
+                }
+                return Err(Errno::ENOENT.into());
+            };
+            if child.is(Kind::Symlink) && (!is_last || slash || last == Last::Follow) {
+                return Ok(Stop::Link { node: child.node, rest: end });
+            }
+            if covered.is_some_and(|is_covered| is_covered(child.node)) {
+                return Ok(Stop::Mountpoint { node: child.node, rest: next });
+            }
+            if is_last {
+                return Ok(Stop::Found { at, end, node: Some(child.node), slash });
+            }
+            if !child.is(Kind::Directory) {
+                return Err(Errno::ENOTDIR.into());
+            }
+            *dir = child;
+            at = next;
+        }
+    }
+
+    /// One component down.
+    #[inline(always)]
+    fn step(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Option<Seen>> {
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        let parent = node_offset(dir.id);
+        let found = self.find(cx, parent, name, self.hash(parent, name))?;
+        // The place may have become another directory's while we looked.
+        match self.cachelet(dir.hint) {
+            Some(cachelet) if cachelet.node.load(Relaxed) == dir.id => Ok(found),
+            _ => self.still(dir).map(|()| found),
+        }
+    }
+
+    /// `ENOENT` if a directory that had lost its cachelet is gone.
+    #[cold]
+    #[inline(never)]
+    fn still(&self, dir: Node) -> Result<()> {
+        match self.node_at(node_offset(dir.id))?.id == dir.id {
+            true => Ok(()),
+            false => Err(Errno::ENOENT.into()),
+        }
+    }
+
+    /// One directory up.
+    #[inline(never)]
+    fn step_up(&self, cx: &Cx, dir: Node) -> Result<Seen> {
+        let parent = self.parent_of(cx, dir)?;
+        self.seen(cx, self.cached(cx, parent).map_err(gone)?, parent.id).map_err(gone)
+    }
+
+    /// Goes on after symlink `node` in `dir`, with `rest` behind it.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(never)]
+    fn walk_links<'a>(
+        &self,
+        cx: &Cx,
+        mut dir: Seen,
+        mut node: Node,
+        rest: &[u8],
+        last: Last,
+        links: &mut u32,
+        covered: Option<&dyn Fn(Node) -> bool>,
+        scratch: &'a mut Scratch,
+    ) -> Result<Walk<'a>> {
+        let (mut now, mut other) = scratch.text.split_at_mut(1);
+        let (mut now, mut other) = (&mut now[0], &mut other[0]);
+        let mut len = self.expand(cx, node, rest, links, now)?;
+        loop {
+            if now[0] == b'/' {
+                return Ok(Walk::Exit(Exit::Absolute { path: &now[..len] }));
+            }
+            match self.pass(cx, &mut dir, &now[..len], last, covered)? {
+                Stop::Link { node: next, rest } => {
+                    node = next;
+                    len = self.expand(cx, node, &now[rest..len], links, other)?;
+                    (now, other) = (other, now);
+                }
+                stop => return Ok(answer(stop, dir.node, &now[..len])),
+            }
+        }
+    }
+
+    /// The target of a symlink with what follows it, into `into`; its length.
+    fn expand(&self, cx: &Cx, node: Node, rest: &[u8], links: &mut u32, into: &mut [u8; PATH_MAX]) -> Result<usize> {
+        *links += 1;
+        if *links > SYMLINKS_MAX {
+            return Err(Errno::ELOOP.into());
+        }
+        let len = self.readlink(cx, node, UserSlice::from_mut(into)).map_err(gone)?;
+        if len == 0 {
+            return Err(Errno::ENOENT.into());
+        }
+        let end = len + rest.len();
+        if end >= PATH_MAX {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        into[len..end].copy_from_slice(rest);
+        Ok(end)
+    }
+
+    /// The node called `name` in `dir`. See `vfs::Backend::lookup`.
+    pub fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
+        let parent = self.seen(cx, self.cached(cx, dir).map_err(gone)?, dir.id).map_err(gone)?;
+        if !parent.is(Kind::Directory) {
+            return Err(Errno::ENOTDIR.into());
+        }
+        may_search(&cx.cred, &parent)?;
+        check_name(name)?;
+        match self.step(cx, parent.node, name)? {
+            Some(child) => Ok(child.node),
+            None => Err(Errno::ENOENT.into()),
+        }
+    }
+
+    /// The directory that holds directory `dir`; the root's is the root.
+    /// `ENOENT` for a directory that was removed.
+    pub fn parent_of(&self, cx: &Cx, dir: Node) -> Result<Node> {
+        self.directory(cx, dir)?;
+        for _ in 0..1000 {
+            let offset = self.parent_offset(node_offset(dir.id))?;
+            let parent = self.node_at(offset)?;
+            self.still(dir)?;
+            // The parent was that directory only if it still is the parent.
+            if self.parent_offset(node_offset(dir.id))? == offset {
+                return Ok(parent);
+            }
+        }
+        Err(Errno::ENOENT.into())
+    }
+
+    /// Offset of the inode of the directory that holds the one at `offset`.
+    pub(crate) fn parent_offset(&self, offset: u64) -> Result<u64> {
+        if offset == self.root().root_inode.load(Relaxed) {
+            return Ok(offset);
+        }
+        for _ in 0..1000 {
+            let own = self.own_edentry(offset)?;
+            if own == 0 {
+                return Err(Errno::ENOENT.into());
+            }
+            let parent = self.edentry(own)?.parent.load(Acquire);
+            fence(Acquire);
+            if self.own_edentry(offset)? == own {
+                return Ok(parent);
+            }
+        }
+        Err(corrupt("own edentry of a directory", offset))
+    }
+
+    /// The name of directory `dir` in its parent; its length. One step of `getcwd`.
+    pub fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize> {
+        self.directory(cx, dir)?;
+        let offset = node_offset(dir.id);
+        let mut buffer = NameBuffer::new();
+        for _ in 0..1000 {
+            let word = self.own_word(offset, self.inode(offset)?)?;
+            let word = self.at::<AtomicU64>(word, "own edentry")?;
+            let own = word.load(Acquire);
+            if own == 0 {
+                return Err(Errno::ENOENT.into());
+            }
+            let entry = self.read_edentry(own, &mut buffer);
+            fence(Acquire);
+            if word.load(Relaxed) != own {
+                continue;
+            }
+            self.still(dir)?;
+            let found = buffer.bytes(entry?.head.name_len);
+            name[..found.len()].copy_from_slice(found);
+            return Ok(found.len());
+        }
+        Err(Errno::ENOENT.into())
+    }
+
+    /// `ENOTDIR` if a node is no directory, `ENOENT` if it is gone.
+    fn directory(&self, cx: &Cx, dir: Node) -> Result<Seen> {
+        let seen = self.seen(cx, self.cached(cx, dir).map_err(gone)?, dir.id).map_err(gone)?;
+        if seen.is(Kind::Directory) { Ok(seen) } else { Err(Errno::ENOTDIR.into()) }
+    }
+}
+
+/// Search permission on a directory; `ENOTDIR` if it is none.
+#[inline(always)]
+fn may_search(cred: &Cred, dir: &Seen) -> Result<()> {
+    if !dir.is(Kind::Directory) {
+        return Err(Errno::ENOTDIR.into());
+    }
+    if !cred.may(Kind::Directory, dir.mode(), dir.uid, dir.gid, X) {
+        return Err(Errno::EACCES.into());
+    }
+    Ok(())
+}
+
+#[inline]
+fn answer(stop: Stop, parent: Node, text: &[u8]) -> Walk<'_> {
+    match stop {
+        Stop::Found { at, end, node, slash } => Walk::Found(Found { parent, name: &text[at..end], node, slash }),
+        Stop::Above { rest } => Walk::Exit(Exit::Above { rest: &text[rest..] }),
+        Stop::Mountpoint { node, rest } => Walk::Exit(Exit::Mountpoint { node, rest: &text[rest..] }),
+        // The callers follow links themselves.
+        Stop::Link { node, rest } => Walk::Exit(Exit::Mountpoint { node, rest: &text[rest..] }),
+    }
+}
+
+#[inline(always)]
+fn skip_slashes(text: &[u8], mut at: usize) -> usize {
+    while text.get(at) == Some(&b'/') {
+        at += 1;
+    }
+    at
+}
+
+/// The end of the component that starts at `at`: eight bytes a step.
+#[inline(always)]
+fn end_of_component(text: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        // A zero byte where the slash is; the lowest mark is exact.
+        let word = u64::from_le_bytes(*chunk) ^ ONES * b'/' as u64;
+        let marks = word.wrapping_sub(ONES) & !word & ONES << 7;
+        if marks != 0 {
+            return at + (marks.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while at < text.len() && text[at] != b'/' {
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// Goal: components end where they do. Method: slashes at every place of texts of every length.
+    #[test]
+    fn components_end() {
+        for len in 0..40usize {
+            for slash in 0..=len {
+                let mut text: Vec<u8> = (0..len).map(|i| 0x30u8.wrapping_add(i as u8 * 7) | 0x80 * (i as u8 & 1)).collect();
+                text.iter_mut().for_each(|b| *b = if *b == b'/' { b'x' } else { *b });
+                if slash < len {
+                    text[slash] = b'/';
+                }
+                for at in 0..=slash.min(len) {
+                    assert_eq!(end_of_component(&text, at), slash.min(len));
+                }
+            }
+        }
+    }
+}
