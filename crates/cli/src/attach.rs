@@ -19,6 +19,14 @@ pub struct Attached {
     pub backend: &'static dyn Backend,
 }
 
+impl Attached {
+    /// Leaves the image; if nobody else uses it, takes its segment away.
+    pub fn leave(&self) {
+        let thread = Thread::new();
+        self.fs.end_session(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+    }
+}
+
 /// Attaches the image at `path`. Call it on the main thread: the image is in
 /// use for as long as the thread lives.
 pub fn attach(path: &Path) -> Result<Attached> {

@@ -45,8 +45,7 @@ impl Tree {
     /// Leaves the image: gives back the lane, and takes the segment away if nobody else uses it.
     fn finish(&self) {
         if let Some(attached) = self.attached {
-            attached.fs.give_lane_back(&self.thread);
-            attached.fs.leave();
+            attached.fs.end_session(&self.cx());
         }
     }
 

@@ -69,6 +69,6 @@ mod tests {
         assert_eq!(show(1023), "1023 B");
         assert_eq!(show(1 << 30), "1 GiB");
         assert_eq!(show(3 << 29), "1.5 GiB");
-        assert_eq!(show((1 << 20) - 1), "1 MiB");
+        assert_eq!(show((1 << 20) - 1), "1.0 MiB");
     }
 }

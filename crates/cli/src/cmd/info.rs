@@ -51,7 +51,7 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
         read_only: stat.read_only,
         users: fs.users().filter(|&pid| pid != own).collect(),
     };
-    fs.leave();
+    attached.leave();
     if json {
         print_json(&info)?;
     } else {

@@ -13,7 +13,7 @@ pub fn mkfs(image: &Path, limit: u64, force: bool) -> Result<u8> {
     path.push(0);
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let options = Options { limit, force, uid, gid, ..Options::default() };
-    let shown = image.display();
+    let shown = &image.display();
     mkfs::make(&path, &options).map_err(|error| match error {
         MkfsError::NotAFile => Failure::new(format!("{shown}: not a regular file; an image is made in one")),
         MkfsError::File(pm::Errno::ENOSPC) => Failure::new(format!(

@@ -6,7 +6,7 @@
 //! are handed on; its end is ours.
 
 use crate::args::Run;
-use crate::attach::{self, Attached};
+use crate::attach;
 use crate::failure::{Failure, Result};
 use crate::place::MountPoint;
 use posix::environment;
@@ -32,7 +32,7 @@ pub fn run(args: &Run) -> Result<u8> {
     let attached = mounts.iter().enumerate().map(|(slot, mount)| attach::attach_as(&mount.image, slot)).collect::<Result<Vec<_>>>()?;
     let status = start(args, &mounts, &library)?;
     for image in &attached {
-        leave(image);
+        image.leave();
     }
     Ok(code(status))
 }
@@ -175,11 +175,6 @@ fn code(status: ExitStatus) -> u8 {
         (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
         (None, None) => 1,
     }
-}
-
-/// The last user of an image takes its segment away.
-fn leave(image: &Attached) {
-    image.fs.leave();
 }
 
 #[cfg(test)]

@@ -20,3 +20,121 @@ fn split_time(ns: i64) -> (i64, i64) {
 fn names(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&b| b == 0).filter(|name| !name.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::Tree;
+    use crate::place::Place;
+    use indicatif::ProgressBar;
+    use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+    use std::path::{Path, PathBuf};
+
+    fn scratch(name: &str) -> PathBuf {
+        let base = if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+        let path = base.join(format!("bypath-cli-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    /// All that a copy must keep, a line for each name.
+    fn listing(root: &Path) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut left = vec![root.to_path_buf()];
+        while let Some(path) = left.pop() {
+            let meta = std::fs::symlink_metadata(&path).unwrap();
+            let contents = match () {
+                () if meta.is_dir() => {
+                    left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                    Vec::new()
+                }
+                () if meta.is_symlink() => std::fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
+                () if meta.is_file() => std::fs::read(&path).unwrap(),
+                () => Vec::new(),
+            };
+            let sum = contents.iter().fold(contents.len() as u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+            let mut value = [0; 16];
+            let xattr = rustix::fs::lgetxattr(&path, c"user.kept", &mut value[..]).map(|len| value[..len].to_vec());
+            let links = if meta.is_dir() { 0 } else { meta.nlink() };
+            lines.push(format!(
+                "{:?} {:o} {}:{} links {links} size {} mtime {}.{} rdev {} {sum} {:?}",
+                path.strip_prefix(root).unwrap(),
+                meta.mode(),
+                meta.uid(),
+                meta.gid(),
+                if meta.is_dir() { 0 } else { meta.len() },
+                meta.mtime(),
+                meta.mtime_nsec(),
+                meta.rdev(),
+                xattr.ok()
+            ));
+        }
+        lines.sort();
+        lines
+    }
+
+    fn make_source(root: &Path) {
+        let write = |name: &str, bytes: &[u8]| std::fs::write(root.join(name), bytes).unwrap();
+        std::fs::create_dir_all(root.join("a/b/c")).unwrap();
+        write("empty", b"");
+        write("a/text", b"some text\n");
+        write("a/b/large", &(0..3_000_000u32).map(|i| (i / 7) as u8).collect::<Vec<_>>());
+        std::fs::hard_link(root.join("a/text"), root.join("a/b/again")).unwrap();
+        std::os::unix::fs::symlink("../a/text", root.join("a/link")).unwrap();
+        std::os::unix::fs::symlink("/nowhere", root.join("dangling")).unwrap();
+        let hole = std::fs::File::create(root.join("hole")).unwrap();
+        hole.write_all_at(b"middle", 5 << 20).unwrap();
+        hole.set_len((9 << 20) + 5).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, root.join("fifo"), rustix::fs::FileType::Fifo, 0o640.into(), 0).unwrap();
+        let _ = rustix::fs::lsetxattr(root.join("a/text"), c"user.kept", b"value", rustix::fs::XattrFlags::empty());
+        for (name, mode) in [("empty", 0o4711), ("a/text", 0o600), ("a/b", 0o1777), ("a/b/c", 0o555)] {
+            std::fs::set_permissions(root.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let old = rustix::fs::Timespec { tv_sec: 981_173_106, tv_nsec: 700_000_001 };
+        let times = rustix::fs::Timestamps { last_access: old, last_modification: old };
+        for name in ["a/text", "a/link", "a/b", "fifo", "a", "."] {
+            rustix::fs::utimensat(rustix::fs::CWD, root.join(name), &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        }
+    }
+
+    /// Goal: what goes in comes out the same: a tree with every kind of thing is
+    /// imported into the plain model, twice (so that names are replaced), and exported again.
+    #[test]
+    fn round_trip() {
+        let (source, target) = (scratch("in"), scratch("out"));
+        make_source(&source);
+        let backend: &'static vfs::mem::Mem = Box::leak(Box::new(vfs::mem::Mem::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw(), 0o755)));
+        let mut tree = Tree::new(backend);
+        let place = Place { image: PathBuf::from("m"), path: b"/x/tree".to_vec() };
+        let bar = ProgressBar::hidden();
+        let tally = import::import(&mut tree, &source, &place, &bar).unwrap();
+        assert_eq!((tally.names, tally.dropped), (12, 0));
+        import::import(&mut tree, &source, &place, &bar).unwrap();
+        export::export(&mut tree, &place, &target.join("deep/tree"), &bar).unwrap();
+        export::export(&mut tree, &place, &target.join("deep/tree"), &bar).unwrap();
+        assert_eq!(listing(&source), listing(&target.join("deep/tree")));
+        let blocks = std::fs::metadata(target.join("deep/tree/hole")).unwrap().blocks();
+        assert!(blocks < 100, "the hole was filled: {blocks} blocks");
+        let _ = std::fs::remove_dir_all(&source);
+        let _ = std::fs::remove_dir_all(&target);
+    }
+
+    /// Goal: what would overwrite something of another type is refused, and nothing is made.
+    #[test]
+    fn conflicts() {
+        let source = scratch("conflict");
+        std::fs::write(source.join("f"), b"x").unwrap();
+        let backend: &'static vfs::mem::Mem = Box::leak(Box::new(vfs::mem::Mem::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw(), 0o755)));
+        let mut tree = Tree::new(backend);
+        let bar = ProgressBar::hidden();
+        let place = |path: &[u8]| Place { image: PathBuf::from("m"), path: path.to_vec() };
+        import::import(&mut tree, &source.join("f"), &place(b"/d/f"), &bar).unwrap();
+        assert!(import::import(&mut tree, &source.join("f"), &place(b"/d"), &bar).is_err());
+        assert!(import::import(&mut tree, &source, &place(b"/d/f"), &bar).is_err());
+        assert!(import::import(&mut tree, &source.join("f"), &place(b"/d/"), &bar).is_err());
+        assert!(export::export(&mut tree, &place(b"/none"), &source.join("g"), &bar).is_err());
+        assert!(export::export(&mut tree, &place(b"/d/f"), &source.join("f/x"), &bar).is_err());
+        let _ = std::fs::remove_dir_all(&source);
+    }
+}

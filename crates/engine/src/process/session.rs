@@ -1,0 +1,30 @@
+//! The end of a session: whoever leaves an image last takes its segment away.
+
+use crate::fs::Fs;
+use base::Cx;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use pm::file::{self, File};
+use pm::sys::abi;
+
+impl Fs {
+    /// [`detach`](Fs::detach), and if no other process uses the image, removes
+    /// the segment: nothing of the session stays behind, and what was cached is
+    /// read from the image again next time.
+    pub fn end_session(&self, cx: &Cx) {
+        // As attaching does: while this lock is held nobody joins.
+        let locked = File::open(self.path(), abi::O_RDWR, 0).ok().filter(|file| file.lock().is_ok());
+        self.detach(cx);
+        let header = self.volatile();
+        let identity = [header.file[0].load(Relaxed), header.file[1].load(Relaxed)];
+        let Some(file) = locked else { return };
+        let is_ours = file.stat().is_ok_and(|stat| [stat.dev, stat.ino] == identity);
+        let is_named = header.token.load(Acquire) == self.header().token.load(Acquire);
+        let is_last = is_ours && is_named && self.adopt_dead_processes(cx) == 0 && self.settle_alone();
+        if is_last && !super::volatile::anyone_lives(&self.image) {
+            self.image.store_volatile(&header.token, 0);
+            let _ = file::unlink(self.segment_path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0"));
+        }
+        self.give_lane_back(cx.thread);
+        file.unlock();
+    }
+}
