@@ -11,6 +11,7 @@ pub mod handle;
 mod path;
 pub mod process;
 pub mod processes;
+mod protected;
 mod text;
 pub mod thread;
 

@@ -280,7 +280,7 @@ impl Process {
             let course = Course { slot, mount, base: mount.root, rest };
             return self.go(cx, thread, which, Start::In(course), last);
         }
-        if !needs_care(whole) && (!thread.retry.get() || !may_hide_link(whole)) {
+        if !needs_care(whole) && (!thread.retry.get() || !self.points_exist.load(Relaxed) && !may_hide_link(whole)) {
             return Ok(Place::Kernel);
         }
         match self.from_outside(cx, thread, which, whole, last)? {
@@ -308,6 +308,19 @@ impl Process {
             }
         }
         Ok(Start::Outside)
+    }
+
+    /// Notes whether a mount point exists in the kernel's namespace too: then
+    /// the kernel does not stumble over it, and the absence of a name says less.
+    pub(crate) fn point_mounted(&self, point: &[u8]) {
+        let mut path = [0u8; vfs::mount::PREFIX_MAX + 1];
+        if self.door.has_kernel() && point.len() < path.len() {
+            path[..point.len()].copy_from_slice(point);
+            // SAFETY: a NUL-terminated path.
+            if unsafe { pm::call!(abi::__NR_faccessat, CWD, path.as_ptr(), 0) }.is_ok() {
+                self.points_exist.store(true, Relaxed);
+            }
+        }
     }
 
     /// Computes whether relative paths of the kernel's may enter a mount: after

@@ -2,6 +2,7 @@
 
 use crate::credentials::Credentials;
 use crate::descriptors::Descriptors;
+use crate::protected::Protected;
 use crate::{Door, ThreadState};
 use base::Cx;
 use crate::handle::Mappings;
@@ -40,13 +41,14 @@ pub struct Process {
     /// The kernel's working directory is above a mount point, so that relative
     /// paths may enter a mount.
     pub(crate) cwd_above_mount: AtomicBool,
+    /// A mount point exists in the kernel's namespace too.
+    pub(crate) points_exist: AtomicBool,
     /// A record lock was ever taken, so that `close` must drop them.
     pub(crate) record_locks: AtomicBool,
     /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
     pub(crate) file_limit: AtomicU64,
     pub(crate) mappings: Mappings,
-    /// `fs.protected_hardlinks`; 2 until first asked for.
-    pub(crate) protected_hardlinks: AtomicU32,
+    pub(crate) protected: Protected,
 }
 
 impl Process {
@@ -59,10 +61,11 @@ impl Process {
             credentials: Credentials::new(),
             umask: AtomicU32::new(u32::MAX),
             cwd_above_mount: AtomicBool::new(false),
+            points_exist: AtomicBool::new(false),
             record_locks: AtomicBool::new(false),
             file_limit: AtomicU64::new(u64::MAX - 1),
             mappings: Mappings::new(),
-            protected_hardlinks: AtomicU32::new(2),
+            protected: Protected::new(),
         }
     }
 
@@ -72,6 +75,7 @@ impl Process {
         // SAFETY: the thread's scratch is in use by no other call of this thread.
         let scratch = unsafe { &mut *thread.scratch[0].get() };
         let slot = self.mounts.add(&self.cx(thread), point, backend, scratch)?;
+        self.point_mounted(point);
         self.kernel_cwd_changed();
         Ok(slot)
     }

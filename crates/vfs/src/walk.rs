@@ -80,7 +80,9 @@ pub fn walk<'a, B: Backend + ?Sized>(
             found(Some(dir))
         } else if name == b"." || name == b".." {
             backend.access(cx, dir, X)?;
-            if name == b".." {
+            // Where only the parent is wanted, a final `..` is refused by the
+            // caller whatever it leads to.
+            if name == b".." && !(head.last && last == Last::Parent) {
                 if dir == backend.root() {
                     let rest = after.bytes(path, scratch);
                     return Ok(Walk::Exit(Exit::Above { rest }));
@@ -172,7 +174,8 @@ fn follow<B: Backend + ?Sized>(
     }
     let end = len + rest.len();
     if end >= PATH_MAX {
-        return Err(Error::Posix(Errno::ENAMETOOLONG));
+        // A text that grows with every turn is a loop, as the kernel finds later.
+        return Err(Error::Posix(Errno::ELOOP));
     }
     buffer[len..end].copy_from_slice(rest);
     let next = Text::Buffer { index, at: 0, end };

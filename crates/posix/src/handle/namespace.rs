@@ -2,10 +2,10 @@
 
 use super::{done, err, fail};
 use crate::path::{CWD, OpenFile, Place, Spot, descriptor_name};
+use crate::protected::HARDLINKS;
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Kind, Last, NewNode, Node, RenameMode};
-use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
 
@@ -220,37 +220,50 @@ impl Process {
 
     unsafe fn link_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), from: (usize, usize), to: (usize, usize), last: Last, source: Option<OpenFile>) -> Outcome {
         let cx = self.cx(thread);
-        let from_place = match source {
-            Some(file) => Ok((file.slot, Some(file.node))),
+        if let Some(file) = source {
+            if !cx.cred.privileged && !file.entry.path_only() {
+                return fail(Errno::ENOENT);
+            }
             // SAFETY: the caller's promise.
-            None => match unsafe { self.resolve(&cx, thread, 0, from.0, call.1[from.1], last) } {
-                Ok(Place::Ours(spot)) => match spot.node(&cx) {
-                    Ok(node) => Ok((spot.slot, Some(node))),
-                    Err(error) => return fail(error.errno()),
-                },
-                Ok(place) => Err(place),
-                Err(error) => return fail(error.errno()),
-            },
+            return match unsafe { self.resolve(&cx, thread, 1, to.0, call.1[to.1], Last::Parent) } {
+                Ok(Place::Ours(spot)) => done(self.link_ours(&cx, file.slot, file.node, &spot)),
+                Ok(_) => fail(Errno::EXDEV),
+                Err(error) => fail(error.errno()),
+            };
+        }
+        // SAFETY: the caller's promise.
+        let from_place = match unsafe { self.resolve(&cx, thread, 0, from.0, call.1[from.1], last) } {
+            Ok(place) => place,
+            Err(error) => return fail(error.errno()),
         };
+        if let Place::Ours(spot) = &from_place
+            && let Err(error) = spot.node(&cx)
+        {
+            return fail(error.errno());
+        }
         // SAFETY: the caller's promise.
         let to_place = match unsafe { self.resolve(&cx, thread, 1, to.0, call.1[to.1], Last::Parent) } {
             Ok(place) => place,
+            Err(error) if matches!(from_place, Place::Ours(_)) => return fail(error.errno()),
             Err(error) => {
-                let source = from_place.err().map_or(Ok(()), |place| self.kernel_has(from.0, call.1[from.1], &place, last));
+                let source = self.kernel_has(from.0, call.1[from.1], &from_place, last);
                 return fail(source.err().unwrap_or(error.errno()));
             }
         };
-        match (from_place, to_place) {
-            (Ok((slot, Some(node))), Place::Ours(spot)) => done(self.link_ours(&cx, slot, node, &spot)),
-            (Err(from_place), Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place, last) {
+        // SAFETY: the caller's promise.
+        match unsafe { self.both(&cx, thread, call.1, (from, from_place, last), (to, to_place)) } {
+            (Place::Ours(source), Place::Ours(spot)) => {
+                done(source.node(&cx).and_then(|node| self.link_ours(&cx, source.slot, node, &spot)))
+            }
+            (from_place, Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place, last) {
                 Err(errno) => fail(errno),
                 Ok(()) => done(plain_name(&cx, &spot).and(err(Errno::EXDEV))),
             },
-            (Ok(_), to_place) => match self.kernel_has(to.0, call.1[to.1], &to_place, Last::NoFollow) {
+            (Place::Ours(_), to_place) => match self.kernel_has(to.0, call.1[to.1], &to_place, Last::NoFollow) {
                 Ok(()) => fail(Errno::EEXIST),
                 Err(_) => fail(Errno::EXDEV),
             },
-            (Err(from_place), to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
+            (from_place, to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
         }
     }
 
@@ -270,7 +283,7 @@ impl Process {
     fn may_link(&self, cx: &Cx, node: Node, spot: &Spot) -> base::Result<()> {
         let backend = spot.mount.backend;
         let attr = backend.attr(cx, node)?;
-        if attr.uid == cx.cred.uid || !self.protected_hardlinks() {
+        if attr.uid == cx.cred.uid || self.protected.get(&self.protected.hardlinks, HARDLINKS) == 0 {
             return Ok(());
         }
         match backend.lookup(cx, spot.found.parent, spot.found.name) {
@@ -283,27 +296,6 @@ impl Process {
             return err(Errno::EPERM);
         }
         Ok(())
-    }
-
-    /// The machine's setting, asked for once.
-    fn protected_hardlinks(&self) -> bool {
-        const UNKNOWN: u32 = 2;
-        let known = self.protected_hardlinks.load(Relaxed);
-        if known != UNKNOWN {
-            return known != 0;
-        }
-        const READ_CLOEXEC: u32 = abi::O_RDONLY | abi::O_CLOEXEC;
-        let path = c"/proc/sys/fs/protected_hardlinks";
-        let mut value = [b'1'];
-        // SAFETY: a NUL-terminated path.
-        if let Ok(fd) = unsafe { pm::call!(abi::__NR_openat, CWD, path.as_ptr(), READ_CLOEXEC) } {
-            // SAFETY: a buffer of one byte.
-            let _ = unsafe { pm::call!(abi::__NR_read, fd, value.as_mut_ptr(), 1) };
-            // SAFETY: the descriptor just opened.
-            let _ = unsafe { pm::call!(abi::__NR_close, fd) };
-        }
-        self.protected_hardlinks.store((value != [b'0']) as u32, Relaxed);
-        value != [b'0']
     }
 
     /// Whether a path that is the kernel's exists there.
@@ -355,20 +347,43 @@ impl Process {
             Ok(place) => place,
             Err(error) => return fail(error.errno()),
         };
+        // SAFETY: the caller's promise.
+        let (from_place, to_place) = unsafe { self.both(&cx, thread, call.1, (from, from_place, Last::Parent), (to, to_place)) };
         match (from_place, to_place) {
             // The kernel knows whiteouts, we do not.
             (Place::Ours(_), _) | (_, Place::Ours(_)) if flags & WHITEOUT != 0 => fail(Errno::EINVAL),
             (Place::Ours(from), Place::Ours(to)) => done(self.rename_ours(&cx, &from, &to, mode)),
-            (Place::Ours(spot), _) => match spot.mount.backend.lookup(&cx, spot.found.parent, spot.found.name) {
-                Err(error) if spot.is_name() => fail(error.errno()),
-                _ => fail(Errno::EXDEV),
-            },
-            (from_place, Place::Ours(_)) => match self.kernel_has(from.0, call.1[from.1], &from_place, Last::NoFollow) {
-                Ok(()) => fail(Errno::EXDEV),
-                Err(errno) => fail(errno),
-            },
+            (Place::Ours(_), _) | (_, Place::Ours(_)) => fail(Errno::EXDEV),
             (from_place, to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
         }
+    }
+
+    /// Where one path of two is ours and the other seems not to be: the other is
+    /// looked at more closely, as the kernel will not fail for us to see.
+    unsafe fn both<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        args: [usize; 6],
+        (from, from_place, last): ((usize, usize), Place<'a>, Last),
+        (to, to_place): ((usize, usize), Place<'a>),
+    ) -> (Place<'a>, Place<'a>) {
+        match (from_place, to_place) {
+            // SAFETY: the caller's promise.
+            (Place::Kernel, ours @ Place::Ours(_)) => (unsafe { self.closely(cx, thread, 0, from.0, args[from.1], last) }, ours),
+            // SAFETY: the caller's promise.
+            (ours @ Place::Ours(_), Place::Kernel) => (ours, unsafe { self.closely(cx, thread, 1, to.0, args[to.1], Last::Parent) }),
+            places => places,
+        }
+    }
+
+    #[cold]
+    unsafe fn closely<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, dirfd: usize, path: usize, last: Last) -> Place<'a> {
+        let before = thread.retry.replace(true);
+        // SAFETY: the caller's promise.
+        let place = unsafe { self.resolve(cx, thread, which, dirfd, path, last) };
+        thread.retry.set(before);
+        place.unwrap_or(Place::Kernel)
     }
 
     fn rename_ours(&self, cx: &Cx, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<usize> {

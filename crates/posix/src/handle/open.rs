@@ -3,6 +3,7 @@
 use super::{done, err, fail};
 use crate::descriptors::Entry;
 use crate::path::{CWD, Place, Spot};
+use crate::protected::{FIFOS, REGULAR};
 use crate::{Outcome, Process, ThreadState};
 use base::{Attr, Cx, DescriptionId, Error, Kind, Last, NewNode, Node, R, SetAttr, W};
 use core::sync::atomic::Ordering::Relaxed;
@@ -168,11 +169,34 @@ impl Process {
             return err(Errno::EEXIST);
         }
         let attr = backend.attr(cx, node)?;
+        if flags & abi::O_CREAT != 0 && attr.uid != cx.cred.uid && attr.kind != Kind::Directory {
+            self.may_create_over(cx, spot, &attr)?;
+        }
         may_open(cx, spot, node, &attr, flags)?;
         if flags & abi::O_PATH == 0 && !matches!(attr.kind, Kind::Regular | Kind::Directory) {
             return self.open_special(cx, thread, spot, node, &attr).map(Opened::Special);
         }
         self.install(cx, spot, node, attr.kind, flags).map(Opened::Descriptor)
+    }
+
+    /// `O_CREAT` on what somebody else has put into a sticky directory: the
+    /// kernel's `protected_regular` and `protected_fifos`.
+    #[cold]
+    fn may_create_over(&self, cx: &Cx, spot: &Spot, attr: &Attr) -> base::Result<()> {
+        let dir = spot.mount.backend.attr(cx, spot.found.parent)?;
+        if dir.mode & 0o1000 == 0 || attr.uid == dir.uid {
+            return Ok(());
+        }
+        let level = match attr.kind {
+            Kind::Regular => self.protected.get(&self.protected.regular, REGULAR),
+            Kind::Fifo => self.protected.get(&self.protected.fifos, FIFOS),
+            // No setting frees the others.
+            _ => 1,
+        };
+        if level >= 1 && dir.mode & 0o002 != 0 || level >= 2 && dir.mode & 0o020 != 0 {
+            return err(Errno::EACCES);
+        }
+        Ok(())
     }
 
     /// Gives an open node a number.
@@ -255,6 +279,7 @@ impl Process {
         let Some(mount) = self.mounts.get(entry.slot()) else { return true };
         let cx = self.cx(thread);
         if self.record_locks.load(Relaxed)
+            && !entry.path_only()
             && let Some(file) = self.open_file(entry)
         {
             mount.backend.drop_process_locks(&cx, file.node);
