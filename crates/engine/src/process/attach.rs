@@ -244,8 +244,10 @@ impl Fs {
             identity.initialise(&self.image, self.volatile());
         }
         let mut joined = self.join(directory)?;
-        if joined && self.adopt_dead_processes(cx) == 0 && !self.settle_alone() {
+        let alone = !joined || self.adopt_dead_processes(cx) == 0;
+        if joined && alone && !self.settle_alone() {
             // Death at an unlucky instant has left something counted that nobody holds.
+            self.give_lane_back(cx.thread);
             self.leave_segment();
             joined = false;
         }
@@ -261,7 +263,7 @@ impl Fs {
             Error::Posix(Errno::ENOSPC) => AttachError::NoSpace,
             _ => AttachError::TooManyProcesses,
         })?;
-        if !self.read_only {
+        if alone && !self.read_only {
             self.finish_work(cx);
         }
         Ok(())
@@ -278,18 +280,18 @@ impl Fs {
         unsafe { file::unmap(base, len) };
     }
 
+    /// Address of the image's first byte in this process.
+    pub fn base_address(&self) -> usize {
+        self.image.base() as usize
+    }
+
     /// The domain in force.
     pub fn domain(&self) -> Domain {
         self.image.domain()
     }
 
-    /// Path of the image, without the NUL.
+    /// Absolute path of the image, NUL-terminated, for the kernel.
     pub fn path(&self) -> &[u8] {
-        self.path.split(|byte| *byte == 0).next().unwrap_or(&[])
-    }
-
-    /// Path of the image, NUL-terminated, for the kernel.
-    pub fn backing_path(&self) -> &[u8] {
         self.path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0")
     }
 

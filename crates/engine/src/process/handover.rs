@@ -185,6 +185,12 @@ impl Fs {
         }
         self.tidy_up();
     }
+
+    /// [`Fs::detach`] for a program that keeps no context at hand.
+    pub fn leave(&self) {
+        let thread = base::Thread::new();
+        self.detach(&Cx { cred: base::Cred::ROOT, umask: 0, thread: &thread });
+    }
 }
 
 /// A random number of 48 bits, never 0.

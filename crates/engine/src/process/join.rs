@@ -138,7 +138,7 @@ impl Fs {
     /// Leaves the image's path in the segment, for whoever tidies up.
     fn note_image_path(&self) {
         let path = self.path();
-        if path.len() < IMAGE_PATH_MAX {
+        if path.len() <= IMAGE_PATH_MAX {
             let _ = self.segment.copy_in(IMAGE_PATH, pm::UserSlice::from_ref(path));
         }
     }
@@ -169,7 +169,7 @@ impl Fs {
             return;
         }
         let own = self.volatile().file[1].load(Relaxed);
-        let there = File::open(self.backing_path(), abi::O_PATH, 0).and_then(|file| file.stat());
+        let there = File::open(self.path(), abi::O_PATH, 0).and_then(|file| file.stat());
         let gone = match there {
             Ok(stat) => stat.ino != own,
             Err(errno) => errno == Errno::ENOENT,

@@ -1,8 +1,10 @@
 //! The ends of things: where processes and descriptions meet files and locks.
 
 use crate::fs::Fs;
-use crate::segment::Cachelet;
-use base::{Cx, DescriptionId};
+use crate::segment::cachelet::{self, Cachelet};
+use base::{Cx, DescriptionId, Kind, Node};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::layout::ORPHANS;
 
 impl Fs {
     /// A description ends: so do its OFD and `flock` locks.
@@ -12,9 +14,38 @@ impl Fs {
     /// A process ends: so do its record locks.
     pub(super) fn process_ends(&self, _number: u32) {}
 
-    /// Nobody has the node open any more.
-    pub(super) fn last_close(&self, _cx: &Cx, _cachelet: &Cachelet, _id: u64) {}
+    /// Nobody has the node open any more: without a name it goes.
+    #[inline]
+    pub(super) fn last_close(&self, cx: &Cx, cachelet: &Cachelet, id: u64) {
+        let flags = cachelet.flags.load(Acquire);
+        let directory = cachelet.mode.load(Relaxed) >> 16 & 0xff == Kind::Directory as u32;
+        let nameless = if directory { flags & cachelet::REMOVED != 0 } else { cachelet.nlink.load(Acquire) == 0 };
+        // An invalid cachelet says nothing: its inode does.
+        if nameless || flags & cachelet::INVALID != 0 {
+            self.last_close_of_orphan(cx, cachelet, id);
+        }
+    }
 
-    /// Work that the dead left, while `go_on` says so.
-    pub(super) fn finish_leftovers(&self, _cx: &Cx, _go_on: &mut dyn FnMut() -> bool) {}
+    #[cold]
+    #[inline(never)]
+    fn last_close_of_orphan(&self, cx: &Cx, cachelet: &Cachelet, id: u64) {
+        if self.is_nameless(cachelet, id) == Ok(true) {
+            // A failure leaves it in the orphan table, for the next who attaches alone.
+            let _ = self.reclaim_orphan(cx, Node { id, hint: self.cachelet_number(cachelet) });
+        }
+    }
+
+    /// Work that the dead left, while `go_on` says so: orphans that nobody has open.
+    pub(super) fn finish_leftovers(&self, cx: &Cx, go_on: &mut dyn FnMut() -> bool) {
+        for number in 0..ORPHANS {
+            let Ok(slot) = self.orphan_slot(number) else { return };
+            let id = slot.load(Acquire);
+            if id != 0 {
+                if !go_on() {
+                    return;
+                }
+                let _ = self.reclaim_orphan(cx, Node { id, hint: u32::MAX });
+            }
+        }
+    }
 }

@@ -30,7 +30,11 @@ mod join;
 mod kernel;
 mod last;
 mod recover;
+mod session;
 pub mod table;
 pub(crate) mod volatile;
+
+#[cfg(test)]
+mod tests;
 
 pub use attach::{AttachError, Options};

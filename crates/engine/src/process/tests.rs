@@ -1,0 +1,323 @@
+//! Tests of attaching, open files, fork, exec and death, with real processes.
+
+use crate::testing::{TestFs, TestImage};
+use crate::{Cred, Cx, Error, Kind, NewNode, Node, Thread};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::Errno;
+use pm::sys::abi;
+use super::AttachError;
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    fn _exit(status: i32) -> !;
+    fn kill(pid: i32, signal: i32) -> i32;
+}
+
+const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+const DIRECTORY: NewNode = NewNode { kind: Kind::Directory, mode: 0o755, rdev: 0, target: b"" };
+
+/// Runs `child` in a forked process that carries the descriptors over; its result is the exit code.
+fn forked(test: &TestFs, child: impl FnOnce(&Cx) -> i32) -> i32 {
+    let token = test.fork_prepare(&test.cx()).unwrap();
+    // SAFETY: the child only runs `child` and ends.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        let thread = Thread::new();
+        test.fork_child(token);
+        let code = child(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+        // SAFETY: ends the child at once.
+        unsafe { _exit(code) };
+    }
+    wait(pid)
+}
+
+/// The exit code, or minus the signal.
+fn wait(pid: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: a child of ours.
+    assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
+    if status & 0x7f == 0 { status >> 8 & 0xff } else { -(status & 0x7f) }
+}
+
+fn exists(test: &TestFs, node: Node) -> bool {
+    test.attr(&test.cx(), node).is_ok()
+}
+
+/// Goal: a description is held by its descriptors and goes with the last; an
+/// unlinked file lives as long.
+#[test]
+fn last_close_frees_an_unlinked_file() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    test.dup(id, 9000).unwrap();
+    assert_eq!(test.description(id).refs.load(Relaxed), 2);
+    test.unlink(&cx, test.root_node(), b"file").unwrap();
+    test.close(&cx, 3);
+    assert!(exists(&test, node));
+    assert_eq!(test.attr(&cx, node).unwrap().nlink, 0);
+    test.close(&cx, 9000);
+    assert!(!exists(&test, node));
+    assert_eq!(test.description(id).refs.load(Relaxed), 0);
+    assert_eq!(test.dup(id, 5), Err(Error::Posix(Errno::EBADF)));
+    assert_eq!(test.open(&cx, node, 0, 3), Err(Error::Posix(Errno::ESTALE)));
+}
+
+/// Goal: a directory removed while open lives until the last close.
+#[test]
+fn last_close_frees_a_removed_directory() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"dir", &DIRECTORY).unwrap();
+    test.open(&cx, node, abi::O_DIRECTORY, 3).unwrap();
+    test.rmdir(&cx, test.root_node(), b"dir").unwrap();
+    assert!(exists(&test, node));
+    test.close(&cx, 3);
+    assert!(!exists(&test, node));
+}
+
+/// Goal: the same number of descriptions before and after many opens, and ENFILE-free use of many at once.
+#[test]
+fn many_descriptions() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    for fd in 0..5000 {
+        test.open(&cx, node, 0, fd).unwrap();
+    }
+    assert_eq!(test.users().count(), 1);
+    for fd in 0..5000 {
+        test.close(&cx, fd);
+    }
+    assert!(!test.any_description());
+}
+
+/// Goal: a forked child shares descriptions; what it closes or dies with is counted off.
+#[test]
+fn fork_shares_descriptions() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let code = forked(&test, |child| {
+        let description = test.description(id);
+        assert_eq!(description.refs.load(Relaxed), 2);
+        test.offset_lock(child, id);
+        description.offset.store(77, Relaxed);
+        test.offset_unlock(child, id);
+        test.create(child, test.root_node(), b"by the child", &FILE).unwrap();
+        test.close(child, 3);
+        test.detach(child);
+        5
+    });
+    assert_eq!(code, 5);
+    assert_eq!(test.description(id).refs.load(Relaxed), 1);
+    assert_eq!(test.description(id).offset.load(Relaxed), 77);
+    assert!(test.lookup(&cx, test.root_node(), b"by the child").is_ok());
+    // This one dies without a word, holding the offset too.
+    let code = forked(&test, |child| {
+        test.offset_lock(child, id);
+        // SAFETY: kills itself.
+        unsafe { kill(super::kernel::pid() as i32, 9) };
+        0
+    });
+    assert_eq!(code, -9);
+    assert_eq!(test.description(id).refs.load(Relaxed), 2);
+    assert_eq!(test.adopt_dead_processes(&cx), 0);
+    assert_eq!(test.description(id).refs.load(Relaxed), 1);
+    test.offset_lock(&cx, id);
+    test.offset_unlock(&cx, id);
+    assert_eq!(test.users().count(), 1);
+}
+
+/// Goal: a failed fork leaves nothing.
+#[test]
+fn failed_fork() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let token = test.fork_prepare(&cx).unwrap();
+    assert_eq!(test.description(id).refs.load(Relaxed), 2);
+    test.fork_failed(&cx, token);
+    assert_eq!(test.description(id).refs.load(Relaxed), 1);
+    assert_eq!(test.users().count(), 1);
+}
+
+/// Goal: descriptors pass to the new program. Method: the "new program" is a
+/// second attachment by a process whose parent prepared exec and died.
+#[test]
+fn exec_hands_over() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let fork_token = test.fork_prepare(&cx).unwrap();
+    let token = test.image.directory().to_owned() + "/token";
+    // SAFETY: the child prepares and ends.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        test.fork_child(fork_token);
+        std::fs::write(&token, test.exec_prepare().to_string()).unwrap();
+        // SAFETY: ends the child, as exec ends the old program.
+        unsafe { _exit(0) };
+    }
+    assert_eq!(wait(pid), 0);
+    let token: u64 = std::fs::read_to_string(&token).unwrap().parse().unwrap();
+    let thread = Thread::new();
+    let second = test.image.attach(&thread).unwrap();
+    let mut seen = std::vec::Vec::new();
+    assert!(second.exec_claim(token ^ 1 << 20, &mut |_, _| {}).is_err());
+    second.exec_claim(token, &mut |fd, id| seen.push((fd, id))).unwrap();
+    assert_eq!(seen, [(3, id)]);
+    assert!(second.exec_claim(token, &mut |_, _| {}).is_err());
+    assert_eq!(test.users().count(), 2);
+    let second_cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    second.close(&second_cx, 3);
+    assert_eq!(test.description(id).refs.load(Relaxed), 1);
+    second.detach(&second_cx);
+    assert_eq!(test.users().count(), 1);
+}
+
+/// Goal: two attachments see each other's changes.
+#[test]
+fn two_attachments() {
+    let test = TestFs::new(64 << 20);
+    let thread = Thread::new();
+    let second = test.image.attach(&thread).unwrap();
+    let cx2 = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    let node = test.create(&test.cx(), test.root_node(), b"x", &FILE).unwrap();
+    assert_eq!(second.lookup(&cx2, second.root_node(), b"x").unwrap(), node);
+    second.unlink(&cx2, second.root_node(), b"x").unwrap();
+    assert!(test.lookup(&test.cx(), test.root_node(), b"x").is_err());
+    second.detach(&cx2);
+}
+
+/// Goal: a death in the middle of everything is survived, and what was
+/// acknowledged is there. Method: a child creates and unlinks as fast as it can,
+/// tells what it has done, and is killed; another looks.
+#[test]
+fn kill_in_the_middle() {
+    let test = TestFs::new(256 << 20);
+    let cx = test.cx();
+    for round in 0..60u32 {
+        let path = std::format!("{}/progress", test.image.directory());
+        let token = test.fork_prepare(&cx).unwrap();
+        // SAFETY: the child runs until it is killed.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            let thread = Thread::new();
+            test.fork_child(token);
+            let child = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+            let progress = std::fs::File::create(&path).unwrap();
+            for i in 0u32.. {
+                let name = std::format!("r{round}-{i}");
+                let node = test.create(&child, test.root_node(), name.as_bytes(), &FILE).unwrap();
+                test.open(&child, node, 0, i % 50).unwrap();
+                if i % 3 == 0 {
+                    test.unlink(&child, test.root_node(), name.as_bytes()).unwrap();
+                }
+                std::os::unix::fs::FileExt::write_at(&progress, &(i + 1).to_ne_bytes(), 0).unwrap();
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_micros(2000 + u64::from(round) * 331 % 3000));
+        // SAFETY: a child of ours.
+        unsafe { kill(pid, 9) };
+        assert_eq!(wait(pid), -9);
+        let done = std::fs::read(&path).ok().and_then(|b| Some(u32::from_ne_bytes(b.get(..4)?.try_into().ok()?))).unwrap_or(0);
+        for i in 0..done {
+            let found = test.lookup(&cx, test.root_node(), std::format!("r{round}-{i}").as_bytes());
+            assert_eq!(found.is_ok(), i % 3 != 0, "round {round}, file {i} of {done}");
+        }
+        // The directory is not blocked.
+        let name = std::format!("after-{round}");
+        test.create(&cx, test.root_node(), name.as_bytes(), &FILE).unwrap();
+        assert_eq!(test.adopt_dead_processes(&cx), 0);
+    }
+    let test = test.again();
+    assert!(test.lookup(&test.cx(), test.root_node(), b"after-0").is_ok());
+}
+
+/// Goal: whoever kills all users finds the image whole, in a new generation
+/// when the segment is gone.
+#[test]
+fn everybody_dies() {
+    let image = TestImage::new(64 << 20);
+    for round in 0..10 {
+        // SAFETY: the child runs until it kills itself.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            let thread = Thread::new();
+            let fs = image.attach(&thread).unwrap();
+            let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+            for i in 0..100 {
+                fs.create(&cx, fs.root_node(), std::format!("{round}-{i}").as_bytes(), &FILE).unwrap();
+            }
+            // SAFETY: kills itself.
+            unsafe { kill(super::kernel::pid() as i32, 9) };
+        }
+        assert_eq!(wait(pid), -9);
+        if round % 2 == 1 {
+            for entry in std::fs::read_dir(image.directory()).unwrap().flatten() {
+                if entry.file_name().to_string_lossy().starts_with("bypath-") {
+                    std::fs::remove_file(entry.path()).unwrap();
+                }
+            }
+        }
+    }
+    let test = TestFs::from_image(image).unwrap();
+    for round in 0..10 {
+        for i in 0..100 {
+            test.lookup(&test.cx(), test.root_node(), std::format!("{round}-{i}").as_bytes()).unwrap();
+        }
+    }
+    assert_eq!(test.users().count(), 1);
+}
+
+/// Goal: one clear error for each thing that is not an image. Method: damage a copy each time.
+#[test]
+fn bad_images() {
+    let thread = Thread::new();
+    let refused = |damage: &dyn Fn(&TestImage)| {
+        let image = TestImage::new(16 << 20);
+        damage(&image);
+        image.attach(&thread).unwrap_err()
+    };
+    let write = |image: &TestImage, at: u64, bytes: &[u8]| {
+        let file = std::fs::File::options().write(true).open(image.file()).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, bytes, at).unwrap();
+    };
+    assert_eq!(refused(&|i| drop(std::fs::remove_file(i.file()))), AttachError::Open(Errno::ENOENT));
+    assert_eq!(refused(&|i| std::fs::write(i.file(), "no image").unwrap()), AttachError::NotAnImage);
+    assert_eq!(refused(&|i| std::fs::write(i.file(), "").unwrap()), AttachError::NotAnImage);
+    assert_eq!(refused(&|i| [0, 4096].iter().for_each(|at| write(i, at + 8, &[9]))), AttachError::Version(9));
+    assert_eq!(refused(&|i| [0, 4096].iter().for_each(|at| write(i, at + 60, &[9]))), AttachError::Damaged);
+    assert_eq!(refused(&|i| write(i, 0x2008, &[0xff; 8])), AttachError::Damaged);
+    let truncated = refused(&|i| std::fs::File::options().write(true).open(i.file()).unwrap().set_len(5 << 20).unwrap());
+    assert!(matches!(truncated, AttachError::Truncated { .. }), "{truncated:?}");
+    assert_eq!(
+        refused(&|i| {
+            std::fs::remove_file(i.file()).unwrap();
+            std::fs::create_dir(i.file()).unwrap();
+        }),
+        AttachError::NotAnImage
+    );
+    // One copy is enough.
+    let image = TestImage::new(16 << 20);
+    write(&image, 0, &[0; 128]);
+    assert!(image.attach(&thread).is_ok());
+}
+
+/// Goal: users whose segment cannot be reached are not joined and not disturbed.
+#[test]
+fn unreachable_segment() {
+    let test = TestFs::new(16 << 20);
+    std::fs::remove_file(String::from_utf8(test.segment_path().to_vec()).unwrap()).unwrap();
+    assert_eq!(test.image.attach(&Thread::new()).unwrap_err(), AttachError::InUse);
+    assert!(test.create(&test.cx(), test.root_node(), b"still", &FILE).is_ok());
+}
+
+use std::borrow::ToOwned;
+use std::string::{String, ToString};
