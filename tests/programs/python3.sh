@@ -35,7 +35,7 @@ if os.fork() == 0:
     sys.stdout.flush(); os._exit(0)
 os.wait(); os.closerange(40, 60)
 with zipfile.ZipFile('z.zip', 'w') as z: z.writestr(zipfile.ZipInfo('a'), 'x'*1000)
-sh(zipfile.ZipFile('z.zip').namelist(), json.load(io.StringIO('[1]'))); fd = os.open('.', os.O_TMPFILE|os.O_RDWR); os.write(fd, b'anon'); os.link(f'/proc/self/fd/{fd}', 'linked'); os.close(fd); sh(open('linked').read()); fd = os.open('hole', os.O_RDWR|os.O_CREAT); os.pwrite(fd, b'x', 1 << 20); sh(os.lseek(fd, 0, os.SEEK_DATA), os.lseek(fd, 0, os.SEEK_HOLE)); os.posix_fallocate(fd, 0, 2 << 20); sh(os.fstat(fd).st_size, os.fstat(fd).st_blocks); os.copy_file_range(fd, os.open('hole2', os.O_CREAT|os.O_WRONLY), 4096, offset_src=(1 << 20) - 1); sh(os.path.getsize('hole2'))
+sh(zipfile.ZipFile('z.zip').namelist(), json.load(io.StringIO('[1]'))); fd = os.open('.', os.O_TMPFILE|os.O_RDWR); os.write(fd, b'anon'); os.link(f'/proc/self/fd/{fd}', 'linked', src_dir_fd=0); os.close(fd); sh(open('linked').read()); fd = os.open('hole', os.O_RDWR|os.O_CREAT); os.pwrite(fd, b'x', 1 << 20); sh(os.lseek(fd, 0, os.SEEK_DATA), os.lseek(fd, 0, os.SEEK_HOLE)); os.posix_fallocate(fd, 0, 2 << 20); sh(os.fstat(fd).st_size, os.fstat(fd).st_blocks); os.copy_file_range(fd, os.open('hole2', os.O_CREAT|os.O_WRONLY), 4096, offset_src=(1 << 20) - 1); sh(os.path.getsize('hole2'))
 import threading, multiprocessing
 def work(i):
     for j in range(50): open(f'th{i}-{j}', 'w').write(str(j)); os.rename(f'th{i}-{j}', f'tr{i}-{j}'); os.unlink(f'tr{i}-{j}') if j % 2 else 0
