@@ -1,1 +1,93 @@
-//! Bypath: capi.
+//! The C library: the calls of POSIX on namespaces of Bypath's own, without
+//! system calls and beside the kernel's files. `include/bypath.h` describes it.
+//!
+//! Thin: each function takes the namespace's [`posix::Process`] and this
+//! thread's state, and goes straight to the call's handler.
+//!
+//! | file | calls |
+//! |---|---|
+//! | `namespace.rs` | `bp_open_namespace`, `bp_mount`, … |
+//! | `files.rs` | by descriptor: read, write, seek, dup, locks, mapping |
+//! | `names.rs` | by path: open, stat, mkdir, rename, attributes |
+//! | `directories.rs` | `bp_opendir` and its kin |
+#![allow(clippy::missing_safety_doc)]
+
+mod directories;
+mod files;
+mod names;
+mod namespace;
+
+pub use directories::*;
+pub use files::*;
+pub use names::*;
+pub use namespace::*;
+
+use libc::c_int;
+use posix::{Outcome, Process, ThreadState};
+
+/// `bp_ns`: a namespace.
+pub struct Namespace {
+    process: Process,
+    door: &'static namespace::Alone,
+}
+
+#[cold]
+fn fail(errno: i32) -> isize {
+    // SAFETY: the address of this thread's errno.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}
+
+/// A call's result in the manner of C.
+#[inline(always)]
+fn finish(outcome: Outcome) -> isize {
+    match outcome {
+        Outcome::Done(result) if result >= 0 => result,
+        Outcome::Done(result) => fail(-result as i32),
+        // A descriptor that nobody has; there is no kernel behind us.
+        Outcome::Kernel | Outcome::KernelWith { .. } => fail(libc::EBADF),
+    }
+}
+
+/// Makes a call in `ns` with this thread's state.
+///
+/// # Safety
+/// `ns` is null or a namespace that is not closed meanwhile.
+#[inline(always)]
+unsafe fn call(ns: *const Namespace, serve: impl FnOnce(&Process, &ThreadState) -> Outcome) -> isize {
+    // SAFETY: the caller's promise.
+    match unsafe { ns.as_ref() } {
+        Some(ns) => namespace::with_thread(|thread| finish(serve(&ns.process, thread))),
+        None => fail(libc::EFAULT),
+    }
+}
+
+/// Defines functions that hand their arguments to the handler of the same kind.
+///
+/// `name(parameters) -> result = handler(six words)`
+macro_rules! calls {
+    ($($(#[$doc:meta])* fn $name:ident($($parameter:ident: $type:ty),*) -> $result:ty = $handler:ident($($word:expr),*);)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As for the call in C: pointers are valid for what it does with them.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(ns: *const crate::Namespace, $($parameter: $type),*) -> $result {
+            let words = crate::words([$($word as usize),*]);
+            // SAFETY: the caller's promise.
+            unsafe { crate::call(ns, |process, thread| process.$handler(thread, words)) as $result }
+        }
+    )*};
+}
+pub(crate) use calls;
+
+/// Six words from at most six.
+#[inline(always)]
+fn words<const N: usize>(some: [usize; N]) -> [usize; 6] {
+    let mut all = [0; 6];
+    all[..N].copy_from_slice(&some);
+    all
+}
+
+/// `AT_FDCWD`.
+const CWD: c_int = libc::AT_FDCWD;

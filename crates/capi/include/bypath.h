@@ -1,0 +1,164 @@
+/*
+ * Bypath in C: the calls of POSIX, on namespaces of Bypath's own.
+ *
+ * A namespace holds mounted images, descriptors, a working directory and a
+ * umask. Its calls are function calls on shared memory: no system call is made,
+ * and the kernel's files and descriptors are not touched. Arguments, results
+ * and error numbers are those of the POSIX call of the same name, with the
+ * namespace in front: -1 (or NULL) and errno on failure. Where the C library
+ * takes a variable argument (open's mode, fcntl's argument), it is always given
+ * here. Descriptors count within their namespace.
+ *
+ * Threads may call at once, in one namespace or several; mounting, unmounting
+ * and closing a namespace exclude other calls in it. Several processes may use
+ * an image at once, each through its own namespace. A forked child can't go on
+ * with its parent's namespaces (calls fail); it opens its own.
+ */
+#ifndef BYPATH_H
+#define BYPATH_H
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct bp_ns bp_ns;
+typedef struct bp_dir bp_dir;
+
+/* ---- namespaces ---- */
+
+/* A namespace without mounts. */
+bp_ns *bp_open_namespace(void);
+/* Closes its descriptors and mounts. */
+int bp_close_namespace(bp_ns *ns);
+/*
+ * Mounts the image file `image` on `point` ("/" for everything); `image` may be
+ * "mem:" for a private file system in memory. The first mount becomes the
+ * working directory. `options` is NULL or words separated by commas: "ro",
+ * "domain=process|whole|power". EINVAL: not an image, or of another version;
+ * EUCLEAN: damaged; EBUSY: in use by processes whose segment can't be reached.
+ */
+int bp_mount(bp_ns *ns, const char *image, const char *point, const char *options);
+/* EBUSY while descriptors, other mounts or the working directory are inside. */
+int bp_umount(bp_ns *ns, const char *point);
+/* Needed after setuid(2), setgroups(2) and their kin. */
+void bp_credentials_changed(bp_ns *ns);
+
+/* ---- by path ---- */
+
+int bp_open(bp_ns *ns, const char *path, int flags, mode_t mode);
+int bp_openat(bp_ns *ns, int dir, const char *path, int flags, mode_t mode);
+int bp_creat(bp_ns *ns, const char *path, mode_t mode);
+int bp_stat(bp_ns *ns, const char *path, struct stat *out);
+int bp_lstat(bp_ns *ns, const char *path, struct stat *out);
+int bp_fstatat(bp_ns *ns, int dir, const char *path, struct stat *out, int flags);
+int bp_statx(bp_ns *ns, int dir, const char *path, int flags, unsigned int mask, void *out);
+int bp_access(bp_ns *ns, const char *path, int mode);
+int bp_faccessat(bp_ns *ns, int dir, const char *path, int mode, int flags);
+int bp_mkdir(bp_ns *ns, const char *path, mode_t mode);
+int bp_mkdirat(bp_ns *ns, int dir, const char *path, mode_t mode);
+int bp_mknod(bp_ns *ns, const char *path, mode_t mode, dev_t device);
+int bp_mkfifo(bp_ns *ns, const char *path, mode_t mode);
+int bp_rmdir(bp_ns *ns, const char *path);
+int bp_unlink(bp_ns *ns, const char *path);
+int bp_unlinkat(bp_ns *ns, int dir, const char *path, int flags);
+int bp_rename(bp_ns *ns, const char *from, const char *to);
+int bp_renameat(bp_ns *ns, int from_dir, const char *from, int to_dir, const char *to);
+int bp_renameat2(bp_ns *ns, int from_dir, const char *from, int to_dir, const char *to, unsigned int flags);
+int bp_link(bp_ns *ns, const char *from, const char *to);
+int bp_linkat(bp_ns *ns, int from_dir, const char *from, int to_dir, const char *to, int flags);
+int bp_symlink(bp_ns *ns, const char *target, const char *path);
+int bp_symlinkat(bp_ns *ns, const char *target, int dir, const char *path);
+ssize_t bp_readlink(bp_ns *ns, const char *path, char *out, size_t len);
+ssize_t bp_readlinkat(bp_ns *ns, int dir, const char *path, char *out, size_t len);
+int bp_chmod(bp_ns *ns, const char *path, mode_t mode);
+int bp_fchmodat(bp_ns *ns, int dir, const char *path, mode_t mode, int flags);
+int bp_chown(bp_ns *ns, const char *path, uid_t uid, gid_t gid);
+int bp_lchown(bp_ns *ns, const char *path, uid_t uid, gid_t gid);
+int bp_fchownat(bp_ns *ns, int dir, const char *path, uid_t uid, gid_t gid, int flags);
+int bp_utimensat(bp_ns *ns, int dir, const char *path, const struct timespec times[2], int flags);
+int bp_truncate(bp_ns *ns, const char *path, off_t len);
+int bp_chdir(bp_ns *ns, const char *path);
+int bp_fchdir(bp_ns *ns, int fd);
+mode_t bp_umask(bp_ns *ns, mode_t mask);
+ssize_t bp_getxattr(bp_ns *ns, const char *path, const char *name, void *out, size_t len);
+ssize_t bp_lgetxattr(bp_ns *ns, const char *path, const char *name, void *out, size_t len);
+int bp_setxattr(bp_ns *ns, const char *path, const char *name, const void *value, size_t len, int flags);
+int bp_lsetxattr(bp_ns *ns, const char *path, const char *name, const void *value, size_t len, int flags);
+ssize_t bp_listxattr(bp_ns *ns, const char *path, char *out, size_t len);
+ssize_t bp_llistxattr(bp_ns *ns, const char *path, char *out, size_t len);
+int bp_removexattr(bp_ns *ns, const char *path, const char *name);
+int bp_lremovexattr(bp_ns *ns, const char *path, const char *name);
+char *bp_getcwd(bp_ns *ns, char *out, size_t len);
+int bp_statvfs(bp_ns *ns, const char *path, struct statvfs *out);
+
+/* ---- by descriptor ---- */
+
+int bp_close(bp_ns *ns, int fd);
+int bp_close_range(bp_ns *ns, unsigned int first, unsigned int last, unsigned int flags);
+ssize_t bp_read(bp_ns *ns, int fd, void *out, size_t len);
+ssize_t bp_write(bp_ns *ns, int fd, const void *data, size_t len);
+ssize_t bp_pread(bp_ns *ns, int fd, void *out, size_t len, off_t offset);
+ssize_t bp_pwrite(bp_ns *ns, int fd, const void *data, size_t len, off_t offset);
+ssize_t bp_readv(bp_ns *ns, int fd, const struct iovec *vector, int count);
+ssize_t bp_writev(bp_ns *ns, int fd, const struct iovec *vector, int count);
+ssize_t bp_preadv(bp_ns *ns, int fd, const struct iovec *vector, int count, off_t offset);
+ssize_t bp_pwritev(bp_ns *ns, int fd, const struct iovec *vector, int count, off_t offset);
+off_t bp_lseek(bp_ns *ns, int fd, off_t offset, int whence);
+int bp_fstat(bp_ns *ns, int fd, struct stat *out);
+int bp_fchmod(bp_ns *ns, int fd, mode_t mode);
+int bp_fchown(bp_ns *ns, int fd, uid_t uid, gid_t gid);
+int bp_futimens(bp_ns *ns, int fd, const struct timespec times[2]);
+int bp_ftruncate(bp_ns *ns, int fd, off_t len);
+int bp_fallocate(bp_ns *ns, int fd, int mode, off_t offset, off_t len);
+int bp_dup(bp_ns *ns, int fd);
+int bp_dup3(bp_ns *ns, int fd, int new_fd, int flags);
+int bp_fcntl(bp_ns *ns, int fd, int command, unsigned long argument);
+int bp_ioctl(bp_ns *ns, int fd, unsigned long request, unsigned long argument);
+int bp_flock(bp_ns *ns, int fd, int operation);
+int bp_fsync(bp_ns *ns, int fd);
+int bp_fdatasync(bp_ns *ns, int fd);
+int bp_syncfs(bp_ns *ns, int fd);
+ssize_t bp_sendfile(bp_ns *ns, int to, int from, off_t *offset, size_t len);
+ssize_t bp_copy_file_range(bp_ns *ns, int from, off_t *from_offset, int to, off_t *to_offset, size_t len, unsigned int flags);
+ssize_t bp_getdents64(bp_ns *ns, int fd, void *out, size_t len);
+ssize_t bp_fgetxattr(bp_ns *ns, int fd, const char *name, void *out, size_t len);
+int bp_fsetxattr(bp_ns *ns, int fd, const char *name, const void *value, size_t len, int flags);
+ssize_t bp_flistxattr(bp_ns *ns, int fd, char *out, size_t len);
+int bp_fremovexattr(bp_ns *ns, int fd, const char *name);
+int bp_dup2(bp_ns *ns, int fd, int new_fd);
+int bp_fstatvfs(bp_ns *ns, int fd, struct statvfs *out);
+void bp_sync(bp_ns *ns);
+
+/* ---- mappings ---- */
+
+void *bp_mmap(bp_ns *ns, void *address, size_t len, int prot, int flags, int fd, off_t offset);
+int bp_munmap(bp_ns *ns, void *address, size_t len);
+int bp_msync(bp_ns *ns, void *address, size_t len, int flags);
+
+/* ---- directory streams ---- */
+
+bp_dir *bp_opendir(bp_ns *ns, const char *path);
+bp_dir *bp_fdopendir(bp_ns *ns, int fd);
+/* NULL at the end, with errno unchanged. */
+struct dirent *bp_readdir(bp_dir *dir);
+int bp_closedir(bp_dir *dir);
+int bp_dirfd(const bp_dir *dir);
+long bp_telldir(const bp_dir *dir);
+void bp_seekdir(bp_dir *dir, long position);
+void bp_rewinddir(bp_dir *dir);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,378 @@
+//! Namespaces: several in a process, each with its own mounts, descriptors,
+//! working directory and umask.
+//!
+//! A process slot of an image is held by the thread that attached it, so a
+//! thread of the library's own does that, which lives as long as the process.
+
+use crate::{Namespace, fail};
+use libc::{c_char, c_int};
+use posix::{Bitmap, Door, Numbers, Process, ThreadState};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+use std::sync::Mutex;
+use vfs::Backend;
+
+/// The door of a namespace: numbers of its own, no kernel behind.
+pub(crate) struct Alone(Bitmap);
+
+impl Door for Alone {
+    fn numbers(&self) -> &dyn Numbers {
+        &self.0
+    }
+
+    fn has_kernel(&self) -> bool {
+        false
+    }
+}
+
+/// This thread's state; its lanes go back when it ends.
+struct OfThread(ThreadState);
+
+impl Drop for OfThread {
+    fn drop(&mut self) {
+        STATE.with(|state| state.store(std::ptr::null_mut(), Relaxed));
+        #[cfg(feature = "native")]
+        native::thread_ends(&self.0);
+    }
+}
+
+thread_local! {
+    // An atomic, so that a forked child's hook can't meet it half written.
+    static STATE: AtomicPtr<ThreadState> = const { AtomicPtr::new(std::ptr::null_mut()) };
+    static OWNED: std::cell::RefCell<Option<Box<OfThread>>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Calls `serve` with this thread's state.
+#[inline(always)]
+pub(crate) fn with_thread<T>(serve: impl FnOnce(&ThreadState) -> T) -> T {
+    let mut state = STATE.with(|state| state.load(Relaxed));
+    if state.is_null() {
+        state = new_thread();
+    }
+    // SAFETY: it lives until this thread has ended.
+    serve(unsafe { &*state })
+}
+
+#[cold]
+#[inline(never)]
+fn new_thread() -> *mut ThreadState {
+    let whole = Box::into_raw(Box::new(OfThread(ThreadState::new())));
+    // SAFETY: just made.
+    let pointer = unsafe { &raw mut (*whole).0 };
+    // In a destructor of this thread that runs after ours there is no place to
+    // keep it: it stays, and its lanes go back when others find this thread dead.
+    let kept = OWNED.try_with(|place| {
+        // SAFETY: made above, and owned by this place alone from here on.
+        place.replace(Some(unsafe { Box::from_raw(whole) }))
+    });
+    if let Ok(Some(old)) = kept {
+        // A forked child's copy of its parent's; the lanes in it are the parent's.
+        std::mem::forget(old);
+    }
+    STATE.with(|state| state.store(pointer, Relaxed));
+    pointer
+}
+
+/// All namespaces, for what must be done in a forked child.
+static ALL: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+static HOOKED: AtomicBool = AtomicBool::new(false);
+
+/// In a forked child: the parent's namespaces are the parent's. Calls in them
+/// fail; the child opens its own.
+extern "C" fn in_child() {
+    STATE.with(|state| state.store(std::ptr::null_mut(), Relaxed));
+    let all = ALL.try_lock().map(|all| all.clone()).unwrap_or_default();
+    for at in all {
+        // SAFETY: namespaces are taken off the list before they end.
+        let ns = unsafe { &*(at as *const Namespace) };
+        for slot in 0..base::MOUNTS_MAX {
+            ns.process.mounts.remove(slot);
+        }
+        for fd in 0..=posix::FD_MAX {
+            ns.process.descriptors.take(fd);
+        }
+    }
+    #[cfg(feature = "native")]
+    native::in_child();
+}
+
+/// Opens an empty namespace.
+#[unsafe(no_mangle)]
+pub extern "C" fn bp_open_namespace() -> *mut Namespace {
+    if !HOOKED.swap(true, Relaxed) {
+        // SAFETY: a function of this library, which is never unloaded while namespaces live.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
+    let door: &'static Alone = Box::leak(Box::new(Alone(Bitmap::new())));
+    for fd in 0..3 {
+        // As in any program; 0 is nobody's idea of a fresh descriptor.
+        let _ = door.0.take_exact(fd, false);
+    }
+    let ns = Box::into_raw(Box::new(Namespace { process: Process::new(door), door }));
+    if let Ok(mut all) = ALL.lock() {
+        all.push(ns as usize);
+    }
+    ns
+}
+
+/// Closes a namespace: its descriptors, then its mounts.
+///
+/// # Safety
+/// `ns` is null or came from `bp_open_namespace`, and no call in it is going on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bp_close_namespace(ns: *mut Namespace) -> c_int {
+    if ns.is_null() {
+        return fail(libc::EFAULT) as c_int;
+    }
+    if let Ok(mut all) = ALL.lock() {
+        all.retain(|&at| at != ns as usize);
+    }
+    // SAFETY: the caller's promise: it is ours again.
+    let ns = unsafe { Box::from_raw(ns) };
+    with_thread(|thread| {
+        for fd in 0..=posix::FD_MAX {
+            if let Some(entry) = ns.process.descriptors.take(fd)
+                && let Some(mount) = ns.process.mounts.get(entry.slot())
+            {
+                mount.backend.close(&ns.process.cx(thread), fd);
+            }
+        }
+        for slot in 0..base::MOUNTS_MAX {
+            if let Some(mount) = ns.process.mounts.get(slot) {
+                let backend = mount.backend;
+                ns.process.mounts.remove(slot);
+                end(&ns.process, thread, backend);
+            }
+        }
+    });
+    // SAFETY: made by `Box::leak` in `bp_open_namespace`; the process that used it ends here.
+    let door = unsafe { Box::from_raw(std::ptr::from_ref(ns.door).cast_mut()) };
+    drop(ns);
+    drop(door);
+    0
+}
+
+/// A backend that is no longer mounted.
+fn end(process: &Process, thread: &ThreadState, backend: &'static dyn Backend) {
+    #[cfg(feature = "native")]
+    if native::end(process, thread, backend) {
+        return;
+    }
+    backend.detach(&process.cx(thread));
+}
+
+/// Mounts the image at path `image` on `point` (`/` for everything). The image
+/// `mem:` is a private one in memory. The first mount becomes the working directory.
+///
+/// # Safety
+/// Texts are NUL-terminated, or null where that is allowed; not at once with other calls in `ns`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bp_mount(ns: *mut Namespace, image: *const c_char, point: *const c_char, options: *const c_char) -> c_int {
+    if ns.is_null() || image.is_null() || point.is_null() {
+        return fail(libc::EFAULT) as c_int;
+    }
+    // SAFETY: the caller's promise.
+    let (ns, image, point) = unsafe { (&*ns, CStr::from_ptr(image), CStr::from_ptr(point)) };
+    let options = if options.is_null() {
+        b"".as_slice()
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { CStr::from_ptr(options) }.to_bytes()
+    };
+    let backend: &'static dyn Backend = if image.to_bytes() == b"mem:" {
+        // SAFETY: take no arguments.
+        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+        vfs::mem::Mem::leak(uid, gid, 0o755, 0x6d65)
+    } else {
+        #[cfg(feature = "native")]
+        match native::attach(image, options) {
+            Ok(backend) => backend,
+            Err(errno) => return fail(errno) as c_int,
+        }
+        #[cfg(not(feature = "native"))]
+        return fail(libc::ENODEV) as c_int;
+    };
+    let _ = options;
+    with_thread(|thread| match ns.process.mount(thread, point.to_bytes(), backend) {
+        Ok(_) => {
+            let has_cwd = ns.process.descriptors.get(posix::CWD_FD).is_some();
+            if !has_cwd {
+                // SAFETY: a NUL-terminated text.
+                unsafe { ns.process.chdir(thread, [point.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+            }
+            0
+        }
+        Err(errno) => {
+            end(&ns.process, thread, backend);
+            fail(errno.0) as c_int
+        }
+    })
+}
+
+/// Unmounts `point`; `EBUSY` while descriptors or the working directory lead into it.
+///
+/// # Safety
+/// `point` is NUL-terminated; not at once with other calls in `ns`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bp_umount(ns: *mut Namespace, point: *const c_char) -> c_int {
+    if ns.is_null() || point.is_null() {
+        return fail(libc::EFAULT) as c_int;
+    }
+    // SAFETY: the caller's promise.
+    let (ns, point) = unsafe { (&*ns, CStr::from_ptr(point)) };
+    let wanted = point.to_bytes();
+    let wanted = wanted.strip_suffix(b"/").unwrap_or(wanted);
+    let found = ns.process.mounts.iter().find(|(_, mount)| mount.prefix() == wanted).map(|(slot, mount)| (slot, mount.backend));
+    let Some((slot, backend)) = found else { return fail(libc::EINVAL) as c_int };
+    let used = ns.process.descriptors.range(0, posix::FD_MAX).any(|(_, entry)| entry.slot() == slot);
+    let entered = ns.process.descriptors.get(posix::CWD_FD).is_some_and(|entry| entry.slot() == slot);
+    let covered = ns.process.mounts.iter().any(|(_, mount)| mount.parent.is_some_and(|(parent, _)| parent == slot));
+    if used || covered || entered && ns.process.mounts.iter().count() > 1 {
+        return fail(libc::EBUSY) as c_int;
+    }
+    with_thread(|thread| {
+        if ns.process.descriptors.take(posix::CWD_FD).filter(|entry| entry.slot() == slot).is_some() {
+            backend.close(&ns.process.cx(thread), posix::CWD_FD);
+        }
+        ns.process.mounts.remove(slot);
+        end(&ns.process, thread, backend);
+    });
+    0
+}
+
+/// Asks the kernel again who this process is; needed after `setuid` and its kin.
+///
+/// # Safety
+/// `ns` is null or a namespace.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bp_credentials_changed(ns: *mut Namespace) {
+    // SAFETY: the caller's promise.
+    if let Some(ns) = unsafe { ns.as_ref() } {
+        ns.process.credentials_changed();
+    }
+}
+
+#[cfg(feature = "native")]
+mod native {
+    //! Images: attached by the keeper, a thread that outlives all others.
+
+    use base::{Cred, Cx, MOUNTS_MAX};
+    use engine::Fs;
+    use engine::process::attach::Options;
+    use posix::{Process, ThreadState};
+    use std::ffi::{CStr, CString};
+    use std::mem::MaybeUninit;
+    use std::sync::mpsc::{Sender, channel};
+    use std::sync::{Mutex, PoisonError};
+    use vfs::Backend;
+    use vfs::native::Native;
+
+    type Answer = Result<&'static Fs, i32>;
+    type Request = (CString, Vec<u8>, usize, Sender<Answer>);
+
+    /// The keeper of this process, and the images in use (with the address of
+    /// the backend) by slot.
+    struct Images {
+        keeper: Option<Sender<Request>>,
+        slots: [Option<(&'static Fs, usize)>; MOUNTS_MAX],
+        /// Slots that are being attached, a bit each.
+        reserved: u32,
+    }
+
+    static IMAGES: Mutex<Images> = Mutex::new(Images { keeper: None, slots: [None; MOUNTS_MAX], reserved: 0 });
+
+    fn images() -> std::sync::MutexGuard<'static, Images> {
+        IMAGES.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attach_here(image: &CStr, options: &[u8], slot: usize) -> Answer {
+        let words = || options.split(|&b| b == b',');
+        let value = |name: &[u8]| words().find_map(|word| word.strip_prefix(name));
+        let segment_dir = std::env::var_os("BYPATH_SEGMENT_DIR").map(std::os::unix::ffi::OsStringExt::into_vec);
+        let options = Options {
+            domain: value(b"domain=").and_then(|name| pm::Domain::from_name(std::str::from_utf8(name).ok()?)),
+            read_only: words().any(|word| word == b"ro"),
+            segment_dir: segment_dir.as_deref(),
+            slot,
+        };
+        let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let at: *mut MaybeUninit<Fs> = place;
+        let state = ThreadState::new();
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &state.thread };
+        let attached = Fs::attach_at(place, &cx, image.to_bytes_with_nul(), &options);
+        let result = attached.map(|fs| {
+            fs.give_lane_back(&state.thread);
+            fs
+        });
+        result.map_err(|error| {
+            // SAFETY: leaked above; nothing is in it after an error.
+            drop(unsafe { Box::from_raw(at) });
+            error.errno().0
+        })
+    }
+
+    fn keeper() -> std::io::Result<Sender<Request>> {
+        let (sender, receiver) = channel::<Request>();
+        std::thread::Builder::new().name("bypath".into()).spawn(move || {
+            for (image, options, slot, answer) in receiver {
+                let _ = answer.send(attach_here(&image, &options, slot));
+            }
+            // It holds the process's places: it must not end.
+            loop {
+                std::thread::park();
+            }
+        })?;
+        Ok(sender)
+    }
+
+    /// Attaches an image.
+    pub fn attach(image: &CStr, options: &[u8]) -> Result<&'static dyn Backend, i32> {
+        let (slot, sender) = {
+            let mut images = images();
+            let free = (0..MOUNTS_MAX).find(|&s| images.slots[s].is_none() && images.reserved & 1 << s == 0);
+            let slot = free.ok_or(libc::EMFILE)?;
+            if images.keeper.is_none() {
+                images.keeper = Some(keeper().map_err(|e| e.raw_os_error().unwrap_or(libc::EAGAIN))?);
+            }
+            images.reserved |= 1 << slot;
+            (slot, images.keeper.clone())
+        };
+        let (answer, answers) = channel();
+        let asked = sender.is_some_and(|keeper| keeper.send((image.to_owned(), options.to_vec(), slot, answer)).is_ok());
+        let result = if asked { answers.recv().unwrap_or(Err(libc::EIO)) } else { Err(libc::EIO) };
+        let mut images = images();
+        images.reserved &= !(1 << slot);
+        let fs = result?;
+        let backend: &'static Native = Box::leak(Box::new(Native(fs)));
+        images.slots[slot] = Some((fs, std::ptr::from_ref(backend) as usize));
+        Ok(backend)
+    }
+
+    /// Ends the use of an image; false if the backend is none.
+    pub fn end(process: &Process, thread: &ThreadState, backend: &'static dyn Backend) -> bool {
+        let mut images = images();
+        // By address: the backend was leaked by `attach` and is nobody else's.
+        let slot = images.slots.iter().position(|used| used.is_some_and(|(_, at)| at == std::ptr::from_ref(backend).cast::<()>() as usize));
+        let Some(slot) = slot else { return false };
+        backend.detach(&process.cx(thread));
+        images.slots[slot] = None;
+        true
+    }
+
+    /// A thread's lanes go back.
+    pub fn thread_ends(state: &ThreadState) {
+        for (fs, _) in images().slots.iter().flatten() {
+            fs.give_lane_back(&state.thread);
+        }
+    }
+
+    /// In a forked child there is no keeper, and the images are the parent's.
+    pub fn in_child() {
+        if let Ok(mut images) = IMAGES.try_lock() {
+            // The channel's other end is in the parent.
+            std::mem::forget(images.keeper.take());
+            images.slots = [None; MOUNTS_MAX];
+            images.reserved = 0;
+        }
+    }
+}

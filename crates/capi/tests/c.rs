@@ -1,0 +1,76 @@
+//! Goal: the header is good C and C++, and a C program works with it.
+//! Method: compile both ways with all warnings on, run the example.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn manifest() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where cargo has put the library for this test.
+fn library_directory() -> PathBuf {
+    let test = std::env::current_exe().expect("own path");
+    test.parent().and_then(Path::parent).expect("target directory").to_path_buf()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("bypath-capi-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("scratch directory");
+    path
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn header_compiles_as_c_and_cxx() {
+    let dir = scratch("header");
+    for (compiler, standard, file) in [("cc", "-std=gnu99", "t.c"), ("c++", "-std=c++11", "t.cc")] {
+        let source = dir.join(file);
+        std::fs::write(&source, "#include \"bypath.h\"\nint main(void) { return bp_open_namespace() == 0; }\n").expect("source");
+        let mut command = Command::new(compiler);
+        command.args([standard, "-D_GNU_SOURCE", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", "-I"]);
+        run(command.arg(manifest().join("include")).arg(&source));
+    }
+    let _ = std::fs::remove_dir_all(dir);
+}
+
+fn build_example(dir: &Path) -> PathBuf {
+    let program = dir.join("hello");
+    let mut command = Command::new("cc");
+    command.args(["-std=gnu99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-o"]).arg(&program);
+    command.arg(manifest().join("examples/hello.c"));
+    run(command.arg("-L").arg(library_directory()).arg("-L").arg(library_directory().join("deps")).arg("-lbypath"));
+    program
+}
+
+fn run_example(program: &Path, image: Option<&Path>) -> String {
+    let paths = format!("{0}:{0}/deps", library_directory().display());
+    run(Command::new(program).args(image).env("LD_LIBRARY_PATH", paths))
+}
+
+#[test]
+fn example_runs_in_memory() {
+    let dir = scratch("memory");
+    let program = build_example(&dir);
+    assert_eq!(run_example(&program, None), "hello: hello, world\n");
+    let _ = std::fs::remove_dir_all(dir);
+}
+
+#[test]
+#[cfg(feature = "native")]
+fn example_runs_on_an_image() {
+    let dir = scratch("image");
+    let program = build_example(&dir);
+    let image = dir.join("image");
+    let path = format!("{}\0", image.display());
+    engine::mkfs::make(path.as_bytes(), &engine::mkfs::Options { limit: 64 << 20, ..Default::default() }).expect("mkfs");
+    for _ in 0..2 {
+        assert_eq!(run_example(&program, Some(&image)), "hello: hello, world\n");
+    }
+    let _ = std::fs::remove_dir_all(dir);
+}
