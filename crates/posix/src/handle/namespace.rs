@@ -307,6 +307,24 @@ impl Process {
         pm::sys::check(result).map(|_| ())
     }
 
+    /// Whether the directory in which a path of the kernel's ends exists there.
+    fn kernel_parent(&self, thread: &ThreadState, dirfd: usize, path: usize, place: &Place) -> Result<(), Errno> {
+        let path = if let Place::Text(text) = place { *text } else { path };
+        // SAFETY: the program's own argument, or a text of ours.
+        let mut path = unsafe { text::path(path) }?.bytes;
+        while let [head @ .., b'/'] = path {
+            path = head;
+        }
+        let end = path.iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
+        // SAFETY: no walk through the kernel's namespace is going on in this thread.
+        let room = unsafe { &mut *thread.outside.get() }.as_flattened_mut();
+        room[..end].copy_from_slice(&path[..end]);
+        room[end..end + 2].copy_from_slice(b".\0");
+        // SAFETY: a NUL-terminated text.
+        let result = unsafe { self.door.kernel(abi::__NR_faccessat as usize, [dirfd, room.as_ptr() as usize, 0, 0, 0, 0]) };
+        pm::sys::check(result).map(|_| ())
+    }
+
     /// `renameat2(dirfd, path, dirfd, path, flags)`.
     pub unsafe fn renameat2(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
@@ -353,7 +371,8 @@ impl Process {
             // The kernel knows whiteouts, we do not.
             (Place::Ours(_), _) | (_, Place::Ours(_)) if flags & WHITEOUT != 0 => fail(Errno::EINVAL),
             (Place::Ours(from), Place::Ours(to)) => done(self.rename_ours(&cx, &from, &to, mode)),
-            (Place::Ours(_), _) | (_, Place::Ours(_)) => fail(Errno::EXDEV),
+            (Place::Ours(_), place) => fail(self.kernel_parent(thread, to.0, call.1[to.1], &place).err().unwrap_or(Errno::EXDEV)),
+            (place, Place::Ours(_)) => fail(self.kernel_parent(thread, from.0, call.1[from.1], &place).err().unwrap_or(Errno::EXDEV)),
             (from_place, to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
         }
     }

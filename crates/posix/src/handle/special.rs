@@ -2,7 +2,7 @@
 //!
 //! The image holds the name, owner and mode; behind it stands a kernel object
 //! in a private directory, named after the node, which all processes of one
-//! user share: `<private directory>/bypath-<uid>/<device>-<node>`.
+//! user share: `<private directory>/bypath-<uid>/<device>-<node>-<type>`.
 
 use super::err;
 use crate::path::Spot;
@@ -52,7 +52,7 @@ impl Text<'_> {
 impl Process {
     /// The kernel path of the object behind a node, NUL-terminated, in this
     /// thread's first text. The private directory is made if need be.
-    pub(crate) fn private_path<'a>(&self, thread: &'a ThreadState, device: u64, node: Node) -> base::Result<&'a [u8]> {
+    pub(crate) fn private_path<'a>(&self, thread: &'a ThreadState, device: u64, node: Node, kind: Kind) -> base::Result<&'a [u8]> {
         if !self.door.has_kernel() {
             return err(Errno::EOPNOTSUPP);
         }
@@ -68,6 +68,8 @@ impl Process {
         text.hex(device)?;
         text.put(b"-")?;
         text.hex(node.id)?;
+        text.put(b"-")?;
+        text.hex(kind as u64)?;
         let len = text.len;
         Ok(&text.out[..len + 1])
     }
@@ -109,7 +111,7 @@ impl Process {
             }
             _ => return err(Errno::ENXIO),
         };
-        let path = self.private_path(thread, spot.mount.backend.device(), node)?;
+        let path = self.private_path(thread, spot.mount.backend.device(), node, attr.kind)?;
         // SAFETY: a NUL-terminated path.
         let made = unsafe { self.door.kernel(abi::__NR_mknodat as usize, [crate::path::CWD, path.as_ptr() as usize, mode, rdev, 0, 0]) };
         match pm::sys::check(made) {

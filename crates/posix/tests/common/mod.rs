@@ -50,7 +50,9 @@ impl World {
         let door: &'static TestDoor = Box::leak(Box::new(TestDoor { numbers: High(Bitmap::new()) }));
         let process: &'static Process = Box::leak(Box::new(Process::new(door)));
         let thread = Box::new(ThreadState::new());
-        process.mount(&thread, root.as_bytes(), Mem::leak(0, 0, 0o755, 0x6d01)).expect("mount");
+        // The device's number also names its FIFOs in the kernel.
+        let device = (std::process::id() as u64) << 8 | NEXT.load(Ordering::Relaxed) as u64;
+        process.mount(&thread, root.as_bytes(), Mem::leak(0, 0, 0o755, device)).expect("mount");
         World { root, process: Some(process), thread }
     }
 
