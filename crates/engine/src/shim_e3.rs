@@ -18,7 +18,7 @@ impl Fs {
             Some(Root::One { block, len }) => (len, block + len, block),
             _ => return Err(Errno::ENOSPC.into()),
         };
-        let (block, len) = tx.blocks(_want, near)?;
+        let (block, len) = tx.blocks(_want.max(64), near)?;
         if near != 0 && block != near { return Err(Errno::ENOSPC.into()); }
         self.image.zero(block * BLOCK, len * BLOCK)?;
         tx.order();

@@ -16,6 +16,8 @@ pub(crate) mod remove;
 pub(crate) mod rename;
 pub(crate) mod rmdir;
 pub(crate) mod symlink;
+#[cfg(test)]
+mod tests;
 
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Seen};
@@ -155,7 +157,7 @@ impl Fs {
     /// Takes the inode of a node that the index says is there and whose bucket
     /// is locked, so that it stays.
     #[inline]
-    pub(crate) fn lock_node<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
+    pub(crate) fn lock_named<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
         for _ in 0..ATTEMPTS {
             let cachelet = match self.cached(cx, node) {
                 Ok(cachelet) => cachelet,
