@@ -8,7 +8,7 @@ use crate::segment::cachelet::{self, Cachelet};
 use base::{Attr, Cx, Kind, Node, Result, SetAttr, SetTime, StatFs, W};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use format::inode::{self, Head, node_offset, word};
+use format::inode::{self, node_offset, word};
 use format::layout::{LANES, LINES_PER_BLOCK};
 use format::{BLOCK, Cold, lane};
 use pm::Errno;
@@ -118,7 +118,7 @@ impl Fs {
         if !checked {
             self.access(cx, node, W)?;
         }
-        self.truncate(cx, node, size)
+        self.truncate(cx, node, size, checked)
     }
 
     /// Takes the inode of any node. `ESTALE` if it is gone.

@@ -33,6 +33,8 @@ pub struct Fs {
     pub(crate) description_hint: AtomicU32,
     /// Robust list of the thread that is about to fork (`pm::mutex::renew_robust_list`).
     pub(crate) robust_list: core::sync::atomic::AtomicUsize,
+    /// What the image's file system is (`file::sync`): 0 not known yet.
+    pub(crate) backing: AtomicU32,
     /// `st_dev`.
     pub(crate) device: u64,
     /// Nothing may be changed: mapped read-only, or a persist failed.

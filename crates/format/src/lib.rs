@@ -20,6 +20,7 @@ pub mod lane;
 pub mod layout;
 pub mod permission;
 pub mod superblock;
+pub mod xattr;
 
 pub use bucket::Bucket;
 pub use edentry::Edentry;

@@ -112,6 +112,14 @@ impl File {
         let address = unsafe { call!(abi::__NR_mmap, 0, len, protection, flags, self.0, 0) }?;
         Ok(address as *mut u8)
     }
+
+    /// Maps `len` bytes as a private copy: what is stored there is nobody else's. `Ok(address)`.
+    pub fn map_copy(&self, len: u64) -> Result<*mut u8, Errno> {
+        let (protection, flags) = (abi::PROT_READ | abi::PROT_WRITE, abi::MAP_PRIVATE | abi::MAP_NORESERVE);
+        // SAFETY: a new mapping at a place of the kernel's choice hurts nobody.
+        let address = unsafe { call!(abi::__NR_mmap, 0, len, protection, flags, self.0, 0) }?;
+        Ok(address as *mut u8)
+    }
 }
 
 impl Drop for File {
@@ -151,6 +159,29 @@ pub fn advise(address: *mut u8, len: u64, advice: u32) -> Result<(), Errno> {
 pub fn sync(address: *mut u8, len: u64) -> Result<(), Errno> {
     // SAFETY: writes back, changes nothing.
     unsafe { call!(abi::__NR_msync, address, len, abi::MS_SYNC) }.map(drop)
+}
+
+/// What kind of file system a file lies on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileSystem {
+    /// tmpfs or ramfs: nothing behind it.
+    Memory,
+    /// Any other.
+    Disk,
+}
+
+/// The file system of a file, by a path that has a NUL in it.
+pub fn file_system(path: &[u8]) -> Result<FileSystem, Errno> {
+    if !path.contains(&0) {
+        return Err(Errno::EINVAL);
+    }
+    // `f_type` comes first; the structure has 120 bytes.
+    let mut buffer = [0u64; 16];
+    // SAFETY: the path is NUL-terminated; the buffer is larger than a `struct statfs`.
+    unsafe { call!(abi::__NR_statfs, path.as_ptr(), buffer.as_mut_ptr()) }?;
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58f6;
+    Ok(if matches!(buffer[0] & 0xffff_ffff, TMPFS | RAMFS) { FileSystem::Memory } else { FileSystem::Disk })
 }
 
 /// Removes a file by its NUL-terminated path.

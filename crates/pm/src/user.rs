@@ -38,6 +38,20 @@ impl UserSlice {
         UserSlice { ptr: buffer.as_ptr().cast_mut(), len: buffer.len() }
     }
 
+    /// At most `len` bytes of it from byte `from` on (none past its end).
+    #[inline]
+    pub fn part(self, from: usize, len: usize) -> Self {
+        let from = from.min(self.len);
+        UserSlice { ptr: self.ptr.wrapping_add(from), len: len.min(self.len - from) }
+    }
+
+    /// Fills it with zeros.
+    #[inline]
+    pub fn zero(self) {
+        // SAFETY: whoever made it vouched for it as a destination.
+        unsafe { core::ptr::write_bytes(self.ptr, 0, self.len) };
+    }
+
     /// Total length of several buffers, in bytes (saturating).
     #[inline]
     pub fn total(buffers: &[UserSlice]) -> usize {

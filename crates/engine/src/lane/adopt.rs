@@ -80,7 +80,7 @@ impl Fs {
                 cachelet.flags.fetch_or(cachelet::INVALID, SeqCst);
                 // The record may have taken its name away.
                 cachelet.parent.store(0, SeqCst);
-                cachelet.map_sequence.fetch_add(1, AcqRel);
+                cachelet.map_sequence.store((cachelet.map_sequence.load(Acquire).wrapping_add(2)) & !1, Release);
                 self.reopen(cachelet, number);
                 if cachelet.sequence.load(Acquire) & 1 == 1 {
                     cachelet.sequence.fetch_add(1, AcqRel);

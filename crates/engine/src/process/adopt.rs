@@ -56,7 +56,7 @@ impl Fs {
             }
         }
         self.end_half_made(cx, number);
-        self.process_ends(number);
+        self.process_ends(cx, number);
         if let Some(slot) = self.process_slot(number) {
             Self::table_pages(slot).store(0, Relaxed);
             slot.nonce.store(0, Relaxed);

@@ -227,7 +227,7 @@ impl Fs {
     pub fn attach_at<'p>(place: &'p mut MaybeUninit<Fs>, cx: &Cx, path: &[u8], options: &Options) -> Result<&'p Fs, AttachError> {
         let opened = open(path)?;
         let image = map(&opened, options.domain)?;
-        let fs = place.write(new(&opened, image, path, options)?);
+        let fs = place.write(unjoined(&opened.superblock, opened.layout, image, path, options)?);
         match fs.attach(cx, &opened, options) {
             Ok(()) => Ok(fs),
             Err(error) => {
@@ -315,21 +315,23 @@ impl Fs {
     }
 }
 
-fn new(opened: &Opened, image: Region, path: &[u8], options: &Options) -> Result<Fs, AttachError> {
+/// An image that is mapped, but has no segment yet.
+pub(crate) fn unjoined(superblock: &Superblock, layout: Layout, image: Region, path: &[u8], options: &Options) -> Result<Fs, AttachError> {
     let mut fs = Fs {
         image,
         segment: no_region(),
-        layout: opened.layout,
-        areas: Areas::new(&opened.layout, cachelet_budget(&opened.layout)),
-        ino_key: opened.superblock.ino_key,
-        hash_seed: opened.superblock.hash_seed,
+        layout,
+        areas: Areas::new(&layout, cachelet_budget(&layout)),
+        ino_key: superblock.ino_key,
+        hash_seed: superblock.hash_seed,
         generation: 0,
         slot: options.slot % base::MOUNTS_MAX,
         process: AtomicU32::new(0),
         descriptor_pages: AtomicU32::new(0),
         description_hint: AtomicU32::new(0),
         robust_list: AtomicUsize::new(0),
-        device: device(&opened.superblock),
+        backing: AtomicU32::new(0),
+        device: device(superblock),
         read_only: options.read_only,
         path: [0; 4096],
         segment_path: [0; 256],

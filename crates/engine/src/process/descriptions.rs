@@ -125,7 +125,7 @@ impl Fs {
 
     /// Ends a description that is marked as being ended.
     fn end_description(&self, cx: &Cx, id: DescriptionId, description: &Description) {
-        self.description_ends(id, description.node.load(Relaxed));
+        self.description_ends(cx, id, description.node.load(Relaxed));
         // The mark goes first: to unpin twice would be worse than never.
         let pinned = description.reserved.swap(0, AcqRel) & PINNED != 0;
         let cachelet = self.cachelet(description.hint.load(Relaxed)).filter(|_| pinned);

@@ -9,10 +9,14 @@ use format::layout::ORPHANS;
 impl Fs {
     /// A description ends: so do its OFD and `flock` locks.
     #[inline]
-    pub(super) fn description_ends(&self, _id: DescriptionId, _node: u64) {}
+    pub(super) fn description_ends(&self, cx: &Cx, id: DescriptionId, node: u64) {
+        self.drop_locks_of_description(cx, id, node);
+    }
 
     /// A process ends: so do its record locks.
-    pub(super) fn process_ends(&self, _number: u32) {}
+    pub(super) fn process_ends(&self, cx: &Cx, number: u32) {
+        self.drop_locks_of_process(cx, number);
+    }
 
     /// Nobody has the node open any more: without a name it goes.
     #[inline]
@@ -23,6 +27,8 @@ impl Fs {
         // An invalid cachelet says nothing: its inode does.
         if nameless || flags & cachelet::INVALID != 0 {
             self.last_close_of_orphan(cx, cachelet, id);
+        } else {
+            self.trim(cx, cachelet, id);
         }
     }
 
@@ -47,5 +53,6 @@ impl Fs {
                 let _ = self.reclaim_orphan(cx, Node { id, hint: u32::MAX });
             }
         }
+        self.finish_truncations(cx, go_on);
     }
 }

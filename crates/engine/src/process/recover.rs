@@ -15,7 +15,7 @@ const WORK_NS: i64 = 2_000_000;
 
 impl Fs {
     /// Applies every whole record and retires it. Alone, before the segment is made.
-    pub(super) fn recover_records(&self) -> Result<()> {
+    pub(crate) fn recover_records(&self) -> Result<()> {
         let mut any = false;
         for number in 0..LANES {
             let lane = self.lane(number);

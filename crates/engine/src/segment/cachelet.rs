@@ -37,6 +37,11 @@ pub const RECOUNT: u32 = 64;
 pub const EVICTING: u32 = 128;
 /// A directory whose name is gone, kept for those who have it open.
 pub const REMOVED: u32 = 512;
+/// A process has mapped the file since the last time that nobody had it open:
+/// its blocks are zeroed, not freed.
+pub const MAPPED: u32 = 256;
+/// A file has blocks beyond its end, given out ahead of need: taken back at the last close.
+pub const AHEAD: u32 = 1024;
 
 /// A cachelet, two lines.
 #[derive(Debug, FromBytes, KnownLayout)]
@@ -63,7 +68,7 @@ pub struct Cachelet {
     pub owner: AtomicU32,
     /// Open file descriptions on it.
     pub opens: AtomicU32,
-    /// Rises when blocks are taken from the file or moved.
+    /// Rises when blocks are taken from the file or moved; odd while that is going on.
     pub map_sequence: AtomicU32,
     /// Blocks allocated.
     pub blocks: AtomicU32,

@@ -108,7 +108,7 @@ impl Fs {
         cachelet.node.store(0, SeqCst);
         cachelet.parent.store(0, SeqCst);
         cachelet.flags.store(0, SeqCst);
-        cachelet.map_sequence.fetch_add(1, SeqCst);
+        cachelet.map_sequence.fetch_add(2, SeqCst);
         true
     }
 

@@ -1,0 +1,362 @@
+//! Advisory locks: `fcntl` records (a process), OFD locks and `flock` (a
+//! description), in a table of the segment.
+//!
+//! An entry is one lock on one range. The entries of a node form a chain; the
+//! heads of the chains lie in the first entries of the table. Everything is
+//! changed under `Header::advisory`. An entry is filled before it is chained,
+//! and unchained before it is freed: death in between loses an entry, no lock.
+//! `flock` locks and the two others do not see each other.
+
+use crate::fs::Fs;
+use crate::lane::Tx;
+use crate::segment::{ADVISORY_LOCKS, Header};
+use base::{Cx, DescriptionId, Error, Lock, LockKind, LockOwner, Node, Result};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use format::lane::Kind;
+use pm::Errno;
+use zerocopy::{FromBytes, KnownLayout};
+
+/// Chains.
+const CHAINS: u32 = 256;
+/// Entries that get real space at a time.
+const STEP: u32 = 1024;
+
+/// An entry of the table, one line.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+struct Entry {
+    /// Node id; 0: free.
+    node: AtomicU64,
+    /// kind of owner 32 | process or description.
+    owner: AtomicU64,
+    start: AtomicU64,
+    end: AtomicU64,
+    /// 1: exclusive.
+    exclusive: AtomicU32,
+    pid: AtomicU32,
+    /// Next entry of the chain + 1.
+    next: AtomicU32,
+    /// First entry + 1 of the chain with this entry's number.
+    head: AtomicU32,
+    reserved: [AtomicU64; 2],
+}
+
+const _: () = assert!(size_of::<Entry>() == 64);
+
+const OF_PROCESS: u64 = 1;
+const OF_DESCRIPTION: u64 = 2;
+const OF_FLOCK: u64 = 3;
+
+/// What an entry says.
+#[derive(Clone, Copy)]
+struct Held {
+    node: u64,
+    owner: u64,
+    start: u64,
+    end: u64,
+    exclusive: bool,
+    pid: i32,
+}
+
+impl Held {
+    fn world(&self) -> bool {
+        self.owner >> 32 == OF_FLOCK
+    }
+
+    /// Whether the two cannot be held together.
+    fn conflicts(&self, other: &Held) -> bool {
+        self.owner != other.owner
+            && self.world() == other.world()
+            && self.start < other.end
+            && other.start < self.end
+            && (self.exclusive || other.exclusive)
+    }
+}
+
+/// Number of the chain of a node.
+fn chain_of(node: u64) -> u32 {
+    (node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u32 % CHAINS
+}
+
+impl Fs {
+    /// Sets or clears a lock. `EAGAIN` on conflict, `ENOLCK` when the table is full.
+    pub fn advisory_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
+        if self.read_only {
+            // Nobody can write: every lock is granted.
+            return Ok(());
+        }
+        let wanted = self.wanted(node, lock)?;
+        let attempt = || {
+            let mut tx = self.begin(cx, Kind::SetAttr)?;
+            self.lock_table(&mut tx)?;
+            self.change_locks(&wanted, lock.kind)
+        };
+        match attempt() {
+            // Perhaps the holder is dead.
+            Err(Error::Posix(Errno::EAGAIN)) => {
+                self.adopt_dead_processes(cx);
+                attempt()
+            }
+            result => result,
+        }
+    }
+
+    /// The first lock that conflicts with this one.
+    pub fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
+        let wanted = self.wanted(node, lock)?;
+        if self.read_only || !self.any_lock() {
+            return Ok(None);
+        }
+        let look = || {
+            let mut tx = self.begin(cx, Kind::SetAttr)?;
+            self.lock_table(&mut tx)?;
+            Ok::<_, Error>(self.first_conflict(&wanted))
+        };
+        let mut found = look()?;
+        if found.is_some() && self.adopt_dead_processes(cx) != u32::MAX {
+            found = look()?;
+        }
+        Ok(found.map(|held| self.as_lock(&held)))
+    }
+
+    /// Drops the record locks of this process on a node (at any close of it).
+    pub fn drop_process_locks(&self, cx: &Cx, node: Node) {
+        if !self.has_locks(node.id) {
+            return;
+        }
+        let Ok(process) = self.own_process() else { return };
+        let owner = OF_PROCESS << 32 | u64::from(process);
+        self.drop_locks(cx, chain_of(node.id), |held| held.owner == owner && held.node == node.id);
+    }
+
+    /// Drops the locks of a description that ends.
+    pub(crate) fn drop_locks_of_description(&self, cx: &Cx, id: DescriptionId, node: u64) {
+        if self.has_locks(node) {
+            let id = u64::from(id);
+            let owners = [OF_DESCRIPTION << 32 | id, OF_FLOCK << 32 | id];
+            self.drop_locks(cx, chain_of(node), |held| owners.contains(&held.owner));
+        }
+    }
+
+    /// Drops the record locks of a process that ends.
+    pub(crate) fn drop_locks_of_process(&self, cx: &Cx, process: u32) {
+        if !self.any_lock() {
+            return;
+        }
+        let owner = OF_PROCESS << 32 | u64::from(process);
+        for chain in (0..CHAINS).filter(|chain| self.head(*chain).is_some_and(|head| head.load(Acquire) != 0)) {
+            self.drop_locks(cx, chain, |held| held.owner == owner);
+        }
+    }
+
+    // ---- the table ----
+
+    fn any_lock(&self) -> bool {
+        self.header().locks_high.load(Acquire) != 0
+    }
+
+    /// Whether the chain of a node has any entry: cheap, without the lock.
+    #[inline]
+    fn has_locks(&self, node: u64) -> bool {
+        self.any_lock() && self.head(chain_of(node)).is_some_and(|head| head.load(Acquire) != 0)
+    }
+
+    fn entry(&self, number: u32) -> Option<&Entry> {
+        if number >= self.header().locks_high.load(Acquire).min(ADVISORY_LOCKS) {
+            return None;
+        }
+        self.segment.at(self.areas.advisory + u64::from(number) * size_of::<Entry>() as u64)
+    }
+
+    fn head(&self, chain: u32) -> Option<&AtomicU32> {
+        self.entry(chain).map(|entry| &entry.head)
+    }
+
+    fn lock_table(&self, tx: &mut Tx) -> Result<()> {
+        let header: &Header = self.header();
+        tx.lock(&header.advisory.0)?;
+        if header.locks_high.load(Acquire) == 0 {
+            self.grow_table()?;
+        }
+        Ok(())
+    }
+
+    /// More entries get real space. `ENOLCK` at the end of the table.
+    fn grow_table(&self) -> Result<()> {
+        let high = self.header().locks_high.load(Acquire);
+        if high >= ADVISORY_LOCKS {
+            return Err(Errno::ENOLCK.into());
+        }
+        let size = size_of::<Entry>() as u64;
+        let space = self.segment_space(self.areas.advisory + u64::from(high) * size, u64::from(STEP) * size);
+        space.map_err(|_| Errno::ENOLCK)?;
+        self.header().locks_high.store(high + STEP, Release);
+        Ok(())
+    }
+
+    /// The entries of a chain.
+    fn chain(&self, chain: u32) -> impl Iterator<Item = &Entry> {
+        let mut next = self.head(chain).map_or(0, |head| head.load(Acquire));
+        // Bounded: a damaged table must not make a loop.
+        (0..ADVISORY_LOCKS).map_while(move |_| {
+            let entry = self.entry(next.checked_sub(1)?)?;
+            next = entry.next.load(Acquire);
+            Some(entry)
+        })
+    }
+
+    fn read_entry(entry: &Entry) -> Held {
+        Held {
+            node: entry.node.load(Relaxed),
+            owner: entry.owner.load(Relaxed),
+            start: entry.start.load(Relaxed),
+            end: entry.end.load(Relaxed),
+            exclusive: entry.exclusive.load(Relaxed) != 0,
+            pid: entry.pid.load(Relaxed) as i32,
+        }
+    }
+
+    fn first_conflict(&self, wanted: &Held) -> Option<Held> {
+        let chain = self.chain(chain_of(wanted.node)).map(Self::read_entry);
+        chain.filter(|held| held.node == wanted.node && held.conflicts(wanted)).min_by_key(|held| held.start)
+    }
+
+    /// Takes entries out of a chain that `which` names.
+    fn drop_locks(&self, cx: &Cx, chain: u32, which: impl Fn(&Held) -> bool) {
+        let Ok(mut tx) = self.begin(cx, Kind::SetAttr) else { return };
+        if self.lock_table(&mut tx).is_ok() {
+            self.unchain(chain, which);
+        }
+    }
+
+    fn unchain(&self, chain: u32, which: impl Fn(&Held) -> bool) {
+        let Some(mut link) = self.head(chain) else { return };
+        for _ in 0..ADVISORY_LOCKS {
+            let Some(entry) = link.load(Acquire).checked_sub(1).and_then(|number| self.entry(number)) else { return };
+            if which(&Self::read_entry(entry)) {
+                link.store(entry.next.load(Acquire), Release);
+                entry.node.store(0, Release);
+            } else {
+                link = &entry.next;
+            }
+        }
+    }
+
+    /// Adds an entry.
+    fn add_entry(&self, held: &Held) -> Result<()> {
+        loop {
+            let high = self.header().locks_high.load(Acquire).min(ADVISORY_LOCKS);
+            for number in 0..high {
+                let Some(entry) = self.entry(number) else { break };
+                if entry.node.load(Acquire) != 0 {
+                    continue;
+                }
+                let Some(head) = self.head(chain_of(held.node)) else { break };
+                entry.owner.store(held.owner, Relaxed);
+                entry.start.store(held.start, Relaxed);
+                entry.end.store(held.end, Relaxed);
+                entry.exclusive.store(u32::from(held.exclusive), Relaxed);
+                entry.pid.store(held.pid as u32, Relaxed);
+                entry.next.store(head.load(Acquire), Relaxed);
+                entry.node.store(held.node, Release);
+                head.store(number + 1, Release);
+                return Ok(());
+            }
+            self.grow_table()?;
+        }
+    }
+
+    // ---- what POSIX says ----
+
+    fn wanted(&self, node: Node, lock: &Lock) -> Result<Held> {
+        let process = self.own_process()?;
+        let pid = self.process_slot(process).map_or(0, |slot| slot.pid.load(Relaxed)) as i32;
+        let (owner, pid) = match lock.owner {
+            LockOwner::Process => (OF_PROCESS << 32 | u64::from(process), pid),
+            LockOwner::Description(id) => (OF_DESCRIPTION << 32 | u64::from(id), -1),
+            LockOwner::Flock(id) => (OF_FLOCK << 32 | u64::from(id), -1),
+        };
+        Ok(Held { node: node.id, owner, start: lock.start, end: lock.end, exclusive: lock.kind == LockKind::Exclusive, pid })
+    }
+
+    fn as_lock(&self, held: &Held) -> Lock {
+        let id = held.owner as u32;
+        let owner = match held.owner >> 32 {
+            OF_PROCESS => LockOwner::Process,
+            OF_DESCRIPTION => LockOwner::Description(id),
+            _ => LockOwner::Flock(id),
+        };
+        let kind = if held.exclusive { LockKind::Exclusive } else { LockKind::Shared };
+        Lock { kind, owner, start: held.start, end: held.end, pid: held.pid }
+    }
+
+    /// Sets (or clears) a lock; the table is locked.
+    ///
+    /// What must be added is added before anything is taken away, so that a
+    /// table that is full changes nothing, and a death in between unlocks nothing.
+    fn change_locks(&self, wanted: &Held, kind: LockKind) -> Result<()> {
+        let unlock = kind == LockKind::Unlock;
+        if !unlock && self.first_conflict(wanted).is_some() {
+            if wanted.world() {
+                // Changing a flock drops the old one first: a refused change has lost it.
+                self.unchain(chain_of(wanted.node), |held| held.node == wanted.node && held.owner == wanted.owner);
+            }
+            return Err(Errno::EAGAIN.into());
+        }
+        // Neighbours of the same kind are one lock with it.
+        let mut merged = *wanted;
+        let mine = |held: &Held| held.node == wanted.node && held.owner == wanted.owner;
+        let touches = |held: &Held| {
+            if unlock || held.exclusive != wanted.exclusive {
+                held.start < wanted.end && wanted.start < held.end
+            } else {
+                held.start <= wanted.end && wanted.start <= held.end
+            }
+        };
+        let mut rest = [None, None];
+        for held in self.chain(chain_of(wanted.node)).map(Self::read_entry).filter(|held| mine(held) && touches(held)) {
+            if !unlock && held.exclusive == wanted.exclusive {
+                merged.start = merged.start.min(held.start);
+                merged.end = merged.end.max(held.end);
+                continue;
+            }
+            // What sticks out on the left and on the right stays; at most one of each.
+            if held.start < wanted.start {
+                rest[0] = Some(Held { end: wanted.start, ..held });
+            }
+            if held.end > wanted.end {
+                rest[1] = Some(Held { start: wanted.end, ..held });
+            }
+        }
+        let new = [rest[0], rest[1], (!unlock).then_some(merged)];
+        let mut added = 0;
+        for held in new.iter().flatten() {
+            if let Err(error) = self.add_entry(held) {
+                self.take_back(chain_of(wanted.node), added);
+                return Err(error);
+            }
+            added += 1;
+        }
+        self.unchain_after(chain_of(wanted.node), added, |held| mine(held) && touches(held));
+        Ok(())
+    }
+
+    /// As `unchain`, leaving the first `skip` entries alone: they were added just now.
+    fn unchain_after(&self, chain: u32, skip: usize, which: impl Fn(&Held) -> bool) {
+        let seen = core::cell::Cell::new(0);
+        self.unchain(chain, |held| {
+            seen.set(seen.get() + 1);
+            seen.get() > skip && which(held)
+        });
+    }
+
+    /// Takes the first `count` entries out of a chain.
+    fn take_back(&self, chain: u32, count: usize) {
+        let seen = core::cell::Cell::new(0);
+        self.unchain(chain, |_| {
+            seen.set(seen.get() + 1);
+            seen.get() <= count
+        });
+    }
+}

@@ -1,0 +1,213 @@
+//! `fallocate`, `SEEK_DATA` and `SEEK_HOLE`, copying from file to file, and the
+//! growth of directories.
+
+use super::cursor::Source;
+use super::edit::Edit;
+use super::job::Job;
+use super::{block_of, blocks_for};
+use crate::fs::{Fs, corrupt};
+use crate::lane::Tx;
+use crate::segment::{Cachelet, cachelet};
+use base::{Cx, Error, Fallocate, Node, Result};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::BLOCK;
+use format::extent::{Extent, FILE_MAX, Root};
+use format::inode::word;
+use format::lane::Kind;
+use pm::Errno;
+
+impl Fs {
+    /// Gives, takes or zeroes space. `EINVAL`, `EFBIG`, `ENOSPC`.
+    pub fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+        if len == 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        if end > FILE_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        let mut tx = self.begin(cx, Kind::Fallocate)?;
+        let cachelet = self.lock_file(&mut tx, cx, node)?;
+        let mut job = Job::new(&mut tx, cachelet, node.id)?;
+        job.drop_set_id(cx)?;
+        let size = job.size();
+        match how {
+            Fallocate::Allocate => job.give(offset, end, size.max(end)),
+            Fallocate::KeepSize => job.give(offset, end, size),
+            Fallocate::PunchHole => job.punch(offset, end.min(size)),
+            Fallocate::Zero => job.zero_range(offset, end, size.max(end)),
+            Fallocate::ZeroKeepSize => job.zero_range(offset, end, size),
+        }
+    }
+
+    /// The next data (or hole) at or after `offset`; the end of the file is a hole. `ENXIO` past it.
+    pub fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
+        let mut tries = 0;
+        loop {
+            let cachelet = self.cached(cx, node)?;
+            self.is_file(cachelet)?;
+            let before = cachelet.map_sequence.load(Acquire);
+            let found = self.seek_in(cachelet, offset, data);
+            core::sync::atomic::fence(Acquire);
+            if before & 1 == 0 && cachelet.map_sequence.load(Relaxed) == before {
+                return found;
+            }
+            tries += 1;
+            if tries > 1000 {
+                // Somebody keeps changing it: look while nobody can.
+                let mut tx = self.begin(cx, Kind::Fallocate)?;
+                let cachelet = self.lock_file(&mut tx, cx, node)?;
+                return self.seek_in(cachelet, offset, data);
+            }
+        }
+    }
+
+    fn seek_in(&self, cachelet: &Cachelet, offset: u64, data: bool) -> Result<u64> {
+        let (size, root) = (cachelet.size.load(Acquire), cachelet.root.load(Acquire));
+        if offset >= size {
+            return Err(Errno::ENXIO.into());
+        }
+        let mut at = offset;
+        while at < size {
+            let e = self.find_extent(root, block_of(at))?;
+            match e.filter(|e| e.file * BLOCK <= at) {
+                Some(_) if data => return Ok(at),
+                None if !data => return Ok(at),
+                Some(e) => at = (e.file + e.len) * BLOCK,
+                None => at = e.map_or(size, |e| e.file * BLOCK),
+            }
+        }
+        if data { Err(Errno::ENXIO.into()) } else { Ok(size) }
+    }
+
+    /// Copies `len` bytes between two files, or within one where the ranges do
+    /// not overlap (`EINVAL`); returns how many, less at the source's end.
+    pub fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
+        let mut tx = self.begin(cx, Kind::Write)?;
+        let (source, target) = self.lock_two(&mut tx, cx, from, to)?;
+        let size = source.size.load(Relaxed);
+        let len = len.min(size.saturating_sub(from_offset)).min(FILE_MAX.saturating_sub(to_offset));
+        if from == to && from_offset < to_offset.saturating_add(len) && to_offset < from_offset.saturating_add(len) {
+            return Err(Errno::EINVAL.into());
+        }
+        if to_offset >= FILE_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        if len == 0 {
+            return Ok(0);
+        }
+        let mut job = Job::new(&mut tx, target, to.id)?;
+        job.drop_set_id(cx)?;
+        let end = job.fill(to_offset, to_offset + len, &mut Source::File { cachelet: source, at: from_offset })?;
+        Ok(end - to_offset)
+    }
+
+    /// Locks two files (or one) in the order of their cachelets.
+    fn lock_two<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(&'a Cachelet, &'a Cachelet)> {
+        if a == b {
+            let both = self.lock_file(tx, cx, a)?;
+            return Ok((both, both));
+        }
+        for _ in 0..1000 {
+            let (first, second) = (self.cached(cx, a)?, self.cached(cx, b)?);
+            let swapped = self.cachelet_number(first) > self.cachelet_number(second);
+            let order = if swapped { [(second, b), (first, a)] } else { [(first, a), (second, b)] };
+            let keep = tx.held;
+            match order.iter().try_for_each(|(cachelet, node)| tx.lock_inode(cachelet, node.id)) {
+                Ok(()) => {
+                    self.is_file(first)?;
+                    self.is_file(second)?;
+                    return Ok((first, second));
+                }
+                Err(Error::Posix(Errno::ESTALE)) => tx.unlock_to(keep),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::ESTALE.into())
+    }
+
+    /// Appends up to `want` blocks to a directory whose inode is locked; the
+    /// caller commits. Its slots may be found as soon as the record is applied,
+    /// so the blocks are zeroed first (`zero`). Returns the new extent.
+    pub(crate) fn append_blocks(&self, tx: &mut Tx, _directory: &Cachelet, offset: u64, want: u64, zero: bool) -> Result<Extent> {
+        let inode = self.inode(offset)?;
+        let root = inode.root.load(Acquire);
+        let file = self.end_of_extents(root)?;
+        let (block, len) = tx.blocks(want, self.near(root, file))?;
+        if zero {
+            self.image.zero(block * BLOCK, len * BLOCK)?;
+            tx.order();
+        }
+        let e = Extent { file, block, len };
+        let mut edit = Edit::new(tx, root);
+        edit.insert(e)?;
+        let edited = edit.finish();
+        if edited.root != root {
+            tx.set(offset + word::ROOT, edited.root)?;
+        }
+        Ok(e)
+    }
+
+    /// Number of blocks up to the last one that a map has.
+    pub(crate) fn end_of_extents(&self, root: u64) -> Result<u64> {
+        match Root::unpack(root) {
+            Some(Root::Empty) => Ok(0),
+            Some(Root::One { len, .. }) => Ok(len),
+            Some(Root::Tree { node, depth }) => {
+                let path = self.extent_path(node, depth, super::BLOCKS_MAX)?;
+                let (leaf, count) = self.extent_node(path.steps[0].block, 0)?;
+                let e = self.proven_extent(super::extents::leaf_entry(leaf, count - 1))?;
+                Ok(e.file + e.len)
+            }
+            None => Err(corrupt("data root", root)),
+        }
+    }
+}
+
+impl Job<'_, '_> {
+    /// Fills the holes of a range and sets the size; what becomes part of the file reads as zeros.
+    fn give(&mut self, from: u64, to: u64, size: u64) -> Result<()> {
+        let before = self.size();
+        if size > before {
+            self.zero_allocated(before, size)?;
+        }
+        let filled = self.fill_holes(from, to, size.max(before));
+        if filled.is_err() {
+            // All or nothing beyond the end; within the file blocks of zeros change nothing.
+            if to > before && !self.is_mapped() {
+                self.cut(blocks_for(before), super::BLOCKS_MAX)?;
+            }
+            return filled;
+        }
+        self.publish(size);
+        Ok(())
+    }
+
+    /// Frees whole blocks and zeroes what is left of the range.
+    fn punch(&mut self, from: u64, to: u64) -> Result<()> {
+        if from < to {
+            let (first, last) = (blocks_for(from), if to == self.size() { blocks_for(to) } else { block_of(to) });
+            if first < last && !self.is_mapped() {
+                self.cut(first, last)?;
+                self.zero_allocated(from, (first * BLOCK).min(to))?;
+                self.zero_allocated((last * BLOCK).min(to), to)?;
+            } else {
+                self.zero_allocated(from, to)?;
+            }
+        }
+        let size = self.size();
+        self.publish(size);
+        Ok(())
+    }
+
+    fn zero_range(&mut self, from: u64, to: u64, size: u64) -> Result<()> {
+        let before = self.size();
+        self.zero_allocated(from, to.min(before.max(from)))?;
+        self.give(from, to, size)
+    }
+
+    /// Notes that a process maps the file.
+    pub(super) fn mark_mapped(&mut self) {
+        self.cachelet.flags.fetch_or(cachelet::MAPPED, core::sync::atomic::Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,105 @@
+//! A program's buffers as one stream, and what a write takes its bytes from.
+
+use crate::fs::Fs;
+use crate::segment::Cachelet;
+use base::Result;
+use core::sync::atomic::Ordering::Acquire;
+use format::BLOCK;
+use pm::UserSlice;
+
+/// Several buffers, gone through once.
+pub(super) struct Cursor<'b> {
+    buffers: &'b [UserSlice],
+    /// Bytes of the first that are done.
+    done: usize,
+}
+
+impl<'b> Cursor<'b> {
+    pub(super) fn new(buffers: &'b [UserSlice]) -> Cursor<'b> {
+        Cursor { buffers, done: 0 }
+    }
+
+    /// The next at most `len` bytes that lie together; `None` at the end.
+    pub(super) fn next(&mut self, len: u64) -> Option<UserSlice> {
+        while let Some((first, rest)) = self.buffers.split_first() {
+            if self.done < first.len {
+                let part = first.part(self.done, len.min(usize::MAX as u64) as usize);
+                self.done += part.len;
+                return Some(part);
+            }
+            (self.buffers, self.done) = (rest, 0);
+        }
+        None
+    }
+}
+
+/// Where the bytes of a write come from.
+pub(super) enum Source<'b> {
+    /// A program's buffers.
+    Program(Cursor<'b>),
+    /// Another file (or the same), from a place on; its inode is locked too.
+    File { cachelet: &'b Cachelet, at: u64 },
+    /// Nowhere: zeros.
+    Zero,
+}
+
+impl Source<'_> {
+    /// Puts the next `len` bytes to `to` in the image and starts their write-back.
+    pub(super) fn put(&mut self, fs: &Fs, mut to: u64, len: u64) -> Result<()> {
+        fs.present(to, len)?;
+        let end = to + len;
+        match self {
+            Source::Zero => fs.image.zero(to, len)?,
+            Source::Program(cursor) => {
+                while to < end {
+                    let Some(part) = cursor.next(end - to) else { break };
+                    fs.image.copy_in(to, part)?;
+                    to += part.len as u64;
+                }
+            }
+            Source::File { cachelet, at } => {
+                while to < end {
+                    let done = copy_piece(fs, cachelet.root.load(Acquire), *at, to, end - to)?;
+                    *at += done;
+                    to += done;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies what of a file lies together, at most `len` bytes from `at` on, to `to` in the image.
+fn copy_piece(fs: &Fs, root: u64, at: u64, to: u64, len: u64) -> Result<u64> {
+    let piece = fs.piece(root, at, len)?;
+    match piece.image {
+        Some(from) => {
+            fs.present(from, piece.len)?;
+            fs.image.copy_within(from, to, piece.len)?;
+        }
+        None => fs.image.zero(to, piece.len)?,
+    }
+    Ok(piece.len)
+}
+
+/// Bytes of a file that lie together, or a hole.
+pub(super) struct Piece {
+    /// Where they are in the image; `None`: a hole.
+    pub image: Option<u64>,
+    /// How many.
+    pub len: u64,
+}
+
+impl Fs {
+    /// What lies at byte `at` of a file, and how far, at most `len` (not 0) bytes.
+    pub(super) fn piece(&self, root: u64, at: u64, len: u64) -> Result<Piece> {
+        Ok(match self.find_extent(root, at / BLOCK)? {
+            Some(e) if e.file * BLOCK <= at => {
+                let within = at - e.file * BLOCK;
+                Piece { image: Some(e.block * BLOCK + within), len: len.min(e.len * BLOCK - within) }
+            }
+            Some(e) => Piece { image: None, len: len.min(e.file * BLOCK - at) },
+            None => Piece { image: None, len },
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! A file whose inode is locked, being changed: the steps that writing,
+//! allocating and truncating are made of.
+
+use super::cursor::Source;
+use super::edit::{Edit, Edited};
+use super::{Moving, block_of};
+use crate::fs::Fs;
+use crate::lane::Tx;
+use crate::segment::{Cachelet, cachelet};
+use base::{Cx, Result};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use format::extent::Extent;
+use format::inode::{Head, node_offset, pack_links, unpack_links, word};
+use format::{BLOCK, Inode};
+
+/// The work on one file.
+pub(super) struct Job<'t, 'a> {
+    pub fs: &'a Fs,
+    pub tx: &'t mut Tx<'a>,
+    pub cachelet: &'a Cachelet,
+    pub inode: &'a Inode,
+    /// Offset of the inode.
+    pub at: u64,
+    /// The time that the file is stamped with.
+    pub now: i64,
+}
+
+impl<'t, 'a> Job<'t, 'a> {
+    /// Starts work on a file whose inode is locked.
+    pub(super) fn new(tx: &'t mut Tx<'a>, cachelet: &'a Cachelet, id: u64) -> Result<Job<'t, 'a>> {
+        let (fs, at) = (tx.fs, node_offset(id));
+        Ok(Job { fs, tx, cachelet, inode: fs.inode(at)?, at, now: pm::clock::now() })
+    }
+
+    /// Size in bytes.
+    #[inline]
+    pub(super) fn size(&self) -> u64 {
+        self.cachelet.size.load(Relaxed)
+    }
+
+    /// The data root.
+    #[inline]
+    pub(super) fn root(&self) -> u64 {
+        self.inode.root.load(Relaxed)
+    }
+
+    /// Clears set-id bits, as a write by somebody without privilege does. A record of its own.
+    #[inline]
+    pub(super) fn drop_set_id(&mut self, cx: &Cx) -> Result<()> {
+        if self.cachelet.mode.load(Relaxed) & 0o6000 != 0 && !cx.cred.privileged {
+            return self.drop_set_id_slow(cx);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_set_id_slow(&mut self, cx: &Cx) -> Result<()> {
+        let mode = self.cachelet.mode.load(Relaxed) as u16;
+        let (uid, gid) = (self.cachelet.uid.load(Relaxed), self.cachelet.gid.load(Relaxed));
+        let group = mode & 0o2000 != 0 && (mode & 0o010 != 0 || !cx.cred.in_group(gid));
+        let left = mode & !(0o4000 | if group { 0o2000 } else { 0 });
+        if left == mode {
+            return Ok(());
+        }
+        let permission = self.fs.permission_index(self.tx, uid, gid, left & 0o7777)?;
+        let head = Head { permission, ..self.inode.head() };
+        self.tx.set(self.at + word::HEAD, head.pack())?;
+        self.tx.commit()?;
+        let change = self.fs.change(self.cachelet);
+        change.mode.store(change.mode.load(Relaxed) & !0xffff | u32::from(left), Relaxed);
+        Ok(())
+    }
+
+    /// Zeroes the allocated bytes among `from..to` of the file.
+    pub(super) fn zero_allocated(&mut self, from: u64, to: u64) -> Result<()> {
+        let (root, mut at) = (self.root(), from);
+        while at < to {
+            let piece = self.fs.piece(root, at, to - at)?;
+            if let Some(place) = piece.image {
+                Source::Zero.put(self.fs, place, piece.len)?;
+            }
+            at += piece.len;
+        }
+        Ok(())
+    }
+
+    /// Publishes a size and the time by single 8-byte stores; what was written
+    /// is ordered before. Durable when it returns.
+    #[inline]
+    pub(super) fn publish(&mut self, size: u64) {
+        let (fs, inode, now) = (self.fs, self.inode, self.now as u64);
+        let image = &fs.image;
+        let grows = size != self.cachelet.size.load(Relaxed);
+        let stamps = self.cachelet.mtime.load(Relaxed) != now || self.cachelet.ctime.load(Relaxed) != now;
+        if grows {
+            image.fence();
+            image.store(&inode.size, size);
+        }
+        if stamps {
+            image.store(&inode.mtime, now);
+            image.store(&inode.ctime, now);
+        }
+        if grows || stamps {
+            image.flush(self.at, 64);
+            let change = fs.change(self.cachelet);
+            change.mtime.store(now, Relaxed);
+            change.ctime.store(now, Relaxed);
+            change.size.store(size, Release);
+        }
+        image.fence();
+    }
+
+    /// Allocates up to `want` blocks for the hole at block `block` of the file;
+    /// they are in the map once `commit` has been called with the edit.
+    pub(super) fn allocate(&mut self, block: u64, want: u64) -> Result<Extent> {
+        let near = self.fs.near(self.root(), block);
+        let (first, len) = self.tx.blocks(want, near)?;
+        Ok(Extent { file: block, block: first, len })
+    }
+
+    /// Adds an extent to the map.
+    pub(super) fn insert(&mut self, e: Extent) -> Result<Edited> {
+        let mut edit = Edit::new(self.tx, self.inode.root.load(Relaxed));
+        edit.insert(e)?;
+        Ok(edit.finish())
+    }
+
+    /// Commits an edit of the map that added `added` blocks, with a new size and
+    /// the time, and tells the cachelet.
+    pub(super) fn commit(&mut self, edited: Edited, added: u64, size: u64, stamp: bool) -> Result<()> {
+        let (nlink, blocks) = unpack_links(self.inode.links.load(Acquire));
+        let blocks = u64::from(blocks).saturating_add(added).saturating_sub(edited.freed).min(u64::from(u32::MAX)) as u32;
+        self.tx.set(self.at + word::LINKS, pack_links(nlink, blocks))?;
+        if edited.root != self.root() {
+            self.tx.set(self.at + word::ROOT, edited.root)?;
+        }
+        if size != self.size() {
+            self.tx.set(self.at + word::SIZE, size)?;
+        }
+        if stamp {
+            self.tx.set(self.at + word::MTIME, self.now as u64)?;
+            self.tx.set(self.at + word::CTIME, self.now as u64)?;
+        }
+        let moving = edited.moved.then(|| Moving::begin(self.cachelet));
+        self.tx.commit()?;
+        let change = self.fs.change(self.cachelet);
+        change.root.store(edited.root, Release);
+        change.blocks.store(blocks, Relaxed);
+        if stamp {
+            change.mtime.store(self.now as u64, Relaxed);
+            change.ctime.store(self.now as u64, Relaxed);
+        }
+        change.size.store(size, Release);
+        drop(change);
+        drop(moving);
+        Ok(())
+    }
+
+    /// Takes blocks `from..to` from the file, in as many records as it needs.
+    pub(super) fn cut(&mut self, from: u64, to: u64) -> Result<()> {
+        let mut to = to;
+        while from < to {
+            let mut edit = Edit::new(self.tx, self.inode.root.load(Relaxed));
+            to = edit.cut(from, to)?;
+            let edited = edit.finish();
+            if edited.moved {
+                let size = self.size();
+                self.commit(edited, 0, size, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the holes among `from..to` (bytes) with blocks; what of them lies
+    /// below `zero_to` is zeroed. `ENOSPC` leaves those that there was space for.
+    pub(super) fn fill_holes(&mut self, from: u64, to: u64, zero_to: u64) -> Result<()> {
+        let (mut block, end) = (block_of(from), super::blocks_for(to));
+        while block < end {
+            let next = self.fs.find_extent(self.root(), block)?;
+            if let Some(e) = next.filter(|e| e.file <= block) {
+                block = e.file + e.len;
+                continue;
+            }
+            let want = next.map_or(end, |e| e.file.min(end)) - block;
+            let e = self.allocate(block, want)?;
+            let zero = (zero_to.min((e.file + e.len) * BLOCK)).saturating_sub(e.file * BLOCK);
+            if zero > 0 {
+                Source::Zero.put(self.fs, e.block * BLOCK, zero)?;
+            }
+            self.tx.order();
+            let edited = self.insert(e)?;
+            let size = self.size();
+            self.commit(edited, e.len, size, false)?;
+            block += e.len;
+        }
+        Ok(())
+    }
+
+    /// Whether some process has mapped the file: its blocks must not be freed.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.cachelet.flags.load(Acquire) & cachelet::MAPPED != 0
+    }
+}

@@ -1,0 +1,58 @@
+//! Mapped ranges: a file's blocks are pages of the image, so a process maps them as they are.
+
+use super::BLOCKS_MAX;
+use super::job::Job;
+use crate::fs::Fs;
+use crate::segment::Cachelet;
+use base::{Cx, Error, Node, Result};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::BLOCK;
+use format::lane::Kind;
+use pm::Errno;
+
+impl Fs {
+    /// Reports where the bytes `offset..offset + len` (page-aligned) lie, in
+    /// order, as (file offset, image offset, length); holes within the file are
+    /// filled first if `write`. The caller holds a description for as long as
+    /// he uses them.
+    pub fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, write: bool, each: &mut dyn FnMut(u64, u64, u64)) -> Result<()> {
+        let end = offset.checked_add(len).filter(|end| *end <= BLOCKS_MAX * BLOCK).ok_or(Errno::EOVERFLOW)?;
+        let mut tx = match self.begin(cx, Kind::Fallocate) {
+            Ok(tx) => tx,
+            // Nobody changes it: no marks are needed.
+            Err(Error::Posix(Errno::EROFS)) if !write => {
+                let cachelet = self.cached(cx, node)?;
+                return self.report_ranges(cachelet, offset, end, each);
+            }
+            Err(error) => return Err(error),
+        };
+        let cachelet = self.lock_file(&mut tx, cx, node)?;
+        let mut job = Job::new(&mut tx, cachelet, node.id)?;
+        job.mark_mapped();
+        let size = job.size();
+        let past = size.next_multiple_of(BLOCK);
+        if write {
+            job.fill_holes(offset, end.min(past), u64::MAX)?;
+        }
+        // What lies behind the end in its last page reads as zeros.
+        if past > size && offset < past && end > size {
+            job.zero_allocated(size, past)?;
+        }
+        self.report_ranges(cachelet, offset, end, each)
+    }
+
+    fn report_ranges(&self, cachelet: &Cachelet, offset: u64, end: u64, each: &mut dyn FnMut(u64, u64, u64)) -> Result<()> {
+        self.is_file(cachelet)?;
+        let end = end.min(cachelet.size.load(Relaxed).next_multiple_of(BLOCK));
+        let (root, mut at) = (cachelet.root.load(Acquire), offset);
+        while at < end {
+            let piece = self.piece(root, at, end - at)?;
+            if let Some(place) = piece.image {
+                self.present(place, piece.len)?;
+                each(at, place, piece.len);
+            }
+            at += piece.len;
+        }
+        Ok(())
+    }
+}

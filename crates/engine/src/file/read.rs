@@ -1,0 +1,98 @@
+//! Reading: no lock, nothing shared is written. Copy, then see whether the map
+//! has changed meanwhile; if so, copy again.
+
+use super::cursor::Cursor;
+use crate::fs::Fs;
+use crate::lane::lock::Waiter;
+use crate::segment::{Cachelet, cachelet};
+use base::{Cx, Kind, Node, Result};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::fence;
+use format::BLOCK;
+use format::extent::Root;
+use pm::UserSlice;
+
+impl Fs {
+    /// Reads at `offset` into the buffers in turn; bytes read, 0 at the end.
+    #[inline]
+    pub fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
+        if let ([buffer], Some(cachelet)) = (into, self.cachelet(node.hint)) {
+            let before = cachelet.map_sequence.load(Acquire);
+            let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID) != 0;
+            let regular = cachelet.mode.load(Relaxed) >> 16 & 0xff == Kind::Regular as u32;
+            if before & 1 == 0 && !unusable && regular && cachelet.node.load(Acquire) == node.id {
+                if let Some(done) = self.read_one(cachelet, offset, *buffer) {
+                    fence(Acquire);
+                    if cachelet.map_sequence.load(Relaxed) == before {
+                        return Ok(done);
+                    }
+                }
+            }
+        }
+        self.read_slow(cx, node, offset, into)
+    }
+
+    /// The common case: one buffer, out of one extent.
+    #[inline]
+    fn read_one(&self, cachelet: &Cachelet, offset: u64, buffer: UserSlice) -> Option<usize> {
+        // The size first: whoever raises it has set the root before.
+        let size = cachelet.size.load(Acquire);
+        let Some(Root::One { block, len }) = Root::unpack(cachelet.root.load(Acquire)) else { return None };
+        if offset >= size {
+            return Some(0);
+        }
+        let count = (size - offset).min(buffer.len as u64);
+        if offset + count > len * BLOCK {
+            return None;
+        }
+        let part = buffer.part(0, count as usize);
+        self.image.copy_out(block * BLOCK + offset, part).ok()?;
+        Some(part.len)
+    }
+
+    #[inline(never)]
+    fn read_slow(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
+        let mut wait = Waiter::new();
+        loop {
+            let cachelet = self.cached(cx, node)?;
+            let before = cachelet.map_sequence.load(Acquire);
+            if before & 1 == 1 {
+                wait.once(self, cachelet.owner.load(Acquire));
+                continue;
+            }
+            if cachelet.flags.load(Acquire) & cachelet::INVALID != 0 || cachelet.node.load(Acquire) != node.id {
+                continue;
+            }
+            self.is_file(cachelet)?;
+            let result = self.read_pieces(cachelet, offset, into);
+            fence(Acquire);
+            if cachelet.map_sequence.load(Relaxed) == before {
+                return result;
+            }
+        }
+    }
+
+    fn read_pieces(&self, cachelet: &Cachelet, offset: u64, into: &[UserSlice]) -> Result<usize> {
+        let size = cachelet.size.load(Acquire);
+        let root = cachelet.root.load(Acquire);
+        let end = size.min(offset.saturating_add(UserSlice::total(into) as u64));
+        let (mut at, mut cursor) = (offset, Cursor::new(into));
+        while at < end {
+            let piece = self.piece(root, at, end - at)?;
+            if let Some(from) = piece.image {
+                self.present(from, piece.len)?;
+            }
+            let mut done = 0;
+            while done < piece.len {
+                let Some(part) = cursor.next(piece.len - done) else { return Ok((at + done - offset) as usize) };
+                match piece.image {
+                    Some(from) => self.image.copy_out(from + done, part)?,
+                    None => part.zero(),
+                }
+                done += part.len as u64;
+            }
+            at += piece.len;
+        }
+        Ok(at.saturating_sub(offset) as usize)
+    }
+}

@@ -1,0 +1,118 @@
+//! Freeing an inode that has no links and no opens, with all that it holds.
+//!
+//! A small one goes in the record of whoever removes it; a large one gives up
+//! its data in records of their own first, each of which leaves a smaller whole
+//! file, so whoever finds it in the orphan table goes on.
+
+use super::edit::Edit;
+use super::extents::leaf_entry;
+use super::BLOCKS_MAX;
+use crate::fs::{Fs, corrupt};
+use crate::lane::Tx;
+use base::{Kind, Result};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::extent::{Root, symlink_lines};
+use format::inode::{COLD, Head, node_id, pack_links, unpack_links, word};
+use format::{BLOCK, Cold, Inode};
+
+/// Operations that freeing everything but data takes: the inode's line and head, cold line, xattrs, text, two to spare.
+const OTHERS: usize = 7;
+/// Operations left to the caller: orphan entry, counts, times.
+const SPARE: usize = 6;
+
+impl Fs {
+    /// Adds to `tx` what frees an inode and everything it holds, if that fits
+    /// beside what the record has already. False if not: then nothing was
+    /// added. The inode's line is free once the record commits.
+    pub(crate) fn free_small(&self, tx: &mut Tx, offset: u64) -> Result<bool> {
+        let inode = self.inode(offset)?;
+        let room = tx.room().saturating_sub(OTHERS + SPARE);
+        let head = inode.head();
+        let mapped = head.kind == Kind::Regular as u8 || head.kind == Kind::Directory as u8;
+        if mapped {
+            match Root::unpack(inode.root.load(Acquire)) {
+                Some(Root::Empty) => {}
+                Some(Root::One { block, len }) if room >= 1 => tx.free_blocks(block, len)?,
+                Some(Root::Tree { node, depth: 0 }) => {
+                    let (leaf, count) = self.extent_node(node, 0)?;
+                    if count >= room {
+                        return Ok(false);
+                    }
+                    for i in 0..count {
+                        let e = self.proven_extent(leaf_entry(leaf, i))?;
+                        tx.free_blocks(e.block, e.len)?;
+                    }
+                    tx.free_blocks(node, 1)?;
+                }
+                Some(_) => return Ok(false),
+                None => return Err(corrupt("data root", offset)),
+            }
+        } else if tx.room() < OTHERS + SPARE {
+            return Ok(false);
+        }
+        self.free_rest(tx, inode, offset, head)?;
+        Ok(true)
+    }
+
+    /// Text, cold line, attributes and the line itself.
+    fn free_rest(&self, tx: &mut Tx, inode: &Inode, offset: u64, head: Head) -> Result<()> {
+        if head.kind == Kind::Symlink as u8 {
+            let len = inode.size.load(Relaxed);
+            if len == 0 || len >= BLOCK {
+                return Err(corrupt("length of a symlink", offset));
+            }
+            tx.free_lines(inode.root.load(Relaxed), symlink_lines(len))?;
+        }
+        if head.flags & COLD != 0 {
+            let at = inode.extra.load(Relaxed);
+            let cold: &Cold = self.at(at, "cold line")?;
+            let xattr = cold.xattr.load(Relaxed);
+            if xattr != 0 {
+                tx.free_blocks(xattr >> 32, (xattr & 0xffff_ffff).div_ceil(BLOCK))?;
+            }
+            tx.free_lines(at, 1)?;
+        }
+        // The generation stays: the next inode here gets another.
+        tx.set(offset + word::HEAD, Head { generation: head.generation, flags: 0, kind: 0, permission: 0 }.pack())?;
+        tx.free_lines(offset, 1)?;
+        tx.files(-1);
+        Ok(())
+    }
+
+    /// Frees an orphan and everything it holds, whatever its size, in records of
+    /// its own (so `tx` must have none begun); the last one removes it from the
+    /// orphan table.
+    pub(crate) fn reclaim(&self, tx: &mut Tx, offset: u64) -> Result<()> {
+        // Some 35 extents a record; the largest map has 2^32.
+        for _ in 0..BLOCKS_MAX {
+            if self.free_small(tx, offset)? {
+                let generation = self.inode(offset)?.head().generation;
+                self.remove_orphan(tx, node_id(offset, generation))?;
+                return tx.commit();
+            }
+            self.reclaim_step(tx, offset)?;
+        }
+        Err(corrupt("extents without end", offset))
+    }
+
+    /// Takes some extents off the end of the map, in a record of its own.
+    fn reclaim_step(&self, tx: &mut Tx, offset: u64) -> Result<()> {
+        let inode = self.inode(offset)?;
+        let mut to = BLOCKS_MAX;
+        let edited = loop {
+            let mut edit = Edit::new(tx, inode.root.load(Relaxed));
+            to = edit.cut(0, to)?;
+            let edited = edit.finish();
+            if edited.moved || to == 0 {
+                break edited;
+            }
+        };
+        if inode.head().kind == Kind::Regular as u8 {
+            let (nlink, blocks) = unpack_links(inode.links.load(Relaxed));
+            let left = u64::from(blocks).saturating_sub(edited.freed) as u32;
+            tx.set(offset + word::LINKS, pack_links(nlink, left))?;
+        }
+        tx.set(offset + word::ROOT, edited.root)?;
+        tx.commit()
+    }
+}

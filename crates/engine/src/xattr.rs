@@ -1,0 +1,308 @@
+//! Extended attributes (`format::xattr`): all of an inode's in one run of
+//! blocks. A change writes a new run aside; the record puts it in the place of
+//! the old one. Readers hold the inode.
+
+use crate::fs::{Fs, corrupt};
+use crate::lane::Tx;
+use crate::segment::{Cachelet, Snapshot, cachelet};
+use base::{Cx, Kind, Node, R, Result, W};
+use core::mem::offset_of;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use format::inode::{self, node_offset, word};
+use format::xattr::{HEAD, NAME_MAX, SIZE_MAX, entry_bytes, pack_head, unpack_head};
+use format::{BLOCK, Cold, lane};
+use pm::{Errno, UserSlice};
+
+const CREATE: u32 = 1;
+const REPLACE: u32 = 2;
+
+/// Where an inode's attributes are.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    /// First block; 0: none.
+    block: u64,
+    /// Bytes of all entries.
+    len: u64,
+}
+
+/// One attribute, by offsets in the image.
+#[derive(Clone, Copy)]
+struct Entry {
+    at: u64,
+    name: u64,
+    value: u64,
+}
+
+impl Entry {
+    fn end(&self) -> u64 {
+        self.at + entry_bytes(self.name, self.value)
+    }
+}
+
+impl Fs {
+    /// Copies the value of `name` to `out` and returns its length; an empty
+    /// `out` asks only for that. `ENODATA`, `ERANGE`, `EOPNOTSUPP`, `EACCES`.
+    pub fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        self.may_xattr(cx, node, name, R)?;
+        self.reading(cx, node, |fs, run| {
+            let entry = fs.find_xattr(run, name)?.ok_or(Errno::ENODATA)?;
+            let len = entry.value as usize;
+            if out.len != 0 {
+                if len > out.len {
+                    return Err(Errno::ERANGE.into());
+                }
+                fs.image.copy_out(entry.at + HEAD + entry.name, out.part(0, len))?;
+            }
+            Ok(len)
+        })
+    }
+
+    /// Copies the names, each with a NUL behind it; returns their length.
+    pub fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        self.reading(cx, node, |fs, run| {
+            let mut len = 0;
+            for write in [false, true] {
+                if write && (out.len == 0 || len == 0) {
+                    break;
+                }
+                if write && len > out.len {
+                    return Err(Errno::ERANGE.into());
+                }
+                len = 0;
+                fs.each_xattr(run, |entry| {
+                    if !cx.cred.privileged && fs.xattr_name(&entry)?.starts_with(b"trusted.") {
+                        return Ok(true);
+                    }
+                    let name = entry.name as usize;
+                    if write {
+                        fs.image.copy_out(entry.at + HEAD, out.part(len, name))?;
+                        out.part(len + name, 1).zero();
+                    }
+                    len += name + 1;
+                    Ok(true)
+                })?;
+            }
+            Ok(len)
+        })
+    }
+
+    /// Sets the value of `name`. `EEXIST`, `ENODATA`, `ENOSPC`, `E2BIG`, `ERANGE`.
+    pub fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(Errno::ERANGE.into());
+        }
+        if value.len as u64 > SIZE_MAX {
+            return Err(Errno::E2BIG.into());
+        }
+        self.may_xattr(cx, node, name, W)?;
+        self.change_xattr(cx, node, name, Some((value, flags)))
+    }
+
+    /// Removes `name`. `ENODATA`.
+    pub fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+        self.may_xattr(cx, node, name, W)?;
+        self.change_xattr(cx, node, name, None)
+    }
+
+    /// The kernel's rules (`xattr_permission`), by the name's first part.
+    fn may_xattr(&self, cx: &Cx, node: Node, name: &[u8], want: u16) -> Result<()> {
+        let cachelet = self.cached(cx, node)?;
+        let seen = self.snapshot(cx, cachelet, node.id)?;
+        if want == W {
+            self.writable()?;
+        }
+        may_prefix(cx, &seen, name, want)?;
+        if matches!(name, b"user." | b"trusted." | b"security.") { Err(Errno::EINVAL.into()) } else { Ok(()) }
+    }
+
+    /// Calls `read` with an inode's attributes while nobody can change them.
+    fn reading(&self, cx: &Cx, node: Node, read: impl FnOnce(&Fs, Run) -> Result<usize>) -> Result<usize> {
+        let cachelet = self.cached(cx, node)?;
+        if cachelet.flags.load(Acquire) & (cachelet::COLD | cachelet::INVALID) == 0 || self.writable().is_err() {
+            // None at all; or nobody can change anything.
+            return read(self, self.xattr_run(node_offset(node.id))?);
+        }
+        let mut tx = self.begin(cx, lane::Kind::Xattr)?;
+        self.lock_node(&mut tx, cx, node)?;
+        read(self, self.xattr_run(node_offset(node.id))?)
+    }
+
+    /// Where the attributes of an inode are.
+    fn xattr_run(&self, offset: u64) -> Result<Run> {
+        let inode = self.inode(offset)?;
+        if inode.head().flags & inode::COLD == 0 {
+            return Ok(Run::default());
+        }
+        let at = inode.extra.load(Acquire);
+        let cold: &Cold = self.at(at, "cold line")?;
+        let word = cold.xattr.load(Acquire);
+        let run = Run { block: word >> 32, len: word & 0xffff_ffff };
+        if word == 0 {
+            return Ok(run);
+        }
+        if run.len > SIZE_MAX || run.len == 0 || !self.is_allocatable(run.block, run.len.div_ceil(BLOCK)) {
+            return Err(corrupt("extended attributes", at));
+        }
+        self.present(run.block * BLOCK, run.len)?;
+        Ok(run)
+    }
+
+    /// Calls `each` with every attribute until it says no.
+    fn each_xattr(&self, run: Run, mut each: impl FnMut(Entry) -> Result<bool>) -> Result<()> {
+        let (mut at, end) = (run.block * BLOCK, run.block * BLOCK + run.len);
+        while at < end {
+            let head = self.at::<AtomicU64>(at, "attribute")?.load(Relaxed);
+            let (name, value) = unpack_head(head).ok_or(corrupt("attribute", at))?;
+            let entry = Entry { at, name, value };
+            if entry.end() > end {
+                return Err(corrupt("attribute", at));
+            }
+            if !each(entry)? {
+                return Ok(());
+            }
+            at = entry.end();
+        }
+        Ok(())
+    }
+
+    fn xattr_name(&self, entry: &Entry) -> Result<Name> {
+        let mut name = Name { bytes: [0; NAME_MAX], len: entry.name as usize };
+        let len = name.len.min(NAME_MAX);
+        self.image.copy_out(entry.at + HEAD, UserSlice::from_mut(&mut name.bytes[..len]))?;
+        Ok(name)
+    }
+
+    fn find_xattr(&self, run: Run, name: &[u8]) -> Result<Option<Entry>> {
+        let mut found = None;
+        self.each_xattr(run, |entry| {
+            if entry.name as usize == name.len() && *self.xattr_name(&entry)? == *name {
+                found = Some(entry);
+            }
+            Ok(found.is_none())
+        })?;
+        Ok(found)
+    }
+
+    /// Replaces, adds or (without a value) removes an attribute.
+    fn change_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: Option<(UserSlice, u32)>) -> Result<()> {
+        let mut tx = self.begin(cx, lane::Kind::Xattr)?;
+        let cachelet = self.lock_node(&mut tx, cx, node)?;
+        let offset = node_offset(node.id);
+        let run = self.xattr_run(offset)?;
+        let old = self.find_xattr(run, name)?;
+        match (old, value) {
+            (Some(_), Some((_, flags))) if flags & CREATE != 0 => return Err(Errno::EEXIST.into()),
+            (None, Some((_, flags))) if flags & REPLACE != 0 => return Err(Errno::ENODATA.into()),
+            (None, None) => return Err(Errno::ENODATA.into()),
+            _ => {}
+        }
+        let new = self.write_xattrs(&mut tx, run, old, value.map(|(value, _)| (name, value)))?;
+        if run.block != 0 {
+            tx.free_blocks(run.block, run.len.div_ceil(BLOCK))?;
+        }
+        self.record_xattrs(&mut tx, cachelet, offset, new)
+    }
+
+    /// Writes all attributes but `old`, and `new` behind them, aside.
+    fn write_xattrs(&self, tx: &mut Tx, run: Run, old: Option<Entry>, new: Option<(&[u8], UserSlice)>) -> Result<Run> {
+        let gone = old.map_or(0, |e| e.end() - e.at);
+        let added = new.map_or(0, |(name, value)| entry_bytes(name.len() as u64, value.len as u64));
+        let len = run.len - gone + added;
+        if len == 0 {
+            return Ok(Run::default());
+        }
+        if len > SIZE_MAX {
+            return Err(Errno::ENOSPC.into());
+        }
+        let want = len.div_ceil(BLOCK);
+        let (block, count) = tx.blocks(want, 0)?;
+        if count < want {
+            // No place where so many lie together.
+            return Err(Errno::ENOSPC.into());
+        }
+        let (from, mut to) = (run.block * BLOCK, block * BLOCK);
+        // What lies before the old value, and what behind it.
+        let (head, tail) = old.map_or((run.len, run.len), |e| (e.at - from, e.end() - from));
+        for (start, end) in [(0, head), (tail, run.len)] {
+            self.image.copy_within(from + start, to, end - start)?;
+            to += end - start;
+        }
+        if let Some((name, value)) = new {
+            self.image.zero(to + added - 8, 8)?;
+            self.image.store(self.at(to, "attribute")?, pack_head(name.len(), value.len));
+            self.image.copy_in(to + HEAD, UserSlice::from_ref(name))?;
+            self.image.copy_in(to + HEAD + name.len() as u64, value)?;
+            self.image.flush(to, added);
+        }
+        tx.order();
+        Ok(Run { block, len })
+    }
+
+    fn record_xattrs(&self, tx: &mut Tx, cachelet: &Cachelet, offset: u64, run: Run) -> Result<()> {
+        let now = pm::clock::now();
+        let packed = if run.block == 0 { 0 } else { run.block << 32 | run.len };
+        let inode = self.inode(offset)?;
+        let fresh = inode.head().flags & inode::COLD == 0;
+        let line = self.cold_line(tx, offset)?;
+        if fresh {
+            self.image.store(&self.at::<Cold>(line, "cold line")?.xattr, packed);
+            tx.object(line, 1)?;
+        } else {
+            tx.set(line + offset_of!(Cold, xattr) as u64, packed)?;
+        }
+        // Names in a directory may change meanwhile.
+        tx.raise(offset + word::CTIME, now)?;
+        // Odd while head and extra change: a directory's own edentry moves.
+        let change = self.change(cachelet);
+        tx.commit()?;
+        change.flags.fetch_or(cachelet::COLD, SeqCst);
+        if (change.mode.load(Relaxed) >> 16) as u8 != Kind::Directory as u8 {
+            change.ctime.store(inode.ctime.load(Relaxed), Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// A name, copied out of the image.
+struct Name {
+    bytes: [u8; NAME_MAX],
+    len: usize,
+}
+
+impl core::ops::Deref for Name {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len.min(NAME_MAX)]
+    }
+}
+
+fn may_prefix(cx: &Cx, seen: &Snapshot, name: &[u8], want: u16) -> Result<()> {
+    let cred = &cx.cred;
+    let allowed = || match cred.may(seen.kind, seen.mode, seen.uid, seen.gid, want) {
+        true => Ok(()),
+        false => Err(Errno::EACCES.into()),
+    };
+    let denied = Err(if want == W { Errno::EPERM } else { Errno::ENODATA }.into());
+    if name.starts_with(b"security.") {
+        return if want == W && !cred.privileged { Err(Errno::EPERM.into()) } else { Ok(()) };
+    }
+    if name.starts_with(b"trusted.") {
+        return if cred.privileged { Ok(()) } else { denied };
+    }
+    if !name.starts_with(b"user.") {
+        // A namespace that the system knows asks for no permission.
+        if !name.starts_with(b"system.") {
+            allowed()?;
+        }
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if !matches!(seen.kind, Kind::Regular | Kind::Directory) {
+        return denied;
+    }
+    let owner = cred.privileged || cred.uid == seen.uid;
+    if seen.kind == Kind::Directory && seen.mode & 0o1000 != 0 && want == W && !owner {
+        return Err(Errno::EPERM.into());
+    }
+    allowed()
+}
