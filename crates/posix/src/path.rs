@@ -210,7 +210,11 @@ impl Process {
         if let Some((slot, mount, rest)) = self.mounts.find(path) {
             return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
         }
-        match self.elsewhere(cx, thread, which, text::Path { bytes: path, dotted: true }, last)? {
+        let mut start = self.elsewhere(cx, thread, which, text::Path { bytes: path, dotted: true }, last)?;
+        if matches!(start, Start::Outside) && thread.retry.get() && (self.points_exist.load(Relaxed) || may_hide_link(path)) {
+            start = self.from_outside(cx, thread, which, path, last)?;
+        }
+        match start {
             Start::In(course) => Ok(Carry::Walk(course)),
             Start::Outside if self.door.has_kernel() => Ok(Carry::Kernel(path.as_ptr() as usize)),
             Start::Outside => Err(Error::Posix(Errno::ENOENT)),
