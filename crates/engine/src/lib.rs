@@ -20,25 +20,35 @@
 //! for any of the others.
 #![no_std]
 
+#[cfg(any(test, feature = "check"))]
+extern crate alloc as heap;
 #[cfg(any(test, feature = "testing"))]
 extern crate std;
 
+pub mod advisory;
 pub mod attr;
+#[cfg(any(test, feature = "check"))]
+pub mod check;
+#[cfg(any(test, feature = "check"))]
+pub mod dump;
+pub mod file;
 pub mod fs;
+pub mod inspect;
 pub mod lane;
 pub mod mkfs;
 pub mod permission;
 pub mod process;
 pub mod segment;
 pub mod walk;
+pub mod xattr;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub(crate) mod alloc;
+pub(crate) mod cold;
 pub(crate) mod dir;
 pub(crate) mod index;
 pub(crate) mod names;
-pub(crate) mod shim_e3;
 
 pub use base::*;
 pub use fs::Fs;
