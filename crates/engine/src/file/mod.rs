@@ -33,6 +33,8 @@ mod mapping;
 mod read;
 mod reclaim;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod truncate;
 mod write;
 
