@@ -163,7 +163,7 @@ impl Fs {
         covered: Option<&dyn Fn(Node) -> bool>,
         scratch: &'a mut Scratch,
     ) -> Result<Walk<'a>> {
-        let (mut now, mut other) = scratch.text.split_at_mut(1);
+        let (now, other) = scratch.text.split_at_mut(1);
         let (mut now, mut other) = (&mut now[0], &mut other[0]);
         let mut len = self.expand(cx, node, rest, links, now)?;
         loop {
@@ -239,9 +239,11 @@ impl Fs {
             if own == 0 {
                 return Err(Errno::ENOENT.into());
             }
-            let parent = self.edentry(own)?.parent.load(Acquire);
+            let edentry = self.edentry(own)?;
+            let (parent, child) = (edentry.parent.load(Acquire), edentry.child.load(Acquire));
             fence(Acquire);
-            if self.own_edentry(offset)? == own {
+            // The child tells an edentry from a cold line just put in its place.
+            if self.own_edentry(offset)? == own && node_offset(child) == offset {
                 return Ok(parent);
             }
         }
@@ -266,7 +268,11 @@ impl Fs {
                 continue;
             }
             self.still(dir)?;
-            let found = buffer.bytes(entry?.head.name_len);
+            let entry = entry?;
+            if node_offset(entry.child) != offset {
+                continue;
+            }
+            let found = buffer.bytes(entry.head.name_len);
             name[..found.len()].copy_from_slice(found);
             return Ok(found.len());
         }
@@ -340,7 +346,7 @@ mod tests {
     fn components_end() {
         for len in 0..40usize {
             for slash in 0..=len {
-                let mut text: Vec<u8> = (0..len).map(|i| 0x30u8.wrapping_add(i as u8 * 7) | 0x80 * (i as u8 & 1)).collect();
+                let mut text: Vec<u8> = (0..len).map(|i| 0x30u8.wrapping_add((i as u8).wrapping_mul(7)) | 0x80 * (i as u8 & 1)).collect();
                 text.iter_mut().for_each(|b| *b = if *b == b'/' { b'x' } else { *b });
                 if slash < len {
                     text[slash] = b'/';

@@ -51,7 +51,7 @@ impl Fs {
                     self.prefetch_edentry(ahead.load(Relaxed));
                 }
                 let next = slot + (i - start) as u64 + 1 + DOTS;
-                if !self.report(&block[i], offset, next, &mut name, each)? {
+                if !self.report_slot(&block[i], offset, next, &mut name, each)? {
                     return Ok(());
                 }
             }
@@ -86,7 +86,7 @@ impl Fs {
 
     /// Reports the entry of one slot; `false` if the reader wants no more.
     #[inline]
-    fn report(&self, word: &AtomicU64, parent: u64, next: u64, name: &mut NameBuffer, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<bool> {
+    fn report_slot(&self, word: &AtomicU64, parent: u64, next: u64, name: &mut NameBuffer, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<bool> {
         for _ in 0..1000 {
             let slot = word.load(Acquire);
             if slot == 0 || reserved_by(slot).is_some() {

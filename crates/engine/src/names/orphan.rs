@@ -112,23 +112,17 @@ impl Fs {
             self.settle_victim(&tx, cachelet, false);
             return Ok(());
         }
-        let result = self.free_orphan(&mut tx, cachelet, node.id);
+        let result = self.free_orphan(&mut tx, cachelet, node_offset(node.id));
         self.settle_victim(&tx, cachelet, result.is_ok());
         result
     }
 
-    fn free_orphan(&self, tx: &mut Tx, cachelet: &Cachelet, id: u64) -> Result<()> {
-        let offset = node_offset(id);
+    /// A chain of records if it is large; the entry in the table goes with the
+    /// last one, so whoever comes after a crash finds it again.
+    fn free_orphan(&self, tx: &mut Tx, cachelet: &Cachelet, offset: u64) -> Result<()> {
         let change = self.change(cachelet);
-        if self.free_small(tx, offset)? {
-            self.remove_orphan(tx, id)?;
-            tx.commit()?;
-        } else {
-            // A chain of records; the entry goes with the last one, so whoever
-            // comes after a crash finds it again.
-            self.reclaim(tx, offset)?;
-        }
+        let result = self.reclaim(tx, offset);
         drop(change);
-        Ok(())
+        result
     }
 }
