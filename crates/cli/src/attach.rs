@@ -48,7 +48,8 @@ pub fn attach_as(path: &Path, slot: usize) -> Result<Attached> {
     Ok(Attached { fs, backend: Box::leak(Box::new(Native(fs))) })
 }
 
-fn refused(path: &Path, error: AttachError) -> Failure {
+/// Why an image was not attached, for people.
+pub fn refused(path: &Path, error: AttachError) -> Failure {
     let path = path.display();
     match error {
         AttachError::Open(pm::Errno::ENOENT) => Failure::new(format!("{path}: no such file; make an image with `bypath mkfs {path}`")),

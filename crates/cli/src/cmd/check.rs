@@ -11,12 +11,25 @@ use std::path::Path;
 struct Report<'a> {
     image: String,
     clean: bool,
-    issues: &'a [check::Issue],
+    issues: Vec<Finding<'a>>,
     /// Not all are listed.
     more: bool,
     files: u64,
     directories: u64,
+    names: u64,
+    /// Files without a name, still open somewhere or to be freed.
+    orphans: u64,
     blocks_used: u64,
+    /// Operations that a crash interrupted; whoever uses the image next finishes them.
+    pending: u32,
+}
+
+#[derive(Serialize)]
+struct Finding<'a> {
+    kind: &'static str,
+    /// Byte offset in the image.
+    at: u64,
+    detail: &'a str,
 }
 
 /// Verifies an image and reports what it finds.
@@ -34,19 +47,28 @@ pub fn check(image: &Path, repair: bool, json: bool) -> Result<u8> {
         print_json(&Report {
             image: shown.to_string(),
             clean,
-            issues: &verdict.issues,
+            issues: verdict.issues.iter().map(|issue| Finding { kind: issue.kind.name(), at: issue.at, detail: &issue.detail }).collect(),
             more: verdict.more,
             files: verdict.files,
             directories: verdict.directories,
+            names: verdict.names,
+            orphans: verdict.orphans,
             blocks_used: verdict.blocks_used,
+            pending: verdict.pending,
         })?;
     } else if clean {
-        let (files, directories) = (verdict.files, verdict.directories);
-        print(format!("{shown}: clean; {files} files, of them {directories} directories\n").as_bytes())?;
+        let mut text = format!("{shown}: clean; {} files, {} of them directories", verdict.files, verdict.directories);
+        if verdict.orphans > 0 {
+            text.push_str(&format!("; {} without a name", verdict.orphans));
+        }
+        if verdict.pending > 0 {
+            text.push_str(&format!("; {} interrupted operations, which the next user finishes", verdict.pending));
+        }
+        print(format!("{text}\n").as_bytes())?;
     } else {
         let mut text = String::new();
         for issue in &verdict.issues {
-            text.push_str(&format!("{shown}: {}: {} (at byte {:#x})\n", issue.kind, issue.detail, issue.at));
+            text.push_str(&format!("{shown}: {issue}\n"));
         }
         let more = if verdict.more { " and more" } else { "" };
         text.push_str(&format!(

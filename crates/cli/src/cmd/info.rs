@@ -38,7 +38,7 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
     let own = std::process::id();
     let info = Info {
         image: image.display().to_string(),
-        limit: stat.blocks * stat.block_bytes,
+        limit: std::fs::metadata(image).map_or(0, |meta| meta.len()),
         used: stat.blocks.saturating_sub(stat.blocks_free) * stat.block_bytes,
         free: stat.blocks_free * stat.block_bytes,
         files: stat.files.saturating_sub(stat.files_free),
@@ -76,13 +76,14 @@ fn text(info: &Info) -> String {
             format!("{count}: {}", pids.join(" "))
         }
     };
-    let percent = info.used * 100 / info.limit.max(1);
+    let percent = info.used * 100 / (info.used + info.free).max(1);
     let read_only = if info.read_only { "  (read-only)" } else { "" };
     format!(
-        "image       {}{read_only}\nsize        {} used of {} ({percent} %)\nfiles       {}\ndomain      {}: survives {}\n\
+        "image       {}{read_only}\nsize        {} used, {} free ({percent} %), may grow to {}\nfiles       {}\ndomain      {}: survives {}\n\
          generation  {} (format {})\nusers       {users}\nsegment     {}\n",
         info.image,
         size::show(info.used),
+        size::show(info.free),
         size::show(info.limit),
         info.files,
         info.domain,

@@ -6,7 +6,7 @@
 //! are handed on; its end is ours.
 
 use crate::args::Run;
-use crate::attach;
+use crate::attach::{self, Attached};
 use crate::failure::{Failure, Result};
 use crate::place::MountPoint;
 use posix::environment;
@@ -29,12 +29,22 @@ pub fn run(args: &Run) -> Result<u8> {
     let mounts = args.mounts.iter().map(|text| MountPoint::parse(text)).collect::<Result<Vec<_>>>()?;
     check_points(&mounts)?;
     let library = library()?;
-    let attached = mounts.iter().enumerate().map(|(slot, mount)| attach::attach_as(&mount.image, slot)).collect::<Result<Vec<_>>>()?;
-    let status = start(args, &mounts, &library)?;
-    for image in &attached {
-        image.leave();
+    let mut session = Session(Vec::new());
+    for (slot, mount) in mounts.iter().enumerate() {
+        session.0.push(attach::attach_as(&mount.image, slot)?);
     }
-    Ok(code(status))
+    Ok(code(start(args, &mounts, &library)?))
+}
+
+/// The images of a session; left at its end, however that comes.
+struct Session(Vec<Attached>);
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for image in &self.0 {
+            image.leave();
+        }
+    }
 }
 
 /// Every point once, and no more of them than a program can have.
