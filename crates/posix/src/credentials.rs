@@ -36,12 +36,7 @@ unsafe impl Sync for Credentials {}
 
 impl Credentials {
     pub(crate) const fn new() -> Self {
-        const EMPTY: Copy = Copy {
-            effective: (0, 0, false),
-            real: (0, 0, false),
-            groups: [0; GROUPS_MAX],
-            groups_len: 0,
-        };
+        const EMPTY: Copy = Copy { effective: (0, 0, false), real: (0, 0, false), groups: [0; GROUPS_MAX], groups_len: 0 };
         Credentials { copies: [const { UnsafeCell::new(EMPTY) }; COPIES], current: AtomicUsize::new(0) }
     }
 

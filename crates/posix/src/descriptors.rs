@@ -132,9 +132,8 @@ impl Descriptors {
     pub fn set_cloexec(&self, fd: u32, cloexec: bool) {
         if let Some(word) = self.words.get(fd as usize) {
             // An entry that somebody closes meanwhile stays closed.
-            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
-                (old != 0).then(|| Entry(old).with_cloexec(cloexec).0)
-            });
+            let _ = word
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| (old != 0).then(|| Entry(old).with_cloexec(cloexec).0));
         }
     }
 

@@ -120,7 +120,15 @@ impl Process {
     /// # Safety
     /// `pointer` is null, low, or a NUL-terminated text.
     #[inline]
-    pub(crate) unsafe fn resolve<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, dirfd: usize, pointer: usize, last: Last) -> base::Result<Place<'a>> {
+    pub(crate) unsafe fn resolve<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        dirfd: usize,
+        pointer: usize,
+        last: Last,
+    ) -> base::Result<Place<'a>> {
         // SAFETY: the caller's promise.
         let path = match unsafe { text::path(pointer) } {
             Ok(path) => path,
@@ -173,7 +181,15 @@ impl Process {
 
     /// A walk left its backend.
     #[cold]
-    fn carry_on<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, from: &Course<'a>, exit: Exit, last: Last) -> base::Result<Carry<'a>> {
+    fn carry_on<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        from: &Course<'a>,
+        exit: Exit,
+        last: Last,
+    ) -> base::Result<Carry<'a>> {
         let (head, rest): (&[u8], &[u8]) = match exit {
             Exit::Mountpoint { node, rest } => {
                 let (slot, mount) = self.mounts.mounted_on(from.slot, node).ok_or(Error::Posix(Errno::ENOENT))?;
@@ -212,7 +228,7 @@ impl Process {
         }
         let mut start = self.elsewhere(cx, thread, which, text::Path { bytes: path, dotted: true }, last)?;
         if matches!(start, Start::Outside) && thread.retry.get() && (self.points_exist.load(Relaxed) || may_hide_link(path)) {
-            start = self.from_outside(cx, thread, which, path, last)?;
+            start = self.enter_outside_path(cx, thread, which, path, last)?;
         }
         match start {
             Start::In(course) => Ok(Carry::Walk(course)),
@@ -225,7 +241,14 @@ impl Process {
     /// descriptor of ours through `/proc` or `/dev`, or have detours before a
     /// mount point.
     #[inline]
-    fn elsewhere<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, path: text::Path<'a>, last: Last) -> base::Result<Start<'a>> {
+    fn elsewhere<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        path: text::Path<'a>,
+        last: Last,
+    ) -> base::Result<Start<'a>> {
         if matches!(path.bytes.get(1), Some(b'p' | b'd'))
             && let Some((fd, rest)) = descriptor_name(path.bytes)
             && let Some(file) = self.file(fd as usize)
@@ -237,7 +260,7 @@ impl Process {
             return Ok(Start::In(Course { slot: file.slot, mount: file.mount, base: file.node, rest }));
         }
         if path.dotted && needs_care(path.bytes) && self.door.has_kernel() {
-            return self.from_outside(cx, thread, which, path.bytes, last);
+            return self.enter_outside_path(cx, thread, which, path.bytes, last);
         }
         Ok(Start::Outside)
     }
@@ -246,7 +269,15 @@ impl Process {
     /// and where the kernel's working directory lies above a mount point, it is
     /// looked at more closely.
     #[inline]
-    fn left_to_kernel<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, dirfd: usize, path: &'a [u8], last: Last) -> base::Result<Place<'a>> {
+    fn left_to_kernel<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        dirfd: usize,
+        path: &'a [u8],
+        last: Last,
+    ) -> base::Result<Place<'a>> {
         if thread.retry.get() || self.cwd_above_mount.load(Relaxed) {
             return self.look_closely(cx, thread, which, dirfd, path, last);
         }
@@ -264,7 +295,15 @@ impl Process {
     }
 
     #[cold]
-    fn look_closely<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, dirfd: usize, path: &'a [u8], last: Last) -> base::Result<Place<'a>> {
+    fn look_closely<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        dirfd: usize,
+        path: &'a [u8],
+        last: Last,
+    ) -> base::Result<Place<'a>> {
         if !self.door.has_kernel() {
             return Err(Error::Posix(Errno::ENOENT));
         }
@@ -287,7 +326,7 @@ impl Process {
         if !needs_care(whole) && (!thread.retry.get() || !self.points_exist.load(Relaxed) && !may_hide_link(whole)) {
             return Ok(Place::Kernel);
         }
-        match self.from_outside(cx, thread, which, whole, last)? {
+        match self.enter_outside_path(cx, thread, which, whole, last)? {
             Start::Outside => Ok(Place::Kernel),
             start => self.go(cx, thread, which, start, last),
         }
@@ -296,7 +335,14 @@ impl Process {
     /// Walks a path of the kernel's in user space, to see whether it enters a
     /// mount through symlinks, `.` or `..`.
     #[cold]
-    fn from_outside<'a>(&'a self, _cx: &Cx, thread: &'a ThreadState, which: usize, path: &[u8], last: Last) -> base::Result<Start<'a>> {
+    fn enter_outside_path<'a>(
+        &'a self,
+        _cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        path: &[u8],
+        last: Last,
+    ) -> base::Result<Start<'a>> {
         // SAFETY: used by this function alone, which does not call itself.
         let buffers = unsafe { &mut *thread.outside.get() };
         let [here, rest, spare] = buffers;
@@ -443,7 +489,12 @@ struct Outside<'b> {
 }
 
 impl<'b> Outside<'b> {
-    fn new(here: &'b mut [u8; PATH_MAX], rest: &'b mut [u8; PATH_MAX], spare: &'b mut [u8; PATH_MAX], path: &[u8]) -> Option<Self> {
+    fn new(
+        here: &'b mut [u8; PATH_MAX],
+        rest: &'b mut [u8; PATH_MAX],
+        spare: &'b mut [u8; PATH_MAX],
+        path: &[u8],
+    ) -> Option<Self> {
         rest.get_mut(..path.len())?.copy_from_slice(path);
         Some(Outside { here, here_len: 0, rest, rest_at: 0, rest_len: path.len(), spare, links: 0 })
     }
@@ -488,7 +539,8 @@ impl<'b> Outside<'b> {
                     return Some(true);
                 }
                 // SAFETY: a NUL-terminated name and a buffer as long as we say.
-                let target = unsafe { pm::call!(abi::__NR_readlinkat, CWD, self.here.as_ptr(), self.spare.as_mut_ptr(), PATH_MAX) };
+                let target =
+                    unsafe { pm::call!(abi::__NR_readlinkat, CWD, self.here.as_ptr(), self.spare.as_mut_ptr(), PATH_MAX) };
                 match target {
                     Ok(target) => return Some(self.follow(before, target, after)),
                     // Not a symlink: on it goes.

@@ -2,10 +2,10 @@
 
 use crate::credentials::Credentials;
 use crate::descriptors::Descriptors;
+use crate::handle::Mappings;
 use crate::protected::Protected;
 use crate::{Door, ThreadState};
 use base::Cx;
-use crate::handle::Mappings;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use pm::Errno;
 use vfs::{Backend, mount::MountTable};

@@ -143,7 +143,17 @@ mod tests {
     /// Every alignment and length against the plain definition.
     #[test]
     fn scan_agrees_with_its_definition() {
-        let texts: [&[u8]; 9] = [b"", b"/", b"a", b"/a/b", b"/a//b", b"/a/.b", b"/usr/include/x86_64-linux-gnu/sys/types.h", b"/0123456789abcd/.", b"/0123456789abc//x"];
+        let texts: [&[u8]; 9] = [
+            b"",
+            b"/",
+            b"a",
+            b"/a/b",
+            b"/a//b",
+            b"/a/.b",
+            b"/usr/include/x86_64-linux-gnu/sys/types.h",
+            b"/0123456789abcd/.",
+            b"/0123456789abc//x",
+        ];
         for text in texts {
             for lead in 0..16 {
                 let mut buffer = vec![b'/'; lead];

@@ -3,6 +3,8 @@
 //! descriptors, made in both worlds, compared call by call; the seed is printed.
 //! `BYPATH_SEED`, `BYPATH_OPS` choose another run.
 
+#![allow(clippy::undocumented_unsafe_blocks)]
+
 mod common;
 use common::{Random, World};
 use pm::sys::abi::*;
@@ -98,7 +100,9 @@ impl Run {
         // An open FIFO of ours is the kernel's: nothing more to compare.
         let mut out = new_stat();
         self.world.call(__NR_fstat, [result as usize, &raw mut out as usize, 0, 0, 0, 0]);
-        if out.st_mode & 0o170000 == 0o010000 && self.world.call(__NR_fcntl, [result as usize, F_GETFL as usize, 0, 0, 0, 0]) & O_PATH as isize == 0 {
+        if out.st_mode & 0o170000 == 0o010000
+            && self.world.call(__NR_fcntl, [result as usize, F_GETFL as usize, 0, 0, 0, 0]) & O_PATH as isize == 0
+        {
             self.world.call(__NR_close, [result as usize, 0, 0, 0, 0, 0]);
             return vec![1];
         }
@@ -197,11 +201,20 @@ impl Run {
             }
             Op::Statx { path, flags } => {
                 let mut out: statx = unsafe { std::mem::zeroed() };
-                let result = self.c(__NR_statx, &[AT, root(path).as_ptr() as usize, *flags as usize, 0xfff, &raw mut out as usize]);
+                let result =
+                    self.c(__NR_statx, &[AT, root(path).as_ptr() as usize, *flags as usize, 0xfff, &raw mut out as usize]);
                 if result < 0 {
                     return one(result);
                 }
-                vec![0, out.stx_mode as i64, out.stx_nlink as i64, out.stx_uid as i64, out.stx_size as i64, out.stx_blocks as i64, (out.stx_mask & 0xfff) as i64]
+                vec![
+                    0,
+                    out.stx_mode as i64,
+                    out.stx_nlink as i64,
+                    out.stx_uid as i64,
+                    out.stx_size as i64,
+                    out.stx_blocks as i64,
+                    (out.stx_mask & 0xfff) as i64,
+                ]
             }
             Op::Access { path, mode, flags } => {
                 one(self.c(__NR_faccessat2, &[AT, root(path).as_ptr() as usize, *mode as usize, *flags as usize]))
@@ -223,7 +236,8 @@ impl Run {
             }
             Op::LinkFd { slot, to } => {
                 let from = format!("/proc/self/fd/{}\0", self.slots[*slot]);
-                one(self.c(__NR_linkat, &[AT, from.as_ptr() as usize, AT, root(to).as_ptr() as usize, AT_SYMLINK_FOLLOW as usize]))
+                one(self
+                    .c(__NR_linkat, &[AT, from.as_ptr() as usize, AT, root(to).as_ptr() as usize, AT_SYMLINK_FOLLOW as usize]))
             }
             Op::Unlink { at, path, flags } => {
                 let (dir, path) = self.dir(*at, path);
@@ -267,12 +281,16 @@ impl Run {
             Op::SetX { path, name, len, flags } => {
                 let value = pattern(*len, 7);
                 let name = format!("{name}\0");
-                one(self.c(__NR_setxattr, &[root(path).as_ptr() as usize, name.as_ptr() as usize, value.as_ptr() as usize, *len, *flags as usize]))
+                one(self.c(
+                    __NR_setxattr,
+                    &[root(path).as_ptr() as usize, name.as_ptr() as usize, value.as_ptr() as usize, *len, *flags as usize],
+                ))
             }
             Op::GetX { path, name, len } => {
                 let mut value = vec![0u8; *len];
                 let name = format!("{name}\0");
-                let result = self.c(__NR_getxattr, &[root(path).as_ptr() as usize, name.as_ptr() as usize, value.as_mut_ptr() as usize, *len]);
+                let result = self
+                    .c(__NR_getxattr, &[root(path).as_ptr() as usize, name.as_ptr() as usize, value.as_mut_ptr() as usize, *len]);
                 if *len == 0 { one(result) } else { data(result, &value) }
             }
             Op::ListX { path } => {
@@ -390,8 +408,15 @@ fn stat_data(result: isize, out: &stat) -> Vec<i64> {
     }
     let old = |t: i64| if t < 1_000_000_000 { t } else { -1 };
     vec![
-        0, out.st_mode as i64, out.st_nlink as i64, out.st_uid as i64, out.st_gid as i64, out.st_size as i64,
-        out.st_blocks as i64, old(out.st_mtime as i64), out.st_rdev as i64,
+        0,
+        out.st_mode as i64,
+        out.st_nlink as i64,
+        out.st_uid as i64,
+        out.st_gid as i64,
+        out.st_size,
+        out.st_blocks,
+        old(out.st_mtime as i64),
+        out.st_rdev as i64,
     ]
 }
 
@@ -434,7 +459,9 @@ fn op(r: &mut Random) -> Op {
     match r.below(60) {
         0..=5 => {
             let mut flags = *r.pick(&[O_RDONLY, O_WRONLY, O_RDWR, O_RDWR]);
-            for flag in [O_CREAT, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY, O_NOFOLLOW, O_PATH, O_CLOEXEC, O_NONBLOCK, O_NOATIME] {
+            for flag in
+                [O_CREAT, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY, O_NOFOLLOW, O_PATH, O_CLOEXEC, O_NONBLOCK, O_NOATIME]
+            {
                 if r.below(5) == 0 {
                     flags |= flag;
                 }
@@ -483,7 +510,11 @@ fn op(r: &mut Random) -> Op {
         },
         48 => {
             let nsec = [0, 5, 0x3fff_ffff, 0x3fff_fffe, 1_000_000_000];
-            Op::Times { path: path(r), times: [100, *r.pick(&nsec), -100, *r.pick(&nsec)], flags: *r.pick(&[0, AT_SYMLINK_NOFOLLOW]) }
+            Op::Times {
+                path: path(r),
+                times: [100, *r.pick(&nsec), -100, *r.pick(&nsec)],
+                flags: *r.pick(&[0, AT_SYMLINK_NOFOLLOW]),
+            }
         }
         49 => Op::List { path: path(r) },
         50 => match r.below(4) {

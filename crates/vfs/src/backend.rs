@@ -38,6 +38,7 @@ pub trait Backend: Sync {
     /// [`SYMLINKS_MAX`]). `covered` tells on which nodes something is mounted;
     /// it is not asked when `None`. A direct backend overrides this; the
     /// default (the generic walk in `walk.rs`) goes by `lookup` and `readlink`.
+    #[allow(clippy::too_many_arguments)]
     fn walk<'a>(
         &self,
         cx: &Cx,

@@ -47,11 +47,7 @@ unsafe impl Sync for MountTable {}
 impl MountTable {
     /// A table without mounts.
     pub const fn new() -> Self {
-        MountTable {
-            slots: [const { UnsafeCell::new(None) }; MOUNTS_MAX],
-            active: AtomicU32::new(0),
-            nested: AtomicU32::new(0),
-        }
+        MountTable { slots: [const { UnsafeCell::new(None) }; MOUNTS_MAX], active: AtomicU32::new(0), nested: AtomicU32::new(0) }
     }
 
     /// Mounts `backend` at `point` (absolute); returns the slot. `EINVAL` for a

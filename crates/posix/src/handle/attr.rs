@@ -80,17 +80,21 @@ impl Process {
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn chmod(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_chmod, args), CWD, 0, Last::Follow, |cx, spot| {
-            set_mode(cx, spot.mount.backend, spot.node(cx)?, args[1])
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_chmod, args), CWD, 0, Last::Follow, |cx, spot| {
+                set_mode(cx, spot.mount.backend, spot.node(cx)?, args[1])
+            })
+        }
     }
 
     /// `fchmodat(dirfd, path, mode)`.
     pub unsafe fn fchmodat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_fchmodat, args), args[0], 1, Last::Follow, |cx, spot| {
-            set_mode(cx, spot.mount.backend, spot.node(cx)?, args[2])
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_fchmodat, args), args[0], 1, Last::Follow, |cx, spot| {
+                set_mode(cx, spot.mount.backend, spot.node(cx)?, args[2])
+            })
+        }
     }
 
     /// `fchmodat2(dirfd, path, mode, flags)`.
@@ -111,9 +115,11 @@ impl Process {
         }
         const NR_FCHMODAT2: u32 = 452;
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (NR_FCHMODAT2, args), args[0], 1, nofollow(args[3]), |cx, spot| {
-            change(cx, spot.mount.backend, spot.node(cx)?)
-        }) }
+        unsafe {
+            self.at(thread, (NR_FCHMODAT2, args), args[0], 1, nofollow(args[3]), |cx, spot| {
+                change(cx, spot.mount.backend, spot.node(cx)?)
+            })
+        }
     }
 
     /// `fchmod(fd, mode)`.
@@ -125,18 +131,22 @@ impl Process {
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn chown(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_chown, args), CWD, 0, Last::Follow, |cx, spot| {
-            set_owner(cx, spot.mount.backend, spot.node(cx)?, args[1], args[2])
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_chown, args), CWD, 0, Last::Follow, |cx, spot| {
+                set_owner(cx, spot.mount.backend, spot.node(cx)?, args[1], args[2])
+            })
+        }
     }
 
     /// `lchown(path, uid, gid)`.
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn lchown(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_lchown, args), CWD, 0, Last::NoFollow, |cx, spot| {
-            set_owner(cx, spot.mount.backend, spot.node(cx)?, args[1], args[2])
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_lchown, args), CWD, 0, Last::NoFollow, |cx, spot| {
+                set_owner(cx, spot.mount.backend, spot.node(cx)?, args[1], args[2])
+            })
+        }
     }
 
     /// `fchownat(dirfd, path, uid, gid, flags)`.
@@ -150,9 +160,11 @@ impl Process {
             return done(set_owner(&self.cx(thread), file.mount.backend, file.node, args[2], args[3]));
         }
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_fchownat, args), args[0], 1, nofollow(args[4]), |cx, spot| {
-            set_owner(cx, spot.mount.backend, spot.node(cx)?, args[2], args[3])
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_fchownat, args), args[0], 1, nofollow(args[4]), |cx, spot| {
+                set_owner(cx, spot.mount.backend, spot.node(cx)?, args[2], args[3])
+            })
+        }
     }
 
     /// `fchown(fd, uid, gid)`.
@@ -188,9 +200,11 @@ impl Process {
             return done(times.and_then(|times| set_times(&cx, file.mount.backend, file.node, times)));
         }
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_utimensat, args), args[0], 1, nofollow(args[3]), |cx, spot| {
-            set_times(cx, spot.mount.backend, spot.node(cx)?, times?)
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_utimensat, args), args[0], 1, nofollow(args[3]), |cx, spot| {
+                set_times(cx, spot.mount.backend, spot.node(cx)?, times?)
+            })
+        }
     }
 
     /// `futimesat(dirfd, path, times)`, microseconds.
@@ -205,9 +219,11 @@ impl Process {
             return self.on(thread, args[0], |cx, file| set_times(cx, file.mount.backend, file.node, times));
         }
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_futimesat, args), args[0], 1, Last::Follow, |cx, spot| {
-            set_times(cx, spot.mount.backend, spot.node(cx)?, times)
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_futimesat, args), args[0], 1, Last::Follow, |cx, spot| {
+                set_times(cx, spot.mount.backend, spot.node(cx)?, times)
+            })
+        }
     }
 
     /// `utimes(path, times)`, microseconds.
@@ -219,9 +235,11 @@ impl Process {
             Err(error) => return fail(error.errno()),
         };
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_utimes, args), CWD, 0, Last::Follow, |cx, spot| {
-            set_times(cx, spot.mount.backend, spot.node(cx)?, times)
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_utimes, args), CWD, 0, Last::Follow, |cx, spot| {
+                set_times(cx, spot.mount.backend, spot.node(cx)?, times)
+            })
+        }
     }
 
     /// `utime(path, times)`, seconds.
@@ -237,9 +255,11 @@ impl Process {
             }
         };
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_utime, args), CWD, 0, Last::Follow, |cx, spot| {
-            set_times(cx, spot.mount.backend, spot.node(cx)?, times)
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_utime, args), CWD, 0, Last::Follow, |cx, spot| {
+                set_times(cx, spot.mount.backend, spot.node(cx)?, times)
+            })
+        }
     }
 
     /// `truncate(path, len)`.
@@ -249,16 +269,18 @@ impl Process {
             return fail(Errno::EINVAL);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_truncate, args), CWD, 0, Last::Follow, |cx, spot| {
-            let (backend, node) = (spot.mount.backend, spot.node(cx)?);
-            match backend.attr(cx, node)?.kind {
-                Kind::Directory => return err(Errno::EISDIR),
-                Kind::Regular => {}
-                _ => return err(Errno::EINVAL),
-            }
-            backend.access(cx, node, W)?;
-            self.resize(cx, backend, node, len as u64, false)
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_truncate, args), CWD, 0, Last::Follow, |cx, spot| {
+                let (backend, node) = (spot.mount.backend, spot.node(cx)?);
+                match backend.attr(cx, node)?.kind {
+                    Kind::Directory => return err(Errno::EISDIR),
+                    Kind::Regular => {}
+                    _ => return err(Errno::EINVAL),
+                }
+                backend.access(cx, node, W)?;
+                self.resize(cx, backend, node, len as u64, false)
+            })
+        }
     }
 
     /// `ftruncate(fd, len)`.

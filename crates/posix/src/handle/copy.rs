@@ -53,7 +53,9 @@ impl Process {
         if out.is_none() && from.is_none() {
             return Outcome::Kernel;
         }
-        if out.is_some_and(|f| f.entry.path_only() || !writable(f.flags())) || from.is_some_and(|f| f.entry.path_only() || !readable(f.flags())) {
+        if out.is_some_and(|f| f.entry.path_only() || !writable(f.flags()))
+            || from.is_some_and(|f| f.entry.path_only() || !readable(f.flags()))
+        {
             return fail(Errno::EBADF);
         }
         if from.is_none() && !self.kernel_open(args[1]) || out.is_none() && !self.kernel_open(args[0]) {
@@ -74,7 +76,15 @@ impl Process {
         done(unsafe { self.pump(&cx, thread, args, from.as_ref(), out.as_ref(), position) })
     }
 
-    unsafe fn pump(&self, cx: &Cx, thread: &ThreadState, args: [usize; 6], from: Option<&OpenFile>, out: Option<&OpenFile>, position: Position) -> base::Result<usize> {
+    unsafe fn pump(
+        &self,
+        cx: &Cx,
+        thread: &ThreadState,
+        args: [usize; 6],
+        from: Option<&OpenFile>,
+        out: Option<&OpenFile>,
+        position: Position,
+    ) -> base::Result<usize> {
         // SAFETY: no walk through the kernel's namespace is going on in this thread.
         let buffer = unsafe { &mut *thread.outside.get() }.as_flattened_mut();
         // SAFETY: the caller's promise.
@@ -93,7 +103,10 @@ impl Process {
                 if at.is_none() {
                     // What the kernel file gave and nobody took goes back.
                     // SAFETY: plain numbers.
-                    unsafe { self.door.kernel(abi::__NR_lseek as usize, [args[1], (given as isize - got as isize) as usize, 1, 0, 0, 0]) };
+                    unsafe {
+                        self.door
+                            .kernel(abi::__NR_lseek as usize, [args[1], (given as isize - got as isize) as usize, 1, 0, 0, 0])
+                    };
                 }
                 break;
             }
@@ -121,7 +134,8 @@ impl Process {
     fn give(&self, cx: &Cx, fd: usize, out: Option<&OpenFile>, bytes: &[u8]) -> base::Result<usize> {
         let Some(file) = out else {
             // SAFETY: a buffer of ours, as long as we say.
-            let given = unsafe { self.door.kernel(abi::__NR_write as usize, [fd, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
+            let given =
+                unsafe { self.door.kernel(abi::__NR_write as usize, [fd, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
             return Ok(pm::sys::check(given)?);
         };
         let (backend, id) = (file.mount.backend, file.entry.description());
@@ -142,7 +156,8 @@ impl Process {
             // SAFETY: the caller's promise.
             (Some(from), Some(to)) => done(unsafe { self.copy_ours(&self.cx(thread), &from, &to, args) }),
             (from, to) => {
-                let ours = from.is_some_and(|f| f.entry.path_only() || !readable(f.flags())) || to.is_some_and(|f| f.entry.path_only() || !writable(f.flags()));
+                let ours = from.is_some_and(|f| f.entry.path_only() || !readable(f.flags()))
+                    || to.is_some_and(|f| f.entry.path_only() || !writable(f.flags()));
                 let other = if from.is_some() { args[2] } else { args[0] };
                 fail(if ours || !self.kernel_open(other) { Errno::EBADF } else { Errno::EXDEV })
             }
@@ -152,7 +167,8 @@ impl Process {
     /// Whether a number that is not ours is open in the kernel.
     fn kernel_open(&self, fd: usize) -> bool {
         // SAFETY: plain numbers.
-        self.door.has_kernel() && unsafe { self.door.kernel(abi::__NR_fcntl as usize, [fd, abi::F_GETFD as usize, 0, 0, 0, 0]) >= 0 }
+        self.door.has_kernel()
+            && unsafe { self.door.kernel(abi::__NR_fcntl as usize, [fd, abi::F_GETFD as usize, 0, 0, 0, 0]) >= 0 }
     }
 
     unsafe fn copy_ours(&self, cx: &Cx, from: &OpenFile, to: &OpenFile, args: [usize; 6]) -> base::Result<usize> {
@@ -180,7 +196,8 @@ impl Process {
             return err(Errno::EXDEV);
         }
         let len = args[4].min(COUNT_MAX) as u64;
-        let overflow = from_at.checked_add(len).is_none_or(|e| e > i64::MAX as u64) || to_at.checked_add(len).is_none_or(|e| e > i64::MAX as u64);
+        let overflow = from_at.checked_add(len).is_none_or(|e| e > i64::MAX as u64)
+            || to_at.checked_add(len).is_none_or(|e| e > i64::MAX as u64);
         if overflow {
             return err(Errno::EOVERFLOW);
         }

@@ -113,10 +113,12 @@ impl Process {
     /// `chroot(path)`: only the kernel can, and not into a place that it does not know.
     pub unsafe fn chroot(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_chroot, args), CWD, 0, Last::Follow, |cx, spot| {
-            spot.node(cx)?;
-            err(Errno::EPERM)
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_chroot, args), CWD, 0, Last::Follow, |cx, spot| {
+                spot.node(cx)?;
+                err(Errno::EPERM)
+            })
+        }
     }
 
     /// The absolute path of an open file, in this thread's second text. For

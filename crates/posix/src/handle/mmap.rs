@@ -143,7 +143,8 @@ impl Process {
             let hold = MAP_FD + index as u32;
             let kept = flags & (FIXED | FIXED_NOREPLACE | LOW);
             // SAFETY: a fresh reservation, or one that the program asked to put there.
-            let base = unsafe { pm::call!(abi::__NR_mmap, address, len, 0, PRIVATE | ANONYMOUS | NORESERVE | kept, usize::MAX, 0) }?;
+            let base =
+                unsafe { pm::call!(abi::__NR_mmap, address, len, 0, PRIVATE | ANONYMOUS | NORESERVE | kept, usize::MAX, 0) }?;
             self.forget(cx, table, base, base + len);
             let backend = file.mount.backend;
             let filled = backend.dup(file.entry.description(), hold).and_then(|()| {
@@ -171,7 +172,16 @@ impl Process {
 
     /// Puts the file's pages into a reservation.
     #[allow(clippy::too_many_arguments)]
-    fn fill(&self, cx: &Cx, file: &OpenFile, base: usize, len: usize, prot: usize, shared: bool, offset: u64) -> base::Result<()> {
+    fn fill(
+        &self,
+        cx: &Cx,
+        file: &OpenFile,
+        base: usize,
+        len: usize,
+        prot: usize,
+        shared: bool,
+        offset: u64,
+    ) -> base::Result<()> {
         let backend = file.mount.backend;
         let size = backend.attr(cx, file.node)?.size;
         let present = pages(size.saturating_sub(offset).min(len as u64) as usize).unwrap_or(0).min(len);
@@ -186,7 +196,8 @@ impl Process {
         backend.map(cx, file.node, offset, present as u64, true, &mut |range| {
             let target = base + (range.file - offset) as usize;
             // SAFETY: duplicates the backend's shared mapping over part of our reservation.
-            let moved = unsafe { pm::call!(abi::__NR_mremap, range.address, 0, range.len, MREMAP_MAYMOVE | MREMAP_FIXED, target) };
+            let moved =
+                unsafe { pm::call!(abi::__NR_mremap, range.address, 0, range.len, MREMAP_MAYMOVE | MREMAP_FIXED, target) };
             failed = failed.or(moved.err());
         })?;
         if let Some(errno) = failed {
@@ -314,7 +325,16 @@ impl Process {
 
     /// The kernel has moved part of a mapping of ours.
     #[allow(clippy::too_many_arguments)]
-    fn moved(&self, cx: &Cx, table: &mut [Mapping; MAPS_MAX], old: Mapping, address: usize, old_len: usize, moved: usize, new_len: usize) {
+    fn moved(
+        &self,
+        cx: &Cx,
+        table: &mut [Mapping; MAPS_MAX],
+        old: Mapping,
+        address: usize,
+        old_len: usize,
+        moved: usize,
+        new_len: usize,
+    ) {
         let Some(mount) = self.mounts.get(old.slot as usize) else { return };
         if moved == address {
             self.forget(cx, table, address + new_len, address + old_len);
@@ -330,7 +350,17 @@ impl Process {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn grow(&self, cx: &Cx, table: &mut [Mapping; MAPS_MAX], index: usize, address: usize, old_len: usize, new_len: usize, flags: usize, target: usize) -> base::Result<usize> {
+    fn grow(
+        &self,
+        cx: &Cx,
+        table: &mut [Mapping; MAPS_MAX],
+        index: usize,
+        address: usize,
+        old_len: usize,
+        new_len: usize,
+        flags: usize,
+        target: usize,
+    ) -> base::Result<usize> {
         let old = table[index];
         let whole = old.start == address && old.end == address + old_len;
         if flags & MREMAP_MAYMOVE == 0 || !old.shared || !whole {
@@ -342,7 +372,8 @@ impl Process {
         let fixed = if flags & MREMAP_FIXED != 0 { FIXED } else { 0 };
         let place = if fixed != 0 { target } else { 0 };
         // SAFETY: a fresh reservation, or one that the program asked to put there.
-        let base = unsafe { pm::call!(abi::__NR_mmap, place, new_len, 0, PRIVATE | ANONYMOUS | NORESERVE | fixed, usize::MAX, 0) }?;
+        let base =
+            unsafe { pm::call!(abi::__NR_mmap, place, new_len, 0, PRIVATE | ANONYMOUS | NORESERVE | fixed, usize::MAX, 0) }?;
         if let Err(error) = self.fill(cx, &file, base, new_len, old.prot as usize, true, old.offset) {
             // SAFETY: the reservation just made.
             let _ = unsafe { pm::call!(abi::__NR_munmap, base, new_len) };

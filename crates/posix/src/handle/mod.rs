@@ -105,7 +105,12 @@ impl Process {
 
     /// Serves a call on descriptor `fd` if it is ours; `EBADF` for `O_PATH`.
     #[inline(always)]
-    pub(crate) fn on<'a>(&'a self, thread: &'a ThreadState, fd: usize, serve: impl FnOnce(&Cx<'a>, OpenFile<'a>) -> base::Result<usize>) -> Outcome {
+    pub(crate) fn on<'a>(
+        &'a self,
+        thread: &'a ThreadState,
+        fd: usize,
+        serve: impl FnOnce(&Cx<'a>, OpenFile<'a>) -> base::Result<usize>,
+    ) -> Outcome {
         let Some(file) = self.file(fd) else { return Outcome::Kernel };
         if file.entry.path_only() {
             return fail(Errno::EBADF);
@@ -115,7 +120,12 @@ impl Process {
 
     /// As `on`, also for `O_PATH` descriptors.
     #[inline(always)]
-    pub(crate) fn on_any<'a>(&'a self, thread: &'a ThreadState, fd: usize, serve: impl FnOnce(&Cx<'a>, OpenFile<'a>) -> base::Result<usize>) -> Outcome {
+    pub(crate) fn on_any<'a>(
+        &'a self,
+        thread: &'a ThreadState,
+        fd: usize,
+        serve: impl FnOnce(&Cx<'a>, OpenFile<'a>) -> base::Result<usize>,
+    ) -> Outcome {
         let Some(file) = self.file(fd) else { return Outcome::Kernel };
         done(serve(&self.cx(thread), file))
     }

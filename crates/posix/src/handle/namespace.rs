@@ -57,12 +57,14 @@ impl Process {
     #[inline(always)]
     unsafe fn mkdir_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, mode: usize) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
-            if !spot.is_name() {
-                return err(Errno::EEXIST);
-            }
-            make(cx, spot, Kind::Directory, mode & 0o1777, 0, b"")
-        }) }
+        unsafe {
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+                if !spot.is_name() {
+                    return err(Errno::EEXIST);
+                }
+                make(cx, spot, Kind::Directory, mode & 0o1777, 0, b"")
+            })
+        }
     }
 
     /// `mknodat(dirfd, path, mode, device)`.
@@ -78,27 +80,37 @@ impl Process {
         unsafe { self.mknod_at(thread, (abi::__NR_mknod, args), CWD, 0, args[1], args[2]) }
     }
 
-    unsafe fn mknod_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, mode: usize, rdev: usize) -> Outcome {
+    unsafe fn mknod_at(
+        &self,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        mode: usize,
+        rdev: usize,
+    ) -> Outcome {
         let kind = match mknod_kind(mode) {
             Ok(kind) => kind,
             Err(error) => return fail(error.errno()),
         };
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
-            plain_name(cx, spot)?;
-            let device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
-            // Anybody may make the 0:0 "whiteout".
-            if device && !cx.cred.privileged && !(kind == Kind::CharDevice && rdev == 0) {
-                match spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name) {
-                    Ok(_) => return err(Errno::EEXIST),
-                    Err(Error::Posix(Errno::ENOENT)) => {}
-                    Err(error) => return Err(error),
+        unsafe {
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+                plain_name(cx, spot)?;
+                let device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
+                // Anybody may make the 0:0 "whiteout".
+                if device && !cx.cred.privileged && !(kind == Kind::CharDevice && rdev == 0) {
+                    match spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name) {
+                        Ok(_) => return err(Errno::EEXIST),
+                        Err(Error::Posix(Errno::ENOENT)) => {}
+                        Err(error) => return Err(error),
+                    }
+                    spot.mount.backend.access(cx, spot.found.parent, base::W | base::X)?;
+                    return err(Errno::EPERM);
                 }
-                spot.mount.backend.access(cx, spot.found.parent, base::W | base::X)?;
-                return err(Errno::EPERM);
-            }
-            make(cx, spot, kind, mode, if device { rdev as u32 as u64 } else { 0 }, b"")
-        }) }
+                make(cx, spot, kind, mode, if device { rdev as u32 as u64 } else { 0 }, b"")
+            })
+        }
     }
 
     /// `symlinkat(target, dirfd, path)`.
@@ -122,10 +134,12 @@ impl Process {
             Err(errno) => return fail(errno),
         };
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
-            plain_name(cx, spot)?;
-            make(cx, spot, Kind::Symlink, 0o777, 0, target)
-        }) }
+        unsafe {
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+                plain_name(cx, spot)?;
+                make(cx, spot, Kind::Symlink, 0o777, 0, target)
+            })
+        }
     }
 
     /// `unlinkat(dirfd, path, flags)`.
@@ -153,33 +167,42 @@ impl Process {
     }
 
     #[inline(always)]
-    unsafe fn remove_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, directory: bool) -> Outcome {
+    unsafe fn remove_at(
+        &self,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        directory: bool,
+    ) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
-            let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
-            if !spot.is_name() {
-                // By the text: at the root of everything `..` is the root itself.
-                let text = text::path(call.1[index]).map_or(name, |path| path.bytes);
-                let end = text.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
-                let start = text[..end].iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
-                return err(match (directory, &text[start..end]) {
-                    (false, _) => Errno::EISDIR,
-                    (true, b".") => Errno::EINVAL,
-                    (true, b"..") => Errno::ENOTEMPTY,
-                    (true, _) => Errno::EBUSY,
-                });
-            }
-            self.not_covered(cx, spot)?;
-            if directory {
-                return backend.rmdir(cx, dir, name).map(|()| 0);
-            }
-            if spot.found.slash {
-                let node = backend.lookup(cx, dir, name)?;
-                let is_dir = backend.attr(cx, node)?.kind == Kind::Directory;
-                return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
-            }
-            backend.unlink(cx, dir, name).map(|()| 0)
-        }) }
+        unsafe {
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+                let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
+                if !spot.is_name() {
+                    // By the text: at the root of everything `..` is the root itself.
+                    let text = text::path(call.1[index]).map_or(name, |path| path.bytes);
+                    let end = text.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
+                    let start = text[..end].iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
+                    return err(match (directory, &text[start..end]) {
+                        (false, _) => Errno::EISDIR,
+                        (true, b".") => Errno::EINVAL,
+                        (true, b"..") => Errno::ENOTEMPTY,
+                        (true, _) => Errno::EBUSY,
+                    });
+                }
+                self.not_covered(cx, spot)?;
+                if directory {
+                    return backend.rmdir(cx, dir, name).map(|()| 0);
+                }
+                if spot.found.slash {
+                    let node = backend.lookup(cx, dir, name)?;
+                    let is_dir = backend.attr(cx, node)?.kind == Kind::Directory;
+                    return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
+                }
+                backend.unlink(cx, dir, name).map(|()| 0)
+            })
+        }
     }
 
     /// `EBUSY` where something is mounted on the name.
@@ -218,7 +241,15 @@ impl Process {
         unsafe { self.link_at(thread, (abi::__NR_link, args), (CWD, 0), (CWD, 1), Last::NoFollow, None) }
     }
 
-    unsafe fn link_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), from: (usize, usize), to: (usize, usize), last: Last, source: Option<OpenFile>) -> Outcome {
+    unsafe fn link_at(
+        &self,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        from: (usize, usize),
+        to: (usize, usize),
+        last: Last,
+        source: Option<OpenFile>,
+    ) -> Outcome {
         let cx = self.cx(thread);
         if let Some(file) = source {
             if !cx.cred.privileged && !file.entry.path_only() {
@@ -344,7 +375,14 @@ impl Process {
         unsafe { self.rename_at(thread, (abi::__NR_rename, args), (CWD, 0), (CWD, 1), 0) }
     }
 
-    unsafe fn rename_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), from: (usize, usize), to: (usize, usize), flags: u32) -> Outcome {
+    unsafe fn rename_at(
+        &self,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        from: (usize, usize),
+        to: (usize, usize),
+        flags: u32,
+    ) -> Outcome {
         const WHITEOUT: u32 = 4;
         if flags & !7 != 0 || flags & RENAME_EXCHANGE != 0 && flags != RENAME_EXCHANGE {
             return fail(Errno::EINVAL);
@@ -372,7 +410,9 @@ impl Process {
             (Place::Ours(_), _) | (_, Place::Ours(_)) if flags & WHITEOUT != 0 => fail(Errno::EINVAL),
             (Place::Ours(from), Place::Ours(to)) => done(self.rename_ours(&cx, &from, &to, mode)),
             (Place::Ours(_), place) => fail(self.kernel_parent(thread, to.0, call.1[to.1], &place).err().unwrap_or(Errno::EXDEV)),
-            (place, Place::Ours(_)) => fail(self.kernel_parent(thread, from.0, call.1[from.1], &place).err().unwrap_or(Errno::EXDEV)),
+            (place, Place::Ours(_)) => {
+                fail(self.kernel_parent(thread, from.0, call.1[from.1], &place).err().unwrap_or(Errno::EXDEV))
+            }
             (from_place, to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
         }
     }
@@ -388,16 +428,30 @@ impl Process {
         (to, to_place): ((usize, usize), Place<'a>),
     ) -> (Place<'a>, Place<'a>) {
         match (from_place, to_place) {
-            // SAFETY: the caller's promise.
-            (Place::Kernel, ours @ Place::Ours(_)) => (unsafe { self.closely(cx, thread, 0, from.0, args[from.1], last) }, ours),
-            // SAFETY: the caller's promise.
-            (ours @ Place::Ours(_), Place::Kernel) => (ours, unsafe { self.closely(cx, thread, 1, to.0, args[to.1], Last::Parent) }),
+            (Place::Kernel, ours @ Place::Ours(_)) => {
+                // SAFETY: the caller's promise.
+                let from_place = unsafe { self.closely(cx, thread, 0, from.0, args[from.1], last) };
+                (from_place, ours)
+            }
+            (ours @ Place::Ours(_), Place::Kernel) => {
+                // SAFETY: the caller's promise.
+                let to_place = unsafe { self.closely(cx, thread, 1, to.0, args[to.1], Last::Parent) };
+                (ours, to_place)
+            }
             places => places,
         }
     }
 
     #[cold]
-    unsafe fn closely<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, dirfd: usize, path: usize, last: Last) -> Place<'a> {
+    unsafe fn closely<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        dirfd: usize,
+        path: usize,
+        last: Last,
+    ) -> Place<'a> {
         let before = thread.retry.replace(true);
         // SAFETY: the caller's promise.
         let place = unsafe { self.resolve(cx, thread, which, dirfd, path, last) };
@@ -462,7 +516,15 @@ impl Process {
         unsafe { self.readlink_at(thread, (abi::__NR_readlink, args), CWD, 0, args[1], args[2]) }
     }
 
-    unsafe fn readlink_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, out: usize, len: usize) -> Outcome {
+    unsafe fn readlink_at(
+        &self,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        out: usize,
+        len: usize,
+    ) -> Outcome {
         if len as i32 <= 0 {
             return fail(Errno::EINVAL);
         }
@@ -495,10 +557,12 @@ impl Process {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, call, dirfd, index, Last::NoFollow, |cx, spot| {
-            let node = spot.node(cx)?;
-            link_text(cx, spot.mount.backend, node, out, len)
-        }) }
+        unsafe {
+            self.at(thread, call, dirfd, index, Last::NoFollow, |cx, spot| {
+                let node = spot.node(cx)?;
+                link_text(cx, spot.mount.backend, node, out, len)
+            })
+        }
     }
 }
 

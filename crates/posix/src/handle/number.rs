@@ -18,8 +18,10 @@ impl Process {
     /// for what the call does with them. (Null and low ones are answered `EFAULT`.)
     pub unsafe fn handle(&self, thread: &ThreadState, nr: usize, args: [usize; 6]) -> Outcome {
         macro_rules! to {
-            // SAFETY: the caller's promise.
-            ($name:ident) => { unsafe { self.$name(thread, args) } };
+            ($name:ident) => {{
+                // SAFETY: the caller's promise.
+                unsafe { self.$name(thread, args) }
+            }};
         }
         #[cfg(target_arch = "x86_64")]
         match nr as u32 {
@@ -147,18 +149,61 @@ pub(super) fn takes_path(nr: usize) -> bool {
     #[cfg(target_arch = "x86_64")]
     if matches!(
         nr as u32,
-        __NR_open | __NR_creat | __NR_stat | __NR_lstat | __NR_access | __NR_mkdir | __NR_mknod | __NR_symlink | __NR_link
-            | __NR_unlink | __NR_rmdir | __NR_rename | __NR_readlink | __NR_chmod | __NR_chown | __NR_lchown | __NR_utime
-            | __NR_utimes | __NR_futimesat
+        __NR_open
+            | __NR_creat
+            | __NR_stat
+            | __NR_lstat
+            | __NR_access
+            | __NR_mkdir
+            | __NR_mknod
+            | __NR_symlink
+            | __NR_link
+            | __NR_unlink
+            | __NR_rmdir
+            | __NR_rename
+            | __NR_readlink
+            | __NR_chmod
+            | __NR_chown
+            | __NR_lchown
+            | __NR_utime
+            | __NR_utimes
+            | __NR_futimesat
     ) {
         return true;
     }
     matches!(
         nr as u32,
-        __NR_openat | __NR_openat2 | __NR_newfstatat | __NR_statx | __NR_faccessat | __NR_faccessat2 | __NR_mkdirat
-            | __NR_mknodat | __NR_symlinkat | __NR_linkat | __NR_unlinkat | __NR_renameat | __NR_renameat2 | __NR_readlinkat
-            | __NR_fchmodat | NR_FCHMODAT2 | __NR_fchownat | __NR_utimensat | __NR_truncate | __NR_chdir | __NR_statfs
-            | __NR_getxattr | __NR_lgetxattr | __NR_setxattr | __NR_lsetxattr | __NR_listxattr | __NR_llistxattr
-            | __NR_removexattr | __NR_lremovexattr | __NR_inotify_add_watch | __NR_bind | __NR_connect
+        __NR_openat
+            | __NR_openat2
+            | __NR_newfstatat
+            | __NR_statx
+            | __NR_faccessat
+            | __NR_faccessat2
+            | __NR_mkdirat
+            | __NR_mknodat
+            | __NR_symlinkat
+            | __NR_linkat
+            | __NR_unlinkat
+            | __NR_renameat
+            | __NR_renameat2
+            | __NR_readlinkat
+            | __NR_fchmodat
+            | NR_FCHMODAT2
+            | __NR_fchownat
+            | __NR_utimensat
+            | __NR_truncate
+            | __NR_chdir
+            | __NR_statfs
+            | __NR_getxattr
+            | __NR_lgetxattr
+            | __NR_setxattr
+            | __NR_lsetxattr
+            | __NR_listxattr
+            | __NR_llistxattr
+            | __NR_removexattr
+            | __NR_lremovexattr
+            | __NR_inotify_add_watch
+            | __NR_bind
+            | __NR_connect
     )
 }

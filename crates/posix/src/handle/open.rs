@@ -102,7 +102,15 @@ impl Process {
     }
 
     #[inline(always)]
-    unsafe fn open_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, flags: u32, mode: usize) -> Outcome {
+    unsafe fn open_at(
+        &self,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        flags: u32,
+        mode: usize,
+    ) -> Outcome {
         let flags = match checked(flags) {
             Ok(flags) => flags,
             Err(errno) => return fail(errno),
@@ -114,9 +122,11 @@ impl Process {
         if flags & abi::O_CREAT != 0 && unsafe { ends_in_slash(call.1[index]) } {
             // Refused before the name is looked at.
             // SAFETY: the caller's promise.
-            let parent = unsafe { self.at_as(cx, thread, call, dirfd, index, Last::Parent, |_, spot| {
-                err(if spot.is_name() { Errno::EISDIR } else { Errno::EEXIST })
-            }) };
+            let parent = unsafe {
+                self.at_as(cx, thread, call, dirfd, index, Last::Parent, |_, spot| {
+                    err(if spot.is_name() { Errno::EISDIR } else { Errno::EEXIST })
+                })
+            };
             if parent != fail(Errno::EEXIST) {
                 return parent;
             }

@@ -111,7 +111,7 @@ impl Process {
         };
         let mine = |set: usize, index: usize| {
             let (mut left, mut mine) = (word(set, index), 0u64);
-            if count as usize % 64 != 0 && index == count as usize / 64 {
+            if !(count as usize).is_multiple_of(64) && index == count as usize / 64 {
                 left &= (1 << (count % 64)) - 1;
             }
             while left != 0 {

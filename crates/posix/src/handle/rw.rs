@@ -48,7 +48,7 @@ pub(crate) fn over_limit() {
 /// `pointer` is low, or good for `len` bytes.
 #[inline(always)]
 unsafe fn single(pointer: usize, len: usize) -> base::Result<[UserSlice; 1]> {
-    if len as isize >= 0 && bad(pointer) && len > 0 || (len as isize) < 0 {
+    if (len as isize) < 0 || bad(pointer) && len > 0 {
         return err(Errno::EFAULT);
     }
     // SAFETY: the caller's promise.
@@ -190,7 +190,14 @@ impl Process {
     }
 
     #[cold]
-    fn write_below(&self, cx: &Cx, file: &OpenFile, offset: Option<u64>, from: &[UserSlice], limit: u64) -> base::Result<(usize, u64)> {
+    fn write_below(
+        &self,
+        cx: &Cx,
+        file: &OpenFile,
+        offset: Option<u64>,
+        from: &[UserSlice],
+        limit: u64,
+    ) -> base::Result<(usize, u64)> {
         let backend = file.mount.backend;
         let at = offset.map_or_else(|| backend.attr(cx, file.node).map(|a| a.size), Ok)?;
         let total = UserSlice::total(from);

@@ -37,7 +37,14 @@ unsafe fn name_in<'a>(address: usize, len: usize) -> Option<&'a [u8]> {
 impl Process {
     /// Resolves an address, `None` where it is not ours. The path is copied, as
     /// it need not end in a NUL.
-    unsafe fn address<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, address: usize, len: usize, last: Last) -> base::Result<Option<Place<'a>>> {
+    unsafe fn address<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        address: usize,
+        len: usize,
+        last: Last,
+    ) -> base::Result<Option<Place<'a>>> {
         // SAFETY: the caller's promise.
         let Some(name) = (unsafe { name_in(address, len) }) else { return Ok(None) };
         let text = thread.compose(1, b"", name)?;
@@ -145,10 +152,19 @@ impl Process {
     }
 
     /// An address that leads out of a mount, to the kernel.
-    fn elsewhere_address(&self, thread: &ThreadState, nr: u32, mut args: [usize; 6], address: usize, len: usize, place: Place) -> Outcome {
+    fn elsewhere_address(
+        &self,
+        thread: &ThreadState,
+        nr: u32,
+        mut args: [usize; 6],
+        address: usize,
+        len: usize,
+        place: Place,
+    ) -> Outcome {
         let Place::Text(text) = place else { return Outcome::Kernel };
         // SAFETY: a NUL-terminated text of this thread.
-        let rewritten = unsafe { crate::text::path(text) }.map_err(Error::Posix).and_then(|path| self.kernel_address(thread, path.bytes));
+        let rewritten =
+            unsafe { crate::text::path(text) }.map_err(Error::Posix).and_then(|path| self.kernel_address(thread, path.bytes));
         match rewritten {
             Ok((pointer, bytes)) => {
                 (args[address], args[len]) = (pointer, bytes);

@@ -52,7 +52,13 @@ impl Text<'_> {
 impl Process {
     /// The kernel path of the object behind a node, NUL-terminated, in this
     /// thread's first text. The private directory is made if need be.
-    pub(crate) fn private_path<'a>(&self, thread: &'a ThreadState, device: u64, node: Node, kind: Kind) -> base::Result<&'a [u8]> {
+    pub(crate) fn private_path<'a>(
+        &self,
+        thread: &'a ThreadState,
+        device: u64,
+        node: Node,
+        kind: Kind,
+    ) -> base::Result<&'a [u8]> {
         if !self.door.has_kernel() {
             return err(Errno::EOPNOTSUPP);
         }
@@ -77,7 +83,8 @@ impl Process {
     /// Makes the directory, or makes sure that it is ours alone.
     fn private_directory(&self, path: &[u8; PATH_MAX], uid: u32) -> base::Result<()> {
         // SAFETY: a NUL-terminated path.
-        let made = unsafe { self.door.kernel(abi::__NR_mkdirat as usize, [crate::path::CWD, path.as_ptr() as usize, 0o700, 0, 0, 0]) };
+        let made =
+            unsafe { self.door.kernel(abi::__NR_mkdirat as usize, [crate::path::CWD, path.as_ptr() as usize, 0o700, 0, 0, 0]) };
         match pm::sys::check(made) {
             Ok(_) => return Ok(()),
             Err(Errno::EEXIST) => {}
@@ -97,7 +104,14 @@ impl Process {
     /// The kernel text to open instead of a FIFO, socket or device of ours.
     /// Permission on the node was checked.
     #[cold]
-    pub(crate) fn open_special(&self, _cx: &Cx, thread: &ThreadState, spot: &Spot, node: Node, attr: &Attr) -> base::Result<usize> {
+    pub(crate) fn open_special(
+        &self,
+        _cx: &Cx,
+        thread: &ThreadState,
+        spot: &Spot,
+        node: Node,
+        attr: &Attr,
+    ) -> base::Result<usize> {
         let (mode, rdev) = match attr.kind {
             Kind::Fifo => (0o010600, 0),
             Kind::CharDevice | Kind::BlockDevice => {
@@ -113,7 +127,8 @@ impl Process {
         };
         let path = self.private_path(thread, spot.mount.backend.device(), node, attr.kind)?;
         // SAFETY: a NUL-terminated path.
-        let made = unsafe { self.door.kernel(abi::__NR_mknodat as usize, [crate::path::CWD, path.as_ptr() as usize, mode, rdev, 0, 0]) };
+        let made =
+            unsafe { self.door.kernel(abi::__NR_mknodat as usize, [crate::path::CWD, path.as_ptr() as usize, mode, rdev, 0, 0]) };
         match pm::sys::check(made) {
             Ok(_) | Err(Errno::EEXIST) => Ok(path.as_ptr() as usize),
             Err(_) if attr.kind != Kind::Fifo => err(Errno::ENXIO),

@@ -74,11 +74,7 @@ unsafe fn write_statx(attr: &Attr, device: u64, out: usize) -> base::Result<usiz
     if bad(out) {
         return err(Errno::EFAULT);
     }
-    let time = |ns: i64| abi::statx_timestamp {
-        tv_sec: ns.div_euclid(NSEC),
-        tv_nsec: ns.rem_euclid(NSEC) as u32,
-        __reserved: 0,
-    };
+    let time = |ns: i64| abi::statx_timestamp { tv_sec: ns.div_euclid(NSEC), tv_nsec: ns.rem_euclid(NSEC) as u32, __reserved: 0 };
     // SAFETY: all fields are integers, for which zero is a value.
     let mut stat: abi::statx = unsafe { core::mem::zeroed() };
     stat.stx_mask = abi::STATX_BASIC_STATS;
@@ -117,18 +113,22 @@ impl Process {
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn stat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_stat, args), CWD, 0, Last::Follow, |cx, spot| {
-            stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[1])
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_stat, args), CWD, 0, Last::Follow, |cx, spot| {
+                stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[1])
+            })
+        }
     }
 
     /// `lstat(path, out)`.
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn lstat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_lstat, args), CWD, 0, Last::NoFollow, |cx, spot| {
-            stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[1])
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_lstat, args), CWD, 0, Last::NoFollow, |cx, spot| {
+                stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[1])
+            })
+        }
     }
 
     /// `fstat(fd, out)`.
@@ -154,16 +154,21 @@ impl Process {
             return done(unsafe { stat_node(&cx, file.mount.backend, Some(file.node), false, args[2]) });
         }
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_newfstatat, args), args[0], 1, last(flags), |cx, spot| {
-            stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[2])
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_newfstatat, args), args[0], 1, last(flags), |cx, spot| {
+                stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[2])
+            })
+        }
     }
 
     /// `statx(dirfd, path, flags, mask, out)`.
     pub unsafe fn statx(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         const KNOWN: u32 = abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH | abi::AT_STATX_SYNC_TYPE;
         let flags = args[2] as u32;
-        if args[3] as u32 & abi::STATX__RESERVED != 0 || flags & !KNOWN != 0 || flags & abi::AT_STATX_SYNC_TYPE == abi::AT_STATX_SYNC_TYPE {
+        if args[3] as u32 & abi::STATX__RESERVED != 0
+            || flags & !KNOWN != 0
+            || flags & abi::AT_STATX_SYNC_TYPE == abi::AT_STATX_SYNC_TYPE
+        {
             return fail(Errno::EINVAL);
         }
         // SAFETY: the caller's promise.
@@ -174,10 +179,12 @@ impl Process {
             return done(attr.and_then(|attr| unsafe { write_statx(&attr, file.mount.backend.device(), args[4]) }));
         }
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_statx, args), args[0], 1, last(args[2]), |cx, spot| {
-            let node = spot.node(cx)?;
-            write_statx(&spot.mount.backend.attr(cx, node)?, spot.mount.backend.device(), args[4])
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_statx, args), args[0], 1, last(args[2]), |cx, spot| {
+                let node = spot.node(cx)?;
+                write_statx(&spot.mount.backend.attr(cx, node)?, spot.mount.backend.device(), args[4])
+            })
+        }
     }
 
     /// `access(path, mode)`.
@@ -204,7 +211,15 @@ impl Process {
     }
 
     #[inline(always)]
-    unsafe fn access_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, want: usize, flags: usize) -> Outcome {
+    unsafe fn access_at(
+        &self,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        want: usize,
+        flags: usize,
+    ) -> Outcome {
         let want = want as u32;
         if want & !7 != 0 {
             return fail(Errno::EINVAL);
@@ -219,9 +234,11 @@ impl Process {
             return done(file.mount.backend.access(&cx, file.node, want as u16).map(|()| 0));
         }
         // SAFETY: the caller's promise.
-        unsafe { self.at_as(cx, thread, call, dirfd, index, last(flags), |cx, spot| {
-            let node = spot.node(cx)?;
-            if want == 0 { Ok(0) } else { spot.mount.backend.access(cx, node, want as u16).map(|()| 0) }
-        }) }
+        unsafe {
+            self.at_as(cx, thread, call, dirfd, index, last(flags), |cx, spot| {
+                let node = spot.node(cx)?;
+                if want == 0 { Ok(0) } else { spot.mount.backend.access(cx, node, want as u16).map(|()| 0) }
+            })
+        }
     }
 }

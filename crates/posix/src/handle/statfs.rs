@@ -43,10 +43,12 @@ impl Process {
     /// `statfs(path, out)`.
     pub unsafe fn statfs(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, (abi::__NR_statfs, args), CWD, 0, Last::Follow, |cx, spot| {
-            spot.node(cx)?;
-            write_statfs(spot.mount.backend, args[1])
-        }) }
+        unsafe {
+            self.at(thread, (abi::__NR_statfs, args), CWD, 0, Last::Follow, |cx, spot| {
+                spot.node(cx)?;
+                write_statfs(spot.mount.backend, args[1])
+            })
+        }
     }
 
     /// `fstatfs(fd, out)`.

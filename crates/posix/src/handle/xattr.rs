@@ -90,13 +90,21 @@ macro_rules! family {
         #[doc = concat!("`", stringify!($path), "`.")]
         pub unsafe fn $path(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
             // SAFETY: the caller's promise.
-            unsafe { self.at(thread, (abi::$nr, args), CWD, 0, Last::Follow, |cx, spot| $operation(cx, spot.mount.backend, spot.node(cx)?, args)) }
+            unsafe {
+                self.at(thread, (abi::$nr, args), CWD, 0, Last::Follow, |cx, spot| {
+                    $operation(cx, spot.mount.backend, spot.node(cx)?, args)
+                })
+            }
         }
 
         #[doc = concat!("`", stringify!($nofollow), "`.")]
         pub unsafe fn $nofollow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
             // SAFETY: the caller's promise.
-            unsafe { self.at(thread, (abi::$lnr, args), CWD, 0, Last::NoFollow, |cx, spot| $operation(cx, spot.mount.backend, spot.node(cx)?, args)) }
+            unsafe {
+                self.at(thread, (abi::$lnr, args), CWD, 0, Last::NoFollow, |cx, spot| {
+                    $operation(cx, spot.mount.backend, spot.node(cx)?, args)
+                })
+            }
         }
 
         #[doc = concat!("`", stringify!($fd), "`.")]
@@ -118,10 +126,12 @@ impl Process {
     /// can serve: refused loudly for a path of ours, `EOPNOTSUPP`.
     pub(crate) unsafe fn refuse(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, call, dirfd, index, Last::Follow, |cx, spot| {
-            spot.node(cx)?;
-            err(Errno::EOPNOTSUPP)
-        }) }
+        unsafe {
+            self.at(thread, call, dirfd, index, Last::Follow, |cx, spot| {
+                spot.node(cx)?;
+                err(Errno::EOPNOTSUPP)
+            })
+        }
     }
 
     /// `umask(mask)`.

@@ -1,6 +1,6 @@
 //! Two worlds with the same calls: a directory of the kernel's (tmpfs), and the
 //! `mem` file system behind `Process::handle`.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::undocumented_unsafe_blocks)]
 
 use bypath_posix::{Bitmap, Door, Numbers, Outcome, Process, ThreadState};
 use pm::sys::{abi, raw};
@@ -62,7 +62,10 @@ impl World {
         let (source, kind, options) = (c"none", c"tmpfs", c"mode=755");
         let target = std::ffi::CString::new(root.clone()).unwrap();
         unsafe {
-            raw(abi::__NR_mount as usize, [source.as_ptr() as usize, target.as_ptr() as usize, kind.as_ptr() as usize, 0, options.as_ptr() as usize, 0])
+            raw(
+                abi::__NR_mount as usize,
+                [source.as_ptr() as usize, target.as_ptr() as usize, kind.as_ptr() as usize, 0, options.as_ptr() as usize, 0],
+            )
         };
         World { root, process: None, thread: Box::new(ThreadState::new()) }
     }

@@ -170,9 +170,11 @@ impl Inode {
     pub fn set_attr(&mut self, cx: &Cx, change: &SetAttr) -> Result<()> {
         self.check_change(cx, change)?;
         if let Some(size) = change.size {
-            let old = self.file()?.size;
-            self.file_mut()?.resize(size);
-            if size != old || change.size_checked {
+            // Cutting off the pages at the end changes the times, were there any.
+            let file = self.file_mut()?;
+            let changes = size != file.size || change.size_checked || !file.pages.is_empty();
+            file.resize(size);
+            if changes {
                 self.modified(cx);
             } else if !cx.cred.privileged {
                 self.drop_set_id(cx);
