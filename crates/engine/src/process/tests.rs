@@ -204,6 +204,7 @@ fn kill_in_the_middle() {
     let cx = test.cx();
     for round in 0..60u32 {
         let path = std::format!("{}/progress", test.image.directory());
+        let _ = std::fs::remove_file(&path);
         let token = test.fork_prepare(&cx).unwrap();
         // SAFETY: the child runs until it is killed.
         let pid = unsafe { fork() };
@@ -238,6 +239,9 @@ fn kill_in_the_middle() {
     }
     let test = test.again();
     assert!(test.lookup(&test.cx(), test.root_node(), b"after-0").is_ok());
+    let report = crate::check::run(&test.image.path(), &mut |_| {}).unwrap();
+    assert_eq!(report.issues, []);
+    assert_eq!(report.orphans, 0);
 }
 
 /// Goal: whoever kills all users finds the image whole, in a new generation

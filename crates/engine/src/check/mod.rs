@@ -1,0 +1,214 @@
+//! The checker: is everything as it must be?
+//!
+//! Works on a private copy in which pending records have been applied, so it
+//! says of an image that nobody uses, or whose users are quiet, what the next
+//! one to attach it would find. Memory is a few words a block and one for each
+//! directory and hard link that waits, never something for every file.
+//!
+//! 1. superblocks, root, permission table (`tables`)
+//! 2. from the root directory down: slots, edentries, inodes, extents (`walk`),
+//!    each line claimed once (`space`); every name in its bucket (`index`)
+//! 3. orphans
+//! 4. the index back to the edentries: nothing else is in it
+//! 5. link counts; the bitmap against what was claimed; the lanes' counters
+
+mod files;
+mod index;
+mod space;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use crate::fs::Fs;
+use crate::inspect::Inspected;
+use crate::process::AttachError;
+use core::fmt;
+use heap::collections::BTreeMap;
+use heap::string::String;
+use heap::vec::Vec;
+
+/// Findings that are kept.
+pub const ISSUES_MAX: usize = 1000;
+
+/// What sort of thing is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IssueKind {
+    /// A copy of the superblock is damaged.
+    Superblock,
+    /// A word of the root makes no sense.
+    Root,
+    /// A record in a lane cannot be applied.
+    Record,
+    /// An entry of the permission table, or a reference to one.
+    Permission,
+    /// An inode that makes no sense.
+    Inode,
+    /// An inode's link count is not the number of its names.
+    LinkCount,
+    /// A directory's counts are not those of its entries.
+    EntryCount,
+    /// An edentry that makes no sense, or is not where it says.
+    Edentry,
+    /// A name that may not be.
+    Name,
+    /// A directory does not know its own name, or has two.
+    Own,
+    /// The index does not have a name, or has what is no name.
+    Index,
+    /// A file's map: order, bounds, depth.
+    Extent,
+    /// Blocks that an inode counts are not those it has.
+    BlockCount,
+    /// Two things use the same space.
+    DoubleUse,
+    /// Something uses space that the bitmap calls free.
+    UsedButFree,
+    /// The bitmap calls space used that nothing uses.
+    Leaked,
+    /// An entry of the orphan table.
+    Orphan,
+    /// The lanes' counters do not add up.
+    Counter,
+}
+
+impl IssueKind {
+    /// A short name, as `--json` prints it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            IssueKind::Superblock => "superblock",
+            IssueKind::Root => "root",
+            IssueKind::Record => "record",
+            IssueKind::Permission => "permission",
+            IssueKind::Inode => "inode",
+            IssueKind::LinkCount => "link-count",
+            IssueKind::EntryCount => "entry-count",
+            IssueKind::Edentry => "edentry",
+            IssueKind::Name => "name",
+            IssueKind::Own => "own",
+            IssueKind::Index => "index",
+            IssueKind::Extent => "extent",
+            IssueKind::BlockCount => "block-count",
+            IssueKind::DoubleUse => "double-use",
+            IssueKind::UsedButFree => "used-but-free",
+            IssueKind::Leaked => "leaked",
+            IssueKind::Orphan => "orphan",
+            IssueKind::Counter => "counter",
+        }
+    }
+}
+
+/// Something that is not as it must be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Issue {
+    /// What sort of thing.
+    pub kind: IssueKind,
+    /// Byte offset in the image.
+    pub at: u64,
+    /// In words.
+    pub detail: String,
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:#x}: {}", self.kind.name(), self.at, self.detail)
+    }
+}
+
+/// What the checker found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// The first [`ISSUES_MAX`] findings.
+    pub issues: Vec<Issue>,
+    /// There are more.
+    pub more: bool,
+    /// Inodes in use, directories and orphans among them.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Names.
+    pub names: u64,
+    /// Inodes without a name.
+    pub orphans: u64,
+    /// Blocks of which at least a line is in use.
+    pub blocks_used: u64,
+    /// Lines in use.
+    pub lines_used: u64,
+    /// Operations that a crash interrupted; whoever attaches finishes them.
+    pub pending: u32,
+}
+
+/// A check in progress.
+struct Checker<'a> {
+    fs: &'a Fs,
+    report: Report,
+    /// Lines claimed, a word a block, from the first allocatable block on.
+    used: Vec<u64>,
+    /// Inodes met, likewise.
+    inodes: Vec<u64>,
+    /// Edentries met whose index entry has not been, likewise.
+    edentries: Vec<u64>,
+    /// Directories whose entries are still to be looked at.
+    waiting: Vec<u64>,
+    /// Inodes with other than one link: names found, names said.
+    links: BTreeMap<u64, (u64, u64)>,
+    progress: &'a mut dyn FnMut(u32),
+    /// Lines that there should be, and the last step told.
+    expected: u64,
+    told: u32,
+}
+
+/// Checks the image at `path` (NUL-terminated). `progress` is called with 0 to 1,000.
+pub fn run(path: &[u8], progress: &mut dyn FnMut(u32)) -> Result<Report, AttachError> {
+    let image = Inspected::open(path)?;
+    let pending = image.recover();
+    let fs = &*image.fs;
+    let blocks = (fs.root().grown.load(core::sync::atomic::Ordering::Relaxed).min(fs.layout.block_count()))
+        .saturating_sub(fs.layout.first_block()) as usize;
+    let mut checker = Checker {
+        fs,
+        report: Report::default(),
+        used: heap::vec![0; blocks],
+        inodes: heap::vec![0; blocks],
+        edentries: heap::vec![0; blocks],
+        waiting: Vec::new(),
+        links: BTreeMap::new(),
+        progress,
+        expected: 1,
+        told: 0,
+    };
+    match pending {
+        Ok(pending) => checker.report.pending = pending,
+        Err(error) => checker.damaged(IssueKind::Record, error),
+    }
+    checker.superblocks(path);
+    checker.root();
+    checker.permissions();
+    checker.tree();
+    checker.orphans();
+    checker.whole_index();
+    checker.link_counts();
+    checker.bitmap();
+    checker.counters();
+    (checker.progress)(1000);
+    Ok(checker.report)
+}
+
+impl Checker<'_> {
+    /// Notes a finding.
+    fn issue(&mut self, kind: IssueKind, at: u64, detail: String) {
+        if self.report.issues.len() < ISSUES_MAX {
+            self.report.issues.push(Issue { kind, at, detail });
+        } else {
+            self.report.more = true;
+        }
+    }
+
+    /// Notes an error of the engine as a finding.
+    fn damaged(&mut self, kind: IssueKind, error: base::Error) {
+        match error {
+            base::Error::Corrupt { what, at } => self.issue(kind, at, heap::format!("damaged {what}")),
+            base::Error::Posix(errno) => self.issue(kind, 0, heap::format!("{errno}")),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Superblocks, root, permission table, orphan table.
+
+use super::{Checker, IssueKind};
+use core::sync::atomic::Ordering::Relaxed;
+use format::inode::{node_generation, node_offset};
+use format::layout::{self, BLOCK, LINE};
+use format::permission::{self, Permission};
+use format::{Superblock, bucket};
+use heap::format;
+use pm::file::File;
+use pm::sys::abi;
+use zerocopy::IntoBytes;
+
+impl Checker<'_> {
+    /// Both copies of the superblock, from the file itself.
+    pub(super) fn superblocks(&mut self, path: &[u8]) {
+        let Ok(file) = File::open(path, abi::O_RDONLY, 0) else { return };
+        let mut copies = [Superblock::new(0, [0; 2], 0, 0, 0); 2];
+        for (copy, at) in copies.iter_mut().zip([0, layout::SUPERBLOCK_COPY]) {
+            copy.magic = 0;
+            let _ = file.read_at(copy.as_mut_bytes(), at);
+            if let Err(error) = copy.validate() {
+                self.issue(IssueKind::Superblock, at, format!("this copy of the superblock cannot be used: {error:?}"));
+            }
+        }
+        if copies[0].as_bytes() != copies[1].as_bytes() && copies.iter().all(|copy| copy.validate().is_ok()) {
+            self.issue(IssueKind::Superblock, layout::SUPERBLOCK_COPY, format!("the two copies differ"));
+        }
+    }
+
+    /// The root, and the space of the index.
+    pub(super) fn root(&mut self) {
+        let fs = self.fs;
+        let root = fs.root();
+        self.expected = self.totals().0.clamp(1, fs.layout.block_count().saturating_mul(64));
+        if root.flags.load(Relaxed) & 1 != 0 {
+            self.issue(IssueKind::Root, layout::ROOT, format!("a write to the medium failed once: the image is read-only"));
+        }
+        let buckets = root.buckets.load(Relaxed);
+        let last = if buckets < bucket::BUCKETS_MIN { 0 } else { bucket::place(buckets - 1).0 };
+        if buckets < bucket::BUCKETS_MIN || last >= root.index.len() {
+            self.issue(IssueKind::Root, layout::ROOT, format!("{buckets} buckets"));
+        }
+        for (segment, base) in root.index.iter().enumerate() {
+            let base = base.load(Relaxed);
+            if base == 0 && segment > last {
+                continue;
+            }
+            let blocks = bucket::segment_buckets(segment) * LINE / BLOCK;
+            if base == 0 || base % BLOCK != 0 {
+                self.issue(IssueKind::Root, layout::ROOT, format!("segment {segment} of the index lies at {base:#x}"));
+            } else {
+                self.claim_blocks(base / BLOCK, blocks, "a segment of the index");
+            }
+        }
+    }
+
+    /// Entries in use must be found where their search goes.
+    pub(super) fn permissions(&mut self) {
+        let mut used = heap::vec![false; layout::PERMISSIONS as usize];
+        let mut entries = heap::vec::Vec::new();
+        for index in 0..layout::PERMISSIONS {
+            let at = layout::PERMISSION_TABLE + index * 16;
+            let Ok(entry) = self.fs.at::<Permission>(at, "permission") else { return };
+            let (owner, mode) = (entry.owner.load(Relaxed), entry.mode.load(Relaxed));
+            if mode & permission::VALID == 0 {
+                continue;
+            }
+            used[index as usize] = true;
+            if mode & !(permission::VALID | 0o7777) != 0 {
+                self.issue(IssueKind::Permission, at, format!("mode {mode:#x}"));
+            }
+            entries.push((index as u16, owner, mode as u16 & 0o7777));
+        }
+        for (index, owner, mode) in entries {
+            let mut at = permission::start(owner as u32, (owner >> 32) as u32, mode);
+            while at != index && used[usize::from(at)] {
+                at = at.wrapping_add(1);
+            }
+            if at != index {
+                let place = layout::PERMISSION_TABLE + u64::from(index) * 16;
+                self.issue(IssueKind::Permission, place, format!("entry {index} is not where its search ends"));
+            }
+        }
+    }
+
+    /// Inodes without a name: each refers to one, and what they hold is claimed.
+    pub(super) fn orphans(&mut self) {
+        for number in 0..layout::ORPHANS {
+            let at = layout::ORPHAN_TABLE + number * 8;
+            let Ok(slot) = self.fs.orphan_slot(number) else { return };
+            let id = slot.load(Relaxed);
+            if id == 0 {
+                continue;
+            }
+            let offset = node_offset(id);
+            let same = self.line_bit(offset).is_some()
+                && self.fs.inode(offset).is_ok_and(|inode| inode.head().generation & 0xff_ffff == node_generation(id) && inode.head().kind != 0);
+            if !same {
+                self.issue(IssueKind::Orphan, at, format!("refers to {offset:#x}, which is not that inode"));
+                continue;
+            }
+            if self.is_met(offset) {
+                self.issue(IssueKind::Orphan, at, format!("the inode at {offset:#x} has a name, or is listed twice"));
+                continue;
+            }
+            self.report.orphans += 1;
+            self.meet(offset, 0);
+            // Directories that were removed have no entries left.
+            self.wait_for_directories();
+        }
+    }
+}
