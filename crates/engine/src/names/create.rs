@@ -55,7 +55,7 @@ impl Fs {
             permission,
             flags: 0,
             nlink: 1,
-            size: new.target.len() as u64,
+            size: if new.kind == Kind::Symlink { new.target.len() as u64 } else { 0 },
             root,
             now,
         };
