@@ -25,6 +25,16 @@ fn plain_name(cx: &Cx, spot: &Spot) -> base::Result<()> {
     Ok(())
 }
 
+/// Why a file of the kernel's can't have a name of ours.
+fn link_here(cx: &Cx, spot: &Spot) -> base::Result<usize> {
+    plain_name(cx, spot)?;
+    match spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name) {
+        Ok(_) => err(Errno::EEXIST),
+        Err(Error::Posix(Errno::ENOENT)) => err(Errno::EXDEV),
+        Err(error) => Err(error),
+    }
+}
+
 fn make(cx: &Cx, spot: &Spot, kind: Kind, mode: usize, rdev: u64, target: &[u8]) -> base::Result<usize> {
     let new = NewNode { kind, mode: mode as u16 & 0o7777, rdev, target };
     spot.mount.backend.create(cx, spot.found.parent, spot.found.name, &new).map(|_| 0)
@@ -288,12 +298,9 @@ impl Process {
             }
             (from_place, Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place, last) {
                 Err(errno) => fail(errno),
-                Ok(()) => done(plain_name(&cx, &spot).and(err(Errno::EXDEV))),
+                Ok(()) => done(link_here(&cx, &spot)),
             },
-            (Place::Ours(_), to_place) => match self.kernel_has(to.0, call.1[to.1], &to_place, Last::NoFollow) {
-                Ok(()) => fail(Errno::EEXIST),
-                Err(_) => fail(Errno::EXDEV),
-            },
+            (Place::Ours(_), to_place) => fail(self.link_away(thread, to.0, call.1[to.1], &to_place)),
             (from_place, to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
         }
     }
@@ -336,6 +343,19 @@ impl Process {
         // SAFETY: the program's own arguments, or a text of ours.
         let result = unsafe { self.door.kernel(abi::__NR_faccessat2 as usize, [dirfd, path, 0, flags as usize, 0, 0]) };
         pm::sys::check(result).map(|_| ())
+    }
+
+    /// Why a file of ours can't have a name of the kernel's.
+    fn link_away(&self, thread: &ThreadState, dirfd: usize, path: usize, place: &Place) -> Errno {
+        if self.kernel_has(dirfd, path, place, Last::NoFollow).is_ok() {
+            return Errno::EEXIST;
+        }
+        let text = if let Place::Text(text) = place { *text } else { path };
+        // SAFETY: the program's own argument, or a text of ours.
+        if unsafe { text::path(text) }.is_ok_and(|path| path.bytes.ends_with(b"/")) {
+            return Errno::ENOENT;
+        }
+        self.kernel_parent(thread, dirfd, path, place).err().unwrap_or(Errno::EXDEV)
     }
 
     /// Whether the directory in which a path of the kernel's ends exists there.
