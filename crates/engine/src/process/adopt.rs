@@ -12,9 +12,11 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use format::layout::{LANES, PROCESSES};
 use pm::mutex::Attempt;
 
-/// How long a slot between fork or exec and the next step is left alone when
-/// its PID tells nothing, nanoseconds.
-const GRACE: i64 = 3_000_000_000;
+/// How long a slot readied for a child waits for the child's first step, whose
+/// PID nobody knows, nanoseconds.
+const GRACE_FORK: i64 = 60_000_000_000;
+/// How long one between exec's two halves waits when its PID tells nothing.
+const GRACE_EXEC: i64 = 10_000_000_000;
 
 impl Fs {
     /// Adopts every dead process; returns how many others live.
@@ -77,10 +79,10 @@ impl Fs {
 /// Whether a process lives whose mutex nobody holds: the thread that took it
 /// may have ended before the others, or it is between fork or exec and the next step.
 fn slot_lives(slot: &ProcessSlot) -> bool {
-    let known = kernel::lives(slot);
-    if slot.state.load(Acquire) == state::USED {
-        return known.unwrap_or(false);
-    }
     let since = pm::clock::monotonic().wrapping_sub(slot.reserved[1].load(Relaxed) as i64);
-    known == Some(true) || (0..GRACE).contains(&since)
+    match slot.state.load(Acquire) {
+        state::FORKING => (0..GRACE_FORK).contains(&since),
+        state::EXECUTING => kernel::lives(slot).unwrap_or((0..GRACE_EXEC).contains(&since)),
+        _ => kernel::lives(slot).unwrap_or(false),
+    }
 }

@@ -3,9 +3,9 @@
 //! Fork: the parent readies a slot with a copy of its table, in state FORKING
 //! and with its own PID; the child takes the slot's mutex as its first step.
 //! Exec: the slot is marked EXECUTING; the kernel gives the mutex up with the old
-//! program, the new one shows a nonce and takes it. In both states a slot whose
-//! mutex nobody holds is nevertheless not given up while the PID lives, and for
-//! a grace time after that.
+//! program, the new one shows a nonce and takes it. In both states nobody holds
+//! the mutex, and yet the slot is not given up: for a grace time (fork), for as
+//! long as the PID lives (exec).
 
 use super::kernel;
 use super::table::state;

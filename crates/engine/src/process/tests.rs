@@ -12,6 +12,7 @@ unsafe extern "C" {
     fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
     fn _exit(status: i32) -> !;
     fn kill(pid: i32, signal: i32) -> i32;
+    fn execv(path: *const core::ffi::c_char, arguments: *const *const core::ffi::c_char) -> i32;
 }
 
 const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
@@ -146,8 +147,9 @@ fn failed_fork() {
     assert_eq!(test.users().count(), 1);
 }
 
-/// Goal: descriptors pass to the new program. Method: the "new program" is a
-/// second attachment by a process whose parent prepared exec and died.
+/// Goal: descriptors pass to the new program, and are given up when it ends
+/// without having claimed them. Method: a child really executes a program that
+/// knows nothing of us; the test claims in its place.
 #[test]
 fn exec_hands_over() {
     let test = TestFs::new(64 << 20);
@@ -160,12 +162,23 @@ fn exec_hands_over() {
     let pid = unsafe { fork() };
     if pid == 0 {
         test.fork_child(fork_token);
-        std::fs::write(&token, test.exec_prepare().to_string()).unwrap();
-        // SAFETY: ends the child, as exec ends the old program.
-        unsafe { _exit(0) };
+        let text = test.exec_prepare().to_string();
+        std::fs::write(token.clone() + "~", text).unwrap();
+        std::fs::rename(token.clone() + "~", &token).unwrap();
+        let arguments = [c"sleep".as_ptr(), c"100".as_ptr(), core::ptr::null()];
+        // SAFETY: two strings and a null; the child ends if it fails.
+        unsafe {
+            execv(c"/bin/sleep".as_ptr(), arguments.as_ptr());
+            _exit(1)
+        };
     }
-    assert_eq!(wait(pid), 0);
+    while !std::path::Path::new(&token).exists() {
+        std::thread::yield_now();
+    }
     let token: u64 = std::fs::read_to_string(&token).unwrap().parse().unwrap();
+    while !std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().starts_with("sleep") {
+        std::thread::yield_now();
+    }
     let thread = Thread::new();
     let second = test.image.attach(&thread).unwrap();
     let mut seen = std::vec::Vec::new();
@@ -177,7 +190,20 @@ fn exec_hands_over() {
     let second_cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     second.close(&second_cx, 3);
     assert_eq!(test.description(id).refs.load(Relaxed), 1);
-    second.detach(&second_cx);
+    // Once more: this time nobody claims.
+    second.dup(id, 3).unwrap();
+    second.exec_prepare();
+    second.exec_failed();
+    second.exec_prepare();
+    second.process_slot(1).unwrap().pid.store(pid as u32, Relaxed);
+    second.process_slot(1).unwrap().started.store(0, Relaxed);
+    second.process_mutex(1).unwrap().give_back();
+    assert_eq!(test.adopt_dead_processes(&cx), 1);
+    // SAFETY: a child of ours.
+    unsafe { kill(pid, 9) };
+    wait(pid);
+    assert_eq!(test.adopt_dead_processes(&cx), 0);
+    assert_eq!(test.description(id).refs.load(Relaxed), 1);
     assert_eq!(test.users().count(), 1);
 }
 
@@ -203,7 +229,7 @@ fn kill_in_the_middle() {
     let test = TestFs::new(256 << 20);
     let cx = test.cx();
     for round in 0..60u32 {
-        let path = std::format!("{}/progress", test.image.directory());
+        let path = format!("{}/progress", test.image.directory());
         let _ = std::fs::remove_file(&path);
         let token = test.fork_prepare(&cx).unwrap();
         // SAFETY: the child runs until it is killed.
@@ -214,7 +240,7 @@ fn kill_in_the_middle() {
             let child = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
             let progress = std::fs::File::create(&path).unwrap();
             for i in 0u32.. {
-                let name = std::format!("r{round}-{i}");
+                let name = format!("r{round}-{i}");
                 let node = test.create(&child, test.root_node(), name.as_bytes(), &FILE).unwrap();
                 test.open(&child, node, 0, i % 50).unwrap();
                 if i % 3 == 0 {
@@ -223,17 +249,21 @@ fn kill_in_the_middle() {
                 std::os::unix::fs::FileExt::write_at(&progress, &(i + 1).to_ne_bytes(), 0).unwrap();
             }
         }
-        std::thread::sleep(std::time::Duration::from_micros(2000 + u64::from(round) * 331 % 3000));
+        // From its first step on: before that it is the grace time that decides.
+        while !std::path::Path::new(&path).exists() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_micros(500 + u64::from(round) * 331 % 3000));
         // SAFETY: a child of ours.
         unsafe { kill(pid, 9) };
         assert_eq!(wait(pid), -9);
         let done = std::fs::read(&path).ok().and_then(|b| Some(u32::from_ne_bytes(b.get(..4)?.try_into().ok()?))).unwrap_or(0);
         for i in 0..done {
-            let found = test.lookup(&cx, test.root_node(), std::format!("r{round}-{i}").as_bytes());
-            assert_eq!(found.is_ok(), i % 3 != 0, "round {round}, file {i} of {done}");
+            let found = test.lookup(&cx, test.root_node(), format!("r{round}-{i}").as_bytes());
+            assert_eq!(found.is_ok(), i % 3 != 0, "round {round}, file {i} of {done}: {found:?}");
         }
         // The directory is not blocked.
-        let name = std::format!("after-{round}");
+        let name = format!("after-{round}");
         test.create(&cx, test.root_node(), name.as_bytes(), &FILE).unwrap();
         assert_eq!(test.adopt_dead_processes(&cx), 0);
     }
@@ -257,7 +287,7 @@ fn everybody_dies() {
             let fs = image.attach(&thread).unwrap();
             let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
             for i in 0..100 {
-                fs.create(&cx, fs.root_node(), std::format!("{round}-{i}").as_bytes(), &FILE).unwrap();
+                fs.create(&cx, fs.root_node(), format!("{round}-{i}").as_bytes(), &FILE).unwrap();
             }
             // SAFETY: kills itself.
             unsafe { kill(super::kernel::pid() as i32, 9) };
@@ -274,7 +304,7 @@ fn everybody_dies() {
     let test = TestFs::from_image(image).unwrap();
     for round in 0..10 {
         for i in 0..100 {
-            test.lookup(&test.cx(), test.root_node(), std::format!("{round}-{i}").as_bytes()).unwrap();
+            test.lookup(&test.cx(), test.root_node(), format!("{round}-{i}").as_bytes()).unwrap();
         }
     }
     assert_eq!(test.users().count(), 1);
@@ -324,4 +354,5 @@ fn unreachable_segment() {
 }
 
 use std::borrow::ToOwned;
+use std::format;
 use std::string::{String, ToString};
