@@ -421,3 +421,75 @@ fn threads_at_once() {
         }
     }
 }
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn kill(pid: i32, signal: i32) -> i32;
+    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+}
+
+/// Goal: whoever dies in the middle of making, moving or removing names leaves
+/// whole names and right counts behind. Method: a child tells which step it has
+/// done and is killed; every name is then where that step, or the next, has put it.
+#[test]
+fn killed_in_the_middle() {
+    let test = TestFs::new(256 * MIB);
+    let (cx, root) = (test.cx(), test.root_node());
+    let dirs: Vec<Node> = (0..2).map(|i| test.create(&cx, root, format!("d{i}").as_bytes(), &new(Kind::Directory)).unwrap()).collect();
+    let name = |round: u32, i: u32| format!("name {round} {i}");
+    for round in 0..40u32 {
+        let path = format!("{}/progress", test.image.directory());
+        let token = test.fork_prepare(&cx).unwrap();
+        // SAFETY: the child runs until it is killed.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            let own = Thread::new();
+            test.fork_child(token);
+            let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &own };
+            let progress = std::fs::File::create(&path).unwrap();
+            for step in 0u32.. {
+                let (i, what) = (step / 3, step % 3);
+                let name = name(round, i);
+                let name = name.as_bytes();
+                match what {
+                    0 => drop(test.create(&cx, dirs[0], name, &new(if i % 4 == 3 { Kind::Directory } else { Kind::Regular })).unwrap()),
+                    1 => test.rename(&cx, dirs[0], name, dirs[1], name, RenameMode::Replace).unwrap(),
+                    _ if i % 4 == 0 => test.unlink(&cx, dirs[1], name).unwrap(),
+                    _ => {}
+                }
+                std::os::unix::fs::FileExt::write_at(&progress, &(step + 1).to_ne_bytes(), 0).unwrap();
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_micros(2000 + u64::from(round) * 331 % 3000));
+        // SAFETY: a child of ours.
+        unsafe { kill(pid, 9) };
+        // SAFETY: as above.
+        unsafe { waitpid(pid, core::ptr::null_mut(), 0) };
+        let done = std::fs::read(&path).ok().and_then(|b| Some(u32::from_ne_bytes(b.get(..4)?.try_into().ok()?))).unwrap_or(0);
+        let _ = std::fs::remove_file(&path);
+        // What is half done stays so until somebody meets the dead: here it is us.
+        let lanes = test.header().lanes_high.load(core::sync::atomic::Ordering::SeqCst);
+        (0..lanes).for_each(|lane| test.adopt_if_dead(lane));
+        for i in 0..done / 3 + 2 {
+            let name = name(round, i);
+            let (in_0, in_1) = (test.lookup(&cx, dirs[0], name.as_bytes()), test.lookup(&cx, dirs[1], name.as_bytes()));
+            let state = |steps: u32| match steps {
+                0 => (false, false),
+                1 => (true, false),
+                3 if i % 4 == 0 => (false, false),
+                _ => (false, true),
+            };
+            let steps = done.saturating_sub(3 * i).min(3);
+            let found = (in_0.is_ok(), in_1.is_ok());
+            assert!(found == state(steps) || found == state((steps + 1).min(3)), "round {round} name {i}, {done} steps: {in_0:?} {in_1:?}");
+            assert!([in_0, in_1].into_iter().all(|r| r.is_ok() || r.map_err(Error::errno) == Err(Errno::ENOENT)));
+        }
+        test.create(&cx, dirs[0], format!("after {round}").as_bytes(), &new(Kind::Regular)).unwrap();
+        for dir in &dirs {
+            let names = list(&test, *dir).len() as u64 - 2;
+            assert_eq!(test.attr(&cx, *dir).unwrap().size, 40 + 20 * names);
+        }
+    }
+    let report = crate::check::run(&test.image.path(), &mut |_| {}).unwrap();
+    assert_eq!(report.issues, []);
+}
