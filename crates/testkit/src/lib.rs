@@ -3,5 +3,6 @@
 //! killed. The binary `testkit` runs them; `README.md` says how.
 
 pub mod differential;
+pub mod image;
 pub mod rng;
 pub mod world;

@@ -6,6 +6,15 @@ fn mem() -> &'static dyn vfs::Backend {
     vfs::mem::Mem::leak(0, 0, 0o777, 0x6d65)
 }
 
+fn native() -> &'static dyn vfs::Backend {
+    let path = bypath_testkit::image::fresh_path("differential");
+    bypath_testkit::image::make(&path, 1 << 30);
+    let native = bypath_testkit::image::attach(&path);
+    // It stays for as long as it is mapped.
+    let _ = std::fs::remove_file(path);
+    native
+}
+
 /// The value after `--name`.
 fn option(args: &[String], name: &str) -> Option<String> {
     let at = args.iter().position(|a| a == name)?;
@@ -18,12 +27,13 @@ fn number(args: &[String], name: &str, default: u64) -> u64 {
 
 fn main() -> std::process::ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let _segments = bypath_testkit::image::Segments::new();
     let fine = match args.first().map(String::as_str) {
         Some("differential") => {
             let backend = option(&args, "--backend").unwrap_or_else(|| "mem".into());
             let plan = Plan {
-                backend: mem,
-                limits: Limits { no_shared_maps: backend == "mem" },
+                backend: if backend == "mem" { mem } else { native },
+                limits: Limits { no_shared_maps: backend == "mem", space_ahead: backend == "native", no_parent_of_removed: backend == "native" },
                 ops: number(&args, "--ops", 20_000),
                 len: number(&args, "--len", 400) as usize,
                 seed: number(&args, "--seed", 1),

@@ -11,19 +11,24 @@ use pm::sys::abi as nr;
 use std::collections::HashMap;
 use std::collections::BTreeMap;
 
-/// When the run began, to tell "now" from a time that was set.
+/// When the run began, to tell "now" from a time that was set; and what else to compare.
 #[derive(Clone, Copy)]
-pub struct Clock(pub i64);
+pub struct Clock {
+    /// Seconds since the epoch.
+    pub start: i64,
+    /// Whether allocated space is compared.
+    pub blocks: bool,
+}
 
 impl Clock {
     /// Started now, with a margin for coarse clocks.
     pub fn new() -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Clock(now.map_or(0, |d| d.as_secs() as i64) - 2)
+        Clock { start: now.map_or(0, |d| d.as_secs() as i64) - 2, blocks: true }
     }
 
     fn shown(self, seconds: i64, nanoseconds: i64) -> String {
-        if (self.0..self.0 + 100_000).contains(&seconds) { "now".into() } else { format!("{seconds}.{nanoseconds:09}") }
+        if (self.start..self.start + 100_000).contains(&seconds) { "now".into() } else { format!("{seconds}.{nanoseconds:09}") }
     }
 }
 
@@ -56,7 +61,7 @@ pub fn show_stat(clock: Clock, bytes: &[u8]) -> String {
         s.st_gid,
         s.st_rdev,
         s.st_size,
-        if regular { s.st_blocks } else { 0 },
+        if regular && clock.blocks { s.st_blocks } else { 0 },
         s.st_blksize,
         clock.shown(s.st_mtime, s.st_mtime_nsec),
         clock.shown(s.st_ctime, s.st_ctime_nsec),
@@ -77,7 +82,7 @@ pub fn show_statx(clock: Clock, bytes: &[u8]) -> String {
         s.stx_uid,
         s.stx_gid,
         s.stx_size,
-        if regular { s.stx_blocks } else { 0 },
+        if regular && clock.blocks { s.stx_blocks } else { 0 },
         clock.shown(s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec as i64),
         clock.shown(s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec as i64),
     )

@@ -146,8 +146,9 @@ impl Generator {
             return Arg::Int(0);
         }
         let mut words = Vec::new();
-        for _ in 0..2 {
-            words.push(self.rng.pick(&[1, 1_000_000_000, 1_234_567_890, 4_000_000_000, -2]));
+        // No modification time in the future: a directory of ours keeps the later of that and now.
+        for last in [4_000_000_000, 1_500_000_000] {
+            words.push(self.rng.pick(&[1, 1_000_000_000, 1_234_567_890, last, -2]));
             words.push(self.rng.pick(&[0, 5, 999_999_999, UTIME_NOW, UTIME_OMIT, 1_000_000_000]));
         }
         Arg::Words(words)

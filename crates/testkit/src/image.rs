@@ -1,0 +1,86 @@
+//! Images for tests: made, attached by this thread, checked.
+
+use base::{Cred, Cx};
+use engine::Fs;
+use engine::process::attach::Options;
+use posix::ThreadState;
+use std::mem::MaybeUninit;
+use std::path::{Path, PathBuf};
+use vfs::native::Native;
+
+/// A path that nobody else uses, on tmpfs.
+pub fn fresh_path(name: &str) -> PathBuf {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Relaxed);
+    PathBuf::from(format!("/dev/shm/bypath-testkit-{}-{count}-{name}.image", std::process::id()))
+}
+
+fn text(path: &Path) -> Vec<u8> {
+    let mut text = path.as_os_str().as_encoded_bytes().to_vec();
+    text.push(0);
+    text
+}
+
+/// Where segments lie during a test: named in the environment, so that all its
+/// processes agree and the first one can remove it.
+pub fn segments() -> PathBuf {
+    std::env::var_os("BYPATH_SEGMENT_DIR").map_or_else(|| PathBuf::from("/dev/shm"), PathBuf::from)
+}
+
+/// A directory for segments, gone when this is dropped.
+pub struct Segments(PathBuf);
+
+impl Segments {
+    /// Makes it and names it in the environment; before any thread is started.
+    pub fn new() -> Self {
+        let path = PathBuf::from(format!("/dev/shm/bypath-testkit-{}-segments", std::process::id()));
+        let _ = std::fs::create_dir_all(&path);
+        // SAFETY: this program has one thread so far.
+        unsafe { std::env::set_var("BYPATH_SEGMENT_DIR", &path) };
+        Segments(path)
+    }
+}
+
+impl Default for Segments {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Segments {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Makes an image of at most `bytes` whose root belongs to root, mode 777.
+///
+/// # Panics
+/// If that does not work.
+pub fn make(path: &Path, bytes: u64) {
+    let options = engine::mkfs::Options { limit: bytes, force: true, mode: 0o777, ..Default::default() };
+    if let Err(error) = engine::mkfs::make(&text(path), &options) {
+        panic!("{}: {error}", path.display());
+    }
+}
+
+/// Attaches an image; the calling thread keeps its place among the image's
+/// processes, so it must live as long as the process.
+///
+/// # Panics
+/// If that does not work.
+pub fn attach(path: &Path) -> &'static Native {
+    let state = ThreadState::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &state.thread };
+    let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let directory = segments();
+    let options = Options { segment_dir: Some(directory.as_os_str().as_encoded_bytes()), ..Default::default() };
+    match Fs::attach_at(place, &cx, &text(path), &options) {
+        Ok(fs) => {
+            fs.give_lane_back(&state.thread);
+            Box::leak(Box::new(Native(fs)))
+        }
+        Err(error) => panic!("{}: {error}", path.display()),
+    }
+}
