@@ -74,7 +74,11 @@ impl Fs {
     /// Moves a name. See `vfs::Backend::rename`.
     pub fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
         check_name(from)?;
-        check_name(to)?;
+        if let Err(error) = check_name(to) {
+            // The source is looked up first.
+            self.lookup(cx, from_dir, from)?;
+            return Err(error);
+        }
         let request = Request { from_dir, from, to_dir, to, mode };
         self.until_done(cx, |fs| fs.try_rename(cx, &request))
     }
