@@ -18,7 +18,8 @@ impl Fs {
         self.drop_locks_of_process(cx, number);
     }
 
-    /// Nobody has the node open any more: without a name it goes.
+    /// Nobody has the node open any more: without a name it goes, else it gives
+    /// back the blocks that were given out ahead of need.
     #[inline]
     pub(super) fn last_close(&self, cx: &Cx, cachelet: &Cachelet, id: u64) {
         let flags = cachelet.flags.load(Acquire);
@@ -41,8 +42,10 @@ impl Fs {
         }
     }
 
-    /// Work that the dead left, while `go_on` says so: orphans that nobody has open.
+    /// Work that the dead left, while `go_on` says so: truncations, and orphans
+    /// that nobody has open. Nobody else uses the image.
     pub(super) fn finish_leftovers(&self, cx: &Cx, go_on: &mut dyn FnMut() -> bool) {
+        self.finish_truncations(cx, go_on);
         for number in 0..ORPHANS {
             let Ok(slot) = self.orphan_slot(number) else { return };
             let id = slot.load(Acquire);
