@@ -15,6 +15,7 @@ export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
 point=${POINT:-}
 bypath=$(realpath "${BYPATH:-$here/../../target/release/bypath}")
+[ -x "$bypath" ] || { echo "FAIL programs: ${BYPATH:-target/release/bypath} is not there; run make first"; exit 2; }
 work=$(mktemp -d "${SHM:-/dev/shm}/bypath-t.XXXXXX") || exit 2
 [ -n "${KEEP:-}" ] && echo "work directory: $work" || trap 'rm -rf "$work"' EXIT
 # As long as the other, so that files which hold paths are equally long.
@@ -52,7 +53,11 @@ one() { # NAME
     seconds=$(header seconds "$script")
     begun=$EPOCHREALTIME
     rm -rf "$work/k" "$work/i"
-    "$bypath" mkfs "$work/i" --size 512M >/dev/null || return
+    if ! "$bypath" mkfs "$work/i" --size 512M >/dev/null; then
+        echo "FAIL $name: no image could be made"
+        failed=$((failed + 1))
+        return
+    fi
     $clean sh "$work/side.sh" "$work/k/test" "$script" "${seconds:-60}" >"$work/k.out" 2>&1 </dev/null
     echo "exit $?" >>"$work/k.out"
     $clean "$bypath" run --mount "$work/i:$point" -- sh "$work/side.sh" "$point/test" "$script" "${seconds:-60}" >"$work/b.out" 2>&1 </dev/null

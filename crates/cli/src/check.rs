@@ -19,8 +19,10 @@ pub fn verify(path: &Path, bar: &ProgressBar) -> Result<Report> {
     engine::check::run(&text(path), &mut progress).map_err(|error| refused(path, error))
 }
 
-/// Prints the image at `path`.
+/// Prints the image at `path`, as it stands; what is damaged is said where it is met.
 pub fn dump(path: &Path, out: &mut dyn std::fmt::Write) -> Result<()> {
-    let _ = (path, out);
+    let image = engine::inspect::Inspected::open(&text(path)).map_err(|error| refused(path, error))?;
+    // Only the writer fails, and it remembers why.
+    let _ = engine::dump::print(&image, &engine::dump::Options::default(), out);
     Ok(())
 }

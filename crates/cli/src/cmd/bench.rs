@@ -4,8 +4,8 @@ use crate::args::BenchWhat;
 use crate::failure::{Failure, Result};
 
 /// Runs a benchmark with its own options.
-pub fn bench(what: BenchWhat) -> Result<u8> {
+pub fn run(what: BenchWhat) -> Result<u8> {
     match what {
-        BenchWhat::Micro { .. } => Err(Failure::new("bench micro: not linked in yet").code(2)),
+        BenchWhat::Micro { options } => ::bench::micro(&["bench", "micro"], &options).map_err(|what| Failure::new(format!("bench micro: {what}"))),
     }
 }

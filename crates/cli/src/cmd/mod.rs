@@ -31,7 +31,7 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Check { image, repair, json } => check::check(&image, repair, json),
         Verb::Info { image, json } => info::info(&image, json),
         Verb::Dump { image } => dump::dump(&image),
-        Verb::Bench(bench) => bench::bench(bench.what),
+        Verb::Bench(bench) => bench::run(bench.what),
     }
 }
 

@@ -1,6 +1,6 @@
 //! From an image to the kernel's files.
 
-use super::{CHUNK, names, split_time};
+use super::{CHUNK, FD, names, split_time};
 use crate::failure::{Failure, Result};
 use crate::image::Tree;
 use crate::place::Place;
@@ -122,7 +122,15 @@ impl Export<'_> {
                 let text = self.tree.target(&target.display(), node)?;
                 std::os::unix::fs::symlink(OsStr::from_bytes(&text), target).map_err(io)
             }
-            Kind::Regular => self.contents(node, attr, target),
+            Kind::Regular => {
+                // Open while it is read: it stays whole if somebody removes it meanwhile.
+                let (cx, backend) = (self.tree.cx(), self.tree.backend);
+                backend.access(&cx, node, base::R).map_err(self.failed(target))?;
+                backend.open(&cx, node, 0, FD).map_err(self.failed(target))?;
+                let copied = self.contents(node, attr, target);
+                self.tree.backend.close(&self.tree.cx(), FD);
+                copied
+            }
             kind => {
                 let file_type = host::FileType::from_raw_mode(kind.type_bits());
                 host::mknodat(host::CWD, target, file_type, host::Mode::from_raw_mode(0o600), attr.rdev)
@@ -134,7 +142,6 @@ impl Export<'_> {
     fn contents(&mut self, node: Node, attr: &Attr, target: &Path) -> Result<()> {
         let io = |error| Failure::io(target.display(), &error);
         let (cx, backend) = (self.tree.cx(), self.tree.backend);
-        backend.access(&cx, node, base::R).map_err(self.failed(target))?;
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target).map_err(io)?;
         let is_sparse = attr.blocks * 512 < attr.size;
         let (mut at, mut end) = (0, attr.size);

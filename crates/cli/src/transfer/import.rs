@@ -1,6 +1,6 @@
 //! From the kernel's files into an image.
 
-use super::{CHUNK, names};
+use super::{CHUNK, FD, names};
 use crate::failure::{Failure, Result};
 use crate::image::Tree;
 use crate::place::Place;
@@ -118,7 +118,12 @@ impl Import<'_> {
         match kind {
             Kind::Directory => self.directory(source, meta, node),
             Kind::Regular => {
-                self.contents(source, meta, node)?;
+                // Open while it is written: with the last close goes what was given out ahead.
+                let write = rustix::fs::OFlags::WRONLY.bits();
+                self.tree.backend.open(&self.tree.cx(), node, write, FD).map_err(self.failed(source))?;
+                let copied = self.contents(source, meta, node);
+                self.tree.backend.close(&self.tree.cx(), FD);
+                copied?;
                 self.attributes(source, meta, node, kind)
             }
             _ => self.attributes(source, meta, node, kind),

@@ -11,6 +11,9 @@ pub mod import;
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 20;
 
+/// The descriptor under which the file being copied is open.
+const FD: u32 = 0;
+
 /// Seconds and nanoseconds of a time in nanoseconds.
 fn split_time(ns: i64) -> (i64, i64) {
     (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000))
