@@ -65,6 +65,19 @@ pub fn make(path: &Path, bytes: u64) {
     }
 }
 
+/// What is wrong with an image that nobody uses; nothing, one hopes.
+///
+/// # Errors
+/// The first findings, one a line.
+pub fn check(path: &Path) -> Result<engine::check::Report, String> {
+    let report = engine::check::run(&text(path), &mut |_| {}).map_err(|e| format!("{}: {e}", path.display()))?;
+    if report.issues.is_empty() {
+        return Ok(report);
+    }
+    let lines: Vec<String> = report.issues.iter().take(10).map(|issue| format!("    {issue}")).collect();
+    Err(format!("{} findings:\n{}", report.issues.len(), lines.join("\n")))
+}
+
 /// Attaches an image; the calling thread keeps its place among the image's
 /// processes, so it must live as long as the process.
 ///

@@ -4,5 +4,7 @@
 
 pub mod differential;
 pub mod image;
+pub mod many;
 pub mod rng;
+pub mod shared;
 pub mod world;

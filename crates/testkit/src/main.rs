@@ -1,5 +1,6 @@
 //! `testkit`: tests of the whole, by name. See `README.md`.
 
+use bypath_testkit::many;
 use bypath_testkit::differential::{self, Plan, run::Limits};
 
 fn mem() -> &'static dyn vfs::Backend {
@@ -25,6 +26,15 @@ fn number(args: &[String], name: &str, default: u64) -> u64 {
     option(args, name).and_then(|v| v.parse().ok()).unwrap_or(default)
 }
 
+/// Prints what a test says; whether it was good.
+fn shown(result: Result<String, String>) -> bool {
+    match result {
+        Ok(ref text) => println!("{text}"),
+        Err(ref text) => println!("FAILED: {text}"),
+    }
+    result.is_ok()
+}
+
 fn main() -> std::process::ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let _segments = bypath_testkit::image::Segments::new();
@@ -41,8 +51,20 @@ fn main() -> std::process::ExitCode {
             };
             differential::run(&plan)
         }
+        Some("random") => shown(many::random(number(&args, "--processes", 4), number(&args, "--ops", 200_000), number(&args, "--seed", 1))),
+        Some("append") => shown(many::append(number(&args, "--processes", 4), number(&args, "--records", 100_000))),
+        Some("visible") => shown(many::visible(number(&args, "--rounds", 2000))),
+        Some("kill") => shown(many::kill(number(&args, "--rounds", 1000), number(&args, "--seed", 1))),
+        Some("flat") => shown(many::flat(number(&args, "--entries", 1_000_000))),
         _ => {
-            eprintln!("usage: testkit differential [--backend mem|native] [--ops N] [--len N] [--seed S] [--jobs N]");
+            eprintln!(
+                "usage: testkit differential [--backend mem|native] [--ops N] [--len N] [--seed S] [--jobs N]\n\
+                 \x20      testkit random [--processes N] [--ops N] [--seed S]\n\
+                 \x20      testkit append [--processes N] [--records N]\n\
+                 \x20      testkit visible [--rounds N]\n\
+                 \x20      testkit kill [--rounds N] [--seed S]\n\
+                 \x20      testkit flat [--entries N]"
+            );
             false
         }
     };

@@ -55,7 +55,7 @@ pub fn run(plan: &Plan) -> bool {
             .collect();
         from += BATCH * plan.jobs as u64;
         for child in children {
-            if let Report::Failed { sequence, step, text } = child.wait(120) {
+            if let Report::Failed { sequence, step, text } = child.wait(20) {
                 failure.get_or_insert((sequence, step, text));
             }
         }

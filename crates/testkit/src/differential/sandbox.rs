@@ -90,6 +90,12 @@ pub fn spawn(work: impl FnOnce(&Watch) -> Result<(), String>) -> Child {
 }
 
 impl Child {
+    /// Kills it, if it has not ended by itself.
+    pub fn kill(&self) {
+        // SAFETY: our own child, not yet waited for.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+    }
+
     /// Waits for it; a child that takes no new step for `seconds` is killed.
     pub fn wait(mut self, seconds: u64) -> Report {
         let mut last = (u64::MAX, u64::MAX);
@@ -105,12 +111,12 @@ impl Child {
             let now = (self.watch.word(0).load(Relaxed), self.watch.word(1).load(Relaxed));
             if now != last {
                 (last, since) = (now, Instant::now());
-            } else if since.elapsed() > Duration::from_secs(seconds.min(20)) {
+            } else if since.elapsed() > Duration::from_secs(seconds) {
                 hung = true;
                 // SAFETY: our own child, not yet waited for.
                 unsafe { libc::kill(self.pid, libc::SIGKILL) };
             }
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_micros(300));
         }
         let (sequence, step) = (self.watch.word(0).load(Relaxed), self.watch.word(1).load(Relaxed) as usize);
         let failed = |text| Report::Failed { sequence, step, text };
