@@ -13,6 +13,8 @@
 //! 5. link counts; the bitmap against what was claimed; the lanes' counters
 
 mod files;
+#[cfg(test)]
+mod golden;
 mod index;
 mod space;
 mod tables;
