@@ -7,7 +7,7 @@
 
 use base::Cred;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use pm::sys::abi;
 
 /// More supplementary groups than this are not seen.
@@ -16,18 +16,21 @@ const GROUPS_MAX: usize = 512;
 const COPIES: usize = 4;
 const CAP_DAC_OVERRIDE: u32 = 1;
 
+#[repr(C)]
 struct Copy {
     effective: (u32, u32, bool),
     real: (u32, u32, bool),
-    groups: [u32; GROUPS_MAX],
     groups_len: usize,
+    groups: [u32; GROUPS_MAX],
 }
 
 /// The process's credentials.
 pub struct Credentials {
     copies: [UnsafeCell<Copy>; COPIES],
-    /// Which copy is current, plus one; 0 before the first question.
-    current: AtomicUsize,
+    /// The current copy; null before the first question.
+    current: AtomicPtr<Copy>,
+    /// How often it was asked.
+    asked: AtomicUsize,
 }
 
 // SAFETY: a copy is written only while it is not current, by a caller that the
@@ -37,21 +40,25 @@ unsafe impl Sync for Credentials {}
 impl Credentials {
     pub(crate) const fn new() -> Self {
         const EMPTY: Copy = Copy { effective: (0, 0, false), real: (0, 0, false), groups: [0; GROUPS_MAX], groups_len: 0 };
-        Credentials { copies: [const { UnsafeCell::new(EMPTY) }; COPIES], current: AtomicUsize::new(0) }
+        Credentials {
+            copies: [const { UnsafeCell::new(EMPTY) }; COPIES],
+            current: AtomicPtr::new(core::ptr::null_mut()),
+            asked: AtomicUsize::new(0),
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy(&self) -> &Copy {
         let mut current = self.current.load(Ordering::Acquire);
-        if current == 0 {
+        if current.is_null() {
             current = self.refresh();
         }
-        // SAFETY: the current copy is not written to.
-        unsafe { &*self.copies[(current - 1) % COPIES].get() }
+        // SAFETY: one of `copies`, and the current one is not written to.
+        unsafe { &*current }
     }
 
     /// File-system identity.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn effective(&self) -> Cred<'_> {
         let copy = self.copy();
         let (uid, gid, privileged) = copy.effective;
@@ -66,16 +73,19 @@ impl Credentials {
         Cred { uid, gid, groups: &copy.groups[..copy.groups_len.min(GROUPS_MAX)], privileged }
     }
 
-    /// Asks the kernel again; returns the new current copy plus one.
+    /// Asks the kernel again at the door's word.
+    pub(crate) fn changed(&self) {
+        self.refresh();
+    }
+
+    /// Asks the kernel again.
     #[cold]
-    pub(crate) fn refresh(&self) -> usize {
-        let old = self.current.load(Ordering::Relaxed);
-        let next = old % COPIES;
+    fn refresh(&self) -> *mut Copy {
+        let next = self.copies[self.asked.fetch_add(1, Ordering::Relaxed) % COPIES].get();
         // SAFETY: not the current copy; callers are serialised by the door.
-        let copy = unsafe { &mut *self.copies[next].get() };
-        ask(copy);
-        self.current.store(next + 1, Ordering::Release);
-        next + 1
+        ask(unsafe { &mut *next });
+        self.current.store(next, Ordering::Release);
+        next
     }
 }
 

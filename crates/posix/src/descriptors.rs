@@ -24,14 +24,16 @@ pub const SPARE_FD: u32 = MAP_FD + MAPS_MAX as u32;
 /// What a number stands for.
 ///
 /// ```text
-/// 63        48 47    40 39   36 35 .. 33 32      31 .. 0
-/// unused     | slot+1  | DT_*  | path, cloexec  | description
+/// 63        48 47    40 39   36 35 34    33    32       31 .. 0
+/// unused     | slot+1  | DT_*  | W, R  | path | cloexec | description
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry(u64);
 
 const CLOEXEC: u64 = 1 << 32;
 const PATH: u64 = 1 << 33;
+const READ: u64 = 1 << 34;
+const WRITE: u64 = 1 << 35;
 
 impl Entry {
     /// Packs one.
@@ -44,6 +46,30 @@ impl Entry {
                 | if path_only { PATH } else { 0 }
                 | description as u64,
         )
+    }
+
+    /// The same, open for reading and writing as these `O_*` say.
+    #[inline]
+    pub fn with_access(self, flags: u32) -> Self {
+        Entry(match flags & 3 {
+            _ if self.path_only() => self.0,
+            0 => self.0 | READ,
+            1 => self.0 | WRITE,
+            2 => self.0 | READ | WRITE,
+            _ => self.0,
+        })
+    }
+
+    /// Open for reading.
+    #[inline]
+    pub fn readable(self) -> bool {
+        self.0 & READ != 0
+    }
+
+    /// Open for writing.
+    #[inline]
+    pub fn writable(self) -> bool {
+        self.0 & WRITE != 0
     }
 
     /// Mount slot.

@@ -87,7 +87,7 @@ enum Start<'a> {
 
 impl Process {
     /// The open file behind a program's descriptor argument.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn file(&self, fd: usize) -> Option<OpenFile<'_>> {
         let fd = fd as u32;
         if fd >= CWD_FD {
@@ -96,10 +96,10 @@ impl Process {
         self.open_file(self.descriptors.get(fd)?)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open_file(&self, entry: Entry) -> Option<OpenFile<'_>> {
         let slot = entry.slot();
-        let mount = self.mounts.get(slot)?;
+        let mount = self.mounts.held(slot)?;
         let description = mount.backend.description(entry.description());
         let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
         Some(OpenFile { slot, entry, mount, description, node })
@@ -119,7 +119,6 @@ impl Process {
     ///
     /// # Safety
     /// `pointer` is null, low, or a NUL-terminated text.
-    #[inline]
     pub(crate) unsafe fn resolve<'a>(
         &'a self,
         cx: &Cx,
@@ -134,12 +133,12 @@ impl Process {
             Ok(path) => path,
             Err(errno) => return self.not_ours(errno),
         };
-        let start = if path.bytes.first() == Some(&b'/') {
+        let course = if path.bytes.first() == Some(&b'/') {
             match self.mounts.find(path.bytes) {
-                Some((slot, mount, rest)) => Start::In(Course { slot, mount, base: mount.root, rest }),
+                Some((slot, mount, rest)) => Course { slot, mount, base: mount.root, rest },
                 None => match self.elsewhere(cx, thread, which, path, last)? {
                     Start::Outside => return self.left_to_kernel(cx, thread, which, dirfd, path.bytes, last),
-                    start => start,
+                    Start::In(course) => return self.go(cx, thread, which, course, last),
                 },
             }
         } else {
@@ -152,16 +151,48 @@ impl Process {
             if dir.entry.kind() != Kind::Directory {
                 return Err(Error::Posix(Errno::ENOTDIR));
             }
-            Start::In(Course { slot: dir.slot, mount: dir.mount, base: dir.node, rest: path.bytes })
+            Course { slot: dir.slot, mount: dir.mount, base: dir.node, rest: path.bytes }
         };
-        self.go(cx, thread, which, start, last)
+        if self.mounts.covers(course.slot) {
+            return self.go(cx, thread, which, course, last);
+        }
+        // The way of nearly every call: one walk that stays inside.
+        let mut links = 0;
+        // SAFETY: no text in this scratch is in use yet.
+        let scratch = unsafe { &mut *thread.scratch[which].get() };
+        match course.mount.backend.walk(cx, course.base, course.rest, last, &mut links, None, scratch) {
+            Ok(Walk::Found(found)) => Ok(Place::Ours(Spot { slot: course.slot, mount: course.mount, found })),
+            Ok(Walk::Exit(exit)) => match self.carry_on(cx, thread, which, &course, exit, last)? {
+                Carry::Walk(next) => self.go_on(cx, thread, which, next, last, links),
+                Carry::Kernel(text) => Ok(Place::Text(text)),
+            },
+            Err(error) => Err(error),
+        }
     }
 
     /// Follows a course to its end, through as many mounts as it takes.
-    #[inline]
-    fn go<'a>(&'a self, cx: &Cx, thread: &'a ThreadState, which: usize, start: Start<'a>, last: Last) -> base::Result<Place<'a>> {
-        let Start::In(mut course) = start else { return self.not_ours(Errno::ENOENT) };
-        let mut links = 0;
+    fn go<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        course: Course<'a>,
+        last: Last,
+    ) -> base::Result<Place<'a>> {
+        self.go_on(cx, thread, which, course, last, 0)
+    }
+
+    /// As `go`, when `links` symlinks were followed before.
+    #[cold]
+    fn go_on<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        mut course: Course<'a>,
+        last: Last,
+        mut links: u32,
+    ) -> base::Result<Place<'a>> {
         loop {
             let slot = course.slot;
             let covered = |node| self.mounts.mounted_on(slot, node).is_some();
@@ -321,14 +352,14 @@ impl Process {
         };
         if let Some((slot, mount, rest)) = self.mounts.find(whole) {
             let course = Course { slot, mount, base: mount.root, rest };
-            return self.go(cx, thread, which, Start::In(course), last);
+            return self.go(cx, thread, which, course, last);
         }
         if !needs_care(whole) && (!thread.retry.get() || !self.points_exist.load(Relaxed) && !may_hide_link(whole)) {
             return Ok(Place::Kernel);
         }
         match self.enter_outside_path(cx, thread, which, whole, last)? {
             Start::Outside => Ok(Place::Kernel),
-            start => self.go(cx, thread, which, start, last),
+            Start::In(course) => self.go(cx, thread, which, course, last),
         }
     }
 

@@ -153,8 +153,9 @@ impl Process {
                 }
                 let description = mount.backend.description(id);
                 let kind = Kind::from_dt(description.kind.load(Ordering::Relaxed) as u8).unwrap_or(Kind::Regular);
-                let path_only = description.flags.load(Ordering::Relaxed) & abi::O_PATH != 0;
-                self.descriptors.put(fd, Entry::new(slot, id, kind, true, path_only));
+                let flags = description.flags.load(Ordering::Relaxed);
+                let entry = Entry::new(slot, id, kind, true, flags & abi::O_PATH != 0);
+                self.descriptors.put(fd, entry.with_access(flags));
             });
             claimed.map_err(|e| e.errno())?;
             // Mappings do not outlive the old program.

@@ -11,9 +11,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 /// Longest mount point, in bytes.
 pub const PREFIX_MAX: usize = 1024;
 
-/// One mounted file system.
+/// One mounted file system. What every call reads comes first.
+#[repr(C)]
 pub struct Mount {
-    prefix: [u8; PREFIX_MAX],
     prefix_len: usize,
     /// The file system.
     pub backend: &'static dyn Backend,
@@ -21,6 +21,7 @@ pub struct Mount {
     pub root: Node,
     /// For a mount inside another: that mount's slot and the node it covers.
     pub parent: Option<(usize, Node)>,
+    prefix: [u8; PREFIX_MAX],
 }
 
 impl Mount {
@@ -28,6 +29,31 @@ impl Mount {
     #[inline]
     pub fn prefix(&self) -> &[u8] {
         &self.prefix[..self.prefix_len]
+    }
+
+    /// Whether `path` starts with the mount point on a component border. Not by
+    /// `memcmp`: mount points are short, and the call would cost more.
+    #[inline(always)]
+    fn begins(&self, path: &[u8]) -> bool {
+        let len = self.prefix_len;
+        if path.len() < len || path.get(len).is_some_and(|&b| b != b'/') {
+            return false;
+        }
+        let mut at = 0;
+        while at < len {
+            if at + 8 <= len {
+                if path[at..at + 8] != self.prefix[at..at + 8] {
+                    return false;
+                }
+                at += 8;
+            } else {
+                if path[at] != self.prefix[at] {
+                    return false;
+                }
+                at += 1;
+            }
+        }
+        true
     }
 }
 
@@ -119,19 +145,37 @@ impl MountTable {
         })
     }
 
+    /// The mount that an open descriptor leads to: as `get`, also while it is
+    /// being unmounted. A slot once written stays readable.
+    #[inline(always)]
+    pub fn held(&self, slot: usize) -> Option<&Mount> {
+        // SAFETY: whoever has a descriptor has seen the slot written; it is not
+        // written again before all descriptors are gone.
+        unsafe { (*self.slots.get(slot)?.get()).as_ref() }
+    }
+
     /// The mount that an absolute path leads into by its text alone: longest
     /// prefix on component borders. The rest has no leading slash.
     #[inline]
     pub fn find<'a>(&self, path: &'a [u8]) -> Option<(usize, &Mount, &'a [u8])> {
-        let mut best: Option<(usize, &Mount, &'a [u8])> = None;
-        for (slot, mount) in self.iter() {
-            if let Some(rest) = strip(path, mount.prefix())
+        let mut left = self.active.load(Ordering::Acquire);
+        let mut best: Option<(usize, &Mount)> = None;
+        while left != 0 {
+            let slot = left.trailing_zeros() as usize % MOUNTS_MAX;
+            left &= left - 1;
+            if let Some(mount) = self.held(slot)
+                && mount.begins(path)
                 && best.is_none_or(|b| b.1.prefix_len < mount.prefix_len)
             {
-                best = Some((slot, mount, rest));
+                best = Some((slot, mount));
             }
         }
-        best
+        let (slot, mount) = best?;
+        let mut rest = &path[mount.prefix_len..];
+        while let [b'/', tail @ ..] = rest {
+            rest = tail;
+        }
+        Some((slot, mount, rest))
     }
 
     /// Whether something may be mounted on nodes of `slot`.

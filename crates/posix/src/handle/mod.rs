@@ -167,10 +167,10 @@ impl Process {
 
     /// The door saw a call that may have changed user, groups or capabilities.
     pub fn credentials_changed(&self) {
-        self.credentials.refresh();
+        self.credentials.changed();
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn umask_now(&self) -> u16 {
         let mask = self.umask.load(Relaxed);
         if mask == u32::MAX { self.umask_ask() } else { mask as u16 }

@@ -242,7 +242,7 @@ impl Process {
     fn enter(&self, spot: &Spot, fd: u32, id: DescriptionId, kind: Kind, cloexec: bool, flags: u32) {
         // Where `/proc/self/fd/N` looks for its name.
         spot.mount.backend.description(id).reserved2.store(spot.found.parent.id, Relaxed);
-        self.descriptors.put(fd, Entry::new(spot.slot, id, kind, cloexec, flags & abi::O_PATH != 0));
+        self.descriptors.put(fd, Entry::new(spot.slot, id, kind, cloexec, flags & abi::O_PATH != 0).with_access(flags));
     }
 
     #[cold]

@@ -1,11 +1,10 @@
 //! Reading and writing.
 
-use super::attr::{readable, writable};
 use super::{err, fail};
 use crate::path::OpenFile;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Error, Kind};
+use base::{Cx, Kind};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
@@ -101,9 +100,6 @@ impl At {
 
 #[inline(always)]
 fn read_at(cx: &Cx, file: &OpenFile, at: At, into: &[UserSlice]) -> base::Result<usize> {
-    if !readable(file.flags()) {
-        return err(Errno::EBADF);
-    }
     at.fits(file, into)?;
     if file.entry.kind() == Kind::Directory {
         return err(Errno::EISDIR);
@@ -149,9 +145,6 @@ impl Process {
     #[inline(always)]
     fn write_at(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool) -> base::Result<usize> {
         let flags = file.flags();
-        if !writable(flags) {
-            return err(Errno::EBADF);
-        }
         at.fits(file, from)?;
         let append = append || flags & abi::O_APPEND != 0;
         let backend = file.mount.backend;
@@ -226,7 +219,7 @@ impl Process {
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
-            checked_first(&file, readable, buffer).and_then(|b| read_at(cx, &file, At::Position, &b))
+            checked_first(file.entry.readable(), buffer).and_then(|b| read_at(cx, &file, At::Position, &b))
         })
     }
 
@@ -235,7 +228,7 @@ impl Process {
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
-            checked_first(&file, writable, buffer).and_then(|b| self.write_at(cx, &file, At::Position, &b, false))
+            checked_first(file.entry.writable(), buffer).and_then(|b| self.write_at(cx, &file, At::Position, &b, false))
         })
     }
 
@@ -250,7 +243,7 @@ impl Process {
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
-            checked_first(&file, readable, buffer).and_then(|b| read_at(cx, &file, At::Offset(args[3] as u64), &b))
+            checked_first(file.entry.readable(), buffer).and_then(|b| read_at(cx, &file, At::Offset(args[3] as u64), &b))
         })
     }
 
@@ -265,7 +258,8 @@ impl Process {
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
-            checked_first(&file, writable, buffer).and_then(|b| self.write_at(cx, &file, At::Offset(args[3] as u64), &b, false))
+            checked_first(file.entry.writable(), buffer)
+                .and_then(|b| self.write_at(cx, &file, At::Offset(args[3] as u64), &b, false))
         })
     }
 
@@ -325,7 +319,7 @@ impl Process {
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffers = unsafe { vector(args[1], args[2]) };
-            let buffers = checked_first(&file, readable, buffers)?;
+            let buffers = checked_first(file.entry.readable(), buffers)?;
             if flags & !RWF_KNOWN != 0 {
                 return err(Errno::EOPNOTSUPP);
             }
@@ -340,7 +334,7 @@ impl Process {
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffers = unsafe { vector(args[1], args[2]) };
-            let buffers = checked_first(&file, writable, buffers)?;
+            let buffers = checked_first(file.entry.writable(), buffers)?;
             if flags & !RWF_KNOWN != 0 {
                 return err(Errno::EOPNOTSUPP);
             }
@@ -355,6 +349,6 @@ impl Process {
 
 /// The kernel looks at the open mode before it looks at the buffers.
 #[inline(always)]
-fn checked_first<T>(file: &OpenFile, allowed: fn(u32) -> bool, buffers: base::Result<T>) -> base::Result<T> {
-    if allowed(file.flags()) { buffers } else { Err(Error::Posix(Errno::EBADF)) }
+fn checked_first<T>(allowed: bool, buffers: base::Result<T>) -> base::Result<T> {
+    if allowed { buffers } else { err(Errno::EBADF) }
 }

@@ -20,27 +20,61 @@ unsafe fn write_stat(attr: &Attr, device: u64, out: usize) -> base::Result<usize
     if bad(out) {
         return err(Errno::EFAULT);
     }
-    // SAFETY: all fields are integers, for which zero is a value.
-    let mut stat: abi::stat = unsafe { core::mem::zeroed() };
-    stat.st_dev = device as _;
-    stat.st_ino = attr.ino as _;
-    stat.st_mode = attr.kind.type_bits() | attr.mode as u32;
-    stat.st_nlink = attr.nlink as _;
-    stat.st_uid = attr.uid;
-    stat.st_gid = attr.gid;
-    stat.st_rdev = attr.rdev as _;
-    stat.st_size = attr.size as _;
-    stat.st_blksize = 4096;
-    stat.st_blocks = attr.blocks as _;
-    stat.st_atime = attr.atime.div_euclid(NSEC) as _;
-    stat.st_atime_nsec = attr.atime.rem_euclid(NSEC) as _;
-    stat.st_mtime = attr.mtime.div_euclid(NSEC) as _;
-    stat.st_mtime_nsec = attr.mtime.rem_euclid(NSEC) as _;
-    stat.st_ctime = attr.ctime.div_euclid(NSEC) as _;
-    stat.st_ctime_nsec = attr.ctime.rem_euclid(NSEC) as _;
-    // SAFETY: the caller's promise.
-    unsafe { (out as *mut abi::stat).write_unaligned(stat) };
+    let out = out as *mut abi::stat;
+    let [atime, mtime, ctime] = [attr.atime, attr.mtime, attr.ctime].map(split);
+    // Field by field, in the program's memory: a copy of the whole would cost as much again.
+    macro_rules! put {
+        ($($field:ident: $value:expr),* $(,)?) => {$(
+            // SAFETY: the caller's promise.
+            unsafe { (&raw mut (*out).$field).write_unaligned($value as _) };
+        )*};
+    }
+    put! {
+        st_dev: device,
+        st_ino: attr.ino,
+        st_nlink: attr.nlink,
+        st_mode: attr.kind.type_bits() | attr.mode as u32,
+        st_uid: attr.uid,
+        st_gid: attr.gid,
+        st_rdev: attr.rdev,
+        st_size: attr.size,
+        st_blksize: 4096,
+        st_blocks: attr.blocks,
+        st_atime: atime.0,
+        st_atime_nsec: atime.1,
+        st_mtime: mtime.0,
+        st_mtime_nsec: mtime.1,
+        st_ctime: ctime.0,
+        st_ctime_nsec: ctime.1,
+    }
+    write_padding(out);
     Ok(0)
+}
+
+/// What the kernel leaves zero in a `struct stat`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn write_padding(out: *mut abi::stat) {
+    // SAFETY: the caller of `write_stat` promises a whole structure.
+    unsafe { (&raw mut (*out).__pad0).write_unaligned(0) };
+    // SAFETY: as above.
+    unsafe { (&raw mut (*out).__unused).write_unaligned([0; 3]) };
+}
+
+/// What the kernel leaves zero in a `struct stat`.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn write_padding(_out: *mut abi::stat) {}
+
+/// Seconds and nanoseconds of a time; before 1970 the latter still count forward.
+#[inline(always)]
+fn split(time: i64) -> (i64, i64) {
+    if time >= 0 {
+        let seconds = time as u64 / NSEC as u64;
+        (seconds as i64, (time as u64 - seconds * NSEC as u64) as i64)
+    } else {
+        (time.div_euclid(NSEC), time.rem_euclid(NSEC))
+    }
 }
 
 /// The attributes of `node` for a `stat`, which must be a directory if `slash`.
