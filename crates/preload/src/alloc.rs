@@ -10,6 +10,7 @@
 //! [ header: class or mapping length | user bytes … ]   16-byte aligned
 //! ```
 
+use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use pm::sys::abi;
 
@@ -205,5 +206,39 @@ fn reserve() -> Option<()> {
         if len < STEP_BYTES {
             return None;
         }
+    }
+}
+
+// For features of the layers below that allocate (the plain model, the checker); what
+// a program runs never does.
+struct Own;
+#[global_allocator]
+static GLOBAL: Own = Own;
+
+// SAFETY: blocks are 16-byte aligned, distinct, and live until freed; larger
+// alignments get room to shift and keep the start in front.
+unsafe impl GlobalAlloc for Own {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() <= 16 {
+            return alloc(layout.size());
+        }
+        let start = alloc(layout.size() + layout.align() + 8);
+        if start.is_null() {
+            return start;
+        }
+        let at = (start as usize + 8).next_multiple_of(layout.align());
+        // SAFETY: at least 8 bytes lie between the block's start and `at`.
+        unsafe { *((at - 8) as *mut usize) = start as usize };
+        at as *mut u8
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        let start = if layout.align() <= 16 {
+            at
+        } else {
+            // SAFETY: written by `alloc`.
+            unsafe { *((at as usize - 8) as *const usize) as *mut u8 }
+        };
+        // SAFETY: came from our allocator.
+        unsafe { free(start) };
     }
 }

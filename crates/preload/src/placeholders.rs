@@ -211,10 +211,33 @@ fn before_kernel_pooled(nr: usize, args: &[usize; 6]) -> Option<isize> {
     if takes_descriptor(nr) && pooled(args[0]) {
         return Some(-(Errno::EBADF.0 as isize));
     }
-    if makes_descriptor(nr, args) {
+    // SAFETY: the program's own arguments.
+    if makes_descriptor(nr, args) || unsafe { names_descriptors(nr, args) } {
         flush_now();
     }
     None
+}
+
+/// Whether the call's path is one under which the kernel shows this process's
+/// descriptors: the pool must not be seen there.
+///
+/// # Safety
+/// The arguments are those of the call.
+unsafe fn names_descriptors(nr: usize, args: &[usize; 6]) -> bool {
+    let path = match nr as u32 {
+        __NR_openat | __NR_newfstatat | __NR_statx | __NR_faccessat | __NR_faccessat2 | __NR_readlinkat => args[1],
+        #[cfg(target_arch = "x86_64")]
+        __NR_open | __NR_stat | __NR_lstat | __NR_access | __NR_readlink => args[0],
+        _ => return false,
+    };
+    if path < 4096 {
+        return false;
+    }
+    let begins = |prefix: &[u8]| {
+        // SAFETY: a byte is read only after all before it were seen not to be the NUL.
+        prefix.iter().enumerate().all(|(index, &byte)| unsafe { *(path as *const u8).add(index) } == byte)
+    };
+    begins(b"/proc/") || begins(b"/dev/fd")
 }
 
 /// After the kernel closed `fd` for the program.
