@@ -360,3 +360,77 @@ impl Fs {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestFs;
+    use base::{Kind, NewNode};
+    use std::vec::Vec;
+
+    fn lock(owner: LockOwner, kind: LockKind, start: u64, end: u64) -> Lock {
+        Lock { kind, owner, start, end, pid: 0 }
+    }
+
+    /// Goal: the table gives the same answers as a byte-by-byte model. Method:
+    /// random locks of a few owners on a file of 40 bytes.
+    #[test]
+    fn agrees_with_bytes() {
+        let test = TestFs::new(64 << 20);
+        let cx = test.cx();
+        let node = test.create(&cx, test.root_node(), b"f", &NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" }).unwrap();
+        let owners = [LockOwner::Process, LockOwner::Description(7), LockOwner::Description(8)];
+        let mut held = [[None::<LockKind>; 40]; 3];
+        let mut seed = 1u64;
+        let mut below = |end: u64| {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (seed >> 33) % end
+        };
+        for step in 0..20_000 {
+            let who = below(3) as usize;
+            let kind = [LockKind::Shared, LockKind::Exclusive, LockKind::Unlock][below(3) as usize];
+            let start = below(39);
+            let end = start + 1 + below(40 - start);
+            let range = start as usize..end as usize;
+            let conflict = kind != LockKind::Unlock
+                && (0..3).filter(|other| *other != who).any(|other| {
+                    held[other][range.clone()].iter().any(|b| matches!((b, kind), (Some(LockKind::Exclusive), _) | (Some(_), LockKind::Exclusive)))
+                });
+            let wanted = lock(owners[who], kind, start, end);
+            if kind != LockKind::Unlock {
+                assert_eq!(test.conflicting_lock(&cx, node, &wanted).unwrap().is_some(), conflict, "step {step}");
+            }
+            let result = test.advisory_lock(&cx, node, &wanted).map_err(|e| e.errno());
+            assert_eq!(result, if conflict { Err(Errno::EAGAIN) } else { Ok(()) }, "step {step}");
+            if !conflict {
+                held[who][range].fill((kind != LockKind::Unlock).then_some(kind));
+            }
+            // As few entries as can be.
+            let entries = test.fs.chain(chain_of(node.id)).count();
+            let runs: usize = held.iter().map(|h| h.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count()).sum();
+            assert_eq!(entries, runs, "step {step}");
+        }
+        for id in [7, 8] {
+            test.drop_locks_of_description(&cx, id, node.id);
+        }
+        test.drop_process_locks(&cx, node);
+        assert_eq!(test.fs.chain(chain_of(node.id)).count(), 0);
+    }
+
+    /// Goal: a full table says `ENOLCK` and loses nothing.
+    #[test]
+    fn full_table() {
+        let test = TestFs::new(64 << 20);
+        let cx = test.cx();
+        let node = test.root_node();
+        let results: Vec<_> =
+            (0..u64::from(ADVISORY_LOCKS) + 1).map(|i| test.advisory_lock(&cx, node, &lock(LockOwner::Process, LockKind::Shared, i * 2, i * 2 + 1))).collect();
+        assert!(results[..ADVISORY_LOCKS as usize].iter().all(|r| r.is_ok()));
+        assert_eq!(results.last().unwrap().map_err(|e| e.errno()), Err(Errno::ENOLCK));
+        // Whole-file locks, and flock apart from records.
+        test.advisory_lock(&cx, node, &lock(LockOwner::Process, LockKind::Unlock, 0, u64::MAX)).unwrap();
+        test.advisory_lock(&cx, node, &lock(LockOwner::Flock(1), LockKind::Exclusive, 0, u64::MAX)).unwrap();
+        test.advisory_lock(&cx, node, &lock(LockOwner::Process, LockKind::Exclusive, 5, 10)).unwrap();
+        assert!(test.advisory_lock(&cx, node, &lock(LockOwner::Flock(2), LockKind::Shared, 0, u64::MAX)).is_err());
+    }
+}

@@ -306,3 +306,70 @@ fn may_prefix(cx: &Cx, seen: &Snapshot, name: &[u8], want: u16) -> Result<()> {
     }
     allowed()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestFs;
+    use base::NewNode;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn get(test: &TestFs, node: Node, name: &[u8]) -> core::result::Result<Vec<u8>, Errno> {
+        let len = test.get_xattr(&test.cx(), node, name, UserSlice::from_mut(&mut [])).map_err(|e| e.errno())?;
+        let mut value = vec![0; len];
+        assert_eq!(test.get_xattr(&test.cx(), node, name, UserSlice::from_mut(&mut value)).unwrap(), len);
+        Ok(value)
+    }
+
+    fn set(test: &TestFs, node: Node, name: &[u8], value: &[u8], flags: u32) -> core::result::Result<(), Errno> {
+        test.set_xattr(&test.cx(), node, name, UserSlice::from_ref(value), flags).map_err(|e| e.errno())
+    }
+
+    /// Goal: attributes are set, replaced, listed and removed, on files and
+    /// directories, and survive a new attachment.
+    #[test]
+    fn set_replace_list_remove() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let before = test.statfs().unwrap().blocks_free;
+        for (name, kind) in [(&b"file"[..], Kind::Regular), (b"dir", Kind::Directory)] {
+            let node = test.create(&cx, root, name, &NewNode { kind, mode: 0o755, rdev: 0, target: b"" }).unwrap();
+            assert_eq!(get(&test, node, b"user.a"), Err(Errno::ENODATA));
+            assert_eq!(set(&test, node, b"user.a", b"1", REPLACE), Err(Errno::ENODATA));
+            set(&test, node, b"user.a", b"1", CREATE).unwrap();
+            assert_eq!(set(&test, node, b"user.a", b"2", CREATE), Err(Errno::EEXIST));
+            for i in 0..50u8 {
+                set(&test, node, &[b"user.", &[b'b' + i % 10; 3][..]].concat(), &vec![i; usize::from(i) * 17], 0).unwrap();
+            }
+            set(&test, node, b"trusted.x", b"", 0).unwrap();
+            assert_eq!(get(&test, node, b"user.a"), Ok(b"1".to_vec()));
+            assert_eq!(get(&test, node, b"trusted.x"), Ok(vec![]));
+            for i in 40..50u8 {
+                assert_eq!(get(&test, node, &[b"user.", &[b'b' + i % 10; 3][..]].concat()), Ok(vec![i; usize::from(i) * 17]));
+            }
+            let mut list = [0; 200];
+            let len = test.list_xattr(&cx, node, UserSlice::from_mut(&mut list)).unwrap();
+            assert_eq!(list[..len].split(|b| *b == 0).count(), 13);
+            assert_eq!(test.list_xattr(&cx, node, UserSlice::from_mut(&mut list[..5])).map_err(|e| e.errno()), Err(Errno::ERANGE));
+            assert_eq!(set(&test, node, b"user.big", &[1; 65_536], 0), Err(Errno::ENOSPC));
+            assert_eq!(set(&test, node, b"user.big", &[1; 65_537], 0), Err(Errno::E2BIG));
+            assert_eq!(set(&test, node, b"system.x", b"", 0), Err(Errno::EOPNOTSUPP));
+            test.remove_xattr(&cx, node, b"user.a").unwrap();
+            assert_eq!(get(&test, node, b"user.a"), Err(Errno::ENODATA));
+            // A directory with a cold line still knows its name.
+            if kind == Kind::Directory {
+                let mut name = [0; 255];
+                assert_eq!(test.name_of(&cx, node, &mut name).unwrap(), 3);
+            }
+        }
+        let report = crate::check::run(&test.image.path(), &mut |_| {}).unwrap();
+        assert_eq!(report.issues, []);
+        let test = test.again();
+        let node = test.lookup(&test.cx(), test.root_node(), b"file").unwrap();
+        assert_eq!(get(&test, node, b"user.bbb"), Ok(vec![40; 680]));
+        test.unlink(&test.cx(), test.root_node(), b"file").unwrap();
+        test.rmdir(&test.cx(), test.root_node(), b"dir").unwrap();
+        assert!(test.statfs().unwrap().blocks_free.abs_diff(before) <= 2);
+    }
+}

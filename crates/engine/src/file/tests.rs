@@ -1,7 +1,7 @@
 //! Data against a plain model, with maps that fragment.
 
 use crate::testing::TestFs;
-use base::{Fallocate, Kind, NewNode, Node, SetAttr};
+use base::{Cred, Cx, Fallocate, Kind, NewNode, Node, SetAttr, Thread};
 use core::sync::atomic::Ordering::Relaxed;
 use format::BLOCK;
 use pm::{Errno, UserSlice};
@@ -40,6 +40,19 @@ fn read(test: &TestFs, node: Node, at: u64, len: usize) -> Vec<u8> {
 
 fn resize(test: &TestFs, node: Node, size: u64) {
     test.set_attr(&test.cx(), node, &SetAttr { size: Some(size), size_checked: true, ..Default::default() }).unwrap();
+}
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    fn kill(pid: i32, signal: i32) -> i32;
+}
+
+/// The checker finds nothing.
+fn check(test: &TestFs) {
+    let report = crate::check::run(&test.image.path(), &mut |_| {}).unwrap();
+    let issues: Vec<_> = report.issues.iter().map(|issue| std::format!("{issue}")).collect();
+    assert_eq!(issues, [""; 0]);
 }
 
 fn free(test: &TestFs) -> u64 {
@@ -119,6 +132,7 @@ fn behaves_like_bytes() {
                 assert_eq!(read(&test, node, 0, limit as usize * 2), model, "seed {seed} step {step}");
             }
         }
+        check(&test);
         test.unlink(&test.cx(), test.root_node(), b"file").unwrap();
         test.close(&test.cx(), 3);
         assert!(free(&test).abs_diff(before) <= 2, "seed {seed}: {} blocks, before {before}", free(&test));
@@ -164,10 +178,128 @@ fn trees_grow_and_shrink() {
             let block = read(&test, node, i * 2 * BLOCK + 5, 8);
             assert!(block == [0; 8] || block == (i * 2).to_le_bytes());
         }
+        check(&test);
         test.unlink(&test.cx(), test.root_node(), b"file").unwrap();
         test.close(&test.cx(), 3);
         assert!(free(&test).abs_diff(before) <= 2, "order {order}: {} blocks, before {before}", free(&test));
     }
+}
+
+/// Goal: a death in the middle of any change of data leaves a whole file that
+/// others can go on with. Method: a child changes files until it is killed;
+/// what it wrote has the block's number in every block, so foreign data show.
+#[test]
+fn killed_while_changing_data() {
+    let test = TestFs::new(128 << 20);
+    let nodes: Vec<Node> = (0..4u8).map(|i| test.create(&test.cx(), test.root_node(), &[b'a' + i], &FILE).unwrap()).collect();
+    for round in 0..60u64 {
+        let token = test.fork_prepare(&test.cx()).unwrap();
+        // SAFETY: the child runs until it is killed.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            let thread = Thread::new();
+            test.fork_child(token);
+            change_for_ever(&test, &Cx { cred: Cred::ROOT, umask: 0, thread: &thread }, &nodes, round);
+        }
+        std::thread::sleep(core::time::Duration::from_micros(1500 + round * 331 % 4000));
+        // SAFETY: a child of ours.
+        unsafe { kill(pid, 9) };
+        let mut status = 0;
+        // SAFETY: a child of ours.
+        assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
+        assert_eq!(status & 0x7f, 9, "the child failed");
+        // A change that was not told to anybody may show only when the lane is adopted.
+        for lane in 0..test.fs.header().lanes_high.load(Relaxed) {
+            test.fs.adopt_if_dead(lane);
+        }
+        for (i, node) in nodes.iter().enumerate() {
+            let size = test.attr(&test.cx(), *node).unwrap().size;
+            let bytes = read(&test, *node, 0, size as usize);
+            assert_eq!(bytes.len() as u64, size);
+            for (block, bytes) in bytes.chunks(BLOCK as usize).enumerate() {
+                let mark = (block as u8 | 1) ^ (i as u8) << 6;
+                assert!(bytes.iter().all(|b| *b == 0 || *b == mark), "round {round}, file {i}, block {block}");
+            }
+            // It can be changed.
+            write(&test, *node, BLOCK * 3, &[3 ^ (i as u8) << 6; 10]);
+        }
+        test.adopt_dead_processes(&test.cx());
+        if round % 10 == 9 {
+            check(&test);
+        }
+    }
+}
+
+fn change_for_ever(test: &TestFs, cx: &Cx, nodes: &[Node], seed: u64) -> ! {
+    let mut random = Random(seed);
+    loop {
+        let file = random.below(nodes.len() as u64) as usize;
+        let node = nodes[file];
+        let (first, count) = (random.below(300), 1 + random.below(8));
+        let mut bytes = vec![0; (count * BLOCK) as usize];
+        for (i, block) in bytes.chunks_mut(BLOCK as usize).enumerate() {
+            block.fill(((first + i as u64) as u8 | 1) ^ (file as u8) << 6);
+        }
+        match random.below(8) {
+            0..=3 => drop(test.write(cx, node, Some(first * BLOCK), &[UserSlice::from_ref(&bytes)]).unwrap()),
+            4 => test.set_attr(cx, node, &SetAttr { size: Some(first * BLOCK), size_checked: true, ..Default::default() }).unwrap(),
+            5 => test.fallocate(cx, node, Fallocate::PunchHole, first * BLOCK, count * BLOCK).unwrap(),
+            6 => test.fallocate(cx, node, Fallocate::KeepSize, first * BLOCK, count * BLOCK).unwrap(),
+            _ => {
+                test.open(cx, node, 2, 5).unwrap();
+                test.close(cx, 5);
+            }
+        }
+    }
+}
+
+/// Goal: readers see a file whole, whatever a writer does to it. Method: one
+/// thread punches, truncates and writes blocks that carry their mark, while
+/// another file's blocks take the freed space; readers look for foreign bytes.
+#[test]
+fn readers_see_no_foreign_data() {
+    let test = TestFs::new(32 << 20);
+    let (a, b) = (make(&test, b"a"), test.create(&test.cx(), test.root_node(), b"b", &FILE).unwrap());
+    let stop = core::sync::atomic::AtomicBool::new(false);
+    let fs = test.fs;
+    std::thread::scope(|scope| {
+        for (node, mark) in [(a, 1u8), (b, 2)] {
+            let stop = &stop;
+            scope.spawn(move || {
+                let thread = Thread::new();
+                let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+                let mut random = Random(u64::from(mark));
+                let bytes = vec![mark; 8 * BLOCK as usize];
+                while !stop.load(Relaxed) {
+                    let at = random.below(200) * BLOCK;
+                    match random.below(4) {
+                        0 => fs.fallocate(&cx, node, Fallocate::PunchHole, at, 20 * BLOCK).unwrap(),
+                        1 => fs.set_attr(&cx, node, &SetAttr { size: Some(at), size_checked: true, ..Default::default() }).unwrap(),
+                        _ => drop(fs.write(&cx, node, Some(at), &[UserSlice::from_ref(&bytes)]).unwrap()),
+                    }
+                }
+                fs.give_lane_back(&thread);
+            });
+        }
+        let thread = Thread::new();
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let mut random = Random(99);
+        let mut bytes = vec![0; 16 * BLOCK as usize];
+        let mut seen = 0;
+        for _ in 0..60_000 {
+            let (node, mark) = if random.below(2) == 0 { (a, 1) } else { (b, 2) };
+            let at = random.below(200 * BLOCK);
+            let len = random.below(16 * BLOCK) as usize;
+            let done = fs.read(&cx, node, at, &[UserSlice::from_mut(&mut bytes[..len])]).unwrap();
+            let foreign = bytes[..done].iter().find(|b| **b != 0 && **b != mark);
+            assert_eq!(foreign, None);
+            seen += bytes[..done].iter().filter(|b| **b == mark).count();
+        }
+        stop.store(true, Relaxed);
+        assert!(seen > 0);
+        fs.give_lane_back(&thread);
+    });
+    check(&test);
 }
 
 /// Goal: data and holes are where they should be.
