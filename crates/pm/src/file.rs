@@ -103,6 +103,12 @@ impl File {
         unsafe { call!(abi::__NR_pread64, self.0, into.as_mut_ptr(), into.len(), offset) }
     }
 
+    /// The next entries of an open directory, as `struct linux_dirent64`; bytes filled, 0 at the end.
+    pub fn entries(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        // SAFETY: the buffer is writable for its length.
+        unsafe { call!(abi::__NR_getdents64, self.0, into.as_mut_ptr(), into.len()) }
+    }
+
     /// Maps `len` bytes shared from the start; beyond the end of the file is
     /// mapped too and must not be touched. `Ok(address)`.
     pub fn map(&self, len: u64, writable: bool, sync: bool) -> Result<*mut u8, Errno> {

@@ -82,7 +82,7 @@ fn slot_lives(slot: &ProcessSlot) -> bool {
     let since = pm::clock::monotonic().wrapping_sub(slot.reserved[1].load(Relaxed) as i64);
     match slot.state.load(Acquire) {
         state::FORKING => (0..GRACE_FORK).contains(&since),
-        state::EXECUTING => kernel::lives(slot).unwrap_or((0..GRACE_EXEC).contains(&since)),
-        _ => kernel::lives(slot).unwrap_or(false),
+        state::EXECUTING => kernel::slot_lives(slot).unwrap_or((0..GRACE_EXEC).contains(&since)),
+        _ => kernel::slot_lives(slot).unwrap_or(false),
     }
 }

@@ -7,7 +7,7 @@
 use super::attach::{AttachError, no_region};
 use crate::fs::Fs;
 use crate::segment::{Areas, Header, LaneState, MAGIC, cachelet_budget};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::{BLOCK, PROCESSES};
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
@@ -104,6 +104,8 @@ impl Fs {
         if made.is_err() {
             self.leave_segment();
             let _ = file::unlink(path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0"));
+        } else {
+            self.sweep(directory);
         }
         made
     }
@@ -123,7 +125,6 @@ impl Fs {
         header.len.store(self.areas.len, Relaxed);
         header.cachelet_count.store(u64::from(self.areas.cachelet_count), Relaxed);
         self.note_image_path();
-        header.magic.store(MAGIC, Relaxed);
         // Its users are those of the image. Where we may not give it away, it stays ours.
         let mode = image.mode & 0o666;
         if file.own(image.uid, image.gid, mode).is_err() {
@@ -132,6 +133,8 @@ impl Fs {
         }
         self.image.store_volatile(&self.volatile().generation, u64::from(self.generation));
         self.image.store_volatile(&self.volatile().token, token);
+        // Last: a segment with the magic word is one that its image names (`sweep`).
+        self.header().magic.store(MAGIC, Release);
         Ok(())
     }
 
@@ -158,7 +161,7 @@ impl Fs {
 }
 
 /// Where in a segment the path of its image stands, and how long it may be with its NUL.
-const IMAGE_PATH: u64 = 2048;
+pub(super) const IMAGE_PATH: u64 = 2048;
 const IMAGE_PATH_MAX: usize = 2047;
 const _: () = assert!(size_of::<Header>() as u64 <= IMAGE_PATH && BLOCK == 4096);
 

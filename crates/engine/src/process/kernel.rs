@@ -34,10 +34,14 @@ pub(super) fn start_time(pid: u32) -> u64 {
     status(pid).map_or(0, |status| status.started)
 }
 
-/// Whether the process of a slot lives, as far as PIDs tell; `None` when they
-/// do not (it is of another PID namespace).
-pub(super) fn lives(slot: &ProcessSlot) -> Option<bool> {
-    let (pid, namespace) = (slot.pid.load(Relaxed), slot.pid_namespace.load(Relaxed));
+/// Whether the process of a slot lives, as far as PIDs tell.
+pub(super) fn slot_lives(slot: &ProcessSlot) -> Option<bool> {
+    lives(slot.pid.load(Relaxed), slot.pid_namespace.load(Relaxed), slot.started.load(Relaxed))
+}
+
+/// Whether a process lives, as far as its PID tells; `None` when it does not (it
+/// is of another PID namespace). `started`: its start time, 0 if unknown.
+pub(super) fn lives(pid: u32, namespace: u64, started: u64) -> Option<bool> {
     if pid == 0 || namespace == 0 || namespace != pid_namespace() {
         return None;
     }
@@ -46,7 +50,6 @@ pub(super) fn lives(slot: &ProcessSlot) -> Option<bool> {
         return Some(false);
     }
     let Some(status) = status(pid) else { return Some(true) };
-    let started = slot.started.load(Relaxed);
     // The first thread may have ended before the others.
     let ended = matches!(status.state, b'Z' | b'X') && status.threads <= 1;
     Some(!ended && (started == 0 || started == status.started))

@@ -5,6 +5,7 @@
 //! | [`attach`] | from a path to an [`Fs`](crate::Fs): open, check, map, join or recover |
 //! | `volatile` | the header that names the segment; who lives |
 //! | `join` | the segment's file |
+//! | `sweep` | segments that nobody needs any more |
 //! | `recover` | nobody lives: finish what records and orphans say |
 //! | `table` | process slots and descriptor tables |
 //! | `descriptions` | open file descriptions, pins on cachelets, offsets |
@@ -30,6 +31,7 @@ mod join;
 mod kernel;
 mod last;
 mod recover;
+mod sweep;
 mod session;
 pub mod table;
 pub(crate) mod volatile;

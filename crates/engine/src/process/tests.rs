@@ -344,6 +344,37 @@ fn bad_images() {
     assert!(image.attach(&thread).is_ok());
 }
 
+/// Goal: a segment whose image was removed does not stay for ever. Method: a
+/// process dies with its image; the next segment made in the same directory sweeps.
+#[test]
+fn needless_segments_are_swept() {
+    let segments = |directory: &str| {
+        let names = std::fs::read_dir(directory).unwrap().flatten().map(|entry| entry.file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("bypath-")).count()
+    };
+    let gone = TestImage::new(16 << 20);
+    // SAFETY: the child kills itself.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        gone.attach(&Thread::new()).unwrap();
+        // SAFETY: kills itself.
+        unsafe { kill(super::kernel::pid() as i32, 9) };
+    }
+    assert_eq!(wait(pid), -9);
+    std::fs::remove_file(gone.file()).unwrap();
+    assert_eq!(segments(gone.directory()), 1);
+    let image = TestImage::new(16 << 20);
+    let thread = Thread::new();
+    let options = super::Options { segment_dir: Some(gone.directory().as_bytes()), ..Default::default() };
+    image.attach_with(&thread, &options).unwrap();
+    assert_eq!(segments(gone.directory()), 1);
+    // The segment of a living user stays, whatever became of its image.
+    std::fs::remove_file(image.file()).unwrap();
+    let third = TestImage::new(16 << 20);
+    third.attach_with(&Thread::new(), &options).unwrap();
+    assert_eq!(segments(gone.directory()), 2);
+}
+
 /// Goal: users whose segment cannot be reached are not joined and not disturbed.
 #[test]
 fn unreachable_segment() {
