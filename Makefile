@@ -12,7 +12,8 @@ STEP := ./.ci/step
 export LC_ALL := C
 
 .PHONY: all build help demo test bench ci tools clean \
-    fmt clippy docs dependencies unit preload-tests program-tests system-tests budgets tiny-bench tiny-demo
+    fmt clippy docs dependencies unit preload-tests program-tests system-tests system-native system-model \
+    system-random system-append system-visible system-kill system-flat budgets tiny-bench tiny-demo
 
 all: build
 
@@ -41,7 +42,7 @@ bench: build
 test: tools unit preload-tests program-tests system-tests
 
 unit:
-	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload --exclude bypath-testkit
+	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload
 
 preload-tests: build
 	$(STEP) 'preload: C programs in a mount and beside it' tests/preload.sh $(RELEASE)/bypath
@@ -49,9 +50,25 @@ preload-tests: build
 program-tests: build
 	$(STEP) 'real programs in a mount and beside it' env BYPATH=$(RELEASE)/bypath tests/programs/run.sh
 
-# Differential against tmpfs and the model, several processes, kills, a million files.
-system-tests: build
-	$(STEP) 'differential, processes, kills, sizes' $(CARGO) test $(CARGO_FLAGS) --release -p bypath-testkit
+# Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
+TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
+OPERATIONS ?= 500000
+system-tests: system-native system-model system-random system-append system-visible system-kill system-flat
+
+system-native:
+	$(STEP) 'random calls, images beside tmpfs' $(TESTKIT) differential --backend native --ops $(OPERATIONS)
+system-model:
+	$(STEP) 'random calls, the model beside tmpfs' $(TESTKIT) differential --backend mem --ops $(OPERATIONS)
+system-random:
+	$(STEP) 'four processes at random' $(TESTKIT) random
+system-append:
+	$(STEP) 'four processes appending' $(TESTKIT) append
+system-visible:
+	$(STEP) 'two processes see each other' $(TESTKIT) visible
+system-kill:
+	$(STEP) '1,000 kills' $(TESTKIT) kill
+system-flat:
+	$(STEP) 'a million entries' $(TESTKIT) flat
 
 tools:
 	@./.ci/tools

@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
 /// Parses the size of an image: within the limits of the format.
 pub fn parse_image(text: &str) -> Result<u64, String> {
     let bytes = parse(text)?;
-    if bytes < format::layout::SIZE_MIN || bytes > format::layout::SIZE_MAX {
+    if !(format::layout::SIZE_MIN..=format::layout::SIZE_MAX).contains(&bytes) {
         let (low, high) = (show(format::layout::SIZE_MIN), show(format::layout::SIZE_MAX));
         return Err(format!("{} cannot be the size of an image: it must be between {low} and {high}", show(bytes)));
     }
