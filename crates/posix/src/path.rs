@@ -490,20 +490,27 @@ fn kernel_directory(dirfd: usize, out: &mut [u8; 1024]) -> Option<usize> {
 }
 
 /// After the kernel said that a path does not exist: whether a symlink may be
-/// the reason. Cheaper than walking it: the path is one itself, or its
-/// directory does not exist either.
+/// the reason. Cheaper than walking it: from the end on, the first name that
+/// exists tells, because the kernel got that far.
 fn may_hide_link(path: &[u8]) -> bool {
-    let mut name = [0u8; PATH_MAX];
-    name[..path.len()].copy_from_slice(path);
-    let mut byte = [0u8; 1];
-    // SAFETY: a NUL-terminated name and a buffer as long as we say.
-    if unsafe { pm::call!(abi::__NR_readlinkat, CWD, name.as_ptr(), byte.as_mut_ptr(), 1) }.is_ok() {
-        return true;
+    let mut room = [const { core::mem::MaybeUninit::<u8>::uninit() }; PATH_MAX];
+    let name = room.as_mut_ptr().cast::<u8>();
+    let mut len = path.len().min(PATH_MAX - 1);
+    // SAFETY: `len` bytes fit.
+    unsafe { core::ptr::copy_nonoverlapping(path.as_ptr(), name, len) };
+    while len > 1 {
+        // SAFETY: below the buffer's length.
+        unsafe { *name.add(len) = 0 };
+        let mut byte = [0u8; 1];
+        // SAFETY: a NUL-terminated name and a buffer as long as we say.
+        match unsafe { pm::call!(abi::__NR_readlinkat, CWD, name, byte.as_mut_ptr(), 1) } {
+            // It exists and is no symlink.
+            Err(Errno::EINVAL) => return false,
+            Err(Errno::ENOENT | Errno::ENOTDIR) => len = path[..len].iter().rposition(|&b| b == b'/').unwrap_or(0),
+            _ => return true,
+        }
     }
-    let end = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
-    name[end.max(1)] = 0;
-    // SAFETY: a NUL-terminated name.
-    unsafe { pm::call!(abi::__NR_faccessat, CWD, name.as_ptr(), 0) }.is_err()
+    false
 }
 
 /// A walk through the kernel's namespace, a component at a time.
