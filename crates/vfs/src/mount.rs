@@ -31,29 +31,24 @@ impl Mount {
         &self.prefix[..self.prefix_len]
     }
 
-    /// Whether `path` starts with the mount point on a component border. Not by
-    /// `memcmp`: mount points are short, and the call would cost more.
+    /// What follows the mount point in `path`, without leading slashes, if
+    /// `path` starts with it on a component border. Not by `memcmp`: mount points
+    /// are short, and the call would cost more.
     #[inline(always)]
-    fn begins(&self, path: &[u8]) -> bool {
-        let len = self.prefix_len;
-        if path.len() < len || path.get(len).is_some_and(|&b| b != b'/') {
-            return false;
+    fn rest<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        let (prefix, mut rest) = (self.prefix.get(..self.prefix_len)?, path.get(self.prefix_len..)?);
+        if !prefix.iter().zip(path).all(|(a, b)| a == b) {
+            return None;
         }
-        let mut at = 0;
-        while at < len {
-            if at + 8 <= len {
-                if path[at..at + 8] != self.prefix[at..at + 8] {
-                    return false;
-                }
-                at += 8;
-            } else {
-                if path[at] != self.prefix[at] {
-                    return false;
-                }
-                at += 1;
-            }
+        match rest.first() {
+            None => return Some(rest),
+            Some(b'/') => rest = &rest[1..],
+            Some(_) => return None,
         }
-        true
+        while let [b'/', tail @ ..] = rest {
+            rest = tail;
+        }
+        Some(rest)
     }
 }
 
@@ -85,7 +80,7 @@ impl MountTable {
         let prefix_len = normalise(point, &mut prefix)?;
         for slot in self.iter() {
             let other = slot.1.prefix();
-            if strip(other, &prefix[..prefix_len]).is_some() {
+            if other.starts_with(&prefix[..prefix_len]) && matches!(other.get(prefix_len), None | Some(b'/')) {
                 return Err(Errno::EBUSY);
             }
         }
@@ -156,26 +151,29 @@ impl MountTable {
 
     /// The mount that an absolute path leads into by its text alone: longest
     /// prefix on component borders. The rest has no leading slash.
-    #[inline]
+    #[inline(always)]
     pub fn find<'a>(&self, path: &'a [u8]) -> Option<(usize, &Mount, &'a [u8])> {
-        let mut left = self.active.load(Ordering::Acquire);
-        let mut best: Option<(usize, &Mount)> = None;
+        let active = self.active.load(Ordering::Acquire);
+        if active == 1 {
+            let mount = self.held(0)?;
+            return Some((0, mount, mount.rest(path)?));
+        }
+        self.find_among(active, path)
+    }
+
+    fn find_among<'a>(&self, mut left: u32, path: &'a [u8]) -> Option<(usize, &Mount, &'a [u8])> {
+        let mut best: Option<(usize, &Mount, &'a [u8])> = None;
         while left != 0 {
             let slot = left.trailing_zeros() as usize % MOUNTS_MAX;
             left &= left - 1;
             if let Some(mount) = self.held(slot)
-                && mount.begins(path)
+                && let Some(rest) = mount.rest(path)
                 && best.is_none_or(|b| b.1.prefix_len < mount.prefix_len)
             {
-                best = Some((slot, mount));
+                best = Some((slot, mount, rest));
             }
         }
-        let (slot, mount) = best?;
-        let mut rest = &path[mount.prefix_len..];
-        while let [b'/', tail @ ..] = rest {
-            rest = tail;
-        }
-        Some((slot, mount, rest))
+        best
     }
 
     /// Whether something may be mounted on nodes of `slot`.
@@ -193,25 +191,6 @@ impl MountTable {
 impl Default for MountTable {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// `path` without `prefix` and the slashes after it, if it starts with it on a component border.
-#[inline]
-fn strip<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
-    if path.len() < prefix.len() || path[..prefix.len()] != *prefix {
-        return None;
-    }
-    let mut rest = &path[prefix.len()..];
-    match rest.first() {
-        None => Some(rest),
-        Some(b'/') => {
-            while let [b'/', tail @ ..] = rest {
-                rest = tail;
-            }
-            Some(rest)
-        }
-        Some(_) => None,
     }
 }
 
@@ -246,5 +225,43 @@ fn covered_node(cx: &Cx, mount: &Mount, rest: &[u8], scratch: &mut Scratch) -> R
             if attr.kind == crate::Kind::Directory { Ok(node) } else { Err(Errno::ENOTDIR) }
         }
         Walk::Exit(Exit::Above { .. } | Exit::Absolute { .. } | Exit::Mountpoint { .. }) => Err(Errno::EINVAL),
+    }
+}
+
+#[cfg(all(test, feature = "mem"))]
+mod tests {
+    use super::*;
+    use crate::mem::Mem;
+    use crate::{Cred, Thread};
+
+    /// Which mount a text leads into: longest prefix, on component borders only.
+    #[test]
+    fn longest_prefix() {
+        let (table, thread) = (MountTable::new(), Thread::new());
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let mut scratch = Scratch::new();
+        let mem = Mem::leak(0, 0, 0o755, 1);
+        let mut add = |point: &[u8]| table.add(&cx, point, mem, &mut scratch);
+        assert_eq!(add(b"/bp"), Ok(0));
+        assert_eq!(table.find(b"/bp//x/").map(|f| (f.0, f.2)), Some((0, &b"x/"[..])));
+        assert_eq!(add(b"/bp/"), Err(Errno::EBUSY));
+        assert_eq!(add(b"//a//bpx/"), Ok(1));
+        assert_eq!(add(b"bp"), Err(Errno::EINVAL));
+        assert_eq!(add(b"/a/../b"), Err(Errno::EINVAL));
+        assert_eq!(add(b"/bp/missing"), Err(Errno::ENOENT));
+        assert_eq!(add(b"/a"), Err(Errno::EBUSY), "it would hide /a/bpx");
+        for (path, expected) in [
+            (&b"/bp"[..], Some((0, &b""[..]))),
+            (b"/bp/x/y", Some((0, b"x/y"))),
+            (b"/bpx", None),
+            (b"/b", None),
+            (b"", None),
+            (b"/a/bpx/z", Some((1, b"z"))),
+            (b"/a", None),
+        ] {
+            assert_eq!(table.find(path).map(|f| (f.0, f.2)), expected);
+        }
+        table.remove(1);
+        assert!(table.find(b"/a/bpx/z").is_none());
     }
 }

@@ -155,6 +155,10 @@ impl Process {
             (None, None) => Outcome::Kernel,
             // SAFETY: the caller's promise.
             (Some(from), Some(to)) => done(unsafe { self.copy_ours(&self.cx(thread), &from, &to, args) }),
+            (None, Some(to)) if to.entry.kind() == Kind::Regular && !to.entry.path_only() => {
+                // SAFETY: the caller's promise.
+                done(unsafe { self.copy_from_kernel(&self.cx(thread), &to, args) })
+            }
             (from, to) => {
                 let ours = from.is_some_and(|f| f.entry.path_only() || !readable(f.flags()))
                     || to.is_some_and(|f| f.entry.path_only() || !writable(f.flags()));
@@ -169,6 +173,49 @@ impl Process {
         // SAFETY: plain numbers.
         self.door.has_kernel()
             && unsafe { self.door.kernel(abi::__NR_fcntl as usize, [fd, abi::F_GETFD as usize, 0, 0, 0, 0]) >= 0 }
+    }
+
+    /// Copies from a file of the kernel's into ours: the kernel reads it
+    /// straight into the memory of our file. `EXDEV` where that does not work.
+    unsafe fn copy_from_kernel(&self, cx: &Cx, to: &OpenFile, args: [usize; 6]) -> base::Result<usize> {
+        // SAFETY: a zeroed `stat` is a valid one.
+        let mut stat: abi::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: the buffer is a `struct stat`.
+        let known = unsafe { self.door.kernel(abi::__NR_fstat as usize, [args[0], &raw mut stat as usize, 0, 0, 0, 0]) };
+        if known < 0 || !writable(to.flags()) || to.flags() & abi::O_APPEND != 0 {
+            return err(Errno::EBADF);
+        }
+        if stat.st_mode & abi::S_IFMT != abi::S_IFREG || stat.st_size <= 0 || args[5] != 0 || self.file_limit() != u64::MAX {
+            return err(Errno::EXDEV);
+        }
+        let (source, target) = (Position { pointer: args[1], file: None }, Position { pointer: args[3], file: Some(to) });
+        // SAFETY: the caller's promise.
+        let asked = unsafe { source.get() }?;
+        // SAFETY: the caller's promise.
+        let to_at = unsafe { target.get() }?.unwrap_or(0);
+        let from_at = match asked {
+            Some(at) => at,
+            // SAFETY: plain numbers.
+            None => pm::sys::check(unsafe { self.door.kernel(abi::__NR_lseek as usize, [args[0], 0, 1, 0, 0, 0]) })? as u64,
+        };
+        let len = (args[4].min(COUNT_MAX) as u64).min((stat.st_size as u64).saturating_sub(from_at));
+        let mut at = from_at;
+        let copied = to.mount.backend.write_with(cx, to.node, to_at, len, &mut |part: UserSlice| {
+            // SAFETY: memory of our file, as long as it says.
+            let got = unsafe { self.door.kernel(abi::__NR_pread64 as usize, [args[0], part.ptr as usize, part.len, at as usize, 0, 0]) };
+            let got = pm::sys::check(got)?;
+            at += got as u64;
+            Ok(got)
+        })?;
+        match asked {
+            // SAFETY: the caller's promise.
+            Some(_) => unsafe { source.set(from_at + copied as u64) },
+            // SAFETY: plain numbers.
+            None => drop(unsafe { self.door.kernel(abi::__NR_lseek as usize, [args[0], (from_at + copied as u64) as usize, 0, 0, 0, 0]) }),
+        }
+        // SAFETY: the caller's promise.
+        unsafe { target.set(to_at + copied as u64) };
+        Ok(copied)
     }
 
     unsafe fn copy_ours(&self, cx: &Cx, from: &OpenFile, to: &OpenFile, args: [usize; 6]) -> base::Result<usize> {
