@@ -39,6 +39,7 @@ impl Fs {
             Some(slot) if slot.state.load(Acquire) == state::FREE => false,
             Some(slot) if slot_lives(slot) => true,
             Some(_) => {
+                self.leftovers().store(1, Release);
                 self.empty_process(cx, number);
                 false
             }

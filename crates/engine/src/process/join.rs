@@ -124,6 +124,7 @@ impl Fs {
         header.generation.store(u64::from(self.generation), Relaxed);
         header.len.store(self.areas.len, Relaxed);
         header.cachelet_count.store(u64::from(self.areas.cachelet_count), Relaxed);
+        self.leftovers().store(1, Relaxed);
         self.note_image_path();
         // Its users are those of the image. Where we may not give it away, it stays ours.
         let mode = image.mode & 0o666;

@@ -7,7 +7,8 @@
 use crate::fs::Fs;
 use crate::lane::apply;
 use base::{Cx, Result};
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Release};
 use format::layout::LANES;
 
 /// How long attaching may spend on orphans, nanoseconds.
@@ -37,9 +38,27 @@ impl Fs {
     }
 
     /// Frees inodes that nobody refers to any more, and finishes truncations
-    /// that somebody left; for as long as attaching may take.
+    /// that somebody left; for as long as attaching may take. Nobody else uses
+    /// the image.
     pub(super) fn finish_work(&self, cx: &Cx) {
+        let leftovers = self.leftovers();
+        if leftovers.load(Acquire) == 0 {
+            return;
+        }
         let end = pm::clock::monotonic().saturating_add(WORK_NS);
-        self.finish_leftovers(cx, &mut || pm::clock::monotonic() < end);
+        let mut stopped = false;
+        self.finish_leftovers(cx, &mut || {
+            stopped = pm::clock::monotonic() >= end;
+            !stopped
+        });
+        if !stopped {
+            leftovers.store(0, Release);
+        }
+    }
+
+    /// Not 0: there may be work that the dead have left. So it is in a new
+    /// segment, and after every adoption.
+    pub(super) fn leftovers(&self) -> &AtomicU32 {
+        &self.header().reserved2[5]
     }
 }

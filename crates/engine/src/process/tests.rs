@@ -387,3 +387,59 @@ fn unreachable_segment() {
 use std::borrow::ToOwned;
 use std::format;
 use std::string::{String, ToString};
+
+/// Measures attaching: joining, after a death of everybody, after a restart
+/// (no segment). Each in a process of its own. `cargo test --release attach_times -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn attach_times() {
+    let measure = |image: &TestImage, what: &str| {
+        let path = format!("{}/time", image.directory());
+        let mut times: std::vec::Vec<u64> = (0..15)
+            .map(|_| {
+                if what == "restart" {
+                    for entry in std::fs::read_dir(image.directory()).unwrap().flatten() {
+                        if entry.file_name().to_string_lossy().starts_with("bypath-") {
+                            std::fs::remove_file(entry.path()).unwrap();
+                        }
+                    }
+                }
+                // SAFETY: the child measures and ends.
+                let pid = unsafe { fork() };
+                if pid == 0 {
+                    let thread = Thread::new();
+                    let start = std::time::Instant::now();
+                    let fs = image.attach(&thread).unwrap();
+                    let time = start.elapsed().as_nanos() as u64;
+                    std::fs::write(&path, time.to_string()).unwrap();
+                    if what == "orderly" {
+                        fs.detach(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+                    }
+                    // SAFETY: ends the child.
+                    unsafe { _exit(0) };
+                }
+                assert_eq!(wait(pid), 0);
+                std::fs::read_to_string(&path).unwrap().parse().unwrap()
+            })
+            .collect();
+        times.sort_unstable();
+        std::println!("{what:>10}: {:6} ns, worst {:6}", times[times.len() / 2], times[times.len() - 1]);
+    };
+    for files in [1_000, 200_000] {
+        let test = TestFs::new(2 << 30);
+        let cx = test.cx();
+        let start = std::time::Instant::now();
+        for i in 0..files {
+            test.create(&cx, test.root_node(), format!("file {i}").as_bytes(), &FILE).unwrap();
+        }
+        std::println!("{files} files, {} ns a create", start.elapsed().as_nanos() / files);
+        measure(&test.image, "join");
+        test.detach(&cx);
+        measure(&test.image, "alone");
+        measure(&test.image, "orderly");
+        measure(&test.image, "restart");
+        let start = std::time::Instant::now();
+        assert_eq!(crate::check::run(&test.image.path(), &mut |_| {}).unwrap().issues, []);
+        std::println!("     check: {} ms", start.elapsed().as_millis());
+    }
+}
