@@ -12,7 +12,7 @@ use format::edentry::Edentry;
 use format::inode::{Inode, node_offset};
 use pm::Errno;
 
-/// How many slots ahead edentries are fetched.
+/// Slots in a line of the block: so many are looked at, and fetched ahead, at once.
 const AHEAD: usize = 8;
 /// Cookies 0 and 1 are `.` and `..`; slot `s` has cookie `s + 2`.
 const DOTS: u64 = 2;
@@ -46,14 +46,26 @@ impl Fs {
         let mut slot = first;
         while let Some(block) = self.block_of_slots(inode, slot)? {
             let start = (slot % SLOTS_PER_BLOCK) as usize;
-            for i in start..block.len() {
-                if let Some(ahead) = block.get(i + AHEAD) {
-                    self.prefetch_edentry(ahead.load(Relaxed));
+            let mut i = start;
+            let mut fetched = false;
+            while i < block.len() {
+                if i % AHEAD == 0 || !fetched {
+                    let line = i - i % AHEAD;
+                    // Most slots of a small directory's block were never used.
+                    if block[line..line + AHEAD].iter().fold(0, |all, word| all | word.load(Relaxed)) == 0 {
+                        i = line + AHEAD;
+                        fetched = false;
+                        continue;
+                    }
+                    let from = if fetched { line + AHEAD } else { line };
+                    block.iter().take(line + 2 * AHEAD).skip(from).for_each(|word| self.prefetch_edentry(word.load(Relaxed)));
+                    fetched = true;
                 }
                 let next = slot + (i - start) as u64 + 1 + DOTS;
                 if !self.report_slot(&block[i], offset, next, &mut name, each)? {
                     return Ok(());
                 }
+                i += 1;
             }
             slot += (block.len() - start) as u64;
         }
@@ -71,7 +83,7 @@ impl Fs {
     #[inline]
     fn prefetch_edentry(&self, slot: u64) {
         #[cfg(target_arch = "x86_64")]
-        if slot & 1 == 0 {
+        if slot != 0 && slot & 1 == 0 {
             if let Some(edentry) = self.image.at::<Edentry>(slot) {
                 let line = core::ptr::from_ref(edentry).cast::<i8>();
                 // SAFETY: a prefetch reads nothing; the address lies in the mapping.
