@@ -218,6 +218,23 @@ impl Region {
         Ok(())
     }
 
+    /// Has `fill` fill a part of the mapping (a `read` into it, say) and starts
+    /// its write-back; returns how many bytes came.
+    pub fn fill(&self, offset: u64, len: u64, fill: &mut dyn FnMut(UserSlice) -> Result<usize, Errno>) -> Result<u64, Errno> {
+        if !self.holds(offset, len) {
+            return Err(Errno::EFAULT);
+        }
+        self.touch(offset, len);
+        // SAFETY: in bounds.
+        let start = unsafe { self.base.add(offset as usize) };
+        // SAFETY: in bounds and writable; other processes may race on it as on any shared mapping.
+        let part = unsafe { UserSlice::new(start, len as usize) };
+        let done = (fill(part)? as u64).min(len);
+        self.note_bytes(offset, done);
+        self.flush(offset, done);
+        Ok(done)
+    }
+
     /// Copies from `offset` into a program's buffer.
     #[inline]
     pub fn copy_out(&self, offset: u64, into: UserSlice) -> Result<(), Errno> {

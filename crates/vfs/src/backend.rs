@@ -136,6 +136,14 @@ pub trait Backend: Sync {
     /// Copies between two files of this backend without passing through the program.
     fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64>;
 
+    /// Writes at `offset` at most `len` bytes that `fill` puts straight into the
+    /// file's memory (such as the kernel reading a file of its own); returns how
+    /// many, perhaps fewer. `EXDEV` from a backend without such memory.
+    fn write_with(&self, cx: &Cx, node: Node, offset: u64, len: u64, fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>) -> Result<usize> {
+        let _ = (cx, node, offset, len, fill);
+        Err(Errno::EXDEV.into())
+    }
+
     /// Space management.
     fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()>;
 

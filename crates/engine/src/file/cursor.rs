@@ -5,7 +5,7 @@ use crate::segment::Cachelet;
 use base::Result;
 use core::sync::atomic::Ordering::Acquire;
 use format::BLOCK;
-use pm::UserSlice;
+use pm::{Errno, UserSlice};
 
 /// Several buffers, gone through once.
 pub(super) struct Cursor<'b> {
@@ -33,23 +33,58 @@ impl<'b> Cursor<'b> {
     }
 }
 
+/// Somebody who fills memory, and whether he has come to his end.
+pub(super) struct Filler<'b> {
+    pub fill: &'b mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    /// Bytes that came.
+    pub done: u64,
+    /// There are no more.
+    pub ended: bool,
+    /// Why there are no more, if that was an error.
+    pub error: Option<Errno>,
+}
+
+impl Filler<'_> {
+    /// Fills `len` bytes at `to`; with zeros what does not come any more, except
+    /// for the first `keep` bytes, which are data already.
+    fn put(&mut self, fs: &Fs, mut to: u64, len: u64, keep: u64) -> Result<()> {
+        let (data, end) = (to + keep.min(len), to + len);
+        while to < end && !self.ended {
+            let came = fs.image.fill(to, end - to, self.fill).unwrap_or_else(|errno| {
+                self.error = Some(errno);
+                0
+            });
+            self.ended = came == 0;
+            self.done += came;
+            to += came;
+        }
+        to = to.max(data);
+        fs.image.zero(to, end - to)?;
+        Ok(())
+    }
+}
+
 /// Where the bytes of a write come from.
 pub(super) enum Source<'b> {
     /// A program's buffers.
     Program(Cursor<'b>),
     /// Another file (or the same), from a place on; its inode is locked too.
     File { cachelet: &'b Cachelet, at: u64 },
+    /// Whoever fills the image's own memory, such as the kernel reading a file of its own.
+    Filler(Filler<'b>),
     /// Nowhere: zeros.
     Zero,
 }
 
 impl Source<'_> {
-    /// Puts the next `len` bytes to `to` in the image and starts their write-back.
-    pub(super) fn put(&mut self, fs: &Fs, mut to: u64, len: u64) -> Result<()> {
+    /// Puts the next `len` bytes to `to` in the image, the first `keep` of which
+    /// are data already, and starts their write-back.
+    pub(super) fn put(&mut self, fs: &Fs, mut to: u64, len: u64, keep: u64) -> Result<()> {
         fs.present(to, len)?;
         let end = to + len;
         match self {
             Source::Zero => fs.image.zero(to, len)?,
+            Source::Filler(filler) => filler.put(fs, to, len, keep)?,
             Source::Program(cursor) => {
                 while to < end {
                     let Some(part) = cursor.next(end - to) else { break };

@@ -78,7 +78,7 @@ impl<'t, 'a> Job<'t, 'a> {
         while at < to {
             let piece = self.fs.piece(root, at, to - at)?;
             if let Some(place) = piece.image {
-                Source::Zero.put(self.fs, place, piece.len)?;
+                Source::Zero.put(self.fs, place, piece.len, 0)?;
             }
             at += piece.len;
         }
@@ -186,7 +186,7 @@ impl<'t, 'a> Job<'t, 'a> {
             let e = self.allocate(block, want)?;
             let zero = (zero_to.min((e.file + e.len) * BLOCK)).saturating_sub(e.file * BLOCK);
             if zero > 0 {
-                Source::Zero.put(self.fs, e.block * BLOCK, zero)?;
+                Source::Zero.put(self.fs, e.block * BLOCK, zero, 0)?;
             }
             self.tx.order();
             let edited = self.insert(e)?;

@@ -88,7 +88,7 @@ impl Fs {
 }
 
 impl Job<'_, '_> {
-    fn shrink(&mut self, size: u64) -> Result<()> {
+    pub(super) fn shrink(&mut self, size: u64) -> Result<()> {
         if self.is_mapped() {
             // A mapping may reach there: the blocks stay, empty, to the last close.
             let before = self.size();

@@ -6,7 +6,7 @@
 //! that grows piece by piece gets blocks ahead of need; the last close takes
 //! back what is left.
 
-use super::cursor::{Cursor, Source};
+use super::cursor::{Cursor, Filler, Source};
 use super::job::Job;
 use super::{block_of, blocks_for};
 use crate::fs::Fs;
@@ -20,6 +20,8 @@ use pm::{Errno, UserSlice};
 
 /// Most blocks given out ahead of need.
 const AHEAD_MAX: u64 = 256;
+/// Most bytes of one `write_with`.
+const FILLED_MAX: u64 = 8 << 20;
 
 impl Fs {
     /// Writes at `offset` (`None`: atomically at the end); bytes written and the offset after them.
@@ -43,6 +45,42 @@ impl Fs {
             _ => job.fill(start, end, &mut Source::Program(Cursor::new(from)))?,
         };
         Ok(((done - start) as usize, done))
+    }
+
+    /// Writes at most `len` bytes at `offset` that `fill` puts straight into the
+    /// image's memory; returns how many came. The inode is held meanwhile, so
+    /// this does at most 8 MiB.
+    pub fn write_with(
+        &self,
+        cx: &Cx,
+        node: Node,
+        offset: u64,
+        len: u64,
+        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    ) -> Result<usize> {
+        if len == 0 {
+            return Ok(0);
+        }
+        if offset >= FILE_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        let mut tx = self.begin(cx, Kind::Write)?;
+        let cachelet = self.lock_file(&mut tx, cx, node)?;
+        let mut job = Job::new(&mut tx, cachelet, node.id)?;
+        job.drop_set_id(cx)?;
+        let size = job.size();
+        let end = offset + len.min(FILLED_MAX).min(FILE_MAX - offset);
+        let mut source = Source::Filler(Filler { fill, done: 0, ended: false, error: None });
+        let reached = job.fill(offset, end, &mut source)?;
+        let Source::Filler(Filler { done, error, .. }) = source else { return Ok(0) };
+        if offset + done < reached && reached > size {
+            // Less came than was said: the zeros behind it do not count.
+            job.shrink(if done == 0 { size } else { size.max(offset + done) })?;
+        }
+        match error {
+            Some(errno) if done == 0 => Err(errno.into()),
+            _ => Ok(done as usize),
+        }
     }
 }
 
@@ -77,7 +115,7 @@ impl Job<'_, '_> {
             let piece = self.fs.piece(self.root(), at, end - at)?;
             match piece.image {
                 Some(place) => {
-                    source.put(self.fs, place, piece.len)?;
+                    source.put(self.fs, place, piece.len, size.saturating_sub(at))?;
                     at += piece.len;
                 }
                 None => match self.fill_hole(at, at + piece.len, ahead, source) {
@@ -113,13 +151,13 @@ impl Job<'_, '_> {
         let reached = end.min(to);
         let place = e.block * BLOCK;
         if start > from {
-            Source::Zero.put(self.fs, place, start - from)?;
+            Source::Zero.put(self.fs, place, start - from, 0)?;
         }
-        source.put(self.fs, place + (start - from), reached - start)?;
+        source.put(self.fs, place + (start - from), reached - start, 0)?;
         // Beyond the end nothing need be zero.
         let zero_to = to.min(size);
         if reached < zero_to {
-            Source::Zero.put(self.fs, place + (reached - from), zero_to - reached)?;
+            Source::Zero.put(self.fs, place + (reached - from), zero_to - reached, 0)?;
         }
         self.tx.order();
         let edited = self.insert(e)?;

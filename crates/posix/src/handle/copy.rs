@@ -178,6 +178,9 @@ impl Process {
     /// Copies from a file of the kernel's into ours: the kernel reads it
     /// straight into the memory of our file. `EXDEV` where that does not work.
     unsafe fn copy_from_kernel(&self, cx: &Cx, to: &OpenFile, args: [usize; 6]) -> base::Result<usize> {
+        if !self.door.has_kernel() {
+            return err(Errno::EBADF);
+        }
         // SAFETY: a zeroed `stat` is a valid one.
         let mut stat: abi::stat = unsafe { core::mem::zeroed() };
         // SAFETY: the buffer is a `struct stat`.

@@ -139,6 +139,10 @@ impl Backend for Native {
         self.0.copy_range(cx, from, from_offset, to, to_offset, len)
     }
 
+    fn write_with(&self, cx: &Cx, node: Node, offset: u64, len: u64, fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>) -> Result<usize> {
+        self.0.write_with(cx, node, offset, len, fill)
+    }
+
     fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         self.0.fallocate(cx, node, how, offset, len)
     }
