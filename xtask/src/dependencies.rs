@@ -13,7 +13,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-pm"]),
     ("bypath-posix", &["bypath-base", "bypath-pm", "bypath-vfs"]),
     ("bypath-preload", &["bypath-base", "bypath-pm", "bypath-posix", "bypath-vfs"]),
-    ("bypath-capi", &["bypath-base", "bypath-pm", "bypath-posix", "bypath-vfs"]),
+    ("bypath-capi", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-posix", "bypath-vfs"]),
     ("bypath-cli", &["bypath-base", "bypath-bench", "bypath-engine", "bypath-format", "bypath-pm", "bypath-posix", "bypath-vfs"]),
     // The lab stands beside the house.
     ("bypath-testkit", &["bypath-base", "bypath-engine", "bypath-format", "bypath-pm", "bypath-posix", "bypath-vfs"]),

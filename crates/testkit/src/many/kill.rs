@@ -61,6 +61,30 @@ fn victim(image: &Image, words: Words, round: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Removes file `turn`. The operation that death has interrupted is finished by
+/// whoever next needs its names: until then what was not acknowledged is not seen.
+fn remove(world: &World, round: u64, turn: u64, (old, new): (bool, bool), interrupted: bool) -> Result<(), String> {
+    let (f, g) = (format!("/f{round}-{turn}"), format!("/g{round}-{turn}"));
+    let gone = -(libc::ENOENT as isize);
+    if !interrupted {
+        return match (old, new) {
+            (true, _) => expect(world.unlink(&f), || format!("removing {f}")),
+            (_, true) => expect(world.unlink(&g), || format!("removing {g}")),
+            _ => Ok(()),
+        };
+    }
+    // Needs the name, whichever way it was left.
+    let created = world.create(&f);
+    if created < 0 && created != -(libc::EEXIST as isize) {
+        return expect(created, || format!("creating {f} again"));
+    }
+    expect(world.unlink(&f), || format!("removing {f} again"))?;
+    match world.unlink(&g) {
+        result if result == gone => Ok(()),
+        result => expect(result, || format!("removing {g} again")),
+    }
+}
+
 /// Looks for everything that the victim of `round` had acknowledged, then removes it.
 fn verify(world: &World, words: Words, round: u64) -> Result<(), String> {
     let (created, appended, renamed, unlinked) = (words.get(CREATED), words.get(APPENDED), words.get(RENAMED), words.get(UNLINKED));
@@ -76,11 +100,7 @@ fn verify(world: &World, words: Words, round: u64) -> Result<(), String> {
         if !fine {
             return Err(format!("round {round}: file {turn}: old name {old}, new name {new}; acknowledged {created} creations, {renamed} renames, {unlinked} removals"));
         }
-        for (there, letter) in [(old, 'f'), (new, 'g')] {
-            if there {
-                expect(world.unlink(&format!("/{letter}{round}-{turn}")), || format!("round {round}: removing {letter} {turn}"))?;
-            }
-        }
+        remove(world, round, turn, (old, new), [created, renamed, unlinked].contains(&turn))?;
     }
     let name = format!("/log{round}");
     match world.stat(&name) {

@@ -1,0 +1,173 @@
+//! Budgets: instructions and distinct cache lines of single calls, which are
+//! the same at every run where times are not.
+//!
+//! `budgets` starts itself under valgrind as a worker. Instructions: callgrind
+//! counts inside one function that makes a call N times, then 2 N times; the
+//! difference is what N calls cost. Lines: lackey prints every access; between
+//! two stores to a known word lies one warm call.
+//!
+//! The budgets themselves are in `budgets.toml`.
+
+mod call;
+mod callgrind;
+mod lackey;
+
+pub use call::serve;
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// `budgets.toml`.
+#[derive(Deserialize)]
+struct File {
+    call: Vec<Budget>,
+}
+
+/// What one call may cost.
+#[derive(Deserialize)]
+struct Budget {
+    name: String,
+    /// Instructions.
+    instructions: u64,
+    /// Distinct 64-byte lines of code and of data.
+    lines: Option<[u64; 2]>,
+    /// Bytes copied, whose cost comes on top.
+    copy: Option<u64>,
+}
+
+/// What one call does cost.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    instructions: f64,
+    lines: [u64; 2],
+}
+
+/// The workspace's `budgets.toml`, or the one named.
+fn load(path: Option<&Path>) -> Result<File, String> {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../budgets.toml");
+    let path = path.unwrap_or(&default);
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    toml::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Files of a run, removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch, String> {
+        let path = PathBuf::from(format!("/dev/shm/bypath-budgets-{}", std::process::id()));
+        std::fs::create_dir_all(path.join("segments")).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Scratch(path))
+    }
+
+    /// A fresh image.
+    fn image(&self, name: &str, bytes: u64) -> Result<PathBuf, String> {
+        let path = self.0.join(name);
+        let text = format!("{}\0", path.display());
+        let options = engine::mkfs::Options { limit: bytes, force: true, ..Default::default() };
+        engine::mkfs::make(text.as_bytes(), &options).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(path)
+    }
+
+    /// This program as a worker under valgrind.
+    fn valgrind(&self, tool: &[String], worker: &[&str], image: &Path) -> Result<Command, String> {
+        let program = std::env::current_exe().map_err(|e| e.to_string())?;
+        let mut command = Command::new("valgrind");
+        command.args(tool).arg("-q").arg(program).arg("--worker").args(worker).arg(image);
+        command.env("BYPATH_SEGMENT_DIR", self.0.join("segments"));
+        Ok(command)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn have_valgrind() -> bool {
+    Command::new("valgrind").arg("--version").output().is_ok_and(|out| out.status.success())
+}
+
+/// Measures every call; by name.
+fn measure(scratch: &Scratch) -> Result<BTreeMap<String, Cost>, String> {
+    let instructions = callgrind::measure(scratch, &scratch.image("callgrind.image", 1 << 30)?)?;
+    let lines = lackey::measure(scratch, &scratch.image("lackey.image", 1 << 30)?)?;
+    let mut costs = BTreeMap::new();
+    for (name, instructions) in instructions {
+        costs.insert(name.to_string(), Cost { instructions, lines: lines.get(name).copied().unwrap_or_default() });
+    }
+    // Seven more components.
+    if let (Some(one), Some(eight)) = (costs.get("stat").copied(), costs.get("stat depth 8").copied()) {
+        let each = |one: u64, eight: u64| eight.saturating_sub(one).div_ceil(7);
+        let cost = Cost {
+            instructions: (eight.instructions - one.instructions) / 7.0,
+            lines: [each(one.lines[0], eight.lines[0]), each(one.lines[1], eight.lines[1])],
+        };
+        costs.insert("each further component".into(), cost);
+    }
+    Ok(costs)
+}
+
+/// Compares with the budgets and prints the table; whether all are kept.
+pub fn check(path: Option<&Path>) -> Result<bool, String> {
+    let file = load(path)?;
+    if !have_valgrind() {
+        return Err("NOT CHECKED: valgrind is not installed (apt-get install valgrind)".into());
+    }
+    let scratch = Scratch::new()?;
+    let costs = measure(&scratch)?;
+    println!("{:<26}{:>22}{:>16}{:>16}", "", "instructions", "code lines", "data lines");
+    let copies: BTreeMap<u64, f64> =
+        [(64, "copy 64 B"), (4096, "copy 4 KiB")].map(|(bytes, name)| (bytes, costs.get(name).map_or(0.0, |c| c.instructions))).into();
+    let mut kept = true;
+    for budget in &file.call {
+        let Some(cost) = costs.get(&budget.name) else { return Err(format!("budgets.toml: nobody measures {:?}", budget.name)) };
+        let copy = budget.copy.and_then(|bytes| copies.get(&bytes).copied()).unwrap_or(0.0);
+        let allowed = budget.instructions as f64 + copy;
+        let mut fine = cost.instructions <= allowed;
+        let mut line = format!("{:<26}{:>13.0} /{:>7.0}", budget.name, cost.instructions, allowed);
+        for at in 0..2 {
+            match budget.lines {
+                Some(lines) => {
+                    fine &= cost.lines[at] <= lines[at];
+                    line += &format!("{:>10} /{:>4}", cost.lines[at], lines[at]);
+                }
+                None => line += &format!("{:>10}      ", cost.lines[at]),
+            }
+        }
+        println!("{line}{}", if fine { "" } else { "   OVER" });
+        kept &= fine;
+    }
+    println!("(measured / budget, one warm call through the C API, process domain; a copy's own cost is part of its budget)");
+    Ok(kept)
+}
+
+/// Compares calls in a directory of `entries` with those in one of a thousand:
+/// at most 1.2 times the instructions.
+pub fn check_flat(entries: u64) -> Result<bool, String> {
+    if !have_valgrind() {
+        return Err("NOT CHECKED: valgrind is not installed (apt-get install valgrind)".into());
+    }
+    let scratch = Scratch::new()?;
+    let image = scratch.image("flat.image", 8 << 30)?;
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut fill = Command::new(program);
+    fill.args(["--worker", "fill", &entries.to_string()]).arg(&image).env("BYPATH_SEGMENT_DIR", scratch.0.join("segments"));
+    if !fill.status().map_err(|e| e.to_string())?.success() {
+        return Err("filling the directory failed".into());
+    }
+    let few = callgrind::measure_in(&scratch, &image, "few")?;
+    let many = callgrind::measure_in(&scratch, &image, "many")?;
+    println!("{:<20}{:>14}{:>14}", "instructions", "1000 entries", format!("{entries}"));
+    let mut kept = true;
+    for ((name, few), (_, many)) in few.iter().zip(&many) {
+        let ratio = many / few.max(1.0);
+        let fine = ratio <= 1.2;
+        println!("{name:<20}{few:>14.0}{many:>14.0}{ratio:>8.2} ×{}", if fine { "" } else { "   OVER" });
+        kept &= fine;
+    }
+    Ok(kept)
+}

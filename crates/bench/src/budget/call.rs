@@ -1,0 +1,216 @@
+//! The worker: makes single calls for the counters to watch.
+
+use crate::calls::{Api, Calls, text};
+use libc::{O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY};
+use std::ffi::CString;
+use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
+
+/// Calls by name, in the order in which they are measured.
+pub const CALLS: &[(&str, fn(&mut Hand, usize))] = &[
+    ("stat", |h, i| seen(h.api.stat(&h.files[i % h.files.len()]))),
+    ("stat depth 8", |h, i| seen(h.api.stat(&h.deep[i % h.deep.len()]))),
+    ("access", |h, i| seen(h.api.access(&h.files[i % h.files.len()]))),
+    ("negative lookup", |h, i| seen(h.api.stat(&h.missing[i % h.missing.len()]))),
+    ("open+close", |h, i| {
+        let fd = h.api.open(&h.files[i % h.files.len()], O_RDONLY);
+        h.api.close(fd);
+    }),
+    ("create+close", |h, i| {
+        let fd = h.api.open(&h.fresh[i], O_WRONLY | O_CREAT | O_EXCL);
+        good(fd);
+        h.api.close(fd);
+    }),
+    ("rename", |h, i| good(h.api.rename(&h.fresh[i], &h.moved[i]))),
+    ("link", |h, i| good(h.api.link(&h.files[0], &h.fresh[i]))),
+    ("unlink", |h, i| good(h.api.unlink(&h.moved[i]))),
+    ("unlink (other links)", |h, i| good(h.api.unlink(&h.fresh[i]))),
+    ("symlink", |h, i| good(h.api.symlink(c"somewhere/else", &h.fresh[i]))),
+    ("unlink (symlink)", |h, i| good(h.api.unlink(&h.fresh[i]))),
+    ("mkdir", |h, i| good(h.api.mkdir(&h.fresh[i]))),
+    ("rmdir", |h, i| good(h.api.rmdir(&h.fresh[i]))),
+    ("pread 64 B", |h, i| seen(h.api.pread(h.data, &mut h.block[..64], (i as u64 % 64) * 4096))),
+    ("pread 4 KiB", |h, i| seen(h.api.pread(h.data, &mut h.block, (i as u64 % 64) * 4096))),
+    ("overwrite 4 KiB", |h, i| seen(h.api.pwrite(h.data, &h.block, (i as u64 % 64) * 4096))),
+    ("append 4 KiB", |h, _| seen(h.api.write(h.log, &h.block))),
+    ("copy 64 B", |h, i| copy(h, i, 64)),
+    ("copy 4 KiB", |h, i| copy(h, i, 4096)),
+    ("nothing", |_, _| {}),
+];
+
+/// Calls whose cost must not depend on the size of the directory.
+pub const FLAT: &[&str] = &["stat", "negative lookup", "open+close", "create+close", "rename", "unlink"];
+
+/// Most calls of one kind in a run.
+const MOST: usize = 4096;
+
+/// Uses a result.
+#[inline(always)]
+fn seen<T>(result: T) {
+    black_box(result);
+}
+
+#[inline(always)]
+fn good(result: i32) {
+    assert!(result >= 0, "{}", std::io::Error::last_os_error());
+}
+
+#[inline(never)]
+fn copy(hand: &mut Hand, i: usize, len: usize) {
+    let from = &hand.source[(i % 64) * 4096..][..len];
+    // SAFETY: both are that long, and different.
+    unsafe { libc::memcpy(hand.block.as_mut_ptr().cast(), black_box(from.as_ptr()).cast(), len) };
+}
+
+/// What the calls are made on.
+pub struct Hand {
+    api: Api,
+    files: Vec<CString>,
+    deep: Vec<CString>,
+    missing: Vec<CString>,
+    fresh: Vec<CString>,
+    moved: Vec<CString>,
+    data: i32,
+    log: i32,
+    block: Vec<u8>,
+    source: Vec<u8>,
+}
+
+impl Hand {
+    /// In the image's root, or (for `FLAT`) in a directory that is there.
+    fn new(image: &str, directory: Option<&str>) -> Result<Hand, String> {
+        let api = Api::open(&text(image.into()))?;
+        if let Some(directory) = directory {
+            good(api.chdir(&text(format!("/{directory}"))));
+        }
+        let names = |kind: &str, count: usize| (0..count).map(|i| text(format!("{kind}{i:07}"))).collect::<Vec<_>>();
+        let (data, log) = (api.open(c"/data", O_RDWR | O_CREAT), api.open(c"/log", O_WRONLY | O_CREAT | O_APPEND));
+        let block = vec![7; 4096];
+        for at in 0..64 {
+            assert_eq!(api.pwrite(data, &block, at * 4096), 4096, "pwrite");
+        }
+        let mut hand = Hand {
+            api,
+            files: names("entry", 64),
+            deep: Vec::new(),
+            missing: names("none", 64),
+            fresh: names("new", MOST),
+            moved: names("moved", MOST),
+            data,
+            log,
+            block,
+            source: vec![3; 64 * 4096],
+        };
+        if directory.is_none() {
+            hand.make_files();
+        }
+        Ok(hand)
+    }
+
+    fn make_files(&mut self) {
+        for file in &self.files {
+            let fd = self.api.open(file, O_WRONLY | O_CREAT | O_EXCL);
+            good(fd);
+            self.api.close(fd);
+        }
+        let mut path = String::from("deep");
+        for depth in 0..7 {
+            good(self.api.mkdir(&text(path.clone())));
+            if depth < 6 {
+                path += "/below";
+            }
+        }
+        for i in 0..16 {
+            let file = text(format!("{path}/file{i}"));
+            let fd = self.api.open(&file, O_WRONLY | O_CREAT | O_EXCL);
+            good(fd);
+            self.api.close(fd);
+            self.deep.push(file);
+        }
+    }
+}
+
+/// Callgrind counts in here only.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn bypath_measured(hand: &mut Hand, call: fn(&mut Hand, usize), from: usize, to: usize) {
+    for i in from..to {
+        black_box(call)(hand, i);
+    }
+}
+
+/// Four stores to one place, one after the other: what lackey's reader looks for.
+#[inline(never)]
+fn mark() {
+    static MARK: AtomicU64 = AtomicU64::new(0);
+    for value in [1, 2, 3, 4] {
+        // SAFETY: an aligned word of ours. Volatile, so that each store is made.
+        unsafe { MARK.as_ptr().write_volatile(value) };
+    }
+}
+
+/// Single calls of each kind that lackey looks at.
+pub const LOOKS: usize = 9;
+/// Calls that warm up.
+pub const WARM: usize = 64;
+
+/// `callgrind N IMAGE`, `in DIRECTORY N IMAGE`, `lackey IMAGE`, `fill N IMAGE`.
+pub fn serve(args: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let number = |text: &str| text.parse::<usize>().map_err(|e| format!("{text}: {e}"));
+    match words[..] {
+        ["callgrind", n, image] => {
+            let hand = Hand::new(image, None)?;
+            count(hand, CALLS.iter(), number(n)?)
+        }
+        ["in", directory, n, image] => {
+            let hand = Hand::new(image, Some(directory))?;
+            count(hand, CALLS.iter().filter(|(name, _)| FLAT.contains(name)), number(n)?)
+        }
+        ["lackey", image] => look(Hand::new(image, None)?),
+        ["fill", n, image] => fill(image, number(n)?),
+        _ => Err(format!("worker: {words:?}")),
+    }
+}
+
+/// For each call: N and then 2 N inside the function that is counted.
+fn count<'a>(mut hand: Hand, calls: impl Iterator<Item = &'a (&'static str, fn(&mut Hand, usize))>, n: usize) -> Result<(), String> {
+    for (_, call) in calls {
+        // The warm-up is left out of the count by its own loop.
+        for i in 0..WARM {
+            call(&mut hand, i);
+        }
+        bypath_measured(&mut hand, *call, WARM, WARM + n);
+        bypath_measured(&mut hand, *call, WARM + n, WARM + 3 * n);
+    }
+    Ok(())
+}
+
+fn look(mut hand: Hand) -> Result<(), String> {
+    for (_, call) in CALLS {
+        for i in 0..WARM {
+            call(&mut hand, i);
+        }
+        for i in 0..LOOKS {
+            mark();
+            black_box(call)(&mut hand, WARM + i);
+            mark();
+        }
+    }
+    Ok(())
+}
+
+/// Directories `few` and `many`.
+fn fill(image: &str, n: usize) -> Result<(), String> {
+    let api = Api::open(&text(image.into()))?;
+    for (directory, entries) in [("few", 1000), ("many", n)] {
+        good(api.mkdir(&text(format!("/{directory}"))));
+        good(api.chdir(&text(format!("/{directory}"))));
+        for i in 0..entries {
+            let fd = api.open(&text(format!("entry{i:07}")), O_WRONLY | O_CREAT | O_EXCL);
+            good(fd);
+            api.close(fd);
+        }
+    }
+    Ok(())
+}
