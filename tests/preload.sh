@@ -11,5 +11,6 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/k"
 "$here/preload/run.sh" "$work/k" /bp "$bypath" run --mount "$work/i:/bp" --
 code=$?
+"$here/preload/programs.sh" "$work/k" /bp "$bypath" run --mount "$work/i:/bp" -- || code=1
 "$bypath" check "$work/i" >"$work/check" || { echo "FAIL check of the image after the tests"; cat "$work/check"; code=1; }
 exit $code

@@ -34,10 +34,8 @@ impl Environment {
         while !source.is_null() && !unsafe { *source.add(count) }.is_null() {
             count += 1;
         }
-        let mut environment = Environment {
-            pointers: alloc::alloc((count + 6) * size_of::<usize>()).cast(),
-            own: [core::ptr::null_mut(); 5],
-        };
+        let mut environment =
+            Environment { pointers: alloc::alloc((count + 6) * size_of::<usize>()).cast(), own: [core::ptr::null_mut(); 5] };
         if environment.pointers.is_null() {
             return None;
         }
@@ -63,8 +61,7 @@ impl Environment {
             unsafe { libc::get_variable(source, name) }.map_or_else(|| saved(saved_at), CStr::to_bytes)
         };
         environment.own[1] = join(&[environment::MOUNTS, b"=", value(environment::MOUNTS, &SAVED.mounts)])?;
-        environment.own[2] =
-            if state.is_empty() { core::ptr::null_mut() } else { join(&[environment::STATE, b"=", state])? };
+        environment.own[2] = if state.is_empty() { core::ptr::null_mut() } else { join(&[environment::STATE, b"=", state])? };
         for (index, name, at) in [(3, SEGMENT_DIR, &SAVED.segment_dir), (4, DOMAIN, &SAVED.domain)] {
             let value = value(name, at);
             if !value.is_empty() {

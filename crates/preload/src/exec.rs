@@ -9,9 +9,9 @@
 use crate::call::Served;
 use crate::door::PROCESS;
 use crate::environ::Environment;
+use crate::serve;
 use crate::{alloc, call, errno, init, libc, placeholders, thread, tls};
 use core::ffi::{CStr, c_char, c_int};
-use crate::serve;
 use pm::sys::{self, abi::*};
 use posix::Outcome;
 
@@ -282,12 +282,7 @@ unsafe fn open_executable(dirfd: i32, path: *const c_char, flags: i32) -> Result
     const MODE_OFFSET: usize = 24;
     #[cfg(not(target_arch = "x86_64"))]
     const MODE_OFFSET: usize = 16;
-    let mode = u32::from_ne_bytes([
-        stat[MODE_OFFSET],
-        stat[MODE_OFFSET + 1],
-        stat[MODE_OFFSET + 2],
-        stat[MODE_OFFSET + 3],
-    ]);
+    let mode = u32::from_ne_bytes([stat[MODE_OFFSET], stat[MODE_OFFSET + 1], stat[MODE_OFFSET + 2], stat[MODE_OFFSET + 3]]);
     match mode & 0o170000 {
         0o100000 => {}
         0o120000 => return Err(ELOOP),

@@ -278,17 +278,56 @@ pub unsafe fn creating(nr: u32, args: [usize; 6]) -> isize {
 /// Calls that make descriptors, or change them by number.
 fn makes_descriptor(nr: usize, args: &[usize; 6]) -> bool {
     match nr as u32 {
-        __NR_openat | __NR_openat2 | __NR_open_by_handle_at | __NR_dup | __NR_dup3 | __NR_close_range | __NR_socket
-        | __NR_socketpair | __NR_accept | __NR_accept4 | __NR_recvmsg | __NR_recvmmsg | __NR_pipe2 | __NR_eventfd2
-        | __NR_epoll_create1 | __NR_memfd_create | __NR_timerfd_create | __NR_signalfd4 | __NR_inotify_init1
-        | __NR_fanotify_init | __NR_pidfd_open | __NR_pidfd_getfd | __NR_userfaultfd | __NR_perf_event_open
-        | __NR_io_uring_setup | __NR_io_setup | __NR_bpf | __NR_fsopen | __NR_fspick | __NR_fsmount | __NR_open_tree
-        | __NR_memfd_secret | __NR_landlock_create_ruleset | __NR_seccomp | __NR_ioctl | __NR_mq_open | __NR_clone
+        __NR_openat
+        | __NR_openat2
+        | __NR_open_by_handle_at
+        | __NR_dup
+        | __NR_dup3
+        | __NR_close_range
+        | __NR_socket
+        | __NR_socketpair
+        | __NR_accept
+        | __NR_accept4
+        | __NR_recvmsg
+        | __NR_recvmmsg
+        | __NR_pipe2
+        | __NR_eventfd2
+        | __NR_epoll_create1
+        | __NR_memfd_create
+        | __NR_timerfd_create
+        | __NR_signalfd4
+        | __NR_inotify_init1
+        | __NR_fanotify_init
+        | __NR_pidfd_open
+        | __NR_pidfd_getfd
+        | __NR_userfaultfd
+        | __NR_perf_event_open
+        | __NR_io_uring_setup
+        | __NR_io_setup
+        | __NR_bpf
+        | __NR_fsopen
+        | __NR_fspick
+        | __NR_fsmount
+        | __NR_open_tree
+        | __NR_memfd_secret
+        | __NR_landlock_create_ruleset
+        | __NR_seccomp
+        | __NR_ioctl
+        | __NR_mq_open
+        | __NR_clone
         | __NR_clone3 => true,
         __NR_fcntl => matches!(args[1] as u32, F_DUPFD | F_DUPFD_CLOEXEC),
         #[cfg(target_arch = "x86_64")]
-        __NR_open | __NR_creat | __NR_dup2 | __NR_pipe | __NR_eventfd | __NR_epoll_create | __NR_signalfd
-        | __NR_inotify_init | abi::__NR_fork | abi::__NR_vfork => true,
+        __NR_open
+        | __NR_creat
+        | __NR_dup2
+        | __NR_pipe
+        | __NR_eventfd
+        | __NR_epoll_create
+        | __NR_signalfd
+        | __NR_inotify_init
+        | abi::__NR_fork
+        | abi::__NR_vfork => true,
         _ => false,
     }
 }
@@ -297,14 +336,13 @@ fn makes_descriptor(nr: usize, args: &[usize; 6]) -> bool {
 fn takes_descriptor(nr: usize) -> bool {
     match nr as u32 {
         __NR_close | __NR_read | __NR_write | __NR_pread64 | __NR_pwrite64 | __NR_readv | __NR_writev | __NR_preadv
-        | __NR_pwritev | __NR_preadv2 | __NR_pwritev2 | __NR_fstat | __NR_newfstatat | __NR_statx | __NR_fstatfs
-        | __NR_lseek | __NR_dup | __NR_dup3 | __NR_fcntl | __NR_ioctl | __NR_flock | __NR_fsync | __NR_fdatasync
-        | __NR_syncfs | __NR_ftruncate | __NR_fallocate | __NR_fchmod | __NR_fchown | __NR_fchdir | __NR_getdents64
-        | __NR_openat | __NR_openat2 | __NR_mkdirat | __NR_mknodat | __NR_unlinkat | __NR_renameat | __NR_renameat2
-        | __NR_linkat | __NR_readlinkat | __NR_fchmodat | __NR_fchmodat2 | __NR_fchownat | __NR_utimensat
-        | __NR_faccessat | __NR_faccessat2 | __NR_fgetxattr | __NR_fsetxattr | __NR_flistxattr | __NR_fremovexattr
-        | __NR_execveat | __NR_fadvise64 | __NR_readahead | __NR_copy_file_range | __NR_sendfile | __NR_splice
-        | __NR_tee => true,
+        | __NR_pwritev | __NR_preadv2 | __NR_pwritev2 | __NR_fstat | __NR_newfstatat | __NR_statx | __NR_fstatfs | __NR_lseek
+        | __NR_dup | __NR_dup3 | __NR_fcntl | __NR_ioctl | __NR_flock | __NR_fsync | __NR_fdatasync | __NR_syncfs
+        | __NR_ftruncate | __NR_fallocate | __NR_fchmod | __NR_fchown | __NR_fchdir | __NR_getdents64 | __NR_openat
+        | __NR_openat2 | __NR_mkdirat | __NR_mknodat | __NR_unlinkat | __NR_renameat | __NR_renameat2 | __NR_linkat
+        | __NR_readlinkat | __NR_fchmodat | __NR_fchmodat2 | __NR_fchownat | __NR_utimensat | __NR_faccessat
+        | __NR_faccessat2 | __NR_fgetxattr | __NR_fsetxattr | __NR_flistxattr | __NR_fremovexattr | __NR_execveat
+        | __NR_fadvise64 | __NR_readahead | __NR_copy_file_range | __NR_sendfile | __NR_splice | __NR_tee => true,
         #[cfg(target_arch = "x86_64")]
         __NR_dup2 | __NR_futimesat | __NR_getdents => true,
         _ => false,

@@ -49,8 +49,7 @@ struct Slot {
     flags: AtomicU32,
 }
 
-static SLOTS: [Slot; SIGNALS] =
-    [const { Slot { handler: AtomicUsize::new(DEFAULT), flags: AtomicU32::new(0) } }; SIGNALS];
+static SLOTS: [Slot; SIGNALS] = [const { Slot { handler: AtomicUsize::new(DEFAULT), flags: AtomicU32::new(0) } }; SIGNALS];
 
 type Handler = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void);
 type SigAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;

@@ -10,11 +10,11 @@
 
 use crate::exec::{Ready, Whose, leads_in, search, whose};
 use crate::fork::quiet_fork;
+use crate::serve;
 use crate::{alloc, call, environ::Environment, errno, init, libc, next, placeholders};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use crate::serve;
 use pm::sys::{self, abi::*};
 
 /// An array of strings that ends with null.

@@ -3,10 +3,10 @@
 use super::Text;
 use crate::errno::{ret_int, set};
 use crate::next;
+use crate::serve;
 use crate::symbols::plain;
 use core::ffi::c_char;
 use core::ptr::null_mut;
-use crate::serve;
 use pm::sys::abi::*;
 
 const ENOENT: i32 = 2;

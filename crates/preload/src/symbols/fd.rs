@@ -4,8 +4,8 @@ use super::Text;
 use crate::call::is_ours;
 use crate::errno::{ret_int, set};
 use crate::next;
-use core::ffi::{c_char, c_void};
 use crate::{direct, serve};
+use core::ffi::{c_char, c_void};
 use pm::sys::abi::*;
 
 const EBADF: i32 = 9;

@@ -5,8 +5,8 @@ use crate::door::PROCESS;
 use crate::errno::set;
 use crate::init;
 use crate::next;
-use core::ffi::c_char;
 use crate::serve;
+use core::ffi::c_char;
 use pm::sys::abi::*;
 
 /// After a call that may have changed who we are.

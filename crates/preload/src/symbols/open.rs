@@ -5,7 +5,6 @@ use crate::errno::{ret, ret_int};
 use crate::{direct, serve};
 use pm::sys::abi::*;
 
-
 export! {
     fn [open, open64, __open, __open64, __open_nocancel, __open64_nocancel](path: Text, flags: i32, mode: u32) -> i32 {
         ret_int(direct!(path: openat, __NR_openat, HERE, path, flags, mode))

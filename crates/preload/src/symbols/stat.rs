@@ -3,8 +3,8 @@
 //! glibc's `struct stat` is the kernel's on x86-64 and aarch64.
 
 use super::{HERE, NOFOLLOW, Text};
-use crate::errno::{ret_int, set};
 use crate::direct;
+use crate::errno::{ret_int, set};
 use pm::sys::abi::*;
 
 const EMPTY_PATH: i32 = 0x1000;

@@ -4,8 +4,8 @@ use super::{HERE, Text};
 use crate::call::{is_ours, path_is_ours};
 use crate::errno::{ret_int, set};
 use crate::next;
-use core::mem::MaybeUninit;
 use crate::serve;
+use core::mem::MaybeUninit;
 use pm::sys::abi::*;
 
 /// The kernel's `struct statfs` on 64-bit machines.
@@ -79,21 +79,21 @@ unsafe fn convert(result: isize, from: &MaybeUninit<StatFs>, out: *mut StatVfs) 
 /// −1 where there is no limit.
 fn limit(name: i32) -> Option<i64> {
     Some(match name {
-        0 => i64::from(i32::MAX),    // LINK_MAX
-        1 | 2 => 255,                // MAX_CANON, MAX_INPUT
-        3 => 255,                    // NAME_MAX
-        4 => 4096,                   // PATH_MAX
-        5 => 4096,                   // PIPE_BUF
-        6 | 7 => 1,                  // CHOWN_RESTRICTED, NO_TRUNC
-        8 => 0,                      // VDISABLE
-        9 => -1,                     // SYNC_IO
-        10 => -1,                    // ASYNC_IO
-        11 | 12 => -1,               // PRIO_IO, SOCK_MAXBUF
-        13 => 64,                    // FILESIZEBITS
-        14..=17 => 4096,             // REC_*
-        18 => 4096,                  // ALLOC_SIZE_MIN
-        19 => -1,                    // SYMLINK_MAX
-        20 => 1,                     // 2_SYMLINKS
+        0 => i64::from(i32::MAX), // LINK_MAX
+        1 | 2 => 255,             // MAX_CANON, MAX_INPUT
+        3 => 255,                 // NAME_MAX
+        4 => 4096,                // PATH_MAX
+        5 => 4096,                // PIPE_BUF
+        6 | 7 => 1,               // CHOWN_RESTRICTED, NO_TRUNC
+        8 => 0,                   // VDISABLE
+        9 => -1,                  // SYNC_IO
+        10 => -1,                 // ASYNC_IO
+        11 | 12 => -1,            // PRIO_IO, SOCK_MAXBUF
+        13 => 64,                 // FILESIZEBITS
+        14..=17 => 4096,          // REC_*
+        18 => 4096,               // ALLOC_SIZE_MIN
+        19 => -1,                 // SYMLINK_MAX
+        20 => 1,                  // 2_SYMLINKS
         _ => return None,
     })
 }
