@@ -261,13 +261,13 @@ fn contents(fs: &Fs, node: &Inode, out: &mut dyn Write) -> Result<(), Error> {
         (Some(base::Kind::Symlink), _) => write!(out, ", text at {root:#x}")?,
         _ => write!(out, ", device {root:#x}")?,
     }
-    if head.flags & inode::COLD != 0 {
-        if let Ok(cold) = fs.at::<Cold>(node.extra.load(Relaxed), "cold line") {
-            let xattr = cold.xattr.load(Relaxed);
-            write!(out, ", cold: flags {}", cold.flags.load(Relaxed))?;
-            if xattr != 0 {
-                write!(out, ", {} bytes of attributes at {}", xattr as u32, xattr >> 32)?;
-            }
+    if head.flags & inode::COLD != 0
+        && let Ok(cold) = fs.at::<Cold>(node.extra.load(Relaxed), "cold line")
+    {
+        let xattr = cold.xattr.load(Relaxed);
+        write!(out, ", cold: flags {}", cold.flags.load(Relaxed))?;
+        if xattr != 0 {
+            write!(out, ", {} bytes of attributes at {}", xattr as u32, xattr >> 32)?;
         }
     }
     if head.flags & inode::RECOUNT != 0 {

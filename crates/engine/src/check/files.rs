@@ -2,10 +2,12 @@
 
 use super::{Checker, IssueKind};
 use base::{Kind, PATH_MAX};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use format::extent::{DEPTH_MAX, Extent, FILE_MAX, NODE_ENTRIES, Node, Root};
 use format::inode::{self, Cold, unpack_links};
 use format::layout::BLOCK;
+use format::xattr;
 use heap::format;
 
 impl Checker<'_> {
@@ -17,7 +19,7 @@ impl Checker<'_> {
     /// Meets an inode for the first time, coming from `names` names (0: an orphan).
     pub(super) fn meet(&mut self, offset: u64, names: u64) {
         let Some((place, bit)) = self.line_bit(offset) else {
-            return self.issue(IssueKind::Inode, offset, format!("no inode can be here"));
+            return self.issue(IssueKind::Inode, offset, "no inode can be here".into());
         };
         self.inodes[place] |= bit;
         self.report.files += 1;
@@ -78,8 +80,24 @@ impl Checker<'_> {
         }
         let Ok(cold) = self.fs.at::<Cold>(at, "cold line") else { return };
         let xattr = cold.xattr.load(Relaxed);
-        if xattr != 0 {
-            self.claim_blocks(xattr >> 32, (xattr & 0xffff_ffff).div_ceil(BLOCK).max(1), "extended attributes");
+        let (block, len) = (xattr >> 32, xattr & 0xffff_ffff);
+        if xattr != 0 && self.claim_blocks(block, len.div_ceil(BLOCK).max(1), "extended attributes") {
+            self.attributes(at, block * BLOCK, len);
+        }
+    }
+
+    /// Entries must fill their run exactly.
+    fn attributes(&mut self, cold: u64, start: u64, len: u64) {
+        let mut at = 0;
+        while at < len && len <= xattr::SIZE_MAX {
+            let head = self.fs.at::<AtomicU64>(start + at, "extended attribute").map_or(0, |word| word.load(Relaxed));
+            match xattr::unpack_head(head) {
+                Some((name, value)) => at += xattr::entry_bytes(name, value),
+                None => break,
+            }
+        }
+        if at != len {
+            self.issue(IssueKind::Inode, cold, format!("extended attributes of {len} bytes are damaged at byte {at}"));
         }
     }
 
@@ -127,7 +145,7 @@ impl Checker<'_> {
             let (file, run) = (entry.file.load(Relaxed), entry.run.load(Relaxed));
             if depth > 0 {
                 if file > 0 && file < *next {
-                    self.issue(IssueKind::Extent, at, format!("entries of a node out of order"));
+                    self.issue(IssueKind::Extent, at, "entries of a node out of order".into());
                 }
                 self.node(inode, run >> 32, depth - 1, next, each);
             } else {

@@ -15,7 +15,7 @@ impl Checker<'_> {
 
     /// The bit of the line at `offset` in one of the vectors.
     pub(super) fn line_bit(&self, offset: u64) -> Option<(usize, u64)> {
-        (offset % LINE == 0).then_some(())?;
+        offset.is_multiple_of(LINE).then_some(())?;
         Some((self.place(offset / BLOCK)?, 1 << (offset % BLOCK / LINE)))
     }
 
@@ -23,7 +23,7 @@ impl Checker<'_> {
     /// (out of bounds, across blocks, or somebody else's).
     pub(super) fn claim_lines(&mut self, offset: u64, lines: u64, what: &str) -> bool {
         let first = offset % BLOCK / LINE;
-        let (Some(place), true) = (self.place(offset / BLOCK), offset % LINE == 0 && lines > 0 && first + lines <= LINES_PER_BLOCK) else {
+        let (Some(place), true) = (self.place(offset / BLOCK), offset.is_multiple_of(LINE) && lines > 0 && first + lines <= LINES_PER_BLOCK) else {
             self.issue(IssueKind::DoubleUse, offset, format!("{what} of {lines} lines cannot be here"));
             return false;
         };

@@ -24,7 +24,7 @@ impl Checker<'_> {
             }
         }
         if copies[0].as_bytes() != copies[1].as_bytes() && copies.iter().all(|copy| copy.validate().is_ok()) {
-            self.issue(IssueKind::Superblock, layout::SUPERBLOCK_COPY, format!("the two copies differ"));
+            self.issue(IssueKind::Superblock, layout::SUPERBLOCK_COPY, "the two copies differ".into());
         }
     }
 
@@ -34,7 +34,7 @@ impl Checker<'_> {
         let root = fs.root();
         self.expected = self.totals().0.clamp(1, fs.layout.block_count().saturating_mul(64));
         if root.flags.load(Relaxed) & 1 != 0 {
-            self.issue(IssueKind::Root, layout::ROOT, format!("a write to the medium failed once: the image is read-only"));
+            self.issue(IssueKind::Root, layout::ROOT, "a write to the medium failed once: the image is read-only".into());
         }
         let buckets = root.buckets.load(Relaxed);
         let last = if buckets < bucket::BUCKETS_MIN { 0 } else { bucket::place(buckets - 1).0 };

@@ -45,7 +45,7 @@ impl Checker<'_> {
             blocks.push((extent.block, extent.len));
         });
         if !whole {
-            self.issue(IssueKind::Extent, offset, format!("a directory with a hole"));
+            self.issue(IssueKind::Extent, offset, "a directory with a hole".into());
         }
         let (mut entries, mut directories) = (0, 0);
         for block in blocks.into_iter().flat_map(|(first, len)| first..first + len) {

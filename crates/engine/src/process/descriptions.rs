@@ -156,10 +156,10 @@ impl Fs {
     #[inline]
     fn take_description(&self, cx: &Cx, process: u32) -> Result<(DescriptionId, &Description)> {
         let hint = self.description_hint.load(Relaxed);
-        if hint < self.header().descriptions_high.load(Acquire) {
-            if let Some(found) = self.try_description(hint, process) {
-                return Ok(found);
-            }
+        if hint < self.header().descriptions_high.load(Acquire)
+            && let Some(found) = self.try_description(hint, process)
+        {
+            return Ok(found);
         }
         self.search_description(cx, process)
     }
@@ -312,7 +312,7 @@ impl Fs {
             }
             wait.once(self, 0);
             let process = (holder & !BY_PROCESS).wrapping_sub(1);
-            if rounds % 1000 == 0 && !self.adopt_process_if_dead(cx, process) {
+            if rounds.is_multiple_of(1000) && !self.adopt_process_if_dead(cx, process) {
                 let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
             }
         }

@@ -58,10 +58,10 @@ impl Fs {
                 self.ready_descriptor_page(to, u64::from(ready))?;
             }
             // Another thread may be closing it at this moment: then the child has not got it.
-            if self.add_reference(id).is_ok() {
-                if let Some(entry) = self.descriptor(to, fd) {
-                    entry.store(id + 1, Release);
-                }
+            if self.add_reference(id).is_ok()
+                && let Some(entry) = self.descriptor(to, fd)
+            {
+                entry.store(id + 1, Release);
             }
         }
         Ok(())
