@@ -388,6 +388,112 @@ use std::borrow::ToOwned;
 use std::format;
 use std::string::{String, ToString};
 
+/// What a child of the storm does until it is killed: everything that changes
+/// names and data, in directories that all share.
+fn storm(test: &TestFs, cx: &Cx, seed: u64) -> ! {
+    let mut state = seed | 1;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 20) % below
+    };
+    let root = test.root_node();
+    let text = [b'x'; 9000];
+    for i in 0u64.. {
+        let dir = test.lookup(cx, root, format!("d{}", random(3)).as_bytes()).unwrap_or(root);
+        let name = format!("n{}", random(40));
+        let other = format!("n{}", random(40));
+        let (name, other) = (name.as_bytes(), other.as_bytes());
+        let node = test.lookup(cx, dir, name);
+        // Errors of every kind are right here: others change the same names.
+        let _ = match random(13) {
+            0 | 1 => test.create(cx, dir, name, &FILE).map(drop),
+            2 => test.create(cx, dir, name, &DIRECTORY).map(drop),
+            3 => test.unlink(cx, dir, name),
+            4 => test.rmdir(cx, dir, name),
+            5 => test.rename(cx, dir, name, root, other, crate::RenameMode::Replace),
+            6 => test.rename(cx, root, other, dir, name, crate::RenameMode::Replace),
+            7 => test.rename(cx, dir, name, dir, other, crate::RenameMode::Exchange),
+            8 => node.and_then(|node| test.link(cx, node, root, other)),
+            9 => node.and_then(|node| test.open(cx, node, 2, random(20) as u32)).map(drop),
+            10 => node.and_then(|node| {
+                let len = 1 + random(9000) as usize;
+                test.write(cx, node, None, &[pm::UserSlice::from_ref(&text[..len])]).map(drop)
+            }),
+            11 => node.and_then(|node| {
+                let change = crate::SetAttr { size: Some(random(20_000)), ..Default::default() };
+                test.set_attr(cx, node, &change)
+            }),
+            _ => {
+                let target = NewNode { kind: Kind::Symlink, mode: 0o777, rdev: 0, target: b"where to" };
+                test.create(cx, dir, name, &target).map(drop)
+            }
+        };
+        if i % 5 == 0 {
+            test.close(cx, random(20) as u32);
+        }
+    }
+    unreachable!()
+}
+
+/// Goal: whoever is killed in whatever he does, the others go on and the image
+/// stays whole. Method: three processes at random operations on the same names,
+/// one after the other killed; this one works too, against a clock. `KILLS` says how many.
+#[test]
+fn kill_storm() {
+    let kills: u32 = std::env::var("KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let seed: u64 = std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(u64::from(super::kernel::pid()));
+    std::println!("SEED={seed} KILLS={kills}");
+    let test = TestFs::new(256 << 20);
+    let cx = test.cx();
+    for i in 0..3 {
+        test.create(&cx, test.root_node(), format!("d{i}").as_bytes(), &DIRECTORY).unwrap();
+    }
+    let start = |number: u64| {
+        let token = test.fork_prepare(&cx).unwrap();
+        // SAFETY: the child works until it is killed.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            let thread = Thread::new();
+            test.fork_child(token);
+            storm(&test, &Cx { cred: Cred::ROOT, umask: 0, thread: &thread }, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 32);
+        }
+        pid
+    };
+    let mut children = [start(1), start(2), start(3)];
+    for kill_number in 0..kills {
+        let clock = std::time::Instant::now();
+        while clock.elapsed().as_micros() < 500 + u128::from(kill_number) * 131 % 2000 {
+            let name = format!("mine {kill_number}");
+            test.create(&cx, test.root_node(), name.as_bytes(), &FILE).unwrap();
+            test.unlink(&cx, test.root_node(), name.as_bytes()).unwrap();
+        }
+        let victim = &mut children[kill_number as usize % 3];
+        // SAFETY: a child of ours.
+        unsafe { kill(*victim, 9) };
+        assert_eq!(wait(*victim), -9, "a child ended by itself");
+        *victim = start(u64::from(kill_number) + 4);
+        assert!(clock.elapsed().as_secs() < 20, "held up after kill {kill_number}");
+    }
+    for child in children {
+        // SAFETY: a child of ours.
+        unsafe { kill(child, 9) };
+        wait(child);
+    }
+    assert_eq!(test.adopt_dead_processes(&cx) , 0);
+    let TestFs { thread, fs, image } = test;
+    fs.detach(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+    // Whoever attaches alone finishes what the dead have left.
+    let test = TestFs::from_image(image).unwrap();
+    let report = crate::check::run(&test.image.path(), &mut |_| {}).unwrap();
+    for issue in report.issues.iter().take(20) {
+        std::println!("{issue}");
+    }
+    assert!(report.issues.is_empty());
+    assert_eq!(report.orphans, 0);
+}
+
 /// Measures attaching: joining, after a death of everybody, after a restart
 /// (no segment). Each in a process of its own. `cargo test --release attach_times -- --ignored --nocapture`.
 #[test]
