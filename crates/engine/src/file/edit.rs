@@ -65,11 +65,14 @@ impl<'t, 'a> Edit<'t, 'a> {
     }
 
     /// A tree of one leaf with these extents, as a root word.
+    #[cold]
+    #[inline(never)]
     fn leaf(&mut self, extents: &[Extent]) -> Result<u64> {
         let node = self.new_node(0, extents.len(), |i| (extents[i].file, pack_run(extents[i].block, extents[i].len)))?;
         Ok(Root::Tree { node, depth: 0 }.pack())
     }
 
+    #[inline(never)]
     fn insert_in_tree(&mut self, node: u64, depth: u8, e: Extent) -> Result<()> {
         let path = self.fs.extent_path(node, depth, e.file)?;
         if let Some(i) = path.steps[0].index {

@@ -149,18 +149,22 @@ impl Fs {
 
     /// The image block just after the extent that ends last before `block` of
     /// the file: where the file would like to go on. 0 if there is none.
+    #[inline]
     pub(super) fn near(&self, root: u64, block: u64) -> u64 {
         match Root::unpack(root) {
             Some(Root::One { block: first, len }) => first + len,
-            Some(Root::Tree { node, depth }) => {
-                let Ok(path) = self.extent_path(node, depth, block) else { return 0 };
-                let Ok((leaf, _)) = self.extent_node(path.steps[0].block, 0) else { return 0 };
-                path.steps[0].index.map_or(0, |i| {
-                    let e = leaf_entry(leaf, i);
-                    e.block + e.len
-                })
-            }
+            Some(Root::Tree { node, depth }) => self.near_in_tree(node, depth, block).unwrap_or(0),
             _ => 0,
         }
+    }
+
+    #[inline(never)]
+    fn near_in_tree(&self, node: u64, depth: u8, block: u64) -> Result<u64> {
+        let path = self.extent_path(node, depth, block)?;
+        let (leaf, _) = self.extent_node(path.steps[0].block, 0)?;
+        Ok(path.steps[0].index.map_or(0, |i| {
+            let e = leaf_entry(leaf, i);
+            e.block + e.len
+        }))
     }
 }

@@ -20,12 +20,11 @@ impl Fs {
             let before = cachelet.map_sequence.load(Acquire);
             let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID) != 0;
             let regular = cachelet.mode.load(Relaxed) >> 16 & 0xff == Kind::Regular as u32;
-            if before & 1 == 0 && !unusable && regular && cachelet.node.load(Acquire) == node.id {
-                if let Some(done) = self.read_one(cachelet, offset, *buffer) {
-                    fence(Acquire);
-                    if cachelet.map_sequence.load(Relaxed) == before {
-                        return Ok(done);
-                    }
+            let usable = before & 1 == 0 && !unusable && regular && cachelet.node.load(Acquire) == node.id;
+            if usable && let Some(done) = self.read_one(cachelet, offset, *buffer) {
+                fence(Acquire);
+                if cachelet.map_sequence.load(Relaxed) == before {
+                    return Ok(done);
                 }
             }
         }

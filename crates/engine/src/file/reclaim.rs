@@ -103,8 +103,11 @@ impl Fs {
             let mut edit = Edit::new(tx, inode.root.load(Relaxed));
             to = edit.cut(0, to)?;
             let edited = edit.finish();
-            if edited.moved || to == 0 {
+            if edited.moved {
                 break edited;
+            }
+            if to == 0 {
+                return Err(corrupt("extents beyond the largest file", offset));
             }
         };
         if inode.head().kind == Kind::Regular as u8 {

@@ -6,7 +6,7 @@
 //! that grows piece by piece gets blocks ahead of need; the last close takes
 //! back what is left.
 
-use super::cursor::{Cursor, Filler, Source};
+use super::cursor::{Cursor, Filler, Piece, Source};
 use super::job::Job;
 use super::{block_of, blocks_for};
 use crate::fs::Fs;
@@ -85,19 +85,27 @@ impl Fs {
 }
 
 impl Job<'_, '_> {
-    /// The common cases: one buffer into the first extent, in place or at the
-    /// end. False if it does not fit there.
+    /// The common cases: one buffer into one extent, in place or at the end.
+    /// False if it does not fit there.
     #[inline]
     fn overwrite(&mut self, start: u64, buffer: UserSlice) -> Result<bool> {
-        let (size, end) = (self.size(), start + buffer.len as u64);
-        let Some(Root::One { block, len }) = Root::unpack(self.root()) else { return Ok(false) };
-        if end > len * BLOCK || start > size || !self.fs.is_allocatable(block, len) {
+        let (size, len) = (self.size(), buffer.len as u64);
+        if start > size {
             return Ok(false);
         }
-        let to = block * BLOCK + start;
-        self.fs.present(to, buffer.len as u64)?;
+        let to = match Root::unpack(self.root()) {
+            Some(Root::One { block, len: blocks }) if start + len <= blocks * BLOCK && self.fs.is_allocatable(block, blocks) => {
+                block * BLOCK + start
+            }
+            Some(Root::Tree { .. }) => match self.fs.piece(self.root(), start, len)? {
+                Piece { image: Some(place), len: there } if there == len => place,
+                _ => return Ok(false),
+            },
+            _ => return Ok(false),
+        };
+        self.fs.present(to, len)?;
         self.fs.image.copy_in(to, buffer)?;
-        self.publish(size.max(end));
+        self.publish(size.max(start + len));
         Ok(true)
     }
 
