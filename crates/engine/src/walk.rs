@@ -60,13 +60,13 @@ impl Fs {
         let mut dir = self.seen(cx, self.cached(cx, base).map_err(gone)?, base.id).map_err(gone)?;
         match self.pass(cx, &mut dir, path, last, covered)? {
             Stop::Link { node, rest } => self.walk_links(cx, dir, node, &path[rest..], last, links, covered, scratch),
-            stop => Ok(answer(stop, dir.node, path)),
+            stop => Ok(answer(stop, self.node_seen(&dir), path)),
         }
     }
 
     /// Goes through a text; `dir` is where it starts and, at the end, the directory of the last component.
     #[inline(always)]
-    fn pass(&self, cx: &Cx, dir: &mut Seen, text: &[u8], last: Last, covered: Option<&dyn Fn(Node) -> bool>) -> Result<Stop> {
+    fn pass<'f>(&'f self, cx: &Cx, dir: &mut Seen<'f>, text: &[u8], last: Last, covered: Option<&dyn Fn(Node) -> bool>) -> Result<Stop> {
         let mut at = 0;
         loop {
             at = skip_slashes(text, at);
@@ -75,18 +75,18 @@ impl Fs {
             let (slash, is_last) = (next > end, next == text.len());
             let name = &text[at..end];
             if name.is_empty() {
-                return Ok(Stop::Found { at, end, node: Some(dir.node), slash });
+                return Ok(Stop::Found { at, end, node: Some(self.node_seen(dir)), slash });
             }
             may_search(&cx.cred, dir)?;
             if name.len() <= 2 && name[0] == b'.' && name[name.len() - 1] == b'.' {
                 if name.len() == 2 {
-                    if node_offset(dir.node.id) == self.root().root_inode.load(Relaxed) {
+                    if node_offset(dir.id) == self.root().root_inode.load(Relaxed) {
                         return Ok(Stop::Above { rest: next });
                     }
-                    *dir = self.step_up(cx, dir.node)?;
+                    *dir = self.step_up(cx, self.node_seen(dir))?;
                 }
                 if is_last {
-                    return Ok(Stop::Found { at, end, node: Some(dir.node), slash });
+                    return Ok(Stop::Found { at, end, node: Some(self.node_seen(dir)), slash });
                 }
                 at = next;
                 continue;
@@ -94,20 +94,20 @@ impl Fs {
             if is_last && last == Last::Parent {
                 return Ok(Stop::Found { at, end, node: None, slash });
             }
-            let Some(child) = self.step(cx, dir.node, name)? else {
+            let Some(child) = self.step(cx, dir, name)? else {
                 if is_last {
                     return Ok(Stop::Found { at, end, node: None, slash });
                 }
                 return Err(Errno::ENOENT.into());
             };
             if child.is(Kind::Symlink) && (!is_last || slash || last == Last::Follow) {
-                return Ok(Stop::Link { node: child.node, rest: end });
+                return Ok(Stop::Link { node: self.node_seen(&child), rest: end });
             }
-            if covered.is_some_and(|is_covered| is_covered(child.node)) {
-                return Ok(Stop::Mountpoint { node: child.node, rest: next });
+            if covered.is_some_and(|is_covered| is_covered(self.node_seen(&child))) {
+                return Ok(Stop::Mountpoint { node: self.node_seen(&child), rest: next });
             }
             if is_last {
-                return Ok(Stop::Found { at, end, node: Some(child.node), slash });
+                return Ok(Stop::Found { at, end, node: Some(self.node_seen(&child)), slash });
             }
             if !child.is(Kind::Directory) {
                 return Err(Errno::ENOTDIR.into());
@@ -119,24 +119,24 @@ impl Fs {
 
     /// One component down.
     #[inline(always)]
-    fn step(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Option<Seen>> {
+    fn step<'f>(&'f self, cx: &Cx, dir: &Seen, name: &[u8]) -> Result<Option<Seen<'f>>> {
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG.into());
         }
         let parent = node_offset(dir.id);
         let found = self.find(cx, parent, name, self.hash(parent, name))?;
         // The place may have become another directory's while we looked.
-        match self.cachelet(dir.hint) {
-            Some(cachelet) if cachelet.node.load(Relaxed) == dir.id => Ok(found),
-            _ => self.still(dir).map(|()| found),
+        if dir.cachelet.node.load(Relaxed) != dir.id {
+            self.still(dir.id)?;
         }
+        Ok(found)
     }
 
     /// `ENOENT` if a directory that had lost its cachelet is gone.
     #[cold]
     #[inline(never)]
-    fn still(&self, dir: Node) -> Result<()> {
-        match self.node_at(node_offset(dir.id))?.id == dir.id {
+    fn still(&self, id: u64) -> Result<()> {
+        match self.node_at(node_offset(id))?.id == id {
             true => Ok(()),
             false => Err(Errno::ENOENT.into()),
         }
@@ -144,7 +144,7 @@ impl Fs {
 
     /// One directory up.
     #[inline(never)]
-    fn step_up(&self, cx: &Cx, dir: Node) -> Result<Seen> {
+    fn step_up(&self, cx: &Cx, dir: Node) -> Result<Seen<'_>> {
         let parent = self.parent_of(cx, dir)?;
         self.seen(cx, self.cached(cx, parent).map_err(gone)?, parent.id).map_err(gone)
     }
@@ -152,10 +152,10 @@ impl Fs {
     /// Goes on after symlink `node` in `dir`, with `rest` behind it.
     #[allow(clippy::too_many_arguments)]
     #[inline(never)]
-    fn walk_links<'a>(
-        &self,
+    fn walk_links<'a, 'f>(
+        &'f self,
         cx: &Cx,
-        mut dir: Seen,
+        mut dir: Seen<'f>,
         mut node: Node,
         rest: &[u8],
         last: Last,
@@ -176,7 +176,7 @@ impl Fs {
                     len = self.expand(cx, node, &now[rest..len], links, other)?;
                     (now, other) = (other, now);
                 }
-                stop => return Ok(answer(stop, dir.node, &now[..len])),
+                stop => return Ok(answer(stop, self.node_seen(&dir), &now[..len])),
             }
         }
     }
@@ -207,8 +207,8 @@ impl Fs {
         }
         may_search(&cx.cred, &parent)?;
         check_name(name)?;
-        match self.step(cx, parent.node, name)? {
-            Some(child) => Ok(child.node),
+        match self.step(cx, &parent, name)? {
+            Some(child) => Ok(self.node_seen(&child)),
             None => Err(Errno::ENOENT.into()),
         }
     }
@@ -220,7 +220,7 @@ impl Fs {
         for _ in 0..1000 {
             let offset = self.parent_offset(node_offset(dir.id))?;
             let parent = self.node_at(offset)?;
-            self.still(dir)?;
+            self.still(dir.id)?;
             // The parent was that directory only if it still is the parent.
             if self.parent_offset(node_offset(dir.id))? == offset {
                 return Ok(parent);
@@ -267,7 +267,7 @@ impl Fs {
             if word.load(Relaxed) != own {
                 continue;
             }
-            self.still(dir)?;
+            self.still(dir.id)?;
             let entry = entry?;
             if node_offset(entry.child) != offset {
                 continue;
@@ -280,7 +280,7 @@ impl Fs {
     }
 
     /// `ENOTDIR` if a node is no directory, `ENOENT` if it is gone.
-    fn directory(&self, cx: &Cx, dir: Node) -> Result<Seen> {
+    fn directory(&self, cx: &Cx, dir: Node) -> Result<Seen<'_>> {
         let seen = self.seen(cx, self.cached(cx, dir).map_err(gone)?, dir.id).map_err(gone)?;
         if seen.is(Kind::Directory) { Ok(seen) } else { Err(Errno::ENOTDIR.into()) }
     }
@@ -319,21 +319,25 @@ fn skip_slashes(text: &[u8], mut at: usize) -> usize {
 
 /// The end of the component that starts at `at`: eight bytes a step.
 #[inline(always)]
-fn end_of_component(text: &[u8], mut at: usize) -> usize {
+fn end_of_component(text: &[u8], at: usize) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
-    while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+    let mut rest = text.get(at..).unwrap_or(&[]);
+    while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
         // A zero byte where the slash is; the lowest mark is exact.
-        let word = u64::from_le_bytes(*chunk) ^ ONES * b'/' as u64;
-        let marks = word.wrapping_sub(ONES) & !word & ONES << 7;
+        let word = u64::from_le_bytes(*chunk) ^ (ONES * b'/' as u64);
+        let marks = word.wrapping_sub(ONES) & !word & (ONES << 7);
         if marks != 0 {
-            return at + (marks.trailing_zeros() / 8) as usize;
+            return text.len() - rest.len() + (marks.trailing_zeros() / 8) as usize;
         }
-        at += 8;
+        rest = tail;
     }
-    while at < text.len() && text[at] != b'/' {
-        at += 1;
+    while let Some((byte, tail)) = rest.split_first() {
+        if *byte == b'/' {
+            break;
+        }
+        rest = tail;
     }
-    at
+    text.len() - rest.len()
 }
 
 #[cfg(test)]

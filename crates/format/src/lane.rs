@@ -122,6 +122,9 @@ pub enum Op {
     },
 }
 
+/// Code of [`Op::Set`], the upper 8 bits of its first word.
+pub const SET: u64 = 1;
+
 impl Op {
     /// Packs it into two words.
     #[inline]

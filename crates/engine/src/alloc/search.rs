@@ -58,6 +58,17 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn reserve_lines_elsewhere(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u64)> {
+        // The blocks that follow in the same page are likely to be empty still.
+        let last = state.arenas[arena as usize].load(Relaxed);
+        for block in last + 1..last + 9 {
+            let here = last != 0 && block / PAGE_BLOCKS == last / PAGE_BLOCKS;
+            if here && self.shadow_word(block)?.load(Relaxed) == 0 {
+                if let Some(bits) = self.reserve_in(state, block, count)? {
+                    state.arenas[arena as usize].store(block, Relaxed);
+                    return Ok((block, bits));
+                }
+            }
+        }
         let found = self.search(number, state, Claim::Lines, |page, empty_only| {
             for block in page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS {
                 let word = self.shadow_word(block)?.load(Relaxed);

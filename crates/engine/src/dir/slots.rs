@@ -13,6 +13,7 @@ use crate::segment::Cachelet;
 use base::Result;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use format::BLOCK;
 use format::directory::SLOTS_PER_BLOCK;
 use format::inode::{Inode, node_offset};
 use format::lane::Kind;
@@ -41,7 +42,7 @@ impl Fs {
         let slot = if freed != 0 { freed - 1 } else { next };
         // The common case: the cursor is right, and not at the end of a block.
         if slot % SLOTS_PER_BLOCK != 0 || freed != 0 {
-            if let Some(at) = self.slot_offset(inode, slot)? {
+            if let Some(at) = self.slot_offset_near(directory, inode, slot)? {
                 if tx.reserve_slot(at)? {
                     let after = if freed != 0 { next } else { next + 1 };
                     let _ = directory.root.compare_exchange(cursor, after, Release, Relaxed);
@@ -50,6 +51,25 @@ impl Fs {
             }
         }
         self.search_slot(tx, directory, id, inode)
+    }
+
+    /// The offset of a slot, by the place of the block looked at last, which the
+    /// cachelet keeps in `size` (a directory's is read from the inode): block of
+    /// slots + 1 in the upper 24 bits, block of the image below. Blocks of a
+    /// directory never move.
+    #[inline]
+    fn slot_offset_near(&self, directory: &Cachelet, inode: &Inode, slot: u64) -> Result<Option<u64>> {
+        let (seen, number) = (directory.size.load(Relaxed), slot / SLOTS_PER_BLOCK + 1);
+        if seen >> 40 == number {
+            return Ok(Some((seen & 0xff_ffff_ffff) * BLOCK + slot % SLOTS_PER_BLOCK * 8));
+        }
+        let found = self.slot_offset(inode, slot)?;
+        if let Some(at) = found {
+            if number < 1 << 24 {
+                directory.size.store(number << 40 | at / BLOCK, Relaxed);
+            }
+        }
+        Ok(found)
     }
 
     #[inline(never)]

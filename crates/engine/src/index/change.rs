@@ -47,7 +47,30 @@ pub(crate) fn entry_word(bucket: u64, index: usize) -> u64 {
 }
 
 impl Fs {
-    /// Scans the chain of `hash`, whose lock the caller holds.
+    /// The entry of a name, for the holder of its bucket's lock.
+    #[inline]
+    pub(crate) fn hit(&self, parent: u64, name: &[u8], hash: u64) -> Result<Option<Hit>> {
+        let home = self.bucket_offset(hash, self.root().buckets.load(Acquire))?;
+        let (mut offset, print) = (home, fingerprint(hash));
+        for _ in 0..CHAIN_MAX {
+            let bucket = self.bucket(offset)?;
+            for index in 0..ENTRIES {
+                let entry = bucket.entries[index].load(Acquire);
+                if entry >> 48 == print {
+                    if let Some(hit) = self.hit_locked(bucket, offset, index, entry, parent, name, hash)? {
+                        return Ok(Some(hit));
+                    }
+                }
+            }
+            offset = bucket.next.load(Acquire);
+            if offset == 0 {
+                return Ok(None);
+            }
+        }
+        Err(corrupt("chain of buckets", home))
+    }
+
+    /// Scans the whole chain of `hash`, whose lock the caller holds.
     #[inline]
     pub(crate) fn scan(&self, parent: u64, name: &[u8], hash: u64) -> Result<Scan> {
         let home = self.bucket_offset(hash, self.root().buckets.load(Acquire))?;

@@ -13,15 +13,17 @@ use pm::Errno;
 
 /// What a lookup tells of a node: enough to go on walking.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen {
-    pub(crate) node: Node,
+pub(crate) struct Seen<'a> {
+    /// Node id.
+    pub(crate) id: u64,
+    pub(crate) cachelet: &'a Cachelet,
     /// name length 8 | kind 8 | mode 16, as in the cachelet.
     pub(crate) word: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
-impl Seen {
+impl Seen<'_> {
     /// The node's type.
     #[inline(always)]
     pub(crate) fn is(&self, kind: Kind) -> bool {
@@ -52,77 +54,58 @@ pub(crate) struct Hit {
     pub(crate) entry: u64,
 }
 
-/// Outcome of a warm lookup.
-enum Warm {
-    Seen(Seen),
-    Absent,
-    /// Look properly.
-    Unsure,
-}
-
 impl Fs {
     /// Looks up `name`, whose hash is `hash`, in the directory with its inode at
     /// `parent`. `None`: no such name.
     #[inline(always)]
-    pub(crate) fn find(&self, cx: &Cx, parent: u64, name: &[u8], hash: u64) -> Result<Option<Seen>> {
-        match self.find_warm(parent, name, hash)? {
-            Warm::Seen(seen) => Ok(Some(seen)),
-            Warm::Absent => Ok(None),
-            Warm::Unsure => self.find_cold(cx, parent, name, hash),
-        }
-    }
-
-    #[inline(always)]
-    fn find_warm(&self, parent: u64, name: &[u8], hash: u64) -> Result<Warm> {
+    pub(crate) fn find<'a>(&'a self, cx: &Cx, parent: u64, name: &[u8], hash: u64) -> Result<Option<Seen<'a>>> {
         let buckets = self.root().buckets.load(Acquire);
         let bucket = self.bucket(self.bucket_offset(hash, buckets)?)?;
         let print = fingerprint(hash);
         for i in 0..ENTRIES {
-            if bucket.entries[i].load(Acquire) >> 48 == print {
-                return Ok(self.find_carried(bucket, i, parent, name));
+            if bucket.entries[i].load(Acquire) >> 48 != print {
+                continue;
             }
+            let Some(cachelet) = self.cachelet(self.hint_of(bucket, i)) else { break };
+            let Some(seen) = self.seen_named(cachelet, parent, name) else { break };
+            return Ok(Some(seen));
         }
-        if bucket.next.load(Acquire) == 0 && self.root().buckets.load(Acquire) == buckets {
-            return Ok(Warm::Absent);
-        }
-        Ok(Warm::Unsure)
+        self.find_unsure(cx, parent, name, hash, bucket, buckets)
     }
 
-    /// The node of an entry, if its cachelet carries the name.
-    #[inline(always)]
-    fn find_carried(&self, bucket: &Bucket, index: usize, parent: u64, name: &[u8]) -> Warm {
-        if bucket.generation.load(Acquire) != self.generation {
-            return Warm::Unsure;
+    /// The bucket does not tell at once where the name is, or it is not there.
+    #[inline(never)]
+    fn find_unsure<'a>(&'a self, cx: &Cx, parent: u64, name: &[u8], hash: u64, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
+        let print = fingerprint(hash);
+        let known = bucket.entries.iter().any(|entry| entry.load(Acquire) >> 48 == print);
+        if !known && bucket.next.load(Acquire) == 0 && self.root().buckets.load(Acquire) == buckets {
+            return Ok(None);
         }
-        let number = bucket.cachelets[index].load(Relaxed).wrapping_sub(1);
-        let Some(cachelet) = self.cachelet(number) else { return Warm::Unsure };
-        match self.seen_named(cachelet, number, parent, name) {
-            Some(seen) => Warm::Seen(seen),
-            None => Warm::Unsure,
-        }
+        self.find_cold(cx, parent, name, hash)
     }
 
     #[inline(always)]
-    fn seen_named(&self, cachelet: &Cachelet, number: u32, parent: u64, name: &[u8]) -> Option<Seen> {
+    fn seen_named<'a>(&self, cachelet: &'a Cachelet, parent: u64, name: &[u8]) -> Option<Seen<'a>> {
         let before = cachelet.sequence.load(Acquire);
         let unusable = cachelet.flags.load(Relaxed) & (cachelet::INVALID | cachelet::DEAD);
         if before & 1 | unusable != 0 || !self.carries_name(cachelet, parent, name) {
             return None;
         }
         let seen = Seen {
-            node: Node { id: cachelet.node.load(Relaxed), hint: number },
+            id: cachelet.node.load(Relaxed),
+            cachelet,
             word: cachelet.mode.load(Relaxed),
             uid: cachelet.uid.load(Relaxed),
             gid: cachelet.gid.load(Relaxed),
         };
         fence(Acquire);
-        (cachelet.sequence.load(Relaxed) == before && seen.node.id != 0).then_some(seen)
+        (cachelet.sequence.load(Relaxed) == before && seen.id != 0).then_some(seen)
     }
 
     /// The lookup by edentry; leaves a cachelet for the next one.
     #[cold]
     #[inline(never)]
-    fn find_cold(&self, cx: &Cx, parent: u64, name: &[u8], hash: u64) -> Result<Option<Seen>> {
+    fn find_cold<'a>(&'a self, cx: &Cx, parent: u64, name: &[u8], hash: u64) -> Result<Option<Seen<'a>>> {
         for _ in 0..10_000 {
             let Some(hit) = self.find_hit(parent, name, hash)? else { return Ok(None) };
             let seen = self.cached(cx, hit.node).and_then(|cachelet| {
@@ -139,12 +122,18 @@ impl Fs {
         Err(corrupt("edentry without inode", parent))
     }
 
+    /// The node that a lookup has seen.
+    #[inline(always)]
+    pub(crate) fn node_seen(&self, seen: &Seen) -> Node {
+        Node { id: seen.id, hint: self.cachelet_number(seen.cachelet) }
+    }
+
     /// What a walk needs to know of a cached node.
     #[inline]
-    pub(crate) fn seen(&self, cx: &Cx, cachelet: &Cachelet, id: u64) -> Result<Seen> {
-        let hint = self.cachelet_number(cachelet);
+    pub(crate) fn seen<'a>(&self, cx: &Cx, cachelet: &'a Cachelet, id: u64) -> Result<Seen<'a>> {
         self.consistent(cx, cachelet, id, |c| Seen {
-            node: Node { id, hint },
+            id,
+            cachelet,
             word: c.mode.load(Relaxed),
             uid: c.uid.load(Relaxed),
             gid: c.gid.load(Relaxed),
@@ -219,13 +208,11 @@ impl Fs {
     #[inline]
     fn has_name(&self, offset: u64, edentry: &Edentry, name: &[u8]) -> Result<bool> {
         for (i, chunk) in name.chunks(8).enumerate() {
-            let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
             let stored = match edentry.name.get(i) {
                 Some(word) => word.load(Relaxed),
                 None => self.at::<core::sync::atomic::AtomicU64>(offset + NAME + i as u64 * 8, "name")?.load(Relaxed),
             };
-            if stored != u64::from_le_bytes(bytes) {
+            if stored != crate::names::chunk_word(chunk) {
                 return Ok(false);
             }
         }

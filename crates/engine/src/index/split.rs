@@ -19,46 +19,66 @@ use format::superblock::Root;
 use format::{BLOCK, layout};
 use pm::Errno;
 
-/// Most entries that one record moves. A longer chain is left as it is: it takes
+/// Most entries of a chain that is split. A longer one is left as it is: it takes
 /// an index that could not grow for long.
-const ITEMS_MAX: usize = 32;
+const ITEMS_MAX: usize = 40;
 /// Most overflow buckets that one record gives up.
-const OVERFLOW_MAX: usize = 8;
+const OVERFLOW_MAX: usize = 6;
 /// After a failure to find room for a segment: insertions before the next try.
 const PATIENCE: u32 = 4096;
 
-/// A few things, in place of a vector.
-struct List<T: Copy, const N: usize> {
-    items: [T; N],
-    len: usize,
+/// An entry of a chain, and where it is.
+#[derive(Clone, Copy)]
+struct Placed {
+    item: Item,
+    bucket: u64,
+    index: usize,
 }
 
-impl<T: Copy, const N: usize> List<T, N> {
-    fn new(nothing: T) -> Self {
-        List { items: [nothing; N], len: 0 }
+/// What a chain holds, before its bucket is split: what goes first, in `items`
+/// from the front, what stays from the back.
+struct Chain {
+    items: [Placed; ITEMS_MAX],
+    go: usize,
+    stay: usize,
+    overflow: [u64; OVERFLOW_MAX],
+    overflows: usize,
+}
+
+impl Chain {
+    const fn new() -> Chain {
+        Chain {
+            items: [Placed { item: Item::NONE, bucket: 0, index: 0 }; ITEMS_MAX],
+            go: 0,
+            stay: 0,
+            overflow: [0; OVERFLOW_MAX],
+            overflows: 0,
+        }
     }
 
-    fn push(&mut self, item: T) -> Result<()> {
-        *self.items.get_mut(self.len).ok_or(Errno::ENOSPC)? = item;
-        self.len += 1;
+    /// Notes an entry; `ENOSPC` if there are too many.
+    #[inline]
+    fn push(&mut self, placed: Placed, goes: bool) -> Result<()> {
+        if self.go + self.stay >= ITEMS_MAX {
+            return Err(Errno::ENOSPC.into());
+        }
+        if goes {
+            self.items[self.go] = placed;
+            self.go += 1;
+        } else {
+            self.stay += 1;
+            self.items[ITEMS_MAX - self.stay] = placed;
+        }
         Ok(())
     }
 
-    fn as_slice(&self) -> &[T] {
-        &self.items[..self.len]
+    fn going(&self) -> &[Placed] {
+        &self.items[..self.go]
     }
-}
 
-/// What a chain holds, before its bucket is split.
-struct Chain {
-    /// Entries that stay, and where each is.
-    stay: List<Item, ITEMS_MAX>,
-    /// Entries that go, and their places.
-    go: List<Item, ITEMS_MAX>,
-    go_at: List<(u64, usize), ITEMS_MAX>,
-    overflow: List<u64, OVERFLOW_MAX>,
-    /// More overflow buckets than are listed.
-    long: bool,
+    fn staying(&self) -> &[Placed] {
+        &self.items[ITEMS_MAX - self.stay..]
+    }
 }
 
 impl Fs {
@@ -94,39 +114,31 @@ impl Fs {
     /// Makes bucket `number` out of the one it is split from. Both locks are held.
     fn split_into(&self, tx: &mut Tx, number: u64) -> Result<()> {
         let home = self.bucket_place(number ^ 1 << number.ilog2())?;
-        let chain = self.read_chain(home, number)?;
-        let target = self.bucket_place(number)?;
-        self.write_chain(tx, target, chain.go.as_slice())?;
-        let image = &self.image;
+        let mut chain = Chain::new();
+        self.read_chain(home, number, &mut chain)?;
+        self.write_chain(tx, self.bucket_place(number)?, chain.going())?;
         tx.set(layout::ROOT + offset_of!(Root, buckets) as u64, number + 1)?;
-        if chain.overflow.len > 0 && !chain.long && chain.stay.len <= ENTRIES {
+        if (1..=OVERFLOW_MAX).contains(&chain.overflows) && chain.stay <= ENTRIES {
             let bucket = self.bucket(home)?;
             for index in 0..ENTRIES {
-                let item = chain.stay.as_slice().get(index).copied().unwrap_or(Item::NONE);
-                image.store_volatile32(&bucket.cachelets[index], item.hint);
+                let item = chain.staying().get(index).map_or(Item::NONE, |placed| placed.item);
+                self.image.store_volatile32(&bucket.cachelets[index], item.hint);
                 tx.set(entry_word(home, index), item.entry)?;
             }
             tx.set(home + NEXT, 0)?;
-            for overflow in chain.overflow.as_slice() {
+            for overflow in &chain.overflow[..chain.overflows] {
                 tx.free_lines(*overflow, 1)?;
             }
         } else {
-            for (bucket, index) in chain.go_at.as_slice() {
-                tx.set(entry_word(*bucket, *index), 0)?;
+            for placed in chain.going() {
+                tx.set(entry_word(placed.bucket, placed.index), 0)?;
             }
         }
         tx.commit()
     }
 
     /// Reads the chain at `home`, and tells what goes to bucket `number`.
-    fn read_chain(&self, home: u64, number: u64) -> Result<Chain> {
-        let mut chain = Chain {
-            stay: List::new(Item::NONE),
-            go: List::new(Item::NONE),
-            go_at: List::new((0, 0)),
-            overflow: List::new(0),
-            long: false,
-        };
+    fn read_chain(&self, home: u64, number: u64, chain: &mut Chain) -> Result<()> {
         let mut offset = home;
         for _ in 0..CHAIN_MAX {
             let bucket = self.bucket(offset)?;
@@ -136,32 +148,38 @@ impl Fs {
                     continue;
                 }
                 let item = Item { entry, hint: self.hint_of(bucket, index).wrapping_add(1) };
-                if bucket::number(self.hash_of(bucket::entry_offset(entry))?, number + 1) == number {
-                    chain.go.push(item)?;
-                    chain.go_at.push((offset, index))?;
-                } else {
-                    chain.stay.push(item)?;
-                }
+                let goes = bucket::number(self.hash_of(bucket::entry_offset(entry))?, number + 1) == number;
+                chain.push(Placed { item, bucket: offset, index }, goes)?;
             }
             offset = bucket.next.load(Acquire);
             if offset == 0 {
-                return Ok(chain);
+                return Ok(());
             }
-            chain.long |= chain.overflow.push(offset).is_err();
+            if let Some(place) = chain.overflow.get_mut(chain.overflows) {
+                *place = offset;
+            }
+            chain.overflows += 1;
         }
         Err(corrupt("chain of buckets", home))
     }
 
     /// Writes a new bucket aside, with as many overflow buckets as it takes.
-    fn write_chain(&self, tx: &mut Tx, target: u64, items: &[Item]) -> Result<()> {
-        let (first, rest) = items.split_at(items.len().min(ENTRIES));
+    fn write_chain(&self, tx: &mut Tx, target: u64, going: &[Placed]) -> Result<()> {
+        let mut items = [Item::NONE; ENTRIES];
+        let (first, rest) = going.split_at(going.len().min(ENTRIES));
         let mut next = 0;
         for chunk in rest.chunks(ENTRIES) {
             let offset = tx.lines(1, Arena::Other)?;
-            self.write_bucket(offset, chunk, next)?;
+            for (item, placed) in items.iter_mut().zip(chunk) {
+                *item = placed.item;
+            }
+            self.write_bucket(offset, &items[..chunk.len()], next)?;
             next = offset;
         }
-        self.write_bucket(target, first, next)?;
+        for (item, placed) in items.iter_mut().zip(first) {
+            *item = placed.item;
+        }
+        self.write_bucket(target, &items[..first.len()], next)?;
         if next == 0 {
             tx.object(target, 1)
         } else {

@@ -30,11 +30,19 @@ pub(crate) fn checksum(fs: &Fs, lane: &Lane, state: State) -> Result<u64> {
     Ok(sum.finish())
 }
 
+/// What stands for the checksum of a record written where stores become visible
+/// in order and nothing else can happen to them (the `process` domain): there a
+/// state word that is not 0 is proof enough of everything stored before it.
+#[inline]
+pub(crate) fn mark(state: State) -> u64 {
+    Sum::new(!state.pack()).finish()
+}
+
 /// The record in a lane, if there is a whole one.
 pub(crate) fn valid_record(fs: &Fs, lane: &Lane) -> Option<State> {
     let state = State::unpack(lane.state.load(Acquire))?;
     let sum = lane.checksum.load(Acquire);
-    (checksum(fs, lane, state).ok()? == sum).then_some(state)
+    (sum == mark(state) || checksum(fs, lane, state).ok()? == sum).then_some(state)
 }
 
 /// Makes the stores of a record and starts their write-back. `again` says that
@@ -42,6 +50,13 @@ pub(crate) fn valid_record(fs: &Fs, lane: &Lane) -> Option<State> {
 pub(crate) fn apply(fs: &Fs, lane: &Lane, state: State, again: bool) -> Result<()> {
     for op in &lane.ops[..usize::from(state.ops)] {
         let (place, value) = (op.place.load(Relaxed), op.value.load(Relaxed));
+        // Most are of this kind.
+        if place >> 56 == format::lane::SET {
+            let at = place & ((1 << 56) - 1);
+            fs.image.store(fs.at(at, "word of a record")?, value);
+            fs.image.flush(at, 8);
+            continue;
+        }
         match Op::unpack(place, value) {
             Some(op) => apply_one(fs, op, again)?,
             None => return Err(corrupt("record operation", fs.image.offset_of(op))),

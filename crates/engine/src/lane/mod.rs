@@ -164,7 +164,10 @@ impl Tx<'_> {
         }
         let sequence = (self.lane.sequence.load(Relaxed) as u32).wrapping_add(1);
         let state = State { sequence, kind: self.kind as u16, objects: self.objects as u8, ops: self.ops as u8 };
-        let sum = apply::checksum(self.fs, self.lane, state)?;
+        let sum = match image.domain() {
+            pm::Domain::Process => apply::mark(state),
+            _ => apply::checksum(self.fs, self.lane, state)?,
+        };
         image.store(&self.lane.sequence, u64::from(sequence));
         image.store(&self.lane.checksum, sum);
         image.store(&self.lane.state, state.pack());

@@ -50,7 +50,7 @@ pub(crate) struct Parent<'a> {
     /// Offset of the inode.
     pub(crate) offset: u64,
     /// Owner and mode.
-    pub(crate) seen: Seen,
+    pub(crate) seen: Seen<'a>,
 }
 
 impl Parent<'_> {
@@ -243,11 +243,9 @@ impl Fs {
 
 /// Up to 8 bytes as a little-endian word, zero-filled.
 #[inline]
-fn chunk_word(chunk: &[u8]) -> u64 {
+pub(crate) fn chunk_word(chunk: &[u8]) -> u64 {
     if let Some(whole) = chunk.first_chunk::<8>() {
         return u64::from_le_bytes(*whole);
     }
-    let mut bytes = [0; 8];
-    bytes[..chunk.len()].copy_from_slice(chunk);
-    u64::from_le_bytes(bytes)
+    crate::segment::cache::short_word(chunk)
 }

@@ -31,7 +31,7 @@ impl Fs {
         parent.may_search(&cx.cred)?;
         let hash = self.hash(parent.offset, name);
         tx.lock_bucket(hash)?;
-        let hit = self.scan(parent.offset, name, hash)?.hit.ok_or(Errno::ENOENT)?;
+        let hit = self.hit(parent.offset, name, hash)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
         parent.may_remove(&cx.cred, victim.uid.load(Relaxed))?;
         if hit.kind == Kind::Directory as u8 {

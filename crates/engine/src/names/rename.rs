@@ -37,7 +37,7 @@ struct Request<'a> {
 struct End<'a> {
     hit: Hit,
     cachelet: &'a Cachelet,
-    seen: Seen,
+    seen: Seen<'a>,
 }
 
 impl End<'_> {
@@ -117,7 +117,7 @@ impl Fs {
         }
         tx.lock_buckets(plan.hash_a, plan.hash_b)?;
         let scan = self.scan(plan.b.offset, request.to, plan.hash_b)?;
-        let source = self.scan(plan.a.offset, request.from, plan.hash_a)?.hit;
+        let source = self.hit(plan.a.offset, request.from, plan.hash_a)?;
         if !same_hit(source, Some(plan.source.hit)) || !same_hit(scan.hit, plan.target.map(|t| t.hit)) {
             return Ok(Outcome::Again(0));
         }

@@ -63,7 +63,7 @@ impl Fs {
             Err(error) => return Err(error),
         }
         tx.lock_bucket(hash)?;
-        if !same_hit(self.scan(parent.offset, name, hash)?.hit, Some(hit)) {
+        if !same_hit(self.hit(parent.offset, name, hash)?, Some(hit)) {
             return Ok(Outcome::Again(0));
         }
         match tx.lock_inode(victim, hit.node.id) {
@@ -85,7 +85,7 @@ impl Fs {
     }
 
     /// The cachelet of a node seen without a lock, and what it says; `None` if the node is gone.
-    pub(super) fn unless_stale(&self, cx: &Cx, node: Node) -> Result<Option<(&Cachelet, crate::index::Seen)>> {
+    pub(super) fn unless_stale(&self, cx: &Cx, node: Node) -> Result<Option<(&Cachelet, crate::index::Seen<'_>)>> {
         let found = self.cached(cx, node).and_then(|cachelet| Ok((cachelet, self.seen(cx, cachelet, node.id)?)));
         match found {
             Ok(found) => Ok(Some(found)),

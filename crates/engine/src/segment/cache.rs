@@ -163,8 +163,9 @@ impl Fs {
             cachelet.ctime.store(inode.ctime.load(Relaxed), Relaxed);
             cachelet.root.store(inode.root.load(Acquire), Relaxed);
         } else {
-            // Volatile slot cursor: unknown.
+            // Volatile slot cursor, and the block looked at last: unknown.
             cachelet.root.store(0, Relaxed);
+            cachelet.size.store(0, Relaxed);
         }
         let cold = if head.flags & inode::COLD != 0 { cachelet::COLD } else { 0 };
         let recount = if head.flags & inode::RECOUNT != 0 { cachelet::RECOUNT } else { 0 };
@@ -368,7 +369,7 @@ impl Fs {
 
 /// Up to 7 bytes as a little-endian word, without reading past them.
 #[inline(always)]
-fn short_word(rest: &[u8]) -> u64 {
+pub(crate) fn short_word(rest: &[u8]) -> u64 {
     if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
         let (first, last) = (u64::from(u32::from_le_bytes(*first)), u64::from(u32::from_le_bytes(*last)));
         return first | last << (8 * (rest.len() - 4));
@@ -380,9 +381,10 @@ fn short_word(rest: &[u8]) -> u64 {
 fn name_words(name: &[u8]) -> [u64; 5] {
     let mut words = [0; 5];
     for (word, chunk) in words.iter_mut().zip(name.chunks(8)) {
-        let mut bytes = [0; 8];
-        bytes[..chunk.len()].copy_from_slice(chunk);
-        *word = u64::from_le_bytes(bytes);
+        *word = match chunk.first_chunk::<8>() {
+            Some(whole) => u64::from_le_bytes(*whole),
+            None => short_word(chunk),
+        };
     }
     words
 }
@@ -391,12 +393,15 @@ fn name_words(name: &[u8]) -> [u64; 5] {
 mod tests {
     use super::*;
 
-    /// Goal: the two ways to make the last word of a name agree.
+    /// Goal: the last word of a name is its bytes, zero-filled.
     #[test]
     fn short_words_agree() {
         let text = b"abcdefg";
         for len in 1..=7 {
-            assert_eq!(short_word(&text[..len]), name_words(&text[..len])[0], "{len}");
+            let mut bytes = [0; 8];
+            bytes[..len].copy_from_slice(&text[..len]);
+            assert_eq!(short_word(&text[..len]), u64::from_le_bytes(bytes), "{len}");
+            assert_eq!(name_words(&text[..len]), [u64::from_le_bytes(bytes), 0, 0, 0, 0], "{len}");
         }
     }
 }
