@@ -9,4 +9,4 @@ pub mod walk;
 
 pub use description::{Description, DescriptionId};
 pub use types::*;
-pub use walk::{Exit, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
+pub use walk::{Exit, Found, Glance, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};

@@ -122,6 +122,25 @@ pub struct Attr {
     pub btime: Option<i64>,
 }
 
+impl Attr {
+    /// Attributes of nothing, to be filled in.
+    pub const EMPTY: Attr = Attr {
+        ino: 0,
+        kind: Kind::Regular,
+        mode: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        atime: 0,
+        mtime: 0,
+        ctime: 0,
+        btime: None,
+    };
+}
+
 /// A time to be set (`utimensat`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetTime {

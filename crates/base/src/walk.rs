@@ -87,3 +87,14 @@ pub enum Walk<'a> {
     /// It leads out of it.
     Exit(Exit<'a>),
 }
+
+/// Outcome of a glance at a path: see `vfs::Backend::glance`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Glance {
+    /// There is a node, and its attributes have been filled in.
+    Seen,
+    /// There is no such name in a directory that may be searched.
+    Absent,
+    /// Walk properly.
+    Unsure,
+}

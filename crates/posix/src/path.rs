@@ -9,7 +9,7 @@
 use crate::descriptors::{CWD_FD, Entry};
 use crate::text::{self, decimal, needs_care};
 use crate::{Process, ThreadState};
-use base::{Cx, Description, Error, Exit, Found, Kind, Last, Node, PATH_MAX, Walk};
+use base::{Attr, Cx, Description, Error, Exit, Found, Glance, Kind, Last, Node, PATH_MAX, Walk};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
@@ -112,6 +112,31 @@ impl Process {
             return self.open_file(self.descriptors.get(CWD_FD)?);
         }
         self.file(dirfd)
+    }
+
+    /// A glance at a path argument: the mount it lies in, and the node's
+    /// attributes in `attr` if that is quick. `None`: resolve it properly.
+    ///
+    /// # Safety
+    /// `pointer` is null, low, or a NUL-terminated text.
+    #[inline(always)]
+    pub(crate) unsafe fn glance(&self, cx: &Cx, dirfd: usize, pointer: usize, follow: bool, attr: &mut Attr) -> Option<(&Mount, Glance)> {
+        // SAFETY: the caller's promise.
+        let path = unsafe { text::path(pointer) }.ok()?;
+        if path.dotted {
+            return None;
+        }
+        let (slot, mount, base, rest) = if path.bytes.first() == Some(&b'/') {
+            let (slot, mount, rest) = self.mounts.find(path.bytes)?;
+            (slot, mount, mount.root, rest)
+        } else {
+            let dir = self.directory(dirfd)?;
+            (dir.slot, dir.mount, dir.node, path.bytes)
+        };
+        if self.mounts.covers(slot) {
+            return None;
+        }
+        Some((mount, mount.backend.glance(cx, base, rest, follow, attr)))
     }
 
     /// Resolves a path argument. `which` (0 or 1) tells the two paths of one

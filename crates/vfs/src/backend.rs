@@ -5,7 +5,7 @@
 //! the kernel's, in the kernel's order. Permission is checked by the backend
 //! from `cx.cred`, in every method that names a right below.
 
-pub use base::walk::{Exit, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
+pub use base::walk::{Exit, Found, Glance, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
 use base::{Description, DescriptionId};
 use base::*;
 use pm::UserSlice;
@@ -50,6 +50,13 @@ pub trait Backend: Sync {
         scratch: &'a mut Scratch,
     ) -> Result<Walk<'a>> {
         crate::walk::walk(self, cx, base, path, last, links, covered, scratch)
+    }
+
+    /// As `walk` and `attr` in one, where that is quick: a path of plain
+    /// components (no leading slash) whose nodes are at hand. A backend may
+    /// always be unsure, and is where a right is missing; nothing may be mounted in it.
+    fn glance(&self, _cx: &Cx, _base: Node, _path: &[u8], _follow: bool, _attr: &mut Attr) -> Glance {
+        Glance::Unsure
     }
 
     /// The node called `name` in `dir` (`X` on `dir`). Not for `.` and `..`.

@@ -4,7 +4,7 @@ use super::{done, err, fail};
 use crate::path::CWD;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
-use base::{Attr, Cx, Last, Node};
+use base::{Attr, Cx, Glance, Last, Node, W};
 use pm::Errno;
 use pm::sys::abi;
 use vfs::Backend;
@@ -21,7 +21,8 @@ unsafe fn write_stat(attr: &Attr, device: u64, out: usize) -> base::Result<usize
         return err(Errno::EFAULT);
     }
     let out = out as *mut abi::stat;
-    let [atime, mtime, ctime] = [attr.atime, attr.mtime, attr.ctime].map(split);
+    let [mtime, ctime] = [attr.mtime, attr.ctime].map(split);
+    let atime = if attr.atime == attr.mtime { mtime } else { split(attr.atime) };
     // Field by field, in the program's memory: a copy of the whole would cost as much again.
     macro_rules! put {
         ($($field:ident: $value:expr),* $(,)?) => {$(
@@ -147,6 +148,10 @@ impl Process {
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn stat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
+        if let Some(outcome) = unsafe { self.glance_stat(thread, CWD, args[0], args[1], true) } {
+            return outcome;
+        }
+        // SAFETY: the caller's promise.
         unsafe {
             self.at(thread, (abi::__NR_stat, args), CWD, 0, Last::Follow, |cx, spot| {
                 stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[1])
@@ -154,9 +159,29 @@ impl Process {
         }
     }
 
+    /// A `stat` that a glance can answer.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    unsafe fn glance_stat(&self, thread: &ThreadState, dirfd: usize, path: usize, out: usize, follow: bool) -> Option<Outcome> {
+        let mut attr = Attr::EMPTY;
+        // SAFETY: the caller's promise.
+        match unsafe { self.glance(&self.cx(thread), dirfd, path, follow, &mut attr) }? {
+            // SAFETY: the caller's promise.
+            (mount, Glance::Seen) => Some(done(unsafe { write_stat(&attr, mount.backend.device(), out) })),
+            (_, Glance::Absent) => Some(fail(Errno::ENOENT)),
+            (_, Glance::Unsure) => None,
+        }
+    }
+
     /// `lstat(path, out)`.
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn lstat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        if let Some(outcome) = unsafe { self.glance_stat(thread, CWD, args[0], args[1], false) } {
+            return outcome;
+        }
         // SAFETY: the caller's promise.
         unsafe {
             self.at(thread, (abi::__NR_lstat, args), CWD, 0, Last::NoFollow, |cx, spot| {
@@ -187,6 +212,11 @@ impl Process {
             // SAFETY: the caller's promise.
             return done(unsafe { stat_node(&cx, file.mount.backend, Some(file.node), false, args[2]) });
         }
+        let follow = flags as u32 & abi::AT_SYMLINK_NOFOLLOW == 0;
+        // SAFETY: the caller's promise.
+        if let Some(outcome) = unsafe { self.glance_stat(thread, args[0], args[1], args[2], follow) } {
+            return outcome;
+        }
         // SAFETY: the caller's promise.
         unsafe {
             self.at(thread, (abi::__NR_newfstatat, args), args[0], 1, last(flags), |cx, spot| {
@@ -211,6 +241,14 @@ impl Process {
             let attr = file.mount.backend.attr(&self.cx(thread), file.node);
             // SAFETY: the caller's promise.
             return done(attr.and_then(|attr| unsafe { write_statx(&attr, file.mount.backend.device(), args[4]) }));
+        }
+        let mut attr = Attr::EMPTY;
+        // SAFETY: the caller's promise.
+        match unsafe { self.glance(&self.cx(thread), args[0], args[1], flags & abi::AT_SYMLINK_NOFOLLOW == 0, &mut attr) } {
+            // SAFETY: the caller's promise.
+            Some((mount, Glance::Seen)) => return done(unsafe { write_statx(&attr, mount.backend.device(), args[4]) }),
+            Some((_, Glance::Absent)) => return fail(Errno::ENOENT),
+            _ => {}
         }
         // SAFETY: the caller's promise.
         unsafe {
@@ -266,6 +304,17 @@ impl Process {
         if unsafe { Self::empty_path(call.1[index], flags, false) } {
             let Some(file) = self.directory(dirfd) else { return Outcome::Kernel };
             return done(file.mount.backend.access(&cx, file.node, want as u16).map(|()| 0));
+        }
+        let mut attr = Attr::EMPTY;
+        // SAFETY: the caller's promise.
+        match unsafe { self.glance(&cx, dirfd, call.1[index], flags as u32 & abi::AT_SYMLINK_NOFOLLOW == 0, &mut attr) } {
+            // Whether anything may be written at all, the backend must say.
+            Some((_, Glance::Seen)) if want & u32::from(W) == 0 => {
+                let may = want == 0 || cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, want as u16);
+                return if may { Outcome::Done(0) } else { fail(Errno::EACCES) };
+            }
+            Some((_, Glance::Absent)) => return fail(Errno::ENOENT),
+            _ => {}
         }
         // SAFETY: the caller's promise.
         unsafe {

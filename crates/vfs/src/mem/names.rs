@@ -42,7 +42,7 @@ impl State {
         mode = if new.kind == Kind::Symlink { 0o777 } else { mode & !cx.umask };
         if set_gid && new.kind == Kind::Directory {
             mode |= 0o2000;
-        } else if set_gid && mode & 0o2010 == 0o2010 && !cx.cred.privileged && !cx.cred.in_group(gid) {
+        } else if set_gid && new.mode & 0o2010 == 0o2010 && !cx.cred.privileged && !cx.cred.in_group(gid) {
             mode &= !0o2000;
         }
         let body = match new.kind {

@@ -37,6 +37,11 @@ impl Backend for Native {
         self.0.walk(cx, base, path, last, links, covered, scratch)
     }
 
+    #[inline]
+    fn glance(&self, cx: &Cx, base: Node, path: &[u8], follow: bool, attr: &mut Attr) -> Glance {
+        self.0.glance(&cx.cred, base, path, follow, attr)
+    }
+
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         self.0.lookup(cx, dir, name)
     }
