@@ -52,7 +52,9 @@ pub fn attach_as(path: &Path, slot: usize) -> Result<Attached> {
 pub fn refused(path: &Path, error: AttachError) -> Failure {
     let path = path.display();
     match error {
-        AttachError::Open(pm::Errno::ENOENT) => Failure::new(format!("{path}: no such file; make an image with `bypath mkfs {path}`")),
+        AttachError::Open(pm::Errno::ENOENT) => {
+            Failure::new(format!("{path}: no such file; make an image with `bypath mkfs {path}`"))
+        }
         other => Failure::new(format!("{path}: {other}")),
     }
 }

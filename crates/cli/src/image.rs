@@ -78,7 +78,9 @@ impl Tree {
         let walked = self.backend.walk(&self.cx(), root, rest, last, &mut 0, None, &mut scratch);
         let answer = match walked {
             Ok(Walk::Found(Found { node, .. })) => Ok(node),
-            Ok(Walk::Exit(Exit::Above { .. })) => Err(Failure::new(format!("{place}: leads out of the image; write a path below its root"))),
+            Ok(Walk::Exit(Exit::Above { .. })) => {
+                Err(Failure::new(format!("{place}: leads out of the image; write a path below its root")))
+            }
             Ok(Walk::Exit(Exit::Absolute { path })) => {
                 let target = String::from_utf8_lossy(path);
                 Err(Failure::new(format!("{place}: a symlink leads out of the image, to {target}; name that file itself")))

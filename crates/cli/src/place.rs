@@ -34,7 +34,8 @@ impl std::fmt::Display for Place {
 
 fn split(text: &OsStr) -> Option<(PathBuf, Vec<u8>)> {
     let bytes = text.as_bytes();
-    let cuts: Vec<usize> = bytes.windows(2).enumerate().filter(|(at, pair)| *at > 0 && *pair == b":/").map(|(at, _)| at).collect();
+    let cuts: Vec<usize> =
+        bytes.windows(2).enumerate().filter(|(at, pair)| *at > 0 && *pair == b":/").map(|(at, _)| at).collect();
     let image = |cut: usize| PathBuf::from(OsString::from_vec(bytes[..cut].to_vec()));
     let cut = cuts.iter().copied().find(|&cut| image(cut).is_file()).or(cuts.first().copied())?;
     Some((image(cut), bytes[cut + 1..].to_vec()))
@@ -54,11 +55,17 @@ impl MountPoint {
     pub fn parse(text: &OsStr) -> Result<MountPoint> {
         let shown = text.display();
         let (image, path) = split(text).ok_or_else(|| {
-            Failure::new(format!("--mount '{shown}' is not of the form IMG:/dir, such as work.img:/bp; the directory must be absolute"))
+            Failure::new(format!(
+                "--mount '{shown}' is not of the form IMG:/dir, such as work.img:/bp; the directory must be absolute"
+            ))
         })?;
-        let point = normalise(&path).ok_or_else(|| Failure::new(format!("--mount '{shown}': the directory may not hold '.' or '..'; write its plain path")))?;
+        let point = normalise(&path).ok_or_else(|| {
+            Failure::new(format!("--mount '{shown}': the directory may not hold '.' or '..'; write its plain path"))
+        })?;
         if point == b"/" {
-            return Err(Failure::new(format!("--mount '{shown}': the root of everything can't be covered; choose a directory such as /bp")));
+            return Err(Failure::new(format!(
+                "--mount '{shown}': the root of everything can't be covered; choose a directory such as /bp"
+            )));
         }
         check_point(&point)?;
         let image = std::path::absolute(&image).map_err(|error| Failure::io(image.display(), &error))?;
@@ -70,12 +77,14 @@ impl MountPoint {
 fn check_point(point: &[u8]) -> Result<()> {
     let path = Path::new(OsStr::from_bytes(point));
     match std::fs::metadata(path) {
-        Ok(found) if !found.is_dir() => {
-            Err(Failure::new(format!("mount point {} is a file; choose a directory, or a path that does not exist", path.display())))
-        }
-        Err(error) if error.raw_os_error() == Some(pm::Errno::ENOTDIR.0) => {
-            Err(Failure::new(format!("mount point {} lies below a file; choose a directory, or a path that does not exist", path.display())))
-        }
+        Ok(found) if !found.is_dir() => Err(Failure::new(format!(
+            "mount point {} is a file; choose a directory, or a path that does not exist",
+            path.display()
+        ))),
+        Err(error) if error.raw_os_error() == Some(pm::Errno::ENOTDIR.0) => Err(Failure::new(format!(
+            "mount point {} lies below a file; choose a directory, or a path that does not exist",
+            path.display()
+        ))),
         _ => Ok(()),
     }
 }

@@ -53,7 +53,8 @@ mod tests {
         assert_eq!(parse("1g"), Ok(1 << 30));
         assert_eq!(parse("2TiB"), Ok(2 << 40));
         assert_eq!(parse("65536"), Ok(65536));
-        for nonsense in ["", "G", "-1", "1.5G", "1 G", "12Q", "0x10", "99999999999999999999", "18446744073709551615K", "1GG", "é"] {
+        for nonsense in ["", "G", "-1", "1.5G", "1 G", "12Q", "0x10", "99999999999999999999", "18446744073709551615K", "1GG", "é"]
+        {
             assert!(parse(nonsense).is_err(), "{nonsense}");
         }
         for refused in ["0", "1M", "17T", "16777215"] {

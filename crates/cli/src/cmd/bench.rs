@@ -6,6 +6,8 @@ use crate::failure::{Failure, Result};
 /// Runs a benchmark with its own options.
 pub fn run(what: BenchWhat) -> Result<u8> {
     match what {
-        BenchWhat::Micro { options } => ::bench::micro(&["bench", "micro"], &options).map_err(|what| Failure::new(format!("bench micro: {what}"))),
+        BenchWhat::Micro { options } => {
+            ::bench::micro(&["bench", "micro"], &options).map_err(|what| Failure::new(format!("bench micro: {what}")))
+        }
     }
 }

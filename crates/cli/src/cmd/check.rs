@@ -36,7 +36,10 @@ struct Finding<'a> {
 pub fn check(image: &Path, repair: bool, json: bool) -> Result<u8> {
     let shown = image.display();
     if repair {
-        return Err(Failure::new(format!("{shown}: --repair is not in this version; copy what can be read with `bypath export`")).code(2));
+        return Err(Failure::new(format!(
+            "{shown}: --repair is not in this version; copy what can be read with `bypath export`"
+        ))
+        .code(2));
     }
     let bar = progress::bar(json, "checking", 1000);
     let verdict = check::verify(image, &bar).map_err(|failure| failure.code(2));
@@ -47,7 +50,11 @@ pub fn check(image: &Path, repair: bool, json: bool) -> Result<u8> {
         print_json(&Report {
             image: shown.to_string(),
             clean,
-            issues: verdict.issues.iter().map(|issue| Finding { kind: issue.kind.name(), at: issue.at, detail: &issue.detail }).collect(),
+            issues: verdict
+                .issues
+                .iter()
+                .map(|issue| Finding { kind: issue.kind.name(), at: issue.at, detail: &issue.detail })
+                .collect(),
             more: verdict.more,
             files: verdict.files,
             directories: verdict.directories,

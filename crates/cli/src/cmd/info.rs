@@ -62,7 +62,9 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
 
 fn survives(domain: Domain) -> &'static str {
     match domain {
-        Domain::Process => "the death of any process at any instant; power failure only as far as the file system underneath goes",
+        Domain::Process => {
+            "the death of any process at any instant; power failure only as far as the file system underneath goes"
+        }
         Domain::Power | Domain::Whole => "the death of any process, and power failure",
         Domain::Sim => "what the test chooses",
     }

@@ -146,7 +146,9 @@ fn text(lines: &[Line], options: Options, accounts: &Accounts) -> String {
 
 fn columns(line: &Line, accounts: &Accounts) -> [String; 4] {
     let size = match line.attr.kind {
-        Kind::CharDevice | Kind::BlockDevice => format!("{}, {}", show::device(line.attr.rdev)[0], show::device(line.attr.rdev)[1]),
+        Kind::CharDevice | Kind::BlockDevice => {
+            format!("{}, {}", show::device(line.attr.rdev)[0], show::device(line.attr.rdev)[1])
+        }
         _ => line.attr.size.to_string(),
     };
     let name = |names: &HashMap<u32, String>, id: u32| names.get(&id).cloned().unwrap_or_else(|| id.to_string());

@@ -37,7 +37,8 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
 
 fn kernel_way(what: &std::path::Path) -> Failure {
     let what = what.display();
-    Failure::new(format!("{what}: mounts through the kernel are not in this version; use `bypath run --mount IMG:/dir -- CMD`")).code(2)
+    Failure::new(format!("{what}: mounts through the kernel are not in this version; use `bypath run --mount IMG:/dir -- CMD`"))
+        .code(2)
 }
 
 /// Prints `text` on standard output. A reader that has gone ends the program in silence, as everywhere in Unix.

@@ -52,9 +52,14 @@ fn check_points(mounts: &[MountPoint]) -> Result<()> {
     for (index, mount) in mounts.iter().enumerate() {
         let same = mounts[..index].iter().find(|other| other.point == mount.point);
         if same.is_some() {
-            return Err(Failure::new(format!("two images at {}; give each its own directory", String::from_utf8_lossy(&mount.point))));
+            return Err(Failure::new(format!(
+                "two images at {}; give each its own directory",
+                String::from_utf8_lossy(&mount.point)
+            )));
         }
-        let hidden = mounts[..index].iter().find(|other| other.point.starts_with(&mount.point) && other.point.get(mount.point.len()) == Some(&b'/'));
+        let hidden = mounts[..index]
+            .iter()
+            .find(|other| other.point.starts_with(&mount.point) && other.point.get(mount.point.len()) == Some(&b'/'));
         if let Some(other) = hidden {
             let (outer, inner) = (String::from_utf8_lossy(&mount.point), String::from_utf8_lossy(&other.point));
             return Err(Failure::new(format!("{outer} would hide {inner}; give --mount …:{outer} first")));

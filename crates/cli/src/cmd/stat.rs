@@ -39,7 +39,8 @@ pub fn stat(place: &OsStr, follow: bool, json: bool) -> Result<u8> {
         attr.uid,
         attr.gid,
     );
-    let times = [("Access", Some(attr.atime)), ("Modify", Some(attr.mtime)), ("Change", Some(attr.ctime)), (" Birth", attr.btime)];
+    let times =
+        [("Access", Some(attr.atime)), ("Modify", Some(attr.mtime)), ("Change", Some(attr.ctime)), (" Birth", attr.btime)];
     for (label, time) in times {
         let time = time.map_or("-".to_string(), |ns| format!("{} UTC", show::time_text(ns, false)));
         text.push_str(&format!("{label}: {time}\n"));

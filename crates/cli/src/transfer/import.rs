@@ -233,7 +233,9 @@ impl Import<'_> {
             let value = UserSlice::from_ref(&value[..len]);
             match self.tree.backend.set_xattr(&self.tree.cx(), node, name, value, 0) {
                 Ok(()) => {}
-                Err(error) if matches!(error.errno(), Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => self.tally.dropped += 1,
+                Err(error) if matches!(error.errno(), Errno::EPERM | Errno::EACCES | Errno::EOPNOTSUPP) => {
+                    self.tally.dropped += 1
+                }
                 Err(error) => return Err(self.failed(source)(error)),
             }
         }

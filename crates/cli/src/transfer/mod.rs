@@ -56,7 +56,8 @@ mod tests {
                 () if meta.is_file() => std::fs::read(&path).unwrap(),
                 () => Vec::new(),
             };
-            let sum = contents.iter().fold(contents.len() as u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+            let sum =
+                contents.iter().fold(contents.len() as u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
             let mut value = [0; 16];
             let xattr = rustix::fs::lgetxattr(&path, c"user.kept", &mut value[..]).map(|len| value[..len].to_vec());
             let links = if meta.is_dir() { 0 } else { meta.nlink() };
@@ -107,7 +108,11 @@ mod tests {
     fn round_trip() {
         let (source, target) = (scratch("in"), scratch("out"));
         make_source(&source);
-        let backend: &'static vfs::mem::Mem = Box::leak(Box::new(vfs::mem::Mem::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw(), 0o755)));
+        let backend: &'static vfs::mem::Mem = Box::leak(Box::new(vfs::mem::Mem::new(
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+            0o755,
+        )));
         let mut tree = Tree::new(backend);
         let place = Place { image: PathBuf::from("m"), path: b"/x/tree".to_vec() };
         let bar = ProgressBar::hidden();
@@ -128,7 +133,11 @@ mod tests {
     fn conflicts() {
         let source = scratch("conflict");
         std::fs::write(source.join("f"), b"x").unwrap();
-        let backend: &'static vfs::mem::Mem = Box::leak(Box::new(vfs::mem::Mem::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw(), 0o755)));
+        let backend: &'static vfs::mem::Mem = Box::leak(Box::new(vfs::mem::Mem::new(
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+            0o755,
+        )));
         let mut tree = Tree::new(backend);
         let bar = ProgressBar::hidden();
         let place = |path: &[u8]| Place { image: PathBuf::from("m"), path: path.to_vec() };
