@@ -300,7 +300,7 @@ impl Generator {
                 let (mut offset, mut len) = (self.near(), self.rng.pick(&[1i64, 100, 4096, 10000, 65536, 0, -1]));
                 if !self.allocates && offset < 1 << 30 && len > 0 {
                     // Whether a page at the end, punched as far as there are data, is a hole, is each one's own business.
-                    (offset, len) = (offset & !4095, len.next_multiple_of(4096));
+                    (offset, len) = (offset & !4095, (len + 4095) & !4095);
                 }
                 Op::call("fallocate", nr::__NR_fallocate, [self.fd(), Arg::Int(how as i64), Arg::Int(offset), Arg::Int(len)])
             }

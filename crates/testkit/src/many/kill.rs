@@ -63,9 +63,8 @@ fn victim(image: &Image, words: Words, round: u64) -> Result<(), String> {
 
 /// Removes file `turn`. The operation that death has interrupted is finished by
 /// whoever next needs its names: until then what was not acknowledged is not seen.
-fn remove(world: &World, round: u64, turn: u64, (old, new): (bool, bool), interrupted: bool) -> Result<(), String> {
+fn remove(world: &World, round: u64, turn: u64, (old, new): (bool, bool), interrupted: bool, acknowledged: bool) -> Result<(), String> {
     let (f, g) = (format!("/f{round}-{turn}"), format!("/g{round}-{turn}"));
-    let gone = -(libc::ENOENT as isize);
     if !interrupted {
         return match (old, new) {
             (true, _) => expect(world.unlink(&f), || format!("removing {f}")),
@@ -73,16 +72,17 @@ fn remove(world: &World, round: u64, turn: u64, (old, new): (bool, bool), interr
             _ => Ok(()),
         };
     }
-    // Needs the name, whichever way it was left.
+    // What changes a name needs it free, and so finishes what held it.
+    let gone = -(libc::ENOENT as isize);
     let created = world.create(&f);
-    if created < 0 && created != -(libc::EEXIST as isize) {
-        return expect(created, || format!("creating {f} again"));
+    let (first, second) = (world.unlink(&f), world.unlink(&g));
+    for result in [first, second] {
+        if result != gone {
+            expect(result, || format!("removing {f} or {g} again"))?;
+        }
     }
-    expect(world.unlink(&f), || format!("removing {f} again"))?;
-    match world.unlink(&g) {
-        result if result == gone => Ok(()),
-        result => expect(result, || format!("removing {g} again")),
-    }
+    let was_there = created < 0 || second == 0;
+    if acknowledged && !was_there { Err(format!("{f} was acknowledged, and is lost")) } else { Ok(()) }
 }
 
 /// Looks for everything that the victim of `round` had acknowledged, then removes it.
@@ -94,13 +94,15 @@ fn verify(world: &World, words: Words, round: u64) -> Result<(), String> {
         let fine = match turn {
             turn if turn < unlinked => !old && !new,
             turn if turn < renamed => !old && (new || turn == unlinked),
-            turn if turn < created => old != new,
+            // The rename may come to its end between one look and the other.
+            turn if turn < created && turn == renamed => old || new,
+            turn if turn < created => old && !new,
             _ => !new,
         };
         if !fine {
             return Err(format!("round {round}: file {turn}: old name {old}, new name {new}; acknowledged {created} creations, {renamed} renames, {unlinked} removals"));
         }
-        remove(world, round, turn, (old, new), [created, renamed, unlinked].contains(&turn))?;
+        remove(world, round, turn, (old, new), [created, renamed, unlinked].contains(&turn), turn < created && turn != unlinked)?;
     }
     let name = format!("/log{round}");
     match world.stat(&name) {
