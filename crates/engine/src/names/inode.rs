@@ -54,7 +54,7 @@ pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16,
     let gid = parent.seen.gid;
     if kind == Kind::Directory {
         mode |= SET_GID;
-    } else if mode & (SET_GID | 0o10) == SET_GID | 0o10 && !cred.privileged && !cred.in_group(gid) {
+    } else if asked & (SET_GID | 0o10) == SET_GID | 0o10 && !cred.privileged && !cred.in_group(gid) {
         mode &= !SET_GID;
     }
     (mode, gid)
