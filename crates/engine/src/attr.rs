@@ -101,7 +101,7 @@ impl Fs {
         }
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
         let cachelet = self.lock_any(&mut tx, cx, node)?;
-        let now = self.snapshot_own(cx, cachelet, node.id)?;
+        let now = self.snapshot(cx, cachelet, node.id)?;
         let new = decide(cx, &now, change)?;
         self.record_attr(&mut tx, cachelet, node.id, &now, &new)
     }
@@ -132,11 +132,6 @@ impl Fs {
             }
         }
         Err(Errno::EIO.into())
-    }
-
-    /// A snapshot for the holder of `owner`.
-    fn snapshot_own(&self, cx: &Cx, cachelet: &Cachelet, id: u64) -> Result<Snapshot> {
-        self.snapshot(cx, cachelet, id)
     }
 
     /// Records and applies what [`decide`] has decided.

@@ -45,6 +45,8 @@ pub(crate) struct Entry {
     pub(crate) head: Head,
     pub(crate) parent: u64,
     pub(crate) child: u64,
+    /// For the checker.
+    #[cfg_attr(not(any(test, feature = "check")), allow(dead_code))]
     pub(crate) slot: u64,
 }
 

@@ -42,12 +42,12 @@ impl Fs {
         let slot = if freed != 0 { freed - 1 } else { next };
         // The common case: the cursor is right, and not at the end of a block.
         if slot % SLOTS_PER_BLOCK != 0 || freed != 0 {
-            if let Some(at) = self.slot_offset_near(directory, inode, slot)? {
-                if tx.reserve_slot(at)? {
-                    let after = if freed != 0 { next } else { next + 1 };
-                    let _ = directory.root.compare_exchange(cursor, after, Release, Relaxed);
-                    return Ok(at);
-                }
+            if let Some(at) = self.slot_offset_near(directory, inode, slot)?
+                && tx.reserve_slot(at)?
+            {
+                let after = if freed != 0 { next } else { next + 1 };
+                let _ = directory.root.compare_exchange(cursor, after, Release, Relaxed);
+                return Ok(at);
             }
         }
         self.search_slot(tx, directory, id, inode)
@@ -64,10 +64,10 @@ impl Fs {
             return Ok(Some((seen & 0xff_ffff_ffff) * BLOCK + slot % SLOTS_PER_BLOCK * 8));
         }
         let found = self.slot_offset(inode, slot)?;
-        if let Some(at) = found {
-            if number < 1 << 24 {
-                directory.size.store(number << 40 | at / BLOCK, Relaxed);
-            }
+        if let Some(at) = found
+            && number < 1 << 24
+        {
+            directory.size.store(number << 40 | (at / BLOCK), Relaxed);
         }
         Ok(found)
     }
@@ -83,11 +83,11 @@ impl Fs {
                 next = self.next_block(tx, directory, id, inode, next)?;
             }
             let at = self.slot_offset(inode, next)?;
-            if let Some(at) = at {
-                if tx.reserve_slot(at)? {
-                    directory.root.store(next + 1, Release);
-                    return Ok(at);
-                }
+            if let Some(at) = at
+                && tx.reserve_slot(at)?
+            {
+                directory.root.store(next + 1, Release);
+                return Ok(at);
             }
             next = if at.is_some() { next + 1 } else { self.end_of_slots(inode)? };
         }

@@ -56,10 +56,10 @@ impl Fs {
             let bucket = self.bucket(offset)?;
             for index in 0..ENTRIES {
                 let entry = bucket.entries[index].load(Acquire);
-                if entry >> 48 == print {
-                    if let Some(hit) = self.hit_locked(bucket, offset, index, entry, parent, name, hash)? {
-                        return Ok(Some(hit));
-                    }
+                if entry >> 48 == print
+                    && let Some(hit) = self.hit_locked(bucket, offset, index, entry, parent, name, hash)?
+                {
+                    return Ok(Some(hit));
                 }
             }
             offset = bucket.next.load(Acquire);

@@ -190,10 +190,10 @@ impl Fs {
     /// Takes the inodes of both ends, in order. False: look again.
     fn lock_ends<'a>(&'a self, tx: &mut Tx<'a>, source: &End<'a>, target: Option<&End<'a>>) -> Result<bool> {
         let mut ends = [Some(source), target];
-        if let Some(target) = target {
-            if self.cachelet_number(target.cachelet) < self.cachelet_number(source.cachelet) {
-                ends.swap(0, 1);
-            }
+        if let Some(target) = target
+            && self.cachelet_number(target.cachelet) < self.cachelet_number(source.cachelet)
+        {
+            ends.swap(0, 1);
         }
         for end in ends.into_iter().flatten() {
             match tx.lock_inode(end.cachelet, end.hit.node.id) {
