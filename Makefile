@@ -89,7 +89,7 @@ dependencies:
 	$(STEP) 'dependencies point downwards' $(CARGO) run -q $(CARGO_FLAGS) -p xtask -- dependencies
 
 docs:
-	$(STEP) 'docs' env RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(CARGO_FLAGS) --workspace --exclude bypath-cli --no-deps --document-private-items
+	$(STEP) 'docs' env RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc $(CARGO_FLAGS) --workspace --exclude bypath-cli --no-deps --document-private-items
 
 budgets: build
 	$(STEP) 'budgets: instructions and lines per call' $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-bench --bin budgets

@@ -40,10 +40,10 @@ image=$work/i
 # ---- the tree ----
 
 # Up to $files regular files and symlinks, in the order of their names; large files
-# are passed over while the average would be above 20 KiB, so that 50,000 files are about 1 GB.
+# are passed over while the average would be above 28 KiB, so that 50,000 files are about 1 GB.
 choose() { # ROOT HOW-MANY
     find "$1" -xdev \( -type f -o -type l \) ! -path '*[[:cntrl:]]*' -readable -printf '%s\t%P\n' 2>/dev/null | sort -t "$(printf '\t')" -k2 |
-        awk -F '\t' -v max="$2" -v average=20480 '
+        awk -F '\t' -v max="$2" -v average=28672 '
             count < max && total + $1 <= (count + 1) * average + 33554432 { count++; total += $1; print $2 }'
 }
 
@@ -67,9 +67,9 @@ gather() {
 }
 
 room() { df -B1 --output=avail "$work" | tail -1; }
-need=$((files * 20480 * 4 + (256 << 20)))
+need=$((files * 28672 * 4 + (256 << 20)))
 if [ "$(room)" -lt "$need" ]; then
-    fit=$((($(room) - (128 << 20)) / (20480 * 4)))
+    fit=$((($(room) - (128 << 20)) / (28672 * 4)))
     [ "$fit" -ge 500 ] || die "$shm has too little room ($(($(room) >> 20)) MiB); name a larger tmpfs with SHM="
     say "${bold}$shm has only $(($(room) >> 20)) MiB: $fit files instead of $files${off} (SHM= names another tmpfs)"
     files=$fit

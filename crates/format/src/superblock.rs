@@ -30,7 +30,7 @@ pub struct Superblock {
     pub made: i64,
     /// Room for later versions.
     pub reserved: [u64; 7],
-    /// [`checksum::words`] of the words before it.
+    /// [`checksum::bytes`] of the words before it.
     pub checksum: u64,
 }
 

@@ -5,10 +5,10 @@
 //! no file function of libc, because it is loaded into every program.
 //!
 //! - [`region`]: a mapping, its words and its copies; every store that must
-//!   survive goes through it, and can be recorded ([`record`]).
+//!   survive goes through it, and can be recorded (`record`).
 //! - [`domain`]: what survives what, and what an ordering point costs there.
 //! - [`mutex`]: robust mutexes, the proof of a peer's death.
-//! - [`sys`]: raw system calls; [`file`]: the few the engine makes.
+//! - [`sys`]: raw system calls; [`file`](mod@file): the few the engine makes.
 #![no_std]
 
 #[cfg(test)]
