@@ -20,7 +20,7 @@ pub fn draw(results: &Results, path: &Path) -> Result<(), String> {
     };
     put(&format!("time a call against {} (= 1), {}", results.targets[0], results.environment.cpu), (20, 14), 16)?;
     // 1/64 at the left edge, 4 at the right one.
-    let x = |ratio: f64| 170 + ((ratio.max(1.0 / 64.0).min(4.0).log2() + 6.0) / 8.0 * 700.0) as i32;
+    let x = |ratio: f64| 170 + ((ratio.clamp(1.0 / 64.0, 4.0).log2() + 6.0) / 8.0 * 700.0) as i32;
     for power in -6..=2 {
         let ratio = 2f64.powi(power);
         let style = if power == 0 { BLACK.stroke_width(2) } else { RGBColor(210, 210, 210).stroke_width(1) };

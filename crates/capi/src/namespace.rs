@@ -300,10 +300,7 @@ mod native {
         let state = ThreadState::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &state.thread };
         let attached = Fs::attach_at(place, &cx, image.to_bytes_with_nul(), &options);
-        let result = attached.map(|fs| {
-            fs.give_lane_back(&state.thread);
-            fs
-        });
+        let result = attached.inspect(|fs| fs.give_lane_back(&state.thread));
         result.map_err(|error| {
             // SAFETY: leaked above; nothing is in it after an error.
             drop(unsafe { Box::from_raw(at) });

@@ -6,8 +6,11 @@ use std::ffi::CString;
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 
+/// One call; the number tells repetitions apart.
+pub type Call = fn(&mut Hand, usize);
+
 /// Calls by name, in the order in which they are measured.
-pub const CALLS: &[(&str, fn(&mut Hand, usize))] = &[
+pub const CALLS: &[(&str, Call)] = &[
     ("stat", |h, i| seen(h.api.stat(&h.files[i % h.files.len()]))),
     ("stat depth 8", |h, i| seen(h.api.stat(&h.deep[i % h.deep.len()]))),
     ("access", |h, i| seen(h.api.access(&h.files[i % h.files.len()]))),
@@ -133,7 +136,7 @@ impl Hand {
 /// Callgrind counts in here only.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn bypath_measured(hand: &mut Hand, call: fn(&mut Hand, usize), from: usize, to: usize) {
+fn bypath_measured(hand: &mut Hand, call: Call, from: usize, to: usize) {
     for i in from..to {
         black_box(call)(hand, i);
     }
@@ -174,7 +177,7 @@ pub fn serve(args: &[String]) -> Result<(), String> {
 }
 
 /// For each call: N and then 2 N inside the function that is counted.
-fn count<'a>(mut hand: Hand, calls: impl Iterator<Item = &'a (&'static str, fn(&mut Hand, usize))>, n: usize) -> Result<(), String> {
+fn count<'a>(mut hand: Hand, calls: impl Iterator<Item = &'a (&'static str, Call)>, n: usize) -> Result<(), String> {
     for (_, call) in calls {
         // The warm-up is left out of the count by its own loop.
         for i in 0..WARM {

@@ -82,7 +82,7 @@ fn target(rng: &mut Rng) -> Vec<u8> {
 impl Generator {
     /// From a seed.
     pub fn new(seed: u64) -> Self {
-        Generator { rng: Rng::new(seed), allocates: seed % 2 == 0 }
+        Generator { rng: Rng::new(seed), allocates: seed.is_multiple_of(2) }
     }
 
     fn path(&mut self) -> Arg {
@@ -125,7 +125,7 @@ impl Generator {
 
     fn fill(&mut self) -> (Arg, Arg) {
         let len = self.len();
-        (Arg::Fill(self.rng.next() as u8, len), Arg::Int(len as i64))
+        (Arg::Fill(self.rng.draw() as u8, len), Arg::Int(len as i64))
     }
 
     fn out(&mut self) -> (Arg, Arg) {
@@ -193,7 +193,7 @@ impl Generator {
 
     fn xattr_value(&mut self) -> (Arg, Arg) {
         let len = self.rng.pick(&[0usize, 1, 10, 60, 200, 1000, 3000]);
-        (Arg::Fill(self.rng.next() as u8, len), Arg::Int(len as i64))
+        (Arg::Fill(self.rng.draw() as u8, len), Arg::Int(len as i64))
     }
 
     fn lock(&mut self) -> Arg {
@@ -488,7 +488,7 @@ impl Generator {
     }
 
     fn map(&mut self) -> Op {
-        let write = if self.rng.one_in(2) { Some(self.rng.next() as u8) } else { None };
+        let write = if self.rng.one_in(2) { Some(self.rng.draw() as u8) } else { None };
         Op {
             name: "mmap",
             step: Step::Map {

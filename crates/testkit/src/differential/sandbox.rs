@@ -102,12 +102,8 @@ impl Child {
         let mut since = Instant::now();
         let mut status = 0;
         let mut hung = false;
-        loop {
-            // SAFETY: our own child.
-            match unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) } {
-                0 => {}
-                _ => break,
-            }
+        // SAFETY: our own child.
+        while unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) } == 0 {
             let now = (self.watch.word(0).load(Relaxed), self.watch.word(1).load(Relaxed));
             if now != last {
                 (last, since) = (now, Instant::now());
