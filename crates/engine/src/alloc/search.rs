@@ -9,6 +9,9 @@ use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use pm::Errno;
 
+/// The place in `LaneState::arenas` that is no arena of lines but the last block of slots.
+const SLOT_BLOCKS: usize = 3;
+
 /// Which of a lane's claimed pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
@@ -105,6 +108,32 @@ impl Fs {
             Ok(None)
         })?;
         self.extend_run(number, state, first, want)
+    }
+
+    /// Reserves up to `want` contiguous blocks among those of inodes and
+    /// edentries, for the slots of a directory: a scan of many directories then
+    /// meets few pages of memory, and no file's data between them.
+    pub(crate) fn reserve_slot_blocks(&self, number: u32, state: &LaneState, want: u64, near: u64) -> Result<(u64, u64)> {
+        if near != 0 && self.is_allocatable(near, 1) {
+            self.ready_page(number, state, near / PAGE_BLOCKS)?;
+            if self.shadow_word(near)?.load(Relaxed) == 0 && self.try_reserve(state, near, 0, u64::MAX)? {
+                return Ok((near, self.extend_reservation(state, want)?));
+            }
+        }
+        // Where the last one was found; everything before it is taken, as a rule.
+        let hint = &state.arenas[SLOT_BLOCKS];
+        let (first, _) = self.search(number, state, Claim::Lines, |page, _| {
+            let (begin, end) = (page * PAGE_BLOCKS, (page + 1) * PAGE_BLOCKS);
+            let from = hint.load(Relaxed).clamp(begin, end);
+            for block in (from..end).chain(begin..from) {
+                if self.shadow_word(block)?.load(Relaxed) == 0 && self.try_reserve(state, block, 0, u64::MAX)? {
+                    return Ok(Some((block, u64::MAX)));
+                }
+            }
+            Ok(None)
+        })?;
+        hint.store(first, Relaxed);
+        Ok((first, self.extend_reservation(state, want)?))
     }
 
     /// Makes the pages that a run may reach ready, and extends it.

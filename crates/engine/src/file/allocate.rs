@@ -133,7 +133,7 @@ impl Fs {
         let inode = self.inode(offset)?;
         let root = inode.root.load(Acquire);
         let file = self.end_of_extents(root)?;
-        let (block, len) = tx.blocks(want, self.near(root, file))?;
+        let (block, len) = tx.slot_blocks(want, self.near(root, file))?;
         if zero {
             self.image.zero(block * BLOCK, len * BLOCK)?;
             tx.order();

@@ -7,11 +7,15 @@ use super::{Moving, block_of};
 use crate::fs::Fs;
 use crate::lane::Tx;
 use crate::segment::{Cachelet, cachelet};
-use base::{Cx, Result};
+use base::{Cx, Error, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::extent::Extent;
 use format::inode::{Head, node_offset, pack_links, unpack_links, word};
 use format::{BLOCK, Inode};
+use pm::Errno;
+
+/// Blocks that one change of a map may need for its nodes.
+const MAP_BLOCKS: u64 = 2 * (format::extent::DEPTH_MAX as u64 + 1);
 
 /// The work on one file.
 pub(super) struct Job<'t, 'a> {
@@ -119,6 +123,23 @@ impl<'t, 'a> Job<'t, 'a> {
         Ok(Extent { file: block, block: first, len })
     }
 
+    /// Allocates up to `want` blocks for the hole at block `block` and adds them
+    /// to the map. The map may need blocks of its own: where the image is nearly
+    /// full, the run is made shorter for their sake.
+    pub(super) fn allocate_mapped(&mut self, block: u64, want: u64) -> Result<(Extent, Edited)> {
+        let mut want = want;
+        loop {
+            let e = self.allocate(block, want)?;
+            match self.insert(e) {
+                Err(Error::Posix(Errno::ENOSPC)) if e.len > 1 => {
+                    self.tx.abandon();
+                    want = e.len.saturating_sub(MAP_BLOCKS).max(1);
+                }
+                result => return Ok((e, result?)),
+            }
+        }
+    }
+
     /// Adds an extent to the map.
     pub(super) fn insert(&mut self, e: Extent) -> Result<Edited> {
         let mut edit = Edit::new(self.tx, self.inode.root.load(Relaxed));
@@ -183,13 +204,12 @@ impl<'t, 'a> Job<'t, 'a> {
                 continue;
             }
             let want = next.map_or(end, |e| e.file.min(end)) - block;
-            let e = self.allocate(block, want)?;
+            let (e, edited) = self.allocate_mapped(block, want)?;
             let zero = (zero_to.min((e.file + e.len) * BLOCK)).saturating_sub(e.file * BLOCK);
             if zero > 0 {
                 Source::Zero.put(self.fs, e.block * BLOCK, zero, 0)?;
             }
             self.tx.order();
-            let edited = self.insert(e)?;
             let size = self.size();
             self.commit(edited, e.len, size, false)?;
             block += e.len;

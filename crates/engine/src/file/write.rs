@@ -154,7 +154,7 @@ impl Job<'_, '_> {
         if ahead > 0 && self.fs.find_extent(self.root(), first)?.is_none() {
             want = (want + ahead).min(super::BLOCKS_MAX - first);
         }
-        let e = self.allocate(first, want)?;
+        let (e, edited) = self.allocate_mapped(first, want)?;
         let (from, to) = (e.file * BLOCK, (e.file + e.len) * BLOCK);
         let reached = end.min(to);
         let place = e.block * BLOCK;
@@ -168,7 +168,6 @@ impl Job<'_, '_> {
             Source::Zero.put(self.fs, place + (reached - from), zero_to - reached, 0)?;
         }
         self.tx.order();
-        let edited = self.insert(e)?;
         self.commit(edited, e.len, size.max(reached), true)?;
         if e.len > blocks_for(reached) - first {
             self.cachelet.flags.fetch_or(cachelet::AHEAD, Relaxed);

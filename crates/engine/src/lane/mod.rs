@@ -200,6 +200,12 @@ impl Tx<'_> {
         (self.objects, self.ops, self.lines, self.files, self.frees) = (0, 0, 0, 0, false);
     }
 
+    /// Gives up what has been recorded and reserved since the last commit.
+    pub(crate) fn abandon(&mut self) {
+        self.fs.return_reservations(self.state);
+        (self.objects, self.ops, self.lines, self.files, self.frees) = (0, 0, 0, 0, false);
+    }
+
     /// Changes what kind of record the next commit writes; returns what it was.
     pub(crate) fn now(&mut self, kind: Kind) -> Kind {
         core::mem::replace(&mut self.kind, kind)
@@ -224,6 +230,14 @@ impl Tx<'_> {
     /// free (0: anywhere); returns the first and how many. `ENOSPC`.
     pub(crate) fn blocks(&mut self, want: u64, near: u64) -> Result<(u64, u64)> {
         let (block, count) = self.fs.reserve_blocks(self.number, self.state, want, near)?;
+        self.push(Op::SetRun { at: layout::Layout::bitmap_word(block), count })?;
+        self.lines += (count * layout::LINES_PER_BLOCK) as i64;
+        Ok((block, count))
+    }
+
+    /// As [`Tx::blocks`], for the slots of a directory.
+    pub(crate) fn slot_blocks(&mut self, want: u64, near: u64) -> Result<(u64, u64)> {
+        let (block, count) = self.fs.reserve_slot_blocks(self.number, self.state, want, near)?;
         self.push(Op::SetRun { at: layout::Layout::bitmap_word(block), count })?;
         self.lines += (count * layout::LINES_PER_BLOCK) as i64;
         Ok((block, count))
