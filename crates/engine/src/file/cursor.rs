@@ -1,6 +1,6 @@
 //! A program's buffers as one stream, and what a write takes its bytes from.
 
-use crate::fs::Fs;
+use crate::fs::{Fs, corrupt};
 use crate::segment::Cachelet;
 use base::Result;
 use core::sync::atomic::Ordering::Acquire;
@@ -131,7 +131,9 @@ impl Fs {
         Ok(match self.find_extent(root, at / BLOCK)? {
             Some(e) if e.file * BLOCK <= at => {
                 let within = at - e.file * BLOCK;
-                Piece { image: Some(e.block * BLOCK + within), len: len.min(e.len * BLOCK - within) }
+                // A reader without a lock may have met a leaf that is being written anew.
+                let rest = (e.len * BLOCK).checked_sub(within).filter(|rest| *rest > 0).ok_or(corrupt("order of extents", at))?;
+                Piece { image: Some(e.block * BLOCK + within), len: len.min(rest) }
             }
             Some(e) => Piece { image: None, len: len.min(e.file * BLOCK - at) },
             None => Piece { image: None, len },

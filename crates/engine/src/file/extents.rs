@@ -113,7 +113,8 @@ impl Fs {
             let found = last_not_above(leaf, count, key);
             if let Some(i) = found {
                 let e = leaf_entry(leaf, i);
-                if key - e.file < e.len {
+                // Without a lock the entry may be another's by now: then it is not above the key any more.
+                if key.checked_sub(e.file).is_some_and(|within| within < e.len) {
                     return self.proven_extent(e).map(Some);
                 }
             }
