@@ -123,7 +123,11 @@ impl Checker<'_> {
         let end = extent.file.saturating_add(extent.len);
         if extent.len == 0 || extent.file < *next || end > FILE_MAX / BLOCK {
             let Extent { file, block, len } = extent;
-            self.issue(IssueKind::Extent, inode, format!("extent of {len} blocks at {block} for file block {file} is out of order"));
+            self.issue(
+                IssueKind::Extent,
+                inode,
+                format!("extent of {len} blocks at {block} for file block {file} is out of order"),
+            );
             return false;
         }
         *next = end;

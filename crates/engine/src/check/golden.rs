@@ -29,7 +29,9 @@ fn populate(test: &TestFs, cx: &Cx) {
     let make = |dir: Node, name: &[u8], kind, mode, rdev, target: &[u8]| {
         test.create(cx, dir, name, &NewNode { kind, mode, rdev, target }).unwrap()
     };
-    let write = |node: Node, at: u64, text: &[u8]| drop(test.write(cx, node, Some(at), &[UserSlice::from_ref(text)]).unwrap());
+    let write = |node: Node, at: u64, text: &[u8]| {
+        test.write(cx, node, Some(at), &[UserSlice::from_ref(text)]).unwrap();
+    };
     let root = test.root_node();
     let dir = make(root, b"directory", Kind::Directory, 0o750, 0, b"");
     let deep = make(dir, b"deeper", Kind::Directory, 0o1777, 0, b"");
@@ -50,7 +52,8 @@ fn populate(test: &TestFs, cx: &Cx) {
     make(root, &[b'n'; 255], Kind::Regular, 0o400, 0, b"");
     test.set_xattr(cx, file, b"user.colour", UserSlice::from_ref(b"green"), 0).unwrap();
     test.set_xattr(cx, dir, b"user.of a directory", UserSlice::from_ref(b"yes"), 0).unwrap();
-    let times = SetAttr { atime: Some(SetTime::At(1)), mtime: Some(SetTime::At(1_234_567_890_123_456_789)), ..Default::default() };
+    let times =
+        SetAttr { atime: Some(SetTime::At(1)), mtime: Some(SetTime::At(1_234_567_890_123_456_789)), ..Default::default() };
     test.set_attr(cx, holes, &times).unwrap();
     test.set_attr(cx, ahead, &SetAttr { uid: Some(1000), gid: Some(100), mode: Some(0o4755), ..Default::default() }).unwrap();
     // Enough names to fill buckets, and some that come and go.

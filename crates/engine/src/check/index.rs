@@ -78,7 +78,11 @@ impl Checker<'_> {
             Some((place, bit)) if self.edentries[place] & bit != 0 => self.edentries[place] &= !bit,
             _ => {
                 let place = bucket + index as u64 * 8;
-                self.issue(IssueKind::Index, place, format!("an entry of bucket {number} refers to {at:#x}, which is no name (or one that is there twice)"));
+                self.issue(
+                    IssueKind::Index,
+                    place,
+                    format!("an entry of bucket {number} refers to {at:#x}, which is no name (or one that is there twice)"),
+                );
             }
         }
     }

@@ -23,7 +23,9 @@ impl Checker<'_> {
     /// (out of bounds, across blocks, or somebody else's).
     pub(super) fn claim_lines(&mut self, offset: u64, lines: u64, what: &str) -> bool {
         let first = offset % BLOCK / LINE;
-        let (Some(place), true) = (self.place(offset / BLOCK), offset.is_multiple_of(LINE) && lines > 0 && first + lines <= LINES_PER_BLOCK) else {
+        let (Some(place), true) =
+            (self.place(offset / BLOCK), offset.is_multiple_of(LINE) && lines > 0 && first + lines <= LINES_PER_BLOCK)
+        else {
             self.issue(IssueKind::DoubleUse, offset, format!("{what} of {lines} lines cannot be here"));
             return false;
         };
@@ -49,7 +51,11 @@ impl Checker<'_> {
     fn claim(&mut self, place: usize, bits: u64, at: u64, what: &str) -> bool {
         let twice = self.used[place] & bits;
         if twice != 0 {
-            self.issue(IssueKind::DoubleUse, at, format!("{what}: {} lines of it are used by something else", twice.count_ones()));
+            self.issue(
+                IssueKind::DoubleUse,
+                at,
+                format!("{what}: {} lines of it are used by something else", twice.count_ones()),
+            );
         }
         self.used[place] |= bits;
         self.report.lines_used += u64::from((bits & !twice).count_ones());
@@ -75,12 +81,20 @@ impl Checker<'_> {
             if used & !says != 0 {
                 let line = (used & !says).trailing_zeros();
                 let count = (used & !says).count_ones();
-                self.issue(IssueKind::UsedButFree, block * BLOCK + u64::from(line) * LINE, format!("{count} lines of this block are in use, but free in the bitmap"));
+                self.issue(
+                    IssueKind::UsedButFree,
+                    block * BLOCK + u64::from(line) * LINE,
+                    format!("{count} lines of this block are in use, but free in the bitmap"),
+                );
             }
             if says & !used != 0 {
                 let line = (says & !used).trailing_zeros();
                 let count = (says & !used).count_ones();
-                self.issue(IssueKind::Leaked, block * BLOCK + u64::from(line) * LINE, format!("{count} lines of this block are used in the bitmap, but by nothing"));
+                self.issue(
+                    IssueKind::Leaked,
+                    block * BLOCK + u64::from(line) * LINE,
+                    format!("{count} lines of this block are used in the bitmap, but by nothing"),
+                );
             }
         }
     }
@@ -98,10 +112,18 @@ impl Checker<'_> {
         let (lines, files) = self.totals();
         let (lines_used, files_used) = (self.report.lines_used, self.report.files);
         if lines != lines_used {
-            self.issue(IssueKind::Counter, format::layout::LANE_AREA, format!("the lanes count {lines} lines in use, there are {lines_used}"));
+            self.issue(
+                IssueKind::Counter,
+                format::layout::LANE_AREA,
+                format!("the lanes count {lines} lines in use, there are {lines_used}"),
+            );
         }
         if files != files_used {
-            self.issue(IssueKind::Counter, format::layout::LANE_AREA, format!("the lanes count {files} inodes, there are {files_used}"));
+            self.issue(
+                IssueKind::Counter,
+                format::layout::LANE_AREA,
+                format!("the lanes count {files} inodes, there are {files_used}"),
+            );
         }
     }
 }

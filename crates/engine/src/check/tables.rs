@@ -95,7 +95,10 @@ impl Checker<'_> {
             }
             let offset = node_offset(id);
             let same = self.line_bit(offset).is_some()
-                && self.fs.inode(offset).is_ok_and(|inode| inode.head().generation & 0xff_ffff == node_generation(id) && inode.head().kind != 0);
+                && self
+                    .fs
+                    .inode(offset)
+                    .is_ok_and(|inode| inode.head().generation & 0xff_ffff == node_generation(id) && inode.head().kind != 0);
             if !same {
                 self.issue(IssueKind::Orphan, at, format!("refers to {offset:#x}, which is not that inode"));
                 continue;

@@ -12,7 +12,8 @@ use std::string::String;
 use std::vec::Vec;
 
 const fn new(kind: Kind) -> NewNode<'static> {
-    let target: &[u8] = if matches!(kind, Kind::Symlink) { b"a target that takes more than one line of sixty-four bytes, surely" } else { b"" };
+    let target: &[u8] =
+        if matches!(kind, Kind::Symlink) { b"a target that takes more than one line of sixty-four bytes, surely" } else { b"" };
     NewNode { kind, mode: 0o644, rdev: 0, target }
 }
 

@@ -17,7 +17,8 @@ impl Checker<'_> {
     /// Everything that the root leads to.
     pub(super) fn tree(&mut self) {
         let root = self.fs.root().root_inode.load(Relaxed);
-        let is_directory = self.line_bit(root).is_some() && self.fs.inode(root).is_ok_and(|inode| inode.head().kind == Kind::Directory as u8);
+        let is_directory =
+            self.line_bit(root).is_some() && self.fs.inode(root).is_ok_and(|inode| inode.head().kind == Kind::Directory as u8);
         if !is_directory {
             return self.issue(IssueKind::Root, layout::ROOT, format!("the root directory's inode is not at {root:#x}"));
         }
@@ -96,7 +97,12 @@ impl Checker<'_> {
     /// What an edentry says of itself.
     fn entry(&mut self, parent: u64, slot: u64, at: u64, entry: &Entry, text: &[u8]) {
         if entry.parent != parent || entry.slot != slot {
-            let detail = format!("{} stands in slot {slot:#x} of {parent:#x}, but says {:#x} of {:#x}", shown(text), entry.slot, entry.parent);
+            let detail = format!(
+                "{} stands in slot {slot:#x} of {parent:#x}, but says {:#x} of {:#x}",
+                shown(text),
+                entry.slot,
+                entry.parent
+            );
             self.issue(IssueKind::Edentry, at, detail);
         }
         if entry.head.hash != (self.fs.hash(parent, text) >> 32) as u32 {
