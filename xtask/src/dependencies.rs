@@ -12,12 +12,16 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-engine", &["bypath-base", "bypath-format", "bypath-pm"]),
     ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-pm"]),
     ("bypath-posix", &["bypath-base", "bypath-pm", "bypath-vfs"]),
-    ("bypath-preload", &["bypath-base", "bypath-pm", "bypath-posix", "bypath-vfs"]),
+    // Doors attach images themselves: that takes the engine.
+    ("bypath-preload", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-posix", "bypath-vfs"]),
     ("bypath-capi", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-posix", "bypath-vfs"]),
     ("bypath-cli", &["bypath-base", "bypath-bench", "bypath-engine", "bypath-format", "bypath-pm", "bypath-posix", "bypath-vfs"]),
     // The lab stands beside the house.
     ("bypath-testkit", &["bypath-base", "bypath-engine", "bypath-format", "bypath-pm", "bypath-posix", "bypath-vfs"]),
-    ("bypath-bench", &["bypath-base", "bypath-capi", "bypath-engine", "bypath-format", "bypath-pm", "bypath-posix", "bypath-vfs"]),
+    (
+        "bypath-bench",
+        &["bypath-base", "bypath-capi", "bypath-engine", "bypath-format", "bypath-pm", "bypath-posix", "bypath-vfs"],
+    ),
     ("xtask", &[]),
 ];
 

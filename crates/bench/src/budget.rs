@@ -35,6 +35,18 @@ struct Budget {
     lines: Option<[u64; 2]>,
     /// Bytes copied, whose cost comes on top.
     copy: Option<u64>,
+    /// Where the budget is not met yet: instructions, code and data lines that
+    /// must not be exceeded until it is. Only ever lowered.
+    held: Option<[u64; 3]>,
+}
+
+impl Budget {
+    /// Whether a cost is within what is held instead of the budget.
+    fn holds(&self, cost: &Cost, copy: f64) -> bool {
+        self.held.is_some_and(|[instructions, code, data]| {
+            cost.instructions <= instructions as f64 + copy && cost.lines[0] <= code && cost.lines[1] <= data
+        })
+    }
 }
 
 /// What one call does cost.
@@ -111,7 +123,7 @@ fn measure(scratch: &Scratch) -> Result<BTreeMap<String, Cost>, String> {
     Ok(costs)
 }
 
-/// Compares with the budgets and prints the table; whether all are kept.
+/// Compares with the budgets and prints the table; whether each call is within its budget, or within what is held instead.
 pub fn check(path: Option<&Path>) -> Result<bool, String> {
     let file = load(path)?;
     if !have_valgrind() {
@@ -120,9 +132,10 @@ pub fn check(path: Option<&Path>) -> Result<bool, String> {
     let scratch = Scratch::new()?;
     let costs = measure(&scratch)?;
     println!("{:<26}{:>22}{:>16}{:>16}", "", "instructions", "code lines", "data lines");
-    let copies: BTreeMap<u64, f64> =
-        [(64, "copy 64 B"), (4096, "copy 4 KiB")].map(|(bytes, name)| (bytes, costs.get(name).map_or(0.0, |c| c.instructions))).into();
-    let mut kept = true;
+    let copies: BTreeMap<u64, f64> = [(64, "copy 64 B"), (4096, "copy 4 KiB")]
+        .map(|(bytes, name)| (bytes, costs.get(name).map_or(0.0, |c| c.instructions)))
+        .into();
+    let (mut kept, mut over) = (true, 0);
     for budget in &file.call {
         let Some(cost) = costs.get(&budget.name) else { return Err(format!("budgets.toml: nobody measures {:?}", budget.name)) };
         let copy = budget.copy.and_then(|bytes| copies.get(&bytes).copied()).unwrap_or(0.0);
@@ -138,9 +151,17 @@ pub fn check(path: Option<&Path>) -> Result<bool, String> {
                 None => line += &format!("{:>10}      ", cost.lines[at]),
             }
         }
-        println!("{line}{}", if fine { "" } else { "   OVER" });
-        kept &= fine;
+        let held = budget.holds(cost, copy);
+        let word = match (fine, held) {
+            (true, _) => "",
+            (false, true) => "   over, held",
+            (false, false) => "   OVER",
+        };
+        println!("{line}{word}");
+        over += usize::from(!fine);
+        kept &= fine || held;
     }
+    println!("{} of {} calls are within their budget; the others must not get worse (`held` in budgets.toml)", file.call.len() - over, file.call.len());
     println!("(measured / budget, one warm call through the C API, process domain; a copy's own cost is part of its budget)");
     Ok(kept)
 }

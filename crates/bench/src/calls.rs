@@ -125,7 +125,9 @@ impl Calls for Libc {
             }
             let mut out = std::mem::MaybeUninit::<libc::stat>::uninit();
             // SAFETY: the entry's name, and room for the result.
-            let result = unsafe { libc::fstatat(fd, (&raw const (*entry).d_name).cast::<c_char>(), out.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW) };
+            let result = unsafe {
+                libc::fstatat(fd, (&raw const (*entry).d_name).cast::<c_char>(), out.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW)
+            };
             assert_eq!(result, 0, "fstatat");
             // SAFETY: filled in.
             let stat = unsafe { out.assume_init_ref() };
@@ -246,7 +248,13 @@ impl Calls for Api {
             let mut out = std::mem::MaybeUninit::<libc::stat>::uninit();
             // SAFETY: the entry's name, and room for the result.
             let result = unsafe {
-                capi::bp_fstatat(self.ns, fd, (&raw const (*entry).d_name).cast::<c_char>(), out.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW)
+                capi::bp_fstatat(
+                    self.ns,
+                    fd,
+                    (&raw const (*entry).d_name).cast::<c_char>(),
+                    out.as_mut_ptr(),
+                    libc::AT_SYMLINK_NOFOLLOW,
+                )
             };
             assert_eq!(result, 0, "fstatat");
             // SAFETY: filled in.

@@ -22,7 +22,11 @@ use std::path::PathBuf;
 
 /// `bypath bench micro`.
 #[derive(clap::Parser, Debug)]
-#[command(name = "bypath bench micro", about = "Times single calls: Bypath beside directories of the kernel's", disable_version_flag = true)]
+#[command(
+    name = "bypath bench micro",
+    about = "Times single calls: Bypath beside directories of the kernel's",
+    disable_version_flag = true
+)]
 struct Options {
     /// A directory of the kernel's to compare with (default: a fresh one on /dev/shm)
     #[arg(long, value_name = "DIR")]

@@ -35,7 +35,10 @@ pub fn draw(results: &Results, path: &Path) -> Result<(), String> {
         for other in 0..others {
             let width = 26 / others.max(1) as i32;
             let y = top + other as i32 * width;
-            let bar = Rectangle::new([(x(0.0), y), (x(row.ns[other + 1] / row.ns[0]), y + width - 1)], COLOURS[other % COLOURS.len()].filled());
+            let bar = Rectangle::new(
+                [(x(0.0), y), (x(row.ns[other + 1] / row.ns[0]), y + width - 1)],
+                COLOURS[other % COLOURS.len()].filled(),
+            );
             root.draw(&bar).map_err(|e| fail(e.to_string()))?;
         }
         if let Some(target) = row.target {

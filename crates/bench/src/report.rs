@@ -9,7 +9,10 @@ fn ratio(value: f64) -> String {
 /// Prints a table a mode: medians in nanoseconds a call, and ratios to the first target.
 pub fn print(results: &Results) {
     let e = &results.environment;
-    println!("{} ({} processors), Linux {}; medians of {} rounds of {} calls, ns a call", e.cpu, e.processors, e.kernel, e.rounds, e.calls);
+    println!(
+        "{} ({} processors), Linux {}; medians of {} rounds of {} calls, ns a call",
+        e.cpu, e.processors, e.kernel, e.rounds, e.calls
+    );
     let mut modes: Vec<&str> = results.rows.iter().map(|r| r.mode.as_str()).collect();
     modes.dedup();
     for mode in modes {
@@ -34,7 +37,10 @@ pub fn print(results: &Results) {
         }
     }
     let sum = results.rows.iter().fold(0u64, |sum, row| sum.rotate_left(7) ^ row.checksum[0]);
-    println!("\nchecksum of the work {sum:016x}, {} on all targets", if results.same_work() { "the same" } else { "NOT the same" });
+    println!(
+        "\nchecksum of the work {sum:016x}, {} on all targets",
+        if results.same_work() { "the same" } else { "NOT the same" }
+    );
     for row in results.rows.iter().filter(|row| row.checksum.iter().any(|s| *s != row.checksum[0])) {
         println!("  {} ({}): {:x?}", row.call, row.mode, row.checksum);
     }

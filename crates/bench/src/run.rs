@@ -118,7 +118,14 @@ struct Sizes {
 }
 
 /// Starts worker `number`: how, where, and what else is in its environment.
-fn start(words: &[&str], sizes: &Sizes, number: usize, how: &str, place: &Path, environment: &[(&str, String)]) -> Result<Worker, String> {
+fn start(
+    words: &[&str],
+    sizes: &Sizes,
+    number: usize,
+    how: &str,
+    place: &Path,
+    environment: &[(&str, String)],
+) -> Result<Worker, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut command = Command::new(program);
     command.args(words).arg("--worker").arg(how).arg(place);
@@ -129,7 +136,14 @@ fn start(words: &[&str], sizes: &Sizes, number: usize, how: &str, place: &Path, 
     Ok(Worker { child, to, from: BufReader::new(from) })
 }
 
-fn target(words: &[&str], sizes: &Sizes, name: &str, how: &str, place: &Path, environment: &[(&str, String)]) -> Result<Target, String> {
+fn target(
+    words: &[&str],
+    sizes: &Sizes,
+    name: &str,
+    how: &str,
+    place: &Path,
+    environment: &[(&str, String)],
+) -> Result<Target, String> {
     let mut workers = Vec::new();
     for number in 0..2 {
         let mut worker = start(words, sizes, number, how, place, environment)?;
@@ -213,12 +227,24 @@ fn environment(sizes: &Sizes) -> Environment {
     let cpu = info.lines().find_map(|l| l.strip_prefix("model name")?.split(':').nth(1)).unwrap_or("?").trim().to_string();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Environment { cpu, kernel, processors, rounds: sizes.rounds, calls: sizes.calls, entries: sizes.entries, version: env!("CARGO_PKG_VERSION") }
+    Environment {
+        cpu,
+        kernel,
+        processors,
+        rounds: sizes.rounds,
+        calls: sizes.calls,
+        entries: sizes.entries,
+        version: env!("CARGO_PKG_VERSION"),
+    }
 }
 
 /// Measures everything.
 pub fn run(words: &[&str], options: &Options) -> Result<Results, String> {
-    let mut sizes = if options.quick { Sizes { rounds: 3, calls: 500, entries: 2000 } } else { Sizes { rounds: 9, calls: 4000, entries: 100_000 } };
+    let mut sizes = if options.quick {
+        Sizes { rounds: 3, calls: 500, entries: 2000 }
+    } else {
+        Sizes { rounds: 9, calls: 4000, entries: 100_000 }
+    };
     sizes.entries = options.entries.unwrap_or(sizes.entries);
     let mut cleanup = Cleanup(Vec::new());
     let mut targets = open_targets(words, options, &sizes, &mut cleanup)?;

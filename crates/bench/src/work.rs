@@ -97,7 +97,17 @@ impl Hand {
             assert_eq!(calls.pwrite(data, &block, at), block.len() as isize, "pwrite");
         }
         let log = calls.open(&text(format!("{who}-log")), O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
-        Hand { files, deep, missing: names("none", FILES), fresh: names("new", n), moved: names("moved", n), listed, data, log, state: 0x2545_f491 }
+        Hand {
+            files,
+            deep,
+            missing: names("none", FILES),
+            fresh: names("new", n),
+            moved: names("moved", n),
+            listed,
+            data,
+            log,
+            state: 0x2545_f491,
+        }
     }
 
     fn random(&mut self) -> u64 {
@@ -113,9 +123,7 @@ impl Hand {
         let moved = &self.moved[..fresh.len()];
         let create = |files: &[CString]| timed(files, |f| closed(calls, calls.open(f, O_WRONLY | O_CREAT | O_EXCL)));
         let unlink = |files: &[CString]| timed(files, |f| calls.unlink(f) as u64);
-        let cycle = |files: &[CString], each: &dyn Fn(&CString) -> u64| {
-            timed_n(n, |i| each(&files[i % files.len()]))
-        };
+        let cycle = |files: &[CString], each: &dyn Fn(&CString) -> u64| timed_n(n, |i| each(&files[i % files.len()]));
         match name {
             "stat" => cycle(&self.files, &|f| calls.stat(f) as u64),
             "stat depth 8" => cycle(&self.deep, &|f| calls.stat(f) as u64),

@@ -94,10 +94,12 @@ pub unsafe extern "C" fn bp_dup2(ns: *const Namespace, fd: c_int, new: c_int) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bp_sync(ns: *const Namespace) {
     // SAFETY: the caller's promise; the call has no result.
-    unsafe { call(ns, |process, thread| {
-        process.sync(thread, words([]));
-        Outcome::Done(0)
-    }) };
+    unsafe {
+        call(ns, |process, thread| {
+            process.sync(thread, words([]));
+            Outcome::Done(0)
+        })
+    };
 }
 
 /// `struct statvfs` from the kernel's figures.
@@ -165,7 +167,15 @@ pub unsafe extern "C" fn bp_fstatvfs(ns: *const Namespace, fd: c_int, out: *mut 
 /// # Safety
 /// As for the call in C.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bp_mmap(ns: *const Namespace, address: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void {
+pub unsafe extern "C" fn bp_mmap(
+    ns: *const Namespace,
+    address: *mut c_void,
+    len: size_t,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
     let args = words([address as usize, len, prot as usize, flags as usize, fd as usize, offset as usize]);
     // SAFETY: the caller's promise.
     unsafe { call(ns, |process, thread| process.mmap(thread, args)) as *mut c_void }
@@ -175,13 +185,20 @@ pub unsafe extern "C" fn bp_mmap(ns: *const Namespace, address: *mut c_void, len
 ///
 /// # Safety
 /// As for the call in C.
-unsafe fn mapping(nr: u32, args: [usize; 6], ns: *const Namespace, serve: impl FnOnce(&posix::Process, &posix::ThreadState) -> Outcome) -> isize {
+unsafe fn mapping(
+    nr: u32,
+    args: [usize; 6],
+    ns: *const Namespace,
+    serve: impl FnOnce(&posix::Process, &posix::ThreadState) -> Outcome,
+) -> isize {
     // SAFETY: the caller's promise.
-    unsafe { call(ns, |process, thread| match serve(process, thread) {
-        Outcome::Kernel => Outcome::Done(pm::sys::raw(nr as usize, args)),
-        Outcome::KernelWith { nr, args } => Outcome::Done(pm::sys::raw(nr, args)),
-        done => done,
-    }) }
+    unsafe {
+        call(ns, |process, thread| match serve(process, thread) {
+            Outcome::Kernel => Outcome::Done(pm::sys::raw(nr as usize, args)),
+            Outcome::KernelWith { nr, args } => Outcome::Done(pm::sys::raw(nr, args)),
+            done => done,
+        })
+    }
 }
 
 /// `munmap`.

@@ -8,8 +8,8 @@ use crate::{Namespace, fail};
 use libc::{c_char, c_int};
 use posix::{Bitmap, Door, Numbers, Process, ThreadState};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 use vfs::Backend;
 
 /// The door of a namespace: numbers of its own, no kernel behind.
@@ -167,7 +167,12 @@ fn end(process: &Process, thread: &ThreadState, backend: &'static dyn Backend) {
 /// # Safety
 /// Texts are NUL-terminated, or null where that is allowed; not at once with other calls in `ns`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bp_mount(ns: *mut Namespace, image: *const c_char, point: *const c_char, options: *const c_char) -> c_int {
+pub unsafe extern "C" fn bp_mount(
+    ns: *mut Namespace,
+    image: *const c_char,
+    point: *const c_char,
+    options: *const c_char,
+) -> c_int {
     if ns.is_null() || image.is_null() || point.is_null() {
         return fail(libc::EFAULT) as c_int;
     }
@@ -349,7 +354,10 @@ mod native {
     pub fn end(process: &Process, thread: &ThreadState, backend: &'static dyn Backend) -> bool {
         let mut images = images();
         // By address: the backend was leaked by `attach` and is nobody else's.
-        let slot = images.slots.iter().position(|used| used.is_some_and(|(_, at)| at == std::ptr::from_ref(backend).cast::<()>() as usize));
+        let slot = images
+            .slots
+            .iter()
+            .position(|used| used.is_some_and(|(_, at)| at == std::ptr::from_ref(backend).cast::<()>() as usize));
         let Some(slot) = slot else { return false };
         backend.detach(&process.cx(thread));
         images.slots[slot] = None;

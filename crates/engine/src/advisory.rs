@@ -378,7 +378,9 @@ mod tests {
     fn agrees_with_bytes() {
         let test = TestFs::new(64 << 20);
         let cx = test.cx();
-        let node = test.create(&cx, test.root_node(), b"f", &NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" }).unwrap();
+        let node = test
+            .create(&cx, test.root_node(), b"f", &NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" })
+            .unwrap();
         let owners = [LockOwner::Process, LockOwner::Description(7), LockOwner::Description(8)];
         let mut held = [[None::<LockKind>; 40]; 3];
         let mut seed = 1u64;
@@ -394,7 +396,9 @@ mod tests {
             let range = start as usize..end as usize;
             let conflict = kind != LockKind::Unlock
                 && (0..3).filter(|other| *other != who).any(|other| {
-                    held[other][range.clone()].iter().any(|b| matches!((b, kind), (Some(LockKind::Exclusive), _) | (Some(_), LockKind::Exclusive)))
+                    held[other][range.clone()]
+                        .iter()
+                        .any(|b| matches!((b, kind), (Some(LockKind::Exclusive), _) | (Some(_), LockKind::Exclusive)))
                 });
             let wanted = lock(owners[who], kind, start, end);
             if kind != LockKind::Unlock {
@@ -423,8 +427,9 @@ mod tests {
         let test = TestFs::new(64 << 20);
         let cx = test.cx();
         let node = test.root_node();
-        let results: Vec<_> =
-            (0..u64::from(ADVISORY_LOCKS) + 1).map(|i| test.advisory_lock(&cx, node, &lock(LockOwner::Process, LockKind::Shared, i * 2, i * 2 + 1))).collect();
+        let results: Vec<_> = (0..u64::from(ADVISORY_LOCKS) + 1)
+            .map(|i| test.advisory_lock(&cx, node, &lock(LockOwner::Process, LockKind::Shared, i * 2, i * 2 + 1)))
+            .collect();
         assert!(results[..ADVISORY_LOCKS as usize].iter().all(|r| r.is_ok()));
         assert_eq!(results.last().unwrap().map_err(|e| e.errno()), Err(Errno::ENOLCK));
         // Whole-file locks, and flock apart from records.

@@ -96,7 +96,12 @@ impl Fs {
         if let Some(size) = change.size {
             self.set_size(cx, node, size, change.size_checked)?;
         }
-        if change.mode.is_none() && change.uid.is_none() && change.gid.is_none() && change.atime.is_none() && change.mtime.is_none() {
+        if change.mode.is_none()
+            && change.uid.is_none()
+            && change.gid.is_none()
+            && change.atime.is_none()
+            && change.mtime.is_none()
+        {
             return Ok(());
         }
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;

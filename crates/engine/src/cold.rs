@@ -5,8 +5,8 @@ use crate::fs::Fs;
 use crate::lane::Tx;
 use base::{Kind, Result};
 use core::sync::atomic::Ordering::Acquire;
-use format::inode::{COLD, Head, word};
 use format::Cold;
+use format::inode::{COLD, Head, word};
 
 impl Fs {
     /// Offset of the cold line of a locked inode, which is made if there is none.

@@ -69,7 +69,11 @@ fn root(fs: &Fs, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
         write!(out, "generation {}, ", root.generation.load(Relaxed))?;
     }
     let (grown, buckets, flags) = (root.grown.load(Relaxed), root.buckets.load(Relaxed), root.flags.load(Relaxed));
-    writeln!(out, "grown to {grown} blocks, root directory {:#x}, {buckets} buckets, flags {flags:#x}", root.root_inode.load(Relaxed))?;
+    writeln!(
+        out,
+        "grown to {grown} blocks, root directory {:#x}, {buckets} buckets, flags {flags:#x}",
+        root.root_inode.load(Relaxed)
+    )?;
     for (segment, base) in root.index.iter().enumerate() {
         let base = base.load(Relaxed);
         if base != 0 {
@@ -88,7 +92,12 @@ fn lane(fs: &Fs, number: u32, out: &mut dyn Write) -> Result<(), Error> {
     }
     writeln!(out, "lane {number:<7} {} lines, {} inodes", lines as i64, files as i64)?;
     if intent != 0 {
-        writeln!(out, "             gives up blocks of the inode at {:#x} from {} on", node_offset(intent), lane.intent_arg.load(Relaxed))?;
+        writeln!(
+            out,
+            "             gives up blocks of the inode at {:#x} from {} on",
+            node_offset(intent),
+            lane.intent_arg.load(Relaxed)
+        )?;
     }
     match State::unpack(state) {
         _ if state == 0 => Ok(()),
@@ -130,8 +139,24 @@ fn run(at: u64) -> u64 {
 
 fn kind(number: u16) -> &'static str {
     const NAMES: [&str; 18] = [
-        "?", "create", "link", "unlink", "rmdir", "rename", "write", "truncate", "setattr", "xattr", "directory grows", "index grows",
-        "index splits", "image grows", "reclaim", "orphan", "fallocate", "tmpfile",
+        "?",
+        "create",
+        "link",
+        "unlink",
+        "rmdir",
+        "rename",
+        "write",
+        "truncate",
+        "setattr",
+        "xattr",
+        "directory grows",
+        "index grows",
+        "index splits",
+        "image grows",
+        "reclaim",
+        "orphan",
+        "fallocate",
+        "tmpfile",
     ];
     NAMES.get(usize::from(number)).unwrap_or(&"?")
 }
@@ -166,7 +191,9 @@ fn index(fs: &Fs, out: &mut dyn Write) -> Result<(), Error> {
         let mut chain = 0;
         while chain < crate::index::CHAIN_MAX as u64 {
             let Ok(bucket) = fs.bucket(offset) else { break };
-            entries += bucket.entries[..ENTRIES].iter().filter(|entry| bucket::entry_fingerprint(entry.load(Relaxed)) != 0).count() as u64;
+            entries +=
+                bucket.entries[..ENTRIES].iter().filter(|entry| bucket::entry_fingerprint(entry.load(Relaxed)) != 0).count()
+                    as u64;
             chain += 1;
             offset = bucket.next.load(Relaxed);
             if offset == 0 {
@@ -256,7 +283,9 @@ fn contents(fs: &Fs, node: &Inode, out: &mut dyn Write) -> Result<(), Error> {
     match (base::Kind::from_dt(head.kind), Map::unpack(root)) {
         (Some(base::Kind::Regular | base::Kind::Directory), Some(Map::Empty)) => {}
         (Some(base::Kind::Regular | base::Kind::Directory), Some(Map::One { block, len })) => write!(out, ", {len} at {block}")?,
-        (Some(base::Kind::Regular | base::Kind::Directory), Some(Map::Tree { node, depth })) => write!(out, ", tree of depth {depth} at {node}")?,
+        (Some(base::Kind::Regular | base::Kind::Directory), Some(Map::Tree { node, depth })) => {
+            write!(out, ", tree of depth {depth} at {node}")?
+        }
         (Some(base::Kind::Regular | base::Kind::Directory), None) => write!(out, ", data root {root:#x} damaged")?,
         (Some(base::Kind::Symlink), _) => write!(out, ", text at {root:#x}")?,
         _ => write!(out, ", device {root:#x}")?,

@@ -52,7 +52,9 @@ impl Fs {
             let parent = node_offset(id);
             let (child, seen) = match self.look(buckets, parent, name) {
                 Look::Named(child, seen) => (child, seen),
-                Look::Absent if last && dir.sequence.load(Relaxed) == sequence && root.buckets.load(Relaxed) == buckets => return Glance::Absent,
+                Look::Absent if last && dir.sequence.load(Relaxed) == sequence && root.buckets.load(Relaxed) == buckets => {
+                    return Glance::Absent;
+                }
                 _ => return Glance::Unsure,
             };
             if last {

@@ -33,16 +33,17 @@ pub mod check;
 pub mod dump;
 pub mod file;
 pub mod fs;
+pub mod glance;
 pub mod inspect;
 pub mod lane;
 pub mod mkfs;
 pub mod permission;
 pub mod process;
 pub mod segment;
-pub mod walk;
-pub mod xattr;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod walk;
+pub mod xattr;
 
 pub(crate) mod alloc;
 pub(crate) mod cold;

@@ -99,7 +99,9 @@ impl fmt::Display for MkfsError {
             MkfsError::Size { limit } => {
                 write!(f, "a size of {limit} bytes is out of range: an image has 16 MiB to 16 TiB")
             }
-            MkfsError::NotEmpty => f.write_str("the file exists and is not empty; remove it, or say --force to lose what it holds"),
+            MkfsError::NotEmpty => {
+                f.write_str("the file exists and is not empty; remove it, or say --force to lose what it holds")
+            }
             MkfsError::NotAFile => f.write_str("not a regular file"),
             MkfsError::InUse => f.write_str("it is an image that a process is using; end that process first"),
             MkfsError::File(Errno::ENOSPC) => f.write_str("no space for it on the file system underneath"),

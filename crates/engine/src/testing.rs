@@ -19,8 +19,12 @@ use std::string::String;
 use std::vec::Vec;
 
 /// Fixed seeds, so that a test's image is the same at every run.
-pub const SEEDS: mkfs::Seeds =
-    mkfs::Seeds { uuid: [0x1111_2222_3333_4444, 0x5555_6666_7777_8888], ino_key: 0x0123_4567_89ab_cdef, hash_seed: 0xfeed_beef, made: 1_700_000_000_000_000_000 };
+pub const SEEDS: mkfs::Seeds = mkfs::Seeds {
+    uuid: [0x1111_2222_3333_4444, 0x5555_6666_7777_8888],
+    ino_key: 0x0123_4567_89ab_cdef,
+    hash_seed: 0xfeed_beef,
+    made: 1_700_000_000_000_000_000,
+};
 
 /// An image in a directory of its own.
 #[derive(Debug)]

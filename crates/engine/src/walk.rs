@@ -66,7 +66,14 @@ impl Fs {
 
     /// Goes through a text; `dir` is where it starts and, at the end, the directory of the last component.
     #[inline(always)]
-    fn pass<'f>(&'f self, cx: &Cx, dir: &mut Seen<'f>, text: &[u8], last: Last, covered: Option<&dyn Fn(Node) -> bool>) -> Result<Stop> {
+    fn pass<'f>(
+        &'f self,
+        cx: &Cx,
+        dir: &mut Seen<'f>,
+        text: &[u8],
+        last: Last,
+        covered: Option<&dyn Fn(Node) -> bool>,
+    ) -> Result<Stop> {
         let mut at = 0;
         loop {
             at = skip_slashes(text, at);
@@ -350,7 +357,8 @@ mod tests {
     fn components_end() {
         for len in 0..40usize {
             for slash in 0..=len {
-                let mut text: Vec<u8> = (0..len).map(|i| 0x30u8.wrapping_add((i as u8).wrapping_mul(7)) | 0x80 * (i as u8 & 1)).collect();
+                let mut text: Vec<u8> =
+                    (0..len).map(|i| 0x30u8.wrapping_add((i as u8).wrapping_mul(7)) | 0x80 * (i as u8 & 1)).collect();
                 text.iter_mut().for_each(|b| *b = if *b == b'/' { b'x' } else { *b });
                 if slash < len {
                     text[slash] = b'/';

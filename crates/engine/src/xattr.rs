@@ -351,7 +351,10 @@ mod tests {
             let mut list = [0; 200];
             let len = test.list_xattr(&cx, node, UserSlice::from_mut(&mut list)).unwrap();
             assert_eq!(list[..len].split(|b| *b == 0).count(), 13);
-            assert_eq!(test.list_xattr(&cx, node, UserSlice::from_mut(&mut list[..5])).map_err(|e| e.errno()), Err(Errno::ERANGE));
+            assert_eq!(
+                test.list_xattr(&cx, node, UserSlice::from_mut(&mut list[..5])).map_err(|e| e.errno()),
+                Err(Errno::ERANGE)
+            );
             assert_eq!(set(&test, node, b"user.big", &[1; 65_536], 0), Err(Errno::ENOSPC));
             assert_eq!(set(&test, node, b"user.big", &[1; 65_537], 0), Err(Errno::E2BIG));
             assert_eq!(set(&test, node, b"system.x", b"", 0), Err(Errno::EOPNOTSUPP));

@@ -71,12 +71,7 @@ impl Head {
     /// Unpacks the word.
     #[inline]
     pub const fn unpack(word: u64) -> Head {
-        Head {
-            generation: (word >> 32) as u32,
-            flags: (word >> 24) as u8,
-            kind: (word >> 16) as u8,
-            permission: word as u16,
-        }
+        Head { generation: (word >> 32) as u32, flags: (word >> 24) as u8, kind: (word >> 16) as u8, permission: word as u16 }
     }
 
     /// Packs it.

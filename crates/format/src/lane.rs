@@ -204,7 +204,8 @@ impl State {
     /// Unpacks a word; `None` if there is no record or its counts are out of range.
     #[inline]
     pub const fn unpack(word: u64) -> Option<State> {
-        let state = State { sequence: (word >> 32) as u32, kind: (word >> 16) as u16, objects: (word >> 8) as u8, ops: word as u8 };
+        let state =
+            State { sequence: (word >> 32) as u32, kind: (word >> 16) as u16, objects: (word >> 8) as u8, ops: word as u8 };
         if word == 0 || state.objects as usize > OBJECTS_MAX || state.ops as usize > OPS_MAX { None } else { Some(state) }
     }
 }

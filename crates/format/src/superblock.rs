@@ -1,6 +1,9 @@
 //! Superblock (constant), root (changes) and volatile header.
 
-use crate::{VERSION, checksum, layout::{BLOCK, Layout}};
+use crate::{
+    VERSION, checksum,
+    layout::{BLOCK, Layout},
+};
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::AtomicU64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

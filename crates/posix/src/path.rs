@@ -120,7 +120,14 @@ impl Process {
     /// # Safety
     /// `pointer` is null, low, or a NUL-terminated text.
     #[inline(always)]
-    pub(crate) unsafe fn glance(&self, cx: &Cx, dirfd: usize, pointer: usize, follow: bool, attr: &mut Attr) -> Option<(&Mount, Glance)> {
+    pub(crate) unsafe fn glance(
+        &self,
+        cx: &Cx,
+        dirfd: usize,
+        pointer: usize,
+        follow: bool,
+        attr: &mut Attr,
+    ) -> Option<(&Mount, Glance)> {
         // SAFETY: the caller's promise.
         let path = unsafe { text::path(pointer) }.ok()?;
         if path.dotted {

@@ -1,7 +1,7 @@
 //! `testkit`: tests of the whole, by name. See `README.md`.
 
-use bypath_testkit::many;
 use bypath_testkit::differential::{self, Plan, run::Limits};
+use bypath_testkit::many;
 
 fn mem() -> &'static dyn vfs::Backend {
     vfs::mem::Mem::leak(0, 0, 0o777, 0x6d65)
@@ -43,7 +43,11 @@ fn main() -> std::process::ExitCode {
             let backend = option(&args, "--backend").unwrap_or_else(|| "mem".into());
             let plan = Plan {
                 backend: if backend == "mem" { mem } else { native },
-                limits: Limits { no_shared_maps: backend == "mem", space_ahead: backend == "native", no_parent_of_removed: backend == "native" },
+                limits: Limits {
+                    no_shared_maps: backend == "mem",
+                    space_ahead: backend == "native",
+                    no_parent_of_removed: backend == "native",
+                },
                 ops: number(&args, "--ops", 20_000),
                 len: number(&args, "--len", 400) as usize,
                 seed: number(&args, "--seed", 1),
@@ -51,7 +55,9 @@ fn main() -> std::process::ExitCode {
             };
             differential::run(&plan)
         }
-        Some("random") => shown(many::random(number(&args, "--processes", 4), number(&args, "--ops", 200_000), number(&args, "--seed", 1))),
+        Some("random") => {
+            shown(many::random(number(&args, "--processes", 4), number(&args, "--ops", 200_000), number(&args, "--seed", 1)))
+        }
         Some("append") => shown(many::append(number(&args, "--processes", 4), number(&args, "--records", 100_000))),
         Some("visible") => shown(many::visible(number(&args, "--rounds", 2000))),
         Some("kill") => shown(many::kill(number(&args, "--rounds", 1000), number(&args, "--seed", 1))),

@@ -17,7 +17,14 @@ impl Words {
     pub fn new() -> Self {
         // SAFETY: an anonymous mapping at an address of the kernel's choice.
         let at = unsafe {
-            libc::mmap(std::ptr::null_mut(), WORDS * 8, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                WORDS * 8,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
         };
         assert!(at != libc::MAP_FAILED, "no memory");
         // SAFETY: as many zeroed words as the type has, never unmapped.

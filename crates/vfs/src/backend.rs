@@ -6,8 +6,8 @@
 //! from `cx.cred`, in every method that names a right below.
 
 pub use base::walk::{Exit, Found, Glance, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
-use base::{Description, DescriptionId};
 use base::*;
+use base::{Description, DescriptionId};
 use pm::UserSlice;
 
 /// A run of a file's bytes that lies contiguously in this process's memory.
@@ -146,7 +146,14 @@ pub trait Backend: Sync {
     /// Writes at `offset` at most `len` bytes that `fill` puts straight into the
     /// file's memory (such as the kernel reading a file of its own); returns how
     /// many, perhaps fewer. `EXDEV` from a backend without such memory.
-    fn write_with(&self, cx: &Cx, node: Node, offset: u64, len: u64, fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>) -> Result<usize> {
+    fn write_with(
+        &self,
+        cx: &Cx,
+        node: Node,
+        offset: u64,
+        len: u64,
+        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    ) -> Result<usize> {
         let _ = (cx, node, offset, len, fill);
         Err(Errno::EXDEV.into())
     }

@@ -14,5 +14,5 @@ pub mod native;
 pub mod walk;
 
 pub use backend::{Backend, MapRange};
-pub use mount::{Mount, MountTable};
 pub use base::*;
+pub use mount::{Mount, MountTable};

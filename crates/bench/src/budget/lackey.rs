@@ -32,7 +32,8 @@ pub fn measure(scratch: &Scratch, image: &Path) -> Result<BTreeMap<&'static str,
     if !status.success() || looks.found.len() != CALLS.len() * LOOKS {
         return Err(format!("lackey: {status}, {} looks at {} calls", looks.found.len(), CALLS.len()));
     }
-    let mut all: BTreeMap<_, _> = CALLS.iter().zip(looks.found.chunks(LOOKS)).map(|((name, _), looks)| (*name, median(looks))).collect();
+    let mut all: BTreeMap<_, _> =
+        CALLS.iter().zip(looks.found.chunks(LOOKS)).map(|((name, _), looks)| (*name, median(looks))).collect();
     let nothing = all.get("nothing").copied().unwrap_or_default();
     for lines in all.values_mut() {
         *lines = [0, 1].map(|at| lines[at].saturating_sub(nothing[at]));
@@ -68,7 +69,9 @@ impl Looks {
             _ => return,
         };
         let Some(comma) = rest.iter().position(|&b| b == b',') else { return };
-        let Some(address) = std::str::from_utf8(&rest[..comma]).ok().and_then(|t| u64::from_str_radix(t, 16).ok()) else { return };
+        let Some(address) = std::str::from_utf8(&rest[..comma]).ok().and_then(|t| u64::from_str_radix(t, 16).ok()) else {
+            return;
+        };
         if kind == b'I' {
             if self.inside {
                 self.code.insert(address >> 6);

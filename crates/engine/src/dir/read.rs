@@ -98,7 +98,14 @@ impl Fs {
 
     /// Reports the entry of one slot; `false` if the reader wants no more.
     #[inline]
-    fn report_slot(&self, word: &AtomicU64, parent: u64, next: u64, name: &mut NameBuffer, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<bool> {
+    fn report_slot(
+        &self,
+        word: &AtomicU64,
+        parent: u64,
+        next: u64,
+        name: &mut NameBuffer,
+        each: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<bool> {
         for _ in 0..1000 {
             let slot = word.load(Acquire);
             if slot == 0 || reserved_by(slot).is_some() {

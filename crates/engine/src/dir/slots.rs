@@ -150,7 +150,8 @@ impl Fs {
         if now == blocks {
             let kind = tx.now(Kind::DirectoryGrow);
             // The slots must be zero before anybody can find them.
-            let grown = self.append_blocks(tx, directory, node_offset(id), (blocks / 8).clamp(1, 16), true).and_then(|_| tx.commit());
+            let grown =
+                self.append_blocks(tx, directory, node_offset(id), (blocks / 8).clamp(1, 16), true).and_then(|_| tx.commit());
             tx.now(kind);
             grown?;
         }

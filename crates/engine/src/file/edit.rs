@@ -97,7 +97,15 @@ impl<'t, 'a> Edit<'t, 'a> {
             (entry.file.load(Relaxed), if Some(i) == step.index { replace.unwrap_or(value) } else { value })
         };
         if n < NODE_ENTRIES && at < n {
-            let new = self.new_node(level, n + 1, |i| if i < at { old(i) } else if i == at { (key, value) } else { old(i - 1) })?;
+            let new = self.new_node(level, n + 1, |i| {
+                if i < at {
+                    old(i)
+                } else if i == at {
+                    (key, value)
+                } else {
+                    old(i - 1)
+                }
+            })?;
             return self.supersede(path, level, new);
         }
         if let (Some(replace), Some(i)) = (replace, step.index) {
@@ -205,7 +213,11 @@ impl<'t, 'a> Edit<'t, 'a> {
             if let Some(i @ 1..) = path.steps[level].index {
                 let (node, _) = self.fs.extent_node(path.steps[level].block, level)?;
                 let key = node.entries[i].file.load(Relaxed);
-                return if key < to { Ok(key.max(from)) } else { Err(corrupt("order of extents", path.steps[level].block * BLOCK)) };
+                return if key < to {
+                    Ok(key.max(from))
+                } else {
+                    Err(corrupt("order of extents", path.steps[level].block * BLOCK))
+                };
             }
         }
         Ok(from)

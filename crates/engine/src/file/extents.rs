@@ -64,7 +64,9 @@ impl Fs {
     pub(crate) fn find_extent(&self, root: u64, block: u64) -> Result<Option<Extent>> {
         match Root::unpack(root) {
             Some(Root::Empty) => Ok(None),
-            Some(Root::One { block: first, len }) if block < len => self.proven_extent(Extent { file: 0, block: first, len }).map(Some),
+            Some(Root::One { block: first, len }) if block < len => {
+                self.proven_extent(Extent { file: 0, block: first, len }).map(Some)
+            }
             Some(Root::One { .. }) => Ok(None),
             Some(Root::Tree { node, depth }) => self.find_in_tree(node, depth, block),
             None => Err(corrupt("data root", root)),

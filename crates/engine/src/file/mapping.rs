@@ -15,7 +15,15 @@ impl Fs {
     /// order, as (file offset, image offset, length); holes within the file are
     /// filled first if `write`. The caller holds a description for as long as
     /// he uses them.
-    pub fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, write: bool, each: &mut dyn FnMut(u64, u64, u64)) -> Result<()> {
+    pub fn map(
+        &self,
+        cx: &Cx,
+        node: Node,
+        offset: u64,
+        len: u64,
+        write: bool,
+        each: &mut dyn FnMut(u64, u64, u64),
+    ) -> Result<()> {
         let end = offset.checked_add(len).filter(|end| *end <= BLOCKS_MAX * BLOCK).ok_or(Errno::EOVERFLOW)?;
         let mut tx = match self.begin(cx, Kind::Fallocate) {
             Ok(tx) => tx,

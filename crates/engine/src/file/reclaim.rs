@@ -4,9 +4,9 @@
 //! its data in records of their own first, each of which leaves a smaller whole
 //! file, so whoever finds it in the orphan table goes on.
 
+use super::BLOCKS_MAX;
 use super::edit::Edit;
 use super::extents::leaf_entry;
-use super::BLOCKS_MAX;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use base::{Kind, Result};

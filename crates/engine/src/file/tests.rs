@@ -242,7 +242,9 @@ fn change_for_ever(test: &TestFs, cx: &Cx, nodes: &[Node], seed: u64) -> ! {
         }
         match random.below(8) {
             0..=3 => drop(test.write(cx, node, Some(first * BLOCK), &[UserSlice::from_ref(&bytes)]).unwrap()),
-            4 => test.set_attr(cx, node, &SetAttr { size: Some(first * BLOCK), size_checked: true, ..Default::default() }).unwrap(),
+            4 => {
+                test.set_attr(cx, node, &SetAttr { size: Some(first * BLOCK), size_checked: true, ..Default::default() }).unwrap()
+            }
             5 => test.fallocate(cx, node, Fallocate::PunchHole, first * BLOCK, count * BLOCK).unwrap(),
             6 => test.fallocate(cx, node, Fallocate::KeepSize, first * BLOCK, count * BLOCK).unwrap(),
             _ => {
@@ -274,7 +276,9 @@ fn readers_see_no_foreign_data() {
                     let at = random.below(200) * BLOCK;
                     match random.below(4) {
                         0 => fs.fallocate(&cx, node, Fallocate::PunchHole, at, 20 * BLOCK).unwrap(),
-                        1 => fs.set_attr(&cx, node, &SetAttr { size: Some(at), size_checked: true, ..Default::default() }).unwrap(),
+                        1 => {
+                            fs.set_attr(&cx, node, &SetAttr { size: Some(at), size_checked: true, ..Default::default() }).unwrap()
+                        }
                         _ => drop(fs.write(&cx, node, Some(at), &[UserSlice::from_ref(&bytes)]).unwrap()),
                     }
                 }
@@ -375,7 +379,10 @@ fn full_image() {
     assert_eq!(error, Errno::ENOSPC);
     assert!(total as u64 > before * BLOCK * 9 / 10, "{total} of {}", before * BLOCK);
     assert_eq!(test.attr(&test.cx(), node).unwrap().size, total as u64);
-    assert_eq!(test.fallocate(&test.cx(), node, Fallocate::Allocate, 1 << 30, 1 << 20).map_err(|e| e.errno()), Err(Errno::ENOSPC));
+    assert_eq!(
+        test.fallocate(&test.cx(), node, Fallocate::Allocate, 1 << 30, 1 << 20).map_err(|e| e.errno()),
+        Err(Errno::ENOSPC)
+    );
     resize(&test, node, 0);
     assert!(free(&test).abs_diff(before) <= 2);
 }

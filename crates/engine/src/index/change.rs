@@ -100,7 +100,16 @@ impl Fs {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn hit_locked(&self, bucket: &Bucket, offset: u64, index: usize, entry: u64, parent: u64, name: &[u8], hash: u64) -> Result<Option<Hit>> {
+    fn hit_locked(
+        &self,
+        bucket: &Bucket,
+        offset: u64,
+        index: usize,
+        entry: u64,
+        parent: u64,
+        name: &[u8],
+        hash: u64,
+    ) -> Result<Option<Hit>> {
         let Some((id, kind)) = self.matches(entry, parent, name, hash)? else { return Ok(None) };
         let node = Node { id, hint: self.hint_of(bucket, index) };
         Ok(Some(Hit { node, kind, edentry: bucket::entry_offset(entry), bucket: offset, index, entry }))

@@ -75,7 +75,15 @@ impl Fs {
 
     /// The bucket does not tell at once where the name is, or it is not there.
     #[inline(never)]
-    fn find_unsure<'a>(&'a self, cx: &Cx, parent: u64, name: &[u8], hash: u64, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
+    fn find_unsure<'a>(
+        &'a self,
+        cx: &Cx,
+        parent: u64,
+        name: &[u8],
+        hash: u64,
+        bucket: &Bucket,
+        buckets: u64,
+    ) -> Result<Option<Seen<'a>>> {
         let print = fingerprint(hash);
         let known = bucket.entries.iter().any(|entry| entry.load(Acquire) >> 48 == print);
         if !known && bucket.next.load(Acquire) == 0 && self.root().buckets.load(Acquire) == buckets {

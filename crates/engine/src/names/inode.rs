@@ -75,7 +75,14 @@ impl Fs {
     /// is where the cachelet says it stands. Returns the cachelet, with `owner`
     /// held and listed until [`Fs::release_fresh`].
     #[inline]
-    pub(crate) fn commit_fresh<'a>(&'a self, tx: &mut Tx<'a>, place: Place, plan: &Plan, own: u64, name: Option<(u64, &[u8])>) -> Result<&'a Cachelet> {
+    pub(crate) fn commit_fresh<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        place: Place,
+        plan: &Plan,
+        own: u64,
+        name: Option<(u64, &[u8])>,
+    ) -> Result<&'a Cachelet> {
         let cachelet = self.new_cachelet(tx.number)?;
         self.fill_fresh(cachelet, place.id, plan, name);
         let committed = self.write_inode(place, plan, own, self.cachelet_number(cachelet)).and_then(|()| {

@@ -61,7 +61,13 @@ impl Fs {
     }
 
     /// Checks who may link what, reserves a slot, and takes the inode.
-    fn prepare_link<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node, parent: &Parent) -> Result<(u64, &'a crate::segment::Cachelet, Seen<'a>)> {
+    fn prepare_link<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        cx: &Cx,
+        node: Node,
+        parent: &Parent,
+    ) -> Result<(u64, &'a crate::segment::Cachelet, Seen<'a>)> {
         let seen = self.seen(cx, self.cached(cx, node).map_err(super::gone)?, node.id).map_err(super::gone)?;
         may_link(cx, &seen)?;
         parent.may_change(&cx.cred)?;

@@ -176,7 +176,16 @@ impl Fs {
     /// Writes an edentry aside.
     #[inline]
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn write_edentry(&self, at: u64, hash: u64, kind: u8, parent: u64, child: u64, slot: u64, name: &[u8]) -> Result<()> {
+    pub(crate) fn write_edentry(
+        &self,
+        at: u64,
+        hash: u64,
+        kind: u8,
+        parent: u64,
+        child: u64,
+        slot: u64,
+        name: &[u8],
+    ) -> Result<()> {
         let edentry = self.edentry(at)?;
         let image = &self.image;
         image.store(&edentry.head, Head { hash: (hash >> 32) as u32, kind, name_len: name.len() as u8 }.pack());
@@ -198,7 +207,16 @@ impl Fs {
     /// Allocates and writes an edentry, and puts it under the record.
     #[inline]
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn new_edentry(&self, tx: &mut Tx, hash: u64, kind: u8, parent: u64, child: u64, slot: u64, name: &[u8]) -> Result<u64> {
+    pub(crate) fn new_edentry(
+        &self,
+        tx: &mut Tx,
+        hash: u64,
+        kind: u8,
+        parent: u64,
+        child: u64,
+        slot: u64,
+        name: &[u8],
+    ) -> Result<u64> {
         let lines = edentry::lines(name.len());
         let at = tx.lines(lines, crate::alloc::Arena::Edentries)?;
         self.write_edentry(at, hash, kind, parent, child, slot, name)?;

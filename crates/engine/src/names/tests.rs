@@ -132,7 +132,8 @@ fn many_names() {
 fn random_operations_agree_with_a_map() {
     let test = TestFs::new(64 * MIB);
     let (cx, root) = (test.cx(), test.root_node());
-    let dirs: Vec<Node> = (0..4).map(|i| test.create(&cx, root, format!("d{i}").as_bytes(), &new(Kind::Directory)).unwrap()).collect();
+    let dirs: Vec<Node> =
+        (0..4).map(|i| test.create(&cx, root, format!("d{i}").as_bytes(), &new(Kind::Directory)).unwrap()).collect();
     let mut model: BTreeMap<(usize, u64), Node> = BTreeMap::new();
     let mut seed = 42u64;
     let mut random = |below: u64| {
@@ -195,7 +196,9 @@ fn directories_move() {
     let b = test.create(&cx, a, b"b", &new(Kind::Directory)).unwrap();
     let c = test.create(&cx, b, b"c", &new(Kind::Directory)).unwrap();
     let file = test.create(&cx, a, b"f", &new(Kind::Regular)).unwrap();
-    let mv = |from: Node, name: &[u8], to: Node, to_name: &[u8]| test.rename(&cx, from, name, to, to_name, RenameMode::Replace).map_err(Error::errno);
+    let mv = |from: Node, name: &[u8], to: Node, to_name: &[u8]| {
+        test.rename(&cx, from, name, to, to_name, RenameMode::Replace).map_err(Error::errno)
+    };
     assert_eq!(mv(root, b"a", c, b"x"), Err(Errno::EINVAL));
     assert_eq!(mv(root, b"a", a, b"x"), Err(Errno::EINVAL));
     assert_eq!(mv(b, b"c", root, b"a"), Err(Errno::ENOTEMPTY));
@@ -306,12 +309,20 @@ fn permissions() {
     let attr = test.attr(&cx, below).unwrap();
     assert_eq!((attr.mode, attr.uid, attr.gid), (0o2755, 1000, 50));
     // Times.
-    test.set_attr(&user, below, &SetAttr { atime: Some(SetTime::At(5)), mtime: Some(SetTime::At(6)), ..SetAttr::default() }).unwrap();
+    test.set_attr(&user, below, &SetAttr { atime: Some(SetTime::At(5)), mtime: Some(SetTime::At(6)), ..SetAttr::default() })
+        .unwrap();
     let attr = test.attr(&cx, below).unwrap();
     assert_eq!((attr.atime, attr.mtime), (5, 6));
     assert_eq!(test.parent_of(&cx, below).unwrap(), shared);
     assert_eq!(errno(test.set_attr(&user, root, &SetAttr { mtime: Some(SetTime::At(6)), ..SetAttr::default() })), Errno::EPERM);
-    assert_eq!(errno(test.set_attr(&user, root, &SetAttr { atime: Some(SetTime::Now), mtime: Some(SetTime::Now), ..SetAttr::default() })), Errno::EACCES);
+    assert_eq!(
+        errno(test.set_attr(
+            &user,
+            root,
+            &SetAttr { atime: Some(SetTime::Now), mtime: Some(SetTime::Now), ..SetAttr::default() }
+        )),
+        Errno::EACCES
+    );
 }
 
 /// Goal: an open file outlives its name, and its space comes back at the last close.
@@ -355,7 +366,8 @@ fn unlinked_while_open() {
 fn threads_at_once() {
     let test = TestFs::new(256 * MIB);
     let (cx, root) = (test.cx(), test.root_node());
-    let dirs: Vec<Node> = (0..2).map(|i| test.create(&cx, root, format!("d{i}").as_bytes(), &new(Kind::Directory)).unwrap()).collect();
+    let dirs: Vec<Node> =
+        (0..2).map(|i| test.create(&cx, root, format!("d{i}").as_bytes(), &new(Kind::Directory)).unwrap()).collect();
     let fs = test.fs;
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
@@ -374,7 +386,18 @@ fn threads_at_once() {
                     let other = format!("shared {}", random(8));
                     let allowed = |result: Result<()>| {
                         if let Err(error) = result {
-                            assert!(matches!(error.errno(), Errno::ENOENT | Errno::EEXIST | Errno::ENOTEMPTY | Errno::EISDIR | Errno::ENOTDIR | Errno::EINVAL), "{error:?}");
+                            assert!(
+                                matches!(
+                                    error.errno(),
+                                    Errno::ENOENT
+                                        | Errno::EEXIST
+                                        | Errno::ENOTEMPTY
+                                        | Errno::EISDIR
+                                        | Errno::ENOTDIR
+                                        | Errno::EINVAL
+                                ),
+                                "{error:?}"
+                            );
                         }
                     };
                     match random(6) {
@@ -435,7 +458,8 @@ unsafe extern "C" {
 fn killed_in_the_middle() {
     let test = TestFs::new(256 * MIB);
     let (cx, root) = (test.cx(), test.root_node());
-    let dirs: Vec<Node> = (0..2).map(|i| test.create(&cx, root, format!("d{i}").as_bytes(), &new(Kind::Directory)).unwrap()).collect();
+    let dirs: Vec<Node> =
+        (0..2).map(|i| test.create(&cx, root, format!("d{i}").as_bytes(), &new(Kind::Directory)).unwrap()).collect();
     let name = |round: u32, i: u32| format!("name {round} {i}");
     for round in 0..40u32 {
         let path = format!("{}/progress", test.image.directory());
@@ -452,7 +476,9 @@ fn killed_in_the_middle() {
                 let name = name(round, i);
                 let name = name.as_bytes();
                 match what {
-                    0 => drop(test.create(&cx, dirs[0], name, &new(if i % 4 == 3 { Kind::Directory } else { Kind::Regular })).unwrap()),
+                    0 => drop(
+                        test.create(&cx, dirs[0], name, &new(if i % 4 == 3 { Kind::Directory } else { Kind::Regular })).unwrap(),
+                    ),
                     1 => test.rename(&cx, dirs[0], name, dirs[1], name, RenameMode::Replace).unwrap(),
                     _ if i % 4 == 0 => test.unlink(&cx, dirs[1], name).unwrap(),
                     _ => {}
@@ -481,7 +507,10 @@ fn killed_in_the_middle() {
             };
             let steps = done.saturating_sub(3 * i).min(3);
             let found = (in_0.is_ok(), in_1.is_ok());
-            assert!(found == state(steps) || found == state((steps + 1).min(3)), "round {round} name {i}, {done} steps: {in_0:?} {in_1:?}");
+            assert!(
+                found == state(steps) || found == state((steps + 1).min(3)),
+                "round {round} name {i}, {done} steps: {in_0:?} {in_1:?}"
+            );
             assert!([in_0, in_1].into_iter().all(|r| r.is_ok() || r.map_err(Error::errno) == Err(Errno::ENOENT)));
         }
         test.create(&cx, dirs[0], format!("after {round}").as_bytes(), &new(Kind::Regular)).unwrap();

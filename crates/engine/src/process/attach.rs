@@ -15,10 +15,13 @@ use crate::segment::{Areas, ProcessSlot, cachelet_budget};
 use base::{Cx, Error};
 use core::fmt;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::{Acquire, Relaxed}};
+use core::sync::atomic::{
+    AtomicU32, AtomicUsize,
+    Ordering::{Acquire, Relaxed},
+};
+use format::Superblock;
 use format::layout::{self, BLOCK, Layout};
 use format::superblock::SuperblockError;
-use format::Superblock;
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
 use pm::{Domain, Errno, Region};
@@ -95,7 +98,9 @@ impl fmt::Display for AttachError {
         match self {
             AttachError::Open(Errno::ENOENT) => f.write_str("no such file"),
             AttachError::Open(errno) => write!(f, "it cannot be opened: {errno}"),
-            AttachError::NotWritable => f.write_str("the file is not writable; direct use of an image needs write permission on it"),
+            AttachError::NotWritable => {
+                f.write_str("the file is not writable; direct use of an image needs write permission on it")
+            }
             AttachError::NotAnImage => f.write_str("not a Bypath image; make one with bypath mkfs"),
             AttachError::Version(version) => {
                 write!(f, "an image of format version {version}; this program knows version {}", format::VERSION)
@@ -108,11 +113,17 @@ impl fmt::Display for AttachError {
                 "other processes use it, but their segment cannot be opened from here; give the same segment directory \
                  (BYPATH_SEGMENT_DIR), or end those processes",
             ),
-            AttachError::NoSpace => f.write_str("no space for the segment or for the image's tables; free some, or choose another BYPATH_SEGMENT_DIR"),
-            AttachError::Segment(errno) => write!(f, "the segment cannot be made: {errno}; choose a directory with BYPATH_SEGMENT_DIR"),
+            AttachError::NoSpace => {
+                f.write_str("no space for the segment or for the image's tables; free some, or choose another BYPATH_SEGMENT_DIR")
+            }
+            AttachError::Segment(errno) => {
+                write!(f, "the segment cannot be made: {errno}; choose a directory with BYPATH_SEGMENT_DIR")
+            }
             AttachError::Map(errno) => write!(f, "the file cannot be mapped: {errno}"),
             AttachError::TooManyProcesses => write!(f, "{} processes use it, which is all there may be", layout::PROCESSES),
-            AttachError::Failed(Error::Corrupt { what, at }) => write!(f, "recovery met a damaged {what} at offset {at}; run bypath check"),
+            AttachError::Failed(Error::Corrupt { what, at }) => {
+                write!(f, "recovery met a damaged {what} at offset {at}; run bypath check")
+            }
             AttachError::Failed(Error::Posix(errno)) => write!(f, "recovery failed: {errno}"),
         }
     }
@@ -186,7 +197,11 @@ fn open(path: &[u8]) -> Result<Opened, AttachError> {
 fn fill_holes(file: &File, stat: &Stat, layout: Layout, grown: u64) -> Result<(), AttachError> {
     let first = layout.first_block();
     let bitmap = Layout::bitmap_word(first) & !(BLOCK - 1);
-    let parts = [(0, layout::BITMAP), (bitmap, (Layout::bitmap_word(grown) - bitmap).next_multiple_of(BLOCK)), (layout.blocks, (grown - first) * BLOCK)];
+    let parts = [
+        (0, layout::BITMAP),
+        (bitmap, (Layout::bitmap_word(grown) - bitmap).next_multiple_of(BLOCK)),
+        (layout.blocks, (grown - first) * BLOCK),
+    ];
     if stat.allocated >= parts.iter().map(|part| part.1).sum() {
         return Ok(());
     }
@@ -316,7 +331,13 @@ impl Fs {
 }
 
 /// An image that is mapped, but has no segment yet.
-pub(crate) fn unjoined(superblock: &Superblock, layout: Layout, image: Region, path: &[u8], options: &Options) -> Result<Fs, AttachError> {
+pub(crate) fn unjoined(
+    superblock: &Superblock,
+    layout: Layout,
+    image: Region,
+    path: &[u8],
+    options: &Options,
+) -> Result<Fs, AttachError> {
     let mut fs = Fs {
         image,
         segment: no_region(),
@@ -362,4 +383,3 @@ fn absolute(path: &[u8], into: &mut [u8; 4096]) -> Option<()> {
     into[len + path.len()..].fill(0);
     Some(())
 }
-

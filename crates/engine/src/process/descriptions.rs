@@ -17,7 +17,7 @@
 use crate::fs::Fs;
 use crate::lane::lock::Waiter;
 use crate::segment::{Cachelet, DESCRIPTIONS, cachelet};
-use base::{Cx, Cred, Description, DescriptionId, Node, Result, Thread};
+use base::{Cred, Cx, Description, DescriptionId, Node, Result, Thread};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use pm::Errno;
@@ -223,7 +223,8 @@ impl Fs {
             // Count first, then look: see above.
             cachelet.opens.fetch_add(1, SeqCst);
             let flags = cachelet.flags.load(SeqCst);
-            let pinned = flags & (cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD) == 0 && cachelet.node.load(SeqCst) == node.id;
+            let pinned =
+                flags & (cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD) == 0 && cachelet.node.load(SeqCst) == node.id;
             if pinned || self.pin_slow(cachelet, node.id)? {
                 return Ok(cachelet);
             }

@@ -99,7 +99,8 @@ impl Fs {
         let token = u64::from_ne_bytes(random) | 1;
         self.name_segment(directory, token)?;
         let path = self.segment_path;
-        let file = File::open(&path, abi::O_RDWR | abi::O_CREAT | abi::O_EXCL | abi::O_NOFOLLOW, 0o600).map_err(AttachError::Segment)?;
+        let file =
+            File::open(&path, abi::O_RDWR | abi::O_CREAT | abi::O_EXCL | abi::O_NOFOLLOW, 0o600).map_err(AttachError::Segment)?;
         let made = self.fill_segment(&file, token, image);
         if made.is_err() {
             self.leave_segment();

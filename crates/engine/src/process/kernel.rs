@@ -1,7 +1,7 @@
 //! What the kernel tells of processes and of itself, from `/proc`.
 
-use core::sync::atomic::Ordering::Relaxed;
 use crate::segment::ProcessSlot;
+use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::file::File;
 use pm::sys::abi;

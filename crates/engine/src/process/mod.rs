@@ -23,16 +23,16 @@
 //!   taken off the list before it is given up: death in between can leave a
 //!   count too high until the next segment, never too low.
 
-pub mod attach;
 pub mod adopt;
+pub mod attach;
 pub mod descriptions;
 pub mod handover;
 mod join;
 mod kernel;
 mod last;
 mod recover;
-mod sweep;
 mod session;
+mod sweep;
 pub mod table;
 pub(crate) mod volatile;
 

@@ -1,11 +1,11 @@
 //! Tests of attaching, open files, fork, exec and death, with real processes.
 
+use super::AttachError;
 use crate::testing::{TestFs, TestImage};
 use crate::{Cred, Cx, Error, Kind, NewNode, Node, Thread};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
-use super::AttachError;
 
 unsafe extern "C" {
     fn fork() -> i32;
@@ -470,7 +470,11 @@ fn kill_storm() {
         if pid == 0 {
             let thread = Thread::new();
             test.fork_child(token);
-            storm(&test, &Cx { cred: Cred::ROOT, umask: 0, thread: &thread }, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 32);
+            storm(
+                &test,
+                &Cx { cred: Cred::ROOT, umask: 0, thread: &thread },
+                seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 32,
+            );
         }
         pid
     };
@@ -491,7 +495,10 @@ fn kill_storm() {
     }
     drop(children);
     // Some were killed before their first step: their grace time is over now.
-    for slot in (0..format::layout::PROCESSES).map_while(|number| test.process_slot(number)).take(test.header().processes_high.load(Relaxed) as usize) {
+    for slot in (0..format::layout::PROCESSES)
+        .map_while(|number| test.process_slot(number))
+        .take(test.header().processes_high.load(Relaxed) as usize)
+    {
         slot.reserved[1].store(0, Relaxed);
     }
     assert_eq!(test.adopt_dead_processes(&cx), 0);
@@ -514,7 +521,10 @@ fn kill_storm() {
             let id = test.orphan_slot(number).unwrap().load(Relaxed);
             if id != 0 && attempt > 3 {
                 let cached = test.cached(&test.cx(), Node { id, hint: u32::MAX });
-                std::println!("orphan {number}: {id:x} {cached:?}: {:?}", test.reclaim_orphan(&test.cx(), Node { id, hint: u32::MAX }));
+                std::println!(
+                    "orphan {number}: {id:x} {cached:?}: {:?}",
+                    test.reclaim_orphan(&test.cx(), Node { id, hint: u32::MAX })
+                );
             }
         }
         assert!(attempt < 5, "orphans stay");

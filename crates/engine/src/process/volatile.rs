@@ -5,8 +5,8 @@
 
 use super::kernel;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use format::layout::{self, LANES, LINE, PROCESSES};
 use format::Volatile;
+use format::layout::{self, LANES, LINE, PROCESSES};
 use pm::file::{self, File, Stat};
 use pm::mutex::{Attempt, RobustMutex};
 use pm::{Domain, Region};
@@ -74,9 +74,9 @@ pub(crate) fn is_used(file: &File, stat: &Stat) -> bool {
     let Ok(address) = file.map(len, true, false) else { return false };
     // SAFETY: just mapped shared and writable, unmapped below.
     let image = unsafe { Region::new(address, len, len, Domain::Process) };
-    let used = image.at::<Volatile>(layout::VOLATILE).is_some_and(|header| {
-        Identity::new(stat).matches(header) && header.token.load(Acquire) != 0 && anyone_lives(&image)
-    });
+    let used = image
+        .at::<Volatile>(layout::VOLATILE)
+        .is_some_and(|header| Identity::new(stat).matches(header) && header.token.load(Acquire) != 0 && anyone_lives(&image));
     // SAFETY: nothing refers to the mapping any more; no mutex in it is held by us.
     unsafe { file::unmap(address, len) };
     used

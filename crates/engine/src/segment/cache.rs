@@ -65,7 +65,8 @@ impl Fs {
     #[inline]
     pub(crate) fn cached(&self, cx: &Cx, node: Node) -> Result<&Cachelet> {
         if let Some(cachelet) = self.cachelet(node.hint) {
-            if cachelet.node.load(Acquire) == node.id && cachelet.flags.load(Relaxed) & (cachelet::DEAD | cachelet::INVALID) == 0 {
+            if cachelet.node.load(Acquire) == node.id && cachelet.flags.load(Relaxed) & (cachelet::DEAD | cachelet::INVALID) == 0
+            {
                 return Ok(cachelet);
             }
         }
@@ -239,7 +240,10 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn consistent<T>(&self, cx: &Cx, cachelet: &Cachelet, id: u64, read: impl Fn(&Cachelet) -> T) -> Result<T> {
         let before = cachelet.sequence.load(Acquire);
-        if before & 1 == 0 && cachelet.node.load(Relaxed) == id && cachelet.flags.load(Relaxed) & (cachelet::INVALID | cachelet::DEAD) == 0 {
+        if before & 1 == 0
+            && cachelet.node.load(Relaxed) == id
+            && cachelet.flags.load(Relaxed) & (cachelet::INVALID | cachelet::DEAD) == 0
+        {
             let value = read(cachelet);
             fence(Acquire);
             if cachelet.sequence.load(Relaxed) == before {
@@ -361,7 +365,10 @@ impl Fs {
     /// Whether a cachelet carries exactly this name. Identity only: read the rest consistently.
     #[inline]
     pub(crate) fn carries_name(&self, cachelet: &Cachelet, parent: u64, name: &[u8]) -> bool {
-        if cachelet.parent.load(Relaxed) != parent || (cachelet.mode.load(Relaxed) >> 24) as usize != name.len() || name.len() > NAME_SHORT {
+        if cachelet.parent.load(Relaxed) != parent
+            || (cachelet.mode.load(Relaxed) >> 24) as usize != name.len()
+            || name.len() > NAME_SHORT
+        {
             return false;
         }
         let mut rest = name;

@@ -164,7 +164,19 @@ impl Areas {
         let shadow = up(pages + page_count * size_of::<Page>() as u64);
         let cachelets = up(shadow + page_count * 4096);
         let len = up(cachelets + cachelet_count as u64 * size_of::<Cachelet>() as u64);
-        Areas { bucket_locks, lanes, processes, descriptors, descriptions, advisory, pages, shadow, cachelets, cachelet_count, len }
+        Areas {
+            bucket_locks,
+            lanes,
+            processes,
+            descriptors,
+            descriptions,
+            advisory,
+            pages,
+            shadow,
+            cachelets,
+            cachelet_count,
+            len,
+        }
     }
 }
 

@@ -205,7 +205,9 @@ impl Process {
         let mut at = from_at;
         let copied = to.mount.backend.write_with(cx, to.node, to_at, len, &mut |part: UserSlice| {
             // SAFETY: memory of our file, as long as it says.
-            let got = unsafe { self.door.kernel(abi::__NR_pread64 as usize, [args[0], part.ptr as usize, part.len, at as usize, 0, 0]) };
+            let got = unsafe {
+                self.door.kernel(abi::__NR_pread64 as usize, [args[0], part.ptr as usize, part.len, at as usize, 0, 0])
+            };
             let got = pm::sys::check(got)?;
             at += got as u64;
             Ok(got)
@@ -214,7 +216,9 @@ impl Process {
             // SAFETY: the caller's promise.
             Some(_) => unsafe { source.set(from_at + copied as u64) },
             // SAFETY: plain numbers.
-            None => drop(unsafe { self.door.kernel(abi::__NR_lseek as usize, [args[0], (from_at + copied as u64) as usize, 0, 0, 0, 0]) }),
+            None => drop(unsafe {
+                self.door.kernel(abi::__NR_lseek as usize, [args[0], (from_at + copied as u64) as usize, 0, 0, 0, 0])
+            }),
         }
         // SAFETY: the caller's promise.
         unsafe { target.set(to_at + copied as u64) };

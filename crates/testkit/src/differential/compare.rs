@@ -8,8 +8,8 @@
 use super::op::Arg;
 use super::side::Side;
 use pm::sys::abi as nr;
-use std::collections::HashMap;
 use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 /// When the run began, to tell "now" from a time that was set; and what else to compare.
 #[derive(Clone, Copy)]
@@ -156,7 +156,12 @@ impl Tree {
         let mut tree = Tree { lines: Vec::new(), clock, seen: HashMap::new() };
         let (root, _) = side.call(
             nr::__NR_openat as usize,
-            &[Arg::Int(libc::AT_FDCWD as i64), Arg::Text(b"/".to_vec()), Arg::Int((libc::O_RDONLY | libc::O_DIRECTORY) as i64), Arg::Int(0)],
+            &[
+                Arg::Int(libc::AT_FDCWD as i64),
+                Arg::Text(b"/".to_vec()),
+                Arg::Int((libc::O_RDONLY | libc::O_DIRECTORY) as i64),
+                Arg::Int(0),
+            ],
         );
         tree.directory(side, root as i64, "");
         side.plain(nr::__NR_close, &[root as i64]);
@@ -238,7 +243,9 @@ impl Tree {
             }
             // Zeroes may be a hole on one side and data on the other.
             let bytes = out[0].iter().enumerate().filter(|(_, b)| **b != 0);
-            sum = bytes.fold(sum, |sum, (at, &b)| sum.wrapping_add((b as u64 + 1).wrapping_mul((offset as u64 + at as u64).wrapping_mul(0x100_0000_01b3) | 1)));
+            sum = bytes.fold(sum, |sum, (at, &b)| {
+                sum.wrapping_add((b as u64 + 1).wrapping_mul((offset as u64 + at as u64).wrapping_mul(0x100_0000_01b3) | 1))
+            });
             offset += got as i64;
         };
         self.lines.push(format!("{path} data {end} sum {sum:x}"));
@@ -275,7 +282,12 @@ pub fn difference(kernel: &Tree, ours: &Tree) -> Option<String> {
 pub fn clear(side: &dyn Side) -> Result<(), String> {
     let (root, _) = side.call(
         nr::__NR_openat as usize,
-        &[Arg::Int(libc::AT_FDCWD as i64), Arg::Text(b"/".to_vec()), Arg::Int((libc::O_RDONLY | libc::O_DIRECTORY) as i64), Arg::Int(0)],
+        &[
+            Arg::Int(libc::AT_FDCWD as i64),
+            Arg::Text(b"/".to_vec()),
+            Arg::Int((libc::O_RDONLY | libc::O_DIRECTORY) as i64),
+            Arg::Int(0),
+        ],
     );
     let result = clear_directory(side, root as i64);
     side.plain(nr::__NR_close, &[root as i64]);
@@ -290,7 +302,8 @@ fn clear_directory(side: &dyn Side, fd: i64) -> Result<(), String> {
         }
         let mut flags = 0;
         if kind == libc::DT_DIR {
-            let args = [Arg::Int(fd), Arg::Text(name.clone()), Arg::Int((libc::O_RDONLY | libc::O_DIRECTORY) as i64), Arg::Int(0)];
+            let args =
+                [Arg::Int(fd), Arg::Text(name.clone()), Arg::Int((libc::O_RDONLY | libc::O_DIRECTORY) as i64), Arg::Int(0)];
             let below = side.call(nr::__NR_openat as usize, &args).0 as i64;
             clear_directory(side, below)?;
             side.plain(nr::__NR_close, &[below]);

@@ -11,10 +11,18 @@ const CWD: i64 = AT_FDCWD as i64;
 const FIRST_FD: i64 = 3;
 const FDS: u64 = 9;
 
-const NAMES: [&[u8]; 9] =
-    [b"a", b"b", b"c", b"d", b"e", b"f", b"quite-a-long-name-that-fits-no-short-slot-of-forty-bytes", b"name.with.dots", b".hidden"];
-const MODES: [i64; 14] =
-    [0o644, 0o755, 0o777, 0o666, 0o600, 0o700, 0, 0o444, 0o555, 0o111, 0o4755, 0o2755, 0o2775, 0o1775];
+const NAMES: [&[u8]; 9] = [
+    b"a",
+    b"b",
+    b"c",
+    b"d",
+    b"e",
+    b"f",
+    b"quite-a-long-name-that-fits-no-short-slot-of-forty-bytes",
+    b"name.with.dots",
+    b".hidden",
+];
+const MODES: [i64; 14] = [0o644, 0o755, 0o777, 0o666, 0o600, 0o700, 0, 0o444, 0o555, 0o111, 0o4755, 0o2755, 0o2775, 0o1775];
 const OFFSETS: [i64; 14] = [0, 1, 10, 63, 64, 100, 4095, 4096, 4097, 8192, 12288, 40000, 65536, 1 << 20];
 const LENGTHS: [usize; 10] = [0, 1, 7, 64, 100, 511, 4096, 4097, 9000, 20000];
 
@@ -187,7 +195,8 @@ impl Generator {
     }
 
     fn xattr_name(&mut self) -> Arg {
-        let names: [&[u8]; 8] = [b"user.a", b"user.a", b"user.b", b"user.long-name-of-an-attribute", b"user.", b"nonsense", b"trusted.t", b"a.b"];
+        let names: [&[u8]; 8] =
+            [b"user.a", b"user.a", b"user.b", b"user.long-name-of-an-attribute", b"user.", b"nonsense", b"trusted.t", b"a.b"];
         Arg::Text(self.rng.pick(&names).to_vec())
     }
 
@@ -270,14 +279,18 @@ impl Generator {
                 match self.rng.below(3) {
                     0 => Op::call("preadv", nr::__NR_preadv, [fd, Arg::IovOut(lens), count, self.offset()]),
                     1 => Op::call("pwritev", nr::__NR_pwritev, [fd, Arg::IovFill(9, lens), count, self.offset()]),
-                    _ => Op::call("pwritev2", nr::__NR_pwritev2, [
-                        fd,
-                        Arg::IovFill(9, lens),
-                        count,
-                        Arg::Int(self.rng.pick(&[-1, 0, 4096])),
-                        Arg::Int(0),
-                        Arg::Int(self.rng.pick(&[0, 0, RWF_APPEND as i64])),
-                    ]),
+                    _ => Op::call(
+                        "pwritev2",
+                        nr::__NR_pwritev2,
+                        [
+                            fd,
+                            Arg::IovFill(9, lens),
+                            count,
+                            Arg::Int(self.rng.pick(&[-1, 0, 4096])),
+                            Arg::Int(0),
+                            Arg::Int(self.rng.pick(&[0, 0, RWF_APPEND as i64])),
+                        ],
+                    ),
                 }
             }
             _ => {
@@ -325,7 +338,11 @@ impl Generator {
     fn names(&mut self) -> Op {
         let (d, p) = (self.dir(), self.path());
         match self.rng.below(24) {
-            0..=4 => Op::call("mkdirat", nr::__NR_mkdirat, [d, p, Arg::Int(self.rng.pick(&[0o755, 0o755, 0o777, 0o700, 0o2775, 0o1775]))]),
+            0..=4 => Op::call(
+                "mkdirat",
+                nr::__NR_mkdirat,
+                [d, p, Arg::Int(self.rng.pick(&[0o755, 0o755, 0o777, 0o700, 0o2775, 0o1775]))],
+            ),
             5..=8 => {
                 let flags = self.rng.pick(&[0, 0, 0, AT_REMOVEDIR, AT_REMOVEDIR, 1]);
                 Op::call("unlinkat", nr::__NR_unlinkat, [d, p, Arg::Int(flags as i64)])
@@ -436,7 +453,11 @@ impl Generator {
             }
             8 => {
                 let first = FIRST_FD + self.rng.below(FDS + 6) as i64;
-                Op::call("close_range", nr::__NR_close_range, [Arg::Int(first), Arg::Int(first + self.rng.below(20) as i64), Arg::Int(0)])
+                Op::call(
+                    "close_range",
+                    nr::__NR_close_range,
+                    [Arg::Int(first), Arg::Int(first + self.rng.below(20) as i64), Arg::Int(0)],
+                )
             }
             _ => Op::call("close", nr::__NR_close, [Arg::Int(FIRST_FD + self.rng.below(20) as i64)]),
         }
@@ -467,7 +488,11 @@ impl Generator {
     fn locks(&mut self) -> Op {
         let fd = self.fd();
         match self.rng.below(4) {
-            0 => Op::call("flock", nr::__NR_flock, [fd, Arg::Int((self.rng.pick(&[LOCK_SH, LOCK_EX, LOCK_UN, 77]) | LOCK_NB) as i64)]),
+            0 => Op::call(
+                "flock",
+                nr::__NR_flock,
+                [fd, Arg::Int((self.rng.pick(&[LOCK_SH, LOCK_EX, LOCK_UN, 77]) | LOCK_NB) as i64)],
+            ),
             1 => Op::call("fcntl", nr::__NR_fcntl, [fd, Arg::Int(F_OFD_SETLK as i64), self.lock()]),
             2 => Op::call("fcntl", nr::__NR_fcntl, [fd, Arg::Int(self.rng.pick(&[F_OFD_GETLK, F_GETLK]) as i64), self.lock()]),
             _ => Op::call("fcntl", nr::__NR_fcntl, [fd, Arg::Int(F_SETLK as i64), self.lock()]),
@@ -503,9 +528,17 @@ impl Generator {
 
     fn rare(&mut self) -> Op {
         match self.rng.below(6) {
-            0 => Op::call("ioctl", nr::__NR_ioctl, [self.fd(), Arg::Int(self.rng.pick(&[0x5451, 0x5450, 0x5401, 0x1234])), Arg::Int(0)]),
+            0 => Op::call(
+                "ioctl",
+                nr::__NR_ioctl,
+                [self.fd(), Arg::Int(self.rng.pick(&[0x5451, 0x5450, 0x5401, 0x1234])), Arg::Int(0)],
+            ),
             1 => Op::call("sendfile", nr::__NR_sendfile, [self.fd(), self.fd(), Arg::Int(0), Arg::Int(self.len() as i64)]),
-            2 => Op::call("sync_file_range", nr::__NR_sync_file_range, [self.fd(), self.offset(), self.offset(), Arg::Int(self.rng.pick(&[0, 7, 9]))]),
+            2 => Op::call(
+                "sync_file_range",
+                nr::__NR_sync_file_range,
+                [self.fd(), self.offset(), self.offset(), Arg::Int(self.rng.pick(&[0, 7, 9]))],
+            ),
             3 => Op::call("getdents64", nr::__NR_getdents64, [self.fd(), Arg::Out(10), Arg::Int(10)]),
             4 => Op::call("readahead", nr::__NR_readahead, [self.fd(), self.offset(), Arg::Int(4096)]),
             _ => Op::call("sync", nr::__NR_sync, []),

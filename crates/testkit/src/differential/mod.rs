@@ -80,7 +80,12 @@ fn batch(plan: &Plan, first: u64, end: u64, watch: &Watch) -> Result<(), String>
     let world = World::new((plan.backend)());
     sandbox::own_root()?;
     for sequence in first..end {
-        let pair = Pair { kernel: side::Kernel, ours: &world, clock: Clock { blocks: !plan.limits.space_ahead, ..Clock::new() }, limits: plan.limits };
+        let pair = Pair {
+            kernel: side::Kernel,
+            ours: &world,
+            clock: Clock { blocks: !plan.limits.space_ahead, ..Clock::new() },
+            limits: plan.limits,
+        };
         watch.sequence(sequence);
         pair.run(&generate::sequence(plan.seed + sequence, plan.len), &|step| watch.step(step)).map_err(|d| d.text)?;
     }
@@ -92,7 +97,12 @@ pub(crate) fn attempt(plan: &Plan, ops: &[op::Op]) -> Option<(usize, String)> {
     let child = sandbox::spawn(|watch| {
         let world = World::new((plan.backend)());
         sandbox::own_root()?;
-        let pair = Pair { kernel: side::Kernel, ours: &world, clock: Clock { blocks: !plan.limits.space_ahead, ..Clock::new() }, limits: plan.limits };
+        let pair = Pair {
+            kernel: side::Kernel,
+            ours: &world,
+            clock: Clock { blocks: !plan.limits.space_ahead, ..Clock::new() },
+            limits: plan.limits,
+        };
         pair.run(ops, &|step| watch.step(step)).map_err(|d| d.text)
     });
     match child.wait(10) {

@@ -101,7 +101,9 @@ impl Pair<'_> {
             Step::ReadDir(fd) => {
                 let names = |side: &dyn Side| {
                     let entries = read_dir(side, *fd).map_err(error)?;
-                    Ok::<_, String>(entries.into_iter().map(|(name, (kind, _))| (name.escape_ascii().to_string(), kind)).collect::<Vec<_>>())
+                    Ok::<_, String>(
+                        entries.into_iter().map(|(name, (kind, _))| (name.escape_ascii().to_string(), kind)).collect::<Vec<_>>(),
+                    )
                 };
                 same(&names(&self.kernel), &names(self.ours))
             }
@@ -149,7 +151,8 @@ impl Pair<'_> {
             let follow = if flags & libc::O_NOFOLLOW != 0 { libc::AT_SYMLINK_NOFOLLOW } else { 0 };
             let look = [dir, args[at].clone(), Arg::Stat, Arg::Int(follow as i64)];
             let (result, out) = self.kernel.call(nr::__NR_newfstatat as usize, &look);
-            let special = result == 0 && !matches!(parse_stat(&out[0]).st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
+            let special = result == 0
+                && !matches!(parse_stat(&out[0]).st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK);
             return special && flags & libc::O_PATH == 0;
         }
         if matches!(op.name, "link" | "linkat") {
@@ -161,7 +164,13 @@ impl Pair<'_> {
             // `fs.protected_hardlinks` is a setting of the machine's.
             let follow = matches!(args.get(4), Some(Arg::Int(f)) if *f == libc::AT_SYMLINK_FOLLOW as i64);
             let Some(&(dir, path)) = op.paths().first() else { return false };
-            let flags = if path.is_empty() { libc::AT_EMPTY_PATH } else if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
+            let flags = if path.is_empty() {
+                libc::AT_EMPTY_PATH
+            } else if follow {
+                0
+            } else {
+                libc::AT_SYMLINK_NOFOLLOW
+            };
             let look = [Arg::Int(dir), Arg::Text(path.to_vec()), Arg::Stat, Arg::Int(flags as i64)];
             let (result, out) = self.kernel.call(nr::__NR_newfstatat as usize, &look);
             // SAFETY: takes no arguments.
@@ -196,7 +205,13 @@ impl Pair<'_> {
         (result == 0).then(|| parse_stat(&out[0]).st_mode & libc::S_IFMT)
     }
 
-    fn compare(&self, number: usize, args: &[Arg], kernel: &(isize, Vec<Vec<u8>>), ours: &(isize, Vec<Vec<u8>>)) -> Result<(), String> {
+    fn compare(
+        &self,
+        number: usize,
+        args: &[Arg],
+        kernel: &(isize, Vec<Vec<u8>>),
+        ours: &(isize, Vec<Vec<u8>>),
+    ) -> Result<(), String> {
         // Whether there is more to read at a position is each one's own order.
         let read = |result: isize| result >= 0 || result == -libc::EINVAL as isize;
         if number == nr::__NR_getdents64 as usize && read(kernel.0) && read(ours.0) {
@@ -229,7 +244,11 @@ impl Pair<'_> {
                 Arg::Out(_) => {
                     if k != o {
                         let place = k.iter().zip(o).position(|(a, b)| a != b);
-                        return Err(format!("data differ at {place:?}: {:x?} {:x?}", &k[..k.len().min(16)], &o[..o.len().min(16)]));
+                        return Err(format!(
+                            "data differ at {place:?}: {:x?} {:x?}",
+                            &k[..k.len().min(16)],
+                            &o[..o.len().min(16)]
+                        ));
                     }
                 }
                 _ => same(k, o)?,
@@ -276,7 +295,10 @@ impl Pair<'_> {
                 result = Err("mapped data differ after writing".into());
             }
         }
-        let (k, o) = (self.kernel.plain(nr::__NR_munmap, &[k as i64, len as i64]), self.ours.plain(nr::__NR_munmap, &[o as i64, len as i64]));
+        let (k, o) = (
+            self.kernel.plain(nr::__NR_munmap, &[k as i64, len as i64]),
+            self.ours.plain(nr::__NR_munmap, &[o as i64, len as i64]),
+        );
         result.and(same(&error(k), &error(o)))
     }
 }

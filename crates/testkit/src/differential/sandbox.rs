@@ -16,7 +16,14 @@ impl Watch {
     fn new() -> Watch {
         // SAFETY: an anonymous mapping at an address of the kernel's choice.
         let at = unsafe {
-            libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
+            libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
         };
         assert!(at != libc::MAP_FAILED, "no memory");
         Watch { words: at.cast() }
@@ -158,9 +165,19 @@ pub fn own_root() -> Result<(), String> {
     // SAFETY: flags only.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0 {
         // SAFETY: texts are NUL-terminated or null.
-        unsafe { libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE, std::ptr::null()) };
+        unsafe {
+            libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE, std::ptr::null())
+        };
         // SAFETY: texts are NUL-terminated. If it fails, the plain directory on /dev/shm serves.
-        unsafe { libc::mount(c"tmpfs".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), libc::MS_NOATIME, c"size=2g,mode=777".as_ptr().cast()) };
+        unsafe {
+            libc::mount(
+                c"tmpfs".as_ptr(),
+                path.as_ptr(),
+                c"tmpfs".as_ptr(),
+                libc::MS_NOATIME,
+                c"size=2g,mode=777".as_ptr().cast(),
+            )
+        };
     }
     // SAFETY: a NUL-terminated text.
     check(unsafe { libc::chroot(path.as_ptr()) }, "chroot")?;

@@ -44,7 +44,8 @@ pub fn append(processes: u64, records: u64) -> Result<String, String> {
             let got = world.pread(fd, &mut buffer, offset);
             expect(got, || format!("read at {offset}"))?;
             for record in buffer[..got as usize].chunks(RECORD) {
-                let word = |at: usize| record.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(u64::MAX, u64::from_ne_bytes);
+                let word =
+                    |at: usize| record.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(u64::MAX, u64::from_ne_bytes);
                 let slot = next.get_mut(word(0) as usize).ok_or_else(|| format!("a torn record near {offset}"))?;
                 if word(8) != *slot {
                     return Err(format!("process {}: record {} where {slot} was to be", word(0), word(8)));

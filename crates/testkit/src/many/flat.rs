@@ -65,10 +65,14 @@ pub fn flat(many: u64) -> Result<String, String> {
     let start = Instant::now();
     let report = check(image.path())?;
     let check_s = start.elapsed().as_secs_f64();
-    let mut text = format!("{} files; attach {few_us} us with few files, {many_us} us with many; check {check_s:.1} s", report.files);
+    let mut text =
+        format!("{} files; attach {few_us} us with few files, {many_us} us with many; check {check_s:.1} s", report.files);
     for (at, step) in STEPS.iter().enumerate() {
         let (few, lots) = (words.get(8 + at), words.get(16 + at));
-        text += &format!("\n  {step:<7} {few:>6} ns at 1000 entries, {lots:>6} ns at {many}: {:.2} ×", lots as f64 / few.max(1) as f64);
+        text += &format!(
+            "\n  {step:<7} {few:>6} ns at 1000 entries, {lots:>6} ns at {many}: {:.2} ×",
+            lots as f64 / few.max(1) as f64
+        );
     }
     if many_us > 5000 {
         return Err(format!("attaching took more than 5 ms\n{text}"));

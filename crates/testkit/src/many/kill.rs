@@ -63,7 +63,14 @@ fn victim(image: &Image, words: Words, round: u64) -> Result<(), String> {
 
 /// Removes file `turn`. The operation that death has interrupted is finished by
 /// whoever next needs its names: until then what was not acknowledged is not seen.
-fn remove(world: &World, round: u64, turn: u64, (old, new): (bool, bool), interrupted: bool, acknowledged: bool) -> Result<(), String> {
+fn remove(
+    world: &World,
+    round: u64,
+    turn: u64,
+    (old, new): (bool, bool),
+    interrupted: bool,
+    acknowledged: bool,
+) -> Result<(), String> {
     let (f, g) = (format!("/f{round}-{turn}"), format!("/g{round}-{turn}"));
     if !interrupted {
         return match (old, new) {
@@ -87,7 +94,8 @@ fn remove(world: &World, round: u64, turn: u64, (old, new): (bool, bool), interr
 
 /// Looks for everything that the victim of `round` had acknowledged, then removes it.
 fn verify(world: &World, words: Words, round: u64) -> Result<(), String> {
-    let (created, appended, renamed, unlinked) = (words.get(CREATED), words.get(APPENDED), words.get(RENAMED), words.get(UNLINKED));
+    let (created, appended, renamed, unlinked) =
+        (words.get(CREATED), words.get(APPENDED), words.get(RENAMED), words.get(UNLINKED));
     // One operation may have happened without being acknowledged.
     for turn in 0..created + 1 {
         let (old, new) = (world.stat(&format!("/f{round}-{turn}")).is_ok(), world.stat(&format!("/g{round}-{turn}")).is_ok());
@@ -100,7 +108,9 @@ fn verify(world: &World, words: Words, round: u64) -> Result<(), String> {
             _ => !new,
         };
         if !fine {
-            return Err(format!("round {round}: file {turn}: old name {old}, new name {new}; acknowledged {created} creations, {renamed} renames, {unlinked} removals"));
+            return Err(format!(
+                "round {round}: file {turn}: old name {old}, new name {new}; acknowledged {created} creations, {renamed} renames, {unlinked} removals"
+            ));
         }
         remove(world, round, turn, (old, new), [created, renamed, unlinked].contains(&turn), turn < created && turn != unlinked)?;
     }
@@ -147,7 +157,9 @@ fn survivor(image: &Image, words: Words, step: &dyn Fn(usize)) -> Result<(), Str
         timed("mkdir", &|| world.mkdir(&format!("/d{turn}")))?;
         timed("move", &|| world.rename(&format!("/t{turn}"), &format!("/d{turn}/x")))?;
         timed("unlink", &|| world.unlink(&format!("/d{turn}/x")))?;
-        timed("rmdir", &|| world.path_call(pm::sys::abi::__NR_unlinkat, &[super::CWD], &format!("/d{turn}"), &[libc::AT_REMOVEDIR as i64]))?;
+        timed("rmdir", &|| {
+            world.path_call(pm::sys::abi::__NR_unlinkat, &[super::CWD], &format!("/d{turn}"), &[libc::AT_REMOVEDIR as i64])
+        })?;
         turn += 1;
         if words.get(OVER) > verified {
             verify(&world, words, verified)?;

@@ -94,7 +94,8 @@ impl World {
 
     /// `stat`, or the negated error.
     pub fn stat(&self, path: &str) -> Result<libc::stat, isize> {
-        let (result, out) = self.call(nr::__NR_newfstatat as usize, &[Arg::Int(CWD), Arg::Text(path.into()), Arg::Stat, Arg::Int(0)]);
+        let (result, out) =
+            self.call(nr::__NR_newfstatat as usize, &[Arg::Int(CWD), Arg::Text(path.into()), Arg::Stat, Arg::Int(0)]);
         if result < 0 { Err(result) } else { Ok(crate::differential::compare::parse_stat(&out[0])) }
     }
 

@@ -14,7 +14,9 @@ const TURN: usize = 0;
 pub fn visible(rounds: u64) -> Result<String, String> {
     let image = Image::new("visible", 256 << 20);
     let words = Words::new();
-    let wait = move |turn: u64| if words.wait(TURN, turn, Duration::from_secs(10)) { Ok(()) } else { Err(format!("turn {turn} never came")) };
+    let wait = move |turn: u64| {
+        if words.wait(TURN, turn, Duration::from_secs(10)) { Ok(()) } else { Err(format!("turn {turn} never came")) }
+    };
     let actor = spawn(|watch| {
         let world = image.world();
         for round in 0..rounds {
@@ -45,7 +47,11 @@ pub fn visible(rounds: u64) -> Result<String, String> {
             let size = |path: &str| world.stat(path).map(|s| s.st_size);
             let want = |what: &str, path: &str, wanted: Result<i64, isize>| {
                 let seen = size(path);
-                if seen == wanted { Ok(()) } else { Err(format!("round {round}, after {what}: {path} is {seen:?}, not {wanted:?}")) }
+                if seen == wanted {
+                    Ok(())
+                } else {
+                    Err(format!("round {round}, after {what}: {path} is {seen:?}, not {wanted:?}"))
+                }
             };
             wait(round * 8 + 1)?;
             want("creation", &name, Ok(0))?;

@@ -144,7 +144,14 @@ impl Backend for Native {
         self.0.copy_range(cx, from, from_offset, to, to_offset, len)
     }
 
-    fn write_with(&self, cx: &Cx, node: Node, offset: u64, len: u64, fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>) -> Result<usize> {
+    fn write_with(
+        &self,
+        cx: &Cx,
+        node: Node,
+        offset: u64,
+        len: u64,
+        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    ) -> Result<usize> {
         self.0.write_with(cx, node, offset, len, fill)
     }
 
