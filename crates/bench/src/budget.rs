@@ -161,7 +161,11 @@ pub fn check(path: Option<&Path>) -> Result<bool, String> {
         over += usize::from(!fine);
         kept &= fine || held;
     }
-    println!("{} of {} calls are within their budget; the others must not get worse (`held` in budgets.toml)", file.call.len() - over, file.call.len());
+    println!(
+        "{} of {} calls are within their budget; the others must not get worse (`held` in budgets.toml)",
+        file.call.len() - over,
+        file.call.len()
+    );
     println!("(measured / budget, one warm call through the C API, process domain; a copy's own cost is part of its budget)");
     Ok(kept)
 }

@@ -358,7 +358,7 @@ mod tests {
         for len in 0..40usize {
             for slash in 0..=len {
                 let mut text: Vec<u8> =
-                    (0..len).map(|i| 0x30u8.wrapping_add((i as u8).wrapping_mul(7)) | 0x80 * (i as u8 & 1)).collect();
+                    (0..len).map(|i| 0x30u8.wrapping_add((i as u8).wrapping_mul(7)) | (0x80 * (i as u8 & 1))).collect();
                 text.iter_mut().for_each(|b| *b = if *b == b'/' { b'x' } else { *b });
                 if slash < len {
                     text[slash] = b'/';

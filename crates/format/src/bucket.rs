@@ -41,7 +41,7 @@ const _: () = assert!(size_of::<Bucket>() == 64 && offset_of!(Bucket, next) == N
 /// An entry that refers to the edentry at `offset` under `hash`.
 #[inline]
 pub const fn pack_entry(hash: u64, offset: u64) -> u64 {
-    crate::hash::fingerprint(hash) << 48 | offset / crate::LINE
+    (crate::hash::fingerprint(hash) << 48) | (offset / crate::LINE)
 }
 
 /// Fingerprint of an entry (0: the entry is free).

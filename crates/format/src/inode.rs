@@ -124,7 +124,7 @@ const _: () = assert!(size_of::<Cold>() == 64);
 /// Node identity from an inode's offset and generation: generation 24 | line 40.
 #[inline]
 pub const fn node_id(offset: u64, generation: u32) -> u64 {
-    (generation as u64 & 0xff_ffff) << 40 | offset / crate::LINE
+    ((generation as u64 & 0xff_ffff) << 40) | (offset / crate::LINE)
 }
 
 /// The offset of the inode that a node identity names.

@@ -56,7 +56,7 @@ pub const ORPHAN_TABLE: u64 = PERMISSION_TABLE + PERMISSIONS * 16;
 /// Offset of the bitmap.
 pub const BITMAP: u64 = ORPHAN_TABLE + ORPHANS * 8;
 
-const _: () = assert!(BITMAP % BLOCK == 0);
+const _: () = assert!(BITMAP.is_multiple_of(BLOCK));
 
 /// The areas whose place depends on the size limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -41,7 +41,7 @@ const EOWNERDEAD: i32 = 130;
 impl RobustMutex {
     /// The mutex at `offset` of a region; `None` if that is outside or unaligned.
     pub fn at(region: &Region, offset: u64) -> Option<&RobustMutex> {
-        if offset % 64 != 0 || !region.holds(offset, 64) {
+        if !offset.is_multiple_of(64) || !region.holds(offset, 64) {
             return None;
         }
         // SAFETY: in bounds and aligned; the mutex is only touched by the

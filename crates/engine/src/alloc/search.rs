@@ -39,10 +39,10 @@ impl Fs {
     #[inline]
     pub(crate) fn reserve_lines(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u64)> {
         let block = state.arenas[arena as usize].load(Relaxed);
-        if block != 0 {
-            if let Some(bits) = self.reserve_in(state, block, count)? {
-                return Ok((block, bits));
-            }
+        if block != 0
+            && let Some(bits) = self.reserve_in(state, block, count)?
+        {
+            return Ok((block, bits));
         }
         self.reserve_lines_elsewhere(number, state, count, arena)
     }
@@ -65,11 +65,12 @@ impl Fs {
         let last = state.arenas[arena as usize].load(Relaxed);
         for block in last + 1..last + 9 {
             let here = last != 0 && block / PAGE_BLOCKS == last / PAGE_BLOCKS;
-            if here && self.shadow_word(block)?.load(Relaxed) == 0 {
-                if let Some(bits) = self.reserve_in(state, block, count)? {
-                    state.arenas[arena as usize].store(block, Relaxed);
-                    return Ok((block, bits));
-                }
+            if here
+                && self.shadow_word(block)?.load(Relaxed) == 0
+                && let Some(bits) = self.reserve_in(state, block, count)?
+            {
+                state.arenas[arena as usize].store(block, Relaxed);
+                return Ok((block, bits));
             }
         }
         let found = self.search(number, state, Claim::Lines, |page, empty_only| {

@@ -168,7 +168,7 @@ impl Fs {
                 _ => continue,
             };
             if (layout::BITMAP..self.layout.blocks).contains(&at) {
-                self.release((at - layout::BITMAP) / 8 | run << 40, bits, false);
+                self.release(((at - layout::BITMAP) / 8) | (run << 40), bits, false);
             }
         }
     }

@@ -49,7 +49,7 @@ impl Fs {
             let mut i = start;
             let mut fetched = false;
             while i < block.len() {
-                if i % AHEAD == 0 || !fetched {
+                if i.is_multiple_of(AHEAD) || !fetched {
                     let line = i - i % AHEAD;
                     // Most slots of a small directory's block were never used.
                     if block[line..line + AHEAD].iter().fold(0, |all, word| all | word.load(Relaxed)) == 0 {
@@ -83,14 +83,15 @@ impl Fs {
     #[inline]
     fn prefetch_edentry(&self, slot: u64) {
         #[cfg(target_arch = "x86_64")]
-        if slot != 0 && slot & 1 == 0 {
-            if let Some(edentry) = self.image.at::<Edentry>(slot) {
-                let line = core::ptr::from_ref(edentry).cast::<i8>();
-                // SAFETY: a prefetch reads nothing; the address lies in the mapping.
-                unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line) };
-                // SAFETY: as above, the edentry's second line.
-                unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.wrapping_add(64)) };
-            }
+        if slot != 0
+            && slot & 1 == 0
+            && let Some(edentry) = self.image.at::<Edentry>(slot)
+        {
+            let line = core::ptr::from_ref(edentry).cast::<i8>();
+            // SAFETY: a prefetch reads nothing; the address lies in the mapping.
+            unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line) };
+            // SAFETY: as above, the edentry's second line.
+            unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.wrapping_add(64)) };
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = slot;

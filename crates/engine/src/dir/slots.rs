@@ -41,14 +41,13 @@ impl Fs {
         let (next, freed) = unpack(cursor);
         let slot = if freed != 0 { freed - 1 } else { next };
         // The common case: the cursor is right, and not at the end of a block.
-        if slot % SLOTS_PER_BLOCK != 0 || freed != 0 {
-            if let Some(at) = self.slot_offset_near(directory, inode, slot)?
-                && tx.reserve_slot(at)?
-            {
-                let after = if freed != 0 { next } else { next + 1 };
-                let _ = directory.root.compare_exchange(cursor, after, Release, Relaxed);
-                return Ok(at);
-            }
+        if (slot % SLOTS_PER_BLOCK != 0 || freed != 0)
+            && let Some(at) = self.slot_offset_near(directory, inode, slot)?
+            && tx.reserve_slot(at)?
+        {
+            let after = if freed != 0 { next } else { next + 1 };
+            let _ = directory.root.compare_exchange(cursor, after, Release, Relaxed);
+            return Ok(at);
         }
         self.search_slot(tx, directory, id, inode)
     }

@@ -93,10 +93,10 @@ impl Fs {
     /// The dead lane was loading a page of the shadow: nobody could use the page yet, so it starts afresh.
     fn forget_loading(&self, number: u32, state: &LaneState) {
         let loading = state.loading.swap(0, AcqRel);
-        if loading != 0 {
-            if let Some(page) = self.page(loading - 1) {
-                let _ = page.ready.compare_exchange(crate::alloc::loading_by(number), 0, AcqRel, Relaxed);
-            }
+        if loading != 0
+            && let Some(page) = self.page(loading - 1)
+        {
+            let _ = page.ready.compare_exchange(crate::alloc::loading_by(number), 0, AcqRel, Relaxed);
         }
     }
 }

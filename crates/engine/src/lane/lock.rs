@@ -44,10 +44,10 @@ impl<'a> Tx<'a> {
         while self.held > keep {
             self.held -= 1;
             let slot = &self.state.held[self.held];
-            if let Some(word) = self.fs.segment.at::<LockWord>(slot.load(Relaxed)) {
-                if word.load(Relaxed) == self.number + 1 {
-                    word.store(0, Release);
-                }
+            if let Some(word) = self.fs.segment.at::<LockWord>(slot.load(Relaxed))
+                && word.load(Relaxed) == self.number + 1
+            {
+                word.store(0, Release);
             }
             slot.store(0, Release);
         }
@@ -119,7 +119,7 @@ impl Waiter {
             core::hint::spin_loop();
         } else {
             pm::file::give_way();
-            if self.rounds % TURNS == 0 && holder != 0 {
+            if self.rounds.is_multiple_of(TURNS) && holder != 0 {
                 fs.adopt_if_dead(holder - 1);
             }
         }

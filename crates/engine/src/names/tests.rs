@@ -176,6 +176,7 @@ fn random_operations_agree_with_a_map() {
             _ => assert_eq!(test.lookup(&cx, dirs[d], name.as_bytes()).ok(), model.get(&(d, n)).copied(), "step {step}"),
         }
     }
+    #[allow(clippy::needless_range_loop)]
     for d in 0..4 {
         let mut expected: Vec<String> = model.keys().filter(|k| k.0 == d).map(|k| format!("some name {}", k.1)).collect();
         assert_eq!(test.attr(&cx, dirs[d]).unwrap().size, 40 + 20 * expected.len() as u64);

@@ -55,20 +55,14 @@ impl Drop for Change<'_> {
 }
 
 impl Fs {
-    /// The node that a cachelet caches now.
-    #[inline]
-    pub(crate) fn node_of(&self, cachelet: &Cachelet) -> Node {
-        Node { id: cachelet.node.load(Acquire), hint: self.cachelet_number(cachelet) }
-    }
-
     /// The cachelet of a node, loaded if need be. `ESTALE` if the node is gone.
     #[inline]
     pub(crate) fn cached(&self, cx: &Cx, node: Node) -> Result<&Cachelet> {
-        if let Some(cachelet) = self.cachelet(node.hint) {
-            if cachelet.node.load(Acquire) == node.id && cachelet.flags.load(Relaxed) & (cachelet::DEAD | cachelet::INVALID) == 0
-            {
-                return Ok(cachelet);
-            }
+        if let Some(cachelet) = self.cachelet(node.hint)
+            && cachelet.node.load(Acquire) == node.id
+            && cachelet.flags.load(Relaxed) & (cachelet::DEAD | cachelet::INVALID) == 0
+        {
+            return Ok(cachelet);
         }
         self.cached_by_inode(cx, node.id)
     }
@@ -113,12 +107,6 @@ impl Fs {
                 return Ok(cachelet);
             }
         }
-    }
-
-    /// The cachelet of a freshly written inode at `offset`, whose generation is `generation`.
-    pub(crate) fn cached_at(&self, cx: &Cx, offset: u64) -> Result<&Cachelet> {
-        let head = self.inode(offset)?.head();
-        self.cached_by_inode(cx, inode::node_id(offset, head.generation))
     }
 
     /// Loads an inode into a cachelet; `None` if somebody else was faster.
@@ -320,30 +308,6 @@ impl Fs {
             copy.nlink = 0;
         }
         Ok(())
-    }
-
-    /// Lets a cachelet carry a name, so that a warm lookup needs nothing else.
-    /// Skipped when the name is long or the cachelet is in use by another lane.
-    pub(crate) fn cache_name(&self, cx: &Cx, cachelet: &Cachelet, id: u64, parent: u64, name: &[u8]) {
-        if name.len() > NAME_SHORT {
-            return;
-        }
-        let Ok(lane) = self.lane_of(cx) else { return };
-        let state = self.lane_state(lane);
-        let own = cachelet.owner.load(Acquire) == lane + 1;
-        if !own {
-            state.loading_cachelet.store(self.segment.offset_of(&cachelet.owner), SeqCst);
-            if cachelet.owner.compare_exchange(0, lane + 1, AcqRel, Relaxed).is_err() {
-                state.loading_cachelet.store(0, SeqCst);
-                return;
-            }
-        }
-        if cachelet.node.load(Acquire) == id {
-            self.set_name(cachelet, parent, name);
-        }
-        if !own {
-            self.let_go(lane, cachelet);
-        }
     }
 
     /// Writes the name into a cachelet whose `owner` is held. `name` has at most [`NAME_SHORT`] bytes.
