@@ -83,7 +83,7 @@ fmt:
 
 clippy:
 	$(STEP) 'clippy' $(CARGO) clippy $(CARGO_FLAGS) --workspace --exclude bypath-preload --all-targets -- -D warnings
-	$(STEP) 'clippy, preload' $(CARGO) clippy $(CARGO_FLAGS) -p bypath-preload -- -D warnings
+	$(STEP) 'clippy, preload' $(CARGO) clippy --release $(CARGO_FLAGS) -p bypath-preload -- -D warnings
 
 dependencies:
 	$(STEP) 'dependencies point downwards' $(CARGO) run -q $(CARGO_FLAGS) -p xtask -- dependencies
