@@ -108,11 +108,15 @@ impl Fs {
     }
 }
 
-/// Whether two looks at a name saw the same.
+/// Whether two looks at a name saw the same, in the same place: a split may have
+/// moved the entry to another bucket in between, and what is then removed must
+/// not be what stood there before.
 pub(super) fn same_hit(now: Option<Hit>, before: Option<Hit>) -> bool {
     match (now, before) {
         (None, None) => true,
-        (Some(now), Some(before)) => now.edentry == before.edentry && now.node == before.node,
+        (Some(now), Some(before)) => {
+            now.edentry == before.edentry && now.node == before.node && now.bucket == before.bucket && now.index == before.index
+        }
         _ => false,
     }
 }
