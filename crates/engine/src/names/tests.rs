@@ -446,6 +446,36 @@ fn threads_at_once() {
     }
 }
 
+/// Goal: a rename removes the old name where it stands, also when a split moves
+/// it while the rename is being planned. Method: two threads rename thousands of
+/// names while the index grows; the checker finds every entry in its bucket.
+#[test]
+fn renames_while_the_index_grows() {
+    for round in 0..4 {
+        let test = TestFs::new(256 * MIB);
+        let (fs, root) = (test.fs, test.root_node());
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                scope.spawn(move || {
+                    let own = Thread::new();
+                    let cx = Cx { cred: Cred::ROOT, umask: 0o022, thread: &own };
+                    let name = |kind: &str, i: u32| format!("{kind} {round} {thread} {i}");
+                    for i in 0..6000 {
+                        fs.create(&cx, root, name("old", i).as_bytes(), &new(Kind::Regular)).unwrap();
+                        let (old, moved) = (name("old", i / 2), name("new", i / 2));
+                        if i % 2 == 1 {
+                            fs.rename(&cx, root, old.as_bytes(), root, moved.as_bytes(), RenameMode::Replace).unwrap();
+                        }
+                    }
+                    fs.give_lane_back(&own);
+                });
+            }
+        });
+        let report = crate::check::run(&test.image.path(), &mut |_| {}).unwrap();
+        assert!(report.issues.is_empty(), "{}", report.issues[0]);
+    }
+}
+
 unsafe extern "C" {
     fn fork() -> i32;
     fn kill(pid: i32, signal: i32) -> i32;
