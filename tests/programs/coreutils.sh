@@ -7,7 +7,7 @@ run fold -w 10 z | wc; run fmt s; run pr -t s; run head -n 3 n; run tail -n 3 n;
 run csplit -s n 500 1000; ls xx*; run wc n s z; run sum s; run cksum s; run md5sum s; run sha1sum s; run sha256sum s n >sums; run sha256sum -c sums; run b2sum s
 run sort s; run sort -u -o sorted s; cat sorted; run sort -rn n | head -2; run sort -S 64K --parallel=1 -T tmp n n n n | cksum; run shuf -n 3 --random-source=z n; run uniq -c sorted; run comm sorted sorted; run ptx s | head -3; run tsort <<<"a b"
 run cut -c1 s; run paste s s; run join sorted sorted; run tr a-c A-C <s; run expand s; run unexpand -a s; run rev s 2>/dev/null || true
-run mkdir -p d/e -m 750; run cp n d/; run cp -p s d/e/; run cp -a d d2; run cp -r d d3; run cp --sparse=always z zs; cmp z zs; run cp -l n hard; run cp -s "$PWD/n" soft; run cp --reflink=auto n clone; run cp -n s n; run cp -u s n; run cp -b s sorted; ls sorted*
+run mkdir -p d/e -m 750; run cp n d/; run cp -p s d/e/; run cp -a d d2; run cp -r d d3; run cp --sparse=always z zs; cmp z zs; run cp -l n hard; run cp -s "$PWD/n" soft; run cp --reflink=auto n clone; run cp -n s n; touch -d @1000000000 d/e/s; run cp -u d/e/s n; run cp -b s sorted; ls sorted*
 run mv d2 d4; run mv d3/n d4/nn; run mv -n s d4; run mv -T d4 d5; run mv n moved; run mv moved d5/ ; run mv d5/moved n; ls -R
 run ln n link; run ln -s n sym; run ln -sf s sym; run ln -s none dangling; run readlink sym; run readlink -f sym; run realpath d/../n; run link n link2; run unlink link2; run basename d/x.c .c; run dirname d/x
 run install -m 700 n inst; run install -d i/j/k; run install -D n i/l/n; stat -c '%n %a %F %s %h %U %G' inst i/j sym d/e/s
