@@ -64,11 +64,6 @@ one() { # NAME
     echo "exit $?" >>"$work/b.out"
     $clean sh "$work/list.sh" "$work/k/test" "${ignore:-^$}" >"$work/k.list" 2>&1
     $clean "$bypath" run --mount "$work/i:$point" -- sh "$work/list.sh" "$point/test" "${ignore:-^$}" >"$work/b.list" 2>&1
-    if ! cmp -s <(sed "s|$work/k/test|@|g" "$work/k.list") <(sed "s|$point/test|@|g" "$work/b.list"); then
-        # Seen once in some thirty runs, not yet explained: what is listed stops early. Said loudly, and listed again.
-        echo "FLAKY $name: the first listing of the image ended with: $(tail -n 2 "$work/b.list" | tr '\n' '|')"
-        $clean "$bypath" run --mount "$work/i:$point" -- sh "$work/list.sh" "$point/test" "${ignore:-^$}" >"$work/b.list" 2>&1
-    fi
     sed -i "s|$work/k/test|@|g" "$work/k.out" "$work/k.list"
     sed -i "s|$point/test|@|g" "$work/b.out" "$work/b.list"
     "$bypath" check "$work/i" >"$work/check" 2>&1 || what="check: $(head -1 "$work/check")"
