@@ -128,6 +128,17 @@ pub fn make(path: &[u8], options: &Options) -> Result<(), MkfsError> {
     made
 }
 
+/// Makes an image in zeroed memory of at least `limit` bytes; returns how many
+/// blocks of it are in use (crash explorer).
+#[cfg(feature = "sim")]
+pub fn make_in_memory(image: &Region, options: &Options) -> Result<u64, MkfsError> {
+    let layout = Layout::new(options.limit).ok_or(MkfsError::Size { limit: options.limit })?;
+    let seeds = options.seeds.map_or_else(Seeds::random, Ok)?;
+    let grown = (layout.first_block() + FIRST_BLOCKS).min(layout.block_count());
+    write(image, layout, grown, options, &seeds)?;
+    Ok(grown)
+}
+
 /// The file, locked and empty, and whether it was made just now.
 fn open(path: &[u8], options: &Options) -> Result<(File, bool), MkfsError> {
     let (file, new) = match File::open(path, abi::O_RDWR | abi::O_CREAT | abi::O_EXCL, options.file_mode) {

@@ -19,8 +19,23 @@ pub fn monotonic() -> i64 {
     read(abi::CLOCK_MONOTONIC as i32)
 }
 
+/// Steps of a made-up clock; 0: the kernel's is used.
+#[cfg(feature = "sim")]
+static STEPS: core::sync::atomic::AtomicI64 = core::sync::atomic::AtomicI64::new(0);
+
+/// From now on both clocks are made up: they start at `start` nanoseconds (not
+/// 0) and go on by a microsecond each time they are read.
+#[cfg(feature = "sim")]
+pub fn make_up(start: i64) {
+    STEPS.store(start, core::sync::atomic::Ordering::Relaxed);
+}
+
 #[inline]
 fn read(clock: i32) -> i64 {
+    #[cfg(feature = "sim")]
+    if STEPS.load(core::sync::atomic::Ordering::Relaxed) != 0 {
+        return STEPS.fetch_add(1000, core::sync::atomic::Ordering::Relaxed);
+    }
     let mut time = abi::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec; x86-64 and aarch64 have 64-bit time_t.
     unsafe { clock_gettime(clock, &mut time) };

@@ -220,6 +220,10 @@ pub fn wake(word: &core::sync::atomic::AtomicU32) {
 
 /// Lets another thread run.
 pub fn give_way() {
+    #[cfg(feature = "sim")]
+    if crate::record::gave_way() {
+        return;
+    }
     // SAFETY: no arguments.
     let _ = unsafe { call!(abi::__NR_sched_yield) };
 }

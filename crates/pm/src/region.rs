@@ -6,7 +6,11 @@
 //! - Every store that must survive a crash goes through a method here, so that
 //!   the recorder sees it. There is no `&mut` and no `&[u8]` over the mapping.
 
+#[cfg(feature = "sim")]
+use crate::record::Stored;
 use crate::{Domain, Errno, UserSlice, domain};
+#[cfg(feature = "sim")]
+use core::panic::Location;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use zerocopy::{FromBytes, KnownLayout};
 
@@ -120,10 +124,22 @@ impl Region {
         offset.checked_add(len).is_some_and(|end| end <= self.valid.load(Ordering::Relaxed))
     }
 
+    /// Whether a range is known to hold zeros and need not be read. Only a
+    /// recorder knows such a thing: elsewhere it is never so.
+    #[inline(always)]
+    pub fn known_zero(&self, _offset: u64, _len: u64) -> bool {
+        #[cfg(feature = "sim")]
+        if let Some(recorder) = self.recorder {
+            return recorder.known_zero(_offset, _len);
+        }
+        false
+    }
+
     // ---- stores ----
 
     /// Stores a word (release).
     #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn store(&self, word: &AtomicU64, value: u64) {
         word.store(value, Ordering::Release);
         self.note(word, value);
@@ -131,6 +147,7 @@ impl Region {
 
     /// Sets bits; returns the word before.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn or(&self, word: &AtomicU64, bits: u64) -> u64 {
         let before = word.fetch_or(bits, Ordering::AcqRel);
         self.note(word, before | bits);
@@ -139,6 +156,7 @@ impl Region {
 
     /// Keeps only these bits; returns the word before.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn and(&self, word: &AtomicU64, bits: u64) -> u64 {
         let before = word.fetch_and(bits, Ordering::AcqRel);
         self.note(word, before & bits);
@@ -147,6 +165,7 @@ impl Region {
 
     /// Raises a signed word to at least `value`.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn raise(&self, word: &AtomicU64, value: i64) {
         let mut seen = word.load(Ordering::Relaxed);
         while (seen as i64) < value {
@@ -159,6 +178,7 @@ impl Region {
 
     /// Adds (wrapping); returns the word before.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn add(&self, word: &AtomicU64, value: u64) -> u64 {
         let before = word.fetch_add(value, Ordering::AcqRel);
         self.note(word, before.wrapping_add(value));
@@ -167,6 +187,7 @@ impl Region {
 
     /// Compare and swap; `Ok` with the old value or `Err` with the one found.
     #[inline]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn swap_if(&self, word: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
         let result = word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
         if result.is_ok() {
@@ -177,26 +198,32 @@ impl Region {
 
     /// Stores a word that nothing depends on after a crash.
     #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn store_volatile(&self, word: &AtomicU64, value: u64) {
         word.store(value, Ordering::Release);
-        self.note(word, value);
+        #[cfg(feature = "sim")]
+        if let Some(recorder) = self.recorder {
+            recorder.store(self.offset_of(word), &value.to_le_bytes(), Stored::Volatile, Location::caller());
+        }
     }
 
     /// Half-word form of [`Region::store_volatile`].
     #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn store_volatile32(&self, word: &AtomicU32, value: u32) {
         word.store(value, Ordering::Release);
         #[cfg(feature = "sim")]
         if let Some(recorder) = self.recorder {
-            recorder.store(self.offset_of(word), &value.to_le_bytes());
+            recorder.store(self.offset_of(word), &value.to_le_bytes(), Stored::Volatile, Location::caller());
         }
     }
 
     #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
     fn note(&self, _word: &AtomicU64, _value: u64) {
         #[cfg(feature = "sim")]
         if let Some(recorder) = self.recorder {
-            recorder.store(self.offset_of(_word), &_value.to_le_bytes());
+            recorder.store(self.offset_of(_word), &_value.to_le_bytes(), Stored::Word, Location::caller());
         }
     }
 
@@ -204,6 +231,7 @@ impl Region {
 
     /// Copies a program's buffer to `offset` and starts its write-back.
     /// `EFAULT` outside the valid part.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn copy_in(&self, offset: u64, from: UserSlice) -> Result<(), Errno> {
         if !self.holds(offset, from.len as u64) {
             return Err(Errno::EFAULT);
@@ -220,6 +248,7 @@ impl Region {
 
     /// Has `fill` fill a part of the mapping (a `read` into it, say) and starts
     /// its write-back; returns how many bytes came.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn fill(&self, offset: u64, len: u64, fill: &mut dyn FnMut(UserSlice) -> Result<usize, Errno>) -> Result<u64, Errno> {
         if !self.holds(offset, len) {
             return Err(Errno::EFAULT);
@@ -248,6 +277,7 @@ impl Region {
     }
 
     /// Copies within the region and starts the write-back.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn copy_within(&self, from: u64, to: u64, len: u64) -> Result<(), Errno> {
         if !self.holds(from, len) || !self.holds(to, len) {
             return Err(Errno::EFAULT);
@@ -261,6 +291,7 @@ impl Region {
     }
 
     /// Zeroes `offset..offset + len` and starts the write-back.
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn zero(&self, offset: u64, len: u64) -> Result<(), Errno> {
         if !self.holds(offset, len) {
             return Err(Errno::EFAULT);
@@ -288,6 +319,7 @@ impl Region {
     }
 
     #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
     fn note_bytes(&self, _offset: u64, _len: u64) {
         #[cfg(feature = "sim")]
         if let Some(recorder) = self.recorder {
@@ -297,7 +329,7 @@ impl Region {
                 let mut bytes = [0; 8];
                 // SAFETY: in bounds, as the caller has checked.
                 unsafe { core::ptr::copy_nonoverlapping(self.base.add(at as usize), bytes.as_mut_ptr(), step) };
-                recorder.store(at, &bytes[..step]);
+                recorder.store(at, &bytes[..step], Stored::Bulk, Location::caller());
                 at += step as u64;
             }
         }
@@ -307,7 +339,12 @@ impl Region {
 
     /// Starts the write-back of the lines that hold `offset..offset + len`.
     #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn flush(&self, offset: u64, len: u64) {
+        #[cfg(feature = "sim")]
+        if let Some(recorder) = self.recorder {
+            recorder.flush(offset, len, Location::caller());
+        }
         if self.domain != Domain::Process {
             self.flush_slow(offset, len);
         }
@@ -320,16 +357,17 @@ impl Region {
             // SAFETY: in bounds, just checked.
             domain::write_back(unsafe { self.base.add(offset as usize) }, len as usize);
         }
-        #[cfg(feature = "sim")]
-        if let Some(recorder) = self.recorder {
-            recorder.flush(offset, len);
-        }
     }
 
     /// Orders what was stored (and written back) before what is stored after.
     #[inline(always)]
+    #[cfg_attr(feature = "sim", track_caller)]
     pub fn fence(&self) {
         core::sync::atomic::fence(Ordering::Release);
+        #[cfg(feature = "sim")]
+        if let Some(recorder) = self.recorder {
+            recorder.fence(Location::caller());
+        }
         if self.domain != Domain::Process {
             self.fence_slow();
         }
@@ -340,10 +378,6 @@ impl Region {
     fn fence_slow(&self) {
         if self.domain != Domain::Sim {
             domain::store_fence();
-        }
-        #[cfg(feature = "sim")]
-        if let Some(recorder) = self.recorder {
-            recorder.fence();
         }
     }
 }

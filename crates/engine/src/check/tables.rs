@@ -59,8 +59,15 @@ impl Checker<'_> {
     pub(super) fn permissions(&mut self) {
         let mut used = heap::vec![false; layout::PERMISSIONS as usize];
         let mut entries = heap::vec::Vec::new();
+        let mut empty = false;
         for index in 0..layout::PERMISSIONS {
             let at = layout::PERMISSION_TABLE + index * 16;
+            if index % 256 == 0 {
+                empty = self.fs.image.known_zero(at, BLOCK);
+            }
+            if empty {
+                continue;
+            }
             let Ok(entry) = self.fs.at::<Permission>(at, "permission") else { return };
             let (owner, mode) = (entry.owner.load(Relaxed), entry.mode.load(Relaxed));
             if mode & permission::VALID == 0 {
@@ -86,7 +93,7 @@ impl Checker<'_> {
 
     /// Inodes without a name: each refers to one, and what they hold is claimed.
     pub(super) fn orphans(&mut self) {
-        for number in 0..layout::ORPHANS {
+        for number in self.fs.orphan_numbers() {
             let at = layout::ORPHAN_TABLE + number * 8;
             let Ok(slot) = self.fs.orphan_slot(number) else { return };
             let id = slot.load(Relaxed);

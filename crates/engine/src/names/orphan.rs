@@ -23,13 +23,20 @@ impl Fs {
         self.at(layout::ORPHAN_TABLE + number * 8, "orphan table")
     }
 
+    /// The slots of the orphan table, without stretches known to be empty.
+    pub(crate) fn orphan_numbers(&self) -> impl Iterator<Item = u64> {
+        let block = layout::BLOCK / 8;
+        let known = move |first: &u64| !self.image.known_zero(layout::ORPHAN_TABLE + first * 8, layout::BLOCK);
+        (0..layout::ORPHANS).step_by(block as usize).filter(known).flat_map(move |first| first..first + block)
+    }
+
     /// Slots that a search must look at.
     fn orphans_high(&self) -> Result<u64> {
         let mark = &self.header().reserved2[2];
         match mark.load(Acquire) {
             0 => {
                 let mut high = 0;
-                for number in 0..layout::ORPHANS {
+                for number in self.orphan_numbers() {
                     if self.orphan_slot(number)?.load(Relaxed) != 0 {
                         high = number + 1;
                     }

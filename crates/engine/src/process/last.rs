@@ -4,7 +4,6 @@ use crate::fs::Fs;
 use crate::segment::cachelet::{self, Cachelet};
 use base::{Cx, DescriptionId, Kind, Node};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use format::layout::ORPHANS;
 
 impl Fs {
     /// A description ends: so do its OFD and `flock` locks.
@@ -46,7 +45,7 @@ impl Fs {
     /// that nobody has open. Nobody else uses the image.
     pub(super) fn finish_leftovers(&self, cx: &Cx, go_on: &mut dyn FnMut() -> bool) {
         self.finish_truncations(cx, go_on);
-        for number in 0..ORPHANS {
+        for number in self.orphan_numbers() {
             let Ok(slot) = self.orphan_slot(number) else { return };
             let id = slot.load(Acquire);
             if id != 0 {

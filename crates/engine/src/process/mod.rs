@@ -5,6 +5,7 @@
 //! | [`attach`] | from a path to an [`Fs`](crate::Fs): open, check, map, join or recover |
 //! | `volatile` | the header that names the segment; who lives |
 //! | `join` | the segment's file |
+//! | `memory` | attaching memory in place of files (crash explorer) |
 //! | `sweep` | segments that nobody needs any more |
 //! | `recover` | nobody lives: finish what records and orphans say |
 //! | `table` | process slots and descriptor tables |
@@ -30,6 +31,8 @@ pub mod handover;
 mod join;
 mod kernel;
 mod last;
+#[cfg(feature = "sim")]
+pub mod memory;
 mod recover;
 mod session;
 mod sweep;

@@ -1,0 +1,103 @@
+//! An image and a segment that are memory of this process (crash explorer): the
+//! same way from image to [`Fs`] as [`attach`](super::attach), without files and
+//! without asking the kernel, so that it takes microseconds.
+//!
+//! The volatile area holds zeros, which are ordinary free mutexes: nobody dies here.
+
+use super::attach::{AttachError, Options, unjoined};
+use super::table::state;
+use crate::fs::Fs;
+use crate::segment::{Areas, Header, LaneState, MAGIC, cachelet_budget};
+use base::Cx;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use format::layout::{self, BLOCK, Layout, PROCESSES};
+use format::{Root, Superblock};
+use pm::{Region, UserSlice};
+use zerocopy::IntoBytes;
+
+/// Bytes that a segment needs for an image of this size limit; `None` if there is no such image.
+pub fn segment_bytes(limit: u64) -> Option<u64> {
+    let layout = Layout::new(limit)?;
+    Some(Areas::new(&layout, cachelet_budget(&layout)).len)
+}
+
+/// Areas of an image that mean nothing after a crash and are no business of
+/// records: the volatile header and the mutexes. Bytes from, bytes to.
+pub const VOLATILE_AREA: (u64, u64) = (layout::VOLATILE, layout::LANE_AREA);
+
+/// Offset of the one word that attaching changes in an image that needs no recovery.
+pub const GENERATION: u64 = layout::ROOT + core::mem::offset_of!(Root, generation) as u64;
+
+impl Fs {
+    /// Attaches the image in `image`. Nobody uses it: it is recovered, and
+    /// `segment`, all zero, becomes its segment; or (`join`) others of this
+    /// process use it through `segment`, which is theirs.
+    pub fn attach_memory<'p>(
+        place: &'p mut MaybeUninit<Fs>,
+        cx: &Cx,
+        image: Region,
+        segment: Region,
+        join: bool,
+        options: &Options,
+    ) -> Result<&'p Fs, AttachError> {
+        let (superblock, layout) = superblock(&image)?;
+        let fs = place.write(unjoined(&superblock, layout, image, b"/\0", options)?);
+        let grown = fs.root().grown.load(Relaxed);
+        if grown <= layout.first_block() || grown > layout.block_count() || fs.image.len() < grown * BLOCK {
+            return Err(AttachError::Damaged);
+        }
+        fs.refresh_valid();
+        if !join {
+            fs.recover_records().map_err(AttachError::Failed)?;
+            fs.new_generation();
+        }
+        fs.generation = fs.root().generation.load(Relaxed) as u32;
+        fs.areas = Areas::new(&layout, cachelet_budget(&layout));
+        fs.segment = segment;
+        if !join {
+            fs.make_segment_in_memory(grown)?;
+        }
+        fs.take_process_in_memory();
+        if !join {
+            fs.finish_work(cx);
+        }
+        Ok(fs)
+    }
+
+    fn make_segment_in_memory(&self, grown: u64) -> Result<(), AttachError> {
+        let space = |offset: u64, len: u64| self.segment_space(offset, len).map_err(|_| AttachError::NoSpace);
+        space(0, self.areas.bucket_locks + crate::segment::BUCKET_LOCKS * 16)?;
+        space(self.areas.lanes, size_of::<LaneState>() as u64)?;
+        space(self.areas.processes, u64::from(PROCESSES.min(64)) * 64)?;
+        self.pages_space(0, grown).map_err(|_| AttachError::NoSpace)?;
+        let header: &Header = self.header();
+        header.token.store(1, Relaxed);
+        header.generation.store(u64::from(self.generation), Relaxed);
+        header.len.store(self.areas.len, Relaxed);
+        header.cachelet_count.store(u64::from(self.areas.cachelet_count), Relaxed);
+        self.leftovers().store(1, Relaxed);
+        header.magic.store(MAGIC, Release);
+        Ok(())
+    }
+
+    fn take_process_in_memory(&self) {
+        let number = self.header().processes_high.fetch_add(1, Relaxed);
+        if let Some(slot) = self.process_slot(number) {
+            slot.state.store(state::USED, Release);
+            slot.pid.store(number + 1, Relaxed);
+            self.descriptor_pages.store(Self::table_pages(slot).load(Acquire) as u32, Relaxed);
+        }
+        self.process.store(number + 1, Release);
+        self.description_hint.store(number * 61 % 4096, Relaxed);
+    }
+}
+
+fn superblock(image: &Region) -> Result<(Superblock, Layout), AttachError> {
+    let read = |at: u64| -> Result<Superblock, AttachError> {
+        let mut copy = Superblock::new(0, [0; 2], 0, 0, 0);
+        image.copy_out(at, UserSlice::from_mut(copy.as_mut_bytes())).map_err(AttachError::Open)?;
+        Ok(copy)
+    };
+    Superblock::choose(read(0)?, read(layout::SUPERBLOCK_COPY)?).map_err(|_| AttachError::Damaged)
+}
