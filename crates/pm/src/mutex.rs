@@ -5,6 +5,7 @@
 //! namespaces; after exec). They lie in the volatile part of the image.
 
 use crate::Region;
+use crate::sys::abi;
 use core::cell::UnsafeCell;
 
 /// Room for a `pthread_mutex_t`, one line.
@@ -28,6 +29,7 @@ pub enum Attempt {
 unsafe extern "C" {
     fn pthread_mutex_init(mutex: *mut u64, attr: *const u64) -> i32;
     fn pthread_mutex_trylock(mutex: *mut u64) -> i32;
+    fn pthread_mutex_clocklock(mutex: *mut u64, clock: i32, until: *const abi::__kernel_timespec) -> i32;
     fn pthread_mutex_unlock(mutex: *mut u64) -> i32;
     fn pthread_mutex_consistent(mutex: *mut u64) -> i32;
     fn pthread_mutexattr_init(attr: *mut u64) -> i32;
@@ -36,6 +38,7 @@ unsafe extern "C" {
 }
 
 const EBUSY: i32 = 16;
+const ETIMEDOUT: i32 = 110;
 const EOWNERDEAD: i32 = 130;
 
 impl RobustMutex {
@@ -67,9 +70,24 @@ impl RobustMutex {
     pub fn try_take(&self) -> Attempt {
         // SAFETY: the memory holds a pthread mutex or something the function
         // refuses with an error; it stays mapped.
-        match unsafe { pthread_mutex_trylock(self.0.get().cast()) } {
+        let result = unsafe { pthread_mutex_trylock(self.0.get().cast()) };
+        self.outcome(result)
+    }
+
+    /// Takes it, asleep while another holds it, for at most `timeout_ns`:
+    /// [`Attempt::Busy`] after that.
+    pub fn take_within(&self, timeout_ns: i64) -> Attempt {
+        let until = crate::clock::monotonic().saturating_add(timeout_ns);
+        let until = abi::__kernel_timespec { tv_sec: until / 1_000_000_000, tv_nsec: until % 1_000_000_000 };
+        // SAFETY: as for `try_take`; the time is valid for the call.
+        let result = unsafe { pthread_mutex_clocklock(self.0.get().cast(), abi::CLOCK_MONOTONIC as i32, &raw const until) };
+        self.outcome(result)
+    }
+
+    fn outcome(&self, result: i32) -> Attempt {
+        match result {
             0 => Attempt::Taken,
-            EBUSY => Attempt::Busy,
+            EBUSY | ETIMEDOUT => Attempt::Busy,
             EOWNERDEAD => {
                 // SAFETY: we hold it now; it is made usable again at once, and
                 // what it protects is cleaned up by the caller.

@@ -4,10 +4,11 @@
 //! The state for a new program is a small text for an environment variable:
 //!
 //! ```text
-//! 1;0:3f,2:40;0-2,7,16383;22
-//! | |         |           umask, octal
-//! | |         numbers that stay open, in ranges
-//! | slot:token (hexadecimal) of each mount
+//! 2;1234;0:3f,2:40;0-2,7,16383;22
+//! | |    |         |           umask, octal
+//! | |    |         numbers that stay open, in ranges
+//! | |    slot:token (hexadecimal) of each mount
+//! | PID: what a program that we were not in has left in its children's environment is not for them
 //! version
 //! ```
 
@@ -51,6 +52,15 @@ impl Process {
         self.mappings.fork_child();
     }
 
+    /// In the parent, when the child is process `pid`.
+    pub fn fork_done(&self, token: ForkToken, pid: u32) {
+        for (slot, mount) in self.mounts.iter() {
+            if let Some(one) = token.0[slot] {
+                mount.backend.fork_done(one, pid);
+            }
+        }
+    }
+
     /// In the parent, when `fork` failed.
     pub fn fork_failed(&self, thread: &ThreadState, token: ForkToken) {
         let cx = self.cx(thread);
@@ -71,7 +81,7 @@ impl Process {
     /// `out`, returns its length. `E2BIG` if it does not fit.
     pub fn exec_prepare(&self, out: &mut [u8]) -> Result<usize, Errno> {
         let mut text = Text { out, len: 0 };
-        let mut result = text.put(b"1;");
+        let mut result = text.put(b"2;").and_then(|()| text.number(pid(), 10)).and_then(|()| text.put(b";"));
         let mut first = true;
         for (slot, mount) in self.mounts.iter() {
             let token = mount.backend.exec_prepare();
@@ -131,11 +141,15 @@ impl Process {
 
     /// In the new program, after the same mounts were made in the same order:
     /// takes over what `exec_prepare` described, closes what was close-on-exec.
-    /// `EINVAL` if the text is not understood.
+    /// A text written by another process is not for this one: nothing happens.
+    /// Any error means that descriptors or the working directory are lost.
     pub fn exec_claim(&self, thread: &ThreadState, text: &[u8]) -> Result<(), Errno> {
         let mut parts = text.split(|&b| b == b';');
-        if parts.next() != Some(b"1") {
+        if parts.next() != Some(b"2") {
             return Err(Errno::EINVAL);
+        }
+        if parts.next().and_then(|text| parse(text, 10)) != Some(pid()) {
+            return Ok(());
         }
         let (Some(tokens), Some(kept)) = (parts.next(), parts.next()) else {
             return Err(Errno::EINVAL);
@@ -196,6 +210,11 @@ impl Process {
             mount.backend.detach(&self.cx(thread));
         }
     }
+}
+
+fn pid() -> u64 {
+    // SAFETY: no arguments.
+    unsafe { pm::call!(abi::__NR_getpid) }.unwrap_or(0) as u64
 }
 
 struct Text<'a> {

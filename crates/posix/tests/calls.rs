@@ -187,7 +187,8 @@ fn descriptors() {
     let process = world.process();
     let len = process.exec_prepare(&mut state).unwrap();
     let umask = state[..len].rsplit(|&b| b == b';').next().unwrap().to_vec();
-    assert_eq!(&state[..len], [b"1;;9000;", &umask[..]].concat());
+    let pid = std::process::id().to_string();
+    assert_eq!(&state[..len], [b"2;", pid.as_bytes(), b";;9000;", &umask[..]].concat());
 
     let [low, high] = [7000usize, 9500];
     assert_eq!(call(&world, __NR_dup3, &[fd as usize, high, 0]), high as isize);

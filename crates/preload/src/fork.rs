@@ -45,11 +45,13 @@ impl Ready {
         tls::leave(tls);
     }
 
-    fn parent(self, failed: bool) {
+    /// `child`: its PID; not positive if `fork` failed.
+    fn parent(self, child: isize) {
         let Some(token) = self.token else { return };
         let tls = tls::get();
-        if failed {
-            PROCESS.fork_failed(thread::state(tls), token);
+        match u32::try_from(child) {
+            Ok(pid @ 1..) => PROCESS.fork_done(token, pid),
+            _ => PROCESS.fork_failed(thread::state(tls), token),
         }
         tls::leave(tls);
     }
@@ -65,7 +67,7 @@ fn around(make: impl FnOnce() -> isize) -> isize {
             if result == 0 {
                 ready.child();
             } else {
-                ready.parent(result < 0);
+                ready.parent(result);
             }
             result
         }
@@ -105,7 +107,7 @@ fn libc_fork(own: Option<unsafe extern "C" fn() -> c_int>) -> c_int {
                 ready.child();
             } else {
                 let saved = errno::get();
-                ready.parent(pid < 0);
+                ready.parent(pid as isize);
                 errno::set(saved);
             }
             pid
@@ -191,7 +193,7 @@ unsafe extern "C" fn clone(
     };
     let start = alloc::alloc(size_of::<Begin>()).cast::<Begin>();
     if start.is_null() {
-        Ready { token }.parent(true);
+        Ready { token }.parent(-1);
         errno::set(pm::Errno::ENOMEM.0);
         return -1;
     }
@@ -200,7 +202,7 @@ unsafe extern "C" fn clone(
     // SAFETY: `begin` gets the block; the rest is the program's.
     let pid = unsafe { own(begin, stack, flags, start.cast(), parent, area, child) };
     let saved = errno::get();
-    Ready { token }.parent(pid < 0);
+    Ready { token }.parent(pid as isize);
     // SAFETY: the child has its own copy.
     unsafe { alloc::free(start.cast()) };
     errno::set(saved);

@@ -205,10 +205,13 @@ fn mount(state: &posix::ThreadState, slot: usize, spec: &MountSpec, wishes: &Wis
     }
 }
 
-/// Takes over the descriptors that the program before us left under the state text.
+/// Takes over the descriptors that the program before us left under the state
+/// text. Without them, or in another directory, a program would read and write
+/// the wrong files: it does not start then.
 fn claim(state: &posix::ThreadState, text: &[u8]) {
-    if PROCESS.exec_claim(state, text).is_err() {
-        return;
+    if let Err(errno) = PROCESS.exec_claim(state, text) {
+        crate::complain!("what the program before exec had open is lost: {errno}; this program can't go on");
+        crate::panic::abort();
     }
     for (fd, _) in PROCESS.descriptors.range(0, posix::FD_MAX) {
         if !placeholders::adopt(fd) {

@@ -200,10 +200,12 @@ pub trait Backend: Sync {
     // ---- processes ----
 
     /// Before `fork`: a copy of this process's descriptors for the child. The
-    /// token goes to `fork_child` in the child or `fork_failed` in the parent.
+    /// token goes to `fork_child` in the child, and to `fork_done` or `fork_failed` in the parent.
     fn fork_prepare(&self, cx: &Cx) -> Result<u64>;
     /// In the child, first thing.
     fn fork_child(&self, token: u64);
+    /// In the parent: the child is process `pid`, so that its early death is noticed.
+    fn fork_done(&self, _token: u64, _pid: u32) {}
     /// In the parent, when `fork` failed.
     fn fork_failed(&self, cx: &Cx, token: u64);
     /// Before `exec`: marks this process as replacing itself; the token lets

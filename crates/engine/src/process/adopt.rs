@@ -3,6 +3,7 @@
 //! Lanes are adopted by whoever waits for them (`lane::adopt`); processes by
 //! whoever attaches, and by whoever runs short of what they hold.
 
+use super::handover::child_of;
 use super::kernel;
 use super::table::state;
 use crate::fs::Fs;
@@ -12,9 +13,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use format::layout::{LANES, PROCESSES};
 use pm::mutex::Attempt;
 
-/// How long a slot readied for a child waits for the child's first step, whose
-/// PID nobody knows, nanoseconds.
-const GRACE_FORK: i64 = 60_000_000_000;
+/// How long a slot readied for a child waits for the child's first step, nanoseconds.
+pub(super) const GRACE_FORK: i64 = 60_000_000_000;
 /// How long one between exec's two halves waits when its PID tells nothing.
 const GRACE_EXEC: i64 = 10_000_000_000;
 
@@ -29,8 +29,10 @@ impl Fs {
     /// Adopts the process of a slot if it is dead; whether it lives.
     pub(crate) fn adopt_process_if_dead(&self, cx: &Cx, number: u32) -> bool {
         let Some(mutex) = self.process_mutex(number) else { return false };
-        let attempt = mutex.try_take();
-        match attempt {
+        if self.process_slot(number).is_some_and(|slot| is_between_steps(slot, 0)) {
+            return true;
+        }
+        match mutex.try_take() {
             Attempt::Busy => return true,
             Attempt::Broken => return false,
             Attempt::Taken | Attempt::Inherited => {}
@@ -83,15 +85,35 @@ impl Fs {
     }
 }
 
+/// Whether the process of a slot lives and is in the middle of a fork or exec:
+/// it may want the slot's mutex at any moment, so nobody takes it just to look.
+/// One that began less than `young` nanoseconds ago is taken to live.
+pub(super) fn is_between_steps(slot: &ProcessSlot, young: i64) -> bool {
+    matches!(slot.state.load(Acquire), state::FORKING | state::EXECUTING) && ((0..young).contains(&age(slot)) || slot_lives(slot))
+}
+
+/// How long ago a fork or exec was begun, nanoseconds.
+fn age(slot: &ProcessSlot) -> i64 {
+    let begun = slot.reserved[1].load(Relaxed) as i64;
+    #[cfg(test)]
+    if begun == 0 {
+        return i64::MAX;
+    }
+    pm::clock::monotonic().wrapping_sub(begun)
+}
+
 /// Whether a process lives whose mutex nobody holds: the thread that took it
 /// may have ended before the others, or it is between fork or exec and the next step.
 fn slot_lives(slot: &ProcessSlot) -> bool {
-    let since = pm::clock::monotonic().wrapping_sub(slot.reserved[1].load(Relaxed) as i64);
-    #[cfg(test)]
-    let since = if slot.reserved[1].load(Relaxed) == 0 { i64::MAX } else { since };
     match slot.state.load(Acquire) {
-        state::FORKING => (0..GRACE_FORK).contains(&since),
-        state::EXECUTING => kernel::slot_lives(slot).unwrap_or((0..GRACE_EXEC).contains(&since)),
+        state::FORKING => {
+            let lives = match child_of(slot) {
+                0 => None,
+                pid => kernel::lives(pid, slot.pid_namespace.load(Relaxed), 0),
+            };
+            (0..GRACE_FORK).contains(&age(slot)) && lives.unwrap_or(true)
+        }
+        state::EXECUTING => kernel::slot_lives(slot).unwrap_or((0..GRACE_EXEC).contains(&age(slot))),
         _ => kernel::slot_lives(slot).unwrap_or(false),
     }
 }

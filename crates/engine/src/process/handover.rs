@@ -4,16 +4,26 @@
 //! and with its own PID; the child takes the slot's mutex as its first step.
 //! Exec: the slot is marked EXECUTING; the kernel gives the mutex up with the old
 //! program, the new one shows a nonce and takes it. In both states nobody holds
-//! the mutex, and yet the slot is not given up: for a grace time (fork), for as
-//! long as the PID lives (exec).
+//! the mutex, and yet the slot is not given up for as long as the PID lives: that
+//! of the program (exec), that of the child, which the parent notes (fork). For
+//! the moment before it is noted there is a grace time, in case the parent dies too.
+//!
+//! Whoever looks for dead processes does not take such a mutex unless the
+//! process seems dead, and holds it only for a look even then: so the step that
+//! follows waits for it, asleep, and never goes on without it.
 
+use super::adopt::GRACE_FORK;
 use super::kernel;
 use super::table::state;
 use crate::fs::Fs;
+use crate::segment::ProcessSlot;
 use base::{Cx, DescriptionId, Result};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use pm::Errno;
-use pm::mutex::Attempt;
+use pm::mutex::{Attempt, RobustMutex};
+
+/// How long a step waits for a mutex before it looks whether it still should, nanoseconds.
+const LOOK: i64 = 50_000_000;
 
 /// A token: nonce 48 | slot + 1 16.
 fn token(number: u32, nonce: u64) -> u64 {
@@ -25,9 +35,21 @@ fn untoken(token: u64) -> Option<(u32, u64)> {
     Some((u32::try_from(token & 0xffff).ok()?.checked_sub(1)?, token >> 16))
 }
 
+/// What the parent notes of its child: half of the nonce 32 | PID 32.
+fn noted_child(pid: u32, nonce: u64) -> u64 {
+    nonce << 32 | u64::from(pid)
+}
+
+/// The PID of the child that a slot was readied for; 0 if it is not noted yet.
+pub(super) fn child_of(slot: &ProcessSlot) -> u32 {
+    let noted = slot.reserved[2].load(Acquire);
+    let pid = noted as u32;
+    if noted == noted_child(pid, slot.nonce.load(Acquire)) { pid } else { 0 }
+}
+
 impl Fs {
     /// Before `fork`: a copy of this process's descriptors for the child, under
-    /// a token for [`Fs::fork_child`] or [`Fs::fork_failed`]. `EAGAIN`, `ENOSPC`.
+    /// a token for [`Fs::fork_child`], and for [`Fs::fork_done`] or [`Fs::fork_failed`]. `EAGAIN`, `ENOSPC`.
     pub fn fork_prepare(&self, cx: &Cx) -> Result<u64> {
         let parent = self.own_process()?;
         let number = self.claim_slot(cx)?;
@@ -38,6 +60,7 @@ impl Fs {
         slot.pid_namespace.store(self.process_slot(parent).map_or(0, |own| own.pid_namespace.load(Relaxed)), Relaxed);
         slot.started.store(0, Relaxed);
         slot.reserved[1].store(pm::clock::monotonic() as u64, Relaxed);
+        slot.reserved[2].store(0, Relaxed);
         slot.state.store(state::FORKING, Release);
         let copied = self.copy_table(parent, number);
         if copied.is_err() {
@@ -73,36 +96,32 @@ impl Fs {
         self.process.store(0, Relaxed);
         let Some((number, nonce)) = untoken(token) else { return };
         let (Some(mutex), Some(slot)) = (self.process_mutex(number), self.process_slot(number)) else { return };
-        // Somebody may be looking at this moment whether the slot is still needed.
-        for _ in 0..1000 {
-            match mutex.try_take() {
-                Attempt::Taken | Attempt::Inherited => break,
-                Attempt::Busy => pm::file::give_way(),
-                Attempt::Broken => return,
-            }
+        if self.take_prepared(mutex, slot, nonce, state::FORKING).is_err() {
+            // Others may have these descriptions by now, and this child must not write where they do.
+            kernel::abort("bypath: this child of a fork was taken for dead, and what it had open is lost; it can't go on\n");
         }
-        if slot.nonce.load(Acquire) == nonce && slot.state.load(Acquire) == state::FORKING {
-            // The slot is ours with its mutex. PID before state: dead in between,
-            // it must not look alive for as long as our parent is.
-            slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
-            self.become_process(number);
-            slot.state.store(state::USED, Release);
-        } else {
-            // The grace time is over: others may have these descriptions by now,
-            // and this child must not write where they do.
-            mutex.give_back();
-            kernel::abort();
-        }
+        // The slot is ours with its mutex. PID before state: dead in between,
+        // it must not look alive for as long as our parent is.
+        slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
+        self.become_process(number);
+        slot.state.store(state::USED, Release);
+    }
+
+    /// In the parent, when `fork` has made process `pid`: from now on the slot is
+    /// given back as soon as somebody finds the child dead.
+    pub fn fork_done(&self, token: u64, pid: u32) {
+        let Some((number, nonce)) = untoken(token) else { return };
+        let Some(slot) = self.process_slot(number) else { return };
+        // By now the slot may be somebody else's: half of the nonce tells.
+        slot.reserved[2].store(noted_child(pid, nonce), Release);
     }
 
     /// In the parent, when `fork` failed.
     pub fn fork_failed(&self, cx: &Cx, token: u64) {
         let Some((number, nonce)) = untoken(token) else { return };
         let (Some(mutex), Some(slot)) = (self.process_mutex(number), self.process_slot(number)) else { return };
-        if matches!(mutex.try_take(), Attempt::Taken | Attempt::Inherited) {
-            if slot.nonce.load(Acquire) == nonce && slot.state.load(Acquire) == state::FORKING {
-                self.empty_process(cx, number);
-            }
+        if self.take_prepared(mutex, slot, nonce, state::FORKING).is_ok() {
+            self.empty_process(cx, number);
             mutex.give_back();
         }
     }
@@ -138,13 +157,8 @@ impl Fs {
         if number >= self.header().processes_high.load(Acquire) {
             return Err(Errno::EINVAL.into());
         }
-        self.take_soon(mutex)?;
-        let good = slot.nonce.load(Acquire) == nonce
-            && slot.state.compare_exchange(state::EXECUTING, state::USED, AcqRel, Acquire).is_ok();
-        if !good {
-            mutex.give_back();
-            return Err(Errno::EINVAL.into());
-        }
+        self.take_prepared(mutex, slot, nonce, state::EXECUTING)?;
+        slot.state.store(state::USED, Release);
         slot.nonce.store(0, Relaxed);
         let attached_as = self.own_process();
         self.become_process(number);
@@ -157,12 +171,16 @@ impl Fs {
         Ok(())
     }
 
-    /// Takes a mutex that only somebody's passing look can keep from us.
-    fn take_soon(&self, mutex: &pm::mutex::RobustMutex) -> Result<()> {
-        for _ in 0..1000 {
-            match mutex.try_take() {
-                Attempt::Taken | Attempt::Inherited => return Ok(()),
-                Attempt::Busy => pm::file::give_way(),
+    /// Takes the mutex of a slot that stands ready in `state`. Only somebody's
+    /// look can keep it from us; `EINVAL` if the slot is not (or no longer) ready.
+    fn take_prepared(&self, mutex: &RobustMutex, slot: &ProcessSlot, nonce: u64, state: u32) -> Result<()> {
+        let is_ready = || slot.nonce.load(Acquire) == nonce && slot.state.load(Acquire) == state;
+        let mut left = GRACE_FORK / LOOK;
+        while is_ready() && left > 0 {
+            match mutex.take_within(LOOK) {
+                Attempt::Taken | Attempt::Inherited if is_ready() => return Ok(()),
+                Attempt::Taken | Attempt::Inherited => mutex.give_back(),
+                Attempt::Busy => left -= 1,
                 Attempt::Broken => break,
             }
         }

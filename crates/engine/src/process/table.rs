@@ -4,7 +4,7 @@
 //! gets real space a page (1,024 numbers) at a time; which pages a process has
 //! used is noted in its slot, so that fork and death need not look at all of it.
 
-use super::kernel;
+use super::{adopt, kernel};
 use crate::fs::Fs;
 use crate::segment::{DESCRIPTIONS, DESCRIPTORS, ProcessSlot};
 use base::{Cx, DescriptionId, Result};
@@ -22,6 +22,8 @@ pub(super) mod state {
     pub const EXECUTING: u32 = 3;
 }
 
+/// A fork or exec begun less than that many nanoseconds ago is not looked into by who seeks a free slot.
+const YOUNG: i64 = 20_000_000;
 /// Numbers in a page of a descriptor table.
 const PAGE_DESCRIPTORS: u64 = 1024;
 const _: () = assert!(DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS) <= 32);
@@ -121,7 +123,7 @@ impl Fs {
     pub(super) fn claim_slot(&self, cx: &Cx) -> Result<u32> {
         for number in 0..PROCESSES {
             let Some(mutex) = self.process_mutex(number) else { continue };
-            if !matches!(mutex.try_take(), Attempt::Taken | Attempt::Inherited) {
+            if self.is_in_use_between_steps(number) || !matches!(mutex.try_take(), Attempt::Taken | Attempt::Inherited) {
                 continue;
             }
             match self.ready_slot(number).map(|free| free || self.empty_if_dead(cx, number)) {
@@ -134,6 +136,13 @@ impl Fs {
             }
         }
         Err(Errno::EAGAIN.into())
+    }
+
+    /// Whether a slot belongs to a living process in the middle of a fork or exec.
+    fn is_in_use_between_steps(&self, number: u32) -> bool {
+        // A slot beyond has no space yet.
+        number < self.header().processes_high.load(Acquire)
+            && self.process_slot(number).is_some_and(|slot| adopt::is_between_steps(slot, YOUNG))
     }
 
     /// Gives a slot space, and tells whether it is free.

@@ -30,6 +30,7 @@ fn forked(test: &TestFs, child: impl FnOnce(&Cx) -> i32) -> i32 {
         // SAFETY: ends the child at once.
         unsafe { _exit(code) };
     }
+    test.fork_done(token, pid as u32);
     wait(pid)
 }
 
@@ -207,6 +208,82 @@ fn exec_hands_over() {
     assert_eq!(test.users().count(), 1);
 }
 
+/// Goal: fork and exec get over somebody who looks, however long he looks.
+/// Method: another thread holds the slot's mutex while the next step is due.
+#[test]
+fn a_look_delays_and_no_more() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let token = test.fork_prepare(&cx).unwrap();
+    let number = (token & 0xffff) as u32 - 1;
+    let looks = || {
+        let (say, is_taken) = std::sync::mpsc::channel();
+        let fs = test.fs;
+        let looker = std::thread::spawn(move || {
+            let mutex = fs.process_mutex(number).unwrap();
+            while mutex.try_take() == pm::mutex::Attempt::Busy {}
+            say.send(()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            mutex.give_back();
+        });
+        is_taken.recv().unwrap();
+        looker
+    };
+    // The child's first step, made by a thread in its place.
+    let looker = looks();
+    let fs = test.fs;
+    let parent = fs.process.load(Relaxed);
+    let child = std::thread::spawn(move || {
+        fs.fork_child(token);
+        assert_eq!(fs.process.load(Relaxed), number + 1);
+        assert_eq!(fs.process_mutex(number).unwrap().try_take(), pm::mutex::Attempt::Busy, "it goes on without its mutex");
+        fs.exec_prepare()
+        // The mutex goes with the thread, as it does with the old program.
+    });
+    let token = child.join().unwrap();
+    looker.join().unwrap();
+    let looker = looks();
+    let mut seen = std::vec::Vec::new();
+    test.process.store(0, Relaxed);
+    test.exec_claim(token, &mut |fd, id| seen.push((fd, id))).unwrap();
+    looker.join().unwrap();
+    assert_eq!(seen, [(3, id)]);
+    test.process.store(parent, Relaxed);
+}
+
+/// Goal: a child killed before its first step is noticed by the first who looks.
+#[test]
+fn a_newborn_dies() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let token = test.fork_prepare(&cx).unwrap();
+    // SAFETY: the child does nothing.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        std::thread::sleep(std::time::Duration::from_secs(100));
+        // SAFETY: ends the child.
+        unsafe { _exit(0) };
+    }
+    test.fork_done(token, pid as u32);
+    assert_eq!(test.adopt_dead_processes(&cx), 1, "it is asleep, not dead");
+    // SAFETY: a child of ours.
+    unsafe { kill(pid, 9) };
+    wait(pid);
+    assert_eq!(test.adopt_dead_processes(&cx), 0);
+    assert_eq!(test.description(id).refs.load(Relaxed), 1);
+    assert_eq!(test.users().count(), 1);
+    // What is noted late, when the slot is another's, means nothing.
+    let second = test.fork_prepare(&cx).unwrap();
+    test.fork_done(token, pid as u32);
+    assert_eq!(test.adopt_dead_processes(&cx), 1);
+    test.fork_failed(&cx, second);
+    assert_eq!(test.adopt_dead_processes(&cx), 0);
+}
+
 /// Goal: two attachments see each other's changes.
 #[test]
 fn two_attachments() {
@@ -249,10 +326,7 @@ fn kill_in_the_middle() {
                 std::os::unix::fs::FileExt::write_at(&progress, &(i + 1).to_ne_bytes(), 0).unwrap();
             }
         }
-        // From its first step on: before that it is the grace time that decides.
-        while !std::path::Path::new(&path).exists() {
-            std::thread::yield_now();
-        }
+        test.fork_done(token, pid as u32);
         std::thread::sleep(std::time::Duration::from_micros(500 + u64::from(round) * 331 % 3000));
         // SAFETY: a child of ours.
         unsafe { kill(pid, 9) };
@@ -476,6 +550,7 @@ fn kill_storm() {
                 seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 32,
             );
         }
+        test.fork_done(token, pid as u32);
         pid
     };
     let mut children = Children([start(1), start(2), start(3)]);
@@ -494,13 +569,6 @@ fn kill_storm() {
         assert!(clock.elapsed().as_secs() < 20, "held up after kill {kill_number}");
     }
     drop(children);
-    // Some were killed before their first step: their grace time is over now.
-    for slot in (0..format::layout::PROCESSES)
-        .map_while(|number| test.process_slot(number))
-        .take(test.header().processes_high.load(Relaxed) as usize)
-    {
-        slot.reserved[1].store(0, Relaxed);
-    }
     assert_eq!(test.adopt_dead_processes(&cx), 0);
     let TestFs { thread, fs, image } = test;
     fs.detach(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });

@@ -214,6 +214,10 @@ impl Backend for Native {
         self.0.fork_child(token)
     }
 
+    fn fork_done(&self, token: u64, pid: u32) {
+        self.0.fork_done(token, pid)
+    }
+
     fn fork_failed(&self, cx: &Cx, token: u64) {
         self.0.fork_failed(cx, token)
     }
