@@ -218,6 +218,17 @@ pub fn wake(word: &core::sync::atomic::AtomicU32) {
     let _ = unsafe { call!(abi::__NR_futex, core::ptr::from_ref(word), abi::FUTEX_WAKE, i32::MAX) };
 }
 
+/// Sleeps for about `time_ns`: for waiters whom another thread's turn has not helped.
+pub fn nap(time_ns: i64) {
+    #[cfg(feature = "sim")]
+    if crate::record::gave_way() {
+        return;
+    }
+    let time = abi::__kernel_timespec { tv_sec: 0, tv_nsec: time_ns };
+    // SAFETY: the time is valid for the call; what is left of it nobody asks for.
+    let _ = unsafe { call!(abi::__NR_nanosleep, &raw const time, 0) };
+}
+
 /// Lets another thread run.
 pub fn give_way() {
     #[cfg(feature = "sim")]

@@ -92,7 +92,9 @@ impl Fs {
             0 => {
                 let _ = self.try_split(cx);
             }
-            holder => self.adopt_if_dead(holder - 1),
+            holder => {
+                self.adopt_if_dead(holder - 1);
+            }
         }
     }
 

@@ -9,8 +9,11 @@ use pm::Errno;
 
 /// Spins before a waiter gives way to other threads.
 const SPINS: u32 = 200;
-/// Turns given up before a waiter asks whether the holder lives.
-const TURNS: u32 = 50;
+/// Turns given up before a waiter sleeps. Few: where others want the processor,
+/// each may last as long as the scheduler gives them.
+const TURNS: u32 = 4;
+/// How long it sleeps at a time, nanoseconds.
+const NAP: i64 = 50_000;
 
 impl<'a> Tx<'a> {
     /// Takes a lock, waiting; the holder's lane is adopted if it has died.
@@ -102,7 +105,7 @@ impl Fs {
     }
 }
 
-/// Waits in a loop: spins, then gives way, then asks whether the holder is dead.
+/// Waits in a loop: spins, gives way, sleeps; asks each time whether the holder is dead.
 pub(crate) struct Waiter {
     rounds: u32,
 }
@@ -116,12 +119,13 @@ impl Waiter {
     pub(crate) fn once(&mut self, fs: &Fs, holder: u32) {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds < SPINS {
-            core::hint::spin_loop();
-        } else {
-            pm::file::give_way();
-            if self.rounds.is_multiple_of(TURNS) && holder != 0 {
-                fs.adopt_if_dead(holder - 1);
-            }
+            return core::hint::spin_loop();
+        }
+        let is_free = holder != 0 && fs.adopt_if_dead(holder - 1);
+        match self.rounds - SPINS {
+            ..TURNS if is_free => {}
+            ..TURNS => pm::file::give_way(),
+            _ => pm::file::nap(NAP),
         }
     }
 }

@@ -27,6 +27,9 @@ use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
 use format::{LINE, Lane, layout};
 use pm::Errno;
 
+/// After that many records a lane looks whether another one's user has died.
+const LOOK_EVERY: u32 = 64;
+
 /// An operation in progress on this thread's lane.
 pub struct Tx<'a> {
     pub(crate) fs: &'a Fs,
@@ -176,6 +179,9 @@ impl Tx<'_> {
         let applied = apply::apply(self.fs, self.lane, state, false);
         image.fence();
         self.retire(state);
+        if sequence.is_multiple_of(LOOK_EVERY) {
+            self.fs.look_at_a_lane(self.number, sequence / LOOK_EVERY);
+        }
         applied
     }
 

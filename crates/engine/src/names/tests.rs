@@ -526,7 +526,9 @@ fn killed_in_the_middle() {
         let _ = std::fs::remove_file(&path);
         // What is half done stays so until somebody meets the dead: here it is us.
         let lanes = test.header().lanes_high.load(core::sync::atomic::Ordering::SeqCst);
-        (0..lanes).for_each(|lane| test.adopt_if_dead(lane));
+        for lane in 0..lanes {
+            test.adopt_if_dead(lane);
+        }
         for i in 0..done / 3 + 2 {
             let name = name(round, i);
             let (in_0, in_1) = (test.lookup(&cx, dirs[0], name.as_bytes()), test.lookup(&cx, dirs[1], name.as_bytes()));

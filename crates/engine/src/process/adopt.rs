@@ -1,7 +1,8 @@
 //! What a dead process leaves: its slot, its descriptors, its locks.
 //!
-//! Lanes are adopted by whoever waits for them (`lane::adopt`); processes by
-//! whoever attaches, and by whoever runs short of what they hold.
+//! Lanes are adopted by whoever waits for them, and by whoever looks at them in
+//! turn (`lane::adopt`); processes, with their lanes, by whoever attaches or
+//! forks, and by whoever runs short of what they hold.
 
 use super::handover::child_of;
 use super::kernel;
@@ -53,6 +54,7 @@ impl Fs {
             return false;
         }
         self.leftovers().store(1, Release);
+        self.adopt_lanes_of(number);
         self.empty_process(cx, number);
         true
     }
