@@ -23,6 +23,10 @@ for source in "$here"/*.c "$here"/*.cc; do
     *.cc) compile="${CXX:-c++} -std=c++17" ;;
     *) compile=${CC:-cc} ;;
     esac
+    if ! command -v "${compile%% *}" >/dev/null 2>&1; then
+        echo "skip preload $name: no ${compile%% *} here"
+        continue
+    fi
     # -O1 -D_FORTIFY_SOURCE=2: the fortified names are tested as well.
     if ! $compile -g -O1 -D_FORTIFY_SOURCE=2 -w -pthread -o "$work/$name" "$source"; then
         echo "FAIL $name: does not compile"

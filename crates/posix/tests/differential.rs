@@ -566,6 +566,12 @@ fn allowed(op: &Op, mine: &[i64], theirs: &[i64]) -> bool {
     }
 }
 
+/// Whether it may join our tree and its surroundings, which is EXDEV for us, but
+/// not for tmpfs where it is a mere directory because we may not mount.
+fn leaves_the_tree(op: &Op) -> bool {
+    matches!(op, Op::Link { from, to, .. } | Op::Rename { from, to, .. } if from.contains("..") || to.contains(".."))
+}
+
 /// The same sequence in both worlds.
 fn differ(seed: u64, count: usize) {
     println!("seed {seed}");
@@ -587,6 +593,9 @@ fn differ(seed: u64, count: usize) {
     let mut failure = None;
     for index in 0..count {
         let op = if index == 0 { Op::Chdir { path: ".".into() } } else { op(&mut random) };
+        if leaves_the_tree(&op) && !common::is_root() {
+            continue;
+        }
         ask.send(op.clone()).unwrap();
         let theirs = answered.recv().unwrap();
         let mine = ours.run(&op);

@@ -54,12 +54,14 @@ impl Drop for Segments {
     }
 }
 
-/// Makes an image of at most `bytes` whose root belongs to root, mode 777.
+/// Makes an image of at most `bytes` whose root is the caller's, mode 777.
 ///
 /// # Panics
 /// If that does not work.
 pub fn make(path: &Path, bytes: u64) {
-    let options = engine::mkfs::Options { limit: bytes, force: true, mode: 0o777, ..Default::default() };
+    // SAFETY: takes no arguments.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let options = engine::mkfs::Options { limit: bytes, force: true, mode: 0o777, uid, gid, ..Default::default() };
     if let Err(error) = engine::mkfs::make(&text(path), &options) {
         panic!("{}: {error}", path.display());
     }

@@ -4,7 +4,9 @@ use bypath_testkit::differential::{self, Plan, run::Limits};
 use bypath_testkit::many;
 
 fn mem() -> &'static dyn vfs::Backend {
-    vfs::mem::Mem::leak(0, 0, 0o777, 0x6d65)
+    // SAFETY: takes no arguments.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    vfs::mem::Mem::leak(uid, gid, 0o777, 0x6d65)
 }
 
 fn native() -> &'static dyn vfs::Backend {

@@ -115,6 +115,9 @@ impl Process {
                         Err(Error::Posix(Errno::ENOENT)) => {}
                         Err(error) => return Err(error),
                     }
+                    if spot.mount.backend.attr(cx, spot.found.parent)?.nlink == 0 {
+                        return err(Errno::ENOENT);
+                    }
                     spot.mount.backend.access(cx, spot.found.parent, base::W | base::X)?;
                     return err(Errno::EPERM);
                 }

@@ -41,6 +41,16 @@ pub struct World {
     thread: Box<ThreadState>,
 }
 
+pub fn is_root() -> bool {
+    (unsafe { raw(abi::__NR_geteuid as usize, [0; 6]) }) == 0
+}
+
+/// A `mem` file system whose root is the caller's, as a directory that it makes.
+fn own(device: u64) -> &'static Mem {
+    let id = |nr| unsafe { raw(nr as usize, [0; 6]) } as u32;
+    Mem::leak(id(abi::__NR_geteuid), id(abi::__NR_getegid), 0o755, device)
+}
+
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl World {
@@ -52,7 +62,7 @@ impl World {
         let thread = Box::new(ThreadState::new());
         // The device's number also names its FIFOs in the kernel.
         let device = (std::process::id() as u64) << 8 | NEXT.load(Ordering::Relaxed) as u64;
-        process.mount(&thread, root.as_bytes(), Mem::leak(0, 0, 0o755, device)).expect("mount");
+        process.mount(&thread, root.as_bytes(), own(device)).expect("mount");
         World { root, process: Some(process), thread }
     }
 
@@ -76,7 +86,7 @@ impl World {
 
     /// Mounts another `mem` file system.
     pub fn mount_more(&self, point: &str) {
-        self.process().mount(&self.thread, point.as_bytes(), Mem::leak(0, 0, 0o755, 0x6d02)).expect("mount");
+        self.process().mount(&self.thread, point.as_bytes(), own(0x6d02)).expect("mount");
     }
 
     pub fn is_ours(&self) -> bool {

@@ -150,34 +150,23 @@ fn check(result: i32, what: &str) -> Result<(), String> {
 }
 
 /// Gives this process a fresh tmpfs as its root directory (in namespaces of
-/// its own, so that nothing is left of it afterwards).
+/// its own, so that nothing is left of it afterwards). Whoever is not root does
+/// so in a user namespace and is an ordinary user afterwards.
+///
+/// # Errors
+/// [`NO_ROOT`] where the machine doesn't let an ordinary user do that.
 pub fn own_root() -> Result<(), String> {
     // SAFETY: takes no arguments.
-    let pid = unsafe { libc::getpid() };
+    let (pid, user, group) = unsafe { (libc::getpid(), libc::geteuid(), libc::getegid()) };
     let root = root_of(pid);
     fs::create_dir_all(&root).map_err(|e| format!("{root}: {e}"))?;
-    // SAFETY: takes no arguments.
-    let uid = unsafe { libc::geteuid() };
-    if uid != 0 {
-        return Err("differential tests need root (they compare under several users)".into());
-    }
     let path = std::ffi::CString::new(root.as_str()).map_err(|e| e.to_string())?;
+    if user != 0 {
+        own_user_namespace(user, group).map_err(|e| format!("{NO_ROOT}: {e}"))?;
+    }
     // SAFETY: flags only.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0 {
-        // SAFETY: texts are NUL-terminated or null.
-        unsafe {
-            libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE, std::ptr::null())
-        };
-        // SAFETY: texts are NUL-terminated. If it fails, the plain directory on /dev/shm serves.
-        unsafe {
-            libc::mount(
-                c"tmpfs".as_ptr(),
-                path.as_ptr(),
-                c"tmpfs".as_ptr(),
-                libc::MS_NOATIME,
-                c"size=2g,mode=777".as_ptr().cast(),
-            )
-        };
+        mount_tmpfs(&path);
     }
     // SAFETY: a NUL-terminated text.
     check(unsafe { libc::chroot(path.as_ptr()) }, "chroot")?;
@@ -186,5 +175,37 @@ pub fn own_root() -> Result<(), String> {
     check(unsafe { libc::chmod(c"/".as_ptr(), 0o777) }, "chmod")?;
     // SAFETY: a mask.
     unsafe { libc::umask(0o22) };
-    Ok(())
+    if user != 0 { drop_capabilities() } else { Ok(()) }
+}
+
+/// What an error begins with where nobody but root can have a root directory of his own.
+pub const NO_ROOT: &str = "no root directory of our own (not root, and no user namespaces here)";
+
+/// Enters a user namespace in which this user and group are the only ones.
+fn own_user_namespace(user: u32, group: u32) -> Result<(), String> {
+    // SAFETY: flags only.
+    check(unsafe { libc::unshare(libc::CLONE_NEWUSER) }, "unshare")?;
+    let write = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text).map_err(|e| format!("{file}: {e}"));
+    write("setgroups", "deny".into())?;
+    write("uid_map", format!("{user} {user} 1"))?;
+    write("gid_map", format!("{group} {group} 1"))
+}
+
+/// Mounts a tmpfs that nobody else sees. If it fails, the plain directory on `/dev/shm` serves.
+fn mount_tmpfs(path: &std::ffi::CStr) {
+    // SAFETY: texts are NUL-terminated or null.
+    unsafe { libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE, std::ptr::null()) };
+    let options = c"size=2g,mode=777".as_ptr().cast();
+    // SAFETY: texts are NUL-terminated.
+    unsafe { libc::mount(c"tmpfs".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), libc::MS_NOATIME, options) };
+}
+
+/// Gives up what a new user namespace grants.
+fn drop_capabilities() -> Result<(), String> {
+    // `_LINUX_CAPABILITY_VERSION_3`, and this thread.
+    let header = [0x2008_0522u32, 0];
+    let none = [0u32; 6];
+    // SAFETY: a header and the three masks, twice 32 bits each.
+    let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+    check(result as i32, "capset")
 }
