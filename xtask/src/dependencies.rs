@@ -15,7 +15,20 @@ const PICTURE: &[(&str, &[&str])] = &[
     // Doors attach images themselves: that takes the engine.
     ("bypath-preload", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-posix", "bypath-vfs"]),
     ("bypath-capi", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-posix", "bypath-vfs"]),
-    ("bypath-cli", &["bypath-base", "bypath-bench", "bypath-engine", "bypath-format", "bypath-pm", "bypath-posix", "bypath-vfs"]),
+    ("bypath-server", &["bypath-base", "bypath-pm", "bypath-vfs"]),
+    (
+        "bypath-cli",
+        &[
+            "bypath-base",
+            "bypath-bench",
+            "bypath-engine",
+            "bypath-format",
+            "bypath-pm",
+            "bypath-posix",
+            "bypath-server",
+            "bypath-vfs",
+        ],
+    ),
     // The lab stands beside the house.
     ("bypath-testkit", &["bypath-base", "bypath-engine", "bypath-format", "bypath-pm", "bypath-posix", "bypath-vfs"]),
     (

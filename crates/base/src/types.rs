@@ -344,6 +344,9 @@ pub enum LockOwner {
     Description(u32),
     /// The open file description, whole file (`flock`).
     Flock(u32),
+    /// Somebody whom this process serves, by a number (24 bits) of its own: record
+    /// locks. They go with this process. [`Lock::pid`] names him.
+    Served(u32),
 }
 
 /// An advisory lock: bytes `start..end` (`end == u64::MAX` is to infinity).

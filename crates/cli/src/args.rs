@@ -40,17 +40,16 @@ pub enum Verb {
     },
     /// Run a program that sees images as directories
     Run(Run),
-    /// Mount an image through the kernel (not in this version)
-    Mount {
-        /// The image
-        image: PathBuf,
-        /// A directory
-        directory: PathBuf,
-    },
-    /// Take away a kernel mount (not in this version)
+    /// Mount an image through the kernel, for every program and user
+    #[command(after_help = MOUNT_HELP)]
+    Mount(Mount),
+    /// Take a kernel mount away
     Umount {
         /// The directory
         directory: PathBuf,
+        /// Also if it is in use: it vanishes now, and ends with its last user
+        #[arg(long, short)]
+        lazy: bool,
     },
     /// Copy a directory (or file) into an image, with owners, modes, times, links and extended attributes
     Import {
@@ -144,12 +143,46 @@ pub enum Verb {
     },
 }
 
+const MOUNT_HELP: &str = "\
+The mount shows the same files as `bypath run --mount IMG:/dir`, at the same time, with the same inode numbers and locks.
+It is for static and set-uid programs, and for users who may not open the image itself: they may do what the modes say.
+
+Examples:
+  bypath mount work.img /mnt/work          returns as soon as the mount answers
+  bypath umount /mnt/work
+  bypath mount --foreground --log /var/log/work.log work.img /mnt/work
+
+As root, or with fusermount3 (package fuse3) for one's own use. Set-id bits and devices count only if nobody but root may write the image.";
+
+#[derive(clap::Args)]
+pub struct Mount {
+    /// The image
+    pub image: PathBuf,
+    /// A directory
+    pub directory: PathBuf,
+    /// Serve from this process, until the mount is taken away
+    #[arg(long, short)]
+    pub foreground: bool,
+    /// Where the server reports what went wrong, and when it began and ended
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Threads that answer the kernel
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(2..=64))]
+    pub threads: u8,
+    /// Say on standard output when the mount answers, then keep quiet
+    #[arg(long, hide = true)]
+    pub announce: bool,
+    /// Take the mount away when standard input has ended and nobody uses the image
+    #[arg(long, hide = true)]
+    pub while_used: bool,
+}
+
 #[derive(clap::Args)]
 pub struct Run {
     /// Which image is seen where; may be given several times, and one inside another
     #[arg(long = "mount", short = 'm', value_name = "IMG:/DIR")]
     pub mounts: Vec<OsString>,
-    /// Do without the kernel's way in (this version has none yet)
+    /// Do without the kernel's way in: no mount is made beside the short way
     #[arg(long)]
     pub no_fuse: bool,
     /// The program and its arguments

@@ -231,7 +231,11 @@ fn places() {
     refused_inside(&image, &["run", "--mount", &on_file, "--", "true"], 1, &["mount point", "is a file"]);
     refused_inside(&image, &["run", "--mount", &mount("/bp"), "--mount", &mount("/bp"), "--", "true"], 1, &["two images at /bp"]);
     refused_inside(&image, &["run", "--mount", &mount("/bp")], 2, &["CMD"]);
-    refused_inside(&image, &["mount", &image, "/mnt"], 2, &["not in this version"]);
-    refused_inside(&image, &["umount", "/mnt"], 2, &["not in this version"]);
+    refused_inside(&image, &["mount", &image, "/no/such"], 1, &["/no/such", "no such directory"]);
+    refused_inside(&image, &["mount", &image, &scratch.path("file")], 1, &["not a directory"]);
+    refused_inside(&image, &["mount", &image, "/proc"], 1, &["/proc", "busy"]);
+    refused_inside(&image, &["mount", &scratch.path("none"), "/proc"], 1, &["no such file"]);
+    refused_inside(&image, &["mount", &scratch.path("file"), "/proc"], 1, &["not a Bypath image"]);
+    refused_inside(&image, &["umount", "/usr"], 1, &["/usr", "no image is mounted"]);
     refused_inside(&image, &["check", "--repair", &image], 2, &["not in this version"]);
 }

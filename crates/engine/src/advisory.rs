@@ -28,7 +28,7 @@ const STEP: u32 = 1024;
 struct Entry {
     /// Node id; 0: free.
     node: AtomicU64,
-    /// kind of owner 32 | process or description.
+    /// number of a served one 24 | kind of owner 8 | process or description 32.
     owner: AtomicU64,
     start: AtomicU64,
     end: AtomicU64,
@@ -47,6 +47,13 @@ const _: () = assert!(size_of::<Entry>() == 64);
 const OF_PROCESS: u64 = 1;
 const OF_DESCRIPTION: u64 = 2;
 const OF_FLOCK: u64 = 3;
+/// With the number of whom the process serves above it.
+const OF_SERVED: u64 = 4;
+
+/// What kind of owner a word names, leaving out the number of a served one.
+fn owner_kind(owner: u64) -> u64 {
+    owner >> 32 & 0xff
+}
 
 /// What an entry says.
 #[derive(Clone, Copy)]
@@ -61,7 +68,7 @@ struct Held {
 
 impl Held {
     fn world(&self) -> bool {
-        self.owner >> 32 == OF_FLOCK
+        owner_kind(self.owner) == OF_FLOCK
     }
 
     /// Whether the two cannot be held together.
@@ -144,9 +151,11 @@ impl Fs {
         if !self.any_lock() {
             return;
         }
-        let owner = OF_PROCESS << 32 | u64::from(process);
+        let process = u64::from(process);
         for chain in (0..CHAINS).filter(|chain| self.head(*chain).is_some_and(|head| head.load(Acquire) != 0)) {
-            self.drop_locks(cx, chain, |held| held.owner == owner);
+            self.drop_locks(cx, chain, |held| {
+                matches!(owner_kind(held.owner), OF_PROCESS | OF_SERVED) && held.owner & 0xffff_ffff == process
+            });
         }
     }
 
@@ -276,14 +285,16 @@ impl Fs {
             LockOwner::Process => (OF_PROCESS << 32 | u64::from(process), pid),
             LockOwner::Description(id) => (OF_DESCRIPTION << 32 | u64::from(id), -1),
             LockOwner::Flock(id) => (OF_FLOCK << 32 | u64::from(id), -1),
+            LockOwner::Served(who) => (u64::from(who) << 40 | OF_SERVED << 32 | u64::from(process), lock.pid),
         };
         Ok(Held { node: node.id, owner, start: lock.start, end: lock.end, exclusive: lock.kind == LockKind::Exclusive, pid })
     }
 
     fn as_lock(&self, held: &Held) -> Lock {
         let id = held.owner as u32;
-        let owner = match held.owner >> 32 {
+        let owner = match owner_kind(held.owner) {
             OF_PROCESS => LockOwner::Process,
+            OF_SERVED => LockOwner::Served((held.owner >> 40) as u32),
             OF_DESCRIPTION => LockOwner::Description(id),
             _ => LockOwner::Flock(id),
         };
@@ -381,7 +392,7 @@ mod tests {
         let node = test
             .create(&cx, test.root_node(), b"f", &NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" })
             .unwrap();
-        let owners = [LockOwner::Process, LockOwner::Description(7), LockOwner::Description(8)];
+        let owners = [LockOwner::Process, LockOwner::Description(7), LockOwner::Served(8)];
         let mut held = [[None::<LockKind>; 40]; 3];
         let mut seed = 1u64;
         let mut below = |end: u64| {

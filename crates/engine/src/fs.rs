@@ -35,7 +35,7 @@ pub struct Fs {
     pub(crate) robust_list: core::sync::atomic::AtomicUsize,
     /// What the image's file system is (`file::sync`): 0 not known yet.
     pub(crate) backing: AtomicU32,
-    /// `st_dev`.
+    /// `st_dev` as long as there was no kernel mount.
     pub(crate) device: u64,
     /// Nothing may be changed: mapped read-only, or a persist failed.
     pub(crate) read_only: bool,
@@ -147,9 +147,13 @@ impl Fs {
         format::hash::inode_number(self.ino_key, offset / layout::LINE)
     }
 
-    /// `st_dev` of everything in the image.
+    /// `st_dev` of everything in the image: that of the kernel mount, if there is or was one.
+    #[inline]
     pub fn device(&self) -> u64 {
-        self.device
+        match self.header().served.device.load(Relaxed) {
+            0 => self.device,
+            mounted => mounted,
+        }
     }
 
     /// `EROFS` if nothing may be changed.

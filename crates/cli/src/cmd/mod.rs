@@ -7,6 +7,7 @@ mod dump;
 mod info;
 mod ls;
 mod mkfs;
+mod mount;
 mod run;
 mod stat;
 mod transfer;
@@ -21,8 +22,8 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Mkfs { image, size, force } => mkfs::mkfs(&image, size, force),
         Verb::Run(run) => run::run(&run),
         Verb::ExecInside { command } => run::exec_inside(&command),
-        Verb::Mount { image, .. } => Err(kernel_way(&image)),
-        Verb::Umount { directory } => Err(kernel_way(&directory)),
+        Verb::Mount(mount) => mount::mount(&mount),
+        Verb::Umount { directory, lazy } => mount::umount(&directory, lazy),
         Verb::Import { source, target, quiet } => transfer::import(&source, &target, quiet),
         Verb::Export { source, target, quiet } => transfer::export(&source, &target, quiet),
         Verb::Ls { place, long, all, recursive, json } => ls::ls(&place, ls::Options { long, all, recursive, json }),
@@ -33,12 +34,6 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Dump { image } => dump::dump(&image),
         Verb::Bench(bench) => bench::run(bench.what),
     }
-}
-
-fn kernel_way(what: &std::path::Path) -> Failure {
-    let what = what.display();
-    Failure::new(format!("{what}: mounts through the kernel are not in this version; use `bypath run --mount IMG:/dir -- CMD`"))
-        .code(2)
 }
 
 /// Prints `text` on standard output. A reader that has gone ends the program in silence, as everywhere in Unix.

@@ -7,6 +7,7 @@
 
 use crate::args::Run;
 use crate::attach::{self, Attached};
+use crate::cmd::mount::SessionMount;
 use crate::failure::{Failure, Result};
 use crate::place::MountPoint;
 use posix::environment;
@@ -29,20 +30,35 @@ pub fn run(args: &Run) -> Result<u8> {
     let mounts = args.mounts.iter().map(|text| MountPoint::parse(text)).collect::<Result<Vec<_>>>()?;
     check_points(&mounts)?;
     let library = library()?;
-    let mut session = Session(Vec::new());
+    let mut session = Session::default();
     for (slot, mount) in mounts.iter().enumerate() {
-        session.0.push(attach::attach_as(&mount.image, slot)?);
+        let image = attach::attach_as(&mount.image, slot)?;
+        session.images.push(image);
+        let point = Path::new(OsStr::from_bytes(&mount.point));
+        if !args.no_fuse
+            && let Some(kernel) = SessionMount::start(&mount.image, &image, point)
+        {
+            session.mounts.push(kernel);
+        }
     }
     Ok(code(start(args, &mounts, &library)?))
 }
 
-/// The images of a session; left at its end, however that comes.
-struct Session(Vec<Attached>);
+/// The images of a session, and the kernel mounts made for it; left at its end, however that comes.
+#[derive(Default)]
+struct Session {
+    images: Vec<Attached>,
+    mounts: Vec<SessionMount>,
+}
 
 impl Drop for Session {
     fn drop(&mut self) {
-        for image in &self.0 {
+        for image in &self.images {
             image.leave();
+        }
+        // One inside another goes first.
+        while let Some(mount) = self.mounts.pop() {
+            mount.end();
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | `table` | process slots and descriptor tables |
 //! | `descriptions` | open file descriptions, pins on cachelets, offsets |
 //! | `handover` | descriptors over fork and exec |
+//! | `served` | the server of the kernel mount |
 //! | `adopt` | what a dead process leaves |
 //! | `last` | the ends of descriptions and processes |
 //! | `kernel` | what `/proc` tells |
@@ -34,6 +35,7 @@ mod last;
 #[cfg(feature = "sim")]
 pub mod memory;
 mod recover;
+mod served;
 mod session;
 mod sweep;
 pub mod table;

@@ -84,6 +84,20 @@ pub struct Header {
     pub advisory: PaddedLock,
     pub space: PaddedLock,
     pub process: PaddedLock,
+    /// The kernel's way in.
+    pub served: Served,
+}
+
+/// What the server of the kernel mount and everybody else tell each other. Read often, written seldom.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+#[allow(missing_docs)]
+pub struct Served {
+    /// `st_dev` of the mount, also when it is gone; 0: there was none.
+    pub device: AtomicU64,
+    /// Process that serves it + 1; 0: none.
+    pub server: AtomicU32,
+    pub reserved: [AtomicU32; 13],
 }
 
 /// A lock on a line of its own.

@@ -1,0 +1,292 @@
+//! `bypath mount IMG DIR` and `bypath umount DIR`.
+//!
+//! The server is this program once more, in the foreground: `mount` starts it
+//! and returns when it says that the mount answers. It ends with the mount.
+
+use crate::args::Mount;
+use crate::attach::{self, Attached};
+use crate::failure::{Failure, Result};
+use base::{Cred, Cx, Thread};
+use server::device::{self, MountError, Wanted};
+use server::serve::Session;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What a server says when its mount answers, and when others still use it.
+const READY: &str = "ready";
+const SHARED: &str = "shared";
+/// How long users of a mount that is taken away have to end.
+const GRACE: Duration = Duration::from_secs(1);
+/// How often a server that is no longer held looks for users of the image.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Mounts an image.
+pub fn mount(args: &Mount) -> Result<u8> {
+    if args.foreground {
+        return serve(args).map(|()| 0);
+    }
+    let mut command = server_command(&args.image, &args.directory, args.threads)?;
+    if let Some(log) = &args.log {
+        command.arg("--log").arg(std::path::absolute(log).map_err(|error| Failure::io(log.display(), &error))?);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| Failure::io("bypath mount", &error))?;
+    if child.stdout.take().is_some_and(|out| says(&mut BufReader::new(out), READY)) {
+        return Ok(0);
+    }
+    // It has said why.
+    let status = child.wait().map_err(|error| Failure::io("bypath mount", &error))?;
+    Ok(status.code().map_or(1, |code| code.max(1) as u8))
+}
+
+/// This program as a server of `image` at `directory`.
+fn server_command(image: &Path, directory: &Path, threads: u8) -> Result<Command> {
+    let own = std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?;
+    let mut command = Command::new(own);
+    command.args(["mount", "--foreground", "--announce", "--threads", &threads.to_string()]);
+    command.arg(image).arg(directory);
+    Ok(command)
+}
+
+fn says(from: &mut impl BufRead, word: &str) -> bool {
+    let mut line = String::new();
+    from.read_line(&mut line).is_ok() && line.trim_end() == word
+}
+
+/// A mount that lasts as long as a session, or as its longest user.
+#[derive(Debug)]
+pub struct SessionMount {
+    /// Closed to let the server go.
+    hold: Option<ChildStdin>,
+    says: BufReader<ChildStdout>,
+    child: std::process::Child,
+}
+
+impl SessionMount {
+    /// Mounts `image`, attached as `attached`, at `directory`, or shares the
+    /// mount that is there. `None` if this cannot be; the short way does without.
+    pub fn start(image: &Path, attached: &Attached, directory: &Path) -> Option<SessionMount> {
+        if is_mounted(attached, directory) || !is_free(directory) {
+            return None;
+        }
+        let mut command = server_command(image, directory, 4).ok()?;
+        command.arg("--while-used").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().ok()?;
+        let hold = child.stdin.take();
+        let mut out = BufReader::new(child.stdout.take()?);
+        if says(&mut out, READY) {
+            return Some(SessionMount { hold, says: out, child });
+        }
+        drop(hold);
+        let _ = child.wait();
+        None
+    }
+
+    /// Lets go. Returns when the mount is gone, or others go on using it. The
+    /// image must have been left before.
+    pub fn end(mut self) {
+        drop(self.hold.take());
+        if !says(&mut self.says, SHARED) {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Whether the kernel shows the image there already.
+fn is_mounted(attached: &Attached, directory: &Path) -> bool {
+    let thread = Thread::new();
+    let served = attached.fs.server(&cx(&thread)).is_some();
+    attached.fs.give_lane_back(&thread);
+    served && std::fs::metadata(directory).is_ok_and(|meta| meta.dev() == attached.fs.device())
+}
+
+/// A mount for a session hides nothing: only an empty directory will do, or a
+/// mount whose server has died.
+fn is_free(directory: &Path) -> bool {
+    match std::fs::read_dir(directory) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.raw_os_error() == Some(pm::Errno::ENOTCONN.0),
+    }
+}
+
+fn cx(thread: &Thread) -> Cx<'_> {
+    Cx { cred: Cred::ROOT, umask: 0, thread }
+}
+
+/// Takes a mount away.
+pub fn umount(directory: &Path, lazy: bool) -> Result<u8> {
+    let shown = directory.display();
+    let is_stale = std::fs::metadata(directory).is_err_and(|error| error.raw_os_error() == Some(pm::Errno::ENOTCONN.0));
+    let real = if is_stale { std::path::absolute(directory) } else { std::fs::canonicalize(directory) };
+    let real = real.map_err(|error| Failure::io(&shown, &error))?;
+    match device::mounted_at(&real) {
+        Some(what) if what.ends_with("(fuse.bypath)") => {}
+        _ => return Err(Failure::new(format!("{shown}: no image is mounted there"))),
+    }
+    match device::unmount(&real, lazy || is_stale) {
+        Ok(()) => Ok(0),
+        Err(MountError::Failed(_, rustix::io::Errno::BUSY)) => {
+            Err(Failure::new(format!("{shown}: in use; end what uses it, or take it away lazily (`bypath umount --lazy`)")))
+        }
+        Err(error) => Err(Failure::new(format!("{shown}: {error}"))),
+    }
+}
+
+// ---- the server ----
+
+/// Where the server reports.
+#[derive(Clone)]
+struct Log(Option<Arc<Mutex<File>>>);
+
+impl Log {
+    fn open(path: Option<&Path>) -> Result<Log> {
+        let Some(path) = path else { return Ok(Log(None)) };
+        let file = File::options().create(true).append(true).open(path);
+        let file = file.map_err(|error| Failure::io(path.display(), &error))?;
+        Ok(Log(Some(Arc::new(Mutex::new(file)))))
+    }
+
+    fn say(&self, text: &str) {
+        let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
+        let line = format!("{time:.3} bypath[{}]: {text}\n", std::process::id());
+        if let Some(Ok(mut file)) = self.0.as_ref().map(|file| file.lock()) {
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+}
+
+/// Serves the mount until it is taken away.
+fn serve(args: &Mount) -> Result<()> {
+    let log = Log::open(args.log.as_deref())?;
+    let shown = args.directory.display();
+    let refused = |error: MountError| Failure::new(format!("{shown}: {error}"));
+    // The shell's signals are for the shell's programs.
+    if args.announce {
+        let _ = rustix::process::setsid();
+    }
+    let attached = attach::attach(&args.image)?;
+    let thread = Thread::new();
+    let claimed = attached.fs.start_serving(&cx(&thread));
+    let pid = attached.fs.server(&cx(&thread));
+    attached.fs.give_lane_back(&thread);
+    if claimed.is_err() {
+        attached.leave();
+        let pid = pid.map_or_else(String::new, |pid| format!(" by process {pid}"));
+        return Err(Failure::new(format!(
+            "{}: already mounted elsewhere{pid}; an image has one kernel mount at a time, `bypath umount` that one",
+            args.image.display()
+        )));
+    }
+    let result = device::prepare(&args.directory).map_err(refused).and_then(|directory| {
+        let source = std::fs::canonicalize(&args.image).unwrap_or_else(|_| args.image.clone());
+        let wanted = Wanted { source: &source, directory: &directory, trusted: is_trusted(&source) };
+        let device = device::mount(&wanted).map_err(refused)?;
+        let served = serve_mounted(args, &log, attached, device, &directory);
+        if served.is_err() {
+            let _ = device::unmount(&directory, true);
+        }
+        served
+    });
+    finish(attached, &log);
+    result
+}
+
+/// Only root could have put programs and devices into it.
+fn is_trusted(image: &Path) -> bool {
+    std::fs::metadata(image).is_ok_and(|meta| meta.uid() == 0 && meta.mode() & 0o022 == 0)
+}
+
+fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: std::os::fd::OwnedFd, directory: &Path) -> Result<()> {
+    let fs = attached.fs;
+    let at_end = |thread: &Thread| fs.give_lane_back(thread);
+    // A working directory would keep some other mount busy.
+    let _ = std::env::set_current_dir("/");
+    let started = Session::start(device, attached.backend, usize::from(args.threads), at_end);
+    let session = started.map_err(|error| Failure::io("starting threads", &error))?;
+    let meta = std::fs::metadata(directory).map_err(|error| Failure::io(directory.display(), &error))?;
+    fs.set_device(meta.dev());
+    log.say(&format!("{} is mounted at {}", args.image.display(), directory.display()));
+    watch_signals(attached, log.clone(), directory.to_path_buf())?;
+    if args.announce {
+        announce(READY)?;
+        if args.while_used {
+            watch_users(attached, log.clone(), directory.to_path_buf());
+        } else {
+            keep_quiet();
+        }
+    }
+    session.join().map_err(|errno| Failure::new(format!("{}: {}", directory.display(), std::io::Error::from(errno))))
+}
+
+fn announce(word: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{word}").and_then(|()| out.flush()).map_err(|error| Failure::io("standard output", &error))
+}
+
+/// Lets go of whatever the program that started us may wait for.
+fn keep_quiet() {
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+fn finish(attached: Attached, log: &Log) {
+    attached.fs.stop_serving();
+    attached.leave();
+    log.say("ended");
+}
+
+/// Unmounts and ends the program, with or without the mount's users.
+fn give_up(attached: Attached, log: &Log, directory: &Path) -> ! {
+    if let Err(error) = device::unmount(directory, true) {
+        log.say(&format!("{}: {error}", directory.display()));
+    }
+    // The main thread ends the program as soon as nobody uses the mount.
+    let begun = Instant::now();
+    while begun.elapsed() < GRACE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    log.say("there are users left; their open files end here");
+    finish(attached, log);
+    std::process::exit(0)
+}
+
+fn watch_signals(attached: Attached, log: Log, directory: PathBuf) -> Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| Failure::io("signals", &error))?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            log.say(&format!("signal {signal}"));
+            give_up(attached, &log, &directory);
+        }
+    });
+    Ok(())
+}
+
+/// Ends the mount when whoever has started us is gone and nobody uses the image any more.
+fn watch_users(attached: Attached, log: Log, directory: PathBuf) {
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+        let thread = Thread::new();
+        let mut said = false;
+        while attached.fs.others(&cx(&thread)) {
+            if !said {
+                let _ = announce(SHARED);
+                keep_quiet();
+                said = true;
+            }
+            std::thread::sleep(LOOK);
+        }
+        attached.fs.give_lane_back(&thread);
+        log.say("nobody uses the image any more");
+        give_up(attached, &log, &directory);
+    });
+}

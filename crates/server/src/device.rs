@@ -1,0 +1,252 @@
+//! `/dev/fuse`, and the mount itself: as root by the system calls, else through `fusermount3`.
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType};
+use std::fmt;
+use std::io::{IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const DEVICE: &str = "/dev/fuse";
+const HELPER: &str = "fusermount3";
+
+/// Why there is no mount. Shown as the end of a line that starts with what was to be mounted.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub enum MountError {
+    /// No such directory.
+    Missing,
+    NotDirectory,
+    /// Something is mounted there already: what.
+    Busy(String),
+    /// No `/dev/fuse`.
+    NoDevice,
+    /// Neither root nor `fusermount3`.
+    NotAllowed,
+    /// A system call failed: which.
+    Failed(&'static str, Errno),
+    /// `fusermount3` has said so.
+    Helper(String),
+}
+
+impl fmt::Display for MountError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            MountError::Missing => f.write_str("no such directory; make it first"),
+            MountError::NotDirectory => f.write_str("not a directory"),
+            MountError::Busy(what) => write!(f, "busy: {what} is mounted there; choose another directory, or unmount that"),
+            MountError::NoDevice => {
+                f.write_str("no /dev/fuse here, so nothing can be mounted; `bypath run --mount IMG:/dir -- CMD` does without")
+            }
+            MountError::NotAllowed => f.write_str(
+                "not permitted; be root, or install fusermount3 (package fuse3), or use `bypath run`, which does without",
+            ),
+            MountError::Failed(what, errno) => write!(f, "{what} failed: {}", std::io::Error::from(*errno)),
+            MountError::Helper(text) => f.write_str(text),
+        }
+    }
+}
+
+/// How an image is to be mounted.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// What `mount` and `df` show.
+    pub source: &'a Path,
+    /// Where.
+    pub directory: &'a Path,
+    /// Set-id programs and devices in it are honoured: only where nobody but
+    /// root could have put them there.
+    pub trusted: bool,
+}
+
+/// Looks whether something can be mounted on a directory; what is left of a
+/// mount whose server is gone is cleaned away.
+pub fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
+    for _ in 0..8 {
+        match std::fs::metadata(directory) {
+            Ok(meta) if !meta.is_dir() => return Err(MountError::NotDirectory),
+            Ok(_) => {}
+            Err(error) => match Errno::from_io_error(&error) {
+                // A mount without a server.
+                Some(Errno::NOTCONN | Errno::CONNABORTED) => {
+                    unmount(directory, true)?;
+                    continue;
+                }
+                Some(Errno::NOENT) => return Err(MountError::Missing),
+                Some(Errno::NOTDIR) => return Err(MountError::NotDirectory),
+                Some(errno) => return Err(MountError::Failed("stat", errno)),
+                None => return Err(MountError::Missing),
+            },
+        }
+        let real = std::fs::canonicalize(directory).map_err(|error| failed("realpath", &error))?;
+        return match mounted_at(&real) {
+            Some(what) => Err(MountError::Busy(what)),
+            None => Ok(real),
+        };
+    }
+    Err(MountError::Busy("a mount whose server has died, again and again,".to_string()))
+}
+
+fn failed(what: &'static str, error: &std::io::Error) -> MountError {
+    MountError::Failed(what, Errno::from_io_error(error).unwrap_or(Errno::IO))
+}
+
+/// What is mounted exactly at an absolute path, if anything.
+pub fn mounted_at(directory: &Path) -> Option<String> {
+    let table = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mut found = None;
+    for line in table.split(|byte| *byte == b'\n') {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let Some(point) = fields.nth(4) else { continue };
+        if unescape(point) == std::os::unix::ffi::OsStrExt::as_bytes(directory.as_os_str()) {
+            let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+            let (kind, source) = (rest.next().unwrap_or_default(), rest.next().unwrap_or_default());
+            found = Some(format!("{} ({})", String::from_utf8_lossy(&unescape(source)), String::from_utf8_lossy(kind)));
+        }
+    }
+    found
+}
+
+/// Undoes the octal escapes of `mountinfo`.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        let code = tail.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+/// Mounts; the descriptor over which the kernel asks. `directory` comes from [`prepare`].
+pub fn mount(wanted: &Wanted) -> Result<OwnedFd, MountError> {
+    match std::fs::metadata(DEVICE) {
+        Ok(meta) if meta.file_type().is_char_device() => {}
+        _ => return Err(MountError::NoDevice),
+    }
+    match direct(wanted) {
+        Err(MountError::Failed(_, Errno::PERM | Errno::ACCESS)) => helped(wanted),
+        result => result,
+    }
+}
+
+fn direct(wanted: &Wanted) -> Result<OwnedFd, MountError> {
+    let open = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    let device = open.map_err(|errno| match errno {
+        Errno::NODEV | Errno::NXIO | Errno::NOENT => MountError::NoDevice,
+        errno => MountError::Failed("opening /dev/fuse", errno),
+    })?;
+    let mode = std::fs::metadata(wanted.directory).map_or(0o40755, |meta| meta.mode());
+    let options = format!(
+        "fd={},rootmode={:o},user_id={},group_id={},allow_other,default_permissions",
+        device.as_raw_fd(),
+        mode & 0o170_000,
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    let options = std::ffi::CString::new(options).map_err(|_| MountError::Failed("mount", Errno::INVAL))?;
+    let flags = if wanted.trusted { MountFlags::empty() } else { MountFlags::NOSUID | MountFlags::NODEV };
+    rustix::mount::mount(wanted.source, wanted.directory, "fuse.bypath", flags, Some(options.as_c_str()))
+        .map_err(|errno| MountError::Failed("mount", errno))?;
+    Ok(device)
+}
+
+/// Lets `fusermount3` mount; it hands the descriptor back over a socket.
+fn helped(wanted: &Wanted) -> Result<OwnedFd, MountError> {
+    // Whether others may come in is for /etc/fuse.conf to say.
+    let source = wanted.source.to_string_lossy().replace('\\', "\\\\").replace(',', "\\,");
+    let common = format!("default_permissions,fsname={source},subtype=bypath");
+    match helper_mount(wanted.directory, &format!("allow_other,{common}")) {
+        Err(MountError::Helper(_)) => helper_mount(wanted.directory, &common),
+        result => result,
+    }
+}
+
+fn helper_mount(directory: &Path, options: &str) -> Result<OwnedFd, MountError> {
+    let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None);
+    let (ours, theirs) = pair.map_err(|errno| MountError::Failed("socketpair", errno))?;
+    let started = Command::new(HELPER)
+        .args(["-o", options, "--"])
+        .arg(directory)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = started.map_err(|_| MountError::NotAllowed)?;
+    drop(theirs);
+    let device = receive(&ours);
+    let mut said = String::new();
+    let _ = child.stderr.take().map(|mut err| err.read_to_string(&mut said));
+    let _ = child.wait();
+    device.ok_or_else(|| {
+        let said = said.lines().next().unwrap_or("fusermount3 failed").trim();
+        MountError::Helper(said.strip_prefix("fusermount3: ").unwrap_or(said).to_string())
+    })
+}
+
+/// The descriptor that comes over a socket, if one does.
+fn receive(socket: &OwnedFd) -> Option<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0u8; 1];
+    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC).ok()?;
+    control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    })
+}
+
+/// Takes a mount away; `lazily` also one that is in use: it ends with its last user.
+pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
+    let flags = UnmountFlags::NOFOLLOW | if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(directory, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => {
+            let mut command = Command::new(HELPER);
+            command.arg(if lazily { "-uzq" } else { "-u" }).arg("--").arg(directory);
+            let output = command.output().map_err(|_| MountError::NotAllowed)?;
+            if output.status.success() {
+                return Ok(());
+            }
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = said.lines().next().unwrap_or("fusermount3 failed").trim().to_string();
+            Err(MountError::Helper(said.strip_prefix("fusermount3: ").unwrap_or(&said).to_string()))
+        }
+        Err(errno) => Err(MountError::Failed("umount", errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: mount points with spaces are found in `mountinfo`.
+    #[test]
+    fn escapes() {
+        assert_eq!(unescape(br"/a\040b\134c"), b"/a b\\c");
+        assert_eq!(unescape(br"/a\09"), br"/a\09");
+    }
+
+    /// Goal: what cannot carry a mount is refused for the right reason.
+    #[test]
+    fn places() {
+        assert!(matches!(prepare(Path::new("/no/such")), Err(MountError::Missing)));
+        assert!(matches!(prepare(Path::new("/dev/null")), Err(MountError::NotDirectory)));
+        assert!(matches!(prepare(Path::new("/proc")), Err(MountError::Busy(_))));
+    }
+}

@@ -1,0 +1,79 @@
+//! Contents of files.
+
+use super::Call;
+use super::abi::{self, CopyIn, FallocateIn, ReadIn, SeekIn, SeekOut, SyncIn, WriteIn, WriteOut};
+use super::init::DATA_MAX;
+use super::message::{Body, Reply, Result, err};
+use base::{Cred, Cx, Fallocate};
+use pm::sys::abi as sys;
+use pm::{Errno, UserSlice};
+
+/// Most bytes copied in one request, so that the answer does not take long.
+const COPY_MAX: u64 = 64 << 20;
+
+impl Call<'_> {
+    pub(super) fn read(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: ReadIn = body.take()?;
+        let size = asked.size.min(DATA_MAX) as usize;
+        reply.fill(size, |room| self.backend().read(&self.cx, self.node(), asked.offset, &[UserSlice::from_mut(room)]))
+    }
+
+    pub(super) fn write(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: WriteIn = body.take()?;
+        let data = body.bytes(asked.size)?;
+        // What the kernel takes for the end may be old: the end is where we say.
+        let at = (asked.flags & sys::O_APPEND == 0).then_some(asked.offset);
+        let cred = Cred { privileged: asked.write_flags & abi::WRITE_KILL_SET_ID == 0, ..self.cx.cred };
+        let (written, _) = self.backend().write(&Cx { cred, ..self.cx }, self.node(), at, &[UserSlice::from_ref(data)])?;
+        if asked.flags & (sys::O_SYNC | sys::O_DSYNC) != 0 {
+            self.backend().sync(&self.cx, Some(self.node()), asked.flags & sys::O_SYNC != sys::O_SYNC)?;
+        }
+        reply.put(&WriteOut { size: written as u32, padding: 0 });
+        Ok(())
+    }
+
+    pub(super) fn sync(&self, mut body: Body) -> Result<()> {
+        let asked: SyncIn = body.take()?;
+        self.backend().sync(&self.cx, Some(self.node()), asked.flags & abi::SYNC_DATA != 0)
+    }
+
+    pub(super) fn fallocate(&self, mut body: Body) -> Result<()> {
+        let asked: FallocateIn = body.take()?;
+        const KEEP: u32 = sys::FALLOC_FL_KEEP_SIZE;
+        const PUNCH: u32 = sys::FALLOC_FL_PUNCH_HOLE | KEEP;
+        const ZERO: u32 = sys::FALLOC_FL_ZERO_RANGE;
+        const ZERO_KEEP: u32 = ZERO | KEEP;
+        let how = match asked.mode {
+            0 => Fallocate::Allocate,
+            KEEP => Fallocate::KeepSize,
+            PUNCH => Fallocate::PunchHole,
+            ZERO => Fallocate::Zero,
+            ZERO_KEEP => Fallocate::ZeroKeepSize,
+            _ => return err(Errno::EOPNOTSUPP),
+        };
+        self.backend().fallocate(&self.cx, self.node(), how, asked.offset, asked.len)
+    }
+
+    pub(super) fn seek(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: SeekIn = body.take()?;
+        let data = match asked.whence {
+            sys::SEEK_DATA => true,
+            sys::SEEK_HOLE => false,
+            _ => return err(Errno::EINVAL),
+        };
+        reply.put(&SeekOut { offset: self.backend().seek(&self.cx, self.node(), asked.offset, data)? });
+        Ok(())
+    }
+
+    pub(super) fn copy(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: CopyIn = body.take()?;
+        if asked.flags != 0 {
+            return err(Errno::EINVAL);
+        }
+        let (from, to) = (self.node(), self.fuse.node(asked.to_node));
+        let len = asked.len.min(COPY_MAX);
+        let copied = self.backend().copy_range(&self.cx, from, asked.offset, to, asked.to_offset, len)?;
+        reply.put(&WriteOut { size: copied as u32, padding: 0 });
+        Ok(())
+    }
+}

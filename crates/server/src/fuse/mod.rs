@@ -1,0 +1,176 @@
+//! FUSE requests on a file system of ours: bytes in, bytes out.
+//!
+//! | file | requests |
+//! |---|---|
+//! | `abi`, `message` | structures; taking requests apart, putting answers together |
+//! | `init` | `INIT`: what is agreed on |
+//! | `nodes` | numbers of nodes, attributes: `LOOKUP GETATTR SETATTR READLINK STATFS` |
+//! | `names` | `MKNOD MKDIR SYMLINK LINK UNLINK RMDIR RENAME` |
+//! | `open` | `OPEN CREATE TMPFILE OPENDIR RELEASE FLUSH`, and the numbers of what is open |
+//! | `data` | `READ WRITE FSYNC FALLOCATE LSEEK COPY_FILE_RANGE` |
+//! | `dir` | `READDIR READDIRPLUS` |
+//! | `xattr` | extended attributes |
+//! | `lock` | `GETLK SETLK SETLKW INTERRUPT` |
+//!
+//! The kernel has checked permissions (`default_permissions`) with the
+//! caller's real rights, groups and capabilities before a request gets here;
+//! so calls are made with all rights, but in the caller's name: what is new belongs to him.
+
+pub mod abi;
+mod data;
+mod dir;
+mod init;
+mod lock;
+pub mod message;
+mod names;
+mod nodes;
+mod open;
+mod xattr;
+
+use abi::{InHeader, op};
+use base::{Cred, Cx, Node, Thread};
+use message::{Body, Reply, Result, err};
+use pm::Errno;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use vfs::Backend;
+
+/// Carries an answer that is ready later than its request to the kernel.
+pub type Later = Box<dyn Fn(&[u8]) + Send + Sync>;
+
+/// A file system, as the kernel sees it. Any number of threads ask it.
+pub struct Fuse {
+    backend: &'static dyn Backend,
+    handles: open::Handles,
+    locks: lock::Locks,
+    /// Files go by direct I/O; false on kernels that could not map them then.
+    direct: AtomicBool,
+}
+
+/// What a thread brings along.
+#[derive(Debug, Default)]
+pub struct Worker {
+    thread: Thread,
+}
+
+impl std::fmt::Debug for Fuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_struct("Fuse").finish_non_exhaustive()
+    }
+}
+
+impl Fuse {
+    /// Serves `backend`; answers to requests that wait go to `later`.
+    pub fn new(backend: &'static dyn Backend, later: Later) -> Fuse {
+        Fuse { backend, handles: open::Handles::new(), locks: lock::Locks::new(later), direct: AtomicBool::new(true) }
+    }
+
+    /// Answers one request; `None` where there is nothing to be sent (now).
+    pub fn answer<'r>(&self, worker: &Worker, request: &[u8], reply: &'r mut Reply) -> Option<&'r [u8]> {
+        reply.clear();
+        let (header, body) = Body::split(request)?;
+        match self.dispatch(worker, &header, body, reply) {
+            Ok(Done::Silent) => None,
+            Ok(Done::Answered) => Some(reply.finish(header.unique, Ok(()))),
+            Err(error) => Some(reply.finish(header.unique, Err(error))),
+        }
+    }
+
+    fn dispatch(&self, worker: &Worker, header: &InHeader, body: Body, reply: &mut Reply) -> Result<Done> {
+        let call = Call { fuse: self, header, cx: cx(worker, header) };
+        match header.opcode {
+            op::FORGET | op::BATCH_FORGET => return Ok(Done::Silent),
+            op::INTERRUPT => return call.interrupt(body),
+            op::SETLKW => return call.set_lock(body, true),
+            op::SETLK => return call.set_lock(body, false),
+            op::INIT => call.init(body, reply),
+            op::DESTROY => Ok(()),
+            op::LOOKUP => call.lookup(body, reply),
+            op::GETATTR => call.get_attr(reply),
+            op::SETATTR => call.set_attr(body, reply),
+            op::READLINK => call.read_link(reply),
+            op::STATFS => call.statfs(reply),
+            op::MKNOD => call.mknod(body, reply),
+            op::MKDIR => call.mkdir(body, reply),
+            op::SYMLINK => call.symlink(body, reply),
+            op::LINK => call.link(body, reply),
+            op::UNLINK => call.unlink(body),
+            op::RMDIR => call.rmdir(body),
+            op::RENAME => call.rename(body),
+            op::RENAME2 => call.rename2(body),
+            op::OPEN => call.open(body, reply),
+            op::OPENDIR => call.open_directory(body, reply),
+            op::CREATE => call.create(body, reply),
+            op::TMPFILE => call.tmpfile(body, reply),
+            op::FLUSH => call.flush(body),
+            op::RELEASE | op::RELEASEDIR => call.release(body),
+            op::READ => call.read(body, reply),
+            op::WRITE => call.write(body, reply),
+            op::FSYNC | op::FSYNCDIR => call.sync(body),
+            op::FALLOCATE => call.fallocate(body),
+            op::LSEEK => call.seek(body, reply),
+            op::COPY_FILE_RANGE => call.copy(body, reply),
+            op::READDIR => call.read_directory(body, reply, false),
+            op::READDIRPLUS => call.read_directory(body, reply, true),
+            op::SETXATTR => call.set_xattr(body),
+            op::GETXATTR => call.get_xattr(body, reply),
+            op::LISTXATTR => call.list_xattr(body, reply),
+            op::REMOVEXATTR => call.remove_xattr(body),
+            op::GETLK => call.get_lock(body, reply),
+            op::IOCTL => err(Errno::ENOTTY),
+            _ => err(Errno::ENOSYS),
+        }?;
+        Ok(Done::Answered)
+    }
+
+    /// Whether files go by direct I/O.
+    fn direct(&self) -> bool {
+        self.direct.load(Relaxed)
+    }
+
+    /// Lets `wait_for_locks` look whether it is to stop.
+    pub fn wake_locks(&self) {
+        self.locks.wake();
+    }
+
+    /// Tries again, for good, to give waiting requests their locks; ends with `stop`.
+    pub fn wait_for_locks(&self, worker: &Worker, stop: &AtomicBool) {
+        self.locks.run(self.backend, worker, stop);
+    }
+}
+
+impl Worker {
+    /// What the thread holds of the file system.
+    pub fn thread(&self) -> &Thread {
+        &self.thread
+    }
+}
+
+/// Whether an answer is to be sent.
+enum Done {
+    Answered,
+    Silent,
+}
+
+/// In whose name a request is served.
+fn cx<'w>(worker: &'w Worker, header: &InHeader) -> Cx<'w> {
+    let cred = Cred { uid: header.uid, gid: header.gid, groups: &[], privileged: true };
+    Cx { cred, umask: 0, thread: &worker.thread }
+}
+
+/// One request.
+struct Call<'c> {
+    fuse: &'c Fuse,
+    header: &'c InHeader,
+    cx: Cx<'c>,
+}
+
+impl Call<'_> {
+    fn backend(&self) -> &'static dyn Backend {
+        self.fuse.backend
+    }
+
+    /// The node that the request is about.
+    fn node(&self) -> Node {
+        self.fuse.node(self.header.node)
+    }
+}

@@ -1,0 +1,74 @@
+//! Names are made, moved and removed.
+
+use super::Call;
+use super::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
+use super::message::{Body, Reply, Result, err};
+use base::{Kind, NewNode, RenameMode};
+use pm::Errno;
+use pm::sys::abi::{RENAME_EXCHANGE, RENAME_NOREPLACE};
+
+impl Call<'_> {
+    fn make(&self, name: &[u8], new: &NewNode, reply: &mut Reply) -> Result<()> {
+        let node = self.backend().create(&self.cx, self.node(), name, new)?;
+        reply.put(&self.entry(node)?);
+        Ok(())
+    }
+
+    pub(super) fn mknod(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: MknodIn = body.take()?;
+        let kind = match (asked.mode >> 12) as u8 & 15 {
+            0 => Kind::Regular,
+            dt => Kind::from_dt(dt).filter(|kind| !matches!(kind, Kind::Directory | Kind::Symlink)).ok_or(Errno::EINVAL)?,
+        };
+        let rdev = if matches!(kind, Kind::CharDevice | Kind::BlockDevice) { u64::from(asked.rdev) } else { 0 };
+        self.make(body.text()?, &NewNode { kind, mode: asked.mode as u16 & 0o7777, rdev, target: b"" }, reply)
+    }
+
+    pub(super) fn mkdir(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: MkdirIn = body.take()?;
+        let mode = asked.mode as u16 & 0o7777;
+        self.make(body.text()?, &NewNode { kind: Kind::Directory, mode, rdev: 0, target: b"" }, reply)
+    }
+
+    pub(super) fn symlink(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let (name, target) = (body.text()?, body.text()?);
+        self.make(name, &NewNode { kind: Kind::Symlink, mode: 0o777, rdev: 0, target }, reply)
+    }
+
+    pub(super) fn link(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: LinkIn = body.take()?;
+        let node = self.fuse.node(asked.node);
+        self.backend().link(&self.cx, node, self.node(), body.text()?)?;
+        reply.put(&self.entry(node)?);
+        Ok(())
+    }
+
+    pub(super) fn unlink(&self, mut body: Body) -> Result<()> {
+        self.backend().unlink(&self.cx, self.node(), body.text()?)
+    }
+
+    pub(super) fn rmdir(&self, mut body: Body) -> Result<()> {
+        self.backend().rmdir(&self.cx, self.node(), body.text()?)
+    }
+
+    pub(super) fn rename(&self, mut body: Body) -> Result<()> {
+        let asked: RenameIn = body.take()?;
+        self.move_name(body, asked.to, RenameMode::Replace)
+    }
+
+    pub(super) fn rename2(&self, mut body: Body) -> Result<()> {
+        let asked: Rename2In = body.take()?;
+        let mode = match asked.flags {
+            0 => RenameMode::Replace,
+            RENAME_NOREPLACE => RenameMode::NoReplace,
+            RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return err(Errno::EINVAL),
+        };
+        self.move_name(body, asked.to, mode)
+    }
+
+    fn move_name(&self, mut body: Body, to: u64, mode: RenameMode) -> Result<()> {
+        let (from, name) = (body.text()?, body.text()?);
+        self.backend().rename(&self.cx, self.node(), from, self.fuse.node(to), name, mode)
+    }
+}

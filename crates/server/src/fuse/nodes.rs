@@ -1,0 +1,161 @@
+//! Nodes and their attributes.
+//!
+//! A node's number is its identity in the image (the root's is 1), so there is
+//! no table of them; one that is gone is noticed (`ESTALE`).
+
+use super::abi::{AttrOut, EntryOut, FuseAttr, ROOT, SetAttrIn, StatfsOut, set};
+use super::message::{Body, Reply, Result, err};
+use super::{Call, Fuse};
+use base::{Attr, Cred, Cx, Node, PATH_MAX, SetAttr, SetTime};
+use pm::{Errno, UserSlice};
+
+/// What a preferred block of I/O is, bytes.
+const BLOCK: u32 = 4096;
+
+impl Fuse {
+    /// The node with this number.
+    pub(super) fn node(&self, number: u64) -> Node {
+        match number {
+            ROOT => self.backend.root(),
+            // The hint is as good as none.
+            id => Node { id, hint: u32::MAX },
+        }
+    }
+
+    /// The number of a node.
+    pub(super) fn number(&self, node: Node) -> u64 {
+        if node == self.backend.root() { ROOT } else { node.id }
+    }
+}
+
+/// Attributes as the protocol has them.
+pub(super) fn fuse_attr(attr: &Attr) -> FuseAttr {
+    const NS: i64 = 1_000_000_000;
+    let split = |time: i64| (time.div_euclid(NS) as u64, time.rem_euclid(NS) as u32);
+    let ((atime, atime_ns), (mtime, mtime_ns), (ctime, ctime_ns)) = (split(attr.atime), split(attr.mtime), split(attr.ctime));
+    FuseAttr {
+        ino: attr.ino,
+        size: attr.size,
+        blocks: attr.blocks,
+        atime,
+        mtime,
+        ctime,
+        atime_ns,
+        mtime_ns,
+        ctime_ns,
+        mode: attr.kind.type_bits() | u32::from(attr.mode),
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev as u32,
+        block_bytes: BLOCK,
+        flags: 0,
+    }
+}
+
+impl Call<'_> {
+    /// What is told about a node that has been found or made.
+    pub(super) fn entry(&self, node: Node) -> Result<EntryOut> {
+        let attr = self.backend().attr(&self.cx, node)?;
+        Ok(EntryOut { node: self.fuse.number(node), generation: node.id >> 40, attr: fuse_attr(&attr), ..EntryOut::default() })
+    }
+
+    pub(super) fn lookup(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let name = body.text()?;
+        let dir = self.node();
+        let node = match name {
+            b"." => dir,
+            b".." => self.backend().parent(&self.cx, dir)?,
+            name => self.backend().lookup(&self.cx, dir, name)?,
+        };
+        // Gone between the two: then there is no such name.
+        let gone = |error: base::Error| if error.errno() == Errno::ESTALE { Errno::ENOENT.into() } else { error };
+        reply.put(&self.entry(node).map_err(gone)?);
+        Ok(())
+    }
+
+    pub(super) fn get_attr(&self, reply: &mut Reply) -> Result<()> {
+        let attr = self.backend().attr(&self.cx, self.node())?;
+        reply.put(&AttrOut { attr: fuse_attr(&attr), ..AttrOut::default() });
+        Ok(())
+    }
+
+    pub(super) fn set_attr(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: SetAttrIn = body.take()?;
+        let node = self.node();
+        let has = |bit: u32| asked.valid & bit != 0;
+        let time = |given: u32, now: u32, s: u64, ns: u32| match (has(given), has(now)) {
+            (false, _) => None,
+            (_, true) => Some(SetTime::Now),
+            _ => Some(SetTime::At((s as i64).saturating_mul(1_000_000_000).saturating_add(i64::from(ns)))),
+        };
+        let mut change = SetAttr {
+            mode: has(set::MODE).then_some(asked.mode as u16 & 0o7777),
+            uid: has(set::UID).then_some(asked.uid),
+            gid: has(set::GID).then_some(asked.gid),
+            size: has(set::SIZE).then_some(asked.size),
+            // Of an open file: the kernel wants the times changed in any case.
+            size_checked: has(set::SIZE) && (has(set::HANDLE) || has(set::MTIME)),
+            atime: time(set::ATIME, set::ATIME_NOW, asked.atime, asked.atime_ns),
+            mtime: time(set::MTIME, set::MTIME_NOW, asked.mtime, asked.mtime_ns),
+        };
+        if change.size.is_some() {
+            if asked.size > i64::MAX as u64 {
+                return err(Errno::EFBIG);
+            }
+            // Truncating stamps it.
+            change.mtime = change.mtime.filter(|time| *time != SetTime::Now);
+            let cred = Cred { privileged: !has(set::KILL_SET_ID), ..self.cx.cred };
+            let size = SetAttr { size: change.size.take(), size_checked: change.size_checked, ..SetAttr::default() };
+            self.truncate(&Cx { cred, ..self.cx }, node, &size)?;
+        }
+        let owner_only = change.uid.is_some() || change.gid.is_some();
+        if owner_only && self.header.uid != 0 {
+            // Whether set-group-id stays depends on the caller's groups.
+            let groups = groups(self.header.pid);
+            let cred = Cred { groups: &groups, privileged: false, ..self.cx.cred };
+            self.backend().set_attr(&Cx { cred, ..self.cx }, node, &change)?;
+        } else {
+            self.backend().set_attr(&self.cx, node, &change)?;
+        }
+        self.get_attr(reply)
+    }
+
+    /// Changes the size; the kernel has looked whether the caller may.
+    pub(super) fn truncate(&self, cx: &Cx, node: Node, size: &SetAttr) -> Result<()> {
+        let checked = SetAttr { size_checked: true, ..*size };
+        if size.size_checked {
+            return self.backend().set_attr(cx, node, &checked);
+        }
+        // By name: times change only if the size does.
+        let same = self.backend().attr(cx, node)?.size == size.size.unwrap_or(0);
+        if same { Ok(()) } else { self.backend().set_attr(cx, node, &checked) }
+    }
+
+    pub(super) fn read_link(&self, reply: &mut Reply) -> Result<()> {
+        reply.fill(PATH_MAX, |room| self.backend().readlink(&self.cx, self.node(), UserSlice::from_mut(room)))
+    }
+
+    pub(super) fn statfs(&self, reply: &mut Reply) -> Result<()> {
+        let stat = self.backend().statfs()?;
+        reply.put(&StatfsOut {
+            blocks: stat.blocks,
+            free: stat.blocks_free,
+            available: stat.blocks_free,
+            files: stat.files,
+            files_free: stat.files_free,
+            block_bytes: stat.block_bytes as u32,
+            name_max: stat.name_max as u32,
+            fragment: stat.block_bytes as u32,
+            ..StatfsOut::default()
+        });
+        Ok(())
+    }
+}
+
+/// Supplementary groups of a process, as far as we can see it.
+pub(super) fn groups(pid: u32) -> Vec<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    line.split_whitespace().filter_map(|group| group.parse().ok()).collect()
+}

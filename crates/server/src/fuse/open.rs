@@ -1,0 +1,196 @@
+//! What is open. A handle of the kernel's is a descriptor number of this
+//! process in the segment, so that what is open here counts there, and goes
+//! when this process does.
+
+use super::Call;
+use super::abi::{self, CreateIn, FlushIn, OpenIn, OpenOut, ReleaseIn};
+use super::message::{Body, Reply, Result, err};
+use base::{Attr, Cred, Cx, DescriptionId, Kind, NewNode, Node, SetAttr};
+use pm::Errno;
+use pm::sys::abi as sys;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Handles there can be: the numbers of one process in the segment.
+const HANDLES: u32 = 20_480;
+
+/// Numbers of what is open.
+#[derive(Debug)]
+pub(super) struct Handles {
+    free: Mutex<Vec<u32>>,
+    /// Description + 1 behind each.
+    descriptions: Vec<AtomicU32>,
+}
+
+impl Handles {
+    pub(super) fn new() -> Handles {
+        Handles {
+            // The lowest is taken first.
+            free: Mutex::new((0..HANDLES).rev().collect()),
+            descriptions: (0..HANDLES).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
+        self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Makes a handle for what `open` opens under the number it is given.
+    pub(super) fn open(&self, open: impl FnOnce(u32) -> Result<DescriptionId>) -> Result<u64> {
+        let number = self.free().pop().ok_or(Errno::ENFILE)?;
+        match open(number) {
+            Ok(id) => {
+                self.descriptions[number as usize].store(id + 1, Relaxed);
+                Ok(u64::from(number))
+            }
+            Err(error) => {
+                self.free().push(number);
+                Err(error)
+            }
+        }
+    }
+
+    /// The description behind a handle. `EBADF` if there is none.
+    pub(super) fn description(&self, handle: u64) -> Result<DescriptionId> {
+        let entry = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)).ok_or(Errno::EBADF)?;
+        Ok(entry.load(Relaxed).checked_sub(1).ok_or(Errno::EBADF)?)
+    }
+
+    /// Ends a handle; `close` closes its number.
+    fn close(&self, handle: u64, close: impl FnOnce(u32)) -> Result<()> {
+        let entry = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)).ok_or(Errno::EBADF)?;
+        if entry.swap(0, Relaxed) == 0 {
+            return err(Errno::EBADF);
+        }
+        close(handle as u32);
+        self.free().push(handle as u32);
+        Ok(())
+    }
+}
+
+impl Call<'_> {
+    /// Opens a node for the kernel.
+    fn handle(&self, node: Node, flags: u32) -> Result<OpenOut> {
+        let handle = self.fuse.handles.open(|number| self.backend().open(&self.cx, node, flags, number))?;
+        Ok(self.open_out(handle))
+    }
+
+    fn open_out(&self, handle: u64) -> OpenOut {
+        OpenOut { handle, flags: if self.fuse.direct() { abi::OPEN_DIRECT_IO } else { 0 }, backing: 0 }
+    }
+
+    pub(super) fn open(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: OpenIn = body.take()?;
+        let node = self.node();
+        let out = self.handle(node, asked.flags)?;
+        if asked.flags & sys::O_TRUNC != 0
+            && let Err(error) = self.truncate_open(node, asked.open_flags)
+        {
+            self.close(out.handle)?;
+            return Err(error);
+        }
+        reply.put(&out);
+        Ok(())
+    }
+
+    /// `O_TRUNC`.
+    fn truncate_open(&self, node: Node, open_flags: u32) -> Result<()> {
+        let cred = Cred { privileged: open_flags & abi::OPEN_KILL_SET_ID == 0, ..self.cx.cred };
+        let change = SetAttr { size: Some(0), size_checked: true, ..SetAttr::default() };
+        self.truncate(&Cx { cred, ..self.cx }, node, &change)
+    }
+
+    pub(super) fn open_directory(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: OpenIn = body.take()?;
+        let handle = self.fuse.handles.open(|number| self.backend().open(&self.cx, self.node(), asked.flags, number))?;
+        reply.put(&OpenOut { handle, flags: 0, backing: 0 });
+        Ok(())
+    }
+
+    /// The kernel has found no such name, or had none cached. It may be there by now.
+    pub(super) fn create(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: CreateIn = body.take()?;
+        let name = body.text()?;
+        let dir = self.node();
+        let new = NewNode { kind: Kind::Regular, mode: asked.mode as u16 & 0o7777, rdev: 0, target: b"" };
+        let opened = loop {
+            let (node, out) = match self.backend().create(&self.cx, dir, name, &new) {
+                Ok(node) => (node, self.handle(node, asked.flags)),
+                Err(error) if error.errno() != Errno::EEXIST || asked.flags & sys::O_EXCL != 0 => return Err(error),
+                Err(_) => match self.backend().lookup(&self.cx, dir, name) {
+                    Ok(node) => (node, self.open_existing(node, &asked)),
+                    // Removed again.
+                    Err(error) if error.errno() == Errno::ENOENT => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            match out.and_then(|out| Ok((self.entry(node)?, out))) {
+                Err(error) if error.errno() == Errno::ESTALE => continue,
+                result => break result?,
+            }
+        };
+        reply.put(&opened.0);
+        reply.put(&opened.1);
+        Ok(())
+    }
+
+    /// Opens what somebody else made between the kernel's look and its request;
+    /// so nobody has asked yet whether the caller may.
+    fn open_existing(&self, node: Node, asked: &CreateIn) -> Result<OpenOut> {
+        let attr: Attr = self.backend().attr(&self.cx, node)?;
+        match attr.kind {
+            Kind::Regular => {}
+            Kind::Directory => return err(Errno::EISDIR),
+            // The kernel opens these itself, once it knows of them.
+            _ => return err(Errno::ESTALE),
+        }
+        let want = match asked.flags & sys::O_ACCMODE {
+            sys::O_RDONLY => base::R,
+            sys::O_WRONLY => base::W,
+            _ => base::R | base::W,
+        };
+        let groups = super::nodes::groups(self.header.pid);
+        let cred = Cred { groups: &groups, privileged: self.header.uid == 0, ..self.cx.cred };
+        let truncates = asked.flags & sys::O_TRUNC != 0;
+        self.backend().access(&Cx { cred, ..self.cx }, node, if truncates { want | base::W } else { want })?;
+        let out = self.handle(node, asked.flags)?;
+        if truncates && let Err(error) = self.truncate_open(node, asked.open_flags) {
+            self.close(out.handle)?;
+            return Err(error);
+        }
+        Ok(out)
+    }
+
+    pub(super) fn tmpfile(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: CreateIn = body.take()?;
+        let mode = asked.mode as u16 & 0o7777;
+        let mut id = 0;
+        let handle = self.fuse.handles.open(|number| {
+            id = self.backend().tmpfile(&self.cx, self.node(), mode, asked.flags, number)?;
+            Ok(id)
+        })?;
+        let description = self.backend().description(id);
+        let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
+        reply.put(&self.entry(node)?);
+        reply.put(&self.open_out(handle));
+        Ok(())
+    }
+
+    /// A descriptor is closed, perhaps not the last one on the handle: the
+    /// caller's record locks on the file go.
+    pub(super) fn flush(&self, mut body: Body) -> Result<()> {
+        let asked: FlushIn = body.take()?;
+        self.drop_owner(asked.lock_owner);
+        Ok(())
+    }
+
+    pub(super) fn release(&self, mut body: Body) -> Result<()> {
+        let asked: ReleaseIn = body.take()?;
+        self.drop_owners_of(asked.handle);
+        self.close(asked.handle)
+    }
+
+    fn close(&self, handle: u64) -> Result<()> {
+        self.fuse.handles.close(handle, |number| self.backend().close(&self.cx, number))
+    }
+}

@@ -1,0 +1,46 @@
+//! Extended attributes.
+
+use super::Call;
+use super::abi::{GetXattrIn, SetXattrIn};
+use super::message::{Body, Reply, Result};
+use base::{Cred, Cx};
+use pm::UserSlice;
+
+/// Longest value, or list of names, bytes.
+const XATTR_MAX: usize = 64 << 10;
+
+impl Call<'_> {
+    pub(super) fn set_xattr(&self, mut body: Body) -> Result<()> {
+        let asked: SetXattrIn = body.take()?;
+        let name = body.text()?;
+        let value = UserSlice::from_ref(body.bytes(asked.size)?);
+        self.backend().set_xattr(&self.cx, self.node(), name, value, asked.flags)
+    }
+
+    pub(super) fn get_xattr(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: GetXattrIn = body.take()?;
+        let name = body.text()?;
+        sized(reply, asked.size, |out| self.backend().get_xattr(&self.cx, self.node(), name, out))
+    }
+
+    pub(super) fn list_xattr(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: GetXattrIn = body.take()?;
+        // Who is not privileged does not see all of them.
+        let cred = Cred { privileged: self.header.uid == 0, ..self.cx.cred };
+        sized(reply, asked.size, |out| self.backend().list_xattr(&Cx { cred, ..self.cx }, self.node(), out))
+    }
+
+    pub(super) fn remove_xattr(&self, mut body: Body) -> Result<()> {
+        self.backend().remove_xattr(&self.cx, self.node(), body.text()?)
+    }
+}
+
+/// Answers with up to `size` bytes, or with their number if no size is given.
+fn sized(reply: &mut Reply, size: u32, get: impl FnOnce(UserSlice) -> Result<usize>) -> Result<()> {
+    if size == 0 {
+        let len = get(UserSlice::from_mut(&mut []))?;
+        reply.put(&GetXattrIn { size: len as u32, padding: 0 });
+        return Ok(());
+    }
+    reply.fill((size as usize).min(XATTR_MAX), |room| get(UserSlice::from_mut(room)))
+}

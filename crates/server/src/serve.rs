@@ -1,0 +1,103 @@
+//! Threads between the kernel and [`Fuse`]: each reads a request, has it
+//! answered, writes the answer. One more looks after requests that wait.
+
+use crate::fuse::{Fuse, Worker, message::Reply};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use vfs::Backend;
+
+/// A request with the most data, and room to spare.
+const REQUEST_MAX: usize = (1 << 20) + 4096;
+
+/// A mount being served.
+#[derive(Debug)]
+pub struct Session {
+    fuse: Arc<Fuse>,
+    stop: Arc<AtomicBool>,
+    workers: Vec<JoinHandle<Result<(), Errno>>>,
+    waiter: JoinHandle<()>,
+}
+
+impl Session {
+    /// Starts to serve `backend` over `device` with this many threads, of which
+    /// each calls `at_end` when it has no more to do.
+    pub fn start(
+        device: OwnedFd,
+        backend: &'static dyn Backend,
+        threads: usize,
+        at_end: impl Fn(&base::Thread) + Clone + Send + 'static,
+    ) -> std::io::Result<Session> {
+        let device = Arc::new(device);
+        let later = {
+            let device = Arc::clone(&device);
+            Box::new(move |answer: &[u8]| send(&device, answer))
+        };
+        let fuse = Arc::new(Fuse::new(backend, later));
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut workers = Vec::new();
+        for number in 0..threads.max(2) {
+            let (fuse, device, at_end) = (Arc::clone(&fuse), Arc::clone(&device), at_end.clone());
+            let work = move || {
+                let worker = Worker::default();
+                let result = work(&fuse, &device, &worker);
+                at_end(worker.thread());
+                result
+            };
+            workers.push(std::thread::Builder::new().name(format!("fuse-{number}")).spawn(work)?);
+        }
+        let waiter = {
+            let (fuse, stop) = (Arc::clone(&fuse), Arc::clone(&stop));
+            let wait = move || {
+                let worker = Worker::default();
+                fuse.wait_for_locks(&worker, &stop);
+                at_end(worker.thread());
+            };
+            std::thread::Builder::new().name("fuse-locks".to_string()).spawn(wait)?
+        };
+        Ok(Session { fuse, stop, workers, waiter })
+    }
+
+    /// Whether the mount is gone.
+    pub fn is_over(&self) -> bool {
+        self.workers.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits until the mount is gone.
+    pub fn join(self) -> Result<(), Errno> {
+        let mut result = Ok(());
+        for worker in self.workers {
+            result = worker.join().unwrap_or(Err(Errno::IO)).and(result);
+        }
+        self.stop.store(true, Relaxed);
+        self.fuse.wake_locks();
+        let _ = self.waiter.join();
+        result
+    }
+}
+
+/// Serves requests until there is no mount any more.
+fn work(fuse: &Fuse, device: &OwnedFd, worker: &Worker) -> Result<(), Errno> {
+    let mut request = vec![0; REQUEST_MAX];
+    let mut reply = Reply::new();
+    loop {
+        let len = match rustix::io::read(device, &mut request[..]) {
+            Ok(len) => len,
+            // A request was taken back before it was read.
+            Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => continue,
+            Err(Errno::NODEV) => return Ok(()),
+            Err(errno) => return Err(errno),
+        };
+        if let Some(answer) = fuse.answer(worker, &request[..len], &mut reply) {
+            send(device, answer);
+        }
+    }
+}
+
+/// Sends an answer. One that the kernel does not want any more (the caller was
+/// killed, the mount is gone) is dropped.
+fn send(device: &OwnedFd, answer: &[u8]) {
+    while let Err(Errno::INTR | Errno::AGAIN) = rustix::io::write(device, answer) {}
+}
