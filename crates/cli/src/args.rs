@@ -17,6 +17,16 @@ Examples:
 
 An image lives as long as the file that holds it: one in /dev/shm until the next reboot.";
 
+const SPEC_HELP: &str = "\
+What is seen where; may be given several times, and one inside another. SPEC is one of
+
+  IMG                   an image (`bypath mkfs`)
+  host:/dir             a directory of the kernel's
+  fuse:COMMAND ARG… @   a FUSE daemon, unmodified, without the kernel's FUSE; @ stands for its mount point
+  plugin:LIB.so,ARG…    a library with a struct fuse_operations, called in the program itself
+
+Options: ro; for fuse: also restart (start it again if it dies) and timeout=SECONDS (60).";
+
 /// A file system that programs use without system calls.
 #[derive(Parser)]
 #[command(name = "bypath", version, after_help = EXAMPLES, max_term_width = 110)]
@@ -38,7 +48,7 @@ pub enum Verb {
         #[arg(long)]
         force: bool,
     },
-    /// Run a program that sees images as directories
+    /// Run a program that sees images (and other file systems) as directories
     Run(Run),
     /// Mount an image through the kernel, for every program and user
     #[command(after_help = MOUNT_HELP)]
@@ -179,9 +189,12 @@ pub struct Mount {
 
 #[derive(clap::Args)]
 pub struct Run {
-    /// Which image is seen where; may be given several times, and one inside another
-    #[arg(long = "mount", short = 'm', value_name = "IMG:/DIR")]
+    /// What is seen where; may be given several times, and one inside another
+    #[arg(long = "mount", short = 'm', value_name = "SPEC:/DIR[,OPTION…]", long_help = SPEC_HELP)]
     pub mounts: Vec<OsString>,
+    /// A file that lists mounts: [[mount]] with source = "SPEC", at = "/DIR", options = ["ro", …]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Do without the kernel's way in: no mount is made beside the short way
     #[arg(long)]
     pub no_fuse: bool,

@@ -1,4 +1,4 @@
-//! `IMG:/path`, and what `--mount` says.
+//! `IMG:/path`.
 
 use crate::failure::{Failure, Result};
 use std::ffi::{OsStr, OsString};
@@ -32,7 +32,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-fn split(text: &OsStr) -> Option<(PathBuf, Vec<u8>)> {
+pub fn split(text: &OsStr) -> Option<(PathBuf, Vec<u8>)> {
     let bytes = text.as_bytes();
     let cuts: Vec<usize> =
         bytes.windows(2).enumerate().filter(|(at, pair)| *at > 0 && *pair == b":/").map(|(at, _)| at).collect();
@@ -41,40 +41,8 @@ fn split(text: &OsStr) -> Option<(PathBuf, Vec<u8>)> {
     Some((image(cut), bytes[cut + 1..].to_vec()))
 }
 
-/// What one `--mount` asks for.
-#[derive(Debug, PartialEq, Eq)]
-pub struct MountPoint {
-    /// The image file, absolute.
-    pub image: PathBuf,
-    /// Where it is seen: absolute, without `.`, `..` and superfluous slashes.
-    pub point: Vec<u8>,
-}
-
-impl MountPoint {
-    /// Parses `IMG:/dir` and checks that a directory can be seen there.
-    pub fn parse(text: &OsStr) -> Result<MountPoint> {
-        let shown = text.display();
-        let (image, path) = split(text).ok_or_else(|| {
-            Failure::new(format!(
-                "--mount '{shown}' is not of the form IMG:/dir, such as work.img:/bp; the directory must be absolute"
-            ))
-        })?;
-        let point = normalise(&path).ok_or_else(|| {
-            Failure::new(format!("--mount '{shown}': the directory may not hold '.' or '..'; write its plain path"))
-        })?;
-        if point == b"/" {
-            return Err(Failure::new(format!(
-                "--mount '{shown}': the root of everything can't be covered; choose a directory such as /bp"
-            )));
-        }
-        check_point(&point)?;
-        let image = std::path::absolute(&image).map_err(|error| Failure::io(image.display(), &error))?;
-        Ok(MountPoint { image, point })
-    }
-}
-
-/// The mount point need not exist; if it does, it must be a directory.
-fn check_point(point: &[u8]) -> Result<()> {
+/// A mount point need not exist; if it does, it must be a directory.
+pub fn check_point(point: &[u8]) -> Result<()> {
     let path = Path::new(OsStr::from_bytes(point));
     match std::fs::metadata(path) {
         Ok(found) if !found.is_dir() => Err(Failure::new(format!(
@@ -90,7 +58,7 @@ fn check_point(point: &[u8]) -> Result<()> {
 }
 
 /// An absolute path without superfluous slashes; `None` if it holds `.` or `..`.
-fn normalise(path: &[u8]) -> Option<Vec<u8>> {
+pub fn normalise(path: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::new();
     for part in path.split(|&b| b == b'/').filter(|part| !part.is_empty()) {
         if part == b"." || part == b".." {
@@ -117,16 +85,6 @@ mod tests {
         assert_eq!(Place::parse(OsStr::new("/x/a.img:/b:/c")).unwrap().path, b"/b:/c");
         for wrong in ["a.img", "/bp/file", ":/a", "a.img:b", ""] {
             assert!(Place::parse(OsStr::new(wrong)).is_err(), "{wrong}");
-        }
-    }
-
-    /// Goal: mount points are plain absolute directories.
-    #[test]
-    fn points() {
-        let mount = MountPoint::parse(OsStr::new("/i.img://bp/x/")).unwrap();
-        assert_eq!((mount.image.to_str(), &mount.point[..]), (Some("/i.img"), &b"/bp/x"[..]));
-        for wrong in ["i.img", "i.img:bp", "i.img:/", "i.img:/a/../b", "i.img:/etc/passwd", "i.img:/etc/passwd/x"] {
-            assert!(MountPoint::parse(OsStr::new(wrong)).is_err(), "{wrong}");
         }
     }
 }

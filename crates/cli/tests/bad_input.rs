@@ -229,7 +229,7 @@ fn places() {
         refused_inside(&image, &["run", "--mount", &mount(point), "--", "true"], 1, &[word]);
     }
     refused_inside(&image, &["run", "--mount", &on_file, "--", "true"], 1, &["mount point", "is a file"]);
-    refused_inside(&image, &["run", "--mount", &mount("/bp"), "--mount", &mount("/bp"), "--", "true"], 1, &["two images at /bp"]);
+    refused_inside(&image, &["run", "--mount", &mount("/bp"), "--mount", &mount("/bp"), "--", "true"], 1, &["two mounts at /bp"]);
     refused_inside(&image, &["run", "--mount", &mount("/bp")], 2, &["CMD"]);
     refused_inside(&image, &["mount", &image, "/no/such"], 1, &["/no/such", "no such directory"]);
     refused_inside(&image, &["mount", &image, &scratch.path("file")], 1, &["not a directory"]);

@@ -36,6 +36,11 @@ impl File {
         Ok(File(fd as i32))
     }
 
+    /// Takes over an open descriptor, which nobody else closes.
+    pub(crate) fn from_number(number: i32) -> File {
+        File(number)
+    }
+
     /// The descriptor's number.
     pub fn number(&self) -> i32 {
         self.0
@@ -133,6 +138,18 @@ impl Drop for File {
         // SAFETY: the descriptor is ours and used by nobody else.
         let _ = unsafe { call!(abi::__NR_close, self.0) };
     }
+}
+
+/// Maps a shared file (`path` NUL-terminated) of at least `len` bytes, for good.
+/// `EINVAL` if it is shorter.
+pub fn share(path: &[u8], len: u64) -> Result<crate::Region, Errno> {
+    let file = File::open(path, abi::O_RDWR, 0)?;
+    if file.stat()?.size < len {
+        return Err(Errno::EINVAL);
+    }
+    let base = file.map(len, true, false)?;
+    // SAFETY: just mapped, shared and writable, never unmapped.
+    Ok(unsafe { crate::Region::new(base, len, len, crate::Domain::Process) })
 }
 
 /// Removes a mapping.

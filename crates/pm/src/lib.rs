@@ -18,6 +18,7 @@ pub mod clock;
 pub mod domain;
 pub mod errno;
 pub mod file;
+pub mod host;
 pub mod mutex;
 #[cfg(feature = "sim")]
 pub mod record;

@@ -1,8 +1,11 @@
-//! Images become backends.
+//! Images and other file systems become backends.
 
 use pm::Errno;
 use posix::ThreadState;
 use vfs::Backend;
+use vfs::cached::Cached;
+use vfs::host::Host;
+use vfs::ledger::Ledger;
 
 /// What the environment says about attaching.
 #[derive(Clone, Copy, Default)]
@@ -22,6 +25,9 @@ pub fn attach(state: &ThreadState, path: &[u8], slot: usize, options: &[u8], wis
     use engine::process::attach::Options;
     use vfs::native::Native;
 
+    if path.first() != Some(&b'/') {
+        return attach_other(path, options);
+    }
     /// Both live as long as the process.
     struct Place {
         fs: MaybeUninit<Fs>,
@@ -49,6 +55,41 @@ pub fn attach(state: &ThreadState, path: &[u8], slot: usize, options: &[u8], wis
             None
         }
     }
+}
+
+/// Attaches what is not an image: `host:LEDGER:/dir`, NUL-terminated; a line on
+/// stderr and `None` if that does not work.
+pub fn attach_other(source: &[u8], options: &[u8]) -> Option<&'static dyn Backend> {
+    let refuse = |errno: Errno| -> Option<&'static dyn Backend> {
+        crate::complain!("{}: {errno}", Shown(source));
+        None
+    };
+    let read_only = options.split(|&b| b == b',').any(|word| word == b"ro");
+    let text = source.strip_suffix(b"\0").unwrap_or(source);
+    let mut parts = text.splitn(3, |&b| b == b':');
+    let (kind, ledger, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
+    let mut path = [0u8; 4096];
+    if ledger.len() >= path.len() {
+        return refuse(Errno::ENAMETOOLONG);
+    }
+    path[..ledger.len()].copy_from_slice(ledger);
+    let path = &path[..ledger.len() + 1];
+    let made = match kind {
+        b"host" => Ledger::open(path, 0).and_then(|ledger| keep(Cached::new(Host::new(rest, read_only)?, ledger))),
+        _ => Err(Errno::EINVAL),
+    };
+    made.or_else(|errno| refuse(errno).ok_or(errno)).ok()
+}
+
+/// Puts a backend where it lives as long as the process.
+fn keep<B: Backend + 'static>(backend: B) -> Result<&'static dyn Backend, Errno> {
+    let place = crate::alloc::alloc_pages(size_of::<B>()).cast::<core::mem::MaybeUninit<B>>();
+    if place.is_null() {
+        return Err(Errno::ENOMEM);
+    }
+    // SAFETY: memory of that size, page-aligned, never given back.
+    let place: &'static mut core::mem::MaybeUninit<B> = unsafe { &mut *place };
+    Ok(place.write(backend))
 }
 
 /// Attaches nothing: built without images.

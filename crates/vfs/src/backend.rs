@@ -31,6 +31,16 @@ pub trait Backend: Sync {
     /// `st_dev` of everything in it.
     fn device(&self) -> u64;
 
+    /// `st_dev` of one node, where a mount shows several devices of the kernel's.
+    fn device_of(&self, _node: Node) -> u64 {
+        self.device()
+    }
+
+    /// The type of a node that was just looked up.
+    fn kind(&self, cx: &Cx, node: Node) -> Result<Kind> {
+        Ok(self.attr(cx, node)?.kind)
+    }
+
     /// Walks `path` (no leading slash) from directory `base`, following `..`
     /// and symlinks, checking search permission (`X`) at every step.
     ///
@@ -215,6 +225,15 @@ pub trait Backend: Sync {
     fn exec_failed(&self);
     /// In the new program: takes over the descriptors under `token`; reports each.
     fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()>;
+    /// Whether [`Backend::open_in_kernel`] is to be asked at all.
+    fn is_kernels(&self) -> bool {
+        false
+    }
+    /// Opens (or makes) a file as a descriptor of the kernel's; `None` for what
+    /// is opened here. `make` makes the system call.
+    fn open_in_kernel(&self, _spot: &crate::cached::KernelOpen, _make: &mut crate::cached::KernelCall) -> Option<Result<usize>> {
+        None
+    }
     /// At orderly exit: gives everything back (death does the same, later).
     fn detach(&self, cx: &Cx);
 }

@@ -2,10 +2,16 @@
 //! the trait that every file system implements.
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
 #[cfg(feature = "mem")]
 extern crate alloc;
 
 pub mod backend;
+pub mod cached;
+pub mod host;
+pub mod ledger;
 #[cfg(feature = "mem")]
 pub mod mem;
 pub mod mount;

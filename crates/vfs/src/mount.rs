@@ -21,6 +21,8 @@ pub struct Mount {
     pub root: Node,
     /// For a mount inside another: that mount's slot and the node it covers.
     pub parent: Option<(usize, Node)>,
+    /// Its files are opened as the kernel's: [`Backend::open_in_kernel`].
+    pub is_kernels: bool,
     prefix: [u8; PREFIX_MAX],
 }
 
@@ -93,7 +95,7 @@ impl MountTable {
         if slot >= MOUNTS_MAX {
             return Err(Errno::ENOSPC);
         }
-        let mount = Mount { prefix, prefix_len, backend, root: backend.root(), parent };
+        let mount = Mount { prefix, prefix_len, backend, root: backend.root(), parent, is_kernels: backend.is_kernels() };
         // SAFETY: the slot's bit is clear, so nobody reads it; callers are serialised.
         unsafe { *self.slots[slot].get() = Some(mount) };
         if parent.is_some() {

@@ -100,7 +100,7 @@ pub fn walk<'a, B: Backend + ?Sized>(
         } else {
             match lookup(backend, cx, dir, name) {
                 Ok(node) => {
-                    let kind = backend.attr(cx, node)?.kind;
+                    let kind = backend.kind(cx, node)?;
                     if kind == Kind::Symlink && (!head.last || slash || last == Last::Follow) {
                         match follow(backend, cx, node, name_text.skip(head.len), path, links, scratch)? {
                             Target::Relative(next) => text = next,

@@ -6,10 +6,9 @@
 //! are handed on; its end is ours.
 
 use crate::args::Run;
-use crate::attach::{self, Attached};
-use crate::cmd::mount::SessionMount;
 use crate::failure::{Failure, Result};
-use crate::place::MountPoint;
+use crate::mounts::spec::{self, Mount};
+use crate::mounts::{Session, check_points};
 use posix::environment;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -27,64 +26,19 @@ const LIBRARY: &str = "libbypath_preload.so";
 /// Runs the program; its exit code, 128 + signal if it was killed, 126 or 127
 /// if it could not be started.
 pub fn run(args: &Run) -> Result<u8> {
-    let mounts = args.mounts.iter().map(|text| MountPoint::parse(text)).collect::<Result<Vec<_>>>()?;
+    let mut mounts = match &args.config {
+        Some(path) => spec::from_file(path)?,
+        None => Vec::new(),
+    };
+    for text in &args.mounts {
+        mounts.push(Mount::parse(text)?);
+    }
     check_points(&mounts)?;
     let library = library()?;
-    let mut session = Session::default();
-    for (slot, mount) in mounts.iter().enumerate() {
-        let image = attach::attach_as(&mount.image, slot)?;
-        session.images.push(image);
-        let point = Path::new(OsStr::from_bytes(&mount.point));
-        if !args.no_fuse
-            && let Some(kernel) = SessionMount::start(&mount.image, &image, point)
-        {
-            session.mounts.push(kernel);
-        }
-    }
-    Ok(code(start(args, &mounts, &library)?))
-}
-
-/// The images of a session, and the kernel mounts made for it; left at its end, however that comes.
-#[derive(Default)]
-struct Session {
-    images: Vec<Attached>,
-    mounts: Vec<SessionMount>,
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        for image in &self.images {
-            image.leave();
-        }
-        // One inside another goes first.
-        while let Some(mount) = self.mounts.pop() {
-            mount.end();
-        }
-    }
-}
-
-/// Every point once, and no more of them than a program can have.
-fn check_points(mounts: &[MountPoint]) -> Result<()> {
-    for (index, mount) in mounts.iter().enumerate() {
-        let same = mounts[..index].iter().find(|other| other.point == mount.point);
-        if same.is_some() {
-            return Err(Failure::new(format!(
-                "two images at {}; give each its own directory",
-                String::from_utf8_lossy(&mount.point)
-            )));
-        }
-        let hidden = mounts[..index]
-            .iter()
-            .find(|other| other.point.starts_with(&mount.point) && other.point.get(mount.point.len()) == Some(&b'/'));
-        if let Some(other) = hidden {
-            let (outer, inner) = (String::from_utf8_lossy(&mount.point), String::from_utf8_lossy(&other.point));
-            return Err(Failure::new(format!("{outer} would hide {inner}; give --mount …:{outer} first")));
-        }
-    }
-    if mounts.len() > base::MOUNTS_MAX {
-        return Err(Failure::new(format!("{} mounts; a program can have {}", mounts.len(), base::MOUNTS_MAX)));
-    }
-    Ok(())
+    // The mounts of a session around this one, then ours.
+    let around = std::env::var_os(variable(environment::MOUNTS)).unwrap_or_default().into_vec();
+    let session = Session::start(&mounts, around, !args.no_fuse)?;
+    Ok(code(start(args, &mounts, &session, &library)?))
 }
 
 /// The preload library: `BYPATH_PRELOAD`, or beside this program.
@@ -106,7 +60,7 @@ fn library() -> Result<PathBuf> {
     std::path::absolute(&path).map_err(|error| Failure::io(shown, &error))
 }
 
-fn start(args: &Run, mounts: &[MountPoint], library: &Path) -> Result<ExitStatus> {
+fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Result<ExitStatus> {
     let program = &args.command[0];
     let mut command = if is_inside(program, mounts) {
         // The kernel does not see it; a preloaded program can start it.
@@ -119,13 +73,13 @@ fn start(args: &Run, mounts: &[MountPoint], library: &Path) -> Result<ExitStatus
         command
     };
     command.env("LD_PRELOAD", preload_list(library));
-    command.env(variable(environment::MOUNTS), mount_list(mounts));
+    command.env(variable(environment::MOUNTS), OsStr::from_bytes(&session.list));
     let signals = forwarded_signals()?;
     let child = command.spawn().map_err(|error| not_started(program, &error))?;
     wait(child, signals)
 }
 
-fn is_inside(program: &OsStr, mounts: &[MountPoint]) -> bool {
+fn is_inside(program: &OsStr, mounts: &[Mount]) -> bool {
     let path = program.as_bytes();
     mounts.iter().any(|mount| path.strip_prefix(&mount.point[..]).is_some_and(|rest| rest.starts_with(b"/")))
 }
@@ -157,15 +111,6 @@ fn preload_list(library: &Path) -> OsString {
         list.push(present);
     }
     list
-}
-
-/// The mounts of a session around this one, then ours.
-fn mount_list(mounts: &[MountPoint]) -> OsString {
-    let mut text = std::env::var_os(variable(environment::MOUNTS)).unwrap_or_default().into_vec();
-    for mount in mounts {
-        environment::format(text.is_empty(), mount.image.as_os_str().as_bytes(), &mount.point, b"", &mut |b| text.push(b));
-    }
-    OsString::from_vec(text)
 }
 
 fn variable(name: &'static [u8]) -> &'static OsStr {
@@ -212,16 +157,8 @@ fn code(status: ExitStatus) -> u8 {
 mod tests {
     use super::*;
 
-    fn mount(point: &[u8]) -> MountPoint {
-        MountPoint { image: PathBuf::from("/i:1.img"), point: point.to_vec() }
-    }
-
-    /// Goal: a mount may lie inside an earlier one, never around it or on it.
-    #[test]
-    fn points() {
-        assert!(check_points(&[mount(b"/bp"), mount(b"/bp/x"), mount(b"/bpx")]).is_ok());
-        assert!(check_points(&[mount(b"/bp/x"), mount(b"/bp")]).is_err());
-        assert!(check_points(&[mount(b"/bp"), mount(b"/bp")]).is_err());
+    fn mount(point: &[u8]) -> Mount {
+        Mount { source: spec::Source::Image(PathBuf::from("/i:1.img")), point: point.to_vec(), options: Default::default() }
     }
 
     /// Goal: programs below a mount point are told from those beside it.

@@ -9,6 +9,7 @@ use base::{Attr, Cx, DescriptionId, Error, Kind, Last, NewNode, Node, R, SetAttr
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
+use vfs::cached::KernelOpen;
 
 const TMPFILE: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
 const ACCESS: u32 = abi::O_ACCMODE;
@@ -164,6 +165,11 @@ impl Process {
         if flags & abi::O_CREAT != 0 && spot.found.slash && spot.is_name() {
             return err(Errno::EISDIR);
         }
+        if spot.mount.is_kernels
+            && let Some(opened) = self.open_in_kernel(spot, flags, mode)
+        {
+            return opened.map(Opened::Descriptor);
+        }
         if flags & TMPFILE != 0 {
             return self.open_unnamed(cx, spot, flags, mode).map(Opened::Descriptor);
         }
@@ -187,6 +193,36 @@ impl Process {
             return self.open_special(cx, thread, spot, node, &attr).map(Opened::Special);
         }
         self.install(cx, spot, node, attr.kind, flags).map(Opened::Descriptor)
+    }
+
+    /// A file of a mount whose files are the kernel's: the program gets the
+    /// kernel's own descriptor. `None` for what is opened here (directories).
+    #[cold]
+    fn open_in_kernel(&self, spot: &Spot, flags: u32, mode: usize) -> Option<base::Result<usize>> {
+        let Some(node) = spot.found.node else {
+            if flags & abi::O_CREAT == 0 {
+                return Some(err(Errno::ENOENT));
+            }
+            return self.kernel_file(spot, None, flags, mode);
+        };
+        if flags & (abi::O_CREAT | abi::O_EXCL) == abi::O_CREAT | abi::O_EXCL {
+            return Some(err(Errno::EEXIST));
+        }
+        if spot.found.slash && flags & abi::O_DIRECTORY == 0 {
+            return self.kernel_file(spot, Some(node), flags | abi::O_DIRECTORY, mode);
+        }
+        self.kernel_file(spot, Some(node), flags, mode)
+    }
+
+    fn kernel_file(&self, spot: &Spot, node: Option<Node>, flags: u32, mode: usize) -> Option<base::Result<usize>> {
+        // `openat2` refuses what it does not know, and the mask is the kernel's own.
+        let flags = flags & !if LARGEFILE == abi::O_LARGEFILE { 0 } else { LARGEFILE };
+        let open = KernelOpen { dir: spot.found.parent, name: spot.found.name, node, flags, mode: mode as u16 & 0o7777 };
+        let mut make = |nr: u32, args: [usize; 6]| {
+            // SAFETY: the backend's own arguments, alive during the call.
+            unsafe { self.door.kernel(nr as usize, args) }
+        };
+        spot.mount.backend.open_in_kernel(&open, &mut make)
     }
 
     /// `O_CREAT` on what somebody else has put into a sticky directory: the

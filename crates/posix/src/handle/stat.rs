@@ -90,7 +90,7 @@ unsafe fn stat_node(cx: &Cx, backend: &dyn Backend, node: Option<Node>, slash: b
         return err(Errno::ENOTDIR);
     }
     // SAFETY: the caller's promise.
-    unsafe { write_stat(&attr, backend.device(), out) }
+    unsafe { write_stat(&attr, backend.device_of(node), out) }
 }
 
 fn major(device: u64) -> u32 {
@@ -240,7 +240,7 @@ impl Process {
             let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };
             let attr = file.mount.backend.attr(&self.cx(thread), file.node);
             // SAFETY: the caller's promise.
-            return done(attr.and_then(|attr| unsafe { write_statx(&attr, file.mount.backend.device(), args[4]) }));
+            return done(attr.and_then(|attr| unsafe { write_statx(&attr, file.mount.backend.device_of(file.node), args[4]) }));
         }
         let mut attr = Attr::EMPTY;
         // SAFETY: the caller's promise.
@@ -254,7 +254,7 @@ impl Process {
         unsafe {
             self.at(thread, (abi::__NR_statx, args), args[0], 1, last(args[2]), |cx, spot| {
                 let node = spot.node(cx)?;
-                write_statx(&spot.mount.backend.attr(cx, node)?, spot.mount.backend.device(), args[4])
+                write_statx(&spot.mount.backend.attr(cx, node)?, spot.mount.backend.device_of(node), args[4])
             })
         }
     }

@@ -1,0 +1,131 @@
+//! The mounts of a session: made before the program starts, taken away at its end.
+
+mod ledger;
+pub mod spec;
+
+use crate::attach::{self, Attached};
+use crate::cmd::mount::SessionMount;
+use crate::failure::{Failure, Result};
+use base::{Cred, Cx, Scratch, Thread};
+use ledger::LedgerFile;
+use posix::environment;
+use spec::{Mount, Source};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use vfs::cached::Cached;
+use vfs::host::Host;
+use vfs::{Backend, MountTable};
+
+/// Everything that a session of `bypath run` has made; dropping it takes all away.
+pub struct Session {
+    images: Vec<Attached>,
+    /// The kernel's way to those images.
+    kernel: Vec<SessionMount>,
+    ledgers: Vec<LedgerFile>,
+    /// What the programs of the session are told.
+    pub list: Vec<u8>,
+}
+
+impl Session {
+    /// Makes all mounts, in order; those of images through the kernel too, if `kernel`.
+    pub fn start(mounts: &[Mount], list: Vec<u8>, kernel: bool) -> Result<Session> {
+        let mut session = Session { images: Vec::new(), kernel: Vec::new(), ledgers: Vec::new(), list };
+        // Mounted here too, so that what no program could mount is said once.
+        let table = MountTable::new();
+        let (thread, mut scratch) = (Thread::new(), Box::new(Scratch::new()));
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        for (slot, mount) in mounts.iter().enumerate() {
+            let backend = session.make(mount, slot, kernel)?;
+            table
+                .add(&cx, &mount.point, backend, &mut scratch)
+                .map_err(|errno| Failure::errno(format!("{} at {}", mount.source.shown(), mount.shown_point()), errno))?;
+        }
+        for image in &session.images {
+            image.fs.give_lane_back(&thread);
+        }
+        Ok(session)
+    }
+
+    fn make(&mut self, mount: &Mount, slot: usize, kernel: bool) -> Result<&'static dyn Backend> {
+        let shown = mount.source.shown();
+        match &mount.source {
+            Source::Image(path) => {
+                let image = attach::attach_as(path, slot)?;
+                self.images.push(image);
+                let point = Path::new(OsStr::from_bytes(&mount.point));
+                if kernel && let Some(kernel) = SessionMount::start(path, &image, point) {
+                    self.kernel.push(kernel);
+                }
+                self.tell(mount, path.as_os_str().as_bytes());
+                Ok(image.backend)
+            }
+            Source::Host(path) => {
+                let file = LedgerFile::make(0)?;
+                let ledger = file.open(0)?;
+                let text = path.as_os_str().as_bytes();
+                let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
+                self.tell(mount, &[b"host:", file.bytes(), b":", text].concat());
+                self.ledgers.push(file);
+                Ok(Box::leak(Box::new(Cached::new(host, ledger))))
+            }
+            Source::Fuse(_) | Source::Plugin(..) => Err(Failure::new(format!("{shown}: not in this version"))),
+        }
+    }
+
+    fn tell(&mut self, mount: &Mount, source: &[u8]) {
+        let options: &[u8] = if mount.options.read_only { b"ro" } else { b"" };
+        let list = &mut self.list;
+        environment::format(list.is_empty(), source, &mount.point, options, &mut |b| list.push(b));
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for image in &self.images {
+            image.leave();
+        }
+        // One inside another goes first.
+        while let Some(mount) = self.kernel.pop() {
+            mount.end();
+        }
+    }
+}
+
+/// Every point once, and no more of them than a program can have.
+pub fn check_points(mounts: &[Mount]) -> Result<()> {
+    for (index, mount) in mounts.iter().enumerate() {
+        let same = mounts[..index].iter().find(|other| other.point == mount.point);
+        if same.is_some() {
+            return Err(Failure::new(format!("two mounts at {}; give each its own directory", mount.shown_point())));
+        }
+        let hidden = mounts[..index]
+            .iter()
+            .find(|other| other.point.starts_with(&mount.point) && other.point.get(mount.point.len()) == Some(&b'/'));
+        if let Some(other) = hidden {
+            let (outer, inner) = (mount.shown_point(), other.shown_point());
+            return Err(Failure::new(format!("{outer} would hide {inner}; give --mount …:{outer} first")));
+        }
+    }
+    if mounts.len() > base::MOUNTS_MAX {
+        return Err(Failure::new(format!("{} mounts; a program can have {}", mounts.len(), base::MOUNTS_MAX)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(point: &[u8]) -> Mount {
+        Mount { source: Source::Image("/i:1.img".into()), point: point.to_vec(), options: Default::default() }
+    }
+
+    /// Goal: a mount may lie inside an earlier one, never around it or on it.
+    #[test]
+    fn points() {
+        assert!(check_points(&[mount(b"/bp"), mount(b"/bp/x"), mount(b"/bpx")]).is_ok());
+        assert!(check_points(&[mount(b"/bp/x"), mount(b"/bp")]).is_err());
+        assert!(check_points(&[mount(b"/bp"), mount(b"/bp")]).is_err());
+    }
+}

@@ -1,0 +1,279 @@
+//! What `--mount` and `bypath.toml` can say.
+//!
+//! ```text
+//! IMG:/point            an image
+//! host:/dir:/point      a directory of the kernel's
+//! fuse:CMD ARG… @:/point   a FUSE daemon; @ stands for the mount point it is given
+//! plugin:LIB.so,ARG…:/point   a library with a struct fuse_operations
+//! ```
+//! each perhaps with `,option,…` behind it.
+
+use crate::failure::{Failure, Result};
+use crate::place::{check_point, normalise, split};
+use serde::Deserialize;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// What is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The image file, absolute.
+    Image(PathBuf),
+    /// The directory, canonical.
+    Host(PathBuf),
+    /// A command and its arguments.
+    Fuse(Vec<OsString>),
+    /// The library, absolute, and its arguments.
+    Plugin(PathBuf, Vec<OsString>),
+}
+
+impl Source {
+    /// As a person wrote it, in short.
+    pub fn shown(&self) -> String {
+        match self {
+            Source::Image(path) => path.display().to_string(),
+            Source::Host(path) => format!("host:{}", path.display()),
+            Source::Fuse(words) => format!("fuse:{}", words.join(OsStr::new(" ")).display()),
+            Source::Plugin(path, _) => format!("plugin:{}", path.display()),
+        }
+    }
+}
+
+/// How.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// A daemon that dies is started again.
+    pub restart: bool,
+    /// How long a daemon may take for an answer, seconds.
+    pub timeout: Option<u32>,
+}
+
+impl Options {
+    fn parse(words: &str, source: &Source, shown: &str) -> Result<Options> {
+        let mut options = Options::default();
+        let is_daemon = matches!(source, Source::Fuse(_));
+        for word in words.split(',').filter(|word| !word.is_empty()) {
+            match (word, word.strip_prefix("timeout=").map(str::parse::<u32>)) {
+                ("ro", _) => options.read_only = true,
+                ("rw", _) => options.read_only = false,
+                ("restart", _) if is_daemon => options.restart = true,
+                (_, Some(Ok(seconds @ 1..=86400))) if is_daemon => options.timeout = Some(seconds),
+                (_, Some(_)) if is_daemon => {
+                    return Err(Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400")));
+                }
+                _ => {
+                    let known = if is_daemon { "ro, rw, restart, timeout=SECONDS" } else { "ro, rw" };
+                    return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// What one `--mount` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// What.
+    pub source: Source,
+    /// Where it is seen: absolute, without `.`, `..` and superfluous slashes.
+    pub point: Vec<u8>,
+    /// How.
+    pub options: Options,
+}
+
+impl Mount {
+    /// Parses `SPEC:/point[,option…]` and checks that it can be had.
+    pub fn parse(text: &OsStr) -> Result<Mount> {
+        let shown = text.display().to_string();
+        let bytes = text.as_bytes();
+        let kind = [&b"host:"[..], b"fuse:", b"plugin:"].into_iter().find(|kind| bytes.starts_with(kind));
+        let Some(kind) = kind else {
+            let (image, rest) = split(text).ok_or_else(|| {
+                Failure::new(format!(
+                    "--mount '{shown}' is not of the form IMG:/dir, such as work.img:/bp; the directory must be absolute"
+                ))
+            })?;
+            let image = std::path::absolute(&image).map_err(|error| Failure::io(image.display(), &error))?;
+            return Mount::new(Source::Image(image), &rest, &shown);
+        };
+        let form = match kind {
+            b"host:" => "host:/dir:/point, such as host:/srv/data:/data",
+            b"fuse:" => "'fuse:COMMAND ARG… @:/point', such as 'fuse:squashfuse a.squashfs @:/a'",
+            _ => "plugin:LIB.so,ARG…:/point, such as plugin:./hello.so:/hello",
+        };
+        let body = &bytes[kind.len()..];
+        let cut = body.windows(2).rposition(|pair| pair == b":/").filter(|&cut| cut > 0);
+        let cut = cut.ok_or_else(|| Failure::new(format!("--mount '{shown}' is not of the form {form}")))?;
+        let source = source(kind, OsStr::from_bytes(&body[..cut]), &shown)?;
+        Mount::new(source, &body[cut + 1..], &shown)
+    }
+
+    fn new(source: Source, rest: &[u8], shown: &str) -> Result<Mount> {
+        let comma = rest.iter().position(|&b| b == b',').unwrap_or(rest.len());
+        let words = String::from_utf8_lossy(rest.get(comma + 1..).unwrap_or(b"")).into_owned();
+        let options = Options::parse(&words, &source, shown)?;
+        let point = normalise(&rest[..comma]).ok_or_else(|| {
+            Failure::new(format!("--mount '{shown}': the directory may not hold '.' or '..'; write its plain path"))
+        })?;
+        if point == b"/" {
+            return Err(Failure::new(format!(
+                "--mount '{shown}': the root of everything can't be covered; choose a directory such as /bp"
+            )));
+        }
+        check_point(&point)?;
+        Ok(Mount { source, point, options })
+    }
+
+    /// The mount point, for people.
+    pub fn shown_point(&self) -> String {
+        String::from_utf8_lossy(&self.point).into_owned()
+    }
+}
+
+fn source(kind: &[u8], text: &OsStr, shown: &str) -> Result<Source> {
+    match kind {
+        b"host:" => {
+            let path = std::fs::canonicalize(text).map_err(|error| Failure::io(text.display(), &error))?;
+            if !path.is_dir() {
+                return Err(Failure::new(format!("{}: not a directory; host: takes one", path.display())));
+            }
+            Ok(Source::Host(path))
+        }
+        b"fuse:" => {
+            let words =
+                words(text.as_bytes()).ok_or_else(|| Failure::new(format!("--mount '{shown}': a quote is not closed")))?;
+            if words.is_empty() {
+                return Err(Failure::new(format!("--mount '{shown}': no command; write 'fuse:COMMAND ARG… @:/point'")));
+            }
+            if !words.iter().any(|word| word == "@") {
+                return Err(Failure::new(format!("--mount '{shown}': the command has no '@', which stands for its mount point")));
+            }
+            Ok(Source::Fuse(words))
+        }
+        _ => {
+            let mut parts = text.as_bytes().split(|&b| b == b',').map(|part| OsString::from_vec(part.to_vec()));
+            let library = PathBuf::from(parts.next().unwrap_or_default());
+            let path = std::fs::canonicalize(&library).map_err(|error| Failure::io(library.display(), &error))?;
+            Ok(Source::Plugin(path, parts.collect()))
+        }
+    }
+}
+
+/// Splits at blanks; quotes (`'` and `"`) and backslashes keep what they keep in a shell.
+fn words(text: &[u8]) -> Option<Vec<OsString>> {
+    let (mut words, mut word, mut inside, mut quote) = (Vec::new(), Vec::new(), false, 0u8);
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' if quote != b'\'' => {
+                word.push(bytes.next()?);
+                inside = true;
+            }
+            _ if quote != 0 && byte == quote => quote = 0,
+            _ if quote != 0 => word.push(byte),
+            b'\'' | b'"' => (quote, inside) = (byte, true),
+            b' ' | b'\t' | b'\n' => {
+                if std::mem::take(&mut inside) {
+                    words.push(OsString::from_vec(std::mem::take(&mut word)));
+                }
+            }
+            _ => {
+                word.push(byte);
+                inside = true;
+            }
+        }
+    }
+    if inside {
+        words.push(OsString::from_vec(word));
+    }
+    (quote == 0).then_some(words)
+}
+
+/// A `bypath.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    mount: Vec<Listed>,
+}
+
+/// One `[[mount]]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed {
+    source: String,
+    at: String,
+    #[serde(default)]
+    options: Vec<String>,
+}
+
+/// The mounts that a file lists; relative paths in it are relative to where `bypath` runs.
+pub fn from_file(path: &Path) -> Result<Vec<Mount>> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::io(&shown, &error))?;
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start].lines().count().max(1));
+        Failure::new(format!("{shown}: line {line}: {}", error.message().replace('\n', " ")))
+    })?;
+    file.mount
+        .iter()
+        .map(|one| {
+            let options: String = one.options.iter().map(|option| format!(",{option}")).collect();
+            Mount::parse(OsStr::new(&format!("{}:{}{options}", one.source, one.at)))
+                .map_err(|failure| Failure::new(format!("{shown}: {failure}")))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Mount> {
+        Mount::parse(OsStr::new(text))
+    }
+
+    /// Goal: every form is understood; points are plain absolute directories.
+    #[test]
+    fn forms() {
+        let mount = parse("/i.img://bp/x/,ro").unwrap();
+        assert_eq!((&mount.source, &mount.point[..]), (&Source::Image("/i.img".into()), &b"/bp/x"[..]));
+        assert!(mount.options.read_only);
+        assert_eq!(parse("host:/etc/..:/h").unwrap().source, Source::Host("/".into()));
+        let mount = parse("fuse:sshfs 'a b':/x @ -o 'q=\"1\"':/s,restart,timeout=5").unwrap();
+        let words = ["sshfs", "a b:/x", "@", "-o", "q=\"1\""].map(OsString::from).to_vec();
+        assert_eq!((mount.source, &mount.point[..]), (Source::Fuse(words), &b"/s"[..]));
+        assert_eq!(mount.options, Options { read_only: false, restart: true, timeout: Some(5) });
+    }
+
+    /// Goal: what can't be had is refused, in one line.
+    #[test]
+    fn refused() {
+        for wrong in [
+            "i.img",
+            "i.img:bp",
+            "i.img:/",
+            "i.img:/a/../b",
+            "i.img:/etc/passwd",
+            "i.img:/etc/passwd/x",
+            "i.img:/a,what",
+            "i.img:/a,restart",
+            "host:/etc",
+            "host:/nonexistent:/h",
+            "host:/etc/passwd:/h",
+            "fuse::/f",
+            "fuse:true:/f",
+            "fuse:true @",
+            "fuse:'true @:/f",
+            "fuse:true @:/f,timeout=0",
+            "plugin:/nonexistent.so:/p",
+        ] {
+            let failure = parse(wrong).expect_err(wrong);
+            assert!(!failure.to_string().contains('\n'), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The kernel's names, for a file system that stands on a directory of the kernel's.
+//!
+//! Every path goes through `openat2` without following a symlink anywhere: with a
+//! text that holds no `..` it can't lead out of the directory that it begins
+//! with, whatever others rename meanwhile. Descriptors live for one call.
+
+use crate::file::File;
+use crate::{Errno, UserSlice, call, sys::abi};
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+pub use abi::statx as Statx;
+
+const HERE: i32 = abi::AT_FDCWD;
+const EMPTY: u32 = abi::AT_EMPTY_PATH;
+
+/// `struct open_how`.
+#[repr(C)]
+struct How {
+    flags: u64,
+    mode: u64,
+    resolve: u64,
+}
+
+/// Opens an absolute path none of whose components may be a symlink (`ELOOP`;
+/// the last one may with `O_PATH | O_NOFOLLOW`); the raw descriptor.
+/// `O_CLOEXEC` is the caller's to ask for.
+pub fn open_plain(at: Option<&File>, path: &CStr, flags: u32, mode: u16) -> Result<i32, Errno> {
+    let how = How {
+        flags: u64::from(flags),
+        mode: u64::from(mode),
+        resolve: u64::from(abi::RESOLVE_NO_SYMLINKS | abi::RESOLVE_NO_MAGICLINKS),
+    };
+    let dir = at.map_or(HERE, File::number);
+    loop {
+        // SAFETY: a NUL-terminated path and an `open_how` that outlive the call.
+        match unsafe { call!(abi::__NR_openat2, dir, path.as_ptr(), &raw const how, size_of::<How>()) } {
+            // Somebody renamed while it looked.
+            Err(Errno::EAGAIN) => {}
+            other => return other.map(|fd| fd as i32),
+        }
+    }
+}
+
+impl File {
+    /// A handle (`O_PATH`) on what lies at an absolute path; a symlink itself, not its target.
+    pub fn handle(path: &CStr) -> Result<File, Errno> {
+        open_plain(None, path, abi::O_PATH | abi::O_NOFOLLOW | abi::O_CLOEXEC, 0).map(File::from_number)
+    }
+
+    /// As [`File::handle`], for a directory (`ENOTDIR`).
+    pub fn directory(path: &CStr) -> Result<File, Errno> {
+        open_plain(None, path, abi::O_PATH | abi::O_DIRECTORY | abi::O_CLOEXEC, 0).map(File::from_number)
+    }
+
+    /// Opened for reading, no symlink followed.
+    pub fn plain(path: &CStr, flags: u32) -> Result<File, Errno> {
+        open_plain(None, path, flags | abi::O_CLOEXEC, 0).map(File::from_number)
+    }
+
+    /// All attributes, by handle.
+    pub fn statx(&self) -> Result<Statx, Errno> {
+        // SAFETY: all fields are integers, for which zero is a value.
+        let mut out: Statx = unsafe { core::mem::zeroed() };
+        let mask = abi::STATX_BASIC_STATS | abi::STATX_BTIME;
+        // SAFETY: an empty path and a `struct statx`.
+        unsafe { call!(abi::__NR_statx, self.number(), c"".as_ptr(), EMPTY, mask, &raw mut out) }?;
+        Ok(out)
+    }
+
+    /// Whether the caller's effective identity may do `want` (`R_OK`, …).
+    pub fn may(&self, want: u16, effective: bool) -> Result<(), Errno> {
+        let flags = EMPTY | if effective { abi::AT_EACCESS } else { 0 };
+        // SAFETY: a NUL-terminated path.
+        unsafe { call!(abi::__NR_faccessat2, self.number(), c"".as_ptr(), want, flags) }.map(drop)
+    }
+
+    /// The target of a symlink, by handle.
+    pub fn target(&self, into: UserSlice) -> Result<usize, Errno> {
+        // SAFETY: a NUL-terminated path; whoever made the slice vouched for it.
+        unsafe { call!(abi::__NR_readlinkat, self.number(), c"".as_ptr(), into.ptr, into.len) }
+    }
+
+    /// Changes the permission bits, by handle.
+    pub fn set_mode(&self, mode: u16) -> Result<(), Errno> {
+        let name = DescriptorName::new(self.number());
+        // SAFETY: a NUL-terminated path.
+        unsafe { call!(abi::__NR_fchmodat, HERE, name.as_ptr(), mode) }.map(drop)
+    }
+
+    /// Changes the owners (`None` leaves one), by handle.
+    pub fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
+        let (uid, gid) = (uid.unwrap_or(u32::MAX), gid.unwrap_or(u32::MAX));
+        // SAFETY: a NUL-terminated path.
+        unsafe { call!(abi::__NR_fchownat, self.number(), c"".as_ptr(), uid, gid, EMPTY) }.map(drop)
+    }
+
+    /// Sets access and modification time, pairs of seconds and nanoseconds as `utimensat` takes them.
+    pub fn set_times(&self, times: &[[i64; 2]; 2]) -> Result<(), Errno> {
+        // SAFETY: a NUL-terminated path and two times.
+        unsafe { call!(abi::__NR_utimensat, self.number(), c"".as_ptr(), times.as_ptr(), EMPTY) }.map(drop)
+    }
+
+    /// Makes a directory in this one.
+    pub fn make_directory(&self, name: &CStr, mode: u16) -> Result<(), Errno> {
+        // SAFETY: a NUL-terminated name.
+        unsafe { call!(abi::__NR_mkdirat, self.number(), name.as_ptr(), mode) }.map(drop)
+    }
+
+    /// Makes a file of any other type in this directory.
+    pub fn make_node(&self, name: &CStr, mode: u32, device: u64) -> Result<(), Errno> {
+        // SAFETY: a NUL-terminated name.
+        unsafe { call!(abi::__NR_mknodat, self.number(), name.as_ptr(), mode, device) }.map(drop)
+    }
+
+    /// Makes a symlink in this directory.
+    pub fn make_symlink(&self, target: &CStr, name: &CStr) -> Result<(), Errno> {
+        // SAFETY: NUL-terminated texts.
+        unsafe { call!(abi::__NR_symlinkat, target.as_ptr(), self.number(), name.as_ptr()) }.map(drop)
+    }
+
+    /// Removes a name of this directory.
+    pub fn remove(&self, name: &CStr, directory: bool) -> Result<(), Errno> {
+        let flags = if directory { abi::AT_REMOVEDIR } else { 0 };
+        // SAFETY: a NUL-terminated name.
+        unsafe { call!(abi::__NR_unlinkat, self.number(), name.as_ptr(), flags) }.map(drop)
+    }
+
+    /// Renames, with `RENAME_*` flags.
+    pub fn rename(&self, name: &CStr, to: &File, new: &CStr, flags: u32) -> Result<(), Errno> {
+        // SAFETY: NUL-terminated names.
+        unsafe { call!(abi::__NR_renameat2, self.number(), name.as_ptr(), to.number(), new.as_ptr(), flags) }.map(drop)
+    }
+
+    /// Gives what this handle stands for another name.
+    pub fn link(&self, dir: &File, name: &CStr) -> Result<(), Errno> {
+        let own = DescriptorName::new(self.number());
+        // SAFETY: NUL-terminated texts.
+        unsafe { call!(abi::__NR_linkat, HERE, own.as_ptr(), dir.number(), name.as_ptr(), abi::AT_SYMLINK_FOLLOW) }.map(drop)
+    }
+
+    /// Moves the position of an open directory to an entry's cookie.
+    pub fn seek(&self, to: u64) -> Result<(), Errno> {
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_lseek, self.number(), to, abi::SEEK_SET) }.map(drop)
+    }
+
+    /// Waits until what was written is durable; the whole file system if `all`.
+    pub fn durable(&self, all: bool) -> Result<(), Errno> {
+        let nr = if all { abi::__NR_syncfs } else { abi::__NR_fsync };
+        // SAFETY: no pointers.
+        unsafe { call!(nr, self.number()) }.map(drop)
+    }
+
+    /// Figures of the file system, the words of `struct statfs`.
+    pub fn statfs(&self) -> Result<[u64; 15], Errno> {
+        let mut out = [0u64; 15];
+        // SAFETY: a `struct statfs` has 120 bytes.
+        unsafe { call!(abi::__NR_fstatfs, self.number(), out.as_mut_ptr()) }.map(|_| out)
+    }
+
+    /// The value of an extended attribute (an empty buffer asks for its length).
+    pub fn get_xattr(&self, name: &CStr, out: UserSlice) -> Result<usize, Errno> {
+        let own = DescriptorName::new(self.number());
+        // SAFETY: NUL-terminated texts; whoever made the slice vouched for it.
+        unsafe { call!(abi::__NR_getxattr, own.as_ptr(), name.as_ptr(), out.ptr, out.len) }
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(&self, name: &CStr, value: UserSlice, flags: u32) -> Result<(), Errno> {
+        let own = DescriptorName::new(self.number());
+        // SAFETY: as above.
+        unsafe { call!(abi::__NR_setxattr, own.as_ptr(), name.as_ptr(), value.ptr, value.len, flags) }.map(drop)
+    }
+
+    /// Lists extended attributes.
+    pub fn list_xattr(&self, out: UserSlice) -> Result<usize, Errno> {
+        let own = DescriptorName::new(self.number());
+        // SAFETY: as above.
+        unsafe { call!(abi::__NR_listxattr, own.as_ptr(), out.ptr, out.len) }
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&self, name: &CStr) -> Result<(), Errno> {
+        let own = DescriptorName::new(self.number());
+        // SAFETY: as above.
+        unsafe { call!(abi::__NR_removexattr, own.as_ptr(), name.as_ptr()) }.map(drop)
+    }
+
+    /// Opens what this handle stands for.
+    pub fn reopen(&self, flags: u32) -> Result<File, Errno> {
+        let own = DescriptorName::new(self.number());
+        // SAFETY: a NUL-terminated path.
+        let fd = unsafe { call!(abi::__NR_openat, HERE, own.as_ptr(), flags | abi::O_CLOEXEC, 0) }?;
+        Ok(File::from_number(fd as i32))
+    }
+}
+
+/// `/proc/self/fd/N`, NUL-terminated.
+struct DescriptorName([u8; 32]);
+
+impl DescriptorName {
+    fn new(number: i32) -> Self {
+        const HEAD: &[u8] = b"/proc/self/fd/";
+        let mut text = [0u8; 32];
+        text[..HEAD.len()].copy_from_slice(HEAD);
+        let mut digits = [0u8; 10];
+        let (mut left, mut count) = (number.max(0) as u32, 0);
+        loop {
+            digits[count] = b'0' + (left % 10) as u8;
+            (left, count) = (left / 10, count + 1);
+            if left == 0 {
+                break;
+            }
+        }
+        for index in 0..count {
+            text[HEAD.len() + index] = digits[count - 1 - index];
+        }
+        DescriptorName(text)
+    }
+
+    fn as_ptr(&self) -> *const u8 {
+        self.0.as_ptr()
+    }
+}
+
+/// This process.
+pub fn own_pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { crate::sys::raw(abi::__NR_getpid as usize, [0; 6]) as u32 }
+}
+
+/// The same without a system call; right in a forked child too, once it has
+/// called [`forget_pid`].
+pub fn own_pid_cached() -> u32 {
+    let known = OWN_PID.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let pid = own_pid();
+    OWN_PID.store(pid, Relaxed);
+    pid
+}
+
+/// In a forked child: the number is another.
+pub fn forget_pid() {
+    OWN_PID.store(0, Relaxed);
+}
+
+static OWN_PID: AtomicU32 = AtomicU32::new(0);
+
+/// Whether process `pid` runs: neither gone nor dead and waiting for its parent.
+pub fn is_alive(pid: u32) -> bool {
+    if pid == 0 || pid > i32::MAX as u32 {
+        return false;
+    }
+    // SAFETY: signal 0 only asks.
+    if unsafe { call!(abi::__NR_kill, pid, 0) } == Err(Errno::ESRCH) {
+        return false;
+    }
+    let mut path = [0u8; 32];
+    path[..6].copy_from_slice(b"/proc/");
+    let number = DescriptorName::new(pid as i32);
+    let digits = number.0[14..].iter().take_while(|&&b| b != 0).count();
+    path[6..6 + digits].copy_from_slice(&number.0[14..14 + digits]);
+    path[6 + digits..11 + digits].copy_from_slice(b"/stat");
+    let Ok(file) = File::open(&path[..12 + digits], abi::O_RDONLY, 0) else { return true };
+    let mut text = [0u8; 512];
+    let len = file.read_at(&mut text, 0).unwrap_or(0);
+    let state = text[..len].iter().rposition(|&b| b == b')').and_then(|at| text.get(at + 2));
+    !matches!(state, Some(b'Z' | b'X' | b'x'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the living are told from the dead, also from those whose parent has not asked yet.
+    #[test]
+    fn life() {
+        assert!(is_alive(own_pid()) && is_alive(1));
+        assert!(!is_alive(0) && !is_alive(i32::MAX as u32));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        while is_alive(pid) {
+            crate::file::give_way();
+        }
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// Goal: no symlink is followed, neither in the middle nor at the end.
+    #[test]
+    fn plain_paths() {
+        assert!(File::handle(c"/proc/self/exe").is_err());
+        assert_eq!(File::handle(c"/proc/self").unwrap().statx().unwrap().stx_mode & 0o170000, 0o120000);
+        assert_eq!(File::directory(c"/etc/passwd").err(), Some(Errno::ENOTDIR));
+    }
+}

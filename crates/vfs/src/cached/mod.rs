@@ -1,0 +1,469 @@
+//! The cached way: file systems that are slow to ask, behind a cache that the
+//! programs of a session share.
+//!
+//! [`Cached`] makes a [`Backend`] of any [`Source`]. Names and attributes are kept
+//! in the [`Ledger`] for as long as the source says, and forgotten at our own
+//! changes, whichever program makes them; a look-up that overlapped with a change
+//! is not kept. Holding descriptions, offsets and advisory locks is the ledger's;
+//! a source hears of them only when the last one goes.
+
+mod source;
+
+pub use source::{KernelCall, KernelOpen, Miss, Source};
+
+use crate::ledger::{Found, Ledger};
+use crate::*;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use pm::UserSlice;
+
+/// How often a program looks whether others have died.
+const REAP_NS: u64 = 1_000_000_000;
+
+/// A source and what its users share.
+pub struct Cached<S> {
+    source: S,
+    ledger: Ledger,
+    reaped: AtomicU64,
+}
+
+const fn posix<T>(errno: Errno) -> Result<T> {
+    Err(Error::Posix(errno))
+}
+
+impl<S: Source> Cached<S> {
+    /// Joins the two.
+    pub fn new(source: S, ledger: Ledger) -> Self {
+        Cached { source, ledger, reaped: AtomicU64::new(0) }
+    }
+
+    /// What the users share.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The source.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    fn forget(&self) -> impl FnMut(u64, u64, u32) + '_ {
+        |key, count, epoch| self.source.forget(&self.ledger, key, count, epoch)
+    }
+
+    fn fresh_attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
+        if let Some(attr) = self.ledger.attr(node)? {
+            return Ok(attr);
+        }
+        let (attr, ns) = self.source.attr(&self.ledger, cx, node)?;
+        self.ledger.set_attr(node, &attr, ns)?;
+        Ok(attr)
+    }
+
+    /// The last holder of a description is gone.
+    fn ended(&self, cx: &Cx, id: DescriptionId) {
+        let description = self.ledger.description(id);
+        let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
+        self.ledger.drop_description_locks(id);
+        // Told before the slot can be another's.
+        if self.ledger.holds(node) == 1 {
+            self.source.closed(&self.ledger, cx, node);
+        }
+        self.ledger.release(node, &mut self.forget());
+    }
+
+    /// Once in a while: what dead programs held goes back.
+    pub fn reap(&self, cx: &Cx) {
+        let now = pm::clock::monotonic() as u64;
+        let last = self.reaped.load(Relaxed);
+        if now.saturating_sub(last) >= REAP_NS && self.reaped.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
+            self.ledger.reap(&mut |id| self.ended(cx, id));
+        }
+    }
+
+    /// A name of `dir` was made or went: its attributes are others.
+    fn touched(&self, dir: Node) {
+        self.ledger.changed();
+        self.ledger.forget_attr(dir);
+    }
+
+    fn removed(&self, cx: &Cx, dir: Node, name: &[u8]) {
+        if let Ok(Found::Node(node)) = self.ledger.find(dir, name) {
+            self.ledger.forget_attr(node);
+            if self.ledger.holds(node) == 0 {
+                self.source.closed(&self.ledger, cx, node);
+            }
+        }
+        self.touched(dir);
+        let changes = self.ledger.changes();
+        let _ = self.ledger.enter_absent(dir, name, 0, changes, &mut self.forget());
+    }
+}
+
+impl<S: Source> Backend for Cached<S> {
+    fn root(&self) -> Node {
+        self.ledger.root()
+    }
+
+    fn device(&self) -> u64 {
+        self.source.device()
+    }
+
+    fn device_of(&self, node: Node) -> u64 {
+        match self.ledger.get(node).map(|record| record.device()) {
+            Ok(device) if device != 0 => device,
+            _ => self.source.device(),
+        }
+    }
+
+    fn kind(&self, _cx: &Cx, node: Node) -> Result<Kind> {
+        Ok(self.ledger.get(node)?.kind())
+    }
+
+    fn walk<'a>(
+        &self,
+        cx: &Cx,
+        base: Node,
+        path: &'a [u8],
+        last: Last,
+        links: &mut u32,
+        covered: Option<&dyn Fn(Node) -> bool>,
+        scratch: &'a mut Scratch,
+    ) -> Result<Walk<'a>> {
+        crate::walk::walk(self, cx, base, path, last, links, covered, scratch)
+    }
+
+    fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
+        if self.ledger.get(dir)?.kind() != Kind::Directory {
+            return posix(Errno::ENOTDIR);
+        }
+        self.source.may_search(&self.ledger, cx, dir, &|| self.fresh_attr(cx, dir))?;
+        if name.len() > 255 {
+            return posix(Errno::ENAMETOOLONG);
+        }
+        match self.ledger.find(dir, name)? {
+            Found::Node(node) => return Ok(node),
+            Found::Absent => return posix(Errno::ENOENT),
+            Found::Unknown => {}
+        }
+        let changes = self.ledger.changes();
+        match self.source.lookup(&self.ledger, cx, dir, name) {
+            Ok(entry) => {
+                let entered = self.ledger.enter(dir, name, &entry, changes, &mut self.forget());
+                entered.inspect_err(|_| self.source.forget(&self.ledger, entry.key, 1, entry.epoch))
+            }
+            Err(Miss::Absent(ns)) => {
+                self.ledger.enter_absent(dir, name, ns, changes, &mut self.forget())?;
+                posix(Errno::ENOENT)
+            }
+            Err(Miss::Failed(error)) => Err(error),
+        }
+    }
+
+    fn parent(&self, _cx: &Cx, dir: Node) -> Result<Node> {
+        self.ledger.parent(dir)
+    }
+
+    fn name_of(&self, _cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize> {
+        self.ledger.name(dir, name)
+    }
+
+    fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
+        self.fresh_attr(cx, node)
+    }
+
+    fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
+        self.source.access(&self.ledger, cx, node, want, &|| self.fresh_attr(cx, node))
+    }
+
+    fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+        let result = self.source.set_attr(&self.ledger, cx, node, change);
+        self.ledger.forget_attr(node);
+        result
+    }
+
+    fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        if self.ledger.get(node)?.kind() != Kind::Symlink {
+            return posix(Errno::EINVAL);
+        }
+        self.source.readlink(&self.ledger, cx, node, out)
+    }
+
+    fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        if name.len() > 255 {
+            return posix(Errno::ENAMETOOLONG);
+        }
+        let result = self.source.create(&self.ledger, cx, dir, name, new);
+        self.removed(cx, dir, name);
+        let (entry, changes) = (result?, self.ledger.changes());
+        let entered = self.ledger.enter(dir, name, &entry, changes, &mut self.forget());
+        let kept = entered.and_then(|node| match entry.handle {
+            Some(handle) if !self.ledger.put_handles(node, 7, handle, entry.epoch)? => posix(Errno::EEXIST),
+            _ => Ok(node),
+        });
+        kept.inspect_err(|_| self.source.abandoned(&self.ledger, cx, &entry))
+    }
+
+    fn tmpfile(&self, _cx: &Cx, _dir: Node, _mode: u16, _flags: u32, _fd: u32) -> Result<DescriptionId> {
+        posix(Errno::EOPNOTSUPP)
+    }
+
+    fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        if name.len() > 255 {
+            return posix(Errno::ENAMETOOLONG);
+        }
+        if self.ledger.get(node)?.kind() == Kind::Directory {
+            return posix(Errno::EPERM);
+        }
+        let result = self.source.link(&self.ledger, cx, node, dir, name);
+        self.ledger.forget_attr(node);
+        self.removed(cx, dir, name);
+        result
+    }
+
+    fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        let result = self.source.remove(&self.ledger, cx, dir, name, false);
+        if result.is_ok() {
+            self.removed(cx, dir, name);
+        }
+        result
+    }
+
+    fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        let result = self.source.remove(&self.ledger, cx, dir, name, true);
+        if result.is_ok() {
+            self.removed(cx, dir, name);
+        }
+        result
+    }
+
+    fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
+        if to.len() > 255 {
+            return posix(Errno::ENAMETOOLONG);
+        }
+        self.source.rename(&self.ledger, cx, (from_dir, from), (to_dir, to), mode)?;
+        let exchange = mode == RenameMode::Exchange;
+        for (dir, name) in [(from_dir, from), (to_dir, to)] {
+            if let Ok(Found::Node(node)) = self.ledger.find(dir, name) {
+                self.ledger.forget_attr(node);
+            }
+            self.ledger.forget_attr(dir);
+        }
+        self.ledger.moved((from_dir, from), (to_dir, to), exchange, &mut self.forget())
+    }
+
+    fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        self.source.readdir(&self.ledger, cx, dir, cookie, each)
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        self.source.statfs(&self.ledger)
+    }
+
+    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.reap(cx);
+        let kind = self.ledger.get(node)?.kind();
+        self.ledger.hold(node)?;
+        let opened = self
+            .source
+            .open(&self.ledger, cx, node, flags)
+            .and_then(|()| self.ledger.open_description(node, kind, flags, fd, &mut |id| self.ended(cx, id)));
+        if opened.is_err() {
+            if self.ledger.holds(node) == 1 {
+                self.source.closed(&self.ledger, cx, node);
+            }
+            self.ledger.release(node, &mut self.forget());
+        }
+        opened
+    }
+
+    fn description(&self, id: DescriptionId) -> &Description {
+        self.ledger.description(id)
+    }
+
+    fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
+        let thread = Thread::new();
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        self.ledger.dup(id, fd, &mut |id| self.ended(&cx, id))
+    }
+
+    fn close(&self, cx: &Cx, fd: u32) {
+        let mut last = None;
+        let held = self.ledger.close(fd, &mut |id| {
+            self.flush_of(cx, id);
+            last = Some(id);
+            self.ended(cx, id);
+        });
+        if let Some(id) = held
+            && last.is_none()
+        {
+            self.flush_of(cx, id);
+        }
+    }
+
+    fn offset_lock(&self, _cx: &Cx, id: DescriptionId) {
+        self.ledger.offset_lock(id)
+    }
+
+    fn offset_unlock(&self, _cx: &Cx, id: DescriptionId) {
+        self.ledger.offset_unlock(id)
+    }
+
+    fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
+        let mut done = 0;
+        for &part in into.iter().filter(|part| part.len > 0) {
+            match self.source.read(&self.ledger, cx, node, offset.saturating_add(done as u64), part) {
+                Ok(count) => {
+                    done += count.min(part.len);
+                    if count < part.len {
+                        break;
+                    }
+                }
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        let Some(offset) = offset else {
+            self.ledger.append_lock(node)?;
+            let end = self.source.attr(&self.ledger, cx, node);
+            let result = end.and_then(|(attr, _)| self.write_at(cx, node, attr.size, from));
+            self.ledger.append_unlock(node);
+            return result;
+        };
+        self.write_at(cx, node, offset, from)
+    }
+
+    fn copy_range(&self, _cx: &Cx, _from: Node, _from_offset: u64, _to: Node, _to_offset: u64, _len: u64) -> Result<u64> {
+        posix(Errno::EXDEV)
+    }
+
+    fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        let result = self.source.fallocate(&self.ledger, cx, node, how, offset, len);
+        self.ledger.forget_attr(node);
+        result
+    }
+
+    fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
+        let size = self.fresh_attr(cx, node)?.size;
+        if offset >= size {
+            return posix(Errno::ENXIO);
+        }
+        Ok(if data { offset } else { size })
+    }
+
+    fn sync(&self, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
+        self.source.sync(&self.ledger, cx, node, data_only)
+    }
+
+    fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: bool, _: &mut dyn FnMut(MapRange)) -> Result<()> {
+        posix(Errno::ENODEV)
+    }
+
+    fn backing(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        self.source.get_xattr(&self.ledger, cx, node, name, out)
+    }
+
+    fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+        let result = self.source.set_xattr(&self.ledger, cx, node, name, value, flags);
+        self.ledger.forget_attr(node);
+        result
+    }
+
+    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        self.source.list_xattr(&self.ledger, cx, node, out)
+    }
+
+    fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+        let result = self.source.remove_xattr(&self.ledger, cx, node, name);
+        self.ledger.forget_attr(node);
+        result
+    }
+
+    fn lock(&self, _cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
+        self.ledger.set_lock(node, lock)
+    }
+
+    fn conflicting_lock(&self, _cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
+        self.ledger.conflicting_lock(node, lock)
+    }
+
+    fn drop_process_locks(&self, _cx: &Cx, node: Node) {
+        self.ledger.drop_process_locks(node)
+    }
+
+    fn fork_prepare(&self, _cx: &Cx) -> Result<u64> {
+        self.ledger.fork_prepare()
+    }
+
+    fn fork_child(&self, token: u64) {
+        self.ledger.fork_child(token)
+    }
+
+    fn fork_failed(&self, cx: &Cx, token: u64) {
+        self.ledger.fork_failed(token, &mut |id| self.ended(cx, id))
+    }
+
+    fn exec_prepare(&self) -> u64 {
+        self.ledger.exec_prepare()
+    }
+
+    fn exec_failed(&self) {}
+
+    fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
+        self.ledger.exec_claim(token, each)
+    }
+
+    fn detach(&self, cx: &Cx) {
+        self.ledger.detach(&mut |id| self.ended(cx, id))
+    }
+
+    fn is_kernels(&self) -> bool {
+        self.source.is_kernels()
+    }
+
+    fn open_in_kernel(&self, spot: &KernelOpen, make: &mut KernelCall) -> Option<Result<usize>> {
+        let result = self.source.open_in_kernel(&self.ledger, spot, make)?;
+        if spot.node.is_none() && result.is_ok() {
+            self.touched(spot.dir);
+        }
+        Some(result)
+    }
+}
+
+impl<S: Source> Cached<S> {
+    fn flush_of(&self, cx: &Cx, id: DescriptionId) {
+        let description = self.ledger.description(id);
+        if description.kind.load(Relaxed) == Kind::Regular as u32 {
+            let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
+            self.source.flush(&self.ledger, cx, node);
+        }
+    }
+
+    fn write_at(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
+        let mut done = 0;
+        for &part in from.iter().filter(|part| part.len > 0) {
+            match self.source.write(&self.ledger, cx, node, offset.saturating_add(done as u64), part) {
+                Ok(count) => {
+                    done += count.min(part.len);
+                    if count < part.len {
+                        break;
+                    }
+                }
+                Err(error) if done == 0 => {
+                    self.ledger.forget_attr(node);
+                    return Err(error);
+                }
+                Err(_) => break,
+            }
+        }
+        self.ledger.forget_attr(node);
+        Ok((done, offset + done as u64))
+    }
+}

@@ -1,0 +1,169 @@
+//! What a file system must offer to stand behind the cached way.
+
+use crate::ledger::{Entry, Ledger};
+use crate::{Attr, Cx, DirEntry, Errno, Error, Fallocate, NewNode, Node, RenameMode, Result, SetAttr, StatFs};
+use pm::UserSlice;
+
+fn refused<T>() -> Result<T> {
+    Err(Error::Posix(Errno::EOPNOTSUPP))
+}
+
+/// A file system that answers for nodes of a [`Ledger`], which says what it
+/// calls them (`key`) and by which path they are reached.
+///
+/// Nothing it answers is trusted with more than its own mount: sizes, names and
+/// kinds are checked here or by the source itself.
+pub trait Source: Sync {
+    /// `st_dev`, where an entry says none.
+    fn device(&self) -> u64;
+
+    /// The node called `name` in `dir`; [`Miss`] says how long its absence may be believed.
+    fn lookup(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> core::result::Result<Entry, Miss>;
+
+    /// Attributes and how long they may be believed, nanoseconds.
+    fn attr(&self, l: &Ledger, cx: &Cx, node: Node) -> Result<(Attr, u64)>;
+
+    /// See [`Backend::access`](crate::Backend::access). `attr` tells attributes, if they are needed.
+    fn access(&self, l: &Ledger, cx: &Cx, node: Node, want: u16, attr: &dyn Fn() -> Result<Attr>) -> Result<()>;
+
+    /// Search permission for a step of a walk.
+    fn may_search(&self, l: &Ledger, cx: &Cx, dir: Node, attr: &dyn Fn() -> Result<Attr>) -> Result<()> {
+        let _ = (l, cx, dir, attr);
+        Ok(())
+    }
+
+    /// Changes attributes. `attr` as they are.
+    fn set_attr(&self, l: &Ledger, cx: &Cx, node: Node, change: &SetAttr) -> Result<()>;
+
+    /// The target of a symlink.
+    fn readlink(&self, l: &Ledger, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;
+
+    /// Makes a node.
+    fn create(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry>;
+
+    /// Gives a node another name.
+    fn link(&self, l: &Ledger, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()>;
+
+    /// Removes a name.
+    fn remove(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()>;
+
+    /// Moves a name.
+    fn rename(&self, l: &Ledger, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()>;
+
+    /// Reports entries from `cookie` on.
+    fn readdir(&self, l: &Ledger, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()>;
+
+    /// Figures.
+    fn statfs(&self, l: &Ledger) -> Result<StatFs>;
+
+    /// A description is being made with these `O_*`.
+    fn open(&self, l: &Ledger, cx: &Cx, node: Node, flags: u32) -> Result<()> {
+        let _ = (l, cx, node, flags);
+        Ok(())
+    }
+
+    /// A descriptor on an open regular file was closed.
+    fn flush(&self, l: &Ledger, cx: &Cx, node: Node) {
+        let _ = (l, cx, node);
+    }
+
+    /// Nobody has the node open any more.
+    fn closed(&self, l: &Ledger, cx: &Cx, node: Node) {
+        let _ = (l, cx, node);
+    }
+
+    /// An entry that `create` answered could not be kept.
+    fn abandoned(&self, l: &Ledger, cx: &Cx, entry: &Entry) {
+        let _ = (l, cx, entry);
+    }
+
+    /// The cache knows `key` no more, which was looked up `count` times in life `epoch`.
+    fn forget(&self, l: &Ledger, key: u64, count: u64, epoch: u32) {
+        let _ = (l, key, count, epoch);
+    }
+
+    /// Reads one buffer at `offset`; fewer bytes only at the end of the file.
+    fn read(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
+        let _ = (l, cx, node, offset, into);
+        refused()
+    }
+
+    /// Writes one buffer at `offset`.
+    fn write(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
+        let _ = (l, cx, node, offset, from);
+        refused()
+    }
+
+    /// Space management.
+    fn fallocate(&self, l: &Ledger, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        let _ = (l, cx, node, how, offset, len);
+        refused()
+    }
+
+    /// Makes durable.
+    fn sync(&self, l: &Ledger, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()>;
+
+    /// See [`Backend::get_xattr`](crate::Backend::get_xattr).
+    fn get_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize>;
+    /// See [`Backend::set_xattr`](crate::Backend::set_xattr).
+    fn set_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()>;
+    /// See [`Backend::list_xattr`](crate::Backend::list_xattr).
+    fn list_xattr(&self, l: &Ledger, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;
+    /// See [`Backend::remove_xattr`](crate::Backend::remove_xattr).
+    fn remove_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8]) -> Result<()>;
+
+    /// Whether [`Source::open_in_kernel`] is to be asked.
+    fn is_kernels(&self) -> bool {
+        false
+    }
+
+    /// For a source whose files are the kernel's: opens one (or makes it, if
+    /// `node` is `None`) as the program asked and returns the kernel's
+    /// descriptor, made by `make` (an `openat2` with its six arguments).
+    fn open_in_kernel(&self, l: &Ledger, spot: &KernelOpen, make: &mut KernelCall) -> Option<Result<usize>> {
+        let _ = (l, spot, make);
+        None
+    }
+}
+
+/// A kernel call on the program's behalf: number, arguments, raw result.
+pub type KernelCall<'a> = dyn FnMut(u32, [usize; 6]) -> isize + 'a;
+
+/// What is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelOpen<'a> {
+    /// Directory.
+    pub dir: Node,
+    /// Name in it; empty: `node` itself.
+    pub name: &'a [u8],
+    /// The node, if it exists.
+    pub node: Option<Node>,
+    /// `O_*`.
+    pub flags: u32,
+    /// For a new file.
+    pub mode: u16,
+}
+
+/// Why a look-up found nothing.
+#[derive(Clone, Copy, Debug)]
+pub enum Miss {
+    /// There is no such name; believe it for that long, nanoseconds.
+    Absent(u64),
+    /// It could not be looked up.
+    Failed(Error),
+}
+
+impl From<Error> for Miss {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Posix(Errno::ENOENT) => Miss::Absent(0),
+            other => Miss::Failed(other),
+        }
+    }
+}
+
+impl From<Errno> for Miss {
+    fn from(errno: Errno) -> Self {
+        Error::Posix(errno).into()
+    }
+}

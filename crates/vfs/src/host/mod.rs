@@ -1,0 +1,355 @@
+//! A directory of the kernel's, under any name of our namespace.
+//!
+//! Nodes are paths: each call puts the names of a node's chain together behind
+//! the directory's own canonical path and hands it to `openat2`, which follows no
+//! symlink at all. Our walk resolves symlinks and `..` before that, so that they
+//! mean what they mean in the namespace; a name that others replace by a symlink
+//! meanwhile gives `ELOOP`, never a file elsewhere. No descriptor outlives a call:
+//! a program may close all it does not know.
+//!
+//! Open files (and special ones) are the kernel's own descriptors: reading,
+//! mapping, locking, `dup`, `fork` and `exec` are the kernel's business and cost
+//! nothing here. Only directories are ours, so that what is looked up relative to
+//! them stays in the namespace.
+
+use crate::cached::{KernelCall, KernelOpen, Miss, Source};
+use crate::ledger::{Entry, Ledger};
+use crate::{Attr, Cx, DirEntry, Errno, Error, Kind, NewNode, Node, RenameMode, Result, SetAttr, SetTime, StatFs};
+use core::ffi::CStr;
+use pm::file::File;
+use pm::sys::abi;
+use pm::{UserSlice, host};
+
+/// Longest path of the directory itself.
+pub const ROOT_MAX: usize = 1024;
+const NSEC: i64 = 1_000_000_000;
+
+/// A directory of the kernel's.
+#[derive(Debug)]
+pub struct Host {
+    root: [u8; ROOT_MAX],
+    root_len: usize,
+    device: u64,
+    read_only: bool,
+}
+
+/// A path of the kernel's.
+struct Path([u8; 4096]);
+
+impl Path {
+    fn text(&self) -> Result<&CStr> {
+        CStr::from_bytes_until_nul(&self.0).map_err(|_| Error::Posix(Errno::ENAMETOOLONG))
+    }
+}
+
+/// A name with its NUL.
+struct Name([u8; 256]);
+
+impl Name {
+    fn new(name: &[u8]) -> Result<Name> {
+        let mut text = [0u8; 256];
+        text.get_mut(..name.len()).filter(|_| name.len() < 256).ok_or(Error::Posix(Errno::ENAMETOOLONG))?.copy_from_slice(name);
+        Ok(Name(text))
+    }
+
+    fn text(&self) -> Result<&CStr> {
+        CStr::from_bytes_until_nul(&self.0).map_err(|_| Error::Posix(Errno::ENAMETOOLONG))
+    }
+}
+
+fn time(stamp: &abi::statx_timestamp) -> i64 {
+    stamp.tv_sec.saturating_mul(NSEC).saturating_add(i64::from(stamp.tv_nsec))
+}
+
+fn device(major: u32, minor: u32) -> u64 {
+    let (major, minor) = (u64::from(major), u64::from(minor));
+    (major & 0xfff) << 8 | (major & !0xfff) << 32 | minor & 0xff | (minor & !0xff) << 12
+}
+
+fn attr_of(stat: &host::Statx) -> Result<Attr> {
+    let kind = Kind::from_dt((stat.stx_mode >> 12) as u8).ok_or(Error::Posix(Errno::EIO))?;
+    Ok(Attr {
+        ino: stat.stx_ino,
+        kind,
+        mode: stat.stx_mode & 0o7777,
+        nlink: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        rdev: device(stat.stx_rdev_major, stat.stx_rdev_minor),
+        size: stat.stx_size,
+        blocks: stat.stx_blocks,
+        atime: time(&stat.stx_atime),
+        mtime: time(&stat.stx_mtime),
+        ctime: time(&stat.stx_ctime),
+        btime: (stat.stx_mask & abi::STATX_BTIME != 0).then(|| time(&stat.stx_btime)),
+    })
+}
+
+fn entry_of(stat: &host::Statx) -> Result<Entry> {
+    let attr = attr_of(stat)?;
+    // Others change these files too: nothing is believed beyond the call.
+    Ok(Entry {
+        key: attr.ino,
+        device: device(stat.stx_dev_major, stat.stx_dev_minor),
+        attr,
+        entry_ns: 0,
+        attr_ns: 0,
+        epoch: 0,
+        handle: None,
+    })
+}
+
+impl Host {
+    /// The directory at `path` (absolute, canonical, without NUL). `ENAMETOOLONG`,
+    /// or why it can't be used.
+    pub fn new(path: &[u8], read_only: bool) -> core::result::Result<Host, Errno> {
+        let path = if path == b"/" { b"" } else { path };
+        let mut root = [0u8; ROOT_MAX];
+        root.get_mut(..path.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(path);
+        let mut host = Host { root, root_len: path.len(), device: 0, read_only };
+        let mut name = [0u8; ROOT_MAX + 2];
+        name[..path.len()].copy_from_slice(path);
+        if path.is_empty() {
+            name[0] = b'/';
+        }
+        let handle = File::directory(CStr::from_bytes_until_nul(&name).map_err(|_| Errno::ENAMETOOLONG)?)?;
+        let stat = handle.statx()?;
+        host.device = device(stat.stx_dev_major, stat.stx_dev_minor);
+        Ok(host)
+    }
+
+    fn path(&self, l: &Ledger, node: Node, name: &[u8]) -> Result<Path> {
+        let mut path = Path([0; 4096]);
+        if l.path(&self.root[..self.root_len], node, name, &mut path.0)? == 0 {
+            path.0[..2].copy_from_slice(b"/\0");
+        }
+        Ok(path)
+    }
+
+    fn handle(&self, l: &Ledger, node: Node) -> Result<File> {
+        Ok(File::handle(self.path(l, node, b"")?.text()?)?)
+    }
+
+    fn directory(&self, l: &Ledger, node: Node) -> Result<File> {
+        Ok(File::directory(self.path(l, node, b"")?.text()?)?)
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.read_only { Err(Error::Posix(Errno::EROFS)) } else { Ok(()) }
+    }
+}
+
+impl Source for Host {
+    fn device(&self) -> u64 {
+        self.device
+    }
+
+    fn lookup(&self, l: &Ledger, _cx: &Cx, dir: Node, name: &[u8]) -> core::result::Result<Entry, Miss> {
+        let path = self.path(l, dir, name)?;
+        Ok(entry_of(&File::handle(path.text()?)?.statx()?)?)
+    }
+
+    fn attr(&self, l: &Ledger, _cx: &Cx, node: Node) -> Result<(Attr, u64)> {
+        let attr = attr_of(&self.handle(l, node)?.statx()?)?;
+        if attr.kind != l.get(node)?.kind() {
+            return Err(Error::Posix(Errno::ESTALE));
+        }
+        Ok((attr, 0))
+    }
+
+    fn access(&self, l: &Ledger, _cx: &Cx, node: Node, want: u16, _: &dyn Fn() -> Result<Attr>) -> Result<()> {
+        if want & crate::W != 0 && l.get(node)?.kind() != Kind::CharDevice {
+            self.writable()?;
+        }
+        Ok(self.handle(l, node)?.may(want, true)?)
+    }
+
+    fn set_attr(&self, l: &Ledger, _cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+        self.writable()?;
+        let handle = self.handle(l, node)?;
+        if let Some(size) = change.size {
+            handle.reopen(abi::O_WRONLY)?.truncate(size)?;
+        }
+        if change.uid.is_some() || change.gid.is_some() {
+            handle.set_owner(change.uid, change.gid)?;
+        }
+        if let Some(mode) = change.mode {
+            handle.set_mode(mode)?;
+        }
+        if change.atime.is_some() || change.mtime.is_some() {
+            const NOW: i64 = 0x3fff_ffff;
+            const OMIT: i64 = 0x3fff_fffe;
+            let pair = |time: Option<SetTime>| match time {
+                None => [0, OMIT],
+                Some(SetTime::Now) => [0, NOW],
+                Some(SetTime::At(ns)) => [ns.div_euclid(NSEC), ns.rem_euclid(NSEC)],
+            };
+            handle.set_times(&[pair(change.atime), pair(change.mtime)])?;
+        }
+        Ok(())
+    }
+
+    fn readlink(&self, l: &Ledger, _cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        Ok(self.handle(l, node)?.target(out)?)
+    }
+
+    fn create(&self, l: &Ledger, _cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {
+        let (parent, text) = (self.directory(l, dir)?, Name::new(name)?);
+        let text = text.text()?;
+        if self.read_only {
+            let exists = File::handle(self.path(l, dir, name)?.text()?).is_ok();
+            return Err(Error::Posix(if exists { Errno::EEXIST } else { Errno::EROFS }));
+        }
+        match new.kind {
+            Kind::Directory => parent.make_directory(text, new.mode)?,
+            Kind::Symlink => {
+                let mut target = Path([0; 4096]);
+                target.0.get_mut(..new.target.len()).ok_or(Error::Posix(Errno::ENAMETOOLONG))?.copy_from_slice(new.target);
+                parent.make_symlink(target.text()?, text)?;
+            }
+            kind => parent.make_node(text, kind.type_bits() | u32::from(new.mode), new.rdev)?,
+        }
+        entry_of(&File::handle(self.path(l, dir, name)?.text()?)?.statx()?)
+    }
+
+    fn link(&self, l: &Ledger, _cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        Ok(self.handle(l, node)?.link(&self.directory(l, dir)?, Name::new(name)?.text()?)?)
+    }
+
+    fn remove(&self, l: &Ledger, _cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
+        let parent = self.directory(l, dir)?;
+        if self.read_only {
+            File::handle(self.path(l, dir, name)?.text()?)?;
+            return Err(Error::Posix(Errno::EROFS));
+        }
+        Ok(parent.remove(Name::new(name)?.text()?, directory)?)
+    }
+
+    fn rename(&self, l: &Ledger, _cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
+        self.writable()?;
+        let (source, target) = (self.directory(l, from.0)?, self.directory(l, to.0)?);
+        let flags = match mode {
+            RenameMode::Replace => 0,
+            RenameMode::NoReplace => 1,
+            RenameMode::Exchange => 2,
+        };
+        Ok(source.rename(Name::new(from.1)?.text()?, &target, Name::new(to.1)?.text()?, flags)?)
+    }
+
+    fn readdir(&self, l: &Ledger, _cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        const HEAD: usize = 19;
+        let handle = File::plain(self.path(l, dir, b"")?.text()?, abi::O_RDONLY | abi::O_DIRECTORY)?;
+        if cookie != 0 {
+            handle.seek(cookie)?;
+        }
+        let mut buffer = [0u8; 8192];
+        loop {
+            let filled = handle.entries(&mut buffer)?;
+            let mut rest = &buffer[..filled];
+            if rest.is_empty() {
+                return Ok(());
+            }
+            while rest.len() > HEAD {
+                let word = |at: usize| rest[at..at + 8].iter().rev().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte));
+                let len = usize::from(rest[16]) | usize::from(rest[17]) << 8;
+                if len <= HEAD || len > rest.len() {
+                    return Err(Error::Posix(Errno::EIO));
+                }
+                let name = &rest[HEAD..len];
+                let name = &name[..name.iter().position(|&b| b == 0).unwrap_or(name.len())];
+                let kind = Kind::from_dt(rest[18]).unwrap_or(Kind::Regular);
+                if !each(DirEntry { name, ino: word(0), kind, next: word(8) }) {
+                    return Ok(());
+                }
+                rest = &rest[len..];
+            }
+        }
+    }
+
+    fn statfs(&self, l: &Ledger) -> Result<StatFs> {
+        let words = self.directory(l, l.root())?.statfs()?;
+        Ok(StatFs {
+            magic: words[0],
+            block_bytes: words[1],
+            blocks: words[2],
+            blocks_free: words[3],
+            files: words[5],
+            files_free: words[6],
+            id: words[7],
+            name_max: words[8],
+            read_only: self.read_only,
+        })
+    }
+
+    fn sync(&self, l: &Ledger, _cx: &Cx, node: Option<Node>, _data_only: bool) -> Result<()> {
+        let all = node.is_none();
+        let path = self.path(l, node.unwrap_or(l.root()), b"")?;
+        Ok(File::plain(path.text()?, abi::O_RDONLY | abi::O_DIRECTORY)?.durable(all)?)
+    }
+
+    fn get_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        Ok(self.handle(l, node)?.get_xattr(Name::new(name)?.text()?, out)?)
+    }
+
+    fn set_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+        self.writable()?;
+        Ok(self.handle(l, node)?.set_xattr(Name::new(name)?.text()?, value, flags)?)
+    }
+
+    fn list_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        Ok(self.handle(l, node)?.list_xattr(out)?)
+    }
+
+    fn remove_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        Ok(self.handle(l, node)?.remove_xattr(Name::new(name)?.text()?)?)
+    }
+
+    fn is_kernels(&self) -> bool {
+        true
+    }
+
+    fn open_in_kernel(&self, l: &Ledger, spot: &KernelOpen, make: &mut KernelCall) -> Option<Result<usize>> {
+        let opens_directory = match spot.node {
+            // A file without a name is made in a directory.
+            Some(node) => l.get(node).is_ok_and(|record| record.kind() == Kind::Directory) && spot.flags & TMPFILE == 0,
+            None => false,
+        };
+        if opens_directory {
+            return None;
+        }
+        Some(self.open_file(l, spot, make))
+    }
+}
+
+const TMPFILE: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
+
+impl Host {
+    fn open_file(&self, l: &Ledger, spot: &KernelOpen, make: &mut KernelCall) -> Result<usize> {
+        let changes = spot.flags & abi::O_ACCMODE != abi::O_RDONLY || spot.flags & (abi::O_CREAT | abi::O_TRUNC) != 0;
+        if self.read_only && spot.flags & abi::O_PATH == 0 && changes {
+            let may_be_device = spot.node.and_then(|node| l.get(node).ok()).is_some_and(|r| r.kind() != Kind::Regular);
+            if !may_be_device {
+                return Err(Error::Posix(Errno::EROFS));
+            }
+        }
+        let path = match spot.node {
+            Some(node) => self.path(l, node, b"")?,
+            None => self.path(l, spot.dir, spot.name)?,
+        };
+        // Whatever lies there must be it, not a symlink that others put there.
+        let flags = if spot.flags & TMPFILE == 0 { spot.flags | abi::O_NOFOLLOW } else { spot.flags };
+        let mode = if flags & (abi::O_CREAT | TMPFILE) != 0 { spot.mode & 0o7777 } else { 0 };
+        let resolve = abi::RESOLVE_NO_SYMLINKS | abi::RESOLVE_NO_MAGICLINKS;
+        let how: [u64; 3] = [u64::from(flags), u64::from(mode), u64::from(resolve)];
+        let text = path.text()?;
+        loop {
+            let args = [abi::AT_FDCWD as usize, text.as_ptr() as usize, how.as_ptr() as usize, size_of_val(&how), 0, 0];
+            match pm::sys::check(make(abi::__NR_openat2, args)) {
+                Err(Errno::EAGAIN) if spot.flags & abi::O_NONBLOCK == 0 => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+}

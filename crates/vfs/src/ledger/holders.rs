@@ -1,0 +1,319 @@
+//! Programs, their descriptors, and the open file descriptions that these hold.
+//!
+//! A program has a slot from its first descriptor on. Its PID tells whether it
+//! lives; what a dead one held goes back when somebody looks ([`Ledger::reap`]).
+
+use super::{DESCRIPTIONS, DESCRIPTIONS_AT, DESCRIPTORS, DESCRIPTORS_AT, Ledger, NOTHING, PROCESSES, PROCESSES_AT, ProcessSlot};
+use super::{damaged, wait_for};
+use crate::{Description, DescriptionId, Errno, Error, Node, Result};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use pm::host;
+
+const PAGE: u32 = 1024;
+
+const FREE: u32 = 0;
+const LIVES: u32 = 1;
+/// Made for a child that has not begun yet; the PID is the parent's.
+const FORKING: u32 = 2;
+const REAPED: u32 = 3;
+
+impl Ledger {
+    pub(super) fn process_slot(&self, index: u32) -> Option<&ProcessSlot> {
+        if index >= PROCESSES {
+            return None;
+        }
+        self.region.at(PROCESSES_AT + u64::from(index) * size_of::<ProcessSlot>() as u64)
+    }
+
+    fn place(&self, process: u32, fd: u32) -> Option<&AtomicU32> {
+        if process >= PROCESSES || fd >= DESCRIPTORS {
+            return None;
+        }
+        self.region.at(DESCRIPTORS_AT + (u64::from(process) * u64::from(DESCRIPTORS) + u64::from(fd)) * 4)
+    }
+
+    /// The description with this number.
+    pub fn description(&self, id: DescriptionId) -> &Description {
+        if id >= DESCRIPTIONS {
+            return &NOTHING;
+        }
+        self.region.at(DESCRIPTIONS_AT + u64::from(id) * size_of::<Description>() as u64).unwrap_or(&NOTHING)
+    }
+
+    /// A slot for a program with this PID.
+    fn take_process(&self, pid: u32, state: u32) -> Result<u32> {
+        for index in 0..PROCESSES {
+            let Some(slot) = self.process_slot(index) else { return damaged() };
+            if slot.state.load(Relaxed) == FREE && slot.state.compare_exchange(FREE, REAPED, AcqRel, Relaxed).is_ok() {
+                slot.pages.store(0, Relaxed);
+                slot.nonce.store(0, Relaxed);
+                slot.pid.store(pid, Release);
+                slot.state.store(state, Release);
+                self.header().processes_high.fetch_max(index + 1, AcqRel);
+                return Ok(index);
+            }
+        }
+        Err(Error::Posix(Errno::ENFILE))
+    }
+
+    /// This program's slot.
+    fn own(&self) -> Result<u32> {
+        match self.process.load(Acquire) {
+            0 => {
+                let index = self.take_process(host::own_pid_cached(), LIVES)?;
+                // Another thread may have been quicker; then its slot counts.
+                if let Err(other) = self.process.compare_exchange(0, index + 1, AcqRel, Acquire) {
+                    if let Some(slot) = self.process_slot(index) {
+                        slot.pid.store(0, Relaxed);
+                        slot.state.store(FREE, Release);
+                    }
+                    return Ok(other - 1);
+                }
+                Ok(index)
+            }
+            known => Ok(known - 1),
+        }
+    }
+
+    /// Whether this program holds nothing yet.
+    pub fn is_new_here(&self) -> bool {
+        self.process.load(Acquire) == 0
+    }
+
+    fn list(&self, process: u32, fd: u32) -> Result<&AtomicU32> {
+        let (Some(slot), Some(place)) = (self.process_slot(process), self.place(process, fd)) else {
+            return Err(Error::Posix(Errno::EBADF));
+        };
+        slot.pages.fetch_or(1 << (fd / PAGE), AcqRel);
+        Ok(place)
+    }
+
+    /// A new description on `node`, held by `fd`.
+    pub fn open_description(
+        &self,
+        node: Node,
+        kind: crate::Kind,
+        flags: u32,
+        fd: u32,
+        ended: &mut dyn FnMut(DescriptionId),
+    ) -> Result<DescriptionId> {
+        let process = self.own()?;
+        let place = self.list(process, fd)?;
+        let id = self.take_description()?;
+        let description = self.description(id);
+        description.node.store(node.id, Relaxed);
+        description.hint.store(node.hint, Relaxed);
+        description.flags.store(flags, Relaxed);
+        description.offset.store(0, Relaxed);
+        description.offset_owner.store(0, Relaxed);
+        description.kind.store(kind as u32, Relaxed);
+        description.generation.fetch_add(1, Relaxed);
+        description.refs.store(1, Release);
+        let before = place.swap(id + 1, AcqRel);
+        if let Some(before) = before.checked_sub(1) {
+            self.drop_reference(before, ended);
+        }
+        Ok(id)
+    }
+
+    fn take_description(&self) -> Result<DescriptionId> {
+        const MAKING: u32 = 1 << 31;
+        let header = self.header();
+        loop {
+            let high = header.descriptions_high.load(Acquire).min(DESCRIPTIONS);
+            let hint = header.description_hint.load(Relaxed);
+            for step in 0..high {
+                let id = hint.wrapping_add(step) % high;
+                if self.description(id).refs.compare_exchange(0, MAKING, AcqRel, Relaxed).is_ok() {
+                    header.description_hint.store(id + 1, Relaxed);
+                    return Ok(id);
+                }
+            }
+            if high >= DESCRIPTIONS {
+                return Err(Error::Posix(Errno::ENFILE));
+            }
+            header.descriptions_high.fetch_max((high + 64).min(DESCRIPTIONS), AcqRel);
+            header.description_hint.store(high, Relaxed);
+        }
+    }
+
+    /// `fd` holds `id` too.
+    pub fn dup(&self, id: DescriptionId, fd: u32, ended: &mut dyn FnMut(DescriptionId)) -> Result<()> {
+        let place = self.list(self.own()?, fd)?;
+        self.add_reference(id)?;
+        if let Some(before) = place.swap(id + 1, AcqRel).checked_sub(1) {
+            self.drop_reference(before, ended);
+        }
+        Ok(())
+    }
+
+    fn add_reference(&self, id: DescriptionId) -> Result<()> {
+        let more = |refs: u32| (refs != 0 && refs < u32::MAX / 4).then_some(refs + 1);
+        self.description(id).refs.fetch_update(AcqRel, Acquire, more).map(drop).map_err(|_| Error::Posix(Errno::EBADF))
+    }
+
+    fn drop_reference(&self, id: DescriptionId, ended: &mut dyn FnMut(DescriptionId)) {
+        let refs = &self.description(id).refs;
+        let less = |refs: u32| (refs > 1 && refs < u32::MAX / 4).then(|| refs - 1);
+        if refs.fetch_update(AcqRel, Acquire, less).is_err() && refs.load(Acquire) == 1 {
+            // The last holder ends it, then the number is free.
+            ended(id);
+            refs.store(0, Release);
+        }
+    }
+
+    /// `fd` lets go of whatever it holds; `ended` is told if nobody else holds it. What it held.
+    pub fn close(&self, fd: u32, ended: &mut dyn FnMut(DescriptionId)) -> Option<DescriptionId> {
+        let process = self.process.load(Acquire).checked_sub(1)?;
+        let pages = self.process_slot(process)?.pages.load(Acquire);
+        if pages & 1u32.checked_shl(fd / PAGE)? == 0 {
+            return None;
+        }
+        let id = self.place(process, fd)?.swap(0, AcqRel).checked_sub(1)?;
+        self.drop_reference(id, ended);
+        Some(id)
+    }
+
+    /// Whether this program still has `node` open.
+    pub fn has_open(&self, node: Node) -> bool {
+        let Some(process) = self.process.load(Acquire).checked_sub(1) else { return false };
+        self.held(process).any(|(_, id)| self.description(id).node.load(Relaxed) == node.id)
+    }
+
+    /// What a program's descriptors hold.
+    fn held(&self, process: u32) -> impl Iterator<Item = (u32, DescriptionId)> + '_ {
+        let pages = self.process_slot(process).map_or(0, |slot| slot.pages.load(Acquire));
+        (0..32u32).filter(move |page| pages & (1 << page) != 0).flat_map(move |page| {
+            (page * PAGE..(page + 1) * PAGE)
+                .filter_map(move |fd| Some((fd, self.place(process, fd)?.load(Acquire).checked_sub(1)?)))
+        })
+    }
+
+    // ---- fork, exec, death ----
+
+    /// A copy of this program's descriptors for a child; the token (0: there are none).
+    pub fn fork_prepare(&self) -> Result<u64> {
+        let Some(own) = self.process.load(Acquire).checked_sub(1) else { return Ok(0) };
+        let child = self.take_process(host::own_pid_cached(), FORKING)?;
+        for (fd, id) in self.held(own) {
+            if self.add_reference(id).is_ok() {
+                self.list(child, fd)?.store(id + 1, Release);
+            }
+        }
+        Ok(u64::from(child) + 1)
+    }
+
+    /// In the child.
+    pub fn fork_child(&self, token: u64) {
+        host::forget_pid();
+        let slot = (token as u32).checked_sub(1).and_then(|index| self.process_slot(index));
+        let taken = slot.is_some_and(|slot| {
+            slot.pid.store(host::own_pid_cached(), Release);
+            slot.state.compare_exchange(FORKING, LIVES, AcqRel, Acquire).is_ok()
+        });
+        self.process.store(if taken { token as u32 } else { 0 }, Release);
+    }
+
+    /// In the parent, when there is no child after all.
+    pub fn fork_failed(&self, token: u64, ended: &mut dyn FnMut(DescriptionId)) {
+        if let Some(index) = (token as u32).checked_sub(1) {
+            self.end_process(index, FORKING, ended);
+        }
+    }
+
+    /// What lets the next program in this process take over; 0: there is nothing.
+    pub fn exec_prepare(&self) -> u64 {
+        let Some(own) = self.process.load(Acquire).checked_sub(1) else { return 0 };
+        let Some(slot) = self.process_slot(own) else { return 0 };
+        let nonce = slot.nonce.fetch_add(1, AcqRel) + 1;
+        u64::from(nonce) << 32 | u64::from(own + 1)
+    }
+
+    /// In the new program: takes over what stands under `token`. `ESTALE` if it is not there.
+    pub fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
+        let stale = Error::Posix(Errno::ESTALE);
+        let index = (token as u32).checked_sub(1).ok_or(stale)?;
+        let slot = self.process_slot(index).ok_or(stale)?;
+        let is_ours = slot.pid.load(Acquire) == host::own_pid_cached()
+            && slot.nonce.load(Acquire) == (token >> 32) as u32
+            && slot.state.load(Acquire) == LIVES;
+        if !is_ours {
+            return Err(stale);
+        }
+        self.process.store(index + 1, Release);
+        self.held(index).for_each(|(fd, id)| each(fd, id));
+        Ok(())
+    }
+
+    /// At orderly exit: gives everything back.
+    pub fn detach(&self, ended: &mut dyn FnMut(DescriptionId)) {
+        if let Some(own) = self.process.swap(0, AcqRel).checked_sub(1) {
+            self.end_process(own, LIVES, ended);
+        }
+    }
+
+    /// Gives back what dead programs held.
+    pub fn reap(&self, ended: &mut dyn FnMut(DescriptionId)) {
+        for index in 0..self.header().processes_high.load(Acquire).min(PROCESSES) {
+            let Some(slot) = self.process_slot(index) else { return };
+            let (pid, state) = (slot.pid.load(Acquire), slot.state.load(Acquire));
+            if matches!(state, LIVES | FORKING) && pid != 0 && !host::is_alive(pid) {
+                self.end_process(index, state, ended);
+            }
+        }
+        self.drop_dead_locks();
+    }
+
+    fn end_process(&self, index: u32, state: u32, ended: &mut dyn FnMut(DescriptionId)) {
+        let Some(slot) = self.process_slot(index) else { return };
+        if slot.state.compare_exchange(state, REAPED, AcqRel, Acquire).is_err() {
+            return;
+        }
+        for (fd, _) in self.held(index) {
+            if let Some(id) = self.place(index, fd).and_then(|place| place.swap(0, AcqRel).checked_sub(1)) {
+                self.drop_reference(id, ended);
+            }
+        }
+        slot.pid.store(0, Release);
+        slot.state.store(FREE, Release);
+    }
+
+    // ---- offsets ----
+
+    /// Takes a description's offset for this process's thread.
+    pub fn offset_lock(&self, id: DescriptionId) {
+        let word = &self.description(id).offset_owner;
+        let own = host::own_pid_cached();
+        let mut rounds = 0;
+        while let Err(holder) = word.compare_exchange(0, own, Acquire, Relaxed) {
+            if wait_for(holder, &mut rounds) {
+                let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
+            }
+        }
+    }
+
+    /// Gives it back.
+    pub fn offset_unlock(&self, id: DescriptionId) {
+        self.description(id).offset_owner.store(0, Release);
+    }
+
+    /// Takes a node for a write at its end.
+    pub fn append_lock(&self, node: Node) -> Result<()> {
+        let word = &self.get(node)?.appender;
+        let own = host::own_pid_cached();
+        let mut rounds = 0;
+        while let Err(holder) = word.compare_exchange(0, own, Acquire, Relaxed) {
+            if wait_for(holder, &mut rounds) {
+                let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives it back.
+    pub fn append_unlock(&self, node: Node) {
+        if let Ok(record) = self.get(node) {
+            record.appender.store(0, Release);
+        }
+    }
+}

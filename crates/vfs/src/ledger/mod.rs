@@ -1,0 +1,228 @@
+//! What the users of one mount share when its file system is not native.
+//!
+//! A file in memory, made by whoever starts the session and mapped by every
+//! program in it: the nodes that were looked up, with their names and
+//! attributes (the cached way: dentry, negative and attribute cache in one);
+//! open file descriptions, with the descriptors that hold them; advisory locks.
+//!
+//! ```text
+//! header | processes | descriptors, 80 KiB a process | descriptions | locks | names' hash | nodes | channel
+//! ```
+//!
+//! Invariants
+//! - One lock guards everything but the words of a description that is open. It
+//!   is never held while a request is under way, and never over a system call
+//!   other than those of waiting.
+//! - The holder's PID stands in the lock. Whoever finds it dead takes the lock
+//!   over and mends: chains and counters are computed anew from the nodes.
+//! - A node's slot number and generation are its identity; a slot is reused only
+//!   when nothing is below it and nobody has it open.
+//! - Everything read from here is checked before it is used as an index.
+
+mod holders;
+mod locks;
+mod nodes;
+
+pub use nodes::{Entry, Found, Record};
+
+use crate::{Errno, Result};
+use base::Description;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use pm::{Region, clock, file, host};
+use zerocopy::{FromBytes, KnownLayout};
+
+/// How many nodes are kept at a time.
+pub const NODES: u32 = 65536;
+/// How many open file descriptions there can be.
+pub const DESCRIPTIONS: u32 = 16384;
+/// How many programs can use a mount at a time.
+pub const PROCESSES: u32 = 1024;
+/// How many advisory locks there can be.
+pub const LOCKS: u32 = 2048;
+/// Descriptor numbers of one process, the pseudo ones of mappings and of the working directory among them.
+pub const DESCRIPTORS: u32 = 20 * 1024 + 512;
+const BUCKETS: u32 = NODES;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"bypathL1");
+
+const PROCESSES_AT: u64 = 4096;
+const DESCRIPTORS_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;
+const DESCRIPTIONS_AT: u64 = DESCRIPTORS_AT + PROCESSES as u64 * DESCRIPTORS as u64 * 4;
+const LOCKS_AT: u64 = DESCRIPTIONS_AT + DESCRIPTIONS as u64 * size_of::<Description>() as u64;
+const BUCKETS_AT: u64 = LOCKS_AT + LOCKS as u64 * size_of::<locks::LockSlot>() as u64;
+const NODES_AT: u64 = BUCKETS_AT + BUCKETS as u64 * 4;
+/// Where the channel to a daemon begins, if there is one.
+pub const CHANNEL_AT: u64 = (NODES_AT + NODES as u64 * size_of::<Record>() as u64).next_multiple_of(4096);
+
+/// First page.
+#[derive(FromBytes, KnownLayout)]
+#[repr(C)]
+struct Header {
+    magic: AtomicU64,
+    /// PID of the holder; 0 when free.
+    lock: AtomicU32,
+    /// Every node ever used is below this.
+    nodes_high: AtomicU32,
+    /// Where the search for a node to reuse goes on.
+    hand: AtomicU32,
+    descriptions_high: AtomicU32,
+    description_hint: AtomicU32,
+    /// Locks in use, so that nobody searches for none.
+    locks_used: AtomicU32,
+    /// Rises with every change of names: a look-up that began before may be stale.
+    changes: AtomicU64,
+    /// Figures for people.
+    hits: AtomicU64,
+    misses: AtomicU64,
+    locks_high: AtomicU32,
+    processes_high: AtomicU32,
+}
+
+/// A program.
+#[derive(FromBytes, KnownLayout)]
+#[repr(C)]
+struct ProcessSlot {
+    pid: AtomicU32,
+    state: AtomicU32,
+    /// What the next program must say to take over (a fork or exec token).
+    nonce: AtomicU32,
+    /// Bit n: numbers n·1024… may be in use.
+    pages: AtomicU32,
+}
+
+/// A mapped ledger.
+#[derive(Debug)]
+pub struct Ledger {
+    region: Region,
+    /// This process's slot + 1; 0 before it is needed.
+    process: AtomicU32,
+}
+
+/// Holds the lock.
+pub(crate) struct Guard<'a>(&'a Ledger);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.header().lock.store(0, Release);
+    }
+}
+
+static NOTHING: Description = Description::new();
+
+impl Ledger {
+    /// How large the file is that [`Ledger::open`] wants, without and with a channel of `channel` bytes.
+    pub const fn bytes(channel: u64) -> u64 {
+        CHANNEL_AT + channel
+    }
+
+    /// Maps the ledger at `path` (NUL-terminated), a sparse file of zeroes at first.
+    pub fn open(path: &[u8], channel: u64) -> core::result::Result<Ledger, Errno> {
+        let region = file::share(path, Self::bytes(channel))?;
+        let ledger = Ledger { region, process: AtomicU32::new(0) };
+        let magic = ledger.region.word(0).ok_or(Errno::EINVAL)?;
+        match magic.compare_exchange(0, MAGIC, AcqRel, Acquire) {
+            Ok(_) | Err(MAGIC) => Ok(ledger),
+            Err(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The memory itself, for the channel behind the tables.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    fn header(&self) -> &Header {
+        // The region is longer than a page, which `open` has checked.
+        self.region.at(0).unwrap_or_else(|| unreachable_header())
+    }
+
+    /// Names have been found in the cache, and had to be asked for.
+    pub fn figures(&self) -> (u64, u64) {
+        (self.header().hits.load(Relaxed), self.header().misses.load(Relaxed))
+    }
+
+    /// How many nodes have a name or a holder.
+    pub fn nodes_in_use(&self) -> u32 {
+        let _guard = self.lock();
+        (0..self.header().nodes_high.load(Relaxed)).filter(|&n| self.record(n).is_some_and(|r| r.in_use())).count() as u32
+    }
+
+    /// Programs that use the mount now.
+    pub fn programs(&self) -> u32 {
+        let high = self.header().processes_high.load(Acquire).min(PROCESSES);
+        (0..high).filter(|&p| self.process_slot(p).is_some_and(|s| host::is_alive(s.pid.load(Acquire)))).count() as u32
+    }
+
+    /// Nanoseconds of the clock by which entries grow old.
+    pub(crate) fn now() -> u64 {
+        clock::monotonic() as u64
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        let word = &self.header().lock;
+        let own = host::own_pid_cached();
+        let mut rounds = 0u32;
+        while let Err(holder) = word.compare_exchange_weak(0, own, Acquire, Relaxed) {
+            rounds += 1;
+            if rounds.is_multiple_of(64) {
+                file::give_way();
+            }
+            if rounds.is_multiple_of(4096)
+                && holder != 0
+                && !host::is_alive(holder)
+                && word.compare_exchange(holder, own, AcqRel, Relaxed).is_ok()
+            {
+                self.mend();
+                break;
+            }
+        }
+        Guard(self)
+    }
+
+    /// Number of changes of names so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.header().changes.load(Acquire)
+    }
+
+    /// Names changed.
+    pub(crate) fn changed(&self) {
+        self.header().changes.fetch_add(1, AcqRel);
+    }
+}
+
+/// A header that is not there can't be: the length was checked.
+#[cold]
+fn unreachable_header() -> &'static Header {
+    static EMPTY: Header = Header {
+        magic: AtomicU64::new(0),
+        lock: AtomicU32::new(0),
+        nodes_high: AtomicU32::new(0),
+        hand: AtomicU32::new(0),
+        descriptions_high: AtomicU32::new(0),
+        description_hint: AtomicU32::new(0),
+        locks_used: AtomicU32::new(0),
+        changes: AtomicU64::new(0),
+        hits: AtomicU64::new(0),
+        misses: AtomicU64::new(0),
+        locks_high: AtomicU32::new(0),
+        processes_high: AtomicU32::new(0),
+    };
+    &EMPTY
+}
+
+/// Waits, a little longer each time, for a word that another process holds.
+/// Returns whether that process was found dead.
+pub(crate) fn wait_for(holder: u32, rounds: &mut u32) -> bool {
+    *rounds += 1;
+    if *rounds < 64 {
+        core::hint::spin_loop();
+        return false;
+    }
+    file::give_way();
+    rounds.is_multiple_of(1024) && !host::is_alive(holder)
+}
+
+/// The result of a look into a table that a damaged index would miss.
+pub(crate) const fn damaged<T>() -> Result<T> {
+    Err(crate::Error::Corrupt { what: "ledger", at: 0 })
+}

@@ -1,0 +1,709 @@
+//! Nodes with their names: dentry cache, negative entries, attributes.
+//!
+//! A node is a name in a directory (`parent`, `name`), found through a hash over
+//! both; what it was the source's name for is its `key` (a FUSE node id, an inode
+//! number). Another name of the same file is another node with the same key.
+//! An entry is believed until `entry_until`, its attributes until `attr_until`.
+
+use super::{BUCKETS, BUCKETS_AT, Guard, Ledger, NODES, NODES_AT, damaged};
+use crate::{Attr, Errno, Error, Kind, Node, Result};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use pm::UserSlice;
+use zerocopy::{FromBytes, KnownLayout};
+
+const FREE: u32 = 0;
+/// Has a name and is in the hash.
+const NAMED: u32 = 1;
+/// A name that is known not to be there.
+const NEGATIVE: u32 = 2;
+/// Lost its name; somebody still has it open or is in it.
+const UNNAMED: u32 = 3;
+
+const NAME_OFFSET: u64 = 256;
+
+/// A node, 512 bytes.
+#[derive(FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+pub struct Record {
+    state: AtomicU32,
+    generation: AtomicU32,
+    parent: AtomicU32,
+    /// Next in the chain, + 1.
+    next: AtomicU32,
+    hash: AtomicU32,
+    name_len: AtomicU32,
+    /// Nodes whose parent this is.
+    children: AtomicU32,
+    /// Descriptions and moments in which it must not go away.
+    holds: AtomicU32,
+    /// What the source calls it.
+    pub key: AtomicU64,
+    /// How often the source was asked for it, if the source counts.
+    pub lookups: AtomicU64,
+    /// Life of the source in which `key` and `handles` hold.
+    pub epoch: AtomicU32,
+    touched: AtomicU32,
+    entry_until: AtomicU64,
+    attr_until: AtomicU64,
+    /// The source's handles: for reading, for writing. Present as `handle_bits` says.
+    pub handles: [AtomicU64; 2],
+    /// Bit 0: a handle for reading; bit 1: one for writing.
+    pub handle_bits: AtomicU32,
+    /// PID of whoever writes at the end.
+    pub appender: AtomicU32,
+    ino: AtomicU64,
+    kind_mode: AtomicU32,
+    nlink: AtomicU32,
+    uid: AtomicU32,
+    gid: AtomicU32,
+    rdev: AtomicU64,
+    size: AtomicU64,
+    blocks: AtomicU64,
+    times: [AtomicU64; 4],
+    device: AtomicU64,
+    /// Life of the source in which the handles hold.
+    pub handle_epoch: AtomicU32,
+    reserved32: AtomicU32,
+    reserved: [AtomicU64; 8],
+    name: [AtomicU64; 32],
+}
+
+const _: () = assert!(size_of::<Record>() == 512 && core::mem::offset_of!(Record, name) == NAME_OFFSET as usize);
+
+impl Record {
+    pub(super) fn in_use(&self) -> bool {
+        matches!(self.state.load(Relaxed), NAMED | UNNAMED)
+    }
+
+    /// Type of the node.
+    pub fn kind(&self) -> Kind {
+        Kind::from_dt((self.kind_mode.load(Relaxed) >> 12) as u8 & 15).unwrap_or(Kind::Regular)
+    }
+
+    /// `st_dev`, if the source says so.
+    pub fn device(&self) -> u64 {
+        self.device.load(Relaxed)
+    }
+
+    fn put_attr(&self, attr: &Attr, until: u64) {
+        self.ino.store(attr.ino, Relaxed);
+        self.kind_mode.store(attr.kind.type_bits() | u32::from(attr.mode), Relaxed);
+        self.nlink.store(attr.nlink, Relaxed);
+        self.uid.store(attr.uid, Relaxed);
+        self.gid.store(attr.gid, Relaxed);
+        self.rdev.store(attr.rdev, Relaxed);
+        self.size.store(attr.size, Relaxed);
+        self.blocks.store(attr.blocks, Relaxed);
+        let times = [attr.atime, attr.mtime, attr.ctime, attr.btime.unwrap_or(i64::MIN)];
+        self.times.iter().zip(times).for_each(|(word, time)| word.store(time as u64, Relaxed));
+        self.attr_until.store(until, Relaxed);
+    }
+
+    fn get_attr(&self) -> Attr {
+        let time = |index: usize| self.times[index].load(Relaxed) as i64;
+        Attr {
+            ino: self.ino.load(Relaxed),
+            kind: self.kind(),
+            mode: self.kind_mode.load(Relaxed) as u16 & 0o7777,
+            nlink: self.nlink.load(Relaxed),
+            uid: self.uid.load(Relaxed),
+            gid: self.gid.load(Relaxed),
+            rdev: self.rdev.load(Relaxed),
+            size: self.size.load(Relaxed),
+            blocks: self.blocks.load(Relaxed),
+            atime: time(0),
+            mtime: time(1),
+            ctime: time(2),
+            btime: (time(3) != i64::MIN).then_some(time(3)),
+        }
+    }
+}
+
+/// What a source answers to a look-up.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What it calls the node.
+    pub key: u64,
+    /// `st_dev`; 0: the mount's.
+    pub device: u64,
+    /// Attributes.
+    pub attr: Attr,
+    /// How long the name may be believed, nanoseconds.
+    pub entry_ns: u64,
+    /// How long the attributes may be believed, nanoseconds.
+    pub attr_ns: u64,
+    /// Life of the source that the key belongs to.
+    pub epoch: u32,
+    /// A handle for reading and writing that came with the node.
+    pub handle: Option<u64>,
+}
+
+/// What is known of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is there.
+    Node(Node),
+    /// It is not there.
+    Absent,
+    /// Ask the source.
+    Unknown,
+}
+
+fn hash_of(parent: u32, name: &[u8]) -> u32 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for &byte in name {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    (hash ^ hash >> 32) as u32
+}
+
+fn until(now: u64, ns: u64) -> u64 {
+    if ns == 0 { 0 } else { now.saturating_add(ns) }
+}
+
+impl Ledger {
+    /// The record in slot `index`.
+    pub(crate) fn record(&self, index: u32) -> Option<&Record> {
+        if index >= NODES {
+            return None;
+        }
+        self.region.at(NODES_AT + u64::from(index) * size_of::<Record>() as u64)
+    }
+
+    fn node_of(&self, index: u32, record: &Record) -> Node {
+        Node { id: u64::from(record.generation.load(Relaxed)) << 32 | u64::from(index), hint: record.kind() as u32 }
+    }
+
+    /// The record of a node; `ESTALE` if it is another's now.
+    pub fn get(&self, node: Node) -> Result<&Record> {
+        match self.record(node.id as u32) {
+            Some(record) if record.in_use() && u64::from(record.generation.load(Relaxed)) == node.id >> 32 => Ok(record),
+            _ => Err(Error::Posix(Errno::ESTALE)),
+        }
+    }
+
+    /// The root directory, made at the first call.
+    pub fn root(&self) -> Node {
+        let Some(record) = self.record(0) else { return Node { id: 0, hint: 4 } };
+        if record.state.load(Acquire) == FREE {
+            let _guard = self.lock();
+            if record.state.load(Acquire) == FREE {
+                record.kind_mode.store(Kind::Directory.type_bits() | 0o755, Relaxed);
+                record.holds.store(1, Relaxed);
+                record.key.store(1, Relaxed);
+                self.header().nodes_high.fetch_max(1, Relaxed);
+                record.state.store(UNNAMED, Release);
+            }
+        }
+        self.node_of(0, record)
+    }
+
+    fn bucket(&self, hash: u32) -> Result<&AtomicU32> {
+        match self.region.at(BUCKETS_AT + u64::from(hash % BUCKETS) * 4) {
+            Some(word) => Ok(word),
+            None => damaged(),
+        }
+    }
+
+    fn has_name(&self, index: u32, record: &Record, name: &[u8]) -> bool {
+        if record.name_len.load(Relaxed) as usize != name.len() || name.len() > 255 {
+            return false;
+        }
+        let mut own = [0u8; 255];
+        let at = NODES_AT + u64::from(index) * size_of::<Record>() as u64 + NAME_OFFSET;
+        self.region.copy_out(at, UserSlice::from_mut(&mut own[..name.len()])).is_ok() && own[..name.len()] == *name
+    }
+
+    /// Copies a node's own name; its length.
+    fn name_into(&self, index: u32, record: &Record, out: &mut [u8; 255]) -> usize {
+        let len = (record.name_len.load(Relaxed) as usize).min(255);
+        let at = NODES_AT + u64::from(index) * size_of::<Record>() as u64 + NAME_OFFSET;
+        match self.region.copy_out(at, UserSlice::from_mut(&mut out[..len])) {
+            Ok(()) => len,
+            Err(_) => 0,
+        }
+    }
+
+    fn search(&self, _: &Guard, parent: u32, name: &[u8], hash: u32) -> Result<Option<u32>> {
+        let mut at = self.bucket(hash)?.load(Relaxed);
+        // A chain can't be longer than there are nodes: a loop is damage.
+        for _ in 0..NODES {
+            let Some(index) = at.checked_sub(1) else { return Ok(None) };
+            let Some(record) = self.record(index) else { return damaged() };
+            if record.hash.load(Relaxed) == hash && record.parent.load(Relaxed) == parent && self.has_name(index, record, name) {
+                return Ok(Some(index));
+            }
+            at = record.next.load(Relaxed);
+        }
+        damaged()
+    }
+
+    /// What the cache knows of `name` in `dir`.
+    pub fn find(&self, dir: Node, name: &[u8]) -> Result<Found> {
+        let guard = self.lock();
+        self.get(dir)?;
+        let hash = hash_of(dir.id as u32, name);
+        if let Some(index) = self.search(&guard, dir.id as u32, name, hash)?
+            && let Some(record) = self.record(index)
+        {
+            let until = record.entry_until.load(Relaxed);
+            if until != 0 && Self::now() < until {
+                self.header().hits.fetch_add(1, Relaxed);
+                record.touched.store(1, Relaxed);
+                return Ok(match record.state.load(Relaxed) {
+                    NEGATIVE => Found::Absent,
+                    _ => Found::Node(self.node_of(index, record)),
+                });
+            }
+        }
+        self.header().misses.fetch_add(1, Relaxed);
+        Ok(Found::Unknown)
+    }
+
+    /// Attributes, if they may still be believed.
+    pub fn attr(&self, node: Node) -> Result<Option<Attr>> {
+        let _guard = self.lock();
+        let record = self.get(node)?;
+        let until = record.attr_until.load(Relaxed);
+        Ok((until != 0 && Self::now() < until).then(|| record.get_attr()))
+    }
+
+    /// Attributes as they were last seen.
+    pub fn last_attr(&self, node: Node) -> Result<Attr> {
+        let _guard = self.lock();
+        Ok(self.get(node)?.get_attr())
+    }
+
+    /// Puts attributes that the source has just told.
+    pub fn set_attr(&self, node: Node, attr: &Attr, ns: u64) -> Result<()> {
+        let now = Self::now();
+        let _guard = self.lock();
+        self.get(node)?.put_attr(attr, until(now, ns));
+        Ok(())
+    }
+
+    /// The attributes of a node (and of its other names) are to be asked for again.
+    pub fn forget_attr(&self, node: Node) {
+        let _guard = self.lock();
+        let Ok(record) = self.get(node) else { return };
+        record.attr_until.store(0, Relaxed);
+        if record.nlink.load(Relaxed) > 1 && record.kind() != Kind::Directory {
+            let key = record.key.load(Relaxed);
+            for index in 0..self.header().nodes_high.load(Relaxed).min(NODES) {
+                if let Some(other) = self.record(index)
+                    && other.key.load(Relaxed) == key
+                {
+                    other.attr_until.store(0, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Enters what the source said of `name` in `dir`. If names changed since
+    /// `changes` was read, it is not believed beyond this call. `forget` is told of
+    /// keys that nobody knows any more, with their count of look-ups.
+    pub fn enter(
+        &self,
+        dir: Node,
+        name: &[u8],
+        entry: &Entry,
+        changes: u64,
+        forget: &mut dyn FnMut(u64, u64, u32),
+    ) -> Result<Node> {
+        let now = Self::now();
+        let guard = self.lock();
+        self.get(dir)?;
+        let fresh = self.header().changes.load(Acquire) == changes;
+        let hash = hash_of(dir.id as u32, name);
+        let mut index = self.search(&guard, dir.id as u32, name, hash)?;
+        if let Some(found) = index
+            && let Some(record) = self.record(found)
+        {
+            let same =
+                record.state.load(Relaxed) == NAMED && record.key.load(Relaxed) == entry.key && record.kind() == entry.attr.kind;
+            if !same {
+                self.drop_name(&guard, found, forget)?;
+                index = None;
+            }
+        }
+        let index = match index {
+            Some(index) => index,
+            None => self.insert(&guard, dir.id as u32, name, hash, NAMED, forget)?,
+        };
+        let Some(record) = self.record(index) else { return damaged() };
+        record.key.store(entry.key, Relaxed);
+        record.device.store(entry.device, Relaxed);
+        record.epoch.store(entry.epoch, Relaxed);
+        record.lookups.fetch_add(1, Relaxed);
+        record.touched.store(1, Relaxed);
+        record.put_attr(&entry.attr, if fresh { until(now, entry.attr_ns) } else { 0 });
+        record.entry_until.store(if fresh { until(now, entry.entry_ns) } else { 0 }, Relaxed);
+        Ok(self.node_of(index, record))
+    }
+
+    /// Enters that `name` is not in `dir`, for `ns` (0: only forgets what was there).
+    pub fn enter_absent(
+        &self,
+        dir: Node,
+        name: &[u8],
+        ns: u64,
+        changes: u64,
+        forget: &mut dyn FnMut(u64, u64, u32),
+    ) -> Result<()> {
+        let now = Self::now();
+        let guard = self.lock();
+        self.get(dir)?;
+        let hash = hash_of(dir.id as u32, name);
+        if let Some(index) = self.search(&guard, dir.id as u32, name, hash)? {
+            self.drop_name(&guard, index, forget)?;
+        }
+        if ns != 0 && self.header().changes.load(Acquire) == changes {
+            let index = self.insert(&guard, dir.id as u32, name, hash, NEGATIVE, forget)?;
+            if let Some(record) = self.record(index) {
+                record.entry_until.store(until(now, ns), Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// A name was moved: the node goes with it, what was in its place loses its name.
+    pub fn moved(
+        &self,
+        from: (Node, &[u8]),
+        to: (Node, &[u8]),
+        exchange: bool,
+        forget: &mut dyn FnMut(u64, u64, u32),
+    ) -> Result<()> {
+        let guard = self.lock();
+        self.header().changes.fetch_add(1, AcqRel);
+        let (from_dir, to_dir) = (from.0.id as u32, to.0.id as u32);
+        let source = self.search(&guard, from_dir, from.1, hash_of(from_dir, from.1))?;
+        let target = self.search(&guard, to_dir, to.1, hash_of(to_dir, to.1))?;
+        if source == target {
+            return Ok(());
+        }
+        if let Some(index) = source {
+            self.unchain(&guard, index)?;
+        }
+        match target {
+            Some(index) if exchange => {
+                self.unchain(&guard, index)?;
+                self.rechain(&guard, index, from_dir, from.1)?;
+            }
+            Some(index) => self.drop_name(&guard, index, forget)?,
+            None => {}
+        }
+        if let Some(index) = source {
+            self.rechain(&guard, index, to_dir, to.1)?;
+        }
+        Ok(())
+    }
+
+    /// Gives an unchained node its new place.
+    fn rechain(&self, guard: &Guard, index: u32, parent: u32, name: &[u8]) -> Result<()> {
+        let Some(record) = self.record(index) else { return damaged() };
+        if let Some(old) = self.record(record.parent.load(Relaxed)) {
+            old.children.fetch_sub(1, Relaxed);
+        }
+        if let Some(new) = self.record(parent) {
+            new.children.fetch_add(1, Relaxed);
+        }
+        record.parent.store(parent, Relaxed);
+        self.put_name(index, record, name)?;
+        self.chain(guard, index, hash_of(parent, name))
+    }
+
+    fn put_name(&self, index: u32, record: &Record, name: &[u8]) -> Result<()> {
+        let at = NODES_AT + u64::from(index) * size_of::<Record>() as u64 + NAME_OFFSET;
+        self.region.copy_in(at, UserSlice::from_ref(&name[..name.len().min(255)]))?;
+        record.name_len.store(name.len().min(255) as u32, Relaxed);
+        Ok(())
+    }
+
+    fn chain(&self, _: &Guard, index: u32, hash: u32) -> Result<()> {
+        let Some(record) = self.record(index) else { return damaged() };
+        let bucket = self.bucket(hash)?;
+        record.hash.store(hash, Relaxed);
+        record.next.store(bucket.load(Relaxed), Relaxed);
+        bucket.store(index + 1, Relaxed);
+        Ok(())
+    }
+
+    fn unchain(&self, _: &Guard, index: u32) -> Result<()> {
+        let Some(record) = self.record(index) else { return damaged() };
+        let mut link = self.bucket(record.hash.load(Relaxed))?;
+        for _ in 0..NODES {
+            let Some(at) = link.load(Relaxed).checked_sub(1) else { return Ok(()) };
+            let Some(here) = self.record(at) else { return damaged() };
+            if at == index {
+                link.store(here.next.load(Relaxed), Relaxed);
+                return Ok(());
+            }
+            link = &here.next;
+        }
+        damaged()
+    }
+
+    fn insert(
+        &self,
+        guard: &Guard,
+        parent: u32,
+        name: &[u8],
+        hash: u32,
+        state: u32,
+        forget: &mut dyn FnMut(u64, u64, u32),
+    ) -> Result<u32> {
+        let index = self.take_slot(guard, forget)?;
+        let Some(record) = self.record(index) else { return damaged() };
+        record.generation.fetch_add(1, Relaxed);
+        for word in [&record.children, &record.holds, &record.handle_bits, &record.appender] {
+            word.store(0, Relaxed);
+        }
+        for word in [&record.key, &record.lookups, &record.entry_until, &record.attr_until] {
+            word.store(0, Relaxed);
+        }
+        record.nlink.store(1, Relaxed);
+        record.parent.store(parent, Relaxed);
+        record.touched.store(1, Relaxed);
+        self.put_name(index, record, name)?;
+        record.state.store(state, Relaxed);
+        self.chain(guard, index, hash)?;
+        if let Some(parent) = self.record(parent) {
+            parent.children.fetch_add(1, Relaxed);
+        }
+        Ok(index)
+    }
+
+    /// Takes a node's name away; without holders and children it goes altogether.
+    fn drop_name(&self, guard: &Guard, index: u32, forget: &mut dyn FnMut(u64, u64, u32)) -> Result<()> {
+        let Some(record) = self.record(index) else { return damaged() };
+        self.unchain(guard, index)?;
+        record.entry_until.store(0, Relaxed);
+        record.attr_until.store(0, Relaxed);
+        let state = record.state.swap(UNNAMED, Relaxed);
+        if state == NEGATIVE || record.holds.load(Relaxed) == 0 && record.children.load(Relaxed) == 0 {
+            self.free(index, record, state, forget);
+        }
+        Ok(())
+    }
+
+    fn free(&self, _index: u32, record: &Record, state: u32, forget: &mut dyn FnMut(u64, u64, u32)) {
+        record.state.store(FREE, Relaxed);
+        if let Some(parent) = self.record(record.parent.load(Relaxed)) {
+            parent.children.fetch_sub(1, Relaxed);
+        }
+        let count = record.lookups.swap(0, Relaxed);
+        if state != NEGATIVE && count != 0 {
+            forget(record.key.load(Relaxed), count, record.epoch.load(Relaxed));
+        }
+    }
+
+    /// A slot nobody uses: a new one, or (the second chance of CLOCK) one that
+    /// nobody has touched since the hand last came by.
+    fn take_slot(&self, guard: &Guard, forget: &mut dyn FnMut(u64, u64, u32)) -> Result<u32> {
+        let header = self.header();
+        let high = header.nodes_high.load(Relaxed);
+        // Free slots are found by the hand too; the first quarter of the table is just taken.
+        if high < NODES / 4 {
+            header.nodes_high.store(high + 1, Relaxed);
+            return Ok(high);
+        }
+        for turn in 0..2 * NODES {
+            let high = header.nodes_high.load(Relaxed).min(NODES);
+            let index = header.hand.load(Relaxed) % high;
+            header.hand.store((index + 1) % high, Relaxed);
+            let Some(record) = self.record(index) else { return damaged() };
+            let state = record.state.load(Relaxed);
+            if state == FREE {
+                return Ok(index);
+            }
+            let is_held = [&record.holds, &record.children, &record.handle_bits].iter().any(|word| word.load(Relaxed) != 0);
+            if !is_held && record.touched.swap(0, Relaxed) == 0 {
+                if state != UNNAMED {
+                    self.unchain(guard, index)?;
+                }
+                self.free(index, record, state, forget);
+                return Ok(index);
+            }
+            // What is in use keeps its place as long as the table can grow.
+            if turn % 64 == 63 && high < NODES {
+                header.nodes_high.store(high + 1, Relaxed);
+                return Ok(high);
+            }
+        }
+        Err(Error::Posix(Errno::ENFILE))
+    }
+
+    /// Holds a node: it keeps its slot until [`Ledger::release`].
+    pub fn hold(&self, node: Node) -> Result<()> {
+        let _guard = self.lock();
+        self.get(node)?.holds.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// The source, in its new life, calls a node `key`.
+    pub fn renew(&self, node: Node, key: u64, epoch: u32) {
+        let _guard = self.lock();
+        if let Ok(record) = self.get(node) {
+            record.key.store(key, Relaxed);
+            record.lookups.store(1, Relaxed);
+            record.attr_until.store(0, Relaxed);
+            record.epoch.store(epoch, Release);
+        }
+    }
+
+    /// Lays a handle beside a node for what `bits` say (1 reading, 2 writing, 4 one
+    /// for both). False if that was there already.
+    pub fn put_handles(&self, node: Node, bits: u32, handle: u64, epoch: u32) -> Result<bool> {
+        let _guard = self.lock();
+        let record = self.get(node)?;
+        let present = if record.handle_epoch.load(Relaxed) == epoch { record.handle_bits.load(Relaxed) } else { 0 };
+        if present & bits & 3 != 0 {
+            return Ok(false);
+        }
+        for index in 0..2 {
+            if bits & (1 << index) != 0 {
+                record.handles[index].store(handle, Relaxed);
+            }
+        }
+        record.handle_epoch.store(epoch, Relaxed);
+        record.handle_bits.store(present | bits, Release);
+        Ok(true)
+    }
+
+    /// Takes a node's handles away if no more than `holders` hold it (0: in any
+    /// case): key, handles, bits, life, whether it is a directory.
+    pub fn take_handles(&self, node: Node, holders: u32) -> Option<(u64, [u64; 2], u32, u32, bool)> {
+        let _guard = self.lock();
+        let record = self.get(node).ok()?;
+        if holders != 0 && record.holds.load(Relaxed) > holders {
+            return None;
+        }
+        let bits = record.handle_bits.swap(0, Relaxed);
+        let handles = [record.handles[0].load(Relaxed), record.handles[1].load(Relaxed)];
+        let epoch = record.handle_epoch.load(Relaxed);
+        (bits != 0).then(|| (record.key.load(Relaxed), handles, bits, epoch, record.kind() == Kind::Directory))
+    }
+
+    /// How many hold a node.
+    pub fn holds(&self, node: Node) -> u32 {
+        self.get(node).map_or(0, |record| record.holds.load(Relaxed))
+    }
+
+    /// Lets a node go. Returns how many hold it still.
+    pub fn release(&self, node: Node, forget: &mut dyn FnMut(u64, u64, u32)) -> u32 {
+        let _guard = self.lock();
+        let Ok(record) = self.get(node) else { return 0 };
+        let left = record.holds.load(Relaxed).saturating_sub(1);
+        record.holds.store(left, Relaxed);
+        if left == 0 && record.state.load(Relaxed) == UNNAMED && record.children.load(Relaxed) == 0 && node.id as u32 != 0 {
+            self.free(node.id as u32, record, UNNAMED, forget);
+        }
+        left
+    }
+
+    /// Whether the node has no name any more.
+    pub fn is_unnamed(&self, node: Node) -> Result<bool> {
+        let _guard = self.lock();
+        Ok(self.get(node)?.state.load(Relaxed) == UNNAMED && node.id as u32 != 0)
+    }
+
+    /// The directory of a node (its own for the root).
+    pub fn parent(&self, node: Node) -> Result<Node> {
+        let _guard = self.lock();
+        let record = self.get(node)?;
+        let index = if node.id as u32 == 0 { 0 } else { record.parent.load(Relaxed) };
+        match self.record(index) {
+            Some(parent) if parent.in_use() => Ok(self.node_of(index, parent)),
+            _ => damaged(),
+        }
+    }
+
+    /// The name of a node; `ENOENT` for the root and for what has lost its name.
+    pub fn name(&self, node: Node, out: &mut [u8; 255]) -> Result<usize> {
+        let _guard = self.lock();
+        let record = self.get(node)?;
+        if record.state.load(Relaxed) != NAMED {
+            return Err(Error::Posix(Errno::ENOENT));
+        }
+        Ok(self.name_into(node.id as u32, record, out))
+    }
+
+    /// Writes the path of a node from the root of the mount on, `/`-separated with
+    /// one in front (nothing for the root), behind `head`, and a slash and `name`
+    /// if it is not empty; a NUL ends it. Its length without the NUL. `ENOENT`
+    /// if a name on the way is gone.
+    pub fn path(&self, head: &[u8], node: Node, name: &[u8], out: &mut [u8]) -> Result<usize> {
+        let too_long = Error::Posix(Errno::ENAMETOOLONG);
+        let _guard = self.lock();
+        self.get(node)?;
+        let mut index = node.id as u32;
+        let mut at = out.len();
+        let mut put = |bytes: &[u8]| -> Result<()> {
+            let start = at.checked_sub(bytes.len()).ok_or(too_long)?;
+            out[start..at].copy_from_slice(bytes);
+            at = start;
+            Ok(())
+        };
+        put(b"\0")?;
+        if !name.is_empty() {
+            put(name)?;
+            put(b"/")?;
+        }
+        let mut levels = 0;
+        while index != 0 {
+            let Some(record) = self.record(index) else { return damaged() };
+            if record.state.load(Relaxed) != NAMED {
+                return Err(Error::Posix(Errno::ENOENT));
+            }
+            let mut own = [0u8; 255];
+            let len = self.name_into(index, record, &mut own);
+            put(&own[..len])?;
+            put(b"/")?;
+            index = record.parent.load(Relaxed);
+            levels += 1;
+            if levels > NODES {
+                return damaged();
+            }
+        }
+        put(head)?;
+        let len = out.len() - at;
+        out.copy_within(at.., 0);
+        Ok(len - 1)
+    }
+
+    /// After a holder of the lock died: chains and counts anew, from the nodes.
+    #[cold]
+    pub(super) fn mend(&self) {
+        let high = self.header().nodes_high.load(Relaxed).min(NODES);
+        for hash in 0..BUCKETS {
+            if let Ok(bucket) = self.bucket(hash) {
+                bucket.store(0, Relaxed);
+            }
+        }
+        for index in 0..high {
+            if let Some(record) = self.record(index) {
+                record.children.store(0, Relaxed);
+            }
+        }
+        let guard = core::mem::ManuallyDrop::new(Guard(self));
+        for index in 1..high {
+            let Some(record) = self.record(index) else { return };
+            let state = record.state.load(Relaxed);
+            if state == FREE {
+                continue;
+            }
+            if let Some(parent) = self.record(record.parent.load(Relaxed)) {
+                parent.children.fetch_add(1, Relaxed);
+            }
+            record.entry_until.store(0, Relaxed);
+            record.attr_until.store(0, Relaxed);
+            if state != UNNAMED {
+                let mut name = [0u8; 255];
+                let len = self.name_into(index, record, &mut name);
+                let _ = self.chain(&guard, index, hash_of(record.parent.load(Relaxed), &name[..len]));
+            }
+        }
+        self.header().changes.fetch_add(1, AcqRel);
+    }
+}
