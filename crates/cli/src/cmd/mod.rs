@@ -7,7 +7,7 @@ mod dump;
 mod info;
 mod ls;
 mod mkfs;
-mod mount;
+pub mod mount;
 mod run;
 mod stat;
 mod transfer;
