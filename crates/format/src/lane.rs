@@ -122,36 +122,47 @@ pub enum Op {
     },
 }
 
-/// Code of [`Op::Set`], the upper 8 bits of its first word.
-pub const SET: u64 = 1;
+/// Codes of operations, the upper 8 bits of their first word.
+#[allow(missing_docs)]
+pub mod code {
+    pub const SET: u64 = 1;
+    pub const MAX: u64 = 2;
+    pub const SET_BITS: u64 = 3;
+    pub const CLEAR_BITS: u64 = 4;
+    pub const SET_RUN: u64 = 5;
+    pub const CLEAR_RUN: u64 = 6;
+    pub const COUNT: u64 = 7;
+    /// The other bits of that word.
+    pub const OFFSET: u64 = (1 << 56) - 1;
+}
 
 impl Op {
     /// Packs it into two words.
     #[inline]
     pub const fn pack(self) -> (u64, u64) {
         match self {
-            Op::Set { at, value } => (1 << 56 | at, value),
-            Op::Max { at, value } => (2 << 56 | at, value as u64),
-            Op::SetBits { at, bits } => (3 << 56 | at, bits),
-            Op::ClearBits { at, bits } => (4 << 56 | at, bits),
-            Op::SetRun { at, count } => (5 << 56 | at, count),
-            Op::ClearRun { at, count } => (6 << 56 | at, count),
-            Op::Count { at, entries, directories } => (7 << 56 | at, (entries as u32 as u64) << 32 | directories as u32 as u64),
+            Op::Set { at, value } => (code::SET << 56 | at, value),
+            Op::Max { at, value } => (code::MAX << 56 | at, value as u64),
+            Op::SetBits { at, bits } => (code::SET_BITS << 56 | at, bits),
+            Op::ClearBits { at, bits } => (code::CLEAR_BITS << 56 | at, bits),
+            Op::SetRun { at, count } => (code::SET_RUN << 56 | at, count),
+            Op::ClearRun { at, count } => (code::CLEAR_RUN << 56 | at, count),
+            Op::Count { at, entries, directories } => (code::COUNT << 56 | at, (entries as u32 as u64) << 32 | directories as u32 as u64),
         }
     }
 
     /// Unpacks it; `None` if the code is unknown.
     #[inline]
     pub const fn unpack(place: u64, value: u64) -> Option<Op> {
-        let at = place & ((1 << 56) - 1);
+        let at = place & code::OFFSET;
         Some(match place >> 56 {
-            1 => Op::Set { at, value },
-            2 => Op::Max { at, value: value as i64 },
-            3 => Op::SetBits { at, bits: value },
-            4 => Op::ClearBits { at, bits: value },
-            5 => Op::SetRun { at, count: value },
-            6 => Op::ClearRun { at, count: value },
-            7 => Op::Count { at, entries: (value >> 32) as u32 as i32, directories: value as u32 as i32 },
+            code::SET => Op::Set { at, value },
+            code::MAX => Op::Max { at, value: value as i64 },
+            code::SET_BITS => Op::SetBits { at, bits: value },
+            code::CLEAR_BITS => Op::ClearBits { at, bits: value },
+            code::SET_RUN => Op::SetRun { at, count: value },
+            code::CLEAR_RUN => Op::ClearRun { at, count: value },
+            code::COUNT => Op::Count { at, entries: (value >> 32) as u32 as i32, directories: value as u32 as i32 },
             _ => return None,
         })
     }

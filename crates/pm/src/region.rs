@@ -20,7 +20,7 @@ pub struct Region {
     base: *mut u8,
     /// Bytes of address space.
     len: u64,
-    /// Bytes that have real space behind them.
+    /// Bytes that have real space behind them, in whole lines.
     valid: AtomicU64,
     domain: Domain,
     #[cfg(feature = "sim")]
@@ -45,7 +45,7 @@ impl Region {
         Region {
             base,
             len,
-            valid: AtomicU64::new(valid),
+            valid: AtomicU64::new(valid & !63),
             domain,
             #[cfg(feature = "sim")]
             recorder: None,
@@ -83,7 +83,7 @@ impl Region {
 
     /// More of the mapping has got real space.
     pub fn set_valid(&self, bytes: u64) {
-        self.valid.fetch_max(bytes.min(self.len), Ordering::AcqRel);
+        self.valid.fetch_max(bytes.min(self.len) & !63, Ordering::AcqRel);
     }
 
     /// First byte of the mapping.
@@ -97,7 +97,12 @@ impl Region {
     pub fn at<T: FromBytes + KnownLayout>(&self, offset: u64) -> Option<&T> {
         const { assert!(size_of::<T>() > 0) }
         let valid = self.valid.load(Ordering::Relaxed);
-        if offset >= valid || valid - offset < size_of::<T>() as u64 || offset & (align_of::<T>() as u64 - 1) != 0 {
+        // Whole lines are valid: what is aligned to its size is inside if it begins there.
+        let within = const { size_of::<T>() == align_of::<T>() && size_of::<T>() <= 64 };
+        if offset >= valid
+            || (!within && valid - offset < size_of::<T>() as u64)
+            || offset & (align_of::<T>() as u64 - 1) != 0
+        {
             return None;
         }
         // SAFETY: in bounds and aligned, checked above; any bytes are a valid

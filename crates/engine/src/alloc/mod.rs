@@ -10,8 +10,10 @@
 //! somebody first needs it. Lanes claim pages so as to stay out of each other's
 //! way; a claim is a wish, not a lock, and a full image ignores them all.
 //!
-//! [`shadow`] has the pages and reservations, [`search`] finds room.
+//! [`arena`] hands out lines from a lane's own stock, [`shadow`] has the pages and
+//! reservations, [`search`] finds room.
 
+pub(crate) mod arena;
 pub(crate) mod search;
 pub(crate) mod shadow;
 

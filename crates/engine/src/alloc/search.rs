@@ -9,9 +9,6 @@ use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use pm::Errno;
 
-/// The place in `LaneState::arenas` that is no arena of lines but the last block of slots.
-const SLOT_BLOCKS: usize = 3;
-
 /// Which of a lane's claimed pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
@@ -20,8 +17,8 @@ enum Claim {
 }
 
 /// The lowest `count` neighbouring free bits of a word, if it has them.
-#[inline]
-fn free_run(word: u64, count: u32) -> Option<u64> {
+#[inline(always)]
+pub(super) fn free_run(word: u64, count: u32) -> Option<u64> {
     let mut starts = !word;
     for _ in 1..count {
         starts &= starts >> 1;
@@ -35,58 +32,53 @@ fn free_run(word: u64, count: u32) -> Option<u64> {
 }
 
 impl Fs {
-    /// Reserves `count` (1–64) neighbouring lines of one block: (block, bits).
-    #[inline]
-    pub(crate) fn reserve_lines(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u64)> {
-        let block = state.arenas[arena as usize].load(Relaxed);
-        if block != 0
-            && let Some(bits) = self.reserve_in(state, block, count)?
-        {
-            return Ok((block, bits));
-        }
-        self.reserve_lines_elsewhere(number, state, count, arena)
-    }
-
-    #[inline]
-    fn reserve_in(&self, state: &LaneState, block: u64, count: u32) -> Result<Option<u64>> {
-        loop {
-            let seen = self.shadow_word(block)?.load(Relaxed);
-            let Some(bits) = free_run(seen, count) else { return Ok(None) };
-            if self.try_reserve(state, block, seen, bits)? {
-                return Ok(Some(bits));
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn reserve_lines_elsewhere(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u64)> {
-        // The blocks that follow in the same page are likely to be empty still.
+    /// Reserves `count` (1–64) neighbouring lines of one block; with `all`,
+    /// everything else that is free in it too, unless the image is nearly full.
+    /// Returns (block, bits), which are listed last among the lane's reservations.
+    pub(super) fn reserve_lines(
+        &self,
+        number: u32,
+        state: &LaneState,
+        count: u32,
+        arena: Arena,
+        all: bool,
+    ) -> Result<(u64, u64)> {
+        // The block that was used up may have got lines back; those that follow
+        // in the same page are likely to be empty still.
         let last = state.arenas[arena as usize].load(Relaxed);
-        for block in last + 1..last + 9 {
+        for block in last..last + 9 {
             let here = last != 0 && block / PAGE_BLOCKS == last / PAGE_BLOCKS;
             if here
-                && self.shadow_word(block)?.load(Relaxed) == 0
-                && let Some(bits) = self.reserve_in(state, block, count)?
+                && (block == last || self.shadow_word(block)?.load(Relaxed) == 0)
+                && let Some(bits) = self.reserve_in(state, block, count, all)?
             {
-                state.arenas[arena as usize].store(block, Relaxed);
                 return Ok((block, bits));
             }
         }
-        let found = self.search(number, state, Claim::Lines, |page, empty_only| {
+        self.search(number, state, Claim::Lines, |page, empty_only| {
             for block in page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS {
                 let word = self.shadow_word(block)?.load(Relaxed);
                 if word != 0 && (empty_only || word == u64::MAX) {
                     continue;
                 }
-                if let Some(bits) = self.reserve_in(state, block, count)? {
+                if let Some(bits) = self.reserve_in(state, block, count, all && empty_only)? {
                     return Ok(Some((block, bits)));
                 }
             }
             Ok(None)
-        })?;
-        state.arenas[arena as usize].store(found.0, Relaxed);
-        Ok(found)
+        })
+    }
+
+    /// Reserves lines of a block that has `count` neighbours free: those, or all that are free.
+    fn reserve_in(&self, state: &LaneState, block: u64, count: u32, all: bool) -> Result<Option<u64>> {
+        loop {
+            let seen = self.shadow_word(block)?.load(Relaxed);
+            let Some(bits) = free_run(seen, count) else { return Ok(None) };
+            let bits = if all { !seen } else { bits };
+            if self.try_reserve(state, block, seen, bits)? {
+                return Ok(Some(bits));
+            }
+        }
     }
 
     /// Reserves up to `want` contiguous blocks, from `near` on if that is free: (first, how many).
@@ -122,7 +114,7 @@ impl Fs {
             }
         }
         // Where the last one was found; everything before it is taken, as a rule.
-        let hint = &state.arenas[SLOT_BLOCKS];
+        let hint = &state.slot_block;
         let (first, _) = self.search(number, state, Claim::Lines, |page, _| {
             let (begin, end) = (page * PAGE_BLOCKS, (page + 1) * PAGE_BLOCKS);
             let from = hint.load(Relaxed).clamp(begin, end);
@@ -175,13 +167,33 @@ impl Fs {
                 Err(error) => return Err(error),
             }
         }
+        // No more blocks: what is kept back counts too.
+        self.return_stocks(state);
+        if let Some(found) = self.search_everything(number, state, &take)? {
+            return Ok(found);
+        }
+        for other in 0..self.header().lanes_high.load(Acquire).min(format::layout::LANES) {
+            if other != number {
+                self.adopt_if_dead(other);
+            }
+        }
+        self.search_everything(number, state, &take)?.ok_or(Errno::ENOSPC.into())
+    }
+
+    /// Looks into every page, however full.
+    fn search_everything(
+        &self,
+        number: u32,
+        state: &LaneState,
+        take: &impl Fn(u64, bool) -> Result<Option<(u64, u64)>>,
+    ) -> Result<Option<(u64, u64)>> {
         for page in 0..self.pages_in_use() {
             self.ready_page(number, state, page)?;
             if let Some(found) = take(page, false)? {
-                return Ok(found);
+                return Ok(Some(found));
             }
         }
-        Err(Errno::ENOSPC.into())
+        Ok(None)
     }
 
     /// Claims the next page that nobody has claimed and that has a free block.

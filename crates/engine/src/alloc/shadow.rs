@@ -1,5 +1,6 @@
 //! The shadow bitmap: reservations, their return, and freed space.
 
+use super::arena;
 use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
 use crate::segment::lane_state::RESERVED_MAX;
@@ -148,6 +149,8 @@ impl Fs {
     }
 
     /// Gives back what an operation reserved and no record used.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn return_reservations(&self, state: &LaneState) {
         let count = (state.reserved_count.load(Acquire) as usize).min(RESERVED_MAX);
         for entry in &state.reserved[..count] {
@@ -174,7 +177,7 @@ impl Fs {
     }
 
     /// Clears shadow bits; with `unused`, only those that the bitmap does not have.
-    fn release(&self, run: u64, bits: u64, unused: bool) {
+    pub(super) fn release(&self, run: u64, bits: u64, unused: bool) {
         let (block, count) = (run & 0xff_ffff_ffff, (run >> 40).max(1));
         let bits = if bits == 0 { u64::MAX } else { bits };
         for block in block..block + count {
@@ -207,12 +210,13 @@ impl Fs {
     }
 
     /// After a death: the reservation that was listed but perhaps not made. It
-    /// was, if the shadow has its bits, the bitmap has not, and no other lane
-    /// lists them (a lane lists before it takes).
+    /// was, if the shadow has its bits, the bitmap has not, and neither another lane
+    /// nor an arena of this one lists them (a lane lists before it takes).
     pub(crate) fn settle_tentative(&self, number: u32, state: &LaneState) {
         for entry in &state.reserved {
             let (run, bits) = (entry.run.swap(0, AcqRel), entry.bits.load(Relaxed));
-            if run != 0 && bits != 0 && !self.listed_by_another(number, run & 0xff_ffff_ffff) {
+            let block = run & 0xff_ffff_ffff;
+            if run != 0 && bits != 0 && !arena::stocks(state, block) && !self.listed_by_another(number, block) {
                 self.release(run, bits, true);
             }
         }
@@ -222,7 +226,11 @@ impl Fs {
     fn listed_by_another(&self, number: u32, block: u64) -> bool {
         let lanes = self.header().lanes_high.load(Acquire).min(layout::LANES);
         for other in (0..lanes).filter(|other| *other != number) {
-            for entry in &self.lane_state(other).reserved {
+            let other = self.lane_state(other);
+            if arena::stocks(other, block) {
+                return true;
+            }
+            for entry in &other.reserved {
                 let other_run = entry.run.load(Acquire);
                 let (first, count) = (other_run & 0xff_ffff_ffff, other_run >> 40);
                 if count != 0 && (first..first + count).contains(&block) {

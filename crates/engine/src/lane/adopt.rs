@@ -66,7 +66,7 @@ impl Fs {
         let mut result = Ok(());
         if lane.state.load(Acquire) != 0 {
             if let Some(record) = apply::valid_record(self, lane) {
-                result = apply::apply(self, lane, record, true);
+                result = apply::apply_again(self, lane, record);
                 self.image.fence();
                 self.release_freed(lane, record);
             }
@@ -77,6 +77,7 @@ impl Fs {
         self.forget_loading(number, state);
         self.return_reservations(state);
         self.settle_tentative(number, state);
+        self.return_arenas(state);
         for slot in &state.slots {
             self.return_slot(number, slot.swap(0, AcqRel));
         }
@@ -98,7 +99,7 @@ impl Fs {
         for offset in &state.spare2[..crate::process::descriptions::OFFSETS] {
             self.free_lock(number, offset.swap(0, AcqRel));
         }
-        for word in state.arenas.iter().chain([&state.cursor]).chain(&state.pages) {
+        for word in [&state.cursor, &state.slot_block].into_iter().chain(&state.pages) {
             word.store(0, Relaxed);
         }
         result

@@ -5,7 +5,7 @@ use base::Result;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::checksum::Sum;
 use format::inode::{self, Head};
-use format::lane::{Lane, Op, State};
+use format::lane::{Lane, Op, RawOp, State, code};
 use format::{LINE, layout};
 
 /// Checksum of a record: its state, its operations, and the words of the
@@ -45,65 +45,65 @@ pub(crate) fn valid_record(fs: &Fs, lane: &Lane) -> Option<State> {
     (sum == mark(state) || checksum(fs, lane, state).ok()? == sum).then_some(state)
 }
 
-/// Makes the stores of a record and starts their write-back. `again` says that
-/// they may have been made before (recovery, adoption).
-pub(crate) fn apply(fs: &Fs, lane: &Lane, state: State, again: bool) -> Result<()> {
-    for op in &lane.ops[..usize::from(state.ops)] {
+/// Makes the stores of a record, for the one who has just written it; with
+/// `FLUSH` starts their write-back.
+#[inline(always)]
+pub(crate) fn apply<const FLUSH: bool>(fs: &Fs, lane: &Lane, state: State) -> Result<()> {
+    each::<FLUSH, false>(fs, lane, state)
+}
+
+/// Makes the stores of a record that may have been made before (recovery, adoption).
+#[inline(never)]
+pub(crate) fn apply_again(fs: &Fs, lane: &Lane, state: State) -> Result<()> {
+    each::<true, true>(fs, lane, state)
+}
+
+/// What most records consist of is told apart here, the rest in [`seldom`].
+#[inline(always)]
+fn each<const FLUSH: bool, const AGAIN: bool>(fs: &Fs, lane: &Lane, state: State) -> Result<()> {
+    let image = &fs.image;
+    for op in lane.ops.iter().take(usize::from(state.ops)) {
         let (place, value) = (op.place.load(Relaxed), op.value.load(Relaxed));
-        // Most are of this kind.
-        if place >> 56 == format::lane::SET {
-            let at = place & ((1 << 56) - 1);
-            fs.image.store(fs.at(at, "word of a record")?, value);
-            fs.image.flush(at, 8);
-            continue;
+        let at = place & code::OFFSET;
+        match place >> 56 {
+            code::SET => image.store(fs.at(at, "word of a record")?, value),
+            code::SET_BITS => drop(image.or(fs.at(at, "word of a record")?, value)),
+            code::CLEAR_BITS => drop(image.and(fs.at(at, "word of a record")?, !value)),
+            code::MAX => image.raise(fs.at(at, "word of a record")?, value as i64),
+            code::COUNT if !AGAIN => {
+                let inode = fs.inode(at)?;
+                image.add(&inode.size, (value as i64 >> 32) as u64);
+                if value as u32 != 0 {
+                    image.add(&inode.links, i64::from(value as i32) as u64);
+                }
+            }
+            _ => {
+                seldom(fs, op)?;
+                continue;
+            }
         }
-        match Op::unpack(place, value) {
-            Some(op) => apply_one(fs, op, again)?,
-            None => return Err(corrupt("record operation", fs.image.offset_of(op))),
+        if FLUSH {
+            image.flush(at, 8);
         }
     }
     Ok(())
 }
 
-#[inline]
-fn apply_one(fs: &Fs, op: Op, again: bool) -> Result<()> {
-    let image = &fs.image;
-    let at = match op {
-        Op::Set { at, value } => {
-            image.store(fs.at(at, "word of a record")?, value);
-            at
+#[cold]
+#[inline(never)]
+fn seldom(fs: &Fs, raw: &RawOp) -> Result<()> {
+    match Op::unpack(raw.place.load(Relaxed), raw.value.load(Relaxed)) {
+        Some(Op::SetRun { at, count }) => run(fs, at, count, u64::MAX),
+        Some(Op::ClearRun { at, count }) => run(fs, at, count, 0),
+        Some(Op::Count { at, .. }) => {
+            // Counted before or not? Whoever needs the counts takes them again.
+            let flag = Head { generation: 0, flags: inode::RECOUNT, kind: 0, permission: 0 }.pack();
+            fs.image.or(&fs.inode(at)?.head, flag);
+            fs.image.flush(at, 8);
+            Ok(())
         }
-        Op::Max { at, value } => {
-            image.raise(fs.at(at, "word of a record")?, value);
-            at
-        }
-        Op::SetBits { at, bits } => {
-            image.or(fs.at(at, "word of a record")?, bits);
-            at
-        }
-        Op::ClearBits { at, bits } => {
-            image.and(fs.at(at, "word of a record")?, !bits);
-            at
-        }
-        Op::SetRun { at, count } => return run(fs, at, count, u64::MAX),
-        Op::ClearRun { at, count } => return run(fs, at, count, 0),
-        Op::Count { at, entries, directories } => {
-            let inode = fs.inode(at)?;
-            if again {
-                // Added or not? Whoever needs the counts takes them again.
-                let flag = Head { generation: 0, flags: inode::RECOUNT, kind: 0, permission: 0 }.pack();
-                image.or(&inode.head, flag);
-            } else {
-                image.add(&inode.size, i64::from(entries) as u64);
-                if directories != 0 {
-                    image.add(&inode.links, i64::from(directories) as u64);
-                }
-            }
-            at
-        }
-    };
-    image.flush(at, 8);
-    Ok(())
+        _ => Err(corrupt("record operation", fs.image.offset_of(raw))),
+    }
 }
 
 /// Whole blocks: `count` bitmap words from `at` on.

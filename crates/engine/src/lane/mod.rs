@@ -22,7 +22,7 @@ pub mod take;
 use crate::fs::Fs;
 use crate::segment::LaneState;
 use base::{Cx, Result};
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
 use format::{LINE, Lane, layout};
 use pm::Errno;
@@ -80,7 +80,7 @@ impl Fs {
 impl Tx<'_> {
     /// Adds an operation to the record. `EFBIG`-like overflow is a bug of the
     /// caller, who must stay within [`Tx::room`]; it is refused with `EIO`.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, op: Op) -> Result<()> {
         if self.ops >= OPS_MAX - 2 {
             return Err(Errno::EIO.into());
@@ -89,13 +89,15 @@ impl Tx<'_> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, op: Op) {
         let (place, value) = op.pack();
-        let slot = &self.lane.ops[self.ops];
-        self.fs.image.store(&slot.place, place);
-        self.fs.image.store(&slot.value, value);
-        self.ops += 1;
+        // `push` leaves room for those that `commit` puts: always there.
+        if let Some(slot) = self.lane.ops.get(self.ops) {
+            self.fs.image.store(&slot.place, place);
+            self.fs.image.store(&slot.value, value);
+            self.ops += 1;
+        }
     }
 
     /// Operations that still fit into the record (two are kept for the lane's counters).
@@ -104,25 +106,25 @@ impl Tx<'_> {
     }
 
     /// The word at `at` becomes `value`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set(&mut self, at: u64, value: u64) -> Result<()> {
         self.push(Op::Set { at, value })
     }
 
     /// The signed word at `at` becomes at least `value`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn raise(&mut self, at: u64, value: i64) -> Result<()> {
         self.push(Op::Max { at, value })
     }
 
     /// Sets bits of the word at `at`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set_bits(&mut self, at: u64, bits: u64) -> Result<()> {
         self.push(Op::SetBits { at, bits })
     }
 
     /// The counts of the directory whose inode is at `at` change.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count(&mut self, at: u64, entries: i32, directories: i32) -> Result<()> {
         self.push(Op::Count { at, entries, directories })
     }
@@ -155,61 +157,91 @@ impl Tx<'_> {
 
     /// Commits and applies the record. An error before the commit leaves
     /// everything as it was; one after it means a damaged image (`Corrupt`).
+    #[inline]
     pub(crate) fn commit(&mut self) -> Result<()> {
         let image = &self.fs.image;
+        let lane = image.offset_of(self.lane);
         if self.lines != 0 {
             let lines = self.lane.lines.load(Relaxed).wrapping_add(self.lines as u64);
-            self.put(Op::Set { at: image.offset_of(self.lane) + word::LINES, value: lines });
+            self.put(Op::Set { at: lane + word::LINES, value: lines });
         }
         if self.files != 0 {
             let files = self.lane.files.load(Relaxed).wrapping_add(self.files as u64);
-            self.put(Op::Set { at: image.offset_of(self.lane) + word::FILES, value: files });
+            self.put(Op::Set { at: lane + word::FILES, value: files });
         }
         let sequence = (self.lane.sequence.load(Relaxed) as u32).wrapping_add(1);
         let state = State { sequence, kind: self.kind as u16, objects: self.objects as u8, ops: self.ops as u8 };
-        let sum = match image.domain() {
-            pm::Domain::Process => apply::mark(state),
-            _ => apply::checksum(self.fs, self.lane, state)?,
-        };
-        image.store(&self.lane.sequence, u64::from(sequence));
-        image.store(&self.lane.checksum, sum);
-        image.store(&self.lane.state, state.pack());
-        image.flush(image.offset_of(self.lane), 128 + self.ops as u64 * 16);
-        image.fence();
-        let applied = apply::apply(self.fs, self.lane, state, false);
-        image.fence();
-        self.retire(state);
-        if sequence.is_multiple_of(LOOK_EVERY) {
-            self.fs.look_at_a_lane(self.number, sequence / LOOK_EVERY);
+        if image.domain() != pm::Domain::Process {
+            return self.commit_to_medium(state);
         }
+        // Stores become visible in order, and that is all there is to it.
+        image.store(&self.lane.sequence, u64::from(sequence));
+        image.store(&self.lane.checksum, apply::mark(state));
+        image.store(&self.lane.state, state.pack());
+        let applied = apply::apply::<false>(self.fs, self.lane, state);
+        image.store(&self.lane.state, 0);
+        self.retired(state);
         applied
     }
 
-    /// Forgets the record; its reservations are the image's now, what it freed can be used again.
-    #[inline]
-    fn retire(&mut self, record: State) {
+    /// As `commit`, where stores reach the medium in any order unless told:
+    /// three persists, of the record with its objects, of what it does, and of its end.
+    #[cold]
+    #[inline(never)]
+    fn commit_to_medium(&mut self, state: State) -> Result<()> {
         let image = &self.fs.image;
-        image.store(&self.lane.state, 0);
-        image.flush(image.offset_of(self.lane), 8);
-        // The fence that orders this before the next record of this lane is
-        // that record's own: a stale record applied again is harmless while
-        // nobody else has changed its words, and the locks are still held.
+        let lane = image.offset_of(self.lane);
+        let sum = apply::checksum(self.fs, self.lane, state)?;
+        image.store(&self.lane.sequence, u64::from(state.sequence));
+        image.store(&self.lane.checksum, sum);
+        image.store(&self.lane.state, state.pack());
+        image.flush(lane, 128 + self.ops as u64 * 16);
         image.fence();
-        let reserved = self.state.reserved_count.load(Relaxed) as usize;
-        self.state.reserved_count.store(0, Release);
-        for entry in self.state.reserved.iter().take(reserved) {
-            entry.run.store(0, Relaxed);
+        let applied = apply::apply::<true>(self.fs, self.lane, state);
+        image.fence();
+        image.store(&self.lane.state, 0);
+        image.flush(lane, 8);
+        // Not left to the next record's fence: what this one has freed may be
+        // another's from here on, and a record found whole is applied again.
+        image.fence();
+        self.retired(state);
+        applied
+    }
+
+    /// The record is gone: its reservations are the image's now, what it freed can be used again.
+    #[inline(always)]
+    fn retired(&mut self, record: State) {
+        if self.state.reserved_count.load(Relaxed) != 0 {
+            self.forget_reservations();
+        }
+        for taken in &self.state.taken {
+            taken.store(0, Release);
         }
         if self.frees {
             self.fs.release_freed(self.lane, record);
         }
+        self.start_afresh();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forget_reservations(&mut self) {
+        let reserved = self.state.reserved_count.swap(0, AcqRel) as usize;
+        for entry in self.state.reserved.iter().take(reserved) {
+            entry.run.store(0, Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn start_afresh(&mut self) {
         (self.objects, self.ops, self.lines, self.files, self.frees) = (0, 0, 0, 0, false);
     }
 
     /// Gives up what has been recorded and reserved since the last commit.
     pub(crate) fn abandon(&mut self) {
+        self.fs.put_back_lines(self.state);
         self.fs.return_reservations(self.state);
-        (self.objects, self.ops, self.lines, self.files, self.frees) = (0, 0, 0, 0, false);
+        self.start_afresh();
     }
 
     /// Changes what kind of record the next commit writes; returns what it was.
@@ -218,15 +250,16 @@ impl Tx<'_> {
     }
 
     /// Clears bits of the word at `at`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn clear_bits(&mut self, at: u64, bits: u64) -> Result<()> {
         self.push(Op::ClearBits { at, bits })
     }
 
     /// Allocates `count` (1–64) lines in one block; returns their offset. They
     /// are the image's once the record commits. `ENOSPC`.
+    #[inline(always)]
     pub(crate) fn lines(&mut self, count: u32, arena: crate::alloc::Arena) -> Result<u64> {
-        let (block, bits) = self.fs.reserve_lines(self.number, self.state, count, arena)?;
+        let (block, bits) = self.fs.take_lines(self.number, self.state, count, arena)?;
         self.set_bits(layout::Layout::bitmap_word(block), bits)?;
         self.lines += i64::from(count);
         Ok(block * layout::BLOCK + u64::from(bits.trailing_zeros()) * LINE)
@@ -278,6 +311,9 @@ impl Tx<'_> {
 impl Drop for Tx<'_> {
     #[inline]
     fn drop(&mut self) {
+        if self.state.taken.iter().fold(0, |all, taken| all | taken.load(Relaxed)) != 0 {
+            self.fs.put_back_lines(self.state);
+        }
         if self.state.reserved_count.load(Relaxed) != 0 {
             self.fs.return_reservations(self.state);
         }

@@ -5,6 +5,8 @@ use zerocopy::{FromBytes, KnownLayout};
 
 /// Locks a lane can hold at a time.
 pub const HELD_MAX: usize = 14;
+/// Kinds of lines (`alloc::Arena`).
+pub const ARENAS: usize = 3;
 /// Reservations an operation can make.
 pub const RESERVED_MAX: usize = 30;
 
@@ -32,21 +34,30 @@ pub struct LaneState {
     pub reserved_count: AtomicU32,
     /// Offset in the image of a directory slot reserved, twice for rename.
     pub slots: [AtomicU64; 2],
-    /// Segment offsets of the cachelets of directories this lane has closed to entry.
-    pub closed: [AtomicU64; 2],
-    /// Page of the shadow being loaded + 1.
-    pub loading: AtomicU64,
-    /// Segment offsets of lock words held, or about to be: listed before they are taken.
-    pub held: [AtomicU64; HELD_MAX],
-    /// Blocks from which lines are being handed out, by arena.
-    pub arenas: [AtomicU64; 4],
-    /// Where the search for blocks goes on.
-    pub cursor: AtomicU64,
-    /// Pages claimed + 1: metadata, data.
-    pub pages: [AtomicU64; 2],
+    /// Lines that the operation under way has taken out of `stock`, by arena.
+    pub taken: [AtomicU64; ARENAS],
+
     /// Segment offset of the owner word of a cachelet being loaded outside an operation's locks.
     pub loading_cachelet: AtomicU64,
-    pub spare2: [AtomicU64; 38],
+    /// Segment offsets of lock words held, or about to be: listed before they are taken.
+    pub held: [AtomicU64; HELD_MAX],
+    /// Page of the shadow being loaded + 1.
+    pub loading: AtomicU64,
+
+    /// Block whose lines this lane hands out, by arena.
+    pub arenas: [AtomicU64; ARENAS],
+    /// Lines of that block reserved and not handed out yet.
+    pub stock: [AtomicU64; ARENAS],
+    /// Where the search for blocks goes on.
+    pub cursor: AtomicU64,
+    /// Where the last block of slots was found.
+    pub slot_block: AtomicU64,
+
+    /// Segment offsets of the cachelets of directories this lane has closed to entry.
+    pub closed: [AtomicU64; 2],
+    /// Pages claimed + 1: metadata, data.
+    pub pages: [AtomicU64; 2],
+    pub spare2: [AtomicU64; 32],
     pub reserved: [Reserved; RESERVED_MAX],
 }
 
