@@ -107,14 +107,14 @@ impl Fs {
     }
 
     /// The lane with this number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lane(&self, lane: u32) -> &Lane {
         let lane = lane % layout::LANES;
         self.image.at(layout::LANE_AREA + u64::from(lane) * layout::LANE_BYTES).expect("lanes are mapped")
     }
 
     /// Its volatile half.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lane_state(&self, lane: u32) -> &LaneState {
         let lane = lane % layout::LANES;
         self.segment.at(self.areas.lanes + u64::from(lane) * size_of::<LaneState>() as u64).expect("lane states are mapped")
@@ -136,7 +136,7 @@ impl Fs {
     }
 
     /// Number of a cachelet of this segment.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cachelet_number(&self, cachelet: &Cachelet) -> u32 {
         ((self.segment.offset_of(cachelet) - self.areas.cachelets) / size_of::<Cachelet>() as u64) as u32
     }

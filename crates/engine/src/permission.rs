@@ -18,13 +18,13 @@ enum Place {
 }
 
 impl Fs {
-    #[inline]
+    #[inline(always)]
     fn permission_entry(&self, index: u16) -> Result<&Permission> {
         self.at(layout::PERMISSION_TABLE + u64::from(index) * size_of::<Permission>() as u64, "permission entry")
     }
 
     /// The owner and mode behind an index: (uid, gid, 12 bits of mode).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn permission(&self, index: u16) -> Result<(u32, u32, u16)> {
         let entry = self.permission_entry(index)?;
         let mode = entry.mode.load(Acquire);
@@ -37,7 +37,7 @@ impl Fs {
 
     /// The index of a triple, which is entered if it is new. `ENOSPC` if the
     /// table is full. Takes a leaf lock for a while.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn permission_index(&self, tx: &mut Tx, uid: u32, gid: u32, mode: u16) -> Result<u16> {
         match self.find_permission(uid, gid, mode)? {
             Place::At(index) => Ok(index),
@@ -45,7 +45,7 @@ impl Fs {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_permission(&self, uid: u32, gid: u32, mode: u16) -> Result<Place> {
         let first = start(uid, gid, mode);
         let owner = u64::from(gid) << 32 | u64::from(uid);

@@ -28,9 +28,11 @@ pub struct Edentry {
     pub slot: AtomicU64,
     pub reserved: AtomicU64,
     /// Name bytes, little-endian in each word, zero-filled.
-    pub name: [AtomicU64; 11],
+    pub name: [AtomicU64; WORDS],
 }
 
+/// Words of a name in the first two lines.
+pub const WORDS: usize = 11;
 /// Offset of the name within an edentry.
 pub const NAME: u64 = 40;
 /// Longest name.

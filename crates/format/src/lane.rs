@@ -138,7 +138,7 @@ pub mod code {
 
 impl Op {
     /// Packs it into two words.
-    #[inline]
+    #[inline(always)]
     pub const fn pack(self) -> (u64, u64) {
         match self {
             Op::Set { at, value } => (code::SET << 56 | at, value),

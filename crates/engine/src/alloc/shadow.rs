@@ -8,7 +8,7 @@ use crate::segment::{LaneState, Page};
 use base::Result;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use format::lane::{Lane, Op, State};
+use format::lane::{Lane, Op};
 use format::layout::{self, Layout};
 use pm::Errno;
 
@@ -22,12 +22,14 @@ pub(crate) const fn loading_by(number: u32) -> u32 {
 
 impl Fs {
     /// Whether these blocks are for allocation at all (not superblock, tables, bitmap) and have grown.
+    #[inline(always)]
     pub(crate) fn is_allocatable(&self, block: u64, count: u64) -> bool {
         block >= self.layout.first_block()
             && block.checked_add(count).is_some_and(|end| end <= self.root().grown.load(Acquire).min(self.layout.block_count()))
     }
 
     /// A page of the shadow.
+    #[inline(always)]
     pub(crate) fn page(&self, number: u64) -> Option<&Page> {
         let count = self.layout.block_count().div_ceil(PAGE_BLOCKS);
         if number >= count {
@@ -37,7 +39,7 @@ impl Fs {
     }
 
     /// The shadow word of a block whose page is ready.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn shadow_word(&self, block: u64) -> Result<&AtomicU64> {
         self.segment.word(self.areas.shadow + block * 8).ok_or(corrupt("shadow", block))
     }
@@ -162,17 +164,50 @@ impl Fs {
         state.reserved_count.store(0, Release);
     }
 
-    /// Gives back to the shadow what a record has freed in the bitmap, after it has been applied.
-    pub(crate) fn release_freed(&self, lane: &Lane, record: State) {
-        for op in &lane.ops[..usize::from(record.ops)] {
-            let (at, run, bits) = match Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed)) {
-                Some(Op::ClearBits { at, bits }) => (at, 1, bits),
-                Some(Op::ClearRun { at, count }) => (at, count & 0xff_ffff, 0),
-                _ => continue,
-            };
-            if (layout::BITMAP..self.layout.blocks).contains(&at) {
-                self.release(((at - layout::BITMAP) / 8) | (run << 40), bits, false);
+    /// Gives back to the shadow what the first `count` stores of a record have
+    /// freed in the bitmap. The record is gone: else it could be made again, over
+    /// what is another's by then.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn release_freed(&self, lane: &Lane, count: usize) {
+        for op in lane.ops.iter().take(count) {
+            match Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed)) {
+                Some(Op::ClearBits { at, bits }) => self.release_bits(at, bits),
+                Some(Op::ClearRun { at, count }) => self.release_run(at, count),
+                _ => {}
             }
+        }
+    }
+
+    /// Frees neighbouring bits of the bitmap word at `at` in the shadow.
+    #[inline(always)]
+    pub(crate) fn release_bits(&self, at: u64, bits: u64) {
+        let block = at.wrapping_sub(layout::BITMAP) / 8;
+        if bits != 0
+            && at < self.layout.blocks
+            && let Some(page) = self.page(block / PAGE_BLOCKS)
+            && page.ready.load(Acquire) == 1
+            && let Ok(shadow) = self.shadow_word(block)
+        {
+            shadow.fetch_and(!bits, AcqRel);
+            page.free.fetch_add(64 - bits.leading_zeros() - bits.trailing_zeros(), Relaxed);
+            return;
+        }
+        self.release_elsewhere(at, 1, bits);
+    }
+
+    /// Frees `count` blocks, whose bitmap words begin at `at`, in the shadow.
+    #[inline]
+    pub(crate) fn release_run(&self, at: u64, count: u64) {
+        self.release_elsewhere(at, count & 0xff_ffff, 0);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_elsewhere(&self, at: u64, count: u64, bits: u64) {
+        // Bits of other words, such as an inode's flags, are nothing that was allocated.
+        if (layout::BITMAP..self.layout.blocks).contains(&at) {
+            self.release(((at - layout::BITMAP) / 8) | (count << 40), bits, false);
         }
     }
 

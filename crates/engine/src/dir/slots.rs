@@ -34,7 +34,7 @@ impl Fs {
     /// Reserves a free slot of the directory entered; returns its offset in the
     /// image. Makes the directory grow if need be, in a record of its own: so
     /// the operation's record must still be empty.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reserve_any_slot(&self, tx: &mut Tx, directory: &Cachelet, id: u64) -> Result<u64> {
         let inode = self.inode(node_offset(id))?;
         let cursor = directory.root.load(Relaxed);
@@ -56,7 +56,7 @@ impl Fs {
     /// cachelet keeps in `size` (a directory's is read from the inode): block of
     /// slots + 1 in the upper 24 bits, block of the image below. Blocks of a
     /// directory never move.
-    #[inline]
+    #[inline(always)]
     fn slot_offset_near(&self, directory: &Cachelet, inode: &Inode, slot: u64) -> Result<Option<u64>> {
         let (seen, number) = (directory.size.load(Relaxed), slot / SLOTS_PER_BLOCK + 1);
         if seen >> 40 == number {
@@ -159,7 +159,7 @@ impl Fs {
     }
 
     /// Notes a slot that has just been freed, so that the next name takes it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot_freed(&self, directory: &Cachelet, id: u64, at: u64) {
         let Ok(inode) = self.inode(node_offset(id)) else { return };
         let Some(slot) = self.slot_number(inode, at) else { return };
@@ -170,7 +170,7 @@ impl Fs {
     }
 
     /// The number of the slot at an offset, where that is a matter of arithmetic.
-    #[inline]
+    #[inline(always)]
     fn slot_number(&self, inode: &Inode, at: u64) -> Option<u64> {
         match format::extent::Root::unpack(inode.root.load(Acquire)) {
             Some(format::extent::Root::One { block, len }) => {

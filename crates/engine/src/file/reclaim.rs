@@ -12,22 +12,37 @@ use crate::lane::Tx;
 use base::{Kind, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::extent::{Root, symlink_lines};
+use format::lane::Op;
 use format::inode::{COLD, Head, node_id, pack_links, unpack_links, word};
 use format::{BLOCK, Cold, Inode};
 
 /// Operations that freeing everything but data takes: the inode's line and head, cold line, xattrs, text, two to spare.
 const OTHERS: usize = 7;
-/// Operations left to the caller: orphan entry, counts, times.
-const SPARE: usize = 6;
+/// Operations left to the caller: name, orphan entry, counts, times.
+const SPARE: usize = 18;
 
 impl Fs {
-    /// Adds to `tx` what frees an inode and everything it holds, if that fits
-    /// beside what the record has already. False if not: then nothing was
-    /// added. The inode's line is free once the record commits.
-    pub(crate) fn free_small(&self, tx: &mut Tx, offset: u64) -> Result<bool> {
+    /// Adds to `tx` what frees all that an inode holds, if that fits beside what
+    /// the record has already, and returns the stores that free its line, for the
+    /// record too. `None` if it does not fit: then nothing was added.
+    #[inline(always)]
+    pub(crate) fn free_small(&self, tx: &mut Tx, offset: u64) -> Result<Option<(Op, Op)>> {
         let inode = self.inode(offset)?;
-        let room = tx.room().saturating_sub(OTHERS + SPARE);
         let head = inode.head();
+        let plain = head.kind != Kind::Symlink as u8 && head.flags & COLD == 0;
+        if !(plain && inode.root.load(Acquire) == 0 || self.free_contents(tx, inode, offset, head)?) {
+            return Ok(None);
+        }
+        // The generation stays: the next inode here gets another.
+        let value = Head { generation: head.generation, flags: 0, kind: 0, permission: 0 }.pack();
+        tx.files(-1);
+        Ok(Some((Op::Set { at: offset + word::HEAD, value }, tx.old_lines(offset, 1)?)))
+    }
+
+    /// Frees all that an inode holds; false if that does not fit into the record.
+    #[inline(never)]
+    fn free_contents(&self, tx: &mut Tx, inode: &Inode, offset: u64, head: Head) -> Result<bool> {
+        let room = tx.room().saturating_sub(OTHERS + SPARE);
         let mapped = head.kind == Kind::Regular as u8 || head.kind == Kind::Directory as u8;
         if mapped {
             match Root::unpack(inode.root.load(Acquire)) {
@@ -54,7 +69,7 @@ impl Fs {
         Ok(true)
     }
 
-    /// Text, cold line, attributes and the line itself.
+    /// Text, cold line, attributes.
     fn free_rest(&self, tx: &mut Tx, inode: &Inode, offset: u64, head: Head) -> Result<()> {
         if head.kind == Kind::Symlink as u8 {
             let len = inode.size.load(Relaxed);
@@ -72,10 +87,6 @@ impl Fs {
             }
             tx.free_lines(at, 1)?;
         }
-        // The generation stays: the next inode here gets another.
-        tx.set(offset + word::HEAD, Head { generation: head.generation, flags: 0, kind: 0, permission: 0 }.pack())?;
-        tx.free_lines(offset, 1)?;
-        tx.files(-1);
         Ok(())
     }
 
@@ -83,12 +94,12 @@ impl Fs {
     /// its own (so `tx` must have none begun); the last one removes it from the
     /// orphan table.
     pub(crate) fn reclaim(&self, tx: &mut Tx, offset: u64) -> Result<()> {
-        // Some 35 extents a record; the largest map has 2^32.
+        // Some 25 extents a record; the largest map has 2^32.
         for _ in 0..BLOCKS_MAX {
-            if self.free_small(tx, offset)? {
+            if let Some(gone) = self.free_small(tx, offset)? {
                 let generation = self.inode(offset)?.head().generation;
                 self.remove_orphan(tx, node_id(offset, generation))?;
-                return tx.commit();
+                return tx.commit_with(gone);
             }
             self.reclaim_step(tx, offset)?;
         }

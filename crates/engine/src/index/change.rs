@@ -10,22 +10,26 @@ use core::sync::atomic::Ordering::Acquire;
 use format::LINE;
 use format::bucket::{self, Bucket, ENTRIES, NEXT};
 use format::hash::fingerprint;
+use format::lane::Op;
 
 /// What a scan of a chain under its lock has found.
-pub(crate) struct Scan {
+pub(crate) struct Scan<'a> {
     /// The name, if it is there.
     pub(crate) hit: Option<Hit>,
-    /// First free entry: bucket and index.
-    free: Option<(u64, usize)>,
+    /// First free entry.
+    free: Option<Spot<'a>>,
     /// Last bucket of the chain.
     last: u64,
     /// The home bucket had no free entry: the index wants to grow.
     pub(crate) full: bool,
 }
 
-/// Where an entry will stand once the record is committed.
-pub(crate) struct Inserted {
-    bucket: u64,
+/// A place for an entry.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    bucket: &'a Bucket,
+    /// Offset of the bucket.
+    offset: u64,
     index: usize,
 }
 
@@ -41,39 +45,56 @@ impl Item {
 }
 
 /// Offset of an entry's word.
-#[inline]
+#[inline(always)]
 pub(crate) fn entry_word(bucket: u64, index: usize) -> u64 {
     bucket + offset_of!(Bucket, entries) as u64 + index as u64 * 8
 }
 
 impl Fs {
     /// The entry of a name, for the holder of its bucket's lock.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hit(&self, parent: u64, name: &[u8], hash: u64) -> Result<Option<Hit>> {
         let home = self.bucket_offset(hash, self.root().buckets.load(Acquire))?;
-        let (mut offset, print) = (home, fingerprint(hash));
-        for _ in 0..CHAIN_MAX {
-            let bucket = self.bucket(offset)?;
-            for index in 0..ENTRIES {
-                let entry = bucket.entries[index].load(Acquire);
-                if entry >> 48 == print
-                    && let Some(hit) = self.hit_locked(bucket, offset, index, entry, parent, name, hash)?
-                {
+        let (bucket, print) = (self.bucket(home)?, fingerprint(hash));
+        for index in 0..ENTRIES {
+            let entry = bucket.entries[index].load(Acquire);
+            if entry >> 48 == print {
+                if let Some(hit) = self.hit_locked(bucket, home, index, entry, parent, name, hash)? {
                     return Ok(Some(hit));
                 }
-            }
-            offset = bucket.next.load(Acquire);
-            if offset == 0 {
-                return Ok(None);
+                break;
             }
         }
-        Err(corrupt("chain of buckets", home))
+        self.hit_in_chain(home, parent, name, hash)
+    }
+
+    #[inline(never)]
+    fn hit_in_chain(&self, home: u64, parent: u64, name: &[u8], hash: u64) -> Result<Option<Hit>> {
+        Ok(self.scan_chain(home, parent, name, hash)?.hit)
     }
 
     /// Scans the whole chain of `hash`, whose lock the caller holds.
-    #[inline]
-    pub(crate) fn scan(&self, parent: u64, name: &[u8], hash: u64) -> Result<Scan> {
+    #[inline(always)]
+    pub(crate) fn scan(&self, parent: u64, name: &[u8], hash: u64) -> Result<Scan<'_>> {
         let home = self.bucket_offset(hash, self.root().buckets.load(Acquire))?;
+        let (bucket, print) = (self.bucket(home)?, fingerprint(hash));
+        let (mut free, mut known) = (ENTRIES, bucket.next.load(Acquire) != 0);
+        for index in (0..ENTRIES).rev() {
+            let entry = bucket.entries[index].load(Acquire);
+            if entry == 0 {
+                free = index;
+            }
+            known |= entry >> 48 == print;
+        }
+        if !known && free < ENTRIES {
+            let spot = Spot { bucket, offset: home, index: free };
+            return Ok(Scan { hit: None, free: Some(spot), last: home, full: false });
+        }
+        self.scan_chain(home, parent, name, hash)
+    }
+
+    #[inline(never)]
+    fn scan_chain(&self, home: u64, parent: u64, name: &[u8], hash: u64) -> Result<Scan<'_>> {
         let (mut offset, print) = (home, fingerprint(hash));
         let mut scan = Scan { hit: None, free: None, last: home, full: false };
         for _ in 0..CHAIN_MAX {
@@ -81,7 +102,7 @@ impl Fs {
             for index in 0..ENTRIES {
                 let entry = bucket.entries[index].load(Acquire);
                 if entry == 0 && scan.free.is_none() {
-                    scan.free = Some((offset, index));
+                    scan.free = Some(Spot { bucket, offset, index });
                 }
                 if entry >> 48 == print && scan.hit.is_none() {
                     scan.hit = self.hit_locked(bucket, offset, index, entry, parent, name, hash)?;
@@ -100,6 +121,7 @@ impl Fs {
     }
 
     #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
     fn hit_locked(
         &self,
         bucket: &Bucket,
@@ -115,24 +137,29 @@ impl Fs {
         Ok(Some(Hit { node, kind, edentry: bucket::entry_offset(entry), bucket: offset, index, entry }))
     }
 
-    /// Records a new entry for the edentry at `edentry`, in a free place that the scan saw.
-    #[inline]
-    pub(crate) fn insert(&self, tx: &mut Tx, scan: &Scan, hash: u64, edentry: u64) -> Result<Inserted> {
-        let Some((bucket, index)) = scan.free else { return self.insert_overflow(tx, scan, hash, edentry) };
-        // What the entry's last user left must not lead anybody from the new name.
-        self.image.store_volatile32(&self.bucket(bucket)?.cachelets[index], 0);
-        tx.set(entry_word(bucket, index), bucket::pack_entry(hash, edentry))?;
-        Ok(Inserted { bucket, index })
+    /// A new entry for the edentry at `edentry`, in a free place that the scan
+    /// saw: its place, and the store that makes it. What leads from there to a
+    /// cachelet is the caller's to set before the commit ([`Fs::lead`]): what the
+    /// entry's last user left must not lead anybody from the new name.
+    #[inline(always)]
+    pub(crate) fn insert<'a>(&'a self, tx: &mut Tx, scan: &Scan<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Op)> {
+        match scan.free {
+            Some(spot) => {
+                let at = entry_word(spot.offset, spot.index);
+                Ok((spot, Op::Set { at, value: bucket::pack_entry(hash, edentry) }))
+            }
+            None => self.insert_overflow(tx, scan, hash, edentry),
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn insert_overflow(&self, tx: &mut Tx, scan: &Scan, hash: u64, edentry: u64) -> Result<Inserted> {
+    fn insert_overflow<'a>(&'a self, tx: &mut Tx, scan: &Scan, hash: u64, edentry: u64) -> Result<(Spot<'a>, Op)> {
         let offset = tx.lines(1, Arena::Other)?;
         self.write_bucket(offset, &[Item { entry: bucket::pack_entry(hash, edentry), hint: 0 }], 0)?;
         tx.object(offset, 1)?;
-        tx.set(scan.last + NEXT, offset)?;
-        Ok(Inserted { bucket: offset, index: 0 })
+        let spot = Spot { bucket: self.bucket(offset)?, offset, index: 0 };
+        Ok((spot, Op::Set { at: scan.last + NEXT, value: offset }))
     }
 
     /// Writes a whole bucket that nobody can see yet.
@@ -150,24 +177,24 @@ impl Fs {
         Ok(())
     }
 
-    /// After the commit: lets the new entry lead to its cachelet at once.
-    #[inline]
-    pub(crate) fn suggest_for(&self, inserted: &Inserted, number: u32) {
-        if let Ok(bucket) = self.bucket(inserted.bucket) {
-            self.suggest(bucket, inserted.index, number);
-        }
+    /// Lets an entry that the next commit makes lead to its cachelet. The bucket's lock is held.
+    #[inline(always)]
+    pub(crate) fn lead(&self, spot: &Spot, number: u32) {
+        self.suggest(spot.bucket, spot.index, number);
     }
 
-    /// Records that the entry of a hit now stands for another edentry with the same name and hash.
-    pub(crate) fn redirect(&self, tx: &mut Tx, hit: &Hit, hash: u64, edentry: u64) -> Result<Inserted> {
-        self.image.store_volatile32(&self.bucket(hit.bucket)?.cachelets[hit.index], 0);
-        tx.set(entry_word(hit.bucket, hit.index), bucket::pack_entry(hash, edentry))?;
-        Ok(Inserted { bucket: hit.bucket, index: hit.index })
+    /// The entry of a hit stands for another edentry with the same name and hash:
+    /// its place, and the store that makes it so.
+    #[inline]
+    pub(crate) fn redirect(&self, hit: &Hit, hash: u64, edentry: u64) -> Result<(Spot<'_>, Op)> {
+        let spot = Spot { bucket: self.bucket(hit.bucket)?, offset: hit.bucket, index: hit.index };
+        let at = entry_word(hit.bucket, hit.index);
+        Ok((spot, Op::Set { at, value: bucket::pack_entry(hash, edentry) }))
     }
 
-    /// Records the removal of the entry of a hit.
-    #[inline]
-    pub(crate) fn remove(&self, tx: &mut Tx, hit: &Hit) -> Result<()> {
-        tx.set(entry_word(hit.bucket, hit.index), 0)
+    /// The store that removes the entry of a hit.
+    #[inline(always)]
+    pub(crate) fn remove(&self, hit: &Hit) -> Op {
+        Op::Set { at: entry_word(hit.bucket, hit.index), value: 0 }
     }
 }

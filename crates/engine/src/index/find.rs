@@ -193,7 +193,7 @@ impl Fs {
     }
 
     /// Whether the edentry of an entry is that name: child and kind if it is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn matches(&self, entry: u64, parent: u64, name: &[u8], hash: u64) -> Result<Option<(u64, u8)>> {
         let offset = bucket::entry_offset(entry);
         let edentry = self.edentry(offset)?;
@@ -213,14 +213,32 @@ impl Fs {
     }
 
     /// Whether the name of an edentry is `name`, of the same length.
-    #[inline]
+    #[inline(always)]
     fn has_name(&self, offset: u64, edentry: &Edentry, name: &[u8]) -> Result<bool> {
-        for (i, chunk) in name.chunks(8).enumerate() {
-            let stored = match edentry.name.get(i) {
-                Some(word) => word.load(Relaxed),
-                None => self.at::<core::sync::atomic::AtomicU64>(offset + NAME + i as u64 * 8, "name")?.load(Relaxed),
-            };
-            if stored != crate::names::chunk_word(chunk) {
+        let (mut rest, mut words) = (name, edentry.name.iter());
+        while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
+            let Some(word) = words.next() else { return self.has_rest(offset, name) };
+            if word.load(Relaxed) != u64::from_le_bytes(*chunk) {
+                return Ok(false);
+            }
+            rest = tail;
+        }
+        if rest.is_empty() {
+            return Ok(true);
+        }
+        match words.next() {
+            Some(word) => Ok(word.load(Relaxed) == crate::segment::cache::short_word(rest)),
+            None => self.has_rest(offset, name),
+        }
+    }
+
+    /// As `has_name`, for what of a long name is behind the first two lines.
+    #[cold]
+    #[inline(never)]
+    fn has_rest(&self, offset: u64, name: &[u8]) -> Result<bool> {
+        for (i, chunk) in name.chunks(8).enumerate().skip(format::edentry::WORDS) {
+            let word: &core::sync::atomic::AtomicU64 = self.at(offset + NAME + i as u64 * 8, "name")?;
+            if word.load(Relaxed) != crate::names::chunk_word(chunk) {
                 return Ok(false);
             }
         }
@@ -228,7 +246,7 @@ impl Fs {
     }
 
     /// The cachelet that a bucket suggests for an entry.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hint_of(&self, bucket: &Bucket, index: usize) -> u32 {
         if bucket.generation.load(Acquire) != self.generation {
             return u32::MAX;
@@ -249,15 +267,21 @@ impl Fs {
     }
 
     /// Notes the cachelet of an entry. Races are harmless: identity is always checked.
-    #[inline]
+    #[inline(always)]
     pub(super) fn suggest(&self, bucket: &Bucket, index: usize, number: u32) {
         if bucket.generation.load(Acquire) != self.generation {
-            for cachelet in &bucket.cachelets {
-                self.image.store_volatile32(cachelet, 0);
-            }
-            self.image.store_volatile32(&bucket.generation, self.generation);
+            self.forget_suggestions(bucket);
         }
         self.image.store_volatile32(&bucket.cachelets[index], number.wrapping_add(1));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forget_suggestions(&self, bucket: &Bucket) {
+        for cachelet in &bucket.cachelets {
+            self.image.store_volatile32(cachelet, 0);
+        }
+        self.image.store_volatile32(&bucket.generation, self.generation);
     }
 
     /// Lets a cachelet carry the name of an entry. Who removes the name must hold

@@ -66,9 +66,9 @@ impl Fs {
         let mut result = Ok(());
         if lane.state.load(Acquire) != 0 {
             if let Some(record) = apply::valid_record(self, lane) {
-                result = apply::apply_again(self, lane, record);
+                result = apply::apply::<true>(self, lane, usize::from(record.ops));
                 self.image.fence();
-                self.release_freed(lane, record);
+                self.release_freed(lane, usize::from(record.ops));
             }
             self.image.store(&lane.state, 0);
             self.image.flush(self.image.offset_of(lane), 8);

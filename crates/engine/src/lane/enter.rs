@@ -11,23 +11,53 @@
 use super::{Tx, lock::Waiter};
 use crate::fs::Fs;
 use crate::segment::{Cachelet, cachelet};
-use base::Result;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use crate::index::Seen;
+use base::{Kind, Node, Result};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::fence;
+use format::inode::node_offset;
 use pm::Errno;
 
 /// Flags that keep others out of a directory.
 const CLOSED: u32 = cachelet::UNREADABLE | cachelet::DELETING | cachelet::EVICTING;
 
+/// Flags of a directory's cachelet that is not to be entered without further ado.
+const ODD: u32 = CLOSED | cachelet::DEAD | cachelet::REMOVED | cachelet::INVALID;
+
 impl<'a> Tx<'a> {
+    /// Enters one directory whose cachelet is at hand; `None` if there is
+    /// anything about it that [`Fs::enter`] must look into.
+    #[inline(always)]
+    pub(crate) fn enter_at_hand(&mut self, node: Node) -> Option<Seen<'a>> {
+        let directory = self.fs.cachelet(node.hint)?;
+        self.state.entered[0].store(node_offset(node.id), SeqCst);
+        let before = directory.sequence.load(SeqCst);
+        let odd = directory.flags.load(SeqCst) & ODD;
+        let seen = Seen {
+            id: node.id,
+            cachelet: directory,
+            word: directory.mode.load(Relaxed),
+            uid: directory.uid.load(Relaxed),
+            gid: directory.gid.load(Relaxed),
+        };
+        let same = directory.node.load(SeqCst) == node.id;
+        fence(Acquire);
+        let still = before & 1 == 0 && directory.sequence.load(Relaxed) == before;
+        if odd == 0 && same && still && seen.is(Kind::Directory) {
+            return Some(seen);
+        }
+        self.leave_directories();
+        None
+    }
+
     /// Enters up to two directories (their cachelet and node id), to change
     /// their names. Waits while one is closed; `ENOENT` if one is removed,
     /// `ESTALE` if a cachelet is no longer that node's.
-    #[inline]
     pub(crate) fn enter(&mut self, directories: &[(&Cachelet, u64)]) -> Result<()> {
         let mut wait = Waiter::new();
         'again: loop {
             for (i, (_, node)) in directories.iter().enumerate() {
-                self.state.entered[i].store(format::inode::node_offset(*node), SeqCst);
+                self.state.entered[i].store(node_offset(*node), SeqCst);
             }
             for (directory, node) in directories {
                 let flags = directory.flags.load(SeqCst);
@@ -50,14 +80,12 @@ impl<'a> Tx<'a> {
     }
 
     /// Leaves the directories entered.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leave_directories(&mut self) {
         for entered in &self.state.entered {
-            if entered.load(Relaxed) != 0 {
-                entered.store(0, core::sync::atomic::Ordering::Release);
-            }
+            entered.store(0, Release);
         }
-        if self.state.closed[0].load(Relaxed) | self.state.closed[1].load(Relaxed) != 0 {
+        if self.closed {
             self.open_directories();
         }
     }
@@ -69,6 +97,7 @@ impl<'a> Tx<'a> {
     /// Must not be called with a bucket or inode lock held: whoever is inside may want it.
     pub(crate) fn close_directory(&mut self, directory: &Cachelet, node: u64, flag: u32) -> Result<()> {
         let slot = usize::from(self.state.closed[0].load(Relaxed) != 0);
+        self.closed = true;
         self.state.closed[slot].store(self.fs.segment.offset_of(directory), SeqCst);
         let mine = flag | (self.number + 1) << 16;
         let closed = directory.flags.fetch_update(SeqCst, SeqCst, |flags| (flags & CLOSED == 0).then_some(flags | mine));
@@ -77,7 +106,7 @@ impl<'a> Tx<'a> {
             return Err(Errno::EBUSY.into());
         }
         let (fs, number) = (self.fs, self.number);
-        fs.wait_until_left(number, format::inode::node_offset(node));
+        fs.wait_until_left(number, node_offset(node));
         if directory.node.load(SeqCst) != node {
             return Err(Errno::ESTALE.into());
         }
@@ -85,8 +114,9 @@ impl<'a> Tx<'a> {
     }
 
     /// Opens what this lane closed.
-    #[cold]
+    #[inline(never)]
     fn open_directories(&mut self) {
+        self.closed = false;
         for closed in &self.state.closed {
             let at = closed.load(Relaxed);
             if at != 0 {

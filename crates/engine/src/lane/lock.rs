@@ -18,7 +18,7 @@ const NAP: i64 = 50_000;
 impl<'a> Tx<'a> {
     /// Takes a lock, waiting; the holder's lane is adopted if it has died.
     /// `EIO` if this operation holds too many locks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock(&mut self, word: &LockWord) -> Result<()> {
         let slot = self.state.held.get(self.held).ok_or(Errno::EIO)?;
         // Listed before it is taken: see the module's parent.
@@ -43,6 +43,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Gives back the lock taken last but `keep` locks.
+    #[inline(always)]
     pub(crate) fn unlock_to(&mut self, keep: usize) {
         while self.held > keep {
             self.held -= 1;
@@ -57,13 +58,13 @@ impl<'a> Tx<'a> {
     }
 
     /// Gives back all locks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unlock_all(&mut self) {
         self.unlock_to(0);
     }
 
     /// Takes the bucket lock of a hash.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock_bucket(&mut self, hash: u64) -> Result<()> {
         let word = self.fs.bucket_lock(hash);
         self.lock(word)
@@ -82,6 +83,7 @@ impl<'a> Tx<'a> {
     /// Takes the inode of a cachelet, and makes sure that it still is `node`:
     /// `ESTALE` if the cachelet was given to another inode meanwhile, or the
     /// inode is gone. The caller looks the cachelet up again.
+    #[inline(always)]
     pub(crate) fn lock_inode(&mut self, cachelet: &Cachelet, node: u64) -> Result<()> {
         let keep = self.held;
         self.lock(&cachelet.owner)?;
@@ -98,7 +100,7 @@ impl<'a> Tx<'a> {
 
 impl Fs {
     /// The lock of the bucket that `hash` belongs to, now and after splits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bucket_lock(&self, hash: u64) -> &LockWord {
         let number = hash % crate::segment::BUCKET_LOCKS;
         self.segment.at(self.areas.bucket_locks + number * 16).expect("bucket locks are mapped")

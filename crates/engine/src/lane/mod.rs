@@ -16,16 +16,19 @@ pub mod adopt;
 pub mod apply;
 pub mod enter;
 pub mod lock;
+pub mod record;
 pub mod slot;
 pub mod take;
 
 use crate::fs::Fs;
 use crate::segment::LaneState;
 use base::{Cx, Result};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
 use format::{LINE, Lane, layout};
 use pm::Errno;
+use record::Stores;
 
 /// After that many records a lane looks whether another one's user has died.
 const LOOK_EVERY: u32 = 64;
@@ -40,18 +43,21 @@ pub struct Tx<'a> {
     kind: Kind,
     /// Locks held: how many of `state.held` are in use.
     pub(crate) held: usize,
+    /// How many objects and stores the record has.
     objects: usize,
     ops: usize,
     /// Change of the lane's counters that the next commit records.
     lines: i64,
     files: i64,
-    /// Whether the record frees something.
+    /// Whether the stores listed free something.
     frees: bool,
+    /// Whether directories are closed (`state.closed`).
+    closed: bool,
 }
 
 impl Fs {
     /// Starts an operation: `EROFS`, or `ENOLCK` when every lane is taken.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin<'a>(&'a self, cx: &Cx<'a>, kind: Kind) -> Result<Tx<'a>> {
         self.writable()?;
         let thread = cx.thread;
@@ -73,6 +79,7 @@ impl Fs {
             lines: 0,
             files: 0,
             frees: false,
+            closed: false,
         })
     }
 }
@@ -92,7 +99,7 @@ impl Tx<'_> {
     #[inline(always)]
     fn put(&mut self, op: Op) {
         let (place, value) = op.pack();
-        // `push` leaves room for those that `commit` puts: always there.
+        // `push` and `commit_with` look for room: always there.
         if let Some(slot) = self.lane.ops.get(self.ops) {
             self.fs.image.store(&slot.place, place);
             self.fs.image.store(&slot.value, value);
@@ -123,14 +130,8 @@ impl Tx<'_> {
         self.push(Op::SetBits { at, bits })
     }
 
-    /// The counts of the directory whose inode is at `at` change.
-    #[inline(always)]
-    pub(crate) fn count(&mut self, at: u64, entries: i32, directories: i32) -> Result<()> {
-        self.push(Op::Count { at, entries, directories })
-    }
-
     /// Number of inodes this record makes (+) or frees (−), for `statfs`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn files(&mut self, change: i64) {
         self.files += change;
     }
@@ -139,6 +140,7 @@ impl Tx<'_> {
     /// checksum and starts its write-back; call it after the object is written.
     /// Objects larger than a few lines (data, extent nodes) are flushed by
     /// their writer and ordered by [`Tx::order`] instead.
+    #[inline(always)]
     pub(crate) fn object(&mut self, offset: u64, lines: u32) -> Result<()> {
         if self.objects >= OBJECTS_MAX {
             return Err(Errno::EIO.into());
@@ -155,20 +157,26 @@ impl Tx<'_> {
         self.fs.image.fence();
     }
 
-    /// Commits and applies the record. An error before the commit leaves
+    /// Commits and applies the stores listed. An error before the commit leaves
     /// everything as it was; one after it means a damaged image (`Corrupt`).
-    #[inline]
     pub(crate) fn commit(&mut self) -> Result<()> {
-        let image = &self.fs.image;
+        self.commit_with(())
+    }
+
+    /// As `commit`, with stores that follow those listed.
+    #[inline(always)]
+    pub(crate) fn commit_with<S: Stores>(&mut self, stores: S) -> Result<()> {
+        let (image, listed) = (&self.fs.image, self.ops);
+        if listed + S::COUNT > OPS_MAX - 2 {
+            return Err(Errno::EIO.into());
+        }
         let lane = image.offset_of(self.lane);
-        if self.lines != 0 {
-            let lines = self.lane.lines.load(Relaxed).wrapping_add(self.lines as u64);
-            self.put(Op::Set { at: lane + word::LINES, value: lines });
-        }
-        if self.files != 0 {
-            let files = self.lane.files.load(Relaxed).wrapping_add(self.files as u64);
-            self.put(Op::Set { at: lane + word::FILES, value: files });
-        }
+        let counter = |at: u64, counter: &AtomicU64, change: i64| {
+            (change != 0).then(|| Op::Set { at: lane + at, value: counter.load(Relaxed).wrapping_add(change as u64) })
+        };
+        let counters = (counter(word::LINES, &self.lane.lines, self.lines), counter(word::FILES, &self.lane.files, self.files));
+        stores.write(self);
+        counters.write(self);
         let sequence = (self.lane.sequence.load(Relaxed) as u32).wrapping_add(1);
         let state = State { sequence, kind: self.kind as u16, objects: self.objects as u8, ops: self.ops as u8 };
         if image.domain() != pm::Domain::Process {
@@ -178,9 +186,14 @@ impl Tx<'_> {
         image.store(&self.lane.sequence, u64::from(sequence));
         image.store(&self.lane.checksum, apply::mark(state));
         image.store(&self.lane.state, state.pack());
-        let applied = apply::apply::<false>(self.fs, self.lane, state);
+        let mut applied = Ok(());
+        if listed != 0 {
+            applied = apply::apply::<false>(self.fs, self.lane, listed);
+        }
+        let applied = applied.and_then(|()| stores.make(self.fs)).and_then(|()| counters.make(self.fs));
         image.store(&self.lane.state, 0);
-        self.retired(state);
+        self.retired(listed);
+        stores.release(self.fs);
         applied
     }
 
@@ -195,22 +208,24 @@ impl Tx<'_> {
         image.store(&self.lane.sequence, u64::from(state.sequence));
         image.store(&self.lane.checksum, sum);
         image.store(&self.lane.state, state.pack());
-        image.flush(lane, 128 + self.ops as u64 * 16);
+        image.flush(lane, 128 + u64::from(state.ops) * 16);
         image.fence();
-        let applied = apply::apply::<true>(self.fs, self.lane, state);
+        let applied = apply::apply::<false>(self.fs, self.lane, usize::from(state.ops));
         image.fence();
         image.store(&self.lane.state, 0);
         image.flush(lane, 8);
         // Not left to the next record's fence: what this one has freed may be
         // another's from here on, and a record found whole is applied again.
         image.fence();
-        self.retired(state);
+        self.frees = true;
+        self.retired(usize::from(state.ops));
         applied
     }
 
-    /// The record is gone: its reservations are the image's now, what it freed can be used again.
+    /// The record is gone: its reservations are the image's now, what the
+    /// `listed` stores of it freed can be used again.
     #[inline(always)]
-    fn retired(&mut self, record: State) {
+    fn retired(&mut self, listed: usize) {
         if self.state.reserved_count.load(Relaxed) != 0 {
             self.forget_reservations();
         }
@@ -218,7 +233,7 @@ impl Tx<'_> {
             taken.store(0, Release);
         }
         if self.frees {
-            self.fs.release_freed(self.lane, record);
+            self.fs.release_freed(self.lane, listed);
         }
         self.start_afresh();
     }
@@ -244,6 +259,14 @@ impl Tx<'_> {
         self.start_afresh();
     }
 
+    /// The end of an operation that reserved more than it used.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&mut self) {
+        self.abandon();
+        self.return_slots();
+    }
+
     /// Changes what kind of record the next commit writes; returns what it was.
     pub(crate) fn now(&mut self, kind: Kind) -> Kind {
         core::mem::replace(&mut self.kind, kind)
@@ -257,12 +280,20 @@ impl Tx<'_> {
 
     /// Allocates `count` (1–64) lines in one block; returns their offset. They
     /// are the image's once the record commits. `ENOSPC`.
-    #[inline(always)]
     pub(crate) fn lines(&mut self, count: u32, arena: crate::alloc::Arena) -> Result<u64> {
+        let (offset, allocated) = self.new_lines(count, arena)?;
+        self.push(allocated)?;
+        Ok(offset)
+    }
+
+    /// As [`Tx::lines`], but for the store that allocates them, which the caller
+    /// must put into the record.
+    #[inline(always)]
+    pub(crate) fn new_lines(&mut self, count: u32, arena: crate::alloc::Arena) -> Result<(u64, Op)> {
         let (block, bits) = self.fs.take_lines(self.number, self.state, count, arena)?;
-        self.set_bits(layout::Layout::bitmap_word(block), bits)?;
         self.lines += i64::from(count);
-        Ok(block * layout::BLOCK + u64::from(bits.trailing_zeros()) * LINE)
+        let offset = block * layout::BLOCK + u64::from(bits.trailing_zeros()) * LINE;
+        Ok((offset, Op::SetBits { at: layout::Layout::bitmap_word(block), bits }))
     }
 
     /// Allocates up to `want` contiguous blocks, after block `near` if that is
@@ -284,16 +315,23 @@ impl Tx<'_> {
 
     /// Frees `count` lines at `offset`, all in one block.
     pub(crate) fn free_lines(&mut self, offset: u64, count: u32) -> Result<()> {
+        let freed = self.old_lines(offset, count)?;
+        self.push(freed)?;
+        self.frees = true;
+        Ok(())
+    }
+
+    /// As [`Tx::free_lines`], but for the store that frees them, which the caller
+    /// must put into the record.
+    #[inline(always)]
+    pub(crate) fn old_lines(&mut self, offset: u64, count: u32) -> Result<Op> {
         let first = offset % layout::BLOCK / LINE;
         let (block, count) = (offset / layout::BLOCK, u64::from(count));
         if count == 0 || first + count > 64 || !self.fs.is_allocatable(block, 1) {
             return Err(crate::fs::corrupt("lines to be freed", offset));
         }
-        let bits = (u64::MAX >> (64 - count)) << first;
-        self.push(Op::ClearBits { at: layout::Layout::bitmap_word(block), bits })?;
         self.lines -= count as i64;
-        self.frees = true;
-        Ok(())
+        Ok(Op::ClearBits { at: layout::Layout::bitmap_word(block), bits: (u64::MAX >> (64 - count)) << first })
     }
 
     /// Frees `count` blocks from `block` on.
@@ -309,15 +347,13 @@ impl Tx<'_> {
 }
 
 impl Drop for Tx<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        if self.state.taken.iter().fold(0, |all, taken| all | taken.load(Relaxed)) != 0 {
-            self.fs.put_back_lines(self.state);
+        let state = self.state;
+        let left = state.taken.iter().chain(&state.slots).fold(0, |all, word| all | word.load(Relaxed));
+        if left | u64::from(state.reserved_count.load(Relaxed)) != 0 {
+            self.give_up();
         }
-        if self.state.reserved_count.load(Relaxed) != 0 {
-            self.fs.return_reservations(self.state);
-        }
-        self.return_slots();
         self.leave_directories();
         self.unlock_all();
         let depth = self.thread.busy.get();

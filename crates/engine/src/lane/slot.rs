@@ -10,14 +10,19 @@ use pm::Errno;
 
 impl Tx<'_> {
     /// Reserves the slot at image offset `at`: true if it was free and is ours now.
-    /// The record gives it its value (`set`); else it is free again when the operation ends.
-    #[inline]
+    /// The record gives it its value (`set`, then [`Tx::slots_filled`]); else it is
+    /// free again when the operation ends.
+    #[inline(always)]
     pub(crate) fn reserve_slot(&mut self, at: u64) -> Result<bool> {
-        let listed = self.state.slots.iter().find(|slot| slot.load(Relaxed) == 0).ok_or(Errno::EIO)?;
+        let slots = &self.state.slots;
+        let listed = if slots[0].load(Relaxed) == 0 { &slots[0] } else { &slots[1] };
         let word = self.fs.at::<AtomicU64>(at, "directory slot")?;
         let seen = word.load(Acquire);
         if seen != 0 && !self.fs.is_stale_slot(seen) {
             return Ok(false);
+        }
+        if listed.load(Relaxed) != 0 {
+            return Err(Errno::EIO.into());
         }
         listed.store(at, Release);
         let taken = self.fs.image.swap_if(word, seen, reservation(self.number, self.fs.generation)).is_ok();
@@ -27,8 +32,15 @@ impl Tx<'_> {
         Ok(taken)
     }
 
+    /// After the commit: the slots reserved have their values.
+    #[inline(always)]
+    pub(crate) fn slots_filled(&self) {
+        for slot in &self.state.slots {
+            slot.store(0, Release);
+        }
+    }
+
     /// Frees the slots that were reserved and not filled.
-    #[inline]
     pub(super) fn return_slots(&mut self) {
         for slot in &self.state.slots {
             let at = slot.load(Relaxed);

@@ -4,6 +4,7 @@ use super::inode::{Plan, inherit};
 use super::{check_name, symlink};
 use crate::fs::Fs;
 use base::{Cx, Kind, NewNode, Node, Result};
+use format::lane::Op;
 use format::{inode, lane};
 use pm::Errno;
 
@@ -18,14 +19,7 @@ impl Fs {
             Ok(tx) => tx,
             Err(error) => return Err(self.unless_exists(cx, dir, name, error)),
         };
-        let parent = self.enter(&mut tx, cx, dir)?;
-        parent.may_search(&cx.cred)?;
-        let hash = self.hash(parent.offset, name);
-        tx.lock_bucket(hash)?;
-        let scan = self.scan(parent.offset, name, hash)?;
-        if scan.hit.is_some() {
-            return Err(Errno::EEXIST.into());
-        }
+        let (parent, hash, scan) = self.new_name(&mut tx, cx, dir, name)?;
         parent.may_change(&cx.cred)?;
         check_kind(cx, new)?;
 
@@ -37,32 +31,22 @@ impl Fs {
         let directory = new.kind == Kind::Directory;
         let now = pm::clock::now();
         let place = self.place_inode(&mut tx)?;
-        let edentry = self.new_edentry(&mut tx, hash, new.kind as u8, parent.offset, place.id, slot, name)?;
-        let root = match new.kind {
-            Kind::Symlink => self.new_text(&mut tx, new.target)?,
-            Kind::CharDevice | Kind::BlockDevice => new.rdev,
-            _ => 0,
+        let (edentry, allocated) =
+            self.new_edentry(&mut tx, hash, new.kind as u8, parent.offset, place.id, slot, name)?;
+        let (root, size) = match new.kind {
+            Kind::Symlink => (self.new_text(&mut tx, new.target)?, new.target.len() as u64),
+            Kind::CharDevice | Kind::BlockDevice => (new.rdev, 0),
+            _ => (0, 0),
         };
-        tx.set(slot, edentry)?;
-        let inserted = self.insert(&mut tx, &scan, hash, edentry)?;
-        self.touch_directory(&mut tx, parent.offset, now, 1, i32::from(directory))?;
-        tx.files(1);
-        let plan = Plan {
-            kind: new.kind,
-            mode,
-            uid: cx.cred.uid,
-            gid,
-            permission,
-            flags: 0,
-            nlink: 1,
-            size: if new.kind == Kind::Symlink { new.target.len() as u64 } else { 0 },
-            root,
-            now,
-        };
+        let (spot, entry) = self.insert(&mut tx, &scan, hash, edentry)?;
+        let uid = cx.cred.uid;
+        let plan = Plan { kind: new.kind, mode, uid, gid, permission, flags: 0, nlink: 1, size, root, now };
         let own = if directory { edentry } else { 0 };
-        let cachelet = self.commit_fresh(&mut tx, place, &plan, own, Some((parent.offset, name)))?;
-        let number = self.cachelet_number(cachelet);
-        self.suggest_for(&inserted, number);
+        let touched = self.touch_directory(parent.offset, now, 1, i32::from(directory));
+        let stores = (allocated, Op::Set { at: slot, value: edentry }, entry, touched);
+        let name = Some((&spot, parent.offset, name));
+        let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, own, name, stores)?;
+        tx.slots_filled();
         self.release_fresh(&tx, cachelet);
         drop(tx);
         if scan.full {
@@ -91,7 +75,6 @@ impl Fs {
         let permission = self.permission_index(&mut tx, cx.cred.uid, gid, mode)?;
         let place = self.place_inode(&mut tx)?;
         self.add_orphan(&mut tx, place.id)?;
-        tx.files(1);
         let plan = Plan {
             kind: Kind::Regular,
             mode,
@@ -104,14 +87,14 @@ impl Fs {
             root: 0,
             now: pm::clock::now(),
         };
-        let cachelet = self.commit_fresh(&mut tx, place, &plan, 0, None)?;
-        let node = Node { id: place.id, hint: self.cachelet_number(cachelet) };
+        let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, 0, None, ())?;
         self.release_fresh(&tx, cachelet);
-        Ok(node)
+        Ok(Node { id: place.id, hint: number })
     }
 }
 
 /// What may not be made, or not by everybody.
+#[inline(always)]
 fn check_kind(cx: &Cx, new: &NewNode) -> Result<()> {
     match new.kind {
         Kind::CharDevice | Kind::BlockDevice if !cx.cred.privileged => Err(Errno::EPERM.into()),

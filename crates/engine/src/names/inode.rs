@@ -3,11 +3,16 @@
 use super::{Parent, SET_GID};
 use crate::alloc::Arena;
 use crate::fs::Fs;
+use crate::index::Spot;
 use crate::lane::Tx;
+use crate::lane::record::Stores;
+use crate::segment::cache::name_words;
 use crate::segment::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
 use base::{Cx, Kind, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use format::inode::{Head, node_generation, node_id, pack_links, word};
+use format::inode::{Head, Inode, node_generation, node_id, pack_links, word};
+use format::lane::Op;
+use format::LINE;
 use pm::Errno;
 
 /// What a new inode is to be.
@@ -33,14 +38,18 @@ pub(crate) struct Plan {
 
 /// Where a new inode goes.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Place<'a> {
     pub(crate) offset: u64,
     /// Node id: the place and its next generation.
     pub(crate) id: u64,
+    inode: &'a Inode,
+    /// The store that allocates its line.
+    allocated: Op,
 }
 
 /// Kind of new node, mode, owner and group as the kernel makes them: the mode
 /// asked for, umask, and a set-group-id directory (`inode_init_owner`, `mode_strip_sgid`).
+#[inline(always)]
 pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16, u32) {
     let cred = &cx.cred;
     let mut mode = match kind {
@@ -62,44 +71,50 @@ pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16,
 
 impl Fs {
     /// Allocates the line of a new inode.
-    #[inline]
-    pub(crate) fn place_inode(&self, tx: &mut Tx) -> Result<Place> {
-        let offset = tx.lines(1, Arena::Inodes)?;
+    #[inline(always)]
+    pub(crate) fn place_inode<'a>(&'a self, tx: &mut Tx) -> Result<Place<'a>> {
+        let (offset, allocated) = tx.new_lines(1, Arena::Inodes)?;
+        let inode = self.inode(offset)?;
         // Whatever stood here: the next generation.
-        let before = Head::unpack(self.inode(offset)?.head.load(Relaxed)).generation;
-        Ok(Place { offset, id: node_id(offset, before.wrapping_add(1)) })
+        let before = Head::unpack(inode.head.load(Relaxed)).generation;
+        Ok(Place { offset, id: node_id(offset, before.wrapping_add(1)), inode, allocated })
     }
 
-    /// Writes a new inode and its cachelet, and commits the record, to which
-    /// nothing more is to be added. `own` is the edentry of a directory; `name`
-    /// is where the cachelet says it stands. Returns the cachelet, with `owner`
-    /// held and listed until [`Fs::release_fresh`].
-    #[inline]
-    pub(crate) fn commit_fresh<'a>(
+    /// Writes a new inode and its cachelet, and commits the record with `stores`.
+    /// `own` is the edentry of a directory; `name` is where the cachelet says it
+    /// stands, and where an entry leads to it. Returns the cachelet and its
+    /// number; `owner` is held and listed until [`Fs::release_fresh`].
+    #[inline(always)]
+    pub(crate) fn commit_fresh<'a, S: Stores>(
         &'a self,
         tx: &mut Tx<'a>,
-        place: Place,
+        place: &Place,
         plan: &Plan,
         own: u64,
-        name: Option<(u64, &[u8])>,
-    ) -> Result<&'a Cachelet> {
+        name: Option<(&Spot, u64, &[u8])>,
+        stores: S,
+    ) -> Result<(&'a Cachelet, u32)> {
+        tx.object(place.offset, 1)?;
         let cachelet = self.new_cachelet(tx.number)?;
-        self.fill_fresh(cachelet, place.id, plan, name);
-        let committed = self.write_inode(place, plan, own, self.cachelet_number(cachelet)).and_then(|()| {
-            tx.object(place.offset, 1)?;
-            tx.commit()
-        });
-        if let Err(error) = committed {
-            self.forget_fresh(tx, cachelet);
-            return Err(error);
+        let number = self.cachelet_number(cachelet);
+        self.fill_fresh(cachelet, place.id, plan, name.map(|(_, parent, name)| (parent, name)));
+        self.write_inode(place, plan, own, number);
+        if let Some((spot, ..)) = name {
+            self.lead(spot, number);
         }
-        Ok(cachelet)
+        tx.files(1);
+        match tx.commit_with((place.allocated, stores)) {
+            Ok(()) => Ok((cachelet, number)),
+            Err(error) => {
+                self.forget_fresh(tx, cachelet);
+                Err(error)
+            }
+        }
     }
 
-    #[inline]
-    fn write_inode(&self, place: Place, plan: &Plan, own: u64, cachelet: u32) -> Result<()> {
-        let inode = self.inode(place.offset)?;
-        let image = &self.image;
+    #[inline(always)]
+    fn write_inode(&self, place: &Place, plan: &Plan, own: u64, cachelet: u32) {
+        let (image, inode) = (&self.image, place.inode);
         let generation = node_generation(place.id);
         let head = Head { generation, flags: plan.flags, kind: plan.kind as u8, permission: plan.permission };
         image.store(&inode.head, head.pack());
@@ -110,17 +125,29 @@ impl Fs {
         image.store(&inode.root, plan.root);
         image.store_volatile(&inode.cachelet, u64::from(self.generation) << 32 | u64::from(cachelet + 1));
         image.store(&inode.extra, own);
-        Ok(())
+        image.flush(place.offset, LINE);
     }
 
     /// Fills the cachelet of a new inode, without asking the inode.
-    #[inline]
+    #[inline(always)]
     fn fill_fresh(&self, cachelet: &Cachelet, id: u64, plan: &Plan, name: Option<(u64, &[u8])>) {
         let change = self.change(cachelet);
         change.node.store(id, SeqCst);
         change.flags.store(cachelet::REFERENCED, Relaxed);
+        let mut name_len = 0;
         change.parent.store(0, Relaxed);
-        change.mode.store(pack_mode(0, plan.kind as u8, plan.mode), Relaxed);
+        if let Some((parent, name)) = name
+            && name.len() <= NAME_SHORT
+        {
+            name_len = name.len() as u8;
+            change.parent.store(parent, Relaxed);
+            name_words(name, |i, word| {
+                if let Some(place) = change.name.get(i) {
+                    place.store(word, Relaxed);
+                }
+            });
+        }
+        change.mode.store(pack_mode(name_len, plan.kind as u8, plan.mode), Relaxed);
         change.uid.store(plan.uid, Relaxed);
         change.gid.store(plan.gid, Relaxed);
         change.nlink.store(plan.nlink, Relaxed);
@@ -129,21 +156,18 @@ impl Fs {
         change.mtime.store(plan.now as u64, Relaxed);
         change.ctime.store(plan.now as u64, Relaxed);
         change.root.store(if plan.kind == Kind::Directory { 0 } else { plan.root }, Relaxed);
-        drop(change);
-        if let Some((parent, name)) = name {
-            self.name_cachelet(cachelet, parent, name);
-        }
     }
 
     /// After the commit: lets go of a new inode's cachelet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release_fresh(&self, tx: &Tx, cachelet: &Cachelet) {
         cachelet.owner.store(0, Release);
-        self.lane_state(tx.number).loading_cachelet.store(0, Release);
+        tx.state.loading_cachelet.store(0, Release);
     }
 
     /// The commit failed: the cachelet is nobody's again.
     #[cold]
+    #[inline(never)]
     fn forget_fresh(&self, tx: &Tx, cachelet: &Cachelet) {
         cachelet.node.store(0, SeqCst);
         cachelet.parent.store(0, SeqCst);
@@ -151,7 +175,7 @@ impl Fs {
     }
 
     /// Lets a cachelet whose `owner` is held carry a name, or none if it is too long.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn name_cachelet(&self, cachelet: &Cachelet, parent: u64, name: &[u8]) {
         if name.len() <= NAME_SHORT {
             self.set_name(cachelet, parent, name);
@@ -160,23 +184,27 @@ impl Fs {
         }
     }
 
-    /// Records that a locked inode loses its last name. Returns true if the
-    /// inode goes with it, false if it stays as an orphan: somebody has it open,
-    /// or it is too large for this record.
+    /// Records that a locked inode loses its last name. Returns the stores that
+    /// make it go with the name, for the record; `None` if it stays as an orphan:
+    /// somebody has it open, or it is too large for this record.
     ///
     /// Openers count first and then look at `EVICTING` (`process::descriptions`);
     /// we do it the other way round. The flag stays until [`Fs::settle_victim`].
-    pub(crate) fn give_up_inode(&self, tx: &mut Tx, cachelet: &Cachelet, id: u64, offset: u64) -> Result<bool> {
+    #[inline(always)]
+    pub(crate) fn give_up_inode(&self, tx: &mut Tx, cachelet: &Cachelet, id: u64, offset: u64) -> Result<Option<(Op, Op)>> {
         let closed = cachelet::EVICTING | (tx.number + 1) << 16;
         cachelet.flags.fetch_or(closed, SeqCst);
-        if cachelet.opens.load(SeqCst) == 0 && self.free_small(tx, offset)? {
-            return Ok(true);
+        if cachelet.opens.load(SeqCst) == 0
+            && let Some(gone) = self.free_small(tx, offset)?
+        {
+            return Ok(Some(gone));
         }
         self.add_orphan(tx, id)?;
-        Ok(false)
+        Ok(None)
     }
 
     /// After the commit, or after it failed: openers may go on; `dead` tells them what they find.
+    #[inline(always)]
     pub(crate) fn settle_victim(&self, tx: &Tx, cachelet: &Cachelet, dead: bool) {
         if dead {
             cachelet.flags.fetch_or(cachelet::DEAD, SeqCst);
@@ -190,15 +218,16 @@ impl Fs {
         }
     }
 
-    /// Records one name less (or more) of a locked inode that is no directory.
-    pub(crate) fn set_links(&self, tx: &mut Tx, offset: u64, links: u64, nlink: u32, now: i64) -> Result<()> {
+    /// The stores for one name less (or more) of a locked inode that is no directory.
+    #[inline(always)]
+    pub(crate) fn links_change(&self, offset: u64, links: u64, nlink: u32, now: i64) -> (Op, Op) {
         let blocks = links & 0xffff_ffff_0000_0000;
-        tx.set(offset + word::LINKS, blocks | u64::from(nlink))?;
-        tx.set(offset + word::CTIME, now as u64)
+        let links = Op::Set { at: offset + word::LINKS, value: blocks | u64::from(nlink) };
+        (links, Op::Set { at: offset + word::CTIME, value: now as u64 })
     }
 
     /// The links word of an inode.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn links_word(&self, offset: u64) -> Result<u64> {
         Ok(self.inode(offset)?.links.load(Acquire))
     }

@@ -7,7 +7,7 @@ use crate::lane::Tx;
 use base::{Cx, Kind, Node, R, Result, W};
 use core::sync::atomic::Ordering::Relaxed;
 use format::inode::{self, Head, node_offset, unpack_links, word};
-use format::lane;
+use format::lane::{self, Op};
 use pm::Errno;
 
 impl Fs {
@@ -18,16 +18,8 @@ impl Fs {
             Ok(tx) => tx,
             Err(error) => return Err(self.unless_exists(cx, dir, name, error)),
         };
-        let parent = self.enter(&mut tx, cx, dir)?;
-        parent.may_search(&cx.cred)?;
-        let hash = self.hash(parent.offset, name);
-        tx.lock_bucket(hash)?;
-        let scan = self.scan(parent.offset, name, hash)?;
-        if scan.hit.is_some() {
-            return Err(Errno::EEXIST.into());
-        }
-        let slot_and_inode = self.prepare_link(&mut tx, cx, node, &parent)?;
-        let (slot, cachelet, seen) = slot_and_inode;
+        let (parent, hash, scan) = self.new_name(&mut tx, cx, dir, name)?;
+        let (slot, cachelet, seen) = self.prepare_link(&mut tx, cx, node, &parent)?;
 
         let offset = node_offset(node.id);
         let links = self.links_word(offset)?;
@@ -38,12 +30,13 @@ impl Fs {
         }
         let now = pm::clock::now();
         let kind = (seen.word >> 16) as u8;
-        let edentry = self.new_edentry(&mut tx, hash, kind, parent.offset, node.id, slot, name)?;
-        tx.set(slot, edentry)?;
-        let inserted = self.insert(&mut tx, &scan, hash, edentry)?;
-        self.set_links(&mut tx, offset, links, nlink + 1, now)?;
-        self.touch_directory(&mut tx, parent.offset, now, 1, 0)?;
-        tx.commit()?;
+        let (edentry, allocated) = self.new_edentry(&mut tx, hash, kind, parent.offset, node.id, slot, name)?;
+        let (spot, entry) = self.insert(&mut tx, &scan, hash, edentry)?;
+        self.lead(&spot, self.cachelet_number(cachelet));
+        let counted = self.links_change(offset, links, nlink + 1, now);
+        let touched = self.touch_directory(parent.offset, now, 1, 0);
+        tx.commit_with((allocated, Op::Set { at: slot, value: edentry }, entry, counted, touched))?;
+        tx.slots_filled();
 
         let change = self.change(cachelet);
         change.nlink.store(nlink + 1, Relaxed);
@@ -52,7 +45,6 @@ impl Fs {
         if cachelet.parent.load(Relaxed) == 0 {
             self.name_cachelet(cachelet, parent.offset, name);
         }
-        self.suggest_for(&inserted, self.cachelet_number(cachelet));
         drop(tx);
         if scan.full {
             self.grow_index(cx);
@@ -61,6 +53,7 @@ impl Fs {
     }
 
     /// Checks who may link what, reserves a slot, and takes the inode.
+    #[inline(always)]
     fn prepare_link<'a>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -75,10 +68,21 @@ impl Fs {
             return Err(Errno::EPERM.into());
         }
         let slot = self.reserve_any_slot(tx, parent.cachelet, parent.id)?;
+        match tx.lock_inode(seen.cachelet, node.id) {
+            Ok(()) => Ok((slot, seen.cachelet, seen)),
+            Err(base::Error::Posix(Errno::ESTALE)) => Ok((slot, self.lock_again(tx, cx, node)?, seen)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Its cachelet was taken away before we had it.
+    #[cold]
+    #[inline(never)]
+    fn lock_again<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a crate::segment::Cachelet> {
         for _ in 0..super::ATTEMPTS {
             let cachelet = self.cached(cx, node).map_err(super::gone)?;
             match tx.lock_inode(cachelet, node.id) {
-                Ok(()) => return Ok((slot, cachelet, seen)),
+                Ok(()) => return Ok(cachelet),
                 Err(base::Error::Posix(Errno::ESTALE)) => {}
                 Err(error) => return Err(error),
             }
@@ -102,6 +106,7 @@ impl Fs {
 
 /// The kernel's `protected_hardlinks`: without privilege only one's own files,
 /// or plain ones that one may read and write.
+#[inline(always)]
 fn may_link(cx: &Cx, seen: &Seen) -> Result<()> {
     let cred = &cx.cred;
     if cred.privileged || cred.uid == seen.uid {

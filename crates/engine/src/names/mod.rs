@@ -19,15 +19,18 @@ pub(crate) mod symlink;
 #[cfg(test)]
 mod tests;
 
+use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
-use crate::index::{Hit, Seen};
+use crate::index::{Hit, Scan, Seen};
 use crate::lane::Tx;
 use crate::segment::Cachelet;
+use crate::segment::cache::short_word;
 use base::{Cred, Cx, Kind, Node, Result, W, X};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
 use format::edentry::{self, Head, NAME, NAME_MAX};
 use format::inode::{node_offset, word};
+use format::lane::Op;
 use pm::Errno;
 
 /// The sticky bit of a directory.
@@ -55,18 +58,18 @@ pub(crate) struct Parent<'a> {
 
 impl Parent<'_> {
     /// Search permission, which the kernel asks for before it looks at the name.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_search(&self, cred: &Cred) -> Result<()> {
         self.may(cred, X)
     }
 
     /// Permission to change names.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_change(&self, cred: &Cred) -> Result<()> {
         self.may(cred, W | X)
     }
 
-    #[inline]
+    #[inline(always)]
     fn may(&self, cred: &Cred, want: u16) -> Result<()> {
         if cred.may(Kind::Directory, self.seen.mode(), self.seen.uid, self.seen.gid, want) {
             return Ok(());
@@ -76,7 +79,7 @@ impl Parent<'_> {
 
     /// In a sticky directory only the owner of the victim or of the directory
     /// removes or moves a name.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_remove(&self, cred: &Cred, victim_uid: u32) -> Result<()> {
         self.may_change(cred)?;
         if self.seen.mode() & STICKY != 0 && !cred.privileged && cred.uid != victim_uid && cred.uid != self.seen.uid {
@@ -106,20 +109,18 @@ pub(crate) fn gone(error: base::Error) -> base::Error {
 
 impl Fs {
     /// Enters one directory. `ENOTDIR`, or `ENOENT` if it is gone.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
-        let cachelet = self.cached(cx, dir).map_err(gone)?;
-        match tx.enter(&[(cachelet, dir.id)]) {
-            Ok(()) => self.parent(cx, cachelet, dir.id),
-            Err(base::Error::Posix(Errno::ESTALE)) => self.enter_again(tx, cx, dir),
-            Err(error) => Err(error),
+        match tx.enter_at_hand(dir) {
+            Some(seen) => Ok(Parent { cachelet: seen.cachelet, id: dir.id, offset: node_offset(dir.id), seen }),
+            None => self.enter_anyhow(tx, cx, dir),
         }
     }
 
-    /// Its cachelet was taken away before we were inside.
+    /// Its cachelet is not at hand, is being changed, or it is closed to entry.
     #[cold]
     #[inline(never)]
-    fn enter_again<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
+    fn enter_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
         for _ in 0..ATTEMPTS {
             let cachelet = self.cached(cx, dir).map_err(gone)?;
             match tx.enter(&[(cachelet, dir.id)]) {
@@ -145,7 +146,7 @@ impl Fs {
         Err(Errno::EIO.into())
     }
 
-    #[inline]
+    #[inline(always)]
     fn parent<'a>(&self, cx: &Cx, cachelet: &'a Cachelet, id: u64) -> Result<Parent<'a>> {
         let seen = self.seen(cx, cachelet, id).map_err(gone)?;
         if !seen.is(Kind::Directory) {
@@ -156,8 +157,23 @@ impl Fs {
 
     /// Takes the inode of a node that the index says is there and whose bucket
     /// is locked, so that it stays.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock_named<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
+        if let Some(cachelet) = self.cachelet(node.hint)
+            && cachelet.node.load(Acquire) == node.id
+        {
+            match tx.lock_inode(cachelet, node.id) {
+                Ok(()) => return Ok(cachelet),
+                Err(base::Error::Posix(Errno::ESTALE)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.lock_named_anyhow(tx, cx, node)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_named_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
         for _ in 0..ATTEMPTS {
             let cachelet = match self.cached(cx, node) {
                 Ok(cachelet) => cachelet,
@@ -173,39 +189,30 @@ impl Fs {
         Err(Errno::EIO.into())
     }
 
-    /// Writes an edentry aside.
-    #[inline]
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn write_edentry(
-        &self,
-        at: u64,
-        hash: u64,
-        kind: u8,
-        parent: u64,
-        child: u64,
-        slot: u64,
+    /// Enters a directory and takes the bucket of a name that is to be made there:
+    /// the directory, the name's hash, and the place for it. `EEXIST`, `EACCES`.
+    #[inline(always)]
+    pub(crate) fn new_name<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        cx: &Cx,
+        dir: Node,
         name: &[u8],
-    ) -> Result<()> {
-        let edentry = self.edentry(at)?;
-        let image = &self.image;
-        image.store(&edentry.head, Head { hash: (hash >> 32) as u32, kind, name_len: name.len() as u8 }.pack());
-        image.store(&edentry.parent, parent);
-        image.store(&edentry.child, child);
-        image.store(&edentry.slot, slot);
-        image.store(&edentry.reserved, 0);
-        let mut chunks = name.chunks(8);
-        for word in &edentry.name {
-            image.store(word, chunks.next().map_or(0, chunk_word));
+    ) -> Result<(Parent<'a>, u64, Scan<'a>)> {
+        let parent = self.enter(tx, cx, dir)?;
+        parent.may_search(&cx.cred)?;
+        let hash = self.hash(parent.offset, name);
+        tx.lock_bucket(hash)?;
+        let scan = self.scan(parent.offset, name, hash)?;
+        if scan.hit.is_some() {
+            return Err(Errno::EEXIST.into());
         }
-        for (i, chunk) in chunks.enumerate() {
-            let at = at + NAME + (edentry.name.len() + i) as u64 * 8;
-            image.store(self.at::<AtomicU64>(at, "name")?, chunk_word(chunk));
-        }
-        Ok(())
+        Ok((parent, hash, scan))
     }
 
-    /// Allocates and writes an edentry, and puts it under the record.
-    #[inline]
+    /// Allocates and writes an edentry, and puts it under the record's checksum:
+    /// its offset, and the store that allocates it, for the record.
+    #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn new_edentry(
         &self,
@@ -216,16 +223,46 @@ impl Fs {
         child: u64,
         slot: u64,
         name: &[u8],
-    ) -> Result<u64> {
-        let lines = edentry::lines(name.len());
-        let at = tx.lines(lines, crate::alloc::Arena::Edentries)?;
-        self.write_edentry(at, hash, kind, parent, child, slot, name)?;
+    ) -> Result<(u64, Op)> {
+        let lines = if name.len() <= edentry::WORDS * 8 { 2 } else { edentry::lines(name.len()) };
+        let (at, allocated) =
+            if lines == 2 { tx.new_lines(2, Arena::Edentries)? } else { self.long_edentry(tx, lines, at_rest(name))? };
+        let (image, edentry) = (&self.image, self.edentry(at)?);
+        image.store(&edentry.head, Head { hash: (hash >> 32) as u32, kind, name_len: name.len() as u8 }.pack());
+        image.store(&edentry.parent, parent);
+        image.store(&edentry.child, child);
+        image.store(&edentry.slot, slot);
+        image.store(&edentry.reserved, 0);
+        let (mut rest, mut words) = (name, edentry.name.iter());
+        for word in &mut words {
+            let Some((chunk, tail)) = rest.split_first_chunk::<8>() else {
+                image.store(word, short_word(rest));
+                break;
+            };
+            image.store(word, u64::from_le_bytes(*chunk));
+            rest = tail;
+        }
+        for word in words {
+            image.store(word, 0);
+        }
         tx.object(at, lines)?;
-        Ok(at)
+        Ok((at, allocated))
+    }
+
+    /// Allocates an edentry of more than two lines, and writes what of the name is behind these.
+    #[cold]
+    #[inline(never)]
+    fn long_edentry(&self, tx: &mut Tx, lines: u32, rest: &[u8]) -> Result<(u64, Op)> {
+        let (at, allocated) = tx.new_lines(lines, Arena::Edentries)?;
+        for i in 0..(lines as usize - 2) * 8 {
+            let word: &AtomicU64 = self.at(at + NAME + (edentry::WORDS + i) as u64 * 8, "name")?;
+            self.image.store(word, rest.chunks(8).nth(i).map_or(0, chunk_word));
+        }
+        Ok((at, allocated))
     }
 
     /// The slot that an edentry stands in, checked: the slot must refer to it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot_of(&self, edentry: u64) -> Result<u64> {
         let slot = self.edentry(edentry)?.slot.load(Acquire);
         if self.at::<AtomicU64>(slot, "directory slot")?.load(Acquire) != edentry {
@@ -234,22 +271,22 @@ impl Fs {
         Ok(slot)
     }
 
-    /// Records that an edentry's lines are free.
-    #[inline]
-    pub(crate) fn free_edentry(&self, tx: &mut Tx, at: u64) -> Result<()> {
+    /// The store that frees an edentry's lines.
+    #[inline(always)]
+    pub(crate) fn old_edentry(&self, tx: &mut Tx, at: u64) -> Result<Op> {
         let head = Head::unpack(self.edentry(at)?.head.load(Acquire)).ok_or(corrupt("edentry", at))?;
-        tx.free_lines(at, edentry::lines(usize::from(head.name_len)))
+        tx.old_lines(at, edentry::lines(usize::from(head.name_len)))
     }
 
-    /// Records what a change of names does to the directory: times and counts.
-    #[inline]
-    pub(crate) fn touch_directory(&self, tx: &mut Tx, offset: u64, now: i64, entries: i32, directories: i32) -> Result<()> {
-        tx.raise(offset + word::MTIME, now)?;
-        tx.raise(offset + word::CTIME, now)?;
-        if entries != 0 || directories != 0 {
-            tx.count(offset, entries, directories)?;
-        }
-        Ok(())
+    /// What a change of names does to the directory: times and counts.
+    #[inline(always)]
+    pub(crate) fn touch_directory(&self, offset: u64, now: i64, entries: i32, directories: i32) -> (Op, Op, Option<Op>) {
+        let counted = entries != 0 || directories != 0;
+        (
+            Op::Max { at: offset + word::MTIME, value: now },
+            Op::Max { at: offset + word::CTIME, value: now },
+            counted.then_some(Op::Count { at: offset, entries, directories }),
+        )
     }
 
     /// Looks up a name of a directory entered, without the bucket's lock; for
@@ -259,11 +296,16 @@ impl Fs {
     }
 }
 
+/// What of a name is behind the first two lines of its edentry.
+fn at_rest(name: &[u8]) -> &[u8] {
+    name.get(edentry::WORDS * 8..).unwrap_or_default()
+}
+
 /// Up to 8 bytes as a little-endian word, zero-filled.
 #[inline]
 pub(crate) fn chunk_word(chunk: &[u8]) -> u64 {
     if let Some(whole) = chunk.first_chunk::<8>() {
         return u64::from_le_bytes(*whole);
     }
-    crate::segment::cache::short_word(chunk)
+    short_word(chunk)
 }

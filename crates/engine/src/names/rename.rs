@@ -11,16 +11,20 @@ use super::{Parent, check_name};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Scan, Seen};
 use crate::lane::Tx;
+use crate::lane::record::Stores;
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, RenameMode, Result, W};
 use core::sync::atomic::Ordering::Relaxed;
 use format::inode::{node_offset, word};
-use format::lane;
+use format::lane::{self, Op};
 use pm::Errno;
 
 /// Deepest directory that the check for loops climbs from.
 const DEPTH_MAX: u32 = 1 << 20;
+
+/// What a move does to a directory.
+type Touched = (Op, Op, Option<Op>);
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -225,42 +229,44 @@ impl Fs {
             self.check_empty(target.hit.node)?;
         }
         let now = pm::clock::now();
-        let edentry = self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, slot, request.to)?;
-        // The new name comes before the old one goes.
-        let inserted = match &plan.target {
-            Some(target) => self.redirect(&mut tx, &target.hit, plan.hash_b, edentry)?,
+        let (edentry, allocated) =
+            self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, slot, request.to)?;
+        let (spot, entry) = match &plan.target {
+            Some(target) => self.redirect(&target.hit, plan.hash_b, edentry)?,
             None => self.insert(&mut tx, scan, plan.hash_b, edentry)?,
         };
-        tx.set(slot, edentry)?;
-        self.remove(&mut tx, &source.hit)?;
-        if slot != old_slot {
-            tx.set(old_slot, 0)?;
-        }
-        self.free_edentry(&mut tx, source.hit.edentry)?;
-        self.moved(&mut tx, source, edentry, now)?;
-        self.count_move(&mut tx, plan, now)?;
+        self.lead(&spot, self.cachelet_number(source.cachelet));
+        // The new name comes before the old one goes.
+        let new = (allocated, entry, Op::Set { at: slot, value: edentry });
+        let emptied = (slot != old_slot).then_some(Op::Set { at: old_slot, value: 0 });
+        let old = (self.remove(&source.hit), emptied, self.old_edentry(&mut tx, source.hit.edentry)?);
+        let stores = (new, old, self.moved(source, edentry, now)?, self.count_move(plan, now));
         let fate = match &plan.target {
             None => {
-                tx.commit()?;
+                tx.commit_with(stores)?;
                 None
             }
-            Some(target) => {
-                self.free_edentry(&mut tx, target.hit.edentry)?;
-                Some(if target.is_directory() {
-                    self.commit_directory_removal(&mut tx, target.cachelet, target.hit.node.id)?
-                } else {
-                    self.commit_removal(&mut tx, target.cachelet, &target.hit, now)?
-                })
-            }
+            Some(target) => Some(self.commit_replacement(&mut tx, target, now, stores)?),
         };
+        tx.slots_filled();
         self.name_moved(source, b.offset, request.to, now);
-        self.suggest_for(&inserted, self.cachelet_number(source.cachelet));
         if slot != old_slot {
             self.slot_freed(a.cachelet, a.id, old_slot);
         }
         drop(tx);
         self.after_move(cx, plan, fate, scan.full && plan.target.is_none());
         Ok(Outcome::Done)
+    }
+
+    /// Commits a move over a target, which loses its name.
+    #[inline(never)]
+    fn commit_replacement<S: Stores>(&self, tx: &mut Tx, target: &End, now: i64, stores: S) -> Result<Fate> {
+        let stores = (stores, self.old_edentry(tx, target.hit.edentry)?);
+        if target.is_directory() {
+            self.commit_directory_removal(tx, target.cachelet, target.hit.node.id, stores)
+        } else {
+            self.commit_removal(tx, target.cachelet, &target.hit, now, stores)
+        }
     }
 
     /// What is left to do when nothing is held any more.
@@ -273,14 +279,15 @@ impl Fs {
         }
     }
 
-    /// Records what a move does to the inode moved: ctime, and a directory's own edentry.
-    fn moved(&self, tx: &mut Tx, end: &End, edentry: u64, now: i64) -> Result<()> {
+    /// What a move does to the inode moved: ctime, and a directory's own edentry.
+    #[inline(always)]
+    fn moved(&self, end: &End, edentry: u64, now: i64) -> Result<(Op, Option<Op>)> {
         let offset = end.offset();
         if !end.is_directory() {
-            return tx.set(offset + word::CTIME, now as u64);
+            return Ok((Op::Set { at: offset + word::CTIME, value: now as u64 }, None));
         }
-        tx.raise(offset + word::CTIME, now)?;
-        tx.set(self.own_word(offset, self.inode(offset)?)?, edentry)
+        let own = Op::Set { at: self.own_word(offset, self.inode(offset)?)?, value: edentry };
+        Ok((Op::Max { at: offset + word::CTIME, value: now }, Some(own)))
     }
 
     /// After the commit: the cachelet of an inode that has been moved.
@@ -289,19 +296,21 @@ impl Fs {
         self.change(end.cachelet).ctime.store(now as u64, Relaxed);
     }
 
-    /// Records times and counts of the two directories.
-    fn count_move(&self, tx: &mut Tx, plan: &Plan, now: i64) -> Result<()> {
+    /// Times and counts of the two directories.
+    #[inline(always)]
+    fn count_move(&self, plan: &Plan, now: i64) -> (Touched, Option<Touched>) {
         let moved = i32::from(plan.source.is_directory());
         let gone = i32::from(plan.target.is_some());
         let gone_directory = i32::from(plan.target.is_some_and(|t| t.is_directory()));
         if !plan.cross {
-            return self.touch_directory(tx, plan.a.offset, now, -gone, -gone_directory);
+            return (self.touch_directory(plan.a.offset, now, -gone, -gone_directory), None);
         }
-        self.touch_directory(tx, plan.a.offset, now, -1, -moved)?;
-        self.touch_directory(tx, plan.b.offset, now, 1 - gone, moved - gone_directory)
+        let to = self.touch_directory(plan.b.offset, now, 1 - gone, moved - gone_directory);
+        (self.touch_directory(plan.a.offset, now, -1, -moved), Some(to))
     }
 
     /// Swaps two names.
+    #[inline(never)]
     fn exchange<'a>(&'a self, mut tx: Tx<'a>, request: &Request, plan: &Plan<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
         let Some(target) = &plan.target else { return Err(Errno::ENOENT.into()) };
@@ -310,26 +319,24 @@ impl Fs {
             return Ok(Outcome::Again(0));
         }
         let now = pm::clock::now();
-        let at_a = self.new_edentry(&mut tx, plan.hash_a, target.hit.kind, a.offset, target.hit.node.id, slot_a, request.from)?;
-        let at_b = self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, slot_b, request.to)?;
-        let in_a = self.redirect(&mut tx, &source.hit, plan.hash_a, at_a)?;
-        let in_b = self.redirect(&mut tx, &target.hit, plan.hash_b, at_b)?;
-        tx.set(slot_a, at_a)?;
-        tx.set(slot_b, at_b)?;
-        self.free_edentry(&mut tx, source.hit.edentry)?;
-        self.free_edentry(&mut tx, target.hit.edentry)?;
-        self.moved(&mut tx, source, at_b, now)?;
-        self.moved(&mut tx, target, at_a, now)?;
+        let (at_a, new_a) =
+            self.new_edentry(&mut tx, plan.hash_a, target.hit.kind, a.offset, target.hit.node.id, slot_a, request.from)?;
+        let (at_b, new_b) =
+            self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, slot_b, request.to)?;
+        let (in_a, entry_a) = self.redirect(&source.hit, plan.hash_a, at_a)?;
+        let (in_b, entry_b) = self.redirect(&target.hit, plan.hash_b, at_b)?;
+        self.lead(&in_a, self.cachelet_number(target.cachelet));
+        self.lead(&in_b, self.cachelet_number(source.cachelet));
+        let slots = (Op::Set { at: slot_a, value: at_a }, Op::Set { at: slot_b, value: at_b });
+        let old = (self.old_edentry(&mut tx, source.hit.edentry)?, self.old_edentry(&mut tx, target.hit.edentry)?);
+        let moved = (self.moved(source, at_b, now)?, self.moved(target, at_a, now)?);
         let change = i32::from(target.is_directory()) - i32::from(source.is_directory());
-        self.touch_directory(&mut tx, a.offset, now, 0, if plan.cross { change } else { 0 })?;
-        if plan.cross {
-            self.touch_directory(&mut tx, b.offset, now, 0, -change)?;
-        }
-        tx.commit()?;
+        let in_one = if plan.cross { change } else { 0 };
+        let touched = self.touch_directory(a.offset, now, 0, in_one);
+        let other = plan.cross.then(|| self.touch_directory(b.offset, now, 0, -change));
+        tx.commit_with(((new_a, new_b, entry_a, entry_b), slots, old, moved, touched, other))?;
         self.name_moved(source, b.offset, request.to, now);
         self.name_moved(target, a.offset, request.from, now);
-        self.suggest_for(&in_a, self.cachelet_number(target.cachelet));
-        self.suggest_for(&in_b, self.cachelet_number(source.cachelet));
         Ok(Outcome::Done)
     }
 }

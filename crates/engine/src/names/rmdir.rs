@@ -75,9 +75,9 @@ impl Fs {
             return Ok(Outcome::Recount(hit.node));
         }
         self.check_empty(hit.node)?;
-        let slot = self.remove_entry(&mut tx, &hit)?;
-        self.touch_directory(&mut tx, parent.offset, pm::clock::now(), -1, -1)?;
-        let fate = self.commit_directory_removal(&mut tx, victim, hit.node.id)?;
+        let (slot, removed) = self.remove_entry(&mut tx, &hit)?;
+        let touched = self.touch_directory(parent.offset, pm::clock::now(), -1, -1);
+        let fate = self.commit_directory_removal(&mut tx, victim, hit.node.id, (removed, touched))?;
         self.slot_freed(parent.cachelet, parent.id, slot);
         drop(tx);
         self.after_removal(cx, victim, hit.node, fate);

@@ -25,7 +25,7 @@ impl Fs {
             }
             any = true;
             if let Some(record) = apply::valid_record(self, lane) {
-                apply::apply_again(self, lane, record)?;
+                apply::apply::<true>(self, lane, usize::from(record.ops))?;
                 self.image.fence();
             }
             self.image.store(&lane.state, 0);

@@ -315,9 +315,11 @@ impl Fs {
         let change = self.change(cachelet);
         change.parent.store(parent, Relaxed);
         change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | (name.len() as u32) << 24, Relaxed);
-        for (word, chunk) in change.name.iter().zip(name_words(name)) {
-            word.store(chunk, Relaxed);
-        }
+        name_words(name, |i, word| {
+            if let Some(place) = change.name.get(i) {
+                place.store(word, Relaxed);
+            }
+        });
     }
 
     /// Takes the name out of a cachelet whose `owner` is held (it was removed or moved).
@@ -359,15 +361,17 @@ pub(crate) fn short_word(rest: &[u8]) -> u64 {
 }
 
 /// A short name as five zero-filled words.
-fn name_words(name: &[u8]) -> [u64; 5] {
-    let mut words = [0; 5];
-    for (word, chunk) in words.iter_mut().zip(name.chunks(8)) {
-        *word = match chunk.first_chunk::<8>() {
-            Some(whole) => u64::from_le_bytes(*whole),
-            None => short_word(chunk),
-        };
+#[inline(always)]
+pub(crate) fn name_words(name: &[u8], mut each: impl FnMut(usize, u64)) {
+    let (mut rest, mut i) = (name, 0);
+    while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
+        each(i, u64::from_le_bytes(*chunk));
+        (rest, i) = (tail, i + 1);
     }
-    words
+    each(i, short_word(rest));
+    for left in i + 1..5 {
+        each(left, 0);
+    }
 }
 
 #[cfg(test)]
@@ -382,7 +386,9 @@ mod tests {
             let mut bytes = [0; 8];
             bytes[..len].copy_from_slice(&text[..len]);
             assert_eq!(short_word(&text[..len]), u64::from_le_bytes(bytes), "{len}");
-            assert_eq!(name_words(&text[..len]), [u64::from_le_bytes(bytes), 0, 0, 0, 0], "{len}");
+            let mut words = [1; 5];
+            name_words(&text[..len], |i, word| words[i] = word);
+            assert_eq!(words, [u64::from_le_bytes(bytes), 0, 0, 0, 0], "{len}");
         }
     }
 }

@@ -13,7 +13,23 @@ const STEP: u32 = 4096;
 impl Fs {
     /// A cachelet for another node, `owner` held by `lane` and listed as its
     /// `loading_cachelet`; `node` is 0. `ENOMEM` if all are in use.
+    #[inline(always)]
     pub(crate) fn new_cachelet(&self, lane: u32) -> Result<&Cachelet> {
+        let header = self.header();
+        let next = header.cachelet_next.load(Acquire);
+        if next < header.cachelet_ready.load(Acquire)
+            && let Some(cachelet) = self.cachelet(next)
+            && header.cachelet_next.compare_exchange(next, next + 1, AcqRel, Relaxed).is_ok()
+            && self.take_for_loading(lane, cachelet)
+        {
+            return Ok(cachelet);
+        }
+        self.new_cachelet_anyhow(lane)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_cachelet_anyhow(&self, lane: u32) -> Result<&Cachelet> {
         if let Some(cachelet) = self.unused_cachelet(lane) {
             return Ok(cachelet);
         }
@@ -29,7 +45,8 @@ impl Fs {
         Err(Errno::ENOMEM.into())
     }
 
-    /// The next cachelet never used so far; `None` when there are no more, or no space for them.
+    /// The next cachelet never used so far, once there is space for it; `None`
+    /// when there are no more, or no space.
     fn unused_cachelet(&self, lane: u32) -> Option<&Cachelet> {
         let header = self.header();
         loop {
@@ -53,6 +70,7 @@ impl Fs {
     }
 
     /// Takes `owner`, listed first; false if somebody has it.
+    #[inline(always)]
     fn take_for_loading(&self, lane: u32, cachelet: &Cachelet) -> bool {
         let listed = &self.lane_state(lane).loading_cachelet;
         listed.store(self.segment.offset_of(&cachelet.owner), SeqCst);
