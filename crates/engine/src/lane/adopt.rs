@@ -65,14 +65,19 @@ impl Fs {
         let (lane, state) = (self.lane(number), self.lane_state(number));
         let mut result = Ok(());
         if lane.state.load(Acquire) != 0 {
-            if let Some(record) = apply::valid_record(self, lane) {
+            let record = apply::valid_record(self, lane);
+            if let Some(record) = record {
                 result = apply::apply::<true>(self, lane, usize::from(record.ops));
                 self.image.fence();
-                self.release_freed(lane, usize::from(record.ops));
             }
             self.image.store(&lane.state, 0);
             self.image.flush(self.image.offset_of(lane), 8);
             self.image.fence();
+            // Not before: were we to die now, the record would be made again, over
+            // what others have put into the space that it freed.
+            if let Some(record) = record {
+                self.release_freed(lane, usize::from(record.ops));
+            }
         }
         self.forget_loading(number, state);
         self.return_reservations(state);

@@ -194,6 +194,9 @@ impl Tx<'_> {
         image.store(&self.lane.state, 0);
         self.retired(listed);
         stores.release(self.fs);
+        if sequence.is_multiple_of(LOOK_EVERY) {
+            self.fs.look_at_a_lane(self.number, sequence / LOOK_EVERY);
+        }
         applied
     }
 
@@ -219,6 +222,9 @@ impl Tx<'_> {
         image.fence();
         self.frees = true;
         self.retired(usize::from(state.ops));
+        if state.sequence.is_multiple_of(LOOK_EVERY) {
+            self.fs.look_at_a_lane(self.number, state.sequence / LOOK_EVERY);
+        }
         applied
     }
 
