@@ -29,6 +29,7 @@ help:
 build:
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-preload
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-capi
+	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-daemon
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-cli
 
 demo: build

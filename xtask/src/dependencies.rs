@@ -14,6 +14,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-posix", &["bypath-base", "bypath-pm", "bypath-vfs"]),
     // Doors attach images themselves: that takes the engine.
     ("bypath-preload", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-posix", "bypath-vfs"]),
+    ("bypath-daemon", &["bypath-pm", "bypath-vfs"]),
     ("bypath-capi", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-posix", "bypath-vfs"]),
     ("bypath-server", &["bypath-base", "bypath-pm", "bypath-vfs"]),
     (

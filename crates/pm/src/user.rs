@@ -58,3 +58,11 @@ impl UserSlice {
         buffers.iter().fold(0usize, |sum, b| sum.saturating_add(b.len))
     }
 }
+
+/// Copies as much as fits from one buffer to the other; how many bytes.
+pub fn copy(from: UserSlice, to: UserSlice) -> usize {
+    let len = from.len.min(to.len);
+    // SAFETY: whoever made the two vouched for them; overlap is allowed.
+    unsafe { core::ptr::copy(from.ptr, to.ptr, len) };
+    len
+}

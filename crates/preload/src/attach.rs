@@ -6,6 +6,7 @@ use vfs::Backend;
 use vfs::cached::Cached;
 use vfs::host::Host;
 use vfs::ledger::Ledger;
+use vfs::wire::Wire;
 
 /// What the environment says about attaching.
 #[derive(Clone, Copy, Default)]
@@ -57,7 +58,7 @@ pub fn attach(state: &ThreadState, path: &[u8], slot: usize, options: &[u8], wis
     }
 }
 
-/// Attaches what is not an image: `host:LEDGER:/dir`, NUL-terminated; a line on
+/// Attaches what is not an image: `host:LEDGER:/dir` or `wire:LEDGER:CHANNEL`, NUL-terminated; a line on
 /// stderr and `None` if that does not work.
 pub fn attach_other(source: &[u8], options: &[u8]) -> Option<&'static dyn Backend> {
     let refuse = |errno: Errno| -> Option<&'static dyn Backend> {
@@ -75,7 +76,11 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Option<&'static dyn Backen
     path[..ledger.len()].copy_from_slice(ledger);
     let path = &path[..ledger.len() + 1];
     let made = match kind {
-        b"host" => Ledger::open(path, 0).and_then(|ledger| keep(Cached::new(Host::new(rest, read_only)?, ledger))),
+        b"host" => Ledger::open(path).and_then(|ledger| keep(Cached::new(Host::new(rest, read_only)?, ledger))),
+        b"wire" => Ledger::open(path).and_then(|ledger| {
+            let wire = Wire::open(rest, ledger.device(), read_only)?;
+            keep(Cached::new(wire, ledger))
+        }),
         _ => Err(Errno::EINVAL),
     };
     made.or_else(|errno| refuse(errno).ok_or(errno)).ok()

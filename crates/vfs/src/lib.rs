@@ -18,6 +18,7 @@ pub mod mount;
 #[cfg(feature = "native")]
 pub mod native;
 pub mod walk;
+pub mod wire;
 
 pub use backend::{Backend, MapRange};
 pub use base::*;

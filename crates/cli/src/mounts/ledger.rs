@@ -1,22 +1,22 @@
-//! The file in memory that the users of a mount share, for as long as the session lives.
+//! Files in memory that the users of a mount share, for as long as the session lives.
 
 use crate::attach::segment_directory;
 use crate::failure::{Failure, Result};
 use std::fs::{self, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use vfs::ledger::Ledger;
 
-/// A ledger's file; removed when dropped.
-pub struct LedgerFile {
+/// A shared file; removed when dropped.
+pub struct SharedFile {
     path: PathBuf,
 }
 
-impl LedgerFile {
-    /// Makes one with room for a channel of `channel` bytes.
-    pub fn make(channel: u64) -> Result<LedgerFile> {
+impl SharedFile {
+    /// Makes one of `bytes` bytes; `what` becomes part of its name.
+    pub fn make(what: &str, bytes: u64) -> Result<SharedFile> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let directory = segment_directory().unwrap_or_else(|| PathBuf::from("/dev/shm"));
         let shown = directory.display().to_string();
@@ -25,11 +25,11 @@ impl LedgerFile {
         }
         loop {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = directory.join(format!("bypath-mount-{}-{count}", std::process::id()));
+            let path = directory.join(format!("bypath-{what}-{}-{count}", std::process::id()));
             match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => {
-                    file.set_len(Ledger::bytes(channel)).map_err(|error| Failure::io(path.display(), &error))?;
-                    return Ok(LedgerFile { path });
+                    file.set_len(bytes).map_err(|error| Failure::io(path.display(), &error))?;
+                    return Ok(SharedFile { path });
                 }
                 // Left behind by a session that was killed, whose number is ours now.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -40,19 +40,26 @@ impl LedgerFile {
         }
     }
 
+    /// A new ledger.
+    pub fn ledger() -> Result<(SharedFile, Ledger)> {
+        let file = SharedFile::make("ledger", Ledger::bytes())?;
+        let text = [file.bytes(), b"\0"].concat();
+        let ledger = Ledger::open(&text).map_err(|errno| Failure::errno(file.path.display(), errno))?;
+        Ok((file, ledger))
+    }
+
     /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its path, as bytes.
     pub fn bytes(&self) -> &[u8] {
         self.path.as_os_str().as_bytes()
     }
-
-    /// Maps it.
-    pub fn open(&self, channel: u64) -> Result<Ledger> {
-        let text = [self.bytes(), b"\0"].concat();
-        Ledger::open(&text, channel).map_err(|errno| Failure::errno(self.path.display(), errno))
-    }
 }
 
-impl Drop for LedgerFile {
+impl Drop for SharedFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }

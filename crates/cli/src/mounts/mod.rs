@@ -1,5 +1,6 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
+mod daemon;
 mod ledger;
 pub mod spec;
 
@@ -7,7 +8,8 @@ use crate::attach::{self, Attached};
 use crate::cmd::mount::SessionMount;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Scratch, Thread};
-use ledger::LedgerFile;
+use daemon::Daemon;
+use ledger::SharedFile;
 use posix::environment;
 use spec::{Mount, Source};
 use std::ffi::OsStr;
@@ -15,6 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use vfs::cached::Cached;
 use vfs::host::Host;
+use vfs::wire::Wire;
 use vfs::{Backend, MountTable};
 
 /// Everything that a session of `bypath run` has made; dropping it takes all away.
@@ -22,7 +25,8 @@ pub struct Session {
     images: Vec<Attached>,
     /// The kernel's way to those images.
     kernel: Vec<SessionMount>,
-    ledgers: Vec<LedgerFile>,
+    daemons: Vec<Daemon>,
+    ledgers: Vec<SharedFile>,
     /// What the programs of the session are told.
     pub list: Vec<u8>,
 }
@@ -30,7 +34,7 @@ pub struct Session {
 impl Session {
     /// Makes all mounts, in order; those of images through the kernel too, if `kernel`.
     pub fn start(mounts: &[Mount], list: Vec<u8>, kernel: bool) -> Result<Session> {
-        let mut session = Session { images: Vec::new(), kernel: Vec::new(), ledgers: Vec::new(), list };
+        let mut session = Session { images: Vec::new(), kernel: Vec::new(), daemons: Vec::new(), ledgers: Vec::new(), list };
         // Mounted here too, so that what no program could mount is said once.
         let table = MountTable::new();
         let (thread, mut scratch) = (Thread::new(), Box::new(Scratch::new()));
@@ -61,15 +65,24 @@ impl Session {
                 Ok(image.backend)
             }
             Source::Host(path) => {
-                let file = LedgerFile::make(0)?;
-                let ledger = file.open(0)?;
+                let (file, ledger) = SharedFile::ledger()?;
                 let text = path.as_os_str().as_bytes();
                 let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
                 self.tell(mount, &[b"host:", file.bytes(), b":", text].concat());
                 self.ledgers.push(file);
                 Ok(Box::leak(Box::new(Cached::new(host, ledger))))
             }
-            Source::Fuse(_) | Source::Plugin(..) => Err(Failure::new(format!("{shown}: not in this version"))),
+            Source::Fuse(words) => {
+                let (file, ledger) = SharedFile::ledger()?;
+                let daemon = Daemon::start(mount, words)?;
+                let wire = Wire::open(daemon.bytes(), ledger.device(), mount.options.read_only);
+                let wire = wire.map_err(|errno| Failure::errno(&shown, errno))?;
+                self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat());
+                self.daemons.push(daemon);
+                self.ledgers.push(file);
+                Ok(Box::leak(Box::new(Cached::new(wire, ledger))))
+            }
+            Source::Plugin(..) => Err(Failure::new(format!("{shown}: not in this version"))),
         }
     }
 

@@ -6,7 +6,7 @@
 //! open file descriptions, with the descriptors that hold them; advisory locks.
 //!
 //! ```text
-//! header | processes | descriptors, 80 KiB a process | descriptions | locks | names' hash | nodes | channel
+//! header | processes | descriptors, 80 KiB a process | descriptions | locks | names' hash | nodes
 //! ```
 //!
 //! Invariants
@@ -51,8 +51,6 @@ const DESCRIPTIONS_AT: u64 = DESCRIPTORS_AT + PROCESSES as u64 * DESCRIPTORS as 
 const LOCKS_AT: u64 = DESCRIPTIONS_AT + DESCRIPTIONS as u64 * size_of::<Description>() as u64;
 const BUCKETS_AT: u64 = LOCKS_AT + LOCKS as u64 * size_of::<locks::LockSlot>() as u64;
 const NODES_AT: u64 = BUCKETS_AT + BUCKETS as u64 * 4;
-/// Where the channel to a daemon begins, if there is one.
-pub const CHANNEL_AT: u64 = (NODES_AT + NODES as u64 * size_of::<Record>() as u64).next_multiple_of(4096);
 
 /// First page.
 #[derive(FromBytes, KnownLayout)]
@@ -94,6 +92,7 @@ struct ProcessSlot {
 #[derive(Debug)]
 pub struct Ledger {
     region: Region,
+    device: u64,
     /// This process's slot + 1; 0 before it is needed.
     process: AtomicU32,
 }
@@ -110,15 +109,18 @@ impl Drop for Guard<'_> {
 static NOTHING: Description = Description::new();
 
 impl Ledger {
-    /// How large the file is that [`Ledger::open`] wants, without and with a channel of `channel` bytes.
-    pub const fn bytes(channel: u64) -> u64 {
-        CHANNEL_AT + channel
+    /// How large the file is that [`Ledger::open`] wants.
+    pub const fn bytes() -> u64 {
+        NODES_AT + NODES as u64 * size_of::<Record>() as u64
     }
 
     /// Maps the ledger at `path` (NUL-terminated), a sparse file of zeroes at first.
-    pub fn open(path: &[u8], channel: u64) -> core::result::Result<Ledger, Errno> {
-        let region = file::share(path, Self::bytes(channel))?;
-        let ledger = Ledger { region, process: AtomicU32::new(0) };
+    pub fn open(path: &[u8]) -> core::result::Result<Ledger, Errno> {
+        let region = file::share(path, Self::bytes())?;
+        // A major number that the kernel gives to nothing, and a minor one of its own.
+        let ino = file::File::open(path, pm::sys::abi::O_RDONLY, 0)?.stat()?.ino;
+        let device = 0xff << 8 | ino & 0xff | (ino & 0xf_ff00) << 12;
+        let ledger = Ledger { region, device, process: AtomicU32::new(0) };
         let magic = ledger.region.word(0).ok_or(Errno::EINVAL)?;
         match magic.compare_exchange(0, MAGIC, AcqRel, Acquire) {
             Ok(_) | Err(MAGIC) => Ok(ledger),
@@ -126,9 +128,9 @@ impl Ledger {
         }
     }
 
-    /// The memory itself, for the channel behind the tables.
-    pub fn region(&self) -> &Region {
-        &self.region
+    /// A `st_dev` for the mount, if its source has none.
+    pub fn device(&self) -> u64 {
+        self.device
     }
 
     fn header(&self) -> &Header {

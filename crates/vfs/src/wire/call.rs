@@ -1,0 +1,67 @@
+//! Putting messages together, and the first of them.
+
+use super::channel::{Channel, DATA_MAX, Request};
+use super::protocol::{INIT, NOTHING, word32};
+use crate::Cx;
+use core::sync::atomic::Ordering::Relaxed;
+use pm::{Errno, UserSlice};
+
+/// The fixed part of a request.
+pub(super) struct Message {
+    bytes: [u8; 96],
+    len: usize,
+}
+
+impl Message {
+    pub fn new() -> Self {
+        Message { bytes: [0; 96], len: 0 }
+    }
+
+    pub fn word32(&mut self, value: u32) -> &mut Self {
+        self.put(&value.to_ne_bytes())
+    }
+
+    pub fn word64(&mut self, value: u64) -> &mut Self {
+        self.put(&value.to_ne_bytes())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> &mut Self {
+        // No message has more than 88 bytes.
+        if let Some(room) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
+            room.copy_from_slice(bytes);
+            self.len += bytes.len();
+        }
+        self
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The version that we speak; a daemon may answer with an older one, down to 7.19.
+const MINOR: u32 = 31;
+const OLDEST: u32 = 19;
+const ASYNC_READ: u32 = 1;
+const BIG_WRITES: u32 = 1 << 5;
+const PARALLEL_DIROPS: u32 = 1 << 18;
+const MAX_PAGES: u32 = 1 << 22;
+
+/// Agrees with a daemon that was just started on version and sizes.
+/// `EOPNOTSUPP` for one that speaks another protocol.
+pub fn agree(channel: &Channel, cx: &Cx) -> Result<(), Errno> {
+    let header = channel.header()?;
+    let mut message = Message::new();
+    let flags = ASYNC_READ | BIG_WRITES | PARALLEL_DIROPS | MAX_PAGES;
+    message.word32(7).word32(MINOR).word32(DATA_MAX as u32).word32(flags);
+    let mut reply = [0u8; 64];
+    let request = Request { operation: INIT, node: 0, parts: [message.bytes(), b"", b""], data: NOTHING };
+    let len = channel.first_call(cx, &request, UserSlice::from_mut(&mut reply))?;
+    let (major, minor) = (word32(&reply, 0), word32(&reply, 4));
+    if len < 24 || major != 7 || minor < OLDEST {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    header.minor.store(minor.min(MINOR), Relaxed);
+    header.max_write.store(word32(&reply, 20).clamp(4096, DATA_MAX as u32), Relaxed);
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! The daemon's file and directory handles.
+
+use super::call::Message;
+use super::protocol::*;
+use super::{Wire, posix};
+use crate::ledger::Ledger;
+use crate::{Cx, DirEntry, Errno, Error, Kind, Node, Result};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::UserSlice;
+use pm::sys::abi;
+
+/// Index of the handle for reading and of that for writing.
+pub(super) const READ: usize = 0;
+/// See [`READ`].
+pub(super) const WRITE: usize = 1;
+/// Bits of what is open.
+pub(super) const FOR_READ: u32 = 1;
+/// See [`FOR_READ`].
+pub(super) const FOR_WRITE: u32 = 2;
+/// Both are one.
+const SHARED: u32 = 4;
+
+/// Most bytes of a directory in one request.
+const DIRECTORY_BYTES: usize = 8192;
+
+impl Wire {
+    /// What of a node is open in this life of the daemon.
+    pub(super) fn open_bits(&self, l: &Ledger, node: Node) -> Result<u32> {
+        let record = l.get(node)?;
+        let is_fresh = record.handle_epoch.load(Relaxed) == self.channel.epoch();
+        Ok(if is_fresh { record.handle_bits.load(Relaxed) } else { 0 })
+    }
+
+    /// A handle of the node for reading or writing; opened if there is none in this life.
+    pub(super) fn handle(&self, l: &Ledger, cx: &Cx, node: Node, want: usize) -> Result<u64> {
+        if self.open_bits(l, node)? & (1 << want) == 0 {
+            let access = if want == WRITE { abi::O_WRONLY } else { abi::O_RDONLY };
+            self.open_handle(l, cx, node, access)?;
+        }
+        Ok(l.get(node)?.handles[want].load(Relaxed))
+    }
+
+    /// Opens with an access mode and lays the handle beside the node, unless
+    /// somebody was quicker.
+    pub(super) fn open_handle(&self, l: &Ledger, cx: &Cx, node: Node, access: u32) -> Result<()> {
+        let key = self.key(l, cx, node)?;
+        let directory = l.get(node)?.kind() == Kind::Directory;
+        let operation = if directory { OPENDIR } else { OPEN };
+        let mut message = Message::new();
+        message.word32(access | if directory { abi::O_DIRECTORY } else { 0 } | LARGEFILE).word32(0);
+        let mut reply = [0u8; 16];
+        let handle = match self.ask_exact(cx, operation, key, [message.bytes(), b"", b""], &mut reply) {
+            Ok(()) => word64(&reply, 0),
+            // It needs no opening.
+            Err(Error::Posix(Errno::ENOSYS)) => NO_HANDLE,
+            Err(error) => return Err(error),
+        };
+        let bits = match access {
+            abi::O_RDONLY => FOR_READ,
+            abi::O_WRONLY => FOR_WRITE,
+            _ => FOR_READ | FOR_WRITE | SHARED,
+        };
+        if !l.put_handles(node, bits, handle, self.channel.epoch())? {
+            self.release_handle(cx, key, handle, directory);
+        }
+        Ok(())
+    }
+
+    pub(super) fn release_handle(&self, cx: &Cx, key: u64, handle: u64, directory: bool) {
+        if handle == NO_HANDLE {
+            return;
+        }
+        let mut message = Message::new();
+        message.word64(handle).word32(0).word32(0).word64(0);
+        // The kernel does not wait for the answer; here whoever looks next sees the file closed.
+        let operation = if directory { RELEASEDIR } else { RELEASE };
+        let _ = self.ask_nothing(cx, operation, key, [message.bytes(), b"", b""]);
+    }
+
+    /// Releases a node's handles if no more than `holders` hold it (0: in any case).
+    pub(super) fn release_handles(&self, l: &Ledger, cx: &Cx, node: Node, holders: u32) {
+        let Some((key, handles, bits, epoch, directory)) = l.take_handles(node, holders) else { return };
+        if epoch != self.channel.epoch() {
+            return;
+        }
+        let key = if node.id as u32 == 0 { ROOT_ID } else { key };
+        if bits & FOR_READ != 0 {
+            self.release_handle(cx, key, handles[READ], directory);
+        }
+        if bits & FOR_WRITE != 0 && bits & SHARED == 0 {
+            self.release_handle(cx, key, handles[WRITE], directory);
+        }
+    }
+
+    /// Reads a directory from `cookie` on, with the node taken for this call alone.
+    pub(super) fn scan(&self, l: &Ledger, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        if cookie == 0 {
+            // A new look: the daemon's handle may hold an old list.
+            self.release_handles(l, cx, dir, 0);
+        }
+        let (handle, key) = (self.handle(l, cx, dir, READ)?, self.key(l, cx, dir)?);
+        let mut at = cookie;
+        loop {
+            let mut message = Message::new();
+            message.word64(plain(handle)).word64(at).word32(DIRECTORY_BYTES as u32).word32(0);
+            message.word64(0).word32(0).word32(0);
+            let mut buffer = [0u8; DIRECTORY_BYTES];
+            let len = self.ask(cx, READDIR, key, [message.bytes(), b"", b""], UserSlice::from_mut(&mut buffer))?;
+            let mut rest = &buffer[..len];
+            if rest.is_empty() {
+                return Ok(());
+            }
+            let before = at;
+            while !rest.is_empty() {
+                let (entry, size) = parse_dirent(rest)?;
+                at = entry.next;
+                if !each(entry) {
+                    return Ok(());
+                }
+                rest = &rest[size..];
+            }
+            // A list that goes round in circles.
+            if at == before {
+                return posix(Errno::EIO);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A file system in a process of its own that speaks the FUSE protocol: any
+//! unmodified daemon, without the kernel's part of FUSE.
+//!
+//! The daemon's node ids are the keys of our nodes, its times those of our cache,
+//! its file handles lie with the node: the first description that needs one for
+//! reading or writing opens it, the last one closes it. What it answers is
+//! checked: lengths, kinds, names, ids.
+//!
+//! When it is started anew (`restart`), its old ids and handles mean nothing: a
+//! node of an earlier life is looked up again by its path, and opened again.
+
+mod call;
+pub mod channel;
+mod handles;
+mod permission;
+mod protocol;
+mod source;
+
+pub use call::agree;
+
+use crate::ledger::{Entry, Ledger};
+use crate::{Cx, Errno, Error, Node, Result};
+use channel::Channel;
+use core::sync::atomic::Ordering::Relaxed;
+use pm::UserSlice;
+use protocol::*;
+
+/// `mount_flags` of the channel.
+pub const DEFAULT_PERMISSIONS: u32 = 1;
+/// See [`DEFAULT_PERMISSIONS`].
+pub const READ_ONLY: u32 = 2;
+
+/// A FUSE daemon.
+#[derive(Debug)]
+pub struct Wire {
+    channel: Channel,
+    device: u64,
+    read_only: bool,
+}
+
+const fn posix<T>(errno: Errno) -> Result<T> {
+    Err(Error::Posix(errno))
+}
+
+impl Wire {
+    /// The daemon behind the channel at `path` (no NUL in it); `device` is the mount's `st_dev`.
+    pub fn open(path: &[u8], device: u64, read_only: bool) -> core::result::Result<Wire, Errno> {
+        let mut text = [0u8; crate::PATH_MAX];
+        let room = text.get_mut(..path.len()).filter(|room| room.len() < crate::PATH_MAX).ok_or(Errno::ENAMETOOLONG)?;
+        room.copy_from_slice(path);
+        Ok(Wire { channel: Channel::open(&text[..path.len() + 1])?, device, read_only })
+    }
+
+    /// The way to the daemon.
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    fn mount_flags(&self) -> u32 {
+        self.channel.header().map_or(0, |header| header.mount_flags.load(Relaxed))
+    }
+
+    fn checks_permission(&self) -> bool {
+        self.mount_flags() & DEFAULT_PERMISSIONS != 0
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.read_only || self.mount_flags() & READ_ONLY != 0 { posix(Errno::EROFS) } else { Ok(()) }
+    }
+
+    /// The daemon's id of a node, looked up anew if it is of an earlier life.
+    fn key(&self, l: &Ledger, cx: &Cx, node: Node) -> Result<u64> {
+        if node.id as u32 == 0 {
+            return Ok(ROOT_ID);
+        }
+        let epoch = self.channel.epoch();
+        loop {
+            let record = l.get(node)?;
+            if record.epoch.load(Relaxed) == epoch {
+                return Ok(record.key.load(Relaxed));
+            }
+            // The topmost stale node on the way, whose directory is known.
+            let (mut stale, mut parent) = (node, l.parent(node)?);
+            let mut levels = 0;
+            while parent.id as u32 != 0 && l.get(parent)?.epoch.load(Relaxed) != epoch {
+                (stale, parent) = (parent, l.parent(parent)?);
+                levels += 1;
+                if levels > crate::ledger::NODES {
+                    return posix(Errno::ELOOP);
+                }
+            }
+            let mut name = [0u8; 255];
+            let len = l.name(stale, &mut name).map_err(|_| Error::Posix(Errno::ESTALE))?;
+            let dir = if parent.id as u32 == 0 { ROOT_ID } else { l.get(parent)?.key.load(Relaxed) };
+            let entry = match self.ask_entry(cx, LOOKUP, dir, [&name[..len], b"\0", b""]) {
+                Err(Error::Posix(Errno::ENOENT)) => return posix(Errno::ESTALE),
+                other => other?,
+            };
+            l.renew(stale, entry.key, epoch);
+        }
+    }
+
+    /// Sends a request whose answer is an entry.
+    fn ask_entry(&self, cx: &Cx, operation: u32, node: u64, parts: [&[u8]; 3]) -> Result<Entry> {
+        let mut reply = [0u8; ENTRY_BYTES];
+        self.ask_exact(cx, operation, node, parts, &mut reply)?;
+        parse_entry(&reply, self.channel.epoch())
+    }
+
+    /// Sends a request whose answer has at least the length of `reply`.
+    fn ask_exact(&self, cx: &Cx, operation: u32, node: u64, parts: [&[u8]; 3], reply: &mut [u8]) -> Result<()> {
+        let len = self.ask(cx, operation, node, parts, UserSlice::from_mut(reply))?;
+        if len < reply.len() { posix(Errno::EIO) } else { Ok(()) }
+    }
+
+    fn ask_nothing(&self, cx: &Cx, operation: u32, node: u64, parts: [&[u8]; 3]) -> Result<()> {
+        self.ask(cx, operation, node, parts, NOTHING).map(drop)
+    }
+
+    fn ask(&self, cx: &Cx, operation: u32, node: u64, parts: [&[u8]; 3], into: UserSlice) -> Result<usize> {
+        if self.channel.is_unknown(operation) {
+            return posix(Errno::ENOSYS);
+        }
+        let request = channel::Request { operation, node, parts, data: NOTHING };
+        Ok(self.channel.call(cx, &request, into)?)
+    }
+}

@@ -1,0 +1,420 @@
+//! What the namespace asks, as requests of the protocol.
+
+use super::call::Message;
+use super::channel::{DATA_MAX, Request};
+use super::handles::{FOR_READ, FOR_WRITE, READ, WRITE};
+use super::permission::{may_change, times_of};
+use super::protocol::*;
+use super::{Wire, posix};
+use crate::cached::{Miss, Source};
+use crate::ledger::{Entry, Ledger};
+use crate::{
+    Attr, Cred, Cx, DirEntry, Errno, Error, Fallocate, Kind, NewNode, Node, PATH_MAX, RenameMode, Result, SetAttr, StatFs,
+};
+use crate::{Thread, W, X};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::UserSlice;
+use pm::sys::abi;
+
+/// Runs in nobody's name.
+fn with_own_context<T>(run: impl FnOnce(&Cx) -> T) -> T {
+    let thread = Thread::new();
+    run(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread })
+}
+
+/// `ENOSYS` where a program expects to hear that a file system cannot do it.
+fn unsupported<T>(result: Result<T>) -> Result<T> {
+    match result {
+        Err(Error::Posix(Errno::ENOSYS)) => posix(Errno::EOPNOTSUPP),
+        other => other,
+    }
+}
+
+/// The same where there is nothing to do then.
+fn needless(result: Result<()>) -> Result<()> {
+    match result {
+        Err(Error::Posix(Errno::ENOSYS)) => Ok(()),
+        other => other,
+    }
+}
+
+/// `struct fuse_read_in`, which is `struct fuse_write_in` too.
+fn piece(handle: u64, offset: u64, len: usize) -> Message {
+    let mut message = Message::new();
+    message.word64(plain(handle)).word64(offset).word32(len as u32).word32(0).word64(0).word32(0).word32(0);
+    message
+}
+
+/// Does `step` for one piece of a buffer after the other until one is short.
+fn in_pieces(whole: UserSlice, most: usize, mut step: impl FnMut(usize, UserSlice) -> Result<usize>) -> Result<usize> {
+    let mut done = 0;
+    while done < whole.len {
+        let part = whole.part(done, most);
+        match step(done, part) {
+            Ok(count) => {
+                done += count;
+                if count < part.len {
+                    break;
+                }
+            }
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+impl Source for Wire {
+    fn device(&self) -> u64 {
+        self.device
+    }
+
+    fn lookup(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> core::result::Result<Entry, Miss> {
+        let key = self.key(l, cx, dir)?;
+        let mut reply = [0u8; ENTRY_BYTES];
+        self.ask_exact(cx, LOOKUP, key, [name, b"\0", b""], &mut reply)?;
+        match parse_entry(&reply, self.channel.epoch()) {
+            Err(Error::Posix(Errno::ENOENT)) => Err(Miss::Absent(entry_ns(&reply))),
+            other => Ok(other?),
+        }
+    }
+
+    fn attr(&self, l: &Ledger, cx: &Cx, node: Node) -> Result<(Attr, u64)> {
+        let key = self.key(l, cx, node)?;
+        let mut reply = [0u8; ATTR_OUT_BYTES];
+        self.ask_exact(cx, GETATTR, key, [&[0; 16], b"", b""], &mut reply)?;
+        let (attr, ns) = parse_attr_out(&reply)?;
+        if attr.kind == l.get(node)?.kind() { Ok((attr, ns)) } else { posix(Errno::EIO) }
+    }
+
+    fn access(&self, l: &Ledger, cx: &Cx, node: Node, want: u16, attr: &dyn Fn() -> Result<Attr>) -> Result<()> {
+        let kind = l.get(node)?.kind();
+        if want & W != 0 && matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
+            self.writable()?;
+        }
+        if self.checks_permission() {
+            let attr = attr()?;
+            let may = cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, want);
+            return if may { Ok(()) } else { posix(Errno::EACCES) };
+        }
+        if want & X != 0 && kind == Kind::Regular && attr()?.mode & 0o111 == 0 {
+            return posix(Errno::EACCES);
+        }
+        let mut message = Message::new();
+        message.word32(u32::from(want)).word32(0);
+        needless(self.ask_nothing(cx, ACCESS, self.key(l, cx, node)?, [message.bytes(), b"", b""]))
+    }
+
+    fn may_search(&self, _l: &Ledger, cx: &Cx, _dir: Node, attr: &dyn Fn() -> Result<Attr>) -> Result<()> {
+        if !self.checks_permission() {
+            return Ok(());
+        }
+        let attr = attr()?;
+        let may = cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, X);
+        if may { Ok(()) } else { posix(Errno::EACCES) }
+    }
+
+    fn set_attr(&self, l: &Ledger, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+        self.writable()?;
+        let key = self.key(l, cx, node)?;
+        let mut mode = change.mode;
+        if self.checks_permission() || change.uid.is_some() || change.gid.is_some() {
+            let (attr, _) = self.attr(l, cx, node)?;
+            if self.checks_permission() {
+                may_change(cx, &attr, change)?;
+            }
+            // A new owner does not get the old one's set-id bits.
+            let drops = if attr.mode & 0o010 != 0 { 0o6000 } else { 0o4000 };
+            let changes_owner = change.uid.is_some() || change.gid.is_some();
+            if changes_owner && mode.is_none() && attr.kind == Kind::Regular && attr.mode & drops != 0 {
+                mode = Some(attr.mode & !drops);
+            }
+        }
+        let mut valid = 0;
+        let (seconds, parts) = times_of(change, &mut valid);
+        let mut handle = 0;
+        if change.size.is_some() {
+            valid |= FATTR_SIZE;
+            if self.open_bits(l, node)? & FOR_WRITE != 0 {
+                handle = l.get(node)?.handles[WRITE].load(Relaxed);
+                valid |= if handle == NO_HANDLE { 0 } else { FATTR_FH };
+            }
+        }
+        valid |= if mode.is_some() { FATTR_MODE } else { 0 };
+        valid |= if change.uid.is_some() { FATTR_UID } else { 0 };
+        valid |= if change.gid.is_some() { FATTR_GID } else { 0 };
+        let mut message = Message::new();
+        message.word32(valid).word32(0).word64(plain(handle)).word64(change.size.unwrap_or(0)).word64(0);
+        message.word64(seconds[0] as u64).word64(seconds[1] as u64).word64(0);
+        message.word32(parts[0]).word32(parts[1]).word32(0);
+        message.word32(l.get(node)?.kind().type_bits() | u32::from(mode.unwrap_or(0))).word32(0);
+        message.word32(change.uid.unwrap_or(0)).word32(change.gid.unwrap_or(0)).word32(0);
+        let mut reply = [0u8; ATTR_OUT_BYTES];
+        self.ask_exact(cx, SETATTR, key, [message.bytes(), b"", b""], &mut reply)
+    }
+
+    fn readlink(&self, l: &Ledger, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        let mut target = [0u8; PATH_MAX];
+        let key = self.key(l, cx, node)?;
+        let len = self.ask(cx, READLINK, key, [b"", b"", b""], UserSlice::from_mut(&mut target))?;
+        if len == 0 || len >= PATH_MAX || target[..len].contains(&0) {
+            return posix(Errno::EIO);
+        }
+        Ok(pm::user::copy(UserSlice::from_ref(&target[..len]), out))
+    }
+
+    fn create(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {
+        self.may_change_names(l, cx, dir)?;
+        let key = self.key(l, cx, dir)?;
+        let mode = new.kind.type_bits() | u32::from(new.mode & !cx.umask);
+        let umask = u32::from(cx.umask);
+        let mut message = Message::new();
+        match new.kind {
+            Kind::Directory => {
+                message.word32(mode).word32(umask);
+                self.ask_entry(cx, MKDIR, key, [message.bytes(), name, b"\0"])
+            }
+            Kind::Symlink => {
+                let mut target = [0u8; PATH_MAX + 1];
+                let len = new.target.len().min(PATH_MAX);
+                target[..len].copy_from_slice(&new.target[..len]);
+                self.ask_entry(cx, SYMLINK, key, [name, b"\0", &target[..len + 1]])
+            }
+            Kind::Regular if !self.channel.is_unknown(CREATE) => {
+                message.word32(abi::O_RDWR | abi::O_CREAT | abi::O_EXCL | LARGEFILE).word32(mode).word32(umask).word32(0);
+                let mut reply = [0u8; ENTRY_BYTES + 16];
+                match self.ask_exact(cx, CREATE, key, [message.bytes(), name, b"\0"], &mut reply) {
+                    Err(Error::Posix(Errno::ENOSYS)) => self.make_node(cx, key, name, mode, 0),
+                    Err(error) => Err(error),
+                    Ok(()) => {
+                        let mut entry = parse_entry(&reply[..ENTRY_BYTES], self.channel.epoch())?;
+                        // Open for its maker, whatever its mode says.
+                        entry.handle = Some(word64(&reply, ENTRY_BYTES));
+                        if entry.attr.kind == Kind::Regular { Ok(entry) } else { posix(Errno::EIO) }
+                    }
+                }
+            }
+            _ => self.make_node(cx, key, name, mode, new.rdev),
+        }
+    }
+
+    fn link(&self, l: &Ledger, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        self.may_change_names(l, cx, dir)?;
+        let mut message = Message::new();
+        message.word64(self.key(l, cx, node)?);
+        let entry = self.ask_entry(cx, LINK, self.key(l, cx, dir)?, [message.bytes(), name, b"\0"])?;
+        // The name will be looked up when it is wanted.
+        self.forget(l, entry.key, 1, entry.epoch);
+        Ok(())
+    }
+
+    fn remove(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
+        self.may_change_names(l, cx, dir)?;
+        self.sticky_allows(l, cx, dir, name)?;
+        let operation = if directory { RMDIR } else { UNLINK };
+        self.ask_nothing(cx, operation, self.key(l, cx, dir)?, [name, b"\0", b""])
+    }
+
+    fn rename(&self, l: &Ledger, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
+        for dir in [from.0, to.0] {
+            self.may_change_names(l, cx, dir)?;
+        }
+        self.sticky_allows(l, cx, from.0, from.1)?;
+        let flags = match mode {
+            RenameMode::Replace => 0,
+            RenameMode::NoReplace => 1u32,
+            RenameMode::Exchange => 2,
+        };
+        // Both are at most 255 bytes long.
+        let mut names = [0u8; 512];
+        let second = from.1.len() + 1;
+        let Some(room) = names.get_mut(..from.1.len()) else { return posix(Errno::ENAMETOOLONG) };
+        room.copy_from_slice(from.1);
+        let Some(room) = names.get_mut(second..second + to.1.len()) else { return posix(Errno::ENAMETOOLONG) };
+        room.copy_from_slice(to.1);
+        let names = &names[..second + to.1.len() + 1];
+        let (source, target) = (self.key(l, cx, from.0)?, self.key(l, cx, to.0)?);
+        let mut message = Message::new();
+        message.word64(target);
+        if flags == 0 {
+            return self.ask_nothing(cx, RENAME, source, [message.bytes(), names, b""]);
+        }
+        message.word32(flags).word32(0);
+        match self.ask_nothing(cx, RENAME2, source, [message.bytes(), names, b""]) {
+            Err(Error::Posix(Errno::ENOSYS)) => posix(Errno::EINVAL),
+            other => other,
+        }
+    }
+
+    fn readdir(&self, l: &Ledger, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        l.append_lock(dir)?;
+        let result = self.scan(l, cx, dir, cookie, each);
+        l.append_unlock(dir);
+        result
+    }
+
+    fn statfs(&self, _l: &Ledger) -> Result<StatFs> {
+        let mut reply = [0u8; 80];
+        with_own_context(|cx| self.ask_exact(cx, STATFS, ROOT_ID, [b"", b"", b""], &mut reply))?;
+        let block_bytes = match u64::from(word32(&reply, 48)) {
+            0 => u64::from(word32(&reply, 40)),
+            fragment => fragment,
+        };
+        Ok(StatFs {
+            magic: 0x6573_5546,
+            block_bytes,
+            blocks: word64(&reply, 0),
+            blocks_free: word64(&reply, 8),
+            files: word64(&reply, 24),
+            files_free: word64(&reply, 32),
+            id: self.device,
+            name_max: u64::from(word32(&reply, 44)),
+            read_only: self.writable().is_err(),
+        })
+    }
+
+    fn open(&self, l: &Ledger, cx: &Cx, node: Node, flags: u32) -> Result<()> {
+        if flags & abi::O_PATH != 0 || l.get(node)?.kind() != Kind::Regular {
+            return Ok(());
+        }
+        let wanted = match flags & abi::O_ACCMODE {
+            abi::O_RDONLY => FOR_READ,
+            abi::O_WRONLY => FOR_WRITE,
+            _ => FOR_READ | FOR_WRITE,
+        };
+        let access = match wanted & !self.open_bits(l, node)? {
+            0 => return Ok(()),
+            FOR_READ => abi::O_RDONLY,
+            FOR_WRITE => abi::O_WRONLY,
+            _ => abi::O_RDWR,
+        };
+        self.open_handle(l, cx, node, access)
+    }
+
+    fn flush(&self, l: &Ledger, cx: &Cx, node: Node) {
+        if self.open_bits(l, node).unwrap_or(0) & FOR_WRITE == 0 {
+            return;
+        }
+        let Ok(record) = l.get(node) else { return };
+        let mut message = Message::new();
+        message.word64(plain(record.handles[WRITE].load(Relaxed))).word64(0).word64(0);
+        let _ = self.ask_nothing(cx, FLUSH, record.key.load(Relaxed), [message.bytes(), b"", b""]);
+    }
+
+    fn closed(&self, l: &Ledger, cx: &Cx, node: Node) {
+        self.release_handles(l, cx, node, 1);
+    }
+
+    fn abandoned(&self, l: &Ledger, cx: &Cx, entry: &Entry) {
+        if let Some(handle) = entry.handle {
+            self.release_handle(cx, entry.key, handle, false);
+        }
+        self.forget(l, entry.key, 1, entry.epoch);
+    }
+
+    fn forget(&self, _l: &Ledger, key: u64, count: u64, epoch: u32) {
+        if epoch != self.channel.epoch() || key == ROOT_ID {
+            return;
+        }
+        let mut message = Message::new();
+        message.word64(count);
+        let request = Request { operation: FORGET, node: key, parts: [message.bytes(), b"", b""], data: NOTHING };
+        // Without a daemon there is nobody to forget.
+        let _ = with_own_context(|cx| self.channel.send(cx, &request));
+    }
+
+    fn read(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
+        let (handle, key) = (self.handle(l, cx, node, READ)?, self.key(l, cx, node)?);
+        in_pieces(into, DATA_MAX, |done, part| {
+            let message = piece(handle, offset + done as u64, part.len);
+            self.ask(cx, READ_FILE, key, [message.bytes(), b"", b""], part)
+        })
+    }
+
+    fn write(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
+        let (handle, node) = (self.handle(l, cx, node, WRITE)?, self.key(l, cx, node)?);
+        let agreed = self.channel.header()?.max_write.load(Relaxed) as usize;
+        in_pieces(from, agreed.clamp(4096, DATA_MAX), |done, part| {
+            let message = piece(handle, offset + done as u64, part.len);
+            let request = Request { operation: WRITE_FILE, node, parts: [message.bytes(), b"", b""], data: part };
+            let mut reply = [0u8; 8];
+            let len = self.channel.call(cx, &request, UserSlice::from_mut(&mut reply))?;
+            let written = word32(&reply, 0) as usize;
+            if len == reply.len() && written <= part.len { Ok(written) } else { posix(Errno::EIO) }
+        })
+    }
+
+    fn fallocate(&self, l: &Ledger, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        let mode = match how {
+            Fallocate::Allocate => 0,
+            Fallocate::KeepSize => 1,
+            Fallocate::PunchHole => 3u32,
+            Fallocate::Zero => 16,
+            Fallocate::ZeroKeepSize => 17,
+        };
+        let mut message = Message::new();
+        message.word64(plain(self.handle(l, cx, node, WRITE)?)).word64(offset).word64(len).word32(mode).word32(0);
+        unsupported(self.ask_nothing(cx, FALLOCATE, self.key(l, cx, node)?, [message.bytes(), b"", b""]))
+    }
+
+    fn sync(&self, l: &Ledger, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
+        let Some(node) = node else { return Ok(()) };
+        let index = match self.open_bits(l, node)? {
+            0 => return Ok(()),
+            bits if bits & FOR_WRITE != 0 => WRITE,
+            _ => READ,
+        };
+        let operation = if l.get(node)?.kind() == Kind::Directory { FSYNCDIR } else { FSYNC };
+        let mut message = Message::new();
+        message.word64(plain(self.handle(l, cx, node, index)?)).word32(u32::from(data_only)).word32(0);
+        needless(self.ask_nothing(cx, operation, self.key(l, cx, node)?, [message.bytes(), b"", b""]))
+    }
+
+    fn get_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        let mut message = Message::new();
+        message.word32(out.len.min(XATTR_MAX) as u32).word32(0);
+        self.xattr(cx, GETXATTR, self.key(l, cx, node)?, [message.bytes(), name, b"\0"], out)
+    }
+
+    fn set_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+        self.writable()?;
+        if self.channel.is_unknown(SETXATTR) {
+            return posix(Errno::EOPNOTSUPP);
+        }
+        let mut message = Message::new();
+        message.word32(value.len as u32).word32(flags);
+        let node = self.key(l, cx, node)?;
+        let request = Request { operation: SETXATTR, node, parts: [message.bytes(), name, b"\0"], data: value };
+        unsupported(self.channel.call(cx, &request, NOTHING).map(drop).map_err(Error::Posix))
+    }
+
+    fn list_xattr(&self, l: &Ledger, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        let mut message = Message::new();
+        message.word32(out.len.min(XATTR_MAX) as u32).word32(0);
+        self.xattr(cx, LISTXATTR, self.key(l, cx, node)?, [message.bytes(), b"", b""], out)
+    }
+
+    fn remove_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+        self.writable()?;
+        unsupported(self.ask_nothing(cx, REMOVEXATTR, self.key(l, cx, node)?, [name, b"\0", b""]))
+    }
+}
+
+impl Wire {
+    fn make_node(&self, cx: &Cx, dir: u64, name: &[u8], mode: u32, rdev: u64) -> Result<Entry> {
+        let mut message = Message::new();
+        message.word32(mode).word32(rdev as u32).word32(u32::from(cx.umask)).word32(0);
+        self.ask_entry(cx, MKNOD, dir, [message.bytes(), name, b"\0"])
+    }
+
+    /// A value (its length, if `out` is empty), or a list of names.
+    fn xattr(&self, cx: &Cx, operation: u32, node: u64, parts: [&[u8]; 3], out: UserSlice) -> Result<usize> {
+        if out.len != 0 {
+            return unsupported(self.ask(cx, operation, node, parts, out.part(0, XATTR_MAX)));
+        }
+        let mut reply = [0u8; 8];
+        unsupported(self.ask_exact(cx, operation, node, parts, &mut reply))?;
+        let len = word32(&reply, 0) as usize;
+        if len > XATTR_MAX { posix(Errno::EIO) } else { Ok(len) }
+    }
+}
