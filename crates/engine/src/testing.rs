@@ -12,7 +12,7 @@ use crate::mkfs;
 use crate::process::{AttachError, Options};
 use base::{Cred, Cx, Thread};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::boxed::Box;
 use std::format;
 use std::string::String;
@@ -127,6 +127,35 @@ impl core::ops::Deref for TestFs {
     fn deref(&self) -> &Fs {
         self.fs
     }
+}
+
+/// Address and length of the two mappings of an attached image, for who takes them away after `detach`.
+pub fn mappings(fs: &Fs) -> [(usize, usize); 2] {
+    [&fs.image, &fs.segment].map(|region| (region.base() as usize, region.len() as usize))
+}
+
+/// Word `number` of the segment, for a test that writes what no peer should.
+pub fn segment_word(fs: &Fs, number: usize) -> Option<&AtomicU64> {
+    fs.segment.word(number as u64 * 8)
+}
+
+/// The parts of a segment that a small image uses: offset and length, bytes.
+pub fn segment_areas(fs: &Fs) -> Vec<(u64, u64)> {
+    let areas = &fs.areas;
+    let cachelets = u64::from(fs.header().cachelet_next.load(Relaxed)).max(64) * 128;
+    [
+        (0, 832),
+        (areas.bucket_locks, 16 * crate::segment::BUCKET_LOCKS),
+        (areas.lanes, 4096),
+        (areas.processes, 256),
+        (areas.descriptors, 192),
+        (areas.descriptions, 2048),
+        (areas.advisory, 1024),
+        (areas.pages, 192),
+        (areas.shadow, fs.layout.block_count() * 8),
+        (areas.cachelets, cachelets),
+    ]
+    .into()
 }
 
 #[cfg(test)]

@@ -1,0 +1,18 @@
+//! The targets.
+
+pub mod checker;
+pub mod mutator;
+pub mod open;
+pub mod operations;
+pub mod peer;
+pub mod resolver;
+
+/// All of them by name, for `replay`.
+pub const ALL: [(&str, fn(&[u8])); 6] = [
+    ("open", open::run),
+    ("operations", operations::run),
+    ("checker", checker::run),
+    ("resolver", resolver::run),
+    ("peer", peer::run),
+    ("mutator", mutator::run),
+];
