@@ -2,6 +2,7 @@
 //! kernel ([`differential`]), many processes on one image, processes that are
 //! killed. The binary `testkit` runs them; `README.md` says how.
 
+pub mod crash;
 pub mod differential;
 pub mod image;
 pub mod many;

@@ -37,6 +37,37 @@ fn shown(result: Result<String, String>) -> bool {
     result.is_ok()
 }
 
+fn crash(args: &[String]) -> bool {
+    use bypath_testkit::crash::{
+        self,
+        explore::{Effort, Media},
+        workload::Start,
+    };
+    if args.iter().any(|arg| arg == "--persists") {
+        return shown(crash::persists::table().and_then(|(text, fine)| if fine { Ok(text) } else { Err(text) }));
+    }
+    let depth = number(args, "--depth", 1) as usize;
+    let effort = Effort { cap: number(args, "--cap", 64) as usize, cap_inside: number(args, "--cap-inside", 16) as usize };
+    let mut fine = true;
+    for media in Media::ALL {
+        for start in [Start::Some, Start::Empty] {
+            let explorer = crash::run(
+                media,
+                start,
+                depth,
+                effort,
+                number(args, "--every", 1) as usize,
+                number(args, "--first", usize::MAX as u64) as usize,
+            );
+            for failure in &explorer.failures {
+                println!("{}\n    {}", failure.replay, failure.problem);
+                fine = false;
+            }
+        }
+    }
+    fine
+}
+
 fn main() -> std::process::ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let _segments = bypath_testkit::image::Segments::new();
@@ -63,6 +94,7 @@ fn main() -> std::process::ExitCode {
         Some("append") => shown(many::append(number(&args, "--processes", 4), number(&args, "--records", 100_000))),
         Some("visible") => shown(many::visible(number(&args, "--rounds", 2000))),
         Some("kill") => shown(many::kill(number(&args, "--rounds", 1000), number(&args, "--seed", 1))),
+        Some("crash") => crash(&args),
         Some("flat") => shown(many::flat(number(&args, "--entries", 1_000_000))),
         _ => {
             eprintln!(

@@ -1,0 +1,203 @@
+//! One state: is it recovered, whole, as expected, and usable?
+
+use super::memory::{Machine, Memory};
+use super::model::Line;
+use super::record::{Event, What};
+use super::tree::Tree;
+use super::workload::{InPlace, NAMES};
+use base::{Cx, Kind, NewNode, Node, SetAttr};
+use engine::Fs;
+use engine::process::memory::GENERATION;
+use format::bucket::BUCKETS_MIN;
+use format::layout::LINES_PER_BLOCK;
+use pm::UserSlice;
+use pm::record::Stored;
+use std::rc::Rc;
+
+/// What a state may look like to its users.
+#[derive(Clone)]
+pub struct Expect {
+    /// One of these trees: the one before first, the one after last.
+    pub trees: Vec<Rc<Tree>>,
+    /// With these bytes old or new.
+    pub in_place: Option<InPlace>,
+}
+
+impl Expect {
+    /// Exactly this.
+    pub fn exactly(tree: &Rc<Tree>) -> Expect {
+        Expect { trees: vec![Rc::clone(tree)], in_place: None }
+    }
+
+    /// A number that stands for it.
+    pub fn id(&self) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        self.trees.hash(&mut hasher);
+        self.in_place.map(|p| (p.name, p.from, p.to)).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn accepts(&self, tree: &Tree) -> bool {
+        if self.trees.iter().any(|expected| **expected == *tree) {
+            return true;
+        }
+        let (Some(part), [first, .., last]) = (self.in_place, self.trees.as_slice()) else { return false };
+        let data = |tree: &Tree| tree.0.iter().find(|e| e.path == NAMES[part.name].as_bytes()).map(|e| (e.same, e.data.clone()));
+        let (Some((_, old)), Some((_, new)), Some((_, now))) = (data(first), data(last), data(tree)) else { return false };
+        let end = part.to.min(old.len().min(new.len()).min(now.len()) as u64) as usize;
+        let range = part.from as usize..end.max(part.from as usize);
+        if range.clone().any(|i| now[i] != old[i] && now[i] != new[i]) {
+            return false;
+        }
+        let settled = |tree: &Tree| {
+            let mut tree = tree.clone();
+            let same = data(&tree).map(|(same, _)| same);
+            tree.0
+                .iter_mut()
+                .filter(|e| Some(e.same) == same)
+                .for_each(|e| e.data[range.clone()].copy_from_slice(&new[range.clone()]));
+            tree
+        };
+        let now = settled(tree);
+        self.trees.iter().any(|expected| settled(expected) == now)
+    }
+}
+
+/// A machine on which states are tried. While idle its image equals what the medium certainly holds.
+pub struct Bench {
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// What came of a state.
+pub struct Tried {
+    /// What is wrong with it.
+    pub problem: Option<String>,
+    /// What recovery did.
+    pub recovery: Vec<Event>,
+}
+
+impl Bench {
+    /// Tries the state that differs from `certain` by `overlay`, and puts everything back.
+    pub fn attempt(&self, certain: &Memory, overlay: &[(u32, Line)], expect: &Expect) -> Tried {
+        let machine = &self.machine;
+        machine.log.held().events.clear();
+        for (number, line) in overlay {
+            machine.image.put(u64::from(*number) * 64, line);
+        }
+        machine.cut();
+        let mut recovery = Vec::new();
+        let problem = self.judge(expect, &mut recovery).err();
+        let undo = |event: &Event| {
+            if let What::Store { offset, .. } = event.what {
+                let at = u64::from(offset) & !7;
+                machine.image.put(at, &certain.get::<8>(at));
+            }
+        };
+        machine.log.take().iter().for_each(undo);
+        recovery.iter().for_each(undo);
+        for (number, _) in overlay {
+            let at = u64::from(*number) * 64;
+            machine.image.put(at, &certain.get::<64>(at));
+        }
+        Tried { problem, recovery }
+    }
+
+    fn judge(&self, expect: &Expect, recovery: &mut Vec<Event>) -> Result<(), String> {
+        let machine = &self.machine;
+        machine.attach(0).map_err(|error| format!("recovery fails: {error}"))?;
+        *recovery = machine.log.take();
+        machine.cut();
+        let fs = machine.attach(0).map_err(|error| format!("a second recovery fails: {error}"))?;
+        self.nothing_but_generation()?;
+        let cx = machine.cx(0);
+        let report = engine::check::examine(fs);
+        if let Some(issue) = report.issues.first() {
+            return Err(format!("the checker finds {issue}"));
+        }
+        if report.orphans != 0 {
+            return Err(format!("{} orphans are left", report.orphans));
+        }
+        let tree = Tree::read(fs, &cx)?;
+        if !expect.accepts(&tree) {
+            let last = expect.trees.last().map_or_else(String::new, |last| last.difference(&tree));
+            let first = expect.trees.first().map_or_else(String::new, |first| first.difference(&tree));
+            return Err(format!("the tree is another: against after: {last} against before: {first}"));
+        }
+        use_it(fs, &cx, &tree)
+    }
+
+    /// Recovering again changes the generation and nothing else.
+    fn nothing_but_generation(&self) -> Result<(), String> {
+        let held = self.machine.log.held();
+        let other = held.events.iter().find_map(|event| match event.what {
+            What::Store { offset, how, .. } if u64::from(offset) != GENERATION && how != Stored::Volatile => {
+                Some((offset, event.site))
+            }
+            _ => None,
+        });
+        other.map_or(Ok(()), |(offset, site)| Err(format!("a second recovery stores at {offset:#x} ({site})")))
+    }
+}
+
+/// Works with an image, removes everything, and sees that all space is free again.
+fn use_it(fs: &Fs, cx: &Cx, tree: &Tree) -> Result<(), String> {
+    let mut nodes: Vec<(Node, Node, &[u8], Kind)> = Vec::new();
+    let mut directories: Vec<(&[u8], Node)> = vec![(b"", fs.root_node())];
+    let failed = |what: &str, error: base::Error| format!("{what} fails afterwards: {error:?}");
+    for entry in tree.0.iter().skip(1) {
+        let split = entry.path.iter().rposition(|byte| *byte == b'/');
+        let (above, name) = split.map_or((&[][..], &entry.path[..]), |at| (&entry.path[..at], &entry.path[at + 1..]));
+        let dir = directories.iter().find(|(path, _)| *path == above).map(|d| d.1).ok_or("a name without a directory")?;
+        let node = fs.lookup(cx, dir, name).map_err(|error| failed("lookup", error))?;
+        let kind = Kind::from_dt(entry.kind).ok_or("a kind that is none")?;
+        if kind == Kind::Directory {
+            directories.push((&entry.path, node));
+        } else if kind == Kind::Regular {
+            extend(fs, cx, node, entry.data.len() as u64)?;
+        }
+        nodes.push((dir, node, name, kind));
+    }
+    let (file, below) = (NewNode { kind: Kind::Regular, mode: 0o600, rdev: 0, target: b"" }, b"~below");
+    let directory = NewNode { kind: Kind::Directory, mode: 0o700, ..file };
+    for (_, dir) in &directories {
+        let node = fs.create(cx, *dir, b"~new", &file).map_err(|error| failed("create", error))?;
+        fs.write(cx, node, None, &[UserSlice::from_ref(b"written")]).map_err(|error| failed("write", error))?;
+        let inner = fs.create(cx, *dir, b"~dir", &directory).map_err(|error| failed("mkdir", error))?;
+        fs.rename(cx, *dir, b"~new", inner, below, base::RenameMode::Replace).map_err(|error| failed("rename", error))?;
+        fs.unlink(cx, inner, below).map_err(|error| failed("unlink", error))?;
+        fs.rmdir(cx, *dir, b"~dir").map_err(|error| failed("rmdir", error))?;
+    }
+    for (dir, _, name, kind) in nodes.iter().rev() {
+        let removed = if *kind == Kind::Directory { fs.rmdir(cx, *dir, name) } else { fs.unlink(cx, *dir, name) };
+        removed.map_err(|error| failed("removal", error))?;
+    }
+    let report = engine::check::examine(fs);
+    if let Some(issue) = report.issues.first() {
+        return Err(format!("after use and removal the checker finds {issue}"));
+    }
+    // The root directory keeps its block of slots: it has had names.
+    let fresh = BUCKETS_MIN + 1 + LINES_PER_BLOCK;
+    if report.lines_used != fresh || report.files != 1 {
+        return Err(format!(
+            "when all is removed {} lines and {} inodes are in use, not {fresh} and 1",
+            report.lines_used, report.files
+        ));
+    }
+    Ok(())
+}
+
+/// A file made longer reads as zeros where it was not.
+fn extend(fs: &Fs, cx: &Cx, node: Node, size: u64) -> Result<(), String> {
+    let change = SetAttr { size: Some(size + 5000), ..Default::default() };
+    fs.set_attr(cx, node, &change).map_err(|error| format!("truncate fails afterwards: {error:?}"))?;
+    let mut rest = [0xeeu8; 5000];
+    let read = fs
+        .read(cx, node, size, &[UserSlice::from_mut(&mut rest)])
+        .map_err(|error| format!("read fails afterwards: {error:?}"))?;
+    if read != rest.len() || rest.iter().any(|byte| *byte != 0) {
+        return Err(format!("a file of {size} bytes made longer shows what was beyond its end"));
+    }
+    Ok(())
+}

@@ -1,0 +1,351 @@
+//! What is done to a tree: operations over a few names, and where they start from.
+
+use super::memory::Machine;
+use base::{Cx, Errno, Error, Fallocate, Kind, NewNode, Node, RenameMode, SetAttr, SetTime};
+use engine::Fs;
+use pm::UserSlice;
+use std::fmt;
+
+/// The names; a slash separates a directory of the first level.
+pub const NAMES: [&str; 7] = ["foo", "bar", "A/foo", "A/bar", "A", "B", "A/C"];
+
+/// Index into [`NAMES`].
+pub type Name = usize;
+
+const FOO: Name = 0;
+const BAR: Name = 1;
+const A_FOO: Name = 2;
+const A_BAR: Name = 3;
+const A: Name = 4;
+const B: Name = 5;
+const A_C: Name = 6;
+
+/// Contents: bytes counted up from the seed.
+fn fill(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| seed.wrapping_add((at / 8) as u8) | 1).collect()
+}
+
+/// An operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Op {
+    Create(Name),
+    Mkdir(Name),
+    Symlink(Name, usize),
+    Link(Name, Name),
+    Unlink(Name),
+    Rmdir(Name),
+    Rename(Name, Name),
+    Exchange(Name, Name),
+    /// At an offset (`None`: at the end), so many bytes.
+    Write(Name, Option<u64>, usize),
+    Truncate(Name, u64),
+    Allocate(Name, Fallocate, u64, u64),
+    SetXattr(Name, usize),
+    RemoveXattr(Name),
+    Chmod(Name),
+    Chown(Name),
+    SetTimes(Name),
+    /// A store into a mapping of the file, then `fsync`.
+    MapStore(Name),
+    Fsync(Name),
+    /// A file without a name, which then gets one.
+    Tmpfile(Name),
+    /// Opened, name removed, written to, still open when the power goes.
+    OpenUnlink(Name),
+    /// As before, but closed: freed at the last close.
+    OpenUnlinkClose(Name),
+    /// Two descriptors of one file write in turn; at the last close what was given out ahead goes back.
+    TwoDescriptors(Name),
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = |name: Name| NAMES[name];
+        match *self {
+            Op::Create(a) => write!(f, "create({})", n(a)),
+            Op::Mkdir(a) => write!(f, "mkdir({})", n(a)),
+            Op::Symlink(a, len) => write!(f, "symlink({},{len})", n(a)),
+            Op::Link(a, b) => write!(f, "link({},{})", n(a), n(b)),
+            Op::Unlink(a) => write!(f, "unlink({})", n(a)),
+            Op::Rmdir(a) => write!(f, "rmdir({})", n(a)),
+            Op::Rename(a, b) => write!(f, "rename({},{})", n(a), n(b)),
+            Op::Exchange(a, b) => write!(f, "exchange({},{})", n(a), n(b)),
+            Op::Write(a, Some(at), len) => write!(f, "write({},{at},{len})", n(a)),
+            Op::Write(a, None, len) => write!(f, "append({},{len})", n(a)),
+            Op::Truncate(a, size) => write!(f, "truncate({},{size})", n(a)),
+            Op::Allocate(a, how, at, len) => write!(f, "fallocate({},{how:?},{at},{len})", n(a)),
+            Op::SetXattr(a, len) => write!(f, "setxattr({},{len})", n(a)),
+            Op::RemoveXattr(a) => write!(f, "removexattr({})", n(a)),
+            Op::Chmod(a) => write!(f, "chmod({})", n(a)),
+            Op::Chown(a) => write!(f, "chown({})", n(a)),
+            Op::SetTimes(a) => write!(f, "utimes({})", n(a)),
+            Op::MapStore(a) => write!(f, "mapstore({})", n(a)),
+            Op::Fsync(a) => write!(f, "fsync({})", n(a)),
+            Op::Tmpfile(a) => write!(f, "tmpfile({})", n(a)),
+            Op::OpenUnlink(a) => write!(f, "openunlink({})", n(a)),
+            Op::OpenUnlinkClose(a) => write!(f, "openunlinkclose({})", n(a)),
+            Op::TwoDescriptors(a) => write!(f, "twodescriptors({})", n(a)),
+        }
+    }
+}
+
+/// Bytes of a file that may be old or new while an operation is under way:
+/// data are written in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub struct InPlace {
+    pub name: Name,
+    pub from: u64,
+    pub to: u64,
+}
+
+/// All operations, in a fixed order.
+pub fn all() -> Vec<Op> {
+    let mut ops = Vec::new();
+    let files = [FOO, BAR, A_FOO, A_BAR];
+    for name in 0..NAMES.len() {
+        ops.extend([Op::Create(name), Op::Mkdir(name), Op::Symlink(name, 3), Op::Unlink(name), Op::Rmdir(name)]);
+        for other in 0..NAMES.len() {
+            if other == name {
+                continue;
+            }
+            ops.push(Op::Rename(name, other));
+            if other > name {
+                ops.push(Op::Exchange(name, other));
+            }
+            if files.contains(&name) {
+                ops.push(Op::Link(name, other));
+            }
+        }
+    }
+    for name in files {
+        ops.extend([
+            Op::Write(name, None, 100),
+            Op::Write(name, Some(0), 24),
+            Op::Write(name, Some(4090), 13),
+            Op::Write(name, Some(20_480), 10),
+            Op::Truncate(name, 0),
+            Op::Truncate(name, 77),
+            Op::Truncate(name, 9000),
+        ]);
+    }
+    for name in [FOO, A_FOO] {
+        ops.extend([
+            Op::Allocate(name, Fallocate::Allocate, 3000, 10_000),
+            Op::Allocate(name, Fallocate::KeepSize, 8192, 8192),
+            Op::Allocate(name, Fallocate::PunchHole, 0, 4096),
+            Op::Allocate(name, Fallocate::PunchHole, 40, 4200),
+            Op::Allocate(name, Fallocate::Zero, 50, 20),
+            Op::Allocate(name, Fallocate::ZeroKeepSize, 0, 8192),
+            Op::MapStore(name),
+            Op::OpenUnlink(name),
+            Op::OpenUnlinkClose(name),
+            Op::TwoDescriptors(name),
+            Op::SetTimes(name),
+            Op::RemoveXattr(name),
+        ]);
+    }
+    for name in [FOO, A_FOO, A] {
+        ops.extend([Op::SetXattr(name, 5), Op::SetXattr(name, 5000), Op::Chmod(name), Op::Chown(name)]);
+    }
+    ops.extend([Op::Symlink(BAR, 700), Op::Write(BAR, Some(4096), 8192), Op::Tmpfile(BAR), Op::Tmpfile(A_BAR), Op::Fsync(FOO)]);
+    ops
+}
+
+/// The operation with this text.
+pub fn parse(text: &str) -> Option<Op> {
+    all().into_iter().find(|op| op.to_string() == text)
+}
+
+/// Where a workload starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// Nothing but the root directory.
+    Empty,
+    /// Files `foo` (two blocks) and `A/foo` (short, with an attribute), directories `A`, `B`, `A/C`.
+    Some,
+}
+
+impl Start {
+    /// Its name in replay strings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Start::Empty => "empty",
+            Start::Some => "some",
+        }
+    }
+
+    /// Makes it in an empty image.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn make(self, machine: &Machine, fs: &Fs) -> Result<(), Error> {
+        if self == Start::Empty {
+            return Ok(());
+        }
+        let ops = [Op::Mkdir(A), Op::Create(FOO), Op::Write(FOO, None, 5000), Op::Create(A_FOO), Op::Write(A_FOO, None, 100)];
+        for op in ops.into_iter().chain([Op::SetXattr(A_FOO, 9), Op::Mkdir(B), Op::Mkdir(A_C)]) {
+            op.perform(machine, fs, 0)?;
+        }
+        Ok(())
+    }
+}
+
+/// The directory and the last component of a name.
+fn place(fs: &Fs, cx: &Cx, name: Name) -> Result<(Node, &'static [u8]), Error> {
+    match NAMES[name].split_once('/') {
+        None => Ok((fs.root_node(), NAMES[name].as_bytes())),
+        Some((dir, last)) => Ok((fs.lookup(cx, fs.root_node(), dir.as_bytes())?, last.as_bytes())),
+    }
+}
+
+fn find(fs: &Fs, cx: &Cx, name: Name) -> Result<Node, Error> {
+    let (dir, last) = place(fs, cx, name)?;
+    fs.lookup(cx, dir, last)
+}
+
+/// The regular file of that name.
+fn file(fs: &Fs, cx: &Cx, name: Name) -> Result<Node, Error> {
+    let node = find(fs, cx, name)?;
+    match fs.attr(cx, node)?.kind {
+        Kind::Regular => Ok(node),
+        Kind::Directory => Err(Errno::EISDIR.into()),
+        _ => Err(Errno::EINVAL.into()),
+    }
+}
+
+fn new(kind: Kind, target: &[u8]) -> NewNode<'_> {
+    NewNode { kind, mode: 0o666 | if kind == Kind::Directory { 0o111 } else { 0 }, rdev: 0, target }
+}
+
+fn write(fs: &Fs, cx: &Cx, node: Node, at: Option<u64>, bytes: &[u8]) -> Result<(), Error> {
+    fs.write(cx, node, at, &[UserSlice::from_ref(bytes)]).map(drop)
+}
+
+impl Op {
+    /// Does it as one user.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn perform(self, machine: &Machine, fs: &Fs, user: usize) -> Result<(), Error> {
+        self.perform_in_steps(machine, fs, user, &mut || {})
+    }
+
+    /// As [`Op::perform`]; `step` is called where a crash may show what has been done so far.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn perform_in_steps(self, machine: &Machine, fs: &Fs, user: usize, step: &mut dyn FnMut()) -> Result<(), Error> {
+        let cx = &machine.cx(user);
+        match self {
+            Op::Create(a) | Op::Mkdir(a) => {
+                let kind = if matches!(self, Op::Mkdir(_)) { Kind::Directory } else { Kind::Regular };
+                let (dir, name) = place(fs, cx, a)?;
+                fs.create(cx, dir, name, &new(kind, b"")).map(drop)
+            }
+            Op::Symlink(a, len) => {
+                let (dir, name) = place(fs, cx, a)?;
+                fs.create(cx, dir, name, &new(Kind::Symlink, &fill(b'a', len))).map(drop)
+            }
+            Op::Link(a, b) => {
+                let node = find(fs, cx, a)?;
+                let (dir, name) = place(fs, cx, b)?;
+                fs.link(cx, node, dir, name)
+            }
+            Op::Unlink(a) => {
+                let (dir, name) = place(fs, cx, a)?;
+                fs.unlink(cx, dir, name)
+            }
+            Op::Rmdir(a) => {
+                let (dir, name) = place(fs, cx, a)?;
+                fs.rmdir(cx, dir, name)
+            }
+            Op::Rename(a, b) | Op::Exchange(a, b) => {
+                let mode = if matches!(self, Op::Rename(..)) { RenameMode::Replace } else { RenameMode::Exchange };
+                let ((from_dir, from), (to_dir, to)) = (place(fs, cx, a)?, place(fs, cx, b)?);
+                fs.rename(cx, from_dir, from, to_dir, to, mode)
+            }
+            Op::Write(a, at, len) => write(fs, cx, file(fs, cx, a)?, at, &fill(0x40 + len as u8, len)),
+            Op::Truncate(a, size) => {
+                let change = SetAttr { size: Some(size), ..Default::default() };
+                fs.set_attr(cx, file(fs, cx, a)?, &change)
+            }
+            Op::Allocate(a, how, at, len) => fs.fallocate(cx, file(fs, cx, a)?, how, at, len),
+            _ => self.perform_other(machine, fs, user, step),
+        }
+    }
+
+    fn perform_other(self, machine: &Machine, fs: &Fs, user: usize, step: &mut dyn FnMut()) -> Result<(), Error> {
+        let cx = &machine.cx(user);
+        let fd = 3 + user as u32 * 4;
+        match self {
+            Op::SetXattr(a, len) => fs.set_xattr(cx, find(fs, cx, a)?, b"user.x", UserSlice::from_ref(&fill(b'x', len)), 0),
+            Op::RemoveXattr(a) => fs.remove_xattr(cx, find(fs, cx, a)?, b"user.x"),
+            Op::Chmod(a) => fs.set_attr(cx, find(fs, cx, a)?, &SetAttr { mode: Some(0o4711), ..Default::default() }),
+            Op::Chown(a) => fs.set_attr(cx, find(fs, cx, a)?, &SetAttr { uid: Some(1000), gid: Some(100), ..Default::default() }),
+            Op::SetTimes(a) => {
+                let times = SetAttr { atime: Some(SetTime::At(1)), mtime: Some(SetTime::At(2)), ..Default::default() };
+                fs.set_attr(cx, find(fs, cx, a)?, &times)
+            }
+            Op::MapStore(a) => {
+                let node = file(fs, cx, a)?;
+                fs.open(cx, node, 2, fd)?;
+                let mut at = None;
+                fs.map(cx, node, 0, 4096, true, &mut |_, image, _| at = at.or(Some(image)))?;
+                if let Some(at) = at {
+                    machine.poke(at + 16, &fill(0x33, 8));
+                }
+                let synced = fs.sync(cx, Some(node), false);
+                fs.close(cx, fd);
+                synced
+            }
+            Op::Fsync(a) => fs.sync(cx, Some(file(fs, cx, a)?), false),
+            Op::Tmpfile(a) => {
+                let (dir, name) = place(fs, cx, a)?;
+                let node = fs.tmpfile(cx, dir, 0o640, 0)?;
+                fs.open(cx, node, 2, fd)?;
+                let linked = write(fs, cx, node, None, &fill(0x55, 300)).and_then(|()| fs.link(cx, node, dir, name));
+                fs.close(cx, fd);
+                linked
+            }
+            Op::OpenUnlink(a) | Op::OpenUnlinkClose(a) => {
+                let node = file(fs, cx, a)?;
+                fs.open(cx, node, 2, fd)?;
+                let (dir, name) = place(fs, cx, a)?;
+                fs.unlink(cx, dir, name)?;
+                write(fs, cx, node, None, &fill(0x66, 5000))?;
+                if matches!(self, Op::OpenUnlinkClose(_)) {
+                    fs.close(cx, fd);
+                }
+                Ok(())
+            }
+            Op::TwoDescriptors(a) => {
+                let node = file(fs, cx, a)?;
+                fs.open(cx, node, 2, fd)?;
+                fs.open(cx, node, 2, fd + 1)?;
+                write(fs, cx, node, Some(8000), &fill(0x77, 500))?;
+                step();
+                write(fs, cx, node, None, &fill(0x78, 33))?;
+                fs.close(cx, fd);
+                step();
+                write(fs, cx, node, None, &fill(0x79, 5000))?;
+                fs.close(cx, fd + 1);
+                Ok(())
+            }
+            _ => Err(Errno::ENOSYS.into()),
+        }
+    }
+
+    /// What may be half done while it is under way.
+    pub fn in_place(self) -> Option<InPlace> {
+        match self {
+            Op::Write(name, Some(from), len) => Some(InPlace { name, from, to: from + len as u64 }),
+            Op::Allocate(name, how, from, len) if !matches!(how, Fallocate::Allocate | Fallocate::KeepSize) => {
+                Some(InPlace { name, from, to: from + len })
+            }
+            Op::MapStore(name) => Some(InPlace { name, from: 16, to: 24 }),
+            _ => None,
+        }
+    }
+}
