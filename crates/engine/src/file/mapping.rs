@@ -49,7 +49,13 @@ impl Fs {
         self.report_ranges(cachelet, offset, end, each)
     }
 
-    fn report_ranges(&self, cachelet: &Cachelet, offset: u64, end: u64, each: &mut dyn FnMut(u64, u64, u64)) -> Result<()> {
+    pub(super) fn report_ranges(
+        &self,
+        cachelet: &Cachelet,
+        offset: u64,
+        end: u64,
+        each: &mut dyn FnMut(u64, u64, u64),
+    ) -> Result<()> {
         self.is_file(cachelet)?;
         let end = end.min(cachelet.size.load(Relaxed).next_multiple_of(BLOCK));
         let (root, mut at) = (cachelet.root.load(Acquire), offset);

@@ -12,7 +12,7 @@ use base::{Cx, Node, Result};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use format::extent::FILE_MAX;
 use format::lane::{Kind, word};
-use pm::Errno;
+use pm::{Domain, Errno};
 
 impl Fs {
     /// Sets the size of a regular file. `stamp`: the times change even if the
@@ -57,7 +57,11 @@ impl Fs {
         if cachelet.opens.load(SeqCst) != 0 {
             return Ok(());
         }
-        cachelet.flags.fetch_and(!cachelet::MAPPED, SeqCst);
+        let before = cachelet.flags.fetch_and(!cachelet::MAPPED, SeqCst);
+        if before & cachelet::MAPPED != 0 && matches!(self.image.domain(), Domain::Power | Domain::Sim) {
+            // The last who knows that programs may have stored into it: a later `fsync` only orders.
+            self.write_back_contents(cachelet)?;
+        }
         let mut job = Job::new(&mut tx, cachelet, node.id)?;
         let end = blocks_for(job.size());
         job.cut(end, BLOCKS_MAX)?;

@@ -22,6 +22,24 @@ pub fn segment_bytes(limit: u64) -> Option<u64> {
     Some(Areas::new(&layout, cachelet_budget(&layout)).len)
 }
 
+/// The parts of a segment that `users` users of a small tree can have touched,
+/// offset and length: all that must be zeroed to make it fresh again.
+pub fn segment_parts(limit: u64, users: u64) -> Option<[(u64, u64); 8]> {
+    let layout = Layout::new(limit)?;
+    let areas = Areas::new(&layout, cachelet_budget(&layout));
+    let pages = layout.block_count().div_ceil(512);
+    Some([
+        (0, areas.bucket_locks + crate::segment::BUCKET_LOCKS * 16),
+        (areas.lanes, users * size_of::<LaneState>() as u64),
+        (areas.processes, users * 64),
+        (areas.descriptors, BLOCK),
+        (areas.descriptors + crate::segment::DESCRIPTORS * 4, BLOCK),
+        (areas.descriptions, 512 * 64),
+        (areas.pages, pages * size_of::<crate::segment::Page>() as u64 + pages * BLOCK + (areas.shadow - areas.pages)),
+        (areas.cachelets, 128 * 128),
+    ])
+}
+
 /// Areas of an image that mean nothing after a crash and are no business of
 /// records: the volatile header and the mutexes. Bytes from, bytes to.
 pub const VOLATILE_AREA: (u64, u64) = (layout::VOLATILE, layout::LANE_AREA);
