@@ -123,9 +123,13 @@ pub enum Verb {
     Check {
         /// The image
         image: PathBuf,
-        /// Mend it (not in this version)
+        /// Mend it. What would be given up is said first, and asked about on a terminal; what has lost
+        /// its name goes to /lost+found. Nobody may use the image meanwhile
         #[arg(long)]
         repair: bool,
+        /// Do not ask: give up what cannot be kept
+        #[arg(long, requires = "repair")]
+        yes: bool,
         /// As JSON
         #[arg(long)]
         json: bool,

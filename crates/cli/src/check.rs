@@ -1,8 +1,9 @@
 //! The engine's checker and dump, as the commands use them.
 
 use crate::attach::refused;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use engine::check::Report;
+use engine::repair::{Repair, RepairError};
 use indicatif::ProgressBar;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -17,6 +18,21 @@ fn text(path: &Path) -> Vec<u8> {
 pub fn verify(path: &Path, bar: &ProgressBar) -> Result<Report> {
     let mut progress = |step: u32| bar.set_position(step.into());
     engine::check::run(&text(path), &mut progress).map_err(|error| refused(path, error))
+}
+
+/// Decides how the image at `path` can be mended; the bar has 1,000 steps. Nothing is written yet.
+pub fn plan(path: &Path, bar: &ProgressBar) -> Result<Repair> {
+    let mut progress = |step: u32| bar.set_position(step.into());
+    Repair::plan(&text(path), &mut progress).map_err(|error| not_repaired(path, error))
+}
+
+/// Why an image was not repaired, for people: damage that is left is 1, all else 2.
+pub fn not_repaired(path: &Path, error: RepairError) -> Failure {
+    match error {
+        RepairError::Open(error) => refused(path, error).code(2),
+        RepairError::Left(_) | RepairError::NoSpace => Failure::new(format!("{}: {error}", path.display())),
+        other => Failure::new(format!("{}: {other}", path.display())).code(2),
+    }
 }
 
 /// Prints the image at `path`, as it stands; what is damaged is said where it is met.

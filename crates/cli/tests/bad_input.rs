@@ -237,5 +237,4 @@ fn places() {
     refused_inside(&image, &["mount", &scratch.path("none"), "/proc"], 1, &["no such file"]);
     refused_inside(&image, &["mount", &scratch.path("file"), "/proc"], 1, &["not a Bypath image"]);
     refused_inside(&image, &["umount", "/usr"], 1, &["/usr", "no image is mounted"]);
-    refused_inside(&image, &["check", "--repair", &image], 2, &["not in this version"]);
 }

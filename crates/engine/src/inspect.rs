@@ -27,6 +27,27 @@ pub struct Inspected {
 impl Inspected {
     /// Opens the image at `path` (NUL-terminated) for reading.
     pub fn open(path: &[u8]) -> core::result::Result<Inspected, AttachError> {
+        let inspected = Inspected::map(path)?.0;
+        inspected.validate()?;
+        Ok(inspected)
+    }
+
+    /// The same, but how far the image has grown is believed only if the bitmap
+    /// says so too; returns what the root said.
+    #[cfg(any(test, feature = "check"))]
+    pub(crate) fn open_to_repair(path: &[u8]) -> core::result::Result<(Inspected, u64), AttachError> {
+        let (inspected, file) = Inspected::map(path)?;
+        let fs = &*inspected.fs;
+        let said = fs.root().grown.load(Relaxed);
+        let least = fs.layout.first_block() + 1;
+        let plausible = (least..=fs.layout.block_count()).contains(&said);
+        let grown = last_used(&file, fs.layout)?.max(if plausible { said } else { least });
+        fs.root().grown.store(grown, Relaxed);
+        inspected.validate()?;
+        Ok((inspected, said))
+    }
+
+    fn map(path: &[u8]) -> core::result::Result<(Inspected, File), AttachError> {
         let file = File::open(path, abi::O_RDONLY, 0).map_err(AttachError::Open)?;
         let stat = file.stat().map_err(AttachError::Open)?;
         if stat.mode & abi::S_IFMT != abi::S_IFREG {
@@ -42,16 +63,21 @@ impl Inspected {
         let image = unsafe { Region::new(address, len, layout::BITMAP, Domain::Process) };
         let options = Options { read_only: true, ..Default::default() };
         let fs = attach::unjoined(&superblock, layout, image, path, &options)?;
-        let inspected = Inspected { fs: ManuallyDrop::new(fs), superblock, file_len: stat.size };
-        let grown = inspected.fs.root().grown.load(Relaxed);
+        Ok((Inspected { fs: ManuallyDrop::new(fs), superblock, file_len: stat.size }, file))
+    }
+
+    /// Looks at how far the image has grown.
+    fn validate(&self) -> core::result::Result<(), AttachError> {
+        let layout = self.fs.layout;
+        let grown = self.fs.root().grown.load(Relaxed);
         if grown <= layout.first_block() || grown > layout.block_count() {
             return Err(AttachError::Damaged);
         }
-        if stat.size < grown * BLOCK {
-            return Err(AttachError::Truncated { has: stat.size, needs: grown * BLOCK });
+        if self.file_len < grown * BLOCK {
+            return Err(AttachError::Truncated { has: self.file_len, needs: grown * BLOCK });
         }
-        inspected.fs.refresh_valid();
-        Ok(inspected)
+        self.fs.refresh_valid();
+        Ok(())
     }
 
     /// Applies, in the copy, the records that were left in the lanes; how many there were.
@@ -65,6 +91,33 @@ impl Inspected {
     pub fn layout(&self) -> Layout {
         self.fs.layout
     }
+}
+
+/// The block after the last that the bitmap calls used and that is not empty
+/// (a bit set by damage stands for an empty block). Read, not mapped: holes stay holes.
+#[cfg(any(test, feature = "check"))]
+fn last_used(file: &File, layout: Layout) -> core::result::Result<u64, AttachError> {
+    let mut last = 0;
+    let mut bytes = [0u8; BLOCK as usize];
+    let mut contents = [0u8; BLOCK as usize];
+    for at in (layout::BITMAP..layout.blocks).step_by(BLOCK as usize) {
+        let len = file.read_at(&mut bytes, at).map_err(AttachError::Open)?;
+        if bytes[..len].iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        for (i, word) in bytes[..len].chunks(8).enumerate().rev() {
+            let block = (at - layout::BITMAP) / 8 + i as u64;
+            if block < layout.first_block() || block >= layout.block_count() || word.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            let len = file.read_at(&mut contents, block * BLOCK).map_err(AttachError::Open)?;
+            if contents[..len].iter().any(|byte| *byte != 0) {
+                last = block + 1;
+                break;
+            }
+        }
+    }
+    Ok(last)
 }
 
 impl Drop for Inspected {

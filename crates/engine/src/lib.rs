@@ -11,7 +11,7 @@
 //! | `attr`, `permission` | attributes; the `<uid, gid, mode>` table | DenseFS |
 //! | `file` | extents, reading, writing, mapping | |
 //! | `process` | attach, recover, processes, open file descriptions | |
-//! | `check` | the checker | |
+//! | `check`, `repair` | the checker; what mends | |
 //!
 //! Order of locks, first to last: a directory entered or closed to entry
 //! (`lane::enter`), the rename lock, bucket locks (ascending), inode locks
@@ -39,6 +39,8 @@ pub mod lane;
 pub mod mkfs;
 pub mod permission;
 pub mod process;
+#[cfg(any(test, feature = "check"))]
+pub mod repair;
 pub mod segment;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

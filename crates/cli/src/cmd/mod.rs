@@ -29,7 +29,7 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Ls { place, long, all, recursive, json } => ls::ls(&place, ls::Options { long, all, recursive, json }),
         Verb::Cat { places } => cat::cat(&places),
         Verb::Stat { place, follow, json } => stat::stat(&place, follow, json),
-        Verb::Check { image, repair, json } => check::check(&image, repair, json),
+        Verb::Check { image, repair, yes, json } => check::check(&image, check::Options { repair, yes, json }),
         Verb::Info { image, json } => info::info(&image, json),
         Verb::Dump { image } => dump::dump(&image),
         Verb::Bench(bench) => bench::run(bench.what),

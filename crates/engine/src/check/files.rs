@@ -30,6 +30,13 @@ impl Checker<'_> {
         if fs.permission(head.permission).is_err() {
             self.issue(IssueKind::Permission, offset, format!("the inode's permission {} is not in the table", head.permission));
         }
+        let unknown = match head.kind == Kind::Directory as u8 {
+            true => !(inode::COLD | inode::RECOUNT),
+            false => !(inode::COLD | inode::LINKABLE),
+        };
+        if head.flags & unknown != 0 {
+            self.issue(IssueKind::Inode, offset, format!("flags {:#x}", head.flags));
+        }
         let links = node.links.load(Relaxed);
         let root = node.root.load(Relaxed);
         match Kind::from_dt(head.kind) {
@@ -71,6 +78,12 @@ impl Checker<'_> {
             self.issue(IssueKind::Inode, offset, format!("a symlink of {size} bytes"));
         } else {
             self.claim_lines(root, size.div_ceil(64), "the text of a symlink");
+            let mut bytes = (0..size.div_ceil(64) * 8)
+                .flat_map(|i| self.fs.at::<AtomicU64>(root + i * 8, "text").map_or(0, |word| word.load(Relaxed)).to_le_bytes());
+            let len = bytes.position(|byte| byte == 0).map_or(size.next_multiple_of(64), |len| len as u64);
+            if len != size {
+                self.issue(IssueKind::Inode, offset, format!("a symlink of {size} bytes with a text of {len}"));
+            }
         }
     }
 
@@ -79,6 +92,9 @@ impl Checker<'_> {
             return;
         }
         let Ok(cold) = self.fs.at::<Cold>(at, "cold line") else { return };
+        if cold.flags.load(Relaxed) > 3 || cold.reserved.iter().any(|word| word.load(Relaxed) != 0) {
+            self.issue(IssueKind::Inode, at, "a cold line with something in it that means nothing".into());
+        }
         let xattr = cold.xattr.load(Relaxed);
         let (block, len) = (xattr >> 32, xattr & 0xffff_ffff);
         if xattr != 0 && self.claim_blocks(block, len.div_ceil(BLOCK).max(1), "extended attributes") {

@@ -19,8 +19,10 @@ mod index;
 mod space;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod walk;
+
+pub(crate) use tables::superblock_at;
 
 use crate::fs::Fs;
 use crate::inspect::Inspected;
@@ -164,13 +166,19 @@ struct Checker<'a> {
 pub fn run(path: &[u8], progress: &mut dyn FnMut(u32)) -> Result<Report, AttachError> {
     let image = Inspected::open(path)?;
     let pending = image.recover();
-    let mut checker = Checker::new(&image.fs, progress);
+    let mut report = whole(&image.fs, progress);
     match pending {
-        Ok(pending) => checker.report.pending = pending,
-        Err(error) => checker.damaged(IssueKind::Record, error),
+        Ok(pending) => report.pending = pending,
+        Err(error) => report.issues.insert(0, damaged(IssueKind::Record, error)),
     }
-    checker.superblocks(path);
-    Ok(checker.everything())
+    Ok(report)
+}
+
+/// Checks a copy in which there are no records any more.
+pub(crate) fn whole(fs: &Fs, progress: &mut dyn FnMut(u32)) -> Report {
+    let mut checker = Checker::new(fs, progress);
+    checker.superblocks();
+    checker.everything()
 }
 
 /// Checks an image in memory that has been recovered and is quiet; all but the superblocks.
@@ -207,8 +215,17 @@ impl<'a> Checker<'a> {
         self.link_counts();
         self.bitmap();
         self.counters();
+        self.intents();
         (self.progress)(1000);
         self.report
+    }
+}
+
+/// An error of the engine as a finding.
+fn damaged(kind: IssueKind, error: base::Error) -> Issue {
+    match error {
+        base::Error::Corrupt { what, at } => Issue { kind, at, detail: heap::format!("damaged {what}") },
+        base::Error::Posix(errno) => Issue { kind, at: 0, detail: heap::format!("{errno}") },
     }
 }
 
@@ -224,9 +241,7 @@ impl Checker<'_> {
 
     /// Notes an error of the engine as a finding.
     fn damaged(&mut self, kind: IssueKind, error: base::Error) {
-        match error {
-            base::Error::Corrupt { what, at } => self.issue(kind, at, heap::format!("damaged {what}")),
-            base::Error::Posix(errno) => self.issue(kind, 0, heap::format!("{errno}")),
-        }
+        let Issue { kind, at, detail } = damaged(kind, error);
+        self.issue(kind, at, detail);
     }
 }

@@ -126,4 +126,15 @@ impl Checker<'_> {
             );
         }
     }
+
+    /// A truncation under way is one of an inode that is there.
+    pub(super) fn intents(&mut self) {
+        for number in 0..LANES {
+            let intent = self.fs.lane(number).intent.load(Relaxed);
+            if intent != 0 && !self.is_met(format::inode::node_offset(intent)) {
+                let at = format::layout::LANE_AREA + u64::from(number) * format::layout::LANE_BYTES;
+                self.issue(IssueKind::Record, at, format!("a truncation of {intent:#x}, which is not there"));
+            }
+        }
+    }
 }

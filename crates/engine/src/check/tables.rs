@@ -1,29 +1,38 @@
 //! Superblocks, root, permission table, orphan table.
 
 use super::{Checker, IssueKind};
+use crate::fs::Fs;
 use core::sync::atomic::Ordering::Relaxed;
 use format::inode::{node_generation, node_offset};
 use format::layout::{self, BLOCK, LINE};
 use format::permission::{self, Permission};
 use format::{Superblock, bucket};
 use heap::format;
-use pm::file::File;
-use pm::sys::abi;
 use zerocopy::IntoBytes;
 
+/// A copy of the superblock as it is mapped; `None` outside the image.
+pub(crate) fn superblock_at(fs: &Fs, at: u64) -> Option<Superblock> {
+    let mut copy = Superblock::new(0, [0; 2], 0, 0, 0);
+    fs.image.copy_out(at, pm::UserSlice::from_mut(copy.as_mut_bytes())).ok()?;
+    Some(copy)
+}
+
 impl Checker<'_> {
-    /// Both copies of the superblock, from the file itself.
-    pub(super) fn superblocks(&mut self, path: &[u8]) {
-        let Ok(file) = File::open(path, abi::O_RDONLY, 0) else { return };
-        let mut copies = [Superblock::new(0, [0; 2], 0, 0, 0); 2];
-        for (copy, at) in copies.iter_mut().zip([0, layout::SUPERBLOCK_COPY]) {
-            copy.magic = 0;
-            let _ = file.read_at(copy.as_mut_bytes(), at);
-            if let Err(error) = copy.validate() {
-                self.issue(IssueKind::Superblock, at, format!("this copy of the superblock cannot be used: {error:?}"));
+    /// Both copies of the superblock.
+    pub(super) fn superblocks(&mut self) {
+        let places = [0, layout::SUPERBLOCK_COPY];
+        let copies = places.map(|at| superblock_at(self.fs, at));
+        for (copy, at) in copies.iter().zip(places) {
+            match copy.as_ref().map(Superblock::validate) {
+                Some(Ok(_)) => {}
+                other => self.issue(IssueKind::Superblock, at, format!("this copy of the superblock cannot be used: {other:?}")),
             }
         }
-        if copies[0].as_bytes() != copies[1].as_bytes() && copies.iter().all(|copy| copy.validate().is_ok()) {
+        if let [Some(first), Some(second)] = copies
+            && first.as_bytes() != second.as_bytes()
+            && first.validate().is_ok()
+            && second.validate().is_ok()
+        {
             self.issue(IssueKind::Superblock, layout::SUPERBLOCK_COPY, "the two copies differ".into());
         }
     }
@@ -33,8 +42,10 @@ impl Checker<'_> {
         let fs = self.fs;
         let root = fs.root();
         self.expected = self.totals().0.clamp(1, fs.layout.block_count().saturating_mul(64));
-        if root.flags.load(Relaxed) & 1 != 0 {
-            self.issue(IssueKind::Root, layout::ROOT, "a write to the medium failed once: the image is read-only".into());
+        match root.flags.load(Relaxed) {
+            0 => {}
+            1 => self.issue(IssueKind::Root, layout::ROOT, "a write to the medium failed once: the image is read-only".into()),
+            flags => self.issue(IssueKind::Root, layout::ROOT, format!("flags {flags:#x}")),
         }
         let buckets = root.buckets.load(Relaxed);
         let last = if buckets < bucket::BUCKETS_MIN { 0 } else { bucket::place(buckets - 1).0 };
@@ -71,6 +82,9 @@ impl Checker<'_> {
             let Ok(entry) = self.fs.at::<Permission>(at, "permission") else { return };
             let (owner, mode) = (entry.owner.load(Relaxed), entry.mode.load(Relaxed));
             if mode & permission::VALID == 0 {
+                if mode != 0 {
+                    self.issue(IssueKind::Permission, at, format!("entry {index} is not valid, but has a mode"));
+                }
                 continue;
             }
             used[index as usize] = true;

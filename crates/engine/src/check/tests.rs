@@ -11,14 +11,14 @@ use std::format;
 use std::string::String;
 use std::vec::Vec;
 
-const fn new(kind: Kind) -> NewNode<'static> {
+pub(crate) const fn new(kind: Kind) -> NewNode<'static> {
     let target: &[u8] =
         if matches!(kind, Kind::Symlink) { b"a target that takes more than one line of sixty-four bytes, surely" } else { b"" };
     NewNode { kind, mode: 0o644, rdev: 0, target }
 }
 
 /// An image with some of everything.
-fn populated() -> TestFs {
+pub(crate) fn populated() -> TestFs {
     let test = TestFs::new(64 << 20);
     let cx = test.cx();
     let root = test.root_node();
@@ -52,15 +52,15 @@ fn planted<R>(fault: impl FnOnce(&TestFs, &Cx) -> R) -> Vec<IssueKind> {
     kinds
 }
 
-fn node(test: &TestFs, name: &[u8]) -> Node {
+pub(crate) fn node(test: &TestFs, name: &[u8]) -> Node {
     test.lookup(&test.cx(), test.root_node(), name).unwrap()
 }
 
-fn at(test: &TestFs, offset: u64) -> &AtomicU64 {
+pub(crate) fn at(test: &TestFs, offset: u64) -> &AtomicU64 {
     test.fs.at(offset, "a word of the test").unwrap()
 }
 
-fn edentry_of(test: &TestFs, name: &[u8]) -> u64 {
+pub(crate) fn edentry_of(test: &TestFs, name: &[u8]) -> u64 {
     let root = test.fs.root().root_inode.load(Relaxed);
     let hash = test.fs.hash(root, name);
     test.fs.scan(root, name, hash).unwrap().hit.unwrap().edentry

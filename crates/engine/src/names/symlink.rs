@@ -28,6 +28,8 @@ impl Fs {
         let lines = symlink_lines(target.len() as u64);
         let at = tx.lines(lines, Arena::Other)?;
         self.image.copy_in(at, UserSlice::from_ref(target))?;
+        // So that a damaged length shows.
+        self.image.zero(at + target.len() as u64, u64::from(lines) * LINE - target.len() as u64)?;
         if lines <= SHORT {
             tx.object(at, lines)?;
         } else {

@@ -1,0 +1,177 @@
+//! Inodes that have been met: what they say of themselves, and what hangs on them.
+
+use super::Mender;
+use super::map::Claims;
+use crate::check::IssueKind;
+use base::{Kind, PATH_MAX};
+use format::extent::FILE_MAX;
+use format::inode::{self, COLD, Head, LINKABLE, RECOUNT, pack_links, unpack_links, word};
+use format::layout::{BLOCK, LINE};
+use format::xattr;
+use heap::format;
+use heap::vec::Vec;
+
+impl Mender<'_> {
+    /// All inodes met so far.
+    pub(super) fn all_inodes(&mut self) {
+        let first = self.fs.layout.first_block();
+        for place in 0..self.inodes.len() {
+            let mut bits = self.inodes[place];
+            while bits != 0 {
+                let line = u64::from(bits.trailing_zeros());
+                bits &= bits - 1;
+                self.mend_inode((first + place as u64) * BLOCK + line * LINE);
+            }
+        }
+    }
+
+    /// One inode, met already; claims its contents.
+    pub(super) fn mend_inode(&mut self, offset: u64) {
+        let head = self.head(offset);
+        let mut new = head;
+        new.flags &= COLD | RECOUNT | LINKABLE;
+        if head.kind != Kind::Directory as u8 {
+            new.flags &= !RECOUNT;
+        } else {
+            new.flags &= !LINKABLE;
+        }
+        if new.flags != head.flags {
+            self.act(IssueKind::Inode, offset, false, format!("flags {:#x} become {:#x}", head.flags, new.flags));
+        }
+        self.mend_permission(offset, &mut new);
+        if new.flags & COLD != 0 && !self.mend_cold(offset) {
+            new.flags &= !COLD;
+            self.act(IssueKind::Inode, offset, true, "the cold line is lost: atime, birth time, extended attributes".into());
+            self.set(offset + word::EXTRA, 0);
+        }
+        self.set(offset + word::HEAD, new.pack());
+        match Kind::from_dt(new.kind) {
+            Some(Kind::Regular) => self.mend_file(offset),
+            Some(Kind::Symlink) => self.mend_symlink(offset),
+            _ => {}
+        }
+    }
+
+    fn mend_permission(&mut self, offset: u64, head: &mut Head) {
+        if let Some(moved) = self.permissions.get(&head.permission) {
+            head.permission = *moved;
+        } else if self.fs.permission(head.permission).is_err() {
+            let mode = if head.kind == Kind::Directory as u8 { 0o700 } else { 0o600 };
+            let detail = format!("owner and mode are lost: they become root's and {mode:o}");
+            self.act(IssueKind::Permission, offset, true, detail);
+            head.permission = self.permission_for(0, 0, mode);
+        }
+    }
+
+    /// The cold line of an inode that says it has one; false if it has none.
+    fn mend_cold(&mut self, offset: u64) -> bool {
+        let at = self.get(offset + word::EXTRA);
+        if !self.is_cold_line(at) {
+            return false;
+        }
+        self.claim(at, 1);
+        let field = at + core::mem::offset_of!(format::Cold, xattr) as u64;
+        let value = self.get(field);
+        let (block, len) = (value >> 32, value & 0xffff_ffff);
+        if value == 0 {
+            return true;
+        }
+        let blocks = len.div_ceil(BLOCK).max(1);
+        let free = len <= xattr::SIZE_MAX
+            && (block..block + blocks).all(|block| self.place(block).is_some_and(|place| self.used[place] == 0));
+        let whole = if free { self.whole_attributes(block * BLOCK, len) } else { 0 };
+        if whole > 0 {
+            for block in block..block + whole.div_ceil(BLOCK) {
+                self.claim(block * BLOCK, 64);
+            }
+        }
+        if whole != len || len == 0 {
+            self.act(IssueKind::Inode, offset, true, format!("extended attributes: {whole} bytes of {len} can be kept"));
+            self.set(field, if whole == 0 { 0 } else { block << 32 | whole });
+        }
+        true
+    }
+
+    /// Bytes of the attributes at `start` up to the first that is damaged.
+    fn whole_attributes(&self, start: u64, len: u64) -> u64 {
+        let mut at = 0;
+        while at < len {
+            let Some((name, value)) = xattr::unpack_head(self.get(start + at)) else { break };
+            if at + xattr::entry_bytes(name, value) > len {
+                break;
+            }
+            at += xattr::entry_bytes(name, value);
+        }
+        at
+    }
+
+    fn mend_file(&mut self, offset: u64) {
+        let size = self.get(offset + word::SIZE);
+        let root = self.get(offset + word::ROOT);
+        let contents = size.div_ceil(BLOCK);
+        let map = self.read_map(root, Claims { meta: false, contents });
+        let blocks = map.blocks();
+        if size > FILE_MAX {
+            let end = map.pieces.last().map_or(0, |last| (last.extent.file + last.extent.len) * BLOCK);
+            self.act(IssueKind::Inode, offset, true, format!("the size {size} cannot be: it becomes {end}"));
+            self.set(offset + word::SIZE, end);
+        }
+        if map.damaged {
+            let what = if map.lost { ": some of its contents are lost" } else { "" };
+            self.act(IssueKind::Extent, offset, map.lost, format!("the file gets a new map of {blocks} blocks{what}"));
+            self.rewrite_map(offset, map);
+        }
+        let (links, said) = unpack_links(self.get(offset + word::LINKS));
+        if u64::from(said) != blocks {
+            self.act(IssueKind::BlockCount, offset, false, format!("the inode counts {said} blocks: it has {blocks}"));
+            self.set(offset + word::LINKS, pack_links(links, blocks as u32));
+        }
+    }
+
+    fn mend_symlink(&mut self, offset: u64) {
+        let (at, size) = (self.get(offset + word::ROOT), self.get(offset + word::SIZE));
+        let lines = size.div_ceil(LINE);
+        let text = |mender: &Self, len: u64| -> Vec<u8> {
+            (0..len.div_ceil(8)).flat_map(|i| mender.get(at + i * 8).to_le_bytes()).take(len as usize).collect()
+        };
+        let short = size > 0 && size < PATH_MAX as u64 && self.is_free(at, lines);
+        let length = |bytes: &[u8]| bytes.iter().take_while(|byte| **byte != 0).count() as u64;
+        if short && length(&text(self, lines * LINE)) == size {
+            self.claim(at, lines);
+            return;
+        }
+        // The text ends with zeros, so its length can be taken again.
+        let room = if self.line_bit(at).is_some() { (BLOCK - at % BLOCK).min(PATH_MAX as u64 - 1) } else { 0 };
+        let found = length(&text(self, room));
+        let lines = found.div_ceil(LINE);
+        if found > 0 && self.is_free(at, lines) {
+            self.claim(at, lines);
+            self.act(IssueKind::Inode, offset, false, format!("the symlink's length {size} becomes {found}"));
+            self.set(offset + word::SIZE, found);
+            return;
+        }
+        self.act(IssueKind::Inode, offset, true, "the symlink's text is lost: it becomes an empty file".into());
+        let head = self.head(offset);
+        self.set(offset + word::HEAD, Head { kind: Kind::Regular as u8, ..head }.pack());
+        self.set(offset + word::ROOT, 0);
+        self.set(offset + word::SIZE, 0);
+        let (links, _) = unpack_links(self.get(offset + word::LINKS));
+        self.set(offset + word::LINKS, pack_links(links, 0));
+        self.mend_kind_in_names(offset);
+    }
+
+    /// Lets every name of an inode say the kind it has now.
+    fn mend_kind_in_names(&mut self, offset: u64) {
+        let kind = self.head(offset).kind;
+        let directories: Vec<u64> = self.directories.keys().copied().collect();
+        for directory in directories {
+            for slot in super::names::slots(self.blocks_of(directory)) {
+                let at = self.get(slot);
+                let of_it = self.accepted(directory, slot, at).filter(|(entry, _)| inode::node_offset(entry.child) == offset);
+                if let Some((entry, _)) = of_it {
+                    self.set(at, format::edentry::Head { kind, ..entry.head }.pack());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Each test plants damage, repairs it, and looks whether anything is gone that should not be.
+
+use super::{Repair, RepairError};
+use crate::check;
+use crate::check::tests::{at, edentry_of, new, node, populated};
+use crate::testing::{TestFs, TestImage};
+use crate::{Cx, Kind, Node};
+use core::sync::atomic::Ordering::Relaxed;
+use format::inode::{node_offset, word};
+use format::layout::{self, BLOCK, Layout};
+use pm::UserSlice;
+use std::collections::BTreeMap;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+/// All that can be reached: path, kind and contents.
+type Tree = BTreeMap<String, (u8, Vec<u8>)>;
+
+fn tree(test: &TestFs) -> Tree {
+    let mut found = Tree::new();
+    let mut waiting = std::vec![(String::new(), test.root_node())];
+    let cx = test.cx();
+    while let Some((path, dir)) = waiting.pop() {
+        let mut names = Vec::new();
+        test.readdir(&cx, dir, 0, &mut |entry| {
+            names.push(entry.name.to_vec());
+            true
+        })
+        .unwrap();
+        for name in names.iter().filter(|name| &name[..] != b"." && &name[..] != b"..") {
+            let child = test.lookup(&cx, dir, name).unwrap();
+            let attr = test.attr(&cx, child).unwrap();
+            let path = format!("{path}/{}", String::from_utf8_lossy(name));
+            let mut contents = std::vec![0; attr.size as usize];
+            match attr.kind {
+                Kind::Directory => {
+                    contents.clear();
+                    waiting.push((path.clone(), child));
+                }
+                Kind::Symlink => {
+                    test.readlink(&cx, child, UserSlice::from_mut(&mut contents)).unwrap();
+                }
+                _ => {
+                    test.read(&cx, child, 0, &[UserSlice::from_mut(&mut contents)]).unwrap();
+                }
+            }
+            found.insert(path, (attr.kind as u8, contents));
+        }
+    }
+    found
+}
+
+fn write(test: &TestFs, cx: &Cx, node: Node, at: u64, text: &[u8]) {
+    test.write(cx, node, Some(at), &[UserSlice::from_ref(text)]).unwrap();
+}
+
+/// An image with data in it, left by everybody.
+fn with_data() -> TestFs {
+    let test = populated();
+    let cx = test.cx();
+    for i in (0..40).step_by(4).filter(|i| *i != 2) {
+        let name = format!("file-{i}-{}", "x".repeat(i * 5));
+        let file = node(&test, name.as_bytes());
+        write(&test, &cx, file, 0, format!("contents of {name}").repeat(300).as_bytes());
+    }
+    let holes = test.create(&cx, test.root_node(), b"holes", &new(Kind::Regular)).unwrap();
+    for i in 0..9 {
+        write(&test, &cx, holes, i * 40_960 + 17, b"between holes");
+    }
+    let deep = test.create(&cx, node(&test, b"dir"), b"deep", &new(Kind::Directory)).unwrap();
+    let below = test.create(&cx, deep, b"below", &new(Kind::Regular)).unwrap();
+    write(&test, &cx, below, 0, b"deep down");
+    test
+}
+
+/// Leaves the image, so that it can be repaired.
+fn left(test: TestFs) -> TestImage {
+    let TestFs { thread, fs, image } = test;
+    fs.detach(&Cx { cred: base::Cred::ROOT, umask: 0, thread: &thread });
+    image
+}
+
+/// What a fault and its repair leave: what was there, what is there, how many things were dropped.
+fn repaired(fault: impl FnOnce(&TestFs)) -> (Tree, Tree, u64) {
+    let test = with_data();
+    let before = tree(&test);
+    fault(&test);
+    let image = left(test);
+    let repair = Repair::plan(&image.path(), &mut |_| {}).unwrap();
+    for action in &repair.actions {
+        std::println!("{action}");
+    }
+    assert!(repair.is_needed(), "the fault is not found");
+    let drops = repair.drops;
+    repair.apply().unwrap();
+    drop(repair);
+    assert_eq!(check::run(&image.path(), &mut |_| {}).unwrap().issues, []);
+    let test = TestFs::from_image(image).unwrap();
+    let after = tree(&test);
+    (before, after, drops)
+}
+
+/// A fault after whose repair everything is as it was.
+fn nothing_lost(fault: impl FnOnce(&TestFs)) {
+    let (before, after, drops) = repaired(fault);
+    assert_eq!(before, after);
+    assert_eq!(drops, 0);
+}
+
+fn inode(test: &TestFs, name: &[u8]) -> u64 {
+    node_offset(node(test, name).id)
+}
+
+fn flip(test: &TestFs, offset: u64, bits: u64) {
+    let word = at(test, offset);
+    word.store(word.load(Relaxed) ^ bits, Relaxed);
+}
+
+/// Goal: a clean image is left alone.
+#[test]
+fn clean() {
+    let image = left(with_data());
+    let before = std::fs::read(image.file()).unwrap();
+    let repair = Repair::plan(&image.path(), &mut |_| {}).unwrap();
+    assert!(!repair.is_needed() && repair.actions.is_empty());
+    drop(repair);
+    assert!(before == std::fs::read(image.file()).unwrap());
+}
+
+/// Goal: nobody's image is repaired while it is in use.
+#[test]
+fn in_use() {
+    let test = with_data();
+    assert!(matches!(Repair::plan(&test.image.path(), &mut |_| {}), Err(RepairError::InUse)));
+}
+
+/// Goal: what can be derived is derived again.
+#[test]
+fn derived() {
+    let last = |t: &TestFs| Layout::bitmap_word(t.fs.root().grown.load(Relaxed) - 1);
+    nothing_lost(|t| flip(t, last(t), 4));
+    nothing_lost(|t| flip(t, Layout::bitmap_word(inode(t, b"link") / BLOCK), 1 << (inode(t, b"link") % BLOCK / 64)));
+    nothing_lost(|t| flip(t, inode(t, b"file-0-") + word::LINKS, 5));
+    nothing_lost(|t| flip(t, inode(t, b"file-0-") + word::LINKS, 1 << 34));
+    nothing_lost(|t| flip(t, inode(t, b"dir") + word::SIZE, 1 << 20));
+    nothing_lost(|t| flip(t, layout::LANE_AREA + format::lane::word::FILES, 2));
+    nothing_lost(|t| flip(t, layout::ORPHAN_TABLE + 80, 1 << 30));
+    nothing_lost(|t| flip(t, layout::SUPERBLOCK_COPY + 64, 1));
+    nothing_lost(|t| flip(t, 16, 1));
+}
+
+/// Goal: the index and its place in the root are made again.
+#[test]
+fn index() {
+    let entry = |t: &TestFs| {
+        let root = t.fs.root().root_inode.load(Relaxed);
+        let hit = t.fs.scan(root, b"link", t.fs.hash(root, b"link")).unwrap().hit.unwrap();
+        crate::index::change::entry_word(hit.bucket, hit.index)
+    };
+    nothing_lost(|t| flip(t, entry(t), 1 << 50));
+    nothing_lost(|t| at(t, entry(t)).store(0, Relaxed));
+    nothing_lost(|t| flip(t, entry(t) & !63 | 56, 1 << 14));
+    // Segment 0 is elsewhere; the number of buckets is another.
+    nothing_lost(|t| flip(t, layout::ROOT + 64, 1 << 13));
+    nothing_lost(|t| flip(t, layout::ROOT + 24, 1 << 40));
+}
+
+/// Goal: the root's words are found again.
+#[test]
+fn root() {
+    nothing_lost(|t| flip(t, layout::ROOT + 16, 1 << 12));
+    nothing_lost(|t| flip(t, layout::ROOT + 32, 1));
+    nothing_lost(|t| flip(t, layout::ROOT + 8, 1 << 40));
+}
+
+/// Goal: every word of an edentry can be mended, and a lost slot found again.
+#[test]
+fn edentries() {
+    for offset in [8, 24] {
+        nothing_lost(|t| flip(t, edentry_of(t, b"link") + offset, 1 << 9));
+    }
+    // Mark, length of the name, kind, hash; generation of the child.
+    for bits in [1, 1 << 9, 1 << 18, 1 << 40] {
+        nothing_lost(|t| flip(t, edentry_of(t, b"link"), bits));
+    }
+    nothing_lost(|t| flip(t, edentry_of(t, b"link") + 16, 1 << 50));
+    let slot = |t: &TestFs, name: &[u8]| at(t, edentry_of(t, name) + 24).load(Relaxed);
+    nothing_lost(|t| at(t, slot(t, b"link")).store(0, Relaxed));
+    nothing_lost(|t| at(t, slot(t, b"dir")).store(0, Relaxed));
+    let (before, after, drops) = repaired(|t| flip(t, slot(t, b"link"), 1 << 60));
+    assert_eq!((before, drops), (after, 1));
+}
+
+/// Goal: a directory whose map is lost keeps its names; a name that is lost does not take the inode with it.
+#[test]
+fn lost_and_found() {
+    let (before, after, _) = repaired(|t| at(t, inode(t, b"dir") + word::ROOT).store(7, Relaxed));
+    assert_eq!(before, after);
+    // The name of a directory, and what is below it.
+    let (before, after, _) = repaired(|t| {
+        let name = edentry_of(t, b"dir");
+        (0..16).for_each(|i| at(t, name + i * 8).store(0, Relaxed));
+    });
+    let moved: Vec<_> = after.keys().filter(|path| path.ends_with("/deep/below")).collect();
+    assert!(moved.len() == 1 && moved[0].starts_with("/lost+found/#"), "{:?}", after.keys());
+    assert_eq!(after.len(), before.len() + 1);
+    // That of a file with contents.
+    let (before, after, _) = repaired(|t| {
+        let at_name = edentry_of(t, b"holes");
+        (0..16).for_each(|i| at(t, at_name + i * 8).store(0, Relaxed));
+    });
+    let found = after.iter().find(|(path, _)| path.starts_with("/lost+found/#")).unwrap();
+    assert_eq!(found.1, &before["/holes"]);
+}
+
+/// Goal: a circle of directories that nothing leads to is taken in.
+#[test]
+fn circle() {
+    let (_, after, _) = repaired(|t| {
+        // `deep` becomes the parent of `dir`, in place of the root.
+        let cx = t.cx();
+        let deep = node_offset(t.lookup(&cx, node(t, b"dir"), b"deep").unwrap().id);
+        let name = edentry_of(t, b"dir");
+        at(t, at(t, name + 24).load(Relaxed)).store(0, Relaxed);
+        at(t, name + 8).store(deep, Relaxed);
+    });
+    assert!(after.keys().any(|path| path.starts_with("/lost+found/#") && path.ends_with("below")), "{:?}", after.keys());
+}
+
+/// Goal: maps keep what of them is right; blocks that two files have are copied.
+#[test]
+fn maps() {
+    // A longer run than there are blocks.
+    the_same_afterwards(|t| flip(t, inode(t, b"file-0-") + word::ROOT, 1 << 25));
+    let (before, after, drops) = repaired(|t| {
+        let of = |name: &[u8]| at(t, inode(t, name) + word::ROOT).load(Relaxed);
+        at(t, inode(t, b"file-0-") + word::ROOT).store(of(b"file-4-xxxxxxxxxxxxxxxxxxxx"), Relaxed);
+    });
+    assert_eq!(drops, 0);
+    let name = "/file-4-xxxxxxxxxxxxxxxxxxxx";
+    assert_eq!(before[name], after[name]);
+    // One entry of a tree's leaf.
+    let (before, after, _) = repaired(|t| {
+        let root = at(t, inode(t, b"holes") + word::ROOT).load(Relaxed);
+        flip(t, (root >> 32) * BLOCK + 16 + 3 * 16 + 8, 1 << 60);
+    });
+    assert_eq!(before["/holes"].1.len(), after["/holes"].1.len());
+    assert_eq!(before["/holes"].1[..40_960], after["/holes"].1[..40_960]);
+}
+
+/// As `nothing_lost`, where the repair cannot know that nothing is.
+fn the_same_afterwards(fault: impl FnOnce(&TestFs)) {
+    let (before, after, _) = repaired(fault);
+    assert_eq!(before, after);
+}
+
+/// Goal: owners and modes survive a flipped bit in their table.
+#[test]
+fn permissions() {
+    for (offset, bits) in [(0, 1 << 3), (0, 1 << 40), (8, 1 << 63), (8, 1 << 5), (8, 1 << 33)] {
+        nothing_lost(|t| {
+            let index = at(t, inode(t, b"link") + word::HEAD).load(Relaxed) & 0xffff;
+            flip(t, layout::PERMISSION_TABLE + index * 16 + offset, bits);
+        });
+    }
+    let (before, after, drops) = repaired(|t| flip(t, inode(t, b"link") + word::HEAD, 1 << 13));
+    assert_eq!((before, drops), (after, 1));
+}
+
+/// Goal: a repair that is killed anywhere can run again and loses no more.
+/// Method: only the first part of the changes reaches the file.
+#[test]
+fn killed() {
+    let whole = {
+        let test = with_data();
+        let name = edentry_of(&test, b"dir");
+        (0..16).for_each(|i| at(&test, name + i * 8).store(0, Relaxed));
+        let slot = at(&test, edentry_of(&test, b"link") + 24).load(Relaxed);
+        at(&test, slot).store(0, Relaxed);
+        left(test)
+    };
+    let damaged = std::fs::read(whole.file()).unwrap();
+    let repair = Repair::plan(&whole.path(), &mut |_| {}).unwrap();
+    let lines: Vec<u64> = repair.steps().concat();
+    repair.apply().unwrap();
+    drop(repair);
+    let mended = std::fs::read(whole.file()).unwrap();
+    let goal = tree(&TestFs::from_image(whole).unwrap());
+    assert!(goal.keys().any(|path| path.ends_with("/deep/below")));
+    for cut in (0..lines.len()).step_by(lines.len().div_ceil(24)) {
+        let image = TestImage::new(64 << 20);
+        let mut part = damaged.clone();
+        for line in &lines[..cut] {
+            let range = *line as usize..*line as usize + 64;
+            part[range.clone()].copy_from_slice(&mended[range]);
+        }
+        std::fs::write(image.file(), &part).unwrap();
+        let repair = Repair::plan(&image.path(), &mut |_| {}).unwrap();
+        repair.apply().unwrap();
+        drop(repair);
+        assert_eq!(check::run(&image.path(), &mut |_| {}).unwrap().issues, [], "cut after {cut} of {}", lines.len());
+        let found = tree(&TestFs::from_image(image).unwrap());
+        let contents =
+            |tree: &Tree| tree.values().filter(|(_, contents)| !contents.is_empty()).cloned().collect::<Vec<_>>().len();
+        assert_eq!(contents(&found), contents(&goal), "cut after {cut} of {}: {:?}", lines.len(), found.keys());
+    }
+}
