@@ -37,6 +37,11 @@ unsafe extern "C" {
     fn pthread_mutexattr_setrobust(attr: *mut u64, robust: i32) -> i32;
 }
 
+/// Where a `pthread_mutex_t` of glibc says what it is (64-bit machines), and what
+/// ours are: `PTHREAD_MUTEX_ROBUST_NORMAL_NP` with `PTHREAD_MUTEX_PSHARED_BIT`.
+const KIND_AT: usize = 16;
+const KIND: u32 = 0x10 | 0x80;
+
 const EBUSY: i32 = 16;
 const ETIMEDOUT: i32 = 110;
 const EOWNERDEAD: i32 = 130;
@@ -68,6 +73,9 @@ impl RobustMutex {
 
     /// Tries to take it, without waiting.
     pub fn try_take(&self) -> Attempt {
+        if !self.is_of_our_kind() {
+            return Attempt::Broken;
+        }
         // SAFETY: the memory holds a pthread mutex or something the function
         // refuses with an error; it stays mapped.
         let result = unsafe { pthread_mutex_trylock(self.0.get().cast()) };
@@ -77,11 +85,23 @@ impl RobustMutex {
     /// Takes it, asleep while another holds it, for at most `timeout_ns`:
     /// [`Attempt::Busy`] after that.
     pub fn take_within(&self, timeout_ns: i64) -> Attempt {
+        if !self.is_of_our_kind() {
+            return Attempt::Broken;
+        }
         let until = crate::clock::monotonic().saturating_add(timeout_ns);
         let until = abi::__kernel_timespec { tv_sec: until / 1_000_000_000, tv_nsec: until % 1_000_000_000 };
         // SAFETY: as for `try_take`; the time is valid for the call.
         let result = unsafe { pthread_mutex_clocklock(self.0.get().cast(), abi::CLOCK_MONOTONIC as i32, &raw const until) };
         self.outcome(result)
+    }
+
+    /// Whether it is robust, shared and nothing else. The others that libc knows
+    /// change priorities, or end the program where they find what they don't expect;
+    /// a damaged image must not have them.
+    fn is_of_our_kind(&self) -> bool {
+        // SAFETY: in bounds; read once, as a word that others may be writing.
+        let kind = unsafe { self.0.get().cast::<u32>().byte_add(KIND_AT).read_volatile() };
+        kind == KIND
     }
 
     fn outcome(&self, result: i32) -> Attempt {
@@ -130,4 +150,29 @@ pub fn renew_robust_list(head: usize) {
     unsafe { (head as *mut usize).add(2).write(0) };
     // SAFETY: the head outlives the thread.
     let _ = unsafe { crate::call!(crate::sys::abi::__NR_set_robust_list, head, ROBUST_HEAD_BYTES) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: whatever stands where a mutex should be, none is taken but one of our
+    /// own kind. Method: change what it says of itself, bit by bit.
+    #[test]
+    fn refuses_other_kinds() {
+        let mutex = RobustMutex(UnsafeCell::new([0; 8]));
+        assert_eq!(mutex.try_take(), Attempt::Broken, "never made");
+        mutex.init();
+        assert_eq!(mutex.try_take(), Attempt::Taken);
+        mutex.give_back();
+        for bit in 0..32 {
+            // SAFETY: nobody else has the mutex.
+            unsafe { (*mutex.0.get())[KIND_AT / 8] ^= 1 << bit };
+            assert_eq!(mutex.try_take(), Attempt::Broken, "bit {bit}");
+            // SAFETY: as above.
+            unsafe { (*mutex.0.get())[KIND_AT / 8] ^= 1 << bit };
+        }
+        assert_eq!(mutex.try_take(), Attempt::Taken);
+        mutex.give_back();
+    }
 }

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use testkit::rng::Rng;
 
@@ -154,12 +155,21 @@ impl Watched {
     }
 }
 
-/// Ends this process by `SIGPROF` after so many seconds of processor time; 0: never.
+/// Ends this process by `SIGPROF` when this thread has used so much processor time more; 0: never.
 fn alarm(seconds: i64) {
-    let when = libc::itimerval {
-        it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 },
-        it_value: libc::timeval { tv_sec: seconds, tv_usec: 0 },
-    };
-    // SAFETY: a whole structure; the old value is not asked for.
-    unsafe { libc::setitimer(libc::ITIMER_PROF, &when, std::ptr::null_mut()) };
+    static TIMER: OnceLock<usize> = OnceLock::new();
+    let timer = *TIMER.get_or_init(|| {
+        // SAFETY: all zero is a valid one.
+        let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+        (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_SIGNAL, libc::SIGPROF);
+        let mut timer = std::ptr::null_mut();
+        // SAFETY: both are whole structures of ours.
+        let made = unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer) };
+        assert_eq!(made, 0, "a timer");
+        timer as usize
+    });
+    let (never, when) = (libc::timespec { tv_sec: 0, tv_nsec: 0 }, libc::timespec { tv_sec: seconds, tv_nsec: 0 });
+    let value = libc::itimerspec { it_interval: never, it_value: when };
+    // SAFETY: a timer of this thread's; the old value is not asked for.
+    unsafe { libc::timer_settime(timer as libc::timer_t, 0, &value, std::ptr::null_mut()) };
 }

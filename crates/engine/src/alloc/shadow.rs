@@ -41,7 +41,8 @@ impl Fs {
     /// The shadow word of a block whose page is ready.
     #[inline(always)]
     pub(crate) fn shadow_word(&self, block: u64) -> Result<&AtomicU64> {
-        self.segment.word(self.areas.shadow + block * 8).ok_or(corrupt("shadow", block))
+        // A number from the segment may be any: what wraps is out of bounds, or harmless.
+        self.segment.word(self.areas.shadow.wrapping_add(block.wrapping_mul(8))).ok_or(corrupt("shadow", block))
     }
 
     /// Makes a page usable: loads its shadow from the bitmap if nobody has yet.
@@ -58,7 +59,7 @@ impl Fs {
     #[inline(never)]
     fn load_page(&self, number: u32, state: &LaneState, page_number: u64, page: &Page) -> Result<()> {
         self.segment_space(self.areas.shadow + page_number * PAGE_BLOCKS * 8, PAGE_BLOCKS * 8)?;
-        let mut wait = Waiter::new();
+        let mut wait = Waiter::of(number);
         state.loading.store(page_number + 1, Release);
         loop {
             match page.ready.compare_exchange(0, loading_by(number), AcqRel, Acquire) {
@@ -67,7 +68,11 @@ impl Fs {
                     state.loading.store(0, Release);
                     return Ok(());
                 }
-                Err(holder) => wait.once(self, holder >> 8),
+                Err(holder) if wait.once(self, holder >> 8) => {}
+                // Nobody is loading it.
+                Err(holder) => {
+                    let _ = page.ready.compare_exchange(holder, 0, AcqRel, Relaxed);
+                }
             }
         }
         let grown = self.root().grown.load(Acquire).min(self.layout.block_count());
@@ -224,7 +229,8 @@ impl Fs {
                 match page.ready.load(Acquire) {
                     0 => break false,
                     1 => break true,
-                    holder => wait.once(self, holder >> 8),
+                    holder if wait.once(self, holder >> 8) => {}
+                    _ => break false,
                 }
             };
             if !ready {

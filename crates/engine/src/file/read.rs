@@ -2,7 +2,7 @@
 //! has changed meanwhile; if so, copy again.
 
 use super::cursor::Cursor;
-use crate::fs::Fs;
+use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
 use crate::segment::{Cachelet, cachelet};
 use base::{Cx, Kind, Node, Result};
@@ -10,7 +10,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 use format::BLOCK;
 use format::extent::Root;
+use format::inode::node_offset;
 use pm::UserSlice;
+
+/// Attempts to read a consistent map: nobody who means well keeps a reader so long.
+const ROUNDS: u32 = 1 << 20;
 
 impl Fs {
     /// Reads at `offset` into the buffers in turn; bytes read, 0 at the end.
@@ -51,12 +55,15 @@ impl Fs {
 
     #[inline(never)]
     fn read_slow(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
-        let mut wait = Waiter::new();
-        loop {
+        let mut wait = Waiter::of(cx.thread.lanes[self.slot].get().wrapping_sub(1));
+        for _ in 0..ROUNDS {
             let cachelet = self.cached(cx, node)?;
             let before = cachelet.map_sequence.load(Acquire);
             if before & 1 == 1 {
-                wait.once(self, cachelet.owner.load(Acquire));
+                if !wait.once(self, cachelet.owner.load(Acquire)) {
+                    // Nobody is changing it: somebody has left it so.
+                    let _ = cachelet.map_sequence.compare_exchange(before, before.wrapping_add(1), Acquire, Relaxed);
+                }
                 continue;
             }
             if cachelet.flags.load(Acquire) & cachelet::INVALID != 0 || cachelet.node.load(Acquire) != node.id {
@@ -69,6 +76,7 @@ impl Fs {
                 return result;
             }
         }
+        Err(corrupt("cachelet", node_offset(node.id)))
     }
 
     fn read_pieces(&self, cachelet: &Cachelet, offset: u64, into: &[UserSlice]) -> Result<usize> {

@@ -54,7 +54,7 @@ impl<'a> Tx<'a> {
     /// their names. Waits while one is closed; `ENOENT` if one is removed,
     /// `ESTALE` if a cachelet is no longer that node's.
     pub(crate) fn enter(&mut self, directories: &[(&Cachelet, u64)]) -> Result<()> {
-        let mut wait = Waiter::new();
+        let mut wait = Waiter::of(self.number);
         'again: loop {
             for (i, (_, node)) in directories.iter().enumerate() {
                 self.state.entered[i].store(node_offset(*node), SeqCst);
@@ -71,7 +71,9 @@ impl<'a> Tx<'a> {
                 }
                 if flags & CLOSED != 0 {
                     self.leave_directories();
-                    wait.once(self.fs, self.fs.closer_of(directory));
+                    if !wait.once(self.fs, flags >> 16) {
+                        self.fs.reopen_forgotten(directory, flags);
+                    }
                     continue 'again;
                 }
             }
@@ -136,7 +138,9 @@ impl Fs {
             let state = self.lane_state(number);
             let mut wait = Waiter::new();
             while number != own && state.entered.iter().any(|e| e.load(SeqCst) == offset) {
-                wait.once(self, number + 1);
+                if !wait.once(self, number + 1) {
+                    break;
+                }
             }
         }
     }
@@ -144,6 +148,13 @@ impl Fs {
     /// The lane + 1 that has closed a directory (from the upper half of its flags), or 0.
     pub(crate) fn closer_of(&self, directory: &Cachelet) -> u32 {
         directory.flags.load(Relaxed) >> 16
+    }
+
+    /// Opens a directory whose flags, last seen as `flags`, name nobody who could open it.
+    #[cold]
+    pub(crate) fn reopen_forgotten(&self, directory: &Cachelet, flags: u32) {
+        let open = flags & !(CLOSED | 0xffff_0000);
+        let _ = directory.flags.compare_exchange(flags, open, SeqCst, SeqCst);
     }
 
     /// Opens a directory that lane `number` has closed.

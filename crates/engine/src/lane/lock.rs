@@ -1,10 +1,11 @@
 //! Locks: a word that names its holder, so that the dead can be told from the slow.
 
 use super::Tx;
-use crate::fs::Fs;
+use crate::fs::{Fs, corrupt};
 use crate::segment::{Cachelet, LockWord, cachelet};
 use base::Result;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use format::layout::LANES;
 use pm::Errno;
 
 /// Spins before a waiter gives way to other threads.
@@ -14,6 +15,8 @@ const SPINS: u32 = 200;
 const TURNS: u32 = 4;
 /// How long it sleeps at a time, nanoseconds.
 const NAP: i64 = 50_000;
+/// Turns in a row in which nobody was there to be waited for, until a waiter gives up.
+const VAIN: u32 = 64;
 
 impl<'a> Tx<'a> {
     /// Takes a lock, waiting; the holder's lane is adopted if it has died.
@@ -33,13 +36,8 @@ impl<'a> Tx<'a> {
     #[cold]
     #[inline(never)]
     fn lock_slow(&mut self, word: &LockWord) -> Result<()> {
-        let mut wait = Waiter::new();
-        loop {
-            match word.compare_exchange(0, self.number + 1, Acquire, Relaxed) {
-                Ok(_) => return Ok(()),
-                Err(holder) => wait.once(self.fs, holder),
-            }
-        }
+        let mut wait = Waiter::of(self.number);
+        if wait.take(self.fs, word, self.number + 1) { Ok(()) } else { Err(corrupt("lock", self.fs.segment.offset_of(word))) }
     }
 
     /// Gives back the lock taken last but `keep` locks.
@@ -108,26 +106,60 @@ impl Fs {
 }
 
 /// Waits in a loop: spins, gives way, sleeps; asks each time whether the holder is dead.
+///
+/// What is waited for is a word that a peer may have written by mistake or by
+/// malice. So nobody waits for a lane that nobody has, for no lane, or for himself.
 pub(crate) struct Waiter {
     rounds: u32,
+    /// Turns in a row in which nobody was there to be waited for.
+    vain: u32,
+    /// Own lane + 1, or 0.
+    own: u32,
 }
 
 impl Waiter {
     pub(crate) fn new() -> Waiter {
-        Waiter { rounds: 0 }
+        Waiter { rounds: 0, vain: 0, own: 0 }
     }
 
-    /// Waits a little for the lane `holder - 1` to let go of something.
-    pub(crate) fn once(&mut self, fs: &Fs, holder: u32) {
+    /// For the user of lane `own`.
+    pub(crate) fn of(own: u32) -> Waiter {
+        Waiter { rounds: 0, vain: 0, own: own.wrapping_add(1) }
+    }
+
+    /// Waits a little for the lane `holder - 1` to let go of something. False if
+    /// that is in vain: nobody has had that lane, time after time.
+    pub(crate) fn once(&mut self, fs: &Fs, holder: u32) -> bool {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds < SPINS {
-            return core::hint::spin_loop();
+            core::hint::spin_loop();
+            return true;
         }
-        let is_free = holder != 0 && fs.adopt_if_dead(holder - 1);
+        let is_lane = (1..=LANES).contains(&holder) && holder != self.own;
+        let is_free = is_lane && fs.adopt_if_dead(holder - 1);
+        self.vain = if is_lane && !is_free { 0 } else { self.vain + 1 };
         match self.rounds - SPINS {
             ..TURNS if is_free => {}
             ..TURNS => pm::file::give_way(),
             _ => pm::file::nap(NAP),
+        }
+        self.vain < VAIN
+    }
+
+    /// Takes a lock for `owner` (a lane + 1), from nobody if it names nobody who
+    /// is there. False if it names `owner` already.
+    pub(crate) fn take(&mut self, fs: &Fs, word: &LockWord, owner: u32) -> bool {
+        loop {
+            match word.compare_exchange(0, owner, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(holder) if self.once(fs, holder) => {}
+                Err(holder) if holder == owner => return false,
+                Err(holder) => {
+                    if word.compare_exchange(holder, owner, Acquire, Relaxed).is_ok() {
+                        return true;
+                    }
+                }
+            }
         }
     }
 }

@@ -12,6 +12,10 @@ use format::inode::{self, node_offset};
 use format::lane;
 use pm::Errno;
 
+/// Waits in vain until an attempt is given up: nobody is at it, and what does not
+/// fit together is damaged.
+const VAIN: u32 = 1000;
+
 /// How an attempt ended that must look again.
 pub(super) enum Outcome {
     Done,
@@ -30,11 +34,16 @@ impl Fs {
 
     /// Repeats an attempt until it is decided.
     pub(super) fn until_done(&self, cx: &Cx, attempt: impl Fn(&Fs) -> Result<Outcome>) -> Result<()> {
-        let mut wait = Waiter::new();
+        let (mut wait, mut vain) = (Waiter::new(), 0);
         for _ in 0..super::ATTEMPTS {
             match attempt(self)? {
                 Outcome::Done => return Ok(()),
-                Outcome::Again(holder) => wait.once(self, holder),
+                Outcome::Again(holder) => {
+                    vain += u32::from(!wait.once(self, holder));
+                    if vain > VAIN {
+                        break;
+                    }
+                }
                 Outcome::Recount(node) => self.recount(cx, node)?,
             }
         }

@@ -245,7 +245,9 @@ impl Fs {
             if flags & (cachelet::EVICTING | cachelet::DELETING) == 0 {
                 return Ok(true);
             }
-            wait.once(self, flags >> 16);
+            if !wait.once(self, flags >> 16) {
+                self.reopen_forgotten(cachelet, flags);
+            }
         }
     }
 
@@ -308,7 +310,10 @@ impl Fs {
         while let Err(holder) = word.compare_exchange(0, owner, Acquire, Relaxed) {
             rounds = rounds.wrapping_add(1);
             if holder & BY_PROCESS == 0 {
-                wait.once(self, holder);
+                if !wait.once(self, holder) {
+                    // Nobody who is there has it.
+                    let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
+                }
                 continue;
             }
             wait.once(self, 0);

@@ -10,13 +10,16 @@
 //! they are read from the inode, never from the cachelet.
 
 use super::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
-use crate::fs::Fs;
+use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
 use base::{Cx, Kind, Node, Result};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;
 use format::inode::{self, Inode, node_generation, node_offset, unpack_links};
 use pm::Errno;
+
+/// Attempts to read a cachelet consistently: nobody who means well keeps a reader so long.
+const ROUNDS: u32 = 1 << 20;
 
 /// A consistent copy of what a cachelet holds of its inode.
 #[derive(Clone, Copy, Debug)]
@@ -186,18 +189,11 @@ impl Fs {
     #[inline(never)]
     pub(crate) fn revalidate(&self, cx: &Cx, cachelet: &Cachelet, id: u64) -> Result<()> {
         let lane = self.lane_of(cx)?;
-        let mut wait = Waiter::new();
         self.lane_state(lane).loading_cachelet.store(self.segment.offset_of(&cachelet.owner), SeqCst);
-        loop {
-            match cachelet.owner.compare_exchange(0, lane + 1, AcqRel, Relaxed) {
-                Ok(_) => break,
-                // Ours already: an operation of this thread holds the inode.
-                Err(holder) if holder == lane + 1 => {
-                    self.lane_state(lane).loading_cachelet.store(0, SeqCst);
-                    return self.reload(cachelet, id);
-                }
-                Err(holder) => wait.once(self, holder),
-            }
+        if cachelet.owner.load(Acquire) == lane + 1 || !Waiter::of(lane).take(self, &cachelet.owner, lane + 1) {
+            // Ours already: an operation of this thread holds the inode.
+            self.lane_state(lane).loading_cachelet.store(0, SeqCst);
+            return self.reload(cachelet, id);
         }
         let result = if cachelet.node.load(SeqCst) != id {
             Err(Errno::ESTALE.into())
@@ -244,14 +240,18 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn consistent_slow<T>(&self, cx: &Cx, cachelet: &Cachelet, id: u64, read: &dyn Fn(&Cachelet) -> T) -> Result<T> {
-        let mut wait = Waiter::new();
-        loop {
+        let mut wait = Waiter::of(cx.thread.lanes[self.slot].get().wrapping_sub(1));
+        for _ in 0..ROUNDS {
             let before = cachelet.sequence.load(Acquire);
             if cachelet.node.load(Acquire) != id || cachelet.flags.load(Acquire) & cachelet::DEAD != 0 {
                 return Err(Errno::ESTALE.into());
             }
             if before & 1 == 1 {
-                wait.once(self, cachelet.owner.load(Acquire));
+                if !wait.once(self, cachelet.owner.load(Acquire)) {
+                    // Nobody is changing it: somebody has left it so.
+                    cachelet.flags.fetch_or(cachelet::INVALID, SeqCst);
+                    self.revalidate(cx, cachelet, id)?;
+                }
                 continue;
             }
             if cachelet.flags.load(Acquire) & cachelet::INVALID != 0 {
@@ -264,6 +264,7 @@ impl Fs {
                 return Ok(value);
             }
         }
+        Err(corrupt("cachelet", node_offset(id)))
     }
 
     /// A consistent copy of the attributes.

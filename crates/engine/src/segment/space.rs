@@ -6,11 +6,11 @@
 //! needed, it works after set-uid, and it fills this process's page table too),
 //! and a refusal is `ENOSPC`.
 
-use crate::fs::Fs;
+use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
 use crate::segment::{LockWord, Page, lane_state::HELD_MAX};
 use base::Result;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Release};
 use format::layout::{BLOCK, Layout};
 use pm::file::{self, File};
 use pm::sys::abi;
@@ -48,9 +48,8 @@ impl Fs {
         let listed = &self.lane_state(number).held[HELD_MAX - 1];
         let word: &LockWord = &self.header().grow.0;
         listed.store(self.segment.offset_of(word), Release);
-        let mut wait = Waiter::new();
-        while let Err(holder) = word.compare_exchange(0, number + 1, Acquire, Relaxed) {
-            wait.once(self, holder);
+        if !Waiter::of(number).take(self, word, number + 1) {
+            return Err(corrupt("lock", self.segment.offset_of(word)));
         }
         let result = if root.grown.load(Acquire) > before { Ok(()) } else { self.grow_locked(before) };
         word.store(0, Release);
