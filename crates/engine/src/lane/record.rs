@@ -60,7 +60,8 @@ pub(crate) fn make<const FLUSH: bool, const AGAIN: bool>(fs: &Fs, op: Op) -> Res
 /// Whole blocks: `count` bitmap words from `at` on.
 #[inline(never)]
 fn run(fs: &Fs, at: u64, count: u64, value: u64) -> Result<()> {
-    if at < layout::BITMAP || at + count * 8 > fs.layout.blocks {
+    let end = count.checked_mul(8).and_then(|bytes| at.checked_add(bytes));
+    if at < layout::BITMAP || end.is_none_or(|end| end > fs.layout.blocks) {
         return Err(corrupt("bitmap run of a record", at));
     }
     for i in 0..count {
