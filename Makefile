@@ -12,7 +12,7 @@ STEP := ./.ci/step
 export LC_ALL := C
 
 .PHONY: all build help demo test bench ci tools clean \
-    fmt clippy docs dependencies unit preload-tests program-tests system-tests system-native system-model \
+    fmt clippy docs dependencies unit preload-tests ways-tests program-tests system-tests system-native system-model \
     system-random system-append system-visible system-kill system-flat budgets tiny-bench tiny-demo
 
 all: build
@@ -40,13 +40,16 @@ bench: build
 
 # ---- tests ----
 
-test: tools unit preload-tests program-tests system-tests
+test: tools unit preload-tests ways-tests program-tests system-tests
 
 unit:
 	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload
 
 preload-tests: build
 	$(STEP) 'preload: C programs in a mount and beside it' tests/preload.sh $(RELEASE)/bypath
+
+ways-tests: build
+	$(STEP) 'the patched way beside the symbols' tests/ways.sh $(RELEASE)/bypath
 
 program-tests: build
 	$(STEP) 'real programs in a mount and beside it' env BYPATH=$(RELEASE)/bypath tests/programs/run.sh
@@ -77,7 +80,7 @@ tools:
 # ---- CI ----
 
 ci: tools
-	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests program-tests system-tests docs budgets tiny-bench tiny-demo
+	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests program-tests system-tests docs budgets tiny-bench tiny-demo
 
 fmt:
 	$(STEP) 'format' $(CARGO) fmt --all --check

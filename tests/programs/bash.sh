@@ -26,7 +26,7 @@ cd d/e/f; pwd; cd ..; pwd; cd - ; cd ../../..; pwd; cd /; cd "$OLDPWD"; pwd
 (cd d && echo in "${PWD##*/}" >here.txt); cat d/here.txt
 pushd d >/dev/null; pushd e >/dev/null; dirs -p | wc -l; popd >/dev/null; popd >/dev/null
 { sleep 0.1; echo late >bg; } & wait $!; echo "bg $?"; cat bg
-for i in 1 2 3; do echo "$i" >>parallel & done; wait; sort parallel
+for i in 1 2 3; do echo "$i" >>parallel & done; wait; sort -o parallel parallel; cat parallel
 [ -f a ] && [ -d d ] && [ ! -e none ] && [ -s a ] && [ a -nt none ] && echo tests; ln -s a link; [ -L link ] && [ -h link ] && [ link -ef a ] && echo links
 [ -r a -a -w a ] && [ ! -x a ] && echo access; chmod +x a; [ -x a ] && echo now
 cat >script <<'S'

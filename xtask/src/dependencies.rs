@@ -27,6 +27,7 @@ const PICTURE: &[(&str, &[&str])] = &[
             "bypath-pm",
             "bypath-posix",
             "bypath-server",
+            "bypath-sites",
             "bypath-vfs",
         ],
     ),
@@ -36,7 +37,8 @@ const PICTURE: &[(&str, &[&str])] = &[
         "bypath-bench",
         &["bypath-base", "bypath-capi", "bypath-engine", "bypath-format", "bypath-pm", "bypath-posix", "bypath-vfs"],
     ),
-    ("xtask", &[]),
+    ("bypath-sites", &[]),
+    ("xtask", &["bypath-sites"]),
 ];
 
 /// Compares the manifests with [`PICTURE`].

@@ -147,7 +147,9 @@ impl Op {
             Op::ClearBits { at, bits } => (code::CLEAR_BITS << 56 | at, bits),
             Op::SetRun { at, count } => (code::SET_RUN << 56 | at, count),
             Op::ClearRun { at, count } => (code::CLEAR_RUN << 56 | at, count),
-            Op::Count { at, entries, directories } => (code::COUNT << 56 | at, (entries as u32 as u64) << 32 | directories as u32 as u64),
+            Op::Count { at, entries, directories } => {
+                (code::COUNT << 56 | at, (entries as u32 as u64) << 32 | directories as u32 as u64)
+            }
         }
     }
 

@@ -99,10 +99,7 @@ impl Region {
         let valid = self.valid.load(Ordering::Relaxed);
         // Whole lines are valid: what is aligned to its size is inside if it begins there.
         let within = const { size_of::<T>() == align_of::<T>() && size_of::<T>() <= 64 };
-        if offset >= valid
-            || (!within && valid - offset < size_of::<T>() as u64)
-            || offset & (align_of::<T>() as u64 - 1) != 0
-        {
+        if offset >= valid || (!within && valid - offset < size_of::<T>() as u64) || offset & (align_of::<T>() as u64 - 1) != 0 {
             return None;
         }
         // SAFETY: in bounds and aligned, checked above; any bytes are a valid

@@ -2,18 +2,19 @@
 //! our variables put back if it was scrubbed.
 
 use crate::init::{DOMAIN, SAVED, SEGMENT_DIR};
+use crate::patch::{SITES, WAYS};
 use crate::{alloc, libc};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering::Acquire;
 use posix::environment;
 
 /// Variables that the new environment gets from us, not from the program.
-const OURS: [&[u8]; 5] = [b"LD_PRELOAD", environment::MOUNTS, environment::STATE, SEGMENT_DIR, DOMAIN];
+const OURS: [&[u8]; 7] = [b"LD_PRELOAD", environment::MOUNTS, environment::STATE, SEGMENT_DIR, DOMAIN, WAYS, SITES];
 
 /// Strings and pointers of a rebuilt environment; freed on drop.
 pub struct Environment {
     pointers: *mut *mut c_char,
-    own: [*mut u8; 5],
+    own: [*mut u8; OURS.len()],
 }
 
 impl Environment {
@@ -34,8 +35,10 @@ impl Environment {
         while !source.is_null() && !unsafe { *source.add(count) }.is_null() {
             count += 1;
         }
-        let mut environment =
-            Environment { pointers: alloc::alloc((count + 6) * size_of::<usize>()).cast(), own: [core::ptr::null_mut(); 5] };
+        let mut environment = Environment {
+            pointers: alloc::alloc((count + OURS.len() + 1) * size_of::<usize>()).cast(),
+            own: [core::ptr::null_mut(); OURS.len()],
+        };
         if environment.pointers.is_null() {
             return None;
         }
@@ -48,7 +51,7 @@ impl Environment {
             if OURS.iter().any(|name| is(text, name)) {
                 continue;
             }
-            // SAFETY: at most `count` + 6 pointers.
+            // SAFETY: at most `count` and one each of ours, and the end.
             unsafe { environment.pointers.add(len).write(entry) };
             len += 1;
         }
@@ -62,7 +65,9 @@ impl Environment {
         };
         environment.own[1] = join(&[environment::MOUNTS, b"=", value(environment::MOUNTS, &SAVED.mounts)])?;
         environment.own[2] = if state.is_empty() { core::ptr::null_mut() } else { join(&[environment::STATE, b"=", state])? };
-        for (index, name, at) in [(3, SEGMENT_DIR, &SAVED.segment_dir), (4, DOMAIN, &SAVED.domain)] {
+        let others =
+            [(3, SEGMENT_DIR, &SAVED.segment_dir), (4, DOMAIN, &SAVED.domain), (5, WAYS, &SAVED.ways), (6, SITES, &SAVED.sites)];
+        for (index, name, at) in others {
             let value = value(name, at);
             if !value.is_empty() {
                 environment.own[index] = join(&[name, b"=", value])?;

@@ -7,7 +7,7 @@
 use crate::attach::{Wishes, attach, refuse};
 use crate::door::PROCESS;
 use crate::tls::{self, Tls};
-use crate::{alloc, foreign, libc, placeholders, thread};
+use crate::{alloc, foreign, libc, patch, placeholders, thread};
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
@@ -32,6 +32,10 @@ pub struct Saved {
     pub segment_dir: AtomicPtr<u8>,
     /// `BYPATH_DOMAIN`.
     pub domain: AtomicPtr<u8>,
+    /// `BYPATH_WAYS`.
+    pub ways: AtomicPtr<u8>,
+    /// `BYPATH_SITES`.
+    pub sites: AtomicPtr<u8>,
 }
 
 /// See [`Saved`].
@@ -40,8 +44,10 @@ pub static SAVED: Saved = Saved {
     mounts: AtomicPtr::new(core::ptr::null_mut()),
     segment_dir: AtomicPtr::new(core::ptr::null_mut()),
     domain: AtomicPtr::new(core::ptr::null_mut()),
+    ways: AtomicPtr::new(core::ptr::null_mut()),
+    sites: AtomicPtr::new(core::ptr::null_mut()),
 };
-/// Names of the last two.
+/// Names of two of them.
 pub const SEGMENT_DIR: &[u8] = b"BYPATH_SEGMENT_DIR";
 /// See [`SEGMENT_DIR`].
 pub const DOMAIN: &[u8] = b"BYPATH_DOMAIN";
@@ -57,6 +63,14 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
     is_active(tls::get());
+    // Here and not at the first call, which may come from anywhere: this thread is alone now.
+    let ways = SAVED.ways.load(Acquire);
+    // SAFETY: a copy of ours, with its NUL.
+    if !ways.is_null() && unsafe { CStr::from_ptr(ways.cast()) } == c"patched" {
+        let sites = SAVED.sites.load(Acquire);
+        // SAFETY: as above.
+        patch::start((!sites.is_null()).then(|| unsafe { CStr::from_ptr(sites.cast()) }));
+    }
 }
 
 /// Whether calls of this thread go through `posix`; starts up if nobody has.
@@ -169,6 +183,8 @@ fn mount_all(tls: &Tls, get: &dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool {
     }
     save(&SAVED.segment_dir, segment_dir);
     save(&SAVED.domain, domain);
+    save(&SAVED.ways, given(patch::WAYS));
+    save(&SAVED.sites, given(patch::SITES));
     foreign::learn(PROCESS.mounts.iter().map(|(_, mount)| mount.prefix()));
     save(&SAVED.mounts, mounts);
     save(&SAVED.preload, get(b"LD_PRELOAD"));

@@ -4,7 +4,8 @@
 //! kernel call number with the kernel's arguments and goes through [`call::call`]:
 //! ours is served by `posix` in this process, everything else is made as a raw
 //! system call. What libc does inside itself (streams, directory streams, tree
-//! walks) has its own versions in [`stdio`] and [`symbols`].
+//! walks) has its own versions in [`stdio`] and [`symbols`];
+//! the rest of it is seen on the patched way ([`mod@patch`]) only.
 //!
 //! Invariants
 //! - Every entry works before our constructor ran: other libraries' constructors run earlier.
@@ -31,6 +32,11 @@ pub mod init;
 pub mod libc;
 mod mem_test;
 pub mod panic;
+#[cfg(target_arch = "x86_64")]
+pub mod patch;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "patch/none.rs"]
+pub mod patch;
 pub mod placeholders;
 pub mod shell;
 pub mod signals;

@@ -1,6 +1,8 @@
 //! `system` and `popen`: a shell by our own `posix_spawn`.
 
+use crate::patch::raw_during;
 use crate::spawn::{Order, set_signals, spawn, wait};
+use crate::symbols::plain;
 use crate::{alloc, errno, libc, next, placeholders, serve};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -104,6 +106,22 @@ unsafe fn system_call(command: *const c_char) -> c_int {
     unsafe { sigaction(SIGQUIT, quit.as_ptr(), core::ptr::null_mut()) };
     set_signals(before);
     status
+}
+
+export! {
+    fn wordexp(words: *const c_char, out: *mut c_void, flags: c_int) -> c_int {
+        type WordExp = unsafe extern "C" fn(*const c_char, *mut c_void, c_int) -> c_int;
+        let Some(own) = next!(WordExp, "wordexp") else {
+            // WRDE_NOSPACE
+            return 1;
+        };
+        // A command in it runs in a child that borrows our memory until it execs.
+        if plain::bytes(words).iter().any(|byte| matches!(byte, b'`' | b'$')) {
+            raw_during(|| own(words, out, flags))
+        } else {
+            own(words, out, flags)
+        }
+    }
 }
 
 /// A stream of `popen` and its child.

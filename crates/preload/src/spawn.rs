@@ -10,6 +10,7 @@
 
 use crate::exec::{Ready, Whose, leads_in, search, whose};
 use crate::fork::quiet_fork;
+use crate::patch::raw_during;
 use crate::serve;
 use crate::{alloc, call, environ::Environment, errno, init, libc, next, placeholders};
 use core::cell::UnsafeCell;
@@ -266,8 +267,9 @@ unsafe fn libc_spawn(pid: *mut c_int, order: &Order, envp: Strings) -> i32 {
     placeholders::flush();
     let own = if order.search { next!(Spawn, "posix_spawnp") } else { next!(Spawn, "posix_spawn") };
     match own {
+        // Its child borrows our memory, this thread's words among it.
         // SAFETY: by contract.
-        Some(own) => unsafe { own(pid, order.file, order.actions, order.attr, order.argv, envp) },
+        Some(own) => raw_during(|| unsafe { own(pid, order.file, order.actions, order.attr, order.argv, envp) }),
         None => 38,
     }
 }

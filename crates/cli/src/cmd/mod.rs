@@ -11,6 +11,7 @@ pub mod mount;
 mod run;
 mod stat;
 mod transfer;
+mod ways;
 
 use crate::args::Verb;
 use crate::failure::{Failure, Result};

@@ -6,6 +6,7 @@
 //! are handed on; its end is ours.
 
 use crate::args::Run;
+use crate::cmd::ways;
 use crate::failure::{Failure, Result};
 use crate::mounts::spec::{self, Mount};
 use crate::mounts::{Session, check_points};
@@ -74,6 +75,10 @@ fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Res
     };
     command.env("LD_PRELOAD", preload_list(library));
     command.env(variable(environment::MOUNTS), OsStr::from_bytes(&session.list));
+    let sites = ways::sites()?;
+    if let Some(sites) = &sites {
+        command.env(ways::SITES, sites.path());
+    }
     let signals = forwarded_signals()?;
     let child = command.spawn().map_err(|error| not_started(program, &error))?;
     wait(child, signals)

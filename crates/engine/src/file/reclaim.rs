@@ -12,8 +12,8 @@ use crate::lane::Tx;
 use base::{Kind, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::extent::{Root, symlink_lines};
-use format::lane::Op;
 use format::inode::{COLD, Head, node_id, pack_links, unpack_links, word};
+use format::lane::Op;
 use format::{BLOCK, Cold, Inode};
 
 /// Operations that freeing everything but data takes: the inode's line and head, cold line, xattrs, text, two to spare.

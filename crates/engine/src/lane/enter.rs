@@ -10,8 +10,8 @@
 
 use super::{Tx, lock::Waiter};
 use crate::fs::Fs;
-use crate::segment::{Cachelet, cachelet};
 use crate::index::Seen;
+use crate::segment::{Cachelet, cachelet};
 use base::{Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;

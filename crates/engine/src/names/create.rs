@@ -31,8 +31,7 @@ impl Fs {
         let directory = new.kind == Kind::Directory;
         let now = pm::clock::now();
         let place = self.place_inode(&mut tx)?;
-        let (edentry, allocated) =
-            self.new_edentry(&mut tx, hash, new.kind as u8, parent.offset, place.id, slot, name)?;
+        let (edentry, allocated) = self.new_edentry(&mut tx, hash, new.kind as u8, parent.offset, place.id, slot, name)?;
         let (root, size) = match new.kind {
             Kind::Symlink => (self.new_text(&mut tx, new.target)?, new.target.len() as u64),
             Kind::CharDevice | Kind::BlockDevice => (new.rdev, 0),

@@ -10,9 +10,9 @@ use crate::segment::cache::name_words;
 use crate::segment::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
 use base::{Cx, Kind, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use format::LINE;
 use format::inode::{Head, Inode, node_generation, node_id, pack_links, word};
 use format::lane::Op;
-use format::LINE;
 use pm::Errno;
 
 /// What a new inode is to be.

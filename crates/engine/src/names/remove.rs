@@ -109,13 +109,7 @@ impl Fs {
 
     /// Commits a record of `stores` that removes the empty, closed, locked directory `victim`.
     #[inline(always)]
-    pub(super) fn commit_directory_removal<S: Stores>(
-        &self,
-        tx: &mut Tx,
-        victim: &Cachelet,
-        id: u64,
-        stores: S,
-    ) -> Result<Fate> {
+    pub(super) fn commit_directory_removal<S: Stores>(&self, tx: &mut Tx, victim: &Cachelet, id: u64, stores: S) -> Result<Fate> {
         let offset = node_offset(id);
         let change = self.change(victim);
         let fate = match self.give_up_inode(tx, victim, id, offset) {

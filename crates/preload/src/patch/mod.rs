@@ -1,0 +1,264 @@
+//! The patched way: libc's own system-call sites lead to us (x86-64).
+//!
+//! The exported symbols see what a program asks of libc; what libc does inside
+//! itself (locales, time zones, message catalogues, name services, databases)
+//! makes its system calls unseen. With `BYPATH_WAYS=patched` the sites of these
+//! calls are redirected once, in the constructor:
+//!
+//! ```text
+//! libc:  mov $262,%eax ; syscall      becomes   jmp stub ; nop ; nop
+//! stub:  mov $262,%eax ; lea -128(%rsp),%rsp ; call *entry ; lea 128(%rsp),%rsp ; jmp back
+//! ```
+//! Sites come from a table by build id (`crates/sites` makes it): a shipped one,
+//! or the file that `BYPATH_SITES` names, which `bypath run` makes for a libc
+//! that none is shipped for.
+//!
+//! Invariants
+//! - A site whose bytes are not those of the table is left alone.
+//! - No page is ever writable and executable at once; the loader is never touched.
+//! - The kernel's promise is kept for libc's code: all registers but `rax`, `rcx`
+//!   and `r11` survive, and so do the red zone and the vector registers.
+//!
+//! If anything is missing (table, memory near libc, the right to write its
+//! text), the symbols serve alone, after one line that says why.
+
+mod entry;
+mod stubs;
+mod table;
+
+use crate::tls;
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use pm::sys::abi::*;
+use table::Table;
+
+/// Names the ways that are wanted: `symbols` (default) or `patched` (both).
+pub const WAYS: &[u8] = b"BYPATH_WAYS";
+/// Names a table for a libc that none is shipped for.
+pub const SITES: &[u8] = b"BYPATH_SITES";
+
+/// How many sites lead to us.
+static PATCHED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether libc's sites lead to us.
+pub fn is_on() -> bool {
+    PATCHED.load(Relaxed) != 0
+}
+
+/// Redirects libc's sites; `file` names a table of the user's.
+pub fn start(file: Option<&CStr>) {
+    match redirect(file) {
+        Ok(count) => PATCHED.store(count, Relaxed),
+        Err(why) => crate::complain!("the patched way is not available here ({why}); libc's own calls are not seen"),
+    }
+}
+
+/// # Errors
+/// What is missing, in words.
+fn redirect(file: Option<&CStr>) -> Result<u32, &'static str> {
+    let libc = Library::find().ok_or("no C library with a build id")?;
+    let own = file.and_then(table::read);
+    let shipped = table::SHIPPED.iter().copied();
+    let table = own.into_iter().chain(shipped).filter_map(Table::parse).find(|table| table.build_id == libc.build_id());
+    let table = table.ok_or("there is no table for this C library")?;
+    stubs::write(&libc, &table)
+}
+
+/// Whether libc's calls of this kind are wanted: those about files. Starting
+/// programs stays with the symbols, and so does whatever never names a file.
+fn is_wanted(number: u16) -> bool {
+    matches!(
+        u32::from(number),
+        __NR_read
+            | __NR_write
+            | __NR_open
+            | __NR_close
+            | __NR_stat
+            | __NR_fstat
+            | __NR_lstat
+            | __NR_poll
+            | __NR_lseek
+            | __NR_mmap
+            | __NR_munmap
+            | __NR_ioctl
+            | __NR_pread64
+            | __NR_pwrite64
+            | __NR_readv
+            | __NR_writev
+            | __NR_access
+            | __NR_select
+            | __NR_mremap
+            | __NR_msync
+            | __NR_dup
+            | __NR_dup2
+            | __NR_sendfile
+            | __NR_connect
+            | __NR_bind
+            | __NR_sendto
+            | __NR_fcntl
+            | __NR_flock
+            | __NR_fsync
+            | __NR_fdatasync
+            | __NR_truncate
+            | __NR_ftruncate
+            | __NR_getdents
+            | __NR_getcwd
+            | __NR_chdir
+            | __NR_fchdir
+            | __NR_rename
+            | __NR_mkdir
+            | __NR_rmdir
+            | __NR_creat
+            | __NR_link
+            | __NR_unlink
+            | __NR_symlink
+            | __NR_readlink
+            | __NR_chmod
+            | __NR_fchmod
+            | __NR_chown
+            | __NR_fchown
+            | __NR_lchown
+            | __NR_umask
+            | __NR_utime
+            | __NR_mknod
+            | __NR_statfs
+            | __NR_fstatfs
+            | __NR_chroot
+            | __NR_readahead
+            | __NR_setxattr
+            ..=__NR_fremovexattr
+                | __NR_getdents64
+                | __NR_fadvise64
+                | __NR_utimes
+                | __NR_openat
+                | __NR_mkdirat
+                | __NR_mknodat
+                | __NR_fchownat
+                | __NR_futimesat
+                | __NR_newfstatat
+                | __NR_unlinkat
+                | __NR_renameat
+                | __NR_linkat
+                | __NR_symlinkat
+                | __NR_readlinkat
+                | __NR_fchmodat
+                | __NR_faccessat
+                | __NR_pselect6
+                | __NR_ppoll
+                | __NR_splice
+                | __NR_tee
+                | __NR_sync_file_range
+                | __NR_utimensat
+                | __NR_fallocate
+                | __NR_epoll_ctl
+                | __NR_dup3
+                | __NR_preadv
+                | __NR_pwritev
+                | __NR_renameat2
+                | __NR_preadv2
+                | __NR_pwritev2
+                | __NR_statx
+                | __NR_copy_file_range
+                | __NR_close_range
+                | __NR_openat2
+                | __NR_faccessat2
+                | __NR_inotify_add_watch
+                | __NR_name_to_handle_at
+    )
+}
+
+/// A call that came from inside libc.
+///
+/// # Safety
+/// `args` are six words, what libc hands the kernel for call `number`.
+unsafe extern "C" fn serve(number: usize, args: *const [usize; 6]) -> isize {
+    // SAFETY: by contract.
+    unsafe { crate::call::call(number, *args) }
+}
+
+/// Runs `f` while every call of this thread, and of a child that shares its
+/// memory, goes straight to the kernel.
+pub fn raw_during<R>(f: impl FnOnce() -> R) -> R {
+    let tls = tls::get();
+    tls.raw.set(tls.raw.get() + 1);
+    let result = f();
+    tls.raw.set(tls.raw.get() - 1);
+    result
+}
+
+/// The C library in memory.
+struct Library {
+    base: usize,
+    build_id: [u8; table::ID_BYTES],
+    build_id_len: usize,
+    /// Its executable segment, as addresses.
+    text: core::ops::Range<usize>,
+}
+
+/// The head of glibc's `struct dl_phdr_info`.
+#[repr(C)]
+struct Info {
+    base: usize,
+    name: *const core::ffi::c_char,
+    headers: *const Header,
+    count: u16,
+}
+
+/// `Elf64_Phdr`.
+#[repr(C)]
+struct Header {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    file_bytes: u64,
+    bytes: u64,
+    align: u64,
+}
+
+#[link(name = "c")]
+unsafe extern "C" {
+    fn dl_iterate_phdr(each: unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int, data: *mut c_void) -> c_int;
+    safe fn getpid() -> c_int;
+}
+
+impl Library {
+    /// The library that `getpid`, which we never replace, is in.
+    fn find() -> Option<Library> {
+        let mut found = None;
+        // SAFETY: `each` has the right shape and gets a pointer to `found`.
+        unsafe { dl_iterate_phdr(each, (&raw mut found).cast()) };
+        found.filter(|library: &Library| library.build_id_len != 0)
+    }
+
+    fn build_id(&self) -> &[u8] {
+        &self.build_id[..self.build_id_len]
+    }
+}
+
+unsafe extern "C" fn each(info: *const Info, _bytes: usize, found: *mut c_void) -> c_int {
+    const LOAD: u32 = 1;
+    const NOTE: u32 = 4;
+    const EXECUTE: u32 = 1;
+    // SAFETY: the loader's own structure.
+    let info = unsafe { &*info };
+    // SAFETY: the loader's array of that many headers.
+    let headers = unsafe { core::slice::from_raw_parts(info.headers, info.count as usize) };
+    let range = |h: &Header| info.base + h.address as usize..info.base + (h.address + h.bytes) as usize;
+    let code = headers.iter().find(|h| h.kind == LOAD && h.flags & EXECUTE != 0);
+    let Some(text) = code.map(range).filter(|text| text.contains(&(getpid as *const () as usize))) else { return 0 };
+    let mut library = Library { base: info.base, build_id: [0; table::ID_BYTES], build_id_len: 0, text };
+    for note in headers.iter().filter(|h| h.kind == NOTE) {
+        let range = range(note);
+        // SAFETY: a segment of notes, mapped readable for as long as the library is.
+        let bytes = unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) };
+        if let Some(id) = table::build_id(bytes) {
+            library.build_id[..id.len()].copy_from_slice(id);
+            library.build_id_len = id.len();
+        }
+    }
+    // SAFETY: `find` handed us this place.
+    unsafe { found.cast::<Option<Library>>().write(Some(library)) };
+    1
+}
