@@ -5,6 +5,9 @@
 #
 #   run.sh [NAME…]              (names of scripts, without .sh; default: all)
 #   BYPATH=target/release/bypath   KEEP=1 leaves the work directory
+#   WAY=run (default): `bypath run` where there is no kernel mount
+#   WAY=both: `bypath run` at a directory, so that there is one beside the short way
+#   WAY=mount: `bypath mount`, and programs as they are
 #
 # The first comment lines of a script may say
 #   # needs: PROGRAM…           left out, loudly, where one is missing
@@ -17,10 +20,21 @@ point=${POINT:-}
 bypath=$(realpath "${BYPATH:-$here/../../target/release/bypath}")
 [ -x "$bypath" ] || { echo "FAIL programs: ${BYPATH:-target/release/bypath} is not there; run make first"; exit 2; }
 work=$(mktemp -d "${SHM:-/dev/shm}/bypath-t.XXXXXX") || exit 2
-[ -n "${KEEP:-}" ] && echo "work directory: $work" || trap 'rm -rf "$work"' EXIT
+[ -n "${KEEP:-}" ] && echo "work directory: $work" || trap 'umount -l "$work/b" 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
 # As long as the other, so that files which hold paths are equally long.
 point=${point:-$work/b}
 passed=0 failed=0 left_out=0
+way=${WAY:-run}
+case $way in
+    run) inside="$bypath run --mount $work/i:$point --" ;;
+    both) inside="$bypath run --mount $work/i:$point --" && mkdir -p "$point" ;;
+    mount) inside= && mkdir -p "$point" ;;
+    *) echo "FAIL programs: WAY=$way: run, both or mount" && exit 2 ;;
+esac
+if [ "$way" != run ] && [ ! -c /dev/fuse ]; then
+    echo "skip programs, WAY=$way: no /dev/fuse here: NOT tested"
+    exit 0
+fi
 
 # What both sides run: makes a fresh directory, goes there, runs the script.
 cat >"$work/side.sh" <<'SIDE'
@@ -60,10 +74,12 @@ one() { # NAME
     fi
     $clean sh "$work/side.sh" "$work/k/test" "$script" "${seconds:-60}" >"$work/k.out" 2>&1 </dev/null
     echo "exit $?" >>"$work/k.out"
-    $clean "$bypath" run --mount "$work/i:$point" -- sh "$work/side.sh" "$point/test" "$script" "${seconds:-60}" >"$work/b.out" 2>&1 </dev/null
+    [ "$way" != mount ] || "$bypath" mount "$work/i" "$point" || what='no mount'
+    $clean $inside sh "$work/side.sh" "$point/test" "$script" "${seconds:-60}" >"$work/b.out" 2>&1 </dev/null
     echo "exit $?" >>"$work/b.out"
     $clean sh "$work/list.sh" "$work/k/test" "${ignore:-^$}" >"$work/k.list" 2>&1
-    $clean "$bypath" run --mount "$work/i:$point" -- sh "$work/list.sh" "$point/test" "${ignore:-^$}" >"$work/b.list" 2>&1
+    $clean $inside sh "$work/list.sh" "$point/test" "${ignore:-^$}" >"$work/b.list" 2>&1
+    [ "$way" != mount ] || "$bypath" umount "$point" || what='still in use afterwards'
     sed -i "s|$work/k/test|@|g" "$work/k.out" "$work/k.list"
     sed -i "s|$point/test|@|g" "$work/b.out" "$work/b.list"
     "$bypath" check "$work/i" >"$work/check" 2>&1 || what="check: $(head -1 "$work/check")"

@@ -147,6 +147,13 @@ impl Fs {
         format::hash::inode_number(self.ino_key, offset / layout::LINE)
     }
 
+    /// The node with this inode number and reuse generation, if the number is one.
+    pub fn node_by_number(&self, ino: u64, generation: u32) -> Option<base::Node> {
+        let line = format::hash::inode_line(self.ino_key, ino)?;
+        let offset = line.checked_mul(layout::LINE).filter(|offset| *offset < self.layout.limit)?;
+        Some(base::Node { id: format::inode::node_id(offset, generation), hint: u32::MAX })
+    }
+
     /// `st_dev` of everything in the image: that of the kernel mount, if there is or was one.
     #[inline]
     pub fn device(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! Threads between the kernel and [`Fuse`]: each reads a request, has it
 //! answered, writes the answer. One more looks after requests that wait.
 
-use crate::fuse::{Fuse, Worker, message::Reply};
+use crate::fuse::{Fuse, Keepers, Worker, message::Reply};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ impl Session {
     pub fn start(
         device: OwnedFd,
         backend: &'static dyn Backend,
+        keepers: Keepers,
         threads: usize,
         at_end: impl Fn(&base::Thread) + Clone + Send + 'static,
     ) -> std::io::Result<Session> {
@@ -35,7 +36,7 @@ impl Session {
             let device = Arc::clone(&device);
             Box::new(move |answer: &[u8]| send(&device, answer))
         };
-        let fuse = Arc::new(Fuse::new(backend, later));
+        let fuse = Arc::new(Fuse::new(backend, keepers, later));
         let stop = Arc::new(AtomicBool::new(false));
         let mut workers = Vec::new();
         for number in 0..threads.max(2) {

@@ -72,6 +72,12 @@ pub trait Backend: Sync {
     /// The node called `name` in `dir` (`X` on `dir`). Not for `.` and `..`.
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node>;
 
+    /// The node with inode number `ino` that was its place's `generation`-th, if
+    /// there can be one (native: `Node::id >> 40`). Whether there is one shows at its first use.
+    fn by_number(&self, _ino: u64, _generation: u32) -> Option<Node> {
+        None
+    }
+
     /// The directory that holds directory `dir`; the root is its own parent.
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node>;
 

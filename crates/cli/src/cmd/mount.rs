@@ -8,6 +8,7 @@ use crate::attach::{self, Attached};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
 use server::device::{self, MountError, Wanted};
+use server::fuse::Keepers;
 use server::serve::Session;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -24,6 +25,8 @@ const READY: &str = "ready";
 const SHARED: &str = "shared";
 /// How long users of a mount that is taken away have to end.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a server waits for the one before it to end.
+const HANDOVER: Duration = Duration::from_millis(500);
 /// How often a server that is no longer held looks for users of the image.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -173,7 +176,13 @@ fn serve(args: &Mount) -> Result<()> {
     }
     let attached = attach::attach(&args.image)?;
     let thread = Thread::new();
-    let claimed = attached.fs.start_serving(&cx(&thread));
+    let mut claimed = attached.fs.start_serving(&cx(&thread));
+    // One whose mount was taken away just now needs a moment to end.
+    let begun = Instant::now();
+    while claimed.is_err() && begun.elapsed() < HANDOVER {
+        std::thread::sleep(Duration::from_millis(10));
+        claimed = attached.fs.start_serving(&cx(&thread));
+    }
     let pid = attached.fs.server(&cx(&thread));
     attached.fs.give_lane_back(&thread);
     if claimed.is_err() {
@@ -203,17 +212,26 @@ fn is_trusted(image: &Path) -> bool {
     std::fs::metadata(image).is_ok_and(|meta| meta.uid() == 0 && meta.mode() & 0o022 == 0)
 }
 
+/// Those who may write the image.
+fn keepers(image: &Path) -> Keepers {
+    match std::fs::metadata(image) {
+        Ok(meta) => Keepers::of_file(meta.uid(), meta.gid(), meta.mode()),
+        Err(_) => Keepers::of_file(0, 0, 0o600),
+    }
+}
+
 fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: std::os::fd::OwnedFd, directory: &Path) -> Result<()> {
     let fs = attached.fs;
     let at_end = |thread: &Thread| fs.give_lane_back(thread);
+    // From now on a signal takes the mount away with it.
+    watch_signals(attached, log.clone(), directory.to_path_buf())?;
+    let started = Session::start(device, attached.backend, keepers(&args.image), usize::from(args.threads), at_end);
     // A working directory would keep some other mount busy.
     let _ = std::env::set_current_dir("/");
-    let started = Session::start(device, attached.backend, usize::from(args.threads), at_end);
     let session = started.map_err(|error| Failure::io("starting threads", &error))?;
     let meta = std::fs::metadata(directory).map_err(|error| Failure::io(directory.display(), &error))?;
     fs.set_device(meta.dev());
     log.say(&format!("{} is mounted at {}", args.image.display(), directory.display()));
-    watch_signals(attached, log.clone(), directory.to_path_buf())?;
     if args.announce {
         announce(READY)?;
         if args.while_used {

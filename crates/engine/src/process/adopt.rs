@@ -70,6 +70,8 @@ impl Fs {
         }
         self.end_half_made(cx, number);
         self.process_ends(cx, number);
+        // Before the number is somebody else's.
+        self.server_ends(number);
         if let Some(slot) = self.process_slot(number) {
             Self::table_pages(slot).store(0, Relaxed);
             slot.nonce.store(0, Relaxed);

@@ -16,7 +16,7 @@ impl Fs {
             if before == own {
                 return Ok(());
             }
-            if before != 0 && self.server_lives(cx, before) {
+            if before != 0 && self.server_lives(cx, before) && server.load(Acquire) == before {
                 return Err(Errno::EBUSY.into());
             }
             if server.compare_exchange(before, own, AcqRel, Relaxed).is_ok() {
@@ -28,8 +28,13 @@ impl Fs {
     /// Ends what `start_serving` began; another process may begin.
     pub fn stop_serving(&self) {
         if let Ok(own) = self.own_process() {
-            let _ = self.header().served.server.compare_exchange(own + 1, 0, AcqRel, Relaxed);
+            self.server_ends(own);
         }
+    }
+
+    /// If the process of slot `number` was the server, there is none now.
+    pub(super) fn server_ends(&self, number: u32) {
+        let _ = self.header().served.server.compare_exchange(number + 1, 0, AcqRel, Relaxed);
     }
 
     /// Makes the mount's `st_dev` that of everything in the image, so that both ways agree.

@@ -30,6 +30,7 @@ mod xattr;
 use abi::{InHeader, op};
 use base::{Cred, Cx, Node, Thread};
 use message::{Body, Reply, Result, err};
+pub use nodes::Keepers;
 use pm::Errno;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vfs::Backend;
@@ -40,6 +41,7 @@ pub type Later = Box<dyn Fn(&[u8]) + Send + Sync>;
 /// A file system, as the kernel sees it. Any number of threads ask it.
 pub struct Fuse {
     backend: &'static dyn Backend,
+    keepers: Keepers,
     handles: open::Handles,
     locks: lock::Locks,
     /// Files go by direct I/O; false on kernels that could not map them then.
@@ -59,9 +61,10 @@ impl std::fmt::Debug for Fuse {
 }
 
 impl Fuse {
-    /// Serves `backend`; answers to requests that wait go to `later`.
-    pub fn new(backend: &'static dyn Backend, later: Later) -> Fuse {
-        Fuse { backend, handles: open::Handles::new(), locks: lock::Locks::new(later), direct: AtomicBool::new(true) }
+    /// Serves `backend`; `keepers` may search `.bypath`; answers to requests that wait go to `later`.
+    pub fn new(backend: &'static dyn Backend, keepers: Keepers, later: Later) -> Fuse {
+        let direct = AtomicBool::new(true);
+        Fuse { backend, keepers, handles: open::Handles::new(), locks: lock::Locks::new(later), direct }
     }
 
     /// Answers one request; `None` where there is nothing to be sent (now).

@@ -1,13 +1,45 @@
 //! Nodes and their attributes.
 //!
+//! `.bypath/ino/<ino>.<generation>` in the root leads to any node but a
+//! directory, whatever its names, and also if it has none: so a descriptor of
+//! the short way can become one of the kernel's. It shows in no listing, and only
+//! those who may write the image itself may search it, because it leads past
+//! the permissions of directories.
+//!
 //! A node's number is its identity in the image (the root's is 1), so there is
 //! no table of them; one that is gone is noticed (`ESTALE`).
 
 use super::abi::{AttrOut, EntryOut, FuseAttr, ROOT, SetAttrIn, StatfsOut, set};
 use super::message::{Body, Reply, Result, err};
 use super::{Call, Fuse};
-use base::{Attr, Cred, Cx, Node, PATH_MAX, SetAttr, SetTime};
+use base::{Attr, Cred, Cx, Kind, Node, PATH_MAX, SetAttr, SetTime};
 use pm::{Errno, UserSlice};
+
+/// `.bypath`, and `ino` in it: numbers of lines that hold the superblock, so never of a node.
+const SPECIAL: u64 = 2;
+const BY_NUMBER: u64 = 3;
+
+/// Who may search `.bypath`.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Keepers {
+    pub uid: u32,
+    pub gid: u32,
+    /// Permission bits.
+    pub mode: u16,
+}
+
+impl Keepers {
+    /// Those who may write a file with these attributes.
+    pub fn of_file(uid: u32, gid: u32, mode: u32) -> Keepers {
+        Keepers { uid, gid, mode: (mode as u16 & 0o222) >> 1 }
+    }
+
+    fn attr(&self, ino: u64) -> FuseAttr {
+        let kind = Kind::Directory;
+        fuse_attr(&Attr { ino, kind, mode: self.mode, nlink: 2, uid: self.uid, gid: self.gid, ..Attr::EMPTY })
+    }
+}
 
 /// What a preferred block of I/O is, bytes.
 const BLOCK: u32 = 4096;
@@ -63,10 +95,19 @@ impl Call<'_> {
     pub(super) fn lookup(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
         let name = body.text()?;
         let dir = self.node();
-        let node = match name {
-            b"." => dir,
-            b".." => self.backend().parent(&self.cx, dir)?,
-            name => self.backend().lookup(&self.cx, dir, name)?,
+        let found = match (self.header.node, name) {
+            (SPECIAL, b"ino") => return self.special(BY_NUMBER, reply),
+            (SPECIAL, _) => return err(Errno::ENOENT),
+            (BY_NUMBER, name) => self.by_number(name),
+            (_, b".") => Ok(dir),
+            (_, b"..") => self.backend().parent(&self.cx, dir),
+            (_, name) => self.backend().lookup(&self.cx, dir, name),
+        };
+        let node = match found {
+            Err(error) if self.header.node == ROOT && name == b".bypath" && error.errno() == Errno::ENOENT => {
+                return self.special(SPECIAL, reply);
+            }
+            found => found?,
         };
         // Gone between the two: then there is no such name.
         let gone = |error: base::Error| if error.errno() == Errno::ESTALE { Errno::ENOENT.into() } else { error };
@@ -74,7 +115,28 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// `<ino>.<generation>`, both decimal.
+    fn by_number(&self, name: &[u8]) -> Result<Node> {
+        let text = std::str::from_utf8(name).ok().and_then(|name| name.split_once('.'));
+        let numbers = text.and_then(|(ino, generation)| Some((ino.parse().ok()?, generation.parse().ok()?)));
+        let node = numbers.and_then(|(ino, generation)| self.backend().by_number(ino, generation)).ok_or(Errno::ENOENT)?;
+        // A second name for a directory would confuse the kernel's tree.
+        match self.backend().attr(&self.cx, node)?.kind {
+            Kind::Directory => err(Errno::EISDIR),
+            _ => Ok(node),
+        }
+    }
+
+    fn special(&self, number: u64, reply: &mut Reply) -> Result<()> {
+        reply.put(&EntryOut { node: number, attr: self.fuse.keepers.attr(number), ..EntryOut::default() });
+        Ok(())
+    }
+
     pub(super) fn get_attr(&self, reply: &mut Reply) -> Result<()> {
+        if let SPECIAL | BY_NUMBER = self.header.node {
+            reply.put(&AttrOut { attr: self.fuse.keepers.attr(self.header.node), ..AttrOut::default() });
+            return Ok(());
+        }
         let attr = self.backend().attr(&self.cx, self.node())?;
         reply.put(&AttrOut { attr: fuse_attr(&attr), ..AttrOut::default() });
         Ok(())

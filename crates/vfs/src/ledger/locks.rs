@@ -32,7 +32,7 @@ fn owner(lock: &Lock) -> (u32, u32) {
         LockOwner::Description(id) => (DESCRIPTION, id),
         LockOwner::Flock(id) => (FLOCK, id),
         // Only images are served.
-        LockOwner::Served(owner) => (DESCRIPTION, owner as u32),
+        LockOwner::Served(owner) => (DESCRIPTION, owner),
     }
 }
 

@@ -46,6 +46,10 @@ impl Backend for Native {
         self.0.lookup(cx, dir, name)
     }
 
+    fn by_number(&self, ino: u64, generation: u32) -> Option<Node> {
+        self.0.node_by_number(ino, generation)
+    }
+
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node> {
         self.0.parent_of(cx, dir)
     }
