@@ -4,9 +4,10 @@
 #![forbid(unsafe_code)]
 
 pub mod description;
+pub mod stat;
 pub mod types;
 pub mod walk;
 
 pub use description::{Description, DescriptionId};
 pub use types::*;
-pub use walk::{Exit, Found, Glance, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
+pub use walk::{Exit, Found, Glance, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Sight, Walk};

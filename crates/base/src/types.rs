@@ -212,6 +212,15 @@ pub struct StatFs {
     pub read_only: bool,
 }
 
+/// What a glance asks of its caller: see `vfs::Backend::glance`.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// File-system user.
+    pub uid: u32,
+    /// As in [`Cred`].
+    pub privileged: bool,
+}
+
 /// In whose name a call is made. Never kept past the call.
 #[derive(Clone, Copy, Debug)]
 pub struct Cred<'a> {

@@ -1,6 +1,6 @@
 //! What a path walk is asked for and what it answers.
 
-use crate::types::Node;
+use crate::types::{Kind, Node};
 
 /// Longest path, including the terminating NUL of the kernel's `PATH_MAX`.
 pub const PATH_MAX: usize = 4096;
@@ -88,10 +88,40 @@ pub enum Walk<'a> {
     Exit(Exit<'a>),
 }
 
+/// What a glance tells of a node: enough to open it, or to say who may.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight {
+    /// The node.
+    pub node: Node,
+    /// anything 8 | kind 8 | mode 16.
+    pub word: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl Sight {
+    /// Nothing seen yet.
+    pub const EMPTY: Sight = Sight { node: Node { id: 0, hint: u32::MAX }, word: 0, uid: 0, gid: 0 };
+
+    /// Type of the node.
+    #[inline(always)]
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::from_dt((self.word >> 16) as u8)
+    }
+
+    /// Permission bits.
+    #[inline(always)]
+    pub fn mode(&self) -> u16 {
+        self.word as u16
+    }
+}
+
 /// Outcome of a glance at a path: see `vfs::Backend::glance`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Glance {
-    /// There is a node, and its attributes have been filled in.
+    /// There is a node, and what was asked for has been filled in.
     Seen,
     /// There is no such name in a directory that may be searched.
     Absent,

@@ -81,6 +81,36 @@ macro_rules! calls {
 }
 pub(crate) use calls;
 
+/// Defines functions that try the quick way first, which needs no state of the thread.
+///
+/// `name(parameters) = quick(arguments), else handler(six words)`
+macro_rules! quick {
+    ($($(#[$doc:meta])* fn $name:ident($($parameter:ident: $type:ty),*) = $quick:ident($($argument:expr),*), else $handler:ident($($word:expr),*);)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As for the call in C: pointers are valid for what it does with them.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(ns: *const crate::Namespace, $($parameter: $type),*) -> libc::c_int {
+            #[cold]
+            #[inline(never)]
+            unsafe fn properly(ns: *const crate::Namespace, $($parameter: $type),*) -> libc::c_int {
+                let words = crate::words([$($word as usize),*]);
+                // SAFETY: the caller's promise.
+                unsafe { crate::call(ns, |process, thread| process.$handler(thread, words)) as libc::c_int }
+            }
+            // SAFETY: the caller's promise.
+            match unsafe { ns.as_ref().and_then(|ns| ns.process.$quick($($argument),*)) } {
+                Some(result) if result >= 0 => result as libc::c_int,
+                Some(error) => crate::fail(-error as i32) as libc::c_int,
+                // SAFETY: the caller's promise.
+                None => unsafe { properly(ns, $($parameter),*) },
+            }
+        }
+    )*};
+}
+pub(crate) use quick;
+
 /// Six words from at most six.
 #[inline(always)]
 fn words<const N: usize>(some: [usize; N]) -> [usize; 6] {

@@ -1,6 +1,6 @@
 //! Calls by path.
 
-use crate::{CWD, calls};
+use crate::{CWD, calls, quick};
 use libc::{c_char, c_int, c_uint, c_void, dev_t, gid_t, mode_t, off_t, size_t, ssize_t, stat, timespec, uid_t};
 
 calls! {
@@ -10,16 +10,10 @@ calls! {
     fn bp_openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = openat(dir, path, flags, mode);
     /// `creat`.
     fn bp_creat(path: *const c_char, mode: mode_t) -> c_int = openat(CWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode);
-    /// `stat`.
-    fn bp_stat(path: *const c_char, out: *mut stat) -> c_int = newfstatat(CWD, path, out, 0);
-    /// `lstat`.
-    fn bp_lstat(path: *const c_char, out: *mut stat) -> c_int = newfstatat(CWD, path, out, libc::AT_SYMLINK_NOFOLLOW);
     /// `fstatat`.
     fn bp_fstatat(dir: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int = newfstatat(dir, path, out, flags);
     /// `statx`.
     fn bp_statx(dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut c_void) -> c_int = statx(dir, path, flags, mask, out);
-    /// `access`.
-    fn bp_access(path: *const c_char, mode: c_int) -> c_int = faccessat(CWD, path, mode);
     /// `faccessat`.
     fn bp_faccessat(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int = faccessat2(dir, path, mode, flags);
     /// `mkdir`.
@@ -90,6 +84,15 @@ calls! {
     fn bp_removexattr(path: *const c_char, name: *const c_char) -> c_int = removexattr(path, name);
     /// `lremovexattr`.
     fn bp_lremovexattr(path: *const c_char, name: *const c_char) -> c_int = lremovexattr(path, name);
+}
+
+quick! {
+    /// `stat`.
+    fn bp_stat(path: *const c_char, out: *mut stat) = quick_stat(CWD as usize, path as usize, out as usize, true), else newfstatat(CWD, path, out, 0);
+    /// `lstat`.
+    fn bp_lstat(path: *const c_char, out: *mut stat) = quick_stat(CWD as usize, path as usize, out as usize, false), else newfstatat(CWD, path, out, libc::AT_SYMLINK_NOFOLLOW);
+    /// `access`.
+    fn bp_access(path: *const c_char, mode: c_int) = quick_access(CWD as usize, path as usize, mode as usize, 0), else faccessat(CWD, path, mode);
 }
 
 /// `getcwd`: `out` itself, or null.

@@ -1,10 +1,10 @@
 //! An attached image.
 
 use crate::segment::{Areas, Cachelet, Header, LaneState};
-use base::{Error, Result};
+use base::{Description, Error, Result};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
-use pm::{Errno, Region};
+use pm::{Errno, Pinned, Region, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// An image in use by this process: the mapped image, its segment, and what
@@ -15,6 +15,14 @@ use zerocopy::{FromBytes, KnownLayout};
 pub struct Fs {
     pub(crate) image: Region,
     pub(crate) segment: Region,
+    /// The root block.
+    pub(crate) root: Pinned<Root>,
+    /// All cachelets of the segment.
+    pub(crate) cachelets: Table<Cachelet>,
+    /// All open file descriptions.
+    pub(crate) descriptions: Table<Description>,
+    /// Buckets of the index, as far as their places are known.
+    pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, { format::superblock::INDEX_SEGMENTS }>,
     pub(crate) layout: Layout,
     pub(crate) areas: Areas,
     /// Key of inode numbers.
@@ -79,8 +87,7 @@ impl Fs {
     /// The root block.
     #[inline(always)]
     pub(crate) fn root(&self) -> &Root {
-        // The root lies below the smallest valid length, which attach has checked.
-        self.image.at(layout::ROOT).expect("root is mapped")
+        &self.root
     }
 
     /// The volatile header.
@@ -129,16 +136,13 @@ impl Fs {
     /// The cachelet with this number; `None` if there is no such.
     #[inline(always)]
     pub(crate) fn cachelet(&self, number: u32) -> Option<&Cachelet> {
-        if number >= self.areas.cachelet_count {
-            return None;
-        }
-        self.segment.at(self.areas.cachelets + u64::from(number) * size_of::<Cachelet>() as u64)
+        self.cachelets.get(number)
     }
 
     /// Number of a cachelet of this segment.
     #[inline(always)]
     pub(crate) fn cachelet_number(&self, cachelet: &Cachelet) -> u32 {
-        ((self.segment.offset_of(cachelet) - self.areas.cachelets) / size_of::<Cachelet>() as u64) as u32
+        self.cachelets.number(cachelet)
     }
 
     /// Inode number of the inode at an offset.

@@ -28,6 +28,24 @@ pub fn name(seed: u64, parent: u64, name: &[u8]) -> u64 {
     fold(state ^ name.len() as u64, K1 ^ seed)
 }
 
+/// As [`name`], of at most 15 bytes given as two zero-filled little-endian words.
+#[inline(always)]
+pub const fn name_short(seed: u64, parent: u64, low: u64, high: u64, len: u32) -> u64 {
+    let mut state = seed ^ fold(parent ^ K0, K1);
+    let (mut rest, mut left) = (low, len);
+    if len >= 8 {
+        state = fold(state ^ low, K0);
+        (rest, left) = (high, len - 8);
+    }
+    if left >= 4 {
+        state = fold(state ^ ((rest & 0xffff_ffff) << 32 | rest >> (8 * (left - 4))), K1);
+    } else if left > 0 {
+        let (first, middle, last) = (rest & 0xff, rest >> (left / 2 * 8) & 0xff, rest >> (left * 8 - 8));
+        state = fold(state ^ (first << 16 | middle << 8 | last | 1 << 63), K1);
+    }
+    fold(state ^ len as u64, K1 ^ seed)
+}
+
 /// The last 1–7 bytes as a word, without a loop.
 #[inline(always)]
 fn tail_word(rest: &[u8]) -> u64 {
@@ -86,6 +104,18 @@ mod tests {
             for line in (0..100_000).chain((1 << 38)..(1 << 38) + 1000) {
                 assert_eq!(inode_line(key, inode_number(key, line)), Some(line));
             }
+        }
+    }
+
+    /// Goal: both forms of the hash agree.
+    #[test]
+    fn short_names_hash_alike() {
+        let text = *b"\xffbcdefghijkl\xfeno";
+        for len in 0..16 {
+            let mut words = [0; 16];
+            words[..len].copy_from_slice(&text[..len]);
+            let all = u128::from_le_bytes(words);
+            assert_eq!(name_short(7, 4096, all as u64, (all >> 64) as u64, len as u32), name(7, 4096, &text[..len]), "{len}");
         }
     }
 

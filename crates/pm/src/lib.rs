@@ -6,6 +6,7 @@
 //!
 //! - [`region`]: a mapping, its words and its copies; every store that must
 //!   survive goes through it, and can be recorded (`record`).
+//! - [`table`]: what lies at a fixed place of a region, checked once; [`text`]: a program's path.
 //! - [`domain`]: what survives what, and what an ordering point costs there.
 //! - [`mutex`]: robust mutexes, the proof of a peer's death.
 //! - [`sys`]: raw system calls; [`file`](mod@file): the few the engine makes.
@@ -24,9 +25,13 @@ pub mod mutex;
 pub mod record;
 pub mod region;
 pub mod sys;
+pub mod table;
+pub mod text;
 pub mod user;
 
 pub use domain::Domain;
 pub use errno::Errno;
 pub use region::Region;
+pub use table::{Pinned, Steps, Table};
+pub use text::Text;
 pub use user::UserSlice;

@@ -5,7 +5,7 @@
 //! process's: threads that change theirs alone by raw system calls are not
 //! supported.
 
-use base::Cred;
+use base::{Caller, Cred};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use pm::sys::abi;
@@ -18,8 +18,10 @@ const CAP_DAC_OVERRIDE: u32 = 1;
 
 #[repr(C)]
 struct Copy {
-    effective: (u32, u32, bool),
-    real: (u32, u32, bool),
+    effective: Caller,
+    effective_gid: u32,
+    real: Caller,
+    real_gid: u32,
     groups_len: usize,
     groups: [u32; GROUPS_MAX],
 }
@@ -39,7 +41,9 @@ unsafe impl Sync for Credentials {}
 
 impl Credentials {
     pub(crate) const fn new() -> Self {
-        const EMPTY: Copy = Copy { effective: (0, 0, false), real: (0, 0, false), groups: [0; GROUPS_MAX], groups_len: 0 };
+        const NOBODY: Caller = Caller { uid: 0, privileged: false };
+        const EMPTY: Copy =
+            Copy { effective: NOBODY, effective_gid: 0, real: NOBODY, real_gid: 0, groups: [0; GROUPS_MAX], groups_len: 0 };
         Credentials {
             copies: [const { UnsafeCell::new(EMPTY) }; COPIES],
             current: AtomicPtr::new(core::ptr::null_mut()),
@@ -57,11 +61,23 @@ impl Credentials {
         unsafe { &*current }
     }
 
+    /// What a glance asks of the file-system identity.
+    #[inline(always)]
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.copy().effective
+    }
+
+    /// The same of the real identity, for `access`.
+    #[inline(always)]
+    pub(crate) fn real_caller(&self) -> &Caller {
+        &self.copy().real
+    }
+
     /// File-system identity.
     #[inline(always)]
     pub(crate) fn effective(&self) -> Cred<'_> {
         let copy = self.copy();
-        let (uid, gid, privileged) = copy.effective;
+        let (Caller { uid, privileged }, gid) = (copy.effective, copy.effective_gid);
         Cred { uid, gid, groups: &copy.groups[..copy.groups_len.min(GROUPS_MAX)], privileged }
     }
 
@@ -69,7 +85,7 @@ impl Credentials {
     #[inline]
     pub(crate) fn real(&self) -> Cred<'_> {
         let copy = self.copy();
-        let (uid, gid, privileged) = copy.real;
+        let (Caller { uid, privileged }, gid) = (copy.real, copy.real_gid);
         Cred { uid, gid, groups: &copy.groups[..copy.groups_len.min(GROUPS_MAX)], privileged }
     }
 
@@ -110,6 +126,7 @@ fn ask(copy: &mut Copy) {
     let got = unsafe { pm::call!(abi::__NR_capget, header.as_mut_ptr(), data.as_mut_ptr()) };
     let (effective, permitted) = if got.is_ok() { (data[0], data[1]) } else { (0, 0) };
     let has = |set: u32| set & (1 << CAP_DAC_OVERRIDE) != 0;
-    copy.effective = (fsuid, fsgid, has(effective));
-    copy.real = (uid, gid, uid == 0 && has(permitted));
+    copy.effective = Caller { uid: fsuid, privileged: has(effective) };
+    copy.real = Caller { uid, privileged: uid == 0 && has(permitted) };
+    (copy.effective_gid, copy.real_gid) = (fsgid, gid);
 }

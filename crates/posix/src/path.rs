@@ -9,9 +9,9 @@
 use crate::descriptors::{CWD_FD, Entry};
 use crate::text::{self, decimal, needs_care};
 use crate::{Process, ThreadState};
-use base::{Attr, Cx, Description, Error, Exit, Found, Glance, Kind, Last, Node, PATH_MAX, Walk};
+use base::{Caller, Cx, Description, Error, Exit, Found, Glance, Kind, Last, Node, PATH_MAX, Sight, Walk};
 use core::sync::atomic::Ordering::Relaxed;
-use pm::Errno;
+use pm::{Errno, Text};
 use pm::sys::abi;
 use vfs::Mount;
 
@@ -100,7 +100,7 @@ impl Process {
     pub(crate) fn open_file(&self, entry: Entry) -> Option<OpenFile<'_>> {
         let slot = entry.slot();
         let mount = self.mounts.held(slot)?;
-        let description = mount.backend.description(entry.description());
+        let description = mount.description(entry.description());
         let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
         Some(OpenFile { slot, entry, mount, description, node })
     }
@@ -114,36 +114,41 @@ impl Process {
         self.file(dirfd)
     }
 
-    /// A glance at a path argument: the mount it lies in, and the node's
-    /// attributes in `attr` if that is quick. `None`: resolve it properly.
+    /// Where a glance at a path argument starts. `None`: resolve it properly.
     ///
     /// # Safety
-    /// `pointer` is null, low, or a NUL-terminated text.
+    /// `pointer` is null, low, or a NUL-terminated text that stays as it is for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn start<'a>(&self, dirfd: usize, pointer: usize) -> Option<(&Mount, Node, Text<'a>)> {
+        if text::bad(pointer) || !self.mounts.is_flat() {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let path = unsafe { Text::new(pointer as *const u8) };
+        if path.first() == b'/' {
+            let (mount, rest) = self.mounts.glance(path)?;
+            return Some((mount, mount.root, rest));
+        }
+        let dir = self.directory(dirfd)?;
+        Some((dir.mount, dir.node, path))
+    }
+
+    /// A glance at a path argument: the mount it lies in, and what there is.
+    ///
+    /// # Safety
+    /// As for [`Process::start`].
     #[inline(always)]
     pub(crate) unsafe fn glance(
         &self,
-        cx: &Cx,
+        who: &Caller,
         dirfd: usize,
         pointer: usize,
         follow: bool,
-        attr: &mut Attr,
+        sight: &mut Sight,
     ) -> Option<(&Mount, Glance)> {
         // SAFETY: the caller's promise.
-        let path = unsafe { text::path(pointer) }.ok()?;
-        if path.dotted {
-            return None;
-        }
-        let (slot, mount, base, rest) = if path.bytes.first() == Some(&b'/') {
-            let (slot, mount, rest) = self.mounts.find(path.bytes)?;
-            (slot, mount, mount.root, rest)
-        } else {
-            let dir = self.directory(dirfd)?;
-            (dir.slot, dir.mount, dir.node, path.bytes)
-        };
-        if self.mounts.covers(slot) {
-            return None;
-        }
-        Some((mount, mount.backend.glance(cx, base, rest, follow, attr)))
+        let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
+        Some((mount, mount.backend.glance(who, base, path, follow, sight)))
     }
 
     /// Resolves a path argument. `which` (0 or 1) tells the two paths of one

@@ -8,7 +8,9 @@
 pub use base::walk::{Exit, Found, Glance, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
 use base::*;
 use base::{Description, DescriptionId};
-use pm::UserSlice;
+use base::stat::Stat;
+use core::mem::MaybeUninit;
+use pm::{Table, Text, UserSlice};
 
 /// A run of a file's bytes that lies contiguously in this process's memory.
 #[derive(Clone, Copy, Debug)]
@@ -62,10 +64,20 @@ pub trait Backend: Sync {
         crate::walk::walk(self, cx, base, path, last, links, covered, scratch)
     }
 
-    /// As `walk` and `attr` in one, where that is quick: a path of plain
-    /// components (no leading slash) whose nodes are at hand. A backend may
-    /// always be unsure, and is where a right is missing; nothing may be mounted in it.
-    fn glance(&self, _cx: &Cx, _base: Node, _path: &[u8], _follow: bool, _attr: &mut Attr) -> Glance {
+    /// As `walk`, where that is quick: a path of plain components (no leading
+    /// slash) whose nodes are at hand. A backend may always be unsure, and is
+    /// where a right is missing; nothing may be mounted in it.
+    fn glance(&self, _who: &Caller, _base: Node, _path: Text, _follow: bool, _sight: &mut Sight) -> Glance {
+        Glance::Unsure
+    }
+
+    /// As `glance` and `attr` in one, for the program; `out` is written only if the node was seen.
+    fn glance_stat(&self, _who: &Caller, _base: Node, _path: Text, _follow: bool, _out: &mut MaybeUninit<Stat>) -> Glance {
+        Glance::Unsure
+    }
+
+    /// As `attr` of a node that is open, where that is quick.
+    fn glance_node(&self, _node: Node, _out: &mut MaybeUninit<Stat>) -> Glance {
         Glance::Unsure
     }
 
@@ -129,6 +141,12 @@ pub trait Backend: Sync {
     /// this process. `flags` are the program's `O_*`. Permission was checked by
     /// the caller with `access`. Does not truncate.
     fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId>;
+
+    /// All descriptions, by their index, where they lie in one table: it stands
+    /// for `description` as long as the backend is mounted.
+    fn descriptions(&self) -> Table<Description> {
+        Table::EMPTY
+    }
 
     /// The description behind an index that `open` returned and nobody has closed.
     fn description(&self, id: DescriptionId) -> &Description;

@@ -6,7 +6,9 @@
 
 use crate::{Backend, Cx, Errno, Exit, Last, MOUNTS_MAX, Node, Scratch, Walk};
 use core::cell::UnsafeCell;
+use base::{Description, DescriptionId};
 use core::sync::atomic::{AtomicU32, Ordering};
+use pm::{Table, Text};
 
 /// Longest mount point, in bytes.
 pub const PREFIX_MAX: usize = 1024;
@@ -17,6 +19,7 @@ pub struct Mount {
     prefix_len: usize,
     /// The file system.
     pub backend: &'static dyn Backend,
+    descriptions: Table<Description>,
     /// Its root directory.
     pub root: Node,
     /// For a mount inside another: that mount's slot and the node it covers.
@@ -31,6 +34,28 @@ impl Mount {
     #[inline]
     pub fn prefix(&self) -> &[u8] {
         &self.prefix[..self.prefix_len]
+    }
+
+    /// The description behind an index of an open descriptor.
+    #[inline(always)]
+    pub fn description(&self, id: DescriptionId) -> &Description {
+        match self.descriptions.get(id) {
+            Some(description) => description,
+            None => self.backend.description(id),
+        }
+    }
+
+    /// What follows the mount point in the absolute path `path`, without leading slashes.
+    #[inline(always)]
+    pub fn rest_of_text<'a>(&self, path: Text<'a>) -> Option<Text<'a>> {
+        let mut rest = path.after(self.prefix())?;
+        if rest.first() != b'/' {
+            return (rest.first() == 0).then_some(rest);
+        }
+        while let Some(next) = rest.after(b"/") {
+            rest = next;
+        }
+        Some(rest)
     }
 
     /// What follows the mount point in `path`, without leading slashes, if
@@ -95,7 +120,8 @@ impl MountTable {
         if slot >= MOUNTS_MAX {
             return Err(Errno::ENOSPC);
         }
-        let mount = Mount { prefix, prefix_len, backend, root: backend.root(), parent, is_kernels: backend.is_kernels() };
+        let mount =
+            Mount { prefix, prefix_len, backend, descriptions: backend.descriptions(), root: backend.root(), parent, is_kernels: backend.is_kernels() };
         // SAFETY: the slot's bit is clear, so nobody reads it; callers are serialised.
         unsafe { *self.slots[slot].get() = Some(mount) };
         if parent.is_some() {
@@ -161,6 +187,22 @@ impl MountTable {
             return Some((0, mount, mount.rest(path)?));
         }
         self.find_among(active, path)
+    }
+
+    /// As `find`, where that is quick: one mount, or none that the path leads into.
+    #[inline(always)]
+    pub fn glance<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
+        if self.active.load(Ordering::Acquire) != 1 {
+            return None;
+        }
+        let mount = self.held(0)?;
+        Some((mount, mount.rest_of_text(path)?))
+    }
+
+    /// Whether nothing is mounted inside another mount.
+    #[inline(always)]
+    pub fn is_flat(&self) -> bool {
+        self.nested.load(Ordering::Relaxed) == 0
     }
 
     fn find_among<'a>(&self, mut left: u32, path: &'a [u8]) -> Option<(usize, &Mount, &'a [u8])> {

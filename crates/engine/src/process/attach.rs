@@ -24,7 +24,7 @@ use format::layout::{self, BLOCK, Layout};
 use format::superblock::SuperblockError;
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
-use pm::{Domain, Errno, Region};
+use pm::{Domain, Errno, Pinned, Region, Steps, Table};
 use zerocopy::IntoBytes;
 
 /// Where segments are, unless an option says otherwise.
@@ -339,8 +339,12 @@ pub(crate) fn unjoined(
     options: &Options,
 ) -> Result<Fs, AttachError> {
     let mut fs = Fs {
+        root: Pinned::new(&image, layout::ROOT).ok_or(AttachError::Damaged)?,
         image,
         segment: no_region(),
+        cachelets: Table::EMPTY,
+        descriptions: Table::EMPTY,
+        buckets: Steps::new(),
         layout,
         areas: Areas::new(&layout, cachelet_budget(&layout)),
         ino_key: superblock.ino_key,

@@ -64,13 +64,15 @@ impl Fs {
         Ok(id)
     }
 
+    /// The table of descriptions.
+    pub fn descriptions(&self) -> pm::Table<Description> {
+        self.descriptions
+    }
+
     /// The description with this number.
     #[inline]
     pub fn description(&self, id: DescriptionId) -> &Description {
-        if id >= DESCRIPTIONS {
-            return &NOTHING;
-        }
-        self.segment.at(self.areas.descriptions + u64::from(id) * size_of::<Description>() as u64).unwrap_or(&NOTHING)
+        self.descriptions.get(id).unwrap_or(&NOTHING)
     }
 
     /// Descriptor `fd` of this process holds `id` too. `EBADF` if nobody holds it.

@@ -6,12 +6,12 @@
 
 use super::attach::{AttachError, no_region};
 use crate::fs::Fs;
-use crate::segment::{Areas, Header, LaneState, MAGIC, cachelet_budget};
+use crate::segment::{Areas, DESCRIPTIONS, Header, LaneState, MAGIC, cachelet_budget};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::{BLOCK, PROCESSES};
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
-use pm::{Domain, Errno, Region};
+use pm::{Domain, Errno, Region, Table};
 
 /// What the name of a segment starts with; the token follows in 16 hexadecimal digits.
 pub(super) const PREFIX: &[u8] = b"/bypath-";
@@ -55,6 +55,9 @@ impl Fs {
         let address = file.map(len, true, false).map_err(AttachError::Segment)?;
         // SAFETY: just mapped, shared and writable; unmapped by `leave_segment` together with the region.
         self.segment = unsafe { Region::new(address, len, len, Domain::Process) };
+        self.cachelets =
+            Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
+        self.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
         self.generation = self.root().generation.load(Relaxed) as u32;
         Ok(())
     }
@@ -63,6 +66,7 @@ impl Fs {
     pub(super) fn leave_segment(&mut self) {
         let (base, len) = (self.segment.base(), self.segment.len());
         self.segment = no_region();
+        (self.cachelets, self.descriptions) = (Table::EMPTY, Table::EMPTY);
         if len != 0 {
             // SAFETY: the region is gone; a segment holds no mutexes.
             unsafe { file::unmap(base, len) };

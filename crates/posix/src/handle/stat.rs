@@ -4,78 +4,59 @@ use super::{done, err, fail};
 use crate::path::CWD;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
-use base::{Attr, Cx, Glance, Last, Node, W};
+use base::stat::{Figures, Stat};
+use base::{Attr, Cx, Glance, Last, Node, R, Sight, X};
+use core::mem::MaybeUninit;
 use pm::Errno;
 use pm::sys::abi;
 use vfs::Backend;
 
 const NSEC: i64 = 1_000_000_000;
 
+/// What a `stat` of these attributes shows.
+fn figures(attr: &Attr, device: u64) -> Figures {
+    Figures {
+        device,
+        ino: attr.ino,
+        mode: attr.kind.type_bits() | u32::from(attr.mode),
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        size: attr.size,
+        blocks: attr.blocks,
+        atime: attr.atime,
+        mtime: attr.mtime,
+        ctime: attr.ctime,
+    }
+}
+
+/// The program's `struct stat`, if it lies where it can be written in place.
+///
+/// # Safety
+/// `out` is low, or writable for a `struct stat` for `'a`.
+#[inline(always)]
+unsafe fn in_place<'a>(out: usize) -> Option<&'a mut MaybeUninit<Stat>> {
+    if bad(out) || !out.is_multiple_of(align_of::<Stat>()) {
+        return None;
+    }
+    // SAFETY: aligned, and the caller's promise for the rest.
+    Some(unsafe { &mut *(out as *mut MaybeUninit<Stat>) })
+}
+
 /// Writes the kernel's `struct stat`.
 ///
 /// # Safety
 /// `out` is low or writable for a `struct stat`.
-#[inline]
 unsafe fn write_stat(attr: &Attr, device: u64, out: usize) -> base::Result<usize> {
     if bad(out) {
         return err(Errno::EFAULT);
     }
-    let out = out as *mut abi::stat;
-    let [mtime, ctime] = [attr.mtime, attr.ctime].map(split);
-    let atime = if attr.atime == attr.mtime { mtime } else { split(attr.atime) };
-    // Field by field, in the program's memory: a copy of the whole would cost as much again.
-    macro_rules! put {
-        ($($field:ident: $value:expr),* $(,)?) => {$(
-            // SAFETY: the caller's promise.
-            unsafe { (&raw mut (*out).$field).write_unaligned($value as _) };
-        )*};
-    }
-    put! {
-        st_dev: device,
-        st_ino: attr.ino,
-        st_nlink: attr.nlink,
-        st_mode: attr.kind.type_bits() | attr.mode as u32,
-        st_uid: attr.uid,
-        st_gid: attr.gid,
-        st_rdev: attr.rdev,
-        st_size: attr.size,
-        st_blksize: 4096,
-        st_blocks: attr.blocks,
-        st_atime: atime.0,
-        st_atime_nsec: atime.1,
-        st_mtime: mtime.0,
-        st_mtime_nsec: mtime.1,
-        st_ctime: ctime.0,
-        st_ctime_nsec: ctime.1,
-    }
-    write_padding(out);
+    let mut stat = MaybeUninit::uninit();
+    figures(attr, device).write(&mut stat);
+    // SAFETY: the caller's promise.
+    unsafe { (out as *mut MaybeUninit<Stat>).write_unaligned(stat) };
     Ok(0)
-}
-
-/// What the kernel leaves zero in a `struct stat`.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn write_padding(out: *mut abi::stat) {
-    // SAFETY: the caller of `write_stat` promises a whole structure.
-    unsafe { (&raw mut (*out).__pad0).write_unaligned(0) };
-    // SAFETY: as above.
-    unsafe { (&raw mut (*out).__unused).write_unaligned([0; 3]) };
-}
-
-/// What the kernel leaves zero in a `struct stat`.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn write_padding(_out: *mut abi::stat) {}
-
-/// Seconds and nanoseconds of a time; before 1970 the latter still count forward.
-#[inline(always)]
-fn split(time: i64) -> (i64, i64) {
-    if time >= 0 {
-        let seconds = time as u64 / NSEC as u64;
-        (seconds as i64, (time as u64 - seconds * NSEC as u64) as i64)
-    } else {
-        (time.div_euclid(NSEC), time.rem_euclid(NSEC))
-    }
 }
 
 /// The attributes of `node` for a `stat`, which must be a directory if `slash`.
@@ -105,36 +86,48 @@ fn minor(device: u64) -> u32 {
 ///
 /// # Safety
 /// `out` is low or writable for a `struct statx`.
-unsafe fn write_statx(attr: &Attr, device: u64, out: usize) -> base::Result<usize> {
+unsafe fn write_statx(from: &Stat, btime: Option<i64>, out: usize) -> base::Result<usize> {
     if bad(out) {
         return err(Errno::EFAULT);
     }
-    let time = |ns: i64| abi::statx_timestamp { tv_sec: ns.div_euclid(NSEC), tv_nsec: ns.rem_euclid(NSEC) as u32, __reserved: 0 };
+    let time = |tv_sec: i64, tv_nsec: i64| abi::statx_timestamp { tv_sec, tv_nsec: tv_nsec as u32, __reserved: 0 };
     // SAFETY: all fields are integers, for which zero is a value.
     let mut stat: abi::statx = unsafe { core::mem::zeroed() };
     stat.stx_mask = abi::STATX_BASIC_STATS;
     stat.stx_blksize = 4096;
-    stat.stx_nlink = attr.nlink;
-    stat.stx_uid = attr.uid;
-    stat.stx_gid = attr.gid;
-    stat.stx_mode = (attr.kind.type_bits() | attr.mode as u32) as u16;
-    stat.stx_ino = attr.ino;
-    stat.stx_size = attr.size;
-    stat.stx_blocks = attr.blocks;
-    stat.stx_atime = time(attr.atime);
-    stat.stx_mtime = time(attr.mtime);
-    stat.stx_ctime = time(attr.ctime);
-    if let Some(btime) = attr.btime {
-        stat.stx_btime = time(btime);
+    stat.stx_nlink = from.st_nlink as u32;
+    stat.stx_uid = from.st_uid;
+    stat.stx_gid = from.st_gid;
+    stat.stx_mode = from.st_mode as u16;
+    stat.stx_ino = from.st_ino;
+    stat.stx_size = from.st_size as u64;
+    stat.stx_blocks = from.st_blocks as u64;
+    stat.stx_atime = time(from.st_atime as i64, from.st_atime_nsec as i64);
+    stat.stx_mtime = time(from.st_mtime as i64, from.st_mtime_nsec as i64);
+    stat.stx_ctime = time(from.st_ctime as i64, from.st_ctime_nsec as i64);
+    if let Some(btime) = btime {
+        stat.stx_btime = time(btime.div_euclid(NSEC), btime.rem_euclid(NSEC));
         stat.stx_mask |= abi::STATX_BTIME;
     }
-    stat.stx_rdev_major = major(attr.rdev);
-    stat.stx_rdev_minor = minor(attr.rdev);
-    stat.stx_dev_major = major(device);
-    stat.stx_dev_minor = minor(device);
+    stat.stx_rdev_major = major(from.st_rdev);
+    stat.stx_rdev_minor = minor(from.st_rdev);
+    stat.stx_dev_major = major(from.st_dev);
+    stat.stx_dev_minor = minor(from.st_dev);
     // SAFETY: the caller's promise.
     unsafe { (out as *mut abi::statx).write_unaligned(stat) };
     Ok(0)
+}
+
+/// As `write_statx`, of a node's attributes.
+///
+/// # Safety
+/// As for [`write_statx`].
+unsafe fn statx_node(cx: &Cx, backend: &dyn Backend, node: Node, out: usize) -> base::Result<usize> {
+    let attr = backend.attr(cx, node)?;
+    let mut stat = MaybeUninit::uninit();
+    let stat = figures(&attr, backend.device_of(node)).write(&mut stat);
+    // SAFETY: the caller's promise.
+    unsafe { write_statx(stat, attr.btime, out) }
 }
 
 #[inline(always)]
@@ -148,50 +141,42 @@ impl Process {
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn stat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(outcome) = unsafe { self.glance_stat(thread, CWD, args[0], args[1], true) } {
-            return outcome;
-        }
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.at(thread, (abi::__NR_stat, args), CWD, 0, Last::Follow, |cx, spot| {
-                stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[1])
-            })
-        }
-    }
-
-    /// A `stat` that a glance can answer.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    unsafe fn glance_stat(&self, thread: &ThreadState, dirfd: usize, path: usize, out: usize, follow: bool) -> Option<Outcome> {
-        let mut attr = Attr::EMPTY;
-        // SAFETY: the caller's promise.
-        match unsafe { self.glance(&self.cx(thread), dirfd, path, follow, &mut attr) }? {
-            // SAFETY: the caller's promise.
-            (mount, Glance::Seen) => Some(done(unsafe { write_stat(&attr, mount.backend.device(), out) })),
-            (_, Glance::Absent) => Some(fail(Errno::ENOENT)),
-            (_, Glance::Unsure) => None,
-        }
+        unsafe { self.newfstatat(thread, [CWD, args[0], args[1], 0, 0, 0]) }
     }
 
     /// `lstat(path, out)`.
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn lstat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(outcome) = unsafe { self.glance_stat(thread, CWD, args[0], args[1], false) } {
-            return outcome;
-        }
+        unsafe { self.newfstatat(thread, [CWD, args[0], args[1], abi::AT_SYMLINK_NOFOLLOW as usize, 0, 0]) }
+    }
+
+    /// A `stat` that a glance can answer: 0 or −`ENOENT`.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    pub unsafe fn quick_stat(&self, dirfd: usize, path: usize, out: usize, follow: bool) -> Option<isize> {
         // SAFETY: the caller's promise.
-        unsafe {
-            self.at(thread, (abi::__NR_lstat, args), CWD, 0, Last::NoFollow, |cx, spot| {
-                stat_node(cx, spot.mount.backend, spot.found.node, spot.found.slash, args[1])
-            })
+        let out = unsafe { in_place(out) }?;
+        // SAFETY: the caller's promise.
+        let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
+        match mount.backend.glance_stat(self.credentials.caller(), base, path, follow, out) {
+            Glance::Seen => Some(0),
+            Glance::Absent => Some(-(Errno::ENOENT.0 as isize)),
+            Glance::Unsure => None,
         }
     }
 
     /// `fstat(fd, out)`.
     pub unsafe fn fstat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let Some(file) = self.file(args[0]) else { return Outcome::Kernel };
+        // SAFETY: the caller's promise.
+        if let Some(out) = unsafe { in_place(args[1]) }
+            && file.mount.backend.glance_node(file.node, out) == Glance::Seen
+        {
+            return Outcome::Done(0);
+        }
         self.on_any(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             unsafe { stat_node(cx, file.mount.backend, Some(file.node), false, args[1]) }
@@ -199,7 +184,21 @@ impl Process {
     }
 
     /// `newfstatat(dirfd, path, out, flags)`.
+    #[inline(always)]
     pub unsafe fn newfstatat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let follow = args[3] as u32 & abi::AT_SYMLINK_NOFOLLOW == 0;
+        if args[3] as u32 & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT) == 0
+            // SAFETY: the caller's promise.
+            && let Some(result) = unsafe { self.quick_stat(args[0], args[1], args[2], follow) }
+        {
+            return Outcome::Done(result);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.newfstatat_slow(thread, args) }
+    }
+
+    #[inline(never)]
+    unsafe fn newfstatat_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         const KNOWN: u32 = abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_EMPTY_PATH | abi::AT_STATX_SYNC_TYPE;
         let flags = args[3];
         if flags as u32 & !KNOWN != 0 {
@@ -211,11 +210,6 @@ impl Process {
             let cx = self.cx(thread);
             // SAFETY: the caller's promise.
             return done(unsafe { stat_node(&cx, file.mount.backend, Some(file.node), false, args[2]) });
-        }
-        let follow = flags as u32 & abi::AT_SYMLINK_NOFOLLOW == 0;
-        // SAFETY: the caller's promise.
-        if let Some(outcome) = unsafe { self.glance_stat(thread, args[0], args[1], args[2], follow) } {
-            return outcome;
         }
         // SAFETY: the caller's promise.
         unsafe {
@@ -238,23 +232,21 @@ impl Process {
         // SAFETY: the caller's promise.
         if unsafe { Self::empty_path(args[1], args[2], true) } {
             let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };
-            let attr = file.mount.backend.attr(&self.cx(thread), file.node);
             // SAFETY: the caller's promise.
-            return done(attr.and_then(|attr| unsafe { write_statx(&attr, file.mount.backend.device_of(file.node), args[4]) }));
+            return done(unsafe { statx_node(&self.cx(thread), file.mount.backend, file.node, args[4]) });
         }
-        let mut attr = Attr::EMPTY;
-        // SAFETY: the caller's promise.
-        match unsafe { self.glance(&self.cx(thread), args[0], args[1], flags & abi::AT_SYMLINK_NOFOLLOW == 0, &mut attr) } {
-            // SAFETY: the caller's promise.
-            Some((mount, Glance::Seen)) => return done(unsafe { write_statx(&attr, mount.backend.device(), args[4]) }),
-            Some((_, Glance::Absent)) => return fail(Errno::ENOENT),
-            _ => {}
+        let mut stat = MaybeUninit::uninit();
+        // SAFETY: the caller's promise, and room for a `struct stat`.
+        match unsafe { self.quick_stat(args[0], args[1], stat.as_mut_ptr() as usize, flags & abi::AT_SYMLINK_NOFOLLOW == 0) } {
+            // SAFETY: filled in on success; the caller's promise for the rest.
+            Some(0) => return done(unsafe { write_statx(stat.assume_init_ref(), None, args[4]) }),
+            Some(error) => return Outcome::Done(error),
+            None => {}
         }
         // SAFETY: the caller's promise.
         unsafe {
             self.at(thread, (abi::__NR_statx, args), args[0], 1, last(args[2]), |cx, spot| {
-                let node = spot.node(cx)?;
-                write_statx(&spot.mount.backend.attr(cx, node)?, spot.mount.backend.device_of(node), args[4])
+                statx_node(cx, spot.mount.backend, spot.node(cx)?, args[4])
             })
         }
     }
@@ -263,11 +255,42 @@ impl Process {
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn access(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.access_at(thread, (abi::__NR_access, args), CWD, 0, args[1], 0) }
+        unsafe { self.faccessat(thread, [CWD, args[0], args[1], 0, 0, 0]) }
+    }
+
+    /// An `access` that a glance can answer: 0 or a negated error number.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    pub unsafe fn quick_access(&self, dirfd: usize, path: usize, want: usize, flags: usize) -> Option<isize> {
+        let effective = flags as u32 & abi::AT_EACCESS != 0;
+        // Whether anything may be written at all, the backend must say.
+        if want & !usize::from(R | X) != 0 || flags as u32 & !(abi::AT_EACCESS | abi::AT_SYMLINK_NOFOLLOW) != 0 {
+            return None;
+        }
+        let who = if effective { self.credentials.caller() } else { self.credentials.real_caller() };
+        let mut sight = Sight::EMPTY;
+        // SAFETY: the caller's promise.
+        match unsafe { self.glance(who, dirfd, path, flags as u32 & abi::AT_SYMLINK_NOFOLLOW == 0, &mut sight) }? {
+            (_, Glance::Seen) if want == 0 => Some(0),
+            (_, Glance::Seen) => {
+                let cred = if effective { self.credentials.effective() } else { self.credentials.real() };
+                let may = cred.may(sight.kind()?, sight.mode(), sight.uid, sight.gid, want as u16);
+                Some(if may { 0 } else { -(Errno::EACCES.0 as isize) })
+            }
+            (_, Glance::Absent) => Some(-(Errno::ENOENT.0 as isize)),
+            (_, Glance::Unsure) => None,
+        }
     }
 
     /// `faccessat(dirfd, path, mode)`.
+    #[inline(always)]
     pub unsafe fn faccessat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        if let Some(result) = unsafe { self.quick_access(args[0], args[1], args[2], 0) } {
+            return Outcome::Done(result);
+        }
         // SAFETY: the caller's promise.
         unsafe { self.access_at(thread, (abi::__NR_faccessat, args), args[0], 1, args[2], 0) }
     }
@@ -279,10 +302,14 @@ impl Process {
             return fail(Errno::EINVAL);
         }
         // SAFETY: the caller's promise.
+        if let Some(result) = unsafe { self.quick_access(args[0], args[1], args[2], args[3]) } {
+            return Outcome::Done(result);
+        }
+        // SAFETY: the caller's promise.
         unsafe { self.access_at(thread, (abi::__NR_faccessat2, args), args[0], 1, args[2], args[3]) }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn access_at(
         &self,
         thread: &ThreadState,
@@ -304,17 +331,6 @@ impl Process {
         if unsafe { Self::empty_path(call.1[index], flags, false) } {
             let Some(file) = self.directory(dirfd) else { return Outcome::Kernel };
             return done(file.mount.backend.access(&cx, file.node, want as u16).map(|()| 0));
-        }
-        let mut attr = Attr::EMPTY;
-        // SAFETY: the caller's promise.
-        match unsafe { self.glance(&cx, dirfd, call.1[index], flags as u32 & abi::AT_SYMLINK_NOFOLLOW == 0, &mut attr) } {
-            // Whether anything may be written at all, the backend must say.
-            Some((_, Glance::Seen)) if want & u32::from(W) == 0 => {
-                let may = want == 0 || cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, want as u16);
-                return if may { Outcome::Done(0) } else { fail(Errno::EACCES) };
-            }
-            Some((_, Glance::Absent)) => return fail(Errno::ENOENT),
-            _ => {}
         }
         // SAFETY: the caller's promise.
         unsafe {

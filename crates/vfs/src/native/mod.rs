@@ -5,9 +5,11 @@
 //! nothing here but the hand-over.
 
 use crate::backend::{Backend, MapRange};
+use base::stat::Stat;
 use base::*;
+use core::mem::MaybeUninit;
 use engine::Fs;
-use pm::UserSlice;
+use pm::{Table, Text, UserSlice};
 
 /// An attached image, as a file system of the namespace.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +39,16 @@ impl Backend for Native {
         self.0.walk(cx, base, path, last, links, covered, scratch)
     }
 
-    #[inline]
-    fn glance(&self, cx: &Cx, base: Node, path: &[u8], follow: bool, attr: &mut Attr) -> Glance {
-        self.0.glance(&cx.cred, base, path, follow, attr)
+    fn glance(&self, who: &Caller, base: Node, path: Text, follow: bool, sight: &mut Sight) -> Glance {
+        self.0.glance(who, base, path, follow, sight)
+    }
+
+    fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
+        self.0.glance_stat(who, base, path, follow, out)
+    }
+
+    fn glance_node(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Glance {
+        self.0.glance_node(node, out)
     }
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
@@ -111,6 +120,10 @@ impl Backend for Native {
 
     fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
         self.0.open(cx, node, flags, fd)
+    }
+
+    fn descriptions(&self) -> Table<Description> {
+        self.0.descriptions()
     }
 
     #[inline]

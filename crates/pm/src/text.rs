@@ -1,0 +1,173 @@
+//! A program's path, read a component at a time where it lies.
+
+use core::marker::PhantomData;
+
+/// A NUL-terminated text of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// Never beyond the NUL.
+    at: *const u8,
+    life: PhantomData<&'a [u8]>,
+}
+
+/// A component of less than 16 bytes: what is before the next slash or NUL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// The first 8 bytes, little-endian, zero-filled.
+    pub low: u64,
+    /// The others.
+    pub high: u64,
+    /// Bytes.
+    pub len: u32,
+    /// A slash follows (else the NUL).
+    pub more: bool,
+}
+
+impl<'a> Text<'a> {
+    /// Wraps a text.
+    ///
+    /// # Safety
+    /// `at` leads to a NUL-terminated text that stays as it is for `'a`.
+    #[inline(always)]
+    pub const unsafe fn new(at: *const u8) -> Text<'a> {
+        Text { at, life: PhantomData }
+    }
+
+    /// Where it starts.
+    #[inline(always)]
+    pub fn address(self) -> usize {
+        self.at as usize
+    }
+
+    /// The first byte; 0 at the end.
+    #[inline(always)]
+    pub fn first(self) -> u8 {
+        // SAFETY: never beyond the NUL.
+        unsafe { *self.at }
+    }
+
+    /// What follows `prefix` (without a NUL in it), if it starts so.
+    #[inline(always)]
+    pub fn after(self, prefix: &[u8]) -> Option<Text<'a>> {
+        let mut rest = self;
+        for byte in prefix {
+            if rest.first() != *byte || *byte == 0 {
+                return None;
+            }
+            rest.at = rest.at.wrapping_add(1);
+        }
+        Some(rest)
+    }
+
+    /// The first component and what follows it and its slash; `None` if it is
+    /// longer than [`Short`] or lies where looking at 16 bytes is not safe.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub fn short(self) -> Option<(Short, Text<'a>)> {
+        use core::arch::x86_64::*;
+        /// 16 bytes from `16 - n` on keep the first n.
+        static KEEP: [u8; 32] = {
+            let mut keep = [0; 32];
+            let mut i = 0;
+            while i < 16 {
+                keep[i] = 0xff;
+                i += 1;
+            }
+            keep
+        };
+        if self.at as usize % 4096 > 4096 - 16 {
+            return None;
+        }
+        // SAFETY: all 16 bytes are in the page of the first one, which is part of the text.
+        let bytes = unsafe { _mm_loadu_si128(self.at.cast()) };
+        // SAFETY: every x86-64 has SSE2.
+        let ends = unsafe { _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_setzero_si128()), _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'/' as i8))) };
+        // SAFETY: as above.
+        let ends = unsafe { _mm_movemask_epi8(ends) } as u32;
+        if ends == 0 {
+            return None;
+        }
+        let len = ends.trailing_zeros();
+        // SAFETY: `len` is at most 15: 16 bytes within `KEEP`.
+        let keep = unsafe { _mm_loadu_si128(KEEP.as_ptr().add(16 - len as usize).cast()) };
+        // SAFETY: every x86-64 has SSE2.
+        let name = unsafe { _mm_and_si128(bytes, keep) };
+        // SAFETY: as above.
+        let low = unsafe { _mm_cvtsi128_si64(name) } as u64;
+        // SAFETY: as above.
+        let high = unsafe { _mm_cvtsi128_si64(_mm_unpackhi_epi64(name, name)) } as u64;
+        // SAFETY: the component's end, a slash or the NUL.
+        let more = unsafe { *self.at.add(len as usize) } != 0;
+        let rest = Text { at: self.at.wrapping_add(len as usize + more as usize), life: PhantomData };
+        Some((Short { low, high, len, more }, rest))
+    }
+
+    /// As above, a byte at a time.
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline]
+    pub fn short(self) -> Option<(Short, Text<'a>)> {
+        let (name, more, rest) = self.component();
+        if name.len() > 15 {
+            return None;
+        }
+        let mut words = [0u8; 16];
+        words[..name.len()].copy_from_slice(name);
+        let all = u128::from_le_bytes(words);
+        Some((Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32, more }, rest))
+    }
+
+    /// The first component, whether a slash follows it, and what follows that.
+    #[inline]
+    pub fn component(self) -> (&'a [u8], bool, Text<'a>) {
+        let mut end = self;
+        while !matches!(end.first(), 0 | b'/') {
+            end.at = end.at.wrapping_add(1);
+        }
+        let len = end.at as usize - self.at as usize;
+        let more = end.first() != 0;
+        // SAFETY: these bytes were just read.
+        let name = unsafe { core::slice::from_raw_parts(self.at, len) };
+        (name, more, Text { at: end.at.wrapping_add(more as usize), life: PhantomData })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    /// Goal: both ways of taking a component agree, at every alignment.
+    #[test]
+    fn components_agree() {
+        let text = b"a/bc/x86_64-linux-gnu/012345678901234/0123456789abcdef//.hidden/\xff/end";
+        for lead in 0..32 {
+            let mut buffer = vec![b'/'; lead];
+            buffer.extend_from_slice(text);
+            buffer.push(0);
+            buffer.extend_from_slice(&[b'z'; 16]);
+            // SAFETY: the text ends in a NUL.
+            let mut rest = unsafe { Text::new(buffer.as_ptr().add(lead)) };
+            loop {
+                let (name, more, next) = rest.component();
+                match rest.short() {
+                    Some((short, after)) => {
+                        let mut words = [0; 16];
+                        words[..name.len()].copy_from_slice(name);
+                        let all = u128::from_le_bytes(words);
+                        let expected = Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32, more };
+                        assert_eq!((short, after.at), (expected, next.at));
+                    }
+                    None => assert!(name.len() > 15 || rest.at as usize % 4096 > 4080),
+                }
+                if !more {
+                    break;
+                }
+                rest = next;
+            }
+            // SAFETY: as above.
+            let text = unsafe { Text::new(buffer.as_ptr().add(lead)) };
+            assert_eq!(text.after(b"a/b").map(Text::first), Some(b'c'));
+            assert!(text.after(b"a/c").is_none() && text.after(&buffer[lead..]).is_none());
+        }
+    }
+}
