@@ -29,7 +29,8 @@ impl Figures {
     /// Writes the structure.
     #[inline(always)]
     pub fn write(self, out: &mut MaybeUninit<Stat>) -> &Stat {
-        let [mtime, ctime] = [self.mtime, self.ctime].map(split);
+        let mtime = split(self.mtime);
+        let ctime = if self.ctime == self.mtime { mtime } else { split(self.ctime) };
         let atime = if self.atime == self.mtime { mtime } else { split(self.atime) };
         out.write(Stat {
             st_dev: self.device as _,

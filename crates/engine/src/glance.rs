@@ -37,6 +37,10 @@ enum End<'a> {
     Unsure,
 }
 
+/// What a look for one name tells: its cachelet, which carried the name while
+/// the sequence was this, or the name's hash if there is none at hand.
+type Looked<'a> = core::result::Result<(&'a Cachelet, u32), u64>;
+
 impl Fs {
     /// What is at the end of `path` from directory `base`; `follow` says whether
     /// a symlink there is to be followed.
@@ -82,57 +86,46 @@ impl Fs {
     /// Goes along `path`.
     #[inline(always)]
     fn way(&self, who: &Caller, base: Node, path: Text) -> End<'_> {
-        let Some(mut dir) = self.at_hand(base) else { return End::Unsure };
+        let Some(mut dir) = self.cachelets.get(base.hint).or_else(|| self.by_reference(base.id)) else { return End::Unsure };
         let mut sequence = dir.sequence.load(Acquire);
-        let mut id = dir.node.load(Relaxed);
-        if sequence & 1 != 0 || id != base.id {
+        if dir.node.load(Relaxed) != base.id {
+            // The hint of a mount's root is as old as the mount.
+            let Some(other) = self.by_reference(base.id) else { return End::Unsure };
+            (dir, sequence) = (other, other.sequence.load(Acquire));
+        }
+        if sequence & 1 != 0 {
             return End::Unsure;
         }
+        let mut parent = node_offset(base.id);
         let buckets = self.root.buckets.load(Acquire);
-        let mask = u64::MAX >> (buckets.wrapping_sub(1) | 1).leading_zeros();
         let mut rest = path;
         loop {
             if !may_search(who, dir, sequence) {
                 return End::Unsure;
             }
-            let parent = node_offset(id);
-            let (found, more) = match rest.short() {
-                Some((name, next)) => {
-                    // Empty, `.` or `..`.
-                    if name.low & !0x2e2e == 0 {
-                        return End::Unsure;
-                    }
-                    rest = next;
-                    (self.look_short(buckets, mask, parent, &name), name.more)
-                }
+            let (found, end) = match rest.short() {
+                // Empty, `.` or `..`.
+                Some((name, _)) if name.low & !0x2e2e == 0 => return End::Unsure,
+                Some((name, end)) => (self.look_short(buckets, parent, &name), end),
                 None => {
-                    let (name, more, next) = rest.component();
-                    rest = next;
-                    (self.look_long(buckets, mask, parent, name), more)
+                    let (name, end) = rest.component();
+                    (self.look_long(buckets, parent, name), end)
                 }
             };
-            match found {
-                End::At(child, seen) if more => {
-                    id = child.node.load(Relaxed);
-                    (dir, sequence) = (child, seen);
+            let (child, seen) = match found {
+                Ok(found) => found,
+                Err(hash) if end.first() == 0 && self.is_absent(buckets, hash) && dir.sequence.load(Relaxed) == sequence => {
+                    return if short_enough(path, end) { End::Absent } else { End::Unsure };
                 }
-                _ if more || rest.address().wrapping_sub(path.address()) > LENGTH_MAX => return End::Unsure,
-                // Nothing has moved while we looked.
-                End::Absent if dir.sequence.load(Relaxed) != sequence || self.root.buckets.load(Relaxed) != buckets => {
-                    return End::Unsure;
-                }
-                end => return end,
+                Err(_) => return End::Unsure,
+            };
+            match end.next() {
+                None if short_enough(path, end) => return End::At(child, seen),
+                None => return End::Unsure,
+                Some(next) => rest = next,
             }
-        }
-    }
-
-    /// The cachelet of a node, if it has one.
-    #[inline(always)]
-    fn at_hand(&self, node: Node) -> Option<&Cachelet> {
-        match self.cachelet(node.hint) {
-            Some(cachelet) if cachelet.node.load(Relaxed) == node.id => Some(cachelet),
-            // The hint of a mount's root is as old as the mount.
-            _ => self.by_reference(node.id),
+            parent = node_offset(child.node.load(Relaxed));
+            (dir, sequence) = (child, seen);
         }
     }
 
@@ -142,11 +135,11 @@ impl Fs {
         self.reference(self.inode(node_offset(id)).ok()?, id)
     }
 
-    /// Looks for a name of at most 15 bytes.
+    /// Looks for a name of at most 15 bytes: its cachelet and sequence, or its hash.
     #[inline(always)]
-    fn look_short(&self, buckets: u64, mask: u64, parent: u64, name: &Short) -> End<'_> {
+    fn look_short(&self, buckets: u64, parent: u64, name: &Short) -> Looked<'_> {
         let hash = format::hash::name_short(self.hash_seed, parent, name.low, name.high, name.len);
-        self.look(buckets, mask, parent, hash, |child| {
+        self.look(buckets, parent, hash, |child| {
             child.name[0].load(Relaxed) == name.low
                 && child.name[1].load(Relaxed) == name.high
                 && child.mode.load(Relaxed) >> 24 == name.len
@@ -155,43 +148,57 @@ impl Fs {
 
     /// Looks for any other name.
     #[inline(never)]
-    fn look_long(&self, buckets: u64, mask: u64, parent: u64, name: &[u8]) -> End<'_> {
-        if matches!(name, b"" | b"." | b"..") || name.len() > NAME_SHORT {
-            return End::Unsure;
+    fn look_long(&self, buckets: u64, parent: u64, name: &[u8]) -> Looked<'_> {
+        let hash = self.hash(parent, name);
+        if name.len() > NAME_SHORT {
+            return Err(hash);
         }
-        self.look(buckets, mask, parent, self.hash(parent, name), |child| self.carries_name(child, parent, name))
+        self.look(buckets, parent, hash, |child| self.carries_name(child, parent, name))
     }
 
     /// Looks into the bucket of a hash, and at the cachelet beside the entry.
     #[inline(always)]
-    fn look(&self, buckets: u64, mask: u64, parent: u64, hash: u64, is_named: impl Fn(&Cachelet) -> bool) -> End<'_> {
-        let number = if hash & mask < buckets { hash & mask } else { hash & (mask >> 1) };
-        let Some(bucket) = self.buckets.get(number) else { return self.learn_bucket(number) };
+    fn look(
+        &self,
+        buckets: u64,
+        parent: u64,
+        hash: u64,
+        is_named: impl Fn(&Cachelet) -> bool,
+    ) -> Looked<'_> {
+        let number = bucket::number(hash, buckets);
+        let Some(bucket) = self.buckets.get(number) else { return self.learn_bucket(number, hash) };
         let print = format::hash::fingerprint(hash);
         for i in 0..ENTRIES {
             if bucket::entry_fingerprint(bucket.entries[i].load(Acquire)) == print {
-                return self.look_at(bucket, i, parent, is_named);
+                return self.look_at(bucket, i, parent, is_named).ok_or(hash);
             }
         }
-        if bucket.next.load(Acquire) == 0 { End::Absent } else { End::Unsure }
+        Err(hash)
     }
 
     /// The entry may be the name's.
     #[inline(always)]
-    fn look_at(&self, bucket: &Bucket, i: usize, parent: u64, is_named: impl Fn(&Cachelet) -> bool) -> End<'_> {
-        let Some(child) = self.cachelet(bucket.cachelets[i].load(Relaxed).wrapping_sub(1)) else { return End::Unsure };
+    fn look_at(&self, bucket: &Bucket, i: usize, parent: u64, is_named: impl Fn(&Cachelet) -> bool) -> Option<(&Cachelet, u32)> {
+        let child = self.cachelet(bucket.cachelets[i].load(Relaxed).wrapping_sub(1))?;
         let sequence = child.sequence.load(Acquire);
         let named = child.parent.load(Relaxed) == parent && is_named(child);
-        if named && sequence & 1 == 0 && bucket.generation.load(Relaxed) == self.generation {
-            return End::At(child, sequence);
-        }
-        End::Unsure
+        (named && sequence & 1 == 0 && bucket.generation.load(Relaxed) == self.generation).then_some((child, sequence))
+    }
+
+    /// Whether no name can have this hash.
+    #[inline(never)]
+    fn is_absent(&self, buckets: u64, hash: u64) -> bool {
+        let print = format::hash::fingerprint(hash);
+        let Some(bucket) = self.buckets.get(bucket::number(hash, buckets)) else { return false };
+        bucket.entries.iter().all(|entry| bucket::entry_fingerprint(entry.load(Acquire)) != print)
+            && bucket.next.load(Acquire) == 0
+            && self.root.buckets.load(Acquire) == buckets
     }
 
     /// Takes note of where the buckets of a step of the index lie.
     #[cold]
     #[inline(never)]
-    fn learn_bucket(&self, number: u64) -> End<'_> {
+    fn learn_bucket(&self, number: u64, hash: u64) -> Looked<'_> {
         let (segment, _) = bucket::place(number);
         if let Some(start) = self.root.index.get(segment) {
             let start = start.load(Acquire);
@@ -199,7 +206,7 @@ impl Fs {
                 self.buckets.set(&self.image, segment, start);
             }
         }
-        End::Unsure
+        Err(hash)
     }
 
     /// The attributes of a node, read while its sequence was `sequence`.
@@ -270,6 +277,12 @@ impl Fs {
         figures.atime = figures.mtime;
         inode.head().flags & (format::inode::RECOUNT | format::inode::COLD) == 0
     }
+}
+
+/// Whether a path that ends at `end` is none of those that are too long.
+#[inline(always)]
+fn short_enough(path: Text, end: Text) -> bool {
+    end.address().wrapping_sub(path.address()) <= LENGTH_MAX
 }
 
 /// Whether a cachelet is a directory's that the caller may search, and was so

@@ -56,10 +56,10 @@ pub const fn entry_offset(entry: u64) -> u64 {
     (entry & 0xffff_ffff_ffff) * crate::LINE
 }
 
-/// The bucket for `hash` when `buckets` are in use.
+/// The bucket for `hash` when `buckets` (at least 2; any other number harms nobody) are in use.
 #[inline]
 pub const fn number(hash: u64, buckets: u64) -> u64 {
-    let mask = buckets.next_power_of_two() - 1;
+    let mask = u64::MAX >> (buckets.wrapping_sub(1) | 1).leading_zeros();
     let number = hash & mask;
     if number < buckets { number } else { number & (mask >> 1) }
 }

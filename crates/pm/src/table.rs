@@ -6,7 +6,7 @@
 //! as long as the region is used; whoever replaces a region replaces these too.
 
 use crate::Region;
-use core::ptr;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use zerocopy::{FromBytes, KnownLayout};
 
@@ -117,8 +117,9 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
         if origin.is_null() {
             return None;
         }
+        let item = origin.wrapping_add(number as usize);
         // SAFETY: every number of this step is within the step, which was checked in `set`.
-        Some(unsafe { &*origin.cast_const().wrapping_add(number as usize) })
+        Some(unsafe { NonNull::new_unchecked(item).as_ref() })
     }
 }
 

@@ -19,8 +19,6 @@ pub struct Short {
     pub high: u64,
     /// Bytes.
     pub len: u32,
-    /// A slash follows (else the NUL).
-    pub more: bool,
 }
 
 impl<'a> Text<'a> {
@@ -46,6 +44,12 @@ impl<'a> Text<'a> {
         unsafe { *self.at }
     }
 
+    /// What follows the slash at which a component ended; `None` at the end.
+    #[inline(always)]
+    pub fn next(self) -> Option<Text<'a>> {
+        if self.first() == 0 { None } else { Some(Text { at: self.at.wrapping_add(1), life: PhantomData }) }
+    }
+
     /// What follows `prefix` (without a NUL in it), if it starts so.
     #[inline(always)]
     pub fn after(self, prefix: &[u8]) -> Option<Text<'a>> {
@@ -59,8 +63,8 @@ impl<'a> Text<'a> {
         Some(rest)
     }
 
-    /// The first component and what follows it and its slash; `None` if it is
-    /// longer than [`Short`] or lies where looking at 16 bytes is not safe.
+    /// The first component, and its end; `None` if it is longer than [`Short`]
+    /// or lies where looking at 16 bytes is not safe.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub fn short(self) -> Option<(Short, Text<'a>)> {
@@ -96,38 +100,34 @@ impl<'a> Text<'a> {
         let low = unsafe { _mm_cvtsi128_si64(name) } as u64;
         // SAFETY: as above.
         let high = unsafe { _mm_cvtsi128_si64(_mm_unpackhi_epi64(name, name)) } as u64;
-        // SAFETY: the component's end, a slash or the NUL.
-        let more = unsafe { *self.at.add(len as usize) } != 0;
-        let rest = Text { at: self.at.wrapping_add(len as usize + more as usize), life: PhantomData };
-        Some((Short { low, high, len, more }, rest))
+        Some((Short { low, high, len }, Text { at: self.at.wrapping_add(len as usize), life: PhantomData }))
     }
 
     /// As above, a byte at a time.
     #[cfg(not(target_arch = "x86_64"))]
     #[inline]
     pub fn short(self) -> Option<(Short, Text<'a>)> {
-        let (name, more, rest) = self.component();
+        let (name, end) = self.component();
         if name.len() > 15 {
             return None;
         }
         let mut words = [0u8; 16];
         words[..name.len()].copy_from_slice(name);
         let all = u128::from_le_bytes(words);
-        Some((Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32, more }, rest))
+        Some((Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32 }, end))
     }
 
-    /// The first component, whether a slash follows it, and what follows that.
-    #[inline]
-    pub fn component(self) -> (&'a [u8], bool, Text<'a>) {
+    /// The first component, and its end.
+    #[inline(never)]
+    pub fn component(self) -> (&'a [u8], Text<'a>) {
         let mut end = self;
         while !matches!(end.first(), 0 | b'/') {
             end.at = end.at.wrapping_add(1);
         }
         let len = end.at as usize - self.at as usize;
-        let more = end.first() != 0;
         // SAFETY: these bytes were just read.
         let name = unsafe { core::slice::from_raw_parts(self.at, len) };
-        (name, more, Text { at: end.at.wrapping_add(more as usize), life: PhantomData })
+        (name, end)
     }
 }
 
@@ -148,20 +148,18 @@ mod tests {
             // SAFETY: the text ends in a NUL.
             let mut rest = unsafe { Text::new(buffer.as_ptr().add(lead)) };
             loop {
-                let (name, more, next) = rest.component();
+                let (name, end) = rest.component();
                 match rest.short() {
                     Some((short, after)) => {
                         let mut words = [0; 16];
                         words[..name.len()].copy_from_slice(name);
                         let all = u128::from_le_bytes(words);
-                        let expected = Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32, more };
-                        assert_eq!((short, after.at), (expected, next.at));
+                        let expected = Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32 };
+                        assert_eq!((short, after.at), (expected, end.at));
                     }
                     None => assert!(name.len() > 15 || rest.at as usize % 4096 > 4080),
                 }
-                if !more {
-                    break;
-                }
+                let Some(next) = end.next() else { break };
                 rest = next;
             }
             // SAFETY: as above.

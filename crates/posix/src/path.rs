@@ -126,11 +126,16 @@ impl Process {
         // SAFETY: the caller's promise.
         let path = unsafe { Text::new(pointer as *const u8) };
         if path.first() == b'/' {
-            let (mount, rest) = self.mounts.glance(path)?;
-            return Some((mount, mount.root, rest));
+            return self.start_at_mount(path);
         }
         let dir = self.directory(dirfd)?;
         Some((dir.mount, dir.node, path))
+    }
+
+    #[inline(never)]
+    fn start_at_mount<'a>(&self, path: Text<'a>) -> Option<(&Mount, Node, Text<'a>)> {
+        let (mount, rest) = self.mounts.glance(path)?;
+        Some((mount, mount.root, rest))
     }
 
     /// A glance at a path argument: the mount it lies in, and what there is.
