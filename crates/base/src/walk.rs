@@ -93,6 +93,8 @@ pub enum Walk<'a> {
 pub struct Sight {
     /// The node.
     pub node: Node,
+    /// [`Node::id`] of the directory that it was seen in.
+    pub parent: u64,
     /// anything 8 | kind 8 | mode 16.
     pub word: u32,
     /// Owner.
@@ -103,7 +105,7 @@ pub struct Sight {
 
 impl Sight {
     /// Nothing seen yet.
-    pub const EMPTY: Sight = Sight { node: Node { id: 0, hint: u32::MAX }, word: 0, uid: 0, gid: 0 };
+    pub const EMPTY: Sight = Sight { node: Node { id: 0, hint: u32::MAX }, parent: 0, word: 0, uid: 0, gid: 0 };
 
     /// Type of the node.
     #[inline(always)]

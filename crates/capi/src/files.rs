@@ -1,6 +1,6 @@
 //! Calls by descriptor.
 
-use crate::{Namespace, call, calls, fail, words};
+use crate::{Namespace, call, calls, fail, quick, words};
 use libc::{c_char, c_int, c_uint, c_ulong, c_void, gid_t, iovec, mode_t, off_t, size_t, ssize_t, stat, timespec, uid_t};
 use pm::sys::abi;
 use posix::Outcome;
@@ -14,8 +14,6 @@ calls! {
     fn bp_read(fd: c_int, out: *mut c_void, len: size_t) -> ssize_t = read(fd, out, len);
     /// `write`.
     fn bp_write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t = write(fd, data, len);
-    /// `pread`.
-    fn bp_pread(fd: c_int, out: *mut c_void, len: size_t, offset: off_t) -> ssize_t = pread64(fd, out, len, offset);
     /// `pwrite`.
     fn bp_pwrite(fd: c_int, data: *const c_void, len: size_t, offset: off_t) -> ssize_t = pwrite64(fd, data, len, offset);
     /// `readv`.
@@ -71,6 +69,11 @@ calls! {
     fn bp_flistxattr(fd: c_int, out: *mut c_char, len: size_t) -> ssize_t = flistxattr(fd, out, len);
     /// `fremovexattr`.
     fn bp_fremovexattr(fd: c_int, name: *const c_char) -> c_int = fremovexattr(fd, name);
+}
+
+quick! {
+    /// `pread`.
+    fn bp_pread(fd: c_int, out: *mut c_void, len: size_t, offset: off_t) -> ssize_t = quick_pread(fd as usize, out as usize, len, offset as usize), else pread64(fd, out, len, offset);
 }
 
 /// `dup2`.

@@ -83,26 +83,26 @@ pub(crate) use calls;
 
 /// Defines functions that try the quick way first, which needs no state of the thread.
 ///
-/// `name(parameters) = quick(arguments), else handler(six words)`
+/// `name(parameters) -> result = quick(arguments), else handler(six words)`
 macro_rules! quick {
-    ($($(#[$doc:meta])* fn $name:ident($($parameter:ident: $type:ty),*) = $quick:ident($($argument:expr),*), else $handler:ident($($word:expr),*);)*) => {$(
+    ($($(#[$doc:meta])* fn $name:ident($($parameter:ident: $type:ty),*) -> $result:ty = $quick:ident($($argument:expr),*), else $handler:ident($($word:expr),*);)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
         /// As for the call in C: pointers are valid for what it does with them.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(ns: *const crate::Namespace, $($parameter: $type),*) -> libc::c_int {
+        pub unsafe extern "C" fn $name(ns: *const crate::Namespace, $($parameter: $type),*) -> $result {
             #[cold]
             #[inline(never)]
-            unsafe fn properly(ns: *const crate::Namespace, $($parameter: $type),*) -> libc::c_int {
+            unsafe fn properly(ns: *const crate::Namespace, $($parameter: $type),*) -> $result {
                 let words = crate::words([$($word as usize),*]);
                 // SAFETY: the caller's promise.
-                unsafe { crate::call(ns, |process, thread| process.$handler(thread, words)) as libc::c_int }
+                unsafe { crate::call(ns, |process, thread| process.$handler(thread, words)) as $result }
             }
             // SAFETY: the caller's promise.
             match unsafe { ns.as_ref().and_then(|ns| ns.process.$quick($($argument),*)) } {
-                Some(result) if result >= 0 => result as libc::c_int,
-                Some(error) => crate::fail(-error as i32) as libc::c_int,
+                Some(result) if result >= 0 => result as $result,
+                Some(error) => crate::fail(-error as i32) as $result,
                 // SAFETY: the caller's promise.
                 None => unsafe { properly(ns, $($parameter),*) },
             }

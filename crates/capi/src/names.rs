@@ -88,11 +88,11 @@ calls! {
 
 quick! {
     /// `stat`.
-    fn bp_stat(path: *const c_char, out: *mut stat) = quick_stat(CWD as usize, path as usize, out as usize, true), else newfstatat(CWD, path, out, 0);
+    fn bp_stat(path: *const c_char, out: *mut stat) -> c_int = quick_stat(CWD as usize, path as usize, out as usize, true), else newfstatat(CWD, path, out, 0);
     /// `lstat`.
-    fn bp_lstat(path: *const c_char, out: *mut stat) = quick_stat(CWD as usize, path as usize, out as usize, false), else newfstatat(CWD, path, out, libc::AT_SYMLINK_NOFOLLOW);
+    fn bp_lstat(path: *const c_char, out: *mut stat) -> c_int = quick_stat(CWD as usize, path as usize, out as usize, false), else newfstatat(CWD, path, out, libc::AT_SYMLINK_NOFOLLOW);
     /// `access`.
-    fn bp_access(path: *const c_char, mode: c_int) = quick_access(CWD as usize, path as usize, mode as usize, 0), else faccessat(CWD, path, mode);
+    fn bp_access(path: *const c_char, mode: c_int) -> c_int = quick_access(CWD as usize, path as usize, mode as usize, 0), else faccessat(CWD, path, mode);
 }
 
 /// `getcwd`: `out` itself, or null.

@@ -31,28 +31,30 @@ const SEARCH: (u32, u32) = ((Kind::Directory as u32) << 16 | 0o111, 0xff_0000 | 
 
 /// Where a way has led.
 enum End<'a> {
-    /// To the cachelet of the last component, which carried its name while the sequence was this.
-    At(&'a Cachelet, u32),
+    /// To the cachelet of the last component, which carried its name while the
+    /// sequence was this, in this directory.
+    At(&'a Cachelet, u32, &'a Cachelet),
     Absent,
     Unsure,
 }
 
 /// What a look for one name tells: its cachelet, which carried the name while
-/// the sequence was this, or the name's hash if there is none at hand.
-type Looked<'a> = core::result::Result<(&'a Cachelet, u32), u64>;
+/// the sequence was this, or the bucket if it is in none of its entries.
+type Looked<'a> = core::result::Result<(&'a Cachelet, u32), Option<&'a Bucket>>;
 
 impl Fs {
     /// What is at the end of `path` from directory `base`; `follow` says whether
     /// a symlink there is to be followed.
     #[inline]
     pub fn glance(&self, who: &Caller, base: Node, path: Text, follow: bool, sight: &mut Sight) -> Glance {
-        let (cachelet, sequence) = match self.way(who, base, path) {
-            End::At(cachelet, sequence) => (cachelet, sequence),
+        let (cachelet, sequence, dir) = match self.way(who, base, path) {
+            End::At(cachelet, sequence, dir) => (cachelet, sequence, dir),
             End::Absent => return Glance::Absent,
             End::Unsure => return Glance::Unsure,
         };
         let word = cachelet.mode.load(Relaxed);
         sight.node = Node { id: cachelet.node.load(Relaxed), hint: self.cachelets.number(cachelet) };
+        sight.parent = dir.node.load(Relaxed);
         sight.word = word;
         sight.uid = cachelet.uid.load(Relaxed);
         sight.gid = cachelet.gid.load(Relaxed);
@@ -66,7 +68,7 @@ impl Fs {
     #[inline]
     pub fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
         match self.way(who, base, path) {
-            End::At(cachelet, sequence) => self.stat_of(cachelet, sequence, follow, out),
+            End::At(cachelet, sequence, _) => self.stat_of(cachelet, sequence, follow, out),
             End::Absent => Glance::Absent,
             End::Unsure => Glance::Unsure,
         }
@@ -114,13 +116,14 @@ impl Fs {
             };
             let (child, seen) = match found {
                 Ok(found) => found,
-                Err(hash) if end.first() == 0 && self.is_absent(buckets, hash) && dir.sequence.load(Relaxed) == sequence => {
-                    return if short_enough(path, end) { End::Absent } else { End::Unsure };
+                Err(Some(bucket)) if end.first() == 0 && short_enough(path, end) => {
+                    let same = dir.sequence.load(Relaxed) == sequence && self.root.buckets.load(Acquire) == buckets;
+                    return if same && bucket.next.load(Acquire) == 0 { End::Absent } else { End::Unsure };
                 }
                 Err(_) => return End::Unsure,
             };
             match end.next() {
-                None if short_enough(path, end) => return End::At(child, seen),
+                None if short_enough(path, end) => return End::At(child, seen, dir),
                 None => return End::Unsure,
                 Some(next) => rest = next,
             }
@@ -135,7 +138,7 @@ impl Fs {
         self.reference(self.inode(node_offset(id)).ok()?, id)
     }
 
-    /// Looks for a name of at most 15 bytes: its cachelet and sequence, or its hash.
+    /// Looks for a name of at most 15 bytes: see [`Looked`].
     #[inline(always)]
     fn look_short(&self, buckets: u64, parent: u64, name: &Short) -> Looked<'_> {
         let hash = format::hash::name_short(self.hash_seed, parent, name.low, name.high, name.len);
@@ -151,7 +154,7 @@ impl Fs {
     fn look_long(&self, buckets: u64, parent: u64, name: &[u8]) -> Looked<'_> {
         let hash = self.hash(parent, name);
         if name.len() > NAME_SHORT {
-            return Err(hash);
+            return Err(None);
         }
         self.look(buckets, parent, hash, |child| self.carries_name(child, parent, name))
     }
@@ -166,14 +169,16 @@ impl Fs {
         is_named: impl Fn(&Cachelet) -> bool,
     ) -> Looked<'_> {
         let number = bucket::number(hash, buckets);
-        let Some(bucket) = self.buckets.get(number) else { return self.learn_bucket(number, hash) };
+        let Some(bucket) = self.buckets.get(number) else { return self.learn_bucket(number) };
         let print = format::hash::fingerprint(hash);
         for i in 0..ENTRIES {
             if bucket::entry_fingerprint(bucket.entries[i].load(Acquire)) == print {
-                return self.look_at(bucket, i, parent, is_named).ok_or(hash);
+                return self.look_at(bucket, i, parent, is_named).ok_or(None);
             }
         }
-        Err(hash)
+        // Read before the number of buckets and the directory are looked at again.
+        fence(Acquire);
+        Err(Some(bucket))
     }
 
     /// The entry may be the name's.
@@ -185,20 +190,10 @@ impl Fs {
         (named && sequence & 1 == 0 && bucket.generation.load(Relaxed) == self.generation).then_some((child, sequence))
     }
 
-    /// Whether no name can have this hash.
-    #[inline(never)]
-    fn is_absent(&self, buckets: u64, hash: u64) -> bool {
-        let print = format::hash::fingerprint(hash);
-        let Some(bucket) = self.buckets.get(bucket::number(hash, buckets)) else { return false };
-        bucket.entries.iter().all(|entry| bucket::entry_fingerprint(entry.load(Acquire)) != print)
-            && bucket.next.load(Acquire) == 0
-            && self.root.buckets.load(Acquire) == buckets
-    }
-
     /// Takes note of where the buckets of a step of the index lie.
     #[cold]
     #[inline(never)]
-    fn learn_bucket(&self, number: u64, hash: u64) -> Looked<'_> {
+    fn learn_bucket(&self, number: u64) -> Looked<'_> {
         let (segment, _) = bucket::place(number);
         if let Some(start) = self.root.index.get(segment) {
             let start = start.load(Acquire);
@@ -206,7 +201,7 @@ impl Fs {
                 self.buckets.set(&self.image, segment, start);
             }
         }
-        Err(hash)
+        Err(None)
     }
 
     /// The attributes of a node, read while its sequence was `sequence`.

@@ -92,6 +92,12 @@ impl Root {
         }
     }
 
+    /// First block and length, if the word is of a single run of blocks.
+    #[inline(always)]
+    pub const fn one(word: u64) -> Option<(u64, u64)> {
+        if word & 3 == 1 { Some((word >> 32, word >> 8 & ONE_MAX)) } else { None }
+    }
+
     /// Packs it. `len` must be at most [`ONE_MAX`].
     #[inline]
     pub const fn pack(self) -> u64 {

@@ -61,7 +61,7 @@ impl Entry {
     }
 
     /// Open for reading.
-    #[inline]
+    #[inline(always)]
     pub fn readable(self) -> bool {
         self.0 & READ != 0
     }

@@ -89,6 +89,12 @@ impl Numbers for Bitmap {
         if lowest >= crate::FD_MAX {
             return Err(Errno::EINVAL);
         }
+        // Nearly always the first word.
+        let seen = self.words[0].load(Acquire);
+        let bit = (!seen).trailing_zeros();
+        if lowest == 0 && seen != u64::MAX && self.words[0].compare_exchange(seen, seen | 1 << bit, AcqRel, Acquire).is_ok() {
+            return Ok(bit);
+        }
         let first = lowest as usize / 64;
         for (index, word) in self.words.iter().enumerate().skip(first) {
             let below = if index == first { (1u64 << (lowest % 64)) - 1 } else { 0 };

@@ -153,7 +153,7 @@ impl Process {
     ) -> Option<(&Mount, Glance)> {
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
-        Some((mount, mount.backend.glance(who, base, path, follow, sight)))
+        Some((mount, mount.glance(who, base, path, follow, sight)))
     }
 
     /// Resolves a path argument. `which` (0 or 1) tells the two paths of one

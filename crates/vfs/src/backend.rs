@@ -148,6 +148,12 @@ pub trait Backend: Sync {
         Table::EMPTY
     }
 
+    /// The native engine behind it: calls that must be quick go there without a detour.
+    #[cfg(feature = "native")]
+    fn direct(&self) -> Option<&'static engine::Fs> {
+        None
+    }
+
     /// The description behind an index that `open` returned and nobody has closed.
     fn description(&self, id: DescriptionId) -> &Description;
 
@@ -169,6 +175,11 @@ pub trait Backend: Sync {
 
     /// Reads at `offset` into the buffers in turn; returns bytes read, 0 at the end.
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize>;
+
+    /// As `read` into one buffer, where that is quick.
+    fn glance_read(&self, _node: Node, _offset: u64, _into: UserSlice) -> Option<usize> {
+        None
+    }
 
     /// Writes at `offset` (`None`: atomically at the end), returns bytes
     /// written and the offset after them.

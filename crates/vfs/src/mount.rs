@@ -6,9 +6,11 @@
 
 use crate::{Backend, Cx, Errno, Exit, Last, MOUNTS_MAX, Node, Scratch, Walk};
 use core::cell::UnsafeCell;
-use base::{Description, DescriptionId};
+use core::mem::MaybeUninit;
+use base::stat::Stat;
+use base::{Caller, Description, DescriptionId, Glance, Sight};
 use core::sync::atomic::{AtomicU32, Ordering};
-use pm::{Table, Text};
+use pm::{Table, Text, UserSlice};
 
 /// Longest mount point, in bytes.
 pub const PREFIX_MAX: usize = 1024;
@@ -20,6 +22,8 @@ pub struct Mount {
     /// The file system.
     pub backend: &'static dyn Backend,
     descriptions: Table<Description>,
+    #[cfg(feature = "native")]
+    direct: Option<&'static engine::Fs>,
     /// Its root directory.
     pub root: Node,
     /// For a mount inside another: that mount's slot and the node it covers.
@@ -43,6 +47,66 @@ impl Mount {
             Some(description) => description,
             None => self.backend.description(id),
         }
+    }
+
+    /// [`Backend::glance`].
+    #[inline(always)]
+    pub fn glance(&self, who: &Caller, base: Node, path: Text, follow: bool, sight: &mut Sight) -> Glance {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.glance(who, base, path, follow, sight);
+        }
+        self.backend.glance(who, base, path, follow, sight)
+    }
+
+    /// [`Backend::glance_stat`].
+    #[inline(always)]
+    pub fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.glance_stat(who, base, path, follow, out);
+        }
+        self.backend.glance_stat(who, base, path, follow, out)
+    }
+
+    /// [`Backend::open`].
+    #[inline(always)]
+    pub fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> base::Result<DescriptionId> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.open(cx, node, flags, fd);
+        }
+        self.backend.open(cx, node, flags, fd)
+    }
+
+    /// [`Backend::close`].
+    #[inline(always)]
+    pub fn close(&self, cx: &Cx, fd: u32) {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.close(cx, fd);
+        }
+        self.backend.close(cx, fd);
+    }
+
+    /// [`Backend::glance_read`].
+    #[inline(always)]
+    pub fn glance_read(&self, node: Node, offset: u64, into: UserSlice) -> Option<usize> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.glance_read(node, offset, into);
+        }
+        self.backend.glance_read(node, offset, into)
+    }
+
+    /// [`Backend::write`].
+    #[inline(always)]
+    pub fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> base::Result<(usize, u64)> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.write(cx, node, offset, from);
+        }
+        self.backend.write(cx, node, offset, from)
     }
 
     /// What follows the mount point in the absolute path `path`, without leading slashes.
@@ -78,6 +142,8 @@ impl Mount {
         Some(rest)
     }
 }
+
+const SLOT: usize = size_of::<Option<Mount>>();
 
 /// All mounts of one namespace.
 pub struct MountTable {
@@ -120,8 +186,17 @@ impl MountTable {
         if slot >= MOUNTS_MAX {
             return Err(Errno::ENOSPC);
         }
-        let mount =
-            Mount { prefix, prefix_len, backend, descriptions: backend.descriptions(), root: backend.root(), parent, is_kernels: backend.is_kernels() };
+        let mount = Mount {
+            prefix,
+            prefix_len,
+            backend,
+            descriptions: backend.descriptions(),
+            #[cfg(feature = "native")]
+            direct: backend.direct(),
+            root: backend.root(),
+            parent,
+            is_kernels: backend.is_kernels(),
+        };
         // SAFETY: the slot's bit is clear, so nobody reads it; callers are serialised.
         unsafe { *self.slots[slot].get() = Some(mount) };
         if parent.is_some() {
@@ -187,6 +262,13 @@ impl MountTable {
             return Some((0, mount, mount.rest(path)?));
         }
         self.find_among(active, path)
+    }
+
+    /// The slot of a mount of this table.
+    #[inline(always)]
+    pub fn slot_of(&self, mount: &Mount) -> usize {
+        const { assert!(size_of::<UnsafeCell<Option<Mount>>>() == SLOT) };
+        (core::ptr::from_ref(mount) as usize - self.slots.as_ptr() as usize) / SLOT
     }
 
     /// As `find`, where that is quick: one mount, or none that the path leads into.

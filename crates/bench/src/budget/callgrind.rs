@@ -7,10 +7,15 @@ use std::path::Path;
 /// Calls of the first count; the second has twice as many.
 const N: usize = 200;
 
-/// Every call, in the order of [`CALLS`].
+/// Every call, in the order of [`CALLS`], without what making no call costs.
 pub fn measure(scratch: &Scratch, image: &Path) -> Result<Vec<(&'static str, f64)>, String> {
     let totals = run(scratch, &["callgrind", &N.to_string()], image)?;
-    pair(CALLS.iter().map(|(name, _)| *name).collect(), &totals)
+    let mut costs = pair(CALLS.iter().map(|(name, _)| *name).collect(), &totals)?;
+    let nothing = costs.iter().find(|(name, _)| *name == "nothing").map_or(0.0, |(_, cost)| *cost);
+    for (_, cost) in &mut costs {
+        *cost -= nothing;
+    }
+    Ok(costs)
 }
 
 /// The calls of [`FLAT`] in a directory.

@@ -20,31 +20,40 @@ impl Fs {
     /// Reads at `offset` into the buffers in turn; bytes read, 0 at the end.
     #[inline]
     pub fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
-        if let ([buffer], Some(cachelet)) = (into, self.cachelet(node.hint)) {
-            let before = cachelet.map_sequence.load(Acquire);
-            let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID) != 0;
-            let regular = cachelet.mode.load(Relaxed) >> 16 & 0xff == Kind::Regular as u32;
-            let usable = before & 1 == 0 && !unusable && regular && cachelet.node.load(Acquire) == node.id;
-            if usable && let Some(done) = self.read_one(cachelet, offset, *buffer) {
-                fence(Acquire);
-                if cachelet.map_sequence.load(Relaxed) == before {
-                    return Ok(done);
-                }
-            }
+        if let [buffer] = into
+            && let Some(done) = self.glance_read(node, offset, *buffer)
+        {
+            return Ok(done);
         }
         self.read_slow(cx, node, offset, into)
     }
 
+    /// Reads at `offset` where that is quick: a regular file whose cachelet is
+    /// at hand, out of one extent. `None`: do it properly.
+    #[inline(always)]
+    pub fn glance_read(&self, node: Node, offset: u64, buffer: UserSlice) -> Option<usize> {
+        let cachelet = self.cachelet(node.hint)?;
+        let before = cachelet.map_sequence.load(Acquire);
+        let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID);
+        let other = cachelet.mode.load(Relaxed) >> 16 & 0xff ^ Kind::Regular as u32;
+        if before & 1 | unusable | other != 0 || cachelet.node.load(Acquire) != node.id {
+            return None;
+        }
+        let done = self.read_one(cachelet, offset, buffer)?;
+        fence(Acquire);
+        (cachelet.map_sequence.load(Relaxed) == before).then_some(done)
+    }
+
     /// The common case: one buffer, out of one extent.
-    #[inline]
+    #[inline(always)]
     fn read_one(&self, cachelet: &Cachelet, offset: u64, buffer: UserSlice) -> Option<usize> {
         // The size first: whoever raises it has set the root before.
         let size = cachelet.size.load(Acquire);
-        let Some(Root::One { block, len }) = Root::unpack(cachelet.root.load(Acquire)) else { return None };
-        if offset >= size {
+        let (block, len) = Root::one(cachelet.root.load(Acquire))?;
+        let count = size.saturating_sub(offset).min(buffer.len as u64);
+        if count == 0 {
             return Some(0);
         }
-        let count = (size - offset).min(buffer.len as u64);
         if offset + count > len * BLOCK {
             return None;
         }

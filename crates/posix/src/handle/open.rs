@@ -5,7 +5,7 @@ use crate::descriptors::Entry;
 use crate::path::{CWD, Place, Spot};
 use crate::protected::{FIFOS, REGULAR};
 use crate::{Outcome, Process, ThreadState};
-use base::{Attr, Cx, DescriptionId, Error, Kind, Last, NewNode, Node, R, SetAttr, W};
+use base::{Attr, Cx, DescriptionId, Error, Glance, Kind, Last, NewNode, Node, R, SetAttr, Sight, W};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
@@ -74,8 +74,65 @@ fn wanted(flags: u32) -> u16 {
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
+    /// An `open` of what is there, for a plain path: a number or a negated error
+    /// number. `None`: do it properly.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline]
+    pub unsafe fn quick_open(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32) -> Option<isize> {
+        const PLAIN: u32 = abi::O_CLOEXEC | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_LARGEFILE | LARGEFILE;
+        if flags & !PLAIN != 0 {
+            return None;
+        }
+        let mut sight = Sight::EMPTY;
+        let follow = flags & abi::O_NOFOLLOW == 0;
+        // SAFETY: the caller's promise.
+        let mount = match unsafe { self.glance(self.credentials.caller(), dirfd, path, follow, &mut sight) }? {
+            (mount, Glance::Seen) => mount,
+            (_, Glance::Absent) => return Some(-(Errno::ENOENT.0 as isize)),
+            (_, Glance::Unsure) => return None,
+        };
+        let kind = match (sight.word >> 16) as u8 {
+            8 if flags & abi::O_DIRECTORY == 0 => Kind::Regular,
+            4 => Kind::Directory,
+            _ => return None,
+        };
+        let cx = self.cx(thread);
+        // What everybody may read, everybody may.
+        if sight.word & 0o444 != 0o444 && !cx.cred.may(kind, sight.mode(), sight.uid, sight.gid, R) {
+            return Some(-(Errno::EACCES.0 as isize));
+        }
+        let cloexec = flags & abi::O_CLOEXEC != 0;
+        let flags = (flags & KNOWN & !ONCE) | LARGEFILE;
+        let numbers = self.door.numbers();
+        let fd = match numbers.take(0, cloexec) {
+            Ok(fd) => fd,
+            Err(errno) => return Some(-(errno.0 as isize)),
+        };
+        let Ok(id) = mount.open(&cx, sight.node, flags, fd) else {
+            numbers.give_back(fd);
+            return None;
+        };
+        mount.description(id).reserved2.store(sight.parent, Relaxed);
+        let slot = self.mounts.slot_of(mount);
+        self.descriptors.put(fd, Entry::new(slot, id, kind, cloexec, false).with_access(flags));
+        Some(fd as isize)
+    }
+
     /// `openat(dirfd, path, flags, mode)`.
+    #[inline(always)]
     pub unsafe fn openat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        if let Some(result) = unsafe { self.quick_open(thread, args[0], args[1], args[2] as u32) } {
+            return Outcome::Done(result);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.openat_slow(thread, args) }
+    }
+
+    #[inline(never)]
+    unsafe fn openat_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe { self.open_at(thread, (abi::__NR_openat, args), args[0], 1, args[2] as u32, args[3]) }
     }
@@ -83,6 +140,10 @@ impl Process {
     /// `open(path, flags, mode)`.
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn open(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        if let Some(result) = unsafe { self.quick_open(thread, CWD, args[0], args[1] as u32) } {
+            return Outcome::Done(result);
+        }
         // SAFETY: the caller's promise.
         unsafe { self.open_at(thread, (abi::__NR_open, args), CWD, 0, args[1] as u32, args[2]) }
     }
@@ -322,7 +383,7 @@ impl Process {
     #[inline]
     pub(crate) fn let_go(&self, thread: &ThreadState, fd: u32) -> bool {
         let Some(entry) = self.descriptors.take(fd) else { return false };
-        let Some(mount) = self.mounts.get(entry.slot()) else { return true };
+        let Some(mount) = self.mounts.held(entry.slot()) else { return true };
         let cx = self.cx(thread);
         if self.record_locks.load(Relaxed)
             && !entry.path_only()
@@ -330,7 +391,7 @@ impl Process {
         {
             mount.backend.drop_process_locks(&cx, file.node);
         }
-        mount.backend.close(&cx, fd);
+        mount.close(&cx, fd);
         true
     }
 

@@ -122,6 +122,10 @@ impl Backend for Native {
         self.0.open(cx, node, flags, fd)
     }
 
+    fn direct(&self) -> Option<&'static Fs> {
+        Some(self.0)
+    }
+
     fn descriptions(&self) -> Table<Description> {
         self.0.descriptions()
     }
@@ -150,6 +154,10 @@ impl Backend for Native {
     #[inline]
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
         self.0.read(cx, node, offset, into)
+    }
+
+    fn glance_read(&self, node: Node, offset: u64, into: UserSlice) -> Option<usize> {
+        self.0.glance_read(node, offset, into)
     }
 
     #[inline]
