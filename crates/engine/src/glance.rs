@@ -111,6 +111,9 @@ impl Fs {
                 Some((name, end)) => (self.look_short(buckets, parent, &name), end),
                 None => {
                     let (name, end) = rest.component();
+                    if matches!(name, b"" | b"." | b"..") {
+                        return End::Unsure;
+                    }
                     (self.look_long(buckets, parent, name), end)
                 }
             };
@@ -161,13 +164,7 @@ impl Fs {
 
     /// Looks into the bucket of a hash, and at the cachelet beside the entry.
     #[inline(always)]
-    fn look(
-        &self,
-        buckets: u64,
-        parent: u64,
-        hash: u64,
-        is_named: impl Fn(&Cachelet) -> bool,
-    ) -> Looked<'_> {
+    fn look(&self, buckets: u64, parent: u64, hash: u64, is_named: impl Fn(&Cachelet) -> bool) -> Looked<'_> {
         let number = bucket::number(hash, buckets);
         let Some(bucket) = self.buckets.get(number) else { return self.learn_bucket(number) };
         let print = format::hash::fingerprint(hash);
@@ -296,4 +293,76 @@ fn may_search(who: &Caller, dir: &Cachelet, sequence: u32) -> bool {
 fn may_search_as(who: &Caller, dir: &Cachelet, word: u32) -> bool {
     let owner = who.uid == dir.uid.load(Relaxed) && word & 0o100 != 0;
     (word >> 16) as u8 == Kind::Directory as u8 && (who.privileged || owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestFs;
+    use base::NewNode;
+    use base::walk::{Last, Scratch, Walk};
+    use std::vec;
+
+    fn make(test: &TestFs, dir: Node, name: &[u8], kind: Kind) -> Node {
+        test.create(&test.cx(), dir, name, &NewNode { kind, mode: 0o755, rdev: 0, target: b"" }).unwrap()
+    }
+
+    /// Goal: where a glance is sure, it says what a walk says, wherever in a page
+    /// the text lies. Method: short and long names, missing ones, dots and slashes.
+    #[test]
+    fn agrees_with_the_walk() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let dir = make(&test, root, b"dir", Kind::Directory);
+        let long = make(&test, dir, b"a-name-of-seventeen", Kind::Directory);
+        make(&test, long, b"fifteen-bytes-x", Kind::Regular);
+        make(&test, long, b"sixteen-bytes-xy", Kind::Regular);
+        let paths = [
+            &b"dir"[..],
+            b"dir/a-name-of-seventeen/fifteen-bytes-x",
+            b"dir/a-name-of-seventeen/sixteen-bytes-xy",
+            b"missing",
+            b"dir/missing-and-rather-long",
+            b"",
+            b".",
+            b"..",
+            b"dir/",
+            b"dir/.",
+            b"dir/..",
+            b"dir//a-name-of-seventeen",
+            b"dir/fifteen/x",
+            b"dir/a-name-of-seventeen/fifteen-bytes-x/y",
+        ];
+        let who = Caller { uid: 0, privileged: true };
+        let mut buffer = vec![0u8; 3 * 4096];
+        let page = buffer.as_ptr().align_offset(4096) + 4096;
+        let (mut seen, mut absent) = (0, 0);
+        for path in paths {
+            let mut scratch = Scratch::new();
+            let walked = match test.walk(&cx, root, path, Last::Follow, &mut 0, None, &mut scratch) {
+                Ok(Walk::Found(found)) => Some(found.node.map(|node| node.id)),
+                _ => None,
+            };
+            for lead in 0..64 {
+                let at = page - lead;
+                buffer[at..at + path.len()].copy_from_slice(path);
+                buffer[at + path.len()] = 0;
+                // SAFETY: NUL-terminated, just above.
+                let text = unsafe { Text::new(buffer.as_ptr().add(at)) };
+                let mut sight = Sight::EMPTY;
+                match test.glance(&who, root, text, true, &mut sight) {
+                    Glance::Seen => {
+                        seen += 1;
+                        assert_eq!(walked, Some(Some(sight.node.id)), "{} at -{lead}", path.escape_ascii());
+                    }
+                    Glance::Absent => {
+                        absent += 1;
+                        assert_eq!(walked, Some(None), "{} at -{lead}", path.escape_ascii());
+                    }
+                    Glance::Unsure => {}
+                }
+            }
+        }
+        assert!(seen >= 3 * 63 && absent >= 2 * 63, "{seen} seen, {absent} absent");
+    }
 }

@@ -85,7 +85,8 @@ impl<'a> Text<'a> {
         // SAFETY: all 16 bytes are in the page of the first one, which is part of the text.
         let bytes = unsafe { _mm_loadu_si128(self.at.cast()) };
         // SAFETY: every x86-64 has SSE2.
-        let ends = unsafe { _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_setzero_si128()), _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'/' as i8))) };
+        let ends =
+            unsafe { _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_setzero_si128()), _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'/' as i8))) };
         // SAFETY: as above.
         let ends = unsafe { _mm_movemask_epi8(ends) } as u32;
         if ends == 0 {

@@ -11,8 +11,8 @@ use crate::text::{self, decimal, needs_care};
 use crate::{Process, ThreadState};
 use base::{Caller, Cx, Description, Error, Exit, Found, Glance, Kind, Last, Node, PATH_MAX, Sight, Walk};
 use core::sync::atomic::Ordering::Relaxed;
-use pm::{Errno, Text};
 use pm::sys::abi;
+use pm::{Errno, Text};
 use vfs::Mount;
 
 /// A node, or a name in a directory, of ours.

@@ -5,10 +5,10 @@
 //! the kernel's, in the kernel's order. Permission is checked by the backend
 //! from `cx.cred`, in every method that names a right below.
 
+use base::stat::Stat;
 pub use base::walk::{Exit, Found, Glance, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
 use base::*;
 use base::{Description, DescriptionId};
-use base::stat::Stat;
 use core::mem::MaybeUninit;
 use pm::{Table, Text, UserSlice};
 

@@ -5,10 +5,10 @@
 //! publishes it is set, and never rewritten while the bit is set.
 
 use crate::{Backend, Cx, Errno, Exit, Last, MOUNTS_MAX, Node, Scratch, Walk};
-use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
 use base::stat::Stat;
 use base::{Caller, Description, DescriptionId, Glance, Sight};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 use pm::{Table, Text, UserSlice};
 
