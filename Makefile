@@ -12,7 +12,7 @@ STEP := ./.ci/step
 export LC_ALL := C
 
 .PHONY: all build help demo test bench ci tools clean \
-    fmt clippy docs dependencies unit preload-tests ways-tests program-tests mount-tests mount-tools system-tests system-native system-model \
+    fmt clippy docs dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests mount-tools system-tests system-native system-model \
     system-random system-append system-visible system-kill system-flat budgets tiny-bench tiny-demo
 
 all: build
@@ -40,7 +40,7 @@ bench: build
 
 # ---- tests ----
 
-test: tools unit preload-tests ways-tests program-tests mount-tests system-tests
+test: tools unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests
 
 unit:
 	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload
@@ -53,6 +53,11 @@ ways-tests: build
 
 program-tests: build
 	$(STEP) 'real programs in a mount and beside it' env BYPATH=$(RELEASE)/bypath tests/programs/run.sh
+
+# FUSE daemons, directories of the kernel's and images in one namespace.
+direct-tests: build
+	$(STEP) 'several file systems in one namespace' env BYPATH=$(RELEASE)/bypath tests/direct/run.sh
+	$(STEP) 'real programs on a directory of the kernel'"'"'s' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' tests/programs/run.sh bash coreutils dash findutils gzip make-gcc perl sqlite3 tar
 
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
@@ -90,7 +95,7 @@ tools:
 # ---- CI ----
 
 ci: tools
-	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests program-tests mount-tests system-tests docs budgets tiny-bench tiny-demo
+	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests docs budgets tiny-bench tiny-demo
 
 fmt:
 	$(STEP) 'format' $(CARGO) fmt --all --check

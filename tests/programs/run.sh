@@ -8,6 +8,7 @@
 #   WAY=run (default): `bypath run` where there is no kernel mount
 #   WAY=both: `bypath run` at a directory, so that there is one beside the short way
 #   WAY=mount: `bypath mount`, and programs as they are
+#   SOURCE='host:%'                 another mount in the image's place; % is a fresh directory
 #
 # The first comment lines of a script may say
 #   # needs: PROGRAM…           left out, loudly, where one is missing
@@ -25,10 +26,12 @@ work=$(mktemp -d "${SHM:-/dev/shm}/bypath-t.XXXXXX") || exit 2
 point=${point:-$work/b}
 passed=0 failed=0 left_out=0
 way=${WAY:-run}
+source=$work/i
+[ -z "${SOURCE:-}" ] || source=${SOURCE//%/$work/i}
 case $way in
-    run) inside="$bypath run --mount $work/i:$point --" ;;
-    both) inside="$bypath run --mount $work/i:$point --" && mkdir -p "$point" ;;
-    mount) inside= && mkdir -p "$point" ;;
+    run) inside=("$bypath" run --mount "$source:$point" --) ;;
+    both) inside=("$bypath" run --mount "$work/i:$point" --) && mkdir -p "$point" ;;
+    mount) inside=() && mkdir -p "$point" ;;
     *) echo "FAIL programs: WAY=$way: run, both or mount" && exit 2 ;;
 esac
 if [ "$way" != run ] && [ ! -c /dev/fuse ]; then
@@ -52,7 +55,7 @@ find . -type f | grep -Ev "$2" | sort | while IFS= read -r file; do cksum "$file
 LIST
 
 header() { sed -n "s/^# $1: *//p" "$2" | head -1; }
-clean="env -i PATH=$PATH LC_ALL=C TZ=UTC PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0"
+clean="env -i ${BYPATH_PRELOAD:+BYPATH_PRELOAD=$BYPATH_PRELOAD} ${BYPATH_DAEMON:+BYPATH_DAEMON=$BYPATH_DAEMON} PATH=$PATH LC_ALL=C TZ=UTC PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0"
 
 one() { # NAME
     local script=$here/$1.sh name=$1 needed ignore seconds begun side
@@ -67,7 +70,9 @@ one() { # NAME
     seconds=$(header seconds "$script")
     begun=$EPOCHREALTIME
     rm -rf "$work/k" "$work/i"
-    if ! "$bypath" mkfs "$work/i" --size 512M >/dev/null; then
+    if [ -n "${SOURCE:-}" ]; then
+        mkdir "$work/i"
+    elif ! "$bypath" mkfs "$work/i" --size 512M >/dev/null; then
         echo "FAIL $name: no image could be made"
         failed=$((failed + 1))
         return
@@ -75,14 +80,14 @@ one() { # NAME
     $clean sh "$work/side.sh" "$work/k/test" "$script" "${seconds:-60}" >"$work/k.out" 2>&1 </dev/null
     echo "exit $?" >>"$work/k.out"
     [ "$way" != mount ] || "$bypath" mount "$work/i" "$point" || what='no mount'
-    $clean $inside sh "$work/side.sh" "$point/test" "$script" "${seconds:-60}" >"$work/b.out" 2>&1 </dev/null
+    $clean "${inside[@]}" sh "$work/side.sh" "$point/test" "$script" "${seconds:-60}" >"$work/b.out" 2>&1 </dev/null
     echo "exit $?" >>"$work/b.out"
     $clean sh "$work/list.sh" "$work/k/test" "${ignore:-^$}" >"$work/k.list" 2>&1
-    $clean $inside sh "$work/list.sh" "$point/test" "${ignore:-^$}" >"$work/b.list" 2>&1
+    $clean "${inside[@]}" sh "$work/list.sh" "$point/test" "${ignore:-^$}" >"$work/b.list" 2>&1
     [ "$way" != mount ] || "$bypath" umount "$point" || what='still in use afterwards'
     sed -i "s|$work/k/test|@|g" "$work/k.out" "$work/k.list"
     sed -i "s|$point/test|@|g" "$work/b.out" "$work/b.list"
-    "$bypath" check "$work/i" >"$work/check" 2>&1 || what="check: $(head -1 "$work/check")"
+    [ -n "${SOURCE:-}" ] || "$bypath" check "$work/i" >"$work/check" 2>&1 || what="check: $(head -1 "$work/check")"
     cmp -s "$work/k.list" "$work/b.list" || what='what is left behind differs'
     cmp -s "$work/k.out" "$work/b.out" || what='output differs'
     if [ -z "$what" ]; then
@@ -96,7 +101,7 @@ one() { # NAME
     for side in out list; do
         diff "$work/k.$side" "$work/b.$side" | head "-${LINES_MAX:-12}" | sed 's/^/     /'
     done
-    [ -z "${KEEP:-}" ] || { mkdir -p "$work/failed/$name" && cp "$work"/?.out "$work"/?.list "$work/check" "$work/failed/$name"; }
+    [ -z "${KEEP:-}" ] || { mkdir -p "$work/failed/$name" && cp "$work"/?.out "$work"/?.list "$work/failed/$name"; }
 }
 
 if [ $# -eq 0 ]; then

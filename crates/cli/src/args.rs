@@ -50,6 +50,12 @@ pub enum Verb {
     },
     /// Run a program that sees images (and other file systems) as directories
     Run(Run),
+    /// List the mounts of the session around this call, with their state
+    Mounts {
+        /// As JSON: an array
+        #[arg(long)]
+        json: bool,
+    },
     /// Mount an image through the kernel, for every program and user
     #[command(after_help = MOUNT_HELP)]
     Mount(Mount),

@@ -8,6 +8,7 @@ mod info;
 mod ls;
 mod mkfs;
 pub mod mount;
+mod mounts;
 mod run;
 mod stat;
 mod transfer;
@@ -22,6 +23,7 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
     match verb {
         Verb::Mkfs { image, size, force } => mkfs::mkfs(&image, size, force),
         Verb::Run(run) => run::run(&run),
+        Verb::Mounts { json } => mounts::mounts(json),
         Verb::ExecInside { command } => run::exec_inside(&command),
         Verb::Mount(mount) => mount::mount(&mount),
         Verb::Umount { directory, lazy } => mount::umount(&directory, lazy),

@@ -7,6 +7,7 @@
 //! is not kept. Holding descriptions, offsets and advisory locks is the ledger's;
 //! a source hears of them only when the last one goes.
 
+mod names;
 mod source;
 
 pub use source::{KernelCall, KernelOpen, Miss, Source};
@@ -192,8 +193,11 @@ impl<S: Source> Backend for Cached<S> {
         if name.len() > 255 {
             return posix(Errno::ENAMETOOLONG);
         }
+        self.must_be_free(cx, dir, name)?;
         let result = self.source.create(&self.ledger, cx, dir, name, new);
-        self.removed(cx, dir, name);
+        // Another program may have found it already: then its node is this one.
+        self.ledger.doubt(dir, name);
+        self.ledger.forget_attr(dir);
         let (entry, changes) = (result?, self.ledger.changes());
         let entered = self.ledger.enter(dir, name, &entry, changes, &mut self.forget());
         let kept = entered.and_then(|node| match entry.handle {
@@ -214,13 +218,16 @@ impl<S: Source> Backend for Cached<S> {
         if self.ledger.get(node)?.kind() == Kind::Directory {
             return posix(Errno::EPERM);
         }
+        self.must_be_free(cx, dir, name)?;
         let result = self.source.link(&self.ledger, cx, node, dir, name);
         self.ledger.forget_attr(node);
-        self.removed(cx, dir, name);
+        self.ledger.doubt(dir, name);
+        self.ledger.forget_attr(dir);
         result
     }
 
     fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        self.must_be_there(cx, dir, name, false)?;
         let result = self.source.remove(&self.ledger, cx, dir, name, false);
         if result.is_ok() {
             self.removed(cx, dir, name);
@@ -229,6 +236,7 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        self.must_be_there(cx, dir, name, true)?;
         let result = self.source.remove(&self.ledger, cx, dir, name, true);
         if result.is_ok() {
             self.removed(cx, dir, name);
@@ -239,6 +247,9 @@ impl<S: Source> Backend for Cached<S> {
     fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
         if to.len() > 255 {
             return posix(Errno::ENAMETOOLONG);
+        }
+        if !self.may_rename(cx, (from_dir, from), (to_dir, to), mode)? {
+            return Ok(());
         }
         self.source.rename(&self.ledger, cx, (from_dir, from), (to_dir, to), mode)?;
         let exchange = mode == RenameMode::Exchange;
@@ -327,11 +338,10 @@ impl<S: Source> Backend for Cached<S> {
 
     fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
         let Some(offset) = offset else {
-            self.ledger.append_lock(node)?;
-            let end = self.source.attr(&self.ledger, cx, node);
-            let result = end.and_then(|(attr, _)| self.write_at(cx, node, attr.size, from));
-            self.ledger.append_unlock(node);
-            return result;
+            return self.ledger.alone(node, || {
+                let (attr, _) = self.source.attr(&self.ledger, cx, node)?;
+                self.write_at(cx, node, attr.size, from)
+            });
         };
         self.write_at(cx, node, offset, from)
     }
@@ -398,8 +408,12 @@ impl<S: Source> Backend for Cached<S> {
         self.ledger.drop_process_locks(node)
     }
 
-    fn fork_prepare(&self, _cx: &Cx) -> Result<u64> {
-        self.ledger.fork_prepare()
+    fn fork_prepare(&self, cx: &Cx) -> Result<u64> {
+        self.ledger.fork_prepare().or_else(|_| {
+            // Too many programs, perhaps because many have died.
+            self.ledger.reap(&mut |id| self.ended(cx, id));
+            self.ledger.fork_prepare()
+        })
     }
 
     fn fork_child(&self, token: u64) {

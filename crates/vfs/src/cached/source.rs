@@ -112,6 +112,12 @@ pub trait Source: Sync {
     /// See [`Backend::remove_xattr`](crate::Backend::remove_xattr).
     fn remove_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8]) -> Result<()>;
 
+    /// Whether it sees by itself that a name is taken or missing, that a directory
+    /// would come to lie in itself, and so on. Others rely on us, as on the kernel.
+    fn checks_names(&self) -> bool {
+        false
+    }
+
     /// Whether [`Source::open_in_kernel`] is to be asked.
     fn is_kernels(&self) -> bool {
         false

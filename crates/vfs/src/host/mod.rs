@@ -258,7 +258,15 @@ impl Source for Host {
                 }
                 let name = &rest[HEAD..len];
                 let name = &name[..name.iter().position(|&b| b == 0).unwrap_or(name.len())];
-                let kind = Kind::from_dt(rest[18]).unwrap_or(Kind::Regular);
+                let kind = match Kind::from_dt(rest[18]) {
+                    Some(kind) => kind,
+                    // Not every file system of the kernel's says it.
+                    None => File::handle(self.path(l, dir, name)?.text()?)
+                        .and_then(|handle| handle.statx())
+                        .map_err(Error::Posix)
+                        .and_then(|stat| attr_of(&stat))
+                        .map_or(Kind::Regular, |attr| attr.kind),
+                };
                 if !each(DirEntry { name, ino: word(0), kind, next: word(8) }) {
                     return Ok(());
                 }
@@ -304,6 +312,10 @@ impl Source for Host {
     fn remove_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
         self.writable()?;
         Ok(self.handle(l, node)?.remove_xattr(Name::new(name)?.text()?)?)
+    }
+
+    fn checks_names(&self) -> bool {
+        true
     }
 
     fn is_kernels(&self) -> bool {

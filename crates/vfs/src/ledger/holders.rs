@@ -297,9 +297,18 @@ impl Ledger {
         self.description(id).offset_owner.store(0, Release);
     }
 
-    /// Takes a node for a write at its end.
-    pub fn append_lock(&self, node: Node) -> Result<()> {
-        let word = &self.get(node)?.appender;
+    /// Whoever has this node, or another name of it, to himself.
+    fn owner_word(&self, node: Node) -> Result<&AtomicU32> {
+        let key = self.get(node)?.key.load(Relaxed);
+        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        let words = &self.header().owners;
+        Ok(&words[hash as usize % words.len()])
+    }
+
+    /// Runs with a node to itself: a write at its end, a look through a directory.
+    /// Not to be nested.
+    pub fn alone<T>(&self, node: Node, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        let word = self.owner_word(node)?;
         let own = host::own_pid_cached();
         let mut rounds = 0;
         while let Err(holder) = word.compare_exchange(0, own, Acquire, Relaxed) {
@@ -307,13 +316,8 @@ impl Ledger {
                 let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
             }
         }
-        Ok(())
-    }
-
-    /// Gives it back.
-    pub fn append_unlock(&self, node: Node) {
-        if let Ok(record) = self.get(node) {
-            record.appender.store(0, Release);
-        }
+        let result = run();
+        word.store(0, Release);
+        result
     }
 }

@@ -42,6 +42,7 @@ pub const LOCKS: u32 = 2048;
 /// Descriptor numbers of one process, the pseudo ones of mappings and of the working directory among them.
 pub const DESCRIPTORS: u32 = 20 * 1024 + 512;
 const BUCKETS: u32 = NODES;
+const OWNERS: usize = 256;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"bypathL1");
 
@@ -74,6 +75,8 @@ struct Header {
     misses: AtomicU64,
     locks_high: AtomicU32,
     processes_high: AtomicU32,
+    /// PIDs of those who have a node to themselves, by a hash of its key.
+    owners: [AtomicU32; OWNERS],
 }
 
 /// A program.
@@ -208,6 +211,7 @@ fn unreachable_header() -> &'static Header {
         misses: AtomicU64::new(0),
         locks_high: AtomicU32::new(0),
         processes_high: AtomicU32::new(0),
+        owners: [const { AtomicU32::new(0) }; OWNERS],
     };
     &EMPTY
 }

@@ -49,8 +49,7 @@ pub struct Record {
     pub handles: [AtomicU64; 2],
     /// Bit 0: a handle for reading; bit 1: one for writing.
     pub handle_bits: AtomicU32,
-    /// PID of whoever writes at the end.
-    pub appender: AtomicU32,
+    reserved32b: AtomicU32,
     ino: AtomicU64,
     kind_mode: AtomicU32,
     nlink: AtomicU32,
@@ -366,6 +365,18 @@ impl Ledger {
         Ok(())
     }
 
+    /// A name is to be asked for again, whatever is known of it.
+    pub fn doubt(&self, dir: Node, name: &[u8]) {
+        let guard = self.lock();
+        self.header().changes.fetch_add(1, AcqRel);
+        let hash = hash_of(dir.id as u32, name);
+        if let Ok(Some(index)) = self.search(&guard, dir.id as u32, name, hash)
+            && let Some(record) = self.record(index)
+        {
+            record.entry_until.store(0, Relaxed);
+        }
+    }
+
     /// A name was moved: the node goes with it, what was in its place loses its name.
     pub fn moved(
         &self,
@@ -456,7 +467,7 @@ impl Ledger {
         let index = self.take_slot(guard, forget)?;
         let Some(record) = self.record(index) else { return damaged() };
         record.generation.fetch_add(1, Relaxed);
-        for word in [&record.children, &record.holds, &record.handle_bits, &record.appender] {
+        for word in [&record.children, &record.holds, &record.handle_bits] {
             word.store(0, Relaxed);
         }
         for word in [&record.key, &record.lookups, &record.entry_until, &record.attr_until] {

@@ -44,6 +44,8 @@ const MINOR: u32 = 31;
 const OLDEST: u32 = 19;
 const ASYNC_READ: u32 = 1;
 const BIG_WRITES: u32 = 1 << 5;
+/// The daemon applies the umask itself.
+pub(super) const DONT_MASK: u32 = 1 << 6;
 const PARALLEL_DIROPS: u32 = 1 << 18;
 const MAX_PAGES: u32 = 1 << 22;
 
@@ -52,7 +54,7 @@ const MAX_PAGES: u32 = 1 << 22;
 pub fn agree(channel: &Channel, cx: &Cx) -> Result<(), Errno> {
     let header = channel.header()?;
     let mut message = Message::new();
-    let flags = ASYNC_READ | BIG_WRITES | PARALLEL_DIROPS | MAX_PAGES;
+    let flags = ASYNC_READ | BIG_WRITES | DONT_MASK | PARALLEL_DIROPS | MAX_PAGES;
     message.word32(7).word32(MINOR).word32(DATA_MAX as u32).word32(flags);
     let mut reply = [0u8; 64];
     let request = Request { operation: INIT, node: 0, parts: [message.bytes(), b"", b""], data: NOTHING };
@@ -62,6 +64,7 @@ pub fn agree(channel: &Channel, cx: &Cx) -> Result<(), Errno> {
         return Err(Errno::EOPNOTSUPP);
     }
     header.minor.store(minor.min(MINOR), Relaxed);
+    header.agreed.store(word32(&reply, 12) & flags, Relaxed);
     header.max_write.store(word32(&reply, 20).clamp(4096, DATA_MAX as u32), Relaxed);
     Ok(())
 }

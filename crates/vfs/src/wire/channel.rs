@@ -92,6 +92,9 @@ pub struct Header {
     spin: AtomicU32,
     /// How often it was started again.
     pub restarts: AtomicU32,
+    /// Flags of `INIT` that both want.
+    pub agreed: AtomicU32,
+    reserved: AtomicU32,
 }
 
 /// Head of a slot.

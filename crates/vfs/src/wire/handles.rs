@@ -3,6 +3,7 @@
 use super::call::Message;
 use super::protocol::*;
 use super::{Wire, posix};
+use crate::cached::Source;
 use crate::ledger::Ledger;
 use crate::{Cx, DirEntry, Errno, Error, Kind, Node, Result};
 use core::sync::atomic::Ordering::Relaxed;
@@ -112,8 +113,13 @@ impl Wire {
             }
             let before = at;
             while !rest.is_empty() {
-                let (entry, size) = parse_dirent(rest)?;
+                let (mut entry, is_known, size) = parse_dirent(rest)?;
                 at = entry.next;
+                // Programs go by the type; one that the daemon does not say is looked up.
+                if !is_known && let Ok(found) = self.ask_entry(cx, LOOKUP, key, [entry.name, b"\0", b""]) {
+                    self.forget(l, found.key, 1, found.epoch);
+                    entry.kind = found.attr.kind;
+                }
                 if !each(entry) {
                     return Ok(());
                 }

@@ -68,15 +68,18 @@ pub(super) fn may_change(cx: &Cx, attr: &Attr, change: &SetAttr) -> Result<()> {
 pub(super) fn times_of(change: &SetAttr, valid: &mut u32) -> ([i64; 2], [u32; 2]) {
     let (mut seconds, mut parts) = ([0i64; 2], [0u32; 2]);
     for (index, time) in [change.atime, change.mtime].into_iter().enumerate() {
-        match time {
-            None => {}
-            Some(SetTime::Now) => *valid |= [FATTR_ATIME | FATTR_ATIME_NOW, FATTR_MTIME | FATTR_MTIME_NOW][index],
-            Some(SetTime::At(ns)) => {
-                *valid |= [FATTR_ATIME, FATTR_MTIME][index];
-                seconds[index] = ns.div_euclid(NSEC);
-                parts[index] = ns.rem_euclid(NSEC) as u32;
+        let Some(time) = time else { continue };
+        *valid |= [FATTR_ATIME, FATTR_MTIME][index];
+        let ns = match time {
+            // Not every daemon looks at the bit that says now.
+            SetTime::Now => {
+                *valid |= [FATTR_ATIME_NOW, FATTR_MTIME_NOW][index];
+                pm::clock::now()
             }
-        }
+            SetTime::At(ns) => ns,
+        };
+        seconds[index] = ns.div_euclid(NSEC);
+        parts[index] = ns.rem_euclid(NSEC) as u32;
     }
     (seconds, parts)
 }

@@ -119,8 +119,8 @@ pub(super) fn parse_attr_out(bytes: &[u8]) -> Result<(Attr, u64)> {
     Ok((parse_attr(&bytes[16..])?, nanoseconds(word64(bytes, 0), word32(bytes, 8))))
 }
 
-/// The first `struct fuse_dirent` of a list, and how long it is.
-pub(super) fn parse_dirent(bytes: &[u8]) -> Result<(DirEntry<'_>, usize)> {
+/// The first `struct fuse_dirent` of a list, whether its type is known, and how long it is.
+pub(super) fn parse_dirent(bytes: &[u8]) -> Result<(DirEntry<'_>, bool, usize)> {
     const HEAD: usize = 24;
     let broken = Error::Posix(Errno::EIO);
     if bytes.len() < HEAD {
@@ -136,8 +136,9 @@ pub(super) fn parse_dirent(bytes: &[u8]) -> Result<(DirEntry<'_>, usize)> {
     }
     // The last record need not be filled up.
     let size = (HEAD + len).next_multiple_of(8).min(bytes.len());
-    let kind = Kind::from_dt(word32(bytes, 20) as u8).unwrap_or(Kind::Regular);
-    Ok((DirEntry { name, ino: word64(bytes, 0), kind, next: word64(bytes, 8) }, size))
+    let known = if matches!(name, b"." | b"..") { Some(Kind::Directory) } else { Kind::from_dt(word32(bytes, 20) as u8) };
+    let kind = known.unwrap_or(Kind::Regular);
+    Ok((DirEntry { name, ino: word64(bytes, 0), kind, next: word64(bytes, 8) }, known.is_some(), size))
 }
 
 #[cfg(test)]

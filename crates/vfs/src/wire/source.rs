@@ -1,6 +1,6 @@
 //! What the namespace asks, as requests of the protocol.
 
-use super::call::Message;
+use super::call::{DONT_MASK, Message};
 use super::channel::{DATA_MAX, Request};
 use super::handles::{FOR_READ, FOR_WRITE, READ, WRITE};
 use super::permission::{may_change, times_of};
@@ -11,7 +11,7 @@ use crate::ledger::{Entry, Ledger};
 use crate::{
     Attr, Cred, Cx, DirEntry, Errno, Error, Fallocate, Kind, NewNode, Node, PATH_MAX, RenameMode, Result, SetAttr, StatFs,
 };
-use crate::{Thread, W, X};
+use crate::{SetTime, Thread, W, X};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::UserSlice;
 use pm::sys::abi;
@@ -130,8 +130,15 @@ impl Source for Wire {
                 mode = Some(attr.mode & !drops);
             }
         }
+        let mut times = *change;
+        if change.atime.is_some() != change.mtime.is_some() {
+            // Older daemons know only both together.
+            let (attr, _) = self.attr(l, cx, node)?;
+            times.atime = change.atime.or(Some(SetTime::At(attr.atime)));
+            times.mtime = change.mtime.or(Some(SetTime::At(attr.mtime)));
+        }
         let mut valid = 0;
-        let (seconds, parts) = times_of(change, &mut valid);
+        let (seconds, parts) = times_of(&times, &mut valid);
         let mut handle = 0;
         if change.size.is_some() {
             valid |= FATTR_SIZE;
@@ -166,7 +173,8 @@ impl Source for Wire {
     fn create(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {
         self.may_change_names(l, cx, dir)?;
         let key = self.key(l, cx, dir)?;
-        let mode = new.kind.type_bits() | u32::from(new.mode & !cx.umask);
+        let masks = self.channel.header()?.agreed.load(Relaxed) & DONT_MASK == 0;
+        let mode = new.kind.type_bits() | u32::from(if masks { new.mode & !cx.umask } else { new.mode });
         let umask = u32::from(cx.umask);
         let mut message = Message::new();
         match new.kind {
@@ -247,10 +255,7 @@ impl Source for Wire {
     }
 
     fn readdir(&self, l: &Ledger, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        l.append_lock(dir)?;
-        let result = self.scan(l, cx, dir, cookie, each);
-        l.append_unlock(dir);
-        result
+        l.alone(dir, || self.scan(l, cx, dir, cookie, each))
     }
 
     fn statfs(&self, _l: &Ledger) -> Result<StatFs> {

@@ -1,0 +1,108 @@
+//! `bypath mounts`: what the session around this call sees, and how it does.
+
+use super::{print, print_json};
+use crate::failure::{Failure, Result};
+use posix::environment;
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::Ordering::Relaxed;
+use vfs::ledger::Ledger;
+use vfs::wire::channel::{Channel, life};
+
+/// One mount.
+#[derive(Serialize)]
+struct Row {
+    point: String,
+    source: String,
+    state: &'static str,
+    /// Programs that use it now, files known, names found in the cache and asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    programs: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hits: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    misses: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    restarts: Option<u32>,
+}
+
+/// Prints the list.
+pub fn mounts(json: bool) -> Result<u8> {
+    let value = std::env::var_os(OsStr::from_bytes(environment::MOUNTS)).unwrap_or_default().into_vec();
+    let rows: Vec<Row> = environment::parse(&value).map(|spec| row(&plain(spec.image), &plain(spec.point))).collect();
+    if json {
+        return print_json(&rows).map(|()| 0);
+    }
+    if rows.is_empty() {
+        return Err(Failure::new("no session around this call; start it with `bypath run --mount SPEC:/dir -- …`"));
+    }
+    let mut text = String::new();
+    for row in &rows {
+        text += &format!("{:<20} {:<10} {}", row.point, row.state, row.source);
+        if let (Some(programs), Some(nodes), Some(hits), Some(misses)) = (row.programs, row.nodes, row.hits, row.misses) {
+            text += &format!("  {programs} programs, {nodes} names known, {hits} of {} look-ups from the cache", hits + misses);
+        }
+        if let (Some(requests), Some(restarts)) = (row.requests, row.restarts) {
+            text += &format!(", {requests} requests, {restarts} restarts");
+        }
+        text.push('\n');
+    }
+    print(text.as_bytes()).map(|()| 0)
+}
+
+fn plain(part: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; part.len()];
+    let len = environment::unescape(part, &mut out).unwrap_or(0);
+    out.truncate(len);
+    out
+}
+
+fn row(source: &[u8], point: &[u8]) -> Row {
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut row = Row {
+        point: shown(point),
+        source: shown(source),
+        state: "image",
+        programs: None,
+        nodes: None,
+        hits: None,
+        misses: None,
+        requests: None,
+        restarts: None,
+    };
+    if source.starts_with(b"/") {
+        return row;
+    }
+    let mut parts = source.splitn(3, |&b| b == b':');
+    let (kind, ledger, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
+    row.source = format!("{}:{}", shown(kind), shown(rest));
+    row.state = "serving";
+    match Ledger::open(&[ledger, b"\0"].concat()) {
+        Err(_) => row.state = "ended",
+        Ok(ledger) => {
+            let (hits, misses) = ledger.figures();
+            (row.programs, row.nodes) = (Some(ledger.programs()), Some(ledger.nodes_in_use()));
+            (row.hits, row.misses) = (Some(hits), Some(misses));
+        }
+    }
+    if kind == b"wire" {
+        row.source = "fuse".to_string();
+        let channel = Channel::open(&[rest, b"\0"].concat());
+        if let Ok(header) = channel.as_ref().map_err(|_| ()).and_then(|channel| channel.header().map_err(|_| ())) {
+            row.state = match header.life.load(Relaxed) {
+                life::STARTING => "starting",
+                life::SERVING => "serving",
+                _ => "dead",
+            };
+            (row.requests, row.restarts) = (Some(header.requests.load(Relaxed)), Some(header.restarts.load(Relaxed)));
+        } else {
+            row.state = "ended";
+        }
+    }
+    row
+}

@@ -1,0 +1,93 @@
+//! What the kernel sees to before it asks a file system to change names.
+//!
+//! File systems behind the protocol of FUSE rely on it: libfuse waits for itself
+//! for ever when a directory is to come to lie in itself.
+
+use super::{Cached, Source, posix};
+use crate::{Backend, Cx, Errno, Error, Kind, Node, RenameMode, Result};
+
+impl<S: Source> Cached<S> {
+    /// The node called `name`, if there is one.
+    fn child(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Option<Node>> {
+        match self.lookup(cx, dir, name) {
+            Ok(node) => Ok(Some(node)),
+            Err(Error::Posix(Errno::ENOENT)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_directory(&self, node: Node) -> Result<bool> {
+        Ok(self.ledger.get(node)?.kind() == Kind::Directory)
+    }
+
+    /// `EEXIST` if the name is taken.
+    pub(super) fn must_be_free(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        if !self.source.checks_names() && self.child(cx, dir, name)?.is_some() {
+            return posix(Errno::EEXIST);
+        }
+        Ok(())
+    }
+
+    /// `ENOENT`, `EISDIR`, `ENOTDIR` for a name that can't be removed so.
+    pub(super) fn must_be_there(&self, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
+        if self.source.checks_names() {
+            return Ok(());
+        }
+        let node = self.child(cx, dir, name)?.ok_or(Error::Posix(Errno::ENOENT))?;
+        match (directory, self.is_directory(node)?) {
+            (true, false) => posix(Errno::ENOTDIR),
+            (false, true) => posix(Errno::EISDIR),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `node` is `of` or lies above it.
+    fn is_above(&self, node: Node, of: Node) -> Result<bool> {
+        let mut at = of;
+        // No deeper than there are nodes.
+        for _ in 0..crate::ledger::NODES {
+            if at == node {
+                return Ok(true);
+            }
+            if at.id as u32 == 0 {
+                return Ok(false);
+            }
+            at = self.ledger.parent(at)?;
+        }
+        super::posix(Errno::ELOOP)
+    }
+
+    /// The checks of a rename. False: there is nothing to do.
+    pub(super) fn may_rename(&self, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<bool> {
+        if self.source.checks_names() {
+            return Ok(true);
+        }
+        let source = self.child(cx, from.0, from.1)?.ok_or(Error::Posix(Errno::ENOENT))?;
+        let target = self.child(cx, to.0, to.1)?;
+        match (target, mode) {
+            (Some(_), RenameMode::NoReplace) => return posix(Errno::EEXIST),
+            (None, RenameMode::Exchange) => return posix(Errno::ENOENT),
+            _ => {}
+        }
+        let moves_directory = self.is_directory(source)?;
+        if moves_directory && self.is_above(source, to.0)? {
+            return posix(Errno::EINVAL);
+        }
+        let Some(target) = target else { return Ok(true) };
+        let replaces_directory = self.is_directory(target)?;
+        if replaces_directory && self.is_above(target, from.0)? {
+            return posix(if mode == RenameMode::Exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
+        }
+        use core::sync::atomic::Ordering::Relaxed;
+        if source == target
+            || !moves_directory && self.ledger.get(source)?.key.load(Relaxed) == self.ledger.get(target)?.key.load(Relaxed)
+        {
+            return Ok(false);
+        }
+        match (moves_directory, replaces_directory) {
+            (true, false) if mode == RenameMode::Replace => posix(Errno::ENOTDIR),
+            (false, true) if mode == RenameMode::Replace => posix(Errno::EISDIR),
+            _ => Ok(true),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+#!/bin/bash
+# Several file systems in one namespace: unmodified FUSE daemons from Debian's packages,
+# a directory of the kernel's and an image, used by real programs with no FUSE of the
+# kernel's in the way: an empty file lies over /dev/fuse, where that is allowed.
+#
+#   BYPATH=target/release/bypath run.sh [NAME…]
+set -u
+export LC_ALL=C
+here=$(cd "$(dirname "$0")" && pwd)
+bypath=$(realpath "${BYPATH:-$here/../../target/release/bypath}")
+[ -x "$bypath" ] || { echo "FAIL direct: ${BYPATH:-target/release/bypath} is not there; run make first"; exit 2; }
+if [ -z "${BYPATH_NO_DEVICE:-}" ]; then
+    export BYPATH_NO_DEVICE=1
+    if [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null; then
+        exec unshare -m bash -c '[ ! -e /dev/fuse ] || mount --bind /dev/null /dev/fuse; exec "$0" "$@"' "$here/run.sh" "$@"
+    fi
+fi
+# Not a tmpfs: overlays want extended attributes of their own.
+work=$(mktemp -d "${TMPDIR:-/tmp}/bypath-d.XXXXXX") || exit 2
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 2
+failed=0 passed=0 left_out=0
+fail() { echo "FAIL $name: $1"; [ -z "${2:-}" ] || sed 's/^/     /' "$2" | head -20; failed=$((failed + 1)); }
+pass() { echo "ok   $name${1:+ ($1)}"; passed=$((passed + 1)); }
+has() { # PROGRAM…
+    local program
+    for program; do
+        if ! command -v "$program" >/dev/null && ! [ -x "/usr/sbin/$program" ]; then
+            echo "skip $name: $program is not installed: LEFT OUT, not passed"
+            left_out=$((left_out + 1))
+            return 1
+        fi
+    done
+}
+# Nothing here may hang.
+session() { timeout -k 5 "${LIMIT:-60}" "$bypath" run --no-fuse "$@" </dev/null; }
+
+mkdir -p tree/d/e && echo hello >tree/f && seq 50000 >tree/d/big && ln -s d/big tree/l && echo deep >tree/d/e/x && chmod 640 tree/f
+
+# use NAME SPEC [POINT]: the same script in the mount and beside it.
+use() {
+    mkdir -p "$name.k"
+    (cd "$name.k" && bash "$here/use.sh") >k.out 2>&1 </dev/null
+    session --mount "$1:/direct" -- bash -c 'cd /direct && mkdir fresh && cd fresh && exec bash "$0" 2>&1' "$here/use.sh" >m.out 2>m.err
+    if cmp -s k.out m.out; then pass "$(wc -l <k.out) lines"; else diff k.out m.out >what; cat m.err >>what; fail 'differs from the kernel (<)' what; fi
+}
+
+host() { mkdir h && use 'host:h'; }
+
+confined() {
+    mkdir -p c/in && echo inside >c/in/f && echo outside >secret && ln -s ../../secret c/in/up && ln -s "$work/secret" c/in/abs && ln -s f c/in/own && ln -s ../in/f c/in/round
+    session --mount 'host:c/in:/direct/in' -- bash -c 'cat /direct/in/own; cat /direct/in/up; cat /direct/in/abs; cat /direct/in/../secret; cd /direct/in; cat ../secret; cat round; cat /direct/in/../in/f' >m.out 2>&1
+    # The text of a link means what it means in the namespace; nothing leads to the directory above c/in.
+    if [ "$(grep -c outside m.out)" -eq 1 ] && [ "$(grep -c inside m.out)" -eq 3 ]; then pass; else fail 'symlinks and ..' m.out; fi
+}
+
+squashfuse() {
+    has squashfuse mksquashfs || return
+    mksquashfs tree tree.sqfs -quiet -no-progress >/dev/null 2>&1
+    session --mount 'fuse:squashfuse -f tree.sqfs @:/direct' -- bash -c 'diff -r /direct tree && cmp /direct/l tree/d/big && ! touch /direct/x 2>/dev/null && cd /direct/d/e && pwd && cat x ../../f && exec 3<../big && head -c 5 <&3 && sh -c "cat <&3" | cksum' >m.out 2>&1
+    printf '/direct/d/e\ndeep\nhello\n1\n2\n3' >k.out
+    tail -c +6 tree/d/big | cksum >>k.out
+    sed -i 's/^3\([0-9]* [0-9]*\)$/3\1/' k.out
+    if cmp -s k.out m.out; then pass; else diff k.out m.out >what; fail 'differs' what; fi
+}
+
+bindfs() { has bindfs && mkdir b && use 'fuse:bindfs -f b @'; }
+# In the background, as daemons are usually started.
+background() { has bindfs && mkdir bg && use 'fuse:bindfs bg @'; }
+unionfs() { has unionfs && mkdir u1 u2 && use 'fuse:unionfs -f -o cow u1=RW:u2=RO @'; }
+overlay() { has fuse-overlayfs && mkdir lower upper work && use 'fuse:fuse-overlayfs -f -o lowerdir=lower,upperdir=upper,workdir=work @'; }
+
+archivemount() {
+    has archivemount || return
+    tar cf a.tar -C tree .
+    session --mount 'fuse:archivemount -f a.tar @:/direct' -- bash -c 'cmp /direct/d/big tree/d/big && mkdir /direct/dir && echo new >/direct/dir/n && cat /direct/dir/n && ls /direct/dir' >m.out 2>&1
+    if [ "$(tr '\n' ' ' <m.out)" = 'new n ' ] && tar tf a.tar | grep -q 'dir/n$'; then pass; else fail 'the archive' m.out; fi
+}
+
+sshfs() {
+    has sshfs sshd ssh-keygen || return
+    mkdir -p ssh remote && ssh-keygen -q -t ed25519 -N '' -f ssh/host && ssh-keygen -q -t ed25519 -N '' -f ssh/user && cp ssh/user.pub ssh/keys
+    [ "$(id -u)" -ne 0 ] || mkdir -p /run/sshd
+    local port=$((20000 + $$ % 20000))
+    printf 'Port %s\nListenAddress 127.0.0.1\nHostKey %s/ssh/host\nAuthorizedKeysFile %s/ssh/keys\nStrictModes no\nPidFile %s/ssh/pid\nSubsystem sftp internal-sftp\nUsePAM no\nPermitRootLogin yes\n' "$port" "$work" "$work" "$work" >ssh/config
+    if ! /usr/sbin/sshd -f "$work/ssh/config" -E "$work/ssh/log"; then fail 'sshd does not start' ssh/log; return; fi
+    local remote="sshfs -f -o port=$port,IdentityFile=$work/ssh/user,StrictHostKeyChecking=no,UserKnownHostsFile=$work/ssh/known 127.0.0.1:$work/remote @"
+    session --mount "fuse:$remote:/direct" -- bash -c 'cp -r tree /direct/t && diff -r tree /direct/t && mv /direct/t/f /direct/t/d/g && cat /direct/t/d/g && rm -r /direct/t/d/e && ls /direct/t/d && echo more >>/direct/t/d/g' >m.out 2>m.err
+    kill "$(cat ssh/pid)"
+    if [ "$(tr '\n' ' ' <m.out)" = 'hello big g ' ] && [ "$(tr '\n' ' ' <remote/t/d/g)" = 'hello more ' ]; then pass; else cat ssh/log m.err >>m.out; fail 'the remote directory' m.out; fi
+}
+
+# Five daemons, an image and a directory at once: from one to the other, and a walk through all.
+together() {
+    has squashfuse mksquashfs bindfs unionfs fuse-overlayfs archivemount || return
+    mkdir -p g/b g/u1 g/u2 g/lower g/upper g/work g/host
+    cp tree/f g/lower/low && tar cf g/a.tar -C tree f && mksquashfs tree g/t.sqfs -quiet -no-progress >/dev/null 2>&1
+    "$bypath" mkfs g/i --size 64M >/dev/null
+    cat >g/bypath.toml <<'TOML'
+[[mount]]
+source = "g/i"
+at = "/all"
+[[mount]]
+source = "host:g/host"
+at = "/host"
+options = ["rw"]
+TOML
+    session --mount g/i:/all -- sh -c 'mkdir /all/below /all/x'
+    LIMIT=120 session --config g/bypath.toml --mount 'fuse:squashfuse -f g/t.sqfs @:/all/below' --mount 'fuse:bindfs -f g/b @:/bind' \
+        --mount 'fuse:unionfs -f -o cow g/u1=RW:g/u2=RO @:/union' --mount 'fuse:archivemount -f g/a.tar @:/archive' \
+        --mount 'fuse:fuse-overlayfs -f -o lowerdir=g/lower,upperdir=g/upper,workdir=g/work @:/over' -- bash -ec '
+        cp -a /all/below /host/1; cp -a /host/1 /bind/2; mv /bind/2 /union/3; tar cf - -C /union/3 . | (mkdir /over/4; tar xf - -C /over/4)
+        cp -r /over/4 /all/5; cp /all/5/d/big /archive/big; cmp /archive/big tree/d/big; diff -r tree /all/5; diff -r tree /over/4; ls /all
+        ln /all/5/f /host/f 2>&1 | sed "s/.*: //"; python3 -c "import os
+try: os.rename(\"/all/5/f\", \"/bind/f\")
+except OSError as e: print(e.strerror)" ; rmdir /all/below 2>&1 | sed "s/.*: //"
+        cd /all/below/d/e; cat ../../../5/f; pwd; cd /over/4; cd ..; cat low
+        find /all /host /bind /union /archive /over -type f | wc -l; "$0" mounts | sed "s/ *[0-9]* programs.*//" | wc -l' "$bypath" >m.out 2>m.err
+    printf '%s\n' 5 below x 'Invalid cross-device link' 'Invalid cross-device link' 'Device or resource busy' hello /all/below/d/e hello 18 7 >k.out
+    if cmp -s k.out m.out; then pass; else diff k.out m.out >what; cat m.err >>what; fail 'differs' what; fi
+}
+
+# A daemon killed under load: an error at once, never a hang; with `restart` it comes back.
+killed() {
+    has bindfs || return
+    mkdir -p k/src && for i in $(seq 50); do echo "$i" >"k/src/$i"; done
+    LIMIT=30 session --mount 'fuse:bindfs -f k/src @:/direct' -- bash -c '
+        (while cat /direct/1 >/dev/null 2>&1; do :; done; cat /direct/1; echo ended) 2>&1 &
+        (while ls -lR /direct >/dev/null 2>&1; do :; done; echo ended) &
+        sleep 0.5; pkill -KILL -x -P "$(ps -o ppid= -p $$ | tr -d " ")" bindfs; wait; cat /direct/2' >m.out 2>&1
+    if [ "$(grep -c ended m.out)" -eq 3 ] && grep -q 'not connected' m.out; then pass; else fail 'no clear end' m.out; fi
+}
+
+restarted() {
+    has bindfs || return
+    mkdir -p r/src/d && echo 1 >r/src/d/f
+    LIMIT=30 session --mount 'fuse:bindfs -f r/src @:/direct,restart' -- bash -c '
+        cd /direct/d; exec 3<f; cat f; session=$(ps -o ppid= -p $$ | tr -d " ")
+        for round in 1 2 3; do sleep 1; pkill -KILL -x -P "$session" bindfs; until cat f 2>/dev/null; do :; done; done
+        cat <&3; pwd; ls' >m.out 2>&1
+    if [ "$(tr '\n' ' ' <m.out)" = '1 1 1 1 1 /direct/d f ' ]; then pass; else fail 'it did not come back' m.out; fi
+}
+
+refused() {
+    local spec
+    : >k.out
+    for spec in 'fuse:false @:/direct' 'fuse:/nonexistent @:/direct' 'fuse:sleep 100 @:/direct,timeout=1' 'host:/nonexistent:/direct' 'fuse:true:/direct'; do
+        LIMIT=20 session --mount "$spec" -- true >m.out 2>&1
+        [ $? -eq 1 ] && [ "$(grep -c ^bypath: m.out)" -eq 1 ] || { echo "$spec" >>k.out; cat m.out >>k.out; }
+    done
+    if [ -s k.out ]; then fail 'not one clear line' k.out; else pass; fi
+}
+
+[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay archivemount sshfs together killed restarted refused
+for name; do "$name"; done
+leftover=$(ls /dev/shm | grep -E "^bypath-(ledger|channel)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done)
+name=leftovers
+if [ -z "$leftover" ]; then pass; else fail "$leftover"; fi
+echo "direct: $passed passed, $failed failed, $left_out left out"
+[ "$failed" -eq 0 ]
