@@ -11,8 +11,26 @@ pub const CALLS_MAX: usize = 60;
 
 /// Names that calls use: of the tree, and new ones. A path is walked a name at a time.
 const NAMES: [&[u8]; 20] = [
-    b"a", b"b", b"c", b"file", b"second", b"third", b"whole", b"holes", b"deep", b"ahead", b"link", b"long", b"many", b"name 4",
-    b"name 5", b"moved", b"new", b"other", b"fifo", b"fresh name that is longer than what a cachelet has room for, for sure",
+    b"a",
+    b"b",
+    b"c",
+    b"file",
+    b"second",
+    b"third",
+    b"whole",
+    b"holes",
+    b"deep",
+    b"ahead",
+    b"link",
+    b"long",
+    b"many",
+    b"name 4",
+    b"name 5",
+    b"moved",
+    b"new",
+    b"other",
+    b"fifo",
+    b"fresh name that is longer than what a cachelet has room for, for sure",
 ];
 
 /// What calls go on with.

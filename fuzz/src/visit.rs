@@ -27,13 +27,17 @@ pub fn visit(fs: &Fs, cx: &Cx) -> Seen {
     while let Some(dir) = waiting.pop() {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut room = NAMES_MAX.saturating_sub(seen.names);
-        note(&mut seen, dir.id, fs.readdir(cx, dir, 0, &mut |entry| {
-            if entry.name != b"." && entry.name != b".." {
-                names.push(entry.name.to_vec());
-                room = room.saturating_sub(1);
-            }
-            room > 0
-        }));
+        note(
+            &mut seen,
+            dir.id,
+            fs.readdir(cx, dir, 0, &mut |entry| {
+                if entry.name != b"." && entry.name != b".." {
+                    names.push(entry.name.to_vec());
+                    room = room.saturating_sub(1);
+                }
+                room > 0
+            }),
+        );
         for name in names {
             seen.names += 1;
             let found = fs.lookup(cx, dir, &name);

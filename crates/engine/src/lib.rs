@@ -33,6 +33,8 @@ pub mod check;
 pub mod dump;
 pub mod file;
 pub mod fs;
+#[cfg(test)]
+mod full;
 pub mod glance;
 pub mod inspect;
 pub mod lane;

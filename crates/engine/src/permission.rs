@@ -3,6 +3,7 @@
 //! Entries are only ever added, under one lock, and never change: readers and
 //! searches need no lock. An entry is durable before anybody refers to it.
 
+use crate::alloc::fault;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use base::Result;
@@ -78,6 +79,9 @@ impl Fs {
             Place::At(index) => return Ok(index),
             Place::Free(index) => index,
         };
+        if fault::strikes(fault::Kind::Permission) {
+            return Err(Errno::ENOSPC.into());
+        }
         let entry = self.permission_entry(index)?;
         let image = &self.image;
         image.store(&entry.owner, u64::from(gid) << 32 | u64::from(uid));

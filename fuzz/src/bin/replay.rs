@@ -75,7 +75,8 @@ fn child(args: &[String], name: &str) -> ExitCode {
     let at = option(args, "--input").expect("an input file");
     let run = Watched { run: *run, note: File::create(at).expect("a file for inputs") };
     let files: Vec<&String> = args.iter().filter(|arg| Path::new(arg.as_str()).is_file()).collect();
-    let given: Vec<PathBuf> = files.into_iter().map(PathBuf::from).filter(|file| !file.ends_with(format!("{name}.input"))).collect();
+    let given: Vec<PathBuf> =
+        files.into_iter().map(PathBuf::from).filter(|file| !file.ends_with(format!("{name}.input"))).collect();
     let given: Vec<PathBuf> = given.into_iter().filter(|file| !file.to_string_lossy().ends_with(".input")).collect();
     if !given.is_empty() {
         for file in given {
@@ -102,7 +103,8 @@ fn child(args: &[String], name: &str) -> ExitCode {
 /// The kept inputs of a target, in the order of their names.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
-    let mut files: Vec<PathBuf> = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     files.sort();
     files.iter().filter_map(|file| std::fs::read(file).ok()).collect()
 }

@@ -14,6 +14,7 @@
 //! reservations, [`search`] finds room.
 
 pub(crate) mod arena;
+pub(crate) mod fault;
 pub(crate) mod search;
 pub(crate) mod shadow;
 

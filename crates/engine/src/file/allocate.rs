@@ -202,8 +202,9 @@ impl Job<'_, '_> {
 
     fn zero_range(&mut self, from: u64, to: u64, size: u64) -> Result<()> {
         let before = self.size();
-        self.zero_allocated(from, to.min(before.max(from)))?;
-        self.give(from, to, size)
+        // Space first: without it nothing is zeroed.
+        self.give(from, to, size)?;
+        self.zero_allocated(from, to.min(before.max(from)))
     }
 
     /// Notes that a process maps the file.

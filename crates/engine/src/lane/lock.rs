@@ -163,3 +163,46 @@ impl Waiter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::segment::{BUCKET_LOCKS, LockWord, cachelet};
+    use crate::testing::TestFs;
+    use crate::{Error, Kind, NewNode};
+    use core::sync::atomic::Ordering::SeqCst;
+    use format::layout::LANES;
+    use pm::UserSlice;
+    use std::format;
+
+    const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+
+    /// Goal: words that a peer has written at random keep nobody waiting. Method:
+    /// locks that name lanes without a user, no lane, and our own; a sequence left
+    /// odd; a cachelet about to be taken by nobody.
+    #[test]
+    fn nobody_is_waited_for() {
+        let test = TestFs::new(16 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let node = test.create(&cx, root, b"file", &FILE).unwrap();
+        let own = test.thread.lanes[0].get();
+        for holder in [77, LANES, LANES + 1, u32::MAX, own] {
+            for number in 0..BUCKET_LOCKS {
+                let word: &LockWord = test.fs.segment.at(test.fs.areas.bucket_locks + number * 16).unwrap();
+                word.store(holder, SeqCst);
+            }
+            let made = test.create(&cx, root, format!("of {holder}").as_bytes(), &FILE);
+            assert_eq!(matches!(made, Err(Error::Corrupt { what: "lock", .. })), holder == own, "{holder}: {made:?}");
+            assert_eq!(made.is_ok(), holder != own, "{holder}: {made:?}");
+        }
+        let cachelet = test.fs.cachelet(node.hint).unwrap();
+        cachelet.sequence.fetch_or(1, SeqCst);
+        test.attr(&cx, node).unwrap();
+        cachelet.map_sequence.fetch_or(1, SeqCst);
+        assert_eq!(test.read(&cx, node, 0, &[UserSlice::from_mut(&mut [0; 9])]), Ok(0));
+        for closer in [0, 600] {
+            cachelet.flags.fetch_or(cachelet::EVICTING | closer << 16, SeqCst);
+            test.open(&cx, node, 2, 5).unwrap();
+            test.close(&cx, 5);
+        }
+    }
+}

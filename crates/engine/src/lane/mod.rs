@@ -20,6 +20,7 @@ pub mod record;
 pub mod slot;
 pub mod take;
 
+use crate::alloc::fault;
 use crate::fs::Fs;
 use crate::segment::LaneState;
 use base::{Cx, Result};
@@ -296,6 +297,9 @@ impl Tx<'_> {
     /// must put into the record.
     #[inline(always)]
     pub(crate) fn new_lines(&mut self, count: u32, arena: crate::alloc::Arena) -> Result<(u64, Op)> {
+        if fault::strikes(fault::Kind::Space) {
+            return Err(Errno::ENOSPC.into());
+        }
         let (block, bits) = self.fs.take_lines(self.number, self.state, count, arena)?;
         self.lines += i64::from(count);
         let offset = block * layout::BLOCK + u64::from(bits.trailing_zeros()) * LINE;
@@ -305,6 +309,9 @@ impl Tx<'_> {
     /// Allocates up to `want` contiguous blocks, after block `near` if that is
     /// free (0: anywhere); returns the first and how many. `ENOSPC`.
     pub(crate) fn blocks(&mut self, want: u64, near: u64) -> Result<(u64, u64)> {
+        if fault::strikes(fault::Kind::Space) {
+            return Err(Errno::ENOSPC.into());
+        }
         let (block, count) = self.fs.reserve_blocks(self.number, self.state, want, near)?;
         self.push(Op::SetRun { at: layout::Layout::bitmap_word(block), count })?;
         self.lines += (count * layout::LINES_PER_BLOCK) as i64;
@@ -313,6 +320,9 @@ impl Tx<'_> {
 
     /// As [`Tx::blocks`], for the slots of a directory.
     pub(crate) fn slot_blocks(&mut self, want: u64, near: u64) -> Result<(u64, u64)> {
+        if fault::strikes(fault::Kind::Space) {
+            return Err(Errno::ENOSPC.into());
+        }
         let (block, count) = self.fs.reserve_slot_blocks(self.number, self.state, want, near)?;
         self.push(Op::SetRun { at: layout::Layout::bitmap_word(block), count })?;
         self.lines += (count * layout::LINES_PER_BLOCK) as i64;

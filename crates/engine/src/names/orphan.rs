@@ -7,6 +7,7 @@
 //! a new segment, when the whole table counts): a program with many open files
 //! that have no name is rare, so a search touches little.
 
+use crate::alloc::fault;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::segment::cachelet::{self, Cachelet};
@@ -52,6 +53,9 @@ impl Fs {
     #[cold]
     pub(crate) fn add_orphan(&self, tx: &mut Tx, id: u64) -> Result<()> {
         self.lock_orphans(tx)?;
+        if fault::strikes(fault::Kind::Orphan) {
+            return Err(Errno::ENOSPC.into());
+        }
         let high = self.orphans_high()?;
         for number in 0..(high + 1).min(layout::ORPHANS) {
             if self.orphan_slot(number)?.load(Acquire) == 0 {

@@ -14,6 +14,7 @@
 //! is gone), or he did not, and the node or `DEAD` tells. Whoever takes the
 //! count to 0 does what is left to do for an inode without names.
 
+use crate::alloc::fault;
 use crate::fs::Fs;
 use crate::lane::lock::Waiter;
 use crate::segment::{Cachelet, DESCRIPTIONS, cachelet};
@@ -157,6 +158,9 @@ impl Fs {
     /// A free description, marked as being made by `process`.
     #[inline]
     fn take_description(&self, cx: &Cx, process: u32) -> Result<(DescriptionId, &Description)> {
+        if fault::strikes(fault::Kind::Description) {
+            return Err(Errno::ENFILE.into());
+        }
         let hint = self.description_hint.load(Relaxed);
         if hint < self.header().descriptions_high.load(Acquire)
             && let Some(found) = self.try_description(hint, process)

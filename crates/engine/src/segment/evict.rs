@@ -1,6 +1,7 @@
 //! New cachelets: never used ones first, then the CLOCK takes those nobody uses.
 
 use super::cachelet::{self, Cachelet};
+use crate::alloc::fault;
 use crate::fs::Fs;
 use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
@@ -30,6 +31,9 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn new_cachelet_anyhow(&self, lane: u32) -> Result<&Cachelet> {
+        if fault::strikes(fault::Kind::Cachelet) {
+            return Err(Errno::ENOMEM.into());
+        }
         if let Some(cachelet) = self.unused_cachelet(lane) {
             return Ok(cachelet);
         }
