@@ -8,6 +8,7 @@ pub mod descriptors;
 pub mod door;
 pub mod environment;
 pub mod handle;
+pub mod in_kernel;
 mod path;
 pub mod process;
 pub mod processes;

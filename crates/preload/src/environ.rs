@@ -23,6 +23,27 @@ impl Environment {
         self.pointers
     }
 
+    /// Runs `exec` with an environment that does not hand descriptors on; it returns only if exec failed.
+    pub fn without_state(&self, exec: impl FnOnce() -> isize) -> isize {
+        let state = self.own[2].cast::<c_char>();
+        if state.is_null() {
+            return exec();
+        }
+        // SAFETY: our own array and variable.
+        unsafe { libc::remove_variable(self.pointers, environment::STATE) };
+        let result = exec();
+        let mut len = 0;
+        // SAFETY: inside the array, which ends with null.
+        while !unsafe { *self.pointers.add(len) }.is_null() {
+            len += 1;
+        }
+        // SAFETY: the place that was freed above.
+        unsafe { self.pointers.add(len).write(state) };
+        // SAFETY: as above; the end of the array was one further on.
+        unsafe { self.pointers.add(len + 1).write(core::ptr::null_mut()) };
+        result
+    }
+
     /// `source` with `LD_PRELOAD` holding us, the mounts, and `state` (empty: none).
     /// `None` when there is no memory.
     ///

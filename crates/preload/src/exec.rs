@@ -10,7 +10,7 @@ use crate::call::Served;
 use crate::door::PROCESS;
 use crate::environ::Environment;
 use crate::serve;
-use crate::{alloc, call, errno, init, libc, placeholders, thread, tls};
+use crate::{alloc, call, errno, hand_over, init, libc, placeholders, thread, tls};
 use core::ffi::{CStr, c_char, c_int};
 use pm::sys::{self, abi::*};
 use posix::Outcome;
@@ -97,7 +97,7 @@ impl Ready {
         match unsafe { whose(dirfd, path, flags) } {
             Whose::Kernel => {
                 // SAFETY: by contract.
-                let result = unsafe { kernel_exec(dirfd, path, argv, self.environ(), flags) };
+                let result = unsafe { self.start(dirfd, path, argv, flags) };
                 // SAFETY: by contract.
                 if matches!(result, -2 | -20 | -13) && unsafe { leads_in(dirfd, path, flags) } {
                     // SAFETY: by contract.
@@ -106,10 +106,28 @@ impl Ready {
                 result
             }
             // SAFETY: `posix` made these arguments.
-            Whose::KernelAt(dirfd, path) => unsafe { kernel_exec(dirfd, path, argv, self.environ(), flags) },
+            Whose::KernelAt(dirfd, path) => unsafe { self.start(dirfd, path, argv, flags) },
             // SAFETY: by contract.
             Whose::Ours(0) => unsafe { self.exec_file(dirfd, path, argv, flags, level) },
             Whose::Ours(error) => error,
+        }
+    }
+
+    /// Executes a kernel file; what it inherits of ours becomes the kernel's if it can't be preloaded.
+    ///
+    /// # Safety
+    /// As for `try_path`.
+    unsafe fn start(&self, dirfd: i32, path: *const c_char, argv: Strings, flags: i32) -> isize {
+        // SAFETY: by contract.
+        let loads_us = !PROCESS.hands_on() || unsafe { hand_over::loads_us(dirfd, path, flags) };
+        // SAFETY: by contract.
+        let exec = || unsafe { kernel_exec(dirfd, path, argv, self.environ(), flags) };
+        match &self.environment {
+            Some(environment) if !loads_us => {
+                let _handed = hand_over::HandedOver::new();
+                environment.without_state(exec)
+            }
+            _ => exec(),
         }
     }
 

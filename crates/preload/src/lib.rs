@@ -28,6 +28,7 @@ pub mod errno;
 pub mod exec;
 pub mod foreign;
 pub mod fork;
+pub mod hand_over;
 pub mod init;
 pub mod libc;
 mod mem_test;

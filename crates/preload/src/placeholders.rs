@@ -259,6 +259,14 @@ pub fn adopt(fd: u32) -> bool {
     true
 }
 
+/// Puts a placeholder back on a number of ours that the kernel was given for an `exec` that failed.
+pub fn renew(fd: u32) {
+    forget(fd);
+    if Placeholders.take_exact(fd, true).is_err() {
+        crate::complain!("descriptor {fd} can't be kept any longer");
+    }
+}
+
 /// Sets the kernel's close-on-exec flag of a placeholder.
 pub fn set_cloexec(fd: u32, on: bool) {
     // SAFETY: no pointers.

@@ -1,0 +1,88 @@
+//! Where the kernel's mount of a file system has what a descriptor of ours stands for.
+//!
+//! A program that the library can't be loaded into (static, set-uid) gets kernel
+//! descriptors: opened by inode through the mount at the same path, so that
+//! renamed and removed files are found as well; directories by their path.
+
+use crate::descriptors::{CWD_FD, FD_MAX};
+use crate::{Process, ThreadState};
+use base::Kind;
+use core::fmt::Write;
+use core::sync::atomic::Ordering::Relaxed;
+use pm::Errno;
+use pm::sys::abi;
+
+/// How to open it: `openat(AT_FDCWD, path, flags)`, then `lseek(offset)`.
+pub struct InKernel<'a> {
+    /// Absolute, with its NUL.
+    pub path: &'a [u8],
+    /// `O_*`, without those that only matter when a file is made.
+    pub flags: u32,
+    /// Its position.
+    pub offset: u64,
+    /// Its inode number: what lies at the path may be something else, if nothing is mounted there.
+    pub ino: u64,
+}
+
+/// Flags of an open file that another opening keeps.
+const KEPT: u32 = abi::O_ACCMODE | abi::O_APPEND | abi::O_NONBLOCK | abi::O_DIRECT | abi::O_SYNC | abi::O_NOATIME | abi::O_PATH;
+
+impl Process {
+    /// For descriptor `fd`, or the working directory ([`CWD_FD`]). The text is in
+    /// this thread's state until its next call. `EBADF`: not ours; `ENOENT`: a
+    /// directory that is gone.
+    pub fn in_kernel<'a>(&self, thread: &'a ThreadState, fd: u32) -> base::Result<InKernel<'a>> {
+        let file = self.descriptors.get(fd).and_then(|entry| self.open_file(entry)).ok_or(Errno::EBADF)?;
+        let cx = self.cx(thread);
+        let ino = file.mount.backend.attr(&cx, file.node)?.ino;
+        let (flags, offset) = (file.flags() & KEPT, file.description.offset.load(Relaxed));
+        if file.entry.kind() == Kind::Directory {
+            let len = self.path_of(&cx, thread, &file)?.len();
+            // SAFETY: the second text of this thread, which is not in use by a call.
+            let out = unsafe { &mut *thread.text[1].get() };
+            let start = out.len() - len;
+            if start == 0 {
+                return Err(Errno::ENAMETOOLONG.into());
+            }
+            // `path_of` fills up to the end: make room for the NUL.
+            out.copy_within(start.., start - 1);
+            *out.last_mut().ok_or(Errno::ENAMETOOLONG)? = 0;
+            let flags = flags & !abi::O_ACCMODE | abi::O_DIRECTORY;
+            return Ok(InKernel { path: &out[start - 1..], flags, offset: 0, ino });
+        }
+        // SAFETY: as above.
+        let out = unsafe { &mut *thread.text[1].get() };
+        let mut text = Text { out, len: 0 };
+        text.put(file.mount.prefix())?;
+        // What `Node::id` says of its place's generation, and what the mount calls files by.
+        write!(text, "/.bypath/ino/{ino}.{}\0", file.node.id >> 40).map_err(|_| Errno::ENAMETOOLONG)?;
+        Ok(InKernel { path: &text.out[..text.len], flags, offset, ino })
+    }
+
+    /// Whether a new program would get anything of ours: an open file, or the working directory.
+    pub fn hands_on(&self) -> bool {
+        self.kept_over_exec().next().is_some() || self.descriptors.get(CWD_FD).is_some()
+    }
+}
+
+const _: () = assert!(CWD_FD == FD_MAX);
+
+struct Text<'a> {
+    out: &'a mut [u8],
+    len: usize,
+}
+
+impl Text<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Errno> {
+        let end = self.len + bytes.len();
+        self.out.get_mut(self.len..end).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(bytes);
+        self.len = end;
+        Ok(())
+    }
+}
+
+impl Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        self.put(text.as_bytes()).map_err(|_| core::fmt::Error)
+    }
+}

@@ -1,0 +1,204 @@
+//! Programs that the library can't be loaded into, started with descriptors of ours.
+//!
+//! A static or set-uid program knows the kernel's descriptors only. If the file
+//! system is also mounted through the kernel at the same path, each number of
+//! ours that it inherits becomes a kernel descriptor of the same file at the
+//! same offset, just before `exec`, and the working directory becomes the
+//! kernel's. From then on the kernel owns the offset: it is no longer shared
+//! with whoever else had the description.
+//!
+//! Without such a mount the placeholders stay: `EBADF`, as documented.
+
+use crate::door::PROCESS;
+use crate::{alloc, placeholders, thread, tls};
+use core::ffi::c_char;
+use pm::sys::abi::*;
+use posix::{CWD_FD, FD_MAX};
+
+const HERE: i32 = -100;
+/// As much of a program as its headers need.
+const HEAD_BYTES: usize = 4096;
+const INTERPRETERS_MAX: u32 = 4;
+
+/// Whether the loader would load us into the program at this kernel path. Yes
+/// for whatever can't be read: its exec will show.
+///
+/// # Safety
+/// `path` is a NUL-terminated string.
+pub unsafe fn loads_us(dirfd: i32, path: *const c_char, flags: i32) -> bool {
+    let head = alloc::alloc(HEAD_BYTES);
+    if head.is_null() {
+        return true;
+    }
+    // SAFETY: a block of that size, ours alone.
+    let room = unsafe { core::slice::from_raw_parts_mut(head, HEAD_BYTES) };
+    // SAFETY: by contract.
+    let loads = unsafe { program_loads_us(dirfd, path, flags, room) };
+    // SAFETY: not used any more.
+    unsafe { alloc::free(head) };
+    loads
+}
+
+/// # Safety
+/// As for [`loads_us`].
+unsafe fn program_loads_us(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]) -> bool {
+    // SAFETY: by contract.
+    let Some((len, mode)) = (unsafe { read_head(dirfd, path, flags, head) }) else { return true };
+    let mut len = len;
+    let mut mode = mode;
+    for _ in 0..INTERPRETERS_MAX {
+        if !head[..len].starts_with(b"#!") {
+            break;
+        }
+        // The kernel takes the interpreter's own mode.
+        let line = head[2..len].iter().position(|&b| b == b'\n').map_or(len, |at| at + 2);
+        let start = head[..line].iter().skip(2).position(|&b| b != b' ' && b != b'\t').map_or(line, |at| at + 2);
+        let end = head[start..line].iter().position(|&b| b == b' ' || b == b'\t').map_or(line, |at| at + start);
+        if end >= head.len() {
+            return true;
+        }
+        head[end] = 0;
+        let mut name = [0u8; 256];
+        let Some(room) = name.get_mut(..end + 1 - start) else { return true };
+        room.copy_from_slice(&head[start..end + 1]);
+        // SAFETY: a NUL-terminated copy.
+        match unsafe { read_head(HERE, name.as_ptr().cast(), 0, head) } {
+            Some(found) => (len, mode) = found,
+            None => return true,
+        }
+    }
+    // Set-uid and set-gid programs run in the loader's secure mode.
+    if mode & (S_ISUID | S_ISGID) != 0 && mode & 0o111 != 0 {
+        return false;
+    }
+    has_loader(&head[..len])
+}
+
+/// The first bytes of a program and its mode; `None` if it can't be read.
+///
+/// # Safety
+/// As for [`loads_us`].
+unsafe fn read_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]) -> Option<(usize, u32)> {
+    let own = if flags as u32 & AT_EMPTY_PATH != 0 { dirfd } else { -1 };
+    let fd = if own >= 0 {
+        own as usize
+    } else {
+        // SAFETY: by contract.
+        let fd = unsafe {
+            placeholders::creating(__NR_openat, [dirfd as usize, path as usize, (O_RDONLY | O_CLOEXEC) as usize, 0, 0, 0])
+        };
+        usize::try_from(fd).ok()?
+    };
+    // SAFETY: the buffer outlives the call.
+    let len = unsafe { pm::call!(__NR_pread64, fd, head.as_mut_ptr(), head.len(), 0) };
+    let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
+    // SAFETY: room for a `struct stat`.
+    let known = unsafe { pm::call!(__NR_fstat, fd, stat.as_mut_ptr()) };
+    if own < 0 {
+        // SAFETY: opened above.
+        let _ = unsafe { pm::call!(__NR_close, fd) };
+    }
+    known.ok()?;
+    // SAFETY: zeroed, and filled by the kernel.
+    let stat = unsafe { stat.assume_init() };
+    Some((len.ok()?, stat.st_mode))
+}
+
+/// Whether an ELF program names a loader. What is no ELF file is not ours to judge.
+fn has_loader(head: &[u8]) -> bool {
+    const INTERPRETER: u32 = 3;
+    let half = |at: usize| head.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]) as usize);
+    let word = |at: usize| head.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    // ELF64 of this byte order; the loader of another architecture would not load us either.
+    if !head.starts_with(b"\x7fELF\x02\x01") {
+        return !head.starts_with(b"\x7fELF");
+    }
+    let (Some(table), Some(size), Some(count)) = (word(32), half(54), half(56)) else { return true };
+    (0..count).any(|index| word((table as usize).saturating_add(index * size)) == Some(INTERPRETER))
+}
+
+/// What was given to the kernel; dropping it takes everything back (`exec` failed).
+pub struct HandedOver {
+    /// Numbers that carry a kernel descriptor now.
+    numbers: [u64; FD_MAX as usize / 64 + 1],
+    /// The kernel's working directory as it was; negative: not changed.
+    before: isize,
+}
+
+impl HandedOver {
+    /// Hands over all that a new program inherits, as far as the kernel has it.
+    pub fn new() -> HandedOver {
+        let mut handed = HandedOver { numbers: [0; FD_MAX as usize / 64 + 1], before: -1 };
+        let tls = tls::get();
+        for fd in PROCESS.kept_over_exec() {
+            tls::enter(tls);
+            let file = open_in_kernel(tls, fd);
+            tls::leave(tls);
+            let Some(file) = file else { continue };
+            // SAFETY: no pointers.
+            if unsafe { pm::call!(__NR_dup3, file, fd, 0) }.is_ok() {
+                handed.numbers[fd as usize / 64] |= 1 << (fd % 64);
+            }
+            // SAFETY: opened just now.
+            let _ = unsafe { pm::call!(__NR_close, file) };
+        }
+        tls::enter(tls);
+        let directory = open_in_kernel(tls, CWD_FD);
+        tls::leave(tls);
+        if let Some(directory) = directory {
+            // SAFETY: the path is NUL-terminated.
+            handed.before = unsafe {
+                placeholders::creating(
+                    __NR_openat,
+                    [HERE as usize, c".".as_ptr() as usize, (O_PATH | O_CLOEXEC) as usize, 0, 0, 0],
+                )
+            };
+            // SAFETY: no pointers.
+            let _ = unsafe { pm::call!(__NR_fchdir, directory) };
+            // SAFETY: opened above.
+            let _ = unsafe { pm::call!(__NR_close, directory) };
+        }
+        handed
+    }
+}
+
+impl Drop for HandedOver {
+    fn drop(&mut self) {
+        for (index, word) in self.numbers.iter().enumerate() {
+            for bit in (0..64).filter(|bit| word >> bit & 1 != 0) {
+                placeholders::renew(index as u32 * 64 + bit);
+            }
+        }
+        if self.before >= 0 {
+            // SAFETY: no pointers.
+            let _ = unsafe { pm::call!(__NR_fchdir, self.before) };
+            // SAFETY: opened by `new`.
+            let _ = unsafe { pm::call!(__NR_close, self.before) };
+        }
+    }
+}
+
+/// A kernel descriptor (close-on-exec) of what `fd` of ours stands for, at its
+/// offset; `None` if the kernel hasn't got it.
+fn open_in_kernel(tls: &tls::Tls, fd: u32) -> Option<usize> {
+    let wanted = PROCESS.in_kernel(thread::state(tls), fd).ok()?;
+    let flags = wanted.flags | O_CLOEXEC | O_LARGEFILE;
+    // SAFETY: the path is NUL-terminated.
+    let file =
+        unsafe { placeholders::creating(__NR_openat, [HERE as usize, wanted.path.as_ptr() as usize, flags as usize, 0, 0, 0]) };
+    let file = usize::try_from(file).ok()?;
+    let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
+    // SAFETY: room for a `struct stat`.
+    let known = unsafe { pm::call!(__NR_fstat, file, stat.as_mut_ptr()) };
+    // SAFETY: zeroed, and filled by the kernel if it succeeded.
+    if known.is_err() || unsafe { stat.assume_init() }.st_ino != wanted.ino {
+        // SAFETY: opened above.
+        let _ = unsafe { pm::call!(__NR_close, file) };
+        return None;
+    }
+    if wanted.flags & O_PATH == 0 {
+        // SAFETY: no pointers.
+        let _ = unsafe { pm::call!(__NR_lseek, file, wanted.offset, SEEK_SET) };
+    }
+    Some(file)
+}
