@@ -13,7 +13,7 @@ export LC_ALL := C
 
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests mount-tools system-tests system-native system-model \
-    system-random system-append system-visible system-kill system-flat budgets tiny-bench tiny-demo
+    system-random system-append system-visible system-storm system-flat budgets tiny-bench tiny-demo
 
 all: build
 
@@ -62,7 +62,7 @@ direct-tests: build
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
 OPERATIONS ?= 500000
-system-tests: system-native system-model system-random system-append system-visible system-kill system-flat
+system-tests: system-native system-model system-random system-append system-visible system-storm system-flat
 
 system-native:
 	$(STEP) 'random calls, images beside tmpfs' $(TESTKIT) differential --backend native --ops $(OPERATIONS)
@@ -74,8 +74,8 @@ system-append:
 	$(STEP) 'four processes appending' $(TESTKIT) append
 system-visible:
 	$(STEP) 'two processes see each other' $(TESTKIT) visible
-system-kill:
-	$(STEP) '1,000 kills' $(TESTKIT) kill
+system-storm:
+	$(STEP) '10,000 kills' $(TESTKIT) storm
 system-flat:
 	$(STEP) 'a million entries' $(TESTKIT) flat
 

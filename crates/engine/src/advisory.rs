@@ -171,6 +171,12 @@ impl Fs {
         self.any_lock() && self.head(chain_of(node)).is_some_and(|head| head.load(Acquire) != 0)
     }
 
+    /// Locks in the table.
+    #[cfg(any(test, feature = "check"))]
+    pub(crate) fn advisory_count(&self) -> u32 {
+        (0..ADVISORY_LOCKS).map_while(|number| self.entry(number)).filter(|entry| entry.node.load(Acquire) != 0).count() as u32
+    }
+
     fn entry(&self, number: u32) -> Option<&Entry> {
         if number >= self.header().locks_high.load(Acquire).min(ADVISORY_LOCKS) {
             return None;

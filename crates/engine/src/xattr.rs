@@ -221,6 +221,7 @@ impl Fs {
             // No place where so many lie together.
             return Err(Errno::ENOSPC.into());
         }
+        self.present(block * BLOCK, count * BLOCK)?;
         let (from, mut to) = (run.block * BLOCK, block * BLOCK);
         // What lies before the old value, and what behind it.
         let (head, tail) = old.map_or((run.len, run.len), |e| (e.at - from, e.end() - from));

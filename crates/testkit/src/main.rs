@@ -93,8 +93,8 @@ fn main() -> std::process::ExitCode {
         }
         Some("append") => shown(many::append(number(&args, "--processes", 4), number(&args, "--records", 100_000))),
         Some("visible") => shown(many::visible(number(&args, "--rounds", 2000))),
-        Some("kill") => shown(many::kill(number(&args, "--rounds", 1000), number(&args, "--seed", 1))),
         Some("crash") => crash(&args),
+        Some("storm") => shown(many::storm(number(&args, "--kills", 10_000), number(&args, "--seed", 1))),
         Some("flat") => shown(many::flat(number(&args, "--entries", 1_000_000))),
         _ => {
             eprintln!(
@@ -102,7 +102,7 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit random [--processes N] [--ops N] [--seed S]\n\
                  \x20      testkit append [--processes N] [--records N]\n\
                  \x20      testkit visible [--rounds N]\n\
-                 \x20      testkit kill [--rounds N] [--seed S]\n\
+                 \x20      testkit storm [--kills N] [--seed S]\n\
                  \x20      testkit flat [--entries N]"
             );
             false

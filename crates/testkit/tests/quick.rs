@@ -40,8 +40,8 @@ fn visible() {
 }
 
 #[test]
-fn kill() {
-    testkit(&["kill", "--rounds", "40"]);
+fn storm() {
+    testkit(&["storm", "--kills", "100"]);
 }
 
 #[test]

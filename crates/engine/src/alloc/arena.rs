@@ -17,7 +17,7 @@ use crate::fs::Fs;
 use crate::segment::LaneState;
 use crate::segment::lane_state::ARENAS;
 use base::Result;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 impl Fs {
     /// Takes `count` (1–64) neighbouring lines of one block: (block, bits). `ENOSPC`.
@@ -56,7 +56,7 @@ impl Fs {
     ///
     /// The list entry goes in two steps, so that the lines are listed all the
     /// time, but as certainly reserved never twice: once not counted any more, it
-    /// is only believed where no arena has its block (`settle_tentative`).
+    /// is only believed where no arena has its block (`settle_reservations`).
     fn stock_up(&self, state: &LaneState, place: usize, block: u64, bits: u64) -> bool {
         let Some(last) = (state.reserved_count.load(Relaxed) as usize).checked_sub(1) else { return false };
         state.reserved_count.store(last as u32, Release);
@@ -68,11 +68,22 @@ impl Fs {
         true
     }
 
-    /// Gives what is left in a stock back to the shadow. Death in between loses it until the next mount.
+    /// Gives what is left in a stock back to the shadow; listed once more, so that it is not lost if we die in between.
     pub(crate) fn return_stock(&self, state: &LaneState, place: usize) {
-        let left = state.stock[place].swap(0, Relaxed);
-        if left != 0 {
-            self.release(state.arenas[place].load(Relaxed) | 1 << 40, left, true);
+        let left = state.stock[place].load(Relaxed);
+        if left == 0 {
+            return;
+        }
+        let run = state.arenas[place].load(Relaxed) | 1 << 40;
+        let listed = state.reserved.get(state.reserved_count.load(Relaxed) as usize);
+        if let Some(entry) = listed {
+            entry.bits.store(left, Relaxed);
+            entry.run.store(run, Release);
+        }
+        state.stock[place].store(0, Release);
+        self.release(run, left, true);
+        if let Some(entry) = listed {
+            entry.run.store(0, Release);
         }
     }
 
@@ -94,19 +105,33 @@ impl Fs {
 
     /// After a death: gives back what a lane had in stock, and what it had taken
     /// unless its record, which has been applied, made that the image's.
-    pub(crate) fn return_arenas(&self, state: &LaneState) {
+    pub(crate) fn return_arenas(&self, number: u32, state: &LaneState) {
         for place in 0..ARENAS {
-            let bits = state.stock[place].swap(0, Relaxed) | state.taken[place].swap(0, Relaxed);
-            let block = state.arenas[place].swap(0, Relaxed);
+            let bits = state.stock[place].load(Relaxed) | state.taken[place].load(Relaxed);
             if bits != 0 {
-                self.release(block | 1 << 40, bits, true);
+                self.release_own(number, state.arenas[place].load(Relaxed), bits);
+            }
+            for word in [&state.stock[place], &state.taken[place], &state.arenas[place]] {
+                word.store(0, Release);
             }
         }
     }
 }
 
-/// Whether an arena of a lane has lines of `block`.
-pub(crate) fn stocks(state: &LaneState, block: u64) -> bool {
-    let listed = |place: usize| state.stock[place].load(Relaxed) | state.taken[place].load(Relaxed) != 0;
-    (0..ARENAS).any(|place| state.arenas[place].load(Relaxed) == block && listed(place))
+/// The lines of `block` that the arenas of a lane have.
+pub(crate) fn stocked(state: &LaneState, block: u64) -> u64 {
+    let places = (0..ARENAS).filter(|place| state.arenas[*place].load(Relaxed) == block);
+    // Taken out they are in both for a moment, put back too: so in this order nothing is missed.
+    let both = |place: usize| {
+        let (stock, taken) = (&state.stock[place], &state.taken[place]);
+        stock.load(Acquire) | taken.load(Acquire) | stock.load(Acquire)
+    };
+    places.fold(0, |lines, place| lines | both(place))
+}
+
+/// How many lines the arenas of a lane have.
+#[cfg(any(test, feature = "check"))]
+pub(crate) fn lines_stocked(state: &LaneState) -> u64 {
+    let places = state.stock.iter().zip(&state.taken);
+    places.map(|(stock, taken)| u64::from((stock.load(Relaxed) | taken.load(Relaxed)).count_ones())).sum()
 }

@@ -117,10 +117,11 @@ impl Fs {
             return Err(Errno::EIO.into());
         }
         let entry = &state.reserved[index];
-        // Tentative until the count covers it: see `settle_tentative`.
+        // Tentative until the count covers it: see `settle_reservations`.
         entry.bits.store(bits, Relaxed);
         entry.run.store(block | 1 << 40, Release);
         if self.shadow_word(block)?.compare_exchange(seen, seen | bits, AcqRel, Relaxed).is_err() {
+            entry.run.store(0, Relaxed);
             return Ok(false);
         }
         state.reserved_count.store(index as u32 + 1, Release);
@@ -133,8 +134,12 @@ impl Fs {
     /// Extends the reservation made last (a whole block) by the blocks that
     /// follow it, up to `want` in all; returns how many it has now.
     pub(crate) fn extend_reservation(&self, state: &LaneState, want: u64) -> Result<u64> {
-        let entry = &state.reserved[(state.reserved_count.load(Relaxed) as usize).wrapping_sub(1) % RESERVED_MAX];
+        let index = state.reserved_count.load(Relaxed) as usize;
+        let entry = &state.reserved[index.wrapping_sub(1) % RESERVED_MAX];
         let (first, mut count) = (entry.run.load(Relaxed) & 0xff_ffff_ffff, 1);
+        // Each further block is listed by itself while it is being taken: see `settle_reservations`.
+        let Some(tentative) = state.reserved.get(index) else { return Ok(count) };
+        tentative.bits.store(u64::MAX, Relaxed);
         entry.bits.store(0, Release);
         let grown = self.root().grown.load(Acquire).min(self.layout.block_count());
         while count < want && first + count < grown {
@@ -143,8 +148,7 @@ impl Fs {
             if page.ready.load(Acquire) != 1 || self.shadow_word(next)?.load(Relaxed) != 0 {
                 break;
             }
-            // The list says one more before it is taken; death in between can
-            // only lose this block until the next mount.
+            tentative.run.store(next | 1 << 40, Release);
             if self.shadow_word(next)?.compare_exchange(0, u64::MAX, AcqRel, Relaxed).is_err() {
                 break;
             }
@@ -152,6 +156,7 @@ impl Fs {
             entry.run.store(first | count << 40, Release);
             page.free.fetch_sub(64, Relaxed);
         }
+        tentative.run.store(0, Relaxed);
         Ok(count)
     }
 
@@ -180,6 +185,22 @@ impl Fs {
                 Some(Op::ClearBits { at, bits }) => self.release_bits(at, bits),
                 Some(Op::ClearRun { at, count }) => self.release_run(at, count),
                 _ => {}
+            }
+        }
+    }
+
+    /// After a death: gives back to the shadow what the lane's last record has
+    /// freed, some of which may have been given back and taken by others already.
+    pub(crate) fn release_freed_again(&self, number: u32, lane: &Lane) {
+        for op in &lane.ops {
+            let (at, count, bits) = match Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed)) {
+                Some(Op::ClearBits { at, bits }) => (at, 1, bits),
+                Some(Op::ClearRun { at, count }) => (at, count, u64::MAX),
+                _ => continue,
+            };
+            let first = at.wrapping_sub(layout::BITMAP) / 8;
+            if self.is_allocatable(first, count) {
+                (first..first + count).for_each(|block| self.release_own(number, block, bits));
             }
         }
     }
@@ -250,35 +271,61 @@ impl Fs {
         }
     }
 
-    /// After a death: the reservation that was listed but perhaps not made. It
-    /// was, if the shadow has its bits, the bitmap has not, and neither another lane
-    /// nor an arena of this one lists them (a lane lists before it takes).
-    pub(crate) fn settle_tentative(&self, number: u32, state: &LaneState) {
+    /// After a death: gives back what the lane lists, for certain or perhaps made,
+    /// or perhaps given back already. It is the lane's if the shadow has it, the
+    /// bitmap has not, and no other lane lists it (a lane lists before it takes).
+    /// Whoever dies here leaves the list to the next adopter.
+    pub(crate) fn settle_reservations(&self, number: u32, state: &LaneState) {
         for entry in &state.reserved {
-            let (run, bits) = (entry.run.swap(0, AcqRel), entry.bits.load(Relaxed));
-            let block = run & 0xff_ffff_ffff;
-            if run != 0 && bits != 0 && !arena::stocks(state, block) && !self.listed_by_another(number, block) {
-                self.release(run, bits, true);
+            let (run, bits) = (entry.run.load(Acquire), entry.bits.load(Relaxed));
+            let (first, count) = (run & 0xff_ffff_ffff, run >> 40);
+            for block in first..first + count {
+                let bits = if bits == 0 { u64::MAX } else { bits };
+                // What is in an arena is given back with it.
+                self.release_own(number, block, bits & !arena::stocked(state, block));
+            }
+            entry.run.store(0, Release);
+        }
+        state.reserved_count.store(0, Release);
+    }
+
+    /// Clears those of `bits` in the shadow of a block that can only be of lane `number`.
+    pub(crate) fn release_own(&self, number: u32, block: u64, bits: u64) {
+        let Some(page) = self.page(block / PAGE_BLOCKS).filter(|page| page.ready.load(Acquire) == 1) else { return };
+        let (Ok(shadow), Some(used)) = (self.shadow_word(block), self.image.word(Layout::bitmap_word(block))) else { return };
+        loop {
+            // In this order: whoever has one of these bits in `seen` listed it before.
+            let seen = shadow.load(Acquire);
+            if bits & seen & !used.load(Acquire) == 0 {
+                return;
+            }
+            let own = bits & seen & !self.listed_by_others(number, block) & !used.load(Acquire);
+            if own == 0 {
+                return;
+            }
+            if shadow.compare_exchange(seen, seen & !own, AcqRel, Relaxed).is_ok() {
+                page.free.fetch_add(own.count_ones(), Relaxed);
+                return;
             }
         }
     }
 
-    /// Whether a lane other than `number` lists a reservation of `block`.
-    fn listed_by_another(&self, number: u32, block: u64) -> bool {
+    /// The lines of `block` that lanes other than `number` list, as reserved or in stock.
+    fn listed_by_others(&self, number: u32, block: u64) -> u64 {
         let lanes = self.header().lanes_high.load(Acquire).min(layout::LANES);
+        let mut listed = 0;
         for other in (0..lanes).filter(|other| *other != number) {
             let other = self.lane_state(other);
-            if arena::stocks(other, block) {
-                return true;
-            }
+            // Reservations first: they become stock.
             for entry in &other.reserved {
-                let other_run = entry.run.load(Acquire);
-                let (first, count) = (other_run & 0xff_ffff_ffff, other_run >> 40);
+                let (run, bits) = (entry.run.load(Acquire), entry.bits.load(Acquire));
+                let (first, count) = (run & 0xff_ffff_ffff, run >> 40);
                 if count != 0 && (first..first + count).contains(&block) {
-                    return true;
+                    listed |= if bits == 0 { u64::MAX } else { bits };
                 }
             }
+            listed |= arena::stocked(other, block);
         }
-        false
+        listed
     }
 }

@@ -135,6 +135,8 @@ impl Fs {
         let file = self.end_of_extents(root)?;
         let (block, len) = tx.slot_blocks(want, self.near(root, file))?;
         if zero {
+            // Perhaps another process has made the image grow just now.
+            self.present(block * BLOCK, len * BLOCK)?;
             self.image.zero(block * BLOCK, len * BLOCK)?;
             tx.order();
         }

@@ -126,7 +126,7 @@ impl Job<'_, '_> {
                     source.put(self.fs, place, piece.len, size.saturating_sub(at))?;
                     at += piece.len;
                 }
-                None => match self.fill_hole(at, at + piece.len, ahead, source) {
+                None => match self.fill_hole(at, at + piece.len, end, ahead, source) {
                     Ok(reached) => at = reached,
                     Err(Error::Posix(Errno::ENOSPC)) if at > start => break,
                     Err(error) => return Err(error),
@@ -147,7 +147,9 @@ impl Job<'_, '_> {
     }
 
     /// Writes `start..end`, which is a hole, or the first part of it: one run of blocks, one record.
-    fn fill_hole(&mut self, start: u64, end: u64, ahead: u64, source: &mut Source) -> Result<u64> {
+    /// The size grows with the record that reaches `whole`, the end of the write:
+    /// who dies before leaves a file without the write, not with a part of it.
+    fn fill_hole(&mut self, start: u64, end: u64, whole: u64, ahead: u64, source: &mut Source) -> Result<u64> {
         let (first, size) = (block_of(start), self.size());
         let mut want = blocks_for(end) - first;
         // Ahead only where the file ends, and only as far as no other extent is met.
@@ -168,8 +170,9 @@ impl Job<'_, '_> {
             Source::Zero.put(self.fs, place + (reached - from), zero_to - reached, 0)?;
         }
         self.tx.order();
-        self.commit(edited, e.len, size.max(reached), true)?;
-        if e.len > blocks_for(reached) - first {
+        let shown = if reached < whole { size } else { size.max(reached) };
+        self.commit(edited, e.len, shown, true)?;
+        if e.len > blocks_for(reached) - first || shown < reached {
             self.cachelet.flags.fetch_or(cachelet::AHEAD, Relaxed);
         }
         Ok(reached)

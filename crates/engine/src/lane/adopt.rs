@@ -39,7 +39,7 @@ impl Fs {
     }
 
     /// Whether a lane's state tells of an operation in progress.
-    fn is_lane_busy(&self, number: u32) -> bool {
+    pub(crate) fn is_lane_busy(&self, number: u32) -> bool {
         let state = self.lane_state(number);
         let words =
             [&state.held[0], &state.entered[0], &state.closed[0], &state.slots[0], &state.loading, &state.loading_cachelet];
@@ -79,10 +79,15 @@ impl Fs {
                 self.release_freed(lane, usize::from(record.ops));
             }
         }
+        let sequence = lane.sequence.load(Acquire);
+        if state.released.load(Acquire) != sequence {
+            // Death came between the end of the record and this.
+            self.release_freed_again(number, lane);
+            state.released.store(sequence, Release);
+        }
         self.forget_loading(number, state);
-        self.return_reservations(state);
-        self.settle_tentative(number, state);
-        self.return_arenas(state);
+        self.settle_reservations(number, state);
+        self.return_arenas(number, state);
         for slot in &state.slots {
             self.return_slot(number, slot.swap(0, AcqRel));
         }

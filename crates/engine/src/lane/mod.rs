@@ -195,6 +195,7 @@ impl Tx<'_> {
         image.store(&self.lane.state, 0);
         self.retired(listed);
         stores.release(self.fs);
+        self.state.released.store(u64::from(sequence), Release);
         if sequence.is_multiple_of(LOOK_EVERY) {
             self.fs.look_at_a_lane(self.number, sequence / LOOK_EVERY);
         }
@@ -223,6 +224,7 @@ impl Tx<'_> {
         image.fence();
         self.frees = true;
         self.retired(usize::from(state.ops));
+        self.state.released.store(u64::from(state.sequence), Release);
         if state.sequence.is_multiple_of(LOOK_EVERY) {
             self.fs.look_at_a_lane(self.number, state.sequence / LOOK_EVERY);
         }

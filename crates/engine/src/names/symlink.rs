@@ -27,6 +27,7 @@ impl Fs {
     pub(super) fn new_text(&self, tx: &mut Tx, target: &[u8]) -> Result<u64> {
         let lines = symlink_lines(target.len() as u64);
         let at = tx.lines(lines, Arena::Other)?;
+        self.present(at, target.len() as u64)?;
         self.image.copy_in(at, UserSlice::from_ref(target))?;
         // So that a damaged length shows.
         self.image.zero(at + target.len() as u64, u64::from(lines) * LINE - target.len() as u64)?;

@@ -20,8 +20,8 @@ pub(super) const GRACE_FORK: i64 = 60_000_000_000;
 const GRACE_EXEC: i64 = 10_000_000_000;
 
 impl Fs {
-    /// Adopts every dead process; returns how many others live.
-    pub(crate) fn adopt_dead_processes(&self, cx: &Cx) -> u32 {
+    /// Adopts every dead process, with its lanes; returns how many others live.
+    pub fn adopt_dead_processes(&self, cx: &Cx) -> u32 {
         let high = self.header().processes_high.load(Acquire).min(PROCESSES);
         let own = self.process.load(Relaxed);
         (0..high).filter(|number| number + 1 != own && self.adopt_process_if_dead(cx, *number)).count() as u32

@@ -13,6 +13,11 @@
 //! either the other saw it and leaves the inode (as an orphan, if its last name
 //! is gone), or he did not, and the node or `DEAD` tells. Whoever takes the
 //! count to 0 does what is left to do for an inode without names.
+//!
+//! Counting and noting that one has counted are two steps. Between them the mark
+//! in `reserved` says `DOUBT`; if death comes then, the adopter counts the marks
+//! of all descriptions (`recount_pins`). `generation` rises before a mark goes,
+//! so that nobody can count and be counted unnoticed while that is going on.
 
 use crate::alloc::fault;
 use crate::fs::Fs;
@@ -27,6 +32,12 @@ use pm::Errno;
 const MAKING: u32 = 1 << 31;
 /// In `reserved`: the description holds a pin on its cachelet.
 const PINNED: u32 = 1;
+/// In `reserved`: the pin is being taken or given up.
+const DOUBT: u32 = 2;
+/// In `reserved`: died in doubt, and is being settled.
+const SETTLING: u32 = 3;
+/// How often an adopter counts until nobody else is in doubt.
+const COUNTS: u32 = 1000;
 /// Descriptions that get real space at a time.
 const STEP: u32 = 256;
 /// Marks an owner of an offset that has no lane: process number + 1 below.
@@ -43,20 +54,17 @@ impl Fs {
         let place = self.own_descriptor(fd)?;
         let (id, description) = self.take_description(cx, process)?;
         description.node.store(node.id, Relaxed);
-        let cachelet = match self.pin(cx, node) {
+        let cachelet = match self.pin(cx, node, description) {
             Ok(cachelet) => cachelet,
             Err(error) => {
                 description.refs.store(0, Release);
                 return Err(error);
             }
         };
-        description.hint.store(self.cachelet_number(cachelet), Relaxed);
-        description.reserved.store(PINNED, Release);
         description.flags.store(flags, Relaxed);
         description.offset.store(0, Relaxed);
         description.offset_owner.store(0, Relaxed);
         description.kind.store(cachelet.mode.load(Relaxed) >> 16 & 0xff, Relaxed);
-        description.generation.store(description.generation.load(Relaxed).wrapping_add(1), Relaxed);
         let before = place.swap(id + 1, AcqRel);
         description.refs.store(1, Release);
         if before != 0 {
@@ -94,7 +102,14 @@ impl Fs {
             return;
         }
         let Some(place) = self.descriptor(process, fd) else { return };
-        if let Some(id) = place.swap(0, AcqRel).checked_sub(1) {
+        let entry = place.load(Acquire);
+        let Some(id) = entry.checked_sub(1) else { return };
+        let description = self.description(id);
+        // Nobody else holds it: marked before it leaves the table, so that it ends even if we die in between.
+        if description.refs.compare_exchange(1, MAKING | (process + 1), AcqRel, Relaxed).is_ok() {
+            let _ = place.compare_exchange(entry, 0, AcqRel, Relaxed);
+            self.end_description(cx, id, description);
+        } else if let Some(id) = place.swap(0, AcqRel).checked_sub(1) {
             self.drop_reference(cx, id, process);
         }
     }
@@ -129,11 +144,10 @@ impl Fs {
     /// Ends a description that is marked as being ended.
     fn end_description(&self, cx: &Cx, id: DescriptionId, description: &Description) {
         self.description_ends(cx, id, description.node.load(Relaxed));
-        // The mark goes first: to unpin twice would be worse than never.
-        let pinned = description.reserved.swap(0, AcqRel) & PINNED != 0;
-        let cachelet = self.cachelet(description.hint.load(Relaxed)).filter(|_| pinned);
-        if let Some(cachelet) = cachelet {
-            self.unpin(cx, cachelet);
+        if description.reserved.load(Acquire) == PINNED
+            && let Some(cachelet) = self.cachelet(description.hint.load(Relaxed))
+        {
+            self.unpin(cx, cachelet, description);
         }
         description.refs.store(0, Release);
         self.description_hint.store(id, Relaxed);
@@ -144,9 +158,62 @@ impl Fs {
         for id in 0..self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS) {
             let description = self.description(id);
             if description.refs.load(Acquire) == MAKING | (process + 1) {
+                self.settle_pin(cx, description);
                 self.end_description(cx, id, description);
             }
         }
+    }
+
+    /// After a death between counting a pin and noting it.
+    fn settle_pin(&self, cx: &Cx, description: &Description) {
+        let (mark, number) = (description.reserved.load(Acquire), description.hint.load(Relaxed));
+        let Some(cachelet) = self.cachelet(number) else { return };
+        if matches!(mark, DOUBT | SETTLING) {
+            // Not counted from here on; if we die too, the next adopter finds it again.
+            description.reserved.store(SETTLING, SeqCst);
+            self.recount_pins(number, cachelet);
+        }
+        if mark != PINNED {
+            forget_pin(description);
+            let id = cachelet.node.load(SeqCst);
+            // The last one may have died before he did what the last one does.
+            if id == description.node.load(Relaxed) && cachelet.opens.load(SeqCst) == 0 {
+                self.last_close(cx, cachelet, id);
+            }
+        }
+    }
+
+    /// Takes off the count of a cachelet what nobody's mark stands for. Where
+    /// somebody stays in doubt, that is left to whoever settles it.
+    fn recount_pins(&self, number: u32, cachelet: &Cachelet) {
+        for count in 0..COUNTS {
+            let before = self.count_pins(number);
+            let opens = cachelet.opens.load(SeqCst);
+            if before == self.count_pins(number) && before.1 == 0 {
+                // Nothing moved between the two: this is how it was at one instant, and
+                // what is too much then is too much now.
+                cachelet.opens.fetch_sub(opens.saturating_sub(before.0), SeqCst);
+                return;
+            }
+            // Somebody alive is in doubt, but not for long once he runs.
+            if count < 10 { pm::file::give_way() } else { pm::file::nap(50_000) }
+        }
+    }
+
+    /// Marks on a cachelet: certain ones, doubtful ones; and the generations of all descriptions.
+    fn count_pins(&self, number: u32) -> (u32, u32, u64) {
+        let (mut certain, mut doubtful, mut generations) = (0, 0, 0u64);
+        for id in 0..self.header().descriptions_high.load(SeqCst).min(DESCRIPTIONS) {
+            let description = self.description(id);
+            // In this order: the generation rises before a mark goes.
+            let mark = description.reserved.load(SeqCst);
+            if description.hint.load(SeqCst) == number {
+                certain += u32::from(mark == PINNED);
+                doubtful += u32::from(mark == DOUBT);
+            }
+            generations += u64::from(description.generation.load(SeqCst));
+        }
+        (certain, doubtful, generations)
     }
 
     /// Whether any description is in use.
@@ -223,18 +290,21 @@ impl Fs {
     // ---- pins ----
 
     /// Pins a node's cachelet: neither it nor the inode goes away. `ESTALE` if the node is gone.
-    pub(crate) fn pin(&self, cx: &Cx, node: Node) -> Result<&Cachelet> {
+    fn pin(&self, cx: &Cx, node: Node, description: &Description) -> Result<&Cachelet> {
         loop {
             let cachelet = self.cached(cx, node)?;
+            description.hint.store(self.cachelet_number(cachelet), Relaxed);
+            description.reserved.store(DOUBT, Release);
             // Count first, then look: see above.
             cachelet.opens.fetch_add(1, SeqCst);
             let flags = cachelet.flags.load(SeqCst);
             let pinned =
                 flags & (cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD) == 0 && cachelet.node.load(SeqCst) == node.id;
             if pinned || self.pin_slow(cachelet, node.id)? {
+                description.reserved.store(PINNED, Release);
                 return Ok(cachelet);
             }
-            self.unpin(cx, cachelet);
+            self.unpin(cx, cachelet, description);
         }
     }
 
@@ -259,8 +329,11 @@ impl Fs {
 
     /// Gives up a pin; the last one does what is left to do for an inode without names.
     #[inline]
-    pub(crate) fn unpin(&self, cx: &Cx, cachelet: &Cachelet) {
-        if cachelet.opens.fetch_sub(1, SeqCst) == 1 {
+    fn unpin(&self, cx: &Cx, cachelet: &Cachelet, description: &Description) {
+        description.reserved.store(DOUBT, Release);
+        let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
+        forget_pin(description);
+        if last {
             let id = cachelet.node.load(SeqCst);
             if id != 0 && cachelet.flags.load(SeqCst) & cachelet::DEAD == 0 {
                 self.last_close(cx, cachelet, id);
@@ -329,6 +402,13 @@ impl Fs {
             }
         }
     }
+}
+
+/// Takes the mark off a description.
+#[inline]
+fn forget_pin(description: &Description) {
+    description.generation.store(description.generation.load(Relaxed).wrapping_add(1), Release);
+    description.reserved.store(0, Release);
 }
 
 /// Offsets that a thread can hold at a time (a copy from one file to another takes two).

@@ -13,6 +13,7 @@
 //! | `handover` | descriptors over fork and exec |
 //! | `served` | the server of the kernel mount |
 //! | `adopt` | what a dead process leaves |
+//! | `census` | what is held at the moment, for tests |
 //! | `last` | the ends of descriptions and processes |
 //! | `kernel` | what `/proc` tells |
 //!
@@ -27,6 +28,8 @@
 
 pub mod adopt;
 pub mod attach;
+#[cfg(any(test, feature = "check"))]
+pub mod census;
 pub mod descriptions;
 pub mod handover;
 mod join;

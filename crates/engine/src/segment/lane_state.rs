@@ -57,7 +57,9 @@ pub struct LaneState {
     pub closed: [AtomicU64; 2],
     /// Pages claimed + 1: metadata, data.
     pub pages: [AtomicU64; 2],
-    pub spare2: [AtomicU64; 32],
+    /// Sequence of the last record whose freed space went back to the shadow.
+    pub released: AtomicU64,
+    pub spare2: [AtomicU64; 31],
     pub reserved: [Reserved; RESERVED_MAX],
 }
 

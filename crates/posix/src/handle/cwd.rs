@@ -1,6 +1,6 @@
 //! The working directory: the kernel's, or one of ours held by a pseudo descriptor.
 
-use super::{done, err, fail};
+use super::{ATTEMPTS, done, err, fail};
 use crate::descriptors::{CWD_FD, Entry, SPARE_FD};
 use crate::path::{CWD, OpenFile, Place};
 use crate::text::bad;
@@ -16,15 +16,22 @@ impl Process {
     /// `chdir(path)`.
     pub unsafe fn chdir(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let cx = self.cx(thread);
-        // SAFETY: the caller's promise.
-        match unsafe { self.resolve(&cx, thread, 0, CWD, args[0], Last::Follow) } {
-            Ok(Place::Ours(spot)) => done(spot.node(&cx).and_then(|node| self.change_to(&cx, spot.slot, spot.mount, node))),
+        let nr = abi::__NR_chdir as usize;
+        for _ in 0..ATTEMPTS {
             // SAFETY: the caller's promise.
-            Ok(Place::Kernel) => unsafe { self.change_outside(thread, abi::__NR_chdir as usize, args) },
-            // SAFETY: as above, with a text of ours.
-            Ok(Place::Text(text)) => unsafe { self.change_outside(thread, abi::__NR_chdir as usize, [text, 0, 0, 0, 0, 0]) },
-            Err(error) => fail(error.errno()),
+            let changed = match unsafe { self.resolve(&cx, thread, 0, CWD, args[0], Last::Follow) } {
+                Ok(Place::Ours(spot)) => spot.node(&cx).and_then(|node| self.change_to(&cx, spot.slot, spot.mount, node)),
+                // SAFETY: the caller's promise.
+                Ok(Place::Kernel) => return unsafe { self.change_outside(thread, nr, args) },
+                // SAFETY: as above, with a text of ours.
+                Ok(Place::Text(text)) => return unsafe { self.change_outside(thread, nr, [text, 0, 0, 0, 0, 0]) },
+                Err(error) => Err(error),
+            };
+            if changed != err(Errno::ESTALE) {
+                return done(changed);
+            }
         }
+        fail(Errno::ENOENT)
     }
 
     /// `fchdir(fd)`.

@@ -36,6 +36,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
 
+/// How often a path is walked anew because what it led to was removed meanwhile.
+pub(crate) const ATTEMPTS: u32 = 100;
+
 /// A result, as the kernel would return it.
 #[inline(always)]
 pub(crate) fn done(result: base::Result<usize>) -> Outcome {
@@ -69,7 +72,7 @@ impl Process {
         dirfd: usize,
         index: usize,
         last: Last,
-        serve: impl FnOnce(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
+        serve: impl FnMut(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
     ) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe { self.at_as(self.cx(thread), thread, call, dirfd, index, last, serve) }
@@ -89,18 +92,26 @@ impl Process {
         dirfd: usize,
         index: usize,
         last: Last,
-        serve: impl FnOnce(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
+        mut serve: impl FnMut(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
     ) -> Outcome {
-        // SAFETY: the caller's promise.
-        match unsafe { self.resolve(&cx, thread, 0, dirfd, args[index], last) } {
-            Ok(Place::Ours(spot)) => done(serve(&cx, &spot)),
-            Ok(Place::Kernel) => Outcome::Kernel,
-            Ok(Place::Text(text)) => {
-                args[index] = text;
-                Outcome::KernelWith { nr: nr as usize, args }
+        for _ in 0..ATTEMPTS {
+            // SAFETY: the caller's promise.
+            match unsafe { self.resolve(&cx, thread, 0, dirfd, args[index], last) } {
+                // What the path led to was removed meanwhile: it leads elsewhere now, or nowhere.
+                Ok(Place::Ours(spot)) => match serve(&cx, &spot) {
+                    Err(Error::Posix(Errno::ESTALE)) => continue,
+                    result => return done(result),
+                },
+                Ok(Place::Kernel) => return Outcome::Kernel,
+                Ok(Place::Text(text)) => {
+                    args[index] = text;
+                    return Outcome::KernelWith { nr: nr as usize, args };
+                }
+                Err(Error::Posix(Errno::ESTALE)) => continue,
+                Err(error) => return fail(error.errno()),
             }
-            Err(error) => fail(error.errno()),
         }
+        fail(Errno::ENOENT)
     }
 
     /// Serves a call on descriptor `fd` if it is ours; `EBADF` for `O_PATH`.

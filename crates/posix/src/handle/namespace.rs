@@ -49,6 +49,11 @@ fn mknod_kind(mode: usize) -> base::Result<Kind> {
     }
 }
 
+/// What was found and is gone by the time that it is needed was not there.
+fn gone(error: Error) -> Error {
+    if error == Error::Posix(Errno::ESTALE) { Error::Posix(Errno::ENOENT) } else { error }
+}
+
 #[allow(clippy::missing_safety_doc)]
 impl Process {
     /// `mkdirat(dirfd, path, mode)`.
@@ -316,7 +321,7 @@ impl Process {
         if !cx.cred.privileged {
             self.may_link(cx, node, spot)?;
         }
-        spot.mount.backend.link(cx, node, spot.found.parent, spot.found.name).map(|()| 0)
+        spot.mount.backend.link(cx, node, spot.found.parent, spot.found.name).map(|()| 0).map_err(gone)
     }
 
     /// The kernel's `protected_hardlinks`: on a file of somebody else only if
@@ -498,7 +503,7 @@ impl Process {
         }
         self.not_covered(cx, from)?;
         self.not_covered(cx, to)?;
-        backend.rename(cx, from.found.parent, from.found.name, to.found.parent, to.found.name, mode).map(|()| 0)
+        backend.rename(cx, from.found.parent, from.found.name, to.found.parent, to.found.name, mode).map(|()| 0).map_err(gone)
     }
 
     /// A trailing slash asks for directories.

@@ -1,6 +1,6 @@
 //! `open` and `close`.
 
-use super::{done, err, fail};
+use super::{ATTEMPTS, done, err, fail};
 use crate::descriptors::Entry;
 use crate::path::{CWD, Place, Spot};
 use crate::protected::{FIFOS, REGULAR};
@@ -194,7 +194,7 @@ impl Process {
             }
         }
         // Another process may make or remove the name between look-up and creation.
-        for _ in 0..100 {
+        for _ in 0..ATTEMPTS {
             // SAFETY: the caller's promise.
             let spot = match unsafe { self.resolve(&cx, thread, 0, dirfd, call.1[index], last) } {
                 Ok(Place::Ours(spot)) => spot,
@@ -204,6 +204,7 @@ impl Process {
                     args[index] = text;
                     return Outcome::KernelWith { nr: call.0 as usize, args };
                 }
+                Err(Error::Posix(Errno::ESTALE)) => continue,
                 Err(error) => return fail(error.errno()),
             };
             match self.open_spot(&cx, thread, &spot, flags, mode) {
@@ -214,6 +215,7 @@ impl Process {
                     return Outcome::KernelWith { nr: abi::__NR_openat as usize, args };
                 }
                 Err(Error::Posix(Errno::EEXIST)) if flags & abi::O_CREAT != 0 && !exclusive => {}
+                Err(Error::Posix(Errno::ESTALE)) => {}
                 Err(error) => return fail(error.errno()),
             }
         }

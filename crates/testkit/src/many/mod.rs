@@ -3,14 +3,14 @@
 
 mod append;
 mod flat;
-mod kill;
 mod random;
+mod storm;
 mod visible;
 
 pub use append::append;
 pub use flat::flat;
-pub use kill::kill;
 pub use random::random;
+pub use storm::storm;
 pub use visible::visible;
 
 use crate::differential::op::Arg;

@@ -1,0 +1,93 @@
+//! What the users of an image hold at the moment: for tests that kill them, and
+//! then want nothing to be held.
+
+use crate::fs::Fs;
+use crate::segment::{Header, LockWord, PaddedLock, cachelet};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::layout::{LANES, Layout};
+
+/// How much is held; each a number of things.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Census {
+    /// Process slots in use.
+    pub processes: u32,
+    /// Open file descriptions, finished or half made.
+    pub descriptions: u32,
+    /// Pins on cachelets.
+    pub pins: u32,
+    /// Lanes with an operation in progress.
+    pub lanes: u32,
+    /// Bucket locks, inodes and global locks.
+    pub locks: u32,
+    /// Directories closed to entry, cachelets about to be given away.
+    pub flags: u32,
+    /// Advisory locks.
+    pub advisory: u32,
+    /// Lines reserved that the image does not count as used, but for the stocks of lanes.
+    pub reserved_lines: u64,
+}
+
+impl Fs {
+    /// Counts what is held. Others may change it meanwhile: a test looks when they rest.
+    pub fn census(&self) -> Census {
+        let header = self.header();
+        let mut census = Census {
+            processes: self.users().count() as u32,
+            lanes: (0..header.lanes_high.load(Acquire).min(LANES)).filter(|lane| self.is_lane_busy(*lane)).count() as u32,
+            advisory: self.advisory_count(),
+            reserved_lines: self.reserved_lines().saturating_sub(self.lines_stocked()),
+            ..Census::default()
+        };
+        for id in 0..header.descriptions_high.load(Acquire) {
+            census.descriptions += u32::from(self.description(id).refs.load(Acquire) != 0);
+        }
+        let held = |lock: &LockWord| u32::from(lock.load(Acquire) != 0);
+        census.locks = (0..crate::segment::BUCKET_LOCKS).map(|hash| held(self.bucket_lock(hash))).sum();
+        census.locks += global_locks(header).iter().map(|lock| held(&lock.0)).sum::<u32>();
+        let numbers = 0..header.cachelet_next.load(Acquire);
+        for cachelet in numbers.map_while(|number| self.cachelet(number)).filter(|one| one.node.load(Relaxed) != 0) {
+            let flags = cachelet.flags.load(Acquire);
+            census.pins += cachelet.opens.load(Acquire);
+            census.locks += held(&cachelet.owner);
+            let closed = cachelet::UNREADABLE | cachelet::DELETING | cachelet::EVICTING;
+            census.flags += u32::from(flags & closed != 0 && flags & cachelet::DEAD == 0);
+        }
+        census
+    }
+
+    /// Lines in the stocks of all lanes.
+    fn lines_stocked(&self) -> u64 {
+        let lanes = 0..self.header().lanes_high.load(Acquire).min(LANES);
+        lanes.map(|lane| crate::alloc::arena::lines_stocked(self.lane_state(lane))).sum()
+    }
+
+    /// Lines that the shadow has and the bitmap has not.
+    fn reserved_lines(&self) -> u64 {
+        let pages = self.layout.block_count().div_ceil(512);
+        let grown = self.root().grown.load(Acquire);
+        let ready = (0..pages).filter(|page| self.page(*page).is_some_and(|page| page.ready.load(Acquire) == 1));
+        let blocks = ready.flat_map(|page| page * 512..((page + 1) * 512).min(grown));
+        let lines = blocks.filter(|block| *block >= self.layout.first_block()).map(|block| {
+            let used = self.image.word(Layout::bitmap_word(block)).map_or(0, |word| word.load(Acquire));
+            let shadow = self.shadow_word(block).map_or(0, |word| word.load(Acquire));
+            u64::from((shadow & !used).count_ones())
+        });
+        lines.sum()
+    }
+}
+
+fn global_locks(header: &Header) -> [&PaddedLock; 10] {
+    [
+        &header.rename,
+        &header.split,
+        &header.grow,
+        &header.permission,
+        &header.orphan,
+        &header.shadow,
+        &header.descriptions,
+        &header.advisory,
+        &header.space,
+        &header.process,
+    ]
+}
