@@ -13,7 +13,7 @@ export LC_ALL := C
 
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests mount-tools system-tests system-native system-model \
-    system-random system-append system-visible system-storm system-flat budgets tiny-bench tiny-demo
+    damage flips system-damage system-flips system-random system-append system-visible system-storm system-flat budgets tiny-bench tiny-demo
 
 all: build
 
@@ -22,6 +22,7 @@ help:
 	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
 	@echo 'make test     all tests'
 	@echo 'make bench    single calls, side by side with tmpfs'
+	@echo 'make damage   10,000 damaged images repaired; make flips: a million single bits turned'
 	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
 
 # Three builds, not one: the preload library is no_std and must not get the
@@ -62,7 +63,7 @@ direct-tests: build
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
 OPERATIONS ?= 500000
-system-tests: system-native system-model system-random system-append system-visible system-storm system-flat
+system-tests: system-damage system-flips system-native system-model system-random system-append system-visible system-storm system-flat
 
 system-native:
 	$(STEP) 'random calls, images beside tmpfs' $(TESTKIT) differential --backend native --ops $(OPERATIONS)
@@ -76,6 +77,11 @@ system-visible:
 	$(STEP) 'two processes see each other' $(TESTKIT) visible
 system-storm:
 	$(STEP) '10,000 kills' $(TESTKIT) storm
+# Portions of `make damage` and `make flips`.
+system-damage:
+	$(STEP) 'damaged images are repaired' $(TESTKIT) damage --seconds 45
+system-flips:
+	$(STEP) 'single bits turned' $(TESTKIT) flips --seconds 30
 system-flat:
 	$(STEP) 'a million entries' $(TESTKIT) flat
 
@@ -88,6 +94,12 @@ mount-tools:
 mount-tests: build mount-tools
 	$(STEP) 'the kernel mount, alone and beside the short way' env BYPATH=$(RELEASE)/bypath TOOLS=$(CURDIR)/$(TOOLS)/bin tests/mount/run.sh
 	$(STEP) 'real programs through the kernel mount' env WAY=mount BYPATH=$(RELEASE)/bypath tests/programs/run.sh
+
+# The whole of it: 10,000 damaged images; a million single bits.
+damage:
+	$(TESTKIT) damage --images 10000
+flips:
+	$(TESTKIT) flips --count 1000000
 
 tools:
 	@./.ci/tools

@@ -95,6 +95,17 @@ fn main() -> std::process::ExitCode {
         Some("visible") => shown(many::visible(number(&args, "--rounds", 2000))),
         Some("crash") => crash(&args),
         Some("storm") => shown(many::storm(number(&args, "--kills", 10_000), number(&args, "--seed", 1))),
+        Some("damage") => shown(bypath_testkit::damage::damage(
+            number(&args, "--seed", 1),
+            number(&args, "--from", 0),
+            number(&args, "--images", 10_000),
+            number(&args, "--seconds", 0),
+        )),
+        Some("flips") => shown(bypath_testkit::damage::flips(
+            number(&args, "--seed", 1),
+            number(&args, "--count", 1_000_000),
+            number(&args, "--seconds", 0),
+        )),
         Some("flat") => shown(many::flat(number(&args, "--entries", 1_000_000))),
         _ => {
             eprintln!(
@@ -103,6 +114,8 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit append [--processes N] [--records N]\n\
                  \x20      testkit visible [--rounds N]\n\
                  \x20      testkit storm [--kills N] [--seed S]\n\
+                 \x20      testkit damage [--images N] [--from N] [--seconds S] [--seed S]\n\
+                 \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
                  \x20      testkit flat [--entries N]"
             );
             false

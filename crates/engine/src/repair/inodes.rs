@@ -23,6 +23,14 @@ impl Mender<'_> {
                 self.mend_inode((first + place as u64) * BLOCK + line * LINE);
             }
         }
+        self.mend_symlinks();
+    }
+
+    /// The symlinks left over: when those that are right have their texts.
+    pub(super) fn mend_symlinks(&mut self) {
+        for offset in core::mem::take(&mut self.symlinks) {
+            self.mend_symlink(offset);
+        }
     }
 
     /// One inode, met already; claims its contents.
@@ -47,7 +55,7 @@ impl Mender<'_> {
         self.set(offset + word::HEAD, new.pack());
         match Kind::from_dt(new.kind) {
             Some(Kind::Regular) => self.mend_file(offset),
-            Some(Kind::Symlink) => self.mend_symlink(offset),
+            Some(Kind::Symlink) if !self.claim_text(offset) => self.symlinks.push(offset),
             _ => {}
         }
     }
@@ -128,21 +136,27 @@ impl Mender<'_> {
         }
     }
 
-    fn mend_symlink(&mut self, offset: u64) {
+    /// The bytes of a text, `len` of them.
+    fn text(&self, at: u64, len: u64) -> Vec<u8> {
+        (0..len.div_ceil(8)).flat_map(|i| self.get(at + i * 8).to_le_bytes()).take(len as usize).collect()
+    }
+
+    /// Claims the text of a symlink if it is as long as the inode says.
+    fn claim_text(&mut self, offset: u64) -> bool {
         let (at, size) = (self.get(offset + word::ROOT), self.get(offset + word::SIZE));
         let lines = size.div_ceil(LINE);
-        let text = |mender: &Self, len: u64| -> Vec<u8> {
-            (0..len.div_ceil(8)).flat_map(|i| mender.get(at + i * 8).to_le_bytes()).take(len as usize).collect()
-        };
-        let short = size > 0 && size < PATH_MAX as u64 && self.is_free(at, lines);
-        let length = |bytes: &[u8]| bytes.iter().take_while(|byte| **byte != 0).count() as u64;
-        if short && length(&text(self, lines * LINE)) == size {
-            self.claim(at, lines);
-            return;
-        }
+        size > 0
+            && size < PATH_MAX as u64
+            && self.is_free(at, lines)
+            && length(&self.text(at, lines * LINE)) == size
+            && self.claim(at, lines)
+    }
+
+    fn mend_symlink(&mut self, offset: u64) {
+        let (at, size) = (self.get(offset + word::ROOT), self.get(offset + word::SIZE));
         // The text ends with zeros, so its length can be taken again.
         let room = if self.line_bit(at).is_some() { (BLOCK - at % BLOCK).min(PATH_MAX as u64 - 1) } else { 0 };
-        let found = length(&text(self, room));
+        let found = length(&self.text(at, room));
         let lines = found.div_ceil(LINE);
         if found > 0 && self.is_free(at, lines) {
             self.claim(at, lines);
@@ -174,4 +188,9 @@ impl Mender<'_> {
             }
         }
     }
+}
+
+/// Bytes before the first zero.
+fn length(text: &[u8]) -> u64 {
+    text.iter().take_while(|byte| **byte != 0).count() as u64
 }

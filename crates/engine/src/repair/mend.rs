@@ -104,7 +104,7 @@ impl Mender<'_> {
             let file = kind.filter(|kind| *kind != Kind::Directory as u8);
             return file.filter(|_| same_use).map(|kind| (offset, kind));
         }
-        if !self.is_free(offset, 1) || !same_use && (kind != Some(said) || !self.is_used_line(offset)) {
+        if !self.is_free(offset, 1) || !same_use && (kind != Some(said) || !self.can_be_inode(offset)) {
             return None;
         }
         let own = self.fs.own_edentry(offset) == Ok(at);
@@ -128,6 +128,13 @@ impl Mender<'_> {
             self.set(offset + word::HEAD, format::inode::Head { kind, ..head }.pack());
         }
         Some((offset, kind))
+    }
+
+    /// Whether a line that is used may well be an inode: its owner is in the table and its time is one.
+    fn can_be_inode(&self, offset: u64) -> bool {
+        self.is_used_line(offset)
+            && self.fs.permission(self.head(offset).permission).is_ok()
+            && (1..u64::MAX / 2).contains(&self.get(offset + word::CTIME))
     }
 
     /// Whether the bitmap calls a line used.

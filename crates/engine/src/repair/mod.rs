@@ -232,6 +232,8 @@ struct Mender<'a> {
     links: BTreeMap<u64, u64>,
     /// Places of permissions that have moved.
     permissions: BTreeMap<u16, u16>,
+    /// Symlinks whose text is not what the inode says.
+    symlinks: Vec<u64>,
     /// Maps that must be written anew.
     maps: BTreeMap<u64, Vec<map::Piece>>,
     /// Hashes of the names of one directory.
@@ -260,6 +262,7 @@ impl<'a> Mender<'a> {
             doubtful: Vec::new(),
             links: BTreeMap::new(),
             permissions: BTreeMap::new(),
+            symlinks: Vec::new(),
             maps: BTreeMap::new(),
             names: None,
             salvaged: false,

@@ -112,9 +112,15 @@ impl Mender<'_> {
             if slot == 0 {
                 continue;
             }
-            if reserved_by(slot).is_some() || self.line_bit(slot).is_some() { good += 1 } else { bad += 1 }
+            if self.is_reservation(slot) || self.line_bit(slot).is_some() { good += 1 } else { bad += 1 }
         }
         good >= bad
+    }
+
+    /// Whether a slot holds what a lane may have left in it.
+    fn is_reservation(&self, slot: u64) -> bool {
+        let generation = self.fs.root().generation.load(Relaxed);
+        reserved_by(slot).is_some_and(|(lane, of)| lane < format::layout::LANES && u64::from(of) <= generation)
     }
 
     /// Accepts a name if nothing about it is wrong.

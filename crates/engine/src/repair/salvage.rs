@@ -86,6 +86,8 @@ impl Mender<'_> {
             && wanted
             && self.leads_to(&entry)
             && self.is_free(at, u64::from(edentry::lines(text.len())))
+            // A line that has come here from elsewhere may stand before an inode.
+            && !(1..u64::from(edentry::lines(text.len()))).any(|line| self.is_inode(at + line * LINE))
             && !self.has_name(entry.parent, hash);
         if !right {
             return false;
@@ -118,6 +120,7 @@ impl Mender<'_> {
         if self.links.get(&offset).is_none_or(|found| *found <= 1) {
             self.mend_inode(offset);
         }
+        self.mend_symlinks();
     }
 
     /// Inodes with contents that nothing leads to.
@@ -156,8 +159,10 @@ impl Mender<'_> {
         }
     }
 
+    /// Whether a block can be one of a lost file.
     fn is_lost_block(&self, block: u64) -> bool {
-        self.place(block).is_some_and(|place| self.used[place] == 0 && self.was_used(place) == u64::MAX)
+        // A damaged map may have claimed it: then there will be two copies.
+        self.place(block).is_some_and(|place| self.meta[place] == 0 && self.was_used(place) == u64::MAX)
     }
 
     fn is_lost_directory(&self, at: u64, head: inode::Head, root: u64) -> bool {
