@@ -78,7 +78,7 @@ impl Mender<'_> {
         let mut pieces = Vec::new();
         for piece in &map.pieces {
             for block in piece.extent.block..piece.extent.block + piece.extent.len {
-                if !self.is_slot_block(block) {
+                if !self.is_slot_block(offset, block) {
                     self.release(block * BLOCK, 64);
                     damaged = true;
                     continue;
@@ -104,17 +104,21 @@ impl Mender<'_> {
         }
     }
 
-    /// Whether a block looks like slots: most of what is in it could be one.
-    fn is_slot_block(&self, block: u64) -> bool {
-        let (mut good, mut bad) = (0, 0);
-        for i in 0..SLOTS_PER_BLOCK {
-            let slot = self.get(block * BLOCK + i * 8);
-            if slot == 0 {
+    /// Whether a block holds slots of this directory: one of them is where its
+    /// edentry says, or there is nothing in it.
+    fn is_slot_block(&self, directory: u64, block: u64) -> bool {
+        let mut empty = true;
+        for slot in slots(&[block]) {
+            let at = self.get(slot);
+            if at == 0 || self.is_reservation(at) {
                 continue;
             }
-            if self.is_reservation(slot) || self.line_bit(slot).is_some() { good += 1 } else { bad += 1 }
+            empty = false;
+            if self.line_bit(at).is_some() && self.get(at + 8) == directory && self.get(at + 24) == slot {
+                return true;
+            }
         }
-        good >= bad
+        empty && self.place(block).is_some_and(|place| self.was_used(place) == u64::MAX)
     }
 
     /// Whether a slot holds what a lane may have left in it.

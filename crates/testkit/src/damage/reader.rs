@@ -122,7 +122,8 @@ impl Reader<'_> {
     fn file(&self, inode: u64) -> Option<File> {
         let head = Head::unpack(self.word(inode)?);
         let size = self.word(inode + word::SIZE)?;
-        let mut own = vec![inode..inode + LINE];
+        let mut own = Vec::new();
+        own.push(inode..inode + LINE);
         let mut words = vec![
             // Not the generation, which nothing but the name knows of.
             u64::from(head.kind) << 16 | u64::from(head.permission),
@@ -138,7 +139,7 @@ impl Reader<'_> {
             words.extend([self.word(cold)?, self.word(cold + 8)?]);
         }
         match head.kind {
-            4 => own.extend(self.map(inode, &mut Vec::new())?.iter().flat_map(|e| [e.block * BLOCK..e.block * BLOCK])),
+            4 => own.extend(self.map(inode, &mut Vec::new())?.iter().map(|e| e.block * BLOCK..e.block * BLOCK)),
             8 => {
                 let extents = self.map(inode, &mut own)?;
                 empty = size == 0 || extents.is_empty();
