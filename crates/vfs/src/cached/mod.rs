@@ -69,7 +69,7 @@ impl<S: Source> Cached<S> {
         if self.ledger.holds(node) == 1 {
             self.source.closed(&self.ledger, cx, node);
         }
-        self.ledger.release(node, &mut self.forget());
+        self.ledger.release(node);
     }
 
     /// Once in a while: what dead programs held goes back.
@@ -78,6 +78,7 @@ impl<S: Source> Cached<S> {
         let last = self.reaped.load(Relaxed);
         if now.saturating_sub(last) >= REAP_NS && self.reaped.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
             self.ledger.reap(&mut |id| self.ended(cx, id));
+            self.ledger.bury(&mut self.forget());
         }
     }
 
@@ -199,12 +200,24 @@ impl<S: Source> Backend for Cached<S> {
         self.ledger.doubt(dir, name);
         self.ledger.forget_attr(dir);
         let (entry, changes) = (result?, self.ledger.changes());
-        let entered = self.ledger.enter(dir, name, &entry, changes, &mut self.forget());
-        let kept = entered.and_then(|node| match entry.handle {
-            Some(handle) if !self.ledger.put_handles(node, 7, handle, entry.epoch)? => posix(Errno::EEXIST),
-            _ => Ok(node),
-        });
-        kept.inspect_err(|_| self.source.abandoned(&self.ledger, cx, &entry))
+        match self.ledger.enter(dir, name, &entry, changes, &mut self.forget()) {
+            Ok(node) => {
+                if let Some(handle) = entry.handle
+                    && !self.ledger.put_handles(node, 7, handle, entry.epoch)?
+                {
+                    // Another program has it open already.
+                    self.source.release(&self.ledger, cx, entry.key, handle);
+                }
+                Ok(node)
+            }
+            Err(error) => {
+                if let Some(handle) = entry.handle {
+                    self.source.release(&self.ledger, cx, entry.key, handle);
+                }
+                self.source.forget(&self.ledger, entry.key, 1, entry.epoch);
+                Err(error)
+            }
+        }
     }
 
     fn tmpfile(&self, _cx: &Cx, _dir: Node, _mode: u16, _flags: u32, _fd: u32) -> Result<DescriptionId> {
@@ -282,7 +295,7 @@ impl<S: Source> Backend for Cached<S> {
             if self.ledger.holds(node) == 1 {
                 self.source.closed(&self.ledger, cx, node);
             }
-            self.ledger.release(node, &mut self.forget());
+            self.ledger.release(node);
         }
         opened
     }
@@ -298,17 +311,11 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn close(&self, cx: &Cx, fd: u32) {
-        let mut last = None;
-        let held = self.ledger.close(fd, &mut |id| {
-            self.flush_of(cx, id);
-            last = Some(id);
-            self.ended(cx, id);
-        });
-        if let Some(id) = held
-            && last.is_none()
-        {
+        // First, while the description and its handles are there for certain.
+        if let Some(id) = self.ledger.holding(fd) {
             self.flush_of(cx, id);
         }
+        self.ledger.close(fd, &mut |id| self.ended(cx, id));
     }
 
     fn offset_lock(&self, _cx: &Cx, id: DescriptionId) {

@@ -72,9 +72,9 @@ pub trait Source: Sync {
         let _ = (l, cx, node);
     }
 
-    /// An entry that `create` answered could not be kept.
-    fn abandoned(&self, l: &Ledger, cx: &Cx, entry: &Entry) {
-        let _ = (l, cx, entry);
+    /// The handle that came with a new node is not needed.
+    fn release(&self, l: &Ledger, cx: &Cx, key: u64, handle: u64) {
+        let _ = (l, cx, key, handle);
     }
 
     /// The cache knows `key` no more, which was looked up `count` times in life `epoch`.

@@ -75,11 +75,6 @@ impl Ledger {
         }
     }
 
-    /// Whether this program holds nothing yet.
-    pub fn is_new_here(&self) -> bool {
-        self.process.load(Acquire) == 0
-    }
-
     fn list(&self, process: u32, fd: u32) -> Result<&AtomicU32> {
         let (Some(slot), Some(place)) = (self.process_slot(process), self.place(process, fd)) else {
             return Err(Error::Posix(Errno::EBADF));
@@ -162,22 +157,22 @@ impl Ledger {
         }
     }
 
-    /// `fd` lets go of whatever it holds; `ended` is told if nobody else holds it. What it held.
-    pub fn close(&self, fd: u32, ended: &mut dyn FnMut(DescriptionId)) -> Option<DescriptionId> {
+    fn own_place(&self, fd: u32) -> Option<&AtomicU32> {
         let process = self.process.load(Acquire).checked_sub(1)?;
         let pages = self.process_slot(process)?.pages.load(Acquire);
-        if pages & 1u32.checked_shl(fd / PAGE)? == 0 {
-            return None;
-        }
-        let id = self.place(process, fd)?.swap(0, AcqRel).checked_sub(1)?;
-        self.drop_reference(id, ended);
-        Some(id)
+        if pages & 1u32.checked_shl(fd / PAGE)? == 0 { None } else { self.place(process, fd) }
     }
 
-    /// Whether this program still has `node` open.
-    pub fn has_open(&self, node: Node) -> bool {
-        let Some(process) = self.process.load(Acquire).checked_sub(1) else { return false };
-        self.held(process).any(|(_, id)| self.description(id).node.load(Relaxed) == node.id)
+    /// What `fd` holds.
+    pub fn holding(&self, fd: u32) -> Option<DescriptionId> {
+        self.own_place(fd)?.load(Acquire).checked_sub(1)
+    }
+
+    /// `fd` lets go of whatever it holds; `ended` is told if nobody else holds it.
+    pub fn close(&self, fd: u32, ended: &mut dyn FnMut(DescriptionId)) {
+        if let Some(id) = self.own_place(fd).and_then(|place| place.swap(0, AcqRel).checked_sub(1)) {
+            self.drop_reference(id, ended);
+        }
     }
 
     /// What a program's descriptors hold.

@@ -75,6 +75,9 @@ struct Header {
     misses: AtomicU64,
     locks_high: AtomicU32,
     processes_high: AtomicU32,
+    /// There may be nodes to be freed that have lost their names.
+    unnamed: AtomicU32,
+    reserved: AtomicU32,
     /// PIDs of those who have a node to themselves, by a hash of its key.
     owners: [AtomicU32; OWNERS],
 }
@@ -211,6 +214,8 @@ fn unreachable_header() -> &'static Header {
         misses: AtomicU64::new(0),
         locks_high: AtomicU32::new(0),
         processes_high: AtomicU32::new(0),
+        unnamed: AtomicU32::new(0),
+        reserved: AtomicU32::new(0),
         owners: [const { AtomicU32::new(0) }; OWNERS],
     };
     &EMPTY

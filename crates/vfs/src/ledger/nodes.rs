@@ -19,6 +19,9 @@ const NEGATIVE: u32 = 2;
 /// Lost its name; somebody still has it open or is in it.
 const UNNAMED: u32 = 3;
 
+/// How long a node is kept that has lost its name.
+const GRACE_NS: u64 = 1_000_000_000;
+
 const NAME_OFFSET: u64 = 256;
 
 /// A node, 512 bytes.
@@ -485,17 +488,41 @@ impl Ledger {
         Ok(index)
     }
 
-    /// Takes a node's name away; without holders and children it goes altogether.
+    /// Takes a node's name away. What nobody holds goes a little later ([`Ledger::bury`]): another
+    /// program may just have looked it up, and its source must know it until then.
     fn drop_name(&self, guard: &Guard, index: u32, forget: &mut dyn FnMut(u64, u64, u32)) -> Result<()> {
         let Some(record) = self.record(index) else { return damaged() };
         self.unchain(guard, index)?;
-        record.entry_until.store(0, Relaxed);
         record.attr_until.store(0, Relaxed);
+        record.entry_until.store(Self::now().saturating_add(GRACE_NS), Relaxed);
         let state = record.state.swap(UNNAMED, Relaxed);
-        if state == NEGATIVE || record.holds.load(Relaxed) == 0 && record.children.load(Relaxed) == 0 {
+        if state == NEGATIVE {
             self.free(index, record, state, forget);
+        } else {
+            self.header().unnamed.store(1, Relaxed);
         }
         Ok(())
+    }
+
+    /// Frees the nodes that have lost their names a while ago and that nobody holds.
+    pub fn bury(&self, forget: &mut dyn FnMut(u64, u64, u32)) {
+        if self.header().unnamed.swap(0, AcqRel) == 0 {
+            return;
+        }
+        let now = Self::now();
+        let _guard = self.lock();
+        for index in 1..self.header().nodes_high.load(Relaxed).min(NODES) {
+            let Some(record) = self.record(index) else { return };
+            if record.state.load(Relaxed) != UNNAMED {
+                continue;
+            }
+            let is_held = record.holds.load(Relaxed) != 0 || record.children.load(Relaxed) != 0;
+            if is_held || record.entry_until.load(Relaxed) > now {
+                self.header().unnamed.store(1, Relaxed);
+            } else {
+                self.free(index, record, UNNAMED, forget);
+            }
+        }
     }
 
     fn free(&self, _index: u32, record: &Record, state: u32, forget: &mut dyn FnMut(u64, u64, u32)) {
@@ -601,22 +628,11 @@ impl Ledger {
         self.get(node).map_or(0, |record| record.holds.load(Relaxed))
     }
 
-    /// Lets a node go. Returns how many hold it still.
-    pub fn release(&self, node: Node, forget: &mut dyn FnMut(u64, u64, u32)) -> u32 {
+    /// Lets a node go.
+    pub fn release(&self, node: Node) {
         let _guard = self.lock();
-        let Ok(record) = self.get(node) else { return 0 };
-        let left = record.holds.load(Relaxed).saturating_sub(1);
-        record.holds.store(left, Relaxed);
-        if left == 0 && record.state.load(Relaxed) == UNNAMED && record.children.load(Relaxed) == 0 && node.id as u32 != 0 {
-            self.free(node.id as u32, record, UNNAMED, forget);
-        }
-        left
-    }
-
-    /// Whether the node has no name any more.
-    pub fn is_unnamed(&self, node: Node) -> Result<bool> {
-        let _guard = self.lock();
-        Ok(self.get(node)?.state.load(Relaxed) == UNNAMED && node.id as u32 != 0)
+        let Ok(record) = self.get(node) else { return };
+        record.holds.store(record.holds.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
     /// The directory of a node (its own for the root).

@@ -218,6 +218,10 @@ impl Channel {
         if len > MESSAGE_MAX {
             return Err(Errno::EIO);
         }
+        // What has no answer is not worth waiting for, least of all with the ledger's lock held.
+        if one_way && header.life.load(SeqCst) != life::SERVING {
+            return Err(Errno::ENOTCONN);
+        }
         if serving {
             self.until_serving(header)?;
         }

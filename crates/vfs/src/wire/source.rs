@@ -310,11 +310,8 @@ impl Source for Wire {
         self.release_handles(l, cx, node, 1);
     }
 
-    fn abandoned(&self, l: &Ledger, cx: &Cx, entry: &Entry) {
-        if let Some(handle) = entry.handle {
-            self.release_handle(cx, entry.key, handle, false);
-        }
-        self.forget(l, entry.key, 1, entry.epoch);
+    fn release(&self, _l: &Ledger, cx: &Cx, key: u64, handle: u64) {
+        self.release_handle(cx, key, handle, false);
     }
 
     fn forget(&self, _l: &Ledger, key: u64, count: u64, epoch: u32) {
