@@ -431,9 +431,8 @@ mod tests {
             let runs: usize = held.iter().map(|h| h.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count()).sum();
             assert_eq!(entries, runs, "step {step}");
         }
-        for id in [7, 8] {
-            test.drop_locks_of_description(&cx, id, node.id);
-        }
+        test.drop_locks_of_description(&cx, 7, node.id);
+        test.advisory_lock(&cx, node, &lock(LockOwner::Served(8), LockKind::Unlock, 0, u64::MAX)).unwrap();
         test.drop_process_locks(&cx, node);
         assert_eq!(test.fs.chain(chain_of(node.id)).count(), 0);
     }

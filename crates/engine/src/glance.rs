@@ -45,7 +45,7 @@ type Looked<'a> = core::result::Result<(&'a Cachelet, u32), Option<&'a Bucket>>;
 impl Fs {
     /// What is at the end of `path` from directory `base`; `follow` says whether
     /// a symlink there is to be followed.
-    #[inline]
+    #[inline(always)]
     pub fn glance(&self, who: &Caller, base: Node, path: Text, follow: bool, sight: &mut Sight) -> Glance {
         let (cachelet, sequence, dir) = match self.way(who, base, path) {
             End::At(cachelet, sequence, dir) => (cachelet, sequence, dir),

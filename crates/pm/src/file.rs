@@ -25,6 +25,33 @@ pub struct Stat {
     pub links: u64,
 }
 
+impl Stat {
+    fn new(stat: &abi::stat) -> Stat {
+        Stat {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            mode: stat.st_mode,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size: stat.st_size as u64,
+            allocated: stat.st_blocks as u64 * 512,
+            links: u64::from(stat.st_nlink as u32),
+        }
+    }
+}
+
+/// Attributes of what is at `path` (NUL-terminated), in one call.
+pub fn stat(path: &[u8]) -> Result<Stat, Errno> {
+    if path.last() != Some(&0) {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: a zeroed `stat` is a valid one; the kernel fills it.
+    let mut stat: abi::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the path is NUL-terminated, the buffer a `struct stat`.
+    unsafe { call!(abi::__NR_newfstatat, abi::AT_FDCWD, path.as_ptr(), &raw mut stat, 0) }?;
+    Ok(Stat::new(&stat))
+}
+
 impl File {
     /// Opens `path` (NUL-terminated) with `O_*` flags; `O_CLOEXEC` is added.
     pub fn open(path: &[u8], flags: u32, mode: u32) -> Result<File, Errno> {
@@ -52,16 +79,7 @@ impl File {
         let mut stat: abi::stat = unsafe { core::mem::zeroed() };
         // SAFETY: the buffer is a `struct stat`.
         unsafe { call!(abi::__NR_fstat, self.0, &raw mut stat) }?;
-        Ok(Stat {
-            dev: stat.st_dev,
-            ino: stat.st_ino,
-            mode: stat.st_mode,
-            uid: stat.st_uid,
-            gid: stat.st_gid,
-            size: stat.st_size as u64,
-            allocated: stat.st_blocks as u64 * 512,
-            links: u64::from(stat.st_nlink as u32),
-        })
+        Ok(Stat::new(&stat))
     }
 
     /// Sets the length in bytes.

@@ -96,9 +96,13 @@ impl Fs {
     /// The image has grown from block `from` to block `to`: a page that was
     /// loaded before gets the new blocks. The caller holds the grow lock.
     pub(crate) fn pages_grew(&self, from: u64, to: u64) -> Result<()> {
-        for block in from..to {
-            let Some(page) = self.page(block / PAGE_BLOCKS) else { break };
-            if page.ready.load(Acquire) == 1 {
+        for number in from / PAGE_BLOCKS..to.div_ceil(PAGE_BLOCKS) {
+            let Some(page) = self.page(number) else { break };
+            // Nearly all are not: growth would cost each append some 300 instructions.
+            if page.ready.load(Acquire) != 1 {
+                continue;
+            }
+            for block in from.max(number * PAGE_BLOCKS)..to.min((number + 1) * PAGE_BLOCKS) {
                 let word = self.at::<AtomicU64>(Layout::bitmap_word(block), "bitmap word")?.load(Acquire);
                 let shadow = self.shadow_word(block)?;
                 if shadow.compare_exchange(u64::MAX, word, AcqRel, Relaxed).is_ok() {

@@ -39,7 +39,7 @@ pub(super) fn abort(line: &str) -> ! {
 
 /// Identity of our PID namespace; 0 where it is not known.
 pub(super) fn pid_namespace() -> u64 {
-    File::open(b"/proc/self/ns/pid\0", abi::O_RDONLY, 0).and_then(|file| file.stat()).map_or(0, |stat| stat.ino)
+    pm::file::stat(b"/proc/self/ns/pid\0").map_or(0, |stat| stat.ino)
 }
 
 /// Start time of a process, clock ticks since boot; 0 where it is not known.

@@ -179,7 +179,7 @@ impl Process {
         if limit != u64::MAX {
             return self.write_below(cx, file, offset, from, limit);
         }
-        file.mount.backend.write(cx, file.node, offset, from)
+        file.mount.write(cx, file.node, offset, from)
     }
 
     #[cold]
