@@ -121,14 +121,41 @@ impl<'a> Text<'a> {
     /// The first component, and its end.
     #[inline(never)]
     pub fn component(self) -> (&'a [u8], Text<'a>) {
+        let len = self.component_len();
+        // SAFETY: these bytes were just read.
+        let name = unsafe { core::slice::from_raw_parts(self.at, len) };
+        (name, Text { at: self.at.wrapping_add(len), life: PhantomData })
+    }
+
+    /// Sixteen bytes at a time, in aligned blocks, which never cross into another page.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn component_len(self) -> usize {
+        use core::arch::x86_64::*;
+        let lead = self.at as usize % 16;
+        let mut block = self.at.wrapping_sub(lead).cast::<__m128i>();
+        let mut keep = !0u32 << lead;
+        loop {
+            // SAFETY: aligned, and within the page of a byte of the text that is not past its NUL.
+            let bytes = unsafe { _mm_load_si128(block) };
+            // SAFETY: every x86-64 has SSE2.
+            let at = |byte: u8| unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8))) as u32 };
+            let ends = (at(0) | at(b'/')) & keep;
+            if ends != 0 {
+                return (block as usize + ends.trailing_zeros() as usize).wrapping_sub(self.at as usize);
+            }
+            keep = !0;
+            block = block.wrapping_add(1);
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn component_len(self) -> usize {
         let mut end = self;
         while !matches!(end.first(), 0 | b'/') {
             end.at = end.at.wrapping_add(1);
         }
-        let len = end.at as usize - self.at as usize;
-        // SAFETY: these bytes were just read.
-        let name = unsafe { core::slice::from_raw_parts(self.at, len) };
-        (name, end)
+        end.at as usize - self.at as usize
     }
 }
 
@@ -150,6 +177,8 @@ mod tests {
             let mut rest = unsafe { Text::new(buffer.as_ptr().add(lead)) };
             loop {
                 let (name, end) = rest.component();
+                let left = &buffer[rest.at as usize - buffer.as_ptr() as usize..];
+                assert_eq!(name.len(), left.iter().position(|b| matches!(b, 0 | b'/')).unwrap());
                 match rest.short() {
                     Some((short, after)) => {
                         let mut words = [0; 16];
