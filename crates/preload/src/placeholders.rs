@@ -106,12 +106,11 @@ fn fresh(lowest: u32) -> Result<u32, Errno> {
 
 impl Numbers for Placeholders {
     fn take(&self, lowest: u32, _cloexec: bool) -> Result<u32, Errno> {
-        if lowest == 0 {
-            let pool = POOL.load(Relaxed);
-            let fd = pool.trailing_zeros();
-            if pool != 0 && fd < HOLE.load(Relaxed) && POOL.fetch_and(!(1 << fd), AcqRel) & (1 << fd) != 0 {
-                return Ok(fd);
-            }
+        // Below the hole all numbers are taken but for those in the pool.
+        let pool = POOL.load(Relaxed) & u64::MAX.checked_shl(lowest).unwrap_or(0);
+        let fd = pool.trailing_zeros();
+        if pool != 0 && fd < HOLE.load(Relaxed) && POOL.fetch_and(!(1 << fd), AcqRel) & (1 << fd) != 0 {
+            return Ok(fd);
         }
         flush();
         let fd = fresh(lowest)?;
@@ -120,7 +119,8 @@ impl Numbers for Placeholders {
             return Err(Errno::EMFILE);
         }
         hold(fd);
-        if lowest == 0 {
+        // The kernel passed over all from `lowest` on, and below the hole there was none.
+        if lowest <= HOLE.load(Relaxed) {
             HOLE.store(fd + 1, Relaxed);
         }
         Ok(fd)

@@ -54,11 +54,18 @@ impl Fs {
         let len = self.areas.len;
         let address = file.map(len, true, false).map_err(AttachError::Segment)?;
         // SAFETY: just mapped, shared and writable; unmapped by `leave_segment` together with the region.
-        self.segment = unsafe { Region::new(address, len, len, Domain::Process) };
+        let segment = unsafe { Region::new(address, len, len, Domain::Process) };
+        self.use_segment(segment)?;
+        self.generation = self.root().generation.load(Relaxed) as u32;
+        Ok(())
+    }
+
+    /// From now on this is the segment; its areas are known.
+    pub(super) fn use_segment(&mut self, segment: Region) -> Result<(), AttachError> {
+        self.segment = segment;
         self.cachelets =
             Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
         self.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
-        self.generation = self.root().generation.load(Relaxed) as u32;
         Ok(())
     }
 

@@ -72,7 +72,7 @@ impl Fs {
         }
         fs.generation = fs.root().generation.load(Relaxed) as u32;
         fs.areas = Areas::new(&layout, cachelet_budget(&layout));
-        fs.segment = segment;
+        fs.use_segment(segment)?;
         if !join {
             fs.make_segment_in_memory(grown)?;
         }
