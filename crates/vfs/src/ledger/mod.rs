@@ -188,7 +188,7 @@ impl Ledger {
     }
 
     /// Number of changes of names so far.
-    pub(crate) fn changes(&self) -> u64 {
+    pub fn changes(&self) -> u64 {
         self.header().changes.load(Acquire)
     }
 

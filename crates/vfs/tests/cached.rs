@@ -1,0 +1,274 @@
+//! The cached way: the ledger's tables, the channel with a hostile daemon, and a
+//! directory of the kernel's.
+
+use bypath_vfs as vfs;
+use pm::{Errno, UserSlice};
+use std::ffi::CString;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+use vfs::cached::{Cached, Miss, Source};
+use vfs::host::Host;
+use vfs::ledger::{Entry, Found, Ledger};
+use vfs::wire::agree;
+use vfs::wire::channel::{CHANNEL_BYTES, Channel, Request, life};
+use vfs::*;
+
+/// A directory of its own, removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("bypath-cached-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        Place(path.canonicalize().unwrap())
+    }
+
+    fn file(&self, name: &str, bytes: u64) -> Vec<u8> {
+        let path = self.0.join(name);
+        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        CString::new(path.to_str().unwrap()).unwrap().into_bytes_with_nul()
+    }
+
+    fn ledger(&self) -> Ledger {
+        Ledger::open(&self.file("ledger", Ledger::bytes())).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn entry(key: u64, kind: Kind) -> Entry {
+    let attr = Attr { ino: key, kind, mode: 0o755, nlink: 1, ..Attr::EMPTY };
+    Entry { key, device: 0, attr, entry_ns: 1 << 40, attr_ns: 1 << 40, epoch: 0, handle: None }
+}
+
+fn with_cx(run: impl FnOnce(&Cx)) {
+    let thread = Thread::new();
+    run(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+}
+
+/// Goal: names, absences and attributes are kept, moved and forgotten as told; a
+/// look-up that overlaps with a change is not believed.
+#[test]
+fn names() {
+    let place = Place::new("names");
+    let ledger = place.ledger();
+    let root = ledger.root();
+    let forgotten = &mut |_, _, _| panic!("nothing is to be forgotten yet");
+    let dir = ledger.enter(root, b"dir", &entry(2, Kind::Directory), ledger.changes(), forgotten).unwrap();
+    let file = ledger.enter(dir, b"file", &entry(3, Kind::Regular), ledger.changes(), forgotten).unwrap();
+    assert_eq!(ledger.find(dir, b"file").unwrap(), Found::Node(file));
+    assert_eq!(ledger.find(dir, b"other").unwrap(), Found::Unknown);
+    ledger.enter_absent(dir, b"other", 1 << 40, ledger.changes(), forgotten).unwrap();
+    assert_eq!(ledger.find(dir, b"other").unwrap(), Found::Absent);
+
+    let mut path = [0u8; 64];
+    let len = ledger.path(b"/top", file, b"x", &mut path).unwrap();
+    assert_eq!(&path[..len], b"/top/dir/file/x");
+    ledger.moved((root, b"dir"), (root, b"moved"), false, forgotten).unwrap();
+    let len = ledger.path(b"", file, b"", &mut path).unwrap();
+    assert_eq!(&path[..len], b"/moved/file");
+    assert_eq!(ledger.find(root, b"dir").unwrap(), Found::Unknown);
+
+    // A change between question and answer.
+    let before = ledger.changes();
+    ledger.doubt(root, b"whatever");
+    ledger.enter(root, b"late", &entry(4, Kind::Regular), before, forgotten).unwrap();
+    assert_eq!(ledger.find(root, b"late").unwrap(), Found::Unknown);
+
+    assert!(ledger.attr(file).unwrap().is_some());
+    ledger.forget_attr(file);
+    assert!(ledger.attr(file).unwrap().is_none());
+    // Another file under the same name takes the old one's place; who holds that keeps it.
+    ledger.hold(file).unwrap();
+    let other = ledger.enter(dir, b"file", &entry(5, Kind::Regular), ledger.changes(), forgotten).unwrap();
+    assert!(other != file && ledger.get(file).is_ok());
+    ledger.release(file);
+    std::thread::sleep(Duration::from_millis(1100));
+    let mut told = Vec::new();
+    ledger.bury(&mut |key, count, _| told.push((key, count)));
+    assert_eq!(told, [(3, 1)]);
+    assert_eq!(ledger.get(file).err(), Some(Error::Posix(Errno::ESTALE)));
+}
+
+/// Goal: more names than there is room for push out the least used, never one that is held or has children.
+#[test]
+fn full() {
+    let place = Place::new("full");
+    let ledger = place.ledger();
+    let root = ledger.root();
+    let forgotten = &mut |_, _, _| {};
+    let dir = ledger.enter(root, b"dir", &entry(2, Kind::Directory), 0, forgotten).unwrap();
+    let kept = ledger.enter(dir, b"kept", &entry(3, Kind::Regular), 0, forgotten).unwrap();
+    ledger.hold(kept).unwrap();
+    let mut forgets = 0u64;
+    for number in 0..200_000u64 {
+        let name = format!("{number}");
+        ledger.enter(root, name.as_bytes(), &entry(number + 10, Kind::Regular), 0, &mut |_, count, _| forgets += count).unwrap();
+    }
+    assert!(ledger.get(dir).is_ok() && ledger.get(kept).is_ok());
+    assert!(ledger.nodes_in_use() <= vfs::ledger::NODES);
+    assert_eq!(forgets + u64::from(ledger.nodes_in_use()), 200_000 + 3, "every look-up is forgotten once");
+}
+
+/// Goal: a fork's child shares descriptions; the last close ends them, once.
+#[test]
+fn holders() {
+    let place = Place::new("holders");
+    let ledger = place.ledger();
+    let never = &mut |_| panic!("nothing ends yet");
+    let id = ledger.open_description(ledger.root(), Kind::Directory, 0, 5, never).unwrap();
+    ledger.dup(id, 6, never).unwrap();
+    let token = ledger.fork_prepare().unwrap();
+    ledger.close(5, never);
+    ledger.close(6, never);
+    let mut ended = Vec::new();
+    ledger.fork_failed(token, &mut |id| ended.push(id));
+    assert_eq!(ended, [id]);
+    assert_eq!(ledger.holding(5), None);
+}
+
+/// Goal: no way through a symlink that somebody has put in place of a directory.
+#[test]
+fn confined() {
+    let place = Place::new("confined");
+    let (inside, outside) = (place.0.join("in"), place.0.join("out"));
+    std::fs::create_dir_all(inside.join("dir")).unwrap();
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(inside.join("dir/f"), "inside").unwrap();
+    std::fs::write(outside.join("f"), "outside").unwrap();
+    let host = Cached::new(Host::new(inside.to_str().unwrap().as_bytes(), false).unwrap(), place.ledger());
+    with_cx(|cx| {
+        let dir = host.lookup(cx, host.root(), b"dir").unwrap();
+        let file = host.lookup(cx, dir, b"f").unwrap();
+        assert_eq!(host.attr(cx, file).unwrap().size, 6);
+        std::fs::rename(inside.join("dir"), inside.join("away")).unwrap();
+        symlink(&outside, inside.join("dir")).unwrap();
+        assert_eq!(host.attr(cx, file).err(), Some(Error::Posix(Errno::ELOOP)));
+        assert_eq!(host.unlink(cx, dir, b"f").err(), Some(Error::Posix(Errno::ELOOP)));
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        assert!(host.create(cx, dir, b"new", &new).is_err());
+    });
+    assert!(outside.join("f").exists() && !outside.join("new").exists());
+}
+
+/// A daemon that answers each request with `answer(operation, unique)`.
+fn hostile(place: &Place, answer: impl Fn(u32, u64) -> Vec<u8> + Send + 'static) -> Channel {
+    let path = place.file("channel", CHANNEL_BYTES);
+    let (client, daemon) = (Channel::open(&path).unwrap(), Channel::open(&path).unwrap());
+    let header = client.header().unwrap();
+    header.supervisor.store(std::process::id(), SeqCst);
+    header.timeout_ms.store(500, SeqCst);
+    client.renew().unwrap();
+    std::thread::spawn(move || {
+        let mut request = vec![0u8; 1 << 18];
+        while let Ok(len) = daemon.receive(&[UserSlice::from_mut(&mut request)]) {
+            assert!(len >= 40);
+            let operation = u32::from_ne_bytes(request[4..8].try_into().unwrap());
+            let unique = u64::from_ne_bytes(request[8..16].try_into().unwrap());
+            let reply = answer(operation, unique);
+            if !reply.is_empty() {
+                let _ = daemon.reply(&[UserSlice::from_ref(&reply)]);
+            }
+        }
+    });
+    client
+}
+
+fn reply(unique: u64, error: i32, payload: &[u8]) -> Vec<u8> {
+    let mut out = ((16 + payload.len()) as u32).to_ne_bytes().to_vec();
+    out.extend(error.to_ne_bytes());
+    out.extend(unique.to_ne_bytes());
+    out.extend(payload);
+    out
+}
+
+fn ask(channel: &Channel, room: usize) -> std::result::Result<usize, Errno> {
+    let thread = Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    let request = Request { operation: 3, node: 1, parts: [b"", b"", b""], data: UserSlice::from_ref(b"") };
+    channel.call(&cx, &request, UserSlice::from_mut(&mut vec![0u8; room]))
+}
+
+/// Goal: wrong lengths, numbers and errors become `EIO` or a time-out; nothing hangs, nothing leaks.
+#[test]
+fn hostile_daemon() {
+    let place = Place::new("hostile");
+    let channel = hostile(&place, |_, unique| match unique >> 8 & 7 {
+        0 => reply(unique, 0, &[7; 104]),
+        1 => reply(unique, 0, &[7; 4096]),
+        2 => reply(unique, 12345, b""),
+        3 => reply(unique, -2, b""),
+        4 => reply(unique ^ 0xff00, 0, b""),
+        5 => vec![1, 2, 3],
+        6 => reply(0, 0, b"notification"),
+        _ => Vec::new(),
+    });
+    channel.set_life(life::SERVING).unwrap();
+    let begun = Instant::now();
+    for _ in 0..24 {
+        match ask(&channel, 104) {
+            Ok(len) => assert_eq!(len, 104),
+            Err(errno) => assert!(matches!(errno, Errno::EIO | Errno::ENOENT | Errno::ETIMEDOUT), "{errno}"),
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    // What was never answered is given back when its number comes up again.
+    channel.set_life(life::DEAD).unwrap();
+    assert_eq!(ask(&channel, 104), Err(Errno::ENOTCONN));
+}
+
+/// Goal: a daemon that dies takes nobody along: whoever waits is told at once.
+#[test]
+fn death() {
+    let place = Place::new("death");
+    let channel = hostile(&place, |_, _| Vec::new());
+    channel.header().unwrap().timeout_ms.store(60_000, SeqCst);
+    channel.set_life(life::SERVING).unwrap();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..8).map(|_| scope.spawn(|| ask(&channel, 104))).collect();
+        std::thread::sleep(Duration::from_millis(50));
+        channel.set_life(life::DEAD).unwrap();
+        for one in waiting {
+            assert_eq!(one.join().unwrap(), Err(Errno::ENOTCONN));
+        }
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+/// Goal: many programs' requests each get their own answer.
+#[test]
+fn many() {
+    let place = Place::new("many");
+    let channel = hostile(&place, |_, unique| reply(unique, 0, &unique.to_ne_bytes()));
+    channel.set_life(life::SERVING).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..48 {
+            scope.spawn(|| (0..200).for_each(|_| assert_eq!(ask(&channel, 8), Ok(8))));
+        }
+    });
+}
+
+/// Goal: a daemon of another protocol is refused, not believed.
+#[test]
+fn other_protocol() {
+    let place = Place::new("protocol");
+    let channel = hostile(&place, |_, unique| reply(unique, 0, &[9; 64]));
+    with_cx(|cx| assert_eq!(agree(&channel, cx), Err(Errno::EOPNOTSUPP)));
+}
+
+/// Goal: an answer without an entry says how long to believe it.
+#[test]
+fn misses() {
+    assert!(matches!(Miss::from(Errno::ENOENT), Miss::Absent(0)));
+    assert!(matches!(Miss::from(Errno::EIO), Miss::Failed(Error::Posix(Errno::EIO))));
+    fn is_source<S: Source>() {}
+    is_source::<Host>();
+}
