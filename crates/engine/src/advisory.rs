@@ -434,6 +434,8 @@ mod tests {
         test.drop_locks_of_description(&cx, 7, node.id);
         test.advisory_lock(&cx, node, &lock(LockOwner::Served(8), LockKind::Unlock, 0, u64::MAX)).unwrap();
         test.drop_process_locks(&cx, node);
+        // Those that it holds for others go with the process.
+        test.drop_locks_of_process(&cx, test.own_process().unwrap());
         assert_eq!(test.fs.chain(chain_of(node.id)).count(), 0);
     }
 
