@@ -13,7 +13,7 @@ export LC_ALL := C
 
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests mount-tools system-tests system-native system-model \
-    damage flips system-damage system-flips system-random system-append system-visible system-storm system-flat budgets tiny-bench tiny-demo
+    damage flips system-damage system-flips system-random system-append system-visible system-storm system-flat fuzz fuzz-ci loom budgets tiny-bench tiny-demo
 
 all: build
 
@@ -104,10 +104,28 @@ flips:
 tools:
 	@./.ci/tools
 
+# ---- fuzzing: hostile images and peers ----
+
+# The kept inputs, then new ones from a fixed seed; any compiler will do.
+FUZZ_SECONDS ?= 6
+fuzz-ci:
+	$(STEP) 'fuzz: kept inputs and new ones' sh -c 'cd fuzz && exec $(CARGO) run --release $(CARGO_FLAGS) -q --bin replay -- --seconds $(FUZZ_SECONDS)'
+
+# libFuzzer with the address sanitizer, FUZZ_LONG seconds a target (cargo-fuzz and a nightly compiler).
+FUZZ_LONG ?= 600
+FUZZ_TARGETS ?= open operations checker resolver peer mutator
+fuzz:
+	for target in $(FUZZ_TARGETS); do mkdir -p fuzz/corpus-grown/$$target; (cd fuzz && ASAN_OPTIONS=detect_leaks=0 $(CARGO) +nightly fuzz run --features libfuzzer $$target \
+	    corpus-grown/$$target corpus/$$target -- -max_total_time=$(FUZZ_LONG) -timeout=10 -max_len=500) || exit 1; done
+
+# Every schedule of the lock-free protocols' models.
+loom:
+	$(STEP) 'loom: all schedules of the models' sh -c 'cd models && exec $(CARGO) test -q $(CARGO_FLAGS)'
+
 # ---- CI ----
 
 ci: tools
-	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests docs budgets tiny-bench tiny-demo
+	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests fuzz-ci loom docs budgets tiny-bench tiny-demo
 
 fmt:
 	$(STEP) 'format' $(CARGO) fmt --all --check

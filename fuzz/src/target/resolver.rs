@@ -51,6 +51,7 @@ impl Pair {
     fn world(outer: &'static dyn Backend, inner: &'static dyn Backend) -> World {
         let world = World::new(outer);
         for dir in [c"/a", c"/a/b", c"/a/b/c", c"/a/mnt", c"/b"] {
+            let dir = padded(dir.to_bytes());
             // SAFETY: a NUL-terminated text.
             assert_eq!(unsafe { world.serve(abi::__NR_mkdir as usize, [dir.as_ptr() as usize, 0o755, 0, 0, 0, 0]) }, 0);
         }
@@ -66,7 +67,18 @@ impl Pair {
     }
 }
 
+/// A text in words of 16 bytes with room behind it: paths are read so, which the
+/// address sanitizer takes for an access too far.
+fn padded(text: &[u8]) -> Vec<u128> {
+    let mut words = vec![0u128; text.len() / 16 + 2];
+    for (i, byte) in text.iter().enumerate() {
+        words[i / 16] |= u128::from(*byte) << (i % 16 * 8);
+    }
+    words
+}
+
 fn make(world: &World, dir: &std::ffi::CStr, file: &std::ffi::CStr) {
+    let (dir, file) = (padded(dir.to_bytes()), padded(file.to_bytes()));
     // SAFETY: NUL-terminated texts.
     assert_eq!(unsafe { world.serve(abi::__NR_mkdir as usize, [dir.as_ptr() as usize, 0o755, 0, 0, 0, 0]) }, 0);
     // SAFETY: as above.
@@ -74,6 +86,7 @@ fn make(world: &World, dir: &std::ffi::CStr, file: &std::ffi::CStr) {
 }
 
 fn link(world: &World, text: &std::ffi::CStr, at: &std::ffi::CStr) {
+    let (text, at) = (padded(text.to_bytes()), padded(at.to_bytes()));
     let args = [text.as_ptr() as usize, at.as_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: NUL-terminated texts.
     assert_eq!(unsafe { world.serve(abi::__NR_symlink as usize, args) }, 0);
@@ -97,6 +110,7 @@ fn path(input: &mut Input) -> Vec<u8> {
 
 /// What a call says of a path: its result, and what of the answer is the same in both worlds.
 fn ask(world: &World, which: usize, path: &[u8]) -> (isize, Vec<u64>) {
+    let path = padded(path);
     let at = path.as_ptr() as usize;
     let mut stat = [0u64; 18];
     let mut text = [0u8; 4200];

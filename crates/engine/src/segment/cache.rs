@@ -118,6 +118,8 @@ impl Fs {
         let cachelet = self.new_cachelet(lane)?;
         // Ours now: `owner` is taken and listed, nobody refers to it.
         cachelet.sequence.store(cachelet.sequence.load(Relaxed) | 1, SeqCst);
+        // What follows may not be seen before that, on no machine.
+        fence(Release);
         cachelet.flags.store(cachelet::INVALID, SeqCst);
         cachelet.parent.store(0, Relaxed);
         // `opens` is not touched: an opener of the node before may be about to take back his count.

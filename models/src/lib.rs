@@ -1,0 +1,18 @@
+//! Models of the lock-free protocols, for [loom], which tries every schedule and
+//! every value that a load may return.
+//!
+//! The engine's code works on mapped memory, which loom cannot see; so these are
+//! models: each follows the functions that it names step by step, with the same
+//! orderings. A change there is to be made here too.
+//!
+//! Not here: entering and closing a directory (`lane/enter.rs`), which stands on
+//! sequential consistency; loom takes such accesses for acquire and release only.
+//!
+//! [loom]: https://docs.rs/loom
+
+#[cfg(test)]
+mod cachelet;
+#[cfg(test)]
+mod reservation;
+#[cfg(test)]
+mod slot;
