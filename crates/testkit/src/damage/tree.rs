@@ -31,6 +31,12 @@ pub struct Sample {
 /// What went wrong.
 pub fn sample(seed: u64) -> Result<Sample, String> {
     let image = Image::new("damage", LIMIT);
+    // The same keys at every run: so a seed and a number mean the same damage.
+    let mut path = image.path().as_os_str().as_encoded_bytes().to_vec();
+    path.push(0);
+    let seeds = engine::mkfs::Seeds { uuid: [seed, 1], ino_key: 2, hash_seed: 3, made: 1_700_000_000_000_000_000 };
+    let options = engine::mkfs::Options { limit: LIMIT, force: true, mode: 0o777, seeds: Some(seeds), ..Default::default() };
+    engine::mkfs::make(&path, &options).map_err(|error| error.to_string())?;
     let world = image.world();
     let mut rng = Rng::new(seed);
     let mut names = Vec::new();
