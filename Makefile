@@ -18,7 +18,7 @@ export LC_ALL := C
 all: build
 
 help:
-	@echo 'make          build bypath, libbypath_preload.so and libbypath.so (release) into $(RELEASE)'
+	@echo 'make          build bypath, libbypath_preload.so, libbypath_daemon.so and libbypath.so (release) into $(RELEASE)'
 	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
 	@echo 'make test     all tests'
 	@echo 'make bench    single calls, side by side with tmpfs'
@@ -59,6 +59,8 @@ program-tests: build
 direct-tests: build
 	$(STEP) 'several file systems in one namespace' env BYPATH=$(RELEASE)/bypath tests/direct/run.sh
 	$(STEP) 'real programs on a directory of the kernel'"'"'s' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' tests/programs/run.sh bash coreutils dash findutils gzip make-gcc perl sqlite3 tar
+	@if command -v bindfs >/dev/null; then $(STEP) 'real programs on a FUSE daemon' env BYPATH=$(RELEASE)/bypath SOURCE='fuse:bindfs -f % @' tests/programs/run.sh bash dash findutils gzip make-gcc perl tar; \
+	else echo 'skip real programs on a FUSE daemon: bindfs is not installed: LEFT OUT, not passed'; fi
 
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --

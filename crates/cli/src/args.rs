@@ -23,7 +23,7 @@ What is seen where; may be given several times, and one inside another. SPEC is 
   IMG                   an image (`bypath mkfs`)
   host:/dir             a directory of the kernel's
   fuse:COMMAND ARG… @   a FUSE daemon, unmodified, without the kernel's FUSE; @ stands for its mount point
-  plugin:LIB.so,ARG…    a library with a struct fuse_operations, called in the program itself
+  plugin:LIB.so,ARG…    a library with a struct fuse_operations (not in this version)
 
 Options: ro; for fuse: also restart (start it again if it dies) and timeout=SECONDS (60).";
 

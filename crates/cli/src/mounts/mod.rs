@@ -82,7 +82,9 @@ impl Session {
                 self.ledgers.push(file);
                 Ok(Box::leak(Box::new(Cached::new(wire, ledger))))
             }
-            Source::Plugin(..) => Err(Failure::new(format!("{shown}: not in this version"))),
+            Source::Plugin(..) => {
+                Err(Failure::new(format!("{shown}: plugins are not in this version; a FUSE daemon can be had with fuse:")))
+            }
         }
     }
 

@@ -278,8 +278,6 @@ impl Process {
     }
 
     fn kernel_file(&self, spot: &Spot, node: Option<Node>, flags: u32, mode: usize) -> Option<base::Result<usize>> {
-        // `openat2` refuses what it does not know, and the mask is the kernel's own.
-        let flags = flags & !if LARGEFILE == abi::O_LARGEFILE { 0 } else { LARGEFILE };
         let open = KernelOpen { dir: spot.found.parent, name: spot.found.name, node, flags, mode: mode as u16 & 0o7777 };
         let mut make = |nr: u32, args: [usize; 6]| {
             // SAFETY: the backend's own arguments, alive during the call.
