@@ -188,7 +188,7 @@ impl Fs {
         self.entry(chain).map(|entry| &entry.head)
     }
 
-    fn lock_table(&self, tx: &mut Tx) -> Result<()> {
+    fn lock_table<'a>(&'a self, tx: &mut Tx<'a>) -> Result<()> {
         let header: &Header = self.header();
         tx.lock(&header.advisory.0)?;
         if header.locks_high.load(Acquire) == 0 {

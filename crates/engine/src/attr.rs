@@ -140,7 +140,7 @@ impl Fs {
     }
 
     /// Records and applies what [`decide`] has decided.
-    fn record_attr(&self, tx: &mut Tx, cachelet: &Cachelet, id: u64, now: &Snapshot, new: &Decided) -> Result<()> {
+    fn record_attr<'a>(&'a self, tx: &mut Tx<'a>, cachelet: &Cachelet, id: u64, now: &Snapshot, new: &Decided) -> Result<()> {
         let offset = node_offset(id);
         let inode = self.inode(offset)?;
         let owner_changes = (new.uid, new.gid, new.mode) != (now.uid, now.gid, now.mode);

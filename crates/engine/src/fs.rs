@@ -66,7 +66,10 @@ impl Fs {
     pub(crate) fn at<T: FromBytes + KnownLayout>(&self, offset: u64, what: &'static str) -> Result<&T> {
         match self.image.at(offset) {
             Some(item) => Ok(item),
-            None => self.at_grown(offset, what),
+            None => {
+                let item = self.at_grown(offset, what)?;
+                Ok(item)
+            }
         }
     }
 

@@ -39,7 +39,7 @@ impl Fs {
     /// The index of a triple, which is entered if it is new. `ENOSPC` if the
     /// table is full. Takes a leaf lock for a while.
     #[inline(always)]
-    pub(crate) fn permission_index(&self, tx: &mut Tx, uid: u32, gid: u32, mode: u16) -> Result<u16> {
+    pub(crate) fn permission_index<'a>(&'a self, tx: &mut Tx<'a>, uid: u32, gid: u32, mode: u16) -> Result<u16> {
         match self.find_permission(uid, gid, mode)? {
             Place::At(index) => Ok(index),
             Place::Free(_) => self.add_permission(tx, uid, gid, mode),
@@ -66,7 +66,7 @@ impl Fs {
 
     #[cold]
     #[inline(never)]
-    fn add_permission(&self, tx: &mut Tx, uid: u32, gid: u32, mode: u16) -> Result<u16> {
+    fn add_permission<'a>(&'a self, tx: &mut Tx<'a>, uid: u32, gid: u32, mode: u16) -> Result<u16> {
         let keep = tx.held;
         tx.lock(&self.header().permission.0)?;
         let result = self.add_permission_locked(uid, gid, mode);

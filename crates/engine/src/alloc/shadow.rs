@@ -210,7 +210,6 @@ impl Fs {
     }
 
     /// Frees neighbouring bits of the bitmap word at `at` in the shadow.
-    #[inline(always)]
     pub(crate) fn release_bits(&self, at: u64, bits: u64) {
         let block = at.wrapping_sub(layout::BITMAP) / 8;
         if bits != 0

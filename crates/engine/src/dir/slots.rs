@@ -9,6 +9,7 @@
 
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
+use crate::names::Parent;
 use crate::segment::Cachelet;
 use base::Result;
 use core::sync::atomic::AtomicU64;
@@ -35,45 +36,49 @@ impl Fs {
     /// image. Makes the directory grow if need be, in a record of its own: so
     /// the operation's record must still be empty.
     #[inline(always)]
-    pub(crate) fn reserve_any_slot(&self, tx: &mut Tx, directory: &Cachelet, id: u64) -> Result<u64> {
-        let inode = self.inode(node_offset(id))?;
+    pub(crate) fn reserve_any_slot<'a>(&'a self, tx: &mut Tx<'a>, parent: &Parent<'a>) -> Result<(u64, &'a AtomicU64)> {
+        let directory = parent.cachelet;
         let cursor = directory.root.load(Relaxed);
         let (next, freed) = unpack(cursor);
         let slot = if freed != 0 { freed - 1 } else { next };
-        // The common case: the cursor is right, and not at the end of a block.
-        if (slot % SLOTS_PER_BLOCK != 0 || freed != 0)
-            && let Some(at) = self.slot_offset_near(directory, inode, slot)?
-            && tx.reserve_slot(at)?
-        {
-            let after = if freed != 0 { next } else { next + 1 };
-            let _ = directory.root.compare_exchange(cursor, after, Release, Relaxed);
-            return Ok(at);
+        let seen = directory.size.load(Relaxed);
+        // The common case: the cursor is right, in the block looked at last, and
+        // not at the end of a block.
+        if (slot % SLOTS_PER_BLOCK != 0 || freed != 0) && seen >> 40 == slot / SLOTS_PER_BLOCK + 1 {
+            let at = (seen & 0xff_ffff_ffff) * BLOCK + slot % SLOTS_PER_BLOCK * 8;
+            if let Some(word) = tx.reserve_slot(at)? {
+                let after = if freed != 0 { next } else { next + 1 };
+                let _ = directory.root.compare_exchange(cursor, after, Release, Relaxed);
+                return Ok((at, word));
+            }
         }
-        self.search_slot(tx, directory, id, inode)
-    }
-
-    /// The offset of a slot, by the place of the block looked at last, which the
-    /// cachelet keeps in `size` (a directory's is read from the inode): block of
-    /// slots + 1 in the upper 24 bits, block of the image below. Blocks of a
-    /// directory never move.
-    #[inline(always)]
-    fn slot_offset_near(&self, directory: &Cachelet, inode: &Inode, slot: u64) -> Result<Option<u64>> {
-        let (seen, number) = (directory.size.load(Relaxed), slot / SLOTS_PER_BLOCK + 1);
-        if seen >> 40 == number {
-            return Ok(Some((seen & 0xff_ffff_ffff) * BLOCK + slot % SLOTS_PER_BLOCK * 8));
-        }
-        let found = self.slot_offset(inode, slot)?;
-        if let Some(at) = found
-            && number < 1 << 24
-        {
-            directory.size.store(number << 40 | (at / BLOCK), Relaxed);
-        }
+        let found = self.search_slot(tx, parent)?;
         Ok(found)
     }
 
+    /// Keeps the place of the block of a slot in the cachelet's `size` (a
+    /// directory's is read from the inode): block of slots + 1 in the upper 24
+    /// bits, block of the image below. Blocks of a directory never move.
+    fn note_block(&self, directory: &Cachelet, slot: u64, at: u64) {
+        let number = slot / SLOTS_PER_BLOCK + 1;
+        if number < 1 << 24 {
+            directory.size.store(number << 40 | (at / BLOCK), Relaxed);
+        }
+    }
+
     #[inline(never)]
-    fn search_slot(&self, tx: &mut Tx, directory: &Cachelet, id: u64, inode: &Inode) -> Result<u64> {
-        let (mut next, _) = unpack(directory.root.load(Relaxed));
+    fn search_slot<'a>(&'a self, tx: &mut Tx<'a>, parent: &Parent<'a>) -> Result<(u64, &'a AtomicU64)> {
+        let (directory, id, inode) = (parent.cachelet, parent.id, parent.inode);
+        let cursor = directory.root.load(Relaxed);
+        let (mut next, freed) = unpack(cursor);
+        if freed != 0
+            && let Some(at) = self.slot_offset(inode, freed - 1)?
+            && let Some(word) = tx.reserve_slot(at)?
+        {
+            self.note_block(directory, freed - 1, at);
+            let _ = directory.root.compare_exchange(cursor, next, Release, Relaxed);
+            return Ok((at, word));
+        }
         if next == 0 {
             next = self.end_of_slots(inode)?;
         }
@@ -83,10 +88,11 @@ impl Fs {
             }
             let at = self.slot_offset(inode, next)?;
             if let Some(at) = at
-                && tx.reserve_slot(at)?
+                && let Some(word) = tx.reserve_slot(at)?
             {
+                self.note_block(directory, next, at);
                 directory.root.store(next + 1, Release);
-                return Ok(at);
+                return Ok((at, word));
             }
             next = if at.is_some() { next + 1 } else { self.end_of_slots(inode)? };
         }
@@ -95,7 +101,7 @@ impl Fs {
 
     /// Where to go on at the end of a block: the block that follows if it is
     /// fresh, an earlier one with room, or a new one. Returns a slot.
-    fn next_block(&self, tx: &mut Tx, directory: &Cachelet, id: u64, inode: &Inode, next: u64) -> Result<u64> {
+    fn next_block<'a>(&'a self, tx: &mut Tx<'a>, directory: &'a Cachelet, id: u64, inode: &Inode, next: u64) -> Result<u64> {
         let blocks = self.slot_blocks(inode)?;
         let block = next / SLOTS_PER_BLOCK;
         if block < blocks && self.free_slots(inode, block)?.1 >= WORTH {
@@ -142,7 +148,14 @@ impl Fs {
     /// unless somebody else was faster. Returns the first new slot.
     #[cold]
     #[inline(never)]
-    fn grow_directory(&self, tx: &mut Tx, directory: &Cachelet, id: u64, inode: &Inode, blocks: u64) -> Result<u64> {
+    fn grow_directory<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        directory: &'a Cachelet,
+        id: u64,
+        inode: &Inode,
+        blocks: u64,
+    ) -> Result<u64> {
         let keep = tx.held;
         tx.lock_inode(directory, id)?;
         let now = self.slot_blocks(inode)?;
@@ -160,9 +173,17 @@ impl Fs {
 
     /// Notes a slot that has just been freed, so that the next name takes it.
     #[inline(always)]
-    pub(crate) fn slot_freed(&self, directory: &Cachelet, id: u64, at: u64) {
-        let Ok(inode) = self.inode(node_offset(id)) else { return };
-        let Some(slot) = self.slot_number(inode, at) else { return };
+    pub(crate) fn slot_freed(&self, parent: &Parent, at: u64) {
+        let directory = parent.cachelet;
+        let (seen, block) = (directory.size.load(Relaxed), at / BLOCK);
+        let slot = if seen & 0xff_ffff_ffff == block && seen >> 40 != 0 {
+            ((seen >> 40) - 1) * SLOTS_PER_BLOCK + at % BLOCK / 8
+        } else {
+            match self.slot_number(parent.inode, at) {
+                Some(slot) => slot,
+                None => return,
+            }
+        };
         let cursor = directory.root.load(Relaxed);
         if unpack(cursor).0 != 0 && slot < 0xffff_ffff {
             let _ = directory.root.compare_exchange(cursor, unpack(cursor).0 | (slot + 1) << 32, Release, Relaxed);
@@ -170,7 +191,8 @@ impl Fs {
     }
 
     /// The number of the slot at an offset, where that is a matter of arithmetic.
-    #[inline(always)]
+    #[cold]
+    #[inline(never)]
     fn slot_number(&self, inode: &Inode, at: u64) -> Option<u64> {
         match format::extent::Root::unpack(inode.root.load(Acquire)) {
             Some(format::extent::Root::One { block, len }) => {

@@ -31,7 +31,7 @@ mod extents;
 mod job;
 mod mapping;
 mod read;
-mod reclaim;
+pub(crate) mod reclaim;
 mod sync;
 #[cfg(test)]
 mod tests;

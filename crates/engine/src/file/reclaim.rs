@@ -9,11 +9,11 @@ use super::edit::Edit;
 use super::extents::leaf_entry;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
+use crate::lane::record::{ClearBits, Set};
 use base::{Kind, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::extent::{Root, symlink_lines};
 use format::inode::{COLD, Head, node_id, pack_links, unpack_links, word};
-use format::lane::Op;
 use format::{BLOCK, Cold, Inode};
 
 /// Operations that freeing everything but data takes: the inode's line and head, cold line, xattrs, text, two to spare.
@@ -21,22 +21,26 @@ const OTHERS: usize = 7;
 /// Operations left to the caller: name, orphan entry, counts, times.
 const SPARE: usize = 18;
 
+/// The stores that free an inode's line.
+pub(crate) type Gone<'a> = (Set<'a>, ClearBits<'a>);
+
 impl Fs {
     /// Adds to `tx` what frees all that an inode holds, if that fits beside what
     /// the record has already, and returns the stores that free its line, for the
     /// record too. `None` if it does not fit: then nothing was added.
     #[inline(always)]
-    pub(crate) fn free_small(&self, tx: &mut Tx, offset: u64) -> Result<Option<(Op, Op)>> {
-        let inode = self.inode(offset)?;
+    pub(crate) fn free_small<'a>(&'a self, tx: &mut Tx<'a>, inode: &'a Inode) -> Result<Option<Gone<'a>>> {
+        let offset = self.image.offset_of(inode);
         let head = inode.head();
         let plain = head.kind != Kind::Symlink as u8 && head.flags & COLD == 0;
-        if !(plain && inode.root.load(Acquire) == 0 || self.free_contents(tx, inode, offset, head)?) {
+        let freed = plain && inode.root.load(Acquire) == 0 || self.free_contents(tx, inode, offset, head)?;
+        if !freed {
             return Ok(None);
         }
         // The generation stays: the next inode here gets another.
         let value = Head { generation: head.generation, flags: 0, kind: 0, permission: 0 }.pack();
         tx.files(-1);
-        Ok(Some((Op::Set { at: offset + word::HEAD, value }, tx.old_lines(offset, 1)?)))
+        Ok(Some((Set { word: &inode.head, value }, tx.old_lines(offset, 1)?)))
     }
 
     /// Frees all that an inode holds; false if that does not fit into the record.
@@ -93,11 +97,12 @@ impl Fs {
     /// Frees an orphan and everything it holds, whatever its size, in records of
     /// its own (so `tx` must have none begun); the last one removes it from the
     /// orphan table.
-    pub(crate) fn reclaim(&self, tx: &mut Tx, offset: u64) -> Result<()> {
+    pub(crate) fn reclaim<'a>(&'a self, tx: &mut Tx<'a>, offset: u64) -> Result<()> {
         // Some 25 extents a record; the largest map has 2^32.
         for _ in 0..BLOCKS_MAX {
-            if let Some(gone) = self.free_small(tx, offset)? {
-                let generation = self.inode(offset)?.head().generation;
+            let inode = self.inode(offset)?;
+            if let Some(gone) = self.free_small(tx, inode)? {
+                let generation = inode.head().generation;
                 self.remove_orphan(tx, node_id(offset, generation))?;
                 return tx.commit_with(gone);
             }

@@ -4,33 +4,40 @@ use super::{CHAIN_MAX, Hit};
 use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
+use crate::lane::record::Set;
 use base::{Node, Result};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Acquire;
 use format::LINE;
-use format::bucket::{self, Bucket, ENTRIES, NEXT};
+use format::bucket::{self, Bucket, ENTRIES};
 use format::hash::fingerprint;
-use format::lane::Op;
+use pm::Errno;
 
-/// What a scan of a chain under its lock has found.
-pub(crate) struct Scan<'a> {
-    /// The name, if it is there.
-    pub(crate) hit: Option<Hit>,
-    /// First free entry.
-    free: Option<Spot<'a>>,
-    /// Last bucket of the chain.
-    last: u64,
-    /// The home bucket had no free entry: the index wants to grow.
-    pub(crate) full: bool,
+/// Where a name that is to be made finds a place in its chain.
+#[derive(Clone, Copy)]
+pub(crate) enum Room<'a> {
+    At(Spot<'a>),
+    /// Nowhere: a bucket is to be added to this one, the last.
+    After(&'a Bucket),
+    /// The name is there already.
+    Taken,
 }
 
 /// A place for an entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
     bucket: &'a Bucket,
-    /// Offset of the bucket.
-    offset: u64,
-    index: usize,
+    index: u32,
+    /// The home bucket had no free entry: the index wants to grow.
+    pub(crate) full: bool,
+}
+
+impl<'a> Spot<'a> {
+    /// The store that gives the entry its value.
+    #[inline(always)]
+    fn set(&self, hash: u64, edentry: u64) -> Set<'a> {
+        Set { word: &self.bucket.entries[self.index as usize % ENTRIES], value: bucket::pack_entry(hash, edentry) }
+    }
 }
 
 /// An entry on its way to another bucket, with its cachelet's number + 1.
@@ -65,59 +72,67 @@ impl Fs {
                 break;
             }
         }
-        self.hit_in_chain(home, parent, name, hash)
+        let hit = self.hit_in_chain(home, parent, name, hash)?;
+        Ok(hit)
     }
 
     #[inline(never)]
     fn hit_in_chain(&self, home: u64, parent: u64, name: &[u8], hash: u64) -> Result<Option<Hit>> {
-        Ok(self.scan_chain(home, parent, name, hash)?.hit)
-    }
-
-    /// Scans the whole chain of `hash`, whose lock the caller holds.
-    #[inline(always)]
-    pub(crate) fn scan(&self, parent: u64, name: &[u8], hash: u64) -> Result<Scan<'_>> {
-        let home = self.bucket_offset(hash, self.root().buckets.load(Acquire))?;
-        let (bucket, print) = (self.bucket(home)?, fingerprint(hash));
-        let (mut free, mut known) = (ENTRIES, bucket.next.load(Acquire) != 0);
-        for index in (0..ENTRIES).rev() {
-            let entry = bucket.entries[index].load(Acquire);
-            if entry == 0 {
-                free = index;
-            }
-            known |= entry >> 48 == print;
-        }
-        if !known && free < ENTRIES {
-            let spot = Spot { bucket, offset: home, index: free };
-            return Ok(Scan { hit: None, free: Some(spot), last: home, full: false });
-        }
-        self.scan_chain(home, parent, name, hash)
-    }
-
-    #[inline(never)]
-    fn scan_chain(&self, home: u64, parent: u64, name: &[u8], hash: u64) -> Result<Scan<'_>> {
         let (mut offset, print) = (home, fingerprint(hash));
-        let mut scan = Scan { hit: None, free: None, last: home, full: false };
         for _ in 0..CHAIN_MAX {
             let bucket = self.bucket(offset)?;
             for index in 0..ENTRIES {
                 let entry = bucket.entries[index].load(Acquire);
-                if entry == 0 && scan.free.is_none() {
-                    scan.free = Some(Spot { bucket, offset, index });
+                if entry >> 48 == print
+                    && let Some(hit) = self.hit_locked(bucket, offset, index, entry, parent, name, hash)?
+                {
+                    return Ok(Some(hit));
                 }
-                if entry >> 48 == print && scan.hit.is_none() {
-                    scan.hit = self.hit_locked(bucket, offset, index, entry, parent, name, hash)?;
-                }
-            }
-            scan.last = offset;
-            if offset == home {
-                scan.full = scan.free.is_none();
             }
             offset = bucket.next.load(Acquire);
             if offset == 0 {
-                return Ok(scan);
+                return Ok(None);
             }
         }
         Err(corrupt("chain of buckets", home))
+    }
+
+    /// Where an entry for a name can go, for the holder of its bucket's lock.
+    #[inline(always)]
+    pub(crate) fn room(&self, parent: u64, name: &[u8], hash: u64) -> Result<Room<'_>> {
+        let home = self.bucket_offset(hash, self.root().buckets.load(Acquire))?;
+        let (bucket, print) = (self.bucket(home)?, fingerprint(hash));
+        let (mut free, mut known) = (ENTRIES as u32, bucket.next.load(Acquire) != 0);
+        for index in (0..ENTRIES).rev() {
+            let entry = bucket.entries[index].load(Acquire);
+            if entry == 0 {
+                free = index as u32;
+            }
+            known |= entry >> 48 == print;
+        }
+        if !known && free < ENTRIES as u32 {
+            return Ok(Room::At(Spot { bucket, index: free, full: false }));
+        }
+        let room = self.room_in_chain(bucket, parent, name, hash)?;
+        Ok(room)
+    }
+
+    #[inline(never)]
+    fn room_in_chain<'a>(&'a self, home: &'a Bucket, parent: u64, name: &[u8], hash: u64) -> Result<Room<'a>> {
+        if self.hit_in_chain(self.image.offset_of(home), parent, name, hash)?.is_some() {
+            return Ok(Room::Taken);
+        }
+        let mut bucket = home;
+        for _ in 0..CHAIN_MAX {
+            if let Some(index) = bucket.entries.iter().position(|entry| entry.load(Acquire) == 0) {
+                return Ok(Room::At(Spot { bucket, index: index as u32, full: !core::ptr::eq(bucket, home) }));
+            }
+            match bucket.next.load(Acquire) {
+                0 => return Ok(Room::After(bucket)),
+                next => bucket = self.bucket(next)?,
+            }
+        }
+        Err(corrupt("chain of buckets", self.image.offset_of(home)))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -137,29 +152,28 @@ impl Fs {
         Ok(Some(Hit { node, kind, edentry: bucket::entry_offset(entry), bucket: offset, index, entry }))
     }
 
-    /// A new entry for the edentry at `edentry`, in a free place that the scan
-    /// saw: its place, and the store that makes it. What leads from there to a
-    /// cachelet is the caller's to set before the commit ([`Fs::lead`]): what the
-    /// entry's last user left must not lead anybody from the new name.
+    /// A new entry for the edentry at `edentry`: its place, and the store that
+    /// makes it. What leads from there to a cachelet is the caller's to set before
+    /// the commit ([`Fs::lead`]): what the entry's last user left must not lead
+    /// anybody from the new name.
     #[inline(always)]
-    pub(crate) fn insert<'a>(&'a self, tx: &mut Tx, scan: &Scan<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Op)> {
-        match scan.free {
-            Some(spot) => {
-                let at = entry_word(spot.offset, spot.index);
-                Ok((spot, Op::Set { at, value: bucket::pack_entry(hash, edentry) }))
-            }
-            None => self.insert_overflow(tx, scan, hash, edentry),
+    pub(crate) fn insert<'a>(&'a self, tx: &mut Tx, room: Room<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
+        if let Room::At(spot) = room {
+            return Ok((spot, spot.set(hash, edentry)));
         }
+        let added = self.insert_elsewhere(tx, room, hash, edentry)?;
+        Ok(added)
     }
 
     #[cold]
     #[inline(never)]
-    fn insert_overflow<'a>(&'a self, tx: &mut Tx, scan: &Scan, hash: u64, edentry: u64) -> Result<(Spot<'a>, Op)> {
+    fn insert_elsewhere<'a>(&'a self, tx: &mut Tx, room: Room<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
+        let Room::After(last) = room else { return Err(Errno::EEXIST.into()) };
         let offset = tx.lines(1, Arena::Other)?;
         self.write_bucket(offset, &[Item { entry: bucket::pack_entry(hash, edentry), hint: 0 }], 0)?;
         tx.object(offset, 1)?;
-        let spot = Spot { bucket: self.bucket(offset)?, offset, index: 0 };
-        Ok((spot, Op::Set { at: scan.last + NEXT, value: offset }))
+        let spot = Spot { bucket: self.bucket(offset)?, index: 0, full: true };
+        Ok((spot, Set { word: &last.next, value: offset }))
     }
 
     /// Writes a whole bucket that nobody can see yet.
@@ -180,21 +194,19 @@ impl Fs {
     /// Lets an entry that the next commit makes lead to its cachelet. The bucket's lock is held.
     #[inline(always)]
     pub(crate) fn lead(&self, spot: &Spot, number: u32) {
-        self.suggest(spot.bucket, spot.index, number);
+        self.suggest(spot.bucket, spot.index as usize % ENTRIES, number);
     }
 
     /// The entry of a hit stands for another edentry with the same name and hash:
     /// its place, and the store that makes it so.
-    #[inline]
-    pub(crate) fn redirect(&self, hit: &Hit, hash: u64, edentry: u64) -> Result<(Spot<'_>, Op)> {
-        let spot = Spot { bucket: self.bucket(hit.bucket)?, offset: hit.bucket, index: hit.index };
-        let at = entry_word(hit.bucket, hit.index);
-        Ok((spot, Op::Set { at, value: bucket::pack_entry(hash, edentry) }))
+    pub(crate) fn redirect(&self, hit: &Hit, hash: u64, edentry: u64) -> Result<(Spot<'_>, Set<'_>)> {
+        let spot = Spot { bucket: self.bucket(hit.bucket)?, index: hit.index as u32, full: false };
+        Ok((spot, spot.set(hash, edentry)))
     }
 
     /// The store that removes the entry of a hit.
     #[inline(always)]
-    pub(crate) fn remove(&self, hit: &Hit) -> Op {
-        Op::Set { at: entry_word(hit.bucket, hit.index), value: 0 }
+    pub(crate) fn remove(&self, hit: &Hit) -> Result<Set<'_>> {
+        Ok(Set { word: &self.bucket(hit.bucket)?.entries[hit.index % ENTRIES], value: 0 })
     }
 }

@@ -20,7 +20,7 @@ pub(crate) mod change;
 pub(crate) mod find;
 pub(crate) mod split;
 
-pub(crate) use change::{Scan, Spot};
+pub(crate) use change::{Room, Spot};
 pub(crate) use find::{Hit, Seen};
 
 use crate::fs::{Fs, corrupt};

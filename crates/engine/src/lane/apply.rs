@@ -1,12 +1,13 @@
 //! Reading a record: whether it is whole, and making its stores.
 
-use super::record::make;
+use super::record::{ClearBits, Count, Raise, Set, SetBits, Stores};
 use crate::fs::{Fs, corrupt};
 use base::Result;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use format::LINE;
 use format::checksum::Sum;
+use format::inode::{self, Head};
 use format::lane::{Lane, Op, State};
+use format::{LINE, layout};
 
 /// Checksum of a record: its state, its operations, and the words of the
 /// objects written aside. `Corrupt` if an object lies outside the image.
@@ -51,9 +52,60 @@ pub(crate) fn valid_record(fs: &Fs, lane: &Lane) -> Option<State> {
 pub(crate) fn apply<const AGAIN: bool>(fs: &Fs, lane: &Lane, count: usize) -> Result<()> {
     for raw in lane.ops.iter().take(count) {
         match Op::unpack(raw.place.load(Relaxed), raw.value.load(Relaxed)) {
-            Some(op) => make::<true, AGAIN>(fs, op)?,
+            Some(op) => make::<AGAIN>(fs, op)?,
             None => return Err(corrupt("record operation", fs.image.offset_of(raw))),
         }
     }
+    Ok(())
+}
+
+/// Makes one store and starts its write-back.
+#[inline(always)]
+fn make<const AGAIN: bool>(fs: &Fs, op: Op) -> Result<()> {
+    let (image, what) = (&fs.image, "word of a record");
+    let at = match op {
+        Op::Set { at, value } => {
+            Set { word: fs.at(at, what)?, value }.make(image);
+            at
+        }
+        Op::Max { at, value } => {
+            Raise { word: fs.at(at, what)?, value }.make(image);
+            at
+        }
+        Op::SetBits { at, bits } => {
+            SetBits { word: fs.at(at, what)?, bits }.make(image);
+            at
+        }
+        Op::ClearBits { at, bits } => {
+            ClearBits { word: fs.at(at, what)?, bits }.make(image);
+            at
+        }
+        Op::SetRun { at, count } => return run(fs, at, count, u64::MAX),
+        Op::ClearRun { at, count } => return run(fs, at, count, 0),
+        Op::Count { at, .. } if AGAIN => {
+            // Counted before or not? Whoever needs the counts takes them again.
+            let flag = Head { generation: 0, flags: inode::RECOUNT, kind: 0, permission: 0 }.pack();
+            image.or(&fs.inode(at)?.head, flag);
+            at
+        }
+        Op::Count { at, entries, directories } => {
+            Count { inode: fs.inode(at)?, entries, directories }.make(image);
+            at
+        }
+    };
+    image.flush(at, 8);
+    Ok(())
+}
+
+/// Whole blocks: `count` bitmap words from `at` on.
+fn run(fs: &Fs, at: u64, count: u64, value: u64) -> Result<()> {
+    let end = count.checked_mul(8).and_then(|bytes| at.checked_add(bytes));
+    if at < layout::BITMAP || end.is_none_or(|end| end > fs.layout.blocks) {
+        return Err(corrupt("bitmap run of a record", at));
+    }
+    for i in 0..count {
+        fs.image.store(fs.at(at + i * 8, "bitmap word")?, value);
+    }
+    fs.image.flush(at, count * 8);
     Ok(())
 }

@@ -29,8 +29,36 @@ impl<'a> Tx<'a> {
     /// anything about it that [`Fs::enter`] must look into.
     #[inline(always)]
     pub(crate) fn enter_at_hand(&mut self, node: Node) -> Option<Seen<'a>> {
-        let directory = self.fs.cachelet(node.hint)?;
         self.state.entered[0].store(node_offset(node.id), SeqCst);
+        let seen = self.look_at_hand(node);
+        if seen.is_none() {
+            self.leave_directories();
+        }
+        seen
+    }
+
+    /// As [`Tx::enter_at_hand`], two that may be the same.
+    #[inline(always)]
+    pub(crate) fn enter_both_at_hand(&mut self, a: Node, b: Node) -> Option<(Seen<'a>, Seen<'a>)> {
+        self.state.entered[0].store(node_offset(a.id), SeqCst);
+        if a.id == b.id {
+            if let Some(seen) = self.look_at_hand(a) {
+                return Some((seen, seen));
+            }
+        } else {
+            self.state.entered[1].store(node_offset(b.id), SeqCst);
+            if let (Some(first), Some(second)) = (self.look_at_hand(a), self.look_at_hand(b)) {
+                return Some((first, second));
+            }
+        }
+        self.leave_directories();
+        None
+    }
+
+    /// What a directory that this lane has published is like, if it is open to entry.
+    #[inline(always)]
+    fn look_at_hand(&self, node: Node) -> Option<Seen<'a>> {
+        let directory = self.fs.cachelet(node.hint)?;
         let before = directory.sequence.load(SeqCst);
         let odd = directory.flags.load(SeqCst) & ODD;
         let seen = Seen {
@@ -43,11 +71,7 @@ impl<'a> Tx<'a> {
         let same = directory.node.load(SeqCst) == node.id;
         fence(Acquire);
         let still = before & 1 == 0 && directory.sequence.load(Relaxed) == before;
-        if odd == 0 && same && still && seen.is(Kind::Directory) {
-            return Some(seen);
-        }
-        self.leave_directories();
-        None
+        (odd == 0 && same && still && seen.is(Kind::Directory)).then_some(seen)
     }
 
     /// Enters up to two directories (their cachelet and node id), to change

@@ -22,13 +22,16 @@ impl<'a> Tx<'a> {
     /// Takes a lock, waiting; the holder's lane is adopted if it has died.
     /// `EIO` if this operation holds too many locks.
     #[inline(always)]
-    pub(crate) fn lock(&mut self, word: &LockWord) -> Result<()> {
-        let slot = self.state.held.get(self.held).ok_or(Errno::EIO)?;
+    pub(crate) fn lock(&mut self, word: &'a LockWord) -> Result<()> {
+        let (Some(listed), Some(mine)) = (self.state.held.get(self.held), self.locks.get_mut(self.held)) else {
+            return Err(Errno::EIO.into());
+        };
         // Listed before it is taken: see the module's parent.
-        slot.store(self.fs.segment.offset_of(word), Release);
+        listed.store(self.fs.segment.offset_of(word), Release);
+        *mine = Some(word);
         self.held += 1;
         if word.compare_exchange(0, self.number + 1, Acquire, Relaxed).is_err() {
-            return self.lock_slow(word);
+            self.lock_slow(word)?;
         }
         Ok(())
     }
@@ -37,7 +40,14 @@ impl<'a> Tx<'a> {
     #[inline(never)]
     fn lock_slow(&mut self, word: &LockWord) -> Result<()> {
         let mut wait = Waiter::of(self.number);
-        if wait.take(self.fs, word, self.number + 1) { Ok(()) } else { Err(corrupt("lock", self.fs.segment.offset_of(word))) }
+        if wait.take(self.fs, word, self.number + 1) {
+            return Ok(());
+        }
+        self.held -= 1;
+        if let Some(listed) = self.state.held.get(self.held) {
+            listed.store(0, Release);
+        }
+        Err(corrupt("lock", self.fs.segment.offset_of(word)))
     }
 
     /// Gives back the lock taken last but `keep` locks.
@@ -45,13 +55,12 @@ impl<'a> Tx<'a> {
     pub(crate) fn unlock_to(&mut self, keep: usize) {
         while self.held > keep {
             self.held -= 1;
-            let slot = &self.state.held[self.held];
-            if let Some(word) = self.fs.segment.at::<LockWord>(slot.load(Relaxed))
-                && word.load(Relaxed) == self.number + 1
-            {
-                word.store(0, Release);
+            if let (Some(Some(word)), Some(listed)) = (self.locks.get(self.held), self.state.held.get(self.held)) {
+                if word.load(Relaxed) == self.number + 1 {
+                    word.store(0, Release);
+                }
+                listed.store(0, Release);
             }
-            slot.store(0, Release);
         }
     }
 
@@ -82,7 +91,7 @@ impl<'a> Tx<'a> {
     /// `ESTALE` if the cachelet was given to another inode meanwhile, or the
     /// inode is gone. The caller looks the cachelet up again.
     #[inline(always)]
-    pub(crate) fn lock_inode(&mut self, cachelet: &Cachelet, node: u64) -> Result<()> {
+    pub(crate) fn lock_inode(&mut self, cachelet: &'a Cachelet, node: u64) -> Result<()> {
         let keep = self.held;
         self.lock(&cachelet.owner)?;
         if cachelet.node.load(Acquire) != node || cachelet.flags.load(Acquire) & cachelet::DEAD != 0 {

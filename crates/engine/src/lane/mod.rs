@@ -20,19 +20,28 @@ pub mod record;
 pub mod slot;
 pub mod take;
 
-use crate::alloc::fault;
+use crate::alloc::{Arena, fault};
 use crate::fs::Fs;
-use crate::segment::LaneState;
+use crate::segment::{LaneState, LockWord};
 use base::{Cx, Result};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
+use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State};
 use format::{LINE, Lane, layout};
 use pm::Errno;
-use record::Stores;
+use record::{ClearBits, Set, SetBits, Stores, TOGETHER};
 
 /// After that many records a lane looks whether another one's user has died.
 const LOOK_EVERY: u32 = 64;
+
+/// Most locks that an operation holds: two buckets, two inodes, and some of the rest.
+const LOCKS: usize = 8;
+
+/// The store that makes a counter of the lane change.
+#[inline(always)]
+fn counted(counter: &AtomicU64, change: i64) -> Set<'_> {
+    Set { word: counter, value: counter.load(Relaxed).wrapping_add(change as u64) }
+}
 
 /// An operation in progress on this thread's lane.
 pub struct Tx<'a> {
@@ -42,7 +51,8 @@ pub struct Tx<'a> {
     pub(crate) state: &'a LaneState,
     thread: &'a base::Thread,
     kind: Kind,
-    /// Locks held: how many of `state.held` are in use.
+    /// Locks held, and how many; `state.held` lists them too.
+    locks: [Option<&'a LockWord>; LOCKS],
     pub(crate) held: usize,
     /// How many objects and stores the record has.
     objects: usize,
@@ -54,6 +64,8 @@ pub struct Tx<'a> {
     frees: bool,
     /// Whether directories are closed (`state.closed`).
     closed: bool,
+    /// Everything has been given back.
+    over: bool,
 }
 
 impl Fs {
@@ -74,6 +86,7 @@ impl Fs {
             state: self.lane_state(number),
             thread,
             kind,
+            locks: [None; LOCKS],
             held: 0,
             objects: 0,
             ops: 0,
@@ -81,11 +94,12 @@ impl Fs {
             files: 0,
             frees: false,
             closed: false,
+            over: false,
         })
     }
 }
 
-impl Tx<'_> {
+impl<'a> Tx<'a> {
     /// Adds an operation to the record. `EFBIG`-like overflow is a bug of the
     /// caller, who must stay within [`Tx::room`]; it is refused with `EIO`.
     #[inline(always)]
@@ -160,46 +174,67 @@ impl Tx<'_> {
 
     /// Commits and applies the stores listed. An error before the commit leaves
     /// everything as it was; one after it means a damaged image (`Corrupt`).
+    #[inline(never)]
     pub(crate) fn commit(&mut self) -> Result<()> {
-        self.commit_with(())
+        let counters = [counted(&self.lane.lines, self.lines), counted(&self.lane.files, self.files)];
+        for Set { word, value } in counters {
+            let at = self.fs.image.offset_of(word);
+            self.put(Op::Set { at, value });
+        }
+        let state = self.head(self.ops);
+        if self.fs.image.domain() != pm::Domain::Process {
+            return self.commit_to_medium(state);
+        }
+        self.publish(state);
+        let applied = apply::apply::<false>(self.fs, self.lane, self.ops);
+        self.retired(state, self.ops);
+        self.state.released.store(u64::from(state.sequence), Release);
+        applied
     }
 
     /// As `commit`, with stores that follow those listed.
     #[inline(always)]
     pub(crate) fn commit_with<S: Stores>(&mut self, stores: S) -> Result<()> {
+        const { assert!(S::COUNT + 2 <= TOGETHER) };
         let (image, listed) = (&self.fs.image, self.ops);
-        if listed + S::COUNT > OPS_MAX - 2 {
+        let Some(room) = self.lane.ops.get(listed..).and_then(|room| room.first_chunk()) else {
             return Err(Errno::EIO.into());
-        }
-        let lane = image.offset_of(self.lane);
-        let counter = |at: u64, counter: &AtomicU64, change: i64| {
-            (change != 0).then(|| Op::Set { at: lane + at, value: counter.load(Relaxed).wrapping_add(change as u64) })
         };
-        let counters = (counter(word::LINES, &self.lane.lines, self.lines), counter(word::FILES, &self.lane.files, self.files));
-        stores.write(self);
-        counters.write(self);
-        let sequence = (self.lane.sequence.load(Relaxed) as u32).wrapping_add(1);
-        let state = State { sequence, kind: self.kind as u16, objects: self.objects as u8, ops: self.ops as u8 };
+        let counters = (counted(&self.lane.lines, self.lines), counted(&self.lane.files, self.files));
+        let mut together = 0;
+        stores.write(image, room, &mut together);
+        counters.write(image, room, &mut together);
+        let state = self.head(listed + together);
         if image.domain() != pm::Domain::Process {
             return self.commit_to_medium(state);
         }
-        // Stores become visible in order, and that is all there is to it.
-        image.store(&self.lane.sequence, u64::from(sequence));
-        image.store(&self.lane.checksum, apply::mark(state));
-        image.store(&self.lane.state, state.pack());
+        self.publish(state);
         let mut applied = Ok(());
         if listed != 0 {
             applied = apply::apply::<false>(self.fs, self.lane, listed);
         }
-        let applied = applied.and_then(|()| stores.make(self.fs)).and_then(|()| counters.make(self.fs));
-        image.store(&self.lane.state, 0);
-        self.retired(listed);
+        stores.make(image);
+        counters.make(image);
+        self.retired(state, listed);
         stores.release(self.fs);
-        self.state.released.store(u64::from(sequence), Release);
-        if sequence.is_multiple_of(LOOK_EVERY) {
-            self.fs.look_at_a_lane(self.number, sequence / LOOK_EVERY);
-        }
+        self.state.released.store(u64::from(state.sequence), Release);
         applied
+    }
+
+    /// The state word of the next record, with so many stores.
+    #[inline(always)]
+    fn head(&self, ops: usize) -> State {
+        let sequence = (self.lane.sequence.load(Relaxed) as u32).wrapping_add(1);
+        State { sequence, kind: self.kind as u16, objects: self.objects as u8, ops: ops as u8 }
+    }
+
+    /// The commit point where stores become visible in order: that is all there is to it.
+    #[inline(always)]
+    fn publish(&self, state: State) {
+        let image = &self.fs.image;
+        image.store(&self.lane.sequence, u64::from(state.sequence));
+        image.store(&self.lane.checksum, apply::mark(state));
+        image.store(&self.lane.state, state.pack());
     }
 
     /// As `commit`, where stores reach the medium in any order unless told:
@@ -223,32 +258,39 @@ impl Tx<'_> {
         // another's from here on, and a record found whole is applied again.
         image.fence();
         self.frees = true;
-        self.retired(usize::from(state.ops));
+        self.retired(state, usize::from(state.ops));
         self.state.released.store(u64::from(state.sequence), Release);
-        if state.sequence.is_multiple_of(LOOK_EVERY) {
-            self.fs.look_at_a_lane(self.number, state.sequence / LOOK_EVERY);
-        }
         applied
     }
 
-    /// The record is gone: its reservations are the image's now, what the
+    /// Retires the record: its reservations are the image's now, what the
     /// `listed` stores of it freed can be used again.
     #[inline(always)]
-    fn retired(&mut self, listed: usize) {
-        if self.state.reserved_count.load(Relaxed) != 0 {
-            self.forget_reservations();
-        }
+    fn retired(&mut self, state: State, listed: usize) {
+        self.fs.image.store(&self.lane.state, 0);
         for taken in &self.state.taken {
             taken.store(0, Release);
         }
-        if self.frees {
-            self.fs.release_freed(self.lane, listed);
+        let rare = self.frees || self.state.reserved_count.load(Relaxed) != 0;
+        if rare || state.sequence.is_multiple_of(LOOK_EVERY) {
+            self.retired_more(state.sequence, listed);
         }
         self.start_afresh();
     }
 
+    /// What only some records leave to do.
     #[cold]
     #[inline(never)]
+    fn retired_more(&mut self, sequence: u32, listed: usize) {
+        self.forget_reservations();
+        if self.frees {
+            self.fs.release_freed(self.lane, listed);
+        }
+        if sequence.is_multiple_of(LOOK_EVERY) {
+            self.fs.look_at_a_lane(self.number, sequence / LOOK_EVERY);
+        }
+    }
+
     fn forget_reservations(&mut self) {
         let reserved = self.state.reserved_count.swap(0, AcqRel) as usize;
         for entry in self.state.reserved.iter().take(reserved) {
@@ -289,23 +331,24 @@ impl Tx<'_> {
 
     /// Allocates `count` (1–64) lines in one block; returns their offset. They
     /// are the image's once the record commits. `ENOSPC`.
-    pub(crate) fn lines(&mut self, count: u32, arena: crate::alloc::Arena) -> Result<u64> {
-        let (offset, allocated) = self.new_lines(count, arena)?;
-        self.push(allocated)?;
+    pub(crate) fn lines(&mut self, count: u32, arena: Arena) -> Result<u64> {
+        let (offset, SetBits { word, bits }) = self.new_lines(count, arena)?;
+        self.set_bits(self.fs.image.offset_of(word), bits)?;
         Ok(offset)
     }
 
     /// As [`Tx::lines`], but for the store that allocates them, which the caller
     /// must put into the record.
     #[inline(always)]
-    pub(crate) fn new_lines(&mut self, count: u32, arena: crate::alloc::Arena) -> Result<(u64, Op)> {
+    pub(crate) fn new_lines(&mut self, count: u32, arena: Arena) -> Result<(u64, SetBits<'a>)> {
         if fault::strikes(fault::Kind::Space) {
             return Err(Errno::ENOSPC.into());
         }
-        let (block, bits) = self.fs.take_lines(self.number, self.state, count, arena)?;
+        let fs = self.fs;
+        let (block, bits) = fs.take_lines(self.number, self.state, count, arena)?;
+        let word = fs.at(layout::Layout::bitmap_word(block), "bitmap word")?;
         self.lines += i64::from(count);
-        let offset = block * layout::BLOCK + u64::from(bits.trailing_zeros()) * LINE;
-        Ok((offset, Op::SetBits { at: layout::Layout::bitmap_word(block), bits }))
+        Ok((block * layout::BLOCK + u64::from(bits.trailing_zeros()) * LINE, SetBits { word, bits }))
     }
 
     /// Allocates up to `want` contiguous blocks, after block `near` if that is
@@ -333,23 +376,29 @@ impl Tx<'_> {
 
     /// Frees `count` lines at `offset`, all in one block.
     pub(crate) fn free_lines(&mut self, offset: u64, count: u32) -> Result<()> {
-        let freed = self.old_lines(offset, count)?;
-        self.push(freed)?;
+        if !self.fs.is_allocatable(offset / layout::BLOCK, 1) {
+            return Err(crate::fs::corrupt("lines to be freed", offset));
+        }
+        let ClearBits { word, bits } = self.old_lines(offset, count)?;
+        self.clear_bits(self.fs.image.offset_of(word), bits)?;
         self.frees = true;
         Ok(())
     }
 
-    /// As [`Tx::free_lines`], but for the store that frees them, which the caller
-    /// must put into the record.
+    /// As [`Tx::free_lines`], for lines that something has been read from, so
+    /// that they are in the image; the store that frees them is the caller's to
+    /// put into the record.
     #[inline(always)]
-    pub(crate) fn old_lines(&mut self, offset: u64, count: u32) -> Result<Op> {
+    pub(crate) fn old_lines(&mut self, offset: u64, count: u32) -> Result<ClearBits<'a>> {
         let first = offset % layout::BLOCK / LINE;
         let (block, count) = (offset / layout::BLOCK, u64::from(count));
-        if count == 0 || first + count > 64 || !self.fs.is_allocatable(block, 1) {
+        if first + count > 64 || count == 0 || offset < self.fs.layout.blocks {
             return Err(crate::fs::corrupt("lines to be freed", offset));
         }
+        let fs = self.fs;
+        let word = fs.at(layout::Layout::bitmap_word(block), "bitmap word")?;
         self.lines -= count as i64;
-        Ok(Op::ClearBits { at: layout::Layout::bitmap_word(block), bits: (u64::MAX >> (64 - count)) << first })
+        Ok(ClearBits { word, bits: (u64::MAX >> (64 - count)) << first })
     }
 
     /// Frees `count` blocks from `block` on.
@@ -364,17 +413,36 @@ impl Tx<'_> {
     }
 }
 
-impl Drop for Tx<'_> {
+impl Tx<'_> {
+    /// Ends the operation, as dropping it does, but in line.
     #[inline(always)]
-    fn drop(&mut self) {
+    pub(crate) fn end(&mut self) {
         let state = self.state;
-        let left = state.taken.iter().chain(&state.slots).fold(0, |all, word| all | word.load(Relaxed));
-        if left | u64::from(state.reserved_count.load(Relaxed)) != 0 {
+        let reserved = state.reserved_count.load(Relaxed);
+        let lines = state.taken[0].load(Relaxed) | state.taken[1].load(Relaxed) | state.taken[2].load(Relaxed);
+        if lines | state.slots[0].load(Relaxed) | state.slots[1].load(Relaxed) | u64::from(reserved) != 0 {
             self.give_up();
         }
         self.leave_directories();
         self.unlock_all();
         let depth = self.thread.busy.get();
         self.thread.busy.set(depth.wrapping_sub(1));
+        self.over = true;
+    }
+}
+
+impl Drop for Tx<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.over {
+            self.end_late();
+        }
+    }
+}
+
+impl Tx<'_> {
+    #[inline(never)]
+    fn end_late(&mut self) {
+        self.end();
     }
 }

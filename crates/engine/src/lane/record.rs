@@ -1,107 +1,163 @@
 //! The stores of a record: written into the lane, made where they belong.
 //!
 //! An operation lists stores one by one (`Tx::set` and its like), or knows them
-//! all and commits them at once (`Tx::commit_with`): then the compiler knows the
-//! kind of each, and the record is a straight run of stores. Recovery reads a
-//! record back and makes its stores by the same function, [`make`].
+//! all and commits them at once (`Tx::commit_with`): then the compiler knows
+//! each, and writing and making them is a straight run of instructions. Who
+//! reads a record back makes its stores with the same functions ([`apply`]).
+//!
+//! [`apply`]: super::apply::apply
 
-use super::Tx;
-use crate::fs::{Fs, corrupt};
-use base::Result;
-use format::inode::{self, Head};
-use format::lane::Op;
-use format::layout;
+use crate::fs::Fs;
+use core::sync::atomic::AtomicU64;
+use format::Inode;
+use format::lane::{Op, RawOp};
+use pm::Region;
 
-/// Makes one store and, with `FLUSH`, starts its write-back. `AGAIN` says that
-/// it may have been made before (recovery, adoption).
+/// The word becomes `value`.
+#[derive(Clone, Copy)]
+pub(crate) struct Set<'a> {
+    pub(crate) word: &'a AtomicU64,
+    pub(crate) value: u64,
+}
+
+/// The signed word becomes at least `value`.
+#[derive(Clone, Copy)]
+pub(crate) struct Raise<'a> {
+    pub(crate) word: &'a AtomicU64,
+    pub(crate) value: i64,
+}
+
+/// Bits are set: of a bitmap word, lines are allocated.
+#[derive(Clone, Copy)]
+pub(crate) struct SetBits<'a> {
+    pub(crate) word: &'a AtomicU64,
+    pub(crate) bits: u64,
+}
+
+/// Bits are cleared: of a bitmap word, lines are freed.
+#[derive(Clone, Copy)]
+pub(crate) struct ClearBits<'a> {
+    pub(crate) word: &'a AtomicU64,
+    pub(crate) bits: u64,
+}
+
+/// The counts of a directory change.
+#[derive(Clone, Copy)]
+pub(crate) struct Count<'a> {
+    pub(crate) inode: &'a Inode,
+    pub(crate) entries: i32,
+    pub(crate) directories: i32,
+}
+
+/// Most stores that are committed together, the lane's counters among them.
+pub(crate) const TOGETHER: usize = 24;
+/// Room for them in a lane.
+pub(crate) type Room = [RawOp; TOGETHER];
+
+/// Writes a store into a lane.
 #[inline(always)]
-pub(crate) fn make<const FLUSH: bool, const AGAIN: bool>(fs: &Fs, op: Op) -> Result<()> {
-    let image = &fs.image;
-    let at = match op {
-        Op::Set { at, value } => {
-            image.store(fs.at(at, "word of a record")?, value);
-            at
-        }
-        Op::Max { at, value } => {
-            image.raise(fs.at(at, "word of a record")?, value);
-            at
-        }
-        Op::SetBits { at, bits } => {
-            image.or(fs.at(at, "word of a record")?, bits);
-            at
-        }
-        Op::ClearBits { at, bits } => {
-            image.and(fs.at(at, "word of a record")?, !bits);
-            at
-        }
-        Op::SetRun { at, count } => return run(fs, at, count, u64::MAX),
-        Op::ClearRun { at, count } => return run(fs, at, count, 0),
-        Op::Count { at, .. } if AGAIN => {
-            // Counted before or not? Whoever needs the counts takes them again.
-            let flag = Head { generation: 0, flags: inode::RECOUNT, kind: 0, permission: 0 }.pack();
-            image.or(&fs.inode(at)?.head, flag);
-            at
-        }
-        Op::Count { at, entries, directories } => {
-            let inode = fs.inode(at)?;
-            image.add(&inode.size, i64::from(entries) as u64);
-            if directories != 0 {
-                image.add(&inode.links, i64::from(directories) as u64);
-            }
-            at
-        }
-    };
-    if FLUSH {
-        image.flush(at, 8);
+pub(super) fn put(image: &Region, room: &Room, next: &mut usize, op: Op) {
+    let (place, value) = op.pack();
+    // There is room: `Stores::COUNT` is looked at when the program is built.
+    if let Some(slot) = room.get(*next) {
+        image.store(&slot.place, place);
+        image.store(&slot.value, value);
+        *next += 1;
     }
-    Ok(())
 }
 
-/// Whole blocks: `count` bitmap words from `at` on.
-#[inline(never)]
-fn run(fs: &Fs, at: u64, count: u64, value: u64) -> Result<()> {
-    let end = count.checked_mul(8).and_then(|bytes| at.checked_add(bytes));
-    if at < layout::BITMAP || end.is_none_or(|end| end > fs.layout.blocks) {
-        return Err(corrupt("bitmap run of a record", at));
-    }
-    for i in 0..count {
-        fs.image.store(fs.at(at + i * 8, "bitmap word")?, value);
-    }
-    fs.image.flush(at, count * 8);
-    Ok(())
-}
-
-/// Stores that are committed together, of kinds known to the compiler.
+/// Stores that are committed together.
 pub(crate) trait Stores: Copy {
     /// How many there are at most.
     const COUNT: usize;
-    /// Writes them into the lane.
-    fn write(self, tx: &mut Tx);
-    /// Makes them, where stores become visible in order.
-    fn make(self, fs: &Fs) -> Result<()>;
-    /// Once the record is gone: lets others use what they have freed.
-    fn release(self, fs: &Fs);
+    /// Writes them into the lane, from `*next` on.
+    fn write(self, image: &Region, room: &Room, next: &mut usize);
+    /// Makes them.
+    fn make(self, image: &Region);
+    /// Once the record is gone: lets what they have freed be used again.
+    #[inline(always)]
+    fn release(self, _: &Fs) {}
 }
 
-impl Stores for Op {
+impl Stores for Set<'_> {
     const COUNT: usize = 1;
 
     #[inline(always)]
-    fn write(self, tx: &mut Tx) {
-        tx.put(self);
+    fn write(self, image: &Region, room: &Room, next: &mut usize) {
+        let at = image.offset_of(self.word);
+        put(image, room, next, Op::Set { at, value: self.value });
     }
 
     #[inline(always)]
-    fn make(self, fs: &Fs) -> Result<()> {
-        make::<false, false>(fs, self)
+    fn make(self, image: &Region) {
+        image.store(self.word, self.value);
+    }
+}
+
+impl Stores for Raise<'_> {
+    const COUNT: usize = 1;
+
+    #[inline(always)]
+    fn write(self, image: &Region, room: &Room, next: &mut usize) {
+        let at = image.offset_of(self.word);
+        put(image, room, next, Op::Max { at, value: self.value });
+    }
+
+    #[inline(always)]
+    fn make(self, image: &Region) {
+        image.raise(self.word, self.value);
+    }
+}
+
+impl Stores for SetBits<'_> {
+    const COUNT: usize = 1;
+
+    #[inline(always)]
+    fn write(self, image: &Region, room: &Room, next: &mut usize) {
+        let at = image.offset_of(self.word);
+        put(image, room, next, Op::SetBits { at, bits: self.bits });
+    }
+
+    #[inline(always)]
+    fn make(self, image: &Region) {
+        image.or(self.word, self.bits);
+    }
+}
+
+impl Stores for ClearBits<'_> {
+    const COUNT: usize = 1;
+
+    #[inline(always)]
+    fn write(self, image: &Region, room: &Room, next: &mut usize) {
+        let at = image.offset_of(self.word);
+        put(image, room, next, Op::ClearBits { at, bits: self.bits });
+    }
+
+    #[inline(always)]
+    fn make(self, image: &Region) {
+        image.and(self.word, !self.bits);
     }
 
     #[inline(always)]
     fn release(self, fs: &Fs) {
-        match self {
-            Op::ClearBits { at, bits } => fs.release_bits(at, bits),
-            Op::ClearRun { at, count } => fs.release_run(at, count),
-            _ => {}
+        fs.release_bits(fs.image.offset_of(self.word), self.bits);
+    }
+}
+
+impl Stores for Count<'_> {
+    const COUNT: usize = 1;
+
+    #[inline(always)]
+    fn write(self, image: &Region, room: &Room, next: &mut usize) {
+        let at = image.offset_of(self.inode);
+        put(image, room, next, Op::Count { at, entries: self.entries, directories: self.directories });
+    }
+
+    #[inline(always)]
+    fn make(self, image: &Region) {
+        image.add(&self.inode.size, i64::from(self.entries) as u64);
+        if self.directories != 0 {
+            image.add(&self.inode.links, i64::from(self.directories) as u64);
         }
     }
 }
@@ -110,17 +166,16 @@ impl<S: Stores> Stores for Option<S> {
     const COUNT: usize = S::COUNT;
 
     #[inline(always)]
-    fn write(self, tx: &mut Tx) {
+    fn write(self, image: &Region, room: &Room, next: &mut usize) {
         if let Some(stores) = self {
-            stores.write(tx);
+            stores.write(image, room, next);
         }
     }
 
     #[inline(always)]
-    fn make(self, fs: &Fs) -> Result<()> {
-        match self {
-            Some(stores) => stores.make(fs),
-            None => Ok(()),
+    fn make(self, image: &Region) {
+        if let Some(stores) = self {
+            stores.make(image);
         }
     }
 
@@ -139,17 +194,16 @@ macro_rules! stores {
 
             #[inline(always)]
             #[allow(non_snake_case, unused_variables)]
-            fn write(self, tx: &mut Tx) {
+            fn write(self, image: &Region, room: &Room, next: &mut usize) {
                 let ($($name,)*) = self;
-                $($name.write(tx);)*
+                $($name.write(image, room, next);)*
             }
 
             #[inline(always)]
             #[allow(non_snake_case, unused_variables)]
-            fn make(self, fs: &Fs) -> Result<()> {
+            fn make(self, image: &Region) {
                 let ($($name,)*) = self;
-                $($name.make(fs)?;)*
-                Ok(())
+                $($name.make(image);)*
             }
 
             #[inline(always)]
@@ -168,5 +222,3 @@ stores!(A B C);
 stores!(A B C D);
 stores!(A B C D E);
 stores!(A B C D E F);
-stores!(A B C D E F G);
-stores!(A B C D E F G H);

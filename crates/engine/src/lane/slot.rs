@@ -8,28 +8,28 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::directory::{reservation, reserved_by};
 use pm::Errno;
 
-impl Tx<'_> {
-    /// Reserves the slot at image offset `at`: true if it was free and is ours now.
-    /// The record gives it its value (`set`, then [`Tx::slots_filled`]); else it is
+impl<'a> Tx<'a> {
+    /// Reserves the slot at image offset `at`: its word if it was free and is ours now.
+    /// The record gives it its value (then [`Tx::slots_filled`]); else it is
     /// free again when the operation ends.
     #[inline(always)]
-    pub(crate) fn reserve_slot(&mut self, at: u64) -> Result<bool> {
-        let slots = &self.state.slots;
+    pub(crate) fn reserve_slot(&mut self, at: u64) -> Result<Option<&'a AtomicU64>> {
+        let (fs, slots) = (self.fs, &self.state.slots);
         let listed = if slots[0].load(Relaxed) == 0 { &slots[0] } else { &slots[1] };
-        let word = self.fs.at::<AtomicU64>(at, "directory slot")?;
+        let word = fs.at::<AtomicU64>(at, "directory slot")?;
         let seen = word.load(Acquire);
-        if seen != 0 && !self.fs.is_stale_slot(seen) {
-            return Ok(false);
+        if seen != 0 && !fs.is_stale_slot(seen) {
+            return Ok(None);
         }
         if listed.load(Relaxed) != 0 {
             return Err(Errno::EIO.into());
         }
         listed.store(at, Release);
-        let taken = self.fs.image.swap_if(word, seen, reservation(self.number, self.fs.generation)).is_ok();
-        if !taken {
+        if fs.image.swap_if(word, seen, reservation(self.number, fs.generation)).is_err() {
             listed.store(0, Release);
+            return Ok(None);
         }
-        Ok(taken)
+        Ok(Some(word))
     }
 
     /// After the commit: the slots reserved have their values.

@@ -1,10 +1,10 @@
 //! Making nodes: files, directories, devices, symlinks, and files without a name.
 
 use super::inode::{Plan, inherit};
-use super::{check_name, symlink};
+use super::{check_name, symlink, touch_directory};
 use crate::fs::Fs;
+use crate::lane::record::Set;
 use base::{Cx, Kind, NewNode, Node, Result};
-use format::lane::Op;
 use format::{inode, lane};
 use pm::Errno;
 
@@ -19,36 +19,40 @@ impl Fs {
             Ok(tx) => tx,
             Err(error) => return Err(self.unless_exists(cx, dir, name, error)),
         };
-        let (parent, hash, scan) = self.new_name(&mut tx, cx, dir, name)?;
-        parent.may_change(&cx.cred)?;
+        let parent = self.enter(&mut tx, cx, dir)?;
+        let free = parent.is_free_to(&cx.cred);
+        let (hash, room) = self.new_name(&mut tx, cx, &parent, free, name)?;
+        if !free {
+            return Err(Errno::EACCES.into());
+        }
         check_kind(cx, new)?;
 
         // What has a record of its own comes first.
-        let slot = self.reserve_any_slot(&mut tx, parent.cachelet, parent.id)?;
+        let (at, slot) = self.reserve_any_slot(&mut tx, &parent)?;
         let (mode, gid) = inherit(cx, &parent, new.kind, new.mode);
         let permission = self.permission_index(&mut tx, cx.cred.uid, gid, mode)?;
 
         let directory = new.kind == Kind::Directory;
         let now = pm::clock::now();
         let place = self.place_inode(&mut tx)?;
-        let (edentry, allocated) = self.new_edentry(&mut tx, hash, new.kind as u8, parent.offset, place.id, slot, name)?;
+        let (edentry, allocated) = self.new_edentry(&mut tx, hash, new.kind as u8, parent.offset, place.id, at, name)?;
         let (root, size) = match new.kind {
             Kind::Symlink => (self.new_text(&mut tx, new.target)?, new.target.len() as u64),
             Kind::CharDevice | Kind::BlockDevice => (new.rdev, 0),
             _ => (0, 0),
         };
-        let (spot, entry) = self.insert(&mut tx, &scan, hash, edentry)?;
+        let (spot, entry) = self.insert(&mut tx, room, hash, edentry)?;
         let uid = cx.cred.uid;
         let plan = Plan { kind: new.kind, mode, uid, gid, permission, flags: 0, nlink: 1, size, root, now };
         let own = if directory { edentry } else { 0 };
-        let touched = self.touch_directory(parent.offset, now, 1, i32::from(directory));
-        let stores = (allocated, Op::Set { at: slot, value: edentry }, entry, touched);
+        let touched = touch_directory(parent.inode, now, 1, i32::from(directory));
+        let stores = (allocated, Set { word: slot, value: edentry }, entry, touched);
         let name = Some((&spot, parent.offset, name));
         let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, own, name, stores)?;
         tx.slots_filled();
         self.release_fresh(&tx, cachelet);
-        drop(tx);
-        if scan.full {
+        tx.end();
+        if spot.full {
             self.grow_index(cx);
         }
         Ok(Node { id: place.id, hint: number })

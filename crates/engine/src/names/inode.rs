@@ -2,17 +2,17 @@
 
 use super::{Parent, SET_GID};
 use crate::alloc::Arena;
+use crate::file::reclaim::Gone;
 use crate::fs::Fs;
 use crate::index::Spot;
 use crate::lane::Tx;
-use crate::lane::record::Stores;
+use crate::lane::record::{Set, SetBits, Stores};
 use crate::segment::cache::name_words;
 use crate::segment::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
 use base::{Cx, Kind, Result};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use format::LINE;
-use format::inode::{Head, Inode, node_generation, node_id, pack_links, word};
-use format::lane::Op;
+use format::inode::{Head, Inode, node_generation, node_id, pack_links};
 use pm::Errno;
 
 /// What a new inode is to be.
@@ -44,7 +44,7 @@ pub(crate) struct Place<'a> {
     pub(crate) id: u64,
     inode: &'a Inode,
     /// The store that allocates its line.
-    allocated: Op,
+    allocated: SetBits<'a>,
 }
 
 /// Kind of new node, mode, owner and group as the kernel makes them: the mode
@@ -72,7 +72,7 @@ pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16,
 impl Fs {
     /// Allocates the line of a new inode.
     #[inline(always)]
-    pub(crate) fn place_inode<'a>(&'a self, tx: &mut Tx) -> Result<Place<'a>> {
+    pub(crate) fn place_inode<'a>(&'a self, tx: &mut Tx<'a>) -> Result<Place<'a>> {
         let (offset, allocated) = tx.new_lines(1, Arena::Inodes)?;
         let inode = self.inode(offset)?;
         // Whatever stood here: the next generation.
@@ -191,11 +191,17 @@ impl Fs {
     /// Openers count first and then look at `EVICTING` (`process::descriptions`);
     /// we do it the other way round. The flag stays until [`Fs::settle_victim`].
     #[inline(always)]
-    pub(crate) fn give_up_inode(&self, tx: &mut Tx, cachelet: &Cachelet, id: u64, offset: u64) -> Result<Option<(Op, Op)>> {
+    pub(crate) fn give_up_inode<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        cachelet: &Cachelet,
+        id: u64,
+        inode: &'a Inode,
+    ) -> Result<Option<Gone<'a>>> {
         let closed = cachelet::EVICTING | (tx.number + 1) << 16;
         cachelet.flags.fetch_or(closed, SeqCst);
         if cachelet.opens.load(SeqCst) == 0
-            && let Some(gone) = self.free_small(tx, offset)?
+            && let Some(gone) = self.free_small(tx, inode)?
         {
             return Ok(Some(gone));
         }
@@ -218,22 +224,16 @@ impl Fs {
         }
     }
 
-    /// The stores for one name less (or more) of a locked inode that is no directory.
-    #[inline(always)]
-    pub(crate) fn links_change(&self, offset: u64, links: u64, nlink: u32, now: i64) -> (Op, Op) {
-        let blocks = links & 0xffff_ffff_0000_0000;
-        let links = Op::Set { at: offset + word::LINKS, value: blocks | u64::from(nlink) };
-        (links, Op::Set { at: offset + word::CTIME, value: now as u64 })
-    }
-
-    /// The links word of an inode.
-    #[inline(always)]
-    pub(crate) fn links_word(&self, offset: u64) -> Result<u64> {
-        Ok(self.inode(offset)?.links.load(Acquire))
-    }
-
     /// `EMLINK` if an inode cannot have another name.
     pub(crate) fn check_links(&self, nlink: u32) -> Result<()> {
         if nlink >= super::LINKS_MAX { Err(Errno::EMLINK.into()) } else { Ok(()) }
     }
+}
+
+/// The stores for one name less (or more) of a locked inode that is no
+/// directory, whose links word is `links`.
+#[inline(always)]
+pub(crate) fn links_change(inode: &Inode, links: u64, nlink: u32, now: i64) -> (Set<'_>, Set<'_>) {
+    let blocks = links & 0xffff_ffff_0000_0000;
+    (Set { word: &inode.links, value: blocks | u64::from(nlink) }, Set { word: &inode.ctime, value: now as u64 })
 }

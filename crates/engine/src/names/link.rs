@@ -1,13 +1,17 @@
 //! Another name for an inode.
 
-use super::{Parent, SET_GID, SET_UID, check_name};
+use super::inode::links_change;
+use super::{Parent, SET_GID, SET_UID, check_name, touch_directory};
 use crate::fs::Fs;
 use crate::index::Seen;
 use crate::lane::Tx;
+use crate::lane::record::Set;
+use crate::segment::Cachelet;
 use base::{Cx, Kind, Node, R, Result, W};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::inode::{self, Head, node_offset, unpack_links, word};
-use format::lane::{self, Op};
+use format::lane;
 use pm::Errno;
 
 impl Fs {
@@ -18,11 +22,13 @@ impl Fs {
             Ok(tx) => tx,
             Err(error) => return Err(self.unless_exists(cx, dir, name, error)),
         };
-        let (parent, hash, scan) = self.new_name(&mut tx, cx, dir, name)?;
-        let (slot, cachelet, seen) = self.prepare_link(&mut tx, cx, node, &parent)?;
+        let parent = self.enter(&mut tx, cx, dir)?;
+        let free = parent.is_free_to(&cx.cred);
+        let (hash, room) = self.new_name(&mut tx, cx, &parent, free, name)?;
+        let (at, slot, cachelet, seen) = self.prepare_link(&mut tx, cx, node, &parent, free)?;
 
-        let offset = node_offset(node.id);
-        let links = self.links_word(offset)?;
+        let inode = self.inode(node_offset(node.id))?;
+        let links = inode.links.load(Acquire);
         let (nlink, _) = unpack_links(links);
         self.check_links(nlink)?;
         if nlink == 0 {
@@ -30,12 +36,12 @@ impl Fs {
         }
         let now = pm::clock::now();
         let kind = (seen.word >> 16) as u8;
-        let (edentry, allocated) = self.new_edentry(&mut tx, hash, kind, parent.offset, node.id, slot, name)?;
-        let (spot, entry) = self.insert(&mut tx, &scan, hash, edentry)?;
+        let (edentry, allocated) = self.new_edentry(&mut tx, hash, kind, parent.offset, node.id, at, name)?;
+        let (spot, entry) = self.insert(&mut tx, room, hash, edentry)?;
         self.lead(&spot, self.cachelet_number(cachelet));
-        let counted = self.links_change(offset, links, nlink + 1, now);
-        let touched = self.touch_directory(parent.offset, now, 1, 0);
-        tx.commit_with((allocated, Op::Set { at: slot, value: edentry }, entry, counted, touched))?;
+        let counted = links_change(inode, links, nlink + 1, now);
+        let touched = touch_directory(parent.inode, now, 1, 0);
+        tx.commit_with((allocated, Set { word: slot, value: edentry }, entry, counted, touched))?;
         tx.slots_filled();
 
         let change = self.change(cachelet);
@@ -45,8 +51,8 @@ impl Fs {
         if cachelet.parent.load(Relaxed) == 0 {
             self.name_cachelet(cachelet, parent.offset, name);
         }
-        drop(tx);
-        if scan.full {
+        tx.end();
+        if spot.full {
             self.grow_index(cx);
         }
         Ok(())
@@ -59,18 +65,21 @@ impl Fs {
         tx: &mut Tx<'a>,
         cx: &Cx,
         node: Node,
-        parent: &Parent,
-    ) -> Result<(u64, &'a crate::segment::Cachelet, Seen<'a>)> {
+        parent: &Parent<'a>,
+        free: bool,
+    ) -> Result<(u64, &'a AtomicU64, &'a Cachelet, Seen<'a>)> {
         let seen = self.seen(cx, self.cached(cx, node).map_err(super::gone)?, node.id).map_err(super::gone)?;
         may_link(cx, &seen)?;
-        parent.may_change(&cx.cred)?;
+        if !free {
+            return Err(Errno::EACCES.into());
+        }
         if seen.is(Kind::Directory) {
             return Err(Errno::EPERM.into());
         }
-        let slot = self.reserve_any_slot(tx, parent.cachelet, parent.id)?;
+        let (at, slot) = self.reserve_any_slot(tx, parent)?;
         match tx.lock_inode(seen.cachelet, node.id) {
-            Ok(()) => Ok((slot, seen.cachelet, seen)),
-            Err(base::Error::Posix(Errno::ESTALE)) => Ok((slot, self.lock_again(tx, cx, node)?, seen)),
+            Ok(()) => Ok((at, slot, seen.cachelet, seen)),
+            Err(base::Error::Posix(Errno::ESTALE)) => Ok((at, slot, self.lock_again(tx, cx, node)?, seen)),
             Err(error) => Err(error),
         }
     }
@@ -78,7 +87,7 @@ impl Fs {
     /// Its cachelet was taken away before we had it.
     #[cold]
     #[inline(never)]
-    fn lock_again<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a crate::segment::Cachelet> {
+    fn lock_again<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
         for _ in 0..super::ATTEMPTS {
             let cachelet = self.cached(cx, node).map_err(super::gone)?;
             match tx.lock_inode(cachelet, node.id) {
@@ -92,7 +101,7 @@ impl Fs {
 
     /// A file from `O_TMPFILE` gets its first name; no other nameless inode may have one.
     #[cold]
-    fn adopt_nameless(&self, tx: &mut Tx, id: u64) -> Result<()> {
+    fn adopt_nameless<'a>(&'a self, tx: &mut Tx<'a>, id: u64) -> Result<()> {
         let offset = node_offset(id);
         let head = self.inode(offset)?.head();
         if head.flags & inode::LINKABLE == 0 {

@@ -21,16 +21,16 @@ mod tests;
 
 use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
-use crate::index::{Hit, Scan, Seen};
+use crate::index::{Room, Seen};
 use crate::lane::Tx;
+use crate::lane::record::{ClearBits, Count, Raise, SetBits};
 use crate::segment::Cachelet;
 use crate::segment::cache::short_word;
 use base::{Cred, Cx, Kind, Node, Result, W, X};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
-use format::edentry::{self, Head, NAME, NAME_MAX};
-use format::inode::{node_offset, word};
-use format::lane::Op;
+use format::edentry::{self, Edentry, Head, NAME, NAME_MAX};
+use format::inode::{Inode, node_offset};
 use pm::Errno;
 
 /// The sticky bit of a directory.
@@ -50,38 +50,43 @@ pub(crate) struct Parent<'a> {
     pub(crate) cachelet: &'a Cachelet,
     /// Node id.
     pub(crate) id: u64,
-    /// Offset of the inode.
+    /// The inode, and its offset.
+    pub(crate) inode: &'a Inode,
     pub(crate) offset: u64,
     /// Owner and mode.
     pub(crate) seen: Seen<'a>,
 }
 
 impl Parent<'_> {
+    /// Whether names may be changed, as a rule: then they may be searched for too.
+    #[inline(always)]
+    pub(crate) fn is_free_to(&self, cred: &Cred) -> bool {
+        cred.may(Kind::Directory, self.seen.mode(), self.seen.uid, self.seen.gid, W | X)
+    }
+
     /// Search permission, which the kernel asks for before it looks at the name.
-    #[inline(always)]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn may_search(&self, cred: &Cred) -> Result<()> {
-        self.may(cred, X)
-    }
-
-    /// Permission to change names.
-    #[inline(always)]
-    pub(crate) fn may_change(&self, cred: &Cred) -> Result<()> {
-        self.may(cred, W | X)
-    }
-
-    #[inline(always)]
-    fn may(&self, cred: &Cred, want: u16) -> Result<()> {
-        if cred.may(Kind::Directory, self.seen.mode(), self.seen.uid, self.seen.gid, want) {
+        if cred.may(Kind::Directory, self.seen.mode(), self.seen.uid, self.seen.gid, X) {
             return Ok(());
         }
         Err(Errno::EACCES.into())
     }
 
-    /// In a sticky directory only the owner of the victim or of the directory
-    /// removes or moves a name.
+    /// Permission to change names.
     #[inline(always)]
-    pub(crate) fn may_remove(&self, cred: &Cred, victim_uid: u32) -> Result<()> {
-        self.may_change(cred)?;
+    pub(crate) fn may_change(&self, cred: &Cred) -> Result<()> {
+        if self.is_free_to(cred) { Ok(()) } else { Err(Errno::EACCES.into()) }
+    }
+
+    /// In a sticky directory only the owner of the victim or of the directory
+    /// removes or moves a name. `free`: what [`Parent::is_free_to`] says.
+    #[inline(always)]
+    pub(crate) fn may_remove(&self, cred: &Cred, free: bool, victim_uid: u32) -> Result<()> {
+        if !free {
+            return Err(Errno::EACCES.into());
+        }
         if self.seen.mode() & STICKY != 0 && !cred.privileged && cred.uid != victim_uid && cred.uid != self.seen.uid {
             return Err(Errno::EPERM.into());
         }
@@ -111,20 +116,21 @@ impl Fs {
     /// Enters one directory. `ENOTDIR`, or `ENOENT` if it is gone.
     #[inline(always)]
     pub(crate) fn enter<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
-        match tx.enter_at_hand(dir) {
-            Some(seen) => Ok(Parent { cachelet: seen.cachelet, id: dir.id, offset: node_offset(dir.id), seen }),
-            None => self.enter_anyhow(tx, cx, dir),
-        }
+        let seen = match tx.enter_at_hand(dir) {
+            Some(seen) => seen,
+            None => self.enter_anyhow(tx, cx, dir)?,
+        };
+        self.parent(seen)
     }
 
     /// Its cachelet is not at hand, is being changed, or it is closed to entry.
     #[cold]
     #[inline(never)]
-    fn enter_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
+    fn enter_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Seen<'a>> {
         for _ in 0..ATTEMPTS {
             let cachelet = self.cached(cx, dir).map_err(gone)?;
             match tx.enter(&[(cachelet, dir.id)]) {
-                Ok(()) => return self.parent(cx, cachelet, dir.id),
+                Ok(()) => return self.seen_directory(cx, cachelet, dir.id),
                 Err(base::Error::Posix(Errno::ESTALE)) => {}
                 Err(error) => return Err(error),
             }
@@ -133,12 +139,23 @@ impl Fs {
     }
 
     /// Enters two directories (which may be the same).
+    #[inline(always)]
     pub(crate) fn enter_two<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(Parent<'a>, Parent<'a>)> {
+        let (first, second) = match tx.enter_both_at_hand(a, b) {
+            Some(both) => both,
+            None => self.enter_both_anyhow(tx, cx, a, b)?,
+        };
+        Ok((self.parent(first)?, self.parent(second)?))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_both_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(Seen<'a>, Seen<'a>)> {
         for _ in 0..ATTEMPTS {
             let (first, second) = (self.cached(cx, a).map_err(gone)?, self.cached(cx, b).map_err(gone)?);
             let both = [(first, a.id), (second, b.id)];
-            match tx.enter(&both[..1 + usize::from(a != b)]) {
-                Ok(()) => return Ok((self.parent(cx, first, a.id)?, self.parent(cx, second, b.id)?)),
+            match tx.enter(&both[..1 + usize::from(a.id != b.id)]) {
+                Ok(()) => return Ok((self.seen_directory(cx, first, a.id)?, self.seen_directory(cx, second, b.id)?)),
                 Err(base::Error::Posix(Errno::ESTALE)) => {}
                 Err(error) => return Err(error),
             }
@@ -146,13 +163,15 @@ impl Fs {
         Err(Errno::EIO.into())
     }
 
-    #[inline(always)]
-    fn parent<'a>(&self, cx: &Cx, cachelet: &'a Cachelet, id: u64) -> Result<Parent<'a>> {
+    fn seen_directory<'a>(&self, cx: &Cx, cachelet: &'a Cachelet, id: u64) -> Result<Seen<'a>> {
         let seen = self.seen(cx, cachelet, id).map_err(gone)?;
-        if !seen.is(Kind::Directory) {
-            return Err(Errno::ENOTDIR.into());
-        }
-        Ok(Parent { cachelet, id, offset: node_offset(id), seen })
+        if seen.is(Kind::Directory) { Ok(seen) } else { Err(Errno::ENOTDIR.into()) }
+    }
+
+    #[inline(always)]
+    fn parent<'a>(&'a self, seen: Seen<'a>) -> Result<Parent<'a>> {
+        let offset = node_offset(seen.id);
+        Ok(Parent { cachelet: seen.cachelet, id: seen.id, inode: self.inode(offset)?, offset, seen })
     }
 
     /// Takes the inode of a node that the index says is there and whose bucket
@@ -189,61 +208,70 @@ impl Fs {
         Err(Errno::EIO.into())
     }
 
-    /// Enters a directory and takes the bucket of a name that is to be made there:
-    /// the directory, the name's hash, and the place for it. `EEXIST`, `EACCES`.
+    /// Takes the bucket of a name that is to be made in a directory entered: the
+    /// name's hash, and the room for its entry. `EEXIST`, or `EACCES` if the
+    /// directory may not be searched; `free` is what [`Parent::is_free_to`] says.
     #[inline(always)]
     pub(crate) fn new_name<'a>(
         &'a self,
         tx: &mut Tx<'a>,
         cx: &Cx,
-        dir: Node,
+        parent: &Parent,
+        free: bool,
         name: &[u8],
-    ) -> Result<(Parent<'a>, u64, Scan<'a>)> {
-        let parent = self.enter(tx, cx, dir)?;
-        parent.may_search(&cx.cred)?;
+    ) -> Result<(u64, Room<'a>)> {
+        if !free {
+            parent.may_search(&cx.cred)?;
+        }
         let hash = self.hash(parent.offset, name);
         tx.lock_bucket(hash)?;
-        let scan = self.scan(parent.offset, name, hash)?;
-        if scan.hit.is_some() {
+        let room = self.room(parent.offset, name, hash)?;
+        if matches!(room, Room::Taken) {
             return Err(Errno::EEXIST.into());
         }
-        Ok((parent, hash, scan))
+        Ok((hash, room))
     }
 
     /// Allocates and writes an edentry, and puts it under the record's checksum:
     /// its offset, and the store that allocates it, for the record.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn new_edentry(
-        &self,
-        tx: &mut Tx,
+    pub(crate) fn new_edentry<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
         hash: u64,
         kind: u8,
         parent: u64,
         child: u64,
         slot: u64,
         name: &[u8],
-    ) -> Result<(u64, Op)> {
-        let lines = if name.len() <= edentry::WORDS * 8 { 2 } else { edentry::lines(name.len()) };
-        let (at, allocated) =
-            if lines == 2 { tx.new_lines(2, Arena::Edentries)? } else { self.long_edentry(tx, lines, at_rest(name))? };
+    ) -> Result<(u64, SetBits<'a>)> {
+        let mut lines = 2;
+        let (at, allocated) = if name.len() <= edentry::WORDS * 8 {
+            tx.new_lines(2, Arena::Edentries)?
+        } else {
+            lines = edentry::lines(name.len());
+            self.long_edentry(tx, lines, &name[edentry::WORDS * 8..])?
+        };
         let (image, edentry) = (&self.image, self.edentry(at)?);
         image.store(&edentry.head, Head { hash: (hash >> 32) as u32, kind, name_len: name.len() as u8 }.pack());
         image.store(&edentry.parent, parent);
         image.store(&edentry.child, child);
         image.store(&edentry.slot, slot);
         image.store(&edentry.reserved, 0);
+        for word in &edentry.name {
+            image.store(word, 0);
+        }
         let (mut rest, mut words) = (name, edentry.name.iter());
-        for word in &mut words {
-            let Some((chunk, tail)) = rest.split_first_chunk::<8>() else {
-                image.store(word, short_word(rest));
-                break;
-            };
+        while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
+            let Some(word) = words.next() else { break };
             image.store(word, u64::from_le_bytes(*chunk));
             rest = tail;
         }
-        for word in words {
-            image.store(word, 0);
+        if (1..8).contains(&rest.len())
+            && let Some(word) = words.next()
+        {
+            image.store(word, short_word(rest));
         }
         tx.object(at, lines)?;
         Ok((at, allocated))
@@ -252,7 +280,7 @@ impl Fs {
     /// Allocates an edentry of more than two lines, and writes what of the name is behind these.
     #[cold]
     #[inline(never)]
-    fn long_edentry(&self, tx: &mut Tx, lines: u32, rest: &[u8]) -> Result<(u64, Op)> {
+    fn long_edentry<'a>(&'a self, tx: &mut Tx<'a>, lines: u32, rest: &[u8]) -> Result<(u64, SetBits<'a>)> {
         let (at, allocated) = tx.new_lines(lines, Arena::Edentries)?;
         for i in 0..(lines as usize - 2) * 8 {
             let word: &AtomicU64 = self.at(at + NAME + (edentry::WORDS + i) as u64 * 8, "name")?;
@@ -261,44 +289,40 @@ impl Fs {
         Ok((at, allocated))
     }
 
-    /// The slot that an edentry stands in, checked: the slot must refer to it.
+    /// The slot that an edentry stands in, and its offset, checked: the slot must refer to it.
     #[inline(always)]
-    pub(crate) fn slot_of(&self, edentry: u64) -> Result<u64> {
-        let slot = self.edentry(edentry)?.slot.load(Acquire);
-        if self.at::<AtomicU64>(slot, "directory slot")?.load(Acquire) != edentry {
+    pub(crate) fn slot_of(&self, edentry: &Edentry) -> Result<(u64, &AtomicU64)> {
+        let slot = edentry.slot.load(Acquire);
+        let word: &AtomicU64 = self.at(slot, "directory slot")?;
+        if word.load(Acquire) != self.image.offset_of(edentry) {
             return Err(corrupt("directory slot", slot));
         }
-        Ok(slot)
+        Ok((slot, word))
     }
 
     /// The store that frees an edentry's lines.
     #[inline(always)]
-    pub(crate) fn old_edentry(&self, tx: &mut Tx, at: u64) -> Result<Op> {
-        let head = Head::unpack(self.edentry(at)?.head.load(Acquire)).ok_or(corrupt("edentry", at))?;
-        tx.old_lines(at, edentry::lines(usize::from(head.name_len)))
-    }
-
-    /// What a change of names does to the directory: times and counts.
-    #[inline(always)]
-    pub(crate) fn touch_directory(&self, offset: u64, now: i64, entries: i32, directories: i32) -> (Op, Op, Option<Op>) {
-        let counted = entries != 0 || directories != 0;
-        (
-            Op::Max { at: offset + word::MTIME, value: now },
-            Op::Max { at: offset + word::CTIME, value: now },
-            counted.then_some(Op::Count { at: offset, entries, directories }),
-        )
-    }
-
-    /// Looks up a name of a directory entered, without the bucket's lock; for
-    /// those who look again with it.
-    pub(crate) fn peek(&self, parent: &Parent, name: &[u8], hash: u64) -> Result<Option<Hit>> {
-        self.find_hit(parent.offset, name, hash)
+    pub(crate) fn old_edentry<'a>(&self, tx: &mut Tx<'a>, edentry: &Edentry) -> Result<ClearBits<'a>> {
+        let at = self.image.offset_of(edentry);
+        let Some(head) = Head::unpack(edentry.head.load(Acquire)) else { return Err(corrupt("edentry", at)) };
+        let len = usize::from(head.name_len);
+        let lines = if len <= edentry::WORDS * 8 { 2 } else { edentry::lines(len) };
+        tx.old_lines(at, lines)
     }
 }
 
-/// What of a name is behind the first two lines of its edentry.
-fn at_rest(name: &[u8]) -> &[u8] {
-    name.get(edentry::WORDS * 8..).unwrap_or_default()
+/// What a change of names does to the directory: times and counts.
+pub(crate) type Touched<'a> = (Raise<'a>, Raise<'a>, Option<Count<'a>>);
+
+/// The stores for a change of names in the directory `inode`.
+#[inline(always)]
+pub(crate) fn touch_directory(inode: &Inode, now: i64, entries: i32, directories: i32) -> Touched<'_> {
+    let counted = entries != 0 || directories != 0;
+    (
+        Raise { word: &inode.mtime, value: now },
+        Raise { word: &inode.ctime, value: now },
+        counted.then_some(Count { inode, entries, directories }),
+    )
 }
 
 /// Up to 8 bytes as a little-endian word, zero-filled.

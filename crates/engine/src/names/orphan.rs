@@ -51,7 +51,7 @@ impl Fs {
 
     /// Records an orphan. `ENOSPC` if the table is full. Keeps the table's lock.
     #[cold]
-    pub(crate) fn add_orphan(&self, tx: &mut Tx, id: u64) -> Result<()> {
+    pub(crate) fn add_orphan<'a>(&'a self, tx: &mut Tx<'a>, id: u64) -> Result<()> {
         self.lock_orphans(tx)?;
         if fault::strikes(fault::Kind::Orphan) {
             return Err(Errno::ENOSPC.into());
@@ -70,7 +70,7 @@ impl Fs {
 
     /// Records that an inode is no orphan any more. Keeps the table's lock.
     #[cold]
-    pub(crate) fn remove_orphan(&self, tx: &mut Tx, id: u64) -> Result<()> {
+    pub(crate) fn remove_orphan<'a>(&'a self, tx: &mut Tx<'a>, id: u64) -> Result<()> {
         self.lock_orphans(tx)?;
         for number in 0..self.orphans_high()? {
             if self.orphan_slot(number)?.load(Acquire) == id {
@@ -81,7 +81,7 @@ impl Fs {
     }
 
     /// Takes the table's lock, once in an operation.
-    fn lock_orphans(&self, tx: &mut Tx) -> Result<()> {
+    fn lock_orphans<'a>(&'a self, tx: &mut Tx<'a>) -> Result<()> {
         let lock = &self.header().orphan.0;
         if lock.load(Relaxed) == tx.number + 1 {
             return Ok(());
@@ -132,7 +132,7 @@ impl Fs {
 
     /// A chain of records if it is large; the entry in the table goes with the
     /// last one, so whoever comes after a crash finds it again.
-    fn free_orphan(&self, tx: &mut Tx, cachelet: &Cachelet, offset: u64) -> Result<()> {
+    fn free_orphan<'a>(&'a self, tx: &mut Tx<'a>, cachelet: &Cachelet, offset: u64) -> Result<()> {
         let change = self.change(cachelet);
         let result = self.reclaim(tx, offset);
         drop(change);

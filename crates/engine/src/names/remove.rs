@@ -1,15 +1,17 @@
 //! Removing a name, and what that does to its inode.
 
-use super::check_name;
+use super::inode::links_change;
+use super::{check_name, touch_directory};
 use crate::fs::Fs;
 use crate::index::Hit;
 use crate::lane::Tx;
-use crate::lane::record::Stores;
+use crate::lane::record::{ClearBits, Set, Stores};
+use crate::segment::cache::Change;
 use crate::segment::cachelet::{self, Cachelet};
 use base::{Cx, Kind, Node, Result};
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use format::inode::{node_offset, unpack_links};
-use format::lane::{self, Op};
+use format::lane;
 use pm::Errno;
 
 /// What becomes of the inode of a name removed.
@@ -29,30 +31,34 @@ impl Fs {
         check_name(name)?;
         let mut tx = self.begin(cx, lane::Kind::Unlink)?;
         let parent = self.enter(&mut tx, cx, dir)?;
-        parent.may_search(&cx.cred)?;
+        let free = parent.is_free_to(&cx.cred);
+        if !free {
+            parent.may_search(&cx.cred)?;
+        }
         let hash = self.hash(parent.offset, name);
         tx.lock_bucket(hash)?;
         let hit = self.hit(parent.offset, name, hash)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
-        parent.may_remove(&cx.cred, victim.uid.load(Relaxed))?;
+        parent.may_remove(&cx.cred, free, victim.uid.load(Relaxed))?;
         if hit.kind == Kind::Directory as u8 {
             return Err(Errno::EISDIR.into());
         }
         let now = pm::clock::now();
         let (slot, removed) = self.remove_entry(&mut tx, &hit)?;
-        let touched = self.touch_directory(parent.offset, now, -1, 0);
+        let touched = touch_directory(parent.inode, now, -1, 0);
         let fate = self.commit_removal(&mut tx, victim, &hit, now, (removed, touched))?;
-        self.slot_freed(parent.cachelet, parent.id, slot);
-        drop(tx);
+        self.slot_freed(&parent, slot);
+        tx.end();
         self.after_removal(cx, victim, hit.node, fate);
         Ok(())
     }
 
     /// The stores that remove entry, slot and edentry; the slot's offset before them.
     #[inline(always)]
-    pub(super) fn remove_entry(&self, tx: &mut Tx, hit: &Hit) -> Result<(u64, (Op, Op, Op))> {
-        let slot = self.slot_of(hit.edentry)?;
-        Ok((slot, (self.remove(hit), Op::Set { at: slot, value: 0 }, self.old_edentry(tx, hit.edentry)?)))
+    pub(super) fn remove_entry<'a>(&'a self, tx: &mut Tx<'a>, hit: &Hit) -> Result<(u64, (Set<'a>, Set<'a>, ClearBits<'a>))> {
+        let edentry = self.edentry(hit.edentry)?;
+        let (at, slot) = self.slot_of(edentry)?;
+        Ok((at, (self.remove(hit)?, Set { word: slot, value: 0 }, self.old_edentry(tx, edentry)?)))
     }
 
     /// Commits a record of `stores` that removes a name of the locked inode
@@ -61,34 +67,51 @@ impl Fs {
     /// The cachelet is changing from before the commit on: whoever reads the text
     /// of a symlink notices that its lines may be another's.
     #[inline(always)]
-    pub(super) fn commit_removal<S: Stores>(
-        &self,
-        tx: &mut Tx,
+    pub(super) fn commit_removal<'a, S: Stores>(
+        &'a self,
+        tx: &mut Tx<'a>,
         victim: &Cachelet,
         hit: &Hit,
         now: i64,
         stores: S,
     ) -> Result<Fate> {
         let offset = node_offset(hit.node.id);
-        let links = self.links_word(offset)?;
+        let inode = self.inode(offset)?;
+        let links = inode.links.load(Acquire);
         let (nlink, _) = unpack_links(links);
         let change = self.change(victim);
         if nlink > 1 {
-            tx.commit_with((stores, self.links_change(offset, links, nlink - 1, now)))?;
+            tx.commit_with((stores, links_change(inode, links, nlink - 1, now)))?;
             after_name(&change, nlink - 1, now);
             return Ok(Fate::Stays(nlink - 1));
         }
-        let fate = match self.give_up_inode(tx, victim, hit.node.id, offset) {
-            Ok(Some(gone)) => tx.commit_with((stores, gone)).map(|()| Fate::Freed),
-            Ok(None) => self.commit_orphan(tx, (stores, self.links_change(offset, links, 0, now))),
-            Err(error) => Err(error),
+        let gone = match self.give_up_inode(tx, victim, hit.node.id, inode) {
+            Ok(Some(gone)) => gone,
+            other => {
+                let kept = other.and_then(|_| tx.commit_with((stores, links_change(inode, links, 0, now))));
+                return self.not_freed(tx, change, kept.map(|()| now));
+            }
         };
-        if fate.is_ok() {
-            after_name(&change, 0, now);
+        if let Err(error) = tx.commit_with((stores, gone)) {
+            return self.not_freed(tx, change, Err(error));
         }
+        after_name(&change, 0, now);
         drop(change);
-        self.settle_victim(tx, victim, fate == Ok(Fate::Freed));
-        fate
+        self.settle_victim(tx, victim, true);
+        Ok(Fate::Freed)
+    }
+
+    /// The inode that has lost its last name stays for now (its ctime is given),
+    /// or the record could not be committed.
+    #[cold]
+    #[inline(never)]
+    fn not_freed(&self, tx: &Tx, victim: Change, kept: Result<i64>) -> Result<Fate> {
+        if let Ok(now) = kept {
+            after_name(&victim, 0, now);
+        }
+        let cachelet = victim.end();
+        self.settle_victim(tx, cachelet, false);
+        kept.map(|_| Fate::Orphan)
     }
 
     #[cold]
@@ -109,16 +132,23 @@ impl Fs {
 
     /// Commits a record of `stores` that removes the empty, closed, locked directory `victim`.
     #[inline(always)]
-    pub(super) fn commit_directory_removal<S: Stores>(&self, tx: &mut Tx, victim: &Cachelet, id: u64, stores: S) -> Result<Fate> {
+    pub(super) fn commit_directory_removal<'a, S: Stores>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        victim: &Cachelet,
+        id: u64,
+        stores: S,
+    ) -> Result<Fate> {
         let offset = node_offset(id);
         let change = self.change(victim);
-        let fate = match self.give_up_inode(tx, victim, id, offset) {
+        let fate = match self.inode(offset).and_then(|inode| self.give_up_inode(tx, victim, id, inode)) {
             Ok(Some(gone)) => tx.commit_with((stores, gone)).map(|()| Fate::Freed),
             // It has no name and no parent any more.
             Ok(None) => self
                 .inode(offset)
                 .and_then(|inode| self.own_word(offset, inode))
-                .and_then(|own| self.commit_orphan(tx, (stores, Op::Set { at: own, value: 0 }))),
+                .and_then(|own| self.at(own, "own edentry"))
+                .and_then(|word| self.commit_orphan(tx, (stores, Set { word, value: 0 }))),
             Err(error) => Err(error),
         };
         if fate.is_ok() {

@@ -6,25 +6,22 @@
 //! moved under the rename lock, which alone keeps the tree a tree.
 
 use super::remove::Fate;
-use super::rmdir::{Outcome, same_hit};
-use super::{Parent, check_name};
+use super::rmdir::{Outcome, check_empty, must_recount};
+use super::{Parent, Touched, check_name, touch_directory};
 use crate::fs::{Fs, corrupt};
-use crate::index::{Hit, Scan, Seen};
+use crate::index::{Hit, Room, Seen};
 use crate::lane::Tx;
-use crate::lane::record::Stores;
+use crate::lane::record::{Raise, Set, Stores};
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, RenameMode, Result, W};
 use core::sync::atomic::Ordering::Relaxed;
-use format::inode::{node_offset, word};
-use format::lane::{self, Op};
+use format::inode::{Inode, node_offset};
+use format::lane;
 use pm::Errno;
 
 /// Deepest directory that the check for loops climbs from.
 const DEPTH_MAX: u32 = 1 << 20;
-
-/// What a move does to a directory.
-type Touched = (Op, Op, Option<Op>);
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -39,18 +36,23 @@ struct Request<'a> {
 /// A name that takes part: where it leads.
 #[derive(Clone, Copy)]
 struct End<'a> {
+    /// Until the buckets are locked, the node is all that is known of it.
     hit: Hit,
     cachelet: &'a Cachelet,
     seen: Seen<'a>,
 }
 
-impl End<'_> {
+impl<'a> End<'a> {
     fn is_directory(&self) -> bool {
         self.seen.is(Kind::Directory)
     }
 
     fn offset(&self) -> u64 {
         node_offset(self.hit.node.id)
+    }
+
+    fn inode(&self, fs: &'a Fs) -> Result<&'a Inode> {
+        fs.inode(self.offset())
     }
 }
 
@@ -65,6 +67,8 @@ struct Plan<'a> {
     /// The parents differ.
     cross: bool,
     exchange: bool,
+    /// Names may be changed in both directories, as a rule.
+    free: bool,
 }
 
 impl Plan<'_> {
@@ -89,7 +93,7 @@ impl Fs {
 
     fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
         let mut tx = self.begin(cx, lane::Kind::Rename)?;
-        let Some(plan) = self.plan_rename(&mut tx, cx, request)? else { return Ok(Outcome::Again(0)) };
+        let mut plan = self.plan_rename(&mut tx, cx, request)?;
         if plan.moves_directory() {
             // Only for the right error, before anything else is looked at.
             let keep = tx.held;
@@ -104,10 +108,11 @@ impl Fs {
 
         let replaced = plan.target.filter(|_| !plan.exchange);
         if let Some(target) = replaced.filter(End::is_directory) {
-            if self.must_recount(target.hit.node)? {
+            let inode = target.inode(self)?;
+            if must_recount(inode) {
                 return Ok(Outcome::Recount(target.hit.node));
             }
-            self.check_empty(target.hit.node)?;
+            check_empty(inode)?;
             match tx.close_directory(target.cachelet, target.hit.node.id, DELETING) {
                 Ok(()) => {}
                 Err(base::Error::Posix(Errno::EBUSY)) => return Ok(Outcome::Again(self.closer_of(target.cachelet))),
@@ -120,41 +125,55 @@ impl Fs {
             self.check_loops(&plan)?;
         }
         tx.lock_buckets(plan.hash_a, plan.hash_b)?;
-        let scan = self.scan(plan.b.offset, request.to, plan.hash_b)?;
-        let source = self.hit(plan.a.offset, request.from, plan.hash_a)?;
-        if !same_hit(source, Some(plan.source.hit)) || !same_hit(scan.hit, plan.target.map(|t| t.hit)) {
+        // What was seen without locks is looked at again: where the names stand counts from here on.
+        match self.hit(plan.a.offset, request.from, plan.hash_a)? {
+            Some(hit) if hit.node.id == plan.source.hit.node.id => plan.source.hit = hit,
+            _ => return Ok(Outcome::Again(0)),
+        }
+        let room = match &mut plan.target {
+            None => self.room(plan.b.offset, request.to, plan.hash_b)?,
+            Some(target) => match self.hit(plan.b.offset, request.to, plan.hash_b)? {
+                Some(hit) if hit.node.id == target.hit.node.id => {
+                    target.hit = hit;
+                    Room::Taken
+                }
+                _ => return Ok(Outcome::Again(0)),
+            },
+        };
+        if plan.target.is_none() && matches!(room, Room::Taken) {
             return Ok(Outcome::Again(0));
         }
         if plan.exchange {
             return self.exchange(tx, request, &plan);
         }
-        self.move_name(tx, cx, request, &plan, &scan)
+        self.move_name(tx, cx, request, &plan, room)
     }
 
-    /// Looks at both names, without locks. `None`: something is changing, look again.
-    fn plan_rename<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, request: &Request) -> Result<Option<Plan<'a>>> {
+    /// Looks at both names, without locks.
+    #[inline(always)]
+    fn plan_rename<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, request: &Request) -> Result<Plan<'a>> {
         let (a, b) = self.enter_two(tx, cx, request.from_dir, request.to_dir)?;
-        a.may_search(&cx.cred)?;
-        b.may_search(&cx.cred)?;
+        let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
+        if !free {
+            a.may_search(&cx.cred)?;
+            b.may_search(&cx.cred)?;
+        }
         let (hash_a, hash_b) = (self.hash(a.offset, request.from), self.hash(b.offset, request.to));
-        let hit = self.peek(&a, request.from, hash_a)?.ok_or(Errno::ENOENT)?;
-        let target = self.peek(&b, request.to, hash_b)?;
-        match (request.mode, target) {
+        let Some(source) = self.find(cx, a.offset, request.from, hash_a)? else { return Err(Errno::ENOENT.into()) };
+        let target = self.find(cx, b.offset, request.to, hash_b)?;
+        match (request.mode, &target) {
             (RenameMode::NoReplace, Some(_)) => return Err(Errno::EEXIST.into()),
             (RenameMode::Exchange, None) => return Err(Errno::ENOENT.into()),
             _ => {}
         }
-        let Some((cachelet, seen)) = self.unless_stale(cx, hit.node)? else { return Ok(None) };
-        let source = End { hit, cachelet, seen };
-        let target = match target {
-            None => None,
-            Some(hit) => match self.unless_stale(cx, hit.node)? {
-                Some((cachelet, seen)) => Some(End { hit, cachelet, seen }),
-                None => return Ok(None),
-            },
+        let end = |seen: Seen<'a>| {
+            let hit =
+                Hit { node: self.node_seen(&seen), kind: (seen.word >> 16) as u8, edentry: 0, bucket: 0, index: 0, entry: 0 };
+            End { hit, cachelet: seen.cachelet, seen }
         };
+        let (source, target) = (end(source), target.map(end));
         let exchange = request.mode == RenameMode::Exchange;
-        Ok(Some(Plan { a, b, hash_a, hash_b, source, target, cross: a.id != b.id, exchange }))
+        Ok(Plan { a, b, hash_a, hash_b, source, target, cross: a.id != b.id, exchange, free })
     }
 
     /// A directory may not move into itself (`EINVAL`), nor onto one that it is
@@ -210,36 +229,39 @@ impl Fs {
     }
 
     /// Moves the source to a free name, or over the target.
-    fn move_name<'a>(&'a self, mut tx: Tx<'a>, cx: &Cx, request: &Request, plan: &Plan<'a>, scan: &Scan) -> Result<Outcome> {
+    #[inline(always)]
+    fn move_name<'a>(&'a self, mut tx: Tx<'a>, cx: &Cx, request: &Request, plan: &Plan<'a>, room: Room<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
-        let old_slot = self.slot_of(source.hit.edentry)?;
-        let slot = match &plan.target {
-            Some(target) => self.slot_of(target.hit.edentry)?,
+        let old_edentry = self.edentry(source.hit.edentry)?;
+        let (old_at, old_slot) = self.slot_of(old_edentry)?;
+        let (at, slot) = match &plan.target {
+            Some(target) => self.slot_of(self.edentry(target.hit.edentry)?)?,
             // In its directory a name keeps its place, so that readers see it once.
-            None if !plan.cross => old_slot,
-            None => self.reserve_any_slot(&mut tx, b.cachelet, b.id)?,
+            None if !plan.cross => (old_at, old_slot),
+            None => self.reserve_any_slot(&mut tx, b)?,
         };
         if !self.lock_ends(&mut tx, source, plan.target.as_ref())? {
             return Ok(Outcome::Again(0));
         }
         if let Some(target) = plan.target.filter(End::is_directory) {
-            if self.must_recount(target.hit.node)? {
+            let inode = target.inode(self)?;
+            if must_recount(inode) {
                 return Ok(Outcome::Recount(target.hit.node));
             }
-            self.check_empty(target.hit.node)?;
+            check_empty(inode)?;
         }
         let now = pm::clock::now();
         let (edentry, allocated) =
-            self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, slot, request.to)?;
+            self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, at, request.to)?;
         let (spot, entry) = match &plan.target {
             Some(target) => self.redirect(&target.hit, plan.hash_b, edentry)?,
-            None => self.insert(&mut tx, scan, plan.hash_b, edentry)?,
+            None => self.insert(&mut tx, room, plan.hash_b, edentry)?,
         };
         self.lead(&spot, self.cachelet_number(source.cachelet));
         // The new name comes before the old one goes.
-        let new = (allocated, entry, Op::Set { at: slot, value: edentry });
-        let emptied = (slot != old_slot).then_some(Op::Set { at: old_slot, value: 0 });
-        let old = (self.remove(&source.hit), emptied, self.old_edentry(&mut tx, source.hit.edentry)?);
+        let new = (allocated, entry, Set { word: slot, value: edentry });
+        let emptied = (at != old_at).then_some(Set { word: old_slot, value: 0 });
+        let old = (self.remove(&source.hit)?, emptied, self.old_edentry(&mut tx, old_edentry)?);
         let stores = (new, old, self.moved(source, edentry, now)?, self.count_move(plan, now));
         let fate = match &plan.target {
             None => {
@@ -250,18 +272,18 @@ impl Fs {
         };
         tx.slots_filled();
         self.name_moved(source, b.offset, request.to, now);
-        if slot != old_slot {
-            self.slot_freed(a.cachelet, a.id, old_slot);
+        if at != old_at {
+            self.slot_freed(a, old_at);
         }
-        drop(tx);
-        self.after_move(cx, plan, fate, scan.full && plan.target.is_none());
+        tx.end();
+        self.after_move(cx, plan, fate, spot.full);
         Ok(Outcome::Done)
     }
 
     /// Commits a move over a target, which loses its name.
     #[inline(never)]
-    fn commit_replacement<S: Stores>(&self, tx: &mut Tx, target: &End, now: i64, stores: S) -> Result<Fate> {
-        let stores = (stores, self.old_edentry(tx, target.hit.edentry)?);
+    fn commit_replacement<'a, S: Stores>(&'a self, tx: &mut Tx<'a>, target: &End, now: i64, stores: S) -> Result<Fate> {
+        let stores = (stores, self.old_edentry(tx, self.edentry(target.hit.edentry)?)?);
         if target.is_directory() {
             self.commit_directory_removal(tx, target.cachelet, target.hit.node.id, stores)
         } else {
@@ -281,13 +303,13 @@ impl Fs {
 
     /// What a move does to the inode moved: ctime, and a directory's own edentry.
     #[inline(always)]
-    fn moved(&self, end: &End, edentry: u64, now: i64) -> Result<(Op, Option<Op>)> {
-        let offset = end.offset();
+    fn moved(&self, end: &End, edentry: u64, now: i64) -> Result<(Option<Set<'_>>, Option<(Raise<'_>, Set<'_>)>)> {
+        let inode = self.inode(end.offset())?;
         if !end.is_directory() {
-            return Ok((Op::Set { at: offset + word::CTIME, value: now as u64 }, None));
+            return Ok((Some(Set { word: &inode.ctime, value: now as u64 }), None));
         }
-        let own = Op::Set { at: self.own_word(offset, self.inode(offset)?)?, value: edentry };
-        Ok((Op::Max { at: offset + word::CTIME, value: now }, Some(own)))
+        let own = Set { word: self.at(self.own_word(end.offset(), inode)?, "own edentry")?, value: edentry };
+        Ok((None, Some((Raise { word: &inode.ctime, value: now }, own))))
     }
 
     /// After the commit: the cachelet of an inode that has been moved.
@@ -298,15 +320,15 @@ impl Fs {
 
     /// Times and counts of the two directories.
     #[inline(always)]
-    fn count_move(&self, plan: &Plan, now: i64) -> (Touched, Option<Touched>) {
+    fn count_move<'a>(&self, plan: &Plan<'a>, now: i64) -> (Touched<'a>, Option<Touched<'a>>) {
         let moved = i32::from(plan.source.is_directory());
         let gone = i32::from(plan.target.is_some());
         let gone_directory = i32::from(plan.target.is_some_and(|t| t.is_directory()));
         if !plan.cross {
-            return (self.touch_directory(plan.a.offset, now, -gone, -gone_directory), None);
+            return (touch_directory(plan.a.inode, now, -gone, -gone_directory), None);
         }
-        let to = self.touch_directory(plan.b.offset, now, 1 - gone, moved - gone_directory);
-        (self.touch_directory(plan.a.offset, now, -1, -moved), Some(to))
+        let to = touch_directory(plan.b.inode, now, 1 - gone, moved - gone_directory);
+        (touch_directory(plan.a.inode, now, -1, -moved), Some(to))
     }
 
     /// Swaps two names.
@@ -314,26 +336,27 @@ impl Fs {
     fn exchange<'a>(&'a self, mut tx: Tx<'a>, request: &Request, plan: &Plan<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
         let Some(target) = &plan.target else { return Err(Errno::ENOENT.into()) };
-        let (slot_a, slot_b) = (self.slot_of(source.hit.edentry)?, self.slot_of(target.hit.edentry)?);
+        let (old_a, old_b) = (self.edentry(source.hit.edentry)?, self.edentry(target.hit.edentry)?);
+        let ((at, slot_a), (other, slot_b)) = (self.slot_of(old_a)?, self.slot_of(old_b)?);
         if !self.lock_ends(&mut tx, source, Some(target))? {
             return Ok(Outcome::Again(0));
         }
         let now = pm::clock::now();
         let (at_a, new_a) =
-            self.new_edentry(&mut tx, plan.hash_a, target.hit.kind, a.offset, target.hit.node.id, slot_a, request.from)?;
+            self.new_edentry(&mut tx, plan.hash_a, target.hit.kind, a.offset, target.hit.node.id, at, request.from)?;
         let (at_b, new_b) =
-            self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, slot_b, request.to)?;
+            self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, other, request.to)?;
         let (in_a, entry_a) = self.redirect(&source.hit, plan.hash_a, at_a)?;
         let (in_b, entry_b) = self.redirect(&target.hit, plan.hash_b, at_b)?;
         self.lead(&in_a, self.cachelet_number(target.cachelet));
         self.lead(&in_b, self.cachelet_number(source.cachelet));
-        let slots = (Op::Set { at: slot_a, value: at_a }, Op::Set { at: slot_b, value: at_b });
-        let old = (self.old_edentry(&mut tx, source.hit.edentry)?, self.old_edentry(&mut tx, target.hit.edentry)?);
+        let slots = (Set { word: slot_a, value: at_a }, Set { word: slot_b, value: at_b });
+        let old = (self.old_edentry(&mut tx, old_a)?, self.old_edentry(&mut tx, old_b)?);
         let moved = (self.moved(source, at_b, now)?, self.moved(target, at_a, now)?);
         let change = i32::from(target.is_directory()) - i32::from(source.is_directory());
         let in_one = if plan.cross { change } else { 0 };
-        let touched = self.touch_directory(a.offset, now, 0, in_one);
-        let other = plan.cross.then(|| self.touch_directory(b.offset, now, 0, -change));
+        let touched = touch_directory(a.inode, now, 0, in_one);
+        let other = plan.cross.then(|| touch_directory(b.inode, now, 0, -change));
         tx.commit_with(((new_a, new_b, entry_a, entry_b), slots, old, moved, touched, other))?;
         self.name_moved(source, b.offset, request.to, now);
         self.name_moved(target, a.offset, request.from, now);
@@ -344,11 +367,12 @@ impl Fs {
 /// The kernel's `may_delete` and `may_create`, in its order.
 fn check_permissions(cx: &Cx, plan: &Plan) -> Result<()> {
     let (cred, source) = (&cx.cred, &plan.source);
-    plan.a.may_remove(cred, source.seen.uid)?;
+    plan.a.may_remove(cred, plan.free || plan.a.is_free_to(cred), source.seen.uid)?;
     match &plan.target {
+        None if plan.free => {}
         None => plan.b.may_change(cred)?,
         Some(target) => {
-            plan.b.may_remove(cred, target.seen.uid)?;
+            plan.b.may_remove(cred, plan.free || plan.b.is_free_to(cred), target.seen.uid)?;
             if !plan.exchange && source.is_directory() != target.is_directory() {
                 return Err(if source.is_directory() { Errno::ENOTDIR } else { Errno::EISDIR }.into());
             }

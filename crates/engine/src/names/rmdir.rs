@@ -1,14 +1,12 @@
 //! Removing a directory: closed to entry first, so that it stays empty.
 
-use super::check_name;
+use super::{check_name, touch_directory};
 use crate::fs::Fs;
-use crate::index::Hit;
 use crate::lane::lock::Waiter;
-use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::Acquire;
-use format::inode::{self, node_offset};
+use format::inode::{self, Inode, node_offset};
 use format::lane;
 use pm::Errno;
 
@@ -53,79 +51,58 @@ impl Fs {
     fn try_rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
         let mut tx = self.begin(cx, lane::Kind::Rmdir)?;
         let parent = self.enter(&mut tx, cx, dir)?;
-        parent.may_search(&cx.cred)?;
+        let free = parent.is_free_to(&cx.cred);
+        if !free {
+            parent.may_search(&cx.cred)?;
+        }
         let hash = self.hash(parent.offset, name);
-        let hit = self.peek(&parent, name, hash)?.ok_or(Errno::ENOENT)?;
-        let Some((victim, seen)) = self.unless_stale(cx, hit.node)? else { return Ok(Outcome::Again(0)) };
-        parent.may_remove(&cx.cred, seen.uid)?;
+        let Some(seen) = self.find(cx, parent.offset, name, hash)? else { return Err(Errno::ENOENT.into()) };
+        parent.may_remove(&cx.cred, free, seen.uid)?;
         if !seen.is(Kind::Directory) {
             return Err(Errno::ENOTDIR.into());
         }
-        if self.must_recount(hit.node)? {
-            return Ok(Outcome::Recount(hit.node));
+        let (victim, node, inode) = (seen.cachelet, self.node_seen(&seen), self.inode(node_offset(seen.id))?);
+        if must_recount(inode) {
+            return Ok(Outcome::Recount(node));
         }
-        self.check_empty(hit.node)?;
-        match tx.close_directory(victim, hit.node.id, DELETING) {
+        check_empty(inode)?;
+        match tx.close_directory(victim, node.id, DELETING) {
             Ok(()) => {}
             Err(base::Error::Posix(Errno::EBUSY)) => return Ok(Outcome::Again(self.closer_of(victim))),
             Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
             Err(error) => return Err(error),
         }
         tx.lock_bucket(hash)?;
-        if !same_hit(self.hit(parent.offset, name, hash)?, Some(hit)) {
+        let Some(hit) = self.hit(parent.offset, name, hash)?.filter(|hit| hit.node.id == node.id) else {
             return Ok(Outcome::Again(0));
-        }
-        match tx.lock_inode(victim, hit.node.id) {
+        };
+        match tx.lock_inode(victim, node.id) {
             Ok(()) => {}
             Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
             Err(error) => return Err(error),
         }
-        if self.must_recount(hit.node)? {
-            return Ok(Outcome::Recount(hit.node));
+        if must_recount(inode) {
+            return Ok(Outcome::Recount(node));
         }
-        self.check_empty(hit.node)?;
+        check_empty(inode)?;
         let (slot, removed) = self.remove_entry(&mut tx, &hit)?;
-        let touched = self.touch_directory(parent.offset, pm::clock::now(), -1, -1);
+        let touched = touch_directory(parent.inode, pm::clock::now(), -1, -1);
         let fate = self.commit_directory_removal(&mut tx, victim, hit.node.id, (removed, touched))?;
-        self.slot_freed(parent.cachelet, parent.id, slot);
-        drop(tx);
+        self.slot_freed(&parent, slot);
+        tx.end();
         self.after_removal(cx, victim, hit.node, fate);
         Ok(Outcome::Done)
     }
-
-    /// The cachelet of a node seen without a lock, and what it says; `None` if the node is gone.
-    pub(super) fn unless_stale(&self, cx: &Cx, node: Node) -> Result<Option<(&Cachelet, crate::index::Seen<'_>)>> {
-        let found = self.cached(cx, node).and_then(|cachelet| Ok((cachelet, self.seen(cx, cachelet, node.id)?)));
-        match found {
-            Ok(found) => Ok(Some(found)),
-            Err(base::Error::Posix(Errno::ESTALE)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether a directory's counts are in doubt.
-    pub(super) fn must_recount(&self, node: Node) -> Result<bool> {
-        Ok(self.inode(node_offset(node.id))?.head().flags & inode::RECOUNT != 0)
-    }
-
-    /// `ENOTEMPTY` if a directory has entries.
-    pub(super) fn check_empty(&self, node: Node) -> Result<()> {
-        if self.inode(node_offset(node.id))?.size.load(Acquire) != 0 {
-            return Err(Errno::ENOTEMPTY.into());
-        }
-        Ok(())
-    }
 }
 
-/// Whether two looks at a name saw the same, in the same place: a split may have
-/// moved the entry to another bucket in between, and what is then removed must
-/// not be what stood there before.
-pub(super) fn same_hit(now: Option<Hit>, before: Option<Hit>) -> bool {
-    match (now, before) {
-        (None, None) => true,
-        (Some(now), Some(before)) => {
-            now.edentry == before.edentry && now.node == before.node && now.bucket == before.bucket && now.index == before.index
-        }
-        _ => false,
-    }
+/// Whether a directory's counts are in doubt.
+#[inline(always)]
+pub(super) fn must_recount(inode: &Inode) -> bool {
+    inode.head().flags & inode::RECOUNT != 0
+}
+
+/// `ENOTEMPTY` if a directory has entries.
+#[inline(always)]
+pub(super) fn check_empty(inode: &Inode) -> Result<()> {
+    if inode.size.load(Acquire) != 0 { Err(Errno::ENOTEMPTY.into()) } else { Ok(()) }
 }

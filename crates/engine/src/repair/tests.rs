@@ -155,7 +155,7 @@ fn derived() {
 fn index() {
     let entry = |t: &TestFs| {
         let root = t.fs.root().root_inode.load(Relaxed);
-        let hit = t.fs.scan(root, b"link", t.fs.hash(root, b"link")).unwrap().hit.unwrap();
+        let hit = t.fs.hit(root, b"link", t.fs.hash(root, b"link")).unwrap().unwrap();
         crate::index::change::entry_word(hit.bucket, hit.index)
     };
     nothing_lost(|t| flip(t, entry(t), 1 << 50));

@@ -50,6 +50,13 @@ impl core::ops::Deref for Change<'_> {
     }
 }
 
+impl<'a> Change<'a> {
+    /// Ends the change; returns the cachelet.
+    pub(crate) fn end(self) -> &'a Cachelet {
+        self.0
+    }
+}
+
 impl Drop for Change<'_> {
     #[inline]
     fn drop(&mut self) {
@@ -360,7 +367,11 @@ pub(crate) fn short_word(rest: &[u8]) -> u64 {
         let (first, last) = (u64::from(u32::from_le_bytes(*first)), u64::from(u32::from_le_bytes(*last)));
         return first | last << (8 * (rest.len() - 4));
     }
-    rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+    // One to three: the same byte may be taken twice, for the same place.
+    let (Some(first), Some(last)) = (rest.first(), rest.last()) else { return 0 };
+    let middle = rest.len() / 2;
+    let shifted = |byte: u8, place: usize| u64::from(byte) << (8 * place);
+    u64::from(*first) | shifted(rest[middle], middle) | shifted(*last, rest.len() - 1)
 }
 
 /// A short name as five zero-filled words.
