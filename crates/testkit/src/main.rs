@@ -38,34 +38,31 @@ fn shown(result: Result<String, String>) -> bool {
 }
 
 fn crash(args: &[String]) -> bool {
-    use bypath_testkit::crash::{
-        self,
-        explore::{Effort, Media},
-        workload::Start,
-    };
-    if args.iter().any(|arg| arg == "--persists") {
-        return shown(crash::persists::table().and_then(|(text, fine)| if fine { Ok(text) } else { Err(text) }));
+    use bypath_testkit::crash::{command, persists};
+    let has = |name: &str| args.iter().any(|arg| arg == name);
+    if has("--worker") {
+        let numbers: Vec<u64> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
+        return command::worker(&numbers);
     }
-    let depth = number(args, "--depth", 1) as usize;
-    let effort = Effort { cap: number(args, "--cap", 64) as usize, cap_inside: number(args, "--cap-inside", 16) as usize };
-    let mut fine = true;
-    for media in Media::ALL {
-        for start in [Start::Some, Start::Empty] {
-            let explorer = crash::run(
-                media,
-                start,
-                depth,
-                effort,
-                number(args, "--every", 1) as usize,
-                number(args, "--first", usize::MAX as u64) as usize,
-            );
-            for failure in &explorer.failures {
-                println!("{}\n    {}", failure.replay, failure.problem);
-                fine = false;
-            }
-        }
+    if has("--persists") {
+        return shown(persists::table().and_then(|(text, fine)| if fine { Ok(text) } else { Err(text) }));
     }
-    fine
+    if has("--mutants") {
+        return command::mutants();
+    }
+    if let Some(text) = option(args, "--replay") {
+        return command::replay(&text);
+    }
+    if let Some(path) = option(args, "--regressions") {
+        return command::regressions(&path);
+    }
+    command::run(&command::Plan {
+        depth: number(args, "--depth", 2) as usize,
+        every: number(args, "--every", 1),
+        jobs: number(args, "--jobs", 2),
+        seed: number(args, "--seed", 1),
+        pairs: number(args, "--pairs", 400),
+    })
 }
 
 fn main() -> std::process::ExitCode {
@@ -116,7 +113,9 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit storm [--kills N] [--seed S]\n\
                  \x20      testkit damage [--images N] [--from N] [--seconds S] [--seed S]\n\
                  \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
-                 \x20      testkit flat [--entries N]"
+                 \x20      testkit flat [--entries N]\n\
+                 \x20      testkit crash [--depth N] [--every N] [--pairs N] [--jobs N] [--seed S]\n\
+                 \x20      testkit crash --persists | --mutants | --replay STATE | --regressions FILE"
             );
             false
         }

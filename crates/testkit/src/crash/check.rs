@@ -89,18 +89,19 @@ impl Bench {
         machine.cut();
         let mut recovery = Vec::new();
         let problem = self.judge(expect, &mut recovery).err();
-        let undo = |event: &Event| {
-            if let What::Store { offset, .. } = event.what {
-                let at = u64::from(offset) & !7;
-                machine.image.put(at, &certain.get::<8>(at));
-            }
-        };
-        machine.log.take().iter().for_each(undo);
-        recovery.iter().for_each(undo);
-        for (number, _) in overlay {
-            let at = u64::from(*number) * 64;
+        let undo = |number: u32| {
+            let at = u64::from(number) * 64;
             machine.image.put(at, &certain.get::<64>(at));
+        };
+        machine.log.brief(false);
+        let touched = std::mem::take(&mut machine.log.held().touched);
+        touched.into_iter().for_each(undo);
+        for event in machine.log.take().iter().chain(&recovery) {
+            if let What::Store { offset, .. } = event.what {
+                undo(offset / 64);
+            }
         }
+        overlay.iter().for_each(|(number, _)| undo(*number));
         Tried { problem, recovery }
     }
 
@@ -111,6 +112,7 @@ impl Bench {
         machine.cut();
         let fs = machine.attach(0).map_err(|error| format!("a second recovery fails: {error}"))?;
         self.nothing_but_generation()?;
+        machine.log.brief(true);
         let cx = machine.cx(0);
         let report = engine::check::examine(fs);
         if let Some(issue) = report.issues.first() {

@@ -4,11 +4,13 @@ use super::check::{Bench, Expect};
 use super::enumerate::{State, states};
 use super::memory::{LIMIT, Machine, Memory};
 use super::model::{Choices, Line, Medium};
+use super::mutate::Mutant;
 use super::record::{Event, What};
 use super::tree::Tree;
 use super::workload::{Op, Start};
 use engine::mkfs;
 use pm::Domain;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -46,12 +48,14 @@ impl Media {
 }
 
 /// How much is tried.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Effort {
     /// States at one crash point.
     pub cap: usize,
     /// States at one crash point inside recovery.
     pub cap_inside: usize,
+    /// Of how many states one is tried with crashes inside its recovery.
+    pub inside_every: u64,
 }
 
 /// Counts.
@@ -67,6 +71,20 @@ pub struct Counts {
     /// Of these, crashes inside recovery.
     pub inside: u64,
     pub violations: u64,
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+    fn sub(self, other: Counts) -> Counts {
+        Counts {
+            workloads: self.workloads - other.workloads,
+            points: self.points - other.points,
+            met: self.met - other.met,
+            tried: self.tried - other.tried,
+            inside: self.inside - other.inside,
+            violations: self.violations - other.violations,
+        }
+    }
 }
 
 impl std::ops::AddAssign for Counts {
@@ -93,14 +111,21 @@ pub struct Failure {
 pub struct Recorded {
     /// All that happened.
     pub events: Vec<Event>,
-    /// Where the last operation begins.
+    /// Where what is to be explored begins, ...
     pub window: usize,
-    /// Where it ends.
+    /// ... and ends.
     pub end: usize,
-    /// What it may look like while it is under way; the last is that afterwards.
-    pub expect: Expect,
+    /// From which event of the window on what is expected; the last from its end on.
+    pub phases: Vec<(usize, Expect)>,
     /// Whether the last operation succeeded.
     pub done: bool,
+}
+
+impl Recorded {
+    /// The tree afterwards.
+    pub fn after(&self) -> Option<&Rc<Tree>> {
+        self.phases.last()?.1.trees.last()
+    }
 }
 
 /// What tries the workloads of one medium from one start.
@@ -116,6 +141,10 @@ pub struct Explorer {
     base: Memory,
     medium: Medium,
     seen: HashSet<u64>,
+    /// The code is changed so.
+    pub mutant: Option<Mutant>,
+    /// Only this state is tried.
+    pub target: Option<String>,
     /// So far.
     pub counts: Counts,
     /// The first ones.
@@ -165,6 +194,8 @@ impl Explorer {
             base,
             medium,
             seen: HashSet::new(),
+            mutant: None,
+            target: None,
             counts: Counts::default(),
             failures: Vec::new(),
         }
@@ -195,6 +226,64 @@ impl Explorer {
         events
     }
 
+    /// Notes that a workload itself went wrong.
+    pub fn fail(&mut self, name: &str, problem: String) {
+        self.counts.violations += 1;
+        let replay = format!("{} {} {name}", self.media.name(), self.start.name());
+        self.failures.push(Failure { replay, problem });
+    }
+
+    /// The tree after operations of which some may fail.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn tree_after(&mut self, ops: &[Op]) -> Result<Rc<Tree>, String> {
+        let (tree, _) = self.run_with(|live| {
+            let fs = live.attach(0).map_err(|error| error.to_string())?;
+            for op in ops {
+                // What fails leaves the tree as it was.
+                let _ = op.perform(live, fs, 0);
+            }
+            Tree::read(fs, &live.cx(0)).map(Rc::new)
+        })?;
+        Ok(tree)
+    }
+
+    /// Runs something on the live machine; what it returns, and what was recorded.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn run_with<T>(&mut self, work: impl FnOnce(&Machine) -> Result<T, String>) -> Result<(T, Vec<Event>), String> {
+        pm::clock::make_up(CLOCK);
+        let result = work(&self.live);
+        let events = self.reset();
+        result.map(|result| (result, events))
+    }
+
+    /// Begins afresh, with another mutant.
+    pub fn mutate(&mut self, mutant: Option<Mutant>) {
+        self.seen.clear();
+        self.counts = Counts::default();
+        self.mutant = mutant;
+    }
+
+    /// As [`Explorer::run`], and at every fence the image must be what the recorded stores explain.
+    ///
+    /// # Errors
+    /// As there, or a byte that nothing explains.
+    pub fn run_watched(&mut self, ops: &[Op], before: &Rc<Tree>) -> Result<Recorded, String> {
+        // SAFETY: the image stays as long as the machine, and `reset`, which
+        // stores to it behind the log's back, comes after `watched`.
+        unsafe { self.live.log.watch(&self.live.image, &self.base) };
+        let recorded = self.run_once(ops, before);
+        let found = self.live.log.watched();
+        let events = self.reset();
+        match found {
+            Some(byte) => Err(format!("the byte at {byte:#x} was stored to without being recorded")),
+            None => recorded.map(|recorded| Recorded { events, ..recorded }),
+        }
+    }
+
     /// Runs a workload whose last operation begins with the tree `before`.
     ///
     /// # Errors
@@ -222,25 +311,37 @@ impl Explorer {
         if done.is_err() && after != **before && trees.len() == 1 {
             return Err(format!("{last} fails ({done:?}) and changes the tree: {}", before.difference(&after)));
         }
-        trees.push(Rc::new(after));
-        let expect = Expect { trees, in_place: last.in_place() };
-        Ok(Recorded { events: Vec::new(), window, end, expect, done: done.is_ok() })
+        let after = Rc::new(after);
+        trees.push(Rc::clone(&after));
+        let phases = vec![(0, Expect { trees, in_place: last.in_place() }), (end - window, Expect::exactly(&after))];
+        Ok(Recorded { events: Vec::new(), window, end, phases, done: done.is_ok() })
     }
 
-    /// Tries every crash in the last operation of a recorded workload.
-    pub fn explore(&mut self, ops: &[Op], recorded: &Recorded) {
+    /// Tries every crash in the window of a recorded workload called `name`.
+    ///
+    /// # Panics
+    /// If more of the segment is in use than is reset.
+    pub fn explore(&mut self, name: &str, recorded: &Recorded) {
         self.counts.workloads += 1;
         self.share_pages(&recorded.events);
         let outer = self.medium.nest();
-        for event in &recorded.events[..recorded.window] {
+        let mut window = self.mutated(&recorded.events[recorded.window..recorded.end]);
+        for event in self.mutated(&recorded.events[..recorded.window]).iter() {
             self.take_in(event);
         }
-        let name = format!("{} {} {}", self.media.name(), self.start.name(), shown(ops));
-        let events = &recorded.events[recorded.window..recorded.end];
-        self.crashes(&name, events, &recorded.expect, true);
-        let mirror = &self.bench.machine.image;
-        self.medium.unnest(outer, mirror);
+        let name = format!("{} {} {name}", self.media.name(), self.start.name());
+        super::command::now(&name);
+        let mut phases = recorded.phases.clone();
+        // A mutant may have fewer events.
+        let gone = (recorded.end - recorded.window) - window.len();
+        phases.iter_mut().skip(1).for_each(|phase| phase.0 -= gone);
+        self.crashes(&name, window.to_mut(), &phases, true);
+        self.medium.unnest(outer, &self.bench.machine.image);
         assert!(!self.live.outgrown() && !self.bench.machine.outgrown(), "{name}: a larger part of the segment is in use");
+    }
+
+    fn mutated<'a>(&self, events: &'a [Event]) -> Cow<'a, [Event]> {
+        self.mutant.as_ref().map_or(Cow::Borrowed(events), |mutant| Cow::Owned(mutant.applied(events)))
     }
 
     fn share_pages(&self, events: &[Event]) {
@@ -263,73 +364,150 @@ impl Explorer {
         }
     }
 
-    /// Crashes at every point of `events`. `outside`: of a workload, at whose end
-    /// the last tree must be there, and inside the recovery from which crashes are
-    /// tried too; else they are those of a recovery.
-    fn crashes(&mut self, name: &str, events: &[Event], expect: &Expect, outside: bool) {
-        let id = expect.id();
+    /// Crashes at every point of `events`. `outside`: of a workload, and inside
+    /// the recovery from which they are tried too; else they are those of a recovery.
+    fn crashes(&mut self, name: &str, events: &[Event], phases: &[(usize, Expect)], outside: bool) {
+        let ids: Vec<u64> = phases.iter().map(|(_, expect)| expect.id()).collect();
+        let phase_at = |point: usize| phases.iter().rposition(|(from, _)| *from <= point).unwrap_or(0);
         for (point, event) in events.iter().enumerate() {
+            if self.enough() {
+                return;
+            }
+            let phase = phase_at(point);
+            let (expect, id) = (&phases[phase].1, ids[phase]);
             if self.media == Media::Power {
                 if matches!(event.what, What::Fence) {
-                    self.point(&format!("{name} @{point}"), expect, id, outside);
+                    self.point(name, point, expect, id, outside);
                 }
                 self.take_in(event);
             } else if self.take_in(event) {
-                self.point(&format!("{name} @{point}"), expect, id, outside);
+                self.point(name, point, expect, id, outside);
             }
         }
-        let end = if outside { expect.trees.last().map_or_else(|| expect.clone(), Expect::exactly) } else { expect.clone() };
-        let id = end.id();
-        self.point(&format!("{name} @{}", events.len()), &end, id, outside);
+        let phase = phase_at(events.len());
+        self.point(name, events.len(), &phases[phase].1, ids[phase], outside);
+    }
+
+    /// Whether something was found.
+    pub fn caught(&self) -> bool {
+        self.counts.violations > 0
+    }
+
+    /// A mutant is caught by one failure.
+    fn enough(&self) -> bool {
+        self.mutant.is_some() && self.caught()
     }
 
     /// A crash here.
-    fn point(&mut self, name: &str, expect: &Expect, id: u64, outside: bool) {
+    fn point(&mut self, name: &str, point: usize, expect: &Expect, id: u64, outside: bool) {
         self.counts.points += 1;
         let choices = if self.media == Media::Power { self.medium.choices() } else { Vec::new() };
+        let place = Place { name, point, expect, id, outside };
+        if let Some(target) = &self.target {
+            let wanted = target.strip_prefix(&format!("{name} @{point} ")).and_then(|rest| rest.split(' ').next());
+            if let Some(state) = wanted.map(|text| parsed(text, &choices)) {
+                self.state(&place, &choices, &state);
+            }
+            return;
+        }
         let cap = if outside { self.effort.cap } else { self.effort.cap_inside };
         for state in states(&choices, cap, id) {
-            self.state(name, &choices, &state, expect, id, outside);
+            self.state(&place, &choices, &state);
         }
     }
 
-    fn state(&mut self, name: &str, choices: &[Choices], state: &State, expect: &Expect, id: u64, outside: bool) {
+    fn state(&mut self, place: &Place, choices: &[Choices], state: &State) {
         self.counts.met += 1;
         let mut hash = self.medium.hash;
-        let mut overlay: Vec<(u32, Line)> = Vec::new();
         for (c, chosen) in choices.iter().zip(state) {
-            if *chosen != 0 {
-                let choice = &c.of[usize::from(*chosen)];
-                hash ^= c.of[0].hash ^ choice.hash;
-                overlay.push((c.line, choice.line));
-            }
+            hash ^= c.of[0].hash ^ c.of[usize::from(*chosen)].hash;
         }
-        if !self.seen.insert(super::model::mix(hash ^ id.rotate_left(7))) {
+        let key = super::model::mix(hash ^ place.id.rotate_left(7));
+        if self.enough() || !self.seen.insert(key) {
             return;
         }
         self.counts.tried += 1;
-        self.counts.inside += u64::from(!outside);
-        let tried = self.bench.attempt(&self.medium.certain, &overlay, expect);
+        self.counts.inside += u64::from(!place.outside);
+        let overlay = overlay(choices, state);
+        let tried = self.bench.attempt(&self.medium.certain, &overlay, place.expect);
         if let Some(problem) = tried.problem {
             self.counts.violations += 1;
-            if self.failures.len() < FAILURES_MAX {
-                let of: Vec<String> = choices.iter().zip(state).map(|(c, s)| format!("{:x}:{s}", c.line)).collect();
-                self.failures.push(Failure { replay: format!("{name} {}", of.join(",")), problem });
+            if self.failures.len() < FAILURES_MAX && self.mutant.is_none() {
+                let failure = self.shrunk(place, choices, state, problem);
+                self.failures.push(failure);
             }
-        } else if outside {
-            self.inside(name, &overlay, &tried.recovery, expect);
+        } else if place.outside && key % self.effort.inside_every == 0 || self.target.is_some() {
+            self.inside(place, choices, state, &tried.recovery);
         }
     }
 
-    /// Crashes inside the recovery from a state.
-    fn inside(&mut self, name: &str, overlay: &[(u32, Line)], recovery: &[Event], expect: &Expect) {
-        let outer = self.medium.nest();
-        for (number, line) in overlay {
-            self.medium.set_line(*number, line, &self.bench.machine.image);
+    /// The failure with the fewest lines that are not as new as they can be (or as old).
+    fn shrunk(&self, place: &Place, choices: &[Choices], state: &State, mut problem: String) -> Failure {
+        let all: State = choices.iter().map(|c| (c.of.len() - 1) as u8).collect();
+        let none: State = vec![0; choices.len()];
+        let deviations = |state: &State, base: &State| state.iter().zip(base).filter(|(a, b)| a != b).count();
+        let base = if deviations(state, &all) <= deviations(state, &none) { &all } else { &none };
+        let mut small = state.clone();
+        for i in 0..small.len() {
+            let kept = std::mem::replace(&mut small[i], base[i]);
+            if kept != base[i] {
+                match self.bench.attempt(&self.medium.certain, &overlay(choices, &small), place.expect).problem {
+                    Some(now) => problem = now,
+                    None => small[i] = kept,
+                }
+            }
         }
-        self.crashes(&format!("{name} inside"), recovery, expect, false);
+        for (c, chosen) in choices.iter().zip(&small) {
+            if let Some(site) = c.of[usize::from(*chosen)].missing {
+                problem += &format!("\n    not on the medium: line {:#x}, from {site} on", c.line * 64);
+            }
+        }
+        Failure { replay: place.shown(choices, &small), problem }
+    }
+
+    /// Crashes inside the recovery from a state.
+    fn inside(&mut self, place: &Place, choices: &[Choices], state: &State, recovery: &[Event]) {
+        let outer = self.medium.nest();
+        for (number, line) in overlay(choices, state) {
+            self.medium.set_line(number, &line, &self.bench.machine.image);
+        }
+        let recovery = self.mutated(recovery).into_owned();
+        let name = format!("{} inside", place.shown(choices, state));
+        self.crashes(&name, &recovery, &[(0, place.expect.clone())], false);
         self.medium.unnest(outer, &self.bench.machine.image);
     }
+}
+
+/// A crash point.
+struct Place<'a> {
+    name: &'a str,
+    point: usize,
+    expect: &'a Expect,
+    id: u64,
+    outside: bool,
+}
+
+impl Place<'_> {
+    /// What replays a state here.
+    fn shown(&self, choices: &[Choices], state: &State) -> String {
+        let of: Vec<String> = choices.iter().zip(state).map(|(c, chosen)| format!("{:x}:{chosen}", c.line)).collect();
+        format!("{} @{} {}", self.name, self.point, if of.is_empty() { "-".into() } else { of.join(",") })
+    }
+}
+
+/// The state with this text.
+fn parsed(text: &str, choices: &[Choices]) -> State {
+    let of = |c: &Choices| {
+        let chosen = text.split(',').find_map(|part| part.strip_prefix(&format!("{:x}:", c.line)))?.parse::<u8>().ok()?;
+        Some(chosen.min((c.of.len() - 1) as u8))
+    };
+    choices.iter().map(|c| of(c).unwrap_or(0)).collect()
+}
+
+/// The lines in which a state differs from what is certain.
+fn overlay(choices: &[Choices], state: &State) -> Vec<(u32, Line)> {
+    let changed = choices.iter().zip(state).filter(|(_, chosen)| **chosen != 0);
+    changed.map(|(c, chosen)| (c.line, c.of[usize::from(*chosen)].line)).collect()
 }
 
 /// Operations as text.

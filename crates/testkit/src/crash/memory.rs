@@ -95,6 +95,10 @@ pub struct Machine {
     parts: [(u64, u64); 8],
 }
 
+// SAFETY: the image and the segment are made for being shared; the state of a
+// user is touched by the one thread that plays this user.
+unsafe impl Sync for Machine {}
+
 impl Machine {
     /// A machine whose medium promises `domain`, with an image of zeros. Its log stays for good.
     ///

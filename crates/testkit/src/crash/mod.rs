@@ -11,69 +11,23 @@
 //! | [`check`] | what is asked of each |
 //! | [`tree`] | a tree as its users see it |
 //! | [`workload`] | operations and where they start |
-//! | [`persists`] | what operations cost in ordered persists |
 //! | [`explore`] | a workload from its run to its last state |
+//! | [`pairs`] | two threads or processes at a time |
+//! | [`equivalent`] | mutants that change nothing |
+//! | [`mutate`] | the explorer's own test |
+//! | [`persists`] | what operations cost in ordered persists |
+//! | [`command`] | `testkit crash` |
 
 pub mod check;
+pub mod command;
 pub mod enumerate;
+pub mod equivalent;
 pub mod explore;
 pub mod memory;
 pub mod model;
+pub mod mutate;
+pub mod pairs;
 pub mod persists;
 pub mod record;
 pub mod tree;
 pub mod workload;
-
-use explore::{Effort, Explorer, Media};
-use std::rc::Rc;
-use std::time::Instant;
-use tree::Tree;
-use workload::{Op, Start};
-
-/// Explores all sequences of operations up to a length.
-pub fn run(media: Media, start: Start, depth: usize, effort: Effort, every: usize, first: usize) -> Explorer {
-    let begun = Instant::now();
-    let mut explorer = Explorer::new(media, start, effort);
-    let ops = workload::all();
-    let tree = explorer.first_tree();
-    let mut number = 0;
-    let mut share = |_: usize| {
-        number += 1;
-        number <= first && number % every == 0
-    };
-    sequences(&mut explorer, &ops, &mut Vec::new(), &tree, depth, &mut share);
-    println!("{} {}: {:?} in {:.1?}", media.name(), start.name(), explorer.counts, begun.elapsed());
-    explorer
-}
-
-fn sequences(
-    explorer: &mut Explorer,
-    all: &[Op],
-    ops: &mut Vec<Op>,
-    before: &Rc<Tree>,
-    depth: usize,
-    share: &mut dyn FnMut(usize) -> bool,
-) {
-    for op in all {
-        ops.push(*op);
-        match explorer.run(ops, before) {
-            Ok(recorded) => {
-                if share(ops.len()) {
-                    let (begun, before) = (Instant::now(), explorer.counts.tried);
-                    explorer.explore(ops, &recorded);
-                    if std::env::var_os("CRASH_VERBOSE").is_some() {
-                        println!("{} {} {:?}", explore::shown(ops), explorer.counts.tried - before, begun.elapsed());
-                    }
-                }
-                if recorded.done
-                    && ops.len() < depth
-                    && let Some(after) = recorded.expect.trees.last()
-                {
-                    sequences(explorer, all, ops, after, depth, share);
-                }
-            }
-            Err(problem) => explorer.failures.push(explore::Failure { replay: explore::shown(ops), problem }),
-        }
-        ops.pop();
-    }
-}

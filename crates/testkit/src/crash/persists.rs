@@ -64,7 +64,7 @@ const MEASURED: [(&str, &str, &str, Option<usize>); 16] = [
 /// # Errors
 /// An operation fails.
 pub fn table() -> Result<(String, bool), String> {
-    let mut explorer = Explorer::new(Media::Power, Start::Some, Effort { cap: 0, cap_inside: 0 });
+    let mut explorer = Explorer::new(Media::Power, Start::Some, Effort::default());
     let tree = explorer.first_tree();
     let mut text = String::from("| operation | persists | at most | lines | stores |\n|---|---|---|---|---|\n");
     let mut fine = true;

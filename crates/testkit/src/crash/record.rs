@@ -1,9 +1,11 @@
 //! What is stored, flushed and fenced, in order.
 
+use super::memory::Memory;
 use engine::process::memory::VOLATILE_AREA;
 use format::layout::BLOCK;
 use pm::record::{Recorder, Site, Stored};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 thread_local! {
@@ -73,16 +75,64 @@ pub struct Held {
     pub events: Vec<Event>,
     /// Pages that may hold something.
     pub used: Pages,
-    /// Called before each event, with the lock given up.
-    turn: Option<fn()>,
+    /// Not events, but only the lines stored to are noted.
+    brief: bool,
+    /// These lines.
+    pub touched: Vec<u32>,
+    watch: Option<Watch>,
+}
+
+/// Compares the image with what the events explain.
+struct Watch {
+    /// The image as the events so far explain it.
+    explained: Memory,
+    /// Events taken into account.
+    upto: usize,
+    image: *const Memory,
+    /// The first byte that nothing explains.
+    found: Option<u64>,
+}
+
+// SAFETY: `image` is only read while the watch is on, under the log's lock and
+// by the one thread whose turn it is.
+unsafe impl Send for Watch {}
+
+impl Watch {
+    fn look(&mut self, events: &[Event], pages: impl Iterator<Item = u64>) {
+        // SAFETY: whoever watches vouches for it (`Log::watch`).
+        let image = unsafe { &*self.image };
+        for event in &events[self.upto..] {
+            if let What::Store { offset, len, value, .. } = event.what {
+                self.explained.put(u64::from(offset), &value.to_le_bytes()[..usize::from(len)]);
+            }
+        }
+        self.upto = events.len();
+        for page in pages.filter(|page| !is_volatile(page * BLOCK)) {
+            let at = page * BLOCK;
+            let (is, should) = (image.get::<{ BLOCK as usize }>(at), self.explained.get::<{ BLOCK as usize }>(at));
+            if self.found.is_none()
+                && let Some(byte) = is.iter().zip(&should).position(|(a, b)| a != b)
+            {
+                self.found = Some(at + byte as u64);
+            }
+        }
+    }
 }
 
 /// The log of one image. Its volatile area is left out.
 pub struct Log(Mutex<Held>);
 
+static TURN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Has `turn` called after each event of every log (schedules of threads).
+pub fn after_each(turn: Option<fn()>) {
+    TURN.store(turn.map_or(std::ptr::null_mut(), |turn| turn as *mut ()), Ordering::Release);
+}
+
 impl Default for Log {
     fn default() -> Self {
-        Log(Mutex::new(Held { events: Vec::new(), used: Pages::none(), turn: None }))
+        let held = Held { events: Vec::new(), used: Pages::none(), brief: false, touched: Vec::new(), watch: None };
+        Log(Mutex::new(held))
     }
 }
 
@@ -107,21 +157,59 @@ impl Log {
         std::mem::take(&mut self.held().events)
     }
 
-    /// Has `turn` called before each event (schedules of threads).
-    pub fn before_each(&self, turn: Option<fn()>) {
-        self.held().turn = turn;
+    /// From now on only the lines stored to are noted, or everything again.
+    pub fn brief(&self, brief: bool) {
+        self.held().brief = brief;
+    }
+
+    /// At every fence from now on `image`, which is `base` now, must be what the
+    /// events since explain.
+    ///
+    /// # Safety
+    /// Until [`Log::watched`], `image` must stay, and be stored to only by the
+    /// thread whose turn it is.
+    pub unsafe fn watch(&self, image: &Memory, base: &Memory) {
+        let explained = Memory::new(super::memory::LIMIT);
+        explained.put(0, base.bytes());
+        let mut held = self.held();
+        held.watch = Some(Watch { explained, upto: held.events.len(), image, found: None });
+    }
+
+    /// Looks at the whole image, ends the watch, and tells the first byte that no recorded store explains.
+    pub fn watched(&self) -> Option<u64> {
+        let mut held = self.held();
+        let mut watch = held.watch.take()?;
+        watch.look(&held.events, 0..PAGES as u64);
+        watch.found
     }
 
     fn note(&self, what: What, site: Site) {
-        let turn = self.held().turn;
-        if let Some(turn) = turn {
-            turn();
-        }
         let mut held = self.held();
+        if held.brief {
+            if let What::Store { offset, .. } = what
+                && held.touched.last() != Some(&(offset / 64))
+            {
+                held.used.add(u64::from(offset));
+                held.touched.push(offset / 64);
+            }
+            return;
+        }
         if let What::Store { offset, .. } = what {
             held.used.add(u64::from(offset));
         }
         held.events.push(Event { what, thread: THREAD.get(), site });
+        if matches!(what, What::Fence)
+            && let Some(mut watch) = held.watch.take()
+        {
+            watch.look(&held.events, held.used.numbers());
+            held.watch = Some(watch);
+        }
+        drop(held);
+        let turn = TURN.load(Ordering::Relaxed);
+        if !turn.is_null() {
+            // SAFETY: the only other value ever stored is a `fn()`.
+            unsafe { std::mem::transmute::<*mut (), fn()>(turn)() };
+        }
     }
 }
 
