@@ -11,6 +11,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STEP := ./.ci/step
 export LC_ALL := C
 
+.PHONY: crash crash-night crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests mount-tools system-tests system-native system-model \
     damage flips system-damage system-flips system-random system-append system-visible system-storm system-flat fuzz fuzz-ci loom budgets tiny-bench tiny-demo
@@ -21,6 +22,7 @@ help:
 	@echo 'make          build bypath, libbypath_preload.so, libbypath_daemon.so and libbypath.so (release) into $(RELEASE)'
 	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
 	@echo 'make test     all tests'
+	@echo 'make crash    every state that a crash may leave, for all sequences of two operations (crash-night: of three)'
 	@echo 'make bench    single calls, side by side with tmpfs'
 	@echo 'make damage   10,000 damaged images repaired; make flips: a million single bits turned'
 	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
@@ -103,6 +105,20 @@ damage:
 flips:
 	$(TESTKIT) flips --count 1000000
 
+# The crash-state explorer (docs/reliability.md): all sequences of one and two operations; of three; what CI has time for.
+CRASH = $(TESTKIT) crash --jobs $(shell nproc)
+crash: crash-persists crash-mutants
+	$(STEP) 'crash states, sequences of two' $(CRASH) --depth 2 --pairs 2000
+crash-night:
+	$(STEP) 'crash states, sequences of three' $(CRASH) --depth 3 --pairs 100000
+crash-ci: crash-persists
+	$(STEP) 'crash states that once were bad' $(TESTKIT) crash --regressions crates/testkit/crash-regressions.txt
+	$(STEP) 'crash states' $(CRASH) --depth 2 --every 32 --pairs 200
+crash-persists:
+	$(STEP) 'ordered persists per operation' $(TESTKIT) crash --persists
+crash-mutants:
+	$(STEP) 'the crash explorer notices what is missing' $(TESTKIT) crash --mutants
+
 tools:
 	@./.ci/tools
 
@@ -127,7 +143,7 @@ loom:
 # ---- CI ----
 
 ci: tools
-	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests fuzz-ci loom docs budgets tiny-bench tiny-demo
+	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests crash-ci fuzz-ci loom docs budgets tiny-bench tiny-demo
 
 fmt:
 	$(STEP) 'format' $(CARGO) fmt --all --check

@@ -84,9 +84,8 @@ impl Fs {
         }
         let entry = self.permission_entry(index)?;
         let image = &self.image;
+        // Both words are in one line, which reaches the medium in the order of its stores.
         image.store(&entry.owner, u64::from(gid) << 32 | u64::from(uid));
-        image.flush(image.offset_of(entry), 16);
-        image.fence();
         image.store(&entry.mode, VALID | u64::from(mode));
         image.flush(image.offset_of(entry), 16);
         image.fence();

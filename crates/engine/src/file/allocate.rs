@@ -206,7 +206,10 @@ impl Job<'_, '_> {
         let before = self.size();
         // Space first: without it nothing is zeroed.
         self.give(from, to, size)?;
-        self.zero_allocated(from, to.min(before.max(from)))
+        self.zero_allocated(from, to.min(before.max(from)))?;
+        // The zeros are there when it returns.
+        self.fs.image.fence();
+        Ok(())
     }
 
     /// Notes that a process maps the file.

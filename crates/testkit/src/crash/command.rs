@@ -29,8 +29,8 @@ pub struct Plan {
 /// Effort for sequences of a length.
 fn effort(len: usize) -> Effort {
     match len {
-        1 => Effort { cap: 96, cap_inside: 8, inside_every: 1 },
-        2 => Effort { cap: 20, cap_inside: 4, inside_every: 16 },
+        1 => Effort { cap: 64, cap_inside: 6, inside_every: 8 },
+        2 => Effort { cap: 16, cap_inside: 4, inside_every: 32 },
         _ => Effort { cap: 12, cap_inside: 4, inside_every: 64 },
     }
 }
@@ -137,6 +137,14 @@ pub fn worker(numbers: &[u64]) -> bool {
                 sequences.of_length(&mut explorer, &mut Vec::new(), &tree, len);
                 said(&format!("{}, from {}, {len} in a row", media.name(), start.name()), &(explorer.counts - before));
             }
+            // Two processes that take turns: what one leaves, the other must not stumble over.
+            if start == Start::Some && plan.depth > 1 {
+                let before = explorer.counts;
+                explorer.alternate = true;
+                sequences.alternate(&mut explorer, &tree);
+                explorer.alternate = false;
+                said(&format!("{}, two processes in turn", media.name()), &(explorer.counts - before));
+            }
             if start == Start::Some && plan.pairs > 0 {
                 let before = explorer.counts;
                 explorer.effort = effort(2);
@@ -171,6 +179,14 @@ impl Sequences<'_> {
             || len < 2
             || super::model::mix(self.number ^ self.plan.seed << 40).is_multiple_of(self.plan.every);
         chosen && self.number % self.plan.jobs == self.share
+    }
+
+    /// One in eight of the sequences of two, done by two processes.
+    fn alternate(&mut self, explorer: &mut Explorer, tree: &Rc<Tree>) {
+        let every = self.plan.every;
+        let plan = Plan { every: every * 8, depth: 2, ..*self.plan };
+        let mut some = Sequences { plan: &plan, share: self.share, number: 0, all: self.all.clone() };
+        some.of_length(explorer, &mut Vec::new(), tree, 2);
     }
 
     /// Goes through all sequences of `len` more operations; the crash is in the last one.

@@ -5,7 +5,7 @@ use super::enumerate::{State, states};
 use super::memory::{LIMIT, Machine, Memory};
 use super::model::{Choices, Line, Medium};
 use super::mutate::Mutant;
-use super::record::{Event, What};
+use super::record::{self, Event, What};
 use super::tree::Tree;
 use super::workload::{Op, Start};
 use engine::mkfs;
@@ -141,6 +141,8 @@ pub struct Explorer {
     base: Memory,
     medium: Medium,
     seen: HashSet<u64>,
+    /// Two processes take turns.
+    pub alternate: bool,
     /// The code is changed so.
     pub mutant: Option<Mutant>,
     /// Only this state is tried.
@@ -149,6 +151,18 @@ pub struct Explorer {
     pub counts: Counts,
     /// The first ones.
     pub failures: Vec<Failure>,
+}
+
+/// Fills what is free with something: nothing may rely on its being zero.
+fn soil(image: &Memory) {
+    let layout = format::Layout::new(LIMIT).expect("a possible image");
+    let grown = u64::from_le_bytes(image.get(format::layout::ROOT + std::mem::offset_of!(format::Root, grown) as u64));
+    for block in layout.first_block()..grown {
+        let used = u64::from_le_bytes(image.get(format::Layout::bitmap_word(block)));
+        for line in (0..64).filter(|line| used >> line & 1 == 0) {
+            image.put(block * format::BLOCK + line * 64, &[0xa5; 64]);
+        }
+    }
 }
 
 /// Failures that are kept.
@@ -179,6 +193,7 @@ impl Explorer {
         start.make(&live, fs).expect("a tree to start from");
         fs.detach(&live.cx(0));
         live.cut();
+        soil(&live.image);
         live.log.take();
         let base = Memory::new(LIMIT);
         base.put(0, live.image.bytes());
@@ -194,6 +209,7 @@ impl Explorer {
             base,
             medium,
             seen: HashSet::new(),
+            alternate: false,
             mutant: None,
             target: None,
             counts: Counts::default(),
@@ -224,6 +240,11 @@ impl Explorer {
         }
         self.live.cut();
         events
+    }
+
+    /// Who does operation `number` of a workload.
+    fn user(&self, number: usize) -> usize {
+        if self.alternate { number % 2 } else { 0 }
     }
 
     /// Notes that a workload itself went wrong.
@@ -300,12 +321,19 @@ impl Explorer {
         let fs = live.attach(0).map_err(|error| error.to_string())?;
         let cx = live.cx(0);
         let (last, first) = ops.split_last().ok_or("no operation")?;
-        for op in first {
-            op.perform(live, fs, 0).map_err(|error| format!("{op}: {error:?}"))?;
+        let other = if self.alternate { live.attach(1).map_err(|error| error.to_string())? } else { fs };
+        for (number, op) in first.iter().enumerate() {
+            let user = self.user(number);
+            record::i_am(user as u8);
+            op.perform(live, if user == 0 { fs } else { other }, user).map_err(|error| format!("{op}: {error:?}"))?;
         }
+        let user = self.user(first.len());
+        record::i_am(user as u8);
         let window = live.log.len();
         let mut trees = vec![Rc::clone(before)];
-        let done = last.perform_in_steps(live, fs, 0, &mut || trees.extend(Tree::read(fs, &cx).map(Rc::new)));
+        let by = if user == 0 { fs } else { other };
+        let done = last.perform_in_steps(live, by, user, &mut || trees.extend(Tree::read(fs, &cx).map(Rc::new)));
+        record::i_am(0);
         let end = live.log.len();
         let after = Tree::read(fs, &cx)?;
         if done.is_err() && after != **before && trees.len() == 1 {
@@ -432,7 +460,9 @@ impl Explorer {
         let tried = self.bench.attempt(&self.medium.certain, &overlay, place.expect);
         if let Some(problem) = tried.problem {
             self.counts.violations += 1;
-            if self.failures.len() < FAILURES_MAX && self.mutant.is_none() {
+            // One of each workload tells enough.
+            let new = self.failures.last().is_none_or(|last| workload_of(&last.replay) != workload_of(place.name));
+            if new && self.failures.len() < FAILURES_MAX && self.mutant.is_none() {
                 let failure = self.shrunk(place, choices, state, problem);
                 self.failures.push(failure);
             }
@@ -476,6 +506,11 @@ impl Explorer {
         self.crashes(&name, &recovery, &[(0, place.expect.clone())], false);
         self.medium.unnest(outer, &self.bench.machine.image);
     }
+}
+
+/// A replay text up to its crash point.
+fn workload_of(replay: &str) -> &str {
+    replay.split(" @").next().unwrap_or(replay)
 }
 
 /// A crash point.

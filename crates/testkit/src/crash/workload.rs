@@ -149,6 +149,7 @@ pub fn all() -> Vec<Op> {
     for name in [FOO, A_FOO, A] {
         ops.extend([Op::SetXattr(name, 5), Op::SetXattr(name, 5000), Op::Chmod(name), Op::Chown(name)]);
     }
+    ops.extend([Op::SetXattr(A_FOO, 7), Op::SetXattr(FOO, 7)]);
     ops.extend([Op::Symlink(BAR, 700), Op::Write(BAR, Some(4096), 8192), Op::Tmpfile(BAR), Op::Tmpfile(A_BAR), Op::Fsync(FOO)]);
     ops
 }
@@ -280,7 +281,13 @@ impl Op {
         let cx = &machine.cx(user);
         let fd = 3 + user as u32 * 4;
         match self {
-            Op::SetXattr(a, len) => fs.set_xattr(cx, find(fs, cx, a)?, b"user.x", UserSlice::from_ref(&fill(b'x', len)), 0),
+            Op::SetXattr(a, len) => fs.set_xattr(
+                cx,
+                find(fs, cx, a)?,
+                if len == 7 { b"user.y" } else { b"user.x" },
+                UserSlice::from_ref(&fill(b'x', len)),
+                0,
+            ),
             Op::RemoveXattr(a) => fs.remove_xattr(cx, find(fs, cx, a)?, b"user.x"),
             Op::Chmod(a) => fs.set_attr(cx, find(fs, cx, a)?, &SetAttr { mode: Some(0o4711), ..Default::default() }),
             Op::Chown(a) => fs.set_attr(cx, find(fs, cx, a)?, &SetAttr { uid: Some(1000), gid: Some(100), ..Default::default() }),
