@@ -154,6 +154,11 @@ impl Fs {
         format::hash::inode_number(self.ino_key, offset / layout::LINE)
     }
 
+    /// A number that stays the same whatever `device` does.
+    pub fn identity(&self) -> u64 {
+        self.device
+    }
+
     /// The node with this inode number and reuse generation, if the number is one.
     pub fn node_by_number(&self, ino: u64, generation: u32) -> Option<base::Node> {
         let line = format::hash::inode_line(self.ino_key, ino)?;

@@ -68,7 +68,9 @@ pub struct Wanted<'a> {
 /// mount whose server is gone is cleaned away.
 pub fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
     for _ in 0..8 {
-        match std::fs::metadata(directory) {
+        // `statfs` asks the server; attributes might be what the kernel keeps of a dead one.
+        let asked = rustix::fs::statfs(directory).map_err(std::io::Error::from);
+        match asked.and_then(|_| std::fs::metadata(directory)) {
             Ok(meta) if !meta.is_dir() => return Err(MountError::NotDirectory),
             Ok(_) => {}
             Err(error) => match Errno::from_io_error(&error) {
@@ -90,6 +92,11 @@ pub fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
         };
     }
     Err(MountError::Busy("a mount whose server has died, again and again,".to_string()))
+}
+
+/// Whether a directory carries a mount whose server is gone.
+pub fn is_stale(directory: &Path) -> bool {
+    matches!(rustix::fs::statfs(directory), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 fn failed(what: &'static str, error: &std::io::Error) -> MountError {

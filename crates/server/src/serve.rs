@@ -2,6 +2,7 @@
 //! answered, writes the answer. One more looks after requests that wait.
 
 use crate::fuse::{Fuse, Keepers, Worker, message::Reply};
+use base::{Cred, Cx, Node};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use vfs::Backend;
 /// A request with the most data, and room to spare.
 const REQUEST_MAX: usize = (1 << 20) + 4096;
 
+/// How long the thread for notices sleeps at a time, nanoseconds.
+const NAP_NS: i64 = 200_000_000;
+
 /// A mount being served.
 #[derive(Debug)]
 pub struct Session {
@@ -19,16 +23,19 @@ pub struct Session {
     stop: Arc<AtomicBool>,
     workers: Vec<JoinHandle<Result<(), Errno>>>,
     waiter: JoinHandle<()>,
+    notifier: JoinHandle<()>,
 }
 
 impl Session {
     /// Starts to serve `backend` over `device` with this many threads, of which
-    /// each calls `at_end` when it has no more to do.
+    /// each calls `at_end` when it has no more to do. `notices` reports changes made
+    /// elsewhere (a node, and a name in it or none), then sleeps for a time in nanoseconds.
     pub fn start(
         device: OwnedFd,
         backend: &'static dyn Backend,
         keepers: Keepers,
         threads: usize,
+        notices: impl Fn(&Cx, i64, &mut dyn FnMut(Node, Option<&[u8]>)) + Send + 'static,
         at_end: impl Fn(&base::Thread) + Clone + Send + 'static,
     ) -> std::io::Result<Session> {
         let device = Arc::new(device);
@@ -49,6 +56,18 @@ impl Session {
             };
             workers.push(std::thread::Builder::new().name(format!("fuse-{number}")).spawn(work)?);
         }
+        let notifier = {
+            let (fuse, stop, at_end) = (Arc::clone(&fuse), Arc::clone(&stop), at_end.clone());
+            let notify = move || {
+                let worker = Worker::default();
+                let cx = Cx { cred: Cred::ROOT, umask: 0, thread: worker.thread() };
+                while !stop.load(Relaxed) {
+                    notices(&cx, NAP_NS, &mut |node, name| send(&device, &fuse.notice(node, name)));
+                }
+                at_end(worker.thread());
+            };
+            std::thread::Builder::new().name("fuse-notices".to_string()).spawn(notify)?
+        };
         let waiter = {
             let (fuse, stop) = (Arc::clone(&fuse), Arc::clone(&stop));
             let wait = move || {
@@ -58,7 +77,7 @@ impl Session {
             };
             std::thread::Builder::new().name("fuse-locks".to_string()).spawn(wait)?
         };
-        Ok(Session { fuse, stop, workers, waiter })
+        Ok(Session { fuse, stop, workers, waiter, notifier })
     }
 
     /// Whether the mount is gone.
@@ -66,15 +85,17 @@ impl Session {
         self.workers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until the mount is gone.
-    pub fn join(self) -> Result<(), Errno> {
+    /// Waits until the mount is gone. `wake` ends the sleep of `notices`.
+    pub fn join(self, wake: impl Fn()) -> Result<(), Errno> {
         let mut result = Ok(());
         for worker in self.workers {
             result = worker.join().unwrap_or(Err(Errno::IO)).and(result);
         }
         self.stop.store(true, Relaxed);
         self.fuse.wake_locks();
+        wake();
         let _ = self.waiter.join();
+        let _ = self.notifier.join();
         result
     }
 }

@@ -33,6 +33,11 @@ pub trait Backend: Sync {
     /// `st_dev` of everything in it.
     fn device(&self) -> u64;
 
+    /// A number that stays the same whatever `device` does, for names outside of it.
+    fn identity(&self) -> u64 {
+        self.device()
+    }
+
     /// `st_dev` of one node, where a mount shows several devices of the kernel's.
     fn device_of(&self, _node: Node) -> u64 {
         self.device()
@@ -87,6 +92,13 @@ pub trait Backend: Sync {
     /// The node with inode number `ino` that was its place's `generation`-th, if
     /// there can be one (native: `Node::id >> 40`). Whether there is one shows at its first use.
     fn by_number(&self, _ino: u64, _generation: u32) -> Option<Node> {
+        None
+    }
+
+    /// The kernel is about to be told the attributes of `node`, or names in it,
+    /// and may keep them. `None`: nobody would tell it of changes; else whether
+    /// it might have known before.
+    fn kernel_keeps(&self, _cx: &Cx, _node: Node, _names: bool) -> Option<bool> {
         None
     }
 

@@ -113,10 +113,7 @@ fn is_mounted(attached: &Attached, directory: &Path) -> bool {
 /// A mount for a session hides nothing: only an empty directory will do, or a
 /// mount whose server has died.
 fn is_free(directory: &Path) -> bool {
-    match std::fs::read_dir(directory) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) => error.raw_os_error() == Some(pm::Errno::ENOTCONN.0),
-    }
+    device::is_stale(directory) || std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 fn cx(thread: &Thread) -> Cx<'_> {
@@ -126,7 +123,7 @@ fn cx(thread: &Thread) -> Cx<'_> {
 /// Takes a mount away.
 pub fn umount(directory: &Path, lazy: bool) -> Result<u8> {
     let shown = directory.display();
-    let is_stale = std::fs::metadata(directory).is_err_and(|error| error.raw_os_error() == Some(pm::Errno::ENOTCONN.0));
+    let is_stale = device::is_stale(directory);
     let real = if is_stale { std::path::absolute(directory) } else { std::fs::canonicalize(directory) };
     let real = real.map_err(|error| Failure::io(&shown, &error))?;
     match device::mounted_at(&real) {
@@ -225,7 +222,8 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: std::os::f
     let at_end = |thread: &Thread| fs.give_lane_back(thread);
     // From now on a signal takes the mount away with it.
     watch_signals(attached, log.clone(), directory.to_path_buf())?;
-    let started = Session::start(device, attached.backend, keepers(&args.image), usize::from(args.threads), at_end);
+    let notices = |cx: &Cx, nap: i64, pass: &mut dyn FnMut(base::Node, Option<&[u8]>)| fs.pass_notices(cx, nap, pass);
+    let started = Session::start(device, attached.backend, keepers(&args.image), usize::from(args.threads), notices, at_end);
     // A working directory would keep some other mount busy.
     let _ = std::env::set_current_dir("/");
     let session = started.map_err(|error| Failure::io("starting threads", &error))?;
@@ -240,7 +238,9 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: std::os::f
             keep_quiet();
         }
     }
-    session.join().map_err(|errno| Failure::new(format!("{}: {}", directory.display(), std::io::Error::from(errno))))
+    session
+        .join(|| fs.wake_server())
+        .map_err(|errno| Failure::new(format!("{}: {}", directory.display(), std::io::Error::from(errno))))
 }
 
 fn announce(word: &str) -> Result<()> {

@@ -127,7 +127,7 @@ impl Fs {
         file.truncate(self.areas.len).map_err(AttachError::Segment)?;
         self.map_segment(file)?;
         let space = |offset: u64, len: u64| self.segment_space(offset, len).map_err(|_| AttachError::NoSpace);
-        space(0, self.areas.bucket_locks + crate::segment::BUCKET_LOCKS * 16)?;
+        space(0, self.areas.lanes)?;
         space(self.areas.lanes, size_of::<LaneState>() as u64)?;
         space(self.areas.processes, u64::from(PROCESSES.min(64)) * 64)?;
         self.pages_space(0, self.root().grown.load(Relaxed)).map_err(|_| AttachError::NoSpace)?;

@@ -29,7 +29,7 @@ pub fn segment_parts(limit: u64, users: u64) -> Option<[(u64, u64); 8]> {
     let areas = Areas::new(&layout, cachelet_budget(&layout));
     let pages = layout.block_count().div_ceil(512);
     Some([
-        (0, areas.bucket_locks + crate::segment::BUCKET_LOCKS * 16),
+        (0, areas.lanes),
         (areas.lanes, users * size_of::<LaneState>() as u64),
         (areas.processes, users * 64),
         (areas.descriptors, BLOCK),
@@ -85,7 +85,7 @@ impl Fs {
 
     fn make_segment_in_memory(&self, grown: u64) -> Result<(), AttachError> {
         let space = |offset: u64, len: u64| self.segment_space(offset, len).map_err(|_| AttachError::NoSpace);
-        space(0, self.areas.bucket_locks + crate::segment::BUCKET_LOCKS * 16)?;
+        space(0, self.areas.lanes)?;
         space(self.areas.lanes, size_of::<LaneState>() as u64)?;
         space(self.areas.processes, u64::from(PROCESSES.min(64)) * 64)?;
         self.pages_space(0, grown).map_err(|_| AttachError::NoSpace)?;

@@ -11,7 +11,7 @@
 //! | `table` | process slots and descriptor tables |
 //! | `descriptions` | open file descriptions, pins on cachelets, offsets |
 //! | `handover` | descriptors over fork and exec |
-//! | `served` | the server of the kernel mount |
+//! | [`served`] | the server of the kernel mount |
 //! | `adopt` | what a dead process leaves |
 //! | `census` | what is held at the moment, for tests |
 //! | `last` | the ends of descriptions and processes |
@@ -38,7 +38,7 @@ mod last;
 #[cfg(feature = "sim")]
 pub mod memory;
 mod recover;
-mod served;
+pub mod served;
 mod session;
 mod sweep;
 pub mod table;

@@ -1,9 +1,40 @@
-//! The server of the kernel mount: at most one process at a time.
+//! The server of the kernel mount: at most one process at a time; and how the
+//! kernel's caches are kept true.
+//!
+//! Before the server tells the kernel what it may keep (attributes of a node,
+//! names in a directory) it sets a flag in the cachelet ([`KNOWN`],
+//! [`NAMES_KNOWN`]), then reads what it tells. Whoever else changes something
+//! makes the change, then looks at the flag. If it is set, he begins a notice,
+//! takes the flag away, posts the notice and waits until the server has passed
+//! it on to the kernel; if not, but a notice about the same node is under way, he waits for that. So a
+//! change to what the kernel does not know costs a load, and when a call
+//! returns the kernel keeps nothing older than it.
+//!
+//! Nobody holds a lock while he waits, because passing a notice on may have to
+//! wait for a request that needs the lock. A server that is dead is noticed, one
+//! that is stuck is waited for for [`PATIENCE`] at most. What a process killed
+//! between change and notice leaves, or a cachelet given to another inode,
+//! ends with the time for which the kernel may keep things (a second).
+//!
+//! [`KNOWN`]: cachelet::KNOWN
+//! [`NAMES_KNOWN`]: cachelet::NAMES_KNOWN
 
 use crate::fs::Fs;
-use base::{Cx, Result};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use pm::Errno;
+use crate::names::chunk_word;
+use crate::segment::{Cachelet, NOTICES, Notice, cachelet};
+use base::{Cx, Node, Result};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::fence;
+use pm::{Errno, clock, file};
+
+/// How long a change waits for a server that lives and does not answer, nanoseconds.
+const PATIENCE: i64 = 1_000_000_000;
+/// How often it looks whether the server lives.
+const LOOK: i64 = 20_000_000;
+/// States of a notice.
+const FREE: u32 = 0;
+const WRITING: u32 = 1;
+const POSTED: u32 = 2;
 
 impl Fs {
     /// Makes this process the server of the image's kernel mount. `EBUSY` if
@@ -20,6 +51,10 @@ impl Fs {
                 return Err(Errno::EBUSY.into());
             }
             if server.compare_exchange(before, own, AcqRel, Relaxed).is_ok() {
+                // What was meant for the server before: its mount is gone.
+                for notice in self.notices().filter(|notice| notice.state.load(Acquire) == POSTED) {
+                    self.end_notice(notice);
+                }
                 return Ok(());
             }
         }
@@ -59,5 +94,173 @@ impl Fs {
     /// Whether the process of slot `server - 1` lives; if not, it is adopted.
     fn server_lives(&self, cx: &Cx, server: u32) -> bool {
         self.adopt_process_if_dead(cx, server - 1)
+    }
+
+    // ---- what the kernel keeps ----
+
+    /// The kernel may from now on keep attributes of `node`, or the names in it.
+    /// To be called before they are read. Whether it might already.
+    pub fn kernel_keeps(&self, cx: &Cx, node: Node, names: bool) -> Result<bool> {
+        let flag = if names { cachelet::NAMES_KNOWN } else { cachelet::KNOWN };
+        let cachelet = self.cached(cx, node)?;
+        let was_set = cachelet.flags.load(Relaxed) & flag != 0;
+        if !was_set {
+            cachelet.flags.fetch_or(flag, SeqCst);
+        }
+        fence(SeqCst);
+        Ok(was_set)
+    }
+
+    /// Whether changes by this process must be told to the kernel.
+    #[inline]
+    pub fn is_served(&self) -> bool {
+        let server = self.header().served.server.load(Relaxed);
+        server != 0 && server != self.process.load(Relaxed)
+    }
+
+    /// Whether the kernel may keep a node's attributes.
+    pub fn is_known(&self, cx: &Cx, node: Node) -> bool {
+        self.has_flag(cx, node, cachelet::KNOWN)
+    }
+
+    fn has_flag(&self, cx: &Cx, node: Node, flag: u32) -> bool {
+        fence(SeqCst);
+        self.cached(cx, node).is_ok_and(|cachelet| cachelet.flags.load(SeqCst) & flag != 0)
+    }
+
+    /// A node has changed; `owed`: the kernel is to be told in any case.
+    pub fn tell_changed(&self, cx: &Cx, node: Node, owed: bool) {
+        if !owed && !self.is_known(cx, node) {
+            return self.wait_for_others(cx, node);
+        }
+        // The notice comes before the flag goes, so that whoever no longer finds
+        // the flag finds the notice.
+        let Some(notice) = self.begin_notice(node.id) else { return };
+        let take = |cachelet: &Cachelet| cachelet.flags.fetch_and(!cachelet::KNOWN, SeqCst) & cachelet::KNOWN != 0;
+        if self.cached(cx, node).is_ok_and(take) || owed {
+            self.post(cx, notice, b"");
+        } else {
+            self.end_notice(notice);
+            self.wait_for_others(cx, node);
+        }
+    }
+
+    /// A name in a directory has changed, and with it the directory.
+    pub fn tell_name_changed(&self, cx: &Cx, dir: Node, name: &[u8]) {
+        // The flag stays: other names are known too.
+        if self.has_flag(cx, dir, cachelet::NAMES_KNOWN)
+            && let Some(notice) = self.begin_notice(dir.id)
+        {
+            self.post(cx, notice, name);
+        }
+        self.tell_changed(cx, dir, false);
+    }
+
+    /// Waits for the notices about a node that are under way.
+    fn wait_for_others(&self, cx: &Cx, node: Node) {
+        if self.header().served.pending.load(SeqCst) == 0 {
+            return;
+        }
+        for notice in self.notices() {
+            let before = notice.ended.load(Acquire);
+            if notice.state.load(Acquire) != FREE && notice.node.load(Relaxed) == node.id {
+                self.wait_ended(cx, notice, before);
+            }
+        }
+    }
+
+    fn notices(&self) -> impl Iterator<Item = &Notice> {
+        let size = size_of::<Notice>() as u64;
+        (0..u64::from(NOTICES)).filter_map(move |number| self.segment.at(self.areas.notices + number * size))
+    }
+
+    /// Takes a notice about `node`. `None` if there is no room for longer than anybody waits.
+    fn begin_notice(&self, node: u64) -> Option<&Notice> {
+        let begun = clock::monotonic();
+        let notice = loop {
+            let take = |notice: &&Notice| notice.state.compare_exchange(FREE, WRITING, AcqRel, Relaxed).is_ok();
+            match self.notices().find(take) {
+                Some(notice) => break notice,
+                None if clock::monotonic() - begun > PATIENCE => return None,
+                None => file::nap(50_000),
+            }
+        };
+        notice.writer.store(self.process.load(Relaxed), Relaxed);
+        notice.node.store(node, SeqCst);
+        self.header().served.pending.fetch_add(1, SeqCst);
+        Some(notice)
+    }
+
+    /// Posts a notice that was begun, and waits until it has been passed on.
+    fn post(&self, cx: &Cx, notice: &Notice, name: &[u8]) {
+        notice.name_len.store(name.len() as u32, Relaxed);
+        for (word, chunk) in notice.name.iter().zip(name.chunks(8)) {
+            word.store(chunk_word(chunk), Relaxed);
+        }
+        let before = notice.ended.load(Relaxed);
+        notice.state.store(POSTED, Release);
+        self.wake_server();
+        self.wait_ended(cx, notice, before);
+    }
+
+    fn wait_ended(&self, cx: &Cx, notice: &Notice, before: u32) {
+        let begun = clock::monotonic();
+        while notice.ended.load(Acquire) == before && clock::monotonic() - begun < PATIENCE {
+            file::wait(&notice.ended, before, LOOK);
+            let server = self.header().served.server.load(Acquire);
+            if notice.ended.load(Acquire) == before && (server == 0 || !self.server_lives(cx, server)) {
+                // Its mount is dead, and nothing that is kept for it is seen.
+                return;
+            }
+        }
+    }
+
+    /// The server passes on what is posted: a node, and a name in it or none;
+    /// then sleeps until there may be more, at most `timeout_ns`.
+    pub fn pass_notices(&self, cx: &Cx, timeout_ns: i64, pass: &mut dyn FnMut(Node, Option<&[u8]>)) {
+        let served = &self.header().served;
+        let bell = served.bell.load(SeqCst);
+        for notice in self.notices() {
+            if notice.state.load(Acquire) == POSTED {
+                let mut name = [0u8; 256];
+                for (word, chunk) in notice.name.iter().zip(name.chunks_mut(8)) {
+                    chunk.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+                }
+                let node = Node { id: notice.node.load(Relaxed), hint: u32::MAX };
+                let len = (notice.name_len.load(Relaxed) as usize).min(255);
+                pass(node, (len != 0).then_some(&name[..len]));
+                self.end_notice(notice);
+            }
+        }
+        file::wait(&served.bell, bell, timeout_ns);
+        if served.bell.load(SeqCst) == bell {
+            self.sweep_notices(cx);
+        }
+    }
+
+    /// Ends the sleep of [`Fs::pass_notices`].
+    pub fn wake_server(&self) {
+        let bell = &self.header().served.bell;
+        bell.fetch_add(1, SeqCst);
+        file::wake(bell);
+    }
+
+    fn end_notice(&self, notice: &Notice) {
+        let pending = &self.header().served.pending;
+        let _ = pending.fetch_update(SeqCst, Relaxed, |pending| pending.checked_sub(1));
+        notice.state.store(FREE, Release);
+        notice.ended.fetch_add(1, AcqRel);
+        file::wake(&notice.ended);
+    }
+
+    /// Notices whose writer died over them are free again.
+    fn sweep_notices(&self, cx: &Cx) {
+        for notice in self.notices().filter(|notice| notice.state.load(Acquire) == WRITING) {
+            let writer = notice.writer.load(Relaxed);
+            let dead = writer != 0 && writer != self.process.load(Relaxed) && !self.adopt_process_if_dead(cx, writer - 1);
+            if dead && notice.writer.load(Relaxed) == writer {
+                self.end_notice(notice);
+            }
+        }
     }
 }

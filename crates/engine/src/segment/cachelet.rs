@@ -43,6 +43,11 @@ pub const MAPPED: u32 = 256;
 /// A file has blocks beyond its end, given out ahead of need: taken back at the last close.
 pub const AHEAD: u32 = 1024;
 
+/// The kernel may keep the attributes of this inode, and what is mapped of it.
+pub const KNOWN: u32 = 2048;
+/// The kernel may keep names in this directory, and that there are none.
+pub const NAMES_KNOWN: u32 = 4096;
+
 /// A cachelet, two lines.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(128))]

@@ -3,6 +3,7 @@
 //! ```text
 //! header          sizes, hints, the global locks
 //! bucket locks    1,024, 16 bytes apart
+//! notices         what the kernel must no longer keep
 //! lane states     locks held, reservations made, directories entered
 //! processes       who uses the image
 //! descriptors     a table of description numbers for each process
@@ -97,8 +98,35 @@ pub struct Served {
     pub device: AtomicU64,
     /// Process that serves it + 1; 0: none.
     pub server: AtomicU32,
-    pub reserved: [AtomicU32; 13],
+    /// Notices that wait to be passed on to the kernel.
+    pub pending: AtomicU32,
+    /// Rises with each notice: the server sleeps on it.
+    pub bell: AtomicU32,
+    pub reserved: [AtomicU32; 11],
 }
+
+/// Notices there can be at a time.
+pub const NOTICES: u32 = 64;
+
+/// Something that the kernel must no longer keep. See `process/served.rs`.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+#[allow(missing_docs)]
+pub struct Notice {
+    /// 0 free, 1 being written, 2 to be passed on.
+    pub state: AtomicU32,
+    /// Rises when it has been passed on, or given up: who waits for that sleeps on it.
+    pub ended: AtomicU32,
+    /// Process that writes it + 1.
+    pub writer: AtomicU32,
+    /// Bytes of `name`; 0: `node` itself is meant, not a name in it.
+    pub name_len: AtomicU32,
+    pub node: AtomicU64,
+    pub reserved: [AtomicU64; 5],
+    pub name: [AtomicU64; 32],
+}
+
+const _: () = assert!(size_of::<Notice>() == 320);
 
 /// A lock on a line of its own.
 #[derive(Debug, FromBytes, KnownLayout)]
@@ -148,6 +176,7 @@ pub struct Page {
 #[allow(missing_docs)]
 pub struct Areas {
     pub bucket_locks: u64,
+    pub notices: u64,
     pub lanes: u64,
     pub processes: u64,
     pub descriptors: u64,
@@ -168,7 +197,8 @@ impl Areas {
             offset.next_multiple_of(65_536)
         }
         let bucket_locks = 4096;
-        let lanes = up(bucket_locks + BUCKET_LOCKS * 16);
+        let notices = bucket_locks + BUCKET_LOCKS * 16;
+        let lanes = up(notices + NOTICES as u64 * size_of::<Notice>() as u64);
         let processes = up(lanes + LANES as u64 * size_of::<LaneState>() as u64);
         let descriptors = up(processes + PROCESSES as u64 * 64);
         let descriptions = up(descriptors + PROCESSES as u64 * DESCRIPTORS * 4);
@@ -180,6 +210,7 @@ impl Areas {
         let len = up(cachelets + cachelet_count as u64 * size_of::<Cachelet>() as u64);
         Areas {
             bucket_locks,
+            notices,
             lanes,
             processes,
             descriptors,

@@ -91,7 +91,7 @@ impl Process {
                     Err(Error::Posix(Errno::EEXIST)) => return fail(EADDRINUSE),
                     Err(error) => return fail(error.errno()),
                 };
-                let bound = self.private_path(thread, spot.mount.backend.device(), node, Kind::Socket).and_then(|path| {
+                let bound = self.private_path(thread, spot.mount.backend.identity(), node, Kind::Socket).and_then(|path| {
                     let (address, len) = self.kernel_address(thread, path)?;
                     // SAFETY: an address of ours.
                     let result = unsafe { self.door.kernel(abi::__NR_bind as usize, [args[0], address, len, 0, 0, 0]) };
@@ -135,7 +135,7 @@ impl Process {
                     if backend.attr(&cx, node)?.kind != Kind::Socket {
                         return err(ECONNREFUSED);
                     }
-                    let path = self.private_path(thread, backend.device(), node, Kind::Socket)?;
+                    let path = self.private_path(thread, backend.identity(), node, Kind::Socket)?;
                     self.kernel_address(thread, path)
                 });
                 match rewritten {

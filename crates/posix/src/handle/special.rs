@@ -125,7 +125,7 @@ impl Process {
             }
             _ => return err(Errno::ENXIO),
         };
-        let path = self.private_path(thread, spot.mount.backend.device(), node, attr.kind)?;
+        let path = self.private_path(thread, spot.mount.backend.identity(), node, attr.kind)?;
         // SAFETY: a NUL-terminated path.
         let made =
             unsafe { self.door.kernel(abi::__NR_mknodat as usize, [crate::path::CWD, path.as_ptr() as usize, mode, rdev, 0, 0]) };

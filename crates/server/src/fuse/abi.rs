@@ -71,6 +71,8 @@ structures! {
     SeekOut { offset: u64 } 8
     FallocateIn { handle: u64, offset: u64, len: u64, mode: u32, padding: u32 } 32
     CopyIn { handle: u64, offset: u64, to_node: u64, to_handle: u64, to_offset: u64, len: u64, flags: u64 } 56
+    ForgetInode { node: u64, offset: i64, len: i64 } 24
+    ForgetEntry { node: u64, name_len: u32, flags: u32 } 16
     DirentHead { ino: u64, next: u64, name_len: u32, kind: u32 } 24
 }
 

@@ -15,6 +15,8 @@ impl Call<'_> {
     pub(super) fn read(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
         let asked: ReadIn = body.take()?;
         let size = asked.size.min(DATA_MAX) as usize;
+        // It may be for a page that is mapped.
+        self.keep_attr(self.node());
         reply.fill(size, |room| self.backend().read(&self.cx, self.node(), asked.offset, &[UserSlice::from_mut(room)]))
     }
 

@@ -19,6 +19,7 @@ impl Call<'_> {
     pub(super) fn read_directory(&self, mut body: Body, reply: &mut Reply, plus: bool) -> Result<()> {
         let asked: ReadIn = body.take()?;
         let size = asked.size.min(DATA_MAX) as usize;
+        let entry_s = if plus { self.keep_names(self.node()) } else { 0 };
         let extra = if plus { size_of::<EntryOut>() } else { 0 };
         let (mut entries, mut used) = (Vec::new(), 0);
         self.backend().readdir(&self.cx, self.node(), asked.offset, &mut |entry| {
@@ -32,7 +33,7 @@ impl Call<'_> {
         })?;
         for entry in &entries {
             if plus {
-                reply.put(&self.entry_of(entry));
+                reply.put(&self.entry_of(entry, entry_s));
             }
             let head =
                 DirentHead { ino: entry.ino, next: entry.next, name_len: entry.name.len() as u32, kind: entry.kind as u32 };
@@ -44,11 +45,11 @@ impl Call<'_> {
     }
 
     /// What `LOOKUP` would say; nothing of `.` and `..`, and of what has gone meanwhile.
-    fn entry_of(&self, entry: &Entry) -> EntryOut {
+    fn entry_of(&self, entry: &Entry, entry_s: u64) -> EntryOut {
         if matches!(&entry.name[..], b"." | b"..") {
             return EntryOut::default();
         }
         let node = self.backend().lookup(&self.cx, self.node(), &entry.name);
-        node.and_then(|node| self.entry(node)).unwrap_or_default()
+        node.and_then(|node| self.found(node, entry_s)).unwrap_or_default()
     }
 }

@@ -221,6 +221,15 @@ impl Call<'_> {
         self.fuse.locks.wake();
     }
 
+    /// It closes a descriptor of the handle. It may open the file again and lock
+    /// it before the handle is released: that lock is not the handle's.
+    pub(super) fn drop_owner_of(&self, handle: u64, owner: u64) {
+        if let Some(owners) = locked(&self.fuse.locks.owners).handles.get_mut(&handle) {
+            owners.remove(&owner);
+        }
+        self.drop_owner(owner);
+    }
+
     /// So do all that have locked through this handle.
     pub(super) fn drop_owners_of(&self, handle: u64) {
         let owners = locked(&self.fuse.locks.owners).handles.remove(&handle);

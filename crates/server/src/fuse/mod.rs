@@ -10,6 +10,7 @@
 //! | `data` | `READ WRITE FSYNC FALLOCATE LSEEK COPY_FILE_RANGE` |
 //! | `dir` | `READDIR READDIRPLUS` |
 //! | `xattr` | extended attributes |
+//! | `notify` | what the kernel is told to forget |
 //! | `lock` | `GETLK SETLK SETLKW INTERRUPT` |
 //!
 //! The kernel has checked permissions (`default_permissions`) with the
@@ -24,6 +25,7 @@ mod lock;
 pub mod message;
 mod names;
 mod nodes;
+mod notify;
 mod open;
 mod xattr;
 

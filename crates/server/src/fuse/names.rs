@@ -9,8 +9,9 @@ use pm::sys::abi::{RENAME_EXCHANGE, RENAME_NOREPLACE};
 
 impl Call<'_> {
     fn make(&self, name: &[u8], new: &NewNode, reply: &mut Reply) -> Result<()> {
+        let entry_s = self.keep_names(self.node());
         let node = self.backend().create(&self.cx, self.node(), name, new)?;
-        reply.put(&self.entry(node)?);
+        reply.put(&self.entry(node, entry_s)?);
         Ok(())
     }
 
@@ -38,8 +39,9 @@ impl Call<'_> {
     pub(super) fn link(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
         let asked: LinkIn = body.take()?;
         let node = self.fuse.node(asked.node);
+        let entry_s = self.keep_names(self.node());
         self.backend().link(&self.cx, node, self.node(), body.text()?)?;
-        reply.put(&self.entry(node)?);
+        reply.put(&self.entry(node, entry_s)?);
         Ok(())
     }
 

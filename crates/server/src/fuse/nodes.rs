@@ -11,6 +11,7 @@
 
 use super::abi::{AttrOut, EntryOut, FuseAttr, ROOT, SetAttrIn, StatfsOut, set};
 use super::message::{Body, Reply, Result, err};
+use super::notify::KEEP_S;
 use super::{Call, Fuse};
 use base::{Attr, Cred, Cx, Kind, Node, PATH_MAX, SetAttr, SetTime};
 use pm::{Errno, UserSlice};
@@ -86,15 +87,43 @@ pub(super) fn fuse_attr(attr: &Attr) -> FuseAttr {
 }
 
 impl Call<'_> {
-    /// What is told about a node that has been found or made.
-    pub(super) fn entry(&self, node: Node) -> Result<EntryOut> {
-        let attr = self.backend().attr(&self.cx, node)?;
-        Ok(EntryOut { node: self.fuse.number(node), generation: node.id >> 40, attr: fuse_attr(&attr), ..EntryOut::default() })
+    /// How long the kernel may keep the names in a directory, seconds. Before they are looked at.
+    pub(super) fn keep_names(&self, dir: Node) -> u64 {
+        self.backend().kernel_keeps(&self.cx, dir, true).map_or(0, |_| KEEP_S)
+    }
+
+    /// As `keep_names`, for the attributes of a node that the kernel has.
+    pub(super) fn keep_attr(&self, node: Node) -> u64 {
+        self.backend().kernel_keeps(&self.cx, node, false).map_or(0, |_| KEEP_S)
+    }
+
+    /// As `keep_attr`, for one that it may meet for the first time: a notice that
+    /// overtakes the answer would find no node to forget. It asks again.
+    fn keep_met(&self, node: Node) -> u64 {
+        match self.backend().kernel_keeps(&self.cx, node, false) {
+            Some(true) => KEEP_S,
+            _ => 0,
+        }
+    }
+
+    /// What is told about a node that has been found under a name that may be kept for `entry_s`.
+    pub(super) fn found(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
+        let attr_s = self.keep_met(node);
+        Ok(EntryOut { attr_s, ..self.entry(node, entry_s)? })
+    }
+
+    /// What is told about one that has been made; its attributes are not kept,
+    /// because the kernel believes this answer whatever notice overtakes it.
+    pub(super) fn entry(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
+        let attr = fuse_attr(&self.backend().attr(&self.cx, node)?);
+        let (node, generation) = (self.fuse.number(node), node.id >> 40);
+        Ok(EntryOut { node, generation, entry_s, attr, ..EntryOut::default() })
     }
 
     pub(super) fn lookup(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
         let name = body.text()?;
         let dir = self.node();
+        let entry_s = self.keep_names(dir);
         let found = match (self.header.node, name) {
             (SPECIAL, b"ino") => return self.special(BY_NUMBER, reply),
             (SPECIAL, _) => return err(Errno::ENOENT),
@@ -107,11 +136,16 @@ impl Call<'_> {
             Err(error) if self.header.node == ROOT && name == b".bypath" && error.errno() == Errno::ENOENT => {
                 return self.special(SPECIAL, reply);
             }
+            // That there is none may be kept, too.
+            Err(error) if error.errno() == Errno::ENOENT && entry_s != 0 => {
+                reply.put(&EntryOut { entry_s, ..EntryOut::default() });
+                return Ok(());
+            }
             found => found?,
         };
         // Gone between the two: then there is no such name.
         let gone = |error: base::Error| if error.errno() == Errno::ESTALE { Errno::ENOENT.into() } else { error };
-        reply.put(&self.entry(node).map_err(gone)?);
+        reply.put(&self.found(node, entry_s).map_err(gone)?);
         Ok(())
     }
 
@@ -137,8 +171,10 @@ impl Call<'_> {
             reply.put(&AttrOut { attr: self.fuse.keepers.attr(self.header.node), ..AttrOut::default() });
             return Ok(());
         }
-        let attr = self.backend().attr(&self.cx, self.node())?;
-        reply.put(&AttrOut { attr: fuse_attr(&attr), ..AttrOut::default() });
+        let node = self.node();
+        let valid_s = self.keep_attr(node);
+        let attr = self.backend().attr(&self.cx, node)?;
+        reply.put(&AttrOut { valid_s, attr: fuse_attr(&attr), ..AttrOut::default() });
         Ok(())
     }
 
@@ -180,7 +216,9 @@ impl Call<'_> {
         } else {
             self.backend().set_attr(&self.cx, node, &change)?;
         }
-        self.get_attr(reply)
+        // Not kept: see `entry`.
+        reply.put(&AttrOut { attr: fuse_attr(&self.backend().attr(&self.cx, node)?), ..AttrOut::default() });
+        Ok(())
     }
 
     /// Changes the size; the kernel has looked whether the caller may.

@@ -112,6 +112,7 @@ impl Call<'_> {
         let asked: CreateIn = body.take()?;
         let name = body.text()?;
         let dir = self.node();
+        let entry_s = self.keep_names(dir);
         let new = NewNode { kind: Kind::Regular, mode: asked.mode as u16 & 0o7777, rdev: 0, target: b"" };
         let opened = loop {
             let (node, out) = match self.backend().create(&self.cx, dir, name, &new) {
@@ -124,7 +125,7 @@ impl Call<'_> {
                     Err(error) => return Err(error),
                 },
             };
-            match out.and_then(|out| Ok((self.entry(node)?, out))) {
+            match out.and_then(|out| Ok((self.entry(node, entry_s)?, out))) {
                 Err(error) if error.errno() == Errno::ESTALE => continue,
                 result => break result?,
             }
@@ -171,7 +172,7 @@ impl Call<'_> {
         })?;
         let description = self.backend().description(id);
         let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
-        reply.put(&self.entry(node)?);
+        reply.put(&self.entry(node, 0)?);
         reply.put(&self.open_out(handle));
         Ok(())
     }
@@ -180,7 +181,7 @@ impl Call<'_> {
     /// caller's record locks on the file go.
     pub(super) fn flush(&self, mut body: Body) -> Result<()> {
         let asked: FlushIn = body.take()?;
-        self.drop_owner(asked.lock_owner);
+        self.drop_owner_of(asked.handle, asked.lock_owner);
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //!
 //! From its root on the engine resolves the path itself, and nothing is cached
 //! above it (ByVFS's `S_NVMFS_ROOT`, DirectFS's `S_DIRECTFS`); so there is
-//! nothing here but the hand-over.
+//! nothing here but the hand-over; and, while the image is also mounted through
+//! the kernel, word of every change to what the kernel may keep (`engine::process::served`).
 
 use crate::backend::{Backend, MapRange};
 use base::stat::Stat;
@@ -15,6 +16,49 @@ use pm::{Table, Text, UserSlice};
 #[derive(Clone, Copy, Debug)]
 pub struct Native(pub &'static Fs);
 
+impl Native {
+    /// Makes a change of `node` and tells the kernel of it.
+    #[inline]
+    fn change<T>(&self, cx: &Cx, node: Node, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let result = change();
+        if self.0.is_served() {
+            self.0.tell_changed(cx, node, false);
+        }
+        result
+    }
+
+    /// Makes a change of the name `name` in `dir`, which leads to `child` before
+    /// it (if anywhere), and tells the kernel of it.
+    #[inline]
+    fn change_name<T>(&self, cx: &Cx, dir: Node, name: &[u8], change: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !self.0.is_served() {
+            return change();
+        }
+        self.change_served(cx, &[(dir, name)], change)
+    }
+
+    #[cold]
+    fn change_served<T>(&self, cx: &Cx, names: &[(Node, &[u8])], change: impl FnOnce() -> Result<T>) -> Result<T> {
+        // An inode may be gone afterwards: what the kernel knows of it is asked before, too.
+        let before = |(dir, name): &(Node, &[u8])| {
+            let child = self.0.lookup(&Cx { cred: Cred::ROOT, ..*cx }, *dir, name).ok()?;
+            Some((child, self.0.is_known(cx, child)))
+        };
+        let mut children = [None; 2];
+        for (child, name) in children.iter_mut().zip(names) {
+            *child = before(name);
+        }
+        let result = change();
+        for (dir, name) in names.iter().filter(|_| result.is_ok()) {
+            self.0.tell_name_changed(cx, *dir, name);
+        }
+        for (child, known) in children.into_iter().flatten() {
+            self.0.tell_changed(cx, child, known);
+        }
+        result
+    }
+}
+
 impl Backend for Native {
     #[inline]
     fn root(&self) -> Node {
@@ -23,6 +67,10 @@ impl Backend for Native {
 
     fn device(&self) -> u64 {
         self.0.device()
+    }
+
+    fn identity(&self) -> u64 {
+        self.0.identity()
     }
 
     #[inline]
@@ -59,6 +107,10 @@ impl Backend for Native {
         self.0.node_by_number(ino, generation)
     }
 
+    fn kernel_keeps(&self, cx: &Cx, node: Node, names: bool) -> Option<bool> {
+        self.0.kernel_keeps(cx, node, names).ok()
+    }
+
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node> {
         self.0.parent_of(cx, dir)
     }
@@ -78,7 +130,7 @@ impl Backend for Native {
     }
 
     fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
-        self.0.set_attr(cx, node, change)
+        self.change(cx, node, || self.0.set_attr(cx, node, change))
     }
 
     fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
@@ -86,7 +138,7 @@ impl Backend for Native {
     }
 
     fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
-        self.0.create(cx, dir, name, new)
+        self.change_name(cx, dir, name, || self.0.create(cx, dir, name, new))
     }
 
     fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
@@ -95,19 +147,23 @@ impl Backend for Native {
     }
 
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
-        self.0.link(cx, node, dir, name)
+        self.change(cx, node, || self.change_name(cx, dir, name, || self.0.link(cx, node, dir, name)))
     }
 
     fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.0.unlink(cx, dir, name)
+        self.change_name(cx, dir, name, || self.0.unlink(cx, dir, name))
     }
 
     fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.0.rmdir(cx, dir, name)
+        self.change_name(cx, dir, name, || self.0.rmdir(cx, dir, name))
     }
 
     fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
-        self.0.rename(cx, from_dir, from, to_dir, to, mode)
+        let change = || self.0.rename(cx, from_dir, from, to_dir, to, mode);
+        if !self.0.is_served() {
+            return change();
+        }
+        self.change_served(cx, &[(from_dir, from), (to_dir, to)], change)
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
@@ -162,11 +218,11 @@ impl Backend for Native {
 
     #[inline]
     fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
-        self.0.write(cx, node, offset, from)
+        self.change(cx, node, || self.0.write(cx, node, offset, from))
     }
 
     fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
-        self.0.copy_range(cx, from, from_offset, to, to_offset, len)
+        self.change(cx, to, || self.0.copy_range(cx, from, from_offset, to, to_offset, len))
     }
 
     fn write_with(
@@ -177,11 +233,11 @@ impl Backend for Native {
         len: u64,
         fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
     ) -> Result<usize> {
-        self.0.write_with(cx, node, offset, len, fill)
+        self.change(cx, node, || self.0.write_with(cx, node, offset, len, fill))
     }
 
     fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        self.0.fallocate(cx, node, how, offset, len)
+        self.change(cx, node, || self.0.fallocate(cx, node, how, offset, len))
     }
 
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
@@ -208,7 +264,7 @@ impl Backend for Native {
     }
 
     fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
-        self.0.set_xattr(cx, node, name, value, flags)
+        self.change(cx, node, || self.0.set_xattr(cx, node, name, value, flags))
     }
 
     fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
@@ -216,7 +272,7 @@ impl Backend for Native {
     }
 
     fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
-        self.0.remove_xattr(cx, node, name)
+        self.change(cx, node, || self.0.remove_xattr(cx, node, name))
     }
 
     fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
