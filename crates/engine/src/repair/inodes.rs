@@ -144,12 +144,13 @@ impl Mender<'_> {
     /// Claims the text of a symlink if it is as long as the inode says.
     fn claim_text(&mut self, offset: u64) -> bool {
         let (at, size) = (self.get(offset + word::ROOT), self.get(offset + word::SIZE));
+        size > 0 && size < PATH_MAX as u64 && self.has_text(at, size) && self.claim(at, size.div_ceil(LINE))
+    }
+
+    /// Whether a text of just that many bytes is there, and is nobody else's.
+    pub(super) fn has_text(&self, at: u64, size: u64) -> bool {
         let lines = size.div_ceil(LINE);
-        size > 0
-            && size < PATH_MAX as u64
-            && self.is_free(at, lines)
-            && length(&self.text(at, lines * LINE)) == size
-            && self.claim(at, lines)
+        self.is_free(at, lines) && length(&self.text(at, lines * LINE)) == size
     }
 
     fn mend_symlink(&mut self, offset: u64) {

@@ -76,7 +76,9 @@ impl Mender<'_> {
             }
         }
         let text = self.name_up_to_zero(at);
-        if is_name(&text) && (fits(&text) || place && said.is_none()) {
+        // Of two lengths the shorter: the longer one may reach into what stands behind.
+        let shorter = said.as_ref().is_none_or(|(name, _)| text.len() <= name.len());
+        if is_name(&text) && (fits(&text) || place && shorter) {
             return Some(text);
         }
         let (name, _) = said.filter(|_| place)?;

@@ -132,11 +132,7 @@ impl Mender<'_> {
     fn is_inode(&self, at: u64) -> bool {
         let head = self.head(at);
         let ctime = self.get(at + word::CTIME);
-        if head.generation == 0
-            || head.flags & !(COLD | RECOUNT | LINKABLE) != 0
-            || self.fs.permission(head.permission).is_err()
-            || !(TIME_MIN..u64::MAX / 2).contains(&ctime)
-        {
+        if head.generation == 0 || head.flags & !(COLD | RECOUNT | LINKABLE) != 0 || !(TIME_MIN..u64::MAX / 2).contains(&ctime) {
             return false;
         }
         let root = self.get(at + word::ROOT);
@@ -153,7 +149,7 @@ impl Mender<'_> {
             }
             Some(Kind::Symlink) => {
                 let size = self.get(at + word::SIZE);
-                links <= 1 << 16 && size > 0 && size < 4096 && self.is_used_line(root) && self.is_free(root, size.div_ceil(LINE))
+                links <= 1 << 16 && size > 0 && size < 4096 && self.is_used_line(root) && self.has_text(root, size)
             }
             _ => false,
         }
