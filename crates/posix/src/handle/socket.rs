@@ -92,6 +92,10 @@ impl Process {
                     Err(error) => return fail(error.errno()),
                 };
                 let bound = self.private_path(thread, spot.mount.backend.identity(), node, Kind::Socket).and_then(|path| {
+                    // The node is new: whatever lies there belonged to another one, long ago.
+                    let stale = [crate::path::CWD, path.as_ptr() as usize, 0, 0, 0, 0];
+                    // SAFETY: a NUL-terminated path.
+                    unsafe { self.door.kernel(abi::__NR_unlinkat as usize, stale) };
                     let (address, len) = self.kernel_address(thread, path)?;
                     // SAFETY: an address of ours.
                     let result = unsafe { self.door.kernel(abi::__NR_bind as usize, [args[0], address, len, 0, 0, 0]) };
