@@ -224,7 +224,7 @@ impl Fs {
     fn figures(&self, cachelet: &Cachelet, word: u32) -> Figures {
         let mtime = cachelet.mtime.load(Relaxed) as i64;
         Figures {
-            device: self.device,
+            device: self.device(),
             ino: self.ino(node_offset(cachelet.node.load(Relaxed))),
             mode: word >> 4 & 0xf000 | word & 0xfff,
             nlink: cachelet.nlink.load(Relaxed),
