@@ -124,7 +124,7 @@ impl Ready {
         let exec = || unsafe { kernel_exec(dirfd, path, argv, self.environ(), flags) };
         match &self.environment {
             Some(environment) if !loads_us => {
-                let _handed = hand_over::HandedOver::new();
+                let _handed = hand_over::HandedOver::all();
                 environment.without_state(exec)
             }
             _ => exec(),

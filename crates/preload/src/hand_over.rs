@@ -127,7 +127,7 @@ pub struct HandedOver {
 
 impl HandedOver {
     /// Hands over all that a new program inherits, as far as the kernel has it.
-    pub fn new() -> HandedOver {
+    pub fn all() -> HandedOver {
         let mut handed = HandedOver { numbers: [0; FD_MAX as usize / 64 + 1], before: -1 };
         let tls = tls::get();
         for fd in PROCESS.kept_over_exec() {
@@ -172,7 +172,7 @@ impl Drop for HandedOver {
         if self.before >= 0 {
             // SAFETY: no pointers.
             let _ = unsafe { pm::call!(__NR_fchdir, self.before) };
-            // SAFETY: opened by `new`.
+            // SAFETY: opened by `all`.
             let _ = unsafe { pm::call!(__NR_close, self.before) };
         }
     }

@@ -78,6 +78,9 @@ impl Plan<'_> {
     }
 }
 
+/// Stores for the inode moved: a file's ctime, or a directory's and its own edentry.
+type Moved<'a> = (Option<Set<'a>>, Option<(Raise<'a>, Set<'a>)>);
+
 impl Fs {
     /// Moves a name. See `vfs::Backend::rename`.
     pub fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
@@ -303,7 +306,7 @@ impl Fs {
 
     /// What a move does to the inode moved: ctime, and a directory's own edentry.
     #[inline(always)]
-    fn moved(&self, end: &End, edentry: u64, now: i64) -> Result<(Option<Set<'_>>, Option<(Raise<'_>, Set<'_>)>)> {
+    fn moved(&self, end: &End, edentry: u64, now: i64) -> Result<Moved<'_>> {
         let inode = self.inode(end.offset())?;
         if !end.is_directory() {
             return Ok((Some(Set { word: &inode.ctime, value: now as u64 }), None));

@@ -466,7 +466,7 @@ impl Explorer {
                 let failure = self.shrunk(place, choices, state, problem);
                 self.failures.push(failure);
             }
-        } else if place.outside && key % self.effort.inside_every == 0 || self.target.is_some() {
+        } else if place.outside && key.is_multiple_of(self.effort.inside_every) || self.target.is_some() {
             self.inside(place, choices, state, &tried.recovery);
         }
     }

@@ -228,7 +228,7 @@ fn work(worker: &Worker, life: u32, seed: u64) -> Result<(), String> {
 
 /// Attaches the image as the next user does, and checks it; how many orphans he found.
 fn settle(image: &Image) -> Result<u64, String> {
-    let left = check(image.path())?.orphans as u64;
+    let left = check(image.path())?.orphans;
     for _ in 0..5 {
         super::wait_all(
             vec![crate::differential::sandbox::spawn(|_| {
