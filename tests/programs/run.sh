@@ -8,10 +8,14 @@
 #   WAY=run (default): `bypath run` where there is no kernel mount
 #   WAY=both: `bypath run` at a directory, so that there is one beside the short way
 #   WAY=mount: `bypath mount`, and programs as they are
+#   BYPATH_WAYS=patched             the patched way
 #   SOURCE='host:%'                 another mount in the image's place; % is a fresh directory
 #
 # The first comment lines of a script may say
 #   # needs: PROGRAM…           left out, loudly, where one is missing
+#   # way: kernel               not for WAY=run (static programs, io_uring)
+#   # way: mount                only for WAY=mount
+#   # root: yes                 left out, loudly, for others
 #   # ignore: REGEX             paths whose contents hold times or inode numbers
 #   # seconds: N                time limit (default 60)
 set -u
@@ -21,10 +25,11 @@ point=${POINT:-}
 bypath=$(realpath "${BYPATH:-$here/../../target/release/bypath}")
 [ -x "$bypath" ] || { echo "FAIL programs: ${BYPATH:-target/release/bypath} is not there; run make first"; exit 2; }
 work=$(mktemp -d "${SHM:-/dev/shm}/bypath-t.XXXXXX") || exit 2
+chmod 755 "$work"
 [ -n "${KEEP:-}" ] && echo "work directory: $work" || trap 'umount -l "$work/b" 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
 # As long as the other, so that files which hold paths are equally long.
 point=${point:-$work/b}
-passed=0 failed=0 left_out=0
+passed=0 failed=0 left_out=0 other_ways=0
 way=${WAY:-run}
 source=$work/i
 [ -z "${SOURCE:-}" ] || source=${SOURCE//%/$work/i}
@@ -55,10 +60,14 @@ find . -type f | grep -Ev "$2" | sort | while IFS= read -r file; do cksum "$file
 LIST
 
 header() { sed -n "s/^# $1: *//p" "$2" | head -1; }
-clean="env -i ${BYPATH_PRELOAD:+BYPATH_PRELOAD=$BYPATH_PRELOAD} ${BYPATH_DAEMON:+BYPATH_DAEMON=$BYPATH_DAEMON} PATH=$PATH LC_ALL=C TZ=UTC PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0"
+clean="env -i ${BYPATH_WAYS:+BYPATH_WAYS=$BYPATH_WAYS} ${BYPATH_PRELOAD:+BYPATH_PRELOAD=$BYPATH_PRELOAD} ${BYPATH_DAEMON:+BYPATH_DAEMON=$BYPATH_DAEMON} PATH=$PATH LC_ALL=C TZ=UTC PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0"
 
 one() { # NAME
     local script=$here/$1.sh name=$1 needed ignore seconds begun side
+    [ -f "$script" ] || { echo "FAIL $name: there is no such script" && failed=$((failed + 1)) && return; }
+    case $(header way "$script")-$way in
+        kernel-run | mount-run | mount-both) other_ways=$((other_ways + 1)) && return ;;
+    esac
     for needed in $(header needs "$script"); do
         if ! command -v "$needed" >/dev/null; then
             echo "skip $name: $needed is not installed: LEFT OUT, not passed"
@@ -66,6 +75,11 @@ one() { # NAME
             return
         fi
     done
+    if [ -n "$(header root "$script")" ] && [ "$(id -u)" -ne 0 ]; then
+        echo "skip $name: it needs root: LEFT OUT, not passed"
+        left_out=$((left_out + 1))
+        return
+    fi
     ignore=$(header ignore "$script")
     seconds=$(header seconds "$script")
     begun=$EPOCHREALTIME
@@ -111,5 +125,5 @@ for name; do
     what=
     one "$name"
 done
-echo "programs: $passed passed, $failed failed, $left_out left out"
+echo "programs, WAY=$way: $passed passed, $failed failed, $left_out left out, $other_ways for another way only"
 [ "$failed" -eq 0 ]
