@@ -14,7 +14,7 @@ export LC_ALL := C
 .PHONY: crash crash-night crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests mount-tools system-tests system-native system-model \
-    damage flips system-damage system-flips system-random system-append system-visible system-storm system-flat fuzz fuzz-ci loom budgets tiny-bench tiny-demo
+    damage flips system-damage system-flips system-random system-append system-visible system-storm system-recover system-flat recover fuzz fuzz-ci loom budgets tiny-bench tiny-demo
 
 all: build
 
@@ -67,7 +67,7 @@ direct-tests: build
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
 OPERATIONS ?= 500000
-system-tests: system-damage system-flips system-native system-model system-random system-append system-visible system-storm system-flat
+system-tests: system-damage system-flips system-native system-model system-random system-append system-visible system-storm system-recover system-flat
 
 system-native:
 	$(STEP) 'random calls, images beside tmpfs' $(TESTKIT) differential --backend native --ops $(OPERATIONS)
@@ -81,6 +81,9 @@ system-visible:
 	$(STEP) 'two processes see each other' $(TESTKIT) visible
 system-storm:
 	$(STEP) '10,000 kills' $(TESTKIT) storm
+# A portion of `make recover`.
+system-recover:
+	$(STEP) 'recovery does not depend on the number of files' $(TESTKIT) recover --files 200000
 # Portions of `make damage` and `make flips`.
 system-damage:
 	$(STEP) 'damaged images are repaired' $(TESTKIT) damage --seconds 45
@@ -98,6 +101,10 @@ mount-tools:
 mount-tests: build mount-tools
 	$(STEP) 'the kernel mount, alone and beside the short way' env BYPATH=$(RELEASE)/bypath TOOLS=$(CURDIR)/$(TOOLS)/bin tests/mount/run.sh
 	$(STEP) 'real programs through the kernel mount' env WAY=mount BYPATH=$(RELEASE)/bypath tests/programs/run.sh
+
+# A million files, all users killed.
+recover:
+	$(TESTKIT) recover --files 1000000
 
 # The whole of it: 10,000 damaged images; a million single bits.
 damage:

@@ -104,6 +104,7 @@ fn main() -> std::process::ExitCode {
             number(&args, "--seconds", 0),
         )),
         Some("flat") => shown(many::flat(number(&args, "--entries", 1_000_000))),
+        Some("recover") => shown(many::recover(number(&args, "--files", 1_000_000), number(&args, "--seed", 1))),
         _ => {
             eprintln!(
                 "usage: testkit differential [--backend mem|native] [--ops N] [--len N] [--seed S] [--jobs N]\n\
@@ -114,6 +115,7 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit damage [--images N] [--from N] [--seconds S] [--seed S]\n\
                  \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
                  \x20      testkit flat [--entries N]\n\
+                 \x20      testkit recover [--files N] [--seed S]\n\
                  \x20      testkit crash [--depth N] [--every N] [--pairs N] [--jobs N] [--seed S]\n\
                  \x20      testkit crash --persists | --mutants | --replay STATE | --regressions FILE"
             );

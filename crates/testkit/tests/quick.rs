@@ -48,3 +48,8 @@ fn storm() {
 fn flat() {
     testkit(&["flat", "--entries", "20000"]);
 }
+
+#[test]
+fn recover() {
+    testkit(&["recover", "--files", "20000"]);
+}

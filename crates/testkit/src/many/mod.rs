@@ -4,12 +4,14 @@
 mod append;
 mod flat;
 mod random;
+mod recover;
 mod storm;
 mod visible;
 
 pub use append::append;
 pub use flat::flat;
 pub use random::random;
+pub use recover::recover;
 pub use storm::storm;
 pub use visible::visible;
 
