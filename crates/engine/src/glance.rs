@@ -7,6 +7,8 @@
 //! ordinary (`.` and `..`, symlinks to be followed, cold entries, cold lines,
 //! rights by group) answers [`Glance::Unsure`], and [`Fs::walk`] does it properly.
 
+mod parent;
+
 use crate::fs::Fs;
 use crate::segment::cachelet::{self, Cachelet, NAME_SHORT};
 use base::stat::{Figures, Stat};
@@ -88,16 +90,7 @@ impl Fs {
     /// Goes along `path`.
     #[inline(always)]
     fn way(&self, who: &Caller, base: Node, path: Text) -> End<'_> {
-        let Some(mut dir) = self.cachelets.get(base.hint).or_else(|| self.by_reference(base.id)) else { return End::Unsure };
-        let mut sequence = dir.sequence.load(Acquire);
-        if dir.node.load(Relaxed) != base.id {
-            // The hint of a mount's root is as old as the mount.
-            let Some(other) = self.by_reference(base.id) else { return End::Unsure };
-            (dir, sequence) = (other, other.sequence.load(Acquire));
-        }
-        if sequence & 1 != 0 {
-            return End::Unsure;
-        }
+        let Some((mut dir, mut sequence)) = self.start(base) else { return End::Unsure };
         let mut parent = node_offset(base.id);
         let buckets = self.root.buckets.load(Acquire);
         let mut rest = path;
@@ -133,6 +126,19 @@ impl Fs {
             parent = node_offset(child.node.load(Relaxed));
             (dir, sequence) = (child, seen);
         }
+    }
+
+    /// The cachelet of the directory where a way starts, and its sequence while it is not being changed.
+    #[inline(always)]
+    fn start(&self, base: Node) -> Option<(&Cachelet, u32)> {
+        let mut dir = self.cachelets.get(base.hint).or_else(|| self.by_reference(base.id))?;
+        let mut sequence = dir.sequence.load(Acquire);
+        if dir.node.load(Relaxed) != base.id {
+            // The hint of a mount's root is as old as the mount.
+            dir = self.by_reference(base.id)?;
+            sequence = dir.sequence.load(Acquire);
+        }
+        (sequence & 1 == 0).then_some((dir, sequence))
     }
 
     #[cold]

@@ -118,6 +118,15 @@ impl<'a> Text<'a> {
         Some((Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32 }, end))
     }
 
+    /// As [`Text::short`], with the component's bytes where they lie.
+    #[inline(always)]
+    pub fn short_part(self) -> Option<(Short, &'a [u8], Text<'a>)> {
+        let (short, end) = self.short()?;
+        // SAFETY: these bytes were just read.
+        let name = unsafe { core::slice::from_raw_parts(self.at, short.len as usize) };
+        Some((short, name, end))
+    }
+
     /// The first component, and its end.
     #[inline(never)]
     pub fn component(self) -> (&'a [u8], Text<'a>) {
@@ -186,6 +195,7 @@ mod tests {
                         let all = u128::from_le_bytes(words);
                         let expected = Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32 };
                         assert_eq!((short, after.at), (expected, end.at));
+                        assert_eq!(rest.short_part().map(|part| part.1), Some(name));
                     }
                     None => assert!(name.len() > 15 || rest.at as usize % 4096 > 4080),
                 }

@@ -156,6 +156,18 @@ impl Process {
         Some((mount, mount.glance(who, base, path, follow, sight)))
     }
 
+    /// A glance at the place of a name: its directory, and the name. `None`: resolve it properly.
+    ///
+    /// # Safety
+    /// As for [`Process::start`].
+    #[inline(always)]
+    pub(crate) unsafe fn glance_parent<'a>(&'a self, dirfd: usize, pointer: usize) -> Option<Spot<'a>> {
+        // SAFETY: the caller's promise.
+        let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
+        let (parent, name) = mount.glance_parent(self.credentials.caller(), base, path)?;
+        Some(Spot { slot: self.mounts.slot_of(mount), mount, found: Found { parent, name, node: None, slash: false } })
+    }
+
     /// Resolves a path argument. `which` (0 or 1) tells the two paths of one
     /// call apart: each has its own scratch.
     ///

@@ -76,6 +76,12 @@ pub trait Backend: Sync {
         Glance::Unsure
     }
 
+    /// As `walk` with [`Last::Parent`], where that is quick: the directory and the
+    /// last component, a proper name without a slash behind it.
+    fn glance_parent<'a>(&self, _who: &Caller, _base: Node, _path: Text<'a>) -> Option<(Node, &'a [u8])> {
+        None
+    }
+
     /// As `glance` and `attr` in one, for the program; `out` is written only if the node was seen.
     fn glance_stat(&self, _who: &Caller, _base: Node, _path: Text, _follow: bool, _out: &mut MaybeUninit<Stat>) -> Glance {
         Glance::Unsure

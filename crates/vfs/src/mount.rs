@@ -6,7 +6,7 @@
 
 use crate::{Backend, Cx, Errno, Exit, Last, MOUNTS_MAX, Node, Scratch, Walk};
 use base::stat::Stat;
-use base::{Caller, Description, DescriptionId, Glance, Sight};
+use base::{Caller, Description, DescriptionId, Glance, NewNode, RenameMode, Sight};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -57,6 +57,73 @@ impl Mount {
             return fs.glance(who, base, path, follow, sight);
         }
         self.backend.glance(who, base, path, follow, sight)
+    }
+
+    /// [`Backend::glance_parent`].
+    #[inline(always)]
+    pub fn glance_parent<'a>(&self, who: &Caller, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.glance_parent(who, base, path);
+        }
+        self.backend.glance_parent(who, base, path)
+    }
+
+    /// The native engine, while nobody has to be told of changes.
+    #[cfg(feature = "native")]
+    #[inline(always)]
+    fn unserved(&self) -> Option<&'static engine::Fs> {
+        self.direct.filter(|fs| !fs.is_served())
+    }
+
+    /// [`Backend::create`].
+    #[inline(always)]
+    pub fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> base::Result<Node> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.create(cx, dir, name, new);
+        }
+        self.backend.create(cx, dir, name, new)
+    }
+
+    /// [`Backend::link`].
+    #[inline(always)]
+    pub fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> base::Result<()> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.link(cx, node, dir, name);
+        }
+        self.backend.link(cx, node, dir, name)
+    }
+
+    /// [`Backend::unlink`].
+    #[inline(always)]
+    pub fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> base::Result<()> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.unlink(cx, dir, name);
+        }
+        self.backend.unlink(cx, dir, name)
+    }
+
+    /// [`Backend::rmdir`].
+    #[inline(always)]
+    pub fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> base::Result<()> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.rmdir(cx, dir, name);
+        }
+        self.backend.rmdir(cx, dir, name)
+    }
+
+    /// [`Backend::rename`].
+    #[inline(always)]
+    pub fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> base::Result<()> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.rename(cx, from_dir, from, to_dir, to, mode);
+        }
+        self.backend.rename(cx, from_dir, from, to_dir, to, mode)
     }
 
     /// [`Backend::glance_stat`].

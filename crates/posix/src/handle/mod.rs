@@ -59,6 +59,47 @@ pub(crate) const fn err<T>(errno: Errno) -> base::Result<T> {
 }
 
 impl Process {
+    /// As [`Process::at`] with [`Last::Parent`], after a glance: most calls that
+    /// make or remove a name end there.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    pub(crate) unsafe fn at_name<'a>(
+        &'a self,
+        thread: &'a ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        mut serve: impl FnMut(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
+    ) -> Outcome {
+        let cx = self.cx(thread);
+        // SAFETY: the caller's promise.
+        if let Some(spot) = unsafe { self.glance_parent(dirfd, call.1[index]) } {
+            match serve(&cx, &spot) {
+                Err(Error::Posix(Errno::ESTALE)) => {}
+                result => return done(result),
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.at_name_properly(cx, thread, call, dirfd, index, &mut serve) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn at_name_properly<'a>(
+        &'a self,
+        cx: Cx<'a>,
+        thread: &'a ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        serve: &mut dyn FnMut(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
+    ) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.at_as(cx, thread, call, dirfd, index, Last::Parent, serve) }
+    }
+
     /// Resolves the path in argument `index`, relative to `dirfd`, and serves
     /// it with `serve` if it is ours; else passes call `nr` on.
     ///

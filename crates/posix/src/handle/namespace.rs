@@ -5,12 +5,14 @@ use crate::path::{CWD, OpenFile, Place, Spot, descriptor_name};
 use crate::protected::HARDLINKS;
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Error, Kind, Last, NewNode, Node, RenameMode};
+use base::{Cx, Error, Glance, Kind, Last, NewNode, Node, RenameMode, Sight};
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+/// The kernel knows it, we do not.
+const WHITEOUT: u32 = 4;
 
 /// What a call that makes something other than a directory must find: a proper
 /// name without a trailing slash.
@@ -37,7 +39,7 @@ fn link_here(cx: &Cx, spot: &Spot) -> base::Result<usize> {
 
 fn make(cx: &Cx, spot: &Spot, kind: Kind, mode: usize, rdev: u64, target: &[u8]) -> base::Result<usize> {
     let new = NewNode { kind, mode: mode as u16 & 0o7777, rdev, target };
-    spot.mount.backend.create(cx, spot.found.parent, spot.found.name, &new).map(|_| 0)
+    spot.mount.create(cx, spot.found.parent, spot.found.name, &new).map(|_| 0)
 }
 
 /// Kernel encoding of a device number as `mknod` gets it.
@@ -73,7 +75,7 @@ impl Process {
     unsafe fn mkdir_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, mode: usize) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe {
-            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+            self.at_name(thread, call, dirfd, index, |cx, spot| {
                 if !spot.is_name() {
                     return err(Errno::EEXIST);
                 }
@@ -110,7 +112,7 @@ impl Process {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+            self.at_name(thread, call, dirfd, index, |cx, spot| {
                 plain_name(cx, spot)?;
                 let device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
                 // Anybody may make the 0:0 "whiteout".
@@ -153,7 +155,7 @@ impl Process {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+            self.at_name(thread, call, dirfd, index, |cx, spot| {
                 plain_name(cx, spot)?;
                 make(cx, spot, Kind::Symlink, 0o777, 0, target)
             })
@@ -195,7 +197,7 @@ impl Process {
     ) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe {
-            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+            self.at_name(thread, call, dirfd, index, |cx, spot| {
                 let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
                 if !spot.is_name() {
                     // By the text: at the root of everything `..` is the root itself.
@@ -211,14 +213,14 @@ impl Process {
                 }
                 self.not_covered(cx, spot)?;
                 if directory {
-                    return backend.rmdir(cx, dir, name).map(|()| 0);
+                    return spot.mount.rmdir(cx, dir, name).map(|()| 0);
                 }
                 if spot.found.slash {
                     let node = backend.lookup(cx, dir, name)?;
                     let is_dir = backend.attr(cx, node)?.kind == Kind::Directory;
                     return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
                 }
-                backend.unlink(cx, dir, name).map(|()| 0)
+                spot.mount.unlink(cx, dir, name).map(|()| 0)
             })
         }
     }
@@ -281,17 +283,49 @@ impl Process {
             };
         }
         // SAFETY: the caller's promise.
-        let from_place = match unsafe { self.resolve(&cx, thread, 0, from.0, call.1[from.1], last) } {
+        if let Some(done) = unsafe { self.quick_link(&cx, (from.0, call.1[from.1]), (to.0, call.1[to.1]), last) } {
+            return done;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.link_properly(&cx, thread, call, from, to, last) }
+    }
+
+    /// A `link` whose source and place a glance finds.
+    #[inline(always)]
+    unsafe fn quick_link(&self, cx: &Cx, from: (usize, usize), to: (usize, usize), last: Last) -> Option<Outcome> {
+        let mut sight = Sight::EMPTY;
+        let follow = last == Last::Follow;
+        // SAFETY: the caller's promise.
+        let (mount, Glance::Seen) = unsafe { self.glance(self.credentials.caller(), from.0, from.1, follow, &mut sight) }? else {
+            return None;
+        };
+        // SAFETY: the caller's promise.
+        let spot = unsafe { self.glance_parent(to.0, to.1) }?;
+        Some(done(self.link_ours(cx, self.mounts.slot_of(mount), sight.node, &spot)))
+    }
+
+    #[inline(never)]
+    unsafe fn link_properly(
+        &self,
+        cx: &Cx,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        from: (usize, usize),
+        to: (usize, usize),
+        last: Last,
+    ) -> Outcome {
+        // SAFETY: the caller's promise.
+        let from_place = match unsafe { self.resolve(cx, thread, 0, from.0, call.1[from.1], last) } {
             Ok(place) => place,
             Err(error) => return fail(error.errno()),
         };
         if let Place::Ours(spot) = &from_place
-            && let Err(error) = spot.node(&cx)
+            && let Err(error) = spot.node(cx)
         {
             return fail(error.errno());
         }
         // SAFETY: the caller's promise.
-        let to_place = match unsafe { self.resolve(&cx, thread, 1, to.0, call.1[to.1], Last::Parent) } {
+        let to_place = match unsafe { self.resolve(cx, thread, 1, to.0, call.1[to.1], Last::Parent) } {
             Ok(place) => place,
             Err(error) if matches!(from_place, Place::Ours(_)) => return fail(error.errno()),
             Err(error) => {
@@ -300,13 +334,13 @@ impl Process {
             }
         };
         // SAFETY: the caller's promise.
-        match unsafe { self.both(&cx, thread, call.1, (from, from_place, last), (to, to_place)) } {
+        match unsafe { self.both(cx, thread, call.1, (from, from_place, last), (to, to_place)) } {
             (Place::Ours(source), Place::Ours(spot)) => {
-                done(source.node(&cx).and_then(|node| self.link_ours(&cx, source.slot, node, &spot)))
+                done(source.node(cx).and_then(|node| self.link_ours(cx, source.slot, node, &spot)))
             }
             (from_place, Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place, last) {
                 Err(errno) => fail(errno),
-                Ok(()) => done(link_here(&cx, &spot)),
+                Ok(()) => done(link_here(cx, &spot)),
             },
             (Place::Ours(_), to_place) => fail(self.link_away(thread, to.0, call.1[to.1], &to_place)),
             (from_place, to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
@@ -321,7 +355,7 @@ impl Process {
         if !cx.cred.privileged {
             self.may_link(cx, node, spot)?;
         }
-        spot.mount.backend.link(cx, node, spot.found.parent, spot.found.name).map(|()| 0).map_err(gone)
+        spot.mount.link(cx, node, spot.found.parent, spot.found.name).map(|()| 0).map_err(gone)
     }
 
     /// The kernel's `protected_hardlinks`: on a file of somebody else only if
@@ -411,7 +445,6 @@ impl Process {
         to: (usize, usize),
         flags: u32,
     ) -> Outcome {
-        const WHITEOUT: u32 = 4;
         if flags & !7 != 0 || flags & RENAME_EXCHANGE != 0 && flags != RENAME_EXCHANGE {
             return fail(Errno::EINVAL);
         }
@@ -421,22 +454,44 @@ impl Process {
             _ => RenameMode::Exchange,
         };
         let cx = self.cx(thread);
+        if flags & WHITEOUT == 0
+            // SAFETY: the caller's promise.
+            && let Some(from) = unsafe { self.glance_parent(from.0, call.1[from.1]) }
+            // SAFETY: the caller's promise.
+            && let Some(to) = unsafe { self.glance_parent(to.0, call.1[to.1]) }
+        {
+            return done(self.rename_ours(&cx, &from, &to, mode));
+        }
         // SAFETY: the caller's promise.
-        let from_place = match unsafe { self.resolve(&cx, thread, 0, from.0, call.1[from.1], Last::Parent) } {
+        unsafe { self.rename_properly(&cx, thread, call, from, to, (flags, mode)) }
+    }
+
+    #[inline(never)]
+    unsafe fn rename_properly(
+        &self,
+        cx: &Cx,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        from: (usize, usize),
+        to: (usize, usize),
+        (flags, mode): (u32, RenameMode),
+    ) -> Outcome {
+        // SAFETY: the caller's promise.
+        let from_place = match unsafe { self.resolve(cx, thread, 0, from.0, call.1[from.1], Last::Parent) } {
             Ok(place) => place,
             Err(error) => return fail(error.errno()),
         };
         // SAFETY: the caller's promise.
-        let to_place = match unsafe { self.resolve(&cx, thread, 1, to.0, call.1[to.1], Last::Parent) } {
+        let to_place = match unsafe { self.resolve(cx, thread, 1, to.0, call.1[to.1], Last::Parent) } {
             Ok(place) => place,
             Err(error) => return fail(error.errno()),
         };
         // SAFETY: the caller's promise.
-        let (from_place, to_place) = unsafe { self.both(&cx, thread, call.1, (from, from_place, Last::Parent), (to, to_place)) };
+        let (from_place, to_place) = unsafe { self.both(cx, thread, call.1, (from, from_place, Last::Parent), (to, to_place)) };
         match (from_place, to_place) {
             // The kernel knows whiteouts, we do not.
             (Place::Ours(_), _) | (_, Place::Ours(_)) if flags & WHITEOUT != 0 => fail(Errno::EINVAL),
-            (Place::Ours(from), Place::Ours(to)) => done(self.rename_ours(&cx, &from, &to, mode)),
+            (Place::Ours(from), Place::Ours(to)) => done(self.rename_ours(cx, &from, &to, mode)),
             (Place::Ours(_), place) => fail(self.kernel_parent(thread, to.0, call.1[to.1], &place).err().unwrap_or(Errno::EXDEV)),
             (place, Place::Ours(_)) => {
                 fail(self.kernel_parent(thread, from.0, call.1[from.1], &place).err().unwrap_or(Errno::EXDEV))
@@ -497,13 +552,12 @@ impl Process {
         if !to.is_name() {
             return err(if mode == RenameMode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
         }
-        let backend = from.mount.backend;
         if from.found.slash || to.found.slash {
             self.rename_slashes(cx, from, to, mode)?;
         }
         self.not_covered(cx, from)?;
         self.not_covered(cx, to)?;
-        backend.rename(cx, from.found.parent, from.found.name, to.found.parent, to.found.name, mode).map(|()| 0).map_err(gone)
+        from.mount.rename(cx, from.found.parent, from.found.name, to.found.parent, to.found.name, mode).map(|()| 0).map_err(gone)
     }
 
     /// A trailing slash asks for directories.

@@ -120,11 +120,56 @@ impl Process {
         Some(fd as isize)
     }
 
+    /// An `open` that makes a file at a plain path: as [`Process::quick_open`].
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline]
+    unsafe fn quick_create(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32, mode: usize) -> Option<isize> {
+        const PLAIN: u32 =
+            ACCESS | ONCE | abi::O_APPEND | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_SYNC | abi::O_LARGEFILE | LARGEFILE;
+        if flags & !PLAIN != 0 || flags & abi::O_CREAT == 0 {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let spot = unsafe { self.glance_parent(dirfd, path) }?;
+        if spot.mount.is_kernels {
+            return None;
+        }
+        let cx = self.cx(thread);
+        let numbers = self.door.numbers();
+        let cloexec = flags & abi::O_CLOEXEC != 0;
+        let fd = match numbers.take(0, cloexec) {
+            Ok(fd) => fd,
+            Err(errno) => return Some(-(errno.0 as isize)),
+        };
+        let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
+        let exclusive = flags & abi::O_EXCL != 0;
+        let flags = (flags & !ONCE) | LARGEFILE;
+        let made = spot.mount.create(&cx, spot.found.parent, spot.found.name, &new);
+        match made.and_then(|node| spot.mount.open(&cx, node, flags, fd)) {
+            Ok(id) => {
+                self.enter(&spot, fd, id, Kind::Regular, cloexec, flags);
+                Some(fd as isize)
+            }
+            Err(error) => {
+                numbers.give_back(fd);
+                // What is there is opened properly; what is gone is looked for once more.
+                let again = matches!(error, Error::Posix(Errno::ESTALE)) || error == Error::Posix(Errno::EEXIST) && !exclusive;
+                if again { None } else { Some(-(error.errno().0 as isize)) }
+            }
+        }
+    }
+
     /// `openat(dirfd, path, flags, mode)`.
     #[inline(always)]
     pub unsafe fn openat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
         if let Some(result) = unsafe { self.quick_open(thread, args[0], args[1], args[2] as u32) } {
+            return Outcome::Done(result);
+        }
+        // SAFETY: the caller's promise.
+        if let Some(result) = unsafe { self.quick_create(thread, args[0], args[1], args[2] as u32, args[3]) } {
             return Outcome::Done(result);
         }
         // SAFETY: the caller's promise.
@@ -142,6 +187,10 @@ impl Process {
     pub unsafe fn open(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
         if let Some(result) = unsafe { self.quick_open(thread, CWD, args[0], args[1] as u32) } {
+            return Outcome::Done(result);
+        }
+        // SAFETY: the caller's promise.
+        if let Some(result) = unsafe { self.quick_create(thread, CWD, args[0], args[1] as u32, args[2]) } {
             return Outcome::Done(result);
         }
         // SAFETY: the caller's promise.
@@ -338,7 +387,7 @@ impl Process {
     #[inline]
     fn enter(&self, spot: &Spot, fd: u32, id: DescriptionId, kind: Kind, cloexec: bool, flags: u32) {
         // Where `/proc/self/fd/N` looks for its name.
-        spot.mount.backend.description(id).reserved2.store(spot.found.parent.id, Relaxed);
+        spot.mount.description(id).reserved2.store(spot.found.parent.id, Relaxed);
         self.descriptors.put(fd, Entry::new(spot.slot, id, kind, cloexec, flags & abi::O_PATH != 0).with_access(flags));
     }
 

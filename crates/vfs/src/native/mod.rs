@@ -91,6 +91,10 @@ impl Backend for Native {
         self.0.glance(who, base, path, follow, sight)
     }
 
+    fn glance_parent<'a>(&self, who: &Caller, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
+        self.0.glance_parent(who, base, path)
+    }
+
     fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
         self.0.glance_stat(who, base, path, follow, out)
     }

@@ -1,0 +1,122 @@
+//! A glance at the place of a name: what `creat`, `mkdir`, `unlink`, `rename` and
+//! their kin begin with. The last component is not looked up; the operation does
+//! that under the bucket's lock.
+
+use super::{may_search, short_enough};
+use crate::fs::Fs;
+use base::{Caller, Node};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::edentry::NAME_MAX;
+use format::inode::node_offset;
+use pm::Text;
+
+impl Fs {
+    /// The directory in which `path` from directory `base` ends, which may be
+    /// searched, and the last component: a proper name. `None`: walk properly.
+    #[inline(always)]
+    pub fn glance_parent<'a>(&self, who: &Caller, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
+        let (mut dir, mut sequence) = self.start(base)?;
+        let mut id = base.id;
+        let mut rest = path;
+        loop {
+            if !may_search(who, dir, sequence) {
+                return None;
+            }
+            let (short, name, end) = match rest.short_part() {
+                // Empty, `.` or `..`.
+                Some((short, ..)) if short.low & !0x2e2e == 0 => return None,
+                Some((short, name, end)) => (Some(short), name, end),
+                None => {
+                    let (name, end) = rest.component();
+                    if matches!(name, b"" | b"." | b"..") {
+                        return None;
+                    }
+                    (None, name, end)
+                }
+            };
+            let Some(next) = end.next() else {
+                let fits = name.len() <= NAME_MAX && short_enough(path, end);
+                return fits.then_some((Node { id, hint: self.cachelets.number(dir) }, name));
+            };
+            let (parent, buckets) = (node_offset(id), self.root.buckets.load(Acquire));
+            let found = match short {
+                Some(short) => self.look_short(buckets, parent, &short),
+                None => self.look_long(buckets, parent, name),
+            };
+            (dir, sequence) = found.ok()?;
+            id = dir.node.load(Relaxed);
+            rest = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestFs;
+    use base::walk::{Last, Scratch, Walk};
+    use base::{Caller, Kind, NewNode, SetAttr};
+    use pm::Text;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// Goal: where a glance is sure of the place of a name, a walk finds the same
+    /// one; it is never sure of what is no proper name, or where it may not search.
+    #[test]
+    fn agrees_with_the_walk() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let make = |dir, name: &[u8], kind, target: &[u8]| {
+            test.create(&cx, dir, name, &NewNode { kind, mode: 0o755, rdev: 0, target }).unwrap()
+        };
+        let dir = make(root, b"dir", Kind::Directory, b"");
+        let long = make(dir, b"a-name-of-seventeen", Kind::Directory, b"");
+        make(root, b"link", Kind::Symlink, b"dir");
+        make(long, b"file", Kind::Regular, b"");
+        let (fits, too_long) = (vec![b'n'; 255], vec![b'n'; 256]);
+        let sure: [&[u8]; 7] = [
+            b"new",
+            b"dir",
+            b"link",
+            b"dir/x",
+            b"dir/a-name-of-seventeen/file",
+            b"dir/a-name-of-seventeen/sixteen-bytes-xy",
+            &fits,
+        ];
+        let unsure: [&[u8]; 14] = [
+            b"",
+            b".",
+            b"..",
+            b"dir/",
+            b"dir/.",
+            b"dir/..",
+            b"dir//x",
+            b"link/x",
+            b"missing/x",
+            b"./x",
+            b"dir/../x",
+            b"dir/a-name-of-seventeen/file/x",
+            b"missing/x-of-more-than-15-bytes",
+            &too_long,
+        ];
+        let look = |uid: u32, path: &[u8]| {
+            let text: Vec<u8> = path.iter().copied().chain([0]).collect();
+            // SAFETY: the text ends in a NUL, and is dropped only after the glance.
+            let found = test.glance_parent(&Caller { uid, privileged: uid == 0 }, root, unsafe { Text::new(text.as_ptr()) });
+            found.map(|(node, name)| (node.id, name.to_vec()))
+        };
+        // The first look in a step of the index only learns where it lies.
+        look(0, b"dir/x");
+        for path in sure {
+            let mut scratch = Scratch::new();
+            let Ok(Walk::Found(found)) = test.walk(&cx, root, path, Last::Parent, &mut 0, None, &mut scratch) else {
+                panic!("{path:?}");
+            };
+            assert_eq!(look(0, path), Some((found.parent.id, found.name.to_vec())), "{path:?}");
+        }
+        for path in unsure {
+            assert_eq!(look(0, path), None, "{path:?}");
+        }
+        test.set_attr(&cx, dir, &SetAttr { mode: Some(0o700), ..SetAttr::default() }).unwrap();
+        assert_eq!((look(1000, b"dir/x"), look(0, b"dir/x").is_some()), (None, true));
+    }
+}
