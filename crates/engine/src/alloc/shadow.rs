@@ -6,14 +6,19 @@ use crate::lane::lock::Waiter;
 use crate::segment::lane_state::RESERVED_MAX;
 use crate::segment::{LaneState, Page};
 use base::Result;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU64, fence};
 use format::lane::{Lane, Op};
 use format::layout::{self, Layout};
 use pm::Errno;
 
 /// Blocks in a page of the shadow.
 pub(crate) const PAGE_BLOCKS: u64 = 512;
+
+/// How many blocks of a page lie below block `end`.
+fn blocks_below(page: u64, end: u64) -> u32 {
+    end.saturating_sub(page * PAGE_BLOCKS).min(PAGE_BLOCKS) as u32
+}
 
 /// Value of `Page::ready` while lane `number` loads the page.
 pub(crate) const fn loading_by(number: u32) -> u32 {
@@ -78,7 +83,7 @@ impl Fs {
         let grown = self.root().grown.load(Acquire).min(self.layout.block_count());
         let mut free = 0;
         for block in page_number * PAGE_BLOCKS..(page_number + 1) * PAGE_BLOCKS {
-            // Blocks past the end count as taken; `page_grew` frees them later.
+            // Blocks past the end count as taken; `catch_up` frees them later.
             let word = if block < self.layout.first_block() || block >= grown {
                 u64::MAX
             } else {
@@ -88,26 +93,57 @@ impl Fs {
             free += word.count_zeros();
         }
         page.free.store(free, Relaxed);
+        page.known.store(blocks_below(page_number, grown), Relaxed);
         page.ready.store(1, Release);
         state.loading.store(0, Release);
-        Ok(())
+        // Whoever made the image grow meanwhile has passed this page by, or sees that it is ready.
+        fence(SeqCst);
+        self.catch_up(page_number, page)
     }
 
     /// The image has grown from block `from` to block `to`: a page that was
-    /// loaded before gets the new blocks. The caller holds the grow lock.
+    /// loaded before gets the new blocks.
     pub(crate) fn pages_grew(&self, from: u64, to: u64) -> Result<()> {
+        // After the new size, before a look at the pages: see `load_page`.
+        fence(SeqCst);
         for number in from / PAGE_BLOCKS..to.div_ceil(PAGE_BLOCKS) {
             let Some(page) = self.page(number) else { break };
             // Nearly all are not: growth would cost each append some 300 instructions.
-            if page.ready.load(Acquire) != 1 {
-                continue;
+            if page.ready.load(Acquire) == 1 {
+                self.catch_up(number, page)?;
             }
-            for block in from.max(number * PAGE_BLOCKS)..to.min((number + 1) * PAGE_BLOCKS) {
-                let word = self.at::<AtomicU64>(Layout::bitmap_word(block), "bitmap word")?.load(Acquire);
-                let shadow = self.shadow_word(block)?;
-                if shadow.compare_exchange(u64::MAX, word, AcqRel, Relaxed).is_ok() {
+        }
+        Ok(())
+    }
+
+    /// Lets a page that is ready have the blocks by which the image has grown
+    /// since it was loaded. Whoever made it grow does so, and whoever looks for
+    /// room, in case that one died in between.
+    #[inline]
+    pub(super) fn catch_up(&self, number: u64, page: &Page) -> Result<()> {
+        if u64::from(page.known.load(Relaxed)) < PAGE_BLOCKS {
+            self.catch_up_slowly(number, page)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn catch_up_slowly(&self, number: u64, page: &Page) -> Result<()> {
+        let end = blocks_below(number, self.root().grown.load(Acquire).min(self.layout.block_count()));
+        let mut known = page.known.load(Acquire);
+        while known < end {
+            // A block is one's own before it is let go of: once others may take it, nobody may free it
+            // again. So death here loses this one block, until there is a new segment.
+            match page.known.compare_exchange_weak(known, known + 1, AcqRel, Acquire) {
+                Ok(_) => {
+                    let block = number * PAGE_BLOCKS + u64::from(known);
+                    let word = self.at::<AtomicU64>(Layout::bitmap_word(block), "bitmap word")?.load(Acquire);
+                    self.shadow_word(block)?.store(word, Release);
                     page.free.fetch_add(word.count_zeros(), Relaxed);
+                    known += 1;
                 }
+                Err(now) => known = now,
             }
         }
         Ok(())
@@ -330,5 +366,67 @@ impl Fs {
             listed |= arena::stocked(other, block);
         }
         listed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alloc::Arena;
+    use crate::testing::TestFs;
+    use format::lane::Kind;
+
+    /// The image grows by `blocks`, and whoever did that dies before the pages know of it.
+    fn grow_and_die(fs: &Fs, blocks: u64) -> (u64, u64) {
+        let before = fs.root().grown.load(Relaxed);
+        let after = before + blocks;
+        fs.space_for_blocks(before, after).unwrap();
+        fs.image.store(&fs.root().grown, after);
+        fs.image.set_valid(after * layout::BLOCK);
+        (before, after)
+    }
+
+    /// Goal: the blocks of a page that nobody told of the growth are used all the
+    /// same. Method: death between the two; then all space is reserved.
+    #[test]
+    fn growth_cut_off() {
+        let test = TestFs::new(64 << 20);
+        let cx = test.cx();
+        let mut tx = test.begin(&cx, Kind::Create).unwrap();
+        tx.new_lines(1, Arena::Other).unwrap();
+        let boundary = test.root().grown.load(Relaxed) / PAGE_BLOCKS;
+        let (number, state) = (tx.number, test.lane_state(tx.number));
+        let page = test.ready_page(number, state, boundary).unwrap();
+        let (before, after) = grow_and_die(&test, 2 * PAGE_BLOCKS);
+        assert!(!before.is_multiple_of(PAGE_BLOCKS), "no page is cut by the end");
+        assert_eq!(page.known.load(Relaxed), blocks_below(boundary, before));
+        // Until the image would have to grow.
+        while test.root().grown.load(Relaxed) == after {
+            state.reserved_count.store(0, Relaxed);
+            test.reserve_blocks(number, state, 64, 0).unwrap();
+        }
+        for block in before..(boundary + 1) * PAGE_BLOCKS {
+            assert_eq!(test.shadow_word(block).unwrap().load(Relaxed), u64::MAX, "block {block}");
+        }
+        assert_eq!(page.free.load(Relaxed), 0);
+        assert_eq!(u64::from(page.known.load(Relaxed)), PAGE_BLOCKS, "the page was never told");
+    }
+
+    /// Goal: what is reserved in a page that was loaded after the growth is not
+    /// given to another one. Method: the pages are told late.
+    #[test]
+    fn told_late() {
+        let test = TestFs::new(64 << 20);
+        let cx = test.cx();
+        let mut tx = test.begin(&cx, Kind::Create).unwrap();
+        tx.new_lines(1, Arena::Other).unwrap();
+        let (number, state) = (tx.number, test.lane_state(tx.number));
+        let (before, after) = grow_and_die(&test, 2 * PAGE_BLOCKS);
+        let block = (before / PAGE_BLOCKS + 1) * PAGE_BLOCKS;
+        let (first, count) = test.reserve_blocks(number, state, 3, block).unwrap();
+        assert_eq!((first, count), (block, 3));
+        test.pages_grew(before, after).unwrap();
+        assert_ne!(test.reserve_blocks(number, state, 3, block).unwrap().0, block, "a block twice");
+        assert_eq!(test.shadow_word(block).unwrap().load(Relaxed), u64::MAX);
     }
 }

@@ -32,7 +32,7 @@ use format::layout::{LANES, Layout, PROCESSES};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// First word of a segment.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x02");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x03");
 /// Descriptors of a process: 16,384 numbers (the last one stands for the working
 /// directory) and 4,096 for mappings.
 pub const DESCRIPTORS: u64 = 16_384 + 4_096;
@@ -168,7 +168,9 @@ pub struct Page {
     pub claim: AtomicU32,
     /// Free lines, about.
     pub free: AtomicU32,
-    pub reserved: AtomicU32,
+    /// Blocks of the page, from its first on, that the shadow knows to have
+    /// grown; those that follow are taken in the shadow, and nobody's.
+    pub known: AtomicU32,
 }
 
 /// Where the areas of a segment lie; offsets in bytes.

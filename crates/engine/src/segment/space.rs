@@ -75,7 +75,7 @@ impl Fs {
     }
 
     /// Space for blocks, for the bitmap that covers them, and for their pages of the shadow.
-    fn space_for_blocks(&self, before: u64, after: u64) -> Result<()> {
+    pub(crate) fn space_for_blocks(&self, before: u64, after: u64) -> Result<()> {
         self.pages_space(before, after)?;
         self.image_space(Layout::bitmap_word(before), (after - before) * 8)?;
         self.image_space(before * BLOCK, (after - before) * BLOCK)
