@@ -220,8 +220,9 @@ impl Ready {
             return copy;
         }
         let result = match copy_out(file, copy as i32) {
+            // A static one inherits the kernel's descriptors, as any of the kernel's.
             // SAFETY: by contract; the descriptor is the program.
-            Ok(()) => unsafe { kernel_exec(copy as i32, c"".as_ptr(), argv, self.environ(), AT_EMPTY_PATH as i32) },
+            Ok(()) => unsafe { self.start(copy as i32, c"".as_ptr(), argv, AT_EMPTY_PATH as i32) },
             Err(error) => error,
         };
         // SAFETY: our own descriptor.
