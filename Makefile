@@ -56,6 +56,7 @@ ways-tests: build
 
 program-tests: build
 	$(STEP) 'real programs in a mount and beside it' env BYPATH=$(RELEASE)/bypath tests/programs/run.sh
+	$(STEP) 'real programs on the patched way' env BYPATH_WAYS=patched BYPATH=$(RELEASE)/bypath tests/programs/run.sh awk-sed bash findutils node rsync vim
 
 # FUSE daemons, directories of the kernel's and images in one namespace.
 direct-tests: build
@@ -101,6 +102,7 @@ mount-tools:
 mount-tests: build mount-tools
 	$(STEP) 'the kernel mount, alone and beside the short way' env BYPATH=$(RELEASE)/bypath TOOLS=$(CURDIR)/$(TOOLS)/bin tests/mount/run.sh
 	$(STEP) 'real programs through the kernel mount' env WAY=mount BYPATH=$(RELEASE)/bypath tests/programs/run.sh
+	$(STEP) 'real programs on the short way beside the kernel mount' env WAY=both BYPATH=$(RELEASE)/bypath tests/programs/run.sh bash busybox daemon dpkg-deb git-more go make-gcc python3 xargs
 
 # A million files, all users killed.
 recover:

@@ -1,8 +1,8 @@
 #!/bin/sh
 # needs: fio
-# way: kernel
+# way: mount
 # ignore: /j-
-# io_uring and Linux AIO, rings of the kernel's; then one file written through a ring and by calls at once, each half
+# io_uring and Linux AIO, which know the kernel's descriptors only; then one file written through a ring and by calls at once, each half
 # looked over by the other way.
 cat >jobs <<'J'
 [global]
