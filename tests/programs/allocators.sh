@@ -1,10 +1,9 @@
 #!/bin/bash
-# needs: python3 sqlite3 perl
+# needs: python3 sqlite3 perl /usr/lib/*/libjemalloc.so.2
 # Other libraries in LD_PRELOAD beside ours: allocators, and one that wraps open.
-found=0
 for lib in /usr/lib/*/libjemalloc.so.2 /usr/lib/*/libmimalloc.so.2.0 /usr/lib/*/libtcmalloc_minimal.so.4; do
     [ -e "$lib" ] || continue
-    found=$((found + 1)); name=${lib##*/lib}; name=${name%%.*}; echo "== $name"
+    name=${lib##*/lib}; name=${name%%.*}; echo "== $name"
     LD_PRELOAD=$lib python3 -c "
 import os, threading, subprocess
 def f(i):
@@ -18,7 +17,6 @@ print(subprocess.check_output('ls | wc -l; grep -c $name /proc/self/maps >/dev/n
     LD_PRELOAD=$lib perl -e 'open F, ">", "p" or die; print F "x" x 100000; close F; print -s "p", "\n"; system "cat p | wc -c"; exec "sh", "-c", "wc -c <p"'
     LD_PRELOAD=$lib sort -r /usr/share/common-licenses/GPL-3 -o sorted --parallel=2 -S 40k; cksum <sorted
 done
-echo "$found" >/dev/null
 cat >w.c <<'C'
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -12,7 +12,7 @@
 #   SOURCE='host:%'                 another mount in the image's place; % is a fresh directory
 #
 # The first comment lines of a script may say
-#   # needs: PROGRAM…           left out, loudly, where one is missing
+#   # needs: PROGRAM|PATTERN…   left out, loudly, where one is missing
 #   # way: kernel               not for WAY=run (static programs, io_uring)
 #   # way: mount                only for WAY=mount
 #   # root: yes                 left out, loudly, for others
@@ -69,7 +69,7 @@ one() { # NAME
         kernel-run | mount-run | mount-both) other_ways=$((other_ways + 1)) && return ;;
     esac
     for needed in $(header needs "$script"); do
-        if ! command -v "$needed" >/dev/null; then
+        if [ ! -e "$needed" ] && ! command -v "$needed" >/dev/null; then
             echo "skip $name: $needed is not installed: LEFT OUT, not passed"
             left_out=$((left_out + 1))
             return
