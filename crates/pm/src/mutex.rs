@@ -162,7 +162,12 @@ mod tests {
     #[test]
     fn refuses_other_kinds() {
         let mutex = RobustMutex(UnsafeCell::new([0; 8]));
-        assert_eq!(mutex.try_take(), Attempt::Broken, "never made");
+        // The memory images of the crash explorer hold mutexes that nobody made.
+        let never_made = if cfg!(feature = "sim") { Attempt::Taken } else { Attempt::Broken };
+        assert_eq!(mutex.try_take(), never_made, "never made");
+        if never_made == Attempt::Taken {
+            mutex.give_back();
+        }
         mutex.init();
         assert_eq!(mutex.try_take(), Attempt::Taken);
         mutex.give_back();
