@@ -46,7 +46,7 @@ bench: build
 test: tools unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests
 
 unit:
-	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload
+	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload --no-fail-fast
 
 preload-tests: build
 	$(STEP) 'preload: C programs in a mount and beside it' tests/preload.sh $(RELEASE)/bypath
