@@ -3,6 +3,7 @@
 use crate::segment::{Areas, Cachelet, Header, LaneState};
 use base::{Description, Error, Result};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use format::hash::{NameKey, NumberKey};
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
 use pm::{Errno, Pinned, Region, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
@@ -26,9 +27,9 @@ pub struct Fs {
     pub(crate) layout: Layout,
     pub(crate) areas: Areas,
     /// Key of inode numbers.
-    pub(crate) ino_key: u64,
-    /// Seed of the name hash.
-    pub(crate) hash_seed: u64,
+    pub(crate) number_key: NumberKey,
+    /// Key of the name hash.
+    pub(crate) name_key: NameKey,
     /// Generation of the segment: volatile references in the image must carry it.
     pub(crate) generation: u32,
     /// Which of a thread's lanes is for this image.
@@ -151,7 +152,7 @@ impl Fs {
     /// Inode number of the inode at an offset.
     #[inline]
     pub fn ino(&self, offset: u64) -> u64 {
-        format::hash::inode_number(self.ino_key, offset / layout::LINE)
+        format::hash::inode_number(self.number_key, offset / layout::LINE)
     }
 
     /// A number that stays the same whatever `device` does.
@@ -161,7 +162,7 @@ impl Fs {
 
     /// The node with this inode number and reuse generation, if the number is one.
     pub fn node_by_number(&self, ino: u64, generation: u32) -> Option<base::Node> {
-        let line = format::hash::inode_line(self.ino_key, ino)?;
+        let line = format::hash::inode_line(self.number_key, ino)?;
         let offset = line.checked_mul(layout::LINE).filter(|offset| *offset < self.layout.limit)?;
         Some(base::Node { id: format::inode::node_id(offset, generation), hint: u32::MAX })
     }

@@ -150,7 +150,7 @@ impl Fs {
     /// Looks for a name of at most 15 bytes: see [`Looked`].
     #[inline(always)]
     fn look_short(&self, buckets: u64, parent: u64, name: &Short) -> Looked<'_> {
-        let hash = format::hash::name_short(self.hash_seed, parent, name.low, name.high, name.len);
+        let hash = format::hash::name_short(self.name_key, parent, name.low, name.high, name.len);
         self.look(buckets, parent, hash, |child| {
             child.name[0].load(Relaxed) == name.low
                 && child.name[1].load(Relaxed) == name.high

@@ -1,6 +1,6 @@
-//! The name hash of the global index: (parent, name) → 64 bits.
+//! The name hash of the global index, (parent, name) → 64 bits, and inode numbers.
 //!
-//! Folded multiplication in the manner of wyhash: eight bytes a step, keyed by a
+//! Folded multiplication in the manner of wyhash: sixteen bytes a step, keyed by a
 //! random seed of the image so that nobody can choose names that collide.
 
 /// 64 × 64 → 128-bit product, folded to 64 bits.
@@ -13,47 +13,97 @@ pub const fn fold(a: u64, b: u64) -> u64 {
 const K0: u64 = 0xa076_1d64_78bd_642f;
 const K1: u64 = 0xe703_7ed1_a0b4_28db;
 
-/// Hash of `name` in the directory whose inode lies at `parent`.
+/// Key of the name hash, made of the image's seed.
+#[derive(Clone, Copy, Debug)]
+pub struct NameKey {
+    low: u64,
+    high: u64,
+}
+
+impl NameKey {
+    /// The key of an image with this seed.
+    pub const fn new(seed: u64) -> NameKey {
+        let low = seed ^ K0;
+        NameKey { low, high: fold(low, K1) ^ seed }
+    }
+
+    /// The next sixteen bytes, as two little-endian words. Both are keyed, so that
+    /// nobody knows which word makes a product of 0.
+    #[inline(always)]
+    const fn step(self, state: u64, low: u64, high: u64) -> u64 {
+        fold(state ^ low, self.high ^ high)
+    }
+
+    /// The state before a name in this directory. Spread over all bits, so that no
+    /// difference between two names makes up for one between two directories.
+    #[inline(always)]
+    const fn start(self, parent: u64) -> u64 {
+        self.low ^ parent.wrapping_mul(K1)
+    }
+
+    #[inline(always)]
+    const fn finish(state: u64, len: usize) -> u64 {
+        fold(state ^ len as u64, K1)
+    }
+}
+
+/// Hash of `name` in the directory whose inode lies at `parent`: a step for each
+/// sixteen bytes, the last one over the last sixteen, or over a name that is
+/// shorter, zero-filled.
 #[inline]
-pub fn name(seed: u64, parent: u64, name: &[u8]) -> u64 {
-    let mut state = seed ^ fold(parent ^ K0, K1);
+pub fn name(key: NameKey, parent: u64, name: &[u8]) -> u64 {
+    let mut state = key.start(parent);
     let mut rest = name;
-    while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
-        state = fold(state ^ u64::from_le_bytes(*chunk), K0);
+    while let Some((chunk, tail)) = rest.split_first_chunk::<16>() {
+        let (low, high) = halves(chunk);
+        state = key.step(state, low, high);
         rest = tail;
     }
-    if !rest.is_empty() {
-        state = fold(state ^ tail_word(rest), K1);
+    match name.last_chunk::<16>() {
+        Some(last) if !rest.is_empty() => {
+            let (low, high) = halves(last);
+            state = key.step(state, low, high);
+        }
+        Some(_) => {}
+        None => {
+            let (low, high) = short_words(rest);
+            state = key.step(state, low, high);
+        }
     }
-    fold(state ^ name.len() as u64, K1 ^ seed)
+    NameKey::finish(state, name.len())
 }
 
 /// As [`name`], of at most 15 bytes given as two zero-filled little-endian words.
 #[inline(always)]
-pub const fn name_short(seed: u64, parent: u64, low: u64, high: u64, len: u32) -> u64 {
-    let mut state = seed ^ fold(parent ^ K0, K1);
-    let (mut rest, mut left) = (low, len);
-    if len >= 8 {
-        state = fold(state ^ low, K0);
-        (rest, left) = (high, len - 8);
-    }
-    if left >= 4 {
-        state = fold(state ^ ((rest & 0xffff_ffff) << 32 | rest >> (8 * (left - 4))), K1);
-    } else if left > 0 {
-        let (first, middle, last) = (rest & 0xff, rest >> (left / 2 * 8) & 0xff, rest >> (left * 8 - 8));
-        state = fold(state ^ (first << 16 | middle << 8 | last | 1 << 63), K1);
-    }
-    fold(state ^ len as u64, K1 ^ seed)
+pub const fn name_short(key: NameKey, parent: u64, low: u64, high: u64, len: u32) -> u64 {
+    NameKey::finish(key.step(key.start(parent), low, high), len as usize)
 }
 
-/// The last 1–7 bytes as a word, without a loop.
 #[inline(always)]
-fn tail_word(rest: &[u8]) -> u64 {
-    if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
-        return u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last));
+const fn halves(chunk: &[u8; 16]) -> (u64, u64) {
+    let all = u128::from_le_bytes(*chunk);
+    (all as u64, (all >> 64) as u64)
+}
+
+/// At most 15 bytes as two zero-filled little-endian words, without a loop:
+/// where the parts overlap, they agree.
+#[inline(always)]
+fn short_words(name: &[u8]) -> (u64, u64) {
+    let len = name.len();
+    if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        let last = u64::from_le_bytes(*last);
+        return (u64::from_le_bytes(*first), if len == 8 { 0 } else { last >> (8 * (16 - len)) });
     }
-    let (first, middle, last) = (rest[0], rest[rest.len() / 2], rest[rest.len() - 1]);
-    u64::from(first) << 16 | u64::from(middle) << 8 | u64::from(last) | 1 << 63
+    if let (Some(first), Some(last)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        let last = u64::from(u32::from_le_bytes(*last));
+        return (u64::from(u32::from_le_bytes(*first)) | last << (8 * (len - 4)), 0);
+    }
+    match *name {
+        [] => (0, 0),
+        [a] => (u64::from(a), 0),
+        [a, b] => (u64::from(a) | u64::from(b) << 8, 0),
+        [a, b, .., c] => (u64::from(a) | u64::from(b) << 8 | u64::from(c) << 16, 0),
+    }
 }
 
 /// The 16 bits of a hash that a bucket keeps beside the reference; never 0.
@@ -63,59 +113,104 @@ pub const fn fingerprint(hash: u64) -> u64 {
     if bits == 0 { 1 } else { bits }
 }
 
-/// An inode number under the image's key: a bijection of line numbers (Feistel
-/// network over 2 × 24 bits), so that numbers tell nothing about places
-/// (DenseFS §3). Never 0.
-pub const fn inode_number(key: u64, line: u64) -> u64 {
-    let (mut left, mut right) = (line >> 24 & 0xff_ffff, line & 0xff_ffff);
-    let mut round = 0;
-    while round < 3 {
-        let mixed = fold(right ^ key.rotate_left(round * 21), K0) & 0xff_ffff;
-        (left, right) = (right, left ^ mixed);
-        round += 1;
+/// Key of inode numbers, made of the image's: two odd factors, 48 bits each.
+#[derive(Clone, Copy, Debug)]
+pub struct NumberKey {
+    /// Shifted to the upper end of the word, so that the product is cut to 48 bits by one shift.
+    first: u64,
+    second: u64,
+}
+
+/// Bits of an inode number that are not used.
+const SPARE: u32 = 16;
+
+impl NumberKey {
+    /// The key of an image with this key word.
+    pub const fn new(key: u64) -> NumberKey {
+        NumberKey { first: (fold(key ^ K1, K0) | 1) << SPARE, second: (fold(key ^ K0, K1) | 1) << SPARE }
     }
-    (left << 24 | right) + 1
+}
+
+/// An inode number under the image's key: a bijection of line numbers below 2^48
+/// (product, the upper half over the lower one, product), so that numbers tell
+/// nothing about places (DenseFS §3). 1 to 2^48.
+#[inline(always)]
+pub const fn inode_number(key: NumberKey, line: u64) -> u64 {
+    let product = line.wrapping_mul(key.first);
+    let mixed = product >> SPARE ^ product >> 40;
+    (mixed.wrapping_mul(key.second) >> SPARE) + 1
 }
 
 /// The line number behind an inode number; `None` if it is not one.
-pub const fn inode_line(key: u64, number: u64) -> Option<u64> {
+pub const fn inode_line(key: NumberKey, number: u64) -> Option<u64> {
     if number == 0 || number > 1 << 48 {
         return None;
     }
-    let number = number - 1;
-    let (mut left, mut right) = (number >> 24, number & 0xff_ffff);
-    let mut round = 3;
-    while round > 0 {
-        round -= 1;
-        let mixed = fold(left ^ key.rotate_left(round * 21), K0) & 0xff_ffff;
-        (left, right) = (right ^ mixed, left);
+    let mixed = (number - 1).wrapping_mul(inverse(key.second >> SPARE)) << SPARE >> SPARE;
+    let product = mixed ^ mixed >> 24;
+    Some(product.wrapping_mul(inverse(key.first >> SPARE)) << SPARE >> SPARE)
+}
+
+/// The number whose product with `odd` is 1 modulo 2^64.
+const fn inverse(odd: u64) -> u64 {
+    // Right in the lowest 3 bits; each step doubles them.
+    let mut x = odd;
+    let mut bits = 3;
+    while bits < 64 {
+        x = x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x)));
+        bits *= 2;
     }
-    Some(left << 24 | right)
+    x
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+    use std::{format, vec};
 
-    /// Goal: inode numbers are a bijection. Method: there and back for many lines and keys.
+    /// Goal: inode numbers are a bijection within 48 bits. Method: there and back
+    /// for many lines and keys, and for the last ones.
     #[test]
     fn inode_numbers_go_back() {
-        for key in [0, 1, 0xdead_beef_cafe_f00d] {
-            for line in (0..100_000).chain((1 << 38)..(1 << 38) + 1000) {
-                assert_eq!(inode_line(key, inode_number(key, line)), Some(line));
+        for key in [0, 1, 2, 0xdead_beef_cafe_f00d, u64::MAX] {
+            let key = NumberKey::new(key);
+            for line in (0..100_000).chain((1 << 38)..(1 << 38) + 1000).chain((1 << 48) - 1000..1 << 48) {
+                let number = inode_number(key, line);
+                assert!((1..=1 << 48).contains(&number));
+                assert_eq!(inode_line(key, number), Some(line));
             }
+            assert_eq!(inode_line(key, 0), None);
+            assert_eq!(inode_line(key, (1 << 48) + 1), None);
         }
+    }
+
+    /// Goal: numbers of neighbouring lines tell nothing about places, and are
+    /// others under another key. Method: the differences of neighbours' numbers are
+    /// nearly all different.
+    #[test]
+    fn inode_numbers_scatter() {
+        const KEYS: [u64; 3] = [3, 0x0123_4567_89ab_cdef, 0xdead_beef_cafe_f00d];
+        for key in KEYS.map(NumberKey::new) {
+            let number = |line| inode_number(key, line);
+            let steps: BTreeSet<u64> = (10_000..20_000).map(|line| number(line + 1).wrapping_sub(number(line))).collect();
+            assert!(steps.len() > 5_000, "{}", steps.len());
+        }
+        let [a, b, _] = KEYS.map(NumberKey::new);
+        assert!((10_000..20_000).all(|line| inode_number(a, line) != inode_number(b, line)));
     }
 
     /// Goal: both forms of the hash agree.
     #[test]
     fn short_names_hash_alike() {
         let text = *b"\xffbcdefghijkl\xfeno";
+        let key = NameKey::new(7);
         for len in 0..16 {
             let mut words = [0; 16];
             words[..len].copy_from_slice(&text[..len]);
             let all = u128::from_le_bytes(words);
-            assert_eq!(name_short(7, 4096, all as u64, (all >> 64) as u64, len as u32), name(7, 4096, &text[..len]), "{len}");
+            assert_eq!(name_short(key, 4096, all as u64, (all >> 64) as u64, len as u32), name(key, 4096, &text[..len]), "{len}");
         }
     }
 
@@ -123,15 +218,74 @@ mod tests {
     #[test]
     fn names_differ() {
         let text = [b'a'; 255];
+        let key = NameKey::new(7);
         for len in 1..255 {
-            let base = name(7, 4096, &text[..len]);
-            assert_ne!(base, name(7, 4096, &text[..len + 1]));
-            assert_ne!(base, name(7, 4160, &text[..len]));
-            assert_ne!(base, name(8, 4096, &text[..len]));
+            let base = name(key, 4096, &text[..len]);
+            assert_ne!(base, name(key, 4096, &text[..len + 1]));
+            assert_ne!(base, name(key, 4160, &text[..len]));
+            assert_ne!(base, name(NameKey::new(8), 4096, &text[..len]));
             for at in 0..len {
                 let mut other = text;
                 other[at] = b'b';
-                assert_ne!(base, name(7, 4096, &other[..len]), "len {len} at {at}");
+                assert_ne!(base, name(key, 4096, &other[..len]), "len {len} at {at}");
+            }
+        }
+    }
+
+    /// How unevenly `values` fall on `cells`, in standard deviations: about 0 if by chance, less if more evenly.
+    fn unevenness(values: &[u64], cells: usize, cell: impl Fn(u64) -> u64) -> f64 {
+        let mut counts = vec![0u32; cells];
+        for value in values {
+            counts[cell(*value) as usize] += 1;
+        }
+        let mean = values.len() as f64 / cells as f64;
+        let squares: f64 = counts.iter().map(|count| (f64::from(*count) - mean).powi(2)).sum();
+        (squares / mean / (cells - 1) as f64 - 1.0) / (2.0 / (cells - 1) as f64).sqrt()
+    }
+
+    /// Goal: names fall on buckets and fingerprints as if by chance, or more evenly. Method: the
+    /// names of `/usr`, each in its directory, and names that a program counts out,
+    /// in one directory and in many, under several seeds: loads of buckets, of
+    /// fingerprints, and of both together.
+    #[test]
+    fn names_scatter() {
+        let counted = |prefix: &str, suffix: &str| (0..20_000).map(|i| (4096, format!("{prefix}{i}{suffix}").into_bytes())).collect();
+        let mut sets: Vec<Vec<(u64, Vec<u8>)>> = vec![
+            counted("", ""),
+            counted("file", ".txt"),
+            counted("a-rather-long-name-with-a-number-", ""),
+            counted("0123456789abcdef", "-and-the-same-end"),
+            (0..20_000).map(|i| (i * 64, b"Makefile".to_vec())).collect(),
+            (0..20_000).map(|i| (i * 4096, b"a".to_vec())).collect(),
+            (0..20_000).map(|i| (i * 193 * 64, b"package.json".to_vec())).collect(),
+            (0..40_000).map(|i: u64| (i % 200 * 64, format!("{:x}", i / 200).into_bytes())).collect(),
+        ];
+        let (mut usr, mut dirs, mut parent) = (Vec::new(), vec![std::path::PathBuf::from("/usr")], 0);
+        while let Some(dir) = dirs.pop().filter(|_| usr.len() < 50_000) {
+            parent += 192;
+            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+                usr.push((parent, entry.file_name().into_encoded_bytes()));
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    dirs.push(entry.path());
+                }
+            }
+        }
+        assert!(usr.len() > 1000, "too few names in /usr");
+        sets.push(usr);
+        for (set, names) in sets.iter().enumerate() {
+            for seed in [0, 1, 0xfeed_beef, 0xdead_beef_cafe_f00d] {
+                let key = NameKey::new(seed);
+                let hashes: Vec<u64> = names.iter().map(|(parent, text)| name(key, *parent, text)).collect();
+                let distinct: BTreeSet<u64> = hashes.iter().copied().collect();
+                assert_eq!(distinct.len(), hashes.len());
+                for (what, odd) in [
+                    ("buckets", unevenness(&hashes, 1 << 12, |hash| hash & 0xfff)),
+                    ("many buckets", unevenness(&hashes, 1 << 16, |hash| hash & 0xffff)),
+                    ("fingerprints", unevenness(&hashes, 1 << 16, |hash| hash >> 48)),
+                    ("both", unevenness(&hashes, 1 << 16, |hash| hash & 0xff | hash >> 48 & 0xff00)),
+                ] {
+                    assert!(odd < 6.0, "set {set}, seed {seed:#x}: {what} off by {odd:.1}");
+                }
             }
         }
     }

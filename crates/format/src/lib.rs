@@ -8,6 +8,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod bucket;
 pub mod checksum;
 pub mod directory;
@@ -30,4 +33,4 @@ pub use layout::{BLOCK, LINE, Layout};
 pub use superblock::{Root, Superblock, Volatile};
 
 /// Version of the format; an image of another version is refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

@@ -36,7 +36,7 @@ impl Fs {
     /// Hash of a name in the directory whose inode is at `parent`.
     #[inline(always)]
     pub(crate) fn hash(&self, parent: u64, name: &[u8]) -> u64 {
-        hash::name(self.hash_seed, parent, name)
+        hash::name(self.name_key, parent, name)
     }
 
     /// Offset of the bucket for `hash` when `buckets` are in use.

@@ -20,6 +20,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed},
 };
 use format::Superblock;
+use format::hash::{NameKey, NumberKey};
 use format::layout::{self, BLOCK, Layout};
 use format::superblock::SuperblockError;
 use pm::file::{self, File, Stat};
@@ -347,8 +348,8 @@ pub(crate) fn unjoined(
         buckets: Steps::new(),
         layout,
         areas: Areas::new(&layout, cachelet_budget(&layout)),
-        ino_key: superblock.ino_key,
-        hash_seed: superblock.hash_seed,
+        number_key: NumberKey::new(superblock.ino_key),
+        name_key: NameKey::new(superblock.hash_seed),
         generation: 0,
         slot: options.slot % base::MOUNTS_MAX,
         process: AtomicU32::new(0),
