@@ -249,7 +249,8 @@ mod tests {
     /// fingerprints, and of both together.
     #[test]
     fn names_scatter() {
-        let counted = |prefix: &str, suffix: &str| (0..20_000).map(|i| (4096, format!("{prefix}{i}{suffix}").into_bytes())).collect();
+        let counted =
+            |prefix: &str, suffix: &str| (0..20_000).map(|i| (4096, format!("{prefix}{i}{suffix}").into_bytes())).collect();
         let mut sets: Vec<Vec<(u64, Vec<u8>)>> = vec![
             counted("", ""),
             counted("file", ".txt"),
