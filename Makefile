@@ -25,6 +25,7 @@ help:
 	@echo 'make crash    every state that a crash may leave, for all sequences of two operations (crash-night: of three)'
 	@echo 'make bench    single calls, side by side with tmpfs'
 	@echo 'make damage   10,000 damaged images repaired; make flips: a million single bits turned'
+	@echo 'make recover  attaching after the death of all users, with a thousand files and with a million'
 	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
 
 # Three builds, not one: the preload library is no_std and must not get the
