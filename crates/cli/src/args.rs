@@ -15,7 +15,8 @@ Examples:
   bypath export /dev/shm/work.img:/src ~/out          copy it out again
   bypath check /dev/shm/work.img                      verify it
 
-An image lives as long as the file that holds it: one in /dev/shm until the next reboot.";
+An image lives as long as the file that holds it: one in /dev/shm until the next reboot.
+ls, cat, stat, export, info and check need only read permission on that file.";
 
 const SPEC_HELP: &str = "\
 What is seen where; may be given several times, and one inside another. SPEC is one of

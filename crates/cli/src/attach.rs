@@ -27,6 +27,11 @@ impl Attached {
     }
 }
 
+/// Where the engine is for good.
+fn place() -> &'static mut MaybeUninit<Fs> {
+    Box::leak(Box::new(MaybeUninit::uninit()))
+}
+
 /// Attaches the image at `path`. Call it on the main thread: the image is in
 /// use for as long as the thread lives.
 pub fn attach(path: &Path) -> Result<Attached> {
@@ -35,17 +40,41 @@ pub fn attach(path: &Path) -> Result<Attached> {
 
 /// The same, as the `slot`-th image of this program.
 pub fn attach_as(path: &Path, slot: usize) -> Result<Attached> {
-    let mut text = path.as_os_str().as_bytes().to_vec();
-    text.push(0);
+    shared(path, slot)?.map_err(|error| refused(path, error))
+}
+
+/// Attaches the image at `path` to read it. Where its file may not be written
+/// this is a private copy of it, in memory, which nobody can change.
+pub fn attach_to_read(path: &Path) -> Result<Attached> {
+    let attached = match shared(path, 0)? {
+        Err(AttachError::NotWritable) => {
+            let thread = Thread::new();
+            let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+            Fs::attach_copy_at(place(), &cx, &text(path), 0).map(|fs| ready(fs, &thread))
+        }
+        other => other,
+    };
+    attached.map_err(|error| refused(path, error))
+}
+
+fn shared(path: &Path, slot: usize) -> Result<std::result::Result<Attached, AttachError>> {
     let directory = segment_directory();
     let segment_dir = directory.as_deref().map(|directory| directory.as_os_str().as_bytes());
     let options = Options { domain: domain()?, read_only: false, segment_dir, slot };
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-    let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let fs: &'static Fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| refused(path, error))?;
-    fs.give_lane_back(&thread);
-    Ok(Attached { fs, backend: Box::leak(Box::new(Native(fs))) })
+    Ok(Fs::attach_at(place(), &cx, &text(path), &options).map(|fs| ready(fs, &thread)))
+}
+
+fn ready(fs: &'static Fs, thread: &Thread) -> Attached {
+    fs.give_lane_back(thread);
+    Attached { fs, backend: Box::leak(Box::new(Native(fs))) }
+}
+
+fn text(path: &Path) -> Vec<u8> {
+    let mut text = path.as_os_str().as_bytes().to_vec();
+    text.push(0);
+    text
 }
 
 /// Why an image was not attached, for people.

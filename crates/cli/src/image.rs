@@ -1,6 +1,6 @@
 //! An image in use by this program: attach it, find things in it.
 
-use crate::attach::{Attached, attach};
+use crate::attach::{Attached, attach, attach_to_read};
 use crate::failure::{Failure, Result};
 use crate::place::Place;
 use base::{Attr, Cred, Cx, Exit, Found, Last, Node, Scratch, Thread, Walk};
@@ -36,10 +36,18 @@ impl Tree {
 
     /// The image at `path`.
     pub fn attach(path: &Path) -> Result<Tree> {
-        let attached = attach(path)?;
+        Ok(Tree::of(attach(path)?))
+    }
+
+    /// The image at `path`, to read it; its file need not be writable.
+    pub fn attach_to_read(path: &Path) -> Result<Tree> {
+        Ok(Tree::of(attach_to_read(path)?))
+    }
+
+    fn of(attached: Attached) -> Tree {
         let mut tree = Tree::new(attached.backend);
         tree.attached = Some(attached);
-        Ok(tree)
+        tree
     }
 
     /// Leaves the image: gives back the lane, and takes the segment away if nobody else uses it.

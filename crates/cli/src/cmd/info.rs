@@ -1,6 +1,6 @@
 //! `bypath info IMG`
 
-use crate::attach::attach;
+use crate::attach::attach_to_read;
 use crate::cmd::{print, print_json};
 use crate::failure::{Failure, Result};
 use crate::size;
@@ -24,6 +24,7 @@ struct Info {
     generation: u32,
     format_version: u32,
     device: u64,
+    /// Empty: none, the file is not writable.
     segment: String,
     read_only: bool,
     /// PIDs of the processes that use it, this one left out.
@@ -32,7 +33,7 @@ struct Info {
 
 /// Shows size, use, promises and users of an image.
 pub fn info(image: &Path, json: bool) -> Result<u8> {
-    let attached = attach(image)?;
+    let attached = attach_to_read(image)?;
     let fs = attached.fs;
     let stat = attached.backend.statfs().map_err(|error| Failure::engine(image.display(), error))?;
     let own = std::process::id();
@@ -79,6 +80,8 @@ fn text(info: &Info) -> String {
         }
     };
     let percent = info.used * 100 / (info.used + info.free).max(1);
+    let segment =
+        if info.segment.is_empty() { "none: the file is not writable, so this is a private copy" } else { &info.segment };
     let read_only = if info.read_only { "  (read-only)" } else { "" };
     format!(
         "image       {}{read_only}\nsize        {} used, {} free ({percent} %), may grow to {}\nfiles       {}\ndomain      {}: survives {}\n\
@@ -92,6 +95,6 @@ fn text(info: &Info) -> String {
         info.survives,
         info.generation,
         info.format_version,
-        info.segment,
+        segment,
     )
 }

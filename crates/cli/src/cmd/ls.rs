@@ -32,7 +32,7 @@ struct Line {
 /// Lists a directory, or one file.
 pub fn ls(place: &OsStr, options: Options) -> Result<u8> {
     let place = Place::parse(place)?;
-    let mut tree = Tree::attach(&place.image)?;
+    let mut tree = Tree::attach_to_read(&place.image)?;
     let mut node = tree.find(&place, !options.long)?;
     let mut attr = tree.attr(&place, node)?;
     // `ls -l link/` and the link to a directory that was asked for without -l list the directory.

@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 /// Prints all attributes of one file.
 pub fn stat(place: &OsStr, follow: bool, json: bool) -> Result<u8> {
     let place = Place::parse(place)?;
-    let mut tree = Tree::attach(&place.image)?;
+    let mut tree = Tree::attach_to_read(&place.image)?;
     let node = tree.find(&place, follow)?;
     let attr = tree.attr(&place, node)?;
     let target = if attr.kind == Kind::Symlink { Some(tree.target(&place, node)?) } else { None };

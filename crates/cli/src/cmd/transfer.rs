@@ -30,7 +30,7 @@ pub fn import(source: &Path, target: &OsStr, quiet: bool) -> Result<u8> {
 /// Copies out of an image.
 pub fn export(source: &OsStr, target: &Path, quiet: bool) -> Result<u8> {
     let source = Place::parse(source)?;
-    let mut tree = Tree::attach(&source.image)?;
+    let mut tree = Tree::attach_to_read(&source.image)?;
     let node = tree.find(&source, false)?;
     let bar = bar(quiet, "exporting", || export::measure(&tree, node));
     let begun = Instant::now();

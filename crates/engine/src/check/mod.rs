@@ -16,6 +16,8 @@ mod files;
 #[cfg(test)]
 mod golden;
 mod index;
+#[cfg(test)]
+mod planted;
 mod space;
 mod tables;
 #[cfg(test)]

@@ -66,6 +66,8 @@ pub enum AttachError {
     },
     /// Processes use it through a segment that we cannot open.
     InUse,
+    /// Processes use it, and it may only be read from here.
+    BeingWritten,
     /// No space for the segment, or for the image's own tables.
     NoSpace,
     /// The segment cannot be made.
@@ -86,7 +88,7 @@ impl AttachError {
             AttachError::NotWritable => Errno::EACCES,
             AttachError::NotAnImage | AttachError::Version(_) => Errno::EINVAL,
             AttachError::Damaged | AttachError::Truncated { .. } => Errno::EUCLEAN,
-            AttachError::InUse => Errno::EBUSY,
+            AttachError::InUse | AttachError::BeingWritten => Errno::EBUSY,
             AttachError::NoSpace => Errno::ENOSPC,
             AttachError::TooManyProcesses => Errno::EAGAIN,
             AttachError::Failed(error) => error.errno(),
@@ -113,6 +115,9 @@ impl fmt::Display for AttachError {
             AttachError::InUse => f.write_str(
                 "other processes use it, but their segment cannot be opened from here; give the same segment directory \
                  (BYPATH_SEGMENT_DIR), or end those processes",
+            ),
+            AttachError::BeingWritten => f.write_str(
+                "the file is not writable from here, and other processes use it; end those processes, or copy the file",
             ),
             AttachError::NoSpace => {
                 f.write_str("no space for the segment or for the image's tables; free some, or choose another BYPATH_SEGMENT_DIR")
@@ -147,13 +152,13 @@ pub(crate) fn superblock(file: &File) -> Result<(Superblock, Layout), AttachErro
 }
 
 /// What is known of an image file before it is mapped.
-struct Opened {
-    file: File,
-    stat: Stat,
-    superblock: Superblock,
-    layout: Layout,
+pub(super) struct Opened {
+    pub file: File,
+    pub stat: Stat,
+    pub superblock: Superblock,
+    pub layout: Layout,
     /// Blocks with real space.
-    grown: u64,
+    pub grown: u64,
 }
 
 impl Drop for Opened {
@@ -170,6 +175,17 @@ fn open(path: &[u8]) -> Result<Opened, AttachError> {
         other => AttachError::Open(other),
     })?;
     file.lock().map_err(AttachError::Open)?;
+    let opened = examine(file)?;
+    let Opened { file, stat, layout, grown, .. } = &opened;
+    if stat.size < layout.limit {
+        file.truncate(layout.limit).map_err(AttachError::Open)?;
+    }
+    fill_holes(file, stat, *layout, *grown)?;
+    Ok(opened)
+}
+
+/// Looks whether an open file is an image, and a whole one.
+pub(super) fn examine(file: File) -> Result<Opened, AttachError> {
     let stat = file.stat().map_err(AttachError::Open)?;
     if stat.mode & abi::S_IFMT != abi::S_IFREG {
         return Err(AttachError::NotAnImage);
@@ -187,10 +203,6 @@ fn open(path: &[u8]) -> Result<Opened, AttachError> {
     if stat.size < grown * BLOCK {
         return Err(AttachError::Truncated { has: stat.size, needs: grown * BLOCK });
     }
-    if stat.size < layout.limit {
-        file.truncate(layout.limit).map_err(AttachError::Open)?;
-    }
-    fill_holes(&file, &stat, layout, grown)?;
     Ok(Opened { file, stat, superblock, layout, grown })
 }
 
@@ -286,7 +298,7 @@ impl Fs {
     }
 
     /// Undoes a failed attempt.
-    fn abandon(&mut self, cx: &Cx) {
+    pub(super) fn abandon(&mut self, cx: &Cx) {
         self.give_lane_back(cx.thread);
         self.leave_segment();
         let (base, len) = (self.image.base(), self.image.len());

@@ -126,17 +126,7 @@ impl Fs {
         self.areas = Areas::new(&self.layout, cachelet_budget(&self.layout));
         file.truncate(self.areas.len).map_err(AttachError::Segment)?;
         self.map_segment(file)?;
-        let space = |offset: u64, len: u64| self.segment_space(offset, len).map_err(|_| AttachError::NoSpace);
-        space(0, self.areas.lanes)?;
-        space(self.areas.lanes, size_of::<LaneState>() as u64)?;
-        space(self.areas.processes, u64::from(PROCESSES.min(64)) * 64)?;
-        self.pages_space(0, self.root().grown.load(Relaxed)).map_err(|_| AttachError::NoSpace)?;
-        let header: &Header = self.header();
-        header.token.store(token, Relaxed);
-        header.generation.store(u64::from(self.generation), Relaxed);
-        header.len.store(self.areas.len, Relaxed);
-        header.cachelet_count.store(u64::from(self.areas.cachelet_count), Relaxed);
-        self.leftovers().store(1, Relaxed);
+        self.begin_segment(token)?;
         self.note_image_path();
         // Its users are those of the image. Where we may not give it away, it stays ours.
         let mode = image.mode & 0o666;
@@ -148,6 +138,22 @@ impl Fs {
         self.image.store_volatile(&self.volatile().token, token);
         // Last: a segment with the magic word is one that its image names (`sweep`).
         self.header().magic.store(MAGIC, Release);
+        Ok(())
+    }
+
+    /// Fills the head of a segment that is all zero; only the magic word is missing.
+    pub(super) fn begin_segment(&self, token: u64) -> Result<(), AttachError> {
+        let space = |offset: u64, len: u64| self.segment_space(offset, len).map_err(|_| AttachError::NoSpace);
+        space(0, self.areas.lanes)?;
+        space(self.areas.lanes, size_of::<LaneState>() as u64)?;
+        space(self.areas.processes, u64::from(PROCESSES.min(64)) * 64)?;
+        self.pages_space(0, self.root().grown.load(Relaxed)).map_err(|_| AttachError::NoSpace)?;
+        let header: &Header = self.header();
+        header.token.store(token, Relaxed);
+        header.generation.store(u64::from(self.generation), Relaxed);
+        header.len.store(self.areas.len, Relaxed);
+        header.cachelet_count.store(u64::from(self.areas.cachelet_count), Relaxed);
+        self.leftovers().store(1, Relaxed);
         Ok(())
     }
 

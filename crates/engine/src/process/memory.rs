@@ -7,11 +7,11 @@
 use super::attach::{AttachError, Options, unjoined};
 use super::table::state;
 use crate::fs::Fs;
-use crate::segment::{Areas, Header, LaneState, MAGIC, cachelet_budget};
+use crate::segment::{Areas, LaneState, MAGIC, cachelet_budget};
 use base::Cx;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use format::layout::{self, BLOCK, Layout, PROCESSES};
+use format::layout::{self, BLOCK, Layout};
 use format::{Root, Superblock};
 use pm::{Region, UserSlice};
 use zerocopy::IntoBytes;
@@ -74,29 +74,14 @@ impl Fs {
         fs.areas = Areas::new(&layout, cachelet_budget(&layout));
         fs.use_segment(segment)?;
         if !join {
-            fs.make_segment_in_memory(grown)?;
+            fs.begin_segment(1)?;
+            fs.header().magic.store(MAGIC, Release);
         }
         fs.take_process_in_memory();
         if !join {
             fs.finish_work(cx);
         }
         Ok(fs)
-    }
-
-    fn make_segment_in_memory(&self, grown: u64) -> Result<(), AttachError> {
-        let space = |offset: u64, len: u64| self.segment_space(offset, len).map_err(|_| AttachError::NoSpace);
-        space(0, self.areas.lanes)?;
-        space(self.areas.lanes, size_of::<LaneState>() as u64)?;
-        space(self.areas.processes, u64::from(PROCESSES.min(64)) * 64)?;
-        self.pages_space(0, grown).map_err(|_| AttachError::NoSpace)?;
-        let header: &Header = self.header();
-        header.token.store(1, Relaxed);
-        header.generation.store(u64::from(self.generation), Relaxed);
-        header.len.store(self.areas.len, Relaxed);
-        header.cachelet_count.store(u64::from(self.areas.cachelet_count), Relaxed);
-        self.leftovers().store(1, Relaxed);
-        header.magic.store(MAGIC, Release);
-        Ok(())
     }
 
     fn take_process_in_memory(&self) {

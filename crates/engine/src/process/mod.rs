@@ -6,6 +6,7 @@
 //! | `volatile` | the header that names the segment; who lives |
 //! | `join` | the segment's file |
 //! | `memory` | attaching memory in place of files (crash explorer) |
+//! | `rescue` | reading an image whose file may not be written |
 //! | `sweep` | segments that nobody needs any more |
 //! | `recover` | nobody lives: finish what records and orphans say |
 //! | `table` | process slots and descriptor tables |
@@ -38,6 +39,7 @@ mod last;
 #[cfg(feature = "sim")]
 pub mod memory;
 mod recover;
+mod rescue;
 pub mod served;
 mod session;
 mod sweep;

@@ -1,0 +1,119 @@
+//! Goal: every sort of damage is found as what it is, and can be mended.
+//! Method: for each [`IssueKind`] one fault is planted in a clean image; the
+//! check must find that kind and no other, and after the repair none. A kind
+//! without a fault here does not compile.
+
+use super::IssueKind;
+use super::tests::{at, edentry_of, node, populated};
+use crate::repair::Repair;
+use crate::testing::TestFs;
+use core::sync::atomic::Ordering::Relaxed;
+use format::bucket;
+use format::edentry::{Head, NAME};
+use format::extent;
+use format::inode::{node_offset, word};
+use format::layout::{self, BLOCK, Layout};
+use std::vec::Vec;
+
+/// One fault a kind: the list of all kinds, and what plants each.
+macro_rules! faults {
+    ($($kind:ident => $plant:expr,)*) => {
+        const KINDS: &[IssueKind] = &[$(IssueKind::$kind),*];
+
+        fn plant(kind: IssueKind, test: &TestFs) {
+            let fault: fn(&TestFs) = match kind {
+                $(IssueKind::$kind => $plant,)*
+            };
+            fault(test);
+        }
+    };
+}
+
+faults! {
+    Superblock => |t| at(t, layout::SUPERBLOCK_COPY + 64).store(1, Relaxed),
+    Root => |t| t.fs.root().flags.store(2, Relaxed),
+    Record => |t| t.fs.lane(7).intent.store(node(t, b"link").id + 1, Relaxed),
+    Permission => |t| {
+        let head = at(t, file(t) + word::HEAD);
+        head.store(head.load(Relaxed) & !0xffff | 12345, Relaxed);
+    },
+    Inode => |t| at(t, file(t) + word::SIZE).store(extent::FILE_MAX + 1, Relaxed),
+    LinkCount => |t| add(t, file(t) + word::LINKS, 1),
+    EntryCount => |t| add(t, node_offset(node(t, b"dir").id) + word::SIZE, 1),
+    Edentry => |t| add(t, edentry_of(t, b"link") + 24, 8),
+    Name => rename_to_no_name,
+    Own => |t| at(t, node_offset(node(t, b"dir").id) + word::EXTRA).store(64, Relaxed),
+    Index => |t| {
+        let root = t.fs.root().root_inode.load(Relaxed);
+        let hit = t.fs.hit(root, b"link", t.fs.hash(root, b"link")).unwrap().unwrap();
+        at(t, crate::index::change::entry_word(hit.bucket, hit.index)).store(0, Relaxed);
+    },
+    Extent => |t| at(t, file(t) + word::ROOT).store(3, Relaxed),
+    BlockCount => |t| add(t, file(t) + word::LINKS, 1 << 32),
+    DoubleUse => |t| {
+        // The blocks of the root directory, which uses all of them.
+        let root = t.fs.root().root_inode.load(Relaxed);
+        let taken = at(t, root + word::ROOT).load(Relaxed);
+        at(t, file(t) + word::ROOT).store(taken, Relaxed);
+    },
+    UsedButFree => |t| {
+        let word = at(t, Layout::bitmap_word(file(t) / BLOCK));
+        word.store(word.load(Relaxed) & !(1 << (file(t) % BLOCK / 64)), Relaxed);
+    },
+    Leaked => |t| at(t, Layout::bitmap_word(t.fs.root().grown.load(Relaxed) - 1)).store(4, Relaxed),
+    Orphan => |t| at(t, layout::ORPHAN_TABLE + 80).store(1 << 30, Relaxed),
+    Counter => |t| add(t, layout::LANE_AREA + format::lane::word::FILES, 1),
+}
+
+/// Adds to a word of the image.
+fn add(test: &TestFs, offset: u64, value: u64) {
+    at(test, offset).fetch_add(value, Relaxed);
+}
+
+/// Offset of the inode of a file with two names and no blocks.
+fn file(test: &TestFs) -> u64 {
+    node_offset(node(test, b"file-0-").id)
+}
+
+/// `link` becomes a name of four bytes with a slash in it, with a hash that leaves it in its bucket:
+/// everything fits but the name.
+fn rename_to_no_name(test: &TestFs) {
+    let fs = test.fs;
+    let root = fs.root().root_inode.load(Relaxed);
+    let hit = fs.hit(root, b"link", fs.hash(root, b"link")).unwrap().unwrap();
+    let buckets = fs.root().buckets.load(Relaxed);
+    let wanted = bucket::number(fs.hash(root, b"link"), buckets);
+    let fits = |name: &[u8; 4]| bucket::number(fs.hash(root, name), buckets) == wanted;
+    let letters = || b'a'..=b'z';
+    let mut names = letters().flat_map(|a| letters().flat_map(move |b| letters().map(move |c| [a, b'/', b, c])));
+    let name = names.find(fits).unwrap();
+    let head = at(test, hit.edentry);
+    let changed = Head { hash: (fs.hash(root, &name) >> 32) as u32, ..Head::unpack(head.load(Relaxed)).unwrap() };
+    head.store(changed.pack(), Relaxed);
+    at(test, hit.edentry + NAME).store(u64::from(u32::from_le_bytes(name)), Relaxed);
+    let entry = bucket::pack_entry(fs.hash(root, &name), hit.edentry);
+    at(test, crate::index::change::entry_word(hit.bucket, hit.index)).store(entry, Relaxed);
+}
+
+fn found(path: &[u8]) -> Vec<IssueKind> {
+    let report = super::run(path, &mut |_| {}).unwrap();
+    for issue in &report.issues {
+        std::println!("{issue}");
+    }
+    report.issues.iter().map(|issue| issue.kind).collect()
+}
+
+#[test]
+fn every_kind() {
+    for &kind in KINDS {
+        let test = populated();
+        plant(kind, &test);
+        test.fs.detach(&test.cx());
+        let path = test.image.path();
+        let mut kinds = found(&path);
+        kinds.dedup();
+        assert_eq!(kinds, [kind]);
+        Repair::plan(&path, &mut |_| {}).unwrap().apply().unwrap();
+        assert_eq!(found(&path), [], "{kind:?} after its repair");
+    }
+}
