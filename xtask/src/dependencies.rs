@@ -13,9 +13,10 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-pm"]),
     ("bypath-posix", &["bypath-base", "bypath-pm", "bypath-vfs"]),
     // Doors attach images themselves: that takes the engine.
-    ("bypath-preload", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-posix", "bypath-vfs"]),
+    ("bypath-preload", &["bypath-base", "bypath-engine", "bypath-plugin", "bypath-pm", "bypath-posix", "bypath-vfs"]),
     ("bypath-daemon", &["bypath-pm", "bypath-vfs"]),
-    ("bypath-capi", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-posix", "bypath-vfs"]),
+    ("bypath-plugin", &["bypath-pm", "bypath-vfs"]),
+    ("bypath-capi", &["bypath-base", "bypath-engine", "bypath-plugin", "bypath-pm", "bypath-posix", "bypath-vfs"]),
     ("bypath-server", &["bypath-base", "bypath-pm", "bypath-vfs"]),
     (
         "bypath-cli",
@@ -24,6 +25,7 @@ const PICTURE: &[(&str, &[&str])] = &[
             "bypath-bench",
             "bypath-engine",
             "bypath-format",
+            "bypath-plugin",
             "bypath-pm",
             "bypath-posix",
             "bypath-server",

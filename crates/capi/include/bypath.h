@@ -42,8 +42,9 @@ bp_ns *bp_open_namespace(void);
 int bp_close_namespace(bp_ns *ns);
 /*
  * Mounts the image file `image` on `point` ("/" for everything); `image` may be
- * "mem:" for a private file system in memory. The first mount becomes the
- * working directory. `options` is NULL or words separated by commas: "ro",
+ * "mem:" for a private file system in memory, or "plugin:LIB.so,ARG,..." for a
+ * FUSE file system in a library (bypath_plugin.h; ENOEXEC if it is none). The
+ * first mount becomes the working directory. `options` is NULL or words separated by commas: "ro",
  * "domain=process|whole|power". EINVAL: not an image, or of another version;
  * EUCLEAN: damaged; EBUSY: in use by processes whose segment can't be reached.
  */

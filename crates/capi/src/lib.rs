@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `namespace.rs` | `bp_open_namespace`, `bp_mount`, … |
 //! | `files.rs` | by descriptor: read, write, seek, dup, locks, mapping |
+//! | `plugins.rs` | mounts of FUSE libraries |
 //! | `names.rs` | by path: open, stat, mkdir, rename, attributes |
 //! | `directories.rs` | `bp_opendir` and its kin |
 #![allow(clippy::missing_safety_doc)]
@@ -16,11 +17,13 @@ mod directories;
 mod files;
 mod names;
 mod namespace;
+mod plugins;
 
 pub use directories::*;
 pub use files::*;
 pub use names::*;
 pub use namespace::*;
+pub use plugins::fuse_get_context;
 
 use libc::c_int;
 use posix::{Outcome, Process, ThreadState};

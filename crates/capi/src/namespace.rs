@@ -162,7 +162,7 @@ fn end(process: &Process, thread: &ThreadState, backend: &'static dyn Backend) {
 }
 
 /// Mounts the image at path `image` on `point` (`/` for everything). The image
-/// `mem:` is a private one in memory. The first mount becomes the working directory.
+/// `mem:` is a private one in memory, `plugin:LIB.so,args` a FUSE file system in a library. The first mount becomes the working directory.
 ///
 /// # Safety
 /// Texts are NUL-terminated, or null where that is allowed; not at once with other calls in `ns`.
@@ -188,6 +188,11 @@ pub unsafe extern "C" fn bp_mount(
         // SAFETY: take no arguments.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
         vfs::mem::Mem::leak(uid, gid, 0o755, 0x6d65)
+    } else if let Some(text) = image.to_bytes().strip_prefix(b"plugin:") {
+        match crate::plugins::attach(text, options) {
+            Ok(backend) => backend,
+            Err(errno) => return fail(errno) as c_int,
+        }
     } else {
         #[cfg(feature = "native")]
         match native::attach(image, options) {

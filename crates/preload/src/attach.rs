@@ -1,5 +1,6 @@
 //! Images and other file systems become backends.
 
+use plugin::Plugin;
 use pm::Errno;
 use posix::ThreadState;
 use vfs::Backend;
@@ -58,8 +59,8 @@ pub fn attach(state: &ThreadState, path: &[u8], slot: usize, options: &[u8], wis
     }
 }
 
-/// Attaches what is not an image: `host:LEDGER:/dir` or `wire:LEDGER:CHANNEL`, NUL-terminated; a line on
-/// stderr and `None` if that does not work.
+/// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,
+/// NUL-terminated; a line on stderr and `None` if that does not work.
 pub fn attach_other(source: &[u8], options: &[u8]) -> Option<&'static dyn Backend> {
     let refuse = |errno: Errno| -> Option<&'static dyn Backend> {
         crate::complain!("{}: {errno}", Shown(source));
@@ -80,6 +81,10 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Option<&'static dyn Backen
         b"wire" => Ledger::open(path).and_then(|ledger| {
             let wire = Wire::open(rest, ledger.device(), read_only)?;
             keep(Cached::new(wire, ledger))
+        }),
+        b"plugin" => Ledger::open(path).and_then(|ledger| {
+            let plugin = Plugin::new(rest, ledger.device(), read_only, crate::in_plugin::switch)?;
+            keep(Cached::new(plugin, ledger))
         }),
         _ => Err(Errno::EINVAL),
     };

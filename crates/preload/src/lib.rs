@@ -29,6 +29,7 @@ pub mod exec;
 pub mod foreign;
 pub mod fork;
 pub mod hand_over;
+pub mod in_plugin;
 pub mod init;
 pub mod libc;
 mod mem_test;

@@ -20,8 +20,10 @@ pub struct Tls {
     pub raw: Cell<u32>,
     /// Signals put off, as a bit set (signal − 1).
     pub pending: Cell<u64>,
+    /// `struct fuse_context` while a plugin runs on this thread, else null.
+    pub plugin: Cell<*mut plugin::abi::Context>,
     /// Unused.
-    pub reserved: [Cell<u64>; 4],
+    pub reserved: [Cell<u64>; 3],
     /// What the kernel told about the signals put off, first come first kept.
     pub told: [Told; TOLD_MAX],
 }

@@ -10,11 +10,13 @@ use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
 use ledger::SharedFile;
+use plugin::Plugin;
 use posix::environment;
 use spec::{Mount, Source};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr::null_mut;
 use vfs::cached::Cached;
 use vfs::host::Host;
 use vfs::wire::Wire;
@@ -82,8 +84,22 @@ impl Session {
                 self.ledgers.push(file);
                 Ok(Box::leak(Box::new(Cached::new(wire, ledger))))
             }
-            Source::Plugin(..) => {
-                Err(Failure::new(format!("{shown}: plugins are not in this version; a FUSE daemon can be had with fuse:")))
+            Source::Plugin(library, args) => {
+                let (file, ledger) = SharedFile::ledger()?;
+                let text = args.iter().fold(library.clone().into_os_string(), |mut text, arg| {
+                    text.push(",");
+                    text.push(arg);
+                    text
+                });
+                // This program only looks: its calls are the kernel's anyway.
+                let plugin = Plugin::new(text.as_bytes(), ledger.device(), mount.options.read_only, |_| null_mut());
+                let plugin = plugin.map_err(|errno| Failure::errno(&shown, errno))?;
+                if plugin.find_entry().is_none() {
+                    return Err(Failure::new(format!("{shown}: not a library with a function bypath_plugin (bypath_plugin.h)")));
+                }
+                self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat());
+                self.ledgers.push(file);
+                Ok(Box::leak(Box::new(Cached::new(plugin, ledger))))
             }
         }
     }

@@ -73,6 +73,8 @@ struct Header {
     /// Figures for people.
     hits: AtomicU64,
     misses: AtomicU64,
+    /// Keys given to nodes of sources that have no names of their own for them.
+    keys: AtomicU64,
     locks_high: AtomicU32,
     processes_high: AtomicU32,
     /// There may be nodes to be freed that have lost their names.
@@ -187,6 +189,12 @@ impl Ledger {
         Guard(self)
     }
 
+    /// A key that no node of this mount has had; for sources that have none of their own.
+    pub fn fresh_key(&self) -> u64 {
+        // 1 is the root's.
+        self.header().keys.fetch_add(1, Relaxed) + 2
+    }
+
     /// Number of changes of names so far.
     pub fn changes(&self) -> u64 {
         self.header().changes.load(Acquire)
@@ -212,6 +220,7 @@ fn unreachable_header() -> &'static Header {
         changes: AtomicU64::new(0),
         hits: AtomicU64::new(0),
         misses: AtomicU64::new(0),
+        keys: AtomicU64::new(0),
         locks_high: AtomicU32::new(0),
         processes_high: AtomicU32::new(0),
         unnamed: AtomicU32::new(0),

@@ -1,0 +1,34 @@
+//! While a FUSE library runs on a thread: its file calls are the kernel's, and
+//! `fuse_get_context` tells whom it works for.
+
+use crate::{next, tls};
+use core::ptr::null_mut;
+use plugin::abi::Context;
+
+/// See [`plugin::Switch`].
+pub fn switch(context: *mut Context) -> *mut Context {
+    let tls = tls::get();
+    let before = tls.plugin.replace(context);
+    match (before.is_null(), context.is_null()) {
+        (true, false) => tls.raw.set(tls.raw.get() + 1),
+        (false, true) => tls.raw.set(tls.raw.get() - 1),
+        _ => {}
+    }
+    before
+}
+
+/// `fuse_get_context(3)` of libfuse: of the call that this thread is in, else libfuse's own
+/// (a daemon that runs as a program here).
+#[unsafe(no_mangle)]
+pub extern "C" fn fuse_get_context() -> *mut Context {
+    type Get = unsafe extern "C" fn() -> *mut Context;
+    let context = tls::get().plugin.get();
+    if !context.is_null() {
+        return context;
+    }
+    match next!(Get, "fuse_get_context") {
+        // SAFETY: libfuse's function of that name.
+        Some(get) => unsafe { get() },
+        None => null_mut(),
+    }
+}
