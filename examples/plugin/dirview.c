@@ -31,6 +31,19 @@ struct view {
 static struct view *view(void) { return fuse_get_context()->private_data; }
 static int result(int done) { return done < 0 ? -errno : 0; }
 
+/*
+ * Descriptors are the program's, which may put others in the place of low ones
+ * (a shell's `exec 3<file`): ours go where nobody looks for a number by name.
+ */
+static int aside(int fd)
+{
+    int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 500);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
 /* Relative to the directory. */
 static const char *in(const char *path) { return path[1] ? path + 1 : "."; }
 
@@ -139,7 +152,7 @@ static int view_utimens(const char *path, const struct timespec times[2], struct
 
 static int view_open(const char *path, struct fuse_file_info *fi)
 {
-    int fd = openat(view()->root, in(path), fi->flags | O_CLOEXEC);
+    int fd = aside(openat(view()->root, in(path), fi->flags | O_CLOEXEC));
     if (fd < 0)
         return -errno;
     fi->fh = (uint64_t)fd;
@@ -148,7 +161,7 @@ static int view_open(const char *path, struct fuse_file_info *fi)
 
 static int view_create(const char *path, mode_t mode, struct fuse_file_info *fi)
 {
-    int fd = openat(view()->root, in(path), fi->flags | O_CLOEXEC, mode);
+    int fd = aside(openat(view()->root, in(path), fi->flags | O_CLOEXEC, mode));
     if (fd < 0)
         return -errno;
     int done = own(path);
@@ -277,7 +290,7 @@ const struct fuse_operations *bypath_plugin(int argc, char **argv, void **privat
     static struct view the;
     if (argc < 2 || !realpath(argv[1], the.path))
         return NULL;
-    the.root = open(the.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    the.root = aside(open(the.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     the.upper = argc > 2 && strcmp(argv[2], "upper") == 0;
     *private_data = &the;
     return the.root < 0 ? NULL : &OPERATIONS;

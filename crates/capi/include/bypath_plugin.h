@@ -16,6 +16,8 @@
  *   uses the mount; a child by fork(2) has its parent's. Programs that must see
  *   each other's changes need a library that keeps them in files.
  * - File calls that an operation makes are the kernel's, never Bypath's.
+ *   Descriptors that it keeps are the program's: move them to high numbers
+ *   (F_DUPFD_CLOEXEC), where shells and the like put none by name.
  * - As in libfuse: a missing operation is ENOSYS (EOPNOTSUPP for extended
  *   attributes and fallocate); without `create`, `mknod` and `open`; a file that
  *   loses its name while it is open is renamed to .fuse_hidden..., unless `init`

@@ -1,5 +1,4 @@
-//! What this program has open in the library: `fi->fh` by node, with the place to
-//! which a file went that lost its name while it was open.
+//! What this program has open in the library: `fi->fh` by node.
 //!
 //! A node's first description that reads or writes opens a handle, the last one to go
 //! releases it. When that happens in another program, ours stays until its place is wanted.
@@ -27,26 +26,15 @@ pub const SHARED: u32 = 4;
 pub struct Place {
     key: AtomicU64,
     pub(crate) bits: AtomicU32,
-    /// Number of the hidden name that it has now; 0: none.
-    pub(crate) hidden: AtomicU32,
     pub(crate) handles: [AtomicU64; 2],
     /// Node (id, hint) whose handles these are, to see whether it is still held.
     pub(crate) node: [AtomicU64; 2],
-    /// Directory of the hidden name.
-    pub(crate) dir: [AtomicU64; 2],
 }
 
 impl Place {
     const fn new() -> Place {
         const ZERO: AtomicU64 = AtomicU64::new(0);
-        Place {
-            key: ZERO,
-            bits: AtomicU32::new(0),
-            hidden: AtomicU32::new(0),
-            handles: [ZERO; 2],
-            node: [ZERO; 2],
-            dir: [ZERO; 2],
-        }
+        Place { key: ZERO, bits: AtomicU32::new(0), handles: [ZERO; 2], node: [ZERO; 2] }
     }
 
     /// What it holds.
@@ -55,10 +43,8 @@ impl Place {
         Contents {
             key: self.key.load(Relaxed),
             bits: self.bits.load(Relaxed),
-            hidden: self.hidden.load(Relaxed),
             handles: pair(&self.handles),
             node: pair(&self.node),
-            dir: pair(&self.dir),
         }
     }
 }
@@ -70,14 +56,10 @@ pub struct Contents {
     pub key: u64,
     /// What is open.
     pub bits: u32,
-    /// Number of its hidden name.
-    pub hidden: u32,
     /// For reading, for writing.
     pub handles: [u64; 2],
     /// Node: id, hint.
     pub node: [u64; 2],
-    /// Directory of the hidden name: id, hint.
-    pub dir: [u64; 2],
 }
 
 /// All of a mount, in this program.
@@ -134,7 +116,6 @@ impl Handles {
             let place = self.find(key).or_else(|| self.near(key).find(|place| place.key.load(Relaxed) == 0))?;
             if place.key.load(Relaxed) != key {
                 place.bits.store(0, Relaxed);
-                place.hidden.store(0, Relaxed);
                 place.node.iter().zip(node).for_each(|(word, value)| word.store(value, Relaxed));
             }
             let present = place.bits.load(Relaxed);

@@ -106,14 +106,7 @@ unsafe extern "C" fn fill(buffer: *mut c_void, name: *const c_char, stat: *const
 
 impl Plugin {
     /// Reports the entries of `dir` behind `cookie`.
-    pub(crate) fn list(
-        &self,
-        l: &Ledger,
-        cx: &Cx,
-        dir: Node,
-        cookie: u64,
-        each: &mut dyn FnMut(DirEntry) -> bool,
-    ) -> Result<()> {
+    pub(crate) fn list(&self, l: &Ledger, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         let path = self.path(l, dir, b"")?;
         let mut info = FileInfo::new(pm::sys::abi::O_DIRECTORY, 0);
         done(self.with(cx, |ops| match ops.opendir {
@@ -153,9 +146,7 @@ impl Plugin {
             let from = if hashed { 0 } else { collector.after };
             done(self.with(cx, |ops| match ops.readdir {
                 // SAFETY: path, collector and structure are the library's for this call.
-                Some(readdir) => unsafe {
-                    readdir(path, (&raw mut collector).cast(), fill, from as i64, info, 0)
-                },
+                Some(readdir) => unsafe { readdir(path, (&raw mut collector).cast(), fill, from as i64, info, 0) },
                 None => -Errno::ENOSYS.0,
             })?)?;
             if collector.len > 0 {

@@ -29,6 +29,7 @@ fn node_of(words: [u64; 2]) -> Node {
     Node { id: words[0], hint: words[1] as u32 }
 }
 
+const HIDDEN_PREFIX: &[u8] = b".fuse_hidden";
 /// Hidden names of this program so far.
 static HIDDEN: AtomicU32 = AtomicU32::new(0);
 
@@ -51,19 +52,6 @@ impl Plugin {
         Ok(path)
     }
 
-    /// The path of a node that may have lost its name while it was open.
-    pub(crate) fn path_now(&self, l: &Ledger, node: Node) -> Result<Path> {
-        match self.path(l, node, b"") {
-            Err(Error::Posix(Errno::ENOENT)) => {
-                let key = l.get(node)?.key.load(Relaxed);
-                let contents = self.handles.find(key).map(|place| place.contents()).filter(|at| at.hidden != 0);
-                let Some(at) = contents else { return posix(Errno::ENOENT) };
-                self.path(l, node_of(at.dir), &hidden_name(at.hidden))
-            }
-            other => other,
-        }
-    }
-
     /// Calls `run` for a node that is open, with its handle: the path may be null then, if the library wants none.
     pub(crate) fn with_handle(
         &self,
@@ -79,7 +67,7 @@ impl Plugin {
         if self.loaded()?.config.nullpath_ok != 0 {
             return done(self.with(cx, |ops| run(ops, null(), &mut info))?);
         }
-        let path = self.path_now(l, node)?;
+        let path = self.path(l, node, b"")?;
         done(self.with(cx, |ops| run(ops, path.text(), &mut info))?)
     }
 
@@ -104,7 +92,7 @@ impl Plugin {
     pub(crate) fn open_handle(&self, l: &Ledger, cx: &Cx, node: Node, access: u32) -> Result<()> {
         let key = l.get(node)?.key.load(Relaxed);
         self.make_place(l, cx, key)?;
-        let path = self.path_now(l, node)?;
+        let path = self.path(l, node, b"")?;
         let mut info = FileInfo::new(access, 0);
         done(self.with(cx, |ops| match ops.open {
             // SAFETY: a path and a structure for this call.
@@ -163,21 +151,28 @@ impl Plugin {
         });
     }
 
-    /// Releases what this program has open under `key`, and the hidden name with it.
+    /// Releases what this program has open under `key`.
     pub(crate) fn release_all(&self, l: &Ledger, cx: &Cx, key: u64, node: Option<Node>) {
-        let path = node.and_then(|node| self.path_now(l, node).ok());
+        let path = node.and_then(|node| self.path(l, node, b"").ok());
         let Some(at) = self.handles.take(key) else { return };
-        let text = path.as_ref().map_or(null(), Path::text);
-        self.release_handles(cx, text, &at);
-        if at.hidden != 0
-            && let Ok(path) = self.path(l, node_of(at.dir), &hidden_name(at.hidden))
-        {
-            let _ = self.with(cx, |ops| match ops.unlink {
-                // SAFETY: a path for this call.
-                Some(unlink) => unsafe { unlink(path.text()) },
-                None => 0,
-            });
+        self.release_handles(cx, path.as_ref().map_or(null(), Path::text), &at);
+    }
+
+    /// Nobody has the node open any more: if it has but a hidden name, that goes too.
+    pub(crate) fn bury(&self, l: &Ledger, cx: &Cx, node: Node) {
+        let Ok(record) = l.get(node) else { return };
+        let mut name = [0u8; 255];
+        // Unless somebody has given it another name.
+        let is_hidden = l.name(node, &mut name).is_ok_and(|len| name[..len].starts_with(HIDDEN_PREFIX));
+        if !is_hidden || record.handles[0].load(Relaxed) != record.key.load(Relaxed) {
+            return;
         }
+        let Ok(path) = self.path(l, node, b"") else { return };
+        let _ = self.with(cx, |ops| match ops.unlink {
+            // SAFETY: a path for this call.
+            Some(unlink) => unsafe { unlink(path.text()) },
+            None => 0,
+        });
     }
 
     fn release_handles(&self, cx: &Cx, path: *const c_char, at: &Contents) {
@@ -193,30 +188,30 @@ impl Plugin {
         }
     }
 
-    /// If the file called `name` in `dir` is open here, moves it out of the way, as
-    /// libfuse does; whether that was done.
+    /// If somebody has the file called `name` in `dir` open, moves it out of the way, as
+    /// libfuse does; whether that was done. The ledger marks it by its own key in a word
+    /// for handles, which are kept elsewhere here.
     pub(crate) fn hide(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> Result<bool> {
         let loaded = self.loaded()?;
-        let key = l.key_of(dir, name).filter(|&(_, kind)| kind != Kind::Directory).map(|(key, _)| key);
-        let Some(place) = key.and_then(|key| self.handles.find(key)) else { return Ok(false) };
-        // Open in fact, and not only kept since it was made.
-        let held = place.contents().node;
-        if loaded.config.hard_remove != 0 || held[0] as u32 == 0 || l.holds(node_of(held)) == 0 {
+        let Some(node) = l.last_known(dir, name) else { return Ok(false) };
+        let record = l.get(node)?;
+        if loaded.config.hard_remove != 0 || record.kind() == Kind::Directory || l.holds(node) == 0 {
             return Ok(false);
         }
         let Some(rename) = loaded.operations.rename else { return Ok(false) };
-        let number = HIDDEN.fetch_add(1, Relaxed) + 1;
-        let (from, to) = (self.path(l, dir, name)?, self.path(l, dir, &hidden_name(number))?);
+        let hidden = hidden_name(HIDDEN.fetch_add(1, Relaxed) + 1);
+        let (from, to) = (self.path(l, dir, name)?, self.path(l, dir, &hidden)?);
         // SAFETY: two paths for this call.
         done(self.with(cx, |_| unsafe { rename(from.text(), to.text(), 0) })?)?;
-        place.dir.iter().zip(node_words(dir)).for_each(|(word, value)| word.store(value, Relaxed));
-        place.hidden.store(number, Relaxed);
+        record.handles[0].store(record.key.load(Relaxed), Relaxed);
+        // This source has nothing to forget.
+        l.moved((dir, name), (dir, &hidden), false, &mut |_, _, _| {})?;
         Ok(true)
     }
 
     /// Attributes of `name` in `dir` (of `dir` itself, if it is empty), with the library's inode number or 0.
     pub(crate) fn attr_at(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> Result<Attr> {
-        let path = if name.is_empty() { self.path_now(l, dir)? } else { self.path(l, dir, name)? };
+        let path = if name.is_empty() { self.path(l, dir, b"")? } else { self.path(l, dir, name)? };
         self.attr_by(cx, &path)
     }
 

@@ -47,7 +47,11 @@ struct Text([u8; PATH_MAX + 1]);
 impl Text {
     fn new(text: &[u8]) -> Result<Text> {
         let mut own = Text([0; PATH_MAX + 1]);
-        own.0.get_mut(..text.len()).filter(|_| text.len() < PATH_MAX).ok_or(Error::Posix(Errno::ENAMETOOLONG))?.copy_from_slice(text);
+        own.0
+            .get_mut(..text.len())
+            .filter(|_| text.len() < PATH_MAX)
+            .ok_or(Error::Posix(Errno::ENAMETOOLONG))?
+            .copy_from_slice(text);
         Ok(own)
     }
 }
@@ -100,7 +104,7 @@ impl Plugin {
 
     /// Changes owner; a new one does not get the old one's set-id bits.
     fn set_owner(&self, l: &Ledger, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
-        let path = self.path_now(l, node)?;
+        let path = self.path(l, node, b"")?;
         let attr = self.attr_by(cx, &path)?;
         let (uid, gid) = (change.uid.unwrap_or(u32::MAX), change.gid.unwrap_or(u32::MAX));
         let drops = if attr.mode & 0o010 != 0 { 0o6000 } else { 0o4000 };
@@ -120,7 +124,8 @@ impl Source for Plugin {
     fn lookup(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> core::result::Result<Entry, Miss> {
         let attr = self.attr_at(l, cx, dir, name)?;
         // The same name stays the same node, also after it was moved there.
-        let key = l.key_of(dir, name).filter(|&(_, kind)| kind == attr.kind).map_or_else(|| l.fresh_key(), |(key, _)| key);
+        let known = l.last_known(dir, name).and_then(|node| l.get(node).ok()).filter(|record| record.kind() == attr.kind);
+        let key = known.map_or_else(|| l.fresh_key(), |record| record.key.load(Relaxed));
         Ok(self.entry(key, attr))
     }
 
@@ -141,13 +146,13 @@ impl Source for Plugin {
         if want & X != 0 && kind == Kind::Regular && attr()?.mode & 0o111 == 0 {
             return posix(Errno::EACCES);
         }
-        let path = self.path_now(l, node)?;
+        let path = self.path(l, node, b"")?;
         needless(operation!(self, cx, access(path.text(), c_int::from(want))))
     }
 
     fn set_attr(&self, l: &Ledger, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
         self.writable()?;
-        let path = self.path_now(l, node)?;
+        let path = self.path(l, node, b"")?;
         if let Some(mode) = change.mode {
             let mode = l.get(node)?.kind().type_bits() | u32::from(mode);
             operation!(self, cx, chmod(path.text(), mode, null_mut()))?;
@@ -184,7 +189,7 @@ impl Source for Plugin {
     }
 
     fn readlink(&self, l: &Ledger, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        let path = self.path_now(l, node)?;
+        let path = self.path(l, node, b"")?;
         let mut target = [0u8; PATH_MAX];
         operation!(self, cx, readlink(path.text(), target.as_mut_ptr().cast(), PATH_MAX - 1))?;
         let len = target.iter().position(|&b| b == 0).unwrap_or(0);
@@ -212,7 +217,7 @@ impl Source for Plugin {
 
     fn link(&self, l: &Ledger, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         self.writable()?;
-        let (from, to) = (self.path_now(l, node)?, self.path(l, dir, name)?);
+        let (from, to) = (self.path(l, node, b"")?, self.path(l, dir, name)?);
         operation!(self, cx, link(from.text(), to.text())).map(drop)
     }
 
@@ -311,6 +316,7 @@ impl Source for Plugin {
     fn closed(&self, l: &Ledger, cx: &Cx, node: Node) {
         if let Ok(record) = l.get(node) {
             self.release_all(l, cx, record.key.load(Relaxed), Some(node));
+            self.bury(l, cx, node);
         }
     }
 
@@ -354,7 +360,7 @@ impl Source for Plugin {
         let Some(node) = node else { return Ok(()) };
         let record = l.get(node)?;
         if record.kind() == Kind::Directory {
-            let path = self.path_now(l, node)?;
+            let path = self.path(l, node, b"")?;
             let mut info = FileInfo::default();
             let opened = operation!(self, cx, opendir(path.text(), &mut info));
             needless(opened)?;
@@ -375,7 +381,7 @@ impl Source for Plugin {
     }
 
     fn get_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        let (path, name, room) = (self.path_now(l, node)?, Text::new(name)?, out.len.min(XATTR_MAX));
+        let (path, name, room) = (self.path(l, node, b"")?, Text::new(name)?, out.len.min(XATTR_MAX));
         let buffer = if room == 0 { null_mut() } else { out.ptr.cast() };
         let len = unsupported(operation!(self, cx, getxattr(path.text(), name.0.as_ptr().cast(), buffer, room)))?;
         if room != 0 && len > room { posix(Errno::ERANGE) } else { Ok(len) }
@@ -383,14 +389,14 @@ impl Source for Plugin {
 
     fn set_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
         self.writable()?;
-        let (path, name) = (self.path_now(l, node)?, Text::new(name)?);
+        let (path, name) = (self.path(l, node, b"")?, Text::new(name)?);
         let start = if value.len == 0 { null() } else { value.ptr.cast_const().cast() };
         let (text, flags) = (name.0.as_ptr().cast(), flags as c_int);
         unsupported(operation!(self, cx, setxattr(path.text(), text, start, value.len, flags))).map(drop)
     }
 
     fn list_xattr(&self, l: &Ledger, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        let (path, room) = (self.path_now(l, node)?, out.len.min(XATTR_MAX));
+        let (path, room) = (self.path(l, node, b"")?, out.len.min(XATTR_MAX));
         let buffer = if room == 0 { null_mut() } else { out.ptr.cast() };
         let len = unsupported(operation!(self, cx, listxattr(path.text(), buffer, room)))?;
         if room != 0 && len > room { posix(Errno::ERANGE) } else { Ok(len) }
@@ -398,7 +404,7 @@ impl Source for Plugin {
 
     fn remove_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
         self.writable()?;
-        let (path, name) = (self.path_now(l, node)?, Text::new(name)?);
+        let (path, name) = (self.path(l, node, b"")?, Text::new(name)?);
         unsupported(operation!(self, cx, removexattr(path.text(), name.0.as_ptr().cast()))).map(drop)
     }
 }

@@ -262,12 +262,12 @@ impl Ledger {
         Ok(Found::Unknown)
     }
 
-    /// Key and type of the node that was last seen under `name` in `dir`, believed or not.
-    pub fn key_of(&self, dir: Node, name: &[u8]) -> Option<(u64, Kind)> {
+    /// The node that was last seen under `name` in `dir`, believed or not.
+    pub fn last_known(&self, dir: Node, name: &[u8]) -> Option<Node> {
         let guard = self.lock();
         let index = self.search(&guard, dir.id as u32, name, hash_of(dir.id as u32, name)).ok()??;
         let record = self.record(index).filter(|record| record.state.load(Relaxed) == NAMED)?;
-        Some((record.key.load(Relaxed), record.kind()))
+        Some(self.node_of(index, record))
     }
 
     /// Attributes, if they may still be believed.
