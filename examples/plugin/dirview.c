@@ -4,7 +4,7 @@
  *     cc -shared -fPIC -O2 $(pkg-config --cflags fuse3) -I ../../crates/capi/include -o dirview.so dirview.c
  *     bypath run --mount plugin:dirview.so,DIR:/view -- ls -l /view
  *
- * With the argument `upper` what is read is in capital letters. It keeps a
+ * DIR is absolute: programs use the mount from any directory. With the argument `upper` what is read is in capital letters. It keeps a
  * handle for each open file and its settings in the private data, as file
  * systems do; nothing of libfuse but its header is used.
  */
@@ -287,11 +287,14 @@ static const struct fuse_operations OPERATIONS = {
 
 const struct fuse_operations *bypath_plugin(int argc, char **argv, void **private_data)
 {
-    static struct view the;
-    if (argc < 2 || !realpath(argv[1], the.path))
+    /* One for each mount: a program may have several of the same library. */
+    struct view *the = calloc(1, sizeof *the);
+    if (!the || argc < 2 || !realpath(argv[1], the->path)) {
+        free(the);
         return NULL;
-    the.root = aside(open(the.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    the.upper = argc > 2 && strcmp(argv[2], "upper") == 0;
-    *private_data = &the;
-    return the.root < 0 ? NULL : &OPERATIONS;
+    }
+    the->root = aside(open(the->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    the->upper = argc > 2 && strcmp(argv[2], "upper") == 0;
+    *private_data = the;
+    return the->root < 0 ? NULL : &OPERATIONS;
 }

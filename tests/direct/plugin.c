@@ -9,7 +9,7 @@
 
 int main(int argc, char **argv)
 {
-    char text[64];
+    char text[512];
     struct stat about;
     struct dirent *entry;
     int names = 0;

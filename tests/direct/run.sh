@@ -148,13 +148,13 @@ plugin() {
     libraries=$(dirname "$bypath")
     if ! cc -shared -fPIC -O2 -Wall -Wextra -Werror -D_FILE_OFFSET_BITS=64 -I/usr/include/fuse3 -I"$top/crates/capi/include" -o dirview.so "$top/examples/plugin/dirview.c" 2>m.err ||
         ! cc -Wall -Wextra -Werror -I"$top/crates/capi/include" -o by-c "$here/plugin.c" -L"$libraries" -lbypath 2>>m.err; then fail 'it does not compile' m.err; return; fi
-    mkdir p && use 'plugin:dirview.so,p'
+    mkdir p && use "plugin:dirview.so,$work/p"
     # By the C API, as it is and in capitals; what it leaves is in the directory.
     mkdir c1 c2
     { LD_LIBRARY_PATH=$libraries timeout 60 ./by-c plugin:dirview.so,c1 ello plugin:./by-c; LD_LIBRARY_PATH=$libraries timeout 60 ./by-c plugin:dirview.so,c2,upper ELLO plugin:./by-c; cat c1/kept; ls -A c1 c2; } >m.out 2>&1
     if [ "$(tr '\n' ' ' <m.out)" = 'good good kept c1: kept  c2: kept ' ]; then pass 'C API'; else fail 'by the C API' m.out; fi
     # Beside others; a child has what its parent opened; a library that is none is refused.
-    session --mount 'plugin:dirview.so,tree,upper:/up' --mount 'plugin:dirview.so,c2:/plain' --mount host:tree:/host -- bash -c '
+    session --mount "plugin:dirview.so,$work/tree,upper:/up" --mount "plugin:dirview.so,$work/c2:/plain" --mount host:tree:/host -- bash -c '
         cat /up/f; cp /up/d/e/x /plain/y; cat /plain/y; exec 3</up/f; head -c 2 <&3; (cat <&3); ls /up; cmp /up/d/big /host/d/big; cd /up/d/e && pwd; echo /up/*
         echo new >/up/n; echo more >>/up/n; mv /up/n /up/d/m; cat /host/d/m; rm /up/d/m; "$0" mounts | grep -c plugin:' "$bypath" >m.out 2>m.err
     printf '%s\n' HELLO DEEP HELLO d f l /up/d/e '/up/d /up/f /up/l' new more 2 >k.out

@@ -39,8 +39,9 @@ extern "C" {
 #endif
 
 /*
- * Called once in a program. argv[0] is the library's path, the others are the
- * arguments of the mount. What is stored in `*private_data` is what `init` finds
+ * Called once in a program for a mount. argv[0] is the library's path, the others are the
+ * arguments of the mount; paths among them are absolute, since the program may be
+ * in any directory by then. What is stored in `*private_data` is what `init` finds
  * in `fuse_get_context()->private_data`; what `init` returns takes its place, as
  * in libfuse. NULL: the file system can't be used (ENOTCONN).
  */
