@@ -116,9 +116,9 @@ impl fmt::Display for AttachError {
                 "other processes use it, but their segment cannot be opened from here; give the same segment directory \
                  (BYPATH_SEGMENT_DIR), or end those processes",
             ),
-            AttachError::BeingWritten => f.write_str(
-                "the file is not writable from here, and other processes use it; end those processes, or copy the file",
-            ),
+            AttachError::BeingWritten => {
+                f.write_str("the file is not writable from here, and other processes use it; end those processes first")
+            }
             AttachError::NoSpace => {
                 f.write_str("no space for the segment or for the image's tables; free some, or choose another BYPATH_SEGMENT_DIR")
             }
