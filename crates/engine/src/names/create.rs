@@ -36,17 +36,20 @@ impl Fs {
         let now = pm::clock::now();
         let place = self.place_inode(&mut tx)?;
         let (edentry, allocated) = self.new_edentry(&mut tx, hash, new.kind as u8, parent.offset, place.id, at, name)?;
-        let (root, size) = match new.kind {
-            Kind::Symlink => (self.new_text(&mut tx, new.target)?, new.target.len() as u64),
-            Kind::CharDevice | Kind::BlockDevice => (new.rdev, 0),
-            _ => (0, 0),
+        let (root, size, text) = match new.kind {
+            Kind::Symlink => {
+                let (at, text) = self.new_text(&mut tx, new.target)?;
+                (at, new.target.len() as u64, Some(text))
+            }
+            Kind::CharDevice | Kind::BlockDevice => (new.rdev, 0, None),
+            _ => (0, 0, None),
         };
         let (spot, entry) = self.insert(&mut tx, room, hash, edentry)?;
         let uid = cx.cred.uid;
         let plan = Plan { kind: new.kind, mode, uid, gid, permission, flags: 0, nlink: 1, size, root, now };
         let own = if directory { edentry } else { 0 };
         let touched = touch_directory(parent.inode, now, 1, i32::from(directory));
-        let stores = (allocated, Set { word: slot, value: edentry }, entry, touched);
+        let stores = (allocated, text, Set { word: slot, value: edentry }, entry, touched);
         let name = Some((&spot, parent.offset, name));
         let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, own, name, stores)?;
         tx.slots_filled();

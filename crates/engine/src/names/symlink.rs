@@ -3,6 +3,7 @@
 use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
+use crate::lane::record::SetBits;
 use base::{Cx, Kind, Node, PATH_MAX, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::extent::symlink_lines;
@@ -23,10 +24,11 @@ pub(super) fn check_target(target: &[u8]) -> Result<()> {
 }
 
 impl Fs {
-    /// Allocates and writes the text of a symlink; returns its offset.
-    pub(super) fn new_text(&self, tx: &mut Tx, target: &[u8]) -> Result<u64> {
+    /// Allocates and writes the text of a symlink; returns its offset, and the
+    /// store that allocates it, for the record.
+    pub(super) fn new_text<'a>(&'a self, tx: &mut Tx<'a>, target: &[u8]) -> Result<(u64, SetBits<'a>)> {
         let lines = symlink_lines(target.len() as u64);
-        let at = tx.lines(lines, Arena::Other)?;
+        let (at, allocated) = tx.new_lines(lines, Arena::Other)?;
         self.present(at, target.len() as u64)?;
         self.image.copy_in(at, UserSlice::from_ref(target))?;
         // So that a damaged length shows.
@@ -36,7 +38,7 @@ impl Fs {
         } else {
             tx.order();
         }
-        Ok(at)
+        Ok((at, allocated))
     }
 
     /// Copies the target of a symlink, as much as fits; returns how much. `EINVAL` if it is none.
