@@ -33,8 +33,12 @@ pub struct Place {
 
 impl Place {
     const fn new() -> Place {
-        const ZERO: AtomicU64 = AtomicU64::new(0);
-        Place { key: ZERO, bits: AtomicU32::new(0), handles: [ZERO; 2], node: [ZERO; 2] }
+        Place {
+            key: AtomicU64::new(0),
+            bits: AtomicU32::new(0),
+            handles: [const { AtomicU64::new(0) }; 2],
+            node: [const { AtomicU64::new(0) }; 2],
+        }
     }
 
     /// What it holds.

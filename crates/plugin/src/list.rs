@@ -189,10 +189,10 @@ mod tests {
             let mut collector =
                 Collector { after, uses_ino: false, entries: [empty; BATCH], len: 0, has_offsets: false, full: false };
             (0..1000u16).for_each(|n| assert!(collector.add(&[b'a' + (n % 25) as u8, 128 + (n / 25) as u8], None, 0)));
-            let cookies = collector.entries[..collector.len].iter().map(|entry| entry.cookie);
+            let mut cookies = collector.entries[..collector.len].iter().map(|entry| entry.cookie);
             assert!(cookies.clone().is_sorted() && cookies.clone().all(|cookie| cookie > after));
             seen += collector.len;
-            let Some(last) = cookies.last() else { break };
+            let Some(last) = cookies.next_back() else { break };
             after = last;
         }
         assert_eq!(seen, 1000);
