@@ -1,7 +1,8 @@
 //! The permission table (DenseFS §3.1): an inode's owner and mode in 16 bits.
 //!
 //! Entries are only ever added, under one lock, and never change: readers and
-//! searches need no lock. An entry is durable before anybody refers to it.
+//! searches need no lock. An entry is durable before anybody refers to it: where
+//! stores do not last by themselves, who finds one while another adds waits for the lock.
 
 use crate::alloc::fault;
 use crate::fs::{Fs, corrupt};
@@ -10,7 +11,7 @@ use base::Result;
 use core::sync::atomic::Ordering::Acquire;
 use format::layout;
 use format::permission::{Permission, VALID, start};
-use pm::Errno;
+use pm::{Domain, Errno};
 
 /// Where a triple is, or where it would go.
 enum Place {
@@ -41,9 +42,16 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn permission_index<'a>(&'a self, tx: &mut Tx<'a>, uid: u32, gid: u32, mode: u16) -> Result<u16> {
         match self.find_permission(uid, gid, mode)? {
-            Place::At(index) => Ok(index),
-            Place::Free(_) => self.add_permission(tx, uid, gid, mode),
+            Place::At(index) if self.is_settled() => Ok(index),
+            _ => self.add_permission(tx, uid, gid, mode),
         }
+    }
+
+    /// Whether an entry found before is durable: nobody is adding one. (Whoever
+    /// stored it held the lock from before until it was.)
+    #[inline(always)]
+    fn is_settled(&self) -> bool {
+        self.image.domain() == Domain::Process || self.header().permission.0.load(Acquire) == 0
     }
 
     #[inline(always)]
@@ -76,7 +84,11 @@ impl Fs {
 
     fn add_permission_locked(&self, uid: u32, gid: u32, mode: u16) -> Result<u16> {
         let index = match self.find_permission(uid, gid, mode)? {
-            Place::At(index) => return Ok(index),
+            Place::At(index) => {
+                // Who added it may have died before it was durable.
+                self.settle(self.permission_entry(index)?);
+                return Ok(index);
+            }
             Place::Free(index) => index,
         };
         if fault::strikes(fault::Kind::Permission) {
@@ -87,8 +99,13 @@ impl Fs {
         // Both words are in one line, which reaches the medium in the order of its stores.
         image.store(&entry.owner, u64::from(gid) << 32 | u64::from(uid));
         image.store(&entry.mode, VALID | u64::from(mode));
-        image.flush(image.offset_of(entry), 16);
-        image.fence();
+        self.settle(entry);
         Ok(index)
+    }
+
+    /// Makes an entry durable.
+    fn settle(&self, entry: &Permission) {
+        self.image.flush(self.image.offset_of(entry), 16);
+        self.image.fence();
     }
 }

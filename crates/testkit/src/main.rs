@@ -48,7 +48,7 @@ fn crash(args: &[String]) -> bool {
         return shown(persists::table().and_then(|(text, fine)| if fine { Ok(text) } else { Err(text) }));
     }
     if has("--mutants") {
-        return command::mutants();
+        return command::mutants(number(args, "--every", 1) as usize);
     }
     if let Some(text) = option(args, "--replay") {
         return command::replay(&text);
@@ -62,6 +62,7 @@ fn crash(args: &[String]) -> bool {
         jobs: number(args, "--jobs", 2),
         seed: number(args, "--seed", 1),
         pairs: number(args, "--pairs", 400),
+        seconds: number(args, "--seconds", 0),
     })
 }
 
@@ -116,8 +117,8 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
                  \x20      testkit flat [--entries N]\n\
                  \x20      testkit recover [--files N] [--seed S]\n\
-                 \x20      testkit crash [--depth N] [--every N] [--pairs N] [--jobs N] [--seed S]\n\
-                 \x20      testkit crash --persists | --mutants | --replay STATE | --regressions FILE"
+                 \x20      testkit crash [--depth N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S]\n\
+                 \x20      testkit crash --persists | --mutants [--every N] | --replay STATE | --regressions FILE"
             );
             false
         }

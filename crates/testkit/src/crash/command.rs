@@ -5,11 +5,12 @@ use super::mutate::{self, Change};
 use super::tree::Tree;
 use super::workload::{self, Op, Start};
 use super::{equivalent, pairs};
+use crate::rng::Rng;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What to explore.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub struct Plan {
     pub seed: u64,
     /// Runs of two threads or processes.
     pub pairs: u64,
+    /// Begins nothing more after so many seconds; 0: goes on to the end.
+    pub seconds: u64,
 }
 
 /// Effort for sequences of a length.
@@ -42,7 +45,8 @@ pub fn run(plan: &Plan) -> bool {
     let Ok(program) = std::env::current_exe() else { return false };
     let mut children = Vec::new();
     for share in 0..plan.jobs {
-        let numbers = [plan.depth as u64, plan.every, plan.jobs, plan.seed, plan.pairs, share].map(|number| number.to_string());
+        let numbers = [plan.depth as u64, plan.every, plan.jobs, plan.seed, plan.pairs, plan.seconds, share];
+        let numbers = numbers.map(|number| number.to_string());
         let child = Command::new(&program).args(["crash", "--worker"]).args(numbers).stdout(Stdio::piped()).spawn();
         match child {
             Ok(child) => children.push(child),
@@ -69,11 +73,14 @@ pub fn run(plan: &Plan) -> bool {
 }
 
 fn report(totals: &[(String, Counts)], seconds: u64) {
-    println!("| | workloads | crash points | states met | different states tried | of these inside recovery | violations |");
-    println!("|---|---|---|---|---|---|---|");
+    println!(
+        "| | workloads | crash points | states met | different states tried | of these inside recovery | violations | left out, time was up |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
     let mut sum = Counts::default();
     let line = |name: &str, c: &Counts| {
-        println!("| {name} | {} | {} | {} | {} | {} | {} |", c.workloads, c.points, c.met, c.tried, c.inside, c.violations);
+        let numbers = [c.workloads, c.points, c.met, c.tried, c.inside, c.violations, c.left];
+        println!("| {name} | {} |", numbers.map(|number| number.to_string()).join(" | "));
     };
     for (name, counts) in totals {
         line(name, counts);
@@ -81,10 +88,13 @@ fn report(totals: &[(String, Counts)], seconds: u64) {
     }
     line("all", &sum);
     println!("{} different states in {seconds} s, {} violations", sum.tried, sum.violations);
+    if sum.left > 0 {
+        println!("NOT ALL: time was up, {} workloads of {} were left out", sum.left, sum.workloads + sum.left);
+    }
 }
 
 fn said(name: &str, c: &Counts) {
-    println!("counts {name}|{}|{}|{}|{}|{}|{}", c.workloads, c.points, c.met, c.tried, c.inside, c.violations);
+    println!("counts {name}|{}|{}|{}|{}|{}|{}|{}", c.workloads, c.points, c.met, c.tried, c.inside, c.violations, c.left);
 }
 
 fn parsed(text: &str) -> Option<(String, Counts)> {
@@ -98,6 +108,7 @@ fn parsed(text: &str) -> Option<(String, Counts)> {
         tried: number()?,
         inside: number()?,
         violations: number()?,
+        left: number()?,
     };
     Some((name, counts))
 }
@@ -119,37 +130,73 @@ fn tell_of_panics() {
     }));
 }
 
-/// One process's share: `depth every jobs seed pairs share`.
+/// Of a medium's and a start's time: single operations may have half, two at a time and two in turn an eighth each.
+const STAGES: [f64; 4] = [0.5, 0.625, 0.75, 1.0];
+
+/// Twelfths of the time by which a medium and a start must be through. What one leaves the next has.
+const fn twelfths(media: Media, start: Start) -> u32 {
+    match (media, start) {
+        (Media::Power, Start::Some) => 4,
+        (Media::Power, Start::Empty) => 6,
+        (Media::Whole, Start::Some) => 8,
+        (Media::Whole, Start::Empty) => 9,
+        (Media::Kill, Start::Some) => 11,
+        (Media::Kill, Start::Empty) => 12,
+    }
+}
+
+/// All operations, in an order drawn from the seed: where time is short, something of each kind is tried.
+fn shuffled(seed: u64) -> Vec<Op> {
+    let (mut all, mut rng) = (workload::all(), Rng::new(seed));
+    for i in (1..all.len()).rev() {
+        all.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    all
+}
+
+/// One process's share: `depth every jobs seed pairs seconds share`.
 pub fn worker(numbers: &[u64]) -> bool {
-    let [depth, every, jobs, seed, pairs, share] = *numbers else { return false };
-    let plan = Plan { depth: depth as usize, every, jobs, seed, pairs };
+    let [depth, every, jobs, seed, pairs, seconds, share] = *numbers else { return false };
+    let plan = Plan { depth: depth as usize, every, jobs, seed, pairs, seconds };
+    let begun = Instant::now();
     tell_of_panics();
     let mut fine = true;
     for media in Media::ALL {
         for start in [Start::Some, Start::Empty] {
             let mut explorer = Explorer::new(media, start, effort(1));
+            let here = Instant::now();
+            let end = begun + Duration::from_secs(seconds) * twelfths(media, start) / 12;
+            let until = |stage: usize| (seconds > 0).then(|| here + end.saturating_duration_since(here).mul_f64(STAGES[stage]));
             let tree = explorer.first_tree();
-            let mut sequences = Sequences { plan: &plan, share, number: 0, all: workload::all() };
-            for len in 1..=plan.depth {
+            let mut sequences = Sequences { plan: &plan, share, number: 0, all: shuffled(seed) };
+            let mut in_a_row = |explorer: &mut Explorer, len| {
                 let before = explorer.counts;
                 explorer.effort = effort(len);
                 sequences.number = 0;
-                sequences.of_length(&mut explorer, &mut Vec::new(), &tree, len);
+                sequences.of_length(explorer, &mut Vec::new(), &tree, len);
                 said(&format!("{}, from {}, {len} in a row", media.name(), start.name()), &(explorer.counts - before));
+            };
+            explorer.until = until(0);
+            in_a_row(&mut explorer, 1);
+            explorer.until = until(1);
+            explorer.effort = effort(2);
+            if start == Start::Some && plan.pairs > 0 {
+                let before = explorer.counts;
+                pairs::run(&mut explorer, &tree, plan.pairs, plan.seed, (share, jobs));
+                said(&format!("{}, two at a time", media.name()), &(explorer.counts - before));
             }
+            explorer.until = until(2);
             // Two processes that take turns: what one leaves, the other must not stumble over.
             if start == Start::Some && plan.depth > 1 {
                 let before = explorer.counts;
                 explorer.alternate = true;
-                sequences.alternate(&mut explorer, &tree);
+                Sequences::alternate(&plan, share, &mut explorer, &tree);
                 explorer.alternate = false;
                 said(&format!("{}, two processes in turn", media.name()), &(explorer.counts - before));
             }
-            if start == Start::Some && plan.pairs > 0 {
-                let before = explorer.counts;
-                explorer.effort = effort(2);
-                pairs::run(&mut explorer, &tree, plan.pairs, plan.seed, (share, jobs));
-                said(&format!("{}, two at a time", media.name()), &(explorer.counts - before));
+            explorer.until = until(3);
+            for len in 2..=plan.depth {
+                in_a_row(&mut explorer, len);
             }
             fine &= tell(&explorer.failures);
         }
@@ -182,10 +229,9 @@ impl Sequences<'_> {
     }
 
     /// One in eight of the sequences of two, done by two processes.
-    fn alternate(&mut self, explorer: &mut Explorer, tree: &Rc<Tree>) {
-        let every = self.plan.every;
-        let plan = Plan { every: every * 8, depth: 2, ..*self.plan };
-        let mut some = Sequences { plan: &plan, share: self.share, number: 0, all: self.all.clone() };
+    fn alternate(plan: &Plan, share: u64, explorer: &mut Explorer, tree: &Rc<Tree>) {
+        let plan = Plan { every: plan.every * 8, depth: 2, ..*plan };
+        let mut some = Sequences { plan: &plan, share, number: 0, all: shuffled(plan.seed) };
         some.of_length(explorer, &mut Vec::new(), tree, 2);
     }
 
@@ -193,7 +239,10 @@ impl Sequences<'_> {
     fn of_length(&mut self, explorer: &mut Explorer, ops: &mut Vec<Op>, before: &Rc<Tree>, len: usize) {
         for at in 0..self.all.len() {
             ops.push(self.all[at]);
-            if len > 1 {
+            if len > 1 && explorer.late() {
+                // Only counted.
+                self.of_length(explorer, ops, before, len - 1);
+            } else if len > 1 {
                 match explorer.run(ops, before) {
                     // One that fails changes nothing: shorter sequences have it all.
                     Ok(recorded) if recorded.done => {
@@ -204,7 +253,11 @@ impl Sequences<'_> {
                     Ok(_) => {}
                     Err(problem) => explorer.fail(&shown(ops), problem),
                 }
-            } else if self.ours(ops.len()) {
+            } else if !self.ours(ops.len()) {
+                // Another process has it, or nobody.
+            } else if explorer.late() {
+                explorer.counts.left += 1;
+            } else {
                 // Every store must be one that was recorded.
                 let recorded = if ops.len() == 1 { explorer.run_watched(ops, before) } else { explorer.run(ops, before) };
                 match recorded {
@@ -267,12 +320,12 @@ pub fn regressions(path: &str) -> bool {
     fine
 }
 
-/// The explorer's own test: true if every mutant is caught, or argued to be equivalent.
-pub fn mutants() -> bool {
+/// The explorer's own test, with one in `every` mutants: true if each is caught, or argued to be equivalent.
+pub fn mutants(every: usize) -> bool {
     let effort = Effort { cap: 32, cap_inside: 6, inside_every: 2 };
     let (mut caught, mut equivalent, mut alive) = (0, 0, 0);
     for media in Media::ALL {
-        let result = mutate::run(media, effort, &mut |mutant, found| {
+        let result = mutate::run(media, effort, every, &mut |mutant, found| {
             let code = mutate::code(mutant.site);
             if found {
                 caught += 1;
@@ -289,7 +342,9 @@ pub fn mutants() -> bool {
             return false;
         }
     }
-    println!("{} mutants: {caught} caught, {equivalent} argued to be the same, {alive} not caught", caught + equivalent + alive);
+    let all = caught + equivalent + alive;
+    println!("{all} mutants: {caught} caught, {equivalent} argued to be the same, {alive} not caught");
+    println!("kill rate: {caught} of the {} that are not the same", caught + alive);
     alive == 0
 }
 

@@ -13,6 +13,7 @@ use pm::Domain;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// What a medium does to stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +72,8 @@ pub struct Counts {
     /// Of these, crashes inside recovery.
     pub inside: u64,
     pub violations: u64,
+    /// Workloads left out because time was up.
+    pub left: u64,
 }
 
 impl std::ops::Sub for Counts {
@@ -83,6 +86,7 @@ impl std::ops::Sub for Counts {
             tried: self.tried - other.tried,
             inside: self.inside - other.inside,
             violations: self.violations - other.violations,
+            left: self.left - other.left,
         }
     }
 }
@@ -95,6 +99,7 @@ impl std::ops::AddAssign for Counts {
         self.tried += other.tried;
         self.inside += other.inside;
         self.violations += other.violations;
+        self.left += other.left;
     }
 }
 
@@ -147,6 +152,8 @@ pub struct Explorer {
     pub mutant: Option<Mutant>,
     /// Only this state is tried.
     pub target: Option<String>,
+    /// No workload is begun after that.
+    pub until: Option<Instant>,
     /// So far.
     pub counts: Counts,
     /// The first ones.
@@ -160,9 +167,20 @@ fn soil(image: &Memory) {
     for block in layout.first_block()..grown {
         let used = u64::from_le_bytes(image.get(format::Layout::bitmap_word(block)));
         for line in (0..64).filter(|line| used >> line & 1 == 0) {
-            image.put(block * format::BLOCK + line * 64, &[0xa5; 64]);
+            // With the lowest bit set and without: in some words it is a mark.
+            image.put(block * format::BLOCK + line * 64, if line % 2 == 0 { &[0x5a; 64] } else { &[0xa5; 64] });
         }
     }
+}
+
+/// Has the image grown by blocks that are free again: what takes them meets what was in them.
+fn leave_free_blocks(machine: &Machine, fs: &engine::Fs) -> Result<(), base::Error> {
+    let cx = &machine.cx(0);
+    let node = fs.tmpfile(cx, fs.root_node(), 0o666, 0)?;
+    fs.open(cx, node, 2, 3)?;
+    let written = fs.write(cx, node, None, &[pm::UserSlice::from_ref(&[1; 64 << 10])]);
+    fs.close(cx, 3);
+    written.map(drop)
 }
 
 /// Failures that are kept.
@@ -190,6 +208,9 @@ impl Explorer {
         mkfs::make_in_memory(&live.region(), &options).expect("mkfs in memory");
         live.cut();
         let fs = live.attach(0).expect("attach a fresh image");
+        if start == Start::Empty {
+            leave_free_blocks(&live, fs).expect("room");
+        }
         start.make(&live, fs).expect("a tree to start from");
         fs.detach(&live.cx(0));
         live.cut();
@@ -212,6 +233,7 @@ impl Explorer {
             alternate: false,
             mutant: None,
             target: None,
+            until: None,
             counts: Counts::default(),
             failures: Vec::new(),
         }
@@ -414,6 +436,11 @@ impl Explorer {
         }
         let phase = phase_at(events.len());
         self.point(name, events.len(), &phases[phase].1, ids[phase], outside);
+    }
+
+    /// Whether time is up.
+    pub fn late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// Whether something was found.

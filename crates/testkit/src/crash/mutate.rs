@@ -82,10 +82,15 @@ fn swapped(events: &[Event], site: Site) -> Vec<Event> {
     events
 }
 
-/// The line of code of a site, if the source is there.
+/// The line of code of a site, with the line of code before it, if the source is there.
 pub fn code(site: Site) -> String {
     let text = std::fs::read_to_string(site.file()).unwrap_or_default();
-    text.lines().nth(site.line() as usize - 1).unwrap_or("").trim().to_string()
+    let lines = text.lines().take(site.line() as usize).map(str::trim).filter(|line| !line.starts_with("//"));
+    let [mut before, mut here] = [""; 2];
+    for line in lines {
+        (before, here) = (here, line);
+    }
+    format!("{before} {here}")
 }
 
 /// Workloads that a mutant must get past, if it touches so many, ...
@@ -96,8 +101,8 @@ const ELSEWHERE: usize = 6;
 /// A workload, ready to be explored.
 type Ready = (String, Recorded);
 
-/// Mutants of one medium, and what became of each.
-pub fn run(media: Media, effort: Effort, out: &mut dyn FnMut(&Mutant, bool)) -> Result<(), String> {
+/// One in `every` of the mutants of one medium, and what became of each.
+pub fn run(media: Media, effort: Effort, every: usize, out: &mut dyn FnMut(&Mutant, bool)) -> Result<(), String> {
     let mut explorers = Vec::new();
     let mut mutants: BTreeMap<Mutant, ()> = BTreeMap::new();
     for start in [Start::Some, Start::Empty] {
@@ -123,7 +128,7 @@ pub fn run(media: Media, effort: Effort, out: &mut dyn FnMut(&Mutant, bool)) -> 
         }
         explorers.push((explorer, ready));
     }
-    for mutant in mutants.into_keys() {
+    for mutant in mutants.into_keys().step_by(every.max(1)) {
         let mut caught = false;
         for (explorer, ready) in &mut explorers {
             explorer.mutate(Some(mutant));
@@ -179,6 +184,9 @@ fn workloads(start: Start) -> Vec<Vec<workload::Op>> {
             "unlink(A/foo) create(A/foo)",
             "setxattr(A/foo,7) setxattr(A/foo,5000)",
             "link(foo,bar) unlink(foo)",
+            // The second attribute begins at the end of a line; behind several lines.
+            "setxattr(A/foo,40) setxattr(A/foo,7)",
+            "setxattr(A/foo,5000) setxattr(A/foo,7)",
         ];
         lists.extend(pairs.iter().map(|pair| pair.split(' ').filter_map(workload::parse).collect()));
     }

@@ -149,7 +149,7 @@ pub fn all() -> Vec<Op> {
     for name in [FOO, A_FOO, A] {
         ops.extend([Op::SetXattr(name, 5), Op::SetXattr(name, 5000), Op::Chmod(name), Op::Chown(name)]);
     }
-    ops.extend([Op::SetXattr(A_FOO, 7), Op::SetXattr(FOO, 7)]);
+    ops.extend([Op::SetXattr(A_FOO, 7), Op::SetXattr(FOO, 7), Op::SetXattr(A_FOO, 40)]);
     ops.extend([Op::Symlink(BAR, 700), Op::Write(BAR, Some(4096), 8192), Op::Tmpfile(BAR), Op::Tmpfile(A_BAR), Op::Fsync(FOO)]);
     ops
 }
