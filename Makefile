@@ -123,7 +123,7 @@ crash-night:
 	$(STEP) 'crash states, sequences of three' $(CRASH) --depth 3 --pairs 100000
 crash-ci: crash-persists
 	$(STEP) 'crash states that once were bad' $(TESTKIT) crash --regressions crates/testkit/crash-regressions.txt
-	$(STEP) 'crash states' $(CRASH) --depth 2 --every 32 --pairs 200 --seconds 45
+	$(STEP) 'crash states' $(CRASH) --depth 2 --every 32 --pairs 200 --seconds 25
 	$(STEP) 'the crash explorer notices what is missing' $(TESTKIT) crash --mutants --every 8
 crash-persists:
 	$(STEP) 'ordered persists per operation' $(TESTKIT) crash --persists
