@@ -144,7 +144,11 @@ impl Mender<'_> {
     /// Claims the text of a symlink if it is as long as the inode says.
     fn claim_text(&mut self, offset: u64) -> bool {
         let (at, size) = (self.get(offset + word::ROOT), self.get(offset + word::SIZE));
-        size > 0 && size < PATH_MAX as u64 && self.has_text(at, size) && self.claim(at, size.div_ceil(LINE))
+        let claimed = size > 0 && size < PATH_MAX as u64 && self.has_text(at, size) && self.claim(at, size.div_ceil(LINE));
+        if claimed {
+            self.texts.insert(at, size);
+        }
+        claimed
     }
 
     /// Whether a text of just that many bytes is there, and is nobody else's.
@@ -155,12 +159,19 @@ impl Mender<'_> {
 
     fn mend_symlink(&mut self, offset: u64) {
         let (at, size) = (self.get(offset + word::ROOT), self.get(offset + word::SIZE));
+        // Nothing says whose it is: both keep it, so that the one it belongs to does.
+        if self.texts.get(&at) == Some(&size) && self.copies > 0 {
+            self.copies -= 1;
+            self.text_copies.push(offset);
+            return;
+        }
         // The text ends with zeros, so its length can be taken again.
         let room = if self.line_bit(at).is_some() { (BLOCK - at % BLOCK).min(PATH_MAX as u64 - 1) } else { 0 };
         let found = length(&self.text(at, room));
         let lines = found.div_ceil(LINE);
         if found > 0 && self.is_free(at, lines) {
             self.claim(at, lines);
+            self.texts.insert(at, found);
             self.act(IssueKind::Inode, offset, false, format!("the symlink's length {size} becomes {found}"));
             self.set(offset + word::SIZE, found);
             return;
@@ -173,6 +184,22 @@ impl Mender<'_> {
         let (links, _) = unpack_links(self.get(offset + word::LINKS));
         self.set(offset + word::LINKS, pack_links(links, 0));
         self.mend_kind_in_names(offset);
+    }
+
+    /// Gives symlinks whose text another one has claimed a text of their own.
+    pub(super) fn copy_texts(&mut self) {
+        for offset in core::mem::take(&mut self.text_copies) {
+            let (at, size) = (self.get(offset + word::ROOT), self.get(offset + word::SIZE));
+            let text = self.text(at, size);
+            let Some(copy) = self.take_lines(size.div_ceil(LINE)) else { return };
+            for (i, chunk) in text.chunks(8).enumerate() {
+                let mut bytes = [0; 8];
+                bytes[..chunk.len()].copy_from_slice(chunk);
+                self.set_fresh(copy + i as u64 * 8, u64::from_le_bytes(bytes));
+            }
+            self.act(IssueKind::DoubleUse, offset, false, "the symlink's text is another's too: it gets a copy".into());
+            self.set(offset + word::ROOT, copy);
+        }
     }
 
     /// Lets every name of an inode say the kind it has now.

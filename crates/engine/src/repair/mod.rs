@@ -234,6 +234,10 @@ struct Mender<'a> {
     permissions: BTreeMap<u16, u16>,
     /// Symlinks whose text is not what the inode says.
     symlinks: Vec<u64>,
+    /// Texts of symlinks that have been claimed, and their lengths.
+    texts: BTreeMap<u64, u64>,
+    /// Symlinks whose text is another's too: they are to get copies.
+    text_copies: Vec<u64>,
     /// Maps that must be written anew.
     maps: BTreeMap<u64, Vec<map::Piece>>,
     /// Hashes of the names of one directory.
@@ -243,7 +247,7 @@ struct Mender<'a> {
     no_space: bool,
     /// Where the last search for space ended.
     hint: usize,
-    /// How many blocks that several files have may still be copied: an image at most doubles.
+    /// How many blocks and texts that several inodes have may still be copied: an image at most doubles.
     copies: usize,
 }
 
@@ -263,6 +267,8 @@ impl<'a> Mender<'a> {
             links: BTreeMap::new(),
             permissions: BTreeMap::new(),
             symlinks: Vec::new(),
+            texts: BTreeMap::new(),
+            text_copies: Vec::new(),
             maps: BTreeMap::new(),
             names: None,
             salvaged: false,
@@ -287,6 +293,7 @@ impl<'a> Mender<'a> {
         self.salvaged = true;
         progress(700);
         self.write_maps();
+        self.copy_texts();
         self.write_counts();
         self.write_index(index);
         progress(900);

@@ -4,7 +4,7 @@ use super::{Repair, RepairError};
 use crate::check;
 use crate::check::tests::{at, edentry_of, new, node, populated};
 use crate::testing::{TestFs, TestImage};
-use crate::{Cx, Kind, Node};
+use crate::{Cx, Kind, NewNode, Node};
 use core::sync::atomic::Ordering::Relaxed;
 use format::inode::{node_offset, word};
 use format::layout::{self, BLOCK, Layout};
@@ -67,6 +67,9 @@ fn with_data() -> TestFs {
     let holes = test.create(&cx, test.root_node(), b"holes", &new(Kind::Regular)).unwrap();
     for i in 0..9 {
         write(&test, &cx, holes, i * 40_960 + 17, b"between holes");
+    }
+    for (name, target) in [(&b"one"[..], &b"target of one"[..]), (b"two", b"target of two")] {
+        test.create(&cx, test.root_node(), name, &NewNode { target, ..new(Kind::Symlink) }).unwrap();
     }
     let deep = test.create(&cx, node(&test, b"dir"), b"deep", &new(Kind::Directory)).unwrap();
     let below = test.create(&cx, deep, b"below", &new(Kind::Regular)).unwrap();
@@ -247,6 +250,22 @@ fn maps() {
     });
     assert_eq!(before["/holes"].1.len(), after["/holes"].1.len());
     assert_eq!(before["/holes"].1[..40_960], after["/holes"].1[..40_960]);
+}
+
+/// Goal: of two symlinks that say they have the same text, the one it belongs to keeps it, whichever comes first.
+/// Method: as in `testkit damage --from 1126 --images 1` one bit turned in the root of one; here the whole root.
+#[test]
+fn texts() {
+    for (hit, whole) in [("one", "two"), ("two", "one")] {
+        let (before, after, drops) = repaired(|t| {
+            let root = |name: &str| at(t, inode(t, name.as_bytes()) + word::ROOT);
+            root(hit).store(root(whole).load(Relaxed), Relaxed);
+        });
+        let (hit, whole) = (format!("/{hit}"), format!("/{whole}"));
+        assert_eq!(before[&whole], after[&whole]);
+        assert_eq!(before[&whole], after[&hit]);
+        assert_eq!((before.len(), drops), (after.len(), 0));
+    }
 }
 
 /// As `nothing_lost`, where the repair cannot know that nothing is.
