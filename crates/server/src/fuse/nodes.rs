@@ -97,23 +97,10 @@ impl Call<'_> {
         self.backend().kernel_keeps(&self.cx, node, false).map_or(0, |_| KEEP_S)
     }
 
-    /// As `keep_attr`, for one that it may meet for the first time: a notice that
-    /// overtakes the answer would find no node to forget. It asks again.
-    fn keep_met(&self, node: Node) -> u64 {
-        match self.backend().kernel_keeps(&self.cx, node, false) {
-            Some(true) => KEEP_S,
-            _ => 0,
-        }
-    }
-
-    /// What is told about a node that has been found under a name that may be kept for `entry_s`.
-    pub(super) fn found(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
-        let attr_s = self.keep_met(node);
-        Ok(EntryOut { attr_s, ..self.entry(node, entry_s)? })
-    }
-
-    /// What is told about one that has been made; its attributes are not kept,
-    /// because the kernel believes this answer whatever notice overtakes it.
+    /// What is told about a node that has been found or made, under a name that
+    /// may be kept for `entry_s`. Its attributes are not kept: the kernel may have
+    /// forgotten the node meanwhile, and then a notice that overtakes this answer
+    /// finds nothing to forget. It asks for them, which no notice can overtake.
     pub(super) fn entry(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
         let attr = fuse_attr(&self.backend().attr(&self.cx, node)?);
         let (node, generation) = (self.fuse.number(node), node.id >> 40);
@@ -145,7 +132,7 @@ impl Call<'_> {
         };
         // Gone between the two: then there is no such name.
         let gone = |error: base::Error| if error.errno() == Errno::ESTALE { Errno::ENOENT.into() } else { error };
-        reply.put(&self.found(node, entry_s).map_err(gone)?);
+        reply.put(&self.entry(node, entry_s).map_err(gone)?);
         Ok(())
     }
 
