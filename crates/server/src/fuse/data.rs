@@ -16,7 +16,7 @@ impl Call<'_> {
         let asked: ReadIn = body.take()?;
         let size = asked.size.min(DATA_MAX) as usize;
         // It may be for a page that is mapped.
-        self.keep_attr(self.node());
+        self.known(self.node());
         reply.fill(size, |room| self.backend().read(&self.cx, self.node(), asked.offset, &[UserSlice::from_mut(room)]))
     }
 

@@ -92,15 +92,15 @@ impl Call<'_> {
         self.backend().kernel_keeps(&self.cx, dir, true).map_or(0, |_| KEEP_S)
     }
 
-    /// As `keep_names`, for the attributes of a node that the kernel has.
-    pub(super) fn keep_attr(&self, node: Node) -> u64 {
-        self.backend().kernel_keeps(&self.cx, node, false).map_or(0, |_| KEEP_S)
+    /// The kernel may from now on keep pages of a node: changes are to be told to
+    /// it. Attributes are not kept: with a time of a second, sizes older than a
+    /// finished call were seen under load (`docs/decisions/0040`).
+    pub(super) fn known(&self, node: Node) {
+        let _ = self.backend().kernel_keeps(&self.cx, node, false);
     }
 
     /// What is told about a node that has been found or made, under a name that
-    /// may be kept for `entry_s`. Its attributes are not kept: the kernel may have
-    /// forgotten the node meanwhile, and then a notice that overtakes this answer
-    /// finds nothing to forget. It asks for them, which no notice can overtake.
+    /// may be kept for `entry_s`.
     pub(super) fn entry(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
         let attr = fuse_attr(&self.backend().attr(&self.cx, node)?);
         let (node, generation) = (self.fuse.number(node), node.id >> 40);
@@ -159,9 +159,9 @@ impl Call<'_> {
             return Ok(());
         }
         let node = self.node();
-        let valid_s = self.keep_attr(node);
+        self.known(node);
         let attr = self.backend().attr(&self.cx, node)?;
-        reply.put(&AttrOut { valid_s, attr: fuse_attr(&attr), ..AttrOut::default() });
+        reply.put(&AttrOut { attr: fuse_attr(&attr), ..AttrOut::default() });
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! What the kernel is told to forget.
 //!
-//! It may keep attributes and names for [`KEEP_S`]: long enough for whoever asks
+//! It may keep names for [`KEEP_S`], and pages: long enough for whoever asks
 //! again at once, and the bound on what no notice tells of. Everything else
 //! that changes is told before the call that changes it returns.
 

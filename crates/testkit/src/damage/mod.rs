@@ -1,5 +1,5 @@
 //! Damaged images: [`damage`] repairs them and looks whether anything is lost
-//! that was not hit; [`flips`] turns single bits and looks whether that shows.
+//! that was not hit; [`flips()`] turns single bits and looks whether that shows.
 //!
 //! Both write a fresh copy of one sample for each try, so a seed and a number
 //! repeat it: `--seed S --from N --images 1`.
