@@ -28,6 +28,23 @@ fn read(c: &Cachelet, id: u64) -> Option<(u64, u64)> {
     None
 }
 
+/// The cachelet of inode 1.
+fn fresh() -> Arc<Cachelet> {
+    Arc::new(Cachelet {
+        sequence: AtomicU32::new(0),
+        node: AtomicU64::new(1),
+        size: AtomicU64::new(10),
+        mode: AtomicU64::new(100),
+    })
+}
+
+/// Stores the attributes that `id` marks, by the holder of `owner` while the sequence is odd.
+fn fill(c: &Cachelet, id: u64) {
+    c.size.store(id * 10, Relaxed);
+    c.mode.store(id * 100, Relaxed);
+    c.sequence.store(c.sequence.load(Relaxed).wrapping_add(1) & !1, Release);
+}
+
 /// `empty`, then `load` and `fill`, by the holder of `owner`.
 fn reuse(c: &Cachelet, id: u64) {
     c.sequence.fetch_add(2, SeqCst);
@@ -35,21 +52,14 @@ fn reuse(c: &Cachelet, id: u64) {
     c.sequence.store(c.sequence.load(Relaxed) | 1, SeqCst);
     fence(Release);
     c.node.store(id, SeqCst);
-    c.size.store(id * 10, Relaxed);
-    c.mode.store(id * 100, Relaxed);
-    c.sequence.store(c.sequence.load(Relaxed).wrapping_add(1) & !1, Release);
+    fill(c, id);
 }
 
 /// Goal: no reader sees attributes of two inodes as one's.
 #[test]
 fn what_is_read_is_of_one_inode() {
     loom::model(|| {
-        let c = Arc::new(Cachelet {
-            sequence: AtomicU32::new(0),
-            node: AtomicU64::new(1),
-            size: AtomicU64::new(10),
-            mode: AtomicU64::new(100),
-        });
+        let c = fresh();
         let other = c.clone();
         let writer = thread::spawn(move || reuse(&other, 2));
         for id in [1, 2] {
@@ -66,21 +76,14 @@ fn what_is_read_is_of_one_inode() {
 fn change(c: &Cachelet, to: u64) {
     c.sequence.store(c.sequence.load(Relaxed) | 1, Relaxed);
     fence(Release);
-    c.size.store(to * 10, Relaxed);
-    c.mode.store(to * 100, Relaxed);
-    c.sequence.store(c.sequence.load(Relaxed).wrapping_add(1) & !1, Release);
+    fill(c, to);
 }
 
 /// Goal: an update in place is seen whole or not at all.
 #[test]
 fn a_change_is_seen_whole() {
     loom::model(|| {
-        let c = Arc::new(Cachelet {
-            sequence: AtomicU32::new(0),
-            node: AtomicU64::new(1),
-            size: AtomicU64::new(10),
-            mode: AtomicU64::new(100),
-        });
+        let c = fresh();
         let other = c.clone();
         let writer = thread::spawn(move || change(&other, 2));
         if let Some((size, mode)) = read(&c, 1) {

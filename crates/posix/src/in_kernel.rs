@@ -5,9 +5,9 @@
 //! renamed and removed files are found as well; directories by their path.
 
 use crate::descriptors::{CWD_FD, FD_MAX};
+use crate::text_out::TextOut;
 use crate::{Process, ThreadState};
 use base::Kind;
-use core::fmt::Write;
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
@@ -52,11 +52,15 @@ impl Process {
         }
         // SAFETY: as above.
         let out = unsafe { &mut *thread.text[1].get() };
-        let mut text = Text { out, len: 0 };
+        let mut text = TextOut::new(out, Errno::ENAMETOOLONG);
         text.put(file.mount.prefix())?;
         // What `Node::id` says of its place's generation, and what the mount calls files by.
-        write!(text, "/.bypath/ino/{ino}.{}\0", file.node.id >> 40).map_err(|_| Errno::ENAMETOOLONG)?;
-        Ok(InKernel { path: &text.out[..text.len], flags, offset, ino })
+        text.put(b"/.bypath/ino/")?;
+        text.number(ino, 10)?;
+        text.put(b".")?;
+        text.number(file.node.id >> 40, 10)?;
+        text.put(b"\0")?;
+        Ok(InKernel { path: text.bytes(), flags, offset, ino })
     }
 
     /// Whether a new program would get anything of ours: an open file, or the working directory.
@@ -66,23 +70,3 @@ impl Process {
 }
 
 const _: () = assert!(CWD_FD == FD_MAX);
-
-struct Text<'a> {
-    out: &'a mut [u8],
-    len: usize,
-}
-
-impl Text<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Errno> {
-        let end = self.len + bytes.len();
-        self.out.get_mut(self.len..end).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(bytes);
-        self.len = end;
-        Ok(())
-    }
-}
-
-impl Write for Text<'_> {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        self.put(text.as_bytes()).map_err(|_| core::fmt::Error)
-    }
-}

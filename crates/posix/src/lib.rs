@@ -14,6 +14,7 @@ pub mod process;
 pub mod processes;
 mod protected;
 mod text;
+mod text_out;
 pub mod thread;
 
 pub use descriptors::{CWD_FD, FD_MAX};

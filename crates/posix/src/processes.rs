@@ -13,6 +13,7 @@
 //! ```
 
 use crate::descriptors::{CWD_FD, Entry, FD_MAX, MAP_FD};
+use crate::text_out::TextOut;
 use crate::{Process, ThreadState};
 use base::{Kind, MOUNTS_MAX};
 use core::sync::atomic::Ordering;
@@ -80,7 +81,7 @@ impl Process {
     /// Before `exec`: writes the state for the new program's environment into
     /// `out`, returns its length. `E2BIG` if it does not fit.
     pub fn exec_prepare(&self, out: &mut [u8]) -> Result<usize, Errno> {
-        let mut text = Text { out, len: 0 };
+        let mut text = TextOut::new(out, Errno::E2BIG);
         let mut result = text.put(b"2;").and_then(|()| text.number(pid(), 10)).and_then(|()| text.put(b";"));
         let mut first = true;
         for (slot, mount) in self.mounts.iter() {
@@ -102,10 +103,10 @@ impl Process {
             self.exec_failed();
             return Err(errno);
         }
-        Ok(text.len)
+        Ok(text.bytes().len())
     }
 
-    fn write_kept(&self, text: &mut Text) -> Result<(), Errno> {
+    fn write_kept(&self, text: &mut TextOut) -> Result<(), Errno> {
         text.put(b";")?;
         let mut open: Option<(u32, u32)> = None;
         let mut first = true;
@@ -215,35 +216,6 @@ impl Process {
 fn pid() -> u64 {
     // SAFETY: no arguments.
     unsafe { pm::call!(abi::__NR_getpid) }.unwrap_or(0) as u64
-}
-
-struct Text<'a> {
-    out: &'a mut [u8],
-    len: usize,
-}
-
-impl Text<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Errno> {
-        let end = self.len + bytes.len();
-        self.out.get_mut(self.len..end).ok_or(Errno::E2BIG)?.copy_from_slice(bytes);
-        self.len = end;
-        Ok(())
-    }
-
-    fn number(&mut self, value: u64, radix: u64) -> Result<(), Errno> {
-        let mut digits = [0u8; 24];
-        let mut at = digits.len();
-        let mut left = value;
-        loop {
-            at -= 1;
-            digits[at] = b"0123456789abcdef"[(left % radix) as usize];
-            left /= radix;
-            if left == 0 {
-                break;
-            }
-        }
-        self.put(&digits[at..])
-    }
 }
 
 fn parse(text: &[u8], radix: u32) -> Option<u64> {

@@ -1,8 +1,6 @@
 //! Goal: the calls and paths that random sequences do not reach. Method: small
 //! scripts through `handle`, compared with what the kernel is known to do.
 
-#![allow(clippy::undocumented_unsafe_blocks)]
-
 mod common;
 use bypath_posix::{CWD_FD, Outcome};
 use common::World;
@@ -270,6 +268,7 @@ fn special_files() {
     assert_eq!(call(&world, __NR_listen, &[server as usize, 1]), 0);
     assert_eq!(toward(__NR_connect, client), 0);
     assert_eq!(toward(__NR_bind, client), -98, "the name is taken");
+    // SAFETY: plain numbers: all zeros is a value of the type.
     let mut stat: stat = unsafe { std::mem::zeroed() };
     assert_eq!(call(&world, __NR_newfstatat, &[AT, address[2..].as_ptr() as usize, &raw mut stat as usize, 0]), 0);
     assert_eq!(stat.st_mode & 0o170000, 0o140000);
@@ -297,6 +296,7 @@ fn mappings() {
     };
     let at = map(1 | 2, 2, 8192, fd, 0);
     assert!(at > 0);
+    // SAFETY: the call above has mapped so many bytes there, and nothing else refers to them.
     let bytes = unsafe { std::slice::from_raw_parts_mut(at as *mut u8, 8192) };
     assert!(bytes[..5000].iter().all(|&b| b == 7) && bytes[5000..].iter().all(|&b| b == 0));
     bytes[0] = 9;
@@ -326,6 +326,7 @@ fn file_size_limit() {
     unsafe extern "C" {
         fn signal(number: i32, handler: usize) -> usize;
     }
+    // SAFETY: 25 is SIGXFSZ, 1 is SIG_IGN.
     unsafe { signal(25, 1) };
     let world = World::ours();
     let path = format!("{}/f", world.root);
@@ -358,6 +359,7 @@ fn not_ours() {
         (__NR_newfstatat, [5, c"".as_ptr() as usize, 0, AT_EMPTY_PATH as usize, 0, 0]),
         (__NR_mmap, [0, 4096, 3, 0x22, usize::MAX, 0]),
     ] {
+        // SAFETY: what the arguments point to is the test's, and outlives the call.
         assert_eq!(unsafe { process.handle(&thread, nr as usize, args) }, Outcome::Kernel, "{nr}");
     }
 }

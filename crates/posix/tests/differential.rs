@@ -3,8 +3,6 @@
 //! descriptors, made in both worlds, compared call by call; the seed is printed.
 //! `BYPATH_SEED`, `BYPATH_OPS` choose another run.
 
-#![allow(clippy::undocumented_unsafe_blocks)]
-
 mod common;
 use common::{Random, World};
 use pm::sys::abi::*;
@@ -200,6 +198,7 @@ impl Run {
                 stat_data(result, &out)
             }
             Op::Statx { path, flags } => {
+                // SAFETY: plain numbers: all zeros is a value of the type.
                 let mut out: statx = unsafe { std::mem::zeroed() };
                 let result =
                     self.c(__NR_statx, &[AT, root(path).as_ptr() as usize, *flags as usize, 0xfff, &raw mut out as usize]);
@@ -399,6 +398,7 @@ fn data(result: isize, buffer: &[u8]) -> Vec<i64> {
 }
 
 fn new_stat() -> stat {
+    // SAFETY: plain numbers: all zeros is a value of the type.
     unsafe { std::mem::zeroed() }
 }
 
@@ -581,6 +581,7 @@ fn differ(seed: u64, count: usize) {
     let (answer, answered) = std::sync::mpsc::channel();
     let oracle = std::thread::spawn(move || {
         const CLONE_FS: usize = 0x200;
+        // SAFETY: numbers only.
         unsafe { pm::sys::raw(__NR_unshare as usize, [CLONE_FS, 0, 0, 0, 0, 0]) };
         let mut kernel = Run::new(World::kernel());
         while let Ok(op) = asked.recv() {

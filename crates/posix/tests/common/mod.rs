@@ -1,6 +1,6 @@
 //! Two worlds with the same calls: a directory of the kernel's (tmpfs), and the
 //! `mem` file system behind `Process::handle`.
-#![allow(dead_code, clippy::undocumented_unsafe_blocks)]
+#![allow(dead_code)]
 
 use bypath_posix::{Bitmap, Door, Numbers, Outcome, Process, ThreadState};
 use pm::sys::{abi, raw};
@@ -42,11 +42,13 @@ pub struct World {
 }
 
 pub fn is_root() -> bool {
+    // SAFETY: no arguments.
     (unsafe { raw(abi::__NR_geteuid as usize, [0; 6]) }) == 0
 }
 
 /// A `mem` file system whose root is the caller's, as a directory that it makes.
 fn own(device: u64) -> &'static Mem {
+    // SAFETY: no arguments.
     let id = |nr| unsafe { raw(nr as usize, [0; 6]) } as u32;
     Mem::leak(id(abi::__NR_geteuid), id(abi::__NR_getegid), 0o755, device)
 }
@@ -71,6 +73,7 @@ impl World {
         let root = place("k");
         let (source, kind, options) = (c"none", c"tmpfs", c"mode=755");
         let target = std::ffi::CString::new(root.clone()).unwrap();
+        // SAFETY: the texts are locals, alive over the calls.
         unsafe {
             raw(
                 abi::__NR_mount as usize,
@@ -96,25 +99,33 @@ impl World {
     /// Makes a call as a door would.
     pub fn call(&self, nr: u32, args: [usize; 6]) -> isize {
         let nr = nr as usize;
+        // SAFETY: what the arguments point to is the test's, and outlives the call.
         let Some(process) = self.process else { return unsafe { raw(nr, args) } };
+        // SAFETY: what the arguments point to is the test's, and outlives the call.
         let result = match unsafe { process.handle(&self.thread, nr, args) } {
             Outcome::Done(result) => return result,
+            // SAFETY: what the arguments point to is the test's, and outlives the call.
             Outcome::Kernel => unsafe { raw(nr, args) },
+            // SAFETY: what the arguments point to is the test's, and outlives the call.
             Outcome::KernelWith { nr, args } => unsafe { raw(nr, args) },
         };
         if result >= 0 {
             return result;
         }
+        // SAFETY: what the arguments point to is the test's, and outlives the call.
         match unsafe { process.handle_after_failure(&self.thread, nr, args, -result as i32) } {
             Outcome::Done(result) => result,
             Outcome::Kernel => result,
+            // SAFETY: what the arguments point to is the test's, and outlives the call.
             Outcome::KernelWith { nr, args } => unsafe { raw(nr, args) },
         }
     }
 
     /// Changes the file-system user and group of this thread.
     pub fn become_user(&self, uid: u32) {
+        // SAFETY: numbers only.
         unsafe { raw(abi::__NR_setfsgid as usize, [uid as usize, 0, 0, 0, 0, 0]) };
+        // SAFETY: numbers only.
         unsafe { raw(abi::__NR_setfsuid as usize, [uid as usize, 0, 0, 0, 0, 0]) };
         if let Some(process) = self.process {
             process.credentials_changed();
@@ -134,6 +145,7 @@ impl Drop for World {
         self.become_user(0);
         if !self.is_ours() {
             let target = std::ffi::CString::new(self.root.clone()).unwrap();
+            // SAFETY: the path is a local, alive over the call.
             unsafe { raw(abi::__NR_umount2 as usize, [target.as_ptr() as usize, 2, 0, 0, 0, 0]) };
         }
         let top = self.root.rsplit_once("/w/").unwrap().0.to_string();
