@@ -21,4 +21,5 @@ pub use descriptors::{CWD_FD, FD_MAX};
 pub use door::{Bitmap, Door, Numbers};
 pub use process::{Outcome, Process};
 pub use processes::ForkToken;
+pub use text::bad as bad_pointer;
 pub use thread::ThreadState;

@@ -10,16 +10,18 @@ pub(crate) struct Path<'a> {
     pub dotted: bool,
 }
 
-/// Whether a program's pointer cannot be good (the kernel would say `EFAULT`).
+/// Whether a program's pointer cannot be good (the kernel would say `EFAULT`):
+/// it leads into the first page, or into the kernel's half of the addresses.
+/// Signed, so that one comparison tells both.
 #[inline(always)]
-pub(crate) fn bad(pointer: usize) -> bool {
-    pointer < 4096
+pub fn bad(pointer: usize) -> bool {
+    (pointer as isize) < 4096
 }
 
 /// A program's NUL-terminated path. `EFAULT`, `ENAMETOOLONG`.
 ///
 /// # Safety
-/// `pointer` is low or leads to a NUL-terminated text that stays as it is for `'a`.
+/// `pointer` is [bad](crate::bad_pointer) or leads to a NUL-terminated text that stays as it is for `'a`.
 #[inline]
 pub(crate) unsafe fn path<'a>(pointer: usize) -> Result<Path<'a>, Errno> {
     if bad(pointer) {

@@ -381,7 +381,7 @@ unsafe fn kernel_exec(dirfd: i32, path: *const c_char, argv: Strings, envp: Stri
 /// # Safety
 /// As for `execveat`.
 pub unsafe fn execveat_call(dirfd: i32, path: *const c_char, argv: Strings, envp: Strings, flags: i32) -> c_int {
-    if (path as usize) < 4096 {
+    if posix::bad_pointer(path as usize) {
         errno::set(14);
         return -1;
     }

@@ -27,10 +27,10 @@ pub fn learn<'a>(prefixes: impl Iterator<Item = &'a [u8]>) {
 /// Whether the text at `path` is plainly the kernel's.
 ///
 /// # Safety
-/// `path` is low or leads to a NUL-terminated text.
+/// `path` is bad ([`posix::bad_pointer`]) or leads to a NUL-terminated text.
 #[inline(always)]
 pub unsafe fn is_foreign(path: usize) -> bool {
-    if path < 4096 {
+    if posix::bad_pointer(path) {
         return false;
     }
     let text = path as *const u8;

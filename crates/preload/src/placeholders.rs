@@ -230,7 +230,7 @@ unsafe fn names_descriptors(nr: usize, args: &[usize; 6]) -> bool {
         __NR_open | __NR_stat | __NR_lstat | __NR_access | __NR_readlink => args[0],
         _ => return false,
     };
-    if path < 4096 {
+    if posix::bad_pointer(path) {
         return false;
     }
     let begins = |prefix: &[u8]| {

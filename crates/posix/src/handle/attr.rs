@@ -57,7 +57,7 @@ fn times_from(pairs: [[i64; 2]; 2], unit: i64) -> Option<Times> {
 /// Times as a program passes them: null means now.
 ///
 /// # Safety
-/// `pointer` is low or leads to two pairs of words.
+/// `pointer` is [bad](crate::bad_pointer) or leads to two pairs of words.
 unsafe fn times_at(pointer: usize, unit: i64) -> base::Result<Times> {
     if pointer == 0 {
         return Ok([Some(SetTime::Now); 2]);

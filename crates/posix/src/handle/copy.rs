@@ -20,7 +20,7 @@ struct Position<'a> {
 
 impl Position<'_> {
     /// # Safety
-    /// The pointer is null, low or leads to a word.
+    /// The pointer is null, bad or leads to a word.
     unsafe fn get(self) -> base::Result<Option<u64>> {
         match (self.pointer, self.file) {
             (0, file) => Ok(file.map(|f| f.description.offset.load(Relaxed))),

@@ -38,7 +38,7 @@ unsafe fn write_entry(out: *mut u8, entry: &DirEntry, head: usize, len: usize) {
 /// Fills `out` with entries from the description's position on.
 ///
 /// # Safety
-/// `out` is low or writable for `room` bytes.
+/// `out` is [bad](crate::bad_pointer) or writable for `room` bytes.
 #[inline(always)]
 unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: usize) -> base::Result<usize> {
     if file.entry.kind() != Kind::Directory {

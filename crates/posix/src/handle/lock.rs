@@ -84,7 +84,7 @@ impl Process {
     /// The six `fcntl` lock commands.
     ///
     /// # Safety
-    /// `pointer` is low or leads to a `struct flock`.
+    /// `pointer` is [bad](crate::bad_pointer) or leads to a `struct flock`.
     pub(crate) unsafe fn record_lock(&self, cx: &Cx, file: &OpenFile, command: u32, pointer: usize) -> base::Result<usize> {
         if bad(pointer) {
             return err(Errno::EFAULT);

@@ -649,7 +649,7 @@ impl Process {
 }
 
 /// # Safety
-/// `out` is low or writable for `len` bytes.
+/// `out` is [bad](crate::bad_pointer) or writable for `len` bytes.
 unsafe fn link_text(cx: &Cx, backend: &dyn vfs::Backend, node: Node, out: usize, len: usize) -> base::Result<usize> {
     if backend.attr(cx, node)?.kind != Kind::Symlink {
         return err(Errno::EINVAL);

@@ -15,7 +15,7 @@ impl Process {
     ///
     /// # Safety
     /// `args` are what a program hands the kernel: its pointers must be good
-    /// for what the call does with them. (Null and low ones are answered `EFAULT`.)
+    /// for what the call does with them. (Those that [`crate::bad_pointer`] tells are answered `EFAULT`.)
     pub unsafe fn handle(&self, thread: &ThreadState, nr: usize, args: [usize; 6]) -> Outcome {
         macro_rules! to {
             ($name:ident) => {{

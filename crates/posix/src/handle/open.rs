@@ -463,7 +463,7 @@ impl Process {
 }
 
 /// # Safety
-/// `pointer` is low or a NUL-terminated text.
+/// `pointer` is [bad](crate::bad_pointer) or a NUL-terminated text.
 unsafe fn ends_in_slash(pointer: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe { crate::text::path(pointer) }.is_ok_and(|path| path.bytes.ends_with(b"/"))

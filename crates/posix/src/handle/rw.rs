@@ -44,7 +44,7 @@ pub(crate) fn over_limit() {
 /// One buffer, checked.
 ///
 /// # Safety
-/// `pointer` is low, or good for `len` bytes.
+/// `pointer` is [bad](crate::bad_pointer), or good for `len` bytes.
 #[inline(always)]
 unsafe fn single(pointer: usize, len: usize) -> base::Result<[UserSlice; 1]> {
     if (len as isize) < 0 || bad(pointer) && len > 0 {
@@ -57,7 +57,7 @@ unsafe fn single(pointer: usize, len: usize) -> base::Result<[UserSlice; 1]> {
 /// A program's vector, checked; buffers past [`COUNT_MAX`] are left out.
 ///
 /// # Safety
-/// `pointer` is low, or leads to `count` buffers that are low or good.
+/// `pointer` is [bad](crate::bad_pointer), or leads to `count` buffers that are bad or good.
 unsafe fn vector<'a>(pointer: usize, count: usize) -> base::Result<&'a [UserSlice]> {
     if count > IOV_MAX {
         return err(Errno::EINVAL);

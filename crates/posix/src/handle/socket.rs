@@ -19,7 +19,7 @@ const ECONNREFUSED: Errno = Errno(111);
 /// The path in an address, if it is AF_UNIX and not abstract.
 ///
 /// # Safety
-/// `address` is low or good for `len` bytes.
+/// `address` is [bad](crate::bad_pointer) or good for `len` bytes.
 unsafe fn name_in<'a>(address: usize, len: usize) -> Option<&'a [u8]> {
     if bad(address) || len <= 2 || len > 2 + NAME_MAX {
         return None;

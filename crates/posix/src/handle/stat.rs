@@ -34,7 +34,7 @@ fn figures(attr: &Attr, device: u64) -> Figures {
 /// The program's `struct stat`, if it lies where it can be written in place.
 ///
 /// # Safety
-/// `out` is low, or writable for a `struct stat` for `'a`.
+/// `out` is [bad](crate::bad_pointer), or writable for a `struct stat` for `'a`.
 #[inline(always)]
 unsafe fn in_place<'a>(out: usize) -> Option<&'a mut MaybeUninit<Stat>> {
     if bad(out) || !out.is_multiple_of(align_of::<Stat>()) {
@@ -47,7 +47,7 @@ unsafe fn in_place<'a>(out: usize) -> Option<&'a mut MaybeUninit<Stat>> {
 /// Writes the kernel's `struct stat`.
 ///
 /// # Safety
-/// `out` is low or writable for a `struct stat`.
+/// `out` is [bad](crate::bad_pointer) or writable for a `struct stat`.
 unsafe fn write_stat(attr: &Attr, device: u64, out: usize) -> base::Result<usize> {
     if bad(out) {
         return err(Errno::EFAULT);
@@ -85,7 +85,7 @@ fn minor(device: u64) -> u32 {
 /// Writes the kernel's `struct statx`.
 ///
 /// # Safety
-/// `out` is low or writable for a `struct statx`.
+/// `out` is [bad](crate::bad_pointer) or writable for a `struct statx`.
 unsafe fn write_statx(from: &Stat, btime: Option<i64>, out: usize) -> base::Result<usize> {
     if bad(out) {
         return err(Errno::EFAULT);

@@ -14,7 +14,7 @@ const ST_VALID: i64 = 0x20;
 const ST_RELATIME: i64 = 0x1000;
 
 /// # Safety
-/// `out` is low or writable for a `struct statfs`.
+/// `out` is [bad](crate::bad_pointer) or writable for a `struct statfs`.
 unsafe fn write_statfs(backend: &dyn Backend, out: usize) -> base::Result<usize> {
     let figures = backend.statfs()?;
     if bad(out) {

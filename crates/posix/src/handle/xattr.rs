@@ -15,7 +15,7 @@ const SIZE_MAX: usize = 65536;
 /// A name: 1 to 255 bytes.
 ///
 /// # Safety
-/// `pointer` is low or a NUL-terminated text.
+/// `pointer` is [bad](crate::bad_pointer) or a NUL-terminated text.
 unsafe fn name<'a>(pointer: usize) -> base::Result<&'a [u8]> {
     if bad(pointer) {
         return err(Errno::EFAULT);
