@@ -103,7 +103,7 @@ mount-tools:
 mount-tests: build mount-tools
 	$(STEP) 'the kernel mount, alone and beside the short way' env BYPATH=$(RELEASE)/bypath TOOLS=$(CURDIR)/$(TOOLS)/bin tests/mount/run.sh
 	$(STEP) 'real programs through the kernel mount' env WAY=mount BYPATH=$(RELEASE)/bypath tests/programs/run.sh
-	$(STEP) 'real programs on the short way beside the kernel mount' env WAY=both BYPATH=$(RELEASE)/bypath tests/programs/run.sh bash busybox daemon dpkg-deb git-more go make-gcc python3 xargs
+	$(STEP) 'real programs on the short way beside the kernel mount' env WAY=both BYPATH=$(RELEASE)/bypath tests/programs/run.sh bash busybox daemon dpkg-deb fio-uring git-more go make-gcc pass-descriptor python3 xargs
 
 # A million files, all users killed.
 recover:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # needs: fio
-# way: mount
+# way: kernel
 # ignore: /j-
 # io_uring and Linux AIO, which know the kernel's descriptors only; then one file written through a ring and by calls at once, each half
 # looked over by the other way.

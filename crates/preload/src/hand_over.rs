@@ -179,8 +179,8 @@ impl Drop for HandedOver {
 }
 
 /// A kernel descriptor (close-on-exec) of what `fd` of ours stands for, at its
-/// offset; `None` if the kernel hasn't got it.
-fn open_in_kernel(tls: &tls::Tls, fd: u32) -> Option<usize> {
+/// offset; `None` if the kernel hasn't got it. Within an operation (`tls::enter`).
+pub fn open_in_kernel(tls: &tls::Tls, fd: u32) -> Option<usize> {
     let wanted = PROCESS.in_kernel(thread::state(tls), fd).ok()?;
     let flags = wanted.flags | O_CLOEXEC | O_LARGEFILE;
     // SAFETY: the path is NUL-terminated.

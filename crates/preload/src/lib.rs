@@ -31,8 +31,10 @@ pub mod fork;
 pub mod hand_over;
 pub mod in_plugin;
 pub mod init;
+pub mod kernel_files;
 pub mod libc;
 mod mem_test;
+pub mod message;
 pub mod panic;
 #[cfg(target_arch = "x86_64")]
 pub mod patch;

@@ -428,6 +428,13 @@ impl Process {
         }
     }
 
+    /// The kernel has a file of its own on `fd` now: ends what it stood for here.
+    pub fn became_kernels(&self, thread: &ThreadState, fd: u32) {
+        if self.let_go(thread, fd) {
+            self.door.numbers().lost(fd);
+        }
+    }
+
     /// Ends what `fd` stands for, but keeps the number. False if it was not ours.
     #[inline]
     pub(crate) fn let_go(&self, thread: &ThreadState, fd: u32) -> bool {

@@ -107,7 +107,11 @@ impl Process {
                 }
                 Outcome::Done(0)
             }
-            Ok(Some(place)) => self.elsewhere_address(thread, abi::__NR_bind, args, 1, 2, place),
+            Ok(Some(Place::Text(text))) => match self.text_address(thread, text) {
+                Ok((address, len)) => Outcome::KernelWith { nr: abi::__NR_bind as usize, args: [args[0], address, len, 0, 0, 0] },
+                Err(error) => fail(error.errno()),
+            },
+            Ok(Some(Place::Kernel)) => Outcome::Kernel,
             Err(error) => fail(error.errno()),
         }
     }
@@ -128,53 +132,46 @@ impl Process {
         if self.file(args[0]).is_some() {
             return fail(ENOTSOCK);
         }
-        let cx = self.cx(thread);
         // SAFETY: the caller's promise.
-        match unsafe { self.address(&cx, thread, args[address], args[len] as u32 as usize, Last::Follow) } {
+        match unsafe { self.kernel_peer(thread, args[address], args[len] as u32 as usize) } {
             Ok(None) => Outcome::Kernel,
-            Ok(Some(Place::Ours(spot))) => {
-                let rewritten = spot.node(&cx).and_then(|node| {
-                    let backend = spot.mount.backend;
-                    backend.access(&cx, node, W)?;
-                    if backend.attr(&cx, node)?.kind != Kind::Socket {
-                        return err(ECONNREFUSED);
-                    }
-                    let path = self.private_path(thread, backend.identity(), node, Kind::Socket)?;
-                    self.kernel_address(thread, path)
-                });
-                match rewritten {
-                    Ok((pointer, bytes)) => {
-                        (args[address], args[len]) = (pointer, bytes);
-                        Outcome::KernelWith { nr: nr as usize, args }
-                    }
-                    Err(error) => fail(error.errno()),
-                }
-            }
-            Ok(Some(place)) => self.elsewhere_address(thread, nr, args, address, len, place),
-            Err(error) => fail(error.errno()),
-        }
-    }
-
-    /// An address that leads out of a mount, to the kernel.
-    fn elsewhere_address(
-        &self,
-        thread: &ThreadState,
-        nr: u32,
-        mut args: [usize; 6],
-        address: usize,
-        len: usize,
-        place: Place,
-    ) -> Outcome {
-        let Place::Text(text) = place else { return Outcome::Kernel };
-        // SAFETY: a NUL-terminated text of this thread.
-        let rewritten =
-            unsafe { crate::text::path(text) }.map_err(Error::Posix).and_then(|path| self.kernel_address(thread, path.bytes));
-        match rewritten {
-            Ok((pointer, bytes)) => {
+            Ok(Some((pointer, bytes))) => {
                 (args[address], args[len]) = (pointer, bytes);
                 Outcome::KernelWith { nr: nr as usize, args }
             }
             Err(error) => fail(error.errno()),
         }
+    }
+
+    /// What the kernel calls the socket at an address: pointer and length of
+    /// another address, which holds until this thread's next call. `None`: what
+    /// the program calls it.
+    ///
+    /// # Safety
+    /// `address` is [bad](crate::bad_pointer) or good for `len` bytes.
+    pub unsafe fn kernel_peer(&self, thread: &ThreadState, address: usize, len: usize) -> base::Result<Option<(usize, usize)>> {
+        let cx = self.cx(thread);
+        // SAFETY: the caller's promise.
+        match unsafe { self.address(&cx, thread, address, len, Last::Follow) }? {
+            Some(Place::Ours(spot)) => {
+                let node = spot.node(&cx)?;
+                let backend = spot.mount.backend;
+                backend.access(&cx, node, W)?;
+                if backend.attr(&cx, node)?.kind != Kind::Socket {
+                    return err(ECONNREFUSED);
+                }
+                let path = self.private_path(thread, backend.identity(), node, Kind::Socket)?;
+                self.kernel_address(thread, path).map(Some)
+            }
+            Some(Place::Text(text)) => self.text_address(thread, text).map(Some),
+            Some(Place::Kernel) | None => Ok(None),
+        }
+    }
+
+    /// The address of a text that leads out of a mount, to the kernel.
+    fn text_address(&self, thread: &ThreadState, text: usize) -> base::Result<(usize, usize)> {
+        // SAFETY: a NUL-terminated text of this thread.
+        let path = unsafe { crate::text::path(text) }.map_err(Error::Posix)?;
+        self.kernel_address(thread, path.bytes)
     }
 }

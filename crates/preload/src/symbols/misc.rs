@@ -22,6 +22,15 @@ export! {
                 }
                 result
             }
+            __NR_io_uring_setup | __NR_io_setup => {
+                crate::kernel_files::from_now_on();
+                ret(crate::call::call(nr, [a, b, c, d, e, f]))
+            }
+            __NR_openat => ret(crate::kernel_files::opened(crate::call::call(nr, [a, b, c, d, e, f]))),
+            __NR_sendmsg => match crate::message::send(a as i32, b as *const _, c as i32) {
+                Some(result) => ret(result),
+                None => ret(pm::sys::raw(nr, [a, b, c, d, e, f])),
+            },
             _ => ret(crate::call::call(nr, [a, b, c, d, e, f])),
         }
     }

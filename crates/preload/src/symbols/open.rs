@@ -2,24 +2,25 @@
 
 use super::{HERE, Text};
 use crate::errno::{ret, ret_int};
+use crate::kernel_files::opened;
 use crate::{direct, serve};
 use pm::sys::abi::*;
 
 export! {
     fn [open, open64, __open, __open64, __open_nocancel, __open64_nocancel](path: Text, flags: i32, mode: u32) -> i32 {
-        ret_int(direct!(path: openat, __NR_openat, HERE, path, flags, mode))
+        ret_int(opened(direct!(path: openat, __NR_openat, HERE, path, flags, mode)))
     }
     fn [__open_2, __open64_2](path: Text, flags: i32) -> i32 {
-        ret_int(direct!(path: openat, __NR_openat, HERE, path, flags, 0))
+        ret_int(opened(direct!(path: openat, __NR_openat, HERE, path, flags, 0)))
     }
     fn [openat, openat64, __openat, __openat64](dirfd: i32, path: Text, flags: i32, mode: u32) -> i32 {
-        ret_int(direct!(path: openat, __NR_openat, dirfd, path, flags, mode))
+        ret_int(opened(direct!(path: openat, __NR_openat, dirfd, path, flags, mode)))
     }
     fn [__openat_2, __openat64_2](dirfd: i32, path: Text, flags: i32) -> i32 {
-        ret_int(direct!(path: openat, __NR_openat, dirfd, path, flags, 0))
+        ret_int(opened(direct!(path: openat, __NR_openat, dirfd, path, flags, 0)))
     }
     fn [creat, creat64, __creat](path: Text, mode: u32) -> i32 {
-        ret_int(direct!(path: openat, __NR_openat, HERE, path, O_CREAT | O_WRONLY | O_TRUNC, mode))
+        ret_int(opened(direct!(path: openat, __NR_openat, HERE, path, O_CREAT | O_WRONLY | O_TRUNC, mode)))
     }
     fn openat2(dirfd: i32, path: Text, how: *const u8, bytes: usize) -> i32 {
         ret_int(serve!(__NR_openat2, dirfd, path, how, bytes))

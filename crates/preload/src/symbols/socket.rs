@@ -5,12 +5,15 @@
 //! a socket inside an image is found.
 
 use crate::errno::{ret, ret_int};
+use crate::message::{self, Header, Sent};
 use crate::next;
 use crate::serve;
 use pm::sys::abi::*;
 
 type Address = unsafe extern "C" fn(i32, *mut u8, *mut u32) -> i32;
 type Address4 = unsafe extern "C" fn(i32, *mut u8, *mut u32, i32) -> i32;
+type SendMessage = unsafe extern "C" fn(i32, *const Header, i32) -> isize;
+type SendMessages = unsafe extern "C" fn(i32, *mut Sent, u32, i32) -> i32;
 type Message = unsafe extern "C" fn(i32, *mut u8, i32) -> isize;
 
 export! {
@@ -39,6 +42,20 @@ export! {
         match next!(Message, "recvmsg") {
             Some(next) => next(fd, message, flags),
             None => ret(serve!(__NR_recvmsg, fd, message, flags)),
+        }
+    }
+    fn [sendmsg, __sendmsg](fd: i32, message: *const Header, flags: i32) -> isize {
+        match (message::send(fd, message, flags), next!(SendMessage, "sendmsg")) {
+            (Some(result), _) => ret(result),
+            (None, Some(next)) => next(fd, message, flags),
+            (None, None) => ret(serve!(__NR_sendmsg, fd, message, flags)),
+        }
+    }
+    fn [sendmmsg, __sendmmsg](fd: i32, messages: *mut Sent, count: u32, flags: i32) -> i32 {
+        match (message::send_all(fd, messages, count, flags), next!(SendMessages, "sendmmsg")) {
+            (Some(result), _) => ret_int(result),
+            (None, Some(next)) => next(fd, messages, count, flags),
+            (None, None) => ret_int(serve!(__NR_sendmmsg, fd, messages, count, flags)),
         }
     }
     fn bind(fd: i32, address: *const u8, len: u32) -> i32 {

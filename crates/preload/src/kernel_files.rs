@@ -1,0 +1,92 @@
+//! Programs that hand descriptors to the kernel by number: rings (io_uring) and
+//! Linux AIO. What the kernel does there passes the library by.
+//!
+//! When a program makes its first ring, the regular files that it has open
+//! become the kernel's for good, opened through the kernel's mount at the same
+//! path, and so does each that it opens from then on. Its directories and paths
+//! stay ours: both ways lead to the same files. Without a mount nothing
+//! changes, and a ring answers `EBADF`.
+//!
+//! A ring that is made without any function of libc, liburing or libaio is not seen.
+
+use crate::door::PROCESS;
+use crate::{hand_over, init, next, thread, tls};
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use pm::sys::abi::*;
+use posix::FD_MAX;
+
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+/// What came of an `open`, on its way to the program.
+#[inline(always)]
+pub fn opened(result: isize) -> isize {
+    if WANTED.load(Relaxed) {
+        to_kernel(result);
+    }
+    result
+}
+
+/// The program makes a ring.
+#[cold]
+pub fn from_now_on() {
+    if init::is_active(tls::get()) && !WANTED.swap(true, Relaxed) {
+        PROCESS.descriptors.range(0, FD_MAX).for_each(|(fd, _)| to_kernel(fd as isize));
+    }
+}
+
+/// The kernel gets a file of its own on `fd`, if that is a regular one of ours.
+#[cold]
+fn to_kernel(fd: isize) {
+    let Some(entry) = u32::try_from(fd).ok().and_then(|fd| PROCESS.descriptors.get(fd)) else { return };
+    if fd >= FD_MAX as isize || entry.kind() != base::Kind::Regular || entry.path_only() {
+        return;
+    }
+    let tls = tls::get();
+    tls::enter(tls);
+    if let Some(file) = hand_over::open_in_kernel(tls, fd as u32) {
+        let cloexec = if entry.cloexec() { O_CLOEXEC } else { 0 };
+        // In the placeholder's place at once: the number is never free.
+        // SAFETY: no pointers.
+        if unsafe { pm::call!(__NR_dup3, file, fd, cloexec) }.is_ok() {
+            PROCESS.became_kernels(thread::state(tls), fd as u32);
+        }
+        // SAFETY: opened just now.
+        let _ = unsafe { pm::call!(__NR_close, file) };
+    }
+    tls::leave(tls);
+}
+
+type Queue = unsafe extern "C" fn(c_uint, *mut c_void, usize) -> c_int;
+type QueueIn = unsafe extern "C" fn(c_uint, *mut c_void, *mut c_void, *mut c_void, usize) -> c_int;
+type Setup = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
+const ENOSYS: c_int = 38;
+
+// The functions of liburing and libaio that make system calls by themselves;
+// negated error numbers, as theirs are.
+export! {
+    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: usize) -> c_int {
+        from_now_on();
+        next!(Queue, "io_uring_queue_init").map_or(-ENOSYS, |next| next(entries, ring, flags))
+    }
+    fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: usize) -> c_int {
+        from_now_on();
+        next!(Queue, "io_uring_queue_init_params").map_or(-ENOSYS, |next| next(entries, ring, parameters))
+    }
+    fn io_uring_queue_init_mem(entries: c_uint, ring: *mut c_void, parameters: *mut c_void, memory: *mut c_void, bytes: usize) -> c_int {
+        from_now_on();
+        next!(QueueIn, "io_uring_queue_init_mem").map_or(-ENOSYS, |next| next(entries, ring, parameters, memory, bytes))
+    }
+    fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int {
+        from_now_on();
+        next!(Setup, "io_uring_setup").map_or(-ENOSYS, |next| next(entries as c_int, parameters))
+    }
+    fn io_setup(events: c_int, context: *mut c_void) -> c_int {
+        from_now_on();
+        next!(Setup, "io_setup").map_or(-ENOSYS, |next| next(events, context))
+    }
+    fn io_queue_init(events: c_int, context: *mut c_void) -> c_int {
+        from_now_on();
+        next!(Setup, "io_queue_init").map_or(-ENOSYS, |next| next(events, context))
+    }
+}
