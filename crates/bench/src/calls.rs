@@ -36,6 +36,8 @@ pub trait Calls: Sync {
     fn write(&self, fd: c_int, data: &[u8]) -> isize;
     /// `ftruncate`.
     fn ftruncate(&self, fd: c_int, len: u64) -> c_int;
+    /// `getxattr`.
+    fn getxattr(&self, path: &CStr, name: &CStr, out: &mut [u8]) -> isize;
     /// `chdir`.
     fn chdir(&self, path: &CStr) -> c_int;
     /// Lists a directory and asks for each entry's attributes: entries, and the sum of their sizes.
@@ -105,6 +107,10 @@ impl Calls for Libc {
     fn ftruncate(&self, fd: c_int, len: u64) -> c_int {
         // SAFETY: a descriptor of this benchmark's.
         unsafe { libc::ftruncate(fd, len as off_t) }
+    }
+    fn getxattr(&self, path: &CStr, name: &CStr, out: &mut [u8]) -> isize {
+        // SAFETY: texts, a buffer and its length.
+        unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), out.as_mut_ptr().cast(), out.len()) }
     }
     fn chdir(&self, path: &CStr) -> c_int {
         // SAFETY: a text.
@@ -227,6 +233,10 @@ impl Calls for Api {
     fn ftruncate(&self, fd: c_int, len: u64) -> c_int {
         // SAFETY: a descriptor of this benchmark's.
         unsafe { capi::bp_ftruncate(self.ns, fd, len as off_t) }
+    }
+    fn getxattr(&self, path: &CStr, name: &CStr, out: &mut [u8]) -> isize {
+        // SAFETY: texts, a buffer and its length.
+        unsafe { capi::bp_getxattr(self.ns, path.as_ptr(), name.as_ptr(), out.as_mut_ptr().cast(), out.len()) }
     }
     fn chdir(&self, path: &CStr) -> c_int {
         // SAFETY: a text.

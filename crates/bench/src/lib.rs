@@ -1,4 +1,4 @@
-//! What single calls cost: in time, beside the kernel ([`micro`]); in
+//! What single calls cost: in time, beside the kernel ([`micro`], [`directfuse()`]); in
 //! instructions and cache lines, against budgets ([`budget`]).
 //!
 //! | file | |
@@ -8,14 +8,18 @@
 //! | `worker.rs` | a process that does it, on command |
 //! | `run.rs` | the rounds |
 //! | `report.rs`, `plot.rs` | table, JSON, SVG |
+//! | `directfuse/` | FUSE file systems by every way |
 
 pub mod budget;
 mod calls;
+mod directfuse;
 mod plot;
 mod report;
 mod run;
 mod work;
 mod worker;
+
+pub use directfuse::directfuse;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

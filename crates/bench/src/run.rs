@@ -199,7 +199,8 @@ fn open_targets(words: &[&str], options: &Options, sizes: &Sizes, cleanup: &mut 
     Ok(targets)
 }
 
-fn median(values: &mut [f64]) -> f64 {
+/// The middle one; there is at least one.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
@@ -222,11 +223,22 @@ fn once(target: &mut Target, call: &str, processes: usize, threads: usize, calls
     Ok((slowest, sum))
 }
 
-fn environment(sizes: &Sizes) -> Environment {
+/// Processor, how many of them, kernel.
+fn machine() -> (String, usize, String) {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = info.lines().find_map(|l| l.strip_prefix("model name")?.split(':').nth(1)).unwrap_or("?").trim().to_string();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_string();
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (cpu, std::thread::available_parallelism().map_or(1, usize::from), kernel)
+}
+
+/// The machine in a line, for people.
+pub(crate) fn processor() -> String {
+    let (cpu, processors, kernel) = machine();
+    format!("{cpu} ({processors} processors), Linux {kernel}")
+}
+
+fn environment(sizes: &Sizes) -> Environment {
+    let (cpu, processors, kernel) = machine();
     Environment {
         cpu,
         kernel,

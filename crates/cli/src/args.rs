@@ -229,4 +229,11 @@ pub enum BenchWhat {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
+    /// A FUSE file system by the kernel, by our channel and in process
+    #[command(disable_help_flag = true)]
+    Directfuse {
+        /// Options: see `bypath bench directfuse --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
 }

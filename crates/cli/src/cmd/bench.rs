@@ -1,4 +1,4 @@
-//! `bypath bench micro …`: handed to the bench crate.
+//! `bypath bench micro …`, `bypath bench directfuse …`: handed to the bench crate.
 
 use crate::args::BenchWhat;
 use crate::failure::{Failure, Result};
@@ -8,6 +8,9 @@ pub fn run(what: BenchWhat) -> Result<u8> {
     match what {
         BenchWhat::Micro { options } => {
             ::bench::micro(&["bench", "micro"], &options).map_err(|what| Failure::new(format!("bench micro: {what}")))
+        }
+        BenchWhat::Directfuse { options } => {
+            ::bench::directfuse(&options).map_err(|what| Failure::new(format!("bench directfuse: {what}")))
         }
     }
 }

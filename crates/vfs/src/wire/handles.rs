@@ -20,6 +20,8 @@ pub(super) const FOR_READ: u32 = 1;
 pub(super) const FOR_WRITE: u32 = 2;
 /// Both are one.
 const SHARED: u32 = 4;
+/// The daemon wants no opening: there is nothing to release. A bit, since any word may be a handle.
+pub(super) const UNOPENED: u32 = 8;
 
 /// Most bytes of a directory in one request.
 const DIRECTORY_BYTES: usize = 8192;
@@ -50,10 +52,9 @@ impl Wire {
         let mut message = Message::new();
         message.word32(access | if directory { abi::O_DIRECTORY } else { 0 } | LARGEFILE).word32(0);
         let mut reply = [0u8; 16];
-        let handle = match self.ask_exact(cx, operation, key, [message.bytes(), b"", b""], &mut reply) {
-            Ok(()) => word64(&reply, 0),
-            // It needs no opening.
-            Err(Error::Posix(Errno::ENOSYS)) => NO_HANDLE,
+        let (handle, opened) = match self.ask_exact(cx, operation, key, [message.bytes(), b"", b""], &mut reply) {
+            Ok(()) => (word64(&reply, 0), 0),
+            Err(Error::Posix(Errno::ENOSYS)) => (0, UNOPENED),
             Err(error) => return Err(error),
         };
         let bits = match access {
@@ -61,16 +62,13 @@ impl Wire {
             abi::O_WRONLY => FOR_WRITE,
             _ => FOR_READ | FOR_WRITE | SHARED,
         };
-        if !l.put_handles(node, bits, handle, self.channel.epoch())? {
+        if !l.put_handles(node, bits | opened, handle, self.channel.epoch())? && opened == 0 {
             self.release_handle(cx, key, handle, directory);
         }
         Ok(())
     }
 
     pub(super) fn release_handle(&self, cx: &Cx, key: u64, handle: u64, directory: bool) {
-        if handle == NO_HANDLE {
-            return;
-        }
         let mut message = Message::new();
         message.word64(handle).word32(0).word32(0).word64(0);
         // The kernel does not wait for the answer; here whoever looks next sees the file closed.
@@ -81,7 +79,7 @@ impl Wire {
     /// Releases a node's handles if no more than `holders` hold it (0: in any case).
     pub(super) fn release_handles(&self, l: &Ledger, cx: &Cx, node: Node, holders: u32) {
         let Some((key, handles, bits, epoch, directory)) = l.take_handles(node, holders) else { return };
-        if epoch != self.channel.epoch() {
+        if epoch != self.channel.epoch() || bits & UNOPENED != 0 {
             return;
         }
         let key = if node.id as u32 == 0 { ROOT_ID } else { key };
@@ -103,7 +101,7 @@ impl Wire {
         let mut at = cookie;
         loop {
             let mut message = Message::new();
-            message.word64(plain(handle)).word64(at).word32(DIRECTORY_BYTES as u32).word32(0);
+            message.word64(handle).word64(at).word32(DIRECTORY_BYTES as u32).word32(0);
             message.word64(0).word32(0).word32(0);
             let mut buffer = [0u8; DIRECTORY_BYTES];
             let len = self.ask(cx, READDIR, key, [message.bytes(), b"", b""], UserSlice::from_mut(&mut buffer))?;

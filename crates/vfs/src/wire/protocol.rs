@@ -17,8 +17,6 @@ operations! {
 
 /// The root's node id.
 pub(super) const ROOT_ID: u64 = 1;
-/// What stands for the handle of a daemon that wants no opening.
-pub(super) const NO_HANDLE: u64 = u64::MAX;
 /// `O_LARGEFILE` of 64-bit kernels, which the kernel adds to every open.
 pub(super) const LARGEFILE: u32 = 0x8000;
 /// Longest extended attribute.
@@ -41,11 +39,6 @@ pub(super) const NSEC: i64 = 1_000_000_000;
 
 /// No file contents.
 pub(super) const NOTHING: UserSlice = UserSlice { ptr: core::ptr::null_mut(), len: 0 };
-
-/// A handle as the daemon is to see it.
-pub(super) fn plain(handle: u64) -> u64 {
-    if handle == NO_HANDLE { 0 } else { handle }
-}
 
 /// The word at a byte offset (0 past the end).
 pub(super) fn word64(bytes: &[u8], at: usize) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::call::{DONT_MASK, Message};
 use super::channel::{DATA_MAX, Request};
-use super::handles::{FOR_READ, FOR_WRITE, READ, WRITE};
+use super::handles::{FOR_READ, FOR_WRITE, READ, UNOPENED, WRITE};
 use super::permission::{may_change, times_of};
 use super::protocol::*;
 use super::{Wire, posix};
@@ -41,7 +41,7 @@ fn needless(result: Result<()>) -> Result<()> {
 /// `struct fuse_read_in`, which is `struct fuse_write_in` too.
 fn piece(handle: u64, offset: u64, len: usize) -> Message {
     let mut message = Message::new();
-    message.word64(plain(handle)).word64(offset).word32(len as u32).word32(0).word64(0).word32(0).word32(0);
+    message.word64(handle).word64(offset).word32(len as u32).word32(0).word64(0).word32(0).word32(0);
     message
 }
 
@@ -142,16 +142,16 @@ impl Source for Wire {
         let mut handle = 0;
         if change.size.is_some() {
             valid |= FATTR_SIZE;
-            if self.open_bits(l, node)? & FOR_WRITE != 0 {
+            if self.open_bits(l, node)? & (FOR_WRITE | UNOPENED) == FOR_WRITE {
                 handle = l.get(node)?.handles[WRITE].load(Relaxed);
-                valid |= if handle == NO_HANDLE { 0 } else { FATTR_FH };
+                valid |= FATTR_FH;
             }
         }
         valid |= if mode.is_some() { FATTR_MODE } else { 0 };
         valid |= if change.uid.is_some() { FATTR_UID } else { 0 };
         valid |= if change.gid.is_some() { FATTR_GID } else { 0 };
         let mut message = Message::new();
-        message.word32(valid).word32(0).word64(plain(handle)).word64(change.size.unwrap_or(0)).word64(0);
+        message.word32(valid).word32(0).word64(handle).word64(change.size.unwrap_or(0)).word64(0);
         message.word64(seconds[0] as u64).word64(seconds[1] as u64).word64(0);
         message.word32(parts[0]).word32(parts[1]).word32(0);
         message.word32(l.get(node)?.kind().type_bits() | u32::from(mode.unwrap_or(0))).word32(0);
@@ -302,7 +302,7 @@ impl Source for Wire {
         }
         let Ok(record) = l.get(node) else { return };
         let mut message = Message::new();
-        message.word64(plain(record.handles[WRITE].load(Relaxed))).word64(0).word64(0);
+        message.word64(record.handles[WRITE].load(Relaxed)).word64(0).word64(0);
         let _ = self.ask_nothing(cx, FLUSH, record.key.load(Relaxed), [message.bytes(), b"", b""]);
     }
 
@@ -355,7 +355,7 @@ impl Source for Wire {
             Fallocate::ZeroKeepSize => 17,
         };
         let mut message = Message::new();
-        message.word64(plain(self.handle(l, cx, node, WRITE)?)).word64(offset).word64(len).word32(mode).word32(0);
+        message.word64(self.handle(l, cx, node, WRITE)?).word64(offset).word64(len).word32(mode).word32(0);
         unsupported(self.ask_nothing(cx, FALLOCATE, self.key(l, cx, node)?, [message.bytes(), b"", b""]))
     }
 
@@ -368,7 +368,7 @@ impl Source for Wire {
         };
         let operation = if l.get(node)?.kind() == Kind::Directory { FSYNCDIR } else { FSYNC };
         let mut message = Message::new();
-        message.word64(plain(self.handle(l, cx, node, index)?)).word32(u32::from(data_only)).word32(0);
+        message.word64(self.handle(l, cx, node, index)?).word32(u32::from(data_only)).word32(0);
         needless(self.ask_nothing(cx, operation, self.key(l, cx, node)?, [message.bytes(), b"", b""]))
     }
 
