@@ -156,6 +156,14 @@ pub enum Verb {
     },
     /// Measure
     Bench(Bench),
+    /// Free those who wait for a server that was killed (for `mount`)
+    #[command(hide = true, name = "guard-mount")]
+    GuardMount {
+        /// The server, and the thread of it that has started this
+        server: i32,
+        thread: i32,
+        directory: PathBuf,
+    },
     /// Start a program that lies in a mount (for `run`)
     #[command(hide = true, name = "exec-inside")]
     ExecInside {

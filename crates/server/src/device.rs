@@ -2,7 +2,7 @@
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType};
 use std::fmt;
 use std::io::{IoSliceMut, Read};
@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// Why there is no mount. Shown as the end of a line that starts with what was to be mounted.
 #[derive(Debug)]
@@ -87,7 +88,7 @@ pub fn prepare(directory: &Path) -> Result<PathBuf, MountError> {
         }
         let real = std::fs::canonicalize(directory).map_err(|error| failed("realpath", &error))?;
         return match mounted_at(&real) {
-            Some(what) => Err(MountError::Busy(what)),
+            Some(mounted) => Err(MountError::Busy(mounted.to_string())),
             None => Ok(real),
         };
     }
@@ -103,20 +104,44 @@ fn failed(what: &'static str, error: &std::io::Error) -> MountError {
     MountError::Failed(what, Errno::from_io_error(error).unwrap_or(Errno::IO))
 }
 
-/// What is mounted exactly at an absolute path, if anything.
-pub fn mounted_at(directory: &Path) -> Option<String> {
-    let table = std::fs::read("/proc/self/mountinfo").ok()?;
-    let mut found = None;
-    for line in table.split(|byte| *byte == b'\n') {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let Some(point) = fields.nth(4) else { continue };
-        if unescape(point) == std::os::unix::ffi::OsStrExt::as_bytes(directory.as_os_str()) {
-            let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
-            let (kind, source) = (rest.next().unwrap_or_default(), rest.next().unwrap_or_default());
-            found = Some(format!("{} ({})", String::from_utf8_lossy(&unescape(source)), String::from_utf8_lossy(kind)));
-        }
+/// What is mounted somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// What `mount` and `df` show.
+    pub source: String,
+    /// Kind of file system.
+    pub kind: String,
+    /// `st_dev` of what is in it.
+    pub device: u64,
+}
+
+impl fmt::Display for Mounted {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} ({})", self.source, self.kind)
     }
-    found
+}
+
+/// What is mounted exactly at an absolute path, if anything. This asks the
+/// kernel's table, not the mount, so that the server of a mount may ask.
+pub fn mounted_at(directory: &Path) -> Option<Mounted> {
+    let table = std::fs::read("/proc/self/mountinfo").ok()?;
+    // The last one covers those before it.
+    table.split(|byte| *byte == b'\n').rev().find_map(|line| mounted_in(line, directory))
+}
+
+/// The same, of one line of `mountinfo`.
+fn mounted_in(line: &[u8], directory: &Path) -> Option<Mounted> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    if unescape(fields.nth(1)?) != std::os::unix::ffi::OsStrExt::as_bytes(directory.as_os_str()) {
+        return None;
+    }
+    let (major, minor) = device.split_once(':')?;
+    let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let mut text = || String::from_utf8_lossy(&unescape(rest.next().unwrap_or_default())).into_owned();
+    let (kind, source) = (text(), text());
+    Some(Mounted { source, kind, device })
 }
 
 /// Undoes the octal escapes of `mountinfo`.
@@ -218,6 +243,23 @@ fn receive(socket: &OwnedFd) -> Option<OwnedFd> {
     })
 }
 
+/// A file that ends the connection behind the mount with this `st_dev` when something
+/// is written to it, and does nothing when that connection has ended, whatever has its
+/// number then. `None` if we may not, or there is no such file system here.
+pub fn abort_file(device: u64) -> Option<OwnedFd> {
+    let name = format!("{}/abort", rustix::fs::minor(device));
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let usual = rustix::fs::open(Path::new(CONNECTIONS).join(&name), flags, Mode::empty());
+    usual.or_else(|_| rustix::fs::openat(connections()?, &name, flags, Mode::empty())).ok()
+}
+
+/// The kernel's list of connections, mounted nowhere.
+fn connections() -> Result<OwnedFd, Errno> {
+    let context = rustix::mount::fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&context)?;
+    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+}
+
 /// Takes a mount away; `lazily` also one that is in use: it ends with its last user.
 pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
     let flags = UnmountFlags::NOFOLLOW | if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
@@ -247,6 +289,22 @@ mod tests {
     fn escapes() {
         assert_eq!(unescape(br"/a\040b\134c"), b"/a b\\c");
         assert_eq!(unescape(br"/a\09"), br"/a\09");
+    }
+
+    /// Goal: a line of `mountinfo` is understood, with and without optional fields; what is mounted elsewhere is not it.
+    #[test]
+    fn lines() {
+        let wanted = Mounted { source: "/i mg".into(), kind: "fuse.bypath".into(), device: rustix::fs::makedev(0, 300) };
+        let at = Path::new("/a b");
+        for line in [
+            r"40 20 0:300 / /a\040b rw - fuse.bypath /i\040mg rw",
+            r"40 20 0:300 / /a\040b rw shared:1 - fuse.bypath /i\040mg rw",
+        ] {
+            assert_eq!(mounted_in(line.as_bytes(), at).as_ref(), Some(&wanted), "{line}");
+            assert_eq!(mounted_in(line.as_bytes(), Path::new("/a")), None);
+        }
+        assert_eq!(mounted_in(b"", at), None);
+        assert_eq!(mounted_in(br"40 20 x:y / /a\040b rw - a b rw", at), None);
     }
 
     /// Goal: what cannot carry a mount is refused for the right reason.

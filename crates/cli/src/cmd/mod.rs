@@ -4,6 +4,7 @@ mod bench;
 mod cat;
 mod check;
 mod dump;
+mod guard;
 mod info;
 mod ls;
 mod mkfs;
@@ -26,6 +27,7 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Mounts { json } => mounts::mounts(json),
         Verb::ExecInside { command } => run::exec_inside(&command),
         Verb::Mount(mount) => mount::mount(&mount),
+        Verb::GuardMount { server, thread, directory } => guard::guard(server, thread, &directory),
         Verb::Umount { directory, lazy } => mount::umount(&directory, lazy),
         Verb::Import { source, target, quiet } => transfer::import(&source, &target, quiet),
         Verb::Export { source, target, quiet } => transfer::export(&source, &target, quiet),

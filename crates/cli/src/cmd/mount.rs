@@ -5,6 +5,7 @@
 
 use crate::args::Mount;
 use crate::attach::{self, Attached};
+use crate::cmd::guard;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
 use server::device::{self, MountError, Wanted};
@@ -127,7 +128,7 @@ pub fn umount(directory: &Path, lazy: bool) -> Result<u8> {
     let real = if is_stale { std::path::absolute(directory) } else { std::fs::canonicalize(directory) };
     let real = real.map_err(|error| Failure::io(&shown, &error))?;
     match device::mounted_at(&real) {
-        Some(what) if what.ends_with("(fuse.bypath)") => {}
+        Some(mounted) if mounted.kind == "fuse.bypath" => {}
         _ => return Err(Failure::new(format!("{shown}: no image is mounted there"))),
     }
     match device::unmount(&real, lazy || is_stale) {
@@ -222,13 +223,18 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: std::os::f
     let at_end = |thread: &Thread| fs.give_lane_back(thread);
     // From now on a signal takes the mount away with it.
     watch_signals(attached, log.clone(), directory.to_path_buf())?;
+    // From now on nobody here may touch the mount: who waits for his own answer cannot be killed.
+    let number = device::mounted_at(directory).map(|mounted| mounted.device);
+    if let Err(error) = guard::start(number, directory) {
+        log.say(&format!("there is no guard: {error}"));
+    }
     let notices = |cx: &Cx, nap: i64, pass: &mut dyn FnMut(base::Node, Option<&[u8]>)| fs.pass_notices(cx, nap, pass);
     let started = Session::start(device, attached.backend, keepers(&args.image), usize::from(args.threads), notices, at_end);
     // A working directory would keep some other mount busy.
     let _ = std::env::set_current_dir("/");
     let session = started.map_err(|error| Failure::io("starting threads", &error))?;
-    let meta = std::fs::metadata(directory).map_err(|error| Failure::io(directory.display(), &error))?;
-    fs.set_device(meta.dev());
+    let number = number.map_or_else(|| std::fs::metadata(directory).map(|meta| meta.dev()), Ok);
+    fs.set_device(number.map_err(|error| Failure::io(directory.display(), &error))?);
     log.say(&format!("{} is mounted at {}", args.image.display(), directory.display()));
     if args.announce {
         announce(READY)?;
