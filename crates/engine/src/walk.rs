@@ -131,7 +131,7 @@ impl Fs {
             return Err(Errno::ENAMETOOLONG.into());
         }
         let parent = node_offset(dir.id);
-        let found = self.find(cx, parent, name, self.hash(parent, name))?;
+        let found = self.find(cx, &self.sought(parent, name))?;
         // The place may have become another directory's while we looked.
         if dir.cachelet.node.load(Relaxed) != dir.id {
             self.still(dir.id)?;

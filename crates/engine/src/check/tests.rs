@@ -62,8 +62,7 @@ pub(crate) fn at(test: &TestFs, offset: u64) -> &AtomicU64 {
 
 pub(crate) fn edentry_of(test: &TestFs, name: &[u8]) -> u64 {
     let root = test.fs.root().root_inode.load(Relaxed);
-    let hash = test.fs.hash(root, name);
-    test.fs.hit(root, name, hash).unwrap().unwrap().edentry
+    test.fs.hit(&test.fs.sought(root, name)).unwrap().unwrap().edentry
 }
 
 /// Goal: a clean image is clean, and counted right.
@@ -121,7 +120,7 @@ fn counts() {
 fn index() {
     let clear = |t: &TestFs, value: &dyn Fn(u64) -> u64| {
         let root = t.fs.root().root_inode.load(Relaxed);
-        let hit = t.fs.hit(root, b"link", t.fs.hash(root, b"link")).unwrap().unwrap();
+        let hit = t.fs.hit(&t.fs.sought(root, b"link")).unwrap().unwrap();
         let word = at(t, crate::index::change::entry_word(hit.bucket, hit.index));
         word.store(value(word.load(Relaxed)), Relaxed);
     };

@@ -1,6 +1,6 @@
 //! Inserting and removing entries: under the bucket's lock, by the operation's record.
 
-use super::{CHAIN_MAX, Hit};
+use super::{CHAIN_MAX, Hit, Sought};
 use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
@@ -60,31 +60,32 @@ pub(crate) fn entry_word(bucket: u64, index: usize) -> u64 {
 impl Fs {
     /// The entry of a name, for the holder of its bucket's lock.
     #[inline(always)]
-    pub(crate) fn hit(&self, parent: u64, name: &[u8], hash: u64) -> Result<Option<Hit>> {
+    pub(crate) fn hit(&self, sought: &Sought) -> Result<Option<Hit>> {
+        let hash = sought.hash;
         let home = self.bucket_offset(hash, self.root().buckets.load(Acquire))?;
         let (bucket, print) = (self.bucket(home)?, fingerprint(hash));
         for index in 0..ENTRIES {
             let entry = bucket.entries[index].load(Acquire);
             if entry >> 48 == print {
-                if let Some(hit) = self.hit_locked(bucket, home, index, entry, parent, name, hash)? {
+                if let Some(hit) = self.hit_locked(bucket, home, index, entry, sought)? {
                     return Ok(Some(hit));
                 }
                 break;
             }
         }
-        let hit = self.hit_in_chain(home, parent, name, hash)?;
+        let hit = self.hit_in_chain(home, sought)?;
         Ok(hit)
     }
 
     #[inline(never)]
-    fn hit_in_chain(&self, home: u64, parent: u64, name: &[u8], hash: u64) -> Result<Option<Hit>> {
-        let (mut offset, print) = (home, fingerprint(hash));
+    fn hit_in_chain(&self, home: u64, sought: &Sought) -> Result<Option<Hit>> {
+        let (mut offset, print) = (home, fingerprint(sought.hash));
         for _ in 0..CHAIN_MAX {
             let bucket = self.bucket(offset)?;
             for index in 0..ENTRIES {
                 let entry = bucket.entries[index].load(Acquire);
                 if entry >> 48 == print
-                    && let Some(hit) = self.hit_locked(bucket, offset, index, entry, parent, name, hash)?
+                    && let Some(hit) = self.hit_locked(bucket, offset, index, entry, sought)?
                 {
                     return Ok(Some(hit));
                 }
@@ -99,7 +100,8 @@ impl Fs {
 
     /// Where an entry for a name can go, for the holder of its bucket's lock.
     #[inline(always)]
-    pub(crate) fn room(&self, parent: u64, name: &[u8], hash: u64) -> Result<Room<'_>> {
+    pub(crate) fn room(&self, sought: &Sought) -> Result<Room<'_>> {
+        let hash = sought.hash;
         let home = self.bucket_offset(hash, self.root().buckets.load(Acquire))?;
         let (bucket, print) = (self.bucket(home)?, fingerprint(hash));
         let (mut free, mut known) = (ENTRIES as u32, bucket.next.load(Acquire) != 0);
@@ -113,13 +115,13 @@ impl Fs {
         if !known && free < ENTRIES as u32 {
             return Ok(Room::At(Spot { bucket, index: free, full: false }));
         }
-        let room = self.room_in_chain(bucket, parent, name, hash)?;
+        let room = self.room_in_chain(bucket, sought)?;
         Ok(room)
     }
 
     #[inline(never)]
-    fn room_in_chain<'a>(&'a self, home: &'a Bucket, parent: u64, name: &[u8], hash: u64) -> Result<Room<'a>> {
-        if self.hit_in_chain(self.image.offset_of(home), parent, name, hash)?.is_some() {
+    fn room_in_chain<'a>(&'a self, home: &'a Bucket, sought: &Sought) -> Result<Room<'a>> {
+        if self.hit_in_chain(self.image.offset_of(home), sought)?.is_some() {
             return Ok(Room::Taken);
         }
         let mut bucket = home;
@@ -135,19 +137,9 @@ impl Fs {
         Err(corrupt("chain of buckets", self.image.offset_of(home)))
     }
 
-    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
-    fn hit_locked(
-        &self,
-        bucket: &Bucket,
-        offset: u64,
-        index: usize,
-        entry: u64,
-        parent: u64,
-        name: &[u8],
-        hash: u64,
-    ) -> Result<Option<Hit>> {
-        let Some((id, kind)) = self.matches(entry, parent, name, hash)? else { return Ok(None) };
+    fn hit_locked(&self, bucket: &Bucket, offset: u64, index: usize, entry: u64, sought: &Sought) -> Result<Option<Hit>> {
+        let Some((id, kind)) = self.matches(entry, sought)? else { return Ok(None) };
         let node = Node { id, hint: self.hint_of(bucket, index) };
         Ok(Some(Hit { node, kind, edentry: bucket::entry_offset(entry), bucket: offset, index, entry }))
     }

@@ -1,8 +1,8 @@
 //! Lookups: warm in one function, everything else out of line.
 
-use super::CHAIN_MAX;
+use super::{CHAIN_MAX, Sought};
 use crate::fs::{Fs, corrupt};
-use crate::segment::cachelet::{self, Cachelet, NAME_SHORT};
+use crate::segment::cachelet::{self, Cachelet};
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::fence;
@@ -55,48 +55,39 @@ pub(crate) struct Hit {
 }
 
 impl Fs {
-    /// Looks up `name`, whose hash is `hash`, in the directory with its inode at
-    /// `parent`. `None`: no such name.
+    /// Looks up a name. `None`: no such name.
     #[inline(always)]
-    pub(crate) fn find<'a>(&'a self, cx: &Cx, parent: u64, name: &[u8], hash: u64) -> Result<Option<Seen<'a>>> {
+    pub(crate) fn find<'a>(&'a self, cx: &Cx, sought: &Sought) -> Result<Option<Seen<'a>>> {
         let buckets = self.root().buckets.load(Acquire);
-        let bucket = self.bucket(self.bucket_offset(hash, buckets)?)?;
-        let print = fingerprint(hash);
+        let bucket = self.bucket(self.bucket_offset(sought.hash, buckets)?)?;
+        let print = fingerprint(sought.hash);
         for i in 0..ENTRIES {
             if bucket.entries[i].load(Acquire) >> 48 != print {
                 continue;
             }
             let Some(cachelet) = self.cachelet(self.hint_of(bucket, i)) else { break };
-            let Some(seen) = self.seen_named(cachelet, parent, name) else { break };
+            let Some(seen) = self.seen_named(cachelet, sought) else { break };
             return Ok(Some(seen));
         }
-        self.find_unsure(cx, parent, name, hash, bucket, buckets)
+        self.find_unsure(cx, sought, bucket, buckets)
     }
 
     /// The bucket does not tell at once where the name is, or it is not there.
     #[inline(never)]
-    fn find_unsure<'a>(
-        &'a self,
-        cx: &Cx,
-        parent: u64,
-        name: &[u8],
-        hash: u64,
-        bucket: &Bucket,
-        buckets: u64,
-    ) -> Result<Option<Seen<'a>>> {
-        let print = fingerprint(hash);
+    fn find_unsure<'a>(&'a self, cx: &Cx, sought: &Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
+        let print = fingerprint(sought.hash);
         let known = bucket.entries.iter().any(|entry| entry.load(Acquire) >> 48 == print);
         if !known && bucket.next.load(Acquire) == 0 && self.root().buckets.load(Acquire) == buckets {
             return Ok(None);
         }
-        self.find_cold(cx, parent, name, hash)
+        self.find_cold(cx, sought)
     }
 
     #[inline(always)]
-    fn seen_named<'a>(&self, cachelet: &'a Cachelet, parent: u64, name: &[u8]) -> Option<Seen<'a>> {
+    fn seen_named<'a>(&self, cachelet: &'a Cachelet, sought: &Sought) -> Option<Seen<'a>> {
         let before = cachelet.sequence.load(Acquire);
         let unusable = cachelet.flags.load(Relaxed) & (cachelet::INVALID | cachelet::DEAD);
-        if before & 1 | unusable != 0 || !self.carries_name(cachelet, parent, name) {
+        if before & 1 | unusable != 0 || !self.carries(cachelet, sought) {
             return None;
         }
         let seen = Seen {
@@ -110,14 +101,23 @@ impl Fs {
         (cachelet.sequence.load(Relaxed) == before && seen.id != 0).then_some(seen)
     }
 
+    /// Whether a cachelet carries this name. Identity only: read the rest consistently.
+    #[inline(always)]
+    fn carries(&self, cachelet: &Cachelet, sought: &Sought) -> bool {
+        match sought.is_short() {
+            true => sought.is_carried(cachelet),
+            false => self.carries_name(cachelet, sought.parent, sought.name),
+        }
+    }
+
     /// The lookup by edentry; leaves a cachelet for the next one.
     #[cold]
     #[inline(never)]
-    fn find_cold<'a>(&'a self, cx: &Cx, parent: u64, name: &[u8], hash: u64) -> Result<Option<Seen<'a>>> {
+    fn find_cold<'a>(&'a self, cx: &Cx, sought: &Sought) -> Result<Option<Seen<'a>>> {
         for _ in 0..10_000 {
-            let Some(hit) = self.find_hit(parent, name, hash)? else { return Ok(None) };
+            let Some(hit) = self.find_hit(sought)? else { return Ok(None) };
             let seen = self.cached(cx, hit.node).and_then(|cachelet| {
-                self.warm(cx, cachelet, &hit, parent, name);
+                self.warm(cx, cachelet, &hit, sought);
                 self.seen(cx, cachelet, hit.node.id)
             });
             match seen {
@@ -127,7 +127,7 @@ impl Fs {
                 Err(error) => return Err(error),
             }
         }
-        Err(corrupt("edentry without inode", parent))
+        Err(corrupt("edentry without inode", sought.parent))
     }
 
     /// The node that a lookup has seen.
@@ -149,7 +149,8 @@ impl Fs {
     }
 
     /// Finds the entry of a name through the edentries, without a lock.
-    pub(crate) fn find_hit(&self, parent: u64, name: &[u8], hash: u64) -> Result<Option<Hit>> {
+    pub(crate) fn find_hit(&self, sought: &Sought) -> Result<Option<Hit>> {
+        let hash = sought.hash;
         'again: loop {
             let buckets = self.root().buckets.load(Acquire);
             let mut offset = self.bucket_offset(hash, buckets)?;
@@ -164,7 +165,7 @@ impl Fs {
                     if bucket::entry_fingerprint(entry) != fingerprint(hash) {
                         continue;
                     }
-                    let found = self.matches(entry, parent, name, hash);
+                    let found = self.matches(entry, sought);
                     // Only if the entry still stands was it an edentry that we read.
                     fence(Acquire);
                     if bucket.entries[index].load(Relaxed) != entry || home.next.load(Relaxed) != chain {
@@ -194,15 +195,29 @@ impl Fs {
 
     /// Whether the edentry of an entry is that name: child and kind if it is.
     #[inline(always)]
-    pub(super) fn matches(&self, entry: u64, parent: u64, name: &[u8], hash: u64) -> Result<Option<(u64, u8)>> {
+    pub(super) fn matches(&self, entry: u64, sought: &Sought) -> Result<Option<(u64, u8)>> {
         let offset = bucket::entry_offset(entry);
         let edentry = self.edentry(offset)?;
-        let word = edentry.head.load(Acquire);
+        let head = edentry.head.load(Acquire);
+        if !sought.is_short() || !sought.is_in(edentry, head) {
+            return self.matches_long(offset, edentry, head, sought);
+        }
+        let child = edentry.child.load(Relaxed);
+        fence(Acquire);
+        // A reused edentry has another head.
+        Ok((edentry.head.load(Relaxed) == head).then_some((child, (head >> 16) as u8)))
+    }
+
+    /// It is not the short name looked for; perhaps a long one, or no edentry at all.
+    #[cold]
+    #[inline(never)]
+    fn matches_long(&self, offset: u64, edentry: &Edentry, word: u64, sought: &Sought) -> Result<Option<(u64, u8)>> {
         let Some(head) = Head::unpack(word) else { return Err(corrupt("edentry", offset)) };
-        if head.hash != (hash >> 32) as u32
-            || usize::from(head.name_len) != name.len()
-            || edentry.parent.load(Relaxed) != parent
-            || !self.has_name(offset, edentry, name)?
+        if sought.is_short()
+            || head.hash != (sought.hash >> 32) as u32
+            || usize::from(head.name_len) != sought.name.len()
+            || edentry.parent.load(Relaxed) != sought.parent
+            || !self.has_name(offset, edentry, sought.name)?
         {
             return Ok(None);
         }
@@ -213,7 +228,6 @@ impl Fs {
     }
 
     /// Whether the name of an edentry is `name`, of the same length.
-    #[inline(always)]
     fn has_name(&self, offset: u64, edentry: &Edentry, name: &[u8]) -> Result<bool> {
         let (mut rest, mut words) = (name, edentry.name.iter());
         while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
@@ -255,14 +269,14 @@ impl Fs {
     }
 
     /// Leaves a cachelet's number in the bucket, and the name in the cachelet if it has none.
-    fn warm(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, parent: u64, name: &[u8]) {
+    fn warm(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, sought: &Sought) {
         let Ok(bucket) = self.bucket(hit.bucket) else { return };
         let number = self.cachelet_number(cachelet);
         if self.hint_of(bucket, hit.index) != number {
             self.suggest(bucket, hit.index, number);
         }
-        if name.len() <= NAME_SHORT && cachelet.parent.load(Relaxed) == 0 {
-            self.give_name(cx, cachelet, hit, parent, name);
+        if sought.fits_cachelet() && cachelet.parent.load(Relaxed) == 0 {
+            self.give_name(cx, cachelet, hit, sought);
         }
     }
 
@@ -286,7 +300,7 @@ impl Fs {
 
     /// Lets a cachelet carry the name of an entry. Who removes the name must hold
     /// `owner`: so if the entry still stands once we hold it, the name does too.
-    fn give_name(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, parent: u64, name: &[u8]) {
+    fn give_name(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, sought: &Sought) {
         let (Ok(lane), Ok(bucket)) = (self.lane_of(cx), self.bucket(hit.bucket)) else { return };
         let listed = &self.lane_state(lane).loading_cachelet;
         listed.store(self.segment.offset_of(&cachelet.owner), SeqCst);
@@ -297,7 +311,7 @@ impl Fs {
         let same_entry = bucket.entries[hit.index].load(Acquire) == hit.entry;
         let same_child = self.edentry(hit.edentry).is_ok_and(|e| e.child.load(Acquire) == hit.node.id);
         if same_entry && same_child && cachelet.node.load(Acquire) == hit.node.id {
-            self.set_name(cachelet, parent, name);
+            self.set_name(cachelet, sought);
         }
         self.let_go(lane, cachelet);
     }

@@ -21,7 +21,8 @@ impl Fs {
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
-        let (hash, room) = self.new_name(&mut tx, cx, &parent, free, name)?;
+        let sought = self.sought(parent.offset, name);
+        let room = self.new_name(&mut tx, cx, &parent, free, &sought)?;
         if !free {
             return Err(Errno::EACCES.into());
         }
@@ -35,7 +36,7 @@ impl Fs {
         let directory = new.kind == Kind::Directory;
         let now = pm::clock::now();
         let place = self.place_inode(&mut tx)?;
-        let (edentry, allocated) = self.new_edentry(&mut tx, hash, new.kind as u8, parent.offset, place.id, at, name)?;
+        let (edentry, allocated) = self.new_edentry(&mut tx, &sought, new.kind as u8, place.id, at)?;
         let (root, size, text) = match new.kind {
             Kind::Symlink => {
                 let (at, text) = self.new_text(&mut tx, new.target)?;
@@ -44,14 +45,13 @@ impl Fs {
             Kind::CharDevice | Kind::BlockDevice => (new.rdev, 0, None),
             _ => (0, 0, None),
         };
-        let (spot, entry) = self.insert(&mut tx, room, hash, edentry)?;
+        let (spot, entry) = self.insert(&mut tx, room, sought.hash, edentry)?;
         let uid = cx.cred.uid;
         let plan = Plan { kind: new.kind, mode, uid, gid, permission, flags: 0, nlink: 1, size, root, now };
         let own = if directory { edentry } else { 0 };
         let touched = touch_directory(parent.inode, now, 1, i32::from(directory));
-        let stores = (allocated, text, Set { word: slot, value: edentry }, entry, touched);
-        let name = Some((&spot, parent.offset, name));
-        let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, own, name, stores)?;
+        let stores = (allocated, Set { word: slot, value: edentry }, entry, touched, text);
+        let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, own, Some((&spot, &sought)), stores)?;
         tx.slots_filled();
         self.release_fresh(&tx, cachelet);
         tx.end();

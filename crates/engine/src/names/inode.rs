@@ -4,11 +4,11 @@ use super::{Parent, SET_GID};
 use crate::alloc::Arena;
 use crate::file::reclaim::Gone;
 use crate::fs::Fs;
-use crate::index::Spot;
+use crate::index::{Sought, Spot};
 use crate::lane::Tx;
 use crate::lane::record::{Set, SetBits, Stores};
-use crate::segment::cache::name_words;
-use crate::segment::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
+use crate::segment::cache::write_name;
+use crate::segment::cachelet::{self, Cachelet, pack_mode};
 use base::{Cx, Kind, Result};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use format::LINE;
@@ -91,15 +91,15 @@ impl Fs {
         place: &Place,
         plan: &Plan,
         own: u64,
-        name: Option<(&Spot, u64, &[u8])>,
+        name: Option<(&Spot, &Sought)>,
         stores: S,
     ) -> Result<(&'a Cachelet, u32)> {
         tx.object(place.offset, 1)?;
         let cachelet = self.new_cachelet(tx.number)?;
         let number = self.cachelet_number(cachelet);
-        self.fill_fresh(cachelet, place.id, plan, name.map(|(_, parent, name)| (parent, name)));
+        self.fill_fresh(cachelet, place.id, plan, name.map(|(_, sought)| sought));
         self.write_inode(place, plan, own, number);
-        if let Some((spot, ..)) = name {
+        if let Some((spot, _)) = name {
             self.lead(spot, number);
         }
         tx.files(1);
@@ -130,22 +130,17 @@ impl Fs {
 
     /// Fills the cachelet of a new inode, without asking the inode.
     #[inline(always)]
-    fn fill_fresh(&self, cachelet: &Cachelet, id: u64, plan: &Plan, name: Option<(u64, &[u8])>) {
+    fn fill_fresh(&self, cachelet: &Cachelet, id: u64, plan: &Plan, name: Option<&Sought>) {
         let change = self.change(cachelet);
         change.node.store(id, SeqCst);
         change.flags.store(cachelet::REFERENCED, Relaxed);
         let mut name_len = 0;
         change.parent.store(0, Relaxed);
-        if let Some((parent, name)) = name
-            && name.len() <= NAME_SHORT
+        if let Some(sought) = name
+            && sought.fits_cachelet()
         {
-            name_len = name.len() as u8;
-            change.parent.store(parent, Relaxed);
-            name_words(name, |i, word| {
-                if let Some(place) = change.name.get(i) {
-                    place.store(word, Relaxed);
-                }
-            });
+            name_len = sought.name.len() as u8;
+            write_name(&change, sought);
         }
         change.mode.store(pack_mode(name_len, plan.kind as u8, plan.mode), Relaxed);
         change.uid.store(plan.uid, Relaxed);
@@ -176,9 +171,9 @@ impl Fs {
 
     /// Lets a cachelet whose `owner` is held carry a name, or none if it is too long.
     #[inline(always)]
-    pub(crate) fn name_cachelet(&self, cachelet: &Cachelet, parent: u64, name: &[u8]) {
-        if name.len() <= NAME_SHORT {
-            self.set_name(cachelet, parent, name);
+    pub(crate) fn name_cachelet(&self, cachelet: &Cachelet, sought: &Sought) {
+        if sought.fits_cachelet() {
+            self.set_name(cachelet, sought);
         } else if cachelet.parent.load(Relaxed) != 0 {
             self.forget_name(cachelet);
         }

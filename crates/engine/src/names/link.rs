@@ -24,7 +24,8 @@ impl Fs {
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
-        let (hash, room) = self.new_name(&mut tx, cx, &parent, free, name)?;
+        let sought = self.sought(parent.offset, name);
+        let room = self.new_name(&mut tx, cx, &parent, free, &sought)?;
         let (at, slot, cachelet, seen) = self.prepare_link(&mut tx, cx, node, &parent, free)?;
 
         let inode = self.inode(node_offset(node.id))?;
@@ -36,8 +37,8 @@ impl Fs {
         }
         let now = pm::clock::now();
         let kind = (seen.word >> 16) as u8;
-        let (edentry, allocated) = self.new_edentry(&mut tx, hash, kind, parent.offset, node.id, at, name)?;
-        let (spot, entry) = self.insert(&mut tx, room, hash, edentry)?;
+        let (edentry, allocated) = self.new_edentry(&mut tx, &sought, kind, node.id, at)?;
+        let (spot, entry) = self.insert(&mut tx, room, sought.hash, edentry)?;
         self.lead(&spot, self.cachelet_number(cachelet));
         let counted = links_change(inode, links, nlink + 1, now);
         let touched = touch_directory(parent.inode, now, 1, 0);
@@ -49,7 +50,7 @@ impl Fs {
         change.ctime.store(now as u64, Relaxed);
         drop(change);
         if cachelet.parent.load(Relaxed) == 0 {
-            self.name_cachelet(cachelet, parent.offset, name);
+            self.name_cachelet(cachelet, &sought);
         }
         tx.end();
         if spot.full {

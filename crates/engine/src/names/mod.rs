@@ -21,7 +21,7 @@ mod tests;
 
 use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
-use crate::index::{Room, Seen};
+use crate::index::{Room, Seen, Sought};
 use crate::lane::Tx;
 use crate::lane::record::{ClearBits, Count, Raise, SetBits};
 use crate::segment::Cachelet;
@@ -209,8 +209,8 @@ impl Fs {
     }
 
     /// Takes the bucket of a name that is to be made in a directory entered: the
-    /// name's hash, and the room for its entry. `EEXIST`, or `EACCES` if the
-    /// directory may not be searched; `free` is what [`Parent::is_free_to`] says.
+    /// room for its entry. `EEXIST`, or `EACCES` if the directory may not be
+    /// searched; `free` is what [`Parent::is_free_to`] says.
     #[inline(always)]
     pub(crate) fn new_name<'a>(
         &'a self,
@@ -218,63 +218,65 @@ impl Fs {
         cx: &Cx,
         parent: &Parent,
         free: bool,
-        name: &[u8],
-    ) -> Result<(u64, Room<'a>)> {
+        sought: &Sought,
+    ) -> Result<Room<'a>> {
         if !free {
             parent.may_search(&cx.cred)?;
         }
-        let hash = self.hash(parent.offset, name);
-        tx.lock_bucket(hash)?;
-        let room = self.room(parent.offset, name, hash)?;
+        tx.lock_bucket(sought.hash)?;
+        let room = self.room(sought)?;
         if matches!(room, Room::Taken) {
             return Err(Errno::EEXIST.into());
         }
-        Ok((hash, room))
+        Ok(room)
     }
 
     /// Allocates and writes an edentry, and puts it under the record's checksum:
     /// its offset, and the store that allocates it, for the record.
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn new_edentry<'a>(
         &'a self,
         tx: &mut Tx<'a>,
-        hash: u64,
+        sought: &Sought,
         kind: u8,
-        parent: u64,
         child: u64,
         slot: u64,
-        name: &[u8],
     ) -> Result<(u64, SetBits<'a>)> {
         let mut lines = 2;
-        let (at, allocated) = if name.len() <= edentry::WORDS * 8 {
+        let (at, allocated) = if sought.name.len() <= edentry::WORDS * 8 {
             tx.new_lines(2, Arena::Edentries)?
         } else {
-            lines = edentry::lines(name.len());
-            self.long_edentry(tx, lines, &name[edentry::WORDS * 8..])?
+            lines = edentry::lines(sought.name.len());
+            self.long_edentry(tx, lines, &sought.name[edentry::WORDS * 8..])?
         };
         let (image, edentry) = (&self.image, self.edentry(at)?);
-        image.store(&edentry.head, Head { hash: (hash >> 32) as u32, kind, name_len: name.len() as u8 }.pack());
-        image.store(&edentry.parent, parent);
+        image.store(&edentry.head, sought.head(kind));
+        image.store(&edentry.parent, sought.parent);
         image.store(&edentry.child, child);
         image.store(&edentry.slot, slot);
         image.store(&edentry.reserved, 0);
-        for word in &edentry.name {
-            image.store(word, 0);
-        }
-        let (mut rest, mut words) = (name, edentry.name.iter());
-        while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
-            let Some(word) = words.next() else { break };
-            image.store(word, u64::from_le_bytes(*chunk));
-            rest = tail;
-        }
-        if (1..8).contains(&rest.len())
-            && let Some(word) = words.next()
-        {
-            image.store(word, short_word(rest));
+        if sought.is_short() {
+            let [low, high, rest @ ..] = &edentry.name;
+            image.store(low, sought.low);
+            image.store(high, sought.high);
+            for word in rest {
+                image.store(word, 0);
+            }
+        } else {
+            self.write_long_name(edentry, sought.name);
         }
         tx.object(at, lines)?;
         Ok((at, allocated))
+    }
+
+    /// Writes the words of a name as far as they stand in an edentry's first two lines.
+    #[cold]
+    #[inline(never)]
+    fn write_long_name(&self, edentry: &Edentry, name: &[u8]) {
+        let mut chunks = name.chunks(8);
+        for word in &edentry.name {
+            self.image.store(word, chunks.next().map_or(0, chunk_word));
+        }
     }
 
     /// Allocates an edentry of more than two lines, and writes what of the name is behind these.

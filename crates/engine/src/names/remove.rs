@@ -35,9 +35,9 @@ impl Fs {
         if !free {
             parent.may_search(&cx.cred)?;
         }
-        let hash = self.hash(parent.offset, name);
-        tx.lock_bucket(hash)?;
-        let hit = self.hit(parent.offset, name, hash)?.ok_or(Errno::ENOENT)?;
+        let sought = self.sought(parent.offset, name);
+        tx.lock_bucket(sought.hash)?;
+        let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
         parent.may_remove(&cx.cred, free, victim.uid.load(Relaxed))?;
         if hit.kind == Kind::Directory as u8 {

@@ -9,7 +9,7 @@ use super::remove::Fate;
 use super::rmdir::{Outcome, check_empty, must_recount};
 use super::{Parent, Touched, check_name, touch_directory};
 use crate::fs::{Fs, corrupt};
-use crate::index::{Hit, Room, Seen};
+use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::Tx;
 use crate::lane::record::{Raise, Set, Stores};
 use crate::segment::Cachelet;
@@ -60,8 +60,8 @@ impl<'a> End<'a> {
 struct Plan<'a> {
     a: Parent<'a>,
     b: Parent<'a>,
-    hash_a: u64,
-    hash_b: u64,
+    from: Sought<'a>,
+    to: Sought<'a>,
     source: End<'a>,
     target: Option<End<'a>>,
     /// The parents differ.
@@ -127,15 +127,15 @@ impl Fs {
             tx.lock(&self.header().rename.0)?;
             self.check_loops(&plan)?;
         }
-        tx.lock_buckets(plan.hash_a, plan.hash_b)?;
+        tx.lock_buckets(plan.from.hash, plan.to.hash)?;
         // What was seen without locks is looked at again: where the names stand counts from here on.
-        match self.hit(plan.a.offset, request.from, plan.hash_a)? {
+        match self.hit(&plan.from)? {
             Some(hit) if hit.node.id == plan.source.hit.node.id => plan.source.hit = hit,
             _ => return Ok(Outcome::Again(0)),
         }
         let room = match &mut plan.target {
-            None => self.room(plan.b.offset, request.to, plan.hash_b)?,
-            Some(target) => match self.hit(plan.b.offset, request.to, plan.hash_b)? {
+            None => self.room(&plan.to)?,
+            Some(target) => match self.hit(&plan.to)? {
                 Some(hit) if hit.node.id == target.hit.node.id => {
                     target.hit = hit;
                     Room::Taken
@@ -147,23 +147,23 @@ impl Fs {
             return Ok(Outcome::Again(0));
         }
         if plan.exchange {
-            return self.exchange(tx, request, &plan);
+            return self.exchange(tx, &plan);
         }
-        self.move_name(tx, cx, request, &plan, room)
+        self.move_name(tx, cx, &plan, room)
     }
 
     /// Looks at both names, without locks.
     #[inline(always)]
-    fn plan_rename<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, request: &Request) -> Result<Plan<'a>> {
+    fn plan_rename<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, request: &Request<'a>) -> Result<Plan<'a>> {
         let (a, b) = self.enter_two(tx, cx, request.from_dir, request.to_dir)?;
         let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
         if !free {
             a.may_search(&cx.cred)?;
             b.may_search(&cx.cred)?;
         }
-        let (hash_a, hash_b) = (self.hash(a.offset, request.from), self.hash(b.offset, request.to));
-        let Some(source) = self.find(cx, a.offset, request.from, hash_a)? else { return Err(Errno::ENOENT.into()) };
-        let target = self.find(cx, b.offset, request.to, hash_b)?;
+        let (from, to) = (self.sought(a.offset, request.from), self.sought(b.offset, request.to));
+        let Some(source) = self.find(cx, &from)? else { return Err(Errno::ENOENT.into()) };
+        let target = self.find(cx, &to)?;
         match (request.mode, &target) {
             (RenameMode::NoReplace, Some(_)) => return Err(Errno::EEXIST.into()),
             (RenameMode::Exchange, None) => return Err(Errno::ENOENT.into()),
@@ -176,7 +176,7 @@ impl Fs {
         };
         let (source, target) = (end(source), target.map(end));
         let exchange = request.mode == RenameMode::Exchange;
-        Ok(Plan { a, b, hash_a, hash_b, source, target, cross: a.id != b.id, exchange, free })
+        Ok(Plan { a, b, from, to, source, target, cross: a.id != b.id, exchange, free })
     }
 
     /// A directory may not move into itself (`EINVAL`), nor onto one that it is
@@ -233,7 +233,7 @@ impl Fs {
 
     /// Moves the source to a free name, or over the target.
     #[inline(always)]
-    fn move_name<'a>(&'a self, mut tx: Tx<'a>, cx: &Cx, request: &Request, plan: &Plan<'a>, room: Room<'a>) -> Result<Outcome> {
+    fn move_name<'a>(&'a self, mut tx: Tx<'a>, cx: &Cx, plan: &Plan<'a>, room: Room<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
         let old_edentry = self.edentry(source.hit.edentry)?;
         let (old_at, old_slot) = self.slot_of(old_edentry)?;
@@ -254,11 +254,10 @@ impl Fs {
             check_empty(inode)?;
         }
         let now = pm::clock::now();
-        let (edentry, allocated) =
-            self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, at, request.to)?;
+        let (edentry, allocated) = self.new_edentry(&mut tx, &plan.to, source.hit.kind, source.hit.node.id, at)?;
         let (spot, entry) = match &plan.target {
-            Some(target) => self.redirect(&target.hit, plan.hash_b, edentry)?,
-            None => self.insert(&mut tx, room, plan.hash_b, edentry)?,
+            Some(target) => self.redirect(&target.hit, plan.to.hash, edentry)?,
+            None => self.insert(&mut tx, room, plan.to.hash, edentry)?,
         };
         self.lead(&spot, self.cachelet_number(source.cachelet));
         // The new name comes before the old one goes.
@@ -274,7 +273,7 @@ impl Fs {
             Some(target) => Some(self.commit_replacement(&mut tx, target, now, stores)?),
         };
         tx.slots_filled();
-        self.name_moved(source, b.offset, request.to, now);
+        self.name_moved(source, &plan.to, now);
         if at != old_at {
             self.slot_freed(a, old_at);
         }
@@ -316,8 +315,8 @@ impl Fs {
     }
 
     /// After the commit: the cachelet of an inode that has been moved.
-    fn name_moved(&self, end: &End, parent: u64, name: &[u8], now: i64) {
-        self.name_cachelet(end.cachelet, parent, name);
+    fn name_moved(&self, end: &End, sought: &Sought, now: i64) {
+        self.name_cachelet(end.cachelet, sought);
         self.change(end.cachelet).ctime.store(now as u64, Relaxed);
     }
 
@@ -336,7 +335,7 @@ impl Fs {
 
     /// Swaps two names.
     #[inline(never)]
-    fn exchange<'a>(&'a self, mut tx: Tx<'a>, request: &Request, plan: &Plan<'a>) -> Result<Outcome> {
+    fn exchange<'a>(&'a self, mut tx: Tx<'a>, plan: &Plan<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
         let Some(target) = &plan.target else { return Err(Errno::ENOENT.into()) };
         let (old_a, old_b) = (self.edentry(source.hit.edentry)?, self.edentry(target.hit.edentry)?);
@@ -345,12 +344,10 @@ impl Fs {
             return Ok(Outcome::Again(0));
         }
         let now = pm::clock::now();
-        let (at_a, new_a) =
-            self.new_edentry(&mut tx, plan.hash_a, target.hit.kind, a.offset, target.hit.node.id, at, request.from)?;
-        let (at_b, new_b) =
-            self.new_edentry(&mut tx, plan.hash_b, source.hit.kind, b.offset, source.hit.node.id, other, request.to)?;
-        let (in_a, entry_a) = self.redirect(&source.hit, plan.hash_a, at_a)?;
-        let (in_b, entry_b) = self.redirect(&target.hit, plan.hash_b, at_b)?;
+        let (at_a, new_a) = self.new_edentry(&mut tx, &plan.from, target.hit.kind, target.hit.node.id, at)?;
+        let (at_b, new_b) = self.new_edentry(&mut tx, &plan.to, source.hit.kind, source.hit.node.id, other)?;
+        let (in_a, entry_a) = self.redirect(&source.hit, plan.from.hash, at_a)?;
+        let (in_b, entry_b) = self.redirect(&target.hit, plan.to.hash, at_b)?;
         self.lead(&in_a, self.cachelet_number(target.cachelet));
         self.lead(&in_b, self.cachelet_number(source.cachelet));
         let slots = (Set { word: slot_a, value: at_a }, Set { word: slot_b, value: at_b });
@@ -361,8 +358,8 @@ impl Fs {
         let touched = touch_directory(a.inode, now, 0, in_one);
         let other = plan.cross.then(|| touch_directory(b.inode, now, 0, -change));
         tx.commit_with(((new_a, new_b, entry_a, entry_b), slots, old, moved, touched, other))?;
-        self.name_moved(source, b.offset, request.to, now);
-        self.name_moved(target, a.offset, request.from, now);
+        self.name_moved(source, &plan.to, now);
+        self.name_moved(target, &plan.from, now);
         Ok(Outcome::Done)
     }
 }

@@ -55,8 +55,8 @@ impl Fs {
         if !free {
             parent.may_search(&cx.cred)?;
         }
-        let hash = self.hash(parent.offset, name);
-        let Some(seen) = self.find(cx, parent.offset, name, hash)? else { return Err(Errno::ENOENT.into()) };
+        let sought = self.sought(parent.offset, name);
+        let Some(seen) = self.find(cx, &sought)? else { return Err(Errno::ENOENT.into()) };
         parent.may_remove(&cx.cred, free, seen.uid)?;
         if !seen.is(Kind::Directory) {
             return Err(Errno::ENOTDIR.into());
@@ -72,8 +72,8 @@ impl Fs {
             Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
             Err(error) => return Err(error),
         }
-        tx.lock_bucket(hash)?;
-        let Some(hit) = self.hit(parent.offset, name, hash)?.filter(|hit| hit.node.id == node.id) else {
+        tx.lock_bucket(sought.hash)?;
+        let Some(hit) = self.hit(&sought)?.filter(|hit| hit.node.id == node.id) else {
             return Ok(Outcome::Again(0));
         };
         match tx.lock_inode(victim, node.id) {

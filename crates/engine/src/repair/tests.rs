@@ -158,7 +158,7 @@ fn derived() {
 fn index() {
     let entry = |t: &TestFs| {
         let root = t.fs.root().root_inode.load(Relaxed);
-        let hit = t.fs.hit(root, b"link", t.fs.hash(root, b"link")).unwrap().unwrap();
+        let hit = t.fs.hit(&t.fs.sought(root, b"link")).unwrap().unwrap();
         crate::index::change::entry_word(hit.bucket, hit.index)
     };
     nothing_lost(|t| flip(t, entry(t), 1 << 50));

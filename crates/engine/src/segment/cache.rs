@@ -11,6 +11,7 @@
 
 use super::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
 use crate::fs::{Fs, corrupt};
+use crate::index::Sought;
 use crate::lane::lock::Waiter;
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -320,16 +321,11 @@ impl Fs {
         Ok(())
     }
 
-    /// Writes the name into a cachelet whose `owner` is held. `name` has at most [`NAME_SHORT`] bytes.
-    pub(crate) fn set_name(&self, cachelet: &Cachelet, parent: u64, name: &[u8]) {
+    /// Writes a name of at most [`NAME_SHORT`] bytes into a cachelet whose `owner` is held.
+    pub(crate) fn set_name(&self, cachelet: &Cachelet, sought: &Sought) {
         let change = self.change(cachelet);
-        change.parent.store(parent, Relaxed);
-        change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | (name.len() as u32) << 24, Relaxed);
-        name_words(name, |i, word| {
-            if let Some(place) = change.name.get(i) {
-                place.store(word, Relaxed);
-            }
-        });
+        change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | (sought.name.len() as u32) << 24, Relaxed);
+        write_name(&change, sought);
     }
 
     /// Takes the name out of a cachelet whose `owner` is held (it was removed or moved).
@@ -374,9 +370,33 @@ pub(crate) fn short_word(rest: &[u8]) -> u64 {
     u64::from(*first) | shifted(rest[middle], middle) | shifted(*last, rest.len() - 1)
 }
 
-/// A short name as five zero-filled words.
+/// Writes a name of at most [`NAME_SHORT`] bytes, and where it stands, into a
+/// cachelet that is being changed; its length is the caller's to write.
 #[inline(always)]
-pub(crate) fn name_words(name: &[u8], mut each: impl FnMut(usize, u64)) {
+pub(crate) fn write_name(cachelet: &Cachelet, sought: &Sought) {
+    cachelet.parent.store(sought.parent, Relaxed);
+    if !sought.is_short() {
+        return write_name_long(cachelet, sought.name);
+    }
+    let [low, high, rest @ ..] = &cachelet.name;
+    low.store(sought.low, Relaxed);
+    high.store(sought.high, Relaxed);
+    for word in rest {
+        word.store(0, Relaxed);
+    }
+}
+
+#[inline(never)]
+fn write_name_long(cachelet: &Cachelet, name: &[u8]) {
+    name_words(name, |i, word| {
+        if let Some(place) = cachelet.name.get(i) {
+            place.store(word, Relaxed);
+        }
+    });
+}
+
+/// A short name as five zero-filled words.
+fn name_words(name: &[u8], mut each: impl FnMut(usize, u64)) {
     let (mut rest, mut i) = (name, 0);
     while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
         each(i, u64::from_le_bytes(*chunk));
