@@ -42,10 +42,23 @@ impl World {
         let thread = Box::<ThreadState>::default();
         process.mount(&thread, b"/", backend).expect("mount at /");
         let world = World { process, thread };
-        // SAFETY: a NUL-terminated text.
-        let entered = unsafe { world.serve(pm::sys::abi::__NR_chdir as usize, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]) };
-        assert_eq!(entered, 0, "chdir /");
+        assert_eq!(world.enter(), 0, "chdir /");
         world
+    }
+
+    /// Makes the root the working directory. Where random calls have shut out an owner
+    /// who is not root, he lets himself in again; others may go on shutting him out.
+    fn enter(&self) -> isize {
+        let root = c"/".as_ptr() as usize;
+        // SAFETY: NUL-terminated texts.
+        let call = |nr, arg| unsafe { self.serve(nr as usize, [root, arg, 0, 0, 0, 0]) };
+        for _ in 0..1000 {
+            let entered = call(pm::sys::abi::__NR_chdir, 0);
+            if entered != -(libc::EACCES as isize) || call(pm::sys::abi::__NR_chmod, 0o755) != 0 {
+                return entered;
+            }
+        }
+        -(libc::EACCES as isize)
     }
 
     /// Makes a call; result as the kernel would give it.

@@ -249,7 +249,9 @@ impl Mender<'_> {
             }
             name = format!("{}.{again}", text(LOST));
         }
-        let permission = self.permission_for(0, 0, 0o700);
+        // The root directory's owner is who looks after the image, and need not be root.
+        let (uid, gid) = self.fs.permission(self.head(root).permission).map_or((0, 0), |(uid, gid, _)| (uid, gid));
+        let permission = self.permission_for(uid, gid, 0o700);
         let at = self.take_lines(1)?;
         let now = pm::clock::now() as u64;
         let head = inode::Head { generation: 1, flags: 0, kind: DIRECTORY, permission };
