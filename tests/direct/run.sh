@@ -141,6 +141,20 @@ restarted() {
     if [ "$(tr '\n' ' ' <m.out)" = '1 1 1 1 1 /direct/d f ' ]; then pass; else fail 'it did not come back' m.out; fi
 }
 
+# Parts of a daemon's files are kept and shared; what is written, here or behind the daemon's back, is seen by whoever opens the file after.
+pages() {
+    has bindfs || return
+    mkdir -p pg && seq 100000 >pg/big && cp pg/big pg/other
+    session --mount 'fuse:bindfs -f pg @:/direct,pages=4M' -- bash -c '
+        exec 3</direct/big; asked() { "$0" mounts --json | grep -o "\"requests\":[0-9]*" | grep -o "[0-9]*"; }
+        before=$(asked); while read -r -N 4096 -u 3 part; do :; done; after=$(asked)
+        echo $((after - before < 60)); head -c 20 /direct/other >/dev/null; echo outside >pg/other; cat /direct/other
+        cat /direct/other; echo inside >>/direct/other; cat /direct/other; cat pg/other; cmp pg/big /direct/big
+        dd if=/direct/big bs=4k status=none | cmp - pg/big; truncate -s 5 /direct/other; cat /direct/other; echo; "$0" mounts | grep -c "of pages with"' "$bypath" >m.out 2>m.err
+    printf '%s\n' 1 outside outside outside inside outside inside outsi 1 >k.out
+    if cmp -s k.out m.out; then pass; else diff k.out m.out >what; cat m.err >>what; fail 'differs' what; fi
+}
+
 # The example plugin: a directory through a library, called in process.
 plugin() {
     [ -e /usr/include/fuse3/fuse.h ] || { echo "skip $name: libfuse3-dev is not installed: LEFT OUT, not passed"; left_out=$((left_out + 1)); return; }
@@ -171,7 +185,7 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line' k.out; else pass; fi
 }
 
-[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay archivemount sshfs together killed restarted plugin refused
+[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay archivemount sshfs together killed restarted pages plugin refused
 for name; do "$name"; done
 leftover=$(ls /dev/shm | grep -E "^bypath-(ledger|channel)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done)
 name=leftovers

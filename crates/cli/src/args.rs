@@ -24,9 +24,10 @@ What is seen where; may be given several times, and one inside another. SPEC is 
   IMG                   an image (`bypath mkfs`)
   host:/dir             a directory of the kernel's
   fuse:COMMAND ARG… @   a FUSE daemon, unmodified, without the kernel's FUSE; @ stands for its mount point
-  plugin:LIB.so,ARG…    a library with a struct fuse_operations (not in this version)
+  plugin:LIB.so,ARG…    a library with a struct fuse_operations (bypath_plugin.h), called in process
 
-Options: ro; for fuse: also restart (start it again if it dies) and timeout=SECONDS (60).";
+Options: ro; for fuse: also restart (start it again if it dies), timeout=SECONDS (60) and
+pages=SIZE (64M; most memory for parts of its files, 0 for none).";
 
 /// A file system that programs use without system calls.
 #[derive(Parser)]

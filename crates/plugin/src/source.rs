@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
 use vfs::cached::{Miss, Source};
-use vfs::ledger::{Entry, Ledger};
+use vfs::ledger::{Caching, Entry, Ledger};
 use vfs::{Attr, Cred, Cx, DirEntry, Error, Fallocate, Kind, NewNode, Node, PATH_MAX, RenameMode, Thread};
 use vfs::{Result, SetAttr, SetTime, StatFs, W, X};
 
@@ -79,7 +79,7 @@ impl Plugin {
     /// program's copy of the library may see something else there.
     fn entry(&self, key: u64, attr: Attr) -> Entry {
         let attr = Attr { ino: if attr.ino == 0 { key } else { attr.ino }, ..attr };
-        Entry { key, device: 0, attr, entry_ns: 0, attr_ns: 0, epoch: 0, handle: None }
+        Entry { key, device: 0, attr, entry_ns: 0, attr_ns: 0, epoch: 0, handle: None, caching: Caching::None }
     }
 
     fn make_file(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], mode: u32) -> Result<Entry> {

@@ -196,6 +196,15 @@ pub fn advise(address: *mut u8, len: u64, advice: u32) -> Result<(), Errno> {
     unsafe { call!(abi::__NR_madvise, address, len, advice) }.map(drop)
 }
 
+/// Gives the memory behind a range of a shared mapping back (`MADV_REMOVE`): it reads as zeroes.
+///
+/// # Safety
+/// `address..address + len` must lie in a mapping of ours whose contents are not needed.
+pub(crate) unsafe fn remove(address: *mut u8, len: u64) -> Result<(), Errno> {
+    // SAFETY: the caller vouches for it.
+    unsafe { call!(abi::__NR_madvise, address, len, abi::MADV_REMOVE) }.map(drop)
+}
+
 /// Writes a mapped range back to its file and waits (`MS_SYNC`).
 pub fn sync(address: *mut u8, len: u64) -> Result<(), Errno> {
     // SAFETY: writes back, changes nothing.

@@ -266,6 +266,28 @@ impl Region {
         Ok(done)
     }
 
+    /// Gets memory for a range of whole pages, so that no fault can fail later.
+    /// `ENOMEM`, `EFAULT` or `ENOSPC` if there is none.
+    pub fn populate(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        if !self.holds(offset, len) {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: in bounds.
+        let start = unsafe { self.base.add(offset as usize) };
+        crate::file::advise(start, len, crate::sys::abi::MADV_POPULATE_WRITE)
+    }
+
+    /// Gives the memory of a range of whole pages back; it is zeroes then.
+    pub fn give_back(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        if !self.holds(offset, len) {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: in bounds.
+        let start = unsafe { self.base.add(offset as usize) };
+        // SAFETY: the range is this region's; that others see zeroes there is as if somebody had written them.
+        unsafe { crate::file::remove(start, len) }
+    }
+
     /// Copies from `offset` into a program's buffer.
     #[inline]
     pub fn copy_out(&self, offset: u64, into: UserSlice) -> Result<(), Errno> {

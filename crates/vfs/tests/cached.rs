@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use vfs::cached::{Cached, Miss, Source};
 use vfs::host::Host;
-use vfs::ledger::{Entry, Found, Ledger};
+use vfs::ledger::{Caching, Entry, Found, Ledger};
 use vfs::wire::agree;
 use vfs::wire::channel::{CHANNEL_BYTES, Channel, Request, life};
 use vfs::*;
@@ -45,7 +45,7 @@ impl Drop for Place {
 
 fn entry(key: u64, kind: Kind) -> Entry {
     let attr = Attr { ino: key, kind, mode: 0o755, nlink: 1, ..Attr::EMPTY };
-    Entry { key, device: 0, attr, entry_ns: 1 << 40, attr_ns: 1 << 40, epoch: 0, handle: None }
+    Entry { key, device: 0, attr, entry_ns: 1 << 40, attr_ns: 1 << 40, epoch: 0, handle: None, caching: Caching::None }
 }
 
 fn with_cx(run: impl FnOnce(&Cx)) {
@@ -61,11 +61,11 @@ fn names() {
     let ledger = place.ledger();
     let root = ledger.root();
     let forgotten = &mut |_, _, _| panic!("nothing is to be forgotten yet");
-    let dir = ledger.enter(root, b"dir", &entry(2, Kind::Directory), ledger.changes(), forgotten).unwrap();
-    let file = ledger.enter(dir, b"file", &entry(3, Kind::Regular), ledger.changes(), forgotten).unwrap();
+    let dir = ledger.enter(root, b"dir", &entry(2, Kind::Directory), ledger.moment(), forgotten).unwrap();
+    let file = ledger.enter(dir, b"file", &entry(3, Kind::Regular), ledger.moment(), forgotten).unwrap();
     assert_eq!(ledger.find(dir, b"file").unwrap(), Found::Node(file));
     assert_eq!(ledger.find(dir, b"other").unwrap(), Found::Unknown);
-    ledger.enter_absent(dir, b"other", 1 << 40, ledger.changes(), forgotten).unwrap();
+    ledger.enter_absent(dir, b"other", 1 << 40, ledger.moment(), forgotten).unwrap();
     assert_eq!(ledger.find(dir, b"other").unwrap(), Found::Absent);
 
     let mut path = [0u8; 64];
@@ -77,7 +77,7 @@ fn names() {
     assert_eq!(ledger.find(root, b"dir").unwrap(), Found::Unknown);
 
     // A change between question and answer.
-    let before = ledger.changes();
+    let before = ledger.moment();
     ledger.doubt(root, b"whatever");
     ledger.enter(root, b"late", &entry(4, Kind::Regular), before, forgotten).unwrap();
     assert_eq!(ledger.find(root, b"late").unwrap(), Found::Unknown);
@@ -85,15 +85,34 @@ fn names() {
     assert!(ledger.attr(file).unwrap().is_some());
     ledger.forget_attr(file);
     assert!(ledger.attr(file).unwrap().is_none());
+
+    // A write between question and answer: under its own name, another one, and by attributes alone.
+    let other_name = ledger.enter(dir, b"hard", &entry(3, Kind::Regular), ledger.moment(), forgotten).unwrap();
+    let before = ledger.moment();
+    ledger.forget_attr(file);
+    ledger.enter(dir, b"file", &entry(3, Kind::Regular), before, forgotten).unwrap();
+    ledger.enter(dir, b"hard", &entry(3, Kind::Regular), before, forgotten).unwrap();
+    assert!(ledger.attr(file).unwrap().is_none() && ledger.attr(other_name).unwrap().is_none());
+    ledger.set_attr(file, &entry(3, Kind::Regular).attr, 1 << 40, before).unwrap();
+    assert!(ledger.attr(file).unwrap().is_none());
+    ledger.set_attr(file, &entry(3, Kind::Regular).attr, 1 << 40, ledger.moment()).unwrap();
+    assert!(ledger.attr(file).unwrap().is_some());
+
+    // An absence that was true before a change does not take a name away.
+    let before = ledger.moment();
+    ledger.doubt(root, b"new");
+    ledger.enter_absent(dir, b"file", 1 << 40, before, forgotten).unwrap();
+    assert!(ledger.path(b"", file, b"", &mut path).is_ok());
+    assert_eq!(ledger.find(dir, b"file").unwrap(), Found::Unknown);
     // Another file under the same name takes the old one's place; who holds that keeps it.
     ledger.hold(file).unwrap();
-    let other = ledger.enter(dir, b"file", &entry(5, Kind::Regular), ledger.changes(), forgotten).unwrap();
+    let other = ledger.enter(dir, b"file", &entry(5, Kind::Regular), ledger.moment(), forgotten).unwrap();
     assert!(other != file && ledger.get(file).is_ok());
     ledger.release(file);
     std::thread::sleep(Duration::from_millis(1100));
     let mut told = Vec::new();
     ledger.bury(&mut |key, count, _| told.push((key, count)));
-    assert_eq!(told, [(3, 1)]);
+    assert_eq!(told, [(3, 2)]);
     assert_eq!(ledger.get(file).err(), Some(Error::Posix(Errno::ESTALE)));
 }
 
@@ -104,13 +123,17 @@ fn full() {
     let ledger = place.ledger();
     let root = ledger.root();
     let forgotten = &mut |_, _, _| {};
-    let dir = ledger.enter(root, b"dir", &entry(2, Kind::Directory), 0, forgotten).unwrap();
-    let kept = ledger.enter(dir, b"kept", &entry(3, Kind::Regular), 0, forgotten).unwrap();
+    let dir = ledger.enter(root, b"dir", &entry(2, Kind::Directory), ledger.moment(), forgotten).unwrap();
+    let kept = ledger.enter(dir, b"kept", &entry(3, Kind::Regular), ledger.moment(), forgotten).unwrap();
     ledger.hold(kept).unwrap();
     let mut forgets = 0u64;
     for number in 0..200_000u64 {
         let name = format!("{number}");
-        ledger.enter(root, name.as_bytes(), &entry(number + 10, Kind::Regular), 0, &mut |_, count, _| forgets += count).unwrap();
+        ledger
+            .enter(root, name.as_bytes(), &entry(number + 10, Kind::Regular), ledger.moment(), &mut |_, count, _| {
+                forgets += count
+            })
+            .unwrap();
     }
     assert!(ledger.get(dir).is_ok() && ledger.get(kept).is_ok());
     assert!(ledger.nodes_in_use() <= vfs::ledger::NODES);

@@ -2,6 +2,7 @@
 
 use super::{print, print_json};
 use crate::failure::{Failure, Result};
+use crate::size;
 use posix::environment;
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -25,6 +26,13 @@ struct Row {
     hits: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     misses: Option<u64>,
+    /// Bytes of the page cache, parts of reads found there and asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_hits: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_misses: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +54,9 @@ pub fn mounts(json: bool) -> Result<u8> {
         text += &format!("{:<20} {:<10} {}", row.point, row.state, row.source);
         if let (Some(programs), Some(nodes), Some(hits), Some(misses)) = (row.programs, row.nodes, row.hits, row.misses) {
             text += &format!("  {programs} programs, {nodes} names known, {hits} of {} look-ups from the cache", hits + misses);
+        }
+        if let (Some(bytes), Some(hits), Some(misses)) = (row.page_bytes, row.page_hits, row.page_misses) {
+            text += &format!(", {} of pages with {hits} of {} reads from them", size::show(bytes), hits + misses);
         }
         if let (Some(requests), Some(restarts)) = (row.requests, row.restarts) {
             text += &format!(", {requests} requests, {restarts} restarts");
@@ -72,6 +83,9 @@ fn row(source: &[u8], point: &[u8]) -> Row {
         nodes: None,
         hits: None,
         misses: None,
+        page_bytes: None,
+        page_hits: None,
+        page_misses: None,
         requests: None,
         restarts: None,
     };
@@ -88,6 +102,10 @@ fn row(source: &[u8], point: &[u8]) -> Row {
             let (hits, misses) = ledger.figures();
             (row.programs, row.nodes) = (Some(ledger.programs()), Some(ledger.nodes_in_use()));
             (row.hits, row.misses) = (Some(hits), Some(misses));
+            if ledger.has_pages() {
+                let pages = ledger.page_figures();
+                (row.page_bytes, row.page_hits, row.page_misses) = (Some(pages.bytes), Some(pages.hits), Some(pages.misses));
+            }
         }
     }
     if kind == b"wire" {

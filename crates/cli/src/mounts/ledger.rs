@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use vfs::ledger::Ledger;
 
+/// Most memory of a page cache, bytes, where no mount option says otherwise.
+const PAGES_DEFAULT: u64 = 64 << 20;
+
 /// A shared file; removed when dropped.
 pub struct SharedFile {
     path: PathBuf,
@@ -42,7 +45,23 @@ impl SharedFile {
 
     /// A new ledger.
     pub fn ledger() -> Result<(SharedFile, Ledger)> {
-        let file = SharedFile::make("ledger", Ledger::bytes())?;
+        SharedFile::ledger_of(Ledger::bytes())
+    }
+
+    /// A new ledger with a page cache of at most `pages` bytes, or as much as is
+    /// seemly where the file lies.
+    pub fn ledger_with_pages(pages: Option<u64>) -> Result<(SharedFile, Ledger)> {
+        if pages == Some(0) {
+            return SharedFile::ledger();
+        }
+        let (file, ledger) = SharedFile::ledger_of(Ledger::bytes_with_pages())?;
+        let free = rustix::fs::statvfs(&file.path).map_or(0, |figures| figures.f_bavail * figures.f_frsize);
+        ledger.limit_pages(pages.unwrap_or(PAGES_DEFAULT.min(free / 8)));
+        Ok((file, ledger))
+    }
+
+    fn ledger_of(bytes: u64) -> Result<(SharedFile, Ledger)> {
+        let file = SharedFile::make("ledger", bytes)?;
         let text = [file.bytes(), b"\0"].concat();
         let ledger = Ledger::open(&text).map_err(|errno| Failure::errno(file.path.display(), errno))?;
         Ok((file, ledger))

@@ -75,7 +75,7 @@ impl Session {
                 Ok(Box::leak(Box::new(Cached::new(host, ledger))))
             }
             Source::Fuse(words) => {
-                let (file, ledger) = SharedFile::ledger()?;
+                let (file, ledger) = SharedFile::ledger_with_pages(mount.options.pages)?;
                 let daemon = Daemon::start(mount, words)?;
                 let wire = Wire::open(daemon.bytes(), ledger.device(), mount.options.read_only);
                 let wire = wire.map_err(|errno| Failure::errno(&shown, errno))?;

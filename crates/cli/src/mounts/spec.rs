@@ -10,6 +10,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::place::{check_point, normalise, split};
+use crate::size;
 use serde::Deserialize;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -49,6 +50,8 @@ pub struct Options {
     pub restart: bool,
     /// How long a daemon may take for an answer, seconds.
     pub timeout: Option<u32>,
+    /// Most memory that parts of a daemon's files may take, bytes.
+    pub pages: Option<u64>,
 }
 
 impl Options {
@@ -61,11 +64,15 @@ impl Options {
                 ("rw", _) => options.read_only = false,
                 ("restart", _) if is_daemon => options.restart = true,
                 (_, Some(Ok(seconds @ 1..=86400))) if is_daemon => options.timeout = Some(seconds),
+                _ if is_daemon && word.starts_with("pages=") => {
+                    let pages = size::parse(&word["pages=".len()..]);
+                    options.pages = Some(pages.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
+                }
                 (_, Some(_)) if is_daemon => {
                     return Err(Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400")));
                 }
                 _ => {
-                    let known = if is_daemon { "ro, rw, restart, timeout=SECONDS" } else { "ro, rw" };
+                    let known = if is_daemon { "ro, rw, restart, timeout=SECONDS, pages=SIZE" } else { "ro, rw" };
                     return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));
                 }
             }
@@ -247,7 +254,8 @@ mod tests {
         let mount = parse("fuse:sshfs 'a b':/x @ -o 'q=\"1\"':/s,restart,timeout=5").unwrap();
         let words = ["sshfs", "a b:/x", "@", "-o", "q=\"1\""].map(OsString::from).to_vec();
         assert_eq!((mount.source, &mount.point[..]), (Source::Fuse(words), &b"/s"[..]));
-        assert_eq!(mount.options, Options { read_only: false, restart: true, timeout: Some(5) });
+        assert_eq!(mount.options, Options { read_only: false, restart: true, timeout: Some(5), pages: None });
+        assert_eq!(parse("fuse:x @:/x,pages=8M").unwrap().options.pages, Some(8 << 20));
     }
 
     /// Goal: what can't be had is refused, in one line.

@@ -5,7 +5,8 @@
 //! in the [`Ledger`] for as long as the source says, and forgotten at our own
 //! changes, whichever program makes them; a look-up that overlapped with a change
 //! is not kept. Holding descriptions, offsets and advisory locks is the ledger's;
-//! a source hears of them only when the last one goes.
+//! a source hears of them only when the last one goes. Where a source allows it
+//! ([`Source::page_key`]), contents are kept too ([`crate::ledger::pages`]).
 
 mod names;
 mod source;
@@ -55,8 +56,9 @@ impl<S: Source> Cached<S> {
         if let Some(attr) = self.ledger.attr(node)? {
             return Ok(attr);
         }
+        let asked = self.ledger.moment();
         let (attr, ns) = self.source.attr(&self.ledger, cx, node)?;
-        self.ledger.set_attr(node, &attr, ns)?;
+        self.ledger.set_attr(node, &attr, ns, asked)?;
         Ok(attr)
     }
 
@@ -79,6 +81,7 @@ impl<S: Source> Cached<S> {
         if now.saturating_sub(last) >= REAP_NS && self.reaped.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
             self.ledger.reap(&mut |id| self.ended(cx, id));
             self.ledger.bury(&mut self.forget());
+            self.ledger.shrink_pages(now);
         }
     }
 
@@ -96,8 +99,7 @@ impl<S: Source> Cached<S> {
             }
         }
         self.touched(dir);
-        let changes = self.ledger.changes();
-        let _ = self.ledger.enter_absent(dir, name, 0, changes, &mut self.forget());
+        let _ = self.ledger.enter_absent(dir, name, 0, self.ledger.moment(), &mut self.forget());
     }
 }
 
@@ -147,14 +149,14 @@ impl<S: Source> Backend for Cached<S> {
             Found::Absent => return posix(Errno::ENOENT),
             Found::Unknown => {}
         }
-        let changes = self.ledger.changes();
+        let asked = self.ledger.moment();
         match self.source.lookup(&self.ledger, cx, dir, name) {
             Ok(entry) => {
-                let entered = self.ledger.enter(dir, name, &entry, changes, &mut self.forget());
+                let entered = self.ledger.enter(dir, name, &entry, asked, &mut self.forget());
                 entered.inspect_err(|_| self.source.forget(&self.ledger, entry.key, 1, entry.epoch))
             }
             Err(Miss::Absent(ns)) => {
-                self.ledger.enter_absent(dir, name, ns, changes, &mut self.forget())?;
+                self.ledger.enter_absent(dir, name, ns, asked, &mut self.forget())?;
                 posix(Errno::ENOENT)
             }
             Err(Miss::Failed(error)) => Err(error),
@@ -180,6 +182,9 @@ impl<S: Source> Backend for Cached<S> {
     fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
         let result = self.source.set_attr(&self.ledger, cx, node, change);
         self.ledger.forget_attr(node);
+        if change.size.is_some() {
+            self.ledger.contents_changed(node);
+        }
         result
     }
 
@@ -195,15 +200,20 @@ impl<S: Source> Backend for Cached<S> {
             return posix(Errno::ENAMETOOLONG);
         }
         self.must_be_free(cx, dir, name)?;
+        let mut asked = self.ledger.moment();
         let result = self.source.create(&self.ledger, cx, dir, name, new);
         // Another program may have found it already: then its node is this one.
-        self.ledger.doubt(dir, name);
+        let own_change = self.ledger.doubt(dir, name);
         self.ledger.forget_attr(dir);
-        let (entry, changes) = (result?, self.ledger.changes());
-        match self.ledger.enter(dir, name, &entry, changes, &mut self.forget()) {
+        if own_change == asked.names + 1 {
+            // Nobody else changed names meanwhile.
+            asked.names = own_change;
+        }
+        let entry = result?;
+        match self.ledger.enter(dir, name, &entry, asked, &mut self.forget()) {
             Ok(node) => {
                 if let Some(handle) = entry.handle
-                    && !self.ledger.put_handles(node, 7, handle, entry.epoch)?
+                    && !self.ledger.put_handles(node, 7, handle, entry.epoch, entry.caching)?
                 {
                     // Another program has it open already.
                     self.source.release(&self.ledger, cx, entry.key, handle);
@@ -328,8 +338,15 @@ impl<S: Source> Backend for Cached<S> {
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
         let mut done = 0;
+        let file = if self.ledger.has_pages() { self.source.page_key(&self.ledger, node) } else { None };
+        let mut fetch = |at, room| self.source.read(&self.ledger, cx, node, at, room);
         for &part in into.iter().filter(|part| part.len > 0) {
-            match self.source.read(&self.ledger, cx, node, offset.saturating_add(done as u64), part) {
+            let at = offset.saturating_add(done as u64);
+            let result = match file {
+                Some(file) => self.ledger.read_pages(node, file, at, part, &mut fetch),
+                None => fetch(at, part),
+            };
+            match result {
                 Ok(count) => {
                     done += count.min(part.len);
                     if count < part.len {
@@ -360,6 +377,7 @@ impl<S: Source> Backend for Cached<S> {
     fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         let result = self.source.fallocate(&self.ledger, cx, node, how, offset, len);
         self.ledger.forget_attr(node);
+        self.ledger.contents_changed(node);
         result
     }
 
@@ -468,7 +486,7 @@ impl<S: Source> Cached<S> {
     }
 
     fn write_at(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
-        let mut done = 0;
+        let (mut done, mut failure) = (0, None);
         for &part in from.iter().filter(|part| part.len > 0) {
             match self.source.write(&self.ledger, cx, node, offset.saturating_add(done as u64), part) {
                 Ok(count) => {
@@ -477,14 +495,18 @@ impl<S: Source> Cached<S> {
                         break;
                     }
                 }
-                Err(error) if done == 0 => {
-                    self.ledger.forget_attr(node);
-                    return Err(error);
+                Err(error) => {
+                    failure = Some(error);
+                    break;
                 }
-                Err(_) => break,
             }
         }
         self.ledger.forget_attr(node);
+        // Also what failed may have been written.
+        self.ledger.written(node, offset, UserSlice::total(from) as u64);
+        if let Some(error) = failure.filter(|_| done == 0) {
+            return Err(error);
+        }
         Ok((done, offset + done as u64))
     }
 }

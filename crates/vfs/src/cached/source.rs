@@ -1,6 +1,6 @@
 //! What a file system must offer to stand behind the cached way.
 
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Entry, Ledger, PageKey};
 use crate::{Attr, Cx, DirEntry, Errno, Error, Fallocate, NewNode, Node, RenameMode, Result, SetAttr, StatFs};
 use pm::UserSlice;
 
@@ -86,6 +86,12 @@ pub trait Source: Sync {
     fn read(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
         let _ = (l, cx, node, offset, into);
         refused()
+    }
+
+    /// What an open file is called in the page cache; `None`: it is not to be kept there.
+    fn page_key(&self, l: &Ledger, node: Node) -> Option<PageKey> {
+        let _ = (l, node);
+        None
     }
 
     /// Writes one buffer at `offset`.

@@ -13,7 +13,7 @@
 //! them stays in the namespace.
 
 use crate::cached::{KernelCall, KernelOpen, Miss, Source};
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Caching, Entry, Ledger};
 use crate::{Attr, Cx, DirEntry, Errno, Error, Kind, NewNode, Node, RenameMode, Result, SetAttr, SetTime, StatFs};
 use core::ffi::CStr;
 use pm::file::File;
@@ -96,6 +96,7 @@ fn entry_of(stat: &host::Statx) -> Result<Entry> {
         attr_ns: 0,
         epoch: 0,
         handle: None,
+        caching: Caching::None,
     })
 }
 

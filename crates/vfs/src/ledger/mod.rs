@@ -6,7 +6,8 @@
 //! open file descriptions, with the descriptors that hold them; advisory locks.
 //!
 //! ```text
-//! header | processes | descriptors, 80 KiB a process | descriptions | locks | names' hash | nodes
+//! header | processes | descriptors, 80 KiB a process | descriptions | locks | changes | names' hash | nodes |
+//!   page cache, if any
 //! ```
 //!
 //! Invariants
@@ -19,11 +20,15 @@
 //!   when nothing is below it and nobody has it open.
 //! - Everything read from here is checked before it is used as an index.
 
+mod changes;
 mod holders;
 mod locks;
 mod nodes;
+pub mod pages;
 
-pub use nodes::{Entry, Found, Record};
+pub use changes::Moment;
+pub use nodes::{Caching, Entry, Found, Record};
+pub use pages::{PageFigures, PageKey};
 
 use crate::{Errno, Result};
 use base::Description;
@@ -43,6 +48,10 @@ pub const LOCKS: u32 = 2048;
 pub const DESCRIPTORS: u32 = 20 * 1024 + 512;
 const BUCKETS: u32 = NODES;
 const OWNERS: usize = 256;
+/// Words that tell when something of a kind last changed.
+const WORDS: u64 = 4096;
+/// Kinds of changes.
+const KINDS: u64 = 4;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"bypathL1");
 
@@ -50,7 +59,9 @@ const PROCESSES_AT: u64 = 4096;
 const DESCRIPTORS_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;
 const DESCRIPTIONS_AT: u64 = DESCRIPTORS_AT + PROCESSES as u64 * DESCRIPTORS as u64 * 4;
 const LOCKS_AT: u64 = DESCRIPTIONS_AT + DESCRIPTIONS as u64 * size_of::<Description>() as u64;
-const BUCKETS_AT: u64 = LOCKS_AT + LOCKS as u64 * size_of::<locks::LockSlot>() as u64;
+const CHANGED_AT: u64 = LOCKS_AT + LOCKS as u64 * size_of::<locks::LockSlot>() as u64;
+const PAGES_AT: u64 = (NODES_AT + NODES as u64 * size_of::<Record>() as u64).next_multiple_of(pages::FRAME_BYTES);
+const BUCKETS_AT: u64 = CHANGED_AT + KINDS * WORDS * 8;
 const NODES_AT: u64 = BUCKETS_AT + BUCKETS as u64 * 4;
 
 /// First page.
@@ -70,6 +81,8 @@ struct Header {
     locks_used: AtomicU32,
     /// Rises with every change of names: a look-up that began before may be stale.
     changes: AtomicU64,
+    /// Rises with every change of a node.
+    ticks: AtomicU64,
     /// Figures for people.
     hits: AtomicU64,
     misses: AtomicU64,
@@ -79,7 +92,15 @@ struct Header {
     processes_high: AtomicU32,
     /// There may be nodes to be freed that have lost their names.
     unnamed: AtomicU32,
-    reserved: AtomicU32,
+    /// Pages that the page cache may have, and has.
+    pages_max: AtomicU32,
+    pages_used: AtomicU32,
+    /// Where the search for a frame to empty goes on.
+    page_hand: AtomicU32,
+    page_hits: AtomicU64,
+    page_misses: AtomicU64,
+    /// When unused frames were last looked for.
+    pages_swept: AtomicU64,
     /// PIDs of those who have a node to themselves, by a hash of its key.
     owners: [AtomicU32; OWNERS],
 }
@@ -124,7 +145,8 @@ impl Ledger {
 
     /// Maps the ledger at `path` (NUL-terminated), a sparse file of zeroes at first.
     pub fn open(path: &[u8]) -> core::result::Result<Ledger, Errno> {
-        let region = file::share(path, Self::bytes())?;
+        // With a page cache, if the file has room for it and the program too.
+        let region = file::share(path, Self::bytes_with_pages()).or_else(|_| file::share(path, Self::bytes()))?;
         // A major number that the kernel gives to nothing, and a minor one of its own.
         let ino = file::File::open(path, pm::sys::abi::O_RDONLY, 0)?.stat()?.ino;
         let device = 0xff << 8 | ino & 0xff | (ino & 0xf_ff00) << 12;
@@ -218,13 +240,19 @@ fn unreachable_header() -> &'static Header {
         description_hint: AtomicU32::new(0),
         locks_used: AtomicU32::new(0),
         changes: AtomicU64::new(0),
+        ticks: AtomicU64::new(0),
         hits: AtomicU64::new(0),
         misses: AtomicU64::new(0),
         keys: AtomicU64::new(0),
         locks_high: AtomicU32::new(0),
         processes_high: AtomicU32::new(0),
         unnamed: AtomicU32::new(0),
-        reserved: AtomicU32::new(0),
+        pages_max: AtomicU32::new(0),
+        pages_used: AtomicU32::new(0),
+        page_hand: AtomicU32::new(0),
+        page_hits: AtomicU64::new(0),
+        page_misses: AtomicU64::new(0),
+        pages_swept: AtomicU64::new(0),
         owners: [const { AtomicU32::new(0) }; OWNERS],
     };
     &EMPTY

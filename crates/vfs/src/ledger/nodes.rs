@@ -5,6 +5,7 @@
 //! number). Another name of the same file is another node with the same key.
 //! An entry is believed until `entry_until`, its attributes until `attr_until`.
 
+use super::changes::{Moment, Of};
 use super::{BUCKETS, BUCKETS_AT, Guard, Ledger, NODES, NODES_AT, damaged};
 use crate::{Attr, Errno, Error, Kind, Node, Result};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -52,7 +53,8 @@ pub struct Record {
     pub handles: [AtomicU64; 2],
     /// Bit 0: a handle for reading; bit 1: one for writing.
     pub handle_bits: AtomicU32,
-    reserved32b: AtomicU32,
+    /// Whether pages are kept: [`Caching`].
+    pub caching: AtomicU32,
     ino: AtomicU64,
     kind_mode: AtomicU32,
     nlink: AtomicU32,
@@ -66,7 +68,9 @@ pub struct Record {
     /// Life of the source in which the handles hold.
     pub handle_epoch: AtomicU32,
     reserved32: AtomicU32,
-    reserved: [AtomicU64; 8],
+    /// Where the last read ended.
+    pub(super) read_on: AtomicU64,
+    reserved: [AtomicU64; 7],
     name: [AtomicU64; 32],
 }
 
@@ -85,6 +89,12 @@ impl Record {
     /// `st_dev`, if the source says so.
     pub fn device(&self) -> u64 {
         self.device.load(Relaxed)
+    }
+
+    /// Whether others have changed the contents, as far as attributes tell.
+    fn is_changed_by(&self, attr: &Attr) -> bool {
+        let known = self.attr_until.load(Relaxed) != 0;
+        known && (self.size.load(Relaxed) != attr.size || self.times[1].load(Relaxed) as i64 != attr.mtime)
     }
 
     fn put_attr(&self, attr: &Attr, until: u64) {
@@ -121,6 +131,18 @@ impl Record {
     }
 }
 
+/// Whether pages of a file are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Caching {
+    /// They are not.
+    None = 0,
+    /// Until it is opened again.
+    WhileOpen = 1,
+    /// As long as there is room.
+    Kept = 2,
+}
+
 /// What a source answers to a look-up.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -138,6 +160,8 @@ pub struct Entry {
     pub epoch: u32,
     /// A handle for reading and writing that came with the node.
     pub handle: Option<u64>,
+    /// Whether pages of it are kept, if it came with a handle.
+    pub caching: Caching,
 }
 
 /// What is known of a name.
@@ -159,8 +183,9 @@ fn hash_of(parent: u32, name: &[u8]) -> u32 {
     (hash ^ hash >> 32) as u32
 }
 
+/// Until when what was told at `now` is believed; 0 stands for what is known to have changed.
 fn until(now: u64, ns: u64) -> u64 {
-    if ns == 0 { 0 } else { now.saturating_add(ns) }
+    if ns == 0 { 1 } else { now.saturating_add(ns) }
 }
 
 impl Ledger {
@@ -284,11 +309,18 @@ impl Ledger {
         Ok(self.get(node)?.get_attr())
     }
 
-    /// Puts attributes that the source has just told.
-    pub fn set_attr(&self, node: Node, attr: &Attr, ns: u64) -> Result<()> {
+    /// Puts attributes that the source told when it was asked at `asked`. If they
+    /// changed since, they are not believed beyond this call.
+    pub fn set_attr(&self, node: Node, attr: &Attr, ns: u64, asked: Moment) -> Result<()> {
         let now = Self::now();
         let _guard = self.lock();
-        self.get(node)?.put_attr(attr, until(now, ns));
+        let record = self.get(node)?;
+        let key = record.key.load(Relaxed);
+        let fresh = self.last_change(Of::Attributes, key) <= asked.nodes;
+        if record.is_changed_by(attr) {
+            self.note_change(Of::Contents, key);
+        }
+        record.put_attr(attr, if fresh { until(now, ns) } else { 0 });
         Ok(())
     }
 
@@ -296,6 +328,7 @@ impl Ledger {
     pub fn forget_attr(&self, node: Node) {
         let _guard = self.lock();
         let Ok(record) = self.get(node) else { return };
+        self.note_change(Of::Attributes, record.key.load(Relaxed));
         record.attr_until.store(0, Relaxed);
         if record.nlink.load(Relaxed) > 1 && record.kind() != Kind::Directory {
             let key = record.key.load(Relaxed);
@@ -309,21 +342,22 @@ impl Ledger {
         }
     }
 
-    /// Enters what the source said of `name` in `dir`. If names changed since
-    /// `changes` was read, it is not believed beyond this call. `forget` is told of
+    /// Enters what the source said of `name` in `dir` when it was asked at `asked`.
+    /// What changed since is not believed beyond this call. `forget` is told of
     /// keys that nobody knows any more, with their count of look-ups.
     pub fn enter(
         &self,
         dir: Node,
         name: &[u8],
         entry: &Entry,
-        changes: u64,
+        asked: Moment,
         forget: &mut dyn FnMut(u64, u64, u32),
     ) -> Result<Node> {
         let now = Self::now();
         let guard = self.lock();
         self.get(dir)?;
-        let fresh = self.header().changes.load(Acquire) == changes;
+        let fresh = self.changes() == asked.names;
+        let attr_fresh = fresh && self.last_change(Of::Attributes, entry.key) <= asked.nodes;
         let hash = hash_of(dir.id as u32, name);
         let mut index = self.search(&guard, dir.id as u32, name, hash)?;
         if let Some(found) = index
@@ -341,33 +375,44 @@ impl Ledger {
             None => self.insert(&guard, dir.id as u32, name, hash, NAMED, forget)?,
         };
         let Some(record) = self.record(index) else { return damaged() };
+        if record.is_changed_by(&entry.attr) {
+            self.note_change(Of::Contents, entry.key);
+        }
         record.key.store(entry.key, Relaxed);
         record.device.store(entry.device, Relaxed);
         record.epoch.store(entry.epoch, Relaxed);
         record.lookups.fetch_add(1, Relaxed);
         record.touched.store(1, Relaxed);
-        record.put_attr(&entry.attr, if fresh { until(now, entry.attr_ns) } else { 0 });
+        record.put_attr(&entry.attr, if attr_fresh { until(now, entry.attr_ns) } else { 0 });
         record.entry_until.store(if fresh { until(now, entry.entry_ns) } else { 0 }, Relaxed);
         Ok(self.node_of(index, record))
     }
 
-    /// Enters that `name` is not in `dir`, for `ns` (0: only forgets what was there).
+    /// Enters that `name` was not in `dir` at `asked`, for `ns` (0: only forgets what
+    /// was there). If names changed since, it may be there again: it is asked for.
     pub fn enter_absent(
         &self,
         dir: Node,
         name: &[u8],
         ns: u64,
-        changes: u64,
+        asked: Moment,
         forget: &mut dyn FnMut(u64, u64, u32),
     ) -> Result<()> {
         let now = Self::now();
         let guard = self.lock();
         self.get(dir)?;
         let hash = hash_of(dir.id as u32, name);
+        let fresh = self.changes() == asked.names;
         if let Some(index) = self.search(&guard, dir.id as u32, name, hash)? {
+            if !fresh {
+                if let Some(record) = self.record(index) {
+                    record.entry_until.store(0, Relaxed);
+                }
+                return Ok(());
+            }
             self.drop_name(&guard, index, forget)?;
         }
-        if ns != 0 && self.header().changes.load(Acquire) == changes {
+        if ns != 0 && fresh {
             let index = self.insert(&guard, dir.id as u32, name, hash, NEGATIVE, forget)?;
             if let Some(record) = self.record(index) {
                 record.entry_until.store(until(now, ns), Relaxed);
@@ -376,16 +421,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// A name is to be asked for again, whatever is known of it.
-    pub fn doubt(&self, dir: Node, name: &[u8]) {
+    /// A name is to be asked for again, whatever is known of it. The number of
+    /// this change of names.
+    pub fn doubt(&self, dir: Node, name: &[u8]) -> u64 {
         let guard = self.lock();
-        self.header().changes.fetch_add(1, AcqRel);
+        let number = self.header().changes.fetch_add(1, AcqRel) + 1;
         let hash = hash_of(dir.id as u32, name);
         if let Ok(Some(index)) = self.search(&guard, dir.id as u32, name, hash)
             && let Some(record) = self.record(index)
         {
             record.entry_until.store(0, Relaxed);
         }
+        number
     }
 
     /// A name was moved: the node goes with it, what was in its place loses its name.
@@ -481,7 +528,8 @@ impl Ledger {
         for word in [&record.children, &record.holds, &record.handle_bits] {
             word.store(0, Relaxed);
         }
-        for word in [&record.key, &record.lookups, &record.entry_until, &record.attr_until] {
+        record.caching.store(Caching::None as u32, Relaxed);
+        for word in [&record.key, &record.lookups, &record.entry_until, &record.attr_until, &record.read_on] {
             word.store(0, Relaxed);
         }
         record.nlink.store(1, Relaxed);
@@ -540,6 +588,8 @@ impl Ledger {
         }
         let count = record.lookups.swap(0, Relaxed);
         if state != NEGATIVE && count != 0 {
+            // The source may give the key to another file.
+            self.note_change(Of::Contents, record.key.load(Relaxed));
             forget(record.key.load(Relaxed), count, record.epoch.load(Relaxed));
         }
     }
@@ -600,7 +650,7 @@ impl Ledger {
 
     /// Lays a handle beside a node for what `bits` say (1 reading, 2 writing, 4 one
     /// for both). False if that was there already.
-    pub fn put_handles(&self, node: Node, bits: u32, handle: u64, epoch: u32) -> Result<bool> {
+    pub fn put_handles(&self, node: Node, bits: u32, handle: u64, epoch: u32, caching: Caching) -> Result<bool> {
         let _guard = self.lock();
         let record = self.get(node)?;
         let present = if record.handle_epoch.load(Relaxed) == epoch { record.handle_bits.load(Relaxed) } else { 0 };
@@ -612,6 +662,7 @@ impl Ledger {
                 record.handles[index].store(handle, Relaxed);
             }
         }
+        record.caching.store(caching as u32, Relaxed);
         record.handle_epoch.store(epoch, Relaxed);
         record.handle_bits.store(present | bits, Release);
         Ok(true)

@@ -94,7 +94,8 @@ pub struct Header {
     pub restarts: AtomicU32,
     /// Flags of `INIT` that both want.
     pub agreed: AtomicU32,
-    reserved: AtomicU32,
+    /// Notifications so far.
+    pub notices: AtomicU32,
 }
 
 /// Head of a slot.
@@ -528,7 +529,8 @@ impl Channel {
         let word = |at: usize| head[at..at + 8].iter().rev().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte));
         let unique = word(8);
         if unique == 0 {
-            // A notification. Entries live no longer than the daemon said anyway.
+            // A notification: entries live no longer than the daemon said anyway, but pages do.
+            self.header()?.notices.fetch_add(1, AcqRel);
             return Ok(total);
         }
         let index = (unique & 0xff) as u32 >> 1;

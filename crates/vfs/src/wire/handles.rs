@@ -4,7 +4,7 @@ use super::call::Message;
 use super::protocol::*;
 use super::{Wire, posix};
 use crate::cached::Source;
-use crate::ledger::Ledger;
+use crate::ledger::{Caching, Ledger};
 use crate::{Cx, DirEntry, Errno, Error, Kind, Node, Result};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::UserSlice;
@@ -22,6 +22,18 @@ pub(super) const FOR_WRITE: u32 = 2;
 const SHARED: u32 = 4;
 /// The daemon wants no opening: there is nothing to release. A bit, since any word may be a handle.
 pub(super) const UNOPENED: u32 = 8;
+
+/// What `open_flags` of an answer say.
+pub(super) fn caching_of(flags: u32) -> Caching {
+    const DIRECT_IO: u32 = 1;
+    const KEEP_CACHE: u32 = 2;
+    const NO_PLACE: u32 = 4 | 16;
+    match flags {
+        _ if flags & (DIRECT_IO | NO_PLACE) != 0 => Caching::None,
+        _ if flags & KEEP_CACHE != 0 => Caching::Kept,
+        _ => Caching::WhileOpen,
+    }
+}
 
 /// Most bytes of a directory in one request.
 const DIRECTORY_BYTES: usize = 8192;
@@ -52,9 +64,9 @@ impl Wire {
         let mut message = Message::new();
         message.word32(access | if directory { abi::O_DIRECTORY } else { 0 } | LARGEFILE).word32(0);
         let mut reply = [0u8; 16];
-        let (handle, opened) = match self.ask_exact(cx, operation, key, [message.bytes(), b"", b""], &mut reply) {
-            Ok(()) => (word64(&reply, 0), 0),
-            Err(Error::Posix(Errno::ENOSYS)) => (0, UNOPENED),
+        let (handle, opened, caching) = match self.ask_exact(cx, operation, key, [message.bytes(), b"", b""], &mut reply) {
+            Ok(()) => (word64(&reply, 0), 0, caching_of(word32(&reply, 8))),
+            Err(Error::Posix(Errno::ENOSYS)) => (0, UNOPENED, Caching::Kept),
             Err(error) => return Err(error),
         };
         let bits = match access {
@@ -62,7 +74,7 @@ impl Wire {
             abi::O_WRONLY => FOR_WRITE,
             _ => FOR_READ | FOR_WRITE | SHARED,
         };
-        if !l.put_handles(node, bits | opened, handle, self.channel.epoch())? && opened == 0 {
+        if !l.put_handles(node, bits | opened, handle, self.channel.epoch(), caching)? && opened == 0 {
             self.release_handle(cx, key, handle, directory);
         }
         Ok(())

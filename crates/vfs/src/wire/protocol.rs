@@ -1,7 +1,7 @@
 //! The FUSE protocol as far as it is spoken here, 7.19 and later: numbers,
 //! layouts, and the checks of what comes back.
 
-use crate::ledger::Entry;
+use crate::ledger::{Caching, Entry};
 use crate::{Attr, DirEntry, Errno, Error, Kind, Result};
 use pm::UserSlice;
 
@@ -104,6 +104,7 @@ pub(super) fn parse_entry(bytes: &[u8], epoch: u32) -> Result<Entry> {
         attr_ns: nanoseconds(word64(bytes, 24), word32(bytes, 36)),
         epoch,
         handle: None,
+        caching: Caching::None,
     })
 }
 

@@ -2,12 +2,12 @@
 
 use super::call::{DONT_MASK, Message};
 use super::channel::{DATA_MAX, Request};
-use super::handles::{FOR_READ, FOR_WRITE, READ, UNOPENED, WRITE};
+use super::handles::{FOR_READ, FOR_WRITE, READ, UNOPENED, WRITE, caching_of};
 use super::permission::{may_change, times_of};
 use super::protocol::*;
 use super::{Wire, posix};
 use crate::cached::{Miss, Source};
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Caching, Entry, Ledger, PageKey};
 use crate::{
     Attr, Cred, Cx, DirEntry, Errno, Error, Fallocate, Kind, NewNode, Node, PATH_MAX, RenameMode, Result, SetAttr, StatFs,
 };
@@ -198,6 +198,7 @@ impl Source for Wire {
                         let mut entry = parse_entry(&reply[..ENTRY_BYTES], self.channel.epoch())?;
                         // Open for its maker, whatever its mode says.
                         entry.handle = Some(word64(&reply, ENTRY_BYTES));
+                        entry.caching = caching_of(word32(&reply, ENTRY_BYTES + 8));
                         if entry.attr.kind == Kind::Regular { Ok(entry) } else { posix(Errno::EIO) }
                     }
                 }
@@ -287,13 +288,27 @@ impl Source for Wire {
             abi::O_WRONLY => FOR_WRITE,
             _ => FOR_READ | FOR_WRITE,
         };
-        let access = match wanted & !self.open_bits(l, node)? {
-            0 => return Ok(()),
-            FOR_READ => abi::O_RDONLY,
-            FOR_WRITE => abi::O_WRONLY,
-            _ => abi::O_RDWR,
-        };
-        self.open_handle(l, cx, node, access)
+        match wanted & !self.open_bits(l, node)? {
+            0 => {}
+            FOR_READ => self.open_handle(l, cx, node, abi::O_RDONLY)?,
+            FOR_WRITE => self.open_handle(l, cx, node, abi::O_WRONLY)?,
+            _ => self.open_handle(l, cx, node, abi::O_RDWR)?,
+        }
+        // As the kernel does: what others wrote is seen by whoever opens the file after.
+        if l.get(node)?.caching.load(Relaxed) == Caching::WhileOpen as u32 {
+            l.contents_changed(node);
+        }
+        Ok(())
+    }
+
+    fn page_key(&self, l: &Ledger, node: Node) -> Option<PageKey> {
+        let record = l.get(node).ok()?;
+        let is_kept = record.caching.load(Relaxed) != Caching::None as u32;
+        if !is_kept || self.open_bits(l, node).ok()? & FOR_READ == 0 {
+            return None;
+        }
+        let version = u64::from(self.channel.epoch()) << 32 | u64::from(self.channel.header().ok()?.notices.load(Relaxed));
+        Some(PageKey { key: record.key.load(Relaxed), version })
     }
 
     fn flush(&self, l: &Ledger, cx: &Cx, node: Node) {
