@@ -74,11 +74,12 @@ impl Scratch {
         Ok(Scratch(path))
     }
 
-    /// A fresh image.
+    /// A fresh image, whose names fall on the same buckets each time.
     fn image(&self, name: &str, bytes: u64) -> Result<PathBuf, String> {
         let path = self.0.join(name);
         let text = format!("{}\0", path.display());
-        let options = engine::mkfs::Options { limit: bytes, force: true, ..Default::default() };
+        let seeds = engine::mkfs::Seeds { uuid: [1, 2], ino_key: 3, hash_seed: 4, made: 1_700_000_000_000_000_000 };
+        let options = engine::mkfs::Options { limit: bytes, force: true, seeds: Some(seeds), ..Default::default() };
         engine::mkfs::make(text.as_bytes(), &options).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(path)
     }
