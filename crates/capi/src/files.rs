@@ -6,16 +6,10 @@ use pm::sys::abi;
 use posix::Outcome;
 
 calls! {
-    /// `close`.
-    fn bp_close(fd: c_int) -> c_int = close(fd);
     /// `close_range`.
     fn bp_close_range(first: c_uint, last: c_uint, flags: c_uint) -> c_int = close_range(first, last, flags);
     /// `read`.
     fn bp_read(fd: c_int, out: *mut c_void, len: size_t) -> ssize_t = read(fd, out, len);
-    /// `write`.
-    fn bp_write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t = write(fd, data, len);
-    /// `pwrite`.
-    fn bp_pwrite(fd: c_int, data: *const c_void, len: size_t, offset: off_t) -> ssize_t = pwrite64(fd, data, len, offset);
     /// `readv`.
     fn bp_readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t = readv(fd, vector, count);
     /// `writev`.
@@ -72,6 +66,12 @@ calls! {
 }
 
 quick! {
+    /// `close`.
+    fn bp_close(fd: c_int) -> c_int = quick_close[thread](fd as usize), else close(fd);
+    /// `write`.
+    fn bp_write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t = quick_write[thread](fd as usize, data as usize, len), else write_properly(fd, data, len);
+    /// `pwrite`.
+    fn bp_pwrite(fd: c_int, data: *const c_void, len: size_t, offset: off_t) -> ssize_t = quick_pwrite[thread](fd as usize, data as usize, len, offset as usize), else pwrite_properly(fd, data, len, offset);
     /// `pread`.
     fn bp_pread(fd: c_int, out: *mut c_void, len: size_t, offset: off_t) -> ssize_t = quick_pread(fd as usize, out as usize, len, offset as usize), else pread64(fd, out, len, offset);
 }

@@ -84,11 +84,12 @@ macro_rules! calls {
 }
 pub(crate) use calls;
 
-/// Defines functions that try the quick way first, which needs no state of the thread.
+/// Defines functions that try the quick way first, which needs no state of the
+/// thread, or asks `[thread]` for it if it comes to that.
 ///
 /// `name(parameters) -> result = quick(arguments), else handler(six words)`
 macro_rules! quick {
-    ($($(#[$doc:meta])* fn $name:ident($($parameter:ident: $type:ty),*) -> $result:ty = $quick:ident($($argument:expr),*), else $handler:ident($($word:expr),*);)*) => {$(
+    ($($(#[$doc:meta])* fn $name:ident($($parameter:ident: $type:ty),*) -> $result:ty = $quick:ident$([$state:ident])?($($argument:expr),*), else $handler:ident($($word:expr),*);)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -103,7 +104,8 @@ macro_rules! quick {
                 unsafe { crate::call(ns, |process, thread| process.$handler(thread, words)) as $result }
             }
             // SAFETY: the caller's promise.
-            match unsafe { ns.as_ref().and_then(|ns| ns.process.$quick($($argument),*)) } {
+            #[allow(unused_unsafe)]
+            match unsafe { ns.as_ref().and_then(|ns| ns.process.$quick($(|| crate::namespace::$state(),)? $($argument),*)) } {
                 Some(result) if result >= 0 => result as $result,
                 Some(error) => crate::fail(-error as i32) as $result,
                 // SAFETY: the caller's promise.

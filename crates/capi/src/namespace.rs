@@ -45,12 +45,22 @@ thread_local! {
 /// Calls `serve` with this thread's state.
 #[inline(always)]
 pub(crate) fn with_thread<T>(serve: impl FnOnce(&ThreadState) -> T) -> T {
+    // SAFETY: it is not used after the call.
+    serve(unsafe { thread() })
+}
+
+/// This thread's state.
+///
+/// # Safety
+/// For use within one call by this thread, which it outlives.
+#[inline(always)]
+pub(crate) unsafe fn thread<'a>() -> &'a ThreadState {
     let mut state = STATE.with(|state| state.load(Relaxed));
     if state.is_null() {
         state = new_thread();
     }
     // SAFETY: it lives until this thread has ended.
-    serve(unsafe { &*state })
+    unsafe { &*state }
 }
 
 #[cold]
@@ -108,7 +118,7 @@ pub extern "C" fn bp_open_namespace() -> *mut Namespace {
         // As in any program; 0 is nobody's idea of a fresh descriptor.
         let _ = door.0.take_exact(fd, false);
     }
-    let ns = Box::into_raw(Box::new(Namespace { process: Process::new(door), door }));
+    let ns = Box::into_raw(Box::new(Namespace { process: Process::with_numbers(door, &door.0), door }));
     if let Ok(mut all) = ALL.lock() {
         all.push(ns as usize);
     }

@@ -161,14 +161,21 @@ impl Fs {
 
     // ---- the table ----
 
+    #[inline(always)]
     fn any_lock(&self) -> bool {
         self.header().locks_high.load(Acquire) != 0
     }
 
     /// Whether the chain of a node has any entry: cheap, without the lock.
-    #[inline]
-    fn has_locks(&self, node: u64) -> bool {
-        self.any_lock() && self.head(chain_of(node)).is_some_and(|head| head.load(Acquire) != 0)
+    #[inline(always)]
+    pub(crate) fn has_locks(&self, node: u64) -> bool {
+        self.any_lock() && self.has_chain(node)
+    }
+
+    /// Whether there is any lock on the nodes that share a chain with this one.
+    #[inline(never)]
+    fn has_chain(&self, node: u64) -> bool {
+        self.head(chain_of(node)).is_some_and(|head| head.load(Acquire) != 0)
     }
 
     /// Locks in the table.

@@ -18,6 +18,12 @@ pub struct Fs {
     pub(crate) segment: Region,
     /// The root block.
     pub(crate) root: Pinned<Root>,
+    /// The head of the segment.
+    pub(crate) head: Table<Header>,
+    /// The volatile halves of all lanes.
+    pub(crate) lane_states: Table<LaneState>,
+    /// The descriptor tables of all processes, one after the other.
+    pub(crate) descriptor_words: Table<AtomicU32>,
     /// All cachelets of the segment.
     pub(crate) cachelets: Table<Cachelet>,
     /// All open file descriptions.
@@ -127,14 +133,13 @@ impl Fs {
     /// Its volatile half.
     #[inline(always)]
     pub(crate) fn lane_state(&self, lane: u32) -> &LaneState {
-        let lane = lane % layout::LANES;
-        self.segment.at(self.areas.lanes + u64::from(lane) * size_of::<LaneState>() as u64).expect("lane states are mapped")
+        self.lane_states.get(lane % layout::LANES).expect("lane states are mapped")
     }
 
     /// The head of the segment.
     #[inline(always)]
     pub(crate) fn header(&self) -> &Header {
-        self.segment.at(0).expect("the header is mapped")
+        self.head.get(0).expect("the header is mapped")
     }
 
     /// The cachelet with this number; `None` if there is no such.
@@ -179,9 +184,12 @@ impl Fs {
     /// `EROFS` if nothing may be changed.
     #[inline]
     pub(crate) fn writable(&self) -> Result<()> {
-        if self.read_only || self.root().flags.load(Relaxed) & 1 != 0 {
-            return Err(Errno::EROFS.into());
-        }
-        Ok(())
+        if self.is_writable() { Ok(()) } else { Err(Errno::EROFS.into()) }
+    }
+
+    /// Whether anything may be changed.
+    #[inline(always)]
+    pub fn is_writable(&self) -> bool {
+        !self.read_only && self.root().flags.load(Relaxed) & 1 == 0
     }
 }

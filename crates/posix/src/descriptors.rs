@@ -146,6 +146,17 @@ impl Descriptors {
         if old == 0 { None } else { Some(Entry(old)) }
     }
 
+    /// Puts an entry at a number that nobody else has.
+    #[inline(always)]
+    pub fn put_new(&self, fd: u32, entry: Entry) {
+        if fd < FD_MAX && fd >= self.end.load(Ordering::Relaxed) {
+            self.end.fetch_max(fd + 1, Ordering::AcqRel);
+        }
+        if let Some(word) = self.words.get(fd as usize) {
+            word.store(entry.0, Ordering::Release);
+        }
+    }
+
     /// Takes an entry out.
     #[inline]
     pub fn take(&self, fd: u32) -> Option<Entry> {

@@ -74,6 +74,14 @@ impl Bitmap {
     pub const fn new() -> Self {
         Bitmap { words: [const { core::sync::atomic::AtomicU64::new(0) }; Bitmap::WORDS] }
     }
+
+    /// The lowest free number where it is one of the first, as it is nearly always.
+    #[inline(always)]
+    pub(crate) fn take_quickly(&self) -> Option<u32> {
+        let seen = self.words[0].load(Acquire);
+        let bit = (!seen).trailing_zeros();
+        (seen != u64::MAX && self.words[0].compare_exchange(seen, seen | 1 << bit, AcqRel, Acquire).is_ok()).then_some(bit)
+    }
 }
 
 impl Default for Bitmap {
@@ -89,11 +97,10 @@ impl Numbers for Bitmap {
         if lowest >= crate::FD_MAX {
             return Err(Errno::EINVAL);
         }
-        // Nearly always the first word.
-        let seen = self.words[0].load(Acquire);
-        let bit = (!seen).trailing_zeros();
-        if lowest == 0 && seen != u64::MAX && self.words[0].compare_exchange(seen, seen | 1 << bit, AcqRel, Acquire).is_ok() {
-            return Ok(bit);
+        if lowest == 0
+            && let Some(fd) = self.take_quickly()
+        {
+            return Ok(fd);
         }
         let first = lowest as usize / 64;
         for (index, word) in self.words.iter().enumerate().skip(first) {
@@ -122,6 +129,7 @@ impl Numbers for Bitmap {
         Ok(())
     }
 
+    #[inline]
     fn give_back(&self, fd: u32) {
         if fd < crate::FD_MAX {
             self.words[fd as usize / 64].fetch_and(!(1 << (fd % 64)), AcqRel);

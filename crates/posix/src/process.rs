@@ -4,7 +4,7 @@ use crate::credentials::Credentials;
 use crate::descriptors::Descriptors;
 use crate::handle::Mappings;
 use crate::protected::Protected;
-use crate::{Door, ThreadState};
+use crate::{Bitmap, Door, Numbers, ThreadState};
 use base::Cx;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use pm::Errno;
@@ -31,6 +31,8 @@ pub enum Outcome {
 /// program. Allocates nothing; can be a `static`.
 pub struct Process {
     pub(crate) door: &'static dyn Door,
+    /// The door's numbers, if they are a bitmap, which is quick to ask.
+    bitmap: Option<&'static Bitmap>,
     /// What is mounted where.
     pub mounts: MountTable,
     /// Which numbers are ours.
@@ -56,6 +58,7 @@ impl Process {
     pub const fn new(door: &'static dyn Door) -> Self {
         Process {
             door,
+            bitmap: None,
             mounts: MountTable::new(),
             descriptors: Descriptors::new(),
             credentials: Credentials::new(),
@@ -66,6 +69,29 @@ impl Process {
             file_limit: AtomicU64::new(u64::MAX - 1),
             mappings: Mappings::new(),
             protected: Protected::new(),
+        }
+    }
+
+    /// A process without mounts, whose door's numbers are this bitmap.
+    pub const fn with_numbers(door: &'static dyn Door, numbers: &'static Bitmap) -> Self {
+        Process { bitmap: Some(numbers), ..Process::new(door) }
+    }
+
+    /// The lowest free number. `EMFILE` when there is none.
+    #[inline(always)]
+    pub(crate) fn take_number(&self, cloexec: bool) -> Result<u32, Errno> {
+        match self.bitmap.and_then(Bitmap::take_quickly) {
+            Some(fd) => Ok(fd),
+            None => self.door.numbers().take(0, cloexec),
+        }
+    }
+
+    /// Nobody uses `fd` any more.
+    #[inline(always)]
+    pub(crate) fn give_number_back(&self, fd: u32) {
+        match self.bitmap {
+            Some(bitmap) => bitmap.give_back(fd),
+            None => self.door.numbers().give_back(fd),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::{Backend, Cx, Errno, Exit, Last, MOUNTS_MAX, Node, Scratch, Walk};
 use base::stat::Stat;
-use base::{Caller, Description, DescriptionId, Glance, NewNode, RenameMode, Sight};
+use base::{Caller, Description, DescriptionId, Glance, NewNode, RenameMode, Sight, Thread};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -146,14 +146,41 @@ impl Mount {
         self.backend.open(cx, node, flags, fd)
     }
 
-    /// [`Backend::close`].
+    /// [`Backend::open`] where that is quick, and the description; a context is
+    /// only asked for if it is needed. `None`: nothing has been done.
     #[inline(always)]
-    pub fn close(&self, cx: &Cx, fd: u32) {
+    pub fn open_at_hand<'c>(
+        &self,
+        _context: impl FnOnce() -> Cx<'c>,
+        _node: Node,
+        _flags: u32,
+        _fd: u32,
+    ) -> Option<(DescriptionId, &Description)> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
-            return fs.close(cx, fd);
+            return fs.open_at_hand(_context, _node, _flags, _fd);
         }
-        self.backend.close(cx, fd);
+        None
+    }
+
+    /// [`Backend::close`]; a context is only asked for if it is needed.
+    #[inline(always)]
+    pub fn close<'c>(&self, context: impl FnOnce() -> Cx<'c>, fd: u32) {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.close_at_hand(context, fd);
+        }
+        self.backend.close(&context(), fd);
+    }
+
+    /// Whether files may be opened for writing, as far as the mount as a whole is concerned.
+    #[inline(always)]
+    pub fn is_writable(&self) -> bool {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.is_writable();
+        }
+        false
     }
 
     /// [`Backend::glance_read`].
@@ -170,10 +197,38 @@ impl Mount {
     #[inline(always)]
     pub fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> base::Result<(usize, u64)> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
+        if let Some(fs) = self.unserved() {
             return fs.write(cx, node, offset, from);
         }
         self.backend.write(cx, node, offset, from)
+    }
+
+    /// [`Backend::write`] of one buffer, where that is quick; the offset after
+    /// it. `None`: do it properly, nothing has been done.
+    #[inline(always)]
+    pub fn write_at_hand(&self, _thread: &Thread, _node: Node, _offset: Option<u64>, _from: UserSlice) -> Option<u64> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.write_at_hand(_thread, _node, _offset, _from);
+        }
+        None
+    }
+
+    /// As [`Mount::write_at_hand`] at a description's offset, or at the end, which moves the offset.
+    #[inline(always)]
+    pub fn write_on_at_hand(
+        &self,
+        _thread: &Thread,
+        _id: DescriptionId,
+        _node: Node,
+        _append: bool,
+        _from: UserSlice,
+    ) -> Option<u64> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.write_on_at_hand(_thread, _id, _node, _append, _from);
+        }
+        None
     }
 
     /// What follows the mount point in the absolute path `path`, without leading slashes.

@@ -29,6 +29,30 @@ pub(super) struct Job<'t, 'a> {
     pub now: i64,
 }
 
+/// Publishes the size and time of the file whose locked inode is at `at`: see [`Job::publish`].
+#[inline(always)]
+pub(super) fn stamp(fs: &Fs, cachelet: &Cachelet, inode: &Inode, at: u64, size: u64, now: u64) {
+    let image = &fs.image;
+    let grows = size != cachelet.size.load(Relaxed);
+    let stamps = cachelet.mtime.load(Relaxed) != now || cachelet.ctime.load(Relaxed) != now;
+    if grows {
+        image.fence();
+        image.store(&inode.size, size);
+    }
+    if stamps {
+        image.store(&inode.mtime, now);
+        image.store(&inode.ctime, now);
+    }
+    if grows || stamps {
+        image.flush(at, 64);
+        let change = fs.change(cachelet);
+        change.mtime.store(now, Relaxed);
+        change.ctime.store(now, Relaxed);
+        change.size.store(size, Release);
+    }
+    image.fence();
+}
+
 impl<'t, 'a> Job<'t, 'a> {
     /// Starts work on a file whose inode is locked.
     pub(super) fn new(tx: &'t mut Tx<'a>, cachelet: &'a Cachelet, id: u64) -> Result<Job<'t, 'a>> {
@@ -93,26 +117,7 @@ impl<'t, 'a> Job<'t, 'a> {
     /// is ordered before. Durable when it returns.
     #[inline]
     pub(super) fn publish(&mut self, size: u64) {
-        let (fs, inode, now) = (self.fs, self.inode, self.now as u64);
-        let image = &fs.image;
-        let grows = size != self.cachelet.size.load(Relaxed);
-        let stamps = self.cachelet.mtime.load(Relaxed) != now || self.cachelet.ctime.load(Relaxed) != now;
-        if grows {
-            image.fence();
-            image.store(&inode.size, size);
-        }
-        if stamps {
-            image.store(&inode.mtime, now);
-            image.store(&inode.ctime, now);
-        }
-        if grows || stamps {
-            image.flush(self.at, 64);
-            let change = fs.change(self.cachelet);
-            change.mtime.store(now, Relaxed);
-            change.ctime.store(now, Relaxed);
-            change.size.store(size, Release);
-        }
-        image.fence();
+        stamp(self.fs, self.cachelet, self.inode, self.at, size, self.now as u64);
     }
 
     /// Allocates up to `want` blocks for the hole at block `block` of the file;

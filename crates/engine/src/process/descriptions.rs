@@ -29,11 +29,11 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use pm::Errno;
 
 /// In `refs`: being made or ended by the process whose number + 1 stands below.
-const MAKING: u32 = 1 << 31;
+pub(super) const MAKING: u32 = 1 << 31;
 /// In `reserved`: the description holds a pin on its cachelet.
-const PINNED: u32 = 1;
+pub(super) const PINNED: u32 = 1;
 /// In `reserved`: the pin is being taken or given up.
-const DOUBT: u32 = 2;
+pub(super) const DOUBT: u32 = 2;
 /// In `reserved`: died in doubt, and is being settled.
 const SETTLING: u32 = 3;
 /// How often an adopter counts until nobody else is in doubt.
@@ -97,21 +97,7 @@ impl Fs {
 
     /// Descriptor `fd` of this process lets go of whatever it holds.
     pub fn close(&self, cx: &Cx, fd: u32) {
-        let Ok(process) = self.own_process() else { return };
-        if self.descriptor_pages.load(Relaxed) & 1u32.checked_shl(fd / 1024).unwrap_or(0) == 0 {
-            return;
-        }
-        let Some(place) = self.descriptor(process, fd) else { return };
-        let entry = place.load(Acquire);
-        let Some(id) = entry.checked_sub(1) else { return };
-        let description = self.description(id);
-        // Nobody else holds it: marked before it leaves the table, so that it ends even if we die in between.
-        if description.refs.compare_exchange(1, MAKING | (process + 1), AcqRel, Relaxed).is_ok() {
-            let _ = place.compare_exchange(entry, 0, AcqRel, Relaxed);
-            self.end_description(cx, id, description);
-        } else if let Some(id) = place.swap(0, AcqRel).checked_sub(1) {
-            self.drop_reference(cx, id, process);
-        }
+        self.close_at_hand(|| *cx, fd);
     }
 
     /// One more holder. `EBADF` if there is none yet.
@@ -142,7 +128,8 @@ impl Fs {
     }
 
     /// Ends a description that is marked as being ended.
-    fn end_description(&self, cx: &Cx, id: DescriptionId, description: &Description) {
+    #[inline(never)]
+    pub(super) fn end_description(&self, cx: &Cx, id: DescriptionId, description: &Description) {
         self.description_ends(cx, id, description.node.load(Relaxed));
         if description.reserved.load(Acquire) == PINNED
             && let Some(cachelet) = self.cachelet(description.hint.load(Relaxed))
@@ -328,16 +315,22 @@ impl Fs {
     }
 
     /// Gives up a pin; the last one does what is left to do for an inode without names.
-    #[inline]
-    fn unpin(&self, cx: &Cx, cachelet: &Cachelet, description: &Description) {
+    pub(super) fn unpin(&self, cx: &Cx, cachelet: &Cachelet, description: &Description) {
         description.reserved.store(DOUBT, Release);
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
         forget_pin(description);
         if last {
-            let id = cachelet.node.load(SeqCst);
-            if id != 0 && cachelet.flags.load(SeqCst) & cachelet::DEAD == 0 {
-                self.last_close(cx, cachelet, id);
-            }
+            self.last_unpin(cx, cachelet);
+        }
+    }
+
+    /// Nobody has the node of a cachelet open any more.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn last_unpin(&self, cx: &Cx, cachelet: &Cachelet) {
+        let id = cachelet.node.load(SeqCst);
+        if id != 0 && cachelet.flags.load(SeqCst) & cachelet::DEAD == 0 {
+            self.last_close(cx, cachelet, id);
         }
     }
 
@@ -406,7 +399,7 @@ impl Fs {
 
 /// Takes the mark off a description.
 #[inline]
-fn forget_pin(description: &Description) {
+pub(super) fn forget_pin(description: &Description) {
     description.generation.store(description.generation.load(Relaxed).wrapping_add(1), Release);
     description.reserved.store(0, Release);
 }

@@ -6,9 +6,9 @@
 
 use super::attach::{AttachError, no_region};
 use crate::fs::Fs;
-use crate::segment::{Areas, DESCRIPTIONS, Header, LaneState, MAGIC, cachelet_budget};
+use crate::segment::{Areas, DESCRIPTIONS, DESCRIPTORS, Header, LaneState, MAGIC, cachelet_budget};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use format::layout::{BLOCK, PROCESSES};
+use format::layout::{BLOCK, LANES, PROCESSES};
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
 use pm::{Domain, Errno, Region, Table};
@@ -63,6 +63,10 @@ impl Fs {
     /// From now on this is the segment; its areas are known.
     pub(super) fn use_segment(&mut self, segment: Region) -> Result<(), AttachError> {
         self.segment = segment;
+        self.head = Table::new(&self.segment, 0, 1).ok_or(AttachError::Damaged)?;
+        self.lane_states = Table::new(&self.segment, self.areas.lanes, LANES).ok_or(AttachError::Damaged)?;
+        self.descriptor_words =
+            Table::new(&self.segment, self.areas.descriptors, PROCESSES * DESCRIPTORS as u32).ok_or(AttachError::Damaged)?;
         self.cachelets =
             Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
         self.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
@@ -73,6 +77,7 @@ impl Fs {
     pub(super) fn leave_segment(&mut self) {
         let (base, len) = (self.segment.base(), self.segment.len());
         self.segment = no_region();
+        (self.head, self.lane_states, self.descriptor_words) = (Table::EMPTY, Table::EMPTY, Table::EMPTY);
         (self.cachelets, self.descriptions) = (Table::EMPTY, Table::EMPTY);
         if len != 0 {
             // SAFETY: the region is gone; a segment holds no mutexes.

@@ -11,6 +11,7 @@
 //! | `recover` | nobody lives: finish what records and orphans say |
 //! | `table` | process slots and descriptor tables |
 //! | `descriptions` | open file descriptions, pins on cachelets, offsets |
+//! | `at_hand` | opening and closing, where everything is at hand |
 //! | `handover` | descriptors over fork and exec |
 //! | [`served`] | the server of the kernel mount |
 //! | `adopt` | what a dead process leaves |
@@ -28,6 +29,7 @@
 //!   count too high until the next segment, never too low.
 
 pub mod adopt;
+mod at_hand;
 pub mod attach;
 #[cfg(any(test, feature = "check"))]
 pub mod census;

@@ -27,6 +27,7 @@ const YOUNG: i64 = 20_000_000;
 /// Numbers in a page of a descriptor table.
 const PAGE_DESCRIPTORS: u64 = 1024;
 const _: () = assert!(DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS) <= 32);
+const _: () = assert!((PROCESSES as u64) * DESCRIPTORS <= u32::MAX as u64);
 
 impl Fs {
     /// The slot of a process.
@@ -91,7 +92,7 @@ impl Fs {
         if u64::from(fd) >= DESCRIPTORS || process >= PROCESSES {
             return None;
         }
-        self.segment.at(self.areas.descriptors + (u64::from(process) * DESCRIPTORS + u64::from(fd)) * 4)
+        self.descriptor_words.get(process * DESCRIPTORS as u32 + fd)
     }
 
     /// Entries in use of a process's table: (number, entry, description).

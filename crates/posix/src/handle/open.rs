@@ -5,11 +5,12 @@ use crate::descriptors::Entry;
 use crate::path::{CWD, Place, Spot};
 use crate::protected::{FIFOS, REGULAR};
 use crate::{Outcome, Process, ThreadState};
-use base::{Attr, Cx, DescriptionId, Error, Glance, Kind, Last, NewNode, Node, R, SetAttr, Sight, W};
+use base::{Attr, Caller, Cx, DescriptionId, Error, Glance, Kind, Last, NewNode, Node, R, SetAttr, Sight, W};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
 use vfs::cached::KernelOpen;
+use vfs::mount::Mount;
 
 const TMPFILE: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
 const ACCESS: u32 = abi::O_ACCMODE;
@@ -75,52 +76,60 @@ fn wanted(flags: u32) -> u16 {
 #[allow(clippy::missing_safety_doc)]
 impl Process {
     /// An `open` of what is there, for a plain path: a number or a negated error
-    /// number. `None`: do it properly.
+    /// number. `None`: do it properly. `thread` is only asked where something rare has to be done.
     ///
     /// # Safety
     /// As for [`Process::handle`].
-    #[inline]
-    pub unsafe fn quick_open(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32) -> Option<isize> {
-        const PLAIN: u32 = abi::O_CLOEXEC | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_LARGEFILE | LARGEFILE;
+    #[inline(always)]
+    pub unsafe fn quick_open<'t>(
+        &'t self,
+        thread: impl FnOnce() -> &'t ThreadState,
+        dirfd: usize,
+        path: usize,
+        flags: u32,
+    ) -> Option<isize> {
+        const FOR_READING: u32 =
+            abi::O_CLOEXEC | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_LARGEFILE | LARGEFILE;
+        const PLAIN: u32 = FOR_READING | ACCESS | abi::O_CREAT | abi::O_APPEND | abi::O_SYNC | abi::O_NOCTTY;
         if flags & !PLAIN != 0 {
             return None;
         }
+        let who = self.credentials.caller();
         let mut sight = Sight::EMPTY;
         let follow = flags & abi::O_NOFOLLOW == 0;
         // SAFETY: the caller's promise.
-        let mount = match unsafe { self.glance(self.credentials.caller(), dirfd, path, follow, &mut sight) }? {
+        let mount = match unsafe { self.glance(who, dirfd, path, follow, &mut sight) }? {
             (mount, Glance::Seen) => mount,
-            (_, Glance::Absent) => return Some(-(Errno::ENOENT.0 as isize)),
-            (_, Glance::Unsure) => return None,
-        };
-        let kind = match (sight.word >> 16) as u8 {
-            8 if flags & abi::O_DIRECTORY == 0 => Kind::Regular,
-            4 => Kind::Directory,
+            (_, Glance::Absent) if flags & abi::O_CREAT == 0 => return Some(-(Errno::ENOENT.0 as isize)),
             _ => return None,
         };
-        let cx = self.cx(thread);
+        let plain = flags & !FOR_READING == 0;
+        let kind = match (sight.word >> 16) as u8 {
+            8 if flags & abi::O_DIRECTORY == 0 => Kind::Regular,
+            4 if plain => Kind::Directory,
+            _ => return None,
+        };
         // What everybody may read, everybody may.
-        if sight.word & 0o444 != 0o444 && !cx.cred.may(kind, sight.mode(), sight.uid, sight.gid, R) {
-            return Some(-(Errno::EACCES.0 as isize));
+        if !(plain && sight.word & 0o444 == 0o444) && !may_open_seen(who, mount, &sight, flags) {
+            return None;
         }
         let cloexec = flags & abi::O_CLOEXEC != 0;
         let flags = (flags & KNOWN & !ONCE) | LARGEFILE;
-        let numbers = self.door.numbers();
-        let fd = match numbers.take(0, cloexec) {
+        let fd = match self.take_number(cloexec) {
             Ok(fd) => fd,
             Err(errno) => return Some(-(errno.0 as isize)),
         };
-        let Ok(id) = mount.open(&cx, sight.node, flags, fd) else {
-            numbers.give_back(fd);
+        let Some((id, description)) = mount.open_at_hand(|| self.cx(thread()), sight.node, flags, fd) else {
+            self.give_number_back(fd);
             return None;
         };
-        mount.description(id).reserved2.store(sight.parent, Relaxed);
+        description.reserved2.store(sight.parent, Relaxed);
         let slot = self.mounts.slot_of(mount);
-        self.descriptors.put(fd, Entry::new(slot, id, kind, cloexec, false).with_access(flags));
+        self.descriptors.put_new(fd, Entry::new(slot, id, kind, cloexec, false).with_access(flags));
         Some(fd as isize)
     }
 
-    /// An `open` that makes a file at a plain path: as [`Process::quick_open`].
+    /// An `open` that makes a file at a plain path: a number or a negated error number. `None`: do it properly.
     ///
     /// # Safety
     /// As for [`Process::handle`].
@@ -165,9 +174,19 @@ impl Process {
     #[inline(always)]
     pub unsafe fn openat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_open(thread, args[0], args[1], args[2] as u32) } {
+        if let Some(result) = unsafe { self.quick_open(|| thread, args[0], args[1], args[2] as u32) } {
             return Outcome::Done(result);
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.openat_or_make(thread, args) }
+    }
+
+    /// `openat`, where a glance has not found what there is.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(never)]
+    pub unsafe fn openat_or_make(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
         if let Some(result) = unsafe { self.quick_create(thread, args[0], args[1], args[2] as u32, args[3]) } {
             return Outcome::Done(result);
@@ -176,6 +195,7 @@ impl Process {
         unsafe { self.openat_slow(thread, args) }
     }
 
+    #[cold]
     #[inline(never)]
     unsafe fn openat_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
@@ -186,15 +206,7 @@ impl Process {
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn open(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_open(thread, CWD, args[0], args[1] as u32) } {
-            return Outcome::Done(result);
-        }
-        // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_create(thread, CWD, args[0], args[1] as u32, args[2]) } {
-            return Outcome::Done(result);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.open_at(thread, (abi::__NR_open, args), CWD, 0, args[1] as u32, args[2]) }
+        unsafe { self.openat(thread, [CWD, args[0], args[1], args[2], 0, 0]) }
     }
 
     /// `creat(path, mode)`.
@@ -415,40 +427,57 @@ impl Process {
     }
 
     /// `close(fd)`.
+    #[inline(always)]
     pub unsafe fn close(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        let fd = args[0] as u32;
-        if fd >= crate::FD_MAX || !self.descriptors.is_ours(fd as usize) {
-            return Outcome::Kernel;
-        }
-        if self.let_go(thread, fd) {
-            self.door.numbers().give_back(fd);
-            Outcome::Done(0)
-        } else {
-            fail(Errno::EBADF)
+        match self.quick_close(|| thread, args[0]) {
+            Some(result) => Outcome::Done(result),
+            None => Outcome::Kernel,
         }
     }
 
     /// The kernel has a file of its own on `fd` now: ends what it stood for here.
     pub fn became_kernels(&self, thread: &ThreadState, fd: u32) {
-        if self.let_go(thread, fd) {
+        if self.let_go(|| thread, fd) {
             self.door.numbers().lost(fd);
         }
     }
 
+    /// `close`, if `fd` is ours; `thread` is only asked where something rare has to be done.
+    #[inline(always)]
+    pub fn quick_close<'t>(&'t self, thread: impl FnOnce() -> &'t ThreadState, fd: usize) -> Option<isize> {
+        let fd = fd as u32;
+        if !self.descriptors.is_ours(fd as usize) {
+            return None;
+        }
+        if !self.let_go(thread, fd) {
+            return Some(-(Errno::EBADF.0 as isize));
+        }
+        self.give_number_back(fd);
+        Some(0)
+    }
+
     /// Ends what `fd` stands for, but keeps the number. False if it was not ours.
-    #[inline]
-    pub(crate) fn let_go(&self, thread: &ThreadState, fd: u32) -> bool {
+    #[inline(always)]
+    pub(crate) fn let_go<'t>(&'t self, thread: impl FnOnce() -> &'t ThreadState, fd: u32) -> bool {
         let Some(entry) = self.descriptors.take(fd) else { return false };
         let Some(mount) = self.mounts.held(entry.slot()) else { return true };
+        if self.record_locks.load(Relaxed) && !entry.path_only() {
+            self.close_locked(thread(), mount, entry, fd);
+        } else {
+            mount.close(|| self.cx(thread()), fd);
+        }
+        true
+    }
+
+    /// Ends what `fd` stands for where this process may have locked records of it.
+    #[cold]
+    #[inline(never)]
+    fn close_locked(&self, thread: &ThreadState, mount: &Mount, entry: Entry, fd: u32) {
         let cx = self.cx(thread);
-        if self.record_locks.load(Relaxed)
-            && !entry.path_only()
-            && let Some(file) = self.open_file(entry)
-        {
+        if let Some(file) = self.open_file(entry) {
             mount.backend.drop_process_locks(&cx, file.node);
         }
-        mount.close(&cx, fd);
-        true
+        mount.close(|| cx, fd);
     }
 
     /// `close_range(first, last, flags)`.
@@ -461,7 +490,7 @@ impl Process {
         for (fd, _) in self.descriptors.range(first, last) {
             if flags & CLOSE_RANGE_CLOEXEC != 0 {
                 self.descriptors.set_cloexec(fd, true);
-            } else if self.let_go(thread, fd) {
+            } else if self.let_go(|| thread, fd) {
                 self.door.numbers().lost(fd);
             }
         }
@@ -474,6 +503,19 @@ impl Process {
 unsafe fn ends_in_slash(pointer: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe { crate::text::path(pointer) }.is_ok_and(|path| path.bytes.ends_with(b"/"))
+}
+
+/// Whether who has only seen a node may open it: as everybody, its owner or the
+/// superuser. False: find out properly.
+#[inline(always)]
+fn may_open_seen(who: &Caller, mount: &Mount, sight: &Sight, flags: u32) -> bool {
+    // Reading, writing, both, neither.
+    let Some(need) = [0o444, 0o222, 0o666].get((flags & ACCESS) as usize) else { return false };
+    let own = who.uid == sight.uid;
+    let may = sight.word & need == *need || who.privileged || own && sight.word & need & 0o700 == need & 0o700;
+    // What somebody else has made may be protected.
+    let protected = flags & abi::O_CREAT != 0 && !own;
+    may && !protected && (flags & ACCESS == abi::O_RDONLY || mount.is_writable())
 }
 
 /// The kernel's `may_open`, in its order.

@@ -223,8 +223,53 @@ impl Process {
         })
     }
 
+    /// A `write` of one buffer that needs nothing but the file: bytes written.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    pub unsafe fn quick_write<'t>(
+        &'t self,
+        thread: impl FnOnce() -> &'t ThreadState,
+        fd: usize,
+        buffer: usize,
+        len: usize,
+    ) -> Option<isize> {
+        let file = self.file(fd)?;
+        let flags = file.flags();
+        if flags & abi::O_DSYNC != 0 || !self.may_write_quickly(&file, buffer, len) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
+        let append = flags & abi::O_APPEND != 0;
+        file.mount.write_on_at_hand(&thread().thread, file.entry.description(), file.node, append, from).map(|_| len as isize)
+    }
+
+    /// Whether a buffer is one for the quick way: whatever is not right about the
+    /// arguments is found out properly, and so is a limit on file sizes.
+    #[inline(always)]
+    fn may_write_quickly(&self, file: &OpenFile, buffer: usize, len: usize) -> bool {
+        file.entry.writable() && !bad(buffer) && len.wrapping_sub(1) < COUNT_MAX && self.file_limit.load(Relaxed) == u64::MAX
+    }
+
     /// `write(fd, buffer, len)`.
+    #[inline(always)]
     pub unsafe fn write(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        if let Some(done) = unsafe { self.quick_write(|| thread, args[0], args[1], args[2]) } {
+            return Outcome::Done(done);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.write_properly(thread, args) }
+    }
+
+    /// `write`, as it is where the quick way does not do.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(never)]
+    pub unsafe fn write_properly(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
@@ -274,8 +319,46 @@ impl Process {
         })
     }
 
+    /// A `pwrite` of one buffer that needs nothing but the file: bytes written.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    pub unsafe fn quick_pwrite<'t>(
+        &'t self,
+        thread: impl FnOnce() -> &'t ThreadState,
+        fd: usize,
+        buffer: usize,
+        len: usize,
+        offset: usize,
+    ) -> Option<isize> {
+        let file = self.file(fd)?;
+        let unusual = file.flags() & (abi::O_APPEND | abi::O_DSYNC) != 0 || offset > isize::MAX as usize - COUNT_MAX;
+        if unusual || !self.may_write_quickly(&file, buffer, len) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
+        file.mount.write_at_hand(&thread().thread, file.node, Some(offset as u64), from).map(|_| len as isize)
+    }
+
     /// `pwrite64(fd, buffer, len, offset)`.
+    #[inline(always)]
     pub unsafe fn pwrite64(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        if let Some(done) = unsafe { self.quick_pwrite(|| thread, args[0], args[1], args[2], args[3]) } {
+            return Outcome::Done(done);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.pwrite_properly(thread, args) }
+    }
+
+    /// `pwrite64`, as it is where the quick way does not do.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(never)]
+    pub unsafe fn pwrite_properly(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         if !self.descriptors.is_ours(args[0] as u32 as usize) {
             return Outcome::Kernel;
         }

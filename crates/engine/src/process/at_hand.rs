@@ -1,0 +1,176 @@
+//! Opening and closing where everything is at hand: the ways of nearly every
+//! `open` and `close`, each in one piece. A context is only asked for where
+//! something rare is left to do. The protocol is that of `descriptions`.
+
+use super::descriptions::{DOUBT, MAKING, PINNED, forget_pin};
+use crate::fs::Fs;
+use crate::segment::{Cachelet, cachelet};
+use base::{Cx, Description, DescriptionId, Kind, Node};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+/// Flags of a cachelet that is not to be pinned without further ado.
+const ODD: u32 = cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD | cachelet::INVALID;
+/// Flags of a cachelet whose last close leaves something to do.
+const LEFT: u32 = cachelet::AHEAD | cachelet::MAPPED | cachelet::INVALID | cachelet::REMOVED;
+
+impl Fs {
+    /// As [`Fs::open`], where a description, the descriptor's place and the node's
+    /// cachelet are at hand. `None`: open it properly, nothing has been done.
+    #[inline(always)]
+    pub fn open_at_hand<'c>(
+        &self,
+        context: impl FnOnce() -> Cx<'c>,
+        node: Node,
+        flags: u32,
+        fd: u32,
+    ) -> Option<(DescriptionId, &Description)> {
+        let process = self.process.load(Relaxed);
+        let place = self.descriptor_at_hand(process, fd)?;
+        let cachelet = self.cachelet(node.hint)?;
+        let id = self.description_hint.load(Relaxed);
+        let description = self.descriptions.get(id)?;
+        let ready = id < self.header().descriptions_high.load(Acquire);
+        if !ready || description.refs.compare_exchange(0, MAKING | process, AcqRel, Relaxed).is_err() {
+            return None;
+        }
+        self.description_hint.store(id + 1, Relaxed);
+        description.node.store(node.id, Relaxed);
+        description.hint.store(node.hint, Relaxed);
+        description.reserved.store(DOUBT, Release);
+        // Count first, then look.
+        cachelet.opens.fetch_add(1, SeqCst);
+        if cachelet.flags.load(SeqCst) & ODD != 0 || cachelet.node.load(SeqCst) != node.id {
+            self.not_at_hand(&context(), cachelet, description);
+            return None;
+        }
+        description.reserved.store(PINNED, Release);
+        description.flags.store(flags, Relaxed);
+        description.offset.store(0, Relaxed);
+        description.offset_owner.store(0, Relaxed);
+        description.kind.store(cachelet.mode.load(Relaxed) >> 16 & 0xff, Relaxed);
+        let before = place.swap(id + 1, AcqRel);
+        description.refs.store(1, Release);
+        if before != 0 {
+            self.drop_reference(&context(), before - 1, process - 1);
+        }
+        Some((id, description))
+    }
+
+    /// Takes back what `open_at_hand` has begun.
+    #[cold]
+    #[inline(never)]
+    fn not_at_hand(&self, cx: &Cx, cachelet: &Cachelet, description: &Description) {
+        self.unpin(cx, cachelet, description);
+        description.refs.store(0, Release);
+    }
+
+    /// As [`Fs::close`], with a context where one is needed.
+    #[inline(always)]
+    pub fn close_at_hand<'c>(&self, context: impl FnOnce() -> Cx<'c>, fd: u32) {
+        let process = self.process.load(Relaxed);
+        let Some(place) = self.descriptor_at_hand(process, fd) else { return };
+        let entry = place.load(Acquire);
+        let Some(description) = self.descriptions.get(entry.wrapping_sub(1)) else { return };
+        if description.refs.compare_exchange(1, MAKING | process, AcqRel, Relaxed).is_err() {
+            return self.close_shared(&context(), place, process - 1);
+        }
+        // Nobody else holds it: marked before it leaves the table, so that it ends even if we die in between.
+        let _ = place.compare_exchange(entry, 0, AcqRel, Relaxed);
+        let cachelet = self.cachelet(description.hint.load(Relaxed));
+        let (true, Some(cachelet)) =
+            (description.reserved.load(Acquire) == PINNED && !self.has_locks(description.node.load(Relaxed)), cachelet)
+        else {
+            return self.end_description(&context(), entry - 1, description);
+        };
+        description.reserved.store(DOUBT, Release);
+        let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
+        forget_pin(description);
+        if last && leaves_something(cachelet) {
+            self.last_unpin(&context(), cachelet);
+        }
+        description.refs.store(0, Release);
+        self.description_hint.store(entry - 1, Relaxed);
+    }
+
+    /// Closes what others hold too.
+    #[cold]
+    #[inline(never)]
+    fn close_shared(&self, cx: &Cx, place: &AtomicU32, process: u32) {
+        if let Some(id) = place.swap(0, AcqRel).checked_sub(1) {
+            self.drop_reference(cx, id, process);
+        }
+    }
+
+    /// The place of a number of process `process - 1`, if it has space.
+    #[inline(always)]
+    fn descriptor_at_hand(&self, process: u32, fd: u32) -> Option<&AtomicU32> {
+        if self.descriptor_pages.load(Relaxed).wrapping_shr(fd / 1024) & 1 == 0 {
+            return None;
+        }
+        self.descriptor(process.wrapping_sub(1), fd)
+    }
+}
+
+/// Whether the last to close a node has more to do than to go.
+#[inline(always)]
+fn leaves_something(cachelet: &Cachelet) -> bool {
+    let nameless = || cachelet.nlink.load(Acquire) == 0 && cachelet.mode.load(Relaxed) >> 16 & 0xff != Kind::Directory as u32;
+    cachelet.flags.load(SeqCst) & LEFT != 0 || nameless()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestFs;
+    use base::{Lock, LockKind, LockOwner, NewNode};
+
+    /// Goal: what is opened at hand is open as by `open`, and ends as completely.
+    /// Method: a plain close; the last one of a file without a name; one of a file
+    /// with a lock; a node that is gone; a number without space.
+    #[test]
+    fn opens_and_closes() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let make = |name: &[u8]| {
+            let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+            test.create(&cx, root, name, &new).unwrap()
+        };
+        let (file, gone) = (make(b"file"), make(b"gone"));
+        let open = |node, fd| test.open_at_hand(|| cx, node, 2, fd).map(|(id, _)| id);
+        assert_eq!(open(file, 4), None, "the page of the number has no space yet");
+        test.open(&cx, file, 2, 4).unwrap();
+        test.close(&cx, 4);
+        let before = test.census();
+
+        let id = open(file, 4).unwrap();
+        let description = test.description(id);
+        let seen = (description.node.load(Relaxed), description.flags.load(Relaxed), description.refs.load(Relaxed));
+        assert_eq!((seen, test.census().pins), ((file.id, 2, 1), before.pins + 1));
+        test.close(&cx, 4);
+        assert_eq!(test.census(), before);
+
+        let files = || test.statfs().map(|figures| figures.files - figures.files_free).unwrap();
+        let with_both = files();
+        open(gone, 5).unwrap();
+        test.unlink(&cx, root, b"gone").unwrap();
+        assert_eq!(files(), with_both);
+        test.close(&cx, 5);
+        assert_eq!(files(), with_both - 1);
+        assert_eq!((open(gone, 5), test.census()), (None, before), "freed, and nothing left of the attempt");
+
+        let id = open(file, 6).unwrap();
+        let lock = Lock { owner: LockOwner::Flock(id), kind: LockKind::Write, start: 0, end: u64::MAX, pid: 0 };
+        test.lock(&cx, file, &lock).unwrap();
+        assert_eq!(test.census().advisory, 1);
+        test.close(&cx, 6);
+        assert_eq!(test.census(), before);
+
+        // Over a number that was left in the table: the old holder goes.
+        open(file, 7).unwrap();
+        open(file, 7).unwrap();
+        assert_eq!(test.census().descriptions, before.descriptions + 1);
+        test.close(&cx, 7);
+        assert_eq!(test.census(), before);
+    }
+}
