@@ -160,8 +160,8 @@ mod tests {
         assert_eq!((open(gone, 5), test.census()), (None, before), "freed, and nothing left of the attempt");
 
         let id = open(file, 6).unwrap();
-        let lock = Lock { owner: LockOwner::Flock(id), kind: LockKind::Write, start: 0, end: u64::MAX, pid: 0 };
-        test.lock(&cx, file, &lock).unwrap();
+        let lock = Lock { owner: LockOwner::Flock(id), kind: LockKind::Exclusive, start: 0, end: u64::MAX, pid: 0 };
+        test.advisory_lock(&cx, file, &lock).unwrap();
         assert_eq!(test.census().advisory, 1);
         test.close(&cx, 6);
         assert_eq!(test.census(), before);

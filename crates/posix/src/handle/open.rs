@@ -110,7 +110,8 @@ impl Process {
             _ => return None,
         };
         // What everybody may read, everybody may.
-        if !(plain && sight.word & 0o444 == 0o444) && !may_open_seen(who, mount, &sight, flags) {
+        let may = plain && sight.word & 0o444 == 0o444 || may_open_seen(who, mount, &sight, flags);
+        if !may {
             return None;
         }
         let cloexec = flags & abi::O_CLOEXEC != 0;
