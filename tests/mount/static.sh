@@ -7,6 +7,9 @@ both() { "$bypath" run --mount "$image:$mnt" -- sh -c "$1"; }
 same 'input from a file in the image' "$(both "echo text >$mnt/f; $work/static cat <$mnt/f")" text
 same 'output into it, at its end' "$(both "$work/static say >$mnt/g; $work/static say >>$mnt/g; cat $mnt/g")" $'one\ntwo\none\ntwo'
 same 'the offset goes along' "$(both "exec 5<$mnt/g; read line <&5; $work/static cat <&5")" $'two\none\ntwo'
+same 'one position: what it writes, and what its parent writes then' "$(both "(echo zero; $work/static say; echo three; $work/static say) >$mnt/s; cat $mnt/s")" $'zero\none\ntwo\nthree\none\ntwo'
+same 'one position: what it has read, its parent does not read again' "$(both "($work/static cat; read line; echo \"rest \$line\") <$mnt/f")" $'text\nrest '
+same 'one position, in an unlinked file' "$(both "exec 5<>$mnt/u; rm $mnt/u; $work/static say >&5; echo end >&5; cat /dev/fd/5")" $'one\ntwo\nend'
 same 'a file that was renamed' "$(both "exec 5<$mnt/f; mv $mnt/f $mnt/h; $work/static cat <&5")" text
 same 'a file that was removed' "$(both "exec 5<$mnt/h; rm $mnt/h; $work/static cat <&5")" text
 same 'the working directory' "$(both "mkdir $mnt/d; cd $mnt/d; $work/static here; ls")" "$mnt/d"$'\nmade'

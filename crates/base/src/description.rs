@@ -10,6 +10,11 @@ use zerocopy::{FromBytes, KnownLayout};
 /// Index of a description in its backend's table.
 pub type DescriptionId = u32;
 
+/// `ioctl` on a file of a kernel mount, with a description's number: it is that
+/// open file from then on, and what is read and written moves its offset.
+/// `_IOW(0xb9, 1, u32)`.
+pub const SHARE: u32 = 1 << 30 | 4 << 16 | 0xb9 << 8 | 1;
+
 /// An open file description, one cache line.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]

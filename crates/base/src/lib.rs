@@ -3,11 +3,13 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod description;
 pub mod stat;
 pub mod types;
 pub mod walk;
 
+pub use calls::Calls;
 pub use description::{Description, DescriptionId};
 pub use types::*;
 pub use walk::{Exit, Found, Glance, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Sight, Walk};

@@ -7,7 +7,7 @@
 use crate::descriptors::{CWD_FD, FD_MAX};
 use crate::text_out::TextOut;
 use crate::{Process, ThreadState};
-use base::Kind;
+use base::{DescriptionId, Kind};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
@@ -20,6 +20,8 @@ pub struct InKernel<'a> {
     pub flags: u32,
     /// Its position.
     pub offset: u64,
+    /// The open file description, for [`base::description::SHARE`].
+    pub description: DescriptionId,
     /// Its inode number: what lies at the path may be something else, if nothing is mounted there.
     pub ino: u64,
 }
@@ -35,6 +37,7 @@ impl Process {
         let file = self.descriptors.get(fd).and_then(|entry| self.open_file(entry)).ok_or(Errno::EBADF)?;
         let cx = self.cx(thread);
         let ino = file.mount.backend.attr(&cx, file.node)?.ino;
+        let description = file.entry.description();
         let (flags, offset) = (file.flags() & KEPT, file.description.offset.load(Relaxed));
         if file.entry.kind() == Kind::Directory {
             let len = self.path_of(&cx, thread, &file)?.len();
@@ -48,7 +51,7 @@ impl Process {
             out.copy_within(start.., start - 1);
             *out.last_mut().ok_or(Errno::ENAMETOOLONG)? = 0;
             let flags = flags & !abi::O_ACCMODE | abi::O_DIRECTORY;
-            return Ok(InKernel { path: &out[start - 1..], flags, offset: 0, ino });
+            return Ok(InKernel { path: &out[start - 1..], flags, offset: 0, description, ino });
         }
         // SAFETY: as above.
         let out = unsafe { &mut *thread.text[1].get() };
@@ -60,7 +63,7 @@ impl Process {
         text.put(b".")?;
         text.number(file.node.id >> 40, 10)?;
         text.put(b"\0")?;
-        Ok(InKernel { path: text.bytes(), flags, offset, ino })
+        Ok(InKernel { path: text.bytes(), flags, offset, description, ino })
     }
 
     /// Whether a new program would get anything of ours: an open file, or the working directory.

@@ -12,7 +12,7 @@
 //! may block, are made at depth 0.
 
 use crate::door::PROCESS;
-use crate::{foreign, init, placeholders, signals, thread, tls};
+use crate::{count, foreign, init, placeholders, signals, thread, tls};
 use pm::sys::{self, abi::*};
 use posix::{Outcome, ThreadState};
 
@@ -64,6 +64,7 @@ pub unsafe fn serve_by(nr: usize, args: [usize; 6], handler: impl FnOnce(&Thread
     let state = thread::state(tls);
     match handler(state, args) {
         Outcome::Done(result) if result != EINTR => {
+            count::served(tls);
             tls::leave(tls);
             Served { result, ours: true }
         }

@@ -10,7 +10,7 @@ use crate::call::Served;
 use crate::door::PROCESS;
 use crate::environ::Environment;
 use crate::serve;
-use crate::{alloc, call, errno, hand_over, init, libc, placeholders, thread, tls};
+use crate::{alloc, call, count, errno, hand_over, init, libc, placeholders, thread, tls};
 use core::ffi::{CStr, c_char, c_int};
 use pm::sys::{self, abi::*};
 use posix::Outcome;
@@ -43,6 +43,7 @@ impl Ready {
         if !init::is_active(tls) {
             return Ok(Ready { environment: None, source });
         }
+        count::add(tls);
         let state = alloc::alloc(STATE_MAX);
         if state.is_null() {
             return Err(ENOMEM);

@@ -7,7 +7,7 @@
 
 use crate::door::PROCESS;
 use crate::errno;
-use crate::{alloc, init, next, placeholders, signals, thread, tls};
+use crate::{alloc, count, init, next, placeholders, signals, thread, tls};
 use core::ffi::{c_int, c_void};
 use pm::sys::{self, abi::*};
 use posix::ForkToken;
@@ -42,6 +42,7 @@ impl Ready {
         thread::reset(tls);
         PROCESS.fork_child(token);
         signals::forget(tls);
+        count::forget(tls);
         tls::leave(tls);
     }
 

@@ -4,8 +4,9 @@
 //! system is also mounted through the kernel at the same path, each number of
 //! ours that it inherits becomes a kernel descriptor of the same file at the
 //! same offset, just before `exec`, and the working directory becomes the
-//! kernel's. From then on the kernel owns the offset: it is no longer shared
-//! with whoever else had the description.
+//! kernel's. From then on the kernel owns the offset; the server of the mount
+//! lets the one of the description follow, for whoever else has it
+//! (`docs/decisions/0078-*`).
 //!
 //! Without such a mount the placeholders stay: `EBADF`, as documented.
 
@@ -132,7 +133,7 @@ impl HandedOver {
         let tls = tls::get();
         for fd in PROCESS.kept_over_exec() {
             tls::enter(tls);
-            let file = open_in_kernel(tls, fd);
+            let file = open_in_kernel(tls, fd, true);
             tls::leave(tls);
             let Some(file) = file else { continue };
             // SAFETY: no pointers.
@@ -143,7 +144,7 @@ impl HandedOver {
             let _ = unsafe { pm::call!(__NR_close, file) };
         }
         tls::enter(tls);
-        let directory = open_in_kernel(tls, CWD_FD);
+        let directory = open_in_kernel(tls, CWD_FD, false);
         tls::leave(tls);
         if let Some(directory) = directory {
             // SAFETY: the path is NUL-terminated.
@@ -179,8 +180,9 @@ impl Drop for HandedOver {
 }
 
 /// A kernel descriptor (close-on-exec) of what `fd` of ours stands for, at its
-/// offset; `None` if the kernel hasn't got it. Within an operation (`tls::enter`).
-pub fn open_in_kernel(tls: &tls::Tls, fd: u32) -> Option<usize> {
+/// offset; `None` if the kernel hasn't got it. With `share` the description's
+/// offset follows. Within an operation (`tls::enter`).
+pub fn open_in_kernel(tls: &tls::Tls, fd: u32, share: bool) -> Option<usize> {
     let wanted = PROCESS.in_kernel(thread::state(tls), fd).ok()?;
     let flags = wanted.flags | O_CLOEXEC | O_LARGEFILE;
     // SAFETY: the path is NUL-terminated.
@@ -199,6 +201,11 @@ pub fn open_in_kernel(tls: &tls::Tls, fd: u32) -> Option<usize> {
     if wanted.flags & O_PATH == 0 {
         // SAFETY: no pointers.
         let _ = unsafe { pm::call!(__NR_lseek, file, wanted.offset, SEEK_SET) };
+        if share {
+            // A server that does not know of it leaves the offsets apart.
+            // SAFETY: a word that outlives the call.
+            let _ = unsafe { pm::call!(__NR_ioctl, file, base::description::SHARE, &raw const wanted.description) };
+        }
     }
     Some(file)
 }

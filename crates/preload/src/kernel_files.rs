@@ -44,7 +44,7 @@ fn to_kernel(fd: isize) {
     }
     let tls = tls::get();
     tls::enter(tls);
-    if let Some(file) = hand_over::open_in_kernel(tls, fd as u32) {
+    if let Some(file) = hand_over::open_in_kernel(tls, fd as u32, false) {
         let cloexec = if entry.cloexec() { O_CLOEXEC } else { 0 };
         // In the placeholder's place at once: the number is never free.
         // SAFETY: no pointers.

@@ -22,6 +22,7 @@ mod export;
 pub mod alloc;
 pub mod attach;
 pub mod call;
+pub mod count;
 pub mod door;
 pub mod environ;
 pub mod errno;

@@ -172,7 +172,7 @@ impl Control {
                 return;
             }
             tls::enter(tls);
-            if let Some(file) = hand_over::open_in_kernel(tls, *fd as u32) {
+            if let Some(file) = hand_over::open_in_kernel(tls, *fd as u32, false) {
                 *fd = file as c_int;
                 any = true;
             }

@@ -76,6 +76,7 @@ fn give_back_at_end(at: *mut u8) {
 unsafe extern "C" fn end(at: *mut c_void) {
     let tls = tls::get();
     if tls.state.get() == at.cast() {
+        crate::count::add(tls);
         tls.state.set(core::ptr::null_mut());
         // SAFETY: made by `alloc_pages`; nobody refers to it any more.
         unsafe { alloc::free(at.cast()) };

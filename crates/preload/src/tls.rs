@@ -22,8 +22,12 @@ pub struct Tls {
     pub pending: Cell<u64>,
     /// `struct fuse_context` while a plugin runs on this thread, else null.
     pub plugin: Cell<*mut plugin::abi::Context>,
+    /// Calls served on this thread that are not yet added to the image's count.
+    pub calls: Cell<u32>,
+    /// Of these, those from libc's patched sites.
+    pub patched: Cell<u32>,
     /// Unused.
-    pub reserved: [Cell<u64>; 3],
+    pub reserved: [Cell<u64>; 2],
     /// What the kernel told about the signals put off, first come first kept.
     pub told: [Told; TOLD_MAX],
 }

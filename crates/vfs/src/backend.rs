@@ -289,4 +289,13 @@ pub trait Backend: Sync {
     }
     /// At orderly exit: gives everything back (death does the same, later).
     fn detach(&self, cx: &Cx);
+
+    // ---- what `bypath info` shows ----
+
+    /// Adds to what is known of the calls there were. Not kept by default.
+    fn count_calls(&self, _more: &Calls) {}
+    /// Whether process `pid` has the file system open itself, as far as its PID tells.
+    fn is_user(&self, _pid: u32) -> bool {
+        false
+    }
 }

@@ -29,6 +29,23 @@ struct Info {
     read_only: bool,
     /// PIDs of the processes that use it, this one left out.
     users: Vec<u32>,
+    calls: Calls,
+}
+
+/// Calls since the image was taken into use, by the way they came.
+#[derive(Serialize)]
+struct Calls {
+    symbols: u64,
+    patched: u64,
+    mount: u64,
+    /// Of those through the mount: by programs that have the library.
+    passed: u64,
+}
+
+impl From<base::Calls> for Calls {
+    fn from(base::Calls { symbols, patched, mount, passed }: base::Calls) -> Calls {
+        Calls { symbols, patched, mount, passed }
+    }
 }
 
 /// Shows size, use, promises and users of an image.
@@ -51,6 +68,7 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
         segment: String::from_utf8_lossy(fs.segment_path()).into_owned(),
         read_only: stat.read_only,
         users: fs.users().filter(|&pid| pid != own).collect(),
+        calls: fs.calls().into(),
     };
     attached.leave();
     if json {
@@ -71,6 +89,16 @@ fn survives(domain: Domain) -> &'static str {
     }
 }
 
+fn calls(calls: &Calls) -> String {
+    let Calls { symbols, patched, mount, passed } = calls;
+    if symbols + patched + mount == 0 {
+        return "none yet".to_string();
+    }
+    format!(
+        "{symbols} by symbols, {patched} patched, {mount} through the kernel mount ({passed} of them by programs that have the library)"
+    )
+}
+
 fn text(info: &Info) -> String {
     let users = match info.users.len() {
         0 => "none".to_string(),
@@ -85,7 +113,7 @@ fn text(info: &Info) -> String {
     let read_only = if info.read_only { "  (read-only)" } else { "" };
     format!(
         "image       {}{read_only}\nsize        {} used, {} free ({percent} %), may grow to {}\nfiles       {}\ndomain      {}: survives {}\n\
-         generation  {} (format {})\nusers       {users}\nsegment     {}\n",
+         generation  {} (format {})\nusers       {users}\ncalls       {}\nsegment     {}\n",
         info.image,
         size::show(info.used),
         size::show(info.free),
@@ -95,6 +123,7 @@ fn text(info: &Info) -> String {
         info.survives,
         info.generation,
         info.format_version,
+        calls(&info.calls),
         segment,
     )
 }

@@ -14,6 +14,7 @@
 //! | `at_hand` | opening and closing, where everything is at hand |
 //! | `handover` | descriptors over fork and exec |
 //! | [`served`] | the server of the kernel mount |
+//! | [`calls`] | how many calls came which way |
 //! | `adopt` | what a dead process leaves |
 //! | `census` | what is held at the moment, for tests |
 //! | `last` | the ends of descriptions and processes |
@@ -31,6 +32,7 @@
 pub mod adopt;
 mod at_hand;
 pub mod attach;
+pub mod calls;
 #[cfg(any(test, feature = "check"))]
 pub mod census;
 pub mod descriptions;

@@ -87,7 +87,17 @@ pub struct Header {
     pub process: PaddedLock,
     /// The kernel's way in.
     pub served: Served,
+    pub calls: Counted,
+    pub requests: Counted,
 }
+
+/// Two counts of calls, on a line of their own; see `process/calls.rs`.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+pub struct Counted(pub [AtomicU64; 2]);
+
+// The bucket locks follow.
+const _: () = assert!(size_of::<Header>() <= 4096);
 
 /// What the server of the kernel mount and everybody else tell each other. Read often, written seldom.
 #[derive(Debug, FromBytes, KnownLayout)]

@@ -173,7 +173,12 @@ fn is_wanted(number: u16) -> bool {
 /// `args` are six words, what libc hands the kernel for call `number`.
 unsafe extern "C" fn serve(number: usize, args: *const [usize; 6]) -> isize {
     // SAFETY: by contract.
-    unsafe { crate::call::call(number, *args) }
+    let served = unsafe { crate::call::serve(number, *args) };
+    if served.ours {
+        let tls = tls::get();
+        tls.patched.set(tls.patched.get() + 1);
+    }
+    served.result
 }
 
 /// Runs `f` while every call of this thread, and of a child that shares its

@@ -1,5 +1,6 @@
 //! `daemon`, `login_tty`, `forkpty`: libc forks and moves the standard
-//! descriptors inside them, past our `fork` and `dup2`.
+//! descriptors inside them, past our `fork` and `dup2`. And `_exit`, the last
+//! moment to add what was counted.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -19,10 +20,23 @@ type Openpty = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_char, *const 
 const TIOCSCTTY: usize = 0x540e;
 
 fn exit_at_once(status: c_int) -> ! {
+    crate::count::add(crate::tls::get());
     loop {
         // SAFETY: ends the process; no exit handlers, as `_exit`.
         let _ = unsafe { pm::call!(abi::__NR_exit_group, status) };
     }
+}
+
+/// `_exit(2)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(status: c_int) -> ! {
+    exit_at_once(status)
+}
+
+/// `_Exit(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn _Exit(status: c_int) -> ! {
+    exit_at_once(status)
 }
 
 /// Puts `fd` on 0, 1 and 2, and closes it elsewhere.

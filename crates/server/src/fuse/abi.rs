@@ -68,6 +68,8 @@ structures! {
     LockOut { start: u64, end: u64, kind: u32, pid: u32 } 24
     InterruptIn { unique: u64 } 8
     SeekIn { handle: u64, offset: u64, whence: u32, padding: u32 } 24
+    IoctlIn { handle: u64, flags: u32, command: u32, argument: u64, in_size: u32, out_size: u32 } 32
+    IoctlOut { result: i32, flags: u32, in_parts: u32, out_parts: u32 } 16
     SeekOut { offset: u64 } 8
     FallocateIn { handle: u64, offset: u64, len: u64, mode: u32, padding: u32 } 32
     CopyIn { handle: u64, offset: u64, to_node: u64, to_handle: u64, to_offset: u64, len: u64, flags: u64 } 56

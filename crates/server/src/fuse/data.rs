@@ -17,7 +17,11 @@ impl Call<'_> {
         let size = asked.size.min(DATA_MAX) as usize;
         // It may be for a page that is mapped.
         self.known(self.node());
-        reply.fill(size, |room| self.backend().read(&self.cx, self.node(), asked.offset, &[UserSlice::from_mut(room)]))
+        reply.fill(size, |room| {
+            let read = self.backend().read(&self.cx, self.node(), asked.offset, &[UserSlice::from_mut(room)])?;
+            self.moved(asked.handle, asked.offset + read as u64);
+            Ok(read)
+        })
     }
 
     pub(super) fn write(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
@@ -26,7 +30,8 @@ impl Call<'_> {
         // What the kernel takes for the end may be old: the end is where we say.
         let at = (asked.flags & sys::O_APPEND == 0).then_some(asked.offset);
         let cred = Cred { privileged: asked.write_flags & abi::WRITE_KILL_SET_ID == 0, ..self.cx.cred };
-        let (written, _) = self.backend().write(&Cx { cred, ..self.cx }, self.node(), at, &[UserSlice::from_ref(data)])?;
+        let (written, end) = self.backend().write(&Cx { cred, ..self.cx }, self.node(), at, &[UserSlice::from_ref(data)])?;
+        self.moved(asked.handle, end);
         if asked.flags & (sys::O_SYNC | sys::O_DSYNC) != 0 {
             self.backend().sync(&self.cx, Some(self.node()), asked.flags & sys::O_SYNC != sys::O_SYNC)?;
         }

@@ -6,7 +6,7 @@
 //! | `init` | `INIT`: what is agreed on |
 //! | `nodes` | numbers of nodes, attributes: `LOOKUP GETATTR SETATTR READLINK STATFS` |
 //! | `names` | `MKNOD MKDIR SYMLINK LINK UNLINK RMDIR RENAME` |
-//! | `open` | `OPEN CREATE TMPFILE OPENDIR RELEASE FLUSH`, and the numbers of what is open |
+//! | `open` | `OPEN CREATE TMPFILE OPENDIR RELEASE FLUSH IOCTL`, and the numbers of what is open |
 //! | `data` | `READ WRITE FSYNC FALLOCATE LSEEK COPY_FILE_RANGE` |
 //! | `dir` | `READDIR READDIRPLUS` |
 //! | `xattr` | extended attributes |
@@ -30,10 +30,11 @@ mod open;
 mod xattr;
 
 use abi::{InHeader, op};
-use base::{Cred, Cx, Node, Thread};
+use base::{Calls, Cred, Cx, Node, Thread};
 use message::{Body, Reply, Result, err};
 pub use nodes::Keepers;
 use pm::Errno;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vfs::Backend;
 
@@ -54,7 +55,12 @@ pub struct Fuse {
 #[derive(Debug, Default)]
 pub struct Worker {
     thread: Thread,
+    /// Who asked last, whether that is a program with the library, and how often it is believed yet.
+    last: Cell<(u32, bool, u32)>,
 }
+
+/// So many requests of one process in a row are counted alike before the table is looked at again.
+const BELIEVED: u32 = 64;
 
 impl std::fmt::Debug for Fuse {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
@@ -73,10 +79,19 @@ impl Fuse {
     pub fn answer<'r>(&self, worker: &Worker, request: &[u8], reply: &'r mut Reply) -> Option<&'r [u8]> {
         reply.clear();
         let (header, body) = Body::split(request)?;
+        self.count(worker, &header);
         match self.dispatch(worker, &header, body, reply) {
             Ok(Done::Silent) => None,
             Ok(Done::Answered) => Some(reply.finish(header.unique, Ok(()))),
             Err(error) => Some(reply.finish(header.unique, Err(error))),
+        }
+    }
+
+    /// Counts a request that a program made; the kernel's own have no PID.
+    fn count(&self, worker: &Worker, header: &InHeader) {
+        if header.pid != 0 {
+            let passed = u64::from(worker.has_library(self.backend, header.pid));
+            self.backend.count_calls(&Calls { mount: 1, passed, ..Calls::default() });
         }
     }
 
@@ -121,7 +136,7 @@ impl Fuse {
             op::LISTXATTR => call.list_xattr(body, reply),
             op::REMOVEXATTR => call.remove_xattr(body),
             op::GETLK => call.get_lock(body, reply),
-            op::IOCTL => err(Errno::ENOTTY),
+            op::IOCTL => call.ioctl(body, reply),
             _ => err(Errno::ENOSYS),
         }?;
         Ok(Done::Answered)
@@ -147,6 +162,14 @@ impl Worker {
     /// What the thread holds of the file system.
     pub fn thread(&self) -> &Thread {
         &self.thread
+    }
+
+    /// Whether process `pid` has the image open itself.
+    fn has_library(&self, backend: &dyn Backend, pid: u32) -> bool {
+        let (last, known, left) = self.last.get();
+        let (has, left) = if last == pid && left > 0 { (known, left - 1) } else { (backend.is_user(pid), BELIEVED) };
+        self.last.set((pid, has, left));
+        has
     }
 }
 

@@ -87,6 +87,13 @@ pub(super) fn fuse_attr(attr: &Attr) -> FuseAttr {
 }
 
 impl Call<'_> {
+    /// Whether the caller may search `.bypath`.
+    pub(super) fn is_keeper(&self) -> bool {
+        let (Keepers { uid, gid, mode }, groups) = (self.fuse.keepers, groups(self.header.pid));
+        let cred = Cred { groups: &groups, privileged: self.header.uid == 0, ..self.cx.cred };
+        cred.may(Kind::Directory, mode, uid, gid, base::X)
+    }
+
     /// How long the kernel may keep the names in a directory, seconds. Before they are looked at.
     pub(super) fn keep_names(&self, dir: Node) -> u64 {
         self.backend().kernel_keeps(&self.cx, dir, true).map_or(0, |_| KEEP_S)

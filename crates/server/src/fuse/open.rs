@@ -3,8 +3,9 @@
 //! when this process does.
 
 use super::Call;
-use super::abi::{self, CreateIn, FlushIn, OpenIn, OpenOut, ReleaseIn};
+use super::abi::{self, CreateIn, FlushIn, IoctlIn, IoctlOut, OpenIn, OpenOut, ReleaseIn};
 use super::message::{Body, Reply, Result, err};
+use base::description::SHARE;
 use base::{Attr, Cred, Cx, DescriptionId, Kind, NewNode, Node, SetAttr};
 use pm::Errno;
 use pm::sys::abi as sys;
@@ -18,9 +19,12 @@ const HANDLES: u32 = 20_480;
 #[derive(Debug)]
 pub(super) struct Handles {
     free: Mutex<Vec<u32>>,
-    /// Description + 1 behind each.
+    /// Description + 1 behind each, and [`SHARED`].
     descriptions: Vec<AtomicU32>,
 }
+
+/// The description is one of the short way too: its offset follows the kernel's.
+const SHARED: u32 = 1 << 31;
 
 impl Handles {
     pub(super) fn new() -> Handles {
@@ -53,7 +57,20 @@ impl Handles {
     /// The description behind a handle. `EBADF` if there is none.
     pub(super) fn description(&self, handle: u64) -> Result<DescriptionId> {
         let entry = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)).ok_or(Errno::EBADF)?;
-        Ok(entry.load(Relaxed).checked_sub(1).ok_or(Errno::EBADF)?)
+        Ok((entry.load(Relaxed) & !SHARED).checked_sub(1).ok_or(Errno::EBADF)?)
+    }
+
+    /// The description behind a handle, if it is shared.
+    fn shared(&self, handle: u64) -> Option<DescriptionId> {
+        let entry = self.descriptions.get(usize::try_from(handle).ok()?)?.load(Relaxed);
+        if entry & SHARED == 0 { None } else { (entry & !SHARED).checked_sub(1) }
+    }
+
+    /// Notes that a handle's description is now this one, which is shared.
+    fn share(&self, handle: u64, id: DescriptionId) {
+        if let Some(entry) = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)) {
+            entry.store((id + 1) | SHARED, Relaxed);
+        }
     }
 
     /// Ends a handle; `close` closes its number.
@@ -175,6 +192,43 @@ impl Call<'_> {
         reply.put(&self.entry(node, 0)?);
         reply.put(&self.open_out(handle));
         Ok(())
+    }
+
+    /// [`SHARE`]: a descriptor of the short way has become this one of the
+    /// kernel's, in a program that was started by one with the library. For those
+    /// who could have made the descriptor on the short way. `EINVAL` if the two
+    /// are not of one file.
+    pub(super) fn ioctl(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+        let asked: IoctlIn = body.take()?;
+        if asked.command != SHARE {
+            return err(Errno::ENOTTY);
+        }
+        let id: DescriptionId = body.take()?;
+        self.fuse.handles.description(asked.handle)?;
+        if !self.is_keeper() {
+            return err(Errno::EACCES);
+        }
+        // Held first, so that it stays what it is while it is looked at.
+        let held = self.fuse.handles.open(|number| self.backend().dup(id, number).map(|()| id))?;
+        let shared = if self.backend().description(id).node.load(Relaxed) == self.node().id {
+            self.backend().dup(id, asked.handle as u32)
+        } else {
+            err(Errno::EINVAL)
+        };
+        if shared.is_ok() {
+            self.fuse.handles.share(asked.handle, id);
+        }
+        self.close(held)?;
+        shared?;
+        reply.put(&IoctlOut::default());
+        Ok(())
+    }
+
+    /// The kernel's position in what `handle` stands for is `offset` now.
+    pub(super) fn moved(&self, handle: u64, offset: u64) {
+        if let Some(id) = self.fuse.handles.shared(handle) {
+            self.backend().description(id).offset.store(offset, Relaxed);
+        }
     }
 
     /// A descriptor is closed, perhaps not the last one on the handle: the

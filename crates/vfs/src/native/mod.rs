@@ -322,4 +322,12 @@ impl Backend for Native {
     fn detach(&self, cx: &Cx) {
         self.0.detach(cx)
     }
+
+    fn count_calls(&self, more: &Calls) {
+        self.0.count_calls(more)
+    }
+
+    fn is_user(&self, pid: u32) -> bool {
+        self.0.users().any(|user| user == pid)
+    }
 }
