@@ -1,12 +1,13 @@
 //! The functions of libc that are replaced.
 
 use super::{CHANNEL, number};
+use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use pm::sys::abi::{self, *};
 use pm::{Errno, UserSlice};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::*;
-use vfs::wire::channel::MESSAGE_MAX;
+use vfs::wire::channel::{Channel, MESSAGE_MAX};
 use vfs::wire::{DEFAULT_PERMISSIONS, READ_ONLY};
 
 unsafe extern "C" {
@@ -23,6 +24,22 @@ fn done(result: Result<usize, Errno>) -> isize {
             -1
         }
     }
+}
+
+thread_local! {
+    /// This thread has a request: libfuse's comes back for the next when it has replied. A
+    /// daemon's own threads reply to what another has received, and don't.
+    static HAS_REQUEST: Cell<bool> = const { Cell::new(false) };
+}
+
+fn receive(channel: &Channel, into: &[UserSlice]) -> Result<usize, Errno> {
+    let received = channel.receive(into);
+    HAS_REQUEST.set(received.is_ok());
+    received
+}
+
+fn reply(channel: &Channel, parts: &[UserSlice]) -> Result<usize, Errno> {
+    channel.reply(parts, HAS_REQUEST.replace(false))
 }
 
 /// Where the daemon believes to be mounted.
@@ -133,7 +150,7 @@ unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
     if let Some(channel) = number::channel(fd) {
         // SAFETY: the daemon's own buffer.
         let into = unsafe { UserSlice::new(into.cast(), len) };
-        return done(channel.receive(&[into]));
+        return done(receive(channel, &[into]));
     }
     // SAFETY: the daemon's own call.
     done(unsafe { pm::call!(__NR_read, fd, into, len) })
@@ -149,7 +166,7 @@ unsafe extern "C" fn __read_chk(fd: c_int, into: *mut c_void, len: usize, _room:
 unsafe extern "C" fn readv(fd: c_int, parts: *const UserSlice, count: c_int) -> isize {
     if let Some(channel) = number::channel(fd) {
         // SAFETY: the daemon's own list, laid out as ours.
-        return done(channel.receive(unsafe { core::slice::from_raw_parts(parts, count.max(0) as usize) }));
+        return done(receive(channel, unsafe { core::slice::from_raw_parts(parts, count.max(0) as usize) }));
     }
     // SAFETY: the daemon's own call.
     done(unsafe { pm::call!(__NR_readv, fd, parts, count) })
@@ -160,7 +177,7 @@ unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize 
     if let Some(channel) = number::channel(fd) {
         // SAFETY: the daemon's own buffer, which is only read.
         let from = unsafe { UserSlice::new(from.cast_mut().cast(), len) };
-        return done(channel.reply(&[from]));
+        return done(reply(channel, &[from]));
     }
     // SAFETY: the daemon's own call.
     done(unsafe { pm::call!(__NR_write, fd, from, len) })
@@ -170,7 +187,7 @@ unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize 
 unsafe extern "C" fn writev(fd: c_int, parts: *const UserSlice, count: c_int) -> isize {
     if let Some(channel) = number::channel(fd) {
         // SAFETY: the daemon's own list, laid out as ours.
-        return done(channel.reply(unsafe { core::slice::from_raw_parts(parts, count.max(0) as usize) }));
+        return done(reply(channel, unsafe { core::slice::from_raw_parts(parts, count.max(0) as usize) }));
     }
     // SAFETY: the daemon's own call.
     done(unsafe { pm::call!(__NR_writev, fd, parts, count) })
@@ -187,10 +204,10 @@ unsafe extern "C" fn splice(from: c_int, from_offset: *mut i64, to: c_int, to_of
     let mut message = vec![0u8; MESSAGE_MAX];
     done(match (source, target) {
         (Some(channel), _) => {
-            channel.receive(&[UserSlice::from_mut(&mut message)]).and_then(|got| fill_pipe(to, &message[..got]))
+            receive(channel, &[UserSlice::from_mut(&mut message)]).and_then(|got| fill_pipe(to, &message[..got]))
         }
         (_, Some(channel)) if len <= MESSAGE_MAX => {
-            drain_pipe(from, &mut message[..len]).and_then(|got| channel.reply(&[UserSlice::from_ref(&message[..got])]))
+            drain_pipe(from, &mut message[..len]).and_then(|got| reply(channel, &[UserSlice::from_ref(&message[..got])]))
         }
         _ => Err(Errno::EINVAL),
     })

@@ -262,6 +262,12 @@ pub fn wake(word: &core::sync::atomic::AtomicU32) {
     let _ = unsafe { call!(abi::__NR_futex, core::ptr::from_ref(word), abi::FUTEX_WAKE, i32::MAX) };
 }
 
+/// Wakes one who sleeps on a shared word.
+pub fn wake_one(word: &core::sync::atomic::AtomicU32) {
+    // SAFETY: the word is valid for the call.
+    let _ = unsafe { call!(abi::__NR_futex, core::ptr::from_ref(word), abi::FUTEX_WAKE, 1) };
+}
+
 /// Sleeps for about `time_ns`: for waiters whom another thread's turn has not helped.
 pub fn nap(time_ns: i64) {
     #[cfg(feature = "sim")]

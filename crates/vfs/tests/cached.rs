@@ -197,7 +197,7 @@ fn hostile(place: &Place, answer: impl Fn(u32, u64) -> Vec<u8> + Send + 'static)
             let unique = u64::from_ne_bytes(request[8..16].try_into().unwrap());
             let reply = answer(operation, unique);
             if !reply.is_empty() {
-                let _ = daemon.reply(&[UserSlice::from_ref(&reply)]);
+                let _ = daemon.reply(&[UserSlice::from_ref(&reply)], true);
             }
         }
     });

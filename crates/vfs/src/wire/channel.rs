@@ -13,11 +13,18 @@
 //! adapts to how often that was worth it, then sleep on a futex. There is nobody
 //! in between.
 //!
+//! Of the daemon's threads that have nothing to do one leads: it looks for requests,
+//! and sleeps on the bell. The others follow, asleep. Who takes a request leads no
+//! more, and is back before anybody else was needed, as a rule: a follower is woken
+//! only if a request lies there that nobody is coming for. So a program that makes one
+//! call after the other has to do with one thread, and wakes it once each at most.
+//!
 //! The daemon is not trusted: it maps this file and nothing else of ours, and what
 //! it writes is copied out once and checked then. Whether it lives, a supervisor
 //! says (and its PID, should the supervisor be gone); a call never outlasts either
 //! the daemon or its time-out.
 
+use super::patience::Patience;
 use crate::{Cx, Errno};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use pm::{Region, UserSlice, clock, file, host};
@@ -49,6 +56,10 @@ pub mod life {
     /// It is to end.
     pub const CLOSING: u32 = 3;
 }
+
+const NOBODY: u32 = 0;
+const LOOKS: u32 = 1;
+const SLEEPS: u32 = 2;
 
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
@@ -84,18 +95,22 @@ pub struct Header {
     pending: AtomicU64,
     /// Requests so far.
     pub requests: AtomicU64,
-    /// Rings (a futex) when a request comes.
+    /// Rings (a futex) for the thread that leads.
     bell: AtomicU32,
-    /// Daemon threads that sleep on it.
-    sleepers: AtomicU32,
-    /// Rounds that the daemon's side spins.
-    spin: AtomicU32,
+    /// Whether a thread leads: [`NOBODY`], [`LOOKS`], [`SLEEPS`].
+    leader: AtomicU32,
+    /// Rings for one that follows.
+    bench: AtomicU32,
+    /// Threads that follow.
+    followers: AtomicU32,
     /// How often it was started again.
     pub restarts: AtomicU32,
     /// Flags of `INIT` that both want.
     pub agreed: AtomicU32,
     /// Notifications so far.
     pub notices: AtomicU32,
+    /// A daemon's thread has replied and is coming back for more: no need to ring.
+    returning: AtomicU32,
 }
 
 /// Head of a slot.
@@ -119,17 +134,17 @@ struct Slot {
 #[derive(Debug)]
 pub struct Channel {
     region: Region,
-    /// Rounds that this client spins.
-    spin: AtomicU32,
+    /// Of this process, client or daemon.
+    patience: Patience,
     hint: AtomicU32,
 }
 
-/// Longest spin, in rounds; about 20 µs.
-const SPIN_MAX: u32 = 4096;
-const SPIN_MIN: u32 = 16;
-
-/// `MPOL`: how long a sleep lasts before the daemon's life is looked at.
+/// How long a client sleeps before it looks at the daemon's life.
 const NAP_NS: i64 = 100_000_000;
+/// How long it sleeps at first while nobody has taken its request.
+const UNTAKEN_NS: i64 = 1_000_000;
+/// How long a daemon's thread sleeps before it looks at the supervisor's.
+const LOOK_NS: i64 = 1_000_000_000;
 
 /// A request: operation, node, and what follows the header.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +163,7 @@ impl Channel {
     /// Maps the channel at `path` (NUL-terminated).
     pub fn open(path: &[u8]) -> Result<Channel, Errno> {
         let region = file::share(path, CHANNEL_BYTES)?;
-        Ok(Channel { region, spin: AtomicU32::new(SPIN_MAX / 4), hint: AtomicU32::new(0) })
+        Ok(Channel { region, patience: Patience::new(), hint: AtomicU32::new(0) })
     }
 
     /// The first page. `EIO` can't be: the length was checked.
@@ -257,11 +272,37 @@ impl Channel {
         slot.state.store(REQUEST, SeqCst);
         header.requests.fetch_add(1, Relaxed);
         header.pending.fetch_or(1 << index, SeqCst);
-        header.bell.fetch_add(1, SeqCst);
-        if header.sleepers.load(SeqCst) != 0 {
-            file::wake(&header.bell);
-        }
+        self.ring(header);
         Ok(index)
+    }
+
+    /// Tells the daemon that there is a request.
+    fn ring(&self, header: &Header) {
+        match header.leader.load(SeqCst) {
+            // One ring for each time that it falls asleep.
+            SLEEPS if header.leader.compare_exchange(SLEEPS, LOOKS, SeqCst, Relaxed).is_ok() => {
+                header.bell.fetch_add(1, SeqCst);
+                file::wake_one(&header.bell);
+            }
+            // Who has replied comes back at once and looks, or else `wait` calls another.
+            NOBODY if header.returning.load(SeqCst) == 0 => self.call_follower(header),
+            _ => {}
+        }
+    }
+
+    fn call_follower(&self, header: &Header) {
+        if header.followers.load(SeqCst) != 0 {
+            header.bench.fetch_add(1, SeqCst);
+            file::wake_one(&header.bench);
+        }
+    }
+
+    /// Wakes whoever sleeps, for a request that lies there untaken: who was to ring for
+    /// it, or to look, may have died or be busy.
+    fn alarm(&self, header: &Header) {
+        header.bell.fetch_add(1, SeqCst);
+        file::wake_one(&header.bell);
+        self.call_follower(header);
     }
 
     /// A daemon that is being started (again) is waited for.
@@ -332,18 +373,11 @@ impl Channel {
     /// Waits for the reply; on failure the slot is given up.
     fn wait(&self, slot: &Slot) -> Result<(), Errno> {
         let header = self.header()?;
-        let budget = self.spin.load(Relaxed);
-        for round in 0..budget {
-            if slot.state.load(Acquire) == REPLIED {
-                if round * 2 > budget && budget < SPIN_MAX {
-                    self.spin.store(budget * 2, Relaxed);
-                }
-                return Ok(());
-            }
-            core::hint::spin_loop();
+        if self.patience.spin(|| (slot.state.load(Acquire) == REPLIED).then_some(())).is_some() {
+            return Ok(());
         }
-        self.spin.store((budget - budget / 8).max(SPIN_MIN), Relaxed);
         let (begun, epoch) = (clock::monotonic(), header.epoch.load(Acquire));
+        let mut untaken_ns = UNTAKEN_NS;
         loop {
             slot.sleeps.store(1, SeqCst);
             let state = slot.state.load(SeqCst);
@@ -355,7 +389,12 @@ impl Channel {
             let gone = matches!(life, life::DEAD | life::CLOSING) || header.epoch.load(Acquire) != epoch;
             let now = clock::monotonic();
             if !gone && now - begun <= self.timeout_ns(header) {
-                file::wait(&slot.state, state, NAP_NS);
+                let nap_ns = if state == REQUEST { untaken_ns } else { NAP_NS };
+                file::wait(&slot.state, state, nap_ns);
+                if slot.state.load(SeqCst) == REQUEST && untaken_ns < NAP_NS {
+                    self.alarm(header);
+                    untaken_ns *= 2;
+                }
                 // Should the supervisor not see it.
                 if clock::monotonic() - now < NAP_NS || daemon == 0 || host::is_alive(daemon) {
                     continue;
@@ -415,6 +454,8 @@ impl Channel {
         file::wake(&header.life);
         header.bell.fetch_add(1, SeqCst);
         file::wake(&header.bell);
+        header.bench.fetch_add(1, SeqCst);
+        file::wake(&header.bench);
         for index in 0..SLOTS {
             file::wake(&self.slot(index)?.state);
         }
@@ -428,7 +469,9 @@ impl Channel {
         header.daemon.store(0, SeqCst);
         header.unknown.store(0, SeqCst);
         header.pending.store(0, SeqCst);
-        header.sleepers.store(0, SeqCst);
+        for word in [&header.leader, &header.followers, &header.returning] {
+            word.store(0, SeqCst);
+        }
         header.mount_flags.store(0, SeqCst);
         for index in 0..SLOTS {
             let slot = self.slot(index)?;
@@ -446,6 +489,7 @@ impl Channel {
     /// is to end, `EINVAL` if there is no room for it.
     pub fn receive(&self, into: &[UserSlice]) -> Result<usize, Errno> {
         let header = self.header()?;
+        header.returning.store(0, SeqCst);
         loop {
             if let Some(index) = self.next(header)? {
                 let slot = self.slot(index)?;
@@ -475,10 +519,10 @@ impl Channel {
     /// Takes a pending slot; `None` if it is time to look around.
     fn next(&self, header: &Header) -> Result<Option<u32>, Errno> {
         let take = || {
-            let mut seen = header.pending.load(Acquire);
+            let mut seen = header.pending.load(SeqCst);
             while seen != 0 {
                 let index = seen.trailing_zeros();
-                let before = header.pending.fetch_and(!(1 << index), AcqRel);
+                let before = header.pending.fetch_and(!(1 << index), SeqCst);
                 if before & (1 << index) != 0 {
                     return Some(index);
                 }
@@ -486,34 +530,51 @@ impl Channel {
             }
             None
         };
-        let budget = header.spin.load(Relaxed).clamp(SPIN_MIN, SPIN_MAX);
-        for round in 0..budget {
-            if let Some(index) = take() {
-                if round > 0 && budget < SPIN_MAX {
-                    header.spin.store(budget * 2, Relaxed);
-                }
-                return Ok(Some(index));
+        let ends = || matches!(header.life.load(SeqCst), life::CLOSING | life::DEAD);
+        if header.leader.compare_exchange(NOBODY, LOOKS, SeqCst, Relaxed).is_err() {
+            let rung = header.bench.load(SeqCst);
+            header.followers.fetch_add(1, SeqCst);
+            let is_needed = header.leader.load(SeqCst) == NOBODY;
+            let result = if is_needed || ends() { Ok(()) } else { self.sleep(header, &header.bench, rung) };
+            header.followers.fetch_sub(1, SeqCst);
+            return result.map(|()| None);
+        }
+        let mut found = self.patience.spin(take);
+        let mut result = Ok(());
+        if found.is_none() {
+            if header.daemon.load(Relaxed) == 0 {
+                header.daemon.store(host::own_pid(), Relaxed);
             }
-            core::hint::spin_loop();
+            let rung = header.bell.load(SeqCst);
+            header.leader.store(SLEEPS, SeqCst);
+            found = take();
+            if found.is_none() && !ends() {
+                result = self.sleep(header, &header.bell, rung);
+                found = take();
+            }
         }
-        header.spin.store((budget - budget / 8).max(SPIN_MIN), Relaxed);
-        header.daemon.store(host::own_pid(), Relaxed);
-        let rung = header.bell.load(SeqCst);
-        header.sleepers.fetch_add(1, SeqCst);
-        let found = take();
-        if found.is_none() && !matches!(header.life.load(SeqCst), life::CLOSING | life::DEAD) {
-            file::wait(&header.bell, rung, 1_000_000_000);
+        header.leader.store(NOBODY, SeqCst);
+        // Whose clients relied on our looking.
+        if header.pending.load(SeqCst) != 0 {
+            self.call_follower(header);
         }
-        header.sleepers.fetch_sub(1, SeqCst);
-        if found.is_none() && !host::is_alive(header.supervisor.load(Relaxed)) {
-            return Err(Errno::ENODEV);
+        match found {
+            Some(index) => Ok(Some(index)),
+            None => result.map(|()| None),
         }
-        Ok(found)
     }
 
-    /// A reply, in parts. `ENOENT` if nobody asked (any more), `EINVAL` if it is
+    /// `ENODEV` if it was a long sleep, and meanwhile whoever watches over us has gone.
+    fn sleep(&self, header: &Header, word: &AtomicU32, value: u32) -> Result<(), Errno> {
+        let begun = clock::monotonic();
+        file::wait(word, value, LOOK_NS);
+        let is_long = clock::monotonic() - begun >= LOOK_NS;
+        if is_long && !host::is_alive(header.supervisor.load(Relaxed)) { Err(Errno::ENODEV) } else { Ok(()) }
+    }
+
+    /// A reply, in parts; `returns`: by a thread that will ask for the next request when this is done. `ENOENT` if nobody asked (any more), `EINVAL` if it is
     /// not one. What is longer than any reply is cut off as `EIO` at the client.
-    pub fn reply(&self, parts: &[UserSlice]) -> Result<usize, Errno> {
+    pub fn reply(&self, parts: &[UserSlice], returns: bool) -> Result<usize, Errno> {
         let total = UserSlice::total(parts);
         let mut head = [0u8; OUT_HEADER];
         let mut filled = 0;
@@ -548,9 +609,12 @@ impl Channel {
             at += part.len as u64;
         }
         slot.len.store(total as u32, Release);
+        if returns {
+            self.header()?.returning.store(1, SeqCst);
+        }
         slot.state.store(REPLIED, SeqCst);
         if slot.sleeps.load(SeqCst) != 0 {
-            file::wake(&slot.state);
+            file::wake_one(&slot.state);
         }
         Ok(total)
     }

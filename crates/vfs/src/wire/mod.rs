@@ -12,6 +12,7 @@
 mod call;
 pub mod channel;
 mod handles;
+mod patience;
 mod permission;
 mod protocol;
 mod source;
