@@ -19,10 +19,8 @@ pub const SHARE: u32 = 1 << 30 | 4 << 16 | 0xb9 << 8 | 1;
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]
 pub struct Description {
-    /// Holders: descriptors of all processes, mappings, working directories. 0 = free.
-    pub refs: AtomicU32,
-    /// `O_*` status and access flags, as `F_GETFL` reports them.
-    pub flags: AtomicU32,
+    /// Holders: descriptors of all processes, mappings, working directories ([`crate::hold`]). 0 = free.
+    pub refs: AtomicU64,
     /// File position; for directories the `readdir` cookie.
     pub offset: AtomicU64,
     /// [`Node::id`](crate::types::Node::id).
@@ -31,10 +29,10 @@ pub struct Description {
     pub hint: AtomicU32,
     /// Serialises calls that move the offset: owner's lane or process + 1, 0 when free.
     pub offset_owner: AtomicU32,
+    /// `O_*` status and access flags, as `F_GETFL` reports them.
+    pub flags: AtomicU32,
     /// Type of the node (`DT_*`).
     pub kind: AtomicU32,
-    /// Lane + 1 of whoever is making or destroying this description.
-    pub maker: AtomicU32,
     /// Number of reuses of this slot.
     pub generation: AtomicU32,
     /// Unused.
@@ -49,14 +47,13 @@ impl Description {
     /// A free description.
     pub const fn new() -> Self {
         Description {
-            refs: AtomicU32::new(0),
+            refs: AtomicU64::new(0),
             flags: AtomicU32::new(0),
             offset: AtomicU64::new(0),
             node: AtomicU64::new(0),
             hint: AtomicU32::new(0),
             offset_owner: AtomicU32::new(0),
             kind: AtomicU32::new(0),
-            maker: AtomicU32::new(0),
             generation: AtomicU32::new(0),
             reserved: AtomicU32::new(0),
             reserved2: AtomicU64::new(0),

@@ -10,7 +10,7 @@ use super::table::state;
 use crate::fs::Fs;
 use crate::segment::ProcessSlot;
 use base::Cx;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::{LANES, PROCESSES};
 use pm::mutex::Attempt;
 
@@ -62,11 +62,8 @@ impl Fs {
     /// Gives up all that the process of a slot holds, and frees the slot. The
     /// caller holds its mutex.
     pub(super) fn empty_process(&self, cx: &Cx, number: u32) {
-        for (_, entry, id) in self.descriptors(number) {
-            // Off the list before it is given up.
-            if entry.swap(0, AcqRel) == id + 1 {
-                self.drop_reference(cx, id, number);
-            }
+        for (fd, _) in self.descriptors(number) {
+            self.empty_entry(cx, number, fd);
         }
         self.end_half_made(cx, number);
         self.process_ends(cx, number);

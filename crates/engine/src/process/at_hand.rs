@@ -2,9 +2,10 @@
 //! `open` and `close`, each in one piece. A context is only asked for where
 //! something rare is left to do. The protocol is that of `descriptions`.
 
-use super::descriptions::{DOUBT, MAKING, PINNED, forget_pin};
+use super::descriptions::{DOUBT, PINNED, forget_pin};
 use crate::fs::Fs;
 use crate::segment::{Cachelet, cachelet};
+use base::hold::{self, MAKING};
 use base::{Cx, Description, DescriptionId, Kind, Node};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -31,7 +32,7 @@ impl Fs {
         let id = self.description_hint.load(Relaxed);
         let description = self.descriptions.get(id)?;
         let ready = id < self.header().descriptions_high.load(Acquire);
-        if !ready || description.refs.compare_exchange(0, MAKING | process, AcqRel, Relaxed).is_err() {
+        if !ready || description.refs.compare_exchange(0, MAKING | u64::from(process), AcqRel, Relaxed).is_err() {
             return None;
         }
         self.description_hint.store(id + 1, Relaxed);
@@ -49,11 +50,11 @@ impl Fs {
         description.offset.store(0, Relaxed);
         description.offset_owner.store(0, Relaxed);
         description.kind.store(cachelet.mode.load(Relaxed) >> 16 & 0xff, Relaxed);
-        let before = place.swap(id + 1, AcqRel);
-        description.refs.store(1, Release);
-        if before != 0 {
-            self.drop_reference(&context(), before - 1, process - 1);
+        if place.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
+            self.give_up(&context(), process - 1, fd);
+            place.store(id + 1, Release);
         }
+        description.refs.store(hold::ONE, Release);
         Some((id, description))
     }
 
@@ -72,10 +73,10 @@ impl Fs {
         let Some(place) = self.descriptor_at_hand(process, fd) else { return };
         let entry = place.load(Acquire);
         let Some(description) = self.descriptions.get(entry.wrapping_sub(1)) else { return };
-        if description.refs.compare_exchange(1, MAKING | process, AcqRel, Relaxed).is_err() {
-            return self.close_shared(&context(), place, process - 1);
+        if description.refs.compare_exchange(hold::ONE, MAKING | u64::from(process), AcqRel, Relaxed).is_err() {
+            return self.give_up(&context(), process - 1, fd);
         }
-        // Nobody else holds it: marked before it leaves the table, so that it ends even if we die in between.
+        // Nobody else ever held it: marked before it leaves the table, so that it ends even if we die in between.
         let _ = place.compare_exchange(entry, 0, AcqRel, Relaxed);
         let cachelet = self.cachelet(description.hint.load(Relaxed));
         let (true, Some(cachelet)) =
@@ -91,15 +92,6 @@ impl Fs {
         }
         description.refs.store(0, Release);
         self.description_hint.store(entry - 1, Relaxed);
-    }
-
-    /// Closes what others hold too.
-    #[cold]
-    #[inline(never)]
-    fn close_shared(&self, cx: &Cx, place: &AtomicU32, process: u32) {
-        if let Some(id) = place.swap(0, AcqRel).checked_sub(1) {
-            self.drop_reference(cx, id, process);
-        }
     }
 
     /// The place of a number of process `process - 1`, if it has space.

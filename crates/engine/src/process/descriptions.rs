@@ -1,10 +1,7 @@
 //! Open file descriptions: made, held by descriptors of any process, ended by the last.
 //!
-//! ```text
-//! refs   0                      free
-//!        n                      held by n descriptors
-//!        MAKING | process + 1   being made or ended by that process
-//! ```
+//! How they are counted, and why nobody's death leaves a count: [`base::hold`].
+//!
 //! A description pins its node's cachelet (`opens`). Pinning and taking away are
 //! a matter of flag and count: an opener counts first and then looks at the
 //! flags; whoever wants to evict the cachelet, or to free the inode, sets
@@ -19,17 +16,17 @@
 //! of all descriptions (`recount_pins`). `generation` rises before a mark goes,
 //! so that nobody can count and be counted unnoticed while that is going on.
 
+use super::table::PAGE_DESCRIPTORS;
 use crate::alloc::fault;
 use crate::fs::Fs;
 use crate::lane::lock::Waiter;
-use crate::segment::{Cachelet, DESCRIPTIONS, cachelet};
+use crate::segment::{Cachelet, DESCRIPTIONS, DESCRIPTORS, cachelet};
+use base::hold::{self, Holders, Settled};
 use base::{Cred, Cx, Description, DescriptionId, Node, Result, Thread};
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use pm::Errno;
 
-/// In `refs`: being made or ended by the process whose number + 1 stands below.
-pub(super) const MAKING: u32 = 1 << 31;
 /// In `reserved`: the description holds a pin on its cachelet.
 pub(super) const PINNED: u32 = 1;
 /// In `reserved`: the pin is being taken or given up.
@@ -42,6 +39,12 @@ const COUNTS: u32 = 1000;
 const STEP: u32 = 256;
 /// Marks an owner of an offset that has no lane: process number + 1 below.
 const BY_PROCESS: u32 = 1 << 31;
+
+const _: () = assert!(
+    format::layout::PROCESSES as u64 <= hold::PROCESSES_MAX
+        && DESCRIPTORS <= hold::ENTRIES_MAX
+        && DESCRIPTIONS as u64 <= hold::DESCRIPTIONS_MAX
+);
 
 /// What stands for a description that does not exist.
 static NOTHING: Description = Description::new();
@@ -65,11 +68,11 @@ impl Fs {
         description.offset.store(0, Relaxed);
         description.offset_owner.store(0, Relaxed);
         description.kind.store(cachelet.mode.load(Relaxed) >> 16 & 0xff, Relaxed);
-        let before = place.swap(id + 1, AcqRel);
-        description.refs.store(1, Release);
-        if before != 0 {
-            self.drop_reference(cx, before - 1, process);
+        if place.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
+            self.give_up(cx, process, fd);
+            place.store(id + 1, Release);
         }
+        description.refs.store(hold::ONE, Release);
         Ok(id)
     }
 
@@ -87,12 +90,11 @@ impl Fs {
     /// Descriptor `fd` of this process holds `id` too. `EBADF` if nobody holds it.
     pub fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
         let place = self.own_descriptor(fd)?;
-        self.add_reference(id)?;
-        let before = place.swap(id + 1, AcqRel);
-        if before != 0 {
-            self.drop_without_context(before - 1);
+        let process = self.own_process()?;
+        if place.load(Acquire) != 0 {
+            self.with_own_context(|cx| self.give_up(cx, process, fd));
         }
-        Ok(())
+        if hold::take(self, process, fd, id) { Ok(()) } else { Err(Errno::EBADF.into()) }
     }
 
     /// Descriptor `fd` of this process lets go of whatever it holds.
@@ -100,31 +102,24 @@ impl Fs {
         self.close_at_hand(|| *cx, fd);
     }
 
-    /// One more holder. `EBADF` if there is none yet.
-    pub(super) fn add_reference(&self, id: DescriptionId) -> Result<()> {
-        let refs = &self.description(id).refs;
-        let more = |refs: u32| (refs != 0 && refs < MAKING - 1).then_some(refs + 1);
-        refs.fetch_update(AcqRel, Acquire, more).map(drop).map_err(|_| Errno::EBADF.into())
+    /// A descriptor of this process lets go of whatever it holds, shared or not.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn give_up(&self, cx: &Cx, process: u32, fd: u32) {
+        if let Some(id) = hold::give(self, process, fd) {
+            self.end_description(cx, id, self.description(id));
+        }
     }
 
-    /// One holder less; the last one ends the description, in the name of `process`.
-    pub(super) fn drop_reference(&self, cx: &Cx, id: DescriptionId, process: u32) {
-        let description = self.description(id);
-        let mut refs = description.refs.load(Acquire);
+    /// Empties an entry of a process that is dead or leaves, whatever it was about.
+    pub(super) fn empty_entry(&self, cx: &Cx, process: u32, fd: u32) {
         loop {
-            let less = match refs {
-                0 => return,
-                1 => MAKING | (process + 1),
-                making if making & MAKING != 0 => return,
-                more => more - 1,
-            };
-            match description.refs.compare_exchange_weak(refs, less, AcqRel, Acquire) {
-                Ok(1) => break,
-                Ok(_) => return,
-                Err(now) => refs = now,
+            match hold::settle(self, process, fd) {
+                Settled::Empty => return,
+                Settled::Last(id) => return self.end_description(cx, id, self.description(id)),
+                Settled::Again => {}
             }
         }
-        self.end_description(cx, id, description);
     }
 
     /// Ends a description that is marked as being ended.
@@ -144,7 +139,7 @@ impl Fs {
     pub(super) fn end_half_made(&self, cx: &Cx, process: u32) {
         for id in 0..self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS) {
             let description = self.description(id);
-            if description.refs.load(Acquire) == MAKING | (process + 1) {
+            if description.refs.load(Acquire) == hold::making(process) {
                 self.settle_pin(cx, description);
                 self.end_description(cx, id, description);
             }
@@ -228,7 +223,7 @@ impl Fs {
     fn try_description(&self, id: DescriptionId, process: u32) -> Option<(DescriptionId, &Description)> {
         let description = self.description(id);
         if description.refs.load(Relaxed) == 0
-            && description.refs.compare_exchange(0, MAKING | (process + 1), AcqRel, Relaxed).is_ok()
+            && description.refs.compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok()
         {
             self.description_hint.store(id + 1, Relaxed);
             return Some((id, description));
@@ -263,14 +258,11 @@ impl Fs {
         Err(Errno::ENFILE.into())
     }
 
-    /// Gives up a reference where no call's context is at hand: with a lane of its own for the moment.
+    /// Where no call's context is at hand: with a lane of its own for the moment.
     #[cold]
-    fn drop_without_context(&self, id: DescriptionId) {
+    pub(super) fn with_own_context(&self, run: impl FnOnce(&Cx)) {
         let thread = Thread::new();
-        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-        if let Ok(process) = self.own_process() {
-            self.drop_reference(&cx, id, process);
-        }
+        run(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
         self.give_lane_back(&thread);
     }
 
@@ -394,6 +386,25 @@ impl Fs {
                 let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
             }
         }
+    }
+}
+
+impl Holders for Fs {
+    fn entry(&self, process: u32, fd: u32) -> Option<&AtomicU32> {
+        // A table without space yet holds nothing; a word may say it does.
+        let page = self.process_slot(process).map_or(0, |slot| Self::table_pages(slot).load(Acquire));
+        if page.checked_shr(fd / PAGE_DESCRIPTORS as u32).unwrap_or(0) & 1 == 0 {
+            return None;
+        }
+        self.descriptor(process, fd)
+    }
+
+    fn refs(&self, id: DescriptionId) -> &AtomicU64 {
+        &self.description(id).refs
+    }
+
+    fn pause(&self) {
+        pm::file::give_way();
     }
 }
 

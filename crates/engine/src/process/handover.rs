@@ -75,17 +75,14 @@ impl Fs {
 
     fn copy_table(&self, from: u32, to: u32) -> Result<()> {
         let mut ready = u32::MAX;
-        for (fd, _, id) in self.descriptors(from) {
+        for (fd, id) in self.descriptors(from) {
+            // What another thread is taking or giving up at this moment the child has not got.
+            let Some(id) = id else { continue };
             if ready != fd / 1024 {
                 ready = fd / 1024;
                 self.ready_descriptor_page(to, u64::from(ready))?;
             }
-            // Another thread may be closing it at this moment: then the child has not got it.
-            if self.add_reference(id).is_ok()
-                && let Some(entry) = self.descriptor(to, fd)
-            {
-                entry.store(id + 1, Release);
-            }
+            base::hold::take(self, to, fd, id);
         }
         Ok(())
     }
@@ -165,8 +162,12 @@ impl Fs {
         if let Ok(attached_as) = attached_as {
             self.free_slot(attached_as);
         }
-        for (fd, _, id) in self.descriptors(number) {
-            each(fd, id);
+        for (fd, id) in self.descriptors(number) {
+            match id {
+                Some(id) => each(fd, id),
+                // A thread that exec ended was at it.
+                None => self.with_own_context(|cx| self.empty_entry(cx, number, fd)),
+            }
         }
         Ok(())
     }

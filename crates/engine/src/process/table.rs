@@ -25,7 +25,7 @@ pub(super) mod state {
 /// A fork or exec begun less than that many nanoseconds ago is not looked into by who seeks a free slot.
 const YOUNG: i64 = 20_000_000;
 /// Numbers in a page of a descriptor table.
-const PAGE_DESCRIPTORS: u64 = 1024;
+pub(super) const PAGE_DESCRIPTORS: u64 = 1024;
 const _: () = assert!(DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS) <= 32);
 const _: () = assert!((PROCESSES as u64) * DESCRIPTORS <= u32::MAX as u64);
 
@@ -95,16 +95,15 @@ impl Fs {
         self.descriptor_words.get(process * DESCRIPTORS as u32 + fd)
     }
 
-    /// Entries in use of a process's table: (number, entry, description).
-    pub(super) fn descriptors(&self, process: u32) -> impl Iterator<Item = (u32, &AtomicU32, DescriptionId)> {
+    /// Entries in use of a process's table: number, and description if it is certain (`base::hold`).
+    pub(super) fn descriptors(&self, process: u32) -> impl Iterator<Item = (u32, Option<DescriptionId>)> {
         let pages = self.process_slot(process).map_or(0, |slot| Self::table_pages(slot).load(Acquire));
         let numbers = (0..DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS))
             .filter(move |page| pages & 1 << page != 0)
             .flat_map(|page| page * PAGE_DESCRIPTORS..((page + 1) * PAGE_DESCRIPTORS).min(DESCRIPTORS));
         numbers.filter_map(move |fd| {
-            let entry = self.descriptor(process, fd as u32)?;
-            let id = entry.load(Acquire).checked_sub(1)?;
-            (id < DESCRIPTIONS).then_some((fd as u32, entry, id))
+            let entry = self.descriptor(process, fd as u32)?.load(Acquire);
+            (entry != 0).then(|| (fd as u32, base::hold::held(entry).filter(|id| *id < DESCRIPTIONS)))
         })
     }
 

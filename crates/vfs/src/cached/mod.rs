@@ -71,7 +71,9 @@ impl<S: Source> Cached<S> {
         if self.ledger.holds(node) == 1 {
             self.source.closed(&self.ledger, cx, node);
         }
-        self.ledger.release(node);
+        if let Some(node) = self.ledger.take_node(id) {
+            self.ledger.release(node);
+        }
     }
 
     /// Once in a while: what dead programs held goes back.

@@ -2,11 +2,16 @@
 //!
 //! A program has a slot from its first descriptor on. Its PID tells whether it
 //! lives; what a dead one held goes back when somebody looks ([`Ledger::reap`]).
+//! PID and state are one word, so that whoever gives back what a dead one held
+//! can be followed by the next, if he dies too. How descriptions are counted:
+//! [`base::hold`]. A description's node is its own from the moment it is stored
+//! until the moment it is taken away, before it is let go.
 
 use super::{DESCRIPTIONS, DESCRIPTIONS_AT, DESCRIPTORS, DESCRIPTORS_AT, Ledger, NOTHING, PROCESSES, PROCESSES_AT, ProcessSlot};
-use super::{damaged, wait_for};
+use super::{NO_NODE, damaged, wait_for};
 use crate::{Description, DescriptionId, Errno, Error, Node, Result};
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use base::hold::{self, Holders, Settled};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use pm::host;
 
 const PAGE: u32 = 1024;
@@ -15,7 +20,32 @@ const FREE: u32 = 0;
 const LIVES: u32 = 1;
 /// Made for a child that has not begun yet; the PID is the parent's.
 const FORKING: u32 = 2;
-const REAPED: u32 = 3;
+/// Being made, or what it held is being given back; the PID is of whoever does that.
+const CHANGING: u32 = 3;
+
+const _: () = assert!(
+    PROCESSES as u64 <= hold::PROCESSES_MAX
+        && DESCRIPTORS as u64 <= hold::ENTRIES_MAX
+        && DESCRIPTIONS as u64 <= hold::DESCRIPTIONS_MAX
+);
+
+/// PID and state as one word.
+const fn who(pid: u32, state: u32) -> u64 {
+    (pid as u64) << 32 | state as u64
+}
+
+impl ProcessSlot {
+    /// PID and state.
+    pub(super) fn who(&self) -> (u32, u32) {
+        let who = self.who.load(Acquire);
+        ((who >> 32) as u32, who as u32)
+    }
+
+    /// From one state to another; whether it was in the first.
+    fn turns(&self, from: (u32, u32), to: (u32, u32)) -> bool {
+        self.who.compare_exchange(who(from.0, from.1), who(to.0, to.1), AcqRel, Acquire).is_ok()
+    }
+}
 
 impl Ledger {
     pub(super) fn process_slot(&self, index: u32) -> Option<&ProcessSlot> {
@@ -44,11 +74,10 @@ impl Ledger {
     fn take_process(&self, pid: u32, state: u32) -> Result<u32> {
         for index in 0..PROCESSES {
             let Some(slot) = self.process_slot(index) else { return damaged() };
-            if slot.state.load(Relaxed) == FREE && slot.state.compare_exchange(FREE, REAPED, AcqRel, Relaxed).is_ok() {
+            if slot.who() == (0, FREE) && slot.turns((0, FREE), (host::own_pid_cached(), CHANGING)) {
                 slot.pages.store(0, Relaxed);
                 slot.nonce.store(0, Relaxed);
-                slot.pid.store(pid, Release);
-                slot.state.store(state, Release);
+                slot.who.store(who(pid, state), Release);
                 self.header().processes_high.fetch_max(index + 1, AcqRel);
                 return Ok(index);
             }
@@ -64,8 +93,7 @@ impl Ledger {
                 // Another thread may have been quicker; then its slot counts.
                 if let Err(other) = self.process.compare_exchange(0, index + 1, AcqRel, Acquire) {
                     if let Some(slot) = self.process_slot(index) {
-                        slot.pid.store(0, Relaxed);
-                        slot.state.store(FREE, Release);
+                        slot.who.store(who(0, FREE), Release);
                     }
                     return Ok(other - 1);
                 }
@@ -94,32 +122,32 @@ impl Ledger {
     ) -> Result<DescriptionId> {
         let process = self.own()?;
         let place = self.list(process, fd)?;
-        let id = self.take_description()?;
+        let id = self.take_description(process)?;
         let description = self.description(id);
-        description.node.store(node.id, Relaxed);
         description.hint.store(node.hint, Relaxed);
         description.flags.store(flags, Relaxed);
         description.offset.store(0, Relaxed);
         description.offset_owner.store(0, Relaxed);
         description.kind.store(kind as u32, Relaxed);
         description.generation.fetch_add(1, Relaxed);
-        description.refs.store(1, Release);
-        let before = place.swap(id + 1, AcqRel);
-        if let Some(before) = before.checked_sub(1) {
-            self.drop_reference(before, ended);
+        description.node.store(node.id, Release);
+        if place.load(Acquire) != 0 {
+            self.give_up(process, fd, ended);
         }
+        place.store(id + 1, Release);
+        description.refs.store(hold::ONE, Release);
         Ok(id)
     }
 
-    fn take_description(&self) -> Result<DescriptionId> {
-        const MAKING: u32 = 1 << 31;
+    fn take_description(&self, process: u32) -> Result<DescriptionId> {
         let header = self.header();
         loop {
             let high = header.descriptions_high.load(Acquire).min(DESCRIPTIONS);
             let hint = header.description_hint.load(Relaxed);
             for step in 0..high {
                 let id = hint.wrapping_add(step) % high;
-                if self.description(id).refs.compare_exchange(0, MAKING, AcqRel, Relaxed).is_ok() {
+                if self.description(id).refs.compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok() {
+                    self.description(id).node.store(NO_NODE, Release);
                     header.description_hint.store(id + 1, Relaxed);
                     return Ok(id);
                 }
@@ -134,27 +162,34 @@ impl Ledger {
 
     /// `fd` holds `id` too.
     pub fn dup(&self, id: DescriptionId, fd: u32, ended: &mut dyn FnMut(DescriptionId)) -> Result<()> {
-        let place = self.list(self.own()?, fd)?;
-        self.add_reference(id)?;
-        if let Some(before) = place.swap(id + 1, AcqRel).checked_sub(1) {
-            self.drop_reference(before, ended);
+        let process = self.own()?;
+        if self.list(process, fd)?.load(Acquire) != 0 {
+            self.give_up(process, fd, ended);
         }
-        Ok(())
+        if hold::take(self, process, fd, id) { Ok(()) } else { Err(Error::Posix(Errno::EBADF)) }
     }
 
-    fn add_reference(&self, id: DescriptionId) -> Result<()> {
-        let more = |refs: u32| (refs != 0 && refs < u32::MAX / 4).then_some(refs + 1);
-        self.description(id).refs.fetch_update(AcqRel, Acquire, more).map(drop).map_err(|_| Error::Posix(Errno::EBADF))
+    /// A number of a program that runs lets go of what it holds.
+    fn give_up(&self, process: u32, fd: u32, ended: &mut dyn FnMut(DescriptionId)) {
+        if let Some(id) = hold::give(self, process, fd) {
+            self.end_description(id, ended);
+        }
     }
 
-    fn drop_reference(&self, id: DescriptionId, ended: &mut dyn FnMut(DescriptionId)) {
-        let refs = &self.description(id).refs;
-        let less = |refs: u32| (refs > 1 && refs < u32::MAX / 4).then(|| refs - 1);
-        if refs.fetch_update(AcqRel, Acquire, less).is_err() && refs.load(Acquire) == 1 {
-            // The last holder ends it, then the number is free.
+    /// Ends a description that is marked as being ended.
+    fn end_description(&self, id: DescriptionId, ended: &mut dyn FnMut(DescriptionId)) {
+        if self.description(id).node.load(Acquire) != NO_NODE {
             ended(id);
-            refs.store(0, Release);
         }
+        self.description(id).refs.store(0, Release);
+    }
+
+    /// The node of a description that ends: from now on nobody else lets go of it.
+    pub fn take_node(&self, id: DescriptionId) -> Option<Node> {
+        let description = self.description(id);
+        let hint = description.hint.load(Relaxed);
+        let id = description.node.swap(NO_NODE, AcqRel);
+        (id != NO_NODE).then_some(Node { id, hint })
     }
 
     fn own_place(&self, fd: u32) -> Option<&AtomicU32> {
@@ -165,22 +200,26 @@ impl Ledger {
 
     /// What `fd` holds.
     pub fn holding(&self, fd: u32) -> Option<DescriptionId> {
-        self.own_place(fd)?.load(Acquire).checked_sub(1)
+        hold::held(self.own_place(fd)?.load(Acquire))
     }
 
     /// `fd` lets go of whatever it holds; `ended` is told if nobody else holds it.
     pub fn close(&self, fd: u32, ended: &mut dyn FnMut(DescriptionId)) {
-        if let Some(id) = self.own_place(fd).and_then(|place| place.swap(0, AcqRel).checked_sub(1)) {
-            self.drop_reference(id, ended);
+        if self.own_place(fd).is_some()
+            && let Some(process) = self.process.load(Acquire).checked_sub(1)
+        {
+            self.give_up(process, fd, ended);
         }
     }
 
-    /// What a program's descriptors hold.
-    fn held(&self, process: u32) -> impl Iterator<Item = (u32, DescriptionId)> + '_ {
+    /// Descriptors of a program that are in use, and what they hold if that is certain.
+    fn held(&self, process: u32) -> impl Iterator<Item = (u32, Option<DescriptionId>)> + '_ {
         let pages = self.process_slot(process).map_or(0, |slot| slot.pages.load(Acquire));
         (0..32u32).filter(move |page| pages & (1 << page) != 0).flat_map(move |page| {
             (page * PAGE..(page + 1) * PAGE)
-                .filter_map(move |fd| Some((fd, self.place(process, fd)?.load(Acquire).checked_sub(1)?)))
+                .filter_map(move |fd| Some((fd, self.place(process, fd)?.load(Acquire))))
+                .filter(|(_, entry)| *entry != 0)
+                .map(|(fd, entry)| (fd, hold::held(entry)))
         })
     }
 
@@ -191,8 +230,10 @@ impl Ledger {
         let Some(own) = self.process.load(Acquire).checked_sub(1) else { return Ok(0) };
         let child = self.take_process(host::own_pid_cached(), FORKING)?;
         for (fd, id) in self.held(own) {
-            if self.add_reference(id).is_ok() {
-                self.list(child, fd)?.store(id + 1, Release);
+            // What another thread is taking or giving up at this moment the child has not got.
+            if let Some(id) = id {
+                self.list(child, fd)?;
+                hold::take(self, child, fd, id);
             }
         }
         Ok(u64::from(child) + 1)
@@ -203,8 +244,8 @@ impl Ledger {
         host::forget_pid();
         let slot = (token as u32).checked_sub(1).and_then(|index| self.process_slot(index));
         let taken = slot.is_some_and(|slot| {
-            slot.pid.store(host::own_pid_cached(), Release);
-            slot.state.compare_exchange(FORKING, LIVES, AcqRel, Acquire).is_ok()
+            let parents = slot.who();
+            parents.1 == FORKING && slot.turns(parents, (host::own_pid_cached(), LIVES))
         });
         self.process.store(if taken { token as u32 } else { 0 }, Release);
     }
@@ -212,7 +253,7 @@ impl Ledger {
     /// In the parent, when there is no child after all.
     pub fn fork_failed(&self, token: u64, ended: &mut dyn FnMut(DescriptionId)) {
         if let Some(index) = (token as u32).checked_sub(1) {
-            self.end_process(index, FORKING, ended);
+            self.end_process(index, (host::own_pid_cached(), FORKING), ended);
         }
     }
 
@@ -229,21 +270,20 @@ impl Ledger {
         let stale = Error::Posix(Errno::ESTALE);
         let index = (token as u32).checked_sub(1).ok_or(stale)?;
         let slot = self.process_slot(index).ok_or(stale)?;
-        let is_ours = slot.pid.load(Acquire) == host::own_pid_cached()
-            && slot.nonce.load(Acquire) == (token >> 32) as u32
-            && slot.state.load(Acquire) == LIVES;
+        let is_ours = slot.who() == (host::own_pid_cached(), LIVES) && slot.nonce.load(Acquire) == (token >> 32) as u32;
         if !is_ours {
             return Err(stale);
         }
         self.process.store(index + 1, Release);
-        self.held(index).for_each(|(fd, id)| each(fd, id));
+        // What a thread was at that exec ended goes with this process.
+        self.held(index).filter_map(|(fd, id)| Some((fd, id?))).for_each(|(fd, id)| each(fd, id));
         Ok(())
     }
 
     /// At orderly exit: gives everything back.
     pub fn detach(&self, ended: &mut dyn FnMut(DescriptionId)) {
         if let Some(own) = self.process.swap(0, AcqRel).checked_sub(1) {
-            self.end_process(own, LIVES, ended);
+            self.end_process(own, (host::own_pid_cached(), LIVES), ended);
         }
     }
 
@@ -251,26 +291,35 @@ impl Ledger {
     pub fn reap(&self, ended: &mut dyn FnMut(DescriptionId)) {
         for index in 0..self.header().processes_high.load(Acquire).min(PROCESSES) {
             let Some(slot) = self.process_slot(index) else { return };
-            let (pid, state) = (slot.pid.load(Acquire), slot.state.load(Acquire));
-            if matches!(state, LIVES | FORKING) && pid != 0 && !host::is_alive(pid) {
-                self.end_process(index, state, ended);
+            let who = slot.who();
+            if who.1 != FREE && !host::is_alive(who.0) {
+                self.end_process(index, who, ended);
             }
         }
         self.drop_dead_locks();
     }
 
-    fn end_process(&self, index: u32, state: u32, ended: &mut dyn FnMut(DescriptionId)) {
+    fn end_process(&self, index: u32, as_seen: (u32, u32), ended: &mut dyn FnMut(DescriptionId)) {
         let Some(slot) = self.process_slot(index) else { return };
-        if slot.state.compare_exchange(state, REAPED, AcqRel, Acquire).is_err() {
+        if !slot.turns(as_seen, (host::own_pid_cached(), CHANGING)) {
             return;
         }
         for (fd, _) in self.held(index) {
-            if let Some(id) = self.place(index, fd).and_then(|place| place.swap(0, AcqRel).checked_sub(1)) {
-                self.drop_reference(id, ended);
+            loop {
+                match hold::settle(self, index, fd) {
+                    Settled::Empty => break,
+                    Settled::Last(id) => break self.end_description(id, ended),
+                    Settled::Again => {}
+                }
             }
         }
-        slot.pid.store(0, Release);
-        slot.state.store(FREE, Release);
+        // What it was making or ending.
+        for id in 0..self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS) {
+            if self.description(id).refs.load(Acquire) == hold::making(index) {
+                self.end_description(id, ended);
+            }
+        }
+        slot.who.store(who(0, FREE), Release);
     }
 
     // ---- offsets ----
@@ -314,5 +363,19 @@ impl Ledger {
         let result = run();
         word.store(0, Release);
         result
+    }
+}
+
+impl Holders for Ledger {
+    fn entry(&self, process: u32, fd: u32) -> Option<&AtomicU32> {
+        self.place(process, fd)
+    }
+
+    fn refs(&self, id: DescriptionId) -> &AtomicU64 {
+        &self.description(id).refs
+    }
+
+    fn pause(&self) {
+        pm::file::give_way();
     }
 }

@@ -53,7 +53,7 @@ const WORDS: u64 = 4096;
 /// Kinds of changes.
 const KINDS: u64 = 4;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"bypathL1");
+const MAGIC: u64 = u64::from_le_bytes(*b"bypathL2");
 
 const PROCESSES_AT: u64 = 4096;
 const DESCRIPTORS_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;
@@ -109,8 +109,8 @@ struct Header {
 #[derive(FromBytes, KnownLayout)]
 #[repr(C)]
 struct ProcessSlot {
-    pid: AtomicU32,
-    state: AtomicU32,
+    /// PID 32 | state 32.
+    who: AtomicU64,
     /// What the next program must say to take over (a fork or exec token).
     nonce: AtomicU32,
     /// Bit n: numbers n·1024… may be in use.
@@ -134,6 +134,9 @@ impl Drop for Guard<'_> {
         self.0.header().lock.store(0, Release);
     }
 }
+
+/// In a description: it has no node, yet or any more.
+const NO_NODE: u64 = u64::MAX;
 
 static NOTHING: Description = Description::new();
 
@@ -182,7 +185,7 @@ impl Ledger {
     /// Programs that use the mount now.
     pub fn programs(&self) -> u32 {
         let high = self.header().processes_high.load(Acquire).min(PROCESSES);
-        (0..high).filter(|&p| self.process_slot(p).is_some_and(|s| host::is_alive(s.pid.load(Acquire)))).count() as u32
+        (0..high).filter(|&p| self.process_slot(p).is_some_and(|slot| host::is_alive(slot.who().0))).count() as u32
     }
 
     /// Nanoseconds of the clock by which entries grow old.

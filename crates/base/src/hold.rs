@@ -1,0 +1,304 @@
+//! Who holds an open file description: entries of descriptor tables and the
+//! description's count change together, whoever dies between.
+//!
+//! ```text
+//! entry   0                          holds nothing
+//!         id + 1                     holds that description, and is counted
+//!         doubt | sequence | id + 1  is being taken or given: counted, or not
+//! refs    0                          free
+//!         count                      held by so many entries
+//!         MAKING | process + 1       being made or ended by that process
+//!         sequence | last | count    the same, after changes by more than one
+//! ```
+//! The word `refs` says, beside the count, which entry changed it last. So an
+//! entry in doubt is decided by looking: it is the last one, then it is counted
+//! (or no longer); it is not, then nothing happened, because whoever changes the
+//! count next first ends the doubt of the last one. There is no step between
+//! counting and noting it that death could fall into.
+//!
+//! Invariants
+//! - An entry is in doubt before the count changes for it, and until after that.
+//! - Nobody overwrites `last` before that entry's doubt has ended.
+//! - Only the entry's own process, or whoever adopts it when it is dead, changes
+//!   an entry, but for the end of a doubt.
+//! - The sequence tells a change from an older one by the same entry. It begins
+//!   anew with each life of a description.
+//! - The one holder of a description that never had a second marks it before its
+//!   entry goes: the adopter ends whatever a dead process has marked.
+
+use crate::DescriptionId;
+use crate::atomic::Ordering::{AcqRel, Acquire};
+use crate::atomic::{AtomicU32, AtomicU64};
+
+/// In `refs`: being made or ended by the process whose number + 1 stands in the count's place.
+pub const MAKING: u64 = 1 << 25;
+/// `refs` of a description with one holder that never had another.
+pub const ONE: u64 = 1;
+const COUNT: u64 = MAKING - 1;
+const PROCESS_AT: u32 = 26;
+const PLACE_AT: u32 = 36;
+const SEQUENCE_AT: u32 = 51;
+/// Fits both words.
+const SEQUENCE: u32 = (1 << 13) - 1;
+
+/// In an entry: being given up, being taken.
+const GIVING: u32 = 1 << 30;
+const TAKING: u32 = 1 << 31;
+const ENTRY_SEQUENCE_AT: u32 = 17;
+const ID: u32 = (1 << ENTRY_SEQUENCE_AT) - 1;
+
+/// How often somebody waits for another thread of his own process.
+const WAITS: u32 = 10_000;
+
+/// Numbers that fit: of processes, of entries in a table, of descriptions.
+pub const PROCESSES_MAX: u64 = 1 << (PLACE_AT - PROCESS_AT);
+#[allow(missing_docs)]
+pub const ENTRIES_MAX: u64 = (1 << (SEQUENCE_AT - PLACE_AT)) - 1;
+#[allow(missing_docs)]
+pub const DESCRIPTIONS_MAX: u64 = ID as u64;
+
+/// The tables.
+pub trait Holders {
+    /// The entry of a number of a process; `None` past the end.
+    fn entry(&self, process: u32, fd: u32) -> Option<&AtomicU32>;
+    /// A description's word; of one that does not exist a word that is 0.
+    fn refs(&self, id: DescriptionId) -> &AtomicU64;
+    /// Lets another thread run.
+    fn pause(&self);
+}
+
+/// `refs` of a description that a process is making or ending.
+pub const fn making(process: u32) -> u64 {
+    MAKING | (process as u64 + 1)
+}
+
+/// What an entry holds for certain.
+pub const fn held(entry: u32) -> Option<DescriptionId> {
+    if entry & (GIVING | TAKING) != 0 { None } else { id_of(entry) }
+}
+
+/// How many hold a description, by its word.
+pub const fn count(refs: u64) -> u64 {
+    if refs & MAKING != 0 { 0 } else { refs & COUNT }
+}
+
+const fn id_of(entry: u32) -> Option<DescriptionId> {
+    (entry & ID).checked_sub(1)
+}
+
+const fn sequence(refs: u64) -> u32 {
+    (refs >> SEQUENCE_AT) as u32
+}
+
+/// What came of an intent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It has happened.
+    Done,
+    /// It has happened, and nobody holds the description now: the caller ends it.
+    Last,
+    /// There is nothing that could be taken.
+    Refused,
+}
+
+/// An entry in doubt.
+#[derive(Clone, Copy, Debug)]
+pub struct Intent {
+    process: u32,
+    fd: u32,
+    id: DescriptionId,
+    entry: u32,
+}
+
+impl Intent {
+    /// Puts an entry in doubt: if it holds a description, that is about to be
+    /// given up; if nothing, `id` is about to be taken. `before` is what the entry was.
+    pub fn announce(h: &impl Holders, process: u32, fd: u32, id: DescriptionId, before: u32) -> Option<Intent> {
+        if u64::from(id) >= DESCRIPTIONS_MAX {
+            return None;
+        }
+        let kind = if before == 0 { TAKING } else { GIVING };
+        let entry = kind | (sequence(h.refs(id).load(Acquire)) & SEQUENCE) << ENTRY_SEQUENCE_AT | (id + 1);
+        h.entry(process, fd)?.compare_exchange(before, entry, AcqRel, Acquire).ok()?;
+        Some(Intent { process, fd, id, entry })
+    }
+
+    /// Counts. Does no harm twice.
+    pub fn apply(&mut self, h: &impl Holders) -> Outcome {
+        let refs = h.refs(self.id);
+        let Some(place) = h.entry(self.process, self.fd) else { return Outcome::Refused };
+        loop {
+            let now = refs.load(Acquire);
+            if self.is_last(now) {
+                return Outcome::Done;
+            }
+            if place.load(Acquire) != self.entry {
+                // Somebody came after it, and ended the doubt.
+                return Outcome::Done;
+            }
+            let giving = self.entry & GIVING != 0;
+            if now & MAKING != 0 || now & COUNT == 0 {
+                // Nobody gets there while one that gives is counted.
+                return if giving { Outcome::Done } else { Outcome::Refused };
+            }
+            end_doubt(h, self.id, now);
+            if !self.renew(place, now) {
+                continue;
+            }
+            let last = giving && now & COUNT == 1;
+            let next = if last { making(self.process) } else { self.counted(now, giving) };
+            if refs.compare_exchange(now, next, AcqRel, Acquire).is_ok() {
+                return if last { Outcome::Last } else { Outcome::Done };
+            }
+        }
+    }
+
+    /// Ends the doubt: it has happened.
+    pub fn complete(&self, h: &impl Holders) {
+        if let Some(place) = h.entry(self.process, self.fd) {
+            let _ = place.compare_exchange(self.entry, ended(self.entry), AcqRel, Acquire);
+        }
+    }
+
+    /// Ends the doubt: it has not.
+    fn cancel(&self, h: &impl Holders) {
+        if let Some(place) = h.entry(self.process, self.fd) {
+            let _ = place.compare_exchange(self.entry, 0, AcqRel, Acquire);
+        }
+    }
+
+    /// Whether the count was last changed for this.
+    fn is_last(&self, refs: u64) -> bool {
+        last_of(refs) == Some((self.process, self.fd)) && follows(refs, self.entry)
+    }
+
+    /// The entry has the sequence that the count has; false if it is no longer ours.
+    fn renew(&mut self, place: &AtomicU32, refs: u64) -> bool {
+        let entry = self.entry & !(SEQUENCE << ENTRY_SEQUENCE_AT) | (sequence(refs) & SEQUENCE) << ENTRY_SEQUENCE_AT;
+        if entry != self.entry && place.compare_exchange(self.entry, entry, AcqRel, Acquire).is_err() {
+            return false;
+        }
+        self.entry = entry;
+        true
+    }
+
+    /// The word with one holder more or less, changed last for this.
+    fn counted(&self, refs: u64, giving: bool) -> u64 {
+        let count = if giving { (refs & COUNT) - 1 } else { ((refs & COUNT) + 1).min(COUNT) };
+        let last = u64::from(self.process) << PROCESS_AT | u64::from(self.fd + 1) << PLACE_AT;
+        u64::from((sequence(refs) + 1) & SEQUENCE) << SEQUENCE_AT | last | count
+    }
+}
+
+/// Which entry of which process changed the count last.
+const fn last_of(refs: u64) -> Option<(u32, u32)> {
+    if refs & MAKING != 0 {
+        return None;
+    }
+    let process = (refs >> PROCESS_AT) as u32 & (PROCESSES_MAX as u32 - 1);
+    match ((refs >> PLACE_AT) as u32 & ENTRIES_MAX as u32).checked_sub(1) {
+        Some(fd) => Some((process, fd)),
+        None => None,
+    }
+}
+
+/// Whether a count is what a change for this entry makes of it.
+const fn follows(refs: u64, entry: u32) -> bool {
+    sequence(refs) & SEQUENCE == ((entry >> ENTRY_SEQUENCE_AT & SEQUENCE) + 1) & SEQUENCE
+}
+
+/// An entry in doubt when what it is about has happened.
+const fn ended(entry: u32) -> u32 {
+    if entry & TAKING != 0 { entry & ID } else { 0 }
+}
+
+/// Ends the doubt of the entry for which a count was changed last.
+fn end_doubt(h: &impl Holders, id: DescriptionId, refs: u64) {
+    let Some(place) = last_of(refs).and_then(|(process, fd)| h.entry(process, fd)) else { return };
+    let entry = place.load(Acquire);
+    if entry & (GIVING | TAKING) != 0 && id_of(entry) == Some(id) && follows(refs, entry) {
+        let _ = place.compare_exchange(entry, ended(entry), AcqRel, Acquire);
+    }
+}
+
+/// An entry that holds nothing holds `id` too; false if nobody holds that, or the entry is not empty.
+pub fn take(h: &impl Holders, process: u32, fd: u32, id: DescriptionId) -> bool {
+    let Some(mut intent) = Intent::announce(h, process, fd, id, 0) else { return false };
+    let taken = intent.apply(h) != Outcome::Refused;
+    if taken {
+        intent.complete(h)
+    } else {
+        intent.cancel(h)
+    }
+    taken
+}
+
+/// An entry of the caller's process lets go of what it holds; if that was the last one, the
+/// description is marked as being ended, and the caller ends it.
+pub fn give(h: &impl Holders, process: u32, fd: u32) -> Option<DescriptionId> {
+    let mut waits = 0;
+    loop {
+        let entry = h.entry(process, fd)?.load(Acquire);
+        let id = id_of(entry)?;
+        let half_way = entry & (GIVING | TAKING) != 0 || h.refs(id).load(Acquire) == making(process);
+        if half_way && waits < WAITS {
+            // Another thread is at it.
+            waits += 1;
+            h.pause();
+            continue;
+        }
+        match settle(h, process, fd) {
+            Settled::Empty => return None,
+            Settled::Last(id) => return Some(id),
+            Settled::Again => {}
+        }
+    }
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Settled {
+    /// It holds nothing.
+    Empty,
+    /// It holds nothing, and it was the last one: the caller ends the description.
+    Last(DescriptionId),
+    /// It changed meanwhile.
+    Again,
+}
+
+/// One step towards an entry that holds nothing, whatever it was about.
+pub fn settle(h: &impl Holders, process: u32, fd: u32) -> Settled {
+    let Some(place) = h.entry(process, fd) else { return Settled::Empty };
+    let entry = place.load(Acquire);
+    let Some(id) = id_of(entry) else {
+        return if entry == 0 || place.compare_exchange(entry, 0, AcqRel, Acquire).is_ok() {
+            Settled::Empty
+        } else {
+            Settled::Again
+        };
+    };
+    let refs = h.refs(id).load(Acquire);
+    let mut intent = Intent { process, fd, id, entry };
+    if entry & TAKING != 0 {
+        // What was not counted then is not counted now.
+        if intent.is_last(refs) {
+            intent.complete(h)
+        } else {
+            intent.cancel(h)
+        }
+        return Settled::Again;
+    }
+    if entry & GIVING == 0 {
+        if refs & MAKING != 0 || refs & COUNT == 0 {
+            // Marked, and ended with its mark.
+            return if place.compare_exchange(entry, 0, AcqRel, Acquire).is_ok() { Settled::Empty } else { Settled::Again };
+        }
+        match Intent::announce(h, process, fd, id, entry) {
+            Some(announced) => intent = announced,
+            None => return Settled::Again,
+        }
+    }
+    let outcome = intent.apply(h);
+    intent.complete(h);
+    if outcome == Outcome::Last { Settled::Last(id) } else { Settled::Empty }
+}
