@@ -55,6 +55,10 @@ pub trait Door: Sync {
         false
     }
 
+    /// From now on the program may touch pages that are not in place yet: the
+    /// door asks [`Process::map_fault`] before such a fault reaches it.
+    fn watch_faults(&self) {}
+
     /// Directory under which kernel objects for FIFOs, sockets and devices
     /// may be made (`$XDG_RUNTIME_DIR`, or `/tmp`). A subdirectory per user is made there.
     fn private_directory(&self) -> &[u8] {

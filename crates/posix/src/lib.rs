@@ -19,6 +19,7 @@ pub mod thread;
 
 pub use descriptors::{CWD_FD, FD_MAX};
 pub use door::{Bitmap, Door, Numbers};
+pub use handle::MapFault;
 pub use process::{Outcome, Process};
 pub use processes::ForkToken;
 pub use text::bad as bad_pointer;

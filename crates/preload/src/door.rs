@@ -53,6 +53,10 @@ impl Door for Preload {
         crate::tls::get().pending.get() != 0
     }
 
+    fn watch_faults(&self) {
+        crate::signals::watch_faults();
+    }
+
     fn private_directory(&self) -> &[u8] {
         crate::init::private_directory()
     }

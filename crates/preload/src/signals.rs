@@ -7,14 +7,16 @@
 //! left blocked, and raised again ([`deliver`]) as soon as the operation ends.
 //!
 //! Signals that an instruction causes (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`,
-//! `SIGTRAP`) are passed straight on; a handler that jumps out of one of them
+//! `SIGTRAP`) are passed straight on, except for `SIGSEGV` where a file that is mapped
+//! has grown ([`watch_faults`]); a handler that jumps out of one of them
 //! out of an operation of ours leaves that operation half done.
 
 use crate::tls::{self, TOLD_MAX, Tls};
 use crate::{errno, next};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use pm::sys::{self, abi::*};
+use posix::MapFault;
 
 /// glibc's `struct sigaction`.
 #[derive(Clone, Copy)]
@@ -67,10 +69,30 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut 
         unsafe { put_off(tls, signal, info, context) };
         return;
     }
+    let mut told = [0u64; 16];
+    let (mut signal, mut info) = (signal, info);
+    if signal == SIGSEGV && WATCHING.load(Relaxed) && tls.depth.get() == 0 {
+        // SAFETY: the kernel's `siginfo_t`.
+        match unsafe { fault(tls, info) } {
+            Fault::Mended => return,
+            Fault::PastEnd(address) => {
+                // As the kernel tells it.
+                told[0] = SIGBUS as u64;
+                (told[1], told[2]) = (BUS_ADRERR, address as u64);
+                (signal, info) = (SIGBUS, told.as_mut_ptr().cast());
+            }
+            Fault::Program => {}
+        }
+    }
     let Some(slot) = SLOTS.get(signal as usize) else { return };
     let handler = slot.handler.load(Acquire);
     let flags = slot.flags.load(Acquire);
     if handler == DEFAULT || handler == IGNORE {
+        if is_synchronous(signal) {
+            // What caused it is done again, and has its way.
+            set_default(SIGSEGV);
+            end_by(signal);
+        }
         return;
     }
     if flags & SA_RESETHAND_BIT != 0 {
@@ -83,6 +105,86 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut 
     let handler: Handler = unsafe { core::mem::transmute(handler) };
     // SAFETY: as the kernel would call it.
     unsafe { handler(signal, info, context) };
+}
+
+/// Whether `SIGSEGV` comes to us even if the program has no handler.
+static WATCHING: AtomicBool = AtomicBool::new(false);
+const SIGBUS: c_int = 7;
+const SIGSEGV: c_int = 11;
+/// `si_code`: the page is there, but may not be touched so.
+const SEGV_ACCERR: c_int = 2;
+const BUS_ADRERR: u64 = 2;
+const SA_ONSTACK_BIT: u32 = 0x0800_0000;
+
+/// From now on mappings may have pages that are put in place when they are touched.
+pub fn watch_faults() {
+    if WATCHING.swap(true, AcqRel) {
+        return;
+    }
+    let Some(next) = next!(SigAction, "sigaction") else { return };
+    let mut old = Action { handler: DEFAULT, mask: [0; 16], flags: 0, restorer: 0 };
+    // SAFETY: room for an action.
+    if unsafe { next(SIGSEGV, core::ptr::null(), &mut old) } != 0 || old.handler != DEFAULT {
+        // The program's handler is behind the trampoline already.
+        return;
+    }
+    let action = watching();
+    // SAFETY: a valid action.
+    unsafe { next(SIGSEGV, &action, core::ptr::null_mut()) };
+}
+
+/// The action for `SIGSEGV` of a program that has none.
+fn watching() -> Action {
+    let handler = trampoline as *const () as usize;
+    Action { handler, mask: [0; 16], flags: (SA_SIGINFO_BIT | SA_ONSTACK_BIT) as c_int, restorer: 0 }
+}
+
+/// What became of a fault.
+enum Fault {
+    Mended,
+    PastEnd(usize),
+    Program,
+}
+
+/// Puts a page of a mapped file in place, if that is what is missing.
+///
+/// # Safety
+/// `info` is the kernel's `siginfo_t`.
+unsafe fn fault(tls: &Tls, info: *mut c_void) -> Fault {
+    // SAFETY: by contract; code and address lie there for this signal.
+    let (code, address) = unsafe { (*info.cast::<c_int>().add(2), *info.cast::<usize>().add(2)) };
+    if code != SEGV_ACCERR || !crate::init::is_active(tls) {
+        return Fault::Program;
+    }
+    let saved = errno::get();
+    tls::enter(tls);
+    let found = crate::door::PROCESS.map_fault(crate::thread::state(tls), address);
+    tls::leave(tls);
+    errno::set(saved);
+    match found {
+        MapFault::Filled => Fault::Mended,
+        // Once more; if it was not another thread that put it in place, it comes back.
+        MapFault::Perhaps if tls.touched.replace(address) != address => Fault::Mended,
+        MapFault::Perhaps => {
+            tls.touched.set(0);
+            Fault::Program
+        }
+        MapFault::PastEnd => Fault::PastEnd(address),
+        MapFault::NotOurs => Fault::Program,
+    }
+}
+
+/// A signal without a handler ends the program when this handler returns.
+fn end_by(signal: c_int) {
+    if signal == SIGSEGV {
+        return;
+    }
+    set_default(signal);
+    // SAFETY: takes no arguments.
+    let pid = unsafe { sys::raw(__NR_getpid as usize, [0; 6]) };
+    // SAFETY: takes no arguments.
+    let tid = unsafe { sys::raw(__NR_gettid as usize, [0; 6]) };
+    queue(pid, tid, signal as u32, None);
 }
 
 /// Notes the signal and leaves it blocked in the interrupted context.
@@ -203,6 +305,12 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
         slot.handler.store(action.handler, Release);
         action.handler = trampoline as *const () as usize;
         action.flags = ((action.flags as u32 | SA_SIGINFO_BIT) & !SA_RESETHAND_BIT) as c_int;
+    } else if let Some(action) = wanted
+        && signal == SIGSEGV
+        && WATCHING.load(Acquire)
+    {
+        slot.handler.store(action.handler, Release);
+        installed = Some(watching());
     }
     let given = installed.as_ref().map_or(core::ptr::null(), |a| a as *const Action);
     // SAFETY: by contract.
@@ -211,6 +319,11 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
         slot.handler.store(before.0, Release);
         slot.flags.store(before.1, Release);
         return result;
+    }
+    // A fault may become another signal: who would handle that must be known.
+    if let Some(action) = wanted {
+        slot.flags.store(action.flags as u32, Release);
+        slot.handler.store(action.handler, Release);
     }
     if !old.is_null() {
         // SAFETY: libc has just written it.

@@ -26,8 +26,10 @@ pub struct Tls {
     pub calls: Cell<u32>,
     /// Of these, those from libc's patched sites.
     pub patched: Cell<u32>,
+    /// Address of a mapped page that was touched in vain, and is tried once more.
+    pub touched: Cell<usize>,
     /// Unused.
-    pub reserved: [Cell<u64>; 2],
+    pub reserved: Cell<u64>,
     /// What the kernel told about the signals put off, first come first kept.
     pub told: [Told; TOLD_MAX],
 }

@@ -278,7 +278,9 @@ impl Process {
                     _ => return err(Errno::EINVAL),
                 }
                 backend.access(cx, node, W)?;
-                self.resize(cx, backend, node, len as u64, false)
+                self.resize(cx, backend, node, len as u64, false)?;
+                self.cut_mappings(spot.slot, node, len as u64);
+                Ok(0)
             })
         }
     }
@@ -293,7 +295,9 @@ impl Process {
             if file.entry.kind() != Kind::Regular || !writable(file.flags()) {
                 return err(Errno::EINVAL);
             }
-            self.resize(cx, file.mount.backend, file.node, len as u64, true)
+            self.resize(cx, file.mount.backend, file.node, len as u64, true)?;
+            self.cut_mappings(file.slot, file.node, len as u64);
+            Ok(0)
         })
     }
 

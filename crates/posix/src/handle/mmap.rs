@@ -3,12 +3,16 @@
 //! A shared mapping duplicates the backend's mapping of its image, piece by
 //! piece, without a descriptor (`mremap` with old size 0). A private one maps
 //! the image file at the pieces' places, or copies where there is no such file.
-//! What lies past the end of the file stays inaccessible (`SIGSEGV` where the
-//! kernel would send `SIGBUS`), also if the file grows later.
+//! What lies past the end of the file is inaccessible until somebody touches it
+//! after the file has grown ([`fault`]).
 //!
 //! Invariants: every entry of the table holds its file by the pseudo
 //! descriptor of the same index; ranges do not overlap; table and address
 //! space change together, under the lock.
+
+mod fault;
+
+pub use fault::MapFault;
 
 use super::attr::{readable, writable};
 use super::{done, err, fail};
@@ -42,6 +46,9 @@ struct Mapping {
     /// First address, and one past the last; both 0 in a free entry.
     start: usize,
     end: usize,
+    /// The file's pages are in place below this address; what follows was past
+    /// its end when last looked at.
+    filled: usize,
     /// File offset at `start`.
     offset: u64,
     description: DescriptionId,
@@ -50,7 +57,7 @@ struct Mapping {
     prot: u8,
 }
 
-const FREE: Mapping = Mapping { start: 0, end: 0, offset: 0, description: 0, slot: 0, shared: false, prot: 0 };
+const FREE: Mapping = Mapping { start: 0, end: 0, filled: 0, offset: 0, description: 0, slot: 0, shared: false, prot: 0 };
 
 /// All mappings of our files in this process.
 pub(crate) struct Mappings {
@@ -151,14 +158,21 @@ impl Process {
                 let filled = self.fill(cx, file, base, len, prot, shared, offset as u64);
                 filled.inspect_err(|_| backend.close(cx, hold))
             });
-            if let Err(error) = filled {
-                // SAFETY: the reservation just made.
-                let _ = unsafe { pm::call!(abi::__NR_munmap, base, len) };
-                return Err(error);
+            let present = match filled {
+                Ok(present) => present,
+                Err(error) => {
+                    // SAFETY: the reservation just made.
+                    let _ = unsafe { pm::call!(abi::__NR_munmap, base, len) };
+                    return Err(error);
+                }
+            };
+            if present < len {
+                self.door.watch_faults();
             }
             table[index] = Mapping {
                 start: base,
                 end: base + len,
+                filled: base + present,
                 offset: offset as u64,
                 description: file.entry.description(),
                 slot: file.slot as u8,
@@ -170,7 +184,7 @@ impl Process {
         })
     }
 
-    /// Puts the file's pages into a reservation.
+    /// Puts the file's pages into a reservation; returns how many bytes there are.
     #[allow(clippy::too_many_arguments)]
     fn fill(
         &self,
@@ -181,15 +195,15 @@ impl Process {
         prot: usize,
         shared: bool,
         offset: u64,
-    ) -> base::Result<()> {
+    ) -> base::Result<usize> {
         let backend = file.mount.backend;
         let size = backend.attr(cx, file.node)?.size;
         let present = pages(size.saturating_sub(offset).min(len as u64) as usize).unwrap_or(0).min(len);
         if present == 0 {
-            return Ok(());
+            return Ok(0);
         }
         if !shared {
-            return self.fill_private(cx, file, base, present, prot, offset);
+            return self.fill_private(cx, file, base, present, prot, offset).map(|()| present);
         }
         let mut failed = None;
         // Holes are filled: a page that others write later must be this page.
@@ -205,7 +219,7 @@ impl Process {
         }
         // SAFETY: our own range.
         unsafe { pm::call!(abi::__NR_mprotect, base, present, prot) }?;
-        Ok(())
+        Ok(present)
     }
 
     fn fill_private(&self, cx: &Cx, file: &OpenFile, base: usize, present: usize, prot: usize, offset: u64) -> base::Result<()> {
@@ -268,17 +282,19 @@ impl Process {
                 continue;
             }
             let Some(mount) = self.mounts.get(old.slot as usize) else { continue };
-            let tail = Mapping { start: end, offset: old.offset + (end.max(old.start) - old.start) as u64, ..old };
+            let offset = old.offset + (end.max(old.start) - old.start) as u64;
+            let tail = Mapping { start: end, filled: old.filled.max(end), offset, ..old };
+            let head = Mapping { end: start, filled: old.filled.min(start), ..old };
             match (old.start < start, end < old.end) {
                 (false, false) => {
                     table[index] = FREE;
                     self.mappings.used.fetch_sub(1, Ordering::AcqRel);
                     mount.backend.close(cx, MAP_FD + index as u32);
                 }
-                (true, false) => table[index].end = start,
+                (true, false) => table[index] = head,
                 (false, true) => table[index] = tail,
                 (true, true) => {
-                    table[index].end = start;
+                    table[index] = head;
                     // A tail that finds no place stays mapped, held by its head.
                     if let Some(free) = table.iter().position(|m| m.end == 0)
                         && mount.backend.dup(old.description, MAP_FD + free as u32).is_ok()
@@ -343,7 +359,8 @@ impl Process {
         let Some(free) = table.iter().position(|m| m.end == 0) else { return };
         if mount.backend.dup(old.description, MAP_FD + free as u32).is_ok() {
             let offset = old.offset + (address - old.start) as u64;
-            table[free] = Mapping { start: moved, end: moved + new_len, offset, ..old };
+            let filled = moved + (old.filled.clamp(address, address + new_len) - address);
+            table[free] = Mapping { start: moved, end: moved + new_len, filled, offset, ..old };
             self.mappings.used.fetch_add(1, Ordering::AcqRel);
         }
         self.forget(cx, table, address, address + old_len);
@@ -374,17 +391,23 @@ impl Process {
         // SAFETY: a fresh reservation, or one that the program asked to put there.
         let base =
             unsafe { pm::call!(abi::__NR_mmap, place, new_len, 0, PRIVATE | ANONYMOUS | NORESERVE | fixed, usize::MAX, 0) }?;
-        if let Err(error) = self.fill(cx, &file, base, new_len, old.prot as usize, true, old.offset) {
-            // SAFETY: the reservation just made.
-            let _ = unsafe { pm::call!(abi::__NR_munmap, base, new_len) };
-            return Err(error);
+        let present = match self.fill(cx, &file, base, new_len, old.prot as usize, true, old.offset) {
+            Ok(present) => present,
+            Err(error) => {
+                // SAFETY: the reservation just made.
+                let _ = unsafe { pm::call!(abi::__NR_munmap, base, new_len) };
+                return Err(error);
+            }
+        };
+        if present < new_len {
+            self.door.watch_faults();
         }
         // SAFETY: the mapping that the program gave up.
         let _ = unsafe { pm::call!(abi::__NR_munmap, address, old_len) };
         let _ = mount;
         table[index] = FREE;
         self.forget(cx, table, base, base + new_len);
-        table[index] = Mapping { start: base, end: base + new_len, ..old };
+        table[index] = Mapping { start: base, end: base + new_len, filled: base + present, ..old };
         Ok(base)
     }
 

@@ -27,6 +27,7 @@ mod statfs;
 mod sync;
 mod xattr;
 
+pub use mmap::MapFault;
 pub(crate) use mmap::Mappings;
 
 use crate::path::{OpenFile, Place, Spot};
