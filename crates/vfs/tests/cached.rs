@@ -12,7 +12,7 @@ use vfs::cached::{Cached, Miss, Source};
 use vfs::host::Host;
 use vfs::ledger::{Caching, Entry, Found, Ledger};
 use vfs::wire::agree;
-use vfs::wire::channel::{CHANNEL_BYTES, Channel, Request, life};
+use vfs::wire::channel::{CHANNEL_BYTES, Channel, Request, SLOTS, life};
 use vfs::*;
 
 /// A directory of its own, removed at the end.
@@ -28,7 +28,8 @@ impl Place {
 
     fn file(&self, name: &str, bytes: u64) -> Vec<u8> {
         let path = self.0.join(name);
-        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).unwrap();
+        file.set_len(bytes).unwrap();
         CString::new(path.to_str().unwrap()).unwrap().into_bytes_with_nul()
     }
 
@@ -215,7 +216,8 @@ fn reply(unique: u64, error: i32, payload: &[u8]) -> Vec<u8> {
 fn ask(channel: &Channel, room: usize) -> std::result::Result<usize, Errno> {
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-    let request = Request { operation: 3, node: 1, parts: [b"", b"", b""], data: UserSlice::from_ref(b"") };
+    let request =
+        Request { operation: 3, node: 1, epoch: channel.epoch(), parts: [b"", b"", b""], data: UserSlice::from_ref(b"") };
     channel.call(&cx, &request, UserSlice::from_mut(&mut vec![0u8; room]))
 }
 
@@ -264,6 +266,34 @@ fn death() {
         }
     });
     assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+/// Goal: what was meant for one life of the daemon never reaches the next, and what a life has left
+/// undone takes no slots from it. Method: more time-outs than there are slots, then another daemon.
+#[test]
+fn lives() {
+    let place = Place::new("lives");
+    let channel = hostile(&place, |_, _| Vec::new());
+    channel.header().unwrap().timeout_ms.store(20, SeqCst);
+    channel.set_life(life::SERVING).unwrap();
+    let before = channel.epoch();
+    std::thread::scope(|scope| {
+        for _ in 0..SLOTS {
+            scope.spawn(|| assert_eq!(ask(&channel, 8), Err(Errno::ETIMEDOUT)));
+        }
+    });
+    // The first daemon's thread ends.
+    channel.set_life(life::DEAD).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let channel = hostile(&place, |_, unique| reply(unique, 0, &unique.to_ne_bytes()));
+    channel.set_life(life::SERVING).unwrap();
+    let late = Request { operation: 3, node: 1, epoch: before, parts: [b"", b"", b""], data: UserSlice::from_ref(b"") };
+    with_cx(|cx| assert_eq!(channel.call(cx, &late, UserSlice::from_mut(&mut [0; 8])), Err(Errno::ENOTCONN)));
+    std::thread::scope(|scope| {
+        for _ in 0..SLOTS {
+            scope.spawn(|| assert_eq!(ask(&channel, 8), Ok(8)));
+        }
+    });
 }
 
 /// Goal: many programs' requests each get their own answer.

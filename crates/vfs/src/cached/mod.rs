@@ -218,13 +218,13 @@ impl<S: Source> Backend for Cached<S> {
                     && !self.ledger.put_handles(node, 7, handle, entry.epoch, entry.caching)?
                 {
                     // Another program has it open already.
-                    self.source.release(&self.ledger, cx, entry.key, handle);
+                    self.source.release(&self.ledger, cx, entry.key, handle, entry.epoch);
                 }
                 Ok(node)
             }
             Err(error) => {
                 if let Some(handle) = entry.handle {
-                    self.source.release(&self.ledger, cx, entry.key, handle);
+                    self.source.release(&self.ledger, cx, entry.key, handle, entry.epoch);
                 }
                 self.source.forget(&self.ledger, entry.key, 1, entry.epoch);
                 Err(error)

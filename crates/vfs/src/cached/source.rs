@@ -72,9 +72,9 @@ pub trait Source: Sync {
         let _ = (l, cx, node);
     }
 
-    /// The handle that came with a new node is not needed.
-    fn release(&self, l: &Ledger, cx: &Cx, key: u64, handle: u64) {
-        let _ = (l, cx, key, handle);
+    /// The handle that came with a new node, in life `epoch`, is not needed.
+    fn release(&self, l: &Ledger, cx: &Cx, key: u64, handle: u64, epoch: u32) {
+        let _ = (l, cx, key, handle, epoch);
     }
 
     /// The cache knows `key` no more, which was looked up `count` times in life `epoch`.

@@ -175,6 +175,11 @@ pub enum Found {
     Unknown,
 }
 
+/// Whether `epoch` is before `other`.
+fn is_past(epoch: u32, other: u32) -> bool {
+    (epoch.wrapping_sub(other) as i32) < 0
+}
+
 fn hash_of(parent: u32, name: &[u8]) -> u32 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for &byte in name {
@@ -640,7 +645,9 @@ impl Ledger {
     /// The source, in its new life, calls a node `key`.
     pub fn renew(&self, node: Node, key: u64, epoch: u32) {
         let _guard = self.lock();
-        if let Ok(record) = self.get(node) {
+        if let Ok(record) = self.get(node)
+            && !is_past(epoch, record.epoch.load(Relaxed))
+        {
             record.key.store(key, Relaxed);
             record.lookups.store(1, Relaxed);
             record.attr_until.store(0, Relaxed);
@@ -653,7 +660,11 @@ impl Ledger {
     pub fn put_handles(&self, node: Node, bits: u32, handle: u64, epoch: u32, caching: Caching) -> Result<bool> {
         let _guard = self.lock();
         let record = self.get(node)?;
-        let present = if record.handle_epoch.load(Relaxed) == epoch { record.handle_bits.load(Relaxed) } else { 0 };
+        let of = record.handle_epoch.load(Relaxed);
+        if record.handle_bits.load(Relaxed) != 0 && is_past(epoch, of) {
+            return Ok(false);
+        }
+        let present = if of == epoch { record.handle_bits.load(Relaxed) } else { 0 };
         if present & bits & 3 != 0 {
             return Ok(false);
         }

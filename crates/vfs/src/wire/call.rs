@@ -57,7 +57,8 @@ pub fn agree(channel: &Channel, cx: &Cx) -> Result<(), Errno> {
     let flags = ASYNC_READ | BIG_WRITES | DONT_MASK | PARALLEL_DIROPS | MAX_PAGES;
     message.word32(7).word32(MINOR).word32(DATA_MAX as u32).word32(flags);
     let mut reply = [0u8; 64];
-    let request = Request { operation: INIT, node: 0, parts: [message.bytes(), b"", b""], data: NOTHING };
+    let epoch = channel.epoch();
+    let request = Request { operation: INIT, node: 0, epoch, parts: [message.bytes(), b"", b""], data: NOTHING };
     let len = channel.first_call(cx, &request, UserSlice::from_mut(&mut reply))?;
     let (major, minor) = (word32(&reply, 0), word32(&reply, 4));
     if len < 24 || major != 7 || minor < OLDEST {

@@ -127,7 +127,8 @@ struct Slot {
     sleeps: AtomicU32,
     /// No reply is awaited.
     one_way: AtomicU32,
-    reserved: AtomicU32,
+    /// The daemon's life for which the request is meant.
+    epoch: AtomicU32,
 }
 
 /// A mapped channel.
@@ -153,6 +154,8 @@ pub struct Request<'a> {
     pub operation: u32,
     /// Node of the daemon's.
     pub node: u64,
+    /// The daemon's life in which that node and all else in the request mean something.
+    pub epoch: u32,
     /// Parts of the message, one after the other.
     pub parts: [&'a [u8]; 3],
     /// File contents behind them.
@@ -196,18 +199,19 @@ impl Channel {
 
     /// Sends a request and copies what follows the reply's header into `into`;
     /// its length. `ENOTCONN` without a daemon, `ETIMEDOUT`, `EIO` for a reply
-    /// that is too long, or the daemon's error.
+    /// that is too long, or the daemon's error. A request for an earlier life is
+    /// answered `ENOTCONN`, whatever has been started since.
     pub fn call(&self, cx: &Cx, request: &Request, into: UserSlice) -> Result<usize, Errno> {
         let header = self.header()?;
         let index = self.begin(cx, request, false, true)?;
         let slot = self.slot(index)?;
-        let waited = self.wait(slot);
+        let waited = self.wait(slot, request.epoch);
         if waited.is_err() {
             return waited.map(|()| 0);
         }
         let result = self.take_reply(index, slot, into);
         slot.state.store(FREE, Release);
-        if result == Err(Errno::ENOSYS) && request.operation < 64 {
+        if result == Err(Errno::ENOSYS) && request.operation < 64 && header.epoch.load(Acquire) == request.epoch {
             header.unknown.fetch_or(1 << request.operation, Relaxed);
         }
         result
@@ -217,7 +221,7 @@ impl Channel {
     pub fn first_call(&self, cx: &Cx, request: &Request, into: UserSlice) -> Result<usize, Errno> {
         let index = self.begin(cx, request, false, false)?;
         let slot = self.slot(index)?;
-        self.wait(slot)?;
+        self.wait(slot, request.epoch)?;
         let result = self.take_reply(index, slot, into);
         slot.state.store(FREE, Release);
         result
@@ -240,6 +244,10 @@ impl Channel {
         }
         if serving {
             self.until_serving(header)?;
+        }
+        // Should it end from here on, `receive` sees that the slot is of another life.
+        if header.epoch.load(SeqCst) != request.epoch {
+            return Err(Errno::ENOTCONN);
         }
         let index = self.claim(header)?;
         let slot = self.slot(index)?;
@@ -269,6 +277,7 @@ impl Channel {
         slot.len.store(len as u32, Relaxed);
         slot.one_way.store(u32::from(one_way), Relaxed);
         slot.sleeps.store(0, Relaxed);
+        slot.epoch.store(request.epoch, Relaxed);
         slot.state.store(REQUEST, SeqCst);
         header.requests.fetch_add(1, Relaxed);
         header.pending.fetch_or(1 << index, SeqCst);
@@ -351,32 +360,42 @@ impl Channel {
         }
     }
 
-    /// Frees what dead clients have left.
+    /// Frees what dead clients have left, and what dead daemons have.
     pub fn reclaim(&self) -> Result<(), Errno> {
+        let header = self.header()?;
         for index in 0..SLOTS {
             let slot = self.slot(index)?;
             let state = slot.state.load(Acquire);
             let owner = slot.owner.load(Acquire);
-            if owner == 0 || state == FREE || host::is_alive(owner) {
+            let is_past = state != CLAIMED && slot.epoch.load(Relaxed) != header.epoch.load(SeqCst);
+            // A given-up slot has no owner any more.
+            let is_left = state == ABANDONED && is_past;
+            if state == FREE || !is_left && (owner == 0 || host::is_alive(owner)) {
                 continue;
             }
             let next = match state {
                 CLAIMED | REPLIED => FREE,
+                _ if is_past => FREE,
                 REQUEST | TAKEN => ABANDONED,
                 _ => continue,
             };
-            let _ = slot.state.compare_exchange(state, next, AcqRel, Relaxed);
+            let is_done = slot.state.compare_exchange(state, next, AcqRel, Relaxed).is_ok();
+            if is_done && state == REQUEST {
+                // Its client may have died before it told the daemon, who is to free it.
+                header.pending.fetch_or(1 << index, SeqCst);
+                self.ring(header);
+            }
         }
         Ok(())
     }
 
     /// Waits for the reply; on failure the slot is given up.
-    fn wait(&self, slot: &Slot) -> Result<(), Errno> {
+    fn wait(&self, slot: &Slot, epoch: u32) -> Result<(), Errno> {
         let header = self.header()?;
         if self.patience.spin(|| (slot.state.load(Acquire) == REPLIED).then_some(())).is_some() {
             return Ok(());
         }
-        let (begun, epoch) = (clock::monotonic(), header.epoch.load(Acquire));
+        let begun = clock::monotonic();
         let mut untaken_ns = UNTAKEN_NS;
         loop {
             slot.sleeps.store(1, SeqCst);
@@ -493,6 +512,10 @@ impl Channel {
         loop {
             if let Some(index) = self.next(header)? {
                 let slot = self.slot(index)?;
+                if slot.state.load(Acquire) == REQUEST && slot.epoch.load(Relaxed) != header.epoch.load(SeqCst) {
+                    // For our predecessor; its client sees that itself.
+                    continue;
+                }
                 if slot.state.compare_exchange(REQUEST, TAKEN, AcqRel, Acquire).is_err() {
                     // Its client has gone.
                     let _ = slot.state.compare_exchange(ABANDONED, FREE, AcqRel, Relaxed);

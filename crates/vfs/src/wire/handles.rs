@@ -2,11 +2,11 @@
 
 use super::call::Message;
 use super::protocol::*;
-use super::{Wire, posix};
+use super::{Key, Wire, posix};
 use crate::cached::Source;
 use crate::ledger::{Caching, Ledger};
 use crate::{Cx, DirEntry, Errno, Error, Kind, Node, Result};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use pm::UserSlice;
 use pm::sys::abi;
 
@@ -39,26 +39,27 @@ pub(super) fn caching_of(flags: u32) -> Caching {
 const DIRECTORY_BYTES: usize = 8192;
 
 impl Wire {
-    /// What of a node is open in this life of the daemon.
-    pub(super) fn open_bits(&self, l: &Ledger, node: Node) -> Result<u32> {
+    /// What of a node is open in a life of the daemon's.
+    pub(super) fn open_bits(&self, l: &Ledger, node: Node, epoch: u32) -> Result<u32> {
         let record = l.get(node)?;
-        let is_fresh = record.handle_epoch.load(Relaxed) == self.channel.epoch();
-        Ok(if is_fresh { record.handle_bits.load(Relaxed) } else { 0 })
+        let is_fresh = record.handle_epoch.load(Relaxed) == epoch;
+        Ok(if is_fresh { record.handle_bits.load(Acquire) } else { 0 })
     }
 
-    /// A handle of the node for reading or writing; opened if there is none in this life.
-    pub(super) fn handle(&self, l: &Ledger, cx: &Cx, node: Node, want: usize) -> Result<u64> {
-        if self.open_bits(l, node)? & (1 << want) == 0 {
+    /// A handle of the node for reading or writing, of its key's life; opened if there is none.
+    pub(super) fn handle(&self, l: &Ledger, cx: &Cx, node: Node, key: Key, want: usize) -> Result<u64> {
+        if self.open_bits(l, node, key.epoch)? & (1 << want) == 0 {
             let access = if want == WRITE { abi::O_WRONLY } else { abi::O_RDONLY };
-            self.open_handle(l, cx, node, access)?;
+            self.open_handle(l, cx, node, key, access)?;
         }
-        Ok(l.get(node)?.handles[want].load(Relaxed))
+        let handle = l.get(node)?.handles[want].load(Acquire);
+        // Opened anew meanwhile, in another life: that one is not for this request.
+        if l.get(node)?.handle_epoch.load(Relaxed) == key.epoch { Ok(handle) } else { posix(Errno::ENOTCONN) }
     }
 
     /// Opens with an access mode and lays the handle beside the node, unless
     /// somebody was quicker.
-    pub(super) fn open_handle(&self, l: &Ledger, cx: &Cx, node: Node, access: u32) -> Result<()> {
-        let key = self.key(l, cx, node)?;
+    pub(super) fn open_handle(&self, l: &Ledger, cx: &Cx, node: Node, key: Key, access: u32) -> Result<()> {
         let directory = l.get(node)?.kind() == Kind::Directory;
         let operation = if directory { OPENDIR } else { OPEN };
         let mut message = Message::new();
@@ -74,13 +75,13 @@ impl Wire {
             abi::O_WRONLY => FOR_WRITE,
             _ => FOR_READ | FOR_WRITE | SHARED,
         };
-        if !l.put_handles(node, bits | opened, handle, self.channel.epoch(), caching)? && opened == 0 {
+        if !l.put_handles(node, bits | opened, handle, key.epoch, caching)? && opened == 0 {
             self.release_handle(cx, key, handle, directory);
         }
         Ok(())
     }
 
-    pub(super) fn release_handle(&self, cx: &Cx, key: u64, handle: u64, directory: bool) {
+    pub(super) fn release_handle(&self, cx: &Cx, key: Key, handle: u64, directory: bool) {
         let mut message = Message::new();
         message.word64(handle).word32(0).word32(0).word64(0);
         // The kernel does not wait for the answer; here whoever looks next sees the file closed.
@@ -94,7 +95,7 @@ impl Wire {
         if epoch != self.channel.epoch() || bits & UNOPENED != 0 {
             return;
         }
-        let key = if node.id as u32 == 0 { ROOT_ID } else { key };
+        let key = Key { id: if node.id as u32 == 0 { ROOT_ID } else { key }, epoch };
         if bits & FOR_READ != 0 {
             self.release_handle(cx, key, handles[READ], directory);
         }
@@ -109,7 +110,8 @@ impl Wire {
             // A new look: the daemon's handle may hold an old list.
             self.release_handles(l, cx, dir, 0);
         }
-        let (handle, key) = (self.handle(l, cx, dir, READ)?, self.key(l, cx, dir)?);
+        let key = self.key(l, cx, dir)?;
+        let handle = self.handle(l, cx, dir, key, READ)?;
         let mut at = cookie;
         loop {
             let mut message = Message::new();

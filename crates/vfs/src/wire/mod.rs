@@ -7,7 +7,9 @@
 //! checked: lengths, kinds, names, ids.
 //!
 //! When it is started anew (`restart`), its old ids and handles mean nothing: a
-//! node of an earlier life is looked up again by its path, and opened again.
+//! node of an earlier life is looked up again by its path, and opened again. Every
+//! request says for which life it is meant, so that none reaches the wrong one: all
+//! that goes into it (ids, handles) is of the life of one [`Key`].
 
 mod call;
 pub mod channel;
@@ -22,7 +24,7 @@ pub use call::agree;
 use crate::ledger::{Entry, Ledger};
 use crate::{Cx, Errno, Error, Node, Result};
 use channel::Channel;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use pm::UserSlice;
 use protocol::*;
 
@@ -37,6 +39,13 @@ pub struct Wire {
     channel: Channel,
     device: u64,
     read_only: bool,
+}
+
+/// What the daemon calls a node, in one of its lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    id: u64,
+    epoch: u32,
 }
 
 const fn posix<T>(errno: Errno) -> Result<T> {
@@ -69,16 +78,28 @@ impl Wire {
         if self.read_only || self.mount_flags() & READ_ONLY != 0 { posix(Errno::EROFS) } else { Ok(()) }
     }
 
+    /// The root, in the life that is now.
+    fn root(&self) -> Key {
+        Key { id: ROOT_ID, epoch: self.channel.epoch() }
+    }
+
+    /// Two nodes for one request.
+    fn keys(&self, l: &Ledger, cx: &Cx, first: Node, second: Node) -> Result<(Key, Key)> {
+        let (first, second) = (self.key(l, cx, first)?, self.key(l, cx, second)?);
+        if first.epoch == second.epoch { Ok((first, second)) } else { posix(Errno::ENOTCONN) }
+    }
+
     /// The daemon's id of a node, looked up anew if it is of an earlier life.
-    fn key(&self, l: &Ledger, cx: &Cx, node: Node) -> Result<u64> {
+    fn key(&self, l: &Ledger, cx: &Cx, node: Node) -> Result<Key> {
+        let root = self.root();
         if node.id as u32 == 0 {
-            return Ok(ROOT_ID);
+            return Ok(root);
         }
-        let epoch = self.channel.epoch();
+        let epoch = root.epoch;
         loop {
             let record = l.get(node)?;
-            if record.epoch.load(Relaxed) == epoch {
-                return Ok(record.key.load(Relaxed));
+            if record.epoch.load(Acquire) == epoch {
+                return Ok(Key { id: record.key.load(Relaxed), epoch });
             }
             // The topmost stale node on the way, whose directory is known.
             let (mut stale, mut parent) = (node, l.parent(node)?);
@@ -93,36 +114,43 @@ impl Wire {
             let mut name = [0u8; 255];
             let len = l.name(stale, &mut name).map_err(|_| Error::Posix(Errno::ESTALE))?;
             let dir = if parent.id as u32 == 0 { ROOT_ID } else { l.get(parent)?.key.load(Relaxed) };
+            let dir = Key { id: dir, epoch };
             let entry = match self.ask_entry(cx, LOOKUP, dir, [&name[..len], b"\0", b""]) {
                 Err(Error::Posix(Errno::ENOENT)) => return posix(Errno::ESTALE),
                 other => other?,
             };
             l.renew(stale, entry.key, epoch);
+            if self.channel.epoch() != epoch {
+                return posix(Errno::ENOTCONN);
+            }
         }
     }
 
     /// Sends a request whose answer is an entry.
-    fn ask_entry(&self, cx: &Cx, operation: u32, node: u64, parts: [&[u8]; 3]) -> Result<Entry> {
+    fn ask_entry(&self, cx: &Cx, operation: u32, node: Key, parts: [&[u8]; 3]) -> Result<Entry> {
         let mut reply = [0u8; ENTRY_BYTES];
         self.ask_exact(cx, operation, node, parts, &mut reply)?;
-        parse_entry(&reply, self.channel.epoch())
+        parse_entry(&reply, node.epoch)
     }
 
     /// Sends a request whose answer has at least the length of `reply`.
-    fn ask_exact(&self, cx: &Cx, operation: u32, node: u64, parts: [&[u8]; 3], reply: &mut [u8]) -> Result<()> {
+    fn ask_exact(&self, cx: &Cx, operation: u32, node: Key, parts: [&[u8]; 3], reply: &mut [u8]) -> Result<()> {
         let len = self.ask(cx, operation, node, parts, UserSlice::from_mut(reply))?;
         if len < reply.len() { posix(Errno::EIO) } else { Ok(()) }
     }
 
-    fn ask_nothing(&self, cx: &Cx, operation: u32, node: u64, parts: [&[u8]; 3]) -> Result<()> {
+    fn ask_nothing(&self, cx: &Cx, operation: u32, node: Key, parts: [&[u8]; 3]) -> Result<()> {
         self.ask(cx, operation, node, parts, NOTHING).map(drop)
     }
 
-    fn ask(&self, cx: &Cx, operation: u32, node: u64, parts: [&[u8]; 3], into: UserSlice) -> Result<usize> {
+    fn ask(&self, cx: &Cx, operation: u32, node: Key, parts: [&[u8]; 3], into: UserSlice) -> Result<usize> {
         if self.channel.is_unknown(operation) {
             return posix(Errno::ENOSYS);
         }
-        let request = channel::Request { operation, node, parts, data: NOTHING };
-        Ok(self.channel.call(cx, &request, into)?)
+        Ok(self.channel.call(cx, &request(operation, node, parts, NOTHING), into)?)
     }
+}
+
+fn request<'a>(operation: u32, node: Key, parts: [&'a [u8]; 3], data: UserSlice) -> channel::Request<'a> {
+    channel::Request { operation, node: node.id, epoch: node.epoch, parts, data }
 }

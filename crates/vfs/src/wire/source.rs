@@ -1,11 +1,11 @@
 //! What the namespace asks, as requests of the protocol.
 
 use super::call::{DONT_MASK, Message};
-use super::channel::{DATA_MAX, Request};
+use super::channel::DATA_MAX;
 use super::handles::{FOR_READ, FOR_WRITE, READ, UNOPENED, WRITE, caching_of};
 use super::permission::{may_change, times_of};
 use super::protocol::*;
-use super::{Wire, posix};
+use super::{Key, Wire, posix, request};
 use crate::cached::{Miss, Source};
 use crate::ledger::{Caching, Entry, Ledger, PageKey};
 use crate::{
@@ -73,7 +73,7 @@ impl Source for Wire {
         let key = self.key(l, cx, dir)?;
         let mut reply = [0u8; ENTRY_BYTES];
         self.ask_exact(cx, LOOKUP, key, [name, b"\0", b""], &mut reply)?;
-        match parse_entry(&reply, self.channel.epoch()) {
+        match parse_entry(&reply, key.epoch) {
             Err(Error::Posix(Errno::ENOENT)) => Err(Miss::Absent(entry_ns(&reply))),
             other => Ok(other?),
         }
@@ -142,8 +142,8 @@ impl Source for Wire {
         let mut handle = 0;
         if change.size.is_some() {
             valid |= FATTR_SIZE;
-            if self.open_bits(l, node)? & (FOR_WRITE | UNOPENED) == FOR_WRITE {
-                handle = l.get(node)?.handles[WRITE].load(Relaxed);
+            if self.open_bits(l, node, key.epoch)? & (FOR_WRITE | UNOPENED) == FOR_WRITE {
+                handle = self.handle(l, cx, node, key, WRITE)?;
                 valid |= FATTR_FH;
             }
         }
@@ -195,7 +195,7 @@ impl Source for Wire {
                     Err(Error::Posix(Errno::ENOSYS)) => self.make_node(cx, key, name, mode, 0),
                     Err(error) => Err(error),
                     Ok(()) => {
-                        let mut entry = parse_entry(&reply[..ENTRY_BYTES], self.channel.epoch())?;
+                        let mut entry = parse_entry(&reply[..ENTRY_BYTES], key.epoch)?;
                         // Open for its maker, whatever its mode says.
                         entry.handle = Some(word64(&reply, ENTRY_BYTES));
                         entry.caching = caching_of(word32(&reply, ENTRY_BYTES + 8));
@@ -210,8 +210,9 @@ impl Source for Wire {
     fn link(&self, l: &Ledger, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         self.may_change_names(l, cx, dir)?;
         let mut message = Message::new();
-        message.word64(self.key(l, cx, node)?);
-        let entry = self.ask_entry(cx, LINK, self.key(l, cx, dir)?, [message.bytes(), name, b"\0"])?;
+        let (node, dir) = self.keys(l, cx, node, dir)?;
+        message.word64(node.id);
+        let entry = self.ask_entry(cx, LINK, dir, [message.bytes(), name, b"\0"])?;
         // The name will be looked up when it is wanted.
         self.forget(l, entry.key, 1, entry.epoch);
         Ok(())
@@ -242,9 +243,9 @@ impl Source for Wire {
         let Some(room) = names.get_mut(second..second + to.1.len()) else { return posix(Errno::ENAMETOOLONG) };
         room.copy_from_slice(to.1);
         let names = &names[..second + to.1.len() + 1];
-        let (source, target) = (self.key(l, cx, from.0)?, self.key(l, cx, to.0)?);
+        let (source, target) = self.keys(l, cx, from.0, to.0)?;
         let mut message = Message::new();
-        message.word64(target);
+        message.word64(target.id);
         if flags == 0 {
             return self.ask_nothing(cx, RENAME, source, [message.bytes(), names, b""]);
         }
@@ -261,7 +262,7 @@ impl Source for Wire {
 
     fn statfs(&self, _l: &Ledger) -> Result<StatFs> {
         let mut reply = [0u8; 80];
-        with_own_context(|cx| self.ask_exact(cx, STATFS, ROOT_ID, [b"", b"", b""], &mut reply))?;
+        with_own_context(|cx| self.ask_exact(cx, STATFS, self.root(), [b"", b"", b""], &mut reply))?;
         let block_bytes = match u64::from(word32(&reply, 48)) {
             0 => u64::from(word32(&reply, 40)),
             fragment => fragment,
@@ -288,11 +289,12 @@ impl Source for Wire {
             abi::O_WRONLY => FOR_WRITE,
             _ => FOR_READ | FOR_WRITE,
         };
-        match wanted & !self.open_bits(l, node)? {
+        let key = self.key(l, cx, node)?;
+        match wanted & !self.open_bits(l, node, key.epoch)? {
             0 => {}
-            FOR_READ => self.open_handle(l, cx, node, abi::O_RDONLY)?,
-            FOR_WRITE => self.open_handle(l, cx, node, abi::O_WRONLY)?,
-            _ => self.open_handle(l, cx, node, abi::O_RDWR)?,
+            FOR_READ => self.open_handle(l, cx, node, key, abi::O_RDONLY)?,
+            FOR_WRITE => self.open_handle(l, cx, node, key, abi::O_WRONLY)?,
+            _ => self.open_handle(l, cx, node, key, abi::O_RDWR)?,
         }
         // As the kernel does: what others wrote is seen by whoever opens the file after.
         if l.get(node)?.caching.load(Relaxed) == Caching::WhileOpen as u32 {
@@ -304,29 +306,32 @@ impl Source for Wire {
     fn page_key(&self, l: &Ledger, node: Node) -> Option<PageKey> {
         let record = l.get(node).ok()?;
         let is_kept = record.caching.load(Relaxed) != Caching::None as u32;
-        if !is_kept || self.open_bits(l, node).ok()? & FOR_READ == 0 {
+        let epoch = self.channel.epoch();
+        if !is_kept || self.open_bits(l, node, epoch).ok()? & FOR_READ == 0 {
             return None;
         }
-        let version = u64::from(self.channel.epoch()) << 32 | u64::from(self.channel.header().ok()?.notices.load(Relaxed));
+        let version = u64::from(epoch) << 32 | u64::from(self.channel.header().ok()?.notices.load(Relaxed));
         Some(PageKey { key: record.key.load(Relaxed), version })
     }
 
     fn flush(&self, l: &Ledger, cx: &Cx, node: Node) {
-        if self.open_bits(l, node).unwrap_or(0) & FOR_WRITE == 0 {
+        let epoch = self.channel.epoch();
+        if self.open_bits(l, node, epoch).unwrap_or(0) & FOR_WRITE == 0 {
             return;
         }
         let Ok(record) = l.get(node) else { return };
+        let key = Key { id: record.key.load(Relaxed), epoch };
         let mut message = Message::new();
         message.word64(record.handles[WRITE].load(Relaxed)).word64(0).word64(0);
-        let _ = self.ask_nothing(cx, FLUSH, record.key.load(Relaxed), [message.bytes(), b"", b""]);
+        let _ = self.ask_nothing(cx, FLUSH, key, [message.bytes(), b"", b""]);
     }
 
     fn closed(&self, l: &Ledger, cx: &Cx, node: Node) {
         self.release_handles(l, cx, node, 1);
     }
 
-    fn release(&self, _l: &Ledger, cx: &Cx, key: u64, handle: u64) {
-        self.release_handle(cx, key, handle, false);
+    fn release(&self, _l: &Ledger, cx: &Cx, key: u64, handle: u64, epoch: u32) {
+        self.release_handle(cx, Key { id: key, epoch }, handle, false);
     }
 
     fn forget(&self, _l: &Ledger, key: u64, count: u64, epoch: u32) {
@@ -335,13 +340,14 @@ impl Source for Wire {
         }
         let mut message = Message::new();
         message.word64(count);
-        let request = Request { operation: FORGET, node: key, parts: [message.bytes(), b"", b""], data: NOTHING };
+        let request = request(FORGET, Key { id: key, epoch }, [message.bytes(), b"", b""], NOTHING);
         // Without a daemon there is nobody to forget.
         let _ = with_own_context(|cx| self.channel.send(cx, &request));
     }
 
     fn read(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
-        let (handle, key) = (self.handle(l, cx, node, READ)?, self.key(l, cx, node)?);
+        let key = self.key(l, cx, node)?;
+        let handle = self.handle(l, cx, node, key, READ)?;
         in_pieces(into, DATA_MAX, |done, part| {
             let message = piece(handle, offset + done as u64, part.len);
             self.ask(cx, READ_FILE, key, [message.bytes(), b"", b""], part)
@@ -349,11 +355,12 @@ impl Source for Wire {
     }
 
     fn write(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
-        let (handle, node) = (self.handle(l, cx, node, WRITE)?, self.key(l, cx, node)?);
+        let key = self.key(l, cx, node)?;
+        let handle = self.handle(l, cx, node, key, WRITE)?;
         let agreed = self.channel.header()?.max_write.load(Relaxed) as usize;
         in_pieces(from, agreed.clamp(4096, DATA_MAX), |done, part| {
             let message = piece(handle, offset + done as u64, part.len);
-            let request = Request { operation: WRITE_FILE, node, parts: [message.bytes(), b"", b""], data: part };
+            let request = request(WRITE_FILE, key, [message.bytes(), b"", b""], part);
             let mut reply = [0u8; 8];
             let len = self.channel.call(cx, &request, UserSlice::from_mut(&mut reply))?;
             let written = word32(&reply, 0) as usize;
@@ -370,21 +377,23 @@ impl Source for Wire {
             Fallocate::ZeroKeepSize => 17,
         };
         let mut message = Message::new();
-        message.word64(self.handle(l, cx, node, WRITE)?).word64(offset).word64(len).word32(mode).word32(0);
-        unsupported(self.ask_nothing(cx, FALLOCATE, self.key(l, cx, node)?, [message.bytes(), b"", b""]))
+        let key = self.key(l, cx, node)?;
+        message.word64(self.handle(l, cx, node, key, WRITE)?).word64(offset).word64(len).word32(mode).word32(0);
+        unsupported(self.ask_nothing(cx, FALLOCATE, key, [message.bytes(), b"", b""]))
     }
 
     fn sync(&self, l: &Ledger, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
         let Some(node) = node else { return Ok(()) };
-        let index = match self.open_bits(l, node)? {
+        let key = self.key(l, cx, node)?;
+        let index = match self.open_bits(l, node, key.epoch)? {
             0 => return Ok(()),
             bits if bits & FOR_WRITE != 0 => WRITE,
             _ => READ,
         };
         let operation = if l.get(node)?.kind() == Kind::Directory { FSYNCDIR } else { FSYNC };
         let mut message = Message::new();
-        message.word64(self.handle(l, cx, node, index)?).word32(u32::from(data_only)).word32(0);
-        needless(self.ask_nothing(cx, operation, self.key(l, cx, node)?, [message.bytes(), b"", b""]))
+        message.word64(self.handle(l, cx, node, key, index)?).word32(u32::from(data_only)).word32(0);
+        needless(self.ask_nothing(cx, operation, key, [message.bytes(), b"", b""]))
     }
 
     fn get_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
@@ -401,7 +410,7 @@ impl Source for Wire {
         let mut message = Message::new();
         message.word32(value.len as u32).word32(flags);
         let node = self.key(l, cx, node)?;
-        let request = Request { operation: SETXATTR, node, parts: [message.bytes(), name, b"\0"], data: value };
+        let request = request(SETXATTR, node, [message.bytes(), name, b"\0"], value);
         unsupported(self.channel.call(cx, &request, NOTHING).map(drop).map_err(Error::Posix))
     }
 
@@ -418,14 +427,14 @@ impl Source for Wire {
 }
 
 impl Wire {
-    fn make_node(&self, cx: &Cx, dir: u64, name: &[u8], mode: u32, rdev: u64) -> Result<Entry> {
+    fn make_node(&self, cx: &Cx, dir: Key, name: &[u8], mode: u32, rdev: u64) -> Result<Entry> {
         let mut message = Message::new();
         message.word32(mode).word32(rdev as u32).word32(u32::from(cx.umask)).word32(0);
         self.ask_entry(cx, MKNOD, dir, [message.bytes(), name, b"\0"])
     }
 
     /// A value (its length, if `out` is empty), or a list of names.
-    fn xattr(&self, cx: &Cx, operation: u32, node: u64, parts: [&[u8]; 3], out: UserSlice) -> Result<usize> {
+    fn xattr(&self, cx: &Cx, operation: u32, node: Key, parts: [&[u8]; 3], out: UserSlice) -> Result<usize> {
         if out.len != 0 {
             return unsupported(self.ask(cx, operation, node, parts, out.part(0, XATTR_MAX)));
         }
