@@ -1,8 +1,8 @@
 //! An attached image.
 
-use crate::segment::{Areas, Cachelet, Header, LaneState};
+use crate::segment::{Areas, Cachelet, Header, LaneState, Page};
 use base::{Description, Error, Result};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use format::hash::{NameKey, NumberKey};
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
 use pm::{Errno, Pinned, Region, Steps, Table};
@@ -26,6 +26,9 @@ pub struct Fs {
     pub(crate) descriptor_words: Table<AtomicU32>,
     /// All cachelets of the segment.
     pub(crate) cachelets: Table<Cachelet>,
+    /// Pages of the shadow, and its words (of an image of 16 TiB not the last one).
+    pub(crate) pages: Table<Page>,
+    pub(crate) shadow: Table<AtomicU64>,
     /// All open file descriptions.
     pub(crate) descriptions: Table<Description>,
     /// Buckets of the index, as far as their places are known.

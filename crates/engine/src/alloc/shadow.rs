@@ -246,13 +246,15 @@ impl Fs {
     }
 
     /// Frees neighbouring bits of the bitmap word at `at` in the shadow.
+    #[inline(always)]
     pub(crate) fn release_bits(&self, at: u64, bits: u64) {
         let block = at.wrapping_sub(layout::BITMAP) / 8;
+        // What lies before or behind the bitmap has no page, or one that is not ready.
         if bits != 0
-            && at < self.layout.blocks
-            && let Some(page) = self.page(block / PAGE_BLOCKS)
+            && let Ok(number) = u32::try_from(block)
+            && let Some(page) = self.pages.get(number / PAGE_BLOCKS as u32)
             && page.ready.load(Acquire) == 1
-            && let Ok(shadow) = self.shadow_word(block)
+            && let Some(shadow) = self.shadow.get(number)
         {
             shadow.fetch_and(!bits, AcqRel);
             page.free.fetch_add(64 - bits.leading_zeros() - bits.trailing_zeros(), Relaxed);

@@ -202,8 +202,9 @@ impl<'a> Tx<'a> {
         };
         let counters = (counted(&self.lane.lines, self.lines), counted(&self.lane.files, self.files));
         let mut together = 0;
-        stores.write(image, room, &mut together);
+        // Those whose number is known come first: then so are the places of the others.
         counters.write(image, room, &mut together);
+        stores.write(image, room, &mut together);
         let state = self.head(listed + together);
         if image.domain() != pm::Domain::Process {
             return self.commit_to_medium(state);

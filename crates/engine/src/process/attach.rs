@@ -359,6 +359,8 @@ pub(crate) fn unjoined(
         lane_states: Table::EMPTY,
         descriptor_words: Table::EMPTY,
         cachelets: Table::EMPTY,
+        pages: Table::EMPTY,
+        shadow: Table::EMPTY,
         descriptions: Table::EMPTY,
         buckets: Steps::new(),
         layout,

@@ -5,6 +5,7 @@
 //! segment removes those whose image is gone.
 
 use super::attach::{AttachError, no_region};
+use crate::alloc::shadow::PAGE_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::{Areas, DESCRIPTIONS, DESCRIPTORS, Header, LaneState, MAGIC, cachelet_budget};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -70,6 +71,11 @@ impl Fs {
         self.cachelets =
             Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
         self.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
+        let blocks = self.layout.block_count();
+        let count = |items: u64| u32::try_from(items).unwrap_or(u32::MAX);
+        self.pages =
+            Table::new(&self.segment, self.areas.pages, count(blocks.div_ceil(PAGE_BLOCKS))).ok_or(AttachError::Damaged)?;
+        self.shadow = Table::new(&self.segment, self.areas.shadow, count(blocks)).ok_or(AttachError::Damaged)?;
         Ok(())
     }
 
@@ -79,6 +85,7 @@ impl Fs {
         self.segment = no_region();
         (self.head, self.lane_states, self.descriptor_words) = (Table::EMPTY, Table::EMPTY, Table::EMPTY);
         (self.cachelets, self.descriptions) = (Table::EMPTY, Table::EMPTY);
+        (self.pages, self.shadow) = (Table::EMPTY, Table::EMPTY);
         if len != 0 {
             // SAFETY: the region is gone; a segment holds no mutexes.
             unsafe { file::unmap(base, len) };
