@@ -1,9 +1,10 @@
 //! An attached image.
 
-use crate::segment::{Areas, Cachelet, Header, LaneState, Page};
+use crate::segment::{Areas, BucketLock, Cachelet, Header, LaneState, Page};
 use base::{Description, Error, Result};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use format::hash::{NameKey, NumberKey};
+use format::permission::Permission;
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
 use pm::{Errno, Pinned, Region, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
@@ -24,6 +25,12 @@ pub struct Fs {
     pub(crate) lane_states: Table<LaneState>,
     /// The descriptor tables of all processes, one after the other.
     pub(crate) descriptor_words: Table<AtomicU32>,
+    /// The lanes.
+    pub(crate) lanes: Table<Lane>,
+    /// The locks of the index.
+    pub(crate) bucket_locks: Table<BucketLock>,
+    /// The permission table.
+    pub(crate) permissions: Table<Permission>,
     /// All cachelets of the segment.
     pub(crate) cachelets: Table<Cachelet>,
     /// Pages of the shadow, and its words (of an image of 16 TiB not the last one).
@@ -129,8 +136,7 @@ impl Fs {
     /// The lane with this number.
     #[inline(always)]
     pub(crate) fn lane(&self, lane: u32) -> &Lane {
-        let lane = lane % layout::LANES;
-        self.image.at(layout::LANE_AREA + u64::from(lane) * layout::LANE_BYTES).expect("lanes are mapped")
+        self.lanes.get(lane % layout::LANES).expect("lanes are mapped")
     }
 
     /// Its volatile half.

@@ -22,7 +22,7 @@ enum Place {
 impl Fs {
     #[inline(always)]
     fn permission_entry(&self, index: u16) -> Result<&Permission> {
-        self.at(layout::PERMISSION_TABLE + u64::from(index) * size_of::<Permission>() as u64, "permission entry")
+        self.permissions.get(u32::from(index)).ok_or(corrupt("permission index", u64::from(index)))
     }
 
     /// The owner and mode behind an index: (uid, gid, 12 bits of mode).

@@ -72,6 +72,14 @@ impl Fs {
         self.find_unsure(cx, sought, bucket, buckets)
     }
 
+    /// Whether a name is likely to be free: nothing in its home bucket looks like it.
+    #[inline(always)]
+    pub(crate) fn seems_free(&self, sought: &Sought) -> Result<bool> {
+        let bucket = self.bucket(self.bucket_offset(sought.hash, self.root().buckets.load(Acquire))?)?;
+        let print = fingerprint(sought.hash);
+        Ok(bucket.entries.iter().all(|entry| entry.load(Relaxed) >> 48 != print))
+    }
+
     /// The bucket does not tell at once where the name is, or it is not there.
     #[inline(never)]
     fn find_unsure<'a>(&'a self, cx: &Cx, sought: &Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {

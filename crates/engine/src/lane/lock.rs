@@ -1,6 +1,6 @@
 //! Locks: a word that names its holder, so that the dead can be told from the slow.
 
-use super::Tx;
+use super::{LOCKS, Tx};
 use crate::fs::{Fs, corrupt};
 use crate::segment::{Cachelet, LockWord, cachelet};
 use base::Result;
@@ -23,9 +23,10 @@ impl<'a> Tx<'a> {
     /// `EIO` if this operation holds too many locks.
     #[inline(always)]
     pub(crate) fn lock(&mut self, word: &'a LockWord) -> Result<()> {
-        let (Some(listed), Some(mine)) = (self.state.held.get(self.held), self.locks.get_mut(self.held)) else {
+        if self.held >= LOCKS {
             return Err(Errno::EIO.into());
-        };
+        }
+        let (listed, mine) = (&self.state.held[self.held], &mut self.locks[self.held]);
         // Listed before it is taken: see the module's parent.
         listed.store(self.fs.segment.offset_of(word), Release);
         *mine = Some(word);
@@ -53,15 +54,19 @@ impl<'a> Tx<'a> {
     /// Gives back the lock taken last but `keep` locks.
     #[inline(always)]
     pub(crate) fn unlock_to(&mut self, keep: usize) {
-        while self.held > keep {
-            self.held -= 1;
-            if let (Some(Some(word)), Some(listed)) = (self.locks.get(self.held), self.state.held.get(self.held)) {
-                if word.load(Relaxed) == self.number + 1 {
+        let mine = self.number + 1;
+        let mut held = self.held;
+        while held > keep {
+            held -= 1;
+            let place = held % LOCKS;
+            if let Some(word) = self.locks[place] {
+                if word.load(Relaxed) == mine {
                     word.store(0, Release);
                 }
-                listed.store(0, Release);
+                self.state.held[place].store(0, Release);
             }
         }
+        self.held = held;
     }
 
     /// Gives back all locks.
@@ -78,6 +83,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Takes the bucket locks of two hashes, in order.
+    #[inline(always)]
     pub(crate) fn lock_buckets(&mut self, a: u64, b: u64) -> Result<()> {
         let (a, b) = (a % crate::segment::BUCKET_LOCKS, b % crate::segment::BUCKET_LOCKS);
         self.lock_bucket(a.min(b))?;
@@ -110,7 +116,7 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn bucket_lock(&self, hash: u64) -> &LockWord {
         let number = hash % crate::segment::BUCKET_LOCKS;
-        self.segment.at(self.areas.bucket_locks + number * 16).expect("bucket locks are mapped")
+        &self.bucket_locks.get(number as u32).expect("bucket locks are mapped").word
     }
 }
 

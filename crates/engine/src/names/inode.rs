@@ -230,5 +230,11 @@ impl Fs {
 #[inline(always)]
 pub(crate) fn links_change(inode: &Inode, links: u64, nlink: u32, now: i64) -> (Set<'_>, Set<'_>) {
     let blocks = links & 0xffff_ffff_0000_0000;
-    (Set { word: &inode.links, value: blocks | u64::from(nlink) }, Set { word: &inode.ctime, value: now as u64 })
+    (Set { word: &inode.links, value: blocks | u64::from(nlink) }, ctime_change(inode, now))
+}
+
+/// The store for a change of a locked inode that is no directory.
+#[inline(always)]
+pub(super) fn ctime_change(inode: &Inode, now: i64) -> Set<'_> {
+    Set { word: &inode.ctime, value: now as u64 }
 }

@@ -11,6 +11,7 @@
 pub(crate) mod create;
 pub(crate) mod inode;
 pub(crate) mod link;
+mod move_plainly;
 pub(crate) mod orphan;
 pub(crate) mod remove;
 pub(crate) mod rename;
@@ -29,7 +30,7 @@ use crate::segment::cache::short_word;
 use base::{Cred, Cx, Kind, Node, Result, W, X};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
-use format::edentry::{self, Edentry, Head, NAME, NAME_MAX};
+use format::edentry::{self, Edentry, NAME, NAME_MAX};
 use format::inode::{Inode, node_offset};
 use pm::Errno;
 
@@ -302,14 +303,10 @@ impl Fs {
         Ok((slot, word))
     }
 
-    /// The store that frees an edentry's lines.
+    /// The store that frees the lines of an edentry with a name of `len` bytes.
     #[inline(always)]
-    pub(crate) fn old_edentry<'a>(&self, tx: &mut Tx<'a>, edentry: &Edentry) -> Result<ClearBits<'a>> {
-        let at = self.image.offset_of(edentry);
-        let Some(head) = Head::unpack(edentry.head.load(Acquire)) else { return Err(corrupt("edentry", at)) };
-        let len = usize::from(head.name_len);
-        let lines = if len <= edentry::WORDS * 8 { 2 } else { edentry::lines(len) };
-        tx.old_lines(at, lines)
+    pub(crate) fn old_edentry<'a>(&self, tx: &mut Tx<'a>, at: u64, len: usize) -> Result<ClearBits<'a>> {
+        tx.old_lines(at, if len <= edentry::WORDS * 8 { 2 } else { edentry::lines(len) })
     }
 }
 

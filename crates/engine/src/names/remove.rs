@@ -10,7 +10,7 @@ use crate::segment::cache::Change;
 use crate::segment::cachelet::{self, Cachelet};
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use format::inode::{node_offset, unpack_links};
+use format::inode::{Inode, node_offset, unpack_links};
 use format::lane;
 use pm::Errno;
 
@@ -44,7 +44,7 @@ impl Fs {
             return Err(Errno::EISDIR.into());
         }
         let now = pm::clock::now();
-        let (slot, removed) = self.remove_entry(&mut tx, &hit)?;
+        let (slot, removed) = self.remove_entry(&mut tx, &hit, name.len())?;
         let touched = touch_directory(parent.inode, now, -1, 0);
         let fate = self.commit_removal(&mut tx, victim, &hit, now, (removed, touched))?;
         self.slot_freed(&parent, slot);
@@ -53,12 +53,17 @@ impl Fs {
         Ok(())
     }
 
-    /// The stores that remove entry, slot and edentry; the slot's offset before them.
+    /// The stores that remove entry, slot and edentry, whose name has `len` bytes; the slot's offset before them.
     #[inline(always)]
-    pub(super) fn remove_entry<'a>(&'a self, tx: &mut Tx<'a>, hit: &Hit) -> Result<(u64, (Set<'a>, Set<'a>, ClearBits<'a>))> {
+    pub(super) fn remove_entry<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        hit: &Hit,
+        len: usize,
+    ) -> Result<(u64, (Set<'a>, Set<'a>, ClearBits<'a>))> {
         let edentry = self.edentry(hit.edentry)?;
         let (at, slot) = self.slot_of(edentry)?;
-        Ok((at, (self.remove(hit)?, Set { word: slot, value: 0 }, self.old_edentry(tx, edentry)?)))
+        Ok((at, (self.remove(hit)?, Set { word: slot, value: 0 }, self.old_edentry(tx, hit.edentry, len)?)))
     }
 
     /// Commits a record of `stores` that removes a name of the locked inode
@@ -114,10 +119,12 @@ impl Fs {
         kept.map(|_| Fate::Orphan)
     }
 
+    /// The directory stays for those who have it open: it has no name and no parent any more.
     #[cold]
     #[inline(never)]
-    fn commit_orphan<S: Stores>(&self, tx: &mut Tx, stores: S) -> Result<Fate> {
-        tx.commit_with(stores).map(|()| Fate::Orphan)
+    fn commit_orphan<S: Stores>(&self, tx: &mut Tx, id: u64, inode: &Inode, stores: S) -> Result<Fate> {
+        let word = self.at(self.own_word(node_offset(id), inode)?, "own edentry")?;
+        tx.commit_with((stores, Set { word, value: 0 })).map(|()| Fate::Orphan)
     }
 
     /// After the operation, with nothing held: an orphan that nobody has open
@@ -139,16 +146,14 @@ impl Fs {
         id: u64,
         stores: S,
     ) -> Result<Fate> {
-        let offset = node_offset(id);
+        let inode = self.inode(node_offset(id))?;
         let change = self.change(victim);
-        let fate = match self.inode(offset).and_then(|inode| self.give_up_inode(tx, victim, id, inode)) {
-            Ok(Some(gone)) => tx.commit_with((stores, gone)).map(|()| Fate::Freed),
-            // It has no name and no parent any more.
-            Ok(None) => self
-                .inode(offset)
-                .and_then(|inode| self.own_word(offset, inode))
-                .and_then(|own| self.at(own, "own edentry"))
-                .and_then(|word| self.commit_orphan(tx, (stores, Set { word, value: 0 }))),
+        let fate = match self.give_up_inode(tx, victim, id, inode) {
+            Ok(Some(gone)) => match tx.commit_with((stores, gone)) {
+                Ok(()) => Ok(Fate::Freed),
+                Err(error) => Err(error),
+            },
+            Ok(None) => self.commit_orphan(tx, id, inode, stores),
             Err(error) => Err(error),
         };
         if fate.is_ok() {

@@ -4,10 +4,13 @@
 //! anything has changed the attempt starts afresh. A directory that is replaced
 //! is closed first (it must stay empty), and one that changes its parent is
 //! moved under the rename lock, which alone keeps the tree a tree.
+//!
+//! The usual case, in which none of this can happen, has a way of its own
+//! ([`super::move_plainly`]).
 
 use super::remove::Fate;
 use super::rmdir::{Outcome, check_empty, must_recount};
-use super::{Parent, Touched, check_name, touch_directory};
+use super::{Parent, STICKY, Touched, check_name, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::Tx;
@@ -56,6 +59,16 @@ impl<'a> End<'a> {
     }
 }
 
+/// The two directories, entered, and the names in them.
+struct Ends<'a> {
+    a: Parent<'a>,
+    b: Parent<'a>,
+    from: Sought<'a>,
+    to: Sought<'a>,
+    /// Names may be changed in both directories, as a rule.
+    free: bool,
+}
+
 /// Everything about a rename that has been looked at.
 struct Plan<'a> {
     a: Parent<'a>,
@@ -91,12 +104,35 @@ impl Fs {
             return Err(error);
         }
         let request = Request { from_dir, from, to_dir, to, mode };
-        self.until_done(cx, |fs| fs.try_rename(cx, &request))
+        match self.try_rename(cx, &request)? {
+            Outcome::Done => Ok(()),
+            undecided => self.until_done(cx, undecided, &|fs| fs.try_rename(cx, &request)),
+        }
     }
 
+    #[inline(always)]
     fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
         let mut tx = self.begin(cx, lane::Kind::Rename)?;
-        let mut plan = self.plan_rename(&mut tx, cx, request)?;
+        let (a, b) = self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?;
+        let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
+        let (from, to) = (self.sought(a.offset, request.from), self.sought(b.offset, request.to));
+        let plain = free && request.mode != RenameMode::Exchange && a.seen.mode() & STICKY == 0;
+        if plain
+            && self.seems_free(&to)?
+            && let Some(full) = self.move_plainly(&mut tx, cx, (&a, &b), (&from, &to))?
+        {
+            if full {
+                self.grow_index(cx);
+            }
+            return Ok(Outcome::Done);
+        }
+        self.rename_with_care(&mut tx, cx, request.mode, Ends { a, b, from, to, free })
+    }
+
+    /// Whatever is to be moved, wherever.
+    #[inline(never)]
+    fn rename_with_care<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, mode: RenameMode, ends: Ends<'a>) -> Result<Outcome> {
+        let mut plan = self.plan_rename(cx, mode, ends)?;
         if plan.moves_directory() {
             // Only for the right error, before anything else is looked at.
             let keep = tx.held;
@@ -154,17 +190,15 @@ impl Fs {
 
     /// Looks at both names, without locks.
     #[inline(always)]
-    fn plan_rename<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, request: &Request<'a>) -> Result<Plan<'a>> {
-        let (a, b) = self.enter_two(tx, cx, request.from_dir, request.to_dir)?;
-        let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
+    fn plan_rename<'a>(&'a self, cx: &Cx, mode: RenameMode, ends: Ends<'a>) -> Result<Plan<'a>> {
+        let Ends { a, b, from, to, free } = ends;
         if !free {
             a.may_search(&cx.cred)?;
             b.may_search(&cx.cred)?;
         }
-        let (from, to) = (self.sought(a.offset, request.from), self.sought(b.offset, request.to));
         let Some(source) = self.find(cx, &from)? else { return Err(Errno::ENOENT.into()) };
         let target = self.find(cx, &to)?;
-        match (request.mode, &target) {
+        match (mode, &target) {
             (RenameMode::NoReplace, Some(_)) => return Err(Errno::EEXIST.into()),
             (RenameMode::Exchange, None) => return Err(Errno::ENOENT.into()),
             _ => {}
@@ -175,7 +209,7 @@ impl Fs {
             End { hit, cachelet: seen.cachelet, seen }
         };
         let (source, target) = (end(source), target.map(end));
-        let exchange = request.mode == RenameMode::Exchange;
+        let exchange = mode == RenameMode::Exchange;
         Ok(Plan { a, b, from, to, source, target, cross: a.id != b.id, exchange, free })
     }
 
@@ -233,7 +267,7 @@ impl Fs {
 
     /// Moves the source to a free name, or over the target.
     #[inline(always)]
-    fn move_name<'a>(&'a self, mut tx: Tx<'a>, cx: &Cx, plan: &Plan<'a>, room: Room<'a>) -> Result<Outcome> {
+    fn move_name<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, plan: &Plan<'a>, room: Room<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
         let old_edentry = self.edentry(source.hit.edentry)?;
         let (old_at, old_slot) = self.slot_of(old_edentry)?;
@@ -241,9 +275,9 @@ impl Fs {
             Some(target) => self.slot_of(self.edentry(target.hit.edentry)?)?,
             // In its directory a name keeps its place, so that readers see it once.
             None if !plan.cross => (old_at, old_slot),
-            None => self.reserve_any_slot(&mut tx, b)?,
+            None => self.reserve_any_slot(tx, b)?,
         };
-        if !self.lock_ends(&mut tx, source, plan.target.as_ref())? {
+        if !self.lock_ends(tx, source, plan.target.as_ref())? {
             return Ok(Outcome::Again(0));
         }
         if let Some(target) = plan.target.filter(End::is_directory) {
@@ -254,23 +288,23 @@ impl Fs {
             check_empty(inode)?;
         }
         let now = pm::clock::now();
-        let (edentry, allocated) = self.new_edentry(&mut tx, &plan.to, source.hit.kind, source.hit.node.id, at)?;
+        let (edentry, allocated) = self.new_edentry(tx, &plan.to, source.hit.kind, source.hit.node.id, at)?;
         let (spot, entry) = match &plan.target {
             Some(target) => self.redirect(&target.hit, plan.to.hash, edentry)?,
-            None => self.insert(&mut tx, room, plan.to.hash, edentry)?,
+            None => self.insert(tx, room, plan.to.hash, edentry)?,
         };
         self.lead(&spot, self.cachelet_number(source.cachelet));
         // The new name comes before the old one goes.
         let new = (allocated, entry, Set { word: slot, value: edentry });
         let emptied = (at != old_at).then_some(Set { word: old_slot, value: 0 });
-        let old = (self.remove(&source.hit)?, emptied, self.old_edentry(&mut tx, old_edentry)?);
+        let old = (self.remove(&source.hit)?, emptied, self.old_edentry(tx, source.hit.edentry, plan.from.name.len())?);
         let stores = (new, old, self.moved(source, edentry, now)?, self.count_move(plan, now));
         let fate = match &plan.target {
             None => {
                 tx.commit_with(stores)?;
                 None
             }
-            Some(target) => Some(self.commit_replacement(&mut tx, target, now, stores)?),
+            Some(target) => Some(self.commit_replacement(tx, (target, plan.to.name.len()), now, stores)?),
         };
         tx.slots_filled();
         self.name_moved(source, &plan.to, now);
@@ -282,10 +316,16 @@ impl Fs {
         Ok(Outcome::Done)
     }
 
-    /// Commits a move over a target, which loses its name.
+    /// Commits a move over a target, which loses its name, of `len` bytes.
     #[inline(never)]
-    fn commit_replacement<'a, S: Stores>(&'a self, tx: &mut Tx<'a>, target: &End, now: i64, stores: S) -> Result<Fate> {
-        let stores = (stores, self.old_edentry(tx, self.edentry(target.hit.edentry)?)?);
+    fn commit_replacement<'a, S: Stores>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        (target, len): (&End, usize),
+        now: i64,
+        stores: S,
+    ) -> Result<Fate> {
+        let stores = (stores, self.old_edentry(tx, target.hit.edentry, len)?);
         if target.is_directory() {
             self.commit_directory_removal(tx, target.cachelet, target.hit.node.id, stores)
         } else {
@@ -335,23 +375,26 @@ impl Fs {
 
     /// Swaps two names.
     #[inline(never)]
-    fn exchange<'a>(&'a self, mut tx: Tx<'a>, plan: &Plan<'a>) -> Result<Outcome> {
+    fn exchange<'a>(&'a self, tx: &mut Tx<'a>, plan: &Plan<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
         let Some(target) = &plan.target else { return Err(Errno::ENOENT.into()) };
         let (old_a, old_b) = (self.edentry(source.hit.edentry)?, self.edentry(target.hit.edentry)?);
         let ((at, slot_a), (other, slot_b)) = (self.slot_of(old_a)?, self.slot_of(old_b)?);
-        if !self.lock_ends(&mut tx, source, Some(target))? {
+        if !self.lock_ends(tx, source, Some(target))? {
             return Ok(Outcome::Again(0));
         }
         let now = pm::clock::now();
-        let (at_a, new_a) = self.new_edentry(&mut tx, &plan.from, target.hit.kind, target.hit.node.id, at)?;
-        let (at_b, new_b) = self.new_edentry(&mut tx, &plan.to, source.hit.kind, source.hit.node.id, other)?;
+        let (at_a, new_a) = self.new_edentry(tx, &plan.from, target.hit.kind, target.hit.node.id, at)?;
+        let (at_b, new_b) = self.new_edentry(tx, &plan.to, source.hit.kind, source.hit.node.id, other)?;
         let (in_a, entry_a) = self.redirect(&source.hit, plan.from.hash, at_a)?;
         let (in_b, entry_b) = self.redirect(&target.hit, plan.to.hash, at_b)?;
         self.lead(&in_a, self.cachelet_number(target.cachelet));
         self.lead(&in_b, self.cachelet_number(source.cachelet));
         let slots = (Set { word: slot_a, value: at_a }, Set { word: slot_b, value: at_b });
-        let old = (self.old_edentry(&mut tx, old_a)?, self.old_edentry(&mut tx, old_b)?);
+        let old = (
+            self.old_edentry(tx, source.hit.edentry, plan.from.name.len())?,
+            self.old_edentry(tx, target.hit.edentry, plan.to.name.len())?,
+        );
         let moved = (self.moved(source, at_b, now)?, self.moved(target, at_a, now)?);
         let change = i32::from(target.is_directory()) - i32::from(source.is_directory());
         let in_one = if plan.cross { change } else { 0 };

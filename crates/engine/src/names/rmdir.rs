@@ -27,14 +27,19 @@ impl Fs {
     /// Removes an empty directory. See `vfs::Backend::rmdir`.
     pub fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         check_name(name)?;
-        self.until_done(cx, |fs| fs.try_rmdir(cx, dir, name))
+        match self.try_rmdir(cx, dir, name)? {
+            Outcome::Done => Ok(()),
+            undecided => self.until_done(cx, undecided, &|fs| fs.try_rmdir(cx, dir, name)),
+        }
     }
 
-    /// Repeats an attempt until it is decided.
-    pub(super) fn until_done(&self, cx: &Cx, attempt: impl Fn(&Fs) -> Result<Outcome>) -> Result<()> {
+    /// Repeats an attempt, whose outcome was `last`, until it is decided.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn until_done(&self, cx: &Cx, mut last: Outcome, attempt: &dyn Fn(&Fs) -> Result<Outcome>) -> Result<()> {
         let (mut wait, mut vain) = (Waiter::new(), 0);
-        for _ in 0..super::ATTEMPTS {
-            match attempt(self)? {
+        for _ in 1..super::ATTEMPTS {
+            match last {
                 Outcome::Done => return Ok(()),
                 Outcome::Again(holder) => {
                     vain += u32::from(!wait.once(self, holder));
@@ -44,10 +49,12 @@ impl Fs {
                 }
                 Outcome::Recount(node) => self.recount(cx, node)?,
             }
+            last = attempt(self)?;
         }
         Err(Errno::EIO.into())
     }
 
+    #[inline(always)]
     fn try_rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
         let mut tx = self.begin(cx, lane::Kind::Rmdir)?;
         let parent = self.enter(&mut tx, cx, dir)?;
@@ -85,7 +92,7 @@ impl Fs {
             return Ok(Outcome::Recount(node));
         }
         check_empty(inode)?;
-        let (slot, removed) = self.remove_entry(&mut tx, &hit)?;
+        let (slot, removed) = self.remove_entry(&mut tx, &hit, name.len())?;
         let touched = touch_directory(parent.inode, pm::clock::now(), -1, -1);
         let fate = self.commit_directory_removal(&mut tx, victim, hit.node.id, (removed, touched))?;
         self.slot_freed(&parent, slot);

@@ -353,11 +353,14 @@ pub(crate) fn unjoined(
 ) -> Result<Fs, AttachError> {
     let mut fs = Fs {
         root: Pinned::new(&image, layout::ROOT).ok_or(AttachError::Damaged)?,
+        lanes: Table::new(&image, layout::LANE_AREA, layout::LANES).ok_or(AttachError::Damaged)?,
+        permissions: Table::new(&image, layout::PERMISSION_TABLE, layout::PERMISSIONS as u32).ok_or(AttachError::Damaged)?,
         image,
         segment: no_region(),
         head: Table::EMPTY,
         lane_states: Table::EMPTY,
         descriptor_words: Table::EMPTY,
+        bucket_locks: Table::EMPTY,
         cachelets: Table::EMPTY,
         pages: Table::EMPTY,
         shadow: Table::EMPTY,

@@ -7,7 +7,7 @@
 use super::attach::{AttachError, no_region};
 use crate::alloc::shadow::PAGE_BLOCKS;
 use crate::fs::Fs;
-use crate::segment::{Areas, DESCRIPTIONS, DESCRIPTORS, Header, LaneState, MAGIC, cachelet_budget};
+use crate::segment::{Areas, BUCKET_LOCKS, DESCRIPTIONS, DESCRIPTORS, Header, LaneState, MAGIC, cachelet_budget};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::{BLOCK, LANES, PROCESSES};
 use pm::file::{self, File, Stat};
@@ -71,6 +71,8 @@ impl Fs {
         self.cachelets =
             Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
         self.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
+        self.bucket_locks =
+            Table::new(&self.segment, self.areas.bucket_locks, BUCKET_LOCKS as u32).ok_or(AttachError::Damaged)?;
         let blocks = self.layout.block_count();
         let count = |items: u64| u32::try_from(items).unwrap_or(u32::MAX);
         self.pages =
@@ -86,6 +88,7 @@ impl Fs {
         (self.head, self.lane_states, self.descriptor_words) = (Table::EMPTY, Table::EMPTY, Table::EMPTY);
         (self.cachelets, self.descriptions) = (Table::EMPTY, Table::EMPTY);
         (self.pages, self.shadow) = (Table::EMPTY, Table::EMPTY);
+        self.bucket_locks = Table::EMPTY;
         if len != 0 {
             // SAFETY: the region is gone; a segment holds no mutexes.
             unsafe { file::unmap(base, len) };

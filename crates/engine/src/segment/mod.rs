@@ -46,6 +46,15 @@ pub const BUCKET_LOCKS: u64 = format::bucket::BUCKETS_MIN;
 /// A lock: 0 when free, else the number of the lane that holds it + 1.
 pub type LockWord = AtomicU32;
 
+/// The lock of a bucket, 16 bytes.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct BucketLock {
+    pub word: LockWord,
+    pub reserved: [AtomicU32; 3],
+}
+
 /// The head of a segment.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]
@@ -209,7 +218,7 @@ impl Areas {
             offset.next_multiple_of(65_536)
         }
         let bucket_locks = 4096;
-        let notices = bucket_locks + BUCKET_LOCKS * 16;
+        let notices = bucket_locks + BUCKET_LOCKS * size_of::<BucketLock>() as u64;
         let lanes = up(notices + NOTICES as u64 * size_of::<Notice>() as u64);
         let processes = up(lanes + LANES as u64 * size_of::<LaneState>() as u64);
         let descriptors = up(processes + PROCESSES as u64 * 64);

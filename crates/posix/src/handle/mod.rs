@@ -61,7 +61,8 @@ pub(crate) const fn err<T>(errno: Errno) -> base::Result<T> {
 
 impl Process {
     /// As [`Process::at`] with [`Last::Parent`], after a glance: most calls that
-    /// make or remove a name end there.
+    /// make or remove a name end there, served by `quick`, to whom what a glance
+    /// finds is a proper name without a slash behind it, with nothing mounted on it.
     ///
     /// # Safety
     /// As for [`Process::handle`].
@@ -72,12 +73,13 @@ impl Process {
         call: (u32, [usize; 6]),
         dirfd: usize,
         index: usize,
+        quick: impl FnOnce(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
         mut serve: impl FnMut(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
     ) -> Outcome {
         let cx = self.cx(thread);
         // SAFETY: the caller's promise.
         if let Some(spot) = unsafe { self.glance_parent(dirfd, call.1[index]) } {
-            match serve(&cx, &spot) {
+            match quick(&cx, &spot) {
                 Err(Error::Posix(Errno::ESTALE)) => {}
                 result => return done(result),
             }

@@ -75,11 +75,10 @@ impl Process {
     unsafe fn mkdir_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, mode: usize) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe {
-            self.at_name(thread, call, dirfd, index, |cx, spot| {
-                if !spot.is_name() {
-                    return err(Errno::EEXIST);
-                }
-                make(cx, spot, Kind::Directory, mode & 0o1777, 0, b"")
+            let mkdir = |cx: &Cx, spot: &Spot| make(cx, spot, Kind::Directory, mode & 0o1777, 0, b"");
+            self.at_name(thread, call, dirfd, index, mkdir, |cx, spot| match spot.is_name() {
+                true => mkdir(cx, spot),
+                false => err(Errno::EEXIST),
             })
         }
     }
@@ -112,7 +111,7 @@ impl Process {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            self.at_name(thread, call, dirfd, index, |cx, spot| {
+            let mknod = |cx: &Cx, spot: &Spot| {
                 plain_name(cx, spot)?;
                 let device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
                 // Anybody may make the 0:0 "whiteout".
@@ -129,7 +128,8 @@ impl Process {
                     return err(Errno::EPERM);
                 }
                 make(cx, spot, kind, mode, if device { rdev as u32 as u64 } else { 0 }, b"")
-            })
+            };
+            self.at_name(thread, call, dirfd, index, mknod, mknod)
         }
     }
 
@@ -155,9 +155,10 @@ impl Process {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            self.at_name(thread, call, dirfd, index, |cx, spot| {
+            let symlink = |cx: &Cx, spot: &Spot| make(cx, spot, Kind::Symlink, 0o777, 0, target);
+            self.at_name(thread, call, dirfd, index, symlink, |cx, spot| {
                 plain_name(cx, spot)?;
-                make(cx, spot, Kind::Symlink, 0o777, 0, target)
+                symlink(cx, spot)
             })
         }
     }
@@ -197,7 +198,14 @@ impl Process {
     ) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe {
-            self.at_name(thread, call, dirfd, index, |cx, spot| {
+            let quick = |cx: &Cx, spot: &Spot| {
+                let (dir, name) = (spot.found.parent, spot.found.name);
+                match if directory { spot.mount.rmdir(cx, dir, name) } else { spot.mount.unlink(cx, dir, name) } {
+                    Ok(()) => Ok(0),
+                    Err(error) => Err(error),
+                }
+            };
+            self.at_name(thread, call, dirfd, index, quick, |cx, spot| {
                 let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
                 if !spot.is_name() {
                     // By the text: at the root of everything `..` is the root itself.
@@ -460,7 +468,14 @@ impl Process {
             // SAFETY: the caller's promise.
             && let Some(to) = unsafe { self.glance_parent(to.0, call.1[to.1]) }
         {
-            return done(self.rename_ours(&cx, &from, &to, mode));
+            if from.slot != to.slot {
+                return fail(Errno::EXDEV);
+            }
+            let (dirs, names) = ((from.found.parent, to.found.parent), (from.found.name, to.found.name));
+            return match from.mount.rename(&cx, dirs.0, names.0, dirs.1, names.1, mode) {
+                Ok(()) => Outcome::Done(0),
+                Err(error) => fail(gone(error).errno()),
+            };
         }
         // SAFETY: the caller's promise.
         unsafe { self.rename_properly(&cx, thread, call, from, to, (flags, mode)) }
