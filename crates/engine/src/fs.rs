@@ -139,6 +139,16 @@ impl Fs {
         self.lanes.get(lane % layout::LANES).expect("lanes are mapped")
     }
 
+    /// Numbers of the lanes that may hold something: all of them, but for an
+    /// image in memory whose recorder knows better.
+    #[inline(always)]
+    pub(crate) fn lane_numbers(&self) -> core::ops::Range<u32> {
+        const FEW: u32 = 8;
+        let rest = u64::from(layout::LANES - FEW) * layout::LANE_BYTES;
+        let few = self.image.known_zero(layout::LANE_AREA + u64::from(FEW) * layout::LANE_BYTES, rest);
+        0..if few { FEW } else { layout::LANES }
+    }
+
     /// Its volatile half.
     #[inline(always)]
     pub(crate) fn lane_state(&self, lane: u32) -> &LaneState {

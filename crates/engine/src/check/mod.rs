@@ -189,6 +189,12 @@ pub fn examine(fs: &Fs) -> Report {
     Checker::new(fs, &mut |_| {}).everything()
 }
 
+/// Lines and inodes in use, as the lanes of such an image count them.
+#[cfg(feature = "sim")]
+pub fn counted(fs: &Fs) -> (u64, u64) {
+    Checker::new(fs, &mut |_| {}).totals()
+}
+
 impl<'a> Checker<'a> {
     fn new(fs: &'a Fs, progress: &'a mut dyn FnMut(u32)) -> Checker<'a> {
         let blocks = (fs.root().grown.load(core::sync::atomic::Ordering::Relaxed).min(fs.layout.block_count()))

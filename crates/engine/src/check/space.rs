@@ -3,7 +3,7 @@
 use super::{Checker, IssueKind};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use format::layout::{BLOCK, LANES, LINE, LINES_PER_BLOCK, Layout};
+use format::layout::{BLOCK, LINE, LINES_PER_BLOCK, Layout};
 use heap::format;
 
 impl Checker<'_> {
@@ -101,7 +101,7 @@ impl Checker<'_> {
 
     /// What the lanes have counted: lines and inodes.
     pub(super) fn totals(&self) -> (u64, u64) {
-        (0..LANES).fold((0u64, 0u64), |(lines, files), number| {
+        self.fs.lane_numbers().fold((0u64, 0u64), |(lines, files), number| {
             let lane = self.fs.lane(number);
             (lines.wrapping_add(lane.lines.load(Relaxed)), files.wrapping_add(lane.files.load(Relaxed)))
         })
@@ -129,7 +129,7 @@ impl Checker<'_> {
 
     /// A truncation under way is one of an inode that is there.
     pub(super) fn intents(&mut self) {
-        for number in 0..LANES {
+        for number in self.fs.lane_numbers() {
             let intent = self.fs.lane(number).intent.load(Relaxed);
             if intent != 0 && !self.is_met(format::inode::node_offset(intent)) {
                 let at = format::layout::LANE_AREA + u64::from(number) * format::layout::LANE_BYTES;

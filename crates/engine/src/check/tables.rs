@@ -70,15 +70,11 @@ impl Checker<'_> {
     pub(super) fn permissions(&mut self) {
         let mut used = heap::vec![false; layout::PERMISSIONS as usize];
         let mut entries = heap::vec::Vec::new();
-        let mut empty = false;
-        for index in 0..layout::PERMISSIONS {
-            let at = layout::PERMISSION_TABLE + index * 16;
-            if index % 256 == 0 {
-                empty = self.fs.image.known_zero(at, BLOCK);
-            }
-            if empty {
-                continue;
-            }
+        let place = |index: u64| layout::PERMISSION_TABLE + index * 16;
+        let fs = self.fs;
+        let pages = (0..layout::PERMISSIONS).step_by(256).filter(|first| !fs.image.known_zero(place(*first), BLOCK));
+        for index in pages.flat_map(|first| first..first + 256) {
+            let at = place(index);
             let Ok(entry) = self.fs.at::<Permission>(at, "permission") else { return };
             let (owner, mode) = (entry.owner.load(Relaxed), entry.mode.load(Relaxed));
             if mode & permission::VALID == 0 {

@@ -72,7 +72,7 @@ impl Fs {
     /// Finishes truncations that a dead lane has noted. For a time when nobody
     /// uses the lanes.
     pub(crate) fn finish_truncations(&self, cx: &Cx, go_on: &mut dyn FnMut() -> bool) {
-        for number in 0..format::layout::LANES {
+        for number in self.lane_numbers() {
             let intent = &self.lane(number).intent;
             let id = intent.load(Relaxed);
             if id == 0 {

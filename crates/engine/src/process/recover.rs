@@ -9,7 +9,6 @@ use crate::lane::apply;
 use base::{Cx, Result};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Release};
-use format::layout::LANES;
 
 /// How long attaching may spend on orphans, nanoseconds.
 const WORK_NS: i64 = 2_000_000;
@@ -18,7 +17,7 @@ impl Fs {
     /// Applies every whole record and retires it. Alone, before the segment is made.
     pub(crate) fn recover_records(&self) -> Result<()> {
         let mut any = false;
-        for number in 0..LANES {
+        for number in self.lane_numbers() {
             let lane = self.lane(number);
             if lane.state.load(Acquire) == 0 {
                 continue;

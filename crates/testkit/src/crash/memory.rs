@@ -32,6 +32,13 @@ impl Memory {
         Memory { at, len: len as usize }
     }
 
+    /// As `new`, in large pages where there are any: what is looked at lies far apart.
+    pub fn large(len: u64) -> Memory {
+        let memory = Memory::new(len);
+        let _ = pm::file::advise(memory.at, len, pm::sys::abi::MADV_HUGEPAGE);
+        memory
+    }
+
     /// Zero again, the part `offset..offset + len`, quickly.
     pub fn zero(&self, offset: u64, len: u64) {
         assert!(offset as usize + len as usize <= self.len);
@@ -106,7 +113,7 @@ impl Machine {
     /// If there is no memory.
     pub fn new(domain: Domain) -> Machine {
         Machine {
-            image: Memory::new(LIMIT),
+            image: Memory::large(LIMIT),
             segment: Memory::new(segment_bytes(LIMIT).expect("a possible image")),
             log: Box::leak(Box::default()),
             places: [(); USERS].map(|()| Box::into_raw(Box::new(MaybeUninit::uninit()))),

@@ -270,7 +270,7 @@ fn pages() -> u64 {
 }
 
 /// Page faults of this process so far, without reading from a disk.
-fn faults() -> u64 {
+pub(super) fn faults() -> u64 {
     // SAFETY: plain data, zero is a value of it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: room for the answer.
