@@ -66,6 +66,9 @@ impl Fs {
         let end = blocks_for(job.size());
         job.cut(end, BLOCKS_MAX)?;
         cachelet.flags.fetch_and(!cachelet::AHEAD, SeqCst);
+        if cachelet.flags.load(SeqCst) & cachelet::KNOWN != 0 {
+            self.tell_later(node.id);
+        }
         Ok(())
     }
 

@@ -56,6 +56,7 @@ impl Fs {
         self.leftovers().store(1, Release);
         self.adopt_lanes_of(number);
         self.empty_process(cx, number);
+        self.header().served.deaths.fetch_add(1, Release);
         true
     }
 

@@ -12,9 +12,12 @@
 //!
 //! Nobody holds a lock while he waits, because passing a notice on may have to
 //! wait for a request that needs the lock. A server that is dead is noticed, one
-//! that is stuck is waited for for [`PATIENCE`] at most. What a process killed
-//! between change and notice leaves, or a cachelet given to another inode,
-//! ends with the time for which the kernel may keep things (a second).
+//! that is stuck is waited for for [`PATIENCE`] at most.
+//!
+//! Where nobody may wait, a notice is posted and left ([`Fs::tell_later`]): when a
+//! cachelet that the kernel knows is given to another inode, and when the last close gives
+//! blocks back. A process killed between change and notice is noticed within
+//! [`LOOK_S`]; then the kernel is made to forget the attributes of all that it knows.
 //!
 //! [`KNOWN`]: cachelet::KNOWN
 //! [`NAMES_KNOWN`]: cachelet::NAMES_KNOWN
@@ -31,6 +34,8 @@ use pm::{Errno, clock, file};
 const PATIENCE: i64 = 1_000_000_000;
 /// How often it looks whether the server lives.
 const LOOK: i64 = 20_000_000;
+/// How often the server looks for processes that died, seconds.
+const LOOK_S: u32 = 1;
 /// States of a notice.
 const FREE: u32 = 0;
 const WRITING: u32 = 1;
@@ -51,6 +56,8 @@ impl Fs {
                 return Err(Errno::EBUSY.into());
             }
             if server.compare_exchange(before, own, AcqRel, Relaxed).is_ok() {
+                let served = &self.header().served;
+                served.deaths_told.store(served.deaths.load(Acquire), Relaxed);
                 // What was meant for the server before: its mount is gone.
                 for notice in self.notices().filter(|notice| notice.state.load(Acquire) == POSTED) {
                     self.end_notice(notice);
@@ -177,18 +184,38 @@ impl Fs {
     /// Takes a notice about `node`. `None` if there is no room for longer than anybody waits.
     fn begin_notice(&self, node: u64) -> Option<&Notice> {
         let begun = clock::monotonic();
-        let notice = loop {
-            let take = |notice: &&Notice| notice.state.compare_exchange(FREE, WRITING, AcqRel, Relaxed).is_ok();
-            match self.notices().find(take) {
-                Some(notice) => break notice,
+        loop {
+            match self.take_notice(node) {
+                Some(notice) => return Some(notice),
                 None if clock::monotonic() - begun > PATIENCE => return None,
                 None => file::nap(50_000),
             }
-        };
+        }
+    }
+
+    /// Takes a notice about `node`, if there is one free now.
+    fn take_notice(&self, node: u64) -> Option<&Notice> {
+        let take = |notice: &&Notice| notice.state.compare_exchange(FREE, WRITING, AcqRel, Relaxed).is_ok();
+        let notice = self.notices().find(take)?;
         notice.writer.store(self.process.load(Relaxed), Relaxed);
         notice.node.store(node, SeqCst);
         self.header().served.pending.fetch_add(1, SeqCst);
         Some(notice)
+    }
+
+    /// Has the kernel forget a node's attributes a moment later: waits for nobody, so
+    /// that the server may do it too, and whoever holds a lock. Where 64 wait already
+    /// it is left to the time for which the kernel keeps things.
+    #[cold]
+    pub(crate) fn tell_later(&self, node: u64) {
+        if self.header().served.server.load(Relaxed) == 0 {
+            return;
+        }
+        if let Some(notice) = self.take_notice(node) {
+            notice.name_len.store(0, Relaxed);
+            notice.state.store(POSTED, Release);
+            self.wake_server();
+        }
     }
 
     /// Posts a notice that was begun, and waits until it has been passed on.
@@ -232,9 +259,32 @@ impl Fs {
                 self.end_notice(notice);
             }
         }
+        self.look_for_deaths(cx, pass);
         file::wait(&served.bell, bell, timeout_ns);
         if served.bell.load(SeqCst) == bell {
             self.sweep_notices(cx);
+        }
+    }
+
+    /// After a death: what the dead one has changed last may not have been told. The
+    /// flags stay, so that whoever changes something meanwhile tells of it himself.
+    fn look_for_deaths(&self, cx: &Cx, pass: &mut dyn FnMut(Node, Option<&[u8]>)) {
+        let served = &self.header().served;
+        let now = (clock::monotonic() / 1_000_000_000) as u32;
+        if now.wrapping_sub(served.looked_s.load(Relaxed)) >= LOOK_S {
+            served.looked_s.store(now, Relaxed);
+            self.adopt_dead_processes(cx);
+        }
+        let deaths = served.deaths.load(Acquire);
+        if served.deaths_told.swap(deaths, Relaxed) == deaths {
+            return;
+        }
+        for number in 0..self.header().cachelet_next.load(Acquire).min(self.areas.cachelet_count) {
+            let Some(cachelet) = self.cachelet(number) else { continue };
+            let id = cachelet.node.load(Acquire);
+            if id != 0 && cachelet.flags.load(Relaxed) & cachelet::KNOWN != 0 {
+                pass(Node { id, hint: u32::MAX }, None);
+            }
         }
     }
 
@@ -262,5 +312,77 @@ impl Fs {
                 self.end_notice(notice);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestFs;
+    use base::{Kind, NewNode};
+    use pm::UserSlice;
+    use pm::sys::abi;
+    use std::format;
+
+    const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+
+    /// A served image with a file whose attributes the kernel keeps.
+    fn served() -> (TestFs, Node) {
+        let test = TestFs::new(64 << 20);
+        test.start_serving(&test.cx()).unwrap();
+        let node = test.create(&test.cx(), test.root_node(), b"known", &FILE).unwrap();
+        assert!(!test.kernel_keeps(&test.cx(), node, false).unwrap());
+        (test, node)
+    }
+
+    /// Whether the kernel is told of `node` now, by the server that `test` is.
+    fn is_told(test: &TestFs, node: Node) -> bool {
+        let mut told = false;
+        test.pass_notices(&test.cx(), 0, &mut |other, name| told |= other.id == node.id && name.is_none());
+        told
+    }
+
+    /// Goal: the kernel forgets a node before its cachelet, with the flag in it, is another's.
+    /// Method: files are made until the CLOCK has taken it.
+    #[test]
+    fn cachelets_given_away_are_told() {
+        let (test, node) = served();
+        let mut told = false;
+        for number in 0..test.areas.cachelet_count * 3 {
+            test.create(&test.cx(), test.root_node(), format!("{number}").as_bytes(), &FILE).unwrap();
+            told |= number % 32 == 0 && is_told(&test, node);
+            if told {
+                break;
+            }
+        }
+        let gone = test.cachelet(node.hint).is_none_or(|cachelet| cachelet.node.load(Relaxed) != node.id);
+        assert_eq!(told, gone);
+        assert!(told);
+    }
+
+    /// Goal: the last close, which gives blocks back, is told; one that gives none back is not.
+    #[test]
+    fn blocks_given_back_are_told() {
+        let (test, node) = served();
+        test.open(&test.cx(), node, abi::O_RDWR, 3).unwrap();
+        for _ in 0..40 {
+            test.write(&test.cx(), node, None, &[UserSlice::from_ref(&[1; 1000])]).unwrap();
+        }
+        assert!(!is_told(&test, node));
+        test.close(&test.cx(), 3);
+        assert!(is_told(&test, node));
+        test.open(&test.cx(), node, abi::O_RDWR, 3).unwrap();
+        test.close(&test.cx(), 3);
+        assert!(!is_told(&test, node));
+    }
+
+    /// Goal: after a death all that the kernel knows is told, once.
+    #[test]
+    fn deaths_are_told() {
+        let (test, node) = served();
+        assert!(!is_told(&test, node));
+        test.header().served.deaths.fetch_add(1, Release);
+        assert!(is_told(&test, node));
+        assert!(!is_told(&test, node));
     }
 }

@@ -122,6 +122,10 @@ impl Fs {
             cachelet.flags.fetch_and(!(cachelet::EVICTING | 0xffff_0000), SeqCst);
             return false;
         }
+        if cachelet.flags.load(SeqCst) & cachelet::KNOWN != 0 {
+            // The flag goes; whoever changes the inode and does not find it finds this.
+            self.tell_later(id);
+        }
         if let Ok(inode) = self.inode(node_offset(id)) {
             let own = u64::from(self.generation) << 32 | u64::from(self.cachelet_number(cachelet) + 1);
             let _ = self.image.swap_if(&inode.cachelet, own, 0);

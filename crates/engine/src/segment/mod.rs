@@ -121,7 +121,13 @@ pub struct Served {
     pub pending: AtomicU32,
     /// Rises with each notice: the server sleeps on it.
     pub bell: AtomicU32,
-    pub reserved: [AtomicU32; 11],
+    /// Rises when a process that died has been adopted.
+    pub deaths: AtomicU32,
+    /// Deaths after which the kernel has been made to forget all.
+    pub deaths_told: AtomicU32,
+    /// When the server last looked for dead processes, seconds.
+    pub looked_s: AtomicU32,
+    pub reserved: [AtomicU32; 8],
 }
 
 /// Notices there can be at a time.

@@ -16,7 +16,7 @@ impl Call<'_> {
         let asked: ReadIn = body.take()?;
         let size = asked.size.min(DATA_MAX) as usize;
         // It may be for a page that is mapped.
-        self.known(self.node());
+        self.keep_attr(self.node());
         reply.fill(size, |room| {
             let read = self.backend().read(&self.cx, self.node(), asked.offset, &[UserSlice::from_mut(room)])?;
             self.moved(asked.handle, asked.offset + read as u64);

@@ -11,7 +11,7 @@
 
 use super::abi::{AttrOut, EntryOut, FuseAttr, ROOT, SetAttrIn, StatfsOut, set};
 use super::message::{Body, Reply, Result, err};
-use super::notify::KEEP_S;
+use super::notify::{KEEP_NAMES_S, KEEP_S};
 use super::{Call, Fuse};
 use base::{Attr, Cred, Cx, Kind, Node, PATH_MAX, SetAttr, SetTime};
 use pm::{Errno, UserSlice};
@@ -96,18 +96,19 @@ impl Call<'_> {
 
     /// How long the kernel may keep the names in a directory, seconds. Before they are looked at.
     pub(super) fn keep_names(&self, dir: Node) -> u64 {
-        self.backend().kernel_keeps(&self.cx, dir, true).map_or(0, |_| KEEP_S)
+        self.backend().kernel_keeps(&self.cx, dir, true).map_or(0, |_| KEEP_NAMES_S)
     }
 
-    /// The kernel may from now on keep pages of a node: changes are to be told to
-    /// it. Attributes are not kept: with a time of a second, sizes older than a
-    /// finished call were seen under load (`docs/decisions/0040`).
-    pub(super) fn known(&self, node: Node) {
-        let _ = self.backend().kernel_keeps(&self.cx, node, false);
+    /// The kernel may from now on keep attributes and pages of a node: changes are
+    /// to be told to it. For how long, seconds. Before they are looked at.
+    pub(super) fn keep_attr(&self, node: Node) -> u64 {
+        self.backend().kernel_keeps(&self.cx, node, false).map_or(0, |_| KEEP_S)
     }
 
     /// What is told about a node that has been found or made, under a name that
-    /// may be kept for `entry_s`.
+    /// may be kept for `entry_s`. Its attributes are not kept: the kernel may have
+    /// forgotten the node meanwhile, and then a notice that overtakes this answer
+    /// finds nothing to forget. It asks for them, which no notice can overtake.
     pub(super) fn entry(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
         let attr = fuse_attr(&self.backend().attr(&self.cx, node)?);
         let (node, generation) = (self.fuse.number(node), node.id >> 40);
@@ -166,9 +167,9 @@ impl Call<'_> {
             return Ok(());
         }
         let node = self.node();
-        self.known(node);
+        let valid_s = self.keep_attr(node);
         let attr = self.backend().attr(&self.cx, node)?;
-        reply.put(&AttrOut { attr: fuse_attr(&attr), ..AttrOut::default() });
+        reply.put(&AttrOut { valid_s, attr: fuse_attr(&attr), ..AttrOut::default() });
         Ok(())
     }
 

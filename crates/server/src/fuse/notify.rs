@@ -1,16 +1,18 @@
 //! What the kernel is told to forget.
 //!
-//! It may keep names for [`KEEP_S`], and pages: long enough for whoever asks
-//! again at once, and the bound on what no notice tells of. Everything else
-//! that changes is told before the call that changes it returns.
+//! It may keep attributes for [`KEEP_S`], names for [`KEEP_NAMES_S`], and pages. What
+//! changes is told before the call that changes it returns. The times are the bounds on what
+//! no notice tells of (`engine::process::served`): of names that is more.
 
 use super::Fuse;
 use super::abi::{ForgetEntry, ForgetInode, OutHeader};
 use base::Node;
 use zerocopy::IntoBytes;
 
-/// How long the kernel keeps what it has been told, seconds.
-pub const KEEP_S: u64 = 1;
+/// How long the kernel keeps attributes, seconds.
+pub const KEEP_S: u64 = 60;
+/// How long it keeps names, and that there is none, seconds.
+pub const KEEP_NAMES_S: u64 = 1;
 
 const INODE: i32 = 2;
 const ENTRY: i32 = 3;
