@@ -20,7 +20,7 @@ pub struct Fs {
     /// The root block.
     pub(crate) root: Pinned<Root>,
     /// The head of the segment.
-    pub(crate) head: Table<Header>,
+    pub(crate) head: Pinned<Header>,
     /// The volatile halves of all lanes.
     pub(crate) lane_states: Table<LaneState>,
     /// The descriptor tables of all processes, one after the other.
@@ -158,7 +158,7 @@ impl Fs {
     /// The head of the segment.
     #[inline(always)]
     pub(crate) fn header(&self) -> &Header {
-        self.head.get(0).expect("the header is mapped")
+        &self.head
     }
 
     /// The cachelet with this number; `None` if there is no such.

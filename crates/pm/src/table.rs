@@ -7,7 +7,7 @@
 
 use crate::Region;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// A structure of atomics at a fixed place of a region.
@@ -19,10 +19,21 @@ unsafe impl<T> Send for Pinned<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Pinned<T> {}
 
+/// A page of atomics, so that whoever writes to a structure in it does no harm.
+#[repr(C, align(4096))]
+struct Zero([AtomicU64; 512]);
+
 impl<T: FromBytes + KnownLayout> Pinned<T> {
     /// The structure at `offset`; `None` as for [`Region::at`].
     pub fn new(region: &Region, offset: u64) -> Option<Pinned<T>> {
         region.at::<T>(offset).map(|item| Pinned(item))
+    }
+
+    /// A structure of zeros, in memory of its own, to stand where there is no region.
+    pub fn zero() -> Pinned<T> {
+        const { assert!(size_of::<T>() <= size_of::<Zero>() && align_of::<T>() <= align_of::<Zero>()) }
+        static ZERO: Zero = Zero([const { AtomicU64::new(0) }; 512]);
+        Pinned(ptr::from_ref(&ZERO).cast())
     }
 }
 
@@ -39,7 +50,7 @@ impl<T> core::ops::Deref for Pinned<T> {
 /// An array of structures of atomics in a region.
 #[derive(Debug)]
 pub struct Table<T> {
-    first: *const T,
+    first: NonNull<T>,
     count: u32,
 }
 
@@ -57,7 +68,7 @@ impl<T> Copy for Table<T> {}
 
 impl<T> Table<T> {
     /// An array of nothing.
-    pub const EMPTY: Table<T> = Table { first: ptr::null(), count: 0 };
+    pub const EMPTY: Table<T> = Table { first: NonNull::dangling(), count: 0 };
 
     /// The item with this number.
     #[inline(always)]
@@ -66,14 +77,14 @@ impl<T> Table<T> {
             return None;
         }
         // SAFETY: all `count` items were checked when the table was made; the mapping stays.
-        Some(unsafe { &*self.first.add(number as usize) })
+        Some(unsafe { self.first.add(number as usize).as_ref() })
     }
 
     /// Number of an item that is in the table.
     #[inline(always)]
     pub fn number(&self, item: &T) -> u32 {
         const { assert!(size_of::<T>().is_power_of_two()) }
-        ((ptr::from_ref(item) as usize).wrapping_sub(self.first as usize) / size_of::<T>()) as u32
+        ((ptr::from_ref(item) as usize).wrapping_sub(self.first.as_ptr() as usize) / size_of::<T>()) as u32
     }
 }
 
@@ -84,7 +95,7 @@ impl<T: FromBytes + KnownLayout> Table<T> {
         if count == 0 || !region.holds(offset, bytes) {
             return None;
         }
-        Some(Table { first: region.at::<T>(offset)?, count })
+        Some(Table { first: NonNull::from(region.at::<T>(offset)?), count })
     }
 }
 

@@ -5,7 +5,7 @@
 //! (`open`, `dup`), then the table; and on `close` the table first, then the
 //! backend, then the number goes back to the door.
 
-use base::{DescriptionId, Kind};
+use base::{DescriptionId, Kind, MOUNTS_MAX};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Numbers of ours are below this; it is also the number that holds the
@@ -24,12 +24,15 @@ pub const SPARE_FD: u32 = MAP_FD + MAPS_MAX as u32;
 /// What a number stands for.
 ///
 /// ```text
-/// 63        48 47    40 39   36 35 34    33    32       31 .. 0
-/// unused     | slot+1  | DT_*  | W, R  | path | cloexec | description
+/// 63 .. 45 44    43..40 39..36 35 34  33     32        31 .. 0
+/// unused | used | slot | DT_* | W, R | path | cloexec | description
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry(u64);
 
+/// In every entry, so that none is 0.
+const USED: u64 = 1 << 44;
+const _: () = assert!(MOUNTS_MAX == 16);
 const CLOEXEC: u64 = 1 << 32;
 const PATH: u64 = 1 << 33;
 const READ: u64 = 1 << 34;
@@ -40,7 +43,7 @@ impl Entry {
     #[inline]
     pub fn new(slot: usize, description: DescriptionId, kind: Kind, cloexec: bool, path_only: bool) -> Self {
         Entry(
-            (slot as u64 + 1) << 40
+            USED | ((slot % MOUNTS_MAX) as u64) << 40
                 | (kind as u64) << 36
                 | if cloexec { CLOEXEC } else { 0 }
                 | if path_only { PATH } else { 0 }
@@ -51,13 +54,10 @@ impl Entry {
     /// The same, open for reading and writing as these `O_*` say.
     #[inline]
     pub fn with_access(self, flags: u32) -> Self {
-        Entry(match flags & 3 {
-            _ if self.path_only() => self.0,
-            0 => self.0 | READ,
-            1 => self.0 | WRITE,
-            2 => self.0 | READ | WRITE,
-            _ => self.0,
-        })
+        const _: () = assert!(READ == 1 << 34 && WRITE == 2 << 34);
+        // `O_RDONLY` 0, `O_WRONLY` 1, `O_RDWR` 2: one more is the two bits; 3 is neither.
+        let access = u64::from(flags.wrapping_add(1) & 3) << 34;
+        Entry(if self.path_only() { self.0 } else { self.0 | access })
     }
 
     /// Open for reading.
@@ -73,9 +73,9 @@ impl Entry {
     }
 
     /// Mount slot.
-    #[inline]
+    #[inline(always)]
     pub fn slot(self) -> usize {
-        ((self.0 >> 40) as usize & 0xff).wrapping_sub(1)
+        (self.0 >> 40) as usize % MOUNTS_MAX
     }
 
     /// Description in that mount's backend.

@@ -149,11 +149,11 @@ impl Process {
         dirfd: usize,
         pointer: usize,
         follow: bool,
-        sight: &mut Sight,
-    ) -> Option<(&Mount, Glance)> {
+    ) -> Option<(&Mount, Glance, Sight)> {
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
-        Some((mount, mount.glance(who, base, path, follow, sight)))
+        let (glance, sight) = mount.glance(who, base, path, follow);
+        Some((mount, glance, sight))
     }
 
     /// A glance at the place of a name: its directory, and the name. `None`: resolve it properly.
@@ -165,7 +165,7 @@ impl Process {
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
         let (parent, name) = mount.glance_parent(self.credentials.caller(), base, path)?;
-        Some(Spot { slot: self.mounts.slot_of(mount), mount, found: Found { parent, name, node: None, slash: false } })
+        Some(Spot { slot: mount.slot, mount, found: Found { parent, name, node: None, slash: false } })
     }
 
     /// Resolves a path argument. `which` (0 or 1) tells the two paths of one

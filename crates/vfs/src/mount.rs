@@ -26,6 +26,8 @@ pub struct Mount {
     direct: Option<&'static engine::Fs>,
     /// Its root directory.
     pub root: Node,
+    /// Its place in the table.
+    pub slot: usize,
     /// For a mount inside another: that mount's slot and the node it covers.
     pub parent: Option<(usize, Node)>,
     /// Its files are opened as the kernel's: [`Backend::open_in_kernel`].
@@ -51,12 +53,20 @@ impl Mount {
 
     /// [`Backend::glance`].
     #[inline(always)]
-    pub fn glance(&self, who: &Caller, base: Node, path: Text, follow: bool, sight: &mut Sight) -> Glance {
+    pub fn glance(&self, who: &Caller, base: Node, path: Text, follow: bool) -> (Glance, Sight) {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
-            return fs.glance(who, base, path, follow, sight);
+            let mut sight = Sight::EMPTY;
+            return (fs.glance(who, base, path, follow, &mut sight), sight);
         }
-        self.backend.glance(who, base, path, follow, sight)
+        self.glance_by_backend(who, base, path, follow)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn glance_by_backend(&self, who: &Caller, base: Node, path: Text, follow: bool) -> (Glance, Sight) {
+        let mut sight = Sight::EMPTY;
+        (self.backend.glance(who, base, path, follow, &mut sight), sight)
     }
 
     /// [`Backend::glance_parent`].
@@ -265,8 +275,6 @@ impl Mount {
     }
 }
 
-const SLOT: usize = size_of::<Option<Mount>>();
-
 /// All mounts of one namespace.
 pub struct MountTable {
     slots: [UnsafeCell<Option<Mount>>; MOUNTS_MAX],
@@ -309,6 +317,7 @@ impl MountTable {
             return Err(Errno::ENOSPC);
         }
         let mount = Mount {
+            slot,
             prefix,
             prefix_len,
             backend,
@@ -384,13 +393,6 @@ impl MountTable {
             return Some((0, mount, mount.rest(path)?));
         }
         self.find_among(active, path)
-    }
-
-    /// The slot of a mount of this table.
-    #[inline(always)]
-    pub fn slot_of(&self, mount: &Mount) -> usize {
-        const { assert!(size_of::<UnsafeCell<Option<Mount>>>() == SLOT) };
-        (core::ptr::from_ref(mount) as usize - self.slots.as_ptr() as usize) / SLOT
     }
 
     /// As `find`, where that is quick: one mount, or none that the path leads into.

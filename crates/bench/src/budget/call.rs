@@ -11,16 +11,16 @@ pub type Call = fn(&mut Hand, usize);
 
 /// Calls by name, in the order in which they are measured.
 pub const CALLS: &[(&str, Call)] = &[
-    ("stat", |h, i| seen(h.api.stat(&h.files[i % h.files.len()]))),
-    ("stat depth 8", |h, i| seen(h.api.stat(&h.deep[i % h.deep.len()]))),
-    ("access", |h, i| seen(h.api.access(&h.files[i % h.files.len()]))),
-    ("negative lookup", |h, i| seen(h.api.stat(&h.missing[i % h.missing.len()]))),
+    ("stat", |h, i| seen(h.api.stat(&h.files[i % FILES]))),
+    ("stat depth 8", |h, i| seen(h.api.stat(&h.deep[i % FILES]))),
+    ("access", |h, i| seen(h.api.access(&h.files[i % FILES]))),
+    ("negative lookup", |h, i| seen(h.api.stat(&h.missing[i % FILES]))),
     ("open+close", |h, i| {
-        let fd = h.api.open(&h.files[i % h.files.len()], O_RDONLY);
+        let fd = h.api.open(&h.files[i % FILES], O_RDONLY);
         h.api.close(fd);
     }),
     ("open(O_CREAT)+close", |h, i| {
-        let fd = h.api.open(&h.files[i % h.files.len()], O_WRONLY | O_CREAT);
+        let fd = h.api.open(&h.files[i % FILES], O_WRONLY | O_CREAT);
         good(fd);
         h.api.close(fd);
     }),
@@ -70,12 +70,22 @@ fn copy(hand: &mut Hand, i: usize, len: usize) {
     unsafe { libc::memcpy(hand.block.as_mut_ptr().cast(), black_box(from.as_ptr()).cast(), len) };
 }
 
+/// Names that a call takes turns with.
+const FILES: usize = 64;
+/// As many as are known when compiling: choosing one costs next to nothing, which is part of what is counted.
+type Names = Box<[CString; FILES]>;
+
+/// `FILES` names, made of their numbers.
+fn turns(name: impl Fn(usize) -> String) -> Names {
+    Box::new(std::array::from_fn(|i| text(name(i))))
+}
+
 /// What the calls are made on.
 pub struct Hand {
     api: Api,
-    files: Vec<CString>,
-    deep: Vec<CString>,
-    missing: Vec<CString>,
+    files: Names,
+    deep: Names,
+    missing: Names,
     fresh: Vec<CString>,
     moved: Vec<CString>,
     data: i32,
@@ -97,11 +107,11 @@ impl Hand {
         for at in 0..64 {
             assert_eq!(api.pwrite(data, &block, at * 4096), 4096, "pwrite");
         }
-        let mut hand = Hand {
+        let hand = Hand {
             api,
-            files: names("entry", 64),
-            deep: Vec::new(),
-            missing: names("none", 64),
+            files: turns(|i| format!("entry{i:07}")),
+            deep: turns(|i| format!("deep{}/file{i}", "/below".repeat(6))),
+            missing: turns(|i| format!("none{i:07}")),
             fresh: names("new", MOST),
             moved: names("moved", MOST),
             data,
@@ -115,25 +125,14 @@ impl Hand {
         Ok(hand)
     }
 
-    fn make_files(&mut self) {
-        for file in &self.files {
+    fn make_files(&self) {
+        for depth in 0..7 {
+            good(self.api.mkdir(&text(format!("deep{}", "/below".repeat(depth)))));
+        }
+        for file in self.files.iter().chain(self.deep.iter()) {
             let fd = self.api.open(file, O_WRONLY | O_CREAT | O_EXCL);
             good(fd);
             self.api.close(fd);
-        }
-        let mut path = String::from("deep");
-        for depth in 0..7 {
-            good(self.api.mkdir(&text(path.clone())));
-            if depth < 6 {
-                path += "/below";
-            }
-        }
-        for i in 0..16 {
-            let file = text(format!("{path}/file{i}"));
-            let fd = self.api.open(&file, O_WRONLY | O_CREAT | O_EXCL);
-            good(fd);
-            self.api.close(fd);
-            self.deep.push(file);
         }
     }
 }

@@ -24,9 +24,12 @@ struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Takes it if it is free.
+    /// Takes it if it is free, and nothing else is listed there.
     #[inline(always)]
     fn take(fs: &Fs, listed: &'a AtomicU64, word: &'a LockWord, owner: u32) -> Option<Held<'a>> {
+        if listed.load(Relaxed) != 0 {
+            return None;
+        }
         // Listed before it is taken, so that whoever finds the holder dead knows.
         listed.store(fs.segment.offset_of(word), Release);
         if word.compare_exchange(0, owner, Acquire, Relaxed).is_err() {
@@ -54,10 +57,7 @@ impl Fs {
     pub fn write_at_hand(&self, thread: &Thread, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
         let owner = thread.lanes[self.slot].get();
         let state = self.lane_state(owner.checked_sub(1)?);
-        thread.busy.set(thread.busy.get() + 1);
-        let end = self.write_in_lane(state, owner, node, offset, from);
-        thread.busy.set(thread.busy.get() - 1);
-        end
+        self.write_in_lane(state, owner, node, offset, from)
     }
 
     /// As [`Fs::write_at_hand`] at a description's offset, or at the end, which moves the offset.
@@ -66,20 +66,11 @@ impl Fs {
         let owner = thread.lanes[self.slot].get();
         let state = self.lane_state(owner.checked_sub(1)?);
         let description = self.descriptions.get(id)?;
-        let listed = &state.spare2[0];
-        if listed.load(Relaxed) != 0 {
-            return None;
-        }
-        thread.busy.set(thread.busy.get() + 1);
-        let held = Held::take(self, listed, &description.offset_owner, owner);
-        let end = held.and_then(|_held| {
-            let offset = if append { None } else { Some(description.offset.load(Relaxed)) };
-            let end = self.write_in_lane(state, owner, node, offset, from)?;
-            description.offset.store(end, Relaxed);
-            Some(end)
-        });
-        thread.busy.set(thread.busy.get() - 1);
-        end
+        let _held = Held::take(self, &state.spare2[0], &description.offset_owner, owner)?;
+        let offset = if append { None } else { Some(description.offset.load(Relaxed)) };
+        let end = self.write_in_lane(state, owner, node, offset, from)?;
+        description.offset.store(end, Relaxed);
+        Some(end)
     }
 
     #[inline(always)]
@@ -87,7 +78,7 @@ impl Fs {
         let cachelet = self.cachelet(node.hint)?;
         let at = node_offset(node.id);
         let inode = self.image.at::<format::Inode>(at)?;
-        if !self.is_writable() || state.held[0].load(Relaxed) != 0 {
+        if !self.is_writable() {
             return None;
         }
         let now = pm::clock::now() as u64;
@@ -101,7 +92,8 @@ impl Fs {
         let (start, len) = (offset.unwrap_or(size), from.len as u64);
         let (block, blocks) = Root::one(inode.root.load(Relaxed))?;
         let room = blocks * BLOCK;
-        if start > size || start > room || len > room - start || !self.is_allocatable(block, blocks) {
+        // `copy_in` looks where the blocks end; nothing before them is a file's.
+        if start > size || start > room || len > room - start || block < self.layout.first_block() {
             return None;
         }
         self.image.copy_in(block * BLOCK + start, from).ok()?;

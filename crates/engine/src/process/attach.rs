@@ -357,7 +357,7 @@ pub(crate) fn unjoined(
         permissions: Table::new(&image, layout::PERMISSION_TABLE, layout::PERMISSIONS as u32).ok_or(AttachError::Damaged)?,
         image,
         segment: no_region(),
-        head: Table::EMPTY,
+        head: Pinned::zero(),
         lane_states: Table::EMPTY,
         descriptor_words: Table::EMPTY,
         bucket_locks: Table::EMPTY,

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::{BLOCK, LANES, PROCESSES};
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
-use pm::{Domain, Errno, Region, Table};
+use pm::{Domain, Errno, Pinned, Region, Table};
 
 /// What the name of a segment starts with; the token follows in 16 hexadecimal digits.
 pub(super) const PREFIX: &[u8] = b"/bypath-";
@@ -64,7 +64,7 @@ impl Fs {
     /// From now on this is the segment; its areas are known.
     pub(super) fn use_segment(&mut self, segment: Region) -> Result<(), AttachError> {
         self.segment = segment;
-        self.head = Table::new(&self.segment, 0, 1).ok_or(AttachError::Damaged)?;
+        self.head = Pinned::new(&self.segment, 0).ok_or(AttachError::Damaged)?;
         self.lane_states = Table::new(&self.segment, self.areas.lanes, LANES).ok_or(AttachError::Damaged)?;
         self.descriptor_words =
             Table::new(&self.segment, self.areas.descriptors, PROCESSES * DESCRIPTORS as u32).ok_or(AttachError::Damaged)?;
@@ -85,7 +85,7 @@ impl Fs {
     pub(super) fn leave_segment(&mut self) {
         let (base, len) = (self.segment.base(), self.segment.len());
         self.segment = no_region();
-        (self.head, self.lane_states, self.descriptor_words) = (Table::EMPTY, Table::EMPTY, Table::EMPTY);
+        (self.head, self.lane_states, self.descriptor_words) = (Pinned::zero(), Table::EMPTY, Table::EMPTY);
         (self.cachelets, self.descriptions) = (Table::EMPTY, Table::EMPTY);
         (self.pages, self.shadow) = (Table::EMPTY, Table::EMPTY);
         self.bucket_locks = Table::EMPTY;

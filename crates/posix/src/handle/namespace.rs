@@ -5,7 +5,7 @@ use crate::path::{CWD, OpenFile, Place, Spot, descriptor_name};
 use crate::protected::HARDLINKS;
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Error, Glance, Kind, Last, NewNode, Node, RenameMode, Sight};
+use base::{Cx, Error, Glance, Kind, Last, NewNode, Node, RenameMode};
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
 
@@ -301,15 +301,14 @@ impl Process {
     /// A `link` whose source and place a glance finds.
     #[inline(always)]
     unsafe fn quick_link(&self, cx: &Cx, from: (usize, usize), to: (usize, usize), last: Last) -> Option<Outcome> {
-        let mut sight = Sight::EMPTY;
         let follow = last == Last::Follow;
         // SAFETY: the caller's promise.
-        let (mount, Glance::Seen) = unsafe { self.glance(self.credentials.caller(), from.0, from.1, follow, &mut sight) }? else {
+        let (mount, Glance::Seen, sight) = unsafe { self.glance(self.credentials.caller(), from.0, from.1, follow) }? else {
             return None;
         };
         // SAFETY: the caller's promise.
         let spot = unsafe { self.glance_parent(to.0, to.1) }?;
-        Some(done(self.link_ours(cx, self.mounts.slot_of(mount), sight.node, &spot)))
+        Some(done(self.link_ours(cx, mount.slot, sight.node, &spot)))
     }
 
     #[inline(never)]

@@ -95,12 +95,11 @@ impl Process {
             return None;
         }
         let who = self.credentials.caller();
-        let mut sight = Sight::EMPTY;
         let follow = flags & abi::O_NOFOLLOW == 0;
         // SAFETY: the caller's promise.
-        let mount = match unsafe { self.glance(who, dirfd, path, follow, &mut sight) }? {
-            (mount, Glance::Seen) => mount,
-            (_, Glance::Absent) if flags & abi::O_CREAT == 0 => return Some(-(Errno::ENOENT.0 as isize)),
+        let (mount, sight) = match unsafe { self.glance(who, dirfd, path, follow) }? {
+            (mount, Glance::Seen, sight) => (mount, sight),
+            (_, Glance::Absent, _) if flags & abi::O_CREAT == 0 => return Some(-(Errno::ENOENT.0 as isize)),
             _ => return None,
         };
         let plain = flags & !FOR_READING == 0;
@@ -125,7 +124,7 @@ impl Process {
             return None;
         };
         description.reserved2.store(sight.parent, Relaxed);
-        let slot = self.mounts.slot_of(mount);
+        let slot = mount.slot;
         self.descriptors.put_new(fd, Entry::new(slot, id, kind, cloexec, false).with_access(flags));
         Some(fd as isize)
     }

@@ -5,7 +5,7 @@ use crate::path::CWD;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::stat::{Figures, Stat};
-use base::{Attr, Cx, Glance, Last, Node, R, Sight, X};
+use base::{Attr, Cx, Glance, Last, Node, R, X};
 use core::mem::MaybeUninit;
 use pm::Errno;
 use pm::sys::abi;
@@ -270,17 +270,16 @@ impl Process {
             return None;
         }
         let who = if effective { self.credentials.caller() } else { self.credentials.real_caller() };
-        let mut sight = Sight::EMPTY;
         // SAFETY: the caller's promise.
-        match unsafe { self.glance(who, dirfd, path, flags as u32 & abi::AT_SYMLINK_NOFOLLOW == 0, &mut sight) }? {
-            (_, Glance::Seen) if want == 0 => Some(0),
-            (_, Glance::Seen) => {
+        match unsafe { self.glance(who, dirfd, path, flags as u32 & abi::AT_SYMLINK_NOFOLLOW == 0) }? {
+            (_, Glance::Seen, _) if want == 0 => Some(0),
+            (_, Glance::Seen, sight) => {
                 let cred = if effective { self.credentials.effective() } else { self.credentials.real() };
                 let may = cred.may(sight.kind()?, sight.mode(), sight.uid, sight.gid, want as u16);
                 Some(if may { 0 } else { -(Errno::EACCES.0 as isize) })
             }
-            (_, Glance::Absent) => Some(-(Errno::ENOENT.0 as isize)),
-            (_, Glance::Unsure) => None,
+            (_, Glance::Absent, _) => Some(-(Errno::ENOENT.0 as isize)),
+            (_, Glance::Unsure, _) => None,
         }
     }
 
