@@ -65,6 +65,8 @@ direct-tests: build
 	$(STEP) 'real programs on a directory of the kernel'"'"'s' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' tests/programs/run.sh bash coreutils dash findutils gzip make-gcc perl sqlite3 tar
 	@if command -v bindfs >/dev/null; then $(STEP) 'real programs on a FUSE daemon' env BYPATH=$(RELEASE)/bypath SOURCE='fuse:bindfs -f % @' tests/programs/run.sh bash dash findutils gzip make-gcc perl tar; \
 	else echo 'skip real programs on a FUSE daemon: bindfs is not installed: LEFT OUT, not passed'; fi
+	@if command -v bindfs >/dev/null; then $(STEP) 'programs and FUSE daemons killed at random' $(TESTKIT) daemons --seconds 12 --bypath $(RELEASE)/bypath; \
+	else echo 'skip programs and FUSE daemons killed at random: bindfs is not installed: LEFT OUT, not passed'; fi
 
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --

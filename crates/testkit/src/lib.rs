@@ -3,6 +3,7 @@
 //! killed. The binary `testkit` runs them; `README.md` says how.
 
 pub mod crash;
+pub mod daemons;
 pub mod damage;
 pub mod differential;
 pub mod image;

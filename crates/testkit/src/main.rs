@@ -66,6 +66,22 @@ fn crash(args: &[String]) -> bool {
     })
 }
 
+fn daemons(args: &[String]) -> bool {
+    use bypath_testkit::daemons;
+    let (seconds, seed) = (number(args, "--seconds", 60), number(args, "--seed", 1));
+    if let Some(client) = option(args, "--client").and_then(|text| text.parse().ok()) {
+        return shown(daemons::client(client, number(args, "--millis", 1000)));
+    }
+    if let Some(clients) = option(args, "--clients").and_then(|text| text.parse().ok()) {
+        return shown(daemons::clients(clients, seconds, seed));
+    }
+    let beside = std::env::current_exe().ok().map(|path| path.with_file_name("bypath"));
+    match option(args, "--bypath").map(Into::into).or(beside) {
+        Some(bypath) => shown(daemons::daemons(&bypath, 10, seconds, seed)),
+        None => shown(Err("say --bypath PROGRAM".into())),
+    }
+}
+
 fn main() -> std::process::ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let _segments = bypath_testkit::image::Segments::new();
@@ -92,6 +108,7 @@ fn main() -> std::process::ExitCode {
         Some("append") => shown(many::append(number(&args, "--processes", 4), number(&args, "--records", 100_000))),
         Some("visible") => shown(many::visible(number(&args, "--rounds", 2000))),
         Some("crash") => crash(&args),
+        Some("daemons") => daemons(&args),
         Some("storm") => shown(many::storm(number(&args, "--kills", 10_000), number(&args, "--seed", 1))),
         Some("damage") => shown(bypath_testkit::damage::damage(
             number(&args, "--seed", 1),
@@ -113,6 +130,7 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit append [--processes N] [--records N]\n\
                  \x20      testkit visible [--rounds N]\n\
                  \x20      testkit storm [--kills N] [--seed S]\n\
+                 \x20      testkit daemons [--seconds N] [--seed S] [--bypath PROGRAM]\n\
                  \x20      testkit damage [--images N] [--from N] [--seconds S] [--seed S]\n\
                  \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
                  \x20      testkit flat [--entries N]\n\
