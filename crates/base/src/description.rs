@@ -10,6 +10,10 @@ use zerocopy::{FromBytes, KnownLayout};
 /// Index of a description in its backend's table.
 pub type DescriptionId = u32;
 
+/// In [`Description::flags`]: open to be executed (the kernel's `__FMODE_EXEC`).
+/// Programs can't set it.
+pub const EXECUTE: u32 = 0x20;
+
 /// `ioctl` on a file of a kernel mount, with a description's number: it is that
 /// open file from then on, and what is read and written moves its offset.
 /// `_IOW(0xb9, 1, u32)`.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! prepare: environment rebuilt · descriptors that stay: placeholder without FD_CLOEXEC · backends told
-//! try:     a kernel path → execveat · a script of ours → its interpreter · a program of ours → a memfd copy
+//! try:     a kernel path → execveat · a script of ours → its interpreter
+//!          a program of ours → the same through the kernel's mount, or a memfd copy
 //! failed:  everything put back
 //! ```
 
@@ -10,7 +11,7 @@ use crate::call::Served;
 use crate::door::PROCESS;
 use crate::environ::Environment;
 use crate::serve;
-use crate::{alloc, call, count, errno, hand_over, init, libc, placeholders, thread, tls};
+use crate::{alloc, call, count, errno, hand_over, in_mount, init, libc, placeholders, thread, tls};
 use core::ffi::{CStr, c_char, c_int};
 use pm::sys::{self, abi::*};
 use posix::Outcome;
@@ -20,6 +21,7 @@ const ENOENT: isize = -2;
 const ENOEXEC: isize = -8;
 const ENOMEM: isize = -12;
 const EACCES: isize = -13;
+const ETXTBSY: isize = -26;
 const ELOOP: isize = -40;
 /// How often one script may be the interpreter of another.
 const INTERPRETERS_MAX: u32 = 4;
@@ -152,7 +154,17 @@ impl Ready {
             unsafe { self.exec_script(&mut head, path, argv, level) }
         } else if head.starts_with(b"\x7fELF") {
             // SAFETY: by contract.
-            unsafe { self.exec_copy(file, path, argv) }
+            match unsafe { in_mount::path(file, dirfd, path) } {
+                // SAFETY: by contract; a text of ours.
+                Some(text) => match unsafe { self.start(HERE, text.as_ptr(), argv, 0) } {
+                    ETXTBSY => ETXTBSY,
+                    // What the kernel can't do through its mount is done without.
+                    // SAFETY: by contract.
+                    _ => unsafe { self.exec_copy(file, path, argv) },
+                },
+                // SAFETY: by contract.
+                None => unsafe { self.exec_copy(file, path, argv) },
+            }
         } else {
             ENOEXEC
         };

@@ -30,6 +30,7 @@ pub mod exec;
 pub mod foreign;
 pub mod fork;
 pub mod hand_over;
+pub mod in_mount;
 pub mod in_plugin;
 pub mod init;
 pub mod kernel_files;

@@ -290,7 +290,14 @@ pub trait Backend: Sync {
     /// At orderly exit: gives everything back (death does the same, later).
     fn detach(&self, cx: &Cx);
 
-    // ---- what `bypath info` shows ----
+    // ---- the kernel's mount, and what `bypath info` shows ----
+
+    /// The kernel has begun to execute a file through the mount, or ended.
+    fn count_executed(&self, _begins: bool) {}
+    /// Whether the kernel executes a file: it must not be opened for writing.
+    fn is_executed(&self, _node: Node) -> bool {
+        false
+    }
 
     /// Adds to what is known of the calls there were. Not kept by default.
     fn count_calls(&self, _more: &Calls) {}

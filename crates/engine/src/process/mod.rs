@@ -15,6 +15,7 @@
 //! | `handover` | descriptors over fork and exec |
 //! | [`served`] | the server of the kernel mount |
 //! | [`calls`] | how many calls came which way |
+//! | [`executed`] | files that are being executed |
 //! | `adopt` | what a dead process leaves |
 //! | `census` | what is held at the moment, for tests |
 //! | `last` | the ends of descriptions and processes |
@@ -36,6 +37,7 @@ pub mod calls;
 #[cfg(any(test, feature = "check"))]
 pub mod census;
 pub mod descriptions;
+pub mod executed;
 pub mod handover;
 mod join;
 mod kernel;

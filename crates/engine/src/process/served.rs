@@ -58,6 +58,7 @@ impl Fs {
             if server.compare_exchange(before, own, AcqRel, Relaxed).is_ok() {
                 let served = &self.header().served;
                 served.deaths_told.store(served.deaths.load(Acquire), Relaxed);
+                served.executed.store(0, Relaxed);
                 // What was meant for the server before: its mount is gone.
                 for notice in self.notices().filter(|notice| notice.state.load(Acquire) == POSTED) {
                     self.end_notice(notice);

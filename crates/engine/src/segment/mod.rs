@@ -127,7 +127,9 @@ pub struct Served {
     pub deaths_told: AtomicU32,
     /// When the server last looked for dead processes, seconds.
     pub looked_s: AtomicU32,
-    pub reserved: [AtomicU32; 8],
+    /// Files that the kernel executes through the mount; too many after a server's death.
+    pub executed: AtomicU32,
+    pub reserved: [AtomicU32; 7],
 }
 
 /// Notices there can be at a time.

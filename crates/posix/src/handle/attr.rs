@@ -278,6 +278,9 @@ impl Process {
                     _ => return err(Errno::EINVAL),
                 }
                 backend.access(cx, node, W)?;
+                if backend.is_executed(node) {
+                    return err(super::open::ETXTBSY);
+                }
                 self.resize(cx, backend, node, len as u64, false)?;
                 self.cut_mappings(spot.slot, node, len as u64);
                 Ok(0)

@@ -5,7 +5,7 @@
 use super::Call;
 use super::abi::{self, CreateIn, FlushIn, IoctlIn, IoctlOut, OpenIn, OpenOut, ReleaseIn};
 use super::message::{Body, Reply, Result, err};
-use base::description::SHARE;
+use base::description::{EXECUTE, SHARE};
 use base::{Attr, Cred, Cx, DescriptionId, Kind, NewNode, Node, SetAttr};
 use pm::Errno;
 use pm::sys::abi as sys;
@@ -105,6 +105,9 @@ impl Call<'_> {
         {
             self.close(out.handle)?;
             return Err(error);
+        }
+        if asked.flags & EXECUTE != 0 {
+            self.backend().count_executed(true);
         }
         reply.put(&out);
         Ok(())
@@ -242,7 +245,11 @@ impl Call<'_> {
     pub(super) fn release(&self, mut body: Body) -> Result<()> {
         let asked: ReleaseIn = body.take()?;
         self.drop_owners_of(asked.handle);
-        self.close(asked.handle)
+        self.close(asked.handle)?;
+        if asked.flags & EXECUTE != 0 {
+            self.backend().count_executed(false);
+        }
+        Ok(())
     }
 
     fn close(&self, handle: u64) -> Result<()> {

@@ -323,6 +323,14 @@ impl Backend for Native {
         self.0.detach(cx)
     }
 
+    fn count_executed(&self, begins: bool) {
+        self.0.count_executed(begins)
+    }
+
+    fn is_executed(&self, node: Node) -> bool {
+        self.0.any_executed() && self.0.is_executed(node)
+    }
+
     fn count_calls(&self, more: &Calls) {
         self.0.count_calls(more)
     }

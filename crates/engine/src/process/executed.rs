@@ -1,0 +1,34 @@
+//! Files that are being executed, through the kernel's mount: nobody opens them
+//! for writing (`ETXTBSY`).
+//!
+//! Such a file is open in the server, with a flag that no program can set. How
+//! many there are is counted, so that without any a writer only looks at that.
+
+use crate::fs::Fs;
+use base::Node;
+use base::description::EXECUTE;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+impl Fs {
+    /// The kernel has begun to execute a file, or ended.
+    pub fn count_executed(&self, begins: bool) {
+        let count = &self.header().served.executed;
+        let change = |count: u32| if begins { count.checked_add(1) } else { count.checked_sub(1) };
+        let _ = count.fetch_update(AcqRel, Relaxed, change);
+    }
+
+    /// Whether any file may be being executed.
+    #[inline(always)]
+    pub fn any_executed(&self) -> bool {
+        self.header().served.executed.load(Relaxed) != 0
+    }
+
+    /// Whether a node is being executed.
+    #[cold]
+    pub fn is_executed(&self, node: Node) -> bool {
+        let high = self.header().descriptions_high.load(Acquire);
+        (0..high)
+            .map(|id| self.description(id))
+            .any(|one| one.refs.load(Acquire) != 0 && one.node.load(Relaxed) == node.id && one.flags.load(Relaxed) & EXECUTE != 0)
+    }
+}
