@@ -13,7 +13,7 @@ export LC_ALL := C
 
 .PHONY: crash crash-night crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
-    fmt clippy docs dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests mount-tools system-tests system-native system-model \
+    fmt clippy docs dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests mount-tools system-tests system-native system-model system-host \
     damage flips system-damage system-flips system-random system-append system-visible system-storm system-recover system-flat recover fuzz fuzz-ci loom budgets tiny-bench tiny-demo
 
 all: build
@@ -61,6 +61,7 @@ program-tests: build
 
 # FUSE daemons, directories of the kernel's and images in one namespace.
 direct-tests: build
+	$(CARGO) build --release $(CARGO_FLAGS) -q -p bypath-testkit
 	$(STEP) 'several file systems in one namespace' env BYPATH=$(RELEASE)/bypath tests/direct/run.sh
 	$(STEP) 'real programs on a directory of the kernel'"'"'s' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' tests/programs/run.sh bash coreutils dash findutils gzip make-gcc perl sqlite3 tar
 	@if command -v bindfs >/dev/null; then $(STEP) 'real programs on a FUSE daemon' env BYPATH=$(RELEASE)/bypath SOURCE='fuse:bindfs -f % @' tests/programs/run.sh bash dash findutils gzip make-gcc perl tar; \
@@ -71,12 +72,14 @@ direct-tests: build
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
 OPERATIONS ?= 500000
-system-tests: system-damage system-flips system-native system-model system-random system-append system-visible system-storm system-recover system-flat
+system-tests: system-damage system-flips system-native system-model system-host system-random system-append system-visible system-storm system-recover system-flat
 
 system-native:
 	$(STEP) 'random calls, images beside tmpfs' $(TESTKIT) differential --backend native --ops $(OPERATIONS)
 system-model:
 	$(STEP) 'random calls, the model beside tmpfs' $(TESTKIT) differential --backend mem --ops $(OPERATIONS)
+system-host:
+	$(STEP) 'random calls, a directory of the kernel beside tmpfs' $(TESTKIT) differential --backend host --ops 50000
 system-random:
 	$(STEP) 'four processes at random' $(TESTKIT) random
 system-append:

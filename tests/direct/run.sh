@@ -155,6 +155,26 @@ pages() {
     if cmp -s k.out m.out; then pass; else diff k.out m.out >what; cat m.err >>what; fail 'differs' what; fi
 }
 
+# Random calls through a daemon that passes a directory on, beside tmpfs; what is believed for no time at all too.
+random() {
+    local testkit seconds tree
+    testkit=$(dirname "$bypath")/testkit
+    if ! [ -x "$testkit" ] || ! [ -e /usr/include/fuse3/fuse_lowlevel.h ] || [ "$(id -u)" -ne 0 ]; then
+        echo "skip $name: no testkit beside bypath, no libfuse3-dev, or not root: LEFT OUT, not passed"
+        left_out=$((left_out + 1))
+        return
+    fi
+    if ! cc -O2 -Wall -Wextra -Werror -D_FILE_OFFSET_BITS=64 -I/usr/include/fuse3 -o passthrough "$here/passthrough.c" -lfuse3 2>m.err; then fail 'it does not compile' m.err; return; fi
+    for seconds in 1 0; do
+        # On tmpfs, as the other side is.
+        tree=$(mktemp -d /dev/shm/bypath-random.XXXXXX) && chmod 777 "$tree"
+        LIMIT=300 BELIEVED=$seconds session --mount "fuse:./passthrough $tree @ -o default_permissions:/direct" -- \
+            "$testkit" differential --backend wire --ops "${OPERATIONS:-20000}" --seed "${SEED:-1}" >m.out 2>&1
+        rm -rf "$tree"
+        if grep -q 'the same$' m.out; then pass "believed for $seconds s"; else fail 'differs' m.out; fi
+    done
+}
+
 # The example plugin: a directory through a library, called in process.
 plugin() {
     [ -e /usr/include/fuse3/fuse.h ] || { echo "skip $name: libfuse3-dev is not installed: LEFT OUT, not passed"; left_out=$((left_out + 1)); return; }
@@ -185,7 +205,7 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line' k.out; else pass; fi
 }
 
-[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay archivemount sshfs together killed restarted pages plugin refused
+[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay archivemount sshfs together killed restarted pages random plugin refused
 for name; do "$name"; done
 leftover=$(ls /dev/shm | grep -E "^bypath-(ledger|channel)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done)
 name=leftovers

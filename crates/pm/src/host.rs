@@ -187,12 +187,12 @@ impl File {
         unsafe { call!(abi::__NR_removexattr, own.as_ptr(), name.as_ptr()) }.map(drop)
     }
 
-    /// Opens what this handle stands for.
-    pub fn reopen(&self, flags: u32) -> Result<File, Errno> {
-        let own = DescriptorName::new(self.number());
+    /// Changes the length of the file that this handle stands for, as `truncate(2)`:
+    /// to the length it has, the time of its last change stays.
+    pub fn truncate_named(&self, size: u64) -> Result<(), Errno> {
+        let name = DescriptorName::new(self.number());
         // SAFETY: a NUL-terminated path.
-        let fd = unsafe { call!(abi::__NR_openat, HERE, own.as_ptr(), flags | abi::O_CLOEXEC, 0) }?;
-        Ok(File::from_number(fd as i32))
+        unsafe { call!(abi::__NR_truncate, name.as_ptr(), size) }.map(drop)
     }
 }
 

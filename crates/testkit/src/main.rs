@@ -18,6 +18,37 @@ fn native() -> &'static dyn vfs::Backend {
     native
 }
 
+/// A directory of the kernel's, new and on tmpfs; it goes with this child's other things.
+fn host() -> &'static dyn vfs::Backend {
+    let place = std::path::PathBuf::from(differential::sandbox::root_of(std::process::id() as i32));
+    let (directory, ledger) = (place.join("host"), place.join("ledger"));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&directory, open_to_all).expect("its mode");
+    std::fs::File::create(&ledger).and_then(|file| file.set_len(vfs::ledger::Ledger::bytes())).expect("a ledger");
+    let shared = vfs::ledger::Ledger::open(&[ledger.as_os_str().as_encoded_bytes(), b"\0"].concat()).expect("a ledger");
+    let host = vfs::host::Host::new(directory.as_os_str().as_encoded_bytes(), false).expect("the directory");
+    Box::leak(Box::new(vfs::cached::Cached::new(host, shared)))
+}
+
+/// The daemon of the session of `bypath run` around this call.
+fn wire() -> &'static dyn vfs::Backend {
+    let list = std::env::var("BYPATH_MOUNTS").unwrap_or_default();
+    let plain = |part: &[u8]| {
+        let mut out = vec![0; part.len()];
+        let len = posix::environment::unescape(part, &mut out).unwrap_or(0);
+        out.truncate(len);
+        out
+    };
+    let source = posix::environment::parse(list.as_bytes()).map(|spec| plain(spec.image)).find(|text| text.starts_with(b"wire:"));
+    let source = source.expect("no session with a daemon around this call: bypath run --mount 'fuse:… @:/dir' -- testkit …");
+    let mut parts = source[5..].splitn(2, |&b| b == b':');
+    let (ledger, channel) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
+    let ledger = vfs::ledger::Ledger::open(&[ledger, b"\0"].concat()).expect("the session's ledger");
+    let wire = vfs::wire::Wire::open(channel, ledger.device(), false).expect("the daemon's channel");
+    Box::leak(Box::new(vfs::cached::Cached::new(wire, ledger)))
+}
+
 /// The value after `--name`.
 fn option(args: &[String], name: &str) -> Option<String> {
     let at = args.iter().position(|a| a == name)?;
@@ -89,16 +120,28 @@ fn main() -> std::process::ExitCode {
         Some("differential") => {
             let backend = option(&args, "--backend").unwrap_or_else(|| "mem".into());
             let plan = Plan {
-                backend: if backend == "mem" { mem } else { native },
+                backend: match &backend[..] {
+                    "mem" => mem,
+                    "host" => host,
+                    "wire" => wire,
+                    _ => native,
+                },
+                beside_kernel: backend == "host",
                 limits: Limits {
-                    no_shared_maps: backend == "mem",
+                    no_shared_maps: backend == "mem" || backend == "wire",
                     space_ahead: backend == "native",
                     no_parent_of_removed: backend == "native",
+                    order_of_two: backend == "host",
+                    no_link_of_open: backend == "host",
+                    nodes_are_paths: backend == "host",
+                    no_tmpfile: backend == "wire",
+                    no_copy_range: backend == "wire",
                 },
                 ops: number(&args, "--ops", 20_000),
                 len: number(&args, "--len", 400) as usize,
                 seed: number(&args, "--seed", 1),
-                jobs: number(&args, "--jobs", 2) as usize,
+                // A daemon shows one tree to all.
+                jobs: if backend == "wire" { 1 } else { number(&args, "--jobs", 2) as usize },
             };
             differential::run(&plan)
         }
@@ -125,7 +168,7 @@ fn main() -> std::process::ExitCode {
         Some("recover") => shown(many::recover(number(&args, "--files", 1_000_000), number(&args, "--seed", 1))),
         _ => {
             eprintln!(
-                "usage: testkit differential [--backend mem|native] [--ops N] [--len N] [--seed S] [--jobs N]\n\
+                "usage: testkit differential [--backend mem|native|host|wire] [--ops N] [--len N] [--seed S] [--jobs N]\n\
                  \x20      testkit random [--processes N] [--ops N] [--seed S]\n\
                  \x20      testkit append [--processes N] [--records N]\n\
                  \x20      testkit visible [--rounds N]\n\

@@ -1,5 +1,7 @@
-//! A namespace of its own, without a kernel beside it, called by number.
+//! A namespace of its own, called by number: without a kernel beside it, or, for
+//! backends whose open files are the kernel's, with one.
 
+use pm::{Errno, call, sys};
 use posix::{Bitmap, Door, Numbers, Outcome, Process, ThreadState};
 use vfs::Backend;
 
@@ -16,6 +18,38 @@ impl Door for Alone {
     }
 }
 
+/// The door of a [`World`] beside the kernel: both have their descriptors in this
+/// process's table, where ours are a placeholder's duplicates.
+struct Beside;
+
+/// The placeholder's number, out of the way of those that are compared.
+const PLACEHOLDER: u32 = 901;
+
+impl Door for Beside {
+    fn numbers(&self) -> &dyn Numbers {
+        self
+    }
+}
+
+impl Numbers for Beside {
+    fn take(&self, lowest: u32, cloexec: bool) -> Result<u32, Errno> {
+        let command = if cloexec { sys::abi::F_DUPFD_CLOEXEC } else { sys::abi::F_DUPFD };
+        // SAFETY: numbers only.
+        unsafe { call!(sys::abi::__NR_fcntl, PLACEHOLDER, command, lowest) }.map(|fd| fd as u32)
+    }
+
+    fn take_exact(&self, fd: u32, cloexec: bool) -> Result<(), Errno> {
+        let flags = if cloexec { sys::abi::O_CLOEXEC } else { 0 };
+        // SAFETY: numbers only.
+        unsafe { call!(sys::abi::__NR_dup3, PLACEHOLDER, fd, flags) }.map(drop)
+    }
+
+    fn give_back(&self, fd: u32) {
+        // SAFETY: a number that `take` gave, so nobody else's.
+        let _ = unsafe { call!(sys::abi::__NR_close, fd) };
+    }
+}
+
 /// What a call returns that is about a descriptor nobody has: the kernel
 /// would fail it, in one way or another.
 pub const NOBODYS: isize = -4001;
@@ -26,6 +60,8 @@ pub struct World {
     pub process: &'static Process,
     /// This thread's state.
     pub thread: Box<ThreadState>,
+    /// Whether what is not ours is the kernel's.
+    pub has_kernel: bool,
 }
 
 impl World {
@@ -38,10 +74,28 @@ impl World {
         for fd in 0..3 {
             let _ = door.0.take_exact(fd, false);
         }
+        World::behind(door, backend)
+    }
+
+    /// Mounts `backend` at `/`, with the kernel beside it.
+    ///
+    /// # Panics
+    /// If it can't be mounted.
+    pub fn beside_kernel(backend: &'static dyn Backend) -> World {
+        // SAFETY: a NUL-terminated name.
+        let made = unsafe { call!(sys::abi::__NR_memfd_create, c"placeholder".as_ptr(), 0) }.expect("memfd");
+        // SAFETY: numbers only; nobody has the second.
+        unsafe { call!(sys::abi::__NR_dup3, made, PLACEHOLDER, sys::abi::O_CLOEXEC) }.expect("dup");
+        // SAFETY: made above.
+        unsafe { call!(sys::abi::__NR_close, made) }.expect("close");
+        World::behind(&Beside, backend)
+    }
+
+    fn behind(door: &'static dyn Door, backend: &'static dyn Backend) -> World {
         let process: &'static Process = Box::leak(Box::new(Process::new(door)));
         let thread = Box::<ThreadState>::default();
         process.mount(&thread, b"/", backend).expect("mount at /");
-        let world = World { process, thread };
+        let world = World { process, thread, has_kernel: door.has_kernel() };
         assert_eq!(world.enter(), 0, "chdir /");
         world
     }
@@ -69,6 +123,10 @@ impl World {
         // SAFETY: the caller's promise.
         match unsafe { self.process.handle(&self.thread, nr, args) } {
             Outcome::Done(result) => result,
+            // SAFETY: the caller's promise.
+            Outcome::Kernel if self.has_kernel => unsafe { sys::raw(nr, args) },
+            // SAFETY: made by the process from what the caller gave.
+            Outcome::KernelWith { nr, args } if self.has_kernel => unsafe { sys::raw(nr, args) },
             // Not a descriptor of ours, and there is nobody else's.
             Outcome::Kernel => NOBODYS,
             // A FIFO or device: the kernel would open it.

@@ -27,6 +27,8 @@ use vfs::Backend;
 pub struct Plan {
     /// Makes the file system, in the child and before it enters its own root.
     pub backend: fn() -> &'static dyn Backend,
+    /// Its open files are the kernel's.
+    pub beside_kernel: bool,
     /// What it can't do.
     pub limits: Limits,
     /// Steps in all.
@@ -81,36 +83,40 @@ pub fn run(plan: &Plan) -> bool {
 
 /// Runs sequences `first..end` in this child.
 fn batch(plan: &Plan, first: u64, end: u64, watch: &Watch) -> Result<(), String> {
-    let world = World::new((plan.backend)());
-    sandbox::own_root()?;
-    for sequence in first..end {
-        let pair = Pair {
-            kernel: side::Kernel,
-            ours: &world,
-            clock: Clock { blocks: !plan.limits.space_ahead, ..Clock::new() },
-            limits: plan.limits,
-        };
-        watch.sequence(sequence);
-        pair.run(&generate::sequence(plan.seed + sequence, plan.len), &|step| watch.step(step)).map_err(|d| d.text)?;
-    }
-    Ok(())
+    with_pair(plan, &|pair| {
+        for sequence in first..end {
+            watch.sequence(sequence);
+            pair.run(&generate::sequence(plan.seed + sequence, plan.len), &|step| watch.step(step)).map_err(|d| d.text)?;
+        }
+        Ok(())
+    })
 }
 
 /// Runs these steps in a child; what failed, if anything did.
 pub(crate) fn attempt(plan: &Plan, ops: &[op::Op]) -> Option<(usize, String)> {
-    let child = sandbox::spawn(|watch| {
-        let world = World::new((plan.backend)());
-        sandbox::own_root()?;
-        let pair = Pair {
-            kernel: side::Kernel,
-            ours: &world,
-            clock: Clock { blocks: !plan.limits.space_ahead, ..Clock::new() },
-            limits: plan.limits,
-        };
-        pair.run(ops, &|step| watch.step(step)).map_err(|d| d.text)
-    });
+    let child = sandbox::spawn(|watch| with_pair(plan, &|pair| pair.run(ops, &|step| watch.step(step)).map_err(|d| d.text)));
     match child.wait(10) {
         Report::Failed { step, text, .. } => Some((step, text)),
         Report::Fine => None,
     }
+}
+
+/// Makes both sides in this child, each with an empty tree.
+fn with_pair(plan: &Plan, work: &dyn Fn(&Pair) -> Result<(), String>) -> Result<(), String> {
+    let backend = (plan.backend)();
+    let clock = Clock { blocks: !plan.limits.space_ahead, ..Clock::new() };
+    let (world, elsewhere);
+    let kernel: &dyn side::Side = if plan.beside_kernel {
+        elsewhere = side::KernelElsewhere::start()?;
+        world = World::beside_kernel(backend);
+        &elsewhere
+    } else {
+        world = World::new(backend);
+        sandbox::own_root()?;
+        &side::Kernel
+    };
+    // What an earlier child left behind, and when.
+    compare::clear(&world)?;
+    run::plain_root(&world);
+    work(&Pair { kernel, ours: &world, clock, limits: plan.limits })
 }

@@ -3,7 +3,7 @@
 use super::compare::{Clock, Tree, clear, difference, error, look, look_fd, parse_stat, read_dir, show_stat, show_statx};
 use super::op::{Arg, Op, Step};
 use super::side::{Kernel, Side};
-use crate::world::{NOBODYS, World};
+use crate::world::NOBODYS;
 use pm::sys::abi as nr;
 
 /// What a backend can't do.
@@ -16,14 +16,34 @@ pub struct Limits {
     /// Open files may have more space than they need, and what is allocated past
     /// a file's end goes at its last close.
     pub space_ahead: bool,
+    /// Of a call with two descriptors, of which one is nobody's or of another kind, which error comes first is not the kernel's order.
+    pub order_of_two: bool,
+    /// An open file, which is the kernel's, can't be given a name.
+    pub no_link_of_open: bool,
+    /// Open directories are paths: one that was removed is nothing, and each call needs the permission that opening needed (so there is one user).
+    pub nodes_are_paths: bool,
+    /// No files without a name.
+    pub no_tmpfile: bool,
+    /// Nothing is copied but through the program.
+    pub no_copy_range: bool,
 }
+
+/// Calls with two names or descriptors.
+const TWO: [usize; 6] = [
+    nr::__NR_rename as usize,
+    nr::__NR_renameat as usize,
+    nr::__NR_renameat2 as usize,
+    nr::__NR_link as usize,
+    nr::__NR_linkat as usize,
+    nr::__NR_copy_file_range as usize,
+];
 
 /// The two sides.
 pub struct Pair<'a> {
     /// The kernel, in a root directory of its own.
-    pub kernel: Kernel,
+    pub kernel: &'a dyn Side,
     /// Ours.
-    pub ours: &'a World,
+    pub ours: &'a dyn Side,
     /// To tell "now".
     pub clock: Clock,
     /// What ours can't do.
@@ -54,41 +74,29 @@ impl Pair<'_> {
     /// Compares the trees, then clears them.
     fn finish(&self, blocks: bool) -> Result<(), String> {
         self.become_user(0);
-        for side in [&self.kernel as &dyn Side, self.ours] {
+        for side in [self.kernel, self.ours] {
             side.plain(nr::__NR_close_range, &[3, 800, 0]);
             side.plain(nr::__NR_umask, &[0o22]);
             side.call(nr::__NR_chdir as usize, &[Arg::Text(b"/".to_vec())]);
         }
         let clock = Clock { blocks, ..self.clock };
-        let kernel = Tree::read(&self.kernel, clock);
+        let kernel = Tree::read(self.kernel, clock);
         let ours = Tree::read(self.ours, clock);
         if let Some(text) = difference(&kernel, &ours) {
             return Err(text);
         }
-        for (name, side) in [("kernel", &self.kernel as &dyn Side), ("bypath", self.ours)] {
+        for (name, side) in [("kernel", self.kernel), ("bypath", self.ours)] {
             clear(side).map_err(|text| format!("{name}: {text}"))?;
-            side.call(nr::__NR_fchmodat as usize, &[Arg::Int(libc::AT_FDCWD as i64), Arg::Text(b"/".to_vec()), Arg::Int(0o777)]);
-            let args = [Arg::Int(libc::AT_FDCWD as i64), Arg::Text(b"/".to_vec()), Arg::Int(0), Arg::Int(0), Arg::Int(0)];
-            side.call(nr::__NR_fchownat as usize, &args);
-            for xattr in [&b"user.a"[..], b"user.b", b"user.long-name-of-an-attribute", b"trusted.t"] {
-                side.call(nr::__NR_removexattr as usize, &[Arg::Text(b"/".to_vec()), Arg::Text(xattr.to_vec())]);
-            }
+            plain_root(side);
         }
-        let (kernel, ours) = (Tree::read(&self.kernel, self.clock), Tree::read(self.ours, self.clock));
+        let (kernel, ours) = (Tree::read(self.kernel, self.clock), Tree::read(self.ours, self.clock));
         difference(&kernel, &ours).map_or(Ok(()), Err)
     }
 
     fn become_user(&self, user: u32) {
-        let (user, group) = (user as i64, user as i64);
-        let kernel = &self.kernel;
-        kernel.plain(nr::__NR_setresuid, &[0, 0, 0]);
-        kernel.plain(nr::__NR_setresgid, &[group, group, 0]);
-        // 1001 is also in group 1000.
-        let groups = [1000u32];
-        let count = (user == 1001) as usize;
-        // SAFETY: `count` words are there.
-        unsafe { pm::sys::raw(nr::__NR_setgroups as usize, [count, groups.as_ptr() as usize, 0, 0, 0, 0]) };
-        kernel.plain(nr::__NR_setresuid, &[user, user, 0]);
+        set_user(&|nr, args| self.kernel.plain(nr, args), user);
+        // Where ours is another thread's; elsewhere it is so already.
+        set_user(&|nr, args| Kernel.plain(nr, args), user);
         self.ours.user_changed();
     }
 
@@ -97,11 +105,12 @@ impl Pair<'_> {
             Step::User(user) => {
                 // An ordinary user stays who he is.
                 // SAFETY: takes no arguments.
-                if unsafe { libc::getuid() } == 0 {
+                if unsafe { libc::getuid() } == 0 && !self.limits.nodes_are_paths {
                     self.become_user(*user);
                 }
                 Ok(())
             }
+            Step::ReadDir(fd) if self.limits.nodes_are_paths && self.is_gone(&Arg::Int(*fd)) => Ok(()),
             Step::ReadDir(fd) => {
                 let names = |side: &dyn Side| {
                     let entries = read_dir(side, *fd).map_err(error)?;
@@ -109,7 +118,7 @@ impl Pair<'_> {
                         entries.into_iter().map(|(name, (kind, _))| (name.escape_ascii().to_string(), kind)).collect::<Vec<_>>(),
                     )
                 };
-                same(&names(&self.kernel), &names(self.ours))
+                same(&names(self.kernel), &names(self.ours))
             }
             Step::Map { fd, offset, len, shared, write } => self.map(*fd, *offset, *len, *shared, *write),
             Step::Call(number, args) => {
@@ -126,11 +135,12 @@ impl Pair<'_> {
     /// The attributes of everything the step spoke of.
     fn look_after(&self, op: &Op) -> Result<(), String> {
         for (dir, path) in op.paths().into_iter().filter(|(dir, path)| !self.lost(*dir, path)) {
-            let (k, o) = (look(&self.kernel, self.clock, dir, path), look(self.ours, self.clock, dir, path));
+            let (k, o) = (look(self.kernel, self.clock, dir, path), look(self.ours, self.clock, dir, path));
             same(&k, &o).map_err(|text| format!("stat of \"{}\" after it: {text}", path.escape_ascii()))?;
         }
-        if let Some(fd) = op.descriptor().filter(|fd| (3..1000).contains(fd)) {
-            let (k, o) = (look_fd(&self.kernel, self.clock, fd), look_fd(self.ours, self.clock, fd));
+        let is_shown = |fd: &i64| (3..1000).contains(fd) && !(self.limits.nodes_are_paths && self.is_gone(&Arg::Int(*fd)));
+        if let Some(fd) = op.descriptor().filter(is_shown) {
+            let (k, o) = (look_fd(self.kernel, self.clock, fd), look_fd(self.ours, self.clock, fd));
             same(&k, &o).map_err(|text| format!("fstat after it: {text}"))?;
         }
         Ok(())
@@ -146,6 +156,12 @@ impl Pair<'_> {
         if op.paths().iter().any(|(dir, path)| self.lost(*dir, path)) {
             return true;
         }
+        if self.limits.nodes_are_paths && args.iter().any(|arg| self.is_gone(arg)) {
+            return true;
+        }
+        if self.limits.no_copy_range && number == nr::__NR_copy_file_range as usize {
+            return true;
+        }
         // SAFETY: takes no arguments.
         if matches!(op.name, "fchown" | "fchownat") && unsafe { libc::getuid() } != 0 {
             // In an ordinary user's namespace nobody else exists.
@@ -157,6 +173,9 @@ impl Pair<'_> {
                 Arg::Int(flags) if op.name != "creat" => flags as i32,
                 _ => libc::O_CREAT | libc::O_WRONLY,
             };
+            if self.limits.no_tmpfile && flags & libc::O_TMPFILE == libc::O_TMPFILE {
+                return true;
+            }
             let follow = if flags & libc::O_NOFOLLOW != 0 { libc::AT_SYMLINK_NOFOLLOW } else { 0 };
             let look = [dir, args[at].clone(), Arg::Stat, Arg::Int(follow as i64)];
             let (result, out) = self.kernel.call(nr::__NR_newfstatat as usize, &look);
@@ -166,6 +185,9 @@ impl Pair<'_> {
         }
         if matches!(op.name, "link" | "linkat") {
             if matches!(args.get(4), Some(Arg::Int(f)) if *f == libc::AT_EMPTY_PATH as i64) {
+                if self.limits.no_link_of_open {
+                    return true;
+                }
                 // Allowed for as long as the credentials are those of the open; older kernels ask for more.
                 // SAFETY: takes no arguments.
                 return unsafe { libc::geteuid() } != 0;
@@ -201,12 +223,25 @@ impl Pair<'_> {
     /// a name that is too long, for which there are two right errors.
     fn lost(&self, dir: i64, path: &[u8]) -> bool {
         let up = |part: &[u8]| part == b".." && self.limits.no_parent_of_removed;
-        if path.starts_with(b"/") || !path.split(|&b| b == b'/').any(|part| up(part) || part.len() > 255) {
+        let is_doubtful = |part: &[u8]| self.limits.nodes_are_paths || up(part) || part.len() > 255;
+        if path.starts_with(b"/") || !path.split(|&b| b == b'/').any(is_doubtful) {
             return false;
         }
         let look = [Arg::Int(dir), Arg::Text(b".".to_vec()), Arg::Stat, Arg::Int(0)];
         let (result, out) = self.kernel.call(nr::__NR_newfstatat as usize, &look);
         result == 0 && parse_stat(&out[0]).st_nlink == 0
+    }
+
+    /// Whether a descriptor is a directory's that was removed.
+    fn is_gone(&self, fd: &Arg) -> bool {
+        if !matches!(fd, Arg::Int(number) if (3..1000).contains(number)) {
+            return false;
+        }
+        let (result, out) = self.kernel.call(nr::__NR_fstat as usize, &[fd.clone(), Arg::Stat]);
+        result == 0 && {
+            let stat = parse_stat(&out[0]);
+            stat.st_mode & libc::S_IFMT == libc::S_IFDIR && stat.st_nlink == 0
+        }
     }
 
     fn kind_of(&self, fd: &Arg) -> Option<u32> {
@@ -227,6 +262,9 @@ impl Pair<'_> {
             return Ok(());
         }
         if ours.0 == NOBODYS && kernel.0 < 0 {
+            return Ok(());
+        }
+        if self.limits.order_of_two && TWO.contains(&number) && kernel.0 < 0 && ours.0 < 0 {
             return Ok(());
         }
         same(&error(kernel.0), &error(ours.0))?;
@@ -310,6 +348,30 @@ impl Pair<'_> {
         );
         result.and(same(&error(k), &error(o)))
     }
+}
+
+/// Gives the root directory the attributes that a sequence begins with.
+pub fn plain_root(side: &dyn Side) {
+    let root = || Arg::Text(b"/".to_vec());
+    let here = || Arg::Int(libc::AT_FDCWD as i64);
+    side.call(nr::__NR_fchmodat as usize, &[here(), root(), Arg::Int(0o777)]);
+    side.call(nr::__NR_fchownat as usize, &[here(), root(), Arg::Int(0), Arg::Int(0), Arg::Int(0)]);
+    for xattr in [&b"user.a"[..], b"user.b", b"user.long-name-of-an-attribute", b"trusted.t"] {
+        side.call(nr::__NR_removexattr as usize, &[root(), Arg::Text(xattr.to_vec())]);
+    }
+    side.call(nr::__NR_utimensat as usize, &[here(), root(), Arg::Int(0), Arg::Int(0)]);
+}
+
+/// Makes a thread an ordinary user, or root again.
+fn set_user(call: &dyn Fn(u32, &[i64]) -> isize, user: u32) {
+    let (user, group) = (user as i64, user as i64);
+    call(nr::__NR_setresuid, &[0, 0, 0]);
+    call(nr::__NR_setresgid, &[group, group, 0]);
+    // 1001 is also in group 1000.
+    let groups = [1000u32];
+    let count = (user == 1001) as i64;
+    call(nr::__NR_setgroups, &[count, groups.as_ptr() as i64]);
+    call(nr::__NR_setresuid, &[user, user, 0]);
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(kernel: &T, ours: &T) -> Result<(), String> {

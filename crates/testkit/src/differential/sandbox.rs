@@ -141,7 +141,8 @@ impl Child {
     }
 }
 
-fn root_of(pid: i32) -> String {
+/// Where a child's files lie; removed when it has ended.
+pub fn root_of(pid: i32) -> String {
     format!("/dev/shm/bypath-testkit-{pid}")
 }
 

@@ -1,7 +1,9 @@
 //! The two sides of a comparison, and how a step is made on one of them.
 
 use super::op::Arg;
+use super::sandbox;
 use crate::world::World;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Something that answers system calls.
 pub trait Side {
@@ -119,6 +121,44 @@ impl Side for Kernel {
     unsafe fn raw(&self, nr: usize, args: [usize; 6]) -> isize {
         // SAFETY: the caller's promise.
         unsafe { pm::sys::raw(nr, args) }
+    }
+}
+
+/// The kernel, as a thread sees it that has a root directory, descriptors and a
+/// user of its own: for when our side needs the kernel as well.
+pub struct KernelElsewhere {
+    calls: Sender<(usize, [usize; 6])>,
+    results: Receiver<Result<isize, String>>,
+}
+
+impl KernelElsewhere {
+    /// Starts the thread, in a fresh root directory.
+    ///
+    /// # Errors
+    /// As [`sandbox::own_root`].
+    pub fn start() -> Result<KernelElsewhere, String> {
+        let (calls, asked) = channel::<(usize, [usize; 6])>();
+        let (answer, results) = channel();
+        std::thread::spawn(move || {
+            // SAFETY: flags only.
+            let alone = unsafe { libc::unshare(libc::CLONE_FS | libc::CLONE_FILES) };
+            let begun = if alone == 0 { sandbox::own_root() } else { Err("unshare".into()) };
+            let _ = answer.send(begun.map(|()| 0));
+            for (nr, args) in asked {
+                // SAFETY: whoever asks has promised it and waits.
+                let _ = answer.send(Ok(unsafe { pm::sys::raw(nr, args) }));
+            }
+        });
+        results.recv().map_err(|e| e.to_string())??;
+        Ok(KernelElsewhere { calls, results })
+    }
+}
+
+impl Side for KernelElsewhere {
+    unsafe fn raw(&self, nr: usize, args: [usize; 6]) -> isize {
+        // Should the thread be gone, every call differs.
+        let _ = self.calls.send((nr, args));
+        self.results.recv().ok().and_then(Result::ok).unwrap_or(-(libc::ESRCH as isize))
     }
 }
 

@@ -93,9 +93,16 @@ impl<S: Source> Cached<S> {
         self.ledger.forget_attr(dir);
     }
 
+    fn mark_removed(&self, node: Node) {
+        if let Ok(record) = self.ledger.get(node) {
+            record.removed.store(1, Relaxed);
+        }
+    }
+
     fn removed(&self, cx: &Cx, dir: Node, name: &[u8]) {
-        if let Ok(Found::Node(node)) = self.ledger.find(dir, name) {
+        if let Some(node) = self.ledger.last_known(dir, name) {
             self.ledger.forget_attr(node);
+            self.mark_removed(node);
             if self.ledger.holds(node) == 0 {
                 self.source.closed(&self.ledger, cx, node);
             }
@@ -240,10 +247,11 @@ impl<S: Source> Backend for Cached<S> {
         if name.len() > 255 {
             return posix(Errno::ENAMETOOLONG);
         }
-        if self.ledger.get(node)?.kind() == Kind::Directory {
+        self.must_be_free(cx, dir, name)?;
+        if !self.source.checks_names() && self.ledger.get(node)?.kind() == Kind::Directory {
+            self.access(cx, dir, W | X)?;
             return posix(Errno::EPERM);
         }
-        self.must_be_free(cx, dir, name)?;
         let result = self.source.link(&self.ledger, cx, node, dir, name);
         self.ledger.forget_attr(node);
         self.ledger.doubt(dir, name);
@@ -279,8 +287,11 @@ impl<S: Source> Backend for Cached<S> {
         self.source.rename(&self.ledger, cx, (from_dir, from), (to_dir, to), mode)?;
         let exchange = mode == RenameMode::Exchange;
         for (dir, name) in [(from_dir, from), (to_dir, to)] {
-            if let Ok(Found::Node(node)) = self.ledger.find(dir, name) {
+            if let Some(node) = self.ledger.last_known(dir, name) {
                 self.ledger.forget_attr(node);
+                if !exchange && (dir, name) == (to_dir, to) && (dir, name) != (from_dir, from) {
+                    self.mark_removed(node);
+                }
             }
             self.ledger.forget_attr(dir);
         }
@@ -288,6 +299,9 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        if self.ledger.get(dir)?.removed.load(Relaxed) != 0 {
+            return posix(Errno::ENOENT);
+        }
         self.source.readdir(&self.ledger, cx, dir, cookie, each)
     }
 
@@ -388,7 +402,8 @@ impl<S: Source> Backend for Cached<S> {
         if offset >= size {
             return posix(Errno::ENXIO);
         }
-        Ok(if data { offset } else { size })
+        let told = self.source.seek(&self.ledger, cx, node, offset, data)?;
+        Ok(told.unwrap_or(if data { offset } else { size }))
     }
 
     fn sync(&self, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {

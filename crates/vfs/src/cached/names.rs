@@ -34,11 +34,13 @@ impl<S: Source> Cached<S> {
             return Ok(());
         }
         let node = self.child(cx, dir, name)?.ok_or(Error::Posix(Errno::ENOENT))?;
-        match (directory, self.is_directory(node)?) {
-            (true, false) => posix(Errno::ENOTDIR),
-            (false, true) => posix(Errno::EISDIR),
-            _ => Ok(()),
-        }
+        let errno = match (directory, self.is_directory(node)?) {
+            (true, false) => Errno::ENOTDIR,
+            (false, true) => Errno::EISDIR,
+            _ => return Ok(()),
+        };
+        self.source.may_remove(&self.ledger, cx, dir, name)?;
+        posix(errno)
     }
 
     /// Whether `node` is `of` or lies above it.
@@ -84,10 +86,13 @@ impl<S: Source> Cached<S> {
         {
             return Ok(false);
         }
-        match (moves_directory, replaces_directory) {
-            (true, false) if mode == RenameMode::Replace => posix(Errno::ENOTDIR),
-            (false, true) if mode == RenameMode::Replace => posix(Errno::EISDIR),
-            _ => Ok(true),
-        }
+        let errno = match (moves_directory, replaces_directory) {
+            (true, false) if mode == RenameMode::Replace => Errno::ENOTDIR,
+            (false, true) if mode == RenameMode::Replace => Errno::EISDIR,
+            _ => return Ok(true),
+        };
+        self.source.may_remove(&self.ledger, cx, from.0, from.1)?;
+        self.source.may_remove(&self.ledger, cx, to.0, to.1)?;
+        posix(errno)
     }
 }

@@ -47,6 +47,12 @@ pub trait Source: Sync {
     /// Removes a name.
     fn remove(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()>;
 
+    /// Whether the caller may remove a name that is there: asked where another error follows.
+    fn may_remove(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        let _ = (l, cx, dir, name);
+        Ok(())
+    }
+
     /// Moves a name.
     fn rename(&self, l: &Ledger, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()>;
 
@@ -104,6 +110,12 @@ pub trait Source: Sync {
     fn fallocate(&self, l: &Ledger, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         let _ = (l, cx, node, how, offset, len);
         refused()
+    }
+
+    /// See [`Backend::seek`](crate::Backend::seek); `None`: it can't tell, all is data.
+    fn seek(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<Option<u64>> {
+        let _ = (l, cx, node, offset, data);
+        Ok(None)
     }
 
     /// Makes durable.

@@ -169,7 +169,7 @@ impl Source for Host {
         self.writable()?;
         let handle = self.handle(l, node)?;
         if let Some(size) = change.size {
-            handle.reopen(abi::O_WRONLY)?.truncate(size)?;
+            handle.truncate_named(size)?;
         }
         if change.uid.is_some() || change.gid.is_some() {
             handle.set_owner(change.uid, change.gid)?;
@@ -351,9 +351,10 @@ impl Host {
             Some(node) => self.path(l, node, b"")?,
             None => self.path(l, spot.dir, spot.name)?,
         };
-        // Whatever lies there must be it, not a symlink that others put there.
-        let flags = if spot.flags & TMPFILE == 0 { spot.flags | abi::O_NOFOLLOW } else { spot.flags };
+        let flags = spot.flags;
         let mode = if flags & (abi::O_CREAT | TMPFILE) != 0 { spot.mode & 0o7777 } else { 0 };
+        // Whatever lies there must be it, not a symlink that others put there. (No
+        // `O_NOFOLLOW`, which `F_GETFL` would show.)
         let resolve = abi::RESOLVE_NO_SYMLINKS | abi::RESOLVE_NO_MAGICLINKS;
         let how: [u64; 3] = [u64::from(flags), u64::from(mode), u64::from(resolve)];
         let text = path.text()?;

@@ -67,10 +67,13 @@ pub struct Record {
     device: AtomicU64,
     /// Life of the source in which the handles hold.
     pub handle_epoch: AtomicU32,
-    reserved32: AtomicU32,
+    /// Its name was removed by one of us, so that a directory is empty for good.
+    pub removed: AtomicU32,
     /// Where the last read ended.
     pub(super) read_on: AtomicU64,
-    reserved: [AtomicU64; 7],
+    /// The number of the last change of a node when the attributes were asked for.
+    attr_asked: AtomicU64,
+    reserved: [AtomicU64; 6],
     name: [AtomicU64; 32],
 }
 
@@ -97,7 +100,8 @@ impl Record {
         known && (self.size.load(Relaxed) != attr.size || self.times[1].load(Relaxed) as i64 != attr.mtime)
     }
 
-    fn put_attr(&self, attr: &Attr, until: u64) {
+    fn put_attr(&self, attr: &Attr, until: u64, asked: Moment) {
+        self.attr_asked.store(asked.nodes, Relaxed);
         self.ino.store(attr.ino, Relaxed);
         self.kind_mode.store(attr.kind.type_bits() | u32::from(attr.mode), Relaxed);
         self.nlink.store(attr.nlink, Relaxed);
@@ -305,7 +309,9 @@ impl Ledger {
         let _guard = self.lock();
         let record = self.get(node)?;
         let until = record.attr_until.load(Relaxed);
-        Ok((until != 0 && Self::now() < until).then(|| record.get_attr()))
+        // Other names of the node tell of its changes through its key.
+        let fresh = record.attr_asked.load(Relaxed) >= self.last_change(Of::Attributes, record.key.load(Relaxed));
+        Ok((fresh && until != 0 && Self::now() < until).then(|| record.get_attr()))
     }
 
     /// Attributes as they were last seen.
@@ -321,11 +327,10 @@ impl Ledger {
         let _guard = self.lock();
         let record = self.get(node)?;
         let key = record.key.load(Relaxed);
-        let fresh = self.last_change(Of::Attributes, key) <= asked.nodes;
         if record.is_changed_by(attr) {
             self.note_change(Of::Contents, key);
         }
-        record.put_attr(attr, if fresh { until(now, ns) } else { 0 });
+        record.put_attr(attr, until(now, ns), asked);
         Ok(())
     }
 
@@ -335,16 +340,6 @@ impl Ledger {
         let Ok(record) = self.get(node) else { return };
         self.note_change(Of::Attributes, record.key.load(Relaxed));
         record.attr_until.store(0, Relaxed);
-        if record.nlink.load(Relaxed) > 1 && record.kind() != Kind::Directory {
-            let key = record.key.load(Relaxed);
-            for index in 0..self.header().nodes_high.load(Relaxed).min(NODES) {
-                if let Some(other) = self.record(index)
-                    && other.key.load(Relaxed) == key
-                {
-                    other.attr_until.store(0, Relaxed);
-                }
-            }
-        }
     }
 
     /// Enters what the source said of `name` in `dir` when it was asked at `asked`.
@@ -362,7 +357,6 @@ impl Ledger {
         let guard = self.lock();
         self.get(dir)?;
         let fresh = self.changes() == asked.names;
-        let attr_fresh = fresh && self.last_change(Of::Attributes, entry.key) <= asked.nodes;
         let hash = hash_of(dir.id as u32, name);
         let mut index = self.search(&guard, dir.id as u32, name, hash)?;
         if let Some(found) = index
@@ -388,7 +382,7 @@ impl Ledger {
         record.epoch.store(entry.epoch, Relaxed);
         record.lookups.fetch_add(1, Relaxed);
         record.touched.store(1, Relaxed);
-        record.put_attr(&entry.attr, if attr_fresh { until(now, entry.attr_ns) } else { 0 });
+        record.put_attr(&entry.attr, if fresh { until(now, entry.attr_ns) } else { 0 }, asked);
         record.entry_until.store(if fresh { until(now, entry.entry_ns) } else { 0 }, Relaxed);
         Ok(self.node_of(index, record))
     }
@@ -534,6 +528,7 @@ impl Ledger {
             word.store(0, Relaxed);
         }
         record.caching.store(Caching::None as u32, Relaxed);
+        record.removed.store(0, Relaxed);
         for word in [&record.key, &record.lookups, &record.entry_until, &record.attr_until, &record.read_on] {
             word.store(0, Relaxed);
         }

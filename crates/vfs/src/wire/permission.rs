@@ -4,7 +4,7 @@ use super::protocol::*;
 use super::{Wire, posix};
 use crate::cached::{Miss, Source};
 use crate::ledger::Ledger;
-use crate::{Attr, Cx, Errno, Node, Result, SetAttr, SetTime, W, X};
+use crate::{Attr, Cx, Errno, Kind, Node, R, Result, SetAttr, SetTime, W, X};
 
 impl Wire {
     /// `W` and `X` on a directory that is to change.
@@ -38,6 +38,69 @@ impl Wire {
     }
 }
 
+impl Wire {
+    /// What the kernel sees to before it asks a file system for an extended
+    /// attribute: who may have those of which name, on what.
+    pub(super) fn may_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8], writes: bool) -> Result<()> {
+        if writes {
+            self.writable()?;
+        }
+        if !self.checks_permission() || name.starts_with(b"security.") || name.starts_with(b"system.") {
+            return Ok(());
+        }
+        let refused = posix(if writes { Errno::EPERM } else { Errno::ENODATA });
+        if name.starts_with(b"trusted.") {
+            return if cx.cred.privileged { Ok(()) } else { refused };
+        }
+        let (attr, _) = self.attr(l, cx, node)?;
+        if name.starts_with(b"user.") {
+            let is_others = cx.cred.uid != attr.uid && !cx.cred.privileged;
+            match attr.kind {
+                Kind::Regular => {}
+                Kind::Directory if writes && attr.mode & 0o1000 != 0 && is_others => return posix(Errno::EPERM),
+                Kind::Directory => {}
+                _ => return refused,
+            }
+        }
+        let want = if writes { W } else { R };
+        if cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, want) { Ok(()) } else { posix(Errno::EACCES) }
+    }
+}
+
+impl Wire {
+    /// A directory that gets another parent changes itself: its `..` does.
+    pub(super) fn may_move(&self, l: &Ledger, cx: &Cx, (dir, name): (Node, &[u8])) -> Result<()> {
+        if !self.checks_permission() || cx.cred.privileged {
+            return Ok(());
+        }
+        let Some(node) = l.last_known(dir, name) else { return Ok(()) };
+        let (attr, _) = self.attr(l, cx, node)?;
+        let may = attr.kind != Kind::Directory || cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, W);
+        if may { Ok(()) } else { posix(Errno::EACCES) }
+    }
+
+    /// A file that is about to be written by an ordinary user loses its set-id
+    /// bits: the kernel sees to it, and daemons that may write anything rely on that.
+    pub(super) fn drop_set_id(&self, l: &Ledger, cx: &Cx, node: Node) -> Result<()> {
+        if cx.cred.privileged || l.last_attr(node)?.mode & 0o6000 == 0 {
+            return Ok(());
+        }
+        let (attr, _) = self.attr(l, cx, node)?;
+        match mode_without_set_id(cx, &attr) {
+            // As the system, not as the caller, who need not own the file.
+            Some(mode) => self.send_attr(l, cx, node, &SetAttr { mode: Some(mode), ..Default::default() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The mode that a file has once somebody else has written it, if that is another.
+pub(super) fn mode_without_set_id(cx: &Cx, attr: &Attr) -> Option<u16> {
+    let is_stranger = !cx.cred.privileged && !cx.cred.in_group(attr.gid);
+    let drops = if attr.mode & 0o010 != 0 || is_stranger { 0o6000 } else { 0o4000 };
+    (attr.kind == Kind::Regular && attr.mode & drops != 0).then_some(attr.mode & !drops)
+}
+
 /// Whether the caller may make this change.
 pub(super) fn may_change(cx: &Cx, attr: &Attr, change: &SetAttr) -> Result<()> {
     let cred = &cx.cred;
@@ -51,12 +114,13 @@ pub(super) fn may_change(cx: &Cx, attr: &Attr, change: &SetAttr) -> Result<()> {
         return posix(Errno::EPERM);
     }
     let writes = cred.may(attr.kind, attr.mode, attr.uid, attr.gid, W);
-    for time in [change.atime, change.mtime].into_iter().flatten() {
-        match time {
-            SetTime::Now if !owner && !writes => return posix(Errno::EACCES),
-            SetTime::At(_) if !owner => return posix(Errno::EPERM),
-            _ => {}
-        }
+    match (change.atime, change.mtime) {
+        (None, None) => {}
+        // Who may write may say that both are now.
+        (Some(SetTime::Now), Some(SetTime::Now)) if !owner && !writes => return posix(Errno::EACCES),
+        (Some(SetTime::Now), Some(SetTime::Now)) => {}
+        _ if !owner => return posix(Errno::EPERM),
+        _ => {}
     }
     if change.size.is_some() && !change.size_checked && !writes {
         return posix(Errno::EACCES);

@@ -3,7 +3,7 @@
 use super::call::{DONT_MASK, Message};
 use super::channel::DATA_MAX;
 use super::handles::{FOR_READ, FOR_WRITE, READ, UNOPENED, WRITE, caching_of};
-use super::permission::{may_change, times_of};
+use super::permission::{may_change, mode_without_set_id, times_of};
 use super::protocol::*;
 use super::{Key, Wire, posix, request};
 use crate::cached::{Miss, Source};
@@ -116,48 +116,24 @@ impl Source for Wire {
 
     fn set_attr(&self, l: &Ledger, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
         self.writable()?;
-        let key = self.key(l, cx, node)?;
-        let mut mode = change.mode;
-        if self.checks_permission() || change.uid.is_some() || change.gid.is_some() {
+        let mut change = *change;
+        let changes_owner = change.uid.is_some() || change.gid.is_some();
+        let is_written = change.size.is_some() && !cx.cred.privileged;
+        if self.checks_permission() || changes_owner || is_written {
             let (attr, _) = self.attr(l, cx, node)?;
             if self.checks_permission() {
-                may_change(cx, &attr, change)?;
+                may_change(cx, &attr, &change)?;
+                // Only a member gives a file its group's rights.
+                if !cx.cred.privileged && !cx.cred.in_group(change.gid.unwrap_or(attr.gid)) {
+                    change.mode = change.mode.map(|mode| mode & !0o2000);
+                }
             }
-            // A new owner does not get the old one's set-id bits.
-            let drops = if attr.mode & 0o010 != 0 { 0o6000 } else { 0o4000 };
-            let changes_owner = change.uid.is_some() || change.gid.is_some();
-            if changes_owner && mode.is_none() && attr.kind == Kind::Regular && attr.mode & drops != 0 {
-                mode = Some(attr.mode & !drops);
-            }
-        }
-        let mut times = *change;
-        if change.atime.is_some() != change.mtime.is_some() {
-            // Older daemons know only both together.
-            let (attr, _) = self.attr(l, cx, node)?;
-            times.atime = change.atime.or(Some(SetTime::At(attr.atime)));
-            times.mtime = change.mtime.or(Some(SetTime::At(attr.mtime)));
-        }
-        let mut valid = 0;
-        let (seconds, parts) = times_of(&times, &mut valid);
-        let mut handle = 0;
-        if change.size.is_some() {
-            valid |= FATTR_SIZE;
-            if self.open_bits(l, node, key.epoch)? & (FOR_WRITE | UNOPENED) == FOR_WRITE {
-                handle = self.handle(l, cx, node, key, WRITE)?;
-                valid |= FATTR_FH;
+            // Neither a new owner nor who writes gets the old one's set-id bits.
+            if changes_owner || is_written {
+                change.mode = change.mode.or(mode_without_set_id(cx, &attr));
             }
         }
-        valid |= if mode.is_some() { FATTR_MODE } else { 0 };
-        valid |= if change.uid.is_some() { FATTR_UID } else { 0 };
-        valid |= if change.gid.is_some() { FATTR_GID } else { 0 };
-        let mut message = Message::new();
-        message.word32(valid).word32(0).word64(handle).word64(change.size.unwrap_or(0)).word64(0);
-        message.word64(seconds[0] as u64).word64(seconds[1] as u64).word64(0);
-        message.word32(parts[0]).word32(parts[1]).word32(0);
-        message.word32(l.get(node)?.kind().type_bits() | u32::from(mode.unwrap_or(0))).word32(0);
-        message.word32(change.uid.unwrap_or(0)).word32(change.gid.unwrap_or(0)).word32(0);
-        let mut reply = [0u8; ATTR_OUT_BYTES];
-        self.ask_exact(cx, SETATTR, key, [message.bytes(), b"", b""], &mut reply)
+        self.send_attr(l, cx, node, &change)
     }
 
     fn readlink(&self, l: &Ledger, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
@@ -219,10 +195,14 @@ impl Source for Wire {
     }
 
     fn remove(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
-        self.may_change_names(l, cx, dir)?;
-        self.sticky_allows(l, cx, dir, name)?;
+        self.may_remove(l, cx, dir, name)?;
         let operation = if directory { RMDIR } else { UNLINK };
         self.ask_nothing(cx, operation, self.key(l, cx, dir)?, [name, b"\0", b""])
+    }
+
+    fn may_remove(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        self.may_change_names(l, cx, dir)?;
+        self.sticky_allows(l, cx, dir, name)
     }
 
     fn rename(&self, l: &Ledger, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
@@ -230,6 +210,17 @@ impl Source for Wire {
             self.may_change_names(l, cx, dir)?;
         }
         self.sticky_allows(l, cx, from.0, from.1)?;
+        if let Err(error) = self.sticky_allows(l, cx, to.0, to.1)
+            && error.errno() != Errno::ENOENT
+        {
+            return Err(error);
+        }
+        if from.0 != to.0 {
+            self.may_move(l, cx, from)?;
+            if mode == RenameMode::Exchange {
+                self.may_move(l, cx, to)?;
+            }
+        }
         let flags = match mode {
             RenameMode::Replace => 0,
             RenameMode::NoReplace => 1u32,
@@ -355,6 +346,7 @@ impl Source for Wire {
     }
 
     fn write(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
+        self.drop_set_id(l, cx, node)?;
         let key = self.key(l, cx, node)?;
         let handle = self.handle(l, cx, node, key, WRITE)?;
         let agreed = self.channel.header()?.max_write.load(Relaxed) as usize;
@@ -369,6 +361,7 @@ impl Source for Wire {
     }
 
     fn fallocate(&self, l: &Ledger, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.drop_set_id(l, cx, node)?;
         let mode = match how {
             Fallocate::Allocate => 0,
             Fallocate::KeepSize => 1,
@@ -380,6 +373,29 @@ impl Source for Wire {
         let key = self.key(l, cx, node)?;
         message.word64(self.handle(l, cx, node, key, WRITE)?).word64(offset).word64(len).word32(mode).word32(0);
         unsupported(self.ask_nothing(cx, FALLOCATE, key, [message.bytes(), b"", b""]))
+    }
+
+    fn seek(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<Option<u64>> {
+        if self.channel.header()?.minor.load(Relaxed) < 24 {
+            return Ok(None);
+        }
+        let key = self.key(l, cx, node)?;
+        let index = if self.open_bits(l, node, key.epoch)? & FOR_READ != 0 { READ } else { WRITE };
+        let mut message = Message::new();
+        message
+            .word64(self.handle(l, cx, node, key, index)?)
+            .word64(offset)
+            .word32(if data { abi::SEEK_DATA } else { abi::SEEK_HOLE })
+            .word32(0);
+        let mut reply = [0u8; 8];
+        match self.ask_exact(cx, LSEEK, key, [message.bytes(), b"", b""], &mut reply) {
+            Err(Error::Posix(Errno::ENOSYS)) => Ok(None),
+            Err(error) => Err(error),
+            Ok(()) => match word64(&reply, 0) {
+                found if found >= offset && found <= i64::MAX as u64 => Ok(Some(found)),
+                _ => posix(Errno::EIO),
+            },
+        }
     }
 
     fn sync(&self, l: &Ledger, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
@@ -397,13 +413,14 @@ impl Source for Wire {
     }
 
     fn get_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        self.may_xattr(l, cx, node, name, false)?;
         let mut message = Message::new();
         message.word32(out.len.min(XATTR_MAX) as u32).word32(0);
         self.xattr(cx, GETXATTR, self.key(l, cx, node)?, [message.bytes(), name, b"\0"], out)
     }
 
     fn set_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
-        self.writable()?;
+        self.may_xattr(l, cx, node, name, true)?;
         if self.channel.is_unknown(SETXATTR) {
             return posix(Errno::EOPNOTSUPP);
         }
@@ -421,12 +438,46 @@ impl Source for Wire {
     }
 
     fn remove_xattr(&self, l: &Ledger, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
-        self.writable()?;
+        self.may_xattr(l, cx, node, name, true)?;
         unsupported(self.ask_nothing(cx, REMOVEXATTR, self.key(l, cx, node)?, [name, b"\0", b""]))
     }
 }
 
 impl Wire {
+    /// Sends a change of attributes as it is.
+    pub(super) fn send_attr(&self, l: &Ledger, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+        let key = self.key(l, cx, node)?;
+        let mode = change.mode;
+        let mut times = *change;
+        if change.atime.is_some() != change.mtime.is_some() {
+            // Older daemons know only both together.
+            let (attr, _) = self.attr(l, cx, node)?;
+            times.atime = change.atime.or(Some(SetTime::At(attr.atime)));
+            times.mtime = change.mtime.or(Some(SetTime::At(attr.mtime)));
+        }
+        let mut valid = 0;
+        let (seconds, parts) = times_of(&times, &mut valid);
+        let mut handle = 0;
+        if change.size.is_some() {
+            valid |= FATTR_SIZE;
+            if self.open_bits(l, node, key.epoch)? & (FOR_WRITE | UNOPENED) == FOR_WRITE {
+                handle = self.handle(l, cx, node, key, WRITE)?;
+                valid |= FATTR_FH;
+            }
+        }
+        valid |= if mode.is_some() { FATTR_MODE } else { 0 };
+        valid |= if change.uid.is_some() { FATTR_UID } else { 0 };
+        valid |= if change.gid.is_some() { FATTR_GID } else { 0 };
+        let mut message = Message::new();
+        message.word32(valid).word32(0).word64(handle).word64(change.size.unwrap_or(0)).word64(0);
+        message.word64(seconds[0] as u64).word64(seconds[1] as u64).word64(0);
+        message.word32(parts[0]).word32(parts[1]).word32(0);
+        message.word32(l.get(node)?.kind().type_bits() | u32::from(mode.unwrap_or(0))).word32(0);
+        message.word32(change.uid.unwrap_or(0)).word32(change.gid.unwrap_or(0)).word32(0);
+        let mut reply = [0u8; ATTR_OUT_BYTES];
+        self.ask_exact(cx, SETATTR, key, [message.bytes(), b"", b""], &mut reply)
+    }
+
     fn make_node(&self, cx: &Cx, dir: Key, name: &[u8], mode: u32, rdev: u64) -> Result<Entry> {
         let mut message = Message::new();
         message.word32(mode).word32(rdev as u32).word32(u32::from(cx.umask)).word32(0);

@@ -96,7 +96,8 @@ impl Storm {
                 unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
                 let thread = Box::<ThreadState>::default();
                 process.fork_child(token);
-                let worker = Worker { world: World { process, thread }, board: self.board, fs: self.fs, number: seat };
+                let worker =
+                    Worker { world: World { process, thread, has_kernel: false }, board: self.board, fs: self.fs, number: seat };
                 if let Err(text) = work(&worker, life, self.seed) {
                     worker.seat().fail(&text);
                 }
