@@ -1,6 +1,7 @@
 //! The targets.
 
 pub mod checker;
+pub mod daemon;
 pub mod mutator;
 pub mod open;
 pub mod operations;
@@ -8,11 +9,12 @@ pub mod peer;
 pub mod resolver;
 
 /// All of them by name, for `replay`.
-pub const ALL: [(&str, fn(&[u8])); 6] = [
+pub const ALL: [(&str, fn(&[u8])); 7] = [
     ("open", open::run),
     ("operations", operations::run),
     ("checker", checker::run),
     ("resolver", resolver::run),
     ("peer", peer::run),
     ("mutator", mutator::run),
+    ("daemon", daemon::run),
 ];

@@ -1,0 +1,200 @@
+//! Daemons that mean harm, seen from above the cached way: names without end, node ids
+//! that lead in circles, answers to nothing. See `fuzz/src/target/daemon.rs` for everything else.
+
+use bypath_vfs as vfs;
+use pm::{Errno, UserSlice};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use vfs::cached::Cached;
+use vfs::ledger::{Ledger, NODES};
+use vfs::wire::Wire;
+use vfs::wire::channel::{CHANNEL_BYTES, Channel, Request, life};
+use vfs::*;
+
+/// Shared files of a test, removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("bypath-hostile-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        Place(path)
+    }
+
+    fn file(&self, name: &str, bytes: u64) -> String {
+        let path = self.0.join(name);
+        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        path.to_str().unwrap().into()
+    }
+
+    /// The cached way to a daemon that answers each request (operation, unique, what follows the header).
+    fn mount(&self, answer: impl Fn(u32, u64, &[u8]) -> Vec<u8> + Send + 'static) -> Cached<Wire> {
+        let path = self.file("channel", CHANNEL_BYTES);
+        let text = format!("{path}\0");
+        let (client, daemon) = (Channel::open(text.as_bytes()).unwrap(), Channel::open(text.as_bytes()).unwrap());
+        let header = client.header().unwrap();
+        header.supervisor.store(std::process::id(), SeqCst);
+        header.timeout_ms.store(60_000, SeqCst);
+        client.renew().unwrap();
+        client.set_life(life::SERVING).unwrap();
+        std::thread::spawn(move || {
+            let mut request = vec![0u8; 1 << 18];
+            while let Ok(len) = daemon.receive(&[UserSlice::from_mut(&mut request)]) {
+                let operation = u32::from_ne_bytes(request[4..8].try_into().unwrap());
+                let unique = u64::from_ne_bytes(request[8..16].try_into().unwrap());
+                let payload = answer(operation, unique, &request[40..len]);
+                let _ = daemon.reply(&[UserSlice::from_ref(&reply(unique, &payload))], true);
+            }
+        });
+        let ledger = Ledger::open(format!("{}\0", self.file("ledger", Ledger::bytes())).as_bytes()).unwrap();
+        Cached::new(Wire::open(path.as_bytes(), ledger.device(), false).unwrap(), ledger)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn reply(unique: u64, payload: &[u8]) -> Vec<u8> {
+    let mut out = ((16 + payload.len()) as u32).to_ne_bytes().to_vec();
+    out.extend([0; 4]);
+    out.extend(unique.to_ne_bytes());
+    out.extend(payload);
+    out
+}
+
+/// `struct fuse_entry_out` of a directory, believed for an hour.
+fn directory(id: u64) -> Vec<u8> {
+    let mut out = vec![0u8; 128];
+    out[..8].copy_from_slice(&id.to_ne_bytes());
+    for at in [16, 24] {
+        out[at..at + 8].copy_from_slice(&3600u64.to_ne_bytes());
+    }
+    out[100..104].copy_from_slice(&0o040_755u32.to_ne_bytes());
+    out
+}
+
+fn with_cx(run: impl FnOnce(&Cx)) {
+    let thread = Thread::new();
+    run(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+}
+
+const LOOKUP: u32 = 1;
+const READDIR: u32 = 28;
+
+/// A page of a list: one name, whose cookie follows on the one asked for by `step`.
+fn page(asked: &[u8], step: u64) -> Vec<u8> {
+    let cookie = u64::from_ne_bytes(asked[8..16].try_into().unwrap()).wrapping_add(step);
+    let mut out = 5u64.to_ne_bytes().to_vec();
+    out.extend(cookie.to_ne_bytes());
+    out.extend(1u32.to_ne_bytes());
+    out.extend(8u32.to_ne_bytes());
+    out.extend(*b"x\0\0\0\0\0\0\0");
+    out
+}
+
+/// Goal: a directory without an end is read for as long as the reader wants and no longer;
+/// one that stays on the spot is an error.
+#[test]
+fn endless_directory() {
+    for (step, fine) in [(1, true), (0, false)] {
+        let place = Place::new(&format!("endless-{step}"));
+        let backend = place.mount(move |operation, _, asked| match operation {
+            READDIR => page(asked, step),
+            _ => vec![0; 16],
+        });
+        with_cx(|cx| {
+            let mut count = 0;
+            let result = backend.readdir(cx, backend.root(), 0, &mut |entry| {
+                assert_eq!(entry.name, b"x");
+                count += 1;
+                count < 1000
+            });
+            assert_eq!((count == 1000, result.is_ok()), (fine, fine), "{count} entries, {result:?}");
+        });
+    }
+}
+
+/// Goal: a directory that is its own child, under every name, is no way without an end: each
+/// name is a node of its own, and from the deepest it goes up to the root. The root is nobody's child.
+#[test]
+fn circles() {
+    let place = Place::new("circles");
+    let backend = place.mount(|operation, _, asked| match operation {
+        LOOKUP => directory(if asked.starts_with(b"root") { 1 } else { 7 }),
+        _ => vec![0; 16],
+    });
+    with_cx(|cx| {
+        assert_eq!(backend.lookup(cx, backend.root(), b"root").err(), Some(Error::Posix(Errno::EIO)));
+        let mut node = backend.root();
+        for depth in 0..50 {
+            match backend.lookup(cx, node, b"again") {
+                Ok(next) => node = next,
+                Err(error) => return assert!(depth > 0, "{error:?}"),
+            }
+        }
+        let mut levels = 0;
+        while node.id != backend.root().id {
+            node = backend.parent(cx, node).unwrap();
+            levels += 1;
+            assert!(levels <= 50, "from a directory that lies in itself it does not go up");
+        }
+    });
+}
+
+/// Goal: more names than are kept at a time, all with ids of their own: the table stays as large
+/// as it is, and every look-up is answered.
+#[test]
+fn names_without_end() {
+    let place = Place::new("names");
+    let backend = place.mount(|operation, unique, _| if operation == LOOKUP { directory(unique | 1 << 40) } else { vec![0; 16] });
+    with_cx(|cx| {
+        for number in 0..NODES + NODES / 8 {
+            let name = format!("name {number}");
+            backend.lookup(cx, backend.root(), name.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        }
+    });
+}
+
+/// Goal: answers to nothing, to others' requests and to past ones change nothing for those who
+/// wait for theirs. Method: a second thread of the daemon's that sends them without a pause.
+#[test]
+fn replies_to_nothing() {
+    let place = Place::new("nothing");
+    let backend = place.mount(|_, unique, _| unique.to_ne_bytes().repeat(13));
+    let channel = backend.source().channel();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut unique = 1u64;
+            while !ends.load(SeqCst) {
+                unique = unique.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let stray = reply(unique & 0xffff, &[0xee; 104]);
+                let _ = channel.reply(&[UserSlice::from_ref(&stray)], false);
+                std::thread::yield_now();
+            }
+        });
+        with_cx(|cx| {
+            let (mut right, mut strays) = (0, 0);
+            for _ in 0..2000 {
+                let request =
+                    Request { operation: 3, node: 1, epoch: channel.epoch(), parts: [b""; 3], data: UserSlice::from_ref(b"") };
+                let mut room = [0u8; 104];
+                assert_eq!(channel.call(cx, &request, UserSlice::from_mut(&mut room)), Ok(104));
+                // A stray may hit: it is the daemon's own answer then. Nothing is mixed.
+                match room.iter().all(|&byte| byte == 0xee) {
+                    true => strays += 1,
+                    false => {
+                        assert!(room.chunks(8).all(|word| word == &room[..8]), "two answers in one");
+                        right += 1;
+                    }
+                }
+            }
+            assert!(right > strays, "{right} answers, {strays} strays");
+        });
+        ends.store(true, SeqCst);
+    });
+}
