@@ -4,7 +4,9 @@ use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::lane::record::SetBits;
+use crate::segment::cache::short_word;
 use base::{Cx, Kind, Node, PATH_MAX, Result};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::extent::symlink_lines;
 use format::inode::node_offset;
@@ -26,7 +28,32 @@ pub(super) fn check_target(target: &[u8]) -> Result<()> {
 impl Fs {
     /// Allocates and writes the text of a symlink; returns its offset, and the
     /// store that allocates it, for the record.
+    #[inline]
     pub(super) fn new_text<'a>(&'a self, tx: &mut Tx<'a>, target: &[u8]) -> Result<(u64, SetBits<'a>)> {
+        if target.len() > LINE as usize {
+            return self.new_long_text(tx, target);
+        }
+        let (at, allocated) = tx.new_lines(1, Arena::Other)?;
+        let line: &[AtomicU64; 8] = self.at(at, "text of a symlink")?;
+        let (chunks, rest) = target.as_chunks::<8>();
+        let mut words = line.iter();
+        for (chunk, word) in chunks.iter().zip(words.by_ref()) {
+            self.image.store(word, u64::from_le_bytes(*chunk));
+        }
+        // Zeros behind it, so that a damaged length shows.
+        let mut last = short_word(rest);
+        for word in words {
+            self.image.store(word, last);
+            last = 0;
+        }
+        tx.object(at, 1)?;
+        Ok((at, allocated))
+    }
+
+    /// As [`Fs::new_text`], for a text of more than one line.
+    #[cold]
+    #[inline(never)]
+    fn new_long_text<'a>(&'a self, tx: &mut Tx<'a>, target: &[u8]) -> Result<(u64, SetBits<'a>)> {
         let lines = symlink_lines(target.len() as u64);
         let (at, allocated) = tx.new_lines(lines, Arena::Other)?;
         self.present(at, target.len() as u64)?;
@@ -55,7 +82,7 @@ impl Fs {
             if len >= PATH_MAX as u64 || at % LINE != 0 || at % BLOCK + len > BLOCK {
                 return Err(corrupt("text of a symlink", node_offset(node.id)));
             }
-            self.at::<core::sync::atomic::AtomicU64>(at, "text of a symlink")?;
+            self.at::<AtomicU64>(at, "text of a symlink")?;
             let take = (len as usize).min(out.len);
             let copied = self.image.copy_out(at, UserSlice { ptr: out.ptr, len: take });
             core::sync::atomic::fence(Acquire);
@@ -66,5 +93,37 @@ impl Fs {
             }
         }
         Err(Errno::EIO.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestFs;
+    use base::NewNode;
+
+    /// Goal: a text of any length up to some lines comes back, and zeros follow it
+    /// to the end of its last line. Method: lines are used again, so that what
+    /// stood there before would show.
+    #[test]
+    fn texts_of_all_lengths() {
+        let test = TestFs::new(16 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        for round in 0..2 {
+            for len in 1..=200usize {
+                let text: std::vec::Vec<u8> = (0..len).map(|i| b'a' + (i + round) as u8 % 26).collect();
+                let new = NewNode { kind: Kind::Symlink, mode: 0o777, rdev: 0, target: &text };
+                let node = test.create(&cx, root, b"link", &new).unwrap();
+                let mut out = [0; 256];
+                assert_eq!(test.readlink(&cx, node, UserSlice::from_mut(&mut out)), Ok(len));
+                assert_eq!(out[..len], text);
+                let at = test.inode(node_offset(node.id)).unwrap().root.load(Relaxed);
+                let lines = u64::from(symlink_lines(len as u64));
+                let whole = UserSlice { ptr: out.as_mut_ptr(), len: (lines * LINE) as usize };
+                test.fs.image.copy_out(at, whole).unwrap();
+                assert!(out[len..whole.len].iter().all(|byte| *byte == 0), "{len} bytes: {:?}", &out[len..whole.len]);
+                test.unlink(&cx, root, b"link").unwrap();
+            }
+        }
     }
 }
