@@ -70,6 +70,22 @@ background() { has bindfs && mkdir bg && use 'fuse:bindfs bg @'; }
 unionfs() { has unionfs && mkdir u1 u2 && use 'fuse:unionfs -f -o cow u1=RW:u2=RO @'; }
 overlay() { has fuse-overlayfs && mkdir lower upper work && use 'fuse:fuse-overlayfs -f -o lowerdir=lower,upperdir=upper,workdir=work @'; }
 
+# libfuse's own examples: by path, by descriptor, by node.
+passthrough() {
+    local from=/usr/share/doc/libfuse3-dev/examples which whole=$name
+    [ -e $from/passthrough_ll.c ] || { echo "skip $name: libfuse3-dev is not installed: LEFT OUT, not passed"; left_out=$((left_out + 1)); return; }
+    for which in passthrough passthrough_fh passthrough_ll; do
+        name=$which
+        if ! cc -w -O2 -D_FILE_OFFSET_BITS=64 -DHAVE_UTIMENSAT -DHAVE_POSIX_FALLOCATE -DHAVE_SETXATTR -I/usr/include/fuse3 -I$from -o "$which" "$from/$which.c" -lfuse3 2>m.err; then fail 'it does not compile' m.err; continue; fi
+        mkdir -p "$which.d"
+        case $which in
+            passthrough_ll) use "fuse:./$which -f -o source=$work/$which.d @" ;;
+            *) use "fuse:./$which -f -o modules=subdir,subdir=$work/$which.d @" ;;
+        esac
+    done
+    name=$whole
+}
+
 archivemount() {
     has archivemount || return
     tar cf a.tar -C tree .
@@ -205,7 +221,7 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line' k.out; else pass; fi
 }
 
-[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay archivemount sshfs together killed restarted pages random plugin refused
+[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay passthrough archivemount sshfs together killed restarted pages random plugin refused
 for name; do "$name"; done
 leftover=$(ls /dev/shm | grep -E "^bypath-(ledger|channel)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done)
 name=leftovers
