@@ -12,6 +12,10 @@ export! {
             }
             // CLONE_VM: the child shares memory with us and does what it does raw.
             __NR_clone if a & 0x100 == 0 => ret(crate::fork::raw_clone(nr, [a, b, c, d, e, f])),
+            // The same by `struct clone_args`, whose first word has the flags.
+            __NR_clone3 if !posix::bad_pointer(a) && *(a as *const u64) & 0x100 == 0 => {
+                ret(crate::fork::raw_clone(nr, [a, b, c, d, e, f]))
+            }
             #[cfg(target_arch = "x86_64")]
             __NR_fork | __NR_vfork => ret(crate::fork::raw_clone(__NR_fork as usize, [0; 6])),
             __NR_setuid | __NR_setgid | __NR_setreuid | __NR_setregid | __NR_setresuid | __NR_setresgid
