@@ -135,6 +135,9 @@ impl Ledger {
 
     /// `len` bytes at `offset` were written, or perhaps were.
     pub fn written(&self, node: Node, offset: u64, len: u64) {
+        if !self.has_pages() {
+            return;
+        }
         let Ok(record) = self.get(node) else { return };
         let key = record.key.load(Relaxed);
         let (first, last) = (offset / FRAME_BYTES, offset.saturating_add(len.saturating_sub(1)) / FRAME_BYTES);
