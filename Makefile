@@ -147,7 +147,7 @@ fuzz-ci:
 
 # libFuzzer with the address sanitizer, FUZZ_LONG seconds a target (cargo-fuzz and a nightly compiler).
 FUZZ_LONG ?= 600
-FUZZ_TARGETS ?= open operations checker resolver peer mutator daemon
+FUZZ_TARGETS ?= open operations checker resolver peer mutator daemon requests
 fuzz:
 	for target in $(FUZZ_TARGETS); do mkdir -p fuzz/corpus-grown/$$target; (cd fuzz && ASAN_OPTIONS=detect_leaks=0 $(CARGO) +nightly fuzz run --features libfuzzer $$target \
 	    corpus-grown/$$target corpus/$$target -- -max_total_time=$(FUZZ_LONG) -timeout=10 -max_len=500) || exit 1; done

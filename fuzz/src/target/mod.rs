@@ -6,10 +6,11 @@ pub mod mutator;
 pub mod open;
 pub mod operations;
 pub mod peer;
+pub mod requests;
 pub mod resolver;
 
 /// All of them by name, for `replay`.
-pub const ALL: [(&str, fn(&[u8])); 7] = [
+pub const ALL: [(&str, fn(&[u8])); 8] = [
     ("open", open::run),
     ("operations", operations::run),
     ("checker", checker::run),
@@ -17,4 +18,5 @@ pub const ALL: [(&str, fn(&[u8])); 7] = [
     ("peer", peer::run),
     ("mutator", mutator::run),
     ("daemon", daemon::run),
+    ("requests", requests::run),
 ];

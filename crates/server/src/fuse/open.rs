@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Handles there can be: the numbers of one process in the segment.
 const HANDLES: u32 = 20_480;
 
+/// How often `CREATE` looks again; then the kernel does.
+const TRIES_MAX: u32 = 8;
+
 /// Numbers of what is open.
 #[derive(Debug)]
 pub(super) struct Handles {
@@ -134,7 +137,13 @@ impl Call<'_> {
         let dir = self.node();
         let entry_s = self.keep_names(dir);
         let new = NewNode { kind: Kind::Regular, mode: asked.mode as u16 & 0o7777, rdev: 0, target: b"" };
+        let mut tries = 0;
         let opened = loop {
+            // Somebody may make and remove the name in turns; and what is there may not be ours to open.
+            tries += 1;
+            if tries > TRIES_MAX {
+                return err(Errno::ESTALE);
+            }
             let (node, out) = match self.backend().create(&self.cx, dir, name, &new) {
                 Ok(node) => (node, self.handle(node, asked.flags)),
                 Err(error) if error.errno() != Errno::EEXIST || asked.flags & sys::O_EXCL != 0 => return Err(error),
@@ -145,7 +154,14 @@ impl Call<'_> {
                     Err(error) => return Err(error),
                 },
             };
-            match out.and_then(|out| Ok((self.entry(node, entry_s)?, out))) {
+            let told = out.and_then(|out| match self.entry(node, entry_s) {
+                Ok(entry) => Ok((entry, out)),
+                Err(error) => {
+                    self.close(out.handle)?;
+                    Err(error)
+                }
+            });
+            match told {
                 Err(error) if error.errno() == Errno::ESTALE => continue,
                 result => break result?,
             }
