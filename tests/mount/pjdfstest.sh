@@ -29,3 +29,9 @@ for way in '' --no-fuse; do
     "$bypath" run $way --mount "$image:$mnt" -- "$suite" -c "$here/pjdfstest.toml" -p "$mnt" $(cat short.wanted) >short.out 2>&1
     compare "bypath run $way" short.wanted short.out
 done
+# A directory of the kernel's, seen by a path that is not shorter than its own (the longest path is the kernel's) nor too long for a socket.
+mkdir -m 777 "$work/host"
+point=/k$work/host
+grep -vx 'rmdir::ebusy' tmpfs.passed >short.wanted
+"$bypath" run --no-fuse --mount "host:$work/host:$point" -- "$suite" -c "$here/pjdfstest.toml" -p "$point" $(cat short.wanted) >host.out 2>&1
+compare 'a directory of the kernel' short.wanted host.out

@@ -152,6 +152,10 @@ impl Ready {
         } else if head.starts_with(b"#!") {
             // SAFETY: by contract.
             unsafe { self.exec_script(&mut head, path, argv, level) }
+        } else if head.starts_with(b"\x7fELF") && !PROCESS.descriptors.is_ours(file as usize) {
+            // A directory of the kernel's: the kernel executes its own file, and sees to `ETXTBSY`.
+            // SAFETY: by contract; the descriptor is the program.
+            unsafe { self.start(file, c"".as_ptr(), argv, AT_EMPTY_PATH as i32) }
         } else if head.starts_with(b"\x7fELF") {
             // SAFETY: by contract.
             match unsafe { in_mount::path(file, dirfd, path) } {
