@@ -16,7 +16,7 @@
 //!   was. A frame whose filler died is anybody's.
 //! - What a frame holds counts if it was asked for after the last change of its
 //!   part of the file, of the whole, and (if it knows the file's end) of anything
-//!   in it: see [`super::changes`]. Changes never touch frames.
+//!   in it: see the ledger's `changes`. Changes never touch frames.
 //! - No frame is filled that was not populated first: a full file system under
 //!   the ledger means no cache, never a signal.
 

@@ -9,7 +9,7 @@
 //! When it is started anew (`restart`), its old ids and handles mean nothing: a
 //! node of an earlier life is looked up again by its path, and opened again. Every
 //! request says for which life it is meant, so that none reaches the wrong one: all
-//! that goes into it (ids, handles) is of the life of one [`Key`].
+//! that goes into it (ids, handles) is of the life of one `Key`.
 
 mod call;
 pub mod channel;
