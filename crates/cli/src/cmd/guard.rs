@@ -22,7 +22,7 @@ use server::device;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -52,9 +52,9 @@ pub fn guard(server: i32, thread: i32, directory: &Path) -> Result<u8> {
     let mut signals = Signals::new([SIGUSR1]).map_err(|error| Failure::io("signals", &error))?;
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))
         .map_err(|errno| Failure::io("prctl", &std::io::Error::from(errno)))?;
-    // Before each sleep, because it may have ended already, and after each signal, because anybody may send one.
-    while !has_ended(server, thread) {
-        let _ = signals.forever().next();
+    // It may have ended already; and after a signal, because anybody may send one.
+    if task(server, thread).exists() {
+        while signals.forever().next().is_some() && !has_ended(server, thread) {}
     }
     if rustix::io::write(rustix::stdio::stdin(), b"1").is_err() {
         std::thread::sleep(LAST_BREATH);
@@ -65,11 +65,14 @@ pub fn guard(server: i32, thread: i32, directory: &Path) -> Result<u8> {
     Ok(0)
 }
 
+fn task(server: i32, thread: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{server}/task/{thread}"))
+}
+
 /// Whether a thread of the server is gone, or is so in a moment.
 fn has_ended(server: i32, thread: i32) -> bool {
-    let task = format!("/proc/{server}/task/{thread}");
     let begun = Instant::now();
-    while Path::new(&task).exists() {
+    while task(server, thread).exists() {
         if begun.elapsed() > LAST_BREATH {
             return false;
         }
