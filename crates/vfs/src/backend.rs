@@ -293,7 +293,7 @@ pub trait Backend: Sync {
     // ---- the kernel's mount, and what `bypath info` shows ----
 
     /// The kernel has begun to execute a file through the mount, or ended.
-    fn count_executed(&self, _begins: bool) {}
+    fn count_executed(&self, _cx: &Cx, _node: Node, _begins: bool) {}
     /// Whether the kernel executes a file: it must not be opened for writing.
     fn is_executed(&self, _node: Node) -> bool {
         false

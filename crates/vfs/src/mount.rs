@@ -183,13 +183,12 @@ impl Mount {
         self.backend.close(&context(), fd);
     }
 
-    /// Whether files may be opened for writing, as far as the mount as a whole is
-    /// concerned: it is not read-only, and none of its files is being executed.
+    /// Whether files may be opened for writing, as far as the mount as a whole is concerned.
     #[inline(always)]
     pub fn is_writable(&self) -> bool {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
-            return fs.is_writable() && !fs.any_executed();
+            return fs.is_writable();
         }
         false
     }

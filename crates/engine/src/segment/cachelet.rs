@@ -47,6 +47,8 @@ pub const AHEAD: u32 = 1024;
 pub const KNOWN: u32 = 2048;
 /// The kernel may keep names in this directory, and that there are none.
 pub const NAMES_KNOWN: u32 = 4096;
+/// The kernel executes the file, or has: whoever opens it for writing asks.
+pub const EXECUTED: u32 = 8192;
 
 /// A cachelet, two lines.
 #[derive(Debug, FromBytes, KnownLayout)]

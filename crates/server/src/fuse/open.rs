@@ -110,7 +110,7 @@ impl Call<'_> {
             return Err(error);
         }
         if asked.flags & EXECUTE != 0 {
-            self.backend().count_executed(true);
+            self.backend().count_executed(&self.cx, self.node(), true);
         }
         reply.put(&out);
         Ok(())
@@ -263,7 +263,7 @@ impl Call<'_> {
         self.drop_owners_of(asked.handle);
         self.close(asked.handle)?;
         if asked.flags & EXECUTE != 0 {
-            self.backend().count_executed(false);
+            self.backend().count_executed(&self.cx, self.node(), false);
         }
         Ok(())
     }

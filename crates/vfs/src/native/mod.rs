@@ -323,8 +323,8 @@ impl Backend for Native {
         self.0.detach(cx)
     }
 
-    fn count_executed(&self, begins: bool) {
-        self.0.count_executed(begins)
+    fn count_executed(&self, cx: &Cx, node: Node, begins: bool) {
+        self.0.count_executed(cx, node, begins)
     }
 
     fn is_executed(&self, node: Node) -> bool {
