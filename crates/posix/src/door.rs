@@ -56,7 +56,7 @@ pub trait Door: Sync {
     }
 
     /// From now on the program may touch pages that are not in place yet: the
-    /// door asks [`Process::map_fault`] before such a fault reaches it.
+    /// door asks [`Process::map_fault`](crate::Process::map_fault) before such a fault reaches it.
     fn watch_faults(&self) {}
 
     /// Directory under which kernel objects for FIFOs, sockets and devices
