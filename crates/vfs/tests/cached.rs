@@ -6,6 +6,7 @@ use pm::{Errno, UserSlice};
 use std::ffi::CString;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use vfs::cached::{Cached, Miss, Source};
@@ -273,7 +274,12 @@ fn death() {
 #[test]
 fn lives() {
     let place = Place::new("lives");
-    let channel = hostile(&place, |_, _| Vec::new());
+    let thread = Arc::new(());
+    let held = Arc::clone(&thread);
+    let channel = hostile(&place, move |_, _| {
+        let _ = &held;
+        Vec::new()
+    });
     channel.header().unwrap().timeout_ms.store(20, SeqCst);
     channel.set_life(life::SERVING).unwrap();
     let before = channel.epoch();
@@ -284,8 +290,11 @@ fn lives() {
     });
     // The first daemon's thread ends.
     channel.set_life(life::DEAD).unwrap();
-    std::thread::sleep(Duration::from_millis(50));
+    while Arc::strong_count(&thread) > 1 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let channel = hostile(&place, |_, unique| reply(unique, 0, &unique.to_ne_bytes()));
+    channel.header().unwrap().timeout_ms.store(60_000, SeqCst);
     channel.set_life(life::SERVING).unwrap();
     let late = Request { operation: 3, node: 1, epoch: before, parts: [b"", b"", b""], data: UserSlice::from_ref(b"") };
     with_cx(|cx| assert_eq!(channel.call(cx, &late, UserSlice::from_mut(&mut [0; 8])), Err(Errno::ENOTCONN)));

@@ -189,7 +189,7 @@ impl Care {
 
     /// Waits for the daemon's end, again and again if it is to be started again.
     fn watch(&self, mut life: PipeReader) {
-        let mut failures = 0;
+        let (mut failures, mut is_first) = (0, true);
         loop {
             let begun = Instant::now();
             let _ = life.read(&mut [0]);
@@ -200,10 +200,11 @@ impl Care {
             let served = self.channel.header().is_ok_and(|header| header.life.load(SeqCst) == life::SERVING);
             let _ = self.channel.set_life(life::DEAD);
             failures = if served && begun.elapsed() >= SHORT { 0 } else { failures + 1 };
-            if !served && failures == 1 {
+            if !served && is_first {
                 // Whoever starts it says so.
                 return;
             }
+            is_first = false;
             let how = status.map_or(String::new(), |status| format!(" ({status})"));
             if !self.restart {
                 eprintln!("bypath: {}: the daemon ended{how}; its files are gone until it is mounted again", self.shown);
