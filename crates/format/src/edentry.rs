@@ -48,6 +48,15 @@ pub const fn lines(name_len: usize) -> u32 {
     if bytes <= 128 { 2 } else { bytes.div_ceil(64) as u32 }
 }
 
+/// The bits of a name's first two words that lie behind its end. Look-ups of
+/// short names compare these words whole: anything there would hide the name.
+pub const fn behind(name_len: usize) -> [u64; 2] {
+    const fn from(byte: usize) -> u64 {
+        if byte >= 8 { 0 } else { u64::MAX << (byte * 8) }
+    }
+    [from(name_len), from(name_len.saturating_sub(8))]
+}
+
 /// The head word, unpacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {

@@ -117,3 +117,23 @@ fn every_kind() {
         assert_eq!(found(&path), [], "{kind:?} after its repair");
     }
 }
+
+/// Goal: bytes behind a short name hide it from look-ups: the check says so, the repair takes them away.
+#[test]
+fn bytes_behind_a_name() {
+    for place in [NAME, NAME + 8] {
+        let test = populated();
+        let id = node(&test, b"link").id;
+        at(&test, edentry_of(&test, b"link") + place).fetch_or(0xff << 56, Relaxed);
+        test.fs.detach(&test.cx());
+        let path = test.image.path();
+        assert_eq!(found(&path), [IssueKind::Edentry]);
+        Repair::plan(&path, &mut |_| {}).unwrap().apply().unwrap();
+        assert_eq!(found(&path), []);
+        let thread = base::Thread::new();
+        let again = test.image.attach(&thread).unwrap();
+        let cx = crate::Cx { cred: base::Cred::ROOT, umask: 0, thread: &thread };
+        assert_eq!(again.lookup(&cx, again.root_node(), b"link").map(|node| node.id), Ok(id));
+        again.detach(&cx);
+    }
+}

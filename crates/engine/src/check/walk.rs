@@ -108,6 +108,13 @@ impl Checker<'_> {
         if entry.head.hash != (self.fs.hash(parent, text) >> 32) as u32 {
             self.issue(IssueKind::Edentry, at, format!("the hash of {} is wrong", shown(text)));
         }
+        let clean = |edentry: &edentry::Edentry| {
+            let behind = edentry::behind(text.len());
+            edentry.name.iter().zip(behind).all(|(word, behind)| word.load(Relaxed) & behind == 0)
+        };
+        if !self.fs.edentry(at).is_ok_and(clean) {
+            self.issue(IssueKind::Edentry, at, format!("there are bytes behind {}, which hide it", shown(text)));
+        }
         if text == b"." || text == b".." || text.contains(&b'/') || text.contains(&0) {
             self.issue(IssueKind::Name, at, format!("{} is not a name", shown(text)));
         }

@@ -161,8 +161,8 @@ impl Mender<'_> {
             for (byte, from) in bytes.iter_mut().zip(name.iter().skip(i as usize * 8)) {
                 *byte = *from;
             }
-            // What lies beyond the name means nothing.
-            if i * 8 < name.len() as u64 {
+            // What lies beyond the name means nothing, but for its first two words.
+            if i < 2 || i * 8 < name.len() as u64 {
                 changed |= self.get(at + NAME + i * 8) != u64::from_le_bytes(bytes);
                 self.set(at + NAME + i * 8, u64::from_le_bytes(bytes));
             }

@@ -136,6 +136,10 @@ impl Mender<'_> {
             && entry.slot == slot
             && entry.head.hash == (self.fs.hash(directory, text) >> 32) as u32
             && is_name(text)
+            && edentry::behind(text.len())
+                .into_iter()
+                .zip(0..)
+                .all(|(behind, i)| self.get(at + edentry::NAME + i * 8) & behind == 0)
             && self.leads_to(&entry)
             && self.is_free(at, u64::from(edentry::lines(text.len())))
             && (self.is_met(child) || self.is_free(child, 1))
