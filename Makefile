@@ -51,6 +51,7 @@ unit:
 
 preload-tests: build
 	$(STEP) 'preload: C programs in a mount and beside it' tests/preload.sh $(RELEASE)/bypath
+	$(STEP) 'a session on an image that may not be written' tests/rescue.sh $(RELEASE)/bypath
 
 ways-tests: build
 	$(STEP) 'the patched way beside the symbols' tests/ways.sh $(RELEASE)/bypath

@@ -43,15 +43,31 @@ pub fn attach_as(path: &Path, slot: usize) -> Result<Attached> {
     shared(path, slot)?.map_err(|error| refused(path, error))
 }
 
+/// As `attach_as`; `None` if the file may not be written.
+pub fn attach_if_writable(path: &Path, slot: usize) -> Result<Option<Attached>> {
+    match shared(path, slot)? {
+        Err(AttachError::NotWritable) => Ok(None),
+        other => other.map(Some).map_err(|error| refused(path, error)),
+    }
+}
+
+/// A private copy of the image at `path`, in memory, which nobody can change.
+/// Refused if a living process uses the image.
+pub fn copied(path: &Path) -> Result<Attached> {
+    private(path).map_err(|error| refused(path, error))
+}
+
+fn private(path: &Path) -> std::result::Result<Attached, AttachError> {
+    let thread = Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    Fs::attach_copy_at(place(), &cx, &text(path), 0).map(|fs| ready(fs, &thread))
+}
+
 /// Attaches the image at `path` to read it. Where its file may not be written
 /// this is a private copy of it, in memory, which nobody can change.
 pub fn attach_to_read(path: &Path) -> Result<Attached> {
     let attached = match shared(path, 0)? {
-        Err(AttachError::NotWritable) => {
-            let thread = Thread::new();
-            let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-            Fs::attach_copy_at(place(), &cx, &text(path), 0).map(|fs| ready(fs, &thread))
-        }
+        Err(AttachError::NotWritable) => private(path),
         other => other,
     };
     attached.map_err(|error| refused(path, error))

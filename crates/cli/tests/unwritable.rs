@@ -114,10 +114,7 @@ fn what_writes_says_so() {
     let scratch = Scratch::new("writes");
     let image = scratch.path("i");
     let before = scratch.bytes();
-    let mount = |options: &str| format!("{image}:/bp{options}");
-    for options in ["", ",ro"] {
-        scratch.refused(&["run", "--mount", &mount(options), "--", "true"], 1, &["not writable"]);
-    }
+    scratch.refused(&["run", "--mount", &format!("{image}:/bp"), "--", "true"], 1, &["not writable", "ro"]);
     scratch.refused(&["import", &scratch.path("tree"), &format!("{image}:/more")], 1, &["not writable"]);
     assert!(scratch.bytes() == before, "something has changed the file");
     // What is clean needs no repair, so a fault: the copy of the superblock.

@@ -2,6 +2,7 @@
 
 mod daemon;
 mod ledger;
+mod rescue;
 pub mod spec;
 
 use crate::attach::{self, Attached};
@@ -57,8 +58,14 @@ impl Session {
         let shown = mount.source.shown();
         match &mount.source {
             Source::Image(path) => {
-                let image = attach::attach_as(path, slot)?;
+                let (image, copy) = image(path, slot, mount.options.read_only)?;
                 self.images.push(image);
+                if let Some(copy) = copy {
+                    // The kernel's way would be one to the copy, which nobody else has.
+                    self.tell(mount, copy.bytes());
+                    self.ledgers.push(copy);
+                    return Ok(image.backend);
+                }
                 let point = Path::new(OsStr::from_bytes(&mount.point));
                 if kernel && let Some(kernel) = SessionMount::start(path, &image, point) {
                     self.kernel.push(kernel);
@@ -121,6 +128,19 @@ impl Drop for Session {
             mount.end();
         }
     }
+}
+
+/// The image at `path`, or, where its file may not be written and is only to be read, a copy.
+fn image(path: &Path, slot: usize, read_only: bool) -> Result<(Attached, Option<SharedFile>)> {
+    if let Some(image) = attach::attach_if_writable(path, slot)? {
+        return Ok((image, None));
+    }
+    if !read_only {
+        let shown = path.display();
+        return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro, a copy of it can be read")));
+    }
+    let copy = rescue::copy(path)?;
+    Ok((attach::attach_as(copy.path(), slot)?, Some(copy)))
 }
 
 /// Whether a file is a library that has the name of a plugin's entry. It is not loaded

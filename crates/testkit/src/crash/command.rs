@@ -55,12 +55,20 @@ pub fn run(plan: &Plan) -> bool {
     }
     let mut totals: Vec<(String, Counts)> = Vec::new();
     let mut fine = children.len() as u64 == plan.jobs;
-    for mut child in children {
+    for (share, mut child) in children.into_iter().enumerate() {
         for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
             let Some((name, counts)) = line.strip_prefix("counts ").and_then(parsed) else {
                 println!("{line}");
                 continue;
             };
+            if share == 0 {
+                // The others are about as far. Long runs show where they are, and leave something if they are ended.
+                let (spent, jobs) = (begun.elapsed().as_secs(), plan.jobs);
+                eprintln!(
+                    "{spent} s: {name}: {} workloads, {} states, {} violations (one of {jobs} shares)",
+                    counts.workloads, counts.tried, counts.violations
+                );
+            }
             match totals.iter_mut().find(|(n, _)| *n == name) {
                 Some((_, total)) => *total += counts,
                 None => totals.push((name, counts)),

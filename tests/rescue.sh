@@ -1,0 +1,74 @@
+#!/bin/sh
+# A session on an image whose file may not be written: all can be read, by every program of the
+# session; every change is refused; the file stays as it is, and nothing is left behind.
+#
+#   rescue.sh BYPATH
+set -u
+bypath=$(realpath "$1")
+work=$(mktemp -d /dev/shm/bypath-r.XXXXXX) || exit 2
+trap 'rm -rf "$work"' EXIT
+failed=0
+verdict() { # NAME CODE
+    if [ "$2" -eq 0 ]; then echo "ok   $1"; else
+        echo "FAIL $1"
+        failed=1
+    fi
+}
+
+# Root may write anything: then the sessions are another user's, who needs to reach the programs.
+as=
+if [ "$(id -u)" -eq 0 ]; then
+    as='setpriv --reuid 65534 --regid 65534 --clear-groups'
+    $as true 2>/dev/null || {
+        echo "skip an image that may not be written: no setpriv"
+        exit 0
+    }
+fi
+mkdir "$work/bin" "$work/segments" && cp "$bypath" "$(dirname "$bypath")/libbypath_preload.so" "$work/bin" || exit 1
+chmod 755 "$work" "$work/bin" && chmod 1777 "$work/segments"
+image=$work/i
+session() { # OPTIONS COMMAND…
+    options=$1
+    shift
+    BYPATH_SEGMENT_DIR=$work/segments $as "$work/bin/bypath" run --no-fuse --mount "$image:/bp$options" -- "$@"
+}
+
+mkdir -p "$work/tree/below"
+seq 20000 >"$work/tree/numbers"
+echo contents >"$work/tree/below/file"
+ln -s below/file "$work/tree/link"
+chmod -R go+rX "$work/tree"
+"$bypath" mkfs "$image" --size 64M >/dev/null && "$bypath" import -q "$work/tree" "$image:/tree" || exit 1
+chmod 444 "$image"
+sum=$(sha256sum <"$image")
+
+session ,ro sh -c 'cd /bp/tree && ls -R . && cat link && sort -rn numbers | head -3 && exec 3<below/file && read -r first <&3 && echo "$first" && find . -type f | xargs cat | wc -c' >"$work/got" 2>&1
+(cd "$work/tree" && ls -R . && cat link && sort -rn numbers | head -3 && echo contents && find . -type f | xargs cat | wc -c) >"$work/want"
+diff "$work/want" "$work/got"
+verdict "rescue: a session reads what is there" $?
+
+session ,ro sh -c 'echo x >/bp/new; echo x >>/bp/tree/numbers; rm /bp/tree/link; mkdir /bp/d; mv /bp/tree /bp/t' >"$work/said" 2>&1
+[ "$(grep -c 'Read-only file system' "$work/said")" -eq 5 ]
+verdict "rescue: every change is refused" $? || cat "$work/said"
+
+session '' true 2>"$work/said"
+[ $? -ne 0 ] && grep -q 'not writable; with the option ro' "$work/said"
+verdict "rescue: without ro it is refused, and says what to do" $?
+
+[ "$sum" = "$(sha256sum <"$image")" ]
+verdict "rescue: not a byte of the file is another" $?
+[ -z "$(ls "$work/segments")" ]
+verdict "rescue: nothing is left behind" $?
+
+# While its owner uses it a copy would be a picture of no instant.
+if [ -n "$as" ]; then
+    mkfifo "$work/go" "$work/ready"
+    "$bypath" run --no-fuse --mount "$image:/bp" -- sh -c "echo >'$work/ready'; read -r _ <'$work/go'" &
+    read -r _ <"$work/ready"
+    session ,ro true 2>"$work/said"
+    [ $? -ne 0 ] && grep -q 'other processes use it' "$work/said"
+    verdict "rescue: an image in use is refused" $?
+    echo >"$work/go"
+    wait
+fi
+exit $failed
