@@ -115,7 +115,9 @@ fn daemons(args: &[String]) -> bool {
 
 fn main() -> std::process::ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let _segments = bypath_testkit::image::Segments::new();
+    // Not for those that are killed by the score, and have no image.
+    let has_images = args.first().map(String::as_str) != Some("daemons");
+    let _segments = has_images.then(bypath_testkit::image::Segments::new);
     let fine = match args.first().map(String::as_str) {
         Some("differential") => {
             let backend = option(&args, "--backend").unwrap_or_else(|| "mem".into());
