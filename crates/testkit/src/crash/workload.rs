@@ -321,6 +321,8 @@ impl Op {
                 fs.open(cx, node, 2, fd)?;
                 let (dir, name) = place(fs, cx, a)?;
                 fs.unlink(cx, dir, name)?;
+                // Under another name, if it has one, what follows shows.
+                step();
                 write(fs, cx, node, None, &fill(0x66, 5000))?;
                 if matches!(self, Op::OpenUnlinkClose(_)) {
                     fs.close(cx, fd);
