@@ -19,11 +19,17 @@ pub fn monotonic() -> i64 {
     read(abi::CLOCK_MONOTONIC as i32)
 }
 
+/// As [`monotonic`], in steps of a few milliseconds, for what grows old.
+#[inline]
+pub fn coarse() -> i64 {
+    read(abi::CLOCK_MONOTONIC_COARSE as i32)
+}
+
 /// Steps of a made-up clock; 0: the kernel's is used.
 #[cfg(feature = "sim")]
 static STEPS: core::sync::atomic::AtomicI64 = core::sync::atomic::AtomicI64::new(0);
 
-/// From now on both clocks are made up: they start at `start` nanoseconds (not
+/// From now on the clocks are made up: they start at `start` nanoseconds (not
 /// 0) and go on by a microsecond each time they are read.
 #[cfg(feature = "sim")]
 pub fn make_up(start: i64) {

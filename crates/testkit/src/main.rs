@@ -2,6 +2,9 @@
 
 use bypath_testkit::differential::{self, Plan, run::Limits};
 use bypath_testkit::many;
+use vfs::native::Native;
+use vfs::native::cached::{CachedNative, Way};
+use vfs::native::kept::{AGE_NS, Kept};
 
 fn mem() -> &'static dyn vfs::Backend {
     // SAFETY: takes no arguments.
@@ -10,12 +13,35 @@ fn mem() -> &'static dyn vfs::Backend {
 }
 
 fn native() -> &'static dyn vfs::Backend {
+    attached()
+}
+
+/// A new image.
+fn attached() -> &'static Native {
     let path = bypath_testkit::image::fresh_path("differential");
     bypath_testkit::image::make(&path, 1 << 30);
     let native = bypath_testkit::image::attach(&path);
     // It stays for as long as it is mapped.
     let _ = std::fs::remove_file(path);
     native
+}
+
+/// The same image through the cached way.
+fn cached_native(way: Way) -> &'static dyn vfs::Backend {
+    let place = std::path::PathBuf::from(differential::sandbox::root_of(std::process::id() as i32));
+    let kept = place.join("kept");
+    std::fs::create_dir_all(&place).expect("a directory");
+    std::fs::File::create(&kept).and_then(|file| file.set_len(Kept::bytes())).expect("a file");
+    let kept = Kept::open(&[kept.as_os_str().as_encoded_bytes(), b"\0"].concat(), AGE_NS).expect("what is kept");
+    Box::leak(Box::new(CachedNative::new(*attached(), kept, way)))
+}
+
+fn conventional() -> &'static dyn vfs::Backend {
+    cached_native(Way::Conventional)
+}
+
+fn byvfs() -> &'static dyn vfs::Backend {
+    cached_native(Way::Byvfs)
 }
 
 /// A directory of the kernel's, new and on tmpfs; it goes with this child's other things.
@@ -121,18 +147,21 @@ fn main() -> std::process::ExitCode {
     let fine = match args.first().map(String::as_str) {
         Some("differential") => {
             let backend = option(&args, "--backend").unwrap_or_else(|| "mem".into());
+            let is_image = ["native", "conventional", "byvfs"].contains(&&backend[..]);
             let plan = Plan {
                 backend: match &backend[..] {
                     "mem" => mem,
                     "host" => host,
                     "wire" => wire,
+                    "conventional" => conventional,
+                    "byvfs" => byvfs,
                     _ => native,
                 },
                 beside_kernel: backend == "host",
                 limits: Limits {
                     no_shared_maps: backend == "mem" || backend == "wire",
-                    space_ahead: backend == "native",
-                    no_parent_of_removed: backend == "native",
+                    space_ahead: is_image,
+                    no_parent_of_removed: is_image,
                     order_of_two: backend == "host",
                     no_link_of_open: backend == "host",
                     nodes_are_paths: backend == "host",
@@ -170,7 +199,7 @@ fn main() -> std::process::ExitCode {
         Some("recover") => shown(many::recover(number(&args, "--files", 1_000_000), number(&args, "--seed", 1))),
         _ => {
             eprintln!(
-                "usage: testkit differential [--backend mem|native|host|wire] [--ops N] [--len N] [--seed S] [--jobs N]\n\
+                "usage: testkit differential [--backend mem|native|conventional|byvfs|host|wire] [--ops N] [--len N] [--seed S] [--jobs N]\n\
                  \x20      testkit random [--processes N] [--ops N] [--seed S]\n\
                  \x20      testkit append [--processes N] [--records N]\n\
                  \x20      testkit visible [--rounds N]\n\
