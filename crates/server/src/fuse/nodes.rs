@@ -202,6 +202,10 @@ impl Call<'_> {
             let size = SetAttr { size: change.size.take(), size_checked: change.size_checked, ..SetAttr::default() };
             self.truncate(&Cx { cred, ..self.cx }, node, &size)?;
         }
+        if asked.valid & !(set::HANDLE | set::KILL_SET_ID) == 0 {
+            // So the kernel asks when set-id bits are to go and nothing else: `chown` to nobody, `fallocate`.
+            change.mode = self.mode_without_set_id(node)?;
+        }
         let owner_only = change.uid.is_some() || change.gid.is_some();
         if owner_only && self.header.uid != 0 {
             // Whether set-group-id stays depends on the caller's groups.
@@ -214,6 +218,14 @@ impl Call<'_> {
         // Not kept: see `entry`.
         reply.put(&AttrOut { attr: fuse_attr(&self.backend().attr(&self.cx, node)?), ..AttrOut::default() });
         Ok(())
+    }
+
+    /// A file's mode without the set-id bits that the caller takes away by changing it, if it has any.
+    fn mode_without_set_id(&self, node: Node) -> Result<Option<u16>> {
+        let Attr { kind, mode, gid, .. } = self.backend().attr(&self.cx, node)?;
+        let in_group = || self.header.uid == 0 || self.header.gid == gid || groups(self.header.pid).contains(&gid);
+        let gone = if mode & 0o010 != 0 || !in_group() { 0o6000 } else { 0o4000 };
+        Ok((kind != Kind::Directory && mode & gone != 0).then_some(mode & 0o7777 & !gone))
     }
 
     /// Changes the size; the kernel has looked whether the caller may.
