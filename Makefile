@@ -107,6 +107,7 @@ mount-tools:
 	    [ -x $(TOOLS)/bin/$${tool%@*} ] || $(CARGO) install -q --locked --root $(TOOLS) $$tool || echo "skip $${tool%@*}: it cannot be installed"; \
 	done
 mount-tests: build mount-tools
+	$(CARGO) build --release $(CARGO_FLAGS) -q -p bypath-testkit
 	$(STEP) 'the kernel mount, alone and beside the short way' env BYPATH=$(RELEASE)/bypath TOOLS=$(CURDIR)/$(TOOLS)/bin tests/mount/run.sh
 	$(STEP) 'real programs through the kernel mount' env WAY=mount BYPATH=$(RELEASE)/bypath tests/programs/run.sh
 	$(STEP) 'real programs on the short way beside the kernel mount' env WAY=both BYPATH=$(RELEASE)/bypath tests/programs/run.sh bash busybox daemon dpkg-deb fio-uring git-more go make-gcc pass-descriptor python3 xargs

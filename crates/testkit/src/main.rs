@@ -1,6 +1,6 @@
 //! `testkit`: tests of the whole, by name. See `README.md`.
 
-use bypath_testkit::differential::{self, Plan, run::Limits};
+use bypath_testkit::differential::{self, Ours, Plan, run::Limits};
 use bypath_testkit::many;
 use vfs::native::Native;
 use vfs::native::cached::{CachedNative, Way};
@@ -73,6 +73,16 @@ fn wire() -> &'static dyn vfs::Backend {
     let ledger = vfs::ledger::Ledger::open(&[ledger, b"\0"].concat()).expect("the session's ledger");
     let wire = vfs::wire::Wire::open(channel, ledger.device(), false).expect("the daemon's channel");
     Box::leak(Box::new(vfs::cached::Cached::new(wire, ledger)))
+}
+
+/// Where an image is mounted whose files may all be removed.
+fn mount_point(args: &[String]) -> std::path::PathBuf {
+    let directory = option(args, "--directory").unwrap_or_default();
+    // Nothing else is emptied by mistake.
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("a table of mounts");
+    let is_ours = mounts.lines().any(|line| line.split(' ').skip(1).take(2).eq([&directory[..], "fuse.bypath"]));
+    assert!(is_ours, "say --directory, where an image is mounted that may be emptied: {directory:?} is no such place");
+    directory.into()
 }
 
 /// The value after `--name`.
@@ -149,30 +159,32 @@ fn main() -> std::process::ExitCode {
             let backend = option(&args, "--backend").unwrap_or_else(|| "mem".into());
             let is_image = ["native", "conventional", "byvfs"].contains(&&backend[..]);
             let plan = Plan {
-                backend: match &backend[..] {
-                    "mem" => mem,
-                    "host" => host,
-                    "wire" => wire,
-                    "conventional" => conventional,
-                    "byvfs" => byvfs,
-                    _ => native,
+                ours: match &backend[..] {
+                    "mem" => Ours::Alone(mem),
+                    "host" => Ours::BesideKernel(host),
+                    "wire" => Ours::Alone(wire),
+                    "mount" => Ours::Mounted(mount_point(&args)),
+                    "conventional" => Ours::Alone(conventional),
+                    "byvfs" => Ours::Alone(byvfs),
+                    _ => Ours::Alone(native),
                 },
-                beside_kernel: backend == "host",
                 limits: Limits {
                     no_shared_maps: backend == "mem" || backend == "wire",
-                    space_ahead: is_image,
+                    space_ahead: is_image || backend == "mount",
                     no_parent_of_removed: is_image,
                     order_of_two: backend == "host",
                     no_link_of_open: backend == "host",
                     nodes_are_paths: backend == "host",
+                    stale_when_gone: backend == "mount",
+                    locks_name_processes: backend == "mount",
                     no_tmpfile: backend == "wire",
                     no_copy_range: backend == "wire",
                 },
                 ops: number(&args, "--ops", 20_000),
                 len: number(&args, "--len", 400) as usize,
                 seed: number(&args, "--seed", 1),
-                // A daemon shows one tree to all.
-                jobs: if backend == "wire" { 1 } else { number(&args, "--jobs", 2) as usize },
+                // A daemon shows one tree to all, and so does a mount.
+                jobs: if backend == "wire" || backend == "mount" { 1 } else { number(&args, "--jobs", 2) as usize },
             };
             differential::run(&plan)
         }
@@ -199,7 +211,7 @@ fn main() -> std::process::ExitCode {
         Some("recover") => shown(many::recover(number(&args, "--files", 1_000_000), number(&args, "--seed", 1))),
         _ => {
             eprintln!(
-                "usage: testkit differential [--backend mem|native|conventional|byvfs|host|wire] [--ops N] [--len N] [--seed S] [--jobs N]\n\
+                "usage: testkit differential [--backend mem|native|conventional|byvfs|host|wire|mount] [--directory DIR] [--ops N] [--len N] [--seed S] [--jobs N]\n\
                  \x20      testkit random [--processes N] [--ops N] [--seed S]\n\
                  \x20      testkit append [--processes N] [--records N]\n\
                  \x20      testkit visible [--rounds N]\n\

@@ -1,6 +1,6 @@
 //! Random sequences of calls, made on tmpfs by the kernel and on a backend by
-//! [`posix::Process::handle`]: results, error numbers, data, attributes and the
-//! final tree must be the same.
+//! [`posix::Process::handle`], or by the kernel through the mount of an image:
+//! results, error numbers, data, attributes and the final tree must be the same.
 //!
 //! Both sides are called by system-call number with the same raw arguments.
 //! The kernel's side lives in a root directory of its own, so that absolute
@@ -20,15 +20,23 @@ use crate::world::World;
 use compare::Clock;
 use run::{Limits, Pair};
 use sandbox::{Report, Watch};
+use std::path::PathBuf;
 use vfs::Backend;
 
+/// What is compared with tmpfs.
+pub enum Ours {
+    /// A backend in a process of its own: made in the child, before that enters its own root.
+    Alone(fn() -> &'static dyn Backend),
+    /// One whose open files are the kernel's.
+    BesideKernel(fn() -> &'static dyn Backend),
+    /// A directory where an image is mounted. One child at a time can use it.
+    Mounted(PathBuf),
+}
+
 /// What to run.
-#[derive(Clone, Copy)]
 pub struct Plan {
-    /// Makes the file system, in the child and before it enters its own root.
-    pub backend: fn() -> &'static dyn Backend,
-    /// Its open files are the kernel's.
-    pub beside_kernel: bool,
+    /// The file system.
+    pub ours: Ours,
     /// What it can't do.
     pub limits: Limits,
     /// Steps in all.
@@ -103,20 +111,28 @@ pub(crate) fn attempt(plan: &Plan, ops: &[op::Op]) -> Option<(usize, String)> {
 
 /// Makes both sides in this child, each with an empty tree.
 fn with_pair(plan: &Plan, work: &dyn Fn(&Pair) -> Result<(), String>) -> Result<(), String> {
-    let backend = (plan.backend)();
     let clock = Clock { blocks: !plan.limits.space_ahead, ..Clock::new() };
-    let (world, elsewhere);
-    let kernel: &dyn side::Side = if plan.beside_kernel {
-        elsewhere = side::KernelElsewhere::start()?;
-        world = World::beside_kernel(backend);
-        &elsewhere
-    } else {
-        world = World::new(backend);
-        sandbox::own_root()?;
-        &side::Kernel
+    let (world, elsewhere, mounted);
+    let (kernel, ours): (&dyn side::Side, &dyn side::Side) = match &plan.ours {
+        Ours::Alone(backend) => {
+            world = World::new(backend());
+            sandbox::own_root()?;
+            (&side::Kernel, &world)
+        }
+        Ours::BesideKernel(backend) => {
+            let backend = backend();
+            elsewhere = side::KernelElsewhere::start()?;
+            world = World::beside_kernel(backend);
+            (&elsewhere, &world)
+        }
+        Ours::Mounted(directory) => {
+            mounted = side::KernelElsewhere::inside(directory)?;
+            elsewhere = side::KernelElsewhere::start()?;
+            (&elsewhere, &mounted)
+        }
     };
     // What an earlier child left behind, and when.
-    compare::clear(&world)?;
-    run::plain_root(&world);
-    work(&Pair { kernel, ours: &world, clock, limits: plan.limits })
+    compare::clear(ours)?;
+    run::plain_root(ours);
+    work(&Pair { kernel, ours, clock, limits: plan.limits })
 }

@@ -24,6 +24,10 @@ pub struct Limits {
     pub nodes_are_paths: bool,
     /// No files without a name.
     pub no_tmpfile: bool,
+    /// What was removed and is only a working directory or open with `O_PATH` is nothing: `ESTALE`.
+    pub stale_when_gone: bool,
+    /// A lock of an open file's is said to be the process's that set it.
+    pub locks_name_processes: bool,
     /// Nothing is copied but through the program.
     pub no_copy_range: bool,
 }
@@ -37,6 +41,9 @@ const TWO: [usize; 6] = [
     nr::__NR_linkat as usize,
     nr::__NR_copy_file_range as usize,
 ];
+
+/// Calls about a descriptor's number, not what lies behind it.
+const NUMBERS: [u32; 6] = [nr::__NR_close, nr::__NR_close_range, nr::__NR_dup, nr::__NR_dup2, nr::__NR_dup3, nr::__NR_fcntl];
 
 /// The two sides.
 pub struct Pair<'a> {
@@ -94,13 +101,16 @@ impl Pair<'_> {
     }
 
     fn become_user(&self, user: u32) {
-        set_user(&|nr, args| self.kernel.plain(nr, args), user);
-        // Where ours is another thread's; elsewhere it is so already.
-        set_user(&|nr, args| Kernel.plain(nr, args), user);
-        self.ours.user_changed();
+        // This thread too, where the kernel's side is another's.
+        for side in [self.kernel, &Kernel, self.ours] {
+            side.become_user(user);
+        }
     }
 
     fn step(&self, op: &Op) -> Result<(), String> {
+        if self.is_about_stale(op) {
+            return Ok(());
+        }
         match &op.step {
             Step::User(user) => {
                 // An ordinary user stays who he is.
@@ -134,16 +144,48 @@ impl Pair<'_> {
 
     /// The attributes of everything the step spoke of.
     fn look_after(&self, op: &Op) -> Result<(), String> {
-        for (dir, path) in op.paths().into_iter().filter(|(dir, path)| !self.lost(*dir, path)) {
+        for (dir, path) in op.paths().into_iter().filter(|(dir, path)| !self.lost(*dir, path) && !self.is_stale(*dir)) {
             let (k, o) = (look(self.kernel, self.clock, dir, path), look(self.ours, self.clock, dir, path));
             same(&k, &o).map_err(|text| format!("stat of \"{}\" after it: {text}", path.escape_ascii()))?;
         }
-        let is_shown = |fd: &i64| (3..1000).contains(fd) && !(self.limits.nodes_are_paths && self.is_gone(&Arg::Int(*fd)));
+        let is_shown = |fd: &i64| {
+            (3..1000).contains(fd) && !(self.limits.nodes_are_paths && self.is_gone(&Arg::Int(*fd))) && !self.is_stale(*fd)
+        };
         if let Some(fd) = op.descriptor().filter(is_shown) {
             let (k, o) = (look_fd(self.kernel, self.clock, fd), look_fd(self.ours, self.clock, fd));
             same(&k, &o).map_err(|text| format!("fstat after it: {text}"))?;
         }
         Ok(())
+    }
+
+    /// Whether a step is about something that only tmpfs still has.
+    fn is_about_stale(&self, op: &Op) -> bool {
+        let relative = |(_, path): &(i64, &[u8])| !path.starts_with(b"/");
+        let is_stale_there = || op.paths().into_iter().filter(relative).any(|(dir, _)| self.is_stale(dir));
+        match &op.step {
+            _ if !self.limits.stale_when_gone => false,
+            Step::Call(number, _) if NUMBERS.contains(&(*number as u32)) => false,
+            Step::Call(_, args) => {
+                args.iter().any(|arg| matches!(arg, Arg::Int(fd) if *fd >= 0 && self.is_stale(*fd))) || is_stale_there()
+            }
+            Step::ReadDir(fd) | Step::Map { fd, .. } => self.is_stale(*fd),
+            Step::User(_) => false,
+        }
+    }
+
+    /// Whether a descriptor or the working directory is stale on our side, and may be.
+    fn is_stale(&self, fd: i64) -> bool {
+        let is_here = fd == libc::AT_FDCWD as i64;
+        if !self.limits.stale_when_gone || !is_here && !(3..1000).contains(&fd) {
+            return false;
+        }
+        let look = [Arg::Int(fd), Arg::Text(Vec::new()), Arg::Stat, Arg::Int(libc::AT_EMPTY_PATH as i64)];
+        if self.ours.call(nr::__NR_newfstatat as usize, &look).0 != -(libc::ESTALE as isize) {
+            return false;
+        }
+        let (result, out) = self.kernel.call(nr::__NR_newfstatat as usize, &look);
+        let is_held = || self.kernel.plain(nr::__NR_fcntl, &[fd, libc::F_GETFL as i64]) & libc::O_PATH as isize == 0;
+        result == 0 && parse_stat(&out[0]).st_nlink == 0 && (is_here || !is_held())
     }
 
     /// Calls whose result is not the same by right: opening a FIFO or device
@@ -298,6 +340,8 @@ impl Pair<'_> {
                         ));
                     }
                 }
+                // Its holder is -1 in tmpfs.
+                Arg::Flock(..) if self.limits.locks_name_processes && k[24..28] == [0xff; 4] => same(&&k[..24], &&o[..24])?,
                 _ => same(k, o)?,
             }
         }
@@ -360,18 +404,6 @@ pub fn plain_root(side: &dyn Side) {
         side.call(nr::__NR_removexattr as usize, &[root(), Arg::Text(xattr.to_vec())]);
     }
     side.call(nr::__NR_utimensat as usize, &[here(), root(), Arg::Int(0), Arg::Int(0)]);
-}
-
-/// Makes a thread an ordinary user, or root again.
-fn set_user(call: &dyn Fn(u32, &[i64]) -> isize, user: u32) {
-    let (user, group) = (user as i64, user as i64);
-    call(nr::__NR_setresuid, &[0, 0, 0]);
-    call(nr::__NR_setresgid, &[group, group, 0]);
-    // 1001 is also in group 1000.
-    let groups = [1000u32];
-    let count = (user == 1001) as i64;
-    call(nr::__NR_setgroups, &[count, groups.as_ptr() as i64]);
-    call(nr::__NR_setresuid, &[user, user, 0]);
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(kernel: &T, ours: &T) -> Result<(), String> {

@@ -179,6 +179,21 @@ pub fn own_root() -> Result<(), String> {
     if user != 0 { drop_capabilities() } else { Ok(()) }
 }
 
+/// Makes an existing directory this thread's root.
+///
+/// # Errors
+/// If there is none, or only root may do that.
+pub fn enter_root(directory: &Path) -> Result<(), String> {
+    let path = std::ffi::CString::new(directory.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
+    // SAFETY: a NUL-terminated text.
+    check(unsafe { libc::chroot(path.as_ptr()) }, "chroot")?;
+    // SAFETY: a NUL-terminated text.
+    check(unsafe { libc::chdir(c"/".as_ptr()) }, "chdir")?;
+    // SAFETY: a mask.
+    unsafe { libc::umask(0o22) };
+    Ok(())
+}
+
 /// What an error begins with where nobody but root can have a root directory of his own.
 pub const NO_ROOT: &str = "no root directory of our own (not root, and no user namespaces here)";
 

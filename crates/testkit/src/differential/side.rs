@@ -3,6 +3,8 @@
 use super::op::Arg;
 use super::sandbox;
 use crate::world::World;
+use pm::sys::abi as nr;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Something that answers system calls.
@@ -13,8 +15,10 @@ pub trait Side {
     /// As for the system call.
     unsafe fn raw(&self, nr: usize, args: [usize; 6]) -> isize;
 
-    /// The caller's identity has changed.
-    fn user_changed(&self) {}
+    /// Becomes an ordinary user, or root again; this thread is that user already.
+    fn become_user(&self, user: u32) {
+        set_user(&|nr, args| self.plain(nr, args), user);
+    }
 
     /// Makes a call with arguments that are filled in here; returns its result
     /// and what it left in each buffer.
@@ -125,7 +129,7 @@ impl Side for Kernel {
 }
 
 /// The kernel, as a thread sees it that has a root directory, descriptors and a
-/// user of its own: for when our side needs the kernel as well.
+/// user of its own: for when our side needs the kernel as well, or is the kernel's.
 pub struct KernelElsewhere {
     calls: Sender<(usize, [usize; 6])>,
     results: Receiver<Result<isize, String>>,
@@ -137,12 +141,26 @@ impl KernelElsewhere {
     /// # Errors
     /// As [`sandbox::own_root`].
     pub fn start() -> Result<KernelElsewhere, String> {
+        KernelElsewhere::behind(sandbox::own_root)
+    }
+
+    /// Starts the thread with an existing directory, a kernel mount's, as its root.
+    ///
+    /// # Errors
+    /// If there is no such directory, or only root may do that.
+    pub fn inside(directory: &Path) -> Result<KernelElsewhere, String> {
+        let directory = directory.to_owned();
+        KernelElsewhere::behind(move || sandbox::enter_root(&directory))
+    }
+
+    /// Starts the thread, which first gives itself a root directory.
+    fn behind(root: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<KernelElsewhere, String> {
         let (calls, asked) = channel::<(usize, [usize; 6])>();
         let (answer, results) = channel();
         std::thread::spawn(move || {
             // SAFETY: flags only.
             let alone = unsafe { libc::unshare(libc::CLONE_FS | libc::CLONE_FILES) };
-            let begun = if alone == 0 { sandbox::own_root() } else { Err("unshare".into()) };
+            let begun = if alone == 0 { root() } else { Err("unshare".into()) };
             let _ = answer.send(begun.map(|()| 0));
             for (nr, args) in asked {
                 // SAFETY: whoever asks has promised it and waits.
@@ -168,7 +186,19 @@ impl Side for World {
         unsafe { self.serve(nr, args) }
     }
 
-    fn user_changed(&self) {
+    fn become_user(&self, _user: u32) {
         self.process.credentials_changed();
     }
+}
+
+/// Makes a thread an ordinary user, or root again.
+fn set_user(call: &dyn Fn(u32, &[i64]) -> isize, user: u32) {
+    let (user, group) = (user as i64, user as i64);
+    call(nr::__NR_setresuid, &[0, 0, 0]);
+    call(nr::__NR_setresgid, &[group, group, 0]);
+    // 1001 is also in group 1000.
+    let groups = [1000u32];
+    let count = (user == 1001) as i64;
+    call(nr::__NR_setgroups, &[count, groups.as_ptr() as i64]);
+    call(nr::__NR_setresuid, &[user, user, 0]);
 }
