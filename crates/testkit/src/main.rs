@@ -176,7 +176,7 @@ fn main() -> std::process::ExitCode {
                     no_link_of_open: backend == "host",
                     nodes_are_paths: backend == "host",
                     stale_when_gone: backend == "mount",
-                    locks_name_processes: backend == "mount",
+                    vague_lock_holders: backend == "mount",
                     no_tmpfile: backend == "wire",
                     no_copy_range: backend == "wire",
                 },
