@@ -136,6 +136,33 @@ except OSError as e: print(e.strerror)" ; rmdir /all/below 2>&1 | sed "s/.*: //"
     if cmp -s k.out m.out; then pass; else diff k.out m.out >what; cat m.err >>what; fail 'differs' what; fi
 }
 
+# The same by the C API: in such a session, where the short way is loaded too, and with daemons of its own.
+by_c() {
+    has squashfuse mksquashfs bindfs unionfs fuse-overlayfs archivemount || return
+    local way over specs=() pairs=()
+    export LD_LIBRARY_PATH
+    LD_LIBRARY_PATH=$(dirname "$bypath")
+    if ! cc -O1 -Wall -Wextra -Werror -I"$here/../../crates/capi/include" -o by-c "$here/session.c" -L"$LD_LIBRARY_PATH" -lbypath 2>m.err; then fail 'it does not compile' m.err; return; fi
+    mkdir -p s && mksquashfs tree s/t.sqfs -quiet -no-progress >/dev/null 2>&1
+    for way in joined made; do
+        over=s/$way
+        mkdir -p $over/b $over/u1 $over/u2 $over/lower $over/upper $over/work $over/host
+        tar cf $over/a.tar -C tree f && "$bypath" mkfs $over/i --size 64M >/dev/null && "$bypath" import -q tree $over/i:/below/x
+        pairs=("$over/i" /all "fuse:squashfuse -f s/t.sqfs @" /all/below "host:$over/host" /host "fuse:bindfs -f $over/b @" /bind "fuse:unionfs -f -o cow $over/u1=RW:$over/u2=RO @" /union
+            "fuse:archivemount -f $over/a.tar @" /archive "fuse:fuse-overlayfs -f -o lowerdir=$over/lower,upperdir=$over/upper,workdir=$over/work @" /over)
+        while [ ${#pairs[@]} -gt 0 ] && [ $way = joined ]; do specs+=(--mount "${pairs[0]}:${pairs[1]}") && pairs=("${pairs[@]:2}"); done
+        if [ $way = joined ]; then LIMIT=120 session "${specs[@]}" -- ./by-c joined /all /host /bind /union /archive /over; else timeout -k 5 120 ./by-c made "${pairs[@]}"; fi >m.out 2>m.err </dev/null
+        # What a daemon does at its end is done (archivemount then knows a renamed file by its first name).
+        tar tf $over/a.tar | grep -c by-c >>m.out
+        printf '%s\n' "10 files, $((7 * $(wc -c <tree/d/big) + 17)) bytes" 1 >k.out
+        if cmp -s k.out m.out; then pass $way; else diff k.out m.out >what; cat m.err >>what; fail "$way differs" what; fi
+    done
+    # It works there as another user too.
+    chmod 711 . && mkdir s/alone && timeout -k 5 60 ./by-c alone s/alone >m.out 2>m.err </dev/null
+    if [ "$(cat m.out s/alone/f | tr '\n' ' ')" = 'good hello! ' ] && [ "$(grep -c ^bypath: m.err)" -eq 2 ]; then pass alone; else cat m.err >>m.out; fail 'alone' m.out; fi
+    unset LD_LIBRARY_PATH
+}
+
 # A daemon killed under load: an error at once, never a hang; with `restart` it comes back.
 killed() {
     has bindfs || return
@@ -221,7 +248,7 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line' k.out; else pass; fi
 }
 
-[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay passthrough archivemount sshfs together killed restarted pages random plugin refused
+[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay passthrough archivemount sshfs together by_c killed restarted pages random plugin refused
 for name; do "$name"; done
 leftover=$(ls /dev/shm | grep -E "^bypath-(ledger|channel)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done)
 name=leftovers

@@ -1,9 +1,10 @@
 /*
  * Bypath in C: the calls of POSIX, on namespaces of Bypath's own.
  *
- * A namespace holds mounted images, descriptors, a working directory and a
- * umask. Its calls are function calls on shared memory: no system call is made,
- * and the kernel's files and descriptors are not touched. Arguments, results
+ * A namespace holds mounts, descriptors, a working directory and a umask. On
+ * images its calls are function calls on shared memory: no system call is made,
+ * and the kernel's files and descriptors are not touched; other file systems
+ * are asked, past the kernel's FUSE. Arguments, results
  * and error numbers are those of the POSIX call of the same name, with the
  * namespace in front: -1 (or NULL) and errno on failure. Where the C library
  * takes a variable argument (open's mode, fcntl's argument), it is always given
@@ -41,14 +42,30 @@ bp_ns *bp_open_namespace(void);
 /* Closes its descriptors and mounts. */
 int bp_close_namespace(bp_ns *ns);
 /*
- * Mounts the image file `image` on `point` ("/" for everything); `image` may be
- * "mem:" for a private file system in memory, or "plugin:LIB.so,ARG,..." for a
- * FUSE file system in a library (bypath_plugin.h; ENOEXEC if it is none). The
- * first mount becomes the working directory. `options` is NULL or words separated by commas: "ro",
- * "domain=process|whole|power". EINVAL: not an image, or of another version;
- * EUCLEAN: damaged; EBUSY: in use by processes whose segment can't be reached.
+ * Mounts what `source` names on `point` ("/" for everything). `source` is
+ *   the path of an image file;
+ *   "host:/dir", a directory of the kernel's: nothing leads out of it;
+ *   "fuse:COMMAND ARG... @", a FUSE daemon, unmodified, without the kernel's
+ *   FUSE: it is started (by the program bypath, beside libbypath.so or on PATH)
+ *   and ended with the mount. @ stands for its mount point. ENOTCONN: it does
+ *   not serve; why is said on standard error;
+ *   "plugin:LIB.so,ARG,...", a FUSE file system in a library (bypath_plugin.h;
+ *   ENOEXEC if it is none);
+ *   "mem:", a private file system in memory.
+ * The first mount becomes the working directory. `options` is NULL or words
+ * separated by commas: "ro"; for images "domain=process|whole|power"; for
+ * daemons "restart", "timeout=SECONDS", "pages=SIZE", as `bypath run` has them.
+ * EINVAL: not an image, or of another version; EUCLEAN: damaged; EBUSY: in use
+ * by processes whose segment can't be reached, or a mount is there already.
  */
-int bp_mount(bp_ns *ns, const char *image, const char *point, const char *options);
+int bp_mount(bp_ns *ns, const char *source, const char *point, const char *options);
+/*
+ * Mounts all that the session of `bypath run` around this process has (images,
+ * directories, libraries and FUSE daemons), each where its programs see it, and
+ * shares it with them. ENOENT: there is no session; ENOTCONN and others: a
+ * mount can't be reached. All or nothing.
+ */
+int bp_mount_session(bp_ns *ns);
 /* EBUSY while descriptors, other mounts or the working directory are inside. */
 int bp_umount(bp_ns *ns, const char *point);
 /* Needed after setuid(2), setgroups(2) and their kin. */

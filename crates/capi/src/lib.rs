@@ -8,16 +8,22 @@
 //! |---|---|
 //! | `namespace.rs` | `bp_open_namespace`, `bp_mount`, … |
 //! | `files.rs` | by descriptor: read, write, seek, dup, locks, mapping |
+//! | `sources.rs` | what is mounted: images, directories, daemons of a session |
+//! | `host.rs` | directories of the kernel's, with its files behind our numbers |
+//! | `daemons.rs` | FUSE daemons that this process has started |
 //! | `plugins.rs` | mounts of FUSE libraries |
 //! | `names.rs` | by path: open, stat, mkdir, rename, attributes |
 //! | `directories.rs` | `bp_opendir` and its kin |
 #![allow(clippy::missing_safety_doc)]
 
+mod daemons;
 mod directories;
 mod files;
+mod host;
 mod names;
 mod namespace;
 mod plugins;
+mod sources;
 
 pub use directories::*;
 pub use files::*;

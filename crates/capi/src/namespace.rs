@@ -4,10 +4,12 @@
 //! A process slot of an image is held by the thread that attached it, so a
 //! thread of the library's own does that, which lives as long as the process.
 
-use crate::{Namespace, fail};
+use crate::{Namespace, daemons, fail, sources};
 use libc::{c_char, c_int};
+use posix::environment;
 use posix::{Bitmap, Door, Numbers, Process, ThreadState};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 use vfs::Backend;
@@ -90,6 +92,9 @@ static HOOKED: AtomicBool = AtomicBool::new(false);
 /// In a forked child: the parent's namespaces are the parent's. Calls in them
 /// fail; the child opens its own.
 extern "C" fn in_child() {
+    // What it opens from here on is its own, not its parent's.
+    pm::host::forget_pid();
+    daemons::in_child();
     STATE.with(|state| state.store(std::ptr::null_mut(), Relaxed));
     let all = ALL.try_lock().map(|all| all.clone()).unwrap_or_default();
     for at in all {
@@ -169,64 +174,99 @@ fn end(process: &Process, thread: &ThreadState, backend: &'static dyn Backend) {
         return;
     }
     backend.detach(&process.cx(thread));
+    daemons::detached(backend);
 }
 
-/// Mounts the image at path `image` on `point` (`/` for everything). The image
-/// `mem:` is a private one in memory, `plugin:LIB.so,args` a FUSE file system in a library. The first mount becomes the working directory.
+/// Mounts what `source` names on `point` (`/` for everything): an image's path, `mem:` (a private file system
+/// in memory), `host:/dir`, `fuse:COMMAND ARG… @` or `plugin:LIB.so,args`. The first mount becomes the working directory.
 ///
 /// # Safety
 /// Texts are NUL-terminated, or null where that is allowed; not at once with other calls in `ns`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bp_mount(
     ns: *mut Namespace,
-    image: *const c_char,
+    source: *const c_char,
     point: *const c_char,
     options: *const c_char,
 ) -> c_int {
-    if ns.is_null() || image.is_null() || point.is_null() {
+    if ns.is_null() || source.is_null() || point.is_null() {
         return fail(libc::EFAULT) as c_int;
     }
     // SAFETY: the caller's promise.
-    let (ns, image, point) = unsafe { (&*ns, CStr::from_ptr(image), CStr::from_ptr(point)) };
+    let (ns, source, point) = unsafe { (&*ns, CStr::from_ptr(source), CStr::from_ptr(point)) };
     let options = if options.is_null() {
         b"".as_slice()
     } else {
         // SAFETY: the caller's promise.
         unsafe { CStr::from_ptr(options) }.to_bytes()
     };
-    let backend: &'static dyn Backend = if image.to_bytes() == b"mem:" {
-        // SAFETY: take no arguments.
-        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-        vfs::mem::Mem::leak(uid, gid, 0o755, 0x6d65)
-    } else if let Some(text) = image.to_bytes().strip_prefix(b"plugin:") {
-        match crate::plugins::attach(text, options) {
-            Ok(backend) => backend,
-            Err(errno) => return fail(errno) as c_int,
+    let result = sources::of_caller(source, options).and_then(|backend| add(ns, point, backend));
+    result.map_or_else(|errno| fail(errno) as c_int, |_| 0)
+}
+
+/// Mounts all that the session of `bypath run` around this process has, where it has it; `ENOENT` if
+/// there is no session. All or nothing.
+///
+/// # Safety
+/// `ns` is null or a namespace; not at once with other calls in it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bp_mount_session(ns: *mut Namespace) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(ns) = (unsafe { ns.as_ref() }) else { return fail(libc::EFAULT) as c_int };
+    let list = std::env::var_os(OsStr::from_bytes(environment::MOUNTS)).unwrap_or_default();
+    match add_all(ns, list.as_bytes()) {
+        Ok(()) => 0,
+        Err(errno) => fail(errno) as c_int,
+    }
+}
+
+/// Mounts what a session's list says, or nothing of it.
+fn add_all(ns: &Namespace, list: &[u8]) -> Result<(), i32> {
+    let mut slots = Vec::new();
+    let mut result = Err(libc::ENOENT);
+    for spec in environment::parse(list) {
+        result = sources::of_session(&spec).and_then(|(backend, point)| add(ns, &point, backend));
+        match result {
+            Ok(slot) => slots.push(slot),
+            Err(_) => break,
         }
-    } else {
-        #[cfg(feature = "native")]
-        match native::attach(image, options) {
-            Ok(backend) => backend,
-            Err(errno) => return fail(errno) as c_int,
-        }
-        #[cfg(not(feature = "native"))]
-        return fail(libc::ENODEV) as c_int;
-    };
-    let _ = options;
+    }
+    if result.is_err() {
+        // One inside another goes first.
+        slots.iter().rev().for_each(|&slot| remove(ns, slot));
+    }
+    result.map(|_| ())
+}
+
+/// Mounts a backend; its slot.
+fn add(ns: &Namespace, point: &CStr, backend: &'static dyn Backend) -> Result<usize, i32> {
     with_thread(|thread| match ns.process.mount(thread, point.to_bytes(), backend) {
-        Ok(_) => {
+        Ok(slot) => {
             let has_cwd = ns.process.descriptors.get(posix::CWD_FD).is_some();
             if !has_cwd {
                 // SAFETY: a NUL-terminated text.
                 unsafe { ns.process.chdir(thread, [point.as_ptr() as usize, 0, 0, 0, 0, 0]) };
             }
-            0
+            Ok(slot)
         }
         Err(errno) => {
             end(&ns.process, thread, backend);
-            fail(errno.0) as c_int
+            Err(errno.0)
         }
     })
+}
+
+/// Takes away a mount that nothing but the working directory leads into.
+fn remove(ns: &Namespace, slot: usize) {
+    let Some(backend) = ns.process.mounts.get(slot).map(|mount| mount.backend) else { return };
+    with_thread(|thread| {
+        if ns.process.descriptors.get(posix::CWD_FD).is_some_and(|entry| entry.slot() == slot) {
+            ns.process.descriptors.take(posix::CWD_FD);
+            backend.close(&ns.process.cx(thread), posix::CWD_FD);
+        }
+        ns.process.mounts.remove(slot);
+        end(&ns.process, thread, backend);
+    });
 }
 
 /// Unmounts `point`; `EBUSY` while descriptors or the working directory lead into it.
@@ -242,21 +282,15 @@ pub unsafe extern "C" fn bp_umount(ns: *mut Namespace, point: *const c_char) -> 
     let (ns, point) = unsafe { (&*ns, CStr::from_ptr(point)) };
     let wanted = point.to_bytes();
     let wanted = wanted.strip_suffix(b"/").unwrap_or(wanted);
-    let found = ns.process.mounts.iter().find(|(_, mount)| mount.prefix() == wanted).map(|(slot, mount)| (slot, mount.backend));
-    let Some((slot, backend)) = found else { return fail(libc::EINVAL) as c_int };
+    let found = ns.process.mounts.iter().find(|(_, mount)| mount.prefix() == wanted).map(|(slot, _)| slot);
+    let Some(slot) = found else { return fail(libc::EINVAL) as c_int };
     let used = ns.process.descriptors.range(0, posix::FD_MAX).any(|(_, entry)| entry.slot() == slot);
     let entered = ns.process.descriptors.get(posix::CWD_FD).is_some_and(|entry| entry.slot() == slot);
     let covered = ns.process.mounts.iter().any(|(_, mount)| mount.parent.is_some_and(|(parent, _)| parent == slot));
     if used || covered || entered && ns.process.mounts.iter().count() > 1 {
         return fail(libc::EBUSY) as c_int;
     }
-    with_thread(|thread| {
-        if ns.process.descriptors.take(posix::CWD_FD).filter(|entry| entry.slot() == slot).is_some() {
-            backend.close(&ns.process.cx(thread), posix::CWD_FD);
-        }
-        ns.process.mounts.remove(slot);
-        end(&ns.process, thread, backend);
-    });
+    remove(ns, slot);
     0
 }
 
@@ -273,7 +307,7 @@ pub unsafe extern "C" fn bp_credentials_changed(ns: *mut Namespace) {
 }
 
 #[cfg(feature = "native")]
-mod native {
+pub(crate) mod native {
     //! Images: attached by the keeper, a thread that outlives all others.
 
     use base::{Cred, Cx, MOUNTS_MAX};

@@ -1,15 +1,13 @@
 //! FUSE file systems in libraries, as mounts of a namespace.
 
+use crate::sources::{Attached, errno};
 use libc::c_void;
 use plugin::Plugin;
 use plugin::abi::Context;
 use std::cell::Cell;
 use std::ffi::OsStr;
-use std::io::Error;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
-use vfs::Backend;
 use vfs::cached::Cached;
 use vfs::ledger::Ledger;
 
@@ -22,32 +20,12 @@ fn switch(context: *mut Context) -> *mut Context {
     CONTEXT.replace(context)
 }
 
-fn errno(error: &Error) -> i32 {
-    error.raw_os_error().unwrap_or(libc::EIO)
-}
-
-/// Memory for the ledger, which is this namespace's own.
-fn ledger() -> Result<Ledger, i32> {
-    // SAFETY: a NUL-terminated name.
-    let fd = unsafe { libc::memfd_create(c"bypath-ledger".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(errno(&Error::last_os_error()));
-    }
-    // SAFETY: just made, and nobody else's.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let path = format!("/proc/self/fd/{}\0", fd.as_raw_fd());
-    std::fs::File::from(fd.try_clone().map_err(|e| errno(&e))?).set_len(Ledger::bytes()).map_err(|e| errno(&e))?;
-    Ledger::open(path.as_bytes()).map_err(|errno| errno.0)
-}
-
 /// Attaches the library that `text` (`LIB.so,args`) names. `ENOENT` if there is none,
 /// `ENOEXEC` if it is no plugin.
-pub fn attach(text: &[u8], options: &[u8]) -> Result<&'static dyn Backend, i32> {
+pub fn attach(text: &[u8], ledger: Ledger, read_only: bool) -> Attached {
     let comma = text.iter().position(|&b| b == b',').unwrap_or(text.len());
     let path = std::fs::canonicalize(OsStr::from_bytes(&text[..comma])).map_err(|e| errno(&e))?;
     let whole = [path.as_os_str().as_bytes(), &text[comma..]].concat();
-    let ledger = ledger()?;
-    let read_only = options.split(|&b| b == b',').any(|word| word == b"ro");
     let plugin = Plugin::new(&whole, ledger.device(), read_only, switch).map_err(|errno| errno.0)?;
     if plugin.find_entry().is_none() {
         return Err(libc::ENOEXEC);

@@ -165,6 +165,15 @@ pub enum Verb {
         thread: i32,
         directory: PathBuf,
     },
+    /// Mounts for as long as standard input lasts (for the C library)
+    #[command(hide = true)]
+    Session {
+        #[arg(long = "mount", value_name = "SPEC:/DIR[,OPTION…]", required = true)]
+        mounts: Vec<OsString>,
+        /// Be the one that keeps them
+        #[arg(long)]
+        keep: bool,
+    },
     /// Start a program that lies in a mount (for `run`)
     #[command(hide = true, name = "exec-inside")]
     ExecInside {

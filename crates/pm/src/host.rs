@@ -58,6 +58,37 @@ impl File {
         open_plain(None, path, flags | abi::O_CLOEXEC, 0).map(File::from_number)
     }
 
+    /// Makes a file and opens it for reading and writing, whatever its mode says; `EEXIST`.
+    pub fn made(path: &CStr, mode: u16) -> Result<File, Errno> {
+        let flags = abi::O_RDWR | abi::O_CREAT | abi::O_EXCL | abi::O_CLOEXEC;
+        open_plain(None, path, flags, mode).map(File::from_number)
+    }
+
+    /// Reads at `offset`, as `pread(2)`.
+    pub fn read_into(&self, offset: u64, into: UserSlice) -> Result<usize, Errno> {
+        // SAFETY: whoever made the slice vouched for it.
+        unsafe { call!(abi::__NR_pread64, self.number(), into.ptr, into.len, offset) }
+    }
+
+    /// Writes at `offset`, as `pwrite(2)`.
+    pub fn write_from(&self, offset: u64, from: UserSlice) -> Result<usize, Errno> {
+        // SAFETY: as above.
+        unsafe { call!(abi::__NR_pwrite64, self.number(), from.ptr, from.len, offset) }
+    }
+
+    /// As `fallocate(2)`.
+    pub fn manage(&self, mode: u32, offset: u64, len: u64) -> Result<(), Errno> {
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_fallocate, self.number(), mode, offset, len) }.map(drop)
+    }
+
+    /// Where data (or a hole) begins, from `offset` on: `SEEK_DATA`, `SEEK_HOLE`.
+    pub fn find(&self, offset: u64, data: bool) -> Result<u64, Errno> {
+        let whence = if data { abi::SEEK_DATA } else { abi::SEEK_HOLE };
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_lseek, self.number(), offset, whence) }.map(|at| at as u64)
+    }
+
     /// All attributes, by handle.
     pub fn statx(&self) -> Result<Statx, Errno> {
         // SAFETY: all fields are integers, for which zero is a value.
@@ -143,6 +174,12 @@ impl File {
     pub fn seek(&self, to: u64) -> Result<(), Errno> {
         // SAFETY: no pointers.
         unsafe { call!(abi::__NR_lseek, self.number(), to, abi::SEEK_SET) }.map(drop)
+    }
+
+    /// Waits until the contents of this file are durable, its times perhaps not.
+    pub fn durable_data(&self) -> Result<(), Errno> {
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_fdatasync, self.number()) }.map(drop)
     }
 
     /// Waits until what was written is durable; the whole file system if `all`.

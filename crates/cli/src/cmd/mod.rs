@@ -11,6 +11,7 @@ mod mkfs;
 pub mod mount;
 mod mounts;
 mod run;
+mod session;
 mod stat;
 mod transfer;
 mod ways;
@@ -24,6 +25,7 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
     match verb {
         Verb::Mkfs { image, size, force } => mkfs::mkfs(&image, size, force),
         Verb::Run(run) => run::run(&run),
+        Verb::Session { mounts, keep } => session::session(&mounts, keep),
         Verb::Mounts { json } => mounts::mounts(json),
         Verb::ExecInside { command } => run::exec_inside(&command),
         Verb::Mount(mount) => mount::mount(&mount),

@@ -66,6 +66,30 @@ fn device(major: u32, minor: u32) -> u64 {
     (major & 0xfff) << 8 | (major & !0xfff) << 32 | minor & 0xff | (minor & !0xff) << 12
 }
 
+/// Changes attributes by a handle, of whatever kind.
+pub fn set_attr_of(handle: &File, change: &SetAttr) -> Result<()> {
+    if let Some(size) = change.size {
+        handle.truncate_named(size)?;
+    }
+    if change.uid.is_some() || change.gid.is_some() {
+        handle.set_owner(change.uid, change.gid)?;
+    }
+    if let Some(mode) = change.mode {
+        handle.set_mode(mode)?;
+    }
+    if change.atime.is_some() || change.mtime.is_some() {
+        const NOW: i64 = 0x3fff_ffff;
+        const OMIT: i64 = 0x3fff_fffe;
+        let pair = |time: Option<SetTime>| match time {
+            None => [0, OMIT],
+            Some(SetTime::Now) => [0, NOW],
+            Some(SetTime::At(ns)) => [ns.div_euclid(NSEC), ns.rem_euclid(NSEC)],
+        };
+        handle.set_times(&[pair(change.atime), pair(change.mtime)])?;
+    }
+    Ok(())
+}
+
 fn attr_of(stat: &host::Statx) -> Result<Attr> {
     let kind = Kind::from_dt((stat.stx_mode >> 12) as u8).ok_or(Error::Posix(Errno::EIO))?;
     Ok(Attr {
@@ -83,6 +107,11 @@ fn attr_of(stat: &host::Statx) -> Result<Attr> {
         ctime: time(&stat.stx_ctime),
         btime: (stat.stx_mask & abi::STATX_BTIME != 0).then(|| time(&stat.stx_btime)),
     })
+}
+
+/// Attributes by a handle, of whatever kind.
+pub fn attr_by(handle: &File) -> Result<Attr> {
+    attr_of(&handle.statx()?)
 }
 
 fn entry_of(stat: &host::Statx) -> Result<Entry> {
@@ -127,7 +156,27 @@ impl Host {
         Ok(path)
     }
 
-    fn handle(&self, l: &Ledger, node: Node) -> Result<File> {
+    /// Opens a file as `flags` say.
+    pub fn open(&self, l: &Ledger, node: Node, flags: u32) -> Result<File> {
+        Ok(File::plain(self.path(l, node, b"")?.text()?, flags)?)
+    }
+
+    /// Makes a file of this name and opens it; `EEXIST`, `EROFS`.
+    pub fn make(&self, l: &Ledger, dir: Node, name: &[u8], mode: u16) -> Result<(File, Entry)> {
+        self.writable()?;
+        let file = File::made(self.path(l, dir, name)?.text()?, mode)?;
+        let entry = entry_of(&file.statx()?)?;
+        Ok((file, entry))
+    }
+
+    /// Changes the permission bits of what has this name.
+    pub fn set_mode_at(&self, l: &Ledger, dir: Node, name: &[u8], mode: u16) -> Result<()> {
+        self.writable()?;
+        Ok(File::handle(self.path(l, dir, name)?.text()?)?.set_mode(mode)?)
+    }
+
+    /// What a node is called by now, to look or change it by.
+    pub fn handle(&self, l: &Ledger, node: Node) -> Result<File> {
         Ok(File::handle(self.path(l, node, b"")?.text()?)?)
     }
 
@@ -167,27 +216,7 @@ impl Source for Host {
 
     fn set_attr(&self, l: &Ledger, _cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
         self.writable()?;
-        let handle = self.handle(l, node)?;
-        if let Some(size) = change.size {
-            handle.truncate_named(size)?;
-        }
-        if change.uid.is_some() || change.gid.is_some() {
-            handle.set_owner(change.uid, change.gid)?;
-        }
-        if let Some(mode) = change.mode {
-            handle.set_mode(mode)?;
-        }
-        if change.atime.is_some() || change.mtime.is_some() {
-            const NOW: i64 = 0x3fff_ffff;
-            const OMIT: i64 = 0x3fff_fffe;
-            let pair = |time: Option<SetTime>| match time {
-                None => [0, OMIT],
-                Some(SetTime::Now) => [0, NOW],
-                Some(SetTime::At(ns)) => [ns.div_euclid(NSEC), ns.rem_euclid(NSEC)],
-            };
-            handle.set_times(&[pair(change.atime), pair(change.mtime)])?;
-        }
-        Ok(())
+        set_attr_of(&self.handle(l, node)?, change)
     }
 
     fn readlink(&self, l: &Ledger, _cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
