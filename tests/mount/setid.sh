@@ -10,6 +10,7 @@ def fallocate(fd, mode):
 ways = {
     "write": lambda fd, path: os.pwrite(fd, b"x", 0),
     "truncate": lambda fd, path: os.truncate(path, 7),
+    "truncate to the same": lambda fd, path: os.truncate(path, 3000),
     "ftruncate": lambda fd, path: os.ftruncate(fd, 7),
     "allocate": lambda fd, path: fallocate(fd, 0),
     "punch": lambda fd, path: fallocate(fd, 3),

@@ -234,9 +234,15 @@ impl Call<'_> {
         if size.size_checked {
             return self.backend().set_attr(cx, node, &checked);
         }
-        // By name: times change only if the size does.
-        let same = self.backend().attr(cx, node)?.size == size.size.unwrap_or(0);
-        if same { Ok(()) } else { self.backend().set_attr(cx, node, &checked) }
+        // By name: times change only if the size does, set-id bits go in any case.
+        if self.backend().attr(cx, node)?.size != size.size.unwrap_or(0) {
+            return self.backend().set_attr(cx, node, &checked);
+        }
+        let mode = if cx.cred.privileged { None } else { self.mode_without_set_id(node)? };
+        if mode.is_none() {
+            return Ok(());
+        }
+        self.backend().set_attr(&self.cx, node, &SetAttr { mode, ..SetAttr::default() })
     }
 
     pub(super) fn read_link(&self, reply: &mut Reply) -> Result<()> {
