@@ -1,7 +1,7 @@
 //! FUSE daemons of `bp_mount`: each in a session of its own, which `bypath
 //! session` keeps beside this process.
 //!
-//! The keeper is no child of this process (its end would surprise a program
+//! The steward is no child of this process (its end would surprise a program
 //! that waits for any). It reads one pipe of ours, whose end is its end, also if this
 //! process is killed; on another it writes the list of its mounts, and the end of
 //! that one tells that its daemon has ended too: what archivemount writes at
@@ -18,9 +18,9 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use vfs::Backend;
 
-/// Longest list that a keeper may write.
+/// Longest list that a steward may write.
 const LIST_MAX: u64 = 64 << 10;
-/// How long the end of a daemon may take, milliseconds; more than its keeper gives it.
+/// How long the end of a daemon may take, milliseconds; more than its steward gives it.
 const GRACE_MS: i32 = 15_000;
 
 /// A session of ours.
@@ -52,9 +52,9 @@ fn program() -> PathBuf {
 }
 
 /// Starts the daemon that `text` (`COMMAND ARG… @`) names and attaches it. `ENOTCONN` if it does not
-/// serve; the keeper has said why on standard error.
+/// serve; the steward has said why on standard error.
 pub fn attach(text: &[u8], options: &[u8]) -> Attached {
-    // Where the keeper mounts it is nobody's business.
+    // Where the steward mounts it is nobody's business.
     let spec = [b"fuse:", text, b":/bypath-daemon,", options].concat();
     let failed = |error| errno(&error);
     let (its_life, life) = pipe().map_err(failed)?;
@@ -63,7 +63,7 @@ pub fn attach(text: &[u8], options: &[u8]) -> Attached {
     command.arg("session").arg("--mount").arg(OsStr::from_bytes(&spec));
     command.stdin(Stdio::from(its_life)).stdout(Stdio::from(its_end));
     let started = command.spawn().and_then(|mut child| child.wait());
-    // Our copies of the keeper's ends.
+    // Our copies of the steward's ends.
     drop(command);
     if !started.map_err(failed)?.success() {
         return Err(libc::ENOTCONN);

@@ -1,8 +1,8 @@
 //! `bypath session --mount SPEC:/dir`: mounts without a program, for as long as
 //! somebody holds the other end of standard input (the C library).
 //!
-//! The first process only starts the second and ends, so that the keeper is
-//! nobody's child. The keeper writes what `BYPATH_MOUNTS` would be, with a
+//! The first process only starts the second and ends, so that the steward is
+//! nobody's child. The steward writes what `BYPATH_MOUNTS` would be, with a
 //! NUL, on standard output, and closes that when all is taken away again.
 
 use crate::failure::{Failure, Result};
@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Starts the keeper, or is it.
+/// Starts the steward, or is it.
 pub fn session(mounts: &[OsString], keeps: bool) -> Result<u8> {
     if keeps { keep(mounts) } else { start(mounts) }
 }

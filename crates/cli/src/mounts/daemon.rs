@@ -64,10 +64,11 @@ impl Daemon {
             header.supervisor.store(std::process::id(), SeqCst);
             header.timeout_ms.store(mount.options.timeout.unwrap_or(TIMEOUT).saturating_mul(1000), SeqCst);
         }
+        let library = library()?;
         let directory = empty_directory()?;
         let care = Arc::new(Care {
             words: words.iter().map(|word| if word == "@" { directory.clone().into_os_string() } else { word.clone() }).collect(),
-            library: library()?,
+            library,
             path: file.path().to_path_buf(),
             directory,
             channel,
@@ -78,7 +79,9 @@ impl Daemon {
             shown,
         });
         let (tell, ended) = channel_pair();
-        let life = care.spawn()?;
+        let life = care.spawn().inspect_err(|_| {
+            let _ = std::fs::remove_dir(&care.directory);
+        })?;
         let watched = Arc::clone(&care);
         std::thread::spawn(move || {
             watched.watch(life);
