@@ -19,6 +19,7 @@ fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/bypath-d.XXXXXX") || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
+libraries=$(dirname "$bypath")
 failed=0 passed=0 left_out=0
 fail() { echo "FAIL $name: $1"; [ -z "${2:-}" ] || sed 's/^/     /' "$2" | head -20; failed=$((failed + 1)); }
 pass() { echo "ok   $name${1:+ ($1)}"; passed=$((passed + 1)); }
@@ -43,6 +44,17 @@ use() {
     (cd "$name.k" && bash "$here/use.sh") >k.out 2>&1 </dev/null
     session --mount "$1:/direct" -- bash -c 'cd /direct && mkdir fresh && cd fresh && exec bash "$0" 2>&1' "$here/use.sh" >m.out 2>m.err
     if cmp -s k.out m.out; then pass "$(wc -l <k.out) lines"; else diff k.out m.out >what; cat m.err >>what; fail 'differs from the kernel (<)' what; fi
+    one "$1"
+}
+
+# The C API's program; `one SOURCE`: it mounts and uses this alone.
+c_program() {
+    [ -x by-c ] || cc -O1 -Wall -Wextra -Werror -I"$here/../../crates/capi/include" -o by-c "$here/session.c" -L"$libraries" -lbypath 2>m.err || { fail 'it does not compile' m.err; return 1; }
+}
+by_c_program() { LD_LIBRARY_PATH=$libraries timeout -k 5 "${LIMIT:-60}" ./by-c "$@" </dev/null; }
+one() {
+    c_program || return
+    if by_c_program one "$1" >m.out 2>&1 && [ "$(tail -1 m.out)" = good ]; then pass 'C API'; else fail 'by the C API' m.out; fi
 }
 
 host() { mkdir h && use 'host:h'; }
@@ -102,8 +114,10 @@ sshfs() {
     if ! /usr/sbin/sshd -f "$work/ssh/config" -E "$work/ssh/log"; then fail 'sshd does not start' ssh/log; return; fi
     local remote="sshfs -f -o port=$port,IdentityFile=$work/ssh/user,StrictHostKeyChecking=no,UserKnownHostsFile=$work/ssh/known 127.0.0.1:$work/remote @"
     session --mount "fuse:$remote:/direct" -- bash -c 'cp -r tree /direct/t && diff -r tree /direct/t && mv /direct/t/f /direct/t/d/g && cat /direct/t/d/g && rm -r /direct/t/d/e && ls /direct/t/d && echo more >>/direct/t/d/g' >m.out 2>m.err
+    local said
+    c_program && said=$(by_c_program one "fuse:$remote" 2>&1 | tail -1)
     kill "$(cat ssh/pid)"
-    if [ "$(tr '\n' ' ' <m.out)" = 'hello big g ' ] && [ "$(tr '\n' ' ' <remote/t/d/g)" = 'hello more ' ]; then pass; else cat ssh/log m.err >>m.out; fail 'the remote directory' m.out; fi
+    if [ "$(tr '\n' ' ' <m.out)" = 'hello big g ' ] && [ "$(tr '\n' ' ' <remote/t/d/g)" = 'hello more ' ] && [ "$said" = good ]; then pass; else echo "by the C API: $said" | cat - ssh/log m.err >>m.out; fail 'the remote directory' m.out; fi
 }
 
 # Five daemons, an image and a directory at once: from one to the other, and a walk through all.
@@ -140,9 +154,7 @@ except OSError as e: print(e.strerror)" ; rmdir /all/below 2>&1 | sed "s/.*: //"
 by_c() {
     has squashfuse mksquashfs bindfs unionfs fuse-overlayfs archivemount || return
     local way over specs=() pairs=()
-    export LD_LIBRARY_PATH
-    LD_LIBRARY_PATH=$(dirname "$bypath")
-    if ! cc -O1 -Wall -Wextra -Werror -I"$here/../../crates/capi/include" -o by-c "$here/session.c" -L"$LD_LIBRARY_PATH" -lbypath 2>m.err; then fail 'it does not compile' m.err; return; fi
+    c_program || return
     mkdir -p s && mksquashfs tree s/t.sqfs -quiet -no-progress >/dev/null 2>&1
     for way in joined made; do
         over=s/$way
@@ -151,16 +163,15 @@ by_c() {
         pairs=("$over/i" /all "fuse:squashfuse -f s/t.sqfs @" /all/below "host:$over/host" /host "fuse:bindfs -f $over/b @" /bind "fuse:unionfs -f -o cow $over/u1=RW:$over/u2=RO @" /union
             "fuse:archivemount -f $over/a.tar @" /archive "fuse:fuse-overlayfs -f -o lowerdir=$over/lower,upperdir=$over/upper,workdir=$over/work @" /over)
         while [ ${#pairs[@]} -gt 0 ] && [ $way = joined ]; do specs+=(--mount "${pairs[0]}:${pairs[1]}") && pairs=("${pairs[@]:2}"); done
-        if [ $way = joined ]; then LIMIT=120 session "${specs[@]}" -- ./by-c joined /all /host /bind /union /archive /over; else timeout -k 5 120 ./by-c made "${pairs[@]}"; fi >m.out 2>m.err </dev/null
+        if [ $way = joined ]; then LD_LIBRARY_PATH=$libraries LIMIT=120 session "${specs[@]}" -- ./by-c joined /all /host /bind /union /archive /over; else LIMIT=120 by_c_program made "${pairs[@]}"; fi >m.out 2>m.err
         # What a daemon does at its end is done (archivemount then knows a renamed file by its first name).
         tar tf $over/a.tar | grep -c by-c >>m.out
         printf '%s\n' "10 files, $((7 * $(wc -c <tree/d/big) + 17)) bytes" 1 >k.out
         if cmp -s k.out m.out; then pass $way; else diff k.out m.out >what; cat m.err >>what; fail "$way differs" what; fi
     done
     # It works there as another user too.
-    chmod 711 . && mkdir s/alone && timeout -k 5 60 ./by-c alone s/alone >m.out 2>m.err </dev/null
+    chmod 711 . && mkdir s/alone && by_c_program alone s/alone >m.out 2>m.err
     if [ "$(cat m.out s/alone/f | tr '\n' ' ')" = 'good hello! ' ] && [ "$(grep -c ^bypath: m.err)" -eq 2 ]; then pass alone; else cat m.err >>m.out; fail 'alone' m.out; fi
-    unset LD_LIBRARY_PATH
 }
 
 # A daemon killed under load: an error at once, never a hang; with `restart` it comes back.
@@ -221,14 +232,13 @@ random() {
 # The example plugin: a directory through a library, called in process.
 plugin() {
     [ -e /usr/include/fuse3/fuse.h ] || { echo "skip $name: libfuse3-dev is not installed: LEFT OUT, not passed"; left_out=$((left_out + 1)); return; }
-    local top=$here/../.. libraries
-    libraries=$(dirname "$bypath")
+    local top=$here/../..
     if ! cc -shared -fPIC -O2 -Wall -Wextra -Werror -D_FILE_OFFSET_BITS=64 -I/usr/include/fuse3 -I"$top/crates/capi/include" -o dirview.so "$top/examples/plugin/dirview.c" 2>m.err ||
-        ! cc -Wall -Wextra -Werror -I"$top/crates/capi/include" -o by-c "$here/plugin.c" -L"$libraries" -lbypath 2>>m.err; then fail 'it does not compile' m.err; return; fi
+        ! cc -Wall -Wextra -Werror -I"$top/crates/capi/include" -o by-plugin "$here/plugin.c" -L"$libraries" -lbypath 2>>m.err; then fail 'it does not compile' m.err; return; fi
     mkdir p && use "plugin:dirview.so,$work/p"
     # By the C API, as it is and in capitals; what it leaves is in the directory.
     mkdir c1 c2
-    { LD_LIBRARY_PATH=$libraries timeout 60 ./by-c plugin:dirview.so,c1 ello plugin:./by-c; LD_LIBRARY_PATH=$libraries timeout 60 ./by-c plugin:dirview.so,c2,upper ELLO plugin:./by-c; cat c1/kept; ls -A c1 c2; } >m.out 2>&1
+    { LD_LIBRARY_PATH=$libraries timeout 60 ./by-plugin plugin:dirview.so,c1 ello plugin:./by-plugin; LD_LIBRARY_PATH=$libraries timeout 60 ./by-plugin plugin:dirview.so,c2,upper ELLO plugin:./by-plugin; cat c1/kept; ls -A c1 c2; } >m.out 2>&1
     if [ "$(tr '\n' ' ' <m.out)" = 'good good kept c1: kept  c2: kept ' ]; then pass 'C API'; else fail 'by the C API' m.out; fi
     # Beside others; a child has what its parent opened; a library that is none is refused.
     session --mount "plugin:dirview.so,$work/tree,upper:/up" --mount "plugin:dirview.so,$work/c2:/plain" --mount host:tree:/host -- bash -c '

@@ -5,6 +5,7 @@
  *
  *   session joined POINT…              each can be written; /all is an image, and /all/below can be read only
  *   session made SOURCE POINT…         the same, where the mounts are made here
+ *   session one SOURCE                 one of them, started here, does the usual things
  *   session alone DIR                  what a directory of the kernel's does, and what is refused
  */
 #define _GNU_SOURCE
@@ -136,6 +137,38 @@ static int made(int count, char **pairs)
     return all(ns, writable, points, 0);
 }
 
+static int one(const char *source)
+{
+    char path[64], text[64];
+    struct stat about;
+    struct dirent *entry;
+    int names = 0;
+    bp_ns *ns = bp_open_namespace();
+    MUST(bp_mount(ns, source, "/v", NULL) == 0 && bp_mkdir(ns, "/v/by-c", 0755) == 0 && bp_chdir(ns, "/v/by-c") == 0);
+    for (int i = 0; i < 40; i++) {
+        snprintf(path, sizeof path, "name-%d", i);
+        int fd = bp_open(ns, path, O_CREAT | O_EXCL | O_RDWR, 0640);
+        MUST(fd >= 0 && bp_write(ns, fd, path, strlen(path)) == (ssize_t)strlen(path) && bp_pread(ns, fd, text, sizeof text, 5) == (ssize_t)strlen(path) - 5);
+        MUST(!memcmp(text, path + 5, strlen(path) - 5) && bp_close(ns, fd) == 0);
+    }
+    MUST(bp_rename(ns, "name-7", "/v/by-c/name-8") == 0 && bp_stat(ns, "name-7", &about) == -1 && errno == ENOENT);
+    MUST(bp_stat(ns, "name-8", &about) == 0 && about.st_size == 6 && bp_truncate(ns, "name-8", 3) == 0 && bp_stat(ns, "name-8", &about) == 0 && about.st_size == 3);
+    MUST(bp_symlink(ns, "name-9", "link") == 0 && bp_readlink(ns, "link", text, sizeof text) == 6 && bp_stat(ns, "link", &about) == 0 && S_ISREG(about.st_mode));
+    bp_dir *dir = bp_opendir(ns, ".");
+    MUST(dir);
+    while ((entry = bp_readdir(dir)))
+        names += entry->d_name[0] != '.';
+    MUST(bp_closedir(dir) == 0 && names == 40 && bp_rmdir(ns, "/v/by-c") == -1 && errno == ENOTEMPTY);
+    MUST(bp_unlink(ns, "link") == 0);
+    for (int i = 0; i < 40; i++) {
+        snprintf(path, sizeof path, "name-%d", i);
+        MUST(i == 7 || bp_unlink(ns, path) == 0);
+    }
+    MUST(bp_chdir(ns, "/v") == 0 && bp_rmdir(ns, "by-c") == 0 && bp_umount(ns, "/v") == 0 && bp_close_namespace(ns) == 0);
+    puts("good");
+    return 0;
+}
+
 /* How many descriptors of the kernel's there are. */
 static int open_files(void)
 {
@@ -218,5 +251,7 @@ int main(int argc, char **argv)
     MUST(argc > 2);
     if (!strcmp(argv[1], "alone"))
         return alone(argv[2]);
+    if (!strcmp(argv[1], "one"))
+        return one(argv[2]);
     return strcmp(argv[1], "joined") ? made(argc - 2, argv + 2) : joined(argc - 2, argv + 2);
 }
