@@ -198,6 +198,9 @@ impl Pair<'_> {
         if op.paths().iter().any(|(dir, path)| self.lost(*dir, path)) {
             return true;
         }
+        if op.name == "truncate" && self.keeps_length(args) {
+            return true;
+        }
         if self.limits.nodes_are_paths && args.iter().any(|arg| self.is_gone(arg)) {
             return true;
         }
@@ -259,6 +262,15 @@ impl Pair<'_> {
             return self.kind_of(&args[0]) == Some(libc::S_IFDIR);
         }
         false
+    }
+
+    /// Whether truncating by name leaves a file as long as it is: the times stay,
+    /// but in tmpfs, should the file have pages.
+    fn keeps_length(&self, args: &[Arg]) -> bool {
+        let look = [Arg::Int(libc::AT_FDCWD as i64), args[0].clone(), Arg::Stat, Arg::Int(0)];
+        let (result, out) = self.kernel.call(nr::__NR_newfstatat as usize, &look);
+        let stat = parse_stat(&out[0]);
+        result == 0 && stat.st_blocks > 0 && args[1] == Arg::Int(stat.st_size)
     }
 
     /// Whether a path goes up from a directory that is gone; or looks in one for
