@@ -383,7 +383,6 @@ impl Process {
         if flags & MREMAP_MAYMOVE == 0 || !old.shared || !whole {
             return err(Errno::ENOMEM);
         }
-        let mount = self.mounts.get(old.slot as usize).ok_or(Error::Posix(Errno::ENOMEM))?;
         let entry = crate::descriptors::Entry::new(old.slot as usize, old.description, Kind::Regular, false, false);
         let file = self.open_file(entry).ok_or(Error::Posix(Errno::ENOMEM))?;
         let fixed = if flags & MREMAP_FIXED != 0 { FIXED } else { 0 };
@@ -404,7 +403,6 @@ impl Process {
         }
         // SAFETY: the mapping that the program gave up.
         let _ = unsafe { pm::call!(abi::__NR_munmap, address, old_len) };
-        let _ = mount;
         table[index] = FREE;
         self.forget(cx, table, base, base + new_len);
         table[index] = Mapping { start: base, end: base + new_len, filled: base + present, ..old };
