@@ -38,13 +38,13 @@ session() { timeout -k 5 "${LIMIT:-60}" "$bypath" run --no-fuse "$@" </dev/null;
 
 mkdir -p tree/d/e && echo hello >tree/f && seq 50000 >tree/d/big && ln -s d/big tree/l && echo deep >tree/d/e/x && chmod 640 tree/f
 
-# use NAME SPEC [POINT]: the same script in the mount and beside it.
+# use SPEC [OPTIONS]: the same script in the mount and beside it.
 use() {
     mkdir -p "$name.k"
     (cd "$name.k" && bash "$here/use.sh") >k.out 2>&1 </dev/null
-    session --mount "$1:/direct" -- bash -c 'cd /direct && mkdir fresh && cd fresh && exec bash "$0" 2>&1' "$here/use.sh" >m.out 2>m.err
+    session --mount "$1:/direct${2:+,$2}" -- bash -c 'cd /direct && mkdir fresh && cd fresh && exec bash "$0" 2>&1' "$here/use.sh" >m.out 2>m.err
     if cmp -s k.out m.out; then pass "$(wc -l <k.out) lines"; else diff k.out m.out >what; cat m.err >>what; fail 'differs from the kernel (<)' what; fi
-    one "$1"
+    [ $# -gt 1 ] || one "$1"
 }
 
 # The C API's program; `one SOURCE`: it mounts and uses this alone.
@@ -58,6 +58,18 @@ one() {
 }
 
 host() { mkdir h && use 'host:h'; }
+
+# An image through the cached way.
+cached() {
+    local way whole=$name
+    for way in conventional byvfs; do
+        name="$whole-$way"
+        rm -f c.img
+        "$bypath" mkfs --size 64M c.img >m.out 2>&1 || { fail 'mkfs' m.out; continue; }
+        use c.img "cache=$way"
+        "$bypath" check c.img >m.out 2>&1 || fail 'the image is damaged' m.out
+    done
+}
 
 confined() {
     mkdir -p c/in && echo inside >c/in/f && echo outside >secret && ln -s ../../secret c/in/up && ln -s "$work/secret" c/in/abs && ln -s f c/in/own && ln -s ../in/f c/in/round
@@ -259,9 +271,9 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line, or something is left' k.out; else pass; fi
 }
 
-[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay passthrough archivemount sshfs together by_c killed restarted pages random plugin refused
+[ $# -gt 0 ] || set -- host cached confined squashfuse bindfs background unionfs overlay passthrough archivemount sshfs together by_c killed restarted pages random plugin refused
 for name; do "$name"; done
-leftover=$(ls /dev/shm | grep -E "^bypath-(ledger|channel)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done)
+leftover=$(ls /dev/shm | grep -E "^bypath-(ledger|channel|kept)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done)
 name=leftovers
 if [ -z "$leftover" ]; then pass; else fail "$leftover"; fi
 echo "direct: $passed passed, $failed failed, $left_out left out"

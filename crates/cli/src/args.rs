@@ -27,7 +27,8 @@ What is seen where; may be given several times, and one inside another. SPEC is 
   plugin:LIB.so,ARG…    a library with a struct fuse_operations (bypath_plugin.h), called in process
 
 Options: ro; for fuse: also restart (start it again if it dies), timeout=SECONDS (60) and
-pages=SIZE (64M; most memory for parts of its files, 0 for none).";
+pages=SIZE (64M; most memory for parts of its files, 0 for none); for an image, to compare with
+its direct way: cache=conventional (names and attributes kept above it) or cache=byvfs (attributes).";
 
 /// A file system that programs use without system calls.
 #[derive(Parser)]

@@ -7,6 +7,10 @@ use vfs::Backend;
 use vfs::cached::Cached;
 use vfs::host::Host;
 use vfs::ledger::Ledger;
+#[cfg(feature = "native")]
+use vfs::native::cached::{CachedNative, Way};
+#[cfg(feature = "native")]
+use vfs::native::kept::{AGE_NS, Kept};
 use vfs::wire::Wire;
 
 /// What the environment says about attaching.
@@ -19,17 +23,20 @@ pub struct Wishes<'a> {
 }
 
 /// Attaches the image at `path` (NUL-terminated) as mount number `slot`; a line
-/// on stderr and `None` if that does not work.
+/// on stderr and `None` if that does not work. `conventional:KEPT:IMAGE` and `byvfs:KEPT:IMAGE`
+/// are images too, with a file of what the session keeps of them.
 #[cfg(feature = "native")]
-pub fn attach(state: &ThreadState, path: &[u8], slot: usize, options: &[u8], wishes: &Wishes) -> Option<&'static dyn Backend> {
+pub fn attach(state: &ThreadState, source: &[u8], slot: usize, options: &[u8], wishes: &Wishes) -> Option<&'static dyn Backend> {
     use core::mem::MaybeUninit;
     use engine::Fs;
     use engine::process::attach::Options;
     use vfs::native::Native;
 
-    if path.first() != Some(&b'/') {
-        return attach_other(path, options);
-    }
+    let (path, cache) = match cached_image(source) {
+        None if source.first() != Some(&b'/') => return attach_other(source, options),
+        None => (source, None),
+        Some((way, kept, path)) => (path, Some((way, kept))),
+    };
     /// Both live as long as the process.
     struct Place {
         fs: MaybeUninit<Fs>,
@@ -51,12 +58,32 @@ pub fn attach(state: &ThreadState, path: &[u8], slot: usize, options: &[u8], wis
     };
     let cx = crate::door::PROCESS.cx(state);
     match Fs::attach_at(&mut place.fs, &cx, path, &options) {
-        Ok(fs) => Some(place.native.write(Native(fs))),
+        Ok(fs) => match cache {
+            None => Some(place.native.write(Native(fs))),
+            Some((way, kept)) => {
+                let made = open_kept(kept).and_then(|kept| keep(CachedNative::new(Native(fs), kept, way)));
+                made.map_err(|errno| crate::complain!("{}: {errno}", Shown(kept))).ok()
+            }
+        },
         Err(error) => {
             crate::complain!("{}: {error}", Shown(path));
             None
         }
     }
+}
+
+/// An image with a file of what is kept of it: which way, that file, the image (NUL-terminated).
+#[cfg(feature = "native")]
+fn cached_image(source: &[u8]) -> Option<(Way, &[u8], &[u8])> {
+    let mut parts = source.splitn(3, |&b| b == b':');
+    Some((Way::from_name(parts.next()?)?, parts.next()?, parts.next()?))
+}
+
+#[cfg(feature = "native")]
+fn open_kept(path: &[u8]) -> Result<Kept, Errno> {
+    let mut text = [0u8; 4096];
+    text.get_mut(..path.len()).filter(|_| path.len() < 4096).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(path);
+    Kept::open(&text[..path.len() + 1], AGE_NS)
 }
 
 /// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,

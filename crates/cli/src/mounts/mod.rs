@@ -20,6 +20,8 @@ use std::path::Path;
 use std::ptr::null_mut;
 use vfs::cached::Cached;
 use vfs::host::Host;
+use vfs::native::cached::Way;
+use vfs::native::kept::{AGE_NS, Kept};
 use vfs::wire::Wire;
 use vfs::{Backend, MountTable};
 
@@ -60,6 +62,11 @@ impl Session {
             Source::Image(path) => {
                 let (image, copy) = image(path, slot, mount.options.read_only)?;
                 self.images.push(image);
+                if let Some(way) = mount.options.cache {
+                    self.tell_cached(mount, way, copy.as_ref().map_or(path.as_os_str().as_bytes(), SharedFile::bytes))?;
+                    self.ledgers.extend(copy);
+                    return Ok(image.backend);
+                }
                 if let Some(copy) = copy {
                     // The kernel's way would be one to the copy, which nobody else has.
                     self.tell(mount, copy.bytes());
@@ -109,6 +116,16 @@ impl Session {
                 Ok(Box::leak(Box::new(Cached::new(plugin, ledger))))
             }
         }
+    }
+
+    /// The programs keep names or attributes of an image in a file. The kernel's way to
+    /// it would be one past that file.
+    fn tell_cached(&mut self, mount: &Mount, way: Way, image: &[u8]) -> Result<()> {
+        let file = SharedFile::make("kept", Kept::bytes())?;
+        Kept::open(&[file.bytes(), b"\0"].concat(), AGE_NS).map_err(|errno| Failure::errno(file.path().display(), errno))?;
+        self.tell(mount, &[way.name(), b":", file.bytes(), b":", image].concat());
+        self.ledgers.push(file);
+        Ok(())
     }
 
     fn tell(&mut self, mount: &Mount, source: &[u8]) {

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use vfs::native::cached::Way;
 
 /// What is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,12 +53,14 @@ pub struct Options {
     pub timeout: Option<u32>,
     /// Most memory that parts of a daemon's files may take, bytes.
     pub pages: Option<u64>,
+    /// What is kept above an image; nothing on the direct way.
+    pub cache: Option<Way>,
 }
 
 impl Options {
     fn parse(words: &str, source: &Source, shown: &str) -> Result<Options> {
         let mut options = Options::default();
-        let is_daemon = matches!(source, Source::Fuse(_));
+        let (is_daemon, is_image) = (matches!(source, Source::Fuse(_)), matches!(source, Source::Image(_)));
         for word in words.split(',').filter(|word| !word.is_empty()) {
             match (word, word.strip_prefix("timeout=").map(str::parse::<u32>)) {
                 ("ro", _) => options.read_only = true,
@@ -68,11 +71,21 @@ impl Options {
                     let pages = size::parse(&word["pages=".len()..]);
                     options.pages = Some(pages.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
                 }
+                _ if is_image && word.starts_with("cache=") => {
+                    let way = Way::from_name(&word.as_bytes()["cache=".len()..]);
+                    let help =
+                        || Failure::new(format!("--mount '{shown}': {word}: there are cache=conventional and cache=byvfs"));
+                    options.cache = Some(way.ok_or_else(help)?);
+                }
                 (_, Some(_)) if is_daemon => {
                     return Err(Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400")));
                 }
                 _ => {
-                    let known = if is_daemon { "ro, rw, restart, timeout=SECONDS, pages=SIZE" } else { "ro, rw" };
+                    let known = match source {
+                        Source::Fuse(_) => "ro, rw, restart, timeout=SECONDS, pages=SIZE",
+                        Source::Image(_) => "ro, rw, cache=conventional, cache=byvfs",
+                        _ => "ro, rw",
+                    };
                     return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));
                 }
             }
@@ -249,12 +262,13 @@ mod tests {
     fn forms() {
         let mount = parse("/i.img://bp/x/,ro").unwrap();
         assert_eq!((&mount.source, &mount.point[..]), (&Source::Image("/i.img".into()), &b"/bp/x"[..]));
-        assert!(mount.options.read_only);
+        assert!(mount.options.read_only && mount.options.cache.is_none());
+        assert_eq!(parse("/i.img:/bp,cache=byvfs").unwrap().options.cache, Some(Way::Byvfs));
         assert_eq!(parse("host:/etc/..:/h").unwrap().source, Source::Host("/".into()));
         let mount = parse("fuse:sshfs 'a b':/x @ -o 'q=\"1\"':/s,restart,timeout=5").unwrap();
         let words = ["sshfs", "a b:/x", "@", "-o", "q=\"1\""].map(OsString::from).to_vec();
         assert_eq!((mount.source, &mount.point[..]), (Source::Fuse(words), &b"/s"[..]));
-        assert_eq!(mount.options, Options { read_only: false, restart: true, timeout: Some(5), pages: None });
+        assert_eq!(mount.options, Options { restart: true, timeout: Some(5), ..Options::default() });
         assert_eq!(parse("fuse:x @:/x,pages=8M").unwrap().options.pages, Some(8 << 20));
     }
 
@@ -270,6 +284,8 @@ mod tests {
             "i.img:/etc/passwd/x",
             "i.img:/a,what",
             "i.img:/a,restart",
+            "i.img:/a,cache=",
+            "host:/etc:/h,cache=byvfs",
             "host:/etc",
             "host:/nonexistent:/h",
             "host:/etc/passwd:/h",
