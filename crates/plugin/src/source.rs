@@ -83,7 +83,7 @@ impl Plugin {
     }
 
     fn make_file(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], mode: u32) -> Result<Entry> {
-        let (path, key) = (self.path(l, dir, name)?, l.fresh_key());
+        let (path, key) = (self.path(l, dir, name)?, l.key_for(dir, name, Kind::Regular)?);
         if self.loaded()?.operations.create.is_none() {
             operation!(self, cx, mknod(path.text(), mode, 0))?;
             return Ok(self.entry(key, self.attr_by(cx, &path)?));
@@ -124,8 +124,7 @@ impl Source for Plugin {
     fn lookup(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> core::result::Result<Entry, Miss> {
         let attr = self.attr_at(l, cx, dir, name)?;
         // The same name stays the same node, also after it was moved there.
-        let known = l.last_known(dir, name).and_then(|node| l.get(node).ok()).filter(|record| record.kind() == attr.kind);
-        let key = known.map_or_else(|| l.fresh_key(), |record| record.key.load(Relaxed));
+        let key = l.key_for(dir, name, attr.kind)?;
         Ok(self.entry(key, attr))
     }
 
@@ -212,7 +211,7 @@ impl Source for Plugin {
             }
             _ => operation!(self, cx, mknod(path.text(), mode, new.rdev))?,
         };
-        Ok(self.entry(l.fresh_key(), self.attr_by(cx, &path)?))
+        Ok(self.entry(l.key_for(dir, name, new.kind)?, self.attr_by(cx, &path)?))
     }
 
     fn link(&self, l: &Ledger, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {

@@ -55,6 +55,28 @@ fn with_cx(run: impl FnOnce(&Cx)) {
     run(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
 }
 
+/// Goal: programs that meet a new name at once know one node, whoever enters it first, and
+/// whoever is told meanwhile that it is not there; another kind of thing is another node.
+#[test]
+fn one_key_for_a_new_name() {
+    let place = Place::new("keys");
+    let ledger = place.ledger();
+    let (root, asked) = (ledger.root(), ledger.moment());
+    let forgotten = &mut |_, _, _| panic!("nothing is to be forgotten");
+    let maker = ledger.key_for(root, b"new", Kind::Regular).unwrap();
+    assert_eq!(ledger.find(root, b"new").unwrap(), Found::Unknown);
+    ledger.enter_absent(root, b"new", 0, asked, forgotten).unwrap();
+    let finder = ledger.key_for(root, b"new", Kind::Regular).unwrap();
+    let found = ledger.enter(root, b"new", &entry(finder, Kind::Regular), asked, forgotten).unwrap();
+    ledger.enter_absent(root, b"new", 0, asked, forgotten).unwrap();
+    let made = ledger.enter(root, b"new", &entry(maker, Kind::Regular), asked, forgotten).unwrap();
+    assert_eq!((maker, made), (finder, found));
+    let keys = [b"new", b"two"].map(|name| ledger.key_for(root, name, Kind::Directory).unwrap());
+    assert!(keys[0] != maker && keys[1] != maker && keys[0] != keys[1]);
+    ledger.enter_absent(root, b"new", 0, ledger.moment(), forgotten).unwrap();
+    assert_ne!(ledger.key_for(root, b"new", Kind::Regular).unwrap(), maker, "gone, and made again");
+}
+
 /// Goal: names, absences and attributes are kept, moved and forgotten as told; a
 /// look-up that overlaps with a change is not believed.
 #[test]
@@ -106,6 +128,12 @@ fn names() {
     ledger.enter_absent(dir, b"file", 1 << 40, before, forgotten).unwrap();
     assert!(ledger.path(b"", file, b"", &mut path).is_ok());
     assert_eq!(ledger.find(dir, b"file").unwrap(), Found::Unknown);
+    // Nor one that was true before the name was first entered.
+    let before = ledger.moment();
+    let found = ledger.enter(dir, b"found", &entry(9, Kind::Regular), ledger.moment(), forgotten).unwrap();
+    ledger.enter_absent(dir, b"found", 0, before, forgotten).unwrap();
+    assert!(ledger.path(b"", found, b"", &mut path).is_ok());
+    assert_eq!(ledger.find(dir, b"found").unwrap(), Found::Unknown);
     // Another file under the same name takes the old one's place; who holds that keeps it.
     ledger.hold(file).unwrap();
     let other = ledger.enter(dir, b"file", &entry(5, Kind::Regular), ledger.moment(), forgotten).unwrap();

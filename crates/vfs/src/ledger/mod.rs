@@ -214,12 +214,6 @@ impl Ledger {
         Guard(self)
     }
 
-    /// A key that no node of this mount has had; for sources that have none of their own.
-    pub fn fresh_key(&self) -> u64 {
-        // 1 is the root's.
-        self.header().keys.fetch_add(1, Relaxed) + 2
-    }
-
     /// Number of changes of names so far.
     pub fn changes(&self) -> u64 {
         self.header().changes.load(Acquire)

@@ -6,6 +6,7 @@
 //! An entry is believed until `entry_until`, its attributes until `attr_until`.
 
 mod held;
+mod keys;
 mod paths;
 mod slots;
 
@@ -77,7 +78,9 @@ pub struct Record {
     pub(super) read_on: AtomicU64,
     /// The number of the last change of a node when the attributes were asked for.
     attr_asked: AtomicU64,
-    reserved: [AtomicU64; 6],
+    /// Its place among the changes of nodes: when the name was first entered.
+    named_at: AtomicU64,
+    reserved: [AtomicU64; 5],
     name: [AtomicU64; 32],
 }
 
@@ -373,11 +376,15 @@ impl Ledger {
                 index = None;
             }
         }
+        let is_new = index.is_none();
         let index = match index {
             Some(index) => index,
             None => self.insert(&guard, dir.id as u32, name, hash, NAMED, forget)?,
         };
         let Some(record) = self.record(index) else { return damaged() };
+        if is_new {
+            record.named_at.store(self.header().ticks.fetch_add(1, AcqRel) + 1, Relaxed);
+        }
         if record.is_changed_by(&entry.attr) {
             self.note_change(Of::Contents, entry.key);
         }
@@ -392,7 +399,7 @@ impl Ledger {
     }
 
     /// Enters that `name` was not in `dir` at `asked`, for `ns` (0: only forgets what
-    /// was there). If names changed since, it may be there again: it is asked for.
+    /// was there). If names changed since, or the name was entered since, it is asked for again.
     pub fn enter_absent(
         &self,
         dir: Node,
@@ -407,10 +414,15 @@ impl Ledger {
         let hash = hash_of(dir.id as u32, name);
         let fresh = self.changes() == asked.names;
         if let Some(index) = self.search(&guard, dir.id as u32, name, hash)? {
-            if !fresh {
-                if let Some(record) = self.record(index) {
-                    record.entry_until.store(0, Relaxed);
-                }
+            let Some(record) = self.record(index) else { return damaged() };
+            let is_named = record.state.load(Relaxed) == NAMED;
+            // Another program may have found it, new, after we were told that it is not there.
+            if !fresh || is_named && record.named_at.load(Relaxed) > asked.nodes {
+                record.entry_until.store(0, Relaxed);
+                return Ok(());
+            }
+            if !is_named {
+                record.entry_until.store(until(now, ns), Relaxed);
                 return Ok(());
             }
             self.drop_name(&guard, index, forget)?;
