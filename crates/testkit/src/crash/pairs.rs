@@ -74,7 +74,7 @@ fn finished(me: usize) {
 
 /// An operation that does one thing, all or nothing.
 fn is_plain(op: &Op) -> bool {
-    op.in_place().is_none() && !matches!(op, Op::Tmpfile(_) | Op::OpenUnlink(_) | Op::OpenUnlinkClose(_) | Op::TwoDescriptors(_))
+    op.in_place().is_none() && !matches!(op, Op::Tmpfile(_) | Op::OpenUnlink(_) | Op::OpenUnlinkClose(_))
 }
 
 /// Tries `count` runs; of these `share.0` of `share.1` is ours.

@@ -354,6 +354,8 @@ impl Op {
                 Some(InPlace { name, from, to: from + len })
             }
             Op::MapStore(name) => Some(InPlace { name, from: 16, to: 24 }),
+            // The first of its writes, where the file was that long.
+            Op::TwoDescriptors(name) => Some(InPlace { name, from: 8000, to: 8500 }),
             _ => None,
         }
     }

@@ -46,6 +46,8 @@ pub struct Seat {
     pub longest: AtomicU64,
     /// Kills that this seat's worker has already measured.
     seen: AtomicU64,
+    /// PID of the worker that sits here, or sat here last; 0: nobody yet.
+    pub pid: AtomicU32,
     /// A message of a worker that failed; its length first.
     pub failed: AtomicU32,
     text: [AtomicU32; 100],

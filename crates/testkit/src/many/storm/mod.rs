@@ -208,14 +208,28 @@ impl Storm {
     }
 }
 
+/// Whoever held the seat before is dead: what he left half done is finished before
+/// anybody looks, by us or by another worker, who may be at it already.
+fn finish_dead(worker: &Worker, dead: u32) -> Result<(), String> {
+    let begun = now();
+    loop {
+        worker.fs.adopt_dead_processes(&worker.world.process.cx(&worker.world.thread));
+        if !worker.fs.users().any(|pid| pid == dead) {
+            return Ok(());
+        }
+        if now() - begun > STUCK {
+            return Err(format!("process {dead} is dead, and nobody adopts it"));
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// A worker's life.
 fn work(worker: &Worker, life: u32, seed: u64) -> Result<(), String> {
     let mut rng = Rng::new(seed ^ u64::from(life) << 32);
     let seat = worker.seat();
     seat.sit(worker.board);
-    // Whoever held the seat before is dead: what he left half done is finished first.
-    let process = worker.world.process;
-    worker.fs.adopt_dead_processes(&process.cx(&worker.world.thread));
+    finish_dead(worker, seat.pid.swap(std::process::id(), SeqCst))?;
     worker.take_over()?;
     if life as usize >= LIVES {
         return Err("too many lives".into());
