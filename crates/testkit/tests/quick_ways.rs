@@ -1,7 +1,6 @@
 //! Goal: the quick ways of `open`, `write` and `close` answer as the kernel does,
 //! for whoever asks. Method: the same calls in an image and on tmpfs, by the
 //! superuser and by somebody else, on files of all sorts; all results equal.
-#![allow(clippy::undocumented_unsafe_blocks)]
 
 use bypath_testkit::image;
 use bypath_testkit::world::World;
@@ -87,6 +86,7 @@ fn tried(call: Call, root: &str, name: &str, flags: i32) -> Vec<isize> {
     results.push(call(abi::__NR_write, [fd, 16, 2, 0, 0, 0]));
     results.push(call(abi::__NR_read, [fd, buffer.as_mut_ptr() as usize, 16, 0, 0, 0]));
     results.push(call(abi::__NR_fstat, [fd, stat.as_mut_ptr() as usize, 0, 0, 0, 0]));
+    // SAFETY: plain numbers, all of which were set before the call.
     let stat = unsafe { stat.assume_init() };
     results.extend([stat.st_mode as isize, if stat.st_mode & S_IFDIR != 0 { 0 } else { stat.st_size as isize }]);
     results.extend(buffer.map(|byte| byte as isize));
@@ -96,6 +96,7 @@ fn tried(call: Call, root: &str, name: &str, flags: i32) -> Vec<isize> {
 
 #[test]
 fn agree_with_the_kernel() {
+    // SAFETY: no arguments.
     if unsafe { geteuid() } != 0 {
         eprintln!("skip quick_ways: only root can be somebody else");
         return;
@@ -107,7 +108,9 @@ fn agree_with_the_kernel() {
     std::fs::remove_file(path).unwrap();
     let kernels = format!("/dev/shm/bypath-quick-ways-{}", std::process::id());
     std::fs::create_dir(&kernels).unwrap();
+    // SAFETY: what the arguments point to is the test's, and outlives the call.
     let ours = |nr: u32, args| unsafe { world.serve(nr as usize, args) };
+    // SAFETY: what the arguments point to is the test's, and outlives the call.
     let theirs = |nr: u32, args| unsafe { raw(nr as usize, args) };
     set_up(&ours, "");
     set_up(&theirs, &kernels);
