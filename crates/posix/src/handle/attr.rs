@@ -279,7 +279,7 @@ impl Process {
                 }
                 backend.access(cx, node, W)?;
                 if backend.is_executed(node) {
-                    return err(super::open::ETXTBSY);
+                    return err(Errno::ETXTBSY);
                 }
                 self.resize(cx, backend, node, len as u64, false)?;
                 self.cut_mappings(spot.slot, node, len as u64);

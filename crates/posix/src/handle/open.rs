@@ -16,7 +16,6 @@ const TMPFILE: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
 const ACCESS: u32 = abi::O_ACCMODE;
 /// What only matters while opening; the rest is what `F_GETFL` reports.
 const ONCE: u32 = abi::O_CREAT | abi::O_EXCL | abi::O_NOCTTY | abi::O_TRUNC | abi::O_CLOEXEC;
-pub(crate) const ETXTBSY: Errno = Errno(26);
 /// All that `O_PATH` leaves of the others.
 const WITH_PATH: u32 = abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_PATH | abi::O_CLOEXEC;
 /// Everything `open` knows; it ignores the rest.
@@ -544,7 +543,7 @@ fn may_open(cx: &Cx, spot: &Spot, node: Node, attr: &Attr, flags: u32) -> base::
         return err(Errno::EPERM);
     }
     if want & W != 0 && spot.mount.backend.is_executed(node) {
-        return err(ETXTBSY);
+        return err(Errno::ETXTBSY);
     }
     Ok(())
 }

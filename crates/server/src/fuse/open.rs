@@ -116,8 +116,11 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// `O_TRUNC`.
+    /// `O_TRUNC`. The kernel asks whether the file is being executed only after this answer.
     fn truncate_open(&self, node: Node, open_flags: u32) -> Result<()> {
+        if self.backend().is_executed(node) {
+            return err(Errno::ETXTBSY);
+        }
         let cred = Cred { privileged: open_flags & abi::OPEN_KILL_SET_ID == 0, ..self.cx.cred };
         let change = SetAttr { size: Some(0), size_checked: true, ..SetAttr::default() };
         self.truncate(&Cx { cred, ..self.cx }, node, &change)
@@ -208,7 +211,13 @@ impl Call<'_> {
         })?;
         let description = self.backend().description(id);
         let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
-        reply.put(&self.entry(node, 0)?);
+        match self.entry(node, 0) {
+            Ok(entry) => reply.put(&entry),
+            Err(error) => {
+                self.close(handle)?;
+                return Err(error);
+            }
+        }
         reply.put(&self.open_out(handle));
         Ok(())
     }
