@@ -13,7 +13,7 @@ export LC_ALL := C
 
 .PHONY: crash crash-night crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
-    fmt clippy docs dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests mount-tools system-tests system-native system-model system-host \
+    fmt clippy docs dependencies unit preload-tests ways-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-model system-host \
     damage flips system-damage system-flips system-random system-append system-visible system-storm system-recover system-flat recover fuzz fuzz-ci loom budgets tiny-bench tiny-demo
 
 all: build
@@ -22,6 +22,7 @@ help:
 	@echo 'make          build bypath, libbypath_preload.so, libbypath_daemon.so and libbypath.so (release) into $(RELEASE)'
 	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
 	@echo 'make test     all tests'
+	@echo 'make program-tests-all  real programs on each way, beside tmpfs (PROGRAMS=names)'
 	@echo 'make crash    every state that a crash may leave, for all sequences of two operations (crash-night: of three)'
 	@echo 'make bench    single calls, side by side with tmpfs'
 	@echo 'make damage   10,000 damaged images repaired; make flips: a million single bits turned'
@@ -59,6 +60,12 @@ ways-tests: build
 program-tests: build
 	$(STEP) 'real programs in a mount and beside it' env BYPATH=$(RELEASE)/bypath tests/programs/run.sh
 	$(STEP) 'real programs on the patched way' env BYPATH_WAYS=patched BYPATH=$(RELEASE)/bypath tests/programs/run.sh awk-sed bash findutils node rsync vim
+
+# Each program on each way; CI has time for all of them on the first and the last, for a selection on the others.
+program-tests-all:
+	@$(MAKE) --no-print-directory -k programs-run programs-run-patched programs-both programs-both-patched programs-mount
+programs-%: build
+	$(STEP) 'real programs, way: $*' env $(if $(findstring -patched,$*),BYPATH_WAYS=patched) WAY=$(*:-patched=) BYPATH=$(RELEASE)/bypath tests/programs/run.sh $(PROGRAMS)
 
 # FUSE daemons, directories of the kernel's and images in one namespace.
 direct-tests: build

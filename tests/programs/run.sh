@@ -5,7 +5,7 @@
 #
 #   run.sh [NAME…]              (names of scripts, without .sh; default: all)
 #   BYPATH=target/release/bypath   KEEP=1 leaves the work directory
-#   WAY=run (default): `bypath run` where there is no kernel mount
+#   WAY=run (default): `bypath run --no-fuse`, the short way alone
 #   WAY=both: `bypath run` at a directory, so that there is one beside the short way
 #   WAY=mount: `bypath mount`, and programs as they are
 #   BYPATH_WAYS=patched             the patched way
@@ -34,7 +34,7 @@ way=${WAY:-run}
 source=$work/i
 [ -z "${SOURCE:-}" ] || source=${SOURCE//%/$work/i}
 case $way in
-    run) inside=("$bypath" run --mount "$source:$point" --) ;;
+    run) inside=("$bypath" run --no-fuse --mount "$source:$point" --) ;;
     both) inside=("$bypath" run --mount "$work/i:$point" --) && mkdir -p "$point" ;;
     mount) inside=() && mkdir -p "$point" ;;
     *) echo "FAIL programs: WAY=$way: run, both or mount" && exit 2 ;;
