@@ -109,6 +109,11 @@ kill -KILL $first $(pgrep -P $first -x sleep)
 wait $first 2>/dev/null
 for _ in $(seq 100); do grep -q "$mnt" /proc/mounts || break; sleep 0.05; done
 same 'a session that is killed leaves no mount' "$(grep -c "$mnt" /proc/mounts)" 0
+if [ "$(stat -c %u "$image")" = 0 ]; then
+    same 'what the kernel mounts in it is busy' "$(session unshare -m sh -c "mkdir -p $mnt/over/p $mnt/other && mount -t tmpfs none $mnt/over/p || exit
+        for what in 'rmdir p' 'mv p q' 'mv -T ../other p' 'rmdir q' 'rmdir ../other'; do (cd $mnt/over && \$what) 2>&1 | grep -o '[A-Z][a-z ]*$'; done
+        umount $mnt/over/p; rmdir $mnt/over/p && echo gone")" $'Device or resource busy\nDevice or resource busy\nDevice or resource busy\nNo such file or directory\ngone'
+fi
 mkdir "$work/m3"; touch "$work/m3/mine"
 "$bypath" run --mount "$image:$work/m3" -- sleep 0.3 &
 sleep 0.15

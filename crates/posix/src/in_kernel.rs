@@ -5,9 +5,11 @@
 //! renamed and removed files are found as well; directories by their path.
 
 use crate::descriptors::{CWD_FD, FD_MAX};
+use crate::handle::cwd::{put_before, put_directory_before};
+use crate::path::{CWD, Spot};
 use crate::text_out::TextOut;
 use crate::{Process, ThreadState};
-use base::{DescriptionId, Kind};
+use base::{Cx, DescriptionId, Kind, PATH_MAX};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
@@ -64,6 +66,34 @@ impl Process {
         text.number(file.node.id >> 40, 10)?;
         text.put(b"\0")?;
         Ok(InKernel { path: text.bytes(), flags, offset, description, ino })
+    }
+
+    /// Whether the kernel, which has the file system mounted at the same path, has
+    /// mounted something on a directory in it. It has not where it knows no names.
+    #[cold]
+    pub(crate) fn kernel_has_mounted(&self, cx: &Cx, spot: &Spot) -> bool {
+        if !self.door.has_kernel() || !spot.mount.kernel_knows_names(cx, spot.found.parent) {
+            return false;
+        }
+        let backend = spot.mount.backend;
+        let attr = backend.lookup(cx, spot.found.parent, spot.found.name).and_then(|node| backend.attr(cx, node));
+        if !attr.is_ok_and(|attr| attr.kind == Kind::Directory) {
+            return false;
+        }
+        let mut text = [0u8; PATH_MAX];
+        let mut at = PATH_MAX - 1;
+        let path = put_before(&mut text, &mut at, spot.found.name)
+            .and_then(|()| put_directory_before(&mut text, &mut at, cx, spot.mount, spot.found.parent));
+        if path.is_err() {
+            return false;
+        }
+        // SAFETY: all fields are integers, for which zero is a value.
+        let mut out: abi::statx = unsafe { core::mem::zeroed() };
+        let flags = abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT | abi::AT_STATX_DONT_SYNC;
+        let args = [CWD, text[at..].as_ptr() as usize, flags as usize, 0, &raw mut out as usize, 0];
+        // SAFETY: a NUL-terminated path and a `struct statx`.
+        let result = unsafe { self.door.kernel(abi::__NR_statx as usize, args) };
+        result == 0 && out.stx_attributes & u64::from(abi::STATX_ATTR_MOUNT_ROOT) != 0
     }
 
     /// Whether a new program would get anything of ours: an open file, or the working directory.

@@ -86,6 +86,23 @@ impl Mount {
         self.direct.filter(|fs| !fs.is_served())
     }
 
+    /// Whether a kernel mount serves it too, by another process.
+    #[inline(always)]
+    pub fn is_served(&self) -> bool {
+        #[cfg(feature = "native")]
+        return self.direct.is_some_and(engine::Fs::is_served);
+        #[cfg(not(feature = "native"))]
+        false
+    }
+
+    /// Whether that one's kernel may know names in a directory.
+    pub fn kernel_knows_names(&self, _cx: &Cx, _dir: Node) -> bool {
+        #[cfg(feature = "native")]
+        return self.direct.is_some_and(|fs| fs.knows_names(_cx, _dir));
+        #[cfg(not(feature = "native"))]
+        false
+    }
+
     /// [`Backend::create`].
     #[inline(always)]
     pub fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> base::Result<Node> {

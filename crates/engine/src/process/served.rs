@@ -131,6 +131,11 @@ impl Fs {
         self.has_flag(cx, node, cachelet::KNOWN)
     }
 
+    /// Whether the kernel may keep names in a directory.
+    pub fn knows_names(&self, cx: &Cx, dir: Node) -> bool {
+        self.has_flag(cx, dir, cachelet::NAMES_KNOWN)
+    }
+
     fn has_flag(&self, cx: &Cx, node: Node, flag: u32) -> bool {
         fence(SeqCst);
         self.cached(cx, node).is_ok_and(|cachelet| cachelet.flags.load(SeqCst) & flag != 0)
@@ -156,7 +161,7 @@ impl Fs {
     /// A name in a directory has changed, and with it the directory.
     pub fn tell_name_changed(&self, cx: &Cx, dir: Node, name: &[u8]) {
         // The flag stays: other names are known too.
-        if self.has_flag(cx, dir, cachelet::NAMES_KNOWN)
+        if self.knows_names(cx, dir)
             && let Some(notice) = self.begin_notice(dir.id)
         {
             self.post(cx, notice, name);

@@ -152,31 +152,42 @@ impl Process {
             }
             node = parent;
         }
-        let mut name = [0u8; 255];
-        while node != file.mount.root {
-            let len = backend.name_of(cx, node, &mut name)?;
-            put_before(out, &mut at, &name[..len])?;
-            node = backend.parent(cx, node)?;
-        }
-        let prefix = file.mount.prefix();
-        if at < prefix.len() {
-            return err(Errno::ENAMETOOLONG);
-        }
-        if prefix.is_empty() && at == PATH_MAX {
+        put_directory_before(out, &mut at, cx, file.mount, node)?;
+        if at == PATH_MAX {
             at -= 1;
             out[at] = b'/';
         }
-        at -= prefix.len();
-        out[at..at + prefix.len()].copy_from_slice(prefix);
         Ok(&out[at..])
     }
 }
 
 /// Puts a slash and `name` before what stands from `at` on.
-fn put_before(out: &mut [u8; PATH_MAX], at: &mut usize, name: &[u8]) -> base::Result<()> {
+/// Puts `/name` before what is there.
+pub(crate) fn put_before(out: &mut [u8; PATH_MAX], at: &mut usize, name: &[u8]) -> base::Result<()> {
     let start = at.checked_sub(name.len() + 1).ok_or(Error::Posix(Errno::ENAMETOOLONG))?;
     out[start] = b'/';
     out[start + 1..*at].copy_from_slice(name);
+    *at = start;
+    Ok(())
+}
+
+/// Puts the absolute path of a directory before what is there; that of the root of everything is empty.
+pub(crate) fn put_directory_before(
+    out: &mut [u8; PATH_MAX],
+    at: &mut usize,
+    cx: &Cx,
+    mount: &Mount,
+    mut node: Node,
+) -> base::Result<()> {
+    let mut name = [0u8; 255];
+    while node != mount.root {
+        let len = mount.backend.name_of(cx, node, &mut name)?;
+        put_before(out, at, &name[..len])?;
+        node = mount.backend.parent(cx, node)?;
+    }
+    let prefix = mount.prefix();
+    let start = at.checked_sub(prefix.len()).ok_or(Error::Posix(Errno::ENAMETOOLONG))?;
+    out[start..*at].copy_from_slice(prefix);
     *at = start;
     Ok(())
 }

@@ -7,7 +7,7 @@
 
 mod attr;
 mod copy;
-mod cwd;
+pub(crate) mod cwd;
 mod dir;
 mod dup;
 mod fcntl;

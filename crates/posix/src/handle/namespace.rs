@@ -200,6 +200,9 @@ impl Process {
         unsafe {
             let quick = |cx: &Cx, spot: &Spot| {
                 let (dir, name) = (spot.found.parent, spot.found.name);
+                if directory && spot.mount.is_served() {
+                    self.not_covered(cx, spot)?;
+                }
                 match if directory { spot.mount.rmdir(cx, dir, name) } else { spot.mount.unlink(cx, dir, name) } {
                     Ok(()) => Ok(0),
                     Err(error) => Err(error),
@@ -233,8 +236,12 @@ impl Process {
         }
     }
 
-    /// `EBUSY` where something is mounted on the name.
+    /// `EBUSY` where something is mounted on the name, by us or by the kernel.
     fn not_covered(&self, cx: &Cx, spot: &Spot) -> base::Result<()> {
+        if spot.mount.is_served() && self.kernel_has_mounted(cx, spot) {
+            spot.mount.backend.access(cx, spot.found.parent, base::W | base::X)?;
+            return err(Errno::EBUSY);
+        }
         if self.mounts.covers(spot.slot) {
             let node = spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name);
             if node.is_ok_and(|node| self.mounts.mounted_on(spot.slot, node).is_some()) {
@@ -469,6 +476,11 @@ impl Process {
         {
             if from.slot != to.slot {
                 return fail(Errno::EXDEV);
+            }
+            if from.mount.is_served()
+                && let Err(error) = self.not_covered(&cx, &from).and_then(|()| self.not_covered(&cx, &to))
+            {
+                return fail(error.errno());
             }
             let (dirs, names) = ((from.found.parent, to.found.parent), (from.found.name, to.found.name));
             return match from.mount.rename(&cx, dirs.0, names.0, dirs.1, names.1, mode) {
