@@ -4,16 +4,10 @@
 #
 #   rescue.sh BYPATH
 set -u
-bypath=$(realpath "$1")
-work=$(mktemp -d /dev/shm/bypath-r.XXXXXX) || exit 2
-trap 'rm -rf "$work"' EXIT
-failed=0
-verdict() { # NAME CODE
-    if [ "$2" -eq 0 ]; then echo "ok   $1"; else
-        echo "FAIL $1"
-        failed=1
-    fi
-}
+tests=$(cd "$(dirname "$0")" && pwd)
+. "$tests/common.sh"
+BYPATH=$1
+begin rescue r
 
 # Root may write anything: then the sessions are another user's, who needs to reach the programs.
 as=

@@ -4,23 +4,16 @@
 #
 #   ways.sh BYPATH
 set -u
-here=$(cd "$(dirname "$0")" && pwd)
-bypath=$(realpath "$1")
+tests=$(cd "$(dirname "$0")" && pwd)
+. "$tests/common.sh"
 if [ "$(uname -m)" != x86_64 ]; then
     echo "skip the patched way: it is for x86-64"
     exit 0
 fi
-work=$(mktemp -d /dev/shm/bypath-w.XXXXXX) || exit 2
-trap 'rm -rf "$work"' EXIT
-failed=0
-verdict() { # NAME CODE
-    if [ "$2" -eq 0 ]; then echo "ok   $1"; else
-        echo "FAIL $1"
-        failed=1
-    fi
-}
+BYPATH=$1
+begin ways w
 in_image() { "$bypath" run --no-fuse --mount "$work/i:/bp" -- "$@"; }
-"$bypath" mkfs "$work/i" --size 256M >/dev/null && ${CC:-cc} -O1 -Wall -o "$work/inside" "$here/ways/inside.c" || exit 1
+"$bypath" mkfs "$work/i" --size 256M >/dev/null && ${CC:-cc} -O1 -Wall -o "$work/inside" "$tests/ways/inside.c" || exit 1
 
 mkdir "$work/k"
 "$work/inside" "$work/k" >"$work/kernel" 2>&1
@@ -42,7 +35,7 @@ verdict "patched way: a way that there is not is refused" $?
 
 BYPATH_WAYS=patched
 export BYPATH_WAYS
-"$here/preload/run.sh" "$work/k" /bp "$bypath" run --no-fuse --mount "$work/i:/bp" -- 2>/dev/null | sed 's/^ok   /ok   patched way: /; s/^FAIL /FAIL patched way: /' >"$work/report"
+"$tests/preload/run.sh" "$work/k" /bp "$bypath" run --no-fuse --mount "$work/i:/bp" -- 2>/dev/null | sed 's/^ok   /ok   patched way: /; s/^FAIL /FAIL patched way: /' >"$work/report"
 cat "$work/report"
 ! grep -q '^FAIL' "$work/report"
 verdict "patched way: the programs of tests/preload" $?

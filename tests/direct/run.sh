@@ -7,8 +7,8 @@
 set -u
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
-bypath=$(realpath "${BYPATH:-$here/../../target/release/bypath}")
-[ -x "$bypath" ] || { echo "FAIL direct: ${BYPATH:-target/release/bypath} is not there; run make first"; exit 2; }
+tests=$(dirname "$here")
+. "$tests/common.sh"
 if [ -z "${BYPATH_NO_DEVICE:-}" ]; then
     export BYPATH_NO_DEVICE=1
     if [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null; then
@@ -16,11 +16,10 @@ if [ -z "${BYPATH_NO_DEVICE:-}" ]; then
     fi
 fi
 # Not a tmpfs: overlays want extended attributes of their own.
-work=$(mktemp -d "${TMPDIR:-/tmp}/bypath-d.XXXXXX") || exit 2
-trap 'rm -rf "$work"' EXIT
+begin direct d "${TMPDIR:-/tmp}"
 cd "$work" || exit 2
 libraries=$(dirname "$bypath")
-failed=0 passed=0 left_out=0
+passed=0 left_out=0
 fail() { echo "FAIL $name: $1"; [ -z "${2:-}" ] || sed 's/^/     /' "$2" | head -20; failed=$((failed + 1)); }
 pass() { echo "ok   $name${1:+ ($1)}"; passed=$((passed + 1)); }
 has() { # PROGRAM…
@@ -34,7 +33,7 @@ has() { # PROGRAM…
     done
 }
 # Nothing here may hang.
-session() { timeout -k 5 "${LIMIT:-60}" "$bypath" run --no-fuse "$@" </dev/null; }
+session() { timeout -k 5 "${LIMIT:-180}" "$bypath" run --no-fuse "$@" </dev/null; }
 
 mkdir -p tree/d/e && echo hello >tree/f && seq 50000 >tree/d/big && ln -s d/big tree/l && echo deep >tree/d/e/x && chmod 640 tree/f
 
@@ -51,7 +50,7 @@ use() {
 c_program() {
     [ -x by-c ] || cc -O1 -Wall -Wextra -Werror -I"$here/../../crates/capi/include" -o by-c "$here/session.c" -L"$libraries" -lbypath 2>m.err || { fail 'it does not compile' m.err; return 1; }
 }
-by_c_program() { LD_LIBRARY_PATH=$libraries timeout -k 5 "${LIMIT:-60}" ./by-c "$@" </dev/null; }
+by_c_program() { LD_LIBRARY_PATH=$libraries timeout -k 5 "${LIMIT:-180}" ./by-c "$@" </dev/null; }
 one() {
     c_program || return
     if by_c_program one "$1" >m.out 2>&1 && [ "$(tail -1 m.out)" = good ]; then pass 'C API'; else fail 'by the C API' m.out; fi
@@ -148,7 +147,7 @@ at = "/host"
 options = ["rw"]
 TOML
     session --mount g/i:/all -- sh -c 'mkdir /all/below /all/x'
-    LIMIT=120 session --config g/bypath.toml --mount 'fuse:squashfuse -f g/t.sqfs @:/all/below' --mount 'fuse:bindfs -f g/b @:/bind' \
+    LIMIT=300 session --config g/bypath.toml --mount 'fuse:squashfuse -f g/t.sqfs @:/all/below' --mount 'fuse:bindfs -f g/b @:/bind' \
         --mount 'fuse:unionfs -f -o cow g/u1=RW:g/u2=RO @:/union' --mount 'fuse:archivemount -f g/a.tar @:/archive' \
         --mount 'fuse:fuse-overlayfs -f -o lowerdir=g/lower,upperdir=g/upper,workdir=g/work @:/over' -- bash -ec '
         cp -a /all/below /host/1; cp -a /host/1 /bind/2; mv /bind/2 /union/3; tar cf - -C /union/3 . | (mkdir /over/4; tar xf - -C /over/4)
@@ -175,7 +174,7 @@ by_c() {
         pairs=("$over/i" /all "fuse:squashfuse -f s/t.sqfs @" /all/below "host:$over/host" /host "fuse:bindfs -f $over/b @" /bind "fuse:unionfs -f -o cow $over/u1=RW:$over/u2=RO @" /union
             "fuse:archivemount -f $over/a.tar @" /archive "fuse:fuse-overlayfs -f -o lowerdir=$over/lower,upperdir=$over/upper,workdir=$over/work @" /over)
         while [ ${#pairs[@]} -gt 0 ] && [ $way = joined ]; do specs+=(--mount "${pairs[0]}:${pairs[1]}") && pairs=("${pairs[@]:2}"); done
-        if [ $way = joined ]; then LD_LIBRARY_PATH=$libraries LIMIT=120 session "${specs[@]}" -- ./by-c joined /all /host /bind /union /archive /over; else LIMIT=120 by_c_program made "${pairs[@]}"; fi >m.out 2>m.err
+        if [ $way = joined ]; then LD_LIBRARY_PATH=$libraries LIMIT=300 session "${specs[@]}" -- ./by-c joined /all /host /bind /union /archive /over; else LIMIT=300 by_c_program made "${pairs[@]}"; fi >m.out 2>m.err
         # What a daemon does at its end is done (archivemount then knows a renamed file by its first name).
         tar tf $over/a.tar | grep -c by-c >>m.out
         printf '%s\n' "10 files, $((7 * $(wc -c <tree/d/big) + 17)) bytes" 1 >k.out
@@ -190,7 +189,7 @@ by_c() {
 killed() {
     has bindfs || return
     mkdir -p k/src && for i in $(seq 50); do echo "$i" >"k/src/$i"; done
-    LIMIT=30 session --mount 'fuse:bindfs -f k/src @:/direct' -- bash -c '
+    LIMIT=120 session --mount 'fuse:bindfs -f k/src @:/direct' -- bash -c '
         (while cat /direct/1 >/dev/null 2>&1; do :; done; cat /direct/1; echo ended) 2>&1 &
         (while ls -lR /direct >/dev/null 2>&1; do :; done; echo ended) &
         sleep 0.5; pkill -KILL -x -P "$(ps -o ppid= -p $$ | tr -d " ")" bindfs; wait; cat /direct/2' >m.out 2>&1
@@ -200,7 +199,7 @@ killed() {
 restarted() {
     has bindfs || return
     mkdir -p r/src/d && echo 1 >r/src/d/f
-    LIMIT=30 session --mount 'fuse:bindfs -f r/src @:/direct,restart' -- bash -c '
+    LIMIT=120 session --mount 'fuse:bindfs -f r/src @:/direct,restart' -- bash -c '
         cd /direct/d; exec 3<f; cat f; session=$(ps -o ppid= -p $$ | tr -d " ")
         for round in 1 2 3; do sleep 1; pkill -KILL -x -P "$session" bindfs; until cat f 2>/dev/null; do :; done; done
         cat <&3; pwd; ls' >m.out 2>&1
@@ -264,7 +263,7 @@ refused() {
     local spec
     mkdir refused && : >k.out
     for spec in 'fuse:false @:/direct' 'fuse:/nonexistent @:/direct' 'fuse:sleep 100 @:/direct,timeout=1' 'host:/nonexistent:/direct' 'fuse:true:/direct' "plugin:$here/use.sh:/direct"; do
-        TMPDIR=$work/refused LIMIT=20 session --mount "$spec" -- true >m.out 2>&1
+        TMPDIR=$work/refused LIMIT=120 session --mount "$spec" -- true >m.out 2>&1
         [ $? -eq 1 ] && [ "$(grep -c ^bypath: m.out)" -eq 1 ] || { echo "$spec" >>k.out; cat m.out >>k.out; }
     done
     find "$work/refused" -mindepth 1 >>k.out

@@ -13,9 +13,11 @@ killed() { # GUARD…: what becomes of the server, and of one who has touched th
         user=$!
         for _ in $(seq 200); do grep -q "^State:.[DS]" /proc/$user/status && [ "$(cat /proc/$user/comm)" = stat ] && break; sleep 0.05; done
         # The guard has to be there.
-        [ $# -eq 0 ] || until pgrep -f "guard-mount $server" >/dev/null; do sleep 0.05; done
+        patience=20
+        [ $# -eq 0 ] || { patience=600; until pgrep -f "guard-mount $server" >/dev/null; do sleep 0.05; done; }
         kill -KILL $server
-        for _ in $(seq 20); do kill -0 $server 2>/dev/null || break; sleep 0.05; done
+        # Without a guard this is for ever, on the slowest machine too; with one it is a matter of when it gets its turn.
+        for _ in $(seq $patience); do kill -0 $server 2>/dev/null || kill -0 $user 2>/dev/null || break; sleep 0.05; done
         kill -0 $server 2>/dev/null && echo -n "stuck, " || echo -n "ended, "
         kill -0 $user 2>/dev/null && echo stuck || echo ended
         umount -f "$mnt" 2>/dev/null

@@ -11,27 +11,21 @@
 set -u
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
-bypath=$(realpath "${BYPATH:-$here/../../target/release/bypath}")
-[ -x "$bypath" ] || { echo "FAIL mount: ${BYPATH:-target/release/bypath} is not there; run make first"; exit 2; }
+tests=$(dirname "$here")
+. "$tests/common.sh"
 if [ ! -c /dev/fuse ] || [ "$(id -u)" -ne 0 ]; then
     echo "skip mount: no /dev/fuse here, or not root: the kernel's way in is NOT tested"
     exit 0
 fi
-work=$(mktemp -d "${SHM:-/dev/shm}/bypath-m.XXXXXX") || exit 2
+begin mount m
 chmod 755 "$work"
-clean() {
-    umount -l "$work"/m* 2>/dev/null
-    [ -n "${KEEP:-}" ] && echo "work directory: $work" || rm -rf --one-file-system "$work"
-}
-trap clean EXIT
-failed=0
 
 one() { # NAME
     local begun=$EPOCHREALTIME out code
     rm -f "$work/i"
     mkdir -p "$work/m"
     "$bypath" mkfs "$work/i" --size 512M >/dev/null || { echo "FAIL $1: no image"; failed=1; return; }
-    out=$(bypath=$bypath work=$work image=$work/i mnt=$work/m here=$here timeout -k 5 "${SECONDS_MAX:-240}" bash -c '
+    out=$(bypath=$bypath work=$work image=$work/i mnt=$work/m here=$here timeout -k 5 "${SECONDS_MAX:-600}" bash -c '
         ok() { echo "ok   $*"; }
         fail() { echo "FAIL $*"; }
         # same WHAT GOT WANTED

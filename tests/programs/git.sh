@@ -1,7 +1,7 @@
 #!/bin/bash
 # needs: git
 # ignore: /index$|/ORIG_HEAD$|/logs/|/config$|\.pack$|\.idx$|\.rev$|/gitdir$|^\./w/\.git$|/FETCH_HEAD$
-# seconds: 120
+# seconds: 300
 # The daily calls of git on a real tree.
 export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@b GIT_AUTHOR_DATE='2001-01-01T00:00:00Z' GIT_COMMITTER_DATE='2001-01-01T00:00:00Z' GIT_CONFIG_NOSYSTEM=1 GIT_PAGER=cat
 git -c init.defaultBranch=main init -q r; cd r || exit; git config pack.threads 1; git status -s; cp -r /usr/include/linux inc; ls inc | wc -l; echo '*.o' >.gitignore; touch x.o; git status --short | head; git add .; git status -s | wc -l; git commit -qm first; git log --format='%H %s %an'; git status

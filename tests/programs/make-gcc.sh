@@ -1,6 +1,6 @@
 #!/bin/bash
 # needs: make gcc g++
-# seconds: 120
+# seconds: 300
 # A small C and C++ project: compile, archive, link, run the product, rebuild only what changed.
 mkdir src include; cat >include/a.h <<'C'
 int a(int); int b(int);

@@ -17,19 +17,17 @@
 #   # way: mount                only for WAY=mount
 #   # root: yes                 left out, loudly, for others
 #   # ignore: REGEX             paths whose contents hold times or inode numbers
-#   # seconds: N                time limit (default 60)
+#   # seconds: N                time limit (default 180)
 set -u
 export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
-point=${POINT:-}
-bypath=$(realpath "${BYPATH:-$here/../../target/release/bypath}")
-[ -x "$bypath" ] || { echo "FAIL programs: ${BYPATH:-target/release/bypath} is not there; run make first"; exit 2; }
-work=$(mktemp -d "${SHM:-/dev/shm}/bypath-t.XXXXXX") || exit 2
+tests=$(dirname "$here")
+. "$tests/common.sh"
+begin programs t
 chmod 755 "$work"
-[ -n "${KEEP:-}" ] && echo "work directory: $work" || trap 'umount -l "$work/b" 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
 # As long as the other, so that files which hold paths are equally long.
-point=${point:-$work/b}
-passed=0 failed=0 left_out=0 other_ways=0
+point=${POINT:-$work/b}
+passed=0 left_out=0 other_ways=0
 way=${WAY:-run}
 source=$work/i
 [ -z "${SOURCE:-}" ] || source=${SOURCE//%/$work/i}
@@ -91,10 +89,10 @@ one() { # NAME
         failed=$((failed + 1))
         return
     fi
-    $clean sh "$work/side.sh" "$work/k/test" "$script" "${seconds:-60}" >"$work/k.out" 2>&1 </dev/null
+    $clean sh "$work/side.sh" "$work/k/test" "$script" "${seconds:-180}" >"$work/k.out" 2>&1 </dev/null
     echo "exit $?" >>"$work/k.out"
     [ "$way" != mount ] || "$bypath" mount "$work/i" "$point" || what='no mount'
-    $clean "${inside[@]}" sh "$work/side.sh" "$point/test" "$script" "${seconds:-60}" >"$work/b.out" 2>&1 </dev/null
+    $clean "${inside[@]}" sh "$work/side.sh" "$point/test" "$script" "${seconds:-180}" >"$work/b.out" 2>&1 </dev/null
     echo "exit $?" >>"$work/b.out"
     $clean sh "$work/list.sh" "$work/k/test" "${ignore:-^$}" >"$work/k.list" 2>&1
     $clean "${inside[@]}" sh "$work/list.sh" "$point/test" "${ignore:-^$}" >"$work/b.list" 2>&1
@@ -104,6 +102,7 @@ one() { # NAME
     [ -n "${SOURCE:-}" ] || "$bypath" check "$work/i" >"$work/check" 2>&1 || what="check: $(head -1 "$work/check")"
     cmp -s "$work/k.list" "$work/b.list" || what='what is left behind differs'
     cmp -s "$work/k.out" "$work/b.out" || what='output differs'
+    case $(tail -qn 1 "$work/k.out" "$work/b.out") in *'exit 124'* | *'exit 137'*) what='over its time limit' ;; esac
     if [ -z "$what" ]; then
         passed=$((passed + 1))
         printf 'ok   %-12s %4d lines, %4d files, %d ms\n' "$name" "$(wc -l <"$work/k.out")" "$(wc -l <"$work/k.list")" \

@@ -1,6 +1,6 @@
 #!/bin/bash
 # needs: sqlite3
-# seconds: 120
+# seconds: 300
 # Databases with rollback and write-ahead journals, several connections, recovery of a killed one.
 for mode in delete truncate persist wal; do
     db=$mode.db
