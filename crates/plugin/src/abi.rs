@@ -28,6 +28,7 @@ pub struct FileInfo {
 
 impl FileInfo {
     /// For an open with these `O_*`, or what is open under `handle`.
+    #[inline]
     pub fn new(flags: u32, handle: u64) -> FileInfo {
         FileInfo { flags: flags as c_int, handle, ..FileInfo::default() }
     }

@@ -189,7 +189,11 @@ impl Plugin {
     /// Calls the library in the name of `cx`: `run` gets its operations.
     #[inline]
     fn with<T>(&self, cx: &Cx, run: impl FnOnce(&Operations) -> T) -> Result<T, Errno> {
-        let loaded = self.loaded()?;
+        Ok(self.enter(self.loaded()?, cx, run))
+    }
+
+    #[inline]
+    fn enter<T>(&self, loaded: &Loaded, cx: &Cx, run: impl FnOnce(&Operations) -> T) -> T {
         let mut context = Context {
             fuse: null_mut(),
             uid: cx.cred.uid,
@@ -201,7 +205,7 @@ impl Plugin {
         let before = (self.switch)(&mut context);
         let result = run(&loaded.operations);
         (self.switch)(before);
-        Ok(result)
+        result
     }
 
     /// The library's path.

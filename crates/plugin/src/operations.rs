@@ -53,6 +53,7 @@ impl Plugin {
     }
 
     /// Calls `run` for a node that is open, with its handle: the path may be null then, if the library wants none.
+    #[inline]
     pub(crate) fn with_handle(
         &self,
         l: &Ledger,
@@ -61,16 +62,18 @@ impl Plugin {
         want: usize,
         run: impl FnOnce(&Operations, *const c_char, Info) -> c_int,
     ) -> Result<usize> {
+        let loaded = self.loaded()?;
         let handle = self.handle(l, cx, node, want)?;
         let flags = if want == WRITE { abi::O_WRONLY } else { abi::O_RDONLY };
         let mut info = FileInfo::new(flags, handle);
-        if self.loaded()?.config.nullpath_ok != 0 {
-            return done(self.with(cx, |ops| run(ops, null(), &mut info))?);
+        if loaded.config.nullpath_ok != 0 {
+            return done(self.enter(loaded, cx, |ops| run(ops, null(), &mut info)));
         }
         let path = self.path(l, node, b"")?;
-        done(self.with(cx, |ops| run(ops, path.text(), &mut info))?)
+        done(self.enter(loaded, cx, |ops| run(ops, path.text(), &mut info)))
     }
 
+    #[inline]
     fn handle(&self, l: &Ledger, cx: &Cx, node: Node, want: usize) -> Result<u64> {
         let key = l.get(node)?.key.load(Relaxed);
         loop {

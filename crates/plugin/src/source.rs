@@ -329,6 +329,11 @@ impl Source for Plugin {
         if count > len { posix(Errno::EIO) } else { Ok(count) }
     }
 
+    /// Nothing, in any entry: the next program's copy of the library may see something else.
+    fn is_remembered(&self) -> bool {
+        false
+    }
+
     fn write(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
         let len = from.len.min(i32::MAX as usize);
         let count = self.with_handle(l, cx, node, WRITE, |ops, path, info| match ops.write {

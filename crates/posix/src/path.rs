@@ -96,6 +96,21 @@ impl Process {
         self.open_file(self.descriptors.get(fd)?)
     }
 
+    /// The same for a call's quick way; `None` also where there is no such way, since a file has to be asked for.
+    #[inline(always)]
+    pub(crate) fn file_at_hand(&self, fd: usize) -> Option<OpenFile<'_>> {
+        let fd = fd as u32;
+        if fd >= CWD_FD {
+            return None;
+        }
+        let entry = self.descriptors.get(fd)?;
+        let slot = entry.slot();
+        let mount = self.mounts.held(slot)?;
+        let description = mount.description_at_hand(entry.description())?;
+        let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
+        Some(OpenFile { slot, entry, mount, description, node })
+    }
+
     #[inline(always)]
     pub(crate) fn open_file(&self, entry: Entry) -> Option<OpenFile<'_>> {
         let slot = entry.slot();

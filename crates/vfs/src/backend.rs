@@ -130,6 +130,11 @@ pub trait Backend: Sync {
     /// Makes a node (`W` and `X` on `dir`); `EEXIST` if the name is there.
     fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node>;
 
+    /// The same where this call's own walk has just found no such name: where looking is dear, it is not done twice.
+    fn create_absent(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        self.create(cx, dir, name, new)
+    }
+
     /// Makes a regular file without a name (`O_TMPFILE`), opened at once: see `open`.
     fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId>;
 

@@ -302,7 +302,7 @@ impl Process {
                 return err(Errno::ENOENT);
             }
             let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
-            let node = backend.create(cx, spot.found.parent, spot.found.name, &new)?;
+            let node = backend.create_absent(cx, spot.found.parent, spot.found.name, &new)?;
             return self.install(cx, spot, node, Kind::Regular, flags & !abi::O_TRUNC).map(Opened::Descriptor);
         };
         if flags & (abi::O_CREAT | abi::O_EXCL) == abi::O_CREAT | abi::O_EXCL {

@@ -235,7 +235,7 @@ impl Process {
         buffer: usize,
         len: usize,
     ) -> Option<isize> {
-        let file = self.file(fd)?;
+        let file = self.file_at_hand(fd)?;
         let flags = file.flags();
         if flags & abi::O_DSYNC != 0 || !self.may_write_quickly(&file, buffer, len) {
             return None;
@@ -283,7 +283,7 @@ impl Process {
     /// As for [`Process::handle`].
     #[inline(always)]
     pub unsafe fn quick_pread(&self, fd: usize, buffer: usize, len: usize, offset: usize) -> Option<isize> {
-        let file = self.file(fd)?;
+        let file = self.file_at_hand(fd)?;
         // Whatever is not right about the arguments is found out properly.
         if !file.entry.readable() || bad(buffer) || len > COUNT_MAX || offset > isize::MAX as usize - COUNT_MAX {
             return None;
@@ -301,11 +301,15 @@ impl Process {
             return Outcome::Done(done);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.pread64_slow(thread, args) }
+        unsafe { self.pread64_properly(thread, args) }
     }
 
+    /// `pread64`, as it is where the quick way does not do.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
     #[inline(never)]
-    unsafe fn pread64_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+    pub unsafe fn pread64_properly(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         if !self.descriptors.is_ours(args[0] as u32 as usize) {
             return Outcome::Kernel;
         }
@@ -332,7 +336,7 @@ impl Process {
         len: usize,
         offset: usize,
     ) -> Option<isize> {
-        let file = self.file(fd)?;
+        let file = self.file_at_hand(fd)?;
         let unusual = file.flags() & (abi::O_APPEND | abi::O_DSYNC) != 0 || offset > isize::MAX as usize - COUNT_MAX;
         if unusual || !self.may_write_quickly(&file, buffer, len) {
             return None;

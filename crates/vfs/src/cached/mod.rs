@@ -209,34 +209,14 @@ impl<S: Source> Backend for Cached<S> {
             return posix(Errno::ENAMETOOLONG);
         }
         self.must_be_free(cx, dir, name)?;
-        let mut asked = self.ledger.moment();
-        let result = self.source.create(&self.ledger, cx, dir, name, new);
-        // Another program may have found it already: then its node is this one.
-        let own_change = self.ledger.doubt(dir, name);
-        self.ledger.forget_attr(dir);
-        if own_change == asked.names + 1 {
-            // Nobody else changed names meanwhile.
-            asked.names = own_change;
+        self.make(cx, dir, name, new)
+    }
+
+    fn create_absent(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        if name.len() > 255 {
+            return posix(Errno::ENAMETOOLONG);
         }
-        let entry = result?;
-        match self.ledger.enter(dir, name, &entry, asked, &mut self.forget()) {
-            Ok(node) => {
-                if let Some(handle) = entry.handle
-                    && !self.ledger.put_handles(node, 7, handle, entry.epoch, entry.caching)?
-                {
-                    // Another program has it open already.
-                    self.source.release(&self.ledger, cx, entry.key, handle, entry.epoch);
-                }
-                Ok(node)
-            }
-            Err(error) => {
-                if let Some(handle) = entry.handle {
-                    self.source.release(&self.ledger, cx, entry.key, handle, entry.epoch);
-                }
-                self.source.forget(&self.ledger, entry.key, 1, entry.epoch);
-                Err(error)
-            }
-        }
+        self.make(cx, dir, name, new)
     }
 
     fn tmpfile(&self, _cx: &Cx, _dir: Node, _mode: u16, _flags: u32, _fd: u32) -> Result<DescriptionId> {
@@ -354,7 +334,8 @@ impl<S: Source> Backend for Cached<S> {
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
         let mut done = 0;
-        let file = if self.ledger.has_pages() { self.source.page_key(&self.ledger, node) } else { None };
+        let file =
+            if self.source.is_remembered() && self.ledger.has_pages() { self.source.page_key(&self.ledger, node) } else { None };
         let mut fetch = |at, room| self.source.read(&self.ledger, cx, node, at, room);
         for &part in into.iter().filter(|part| part.len > 0) {
             let at = offset.saturating_add(done as u64);
@@ -494,6 +475,38 @@ impl<S: Source> Backend for Cached<S> {
 }
 
 impl<S: Source> Cached<S> {
+    /// Makes a node whose name is free, as far as we know.
+    fn make(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        let mut asked = self.ledger.moment();
+        let result = self.source.create(&self.ledger, cx, dir, name, new);
+        // Another program may have found it already: then its node is this one.
+        let own_change = self.ledger.doubt(dir, name);
+        self.ledger.forget_attr(dir);
+        if own_change == asked.names + 1 {
+            // Nobody else changed names meanwhile.
+            asked.names = own_change;
+        }
+        let entry = result?;
+        match self.ledger.enter(dir, name, &entry, asked, &mut self.forget()) {
+            Ok(node) => {
+                if let Some(handle) = entry.handle
+                    && !self.ledger.put_handles(node, 7, handle, entry.epoch, entry.caching)?
+                {
+                    // Another program has it open already.
+                    self.source.release(&self.ledger, cx, entry.key, handle, entry.epoch);
+                }
+                Ok(node)
+            }
+            Err(error) => {
+                if let Some(handle) = entry.handle {
+                    self.source.release(&self.ledger, cx, entry.key, handle, entry.epoch);
+                }
+                self.source.forget(&self.ledger, entry.key, 1, entry.epoch);
+                Err(error)
+            }
+        }
+    }
+
     fn flush_of(&self, cx: &Cx, id: DescriptionId) {
         let description = self.ledger.description(id);
         if description.kind.load(Relaxed) == Kind::Regular as u32 {
@@ -518,9 +531,11 @@ impl<S: Source> Cached<S> {
                 }
             }
         }
-        self.ledger.forget_attr(node);
-        // Also what failed may have been written.
-        self.ledger.written(node, offset, UserSlice::total(from) as u64);
+        if self.source.is_remembered() {
+            self.ledger.forget_attr(node);
+            // Also what failed may have been written.
+            self.ledger.written(node, offset, UserSlice::total(from) as u64);
+        }
         if let Some(error) = failure.filter(|_| done == 0) {
             return Err(error);
         }

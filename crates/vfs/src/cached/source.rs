@@ -100,6 +100,11 @@ pub trait Source: Sync {
         None
     }
 
+    /// Whether anything of what it says of a node is believed beyond the call that asked, or kept as pages.
+    fn is_remembered(&self) -> bool {
+        true
+    }
+
     /// Writes one buffer at `offset`.
     fn write(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
         let _ = (l, cx, node, offset, from);

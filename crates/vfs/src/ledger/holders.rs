@@ -63,6 +63,7 @@ impl Ledger {
     }
 
     /// The description with this number.
+    #[inline]
     pub fn description(&self, id: DescriptionId) -> &Description {
         if id >= DESCRIPTIONS {
             return &NOTHING;

@@ -218,6 +218,7 @@ impl Ledger {
     }
 
     /// The record of a node; `ESTALE` if it is another's now.
+    #[inline]
     pub fn get(&self, node: Node) -> Result<&Record> {
         match self.record(node.id as u32) {
             Some(record) if record.in_use() && u64::from(record.generation.load(Relaxed)) == node.id >> 32 => Ok(record),
@@ -248,13 +249,14 @@ impl Ledger {
         }
     }
 
-    fn has_name(&self, index: u32, record: &Record, name: &[u8]) -> bool {
+    fn has_name(record: &Record, name: &[u8]) -> bool {
+        let (words, rest) = name.as_chunks::<8>();
         if record.name_len.load(Relaxed) as usize != name.len() || name.len() > 255 {
             return false;
         }
-        let mut own = [0u8; 255];
-        let at = NODES_AT + u64::from(index) * size_of::<Record>() as u64 + NAME_OFFSET;
-        self.region.copy_out(at, UserSlice::from_mut(&mut own[..name.len()])).is_ok() && own[..name.len()] == *name
+        let is_same = |(word, stored): (&[u8; 8], &AtomicU64)| stored.load(Relaxed).to_ne_bytes() == *word;
+        let last = record.name.get(words.len()).map_or([0; 8], |stored| stored.load(Relaxed).to_ne_bytes());
+        words.iter().zip(&record.name).all(is_same) && last[..rest.len()] == *rest
     }
 
     /// Copies a node's own name; its length.
@@ -273,7 +275,7 @@ impl Ledger {
         for _ in 0..NODES {
             let Some(index) = at.checked_sub(1) else { return Ok(None) };
             let Some(record) = self.record(index) else { return damaged() };
-            if record.hash.load(Relaxed) == hash && record.parent.load(Relaxed) == parent && self.has_name(index, record, name) {
+            if record.hash.load(Relaxed) == hash && record.parent.load(Relaxed) == parent && Self::has_name(record, name) {
                 return Ok(Some(index));
             }
             at = record.next.load(Relaxed);
@@ -291,7 +293,9 @@ impl Ledger {
         {
             let until = record.entry_until.load(Relaxed);
             if until != 0 && Self::now() < until {
-                self.header().hits.fetch_add(1, Relaxed);
+                // Whoever counts holds the lock.
+                let hits = &self.header().hits;
+                hits.store(hits.load(Relaxed).wrapping_add(1), Relaxed);
                 record.touched.store(1, Relaxed);
                 return Ok(match record.state.load(Relaxed) {
                     NEGATIVE => Found::Absent,

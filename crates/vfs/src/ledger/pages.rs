@@ -111,6 +111,7 @@ impl Ledger {
     }
 
     /// Whether there is a page cache.
+    #[inline]
     pub fn has_pages(&self) -> bool {
         self.header().pages_max.load(Relaxed) != 0 && self.region.len() >= END
     }

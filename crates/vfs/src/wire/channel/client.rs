@@ -1,0 +1,253 @@
+//! The client's side: a request goes out, its reply is waited for.
+
+use super::*;
+
+impl Channel {
+    /// Life of the daemon, in which its node ids and handles hold.
+    pub fn epoch(&self) -> u32 {
+        self.header().map_or(0, |header| header.epoch.load(Acquire))
+    }
+
+    /// Whether the daemon said that it does not know this operation.
+    pub fn is_unknown(&self, operation: u32) -> bool {
+        operation < 64 && self.header().is_ok_and(|header| header.unknown.load(Relaxed) & (1 << operation) != 0)
+    }
+
+    /// Sends a request and copies what follows the reply's header into `into`;
+    /// its length. `ENOTCONN` without a daemon, `ETIMEDOUT`, `EIO` for a reply
+    /// that is too long, or the daemon's error. A request for an earlier life is
+    /// answered `ENOTCONN`, whatever has been started since.
+    pub fn call(&self, cx: &Cx, request: &Request, into: UserSlice) -> Result<usize, Errno> {
+        let header = self.header()?;
+        let index = self.begin(cx, request, false, true)?;
+        let slot = self.slot(index)?;
+        let waited = self.wait(slot, request.epoch);
+        if waited.is_err() {
+            return waited.map(|()| 0);
+        }
+        let result = self.take_reply(index, slot, into);
+        slot.state.store(FREE, Release);
+        if result == Err(Errno::ENOSYS) && request.operation < 64 && header.epoch.load(Acquire) == request.epoch {
+            header.unknown.fetch_or(1 << request.operation, Relaxed);
+        }
+        result
+    }
+
+    /// The first request of a daemon's life, while it is not serving yet.
+    pub fn first_call(&self, cx: &Cx, request: &Request, into: UserSlice) -> Result<usize, Errno> {
+        let index = self.begin(cx, request, false, false)?;
+        let slot = self.slot(index)?;
+        self.wait(slot, request.epoch)?;
+        let result = self.take_reply(index, slot, into);
+        slot.state.store(FREE, Release);
+        result
+    }
+
+    /// Sends a request that has no reply.
+    pub fn send(&self, cx: &Cx, request: &Request) -> Result<(), Errno> {
+        self.begin(cx, request, true, true).map(drop)
+    }
+
+    fn begin(&self, cx: &Cx, request: &Request, one_way: bool, serving: bool) -> Result<u32, Errno> {
+        let header = self.header()?;
+        let len = IN_HEADER + request.parts.iter().map(|part| part.len()).sum::<usize>() + request.data.len;
+        if len > MESSAGE_MAX {
+            return Err(Errno::EIO);
+        }
+        // What has no answer is not worth waiting for, least of all with the ledger's lock held.
+        if one_way && header.life.load(SeqCst) != life::SERVING {
+            return Err(Errno::ENOTCONN);
+        }
+        if serving {
+            self.until_serving(header)?;
+        }
+        // Should it end from here on, `receive` sees that the slot is of another life.
+        if header.epoch.load(SeqCst) != request.epoch {
+            return Err(Errno::ENOTCONN);
+        }
+        let index = self.claim(header)?;
+        let slot = self.slot(index)?;
+        // A slot's own count makes it unlike all earlier ones; the kernel's are even.
+        let unique = (slot.unique.load(Relaxed) >> 8).wrapping_add(1) << 8 | u64::from(index) << 1;
+        let mut head = [0u8; IN_HEADER];
+        let mut put = |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &(len as u32).to_ne_bytes());
+        put(4, &request.operation.to_ne_bytes());
+        put(8, &unique.to_ne_bytes());
+        put(16, &request.node.to_ne_bytes());
+        put(24, &cx.cred.uid.to_ne_bytes());
+        put(28, &cx.cred.gid.to_ne_bytes());
+        put(32, &host::own_pid_cached().to_ne_bytes());
+        let mut at = Self::room(index);
+        let mut copied = Ok(());
+        for part in [&head[..], request.parts[0], request.parts[1], request.parts[2]] {
+            copied = copied.and(self.region.copy_in(at, UserSlice::from_ref(part)));
+            at += part.len() as u64;
+        }
+        copied = copied.and(self.region.copy_in(at, request.data));
+        if let Err(errno) = copied {
+            slot.state.store(FREE, Release);
+            return Err(errno);
+        }
+        slot.unique.store(unique, Relaxed);
+        slot.len.store(len as u32, Relaxed);
+        slot.one_way.store(u32::from(one_way), Relaxed);
+        slot.sleeps.store(0, Relaxed);
+        slot.epoch.store(request.epoch, Relaxed);
+        slot.state.store(REQUEST, SeqCst);
+        header.requests.fetch_add(1, Relaxed);
+        header.pending.fetch_or(1 << index, SeqCst);
+        self.ring(header);
+        Ok(index)
+    }
+
+    /// A daemon that is being started (again) is waited for.
+    fn until_serving(&self, header: &Header) -> Result<(), Errno> {
+        let begun = clock::monotonic();
+        loop {
+            match header.life.load(SeqCst) {
+                life::SERVING => return Ok(()),
+                life::STARTING if host::is_alive(header.supervisor.load(Relaxed)) => {
+                    if clock::monotonic() - begun > self.timeout_ns(header) {
+                        return Err(Errno::ETIMEDOUT);
+                    }
+                    file::wait(&header.life, life::STARTING, NAP_NS);
+                }
+                _ => return Err(Errno::ENOTCONN),
+            }
+        }
+    }
+
+    fn timeout_ns(&self, header: &Header) -> i64 {
+        i64::from(header.timeout_ms.load(Relaxed)).max(1) * 1_000_000
+    }
+
+    fn claim(&self, header: &Header) -> Result<u32, Errno> {
+        let begun = clock::monotonic();
+        let mut rounds = 0u32;
+        loop {
+            let hint = self.hint.load(Relaxed);
+            for step in 0..SLOTS {
+                let index = hint.wrapping_add(step) % SLOTS;
+                let slot = self.slot(index)?;
+                if slot.state.load(Relaxed) == FREE && slot.state.compare_exchange(FREE, CLAIMED, AcqRel, Relaxed).is_ok() {
+                    slot.owner.store(host::own_pid_cached(), Release);
+                    self.hint.store(index, Relaxed);
+                    return Ok(index);
+                }
+            }
+            rounds += 1;
+            file::give_way();
+            if rounds.is_multiple_of(256) {
+                self.reclaim()?;
+                if clock::monotonic() - begun > self.timeout_ns(header) {
+                    return Err(Errno::ETIMEDOUT);
+                }
+            }
+        }
+    }
+
+    /// Frees what dead clients have left, and what dead daemons have.
+    pub fn reclaim(&self) -> Result<(), Errno> {
+        let header = self.header()?;
+        for index in 0..SLOTS {
+            let slot = self.slot(index)?;
+            let state = slot.state.load(Acquire);
+            let owner = slot.owner.load(Acquire);
+            let is_past = state != CLAIMED && slot.epoch.load(Relaxed) != header.epoch.load(SeqCst);
+            // A given-up slot has no owner any more.
+            let is_left = state == ABANDONED && is_past;
+            if state == FREE || !is_left && (owner == 0 || host::is_alive(owner)) {
+                continue;
+            }
+            let next = match state {
+                CLAIMED | REPLIED => FREE,
+                _ if is_past => FREE,
+                REQUEST | TAKEN => ABANDONED,
+                _ => continue,
+            };
+            let is_done = slot.state.compare_exchange(state, next, AcqRel, Relaxed).is_ok();
+            if is_done && state == REQUEST {
+                // Its client may have died before it told the daemon, who is to free it.
+                header.pending.fetch_or(1 << index, SeqCst);
+                self.ring(header);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the reply; on failure the slot is given up.
+    fn wait(&self, slot: &Slot, epoch: u32) -> Result<(), Errno> {
+        let header = self.header()?;
+        if self.patience.spin(|| (slot.state.load(Acquire) == REPLIED).then_some(())).is_some() {
+            return Ok(());
+        }
+        let begun = clock::monotonic();
+        let mut untaken_ns = UNTAKEN_NS;
+        loop {
+            slot.sleeps.store(1, SeqCst);
+            let state = slot.state.load(SeqCst);
+            if state == REPLIED {
+                return Ok(());
+            }
+            let life = header.life.load(SeqCst);
+            let daemon = header.daemon.load(Relaxed);
+            let gone = matches!(life, life::DEAD | life::CLOSING) || header.epoch.load(Acquire) != epoch;
+            let now = clock::monotonic();
+            if !gone && now - begun <= self.timeout_ns(header) {
+                let nap_ns = if state == REQUEST { untaken_ns } else { NAP_NS };
+                file::wait(&slot.state, state, nap_ns);
+                if slot.state.load(SeqCst) == REQUEST && untaken_ns < NAP_NS {
+                    self.alarm(header);
+                    untaken_ns *= 2;
+                }
+                // Should the supervisor not see it.
+                if clock::monotonic() - now < NAP_NS || daemon == 0 || host::is_alive(daemon) {
+                    continue;
+                }
+            }
+            let errno = if gone || now - begun <= self.timeout_ns(header) { Errno::ENOTCONN } else { Errno::ETIMEDOUT };
+            return self.give_up(slot, errno);
+        }
+    }
+
+    /// Leaves a request to itself. It may have been answered meanwhile.
+    fn give_up(&self, slot: &Slot, errno: Errno) -> Result<(), Errno> {
+        loop {
+            let state = slot.state.load(SeqCst);
+            let next = match state {
+                REPLIED => return Ok(()),
+                // Copying the reply takes no time, unless its writer has died.
+                REPLYING if errno == Errno::ETIMEDOUT => {
+                    file::give_way();
+                    continue;
+                }
+                _ if errno == Errno::ENOTCONN => FREE,
+                _ => ABANDONED,
+            };
+            if slot.state.compare_exchange(state, next, AcqRel, Relaxed).is_ok() {
+                return Err(errno);
+            }
+        }
+    }
+
+    fn take_reply(&self, index: u32, slot: &Slot, into: UserSlice) -> Result<usize, Errno> {
+        let len = slot.len.load(Acquire) as usize;
+        if !(OUT_HEADER..=MESSAGE_MAX).contains(&len) {
+            return Err(Errno::EIO);
+        }
+        let mut head = [0u8; OUT_HEADER];
+        self.region.copy_out(Self::room(index), UserSlice::from_mut(&mut head))?;
+        let error = i32::from_ne_bytes([head[4], head[5], head[6], head[7]]);
+        let payload = len - OUT_HEADER;
+        match error {
+            0 if payload > into.len => Err(Errno::EIO),
+            0 => {
+                self.region.copy_out(Self::room(index) + OUT_HEADER as u64, into.part(0, payload))?;
+                Ok(payload)
+            }
+            -511..=-1 => Err(Errno(-error)),
+            _ => Err(Errno::EIO),
+        }
+    }
+}
