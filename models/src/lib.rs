@@ -26,6 +26,8 @@ mod hold;
 #[cfg(test)]
 mod holders;
 #[cfg(test)]
+mod pins;
+#[cfg(test)]
 mod reservation;
 #[cfg(test)]
 mod slot;

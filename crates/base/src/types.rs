@@ -280,15 +280,12 @@ pub const MOUNTS_MAX: usize = 16;
 pub struct Thread {
     /// Lane number + 1 by image slot; 0 where none is held.
     pub lanes: [Cell<u32>; MOUNTS_MAX],
-    /// Set while an operation is in progress on this thread: a signal handler
-    /// that interrupts it must not enter the engine.
-    pub busy: Cell<u32>,
 }
 
 impl Thread {
     /// A thread that holds no lane.
     pub const fn new() -> Self {
-        Thread { lanes: [const { Cell::new(0) }; MOUNTS_MAX], busy: Cell::new(0) }
+        Thread { lanes: [const { Cell::new(0) }; MOUNTS_MAX] }
     }
 }
 

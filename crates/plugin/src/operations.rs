@@ -204,11 +204,12 @@ impl Plugin {
         let Some(rename) = loaded.operations.rename else { return Ok(false) };
         let hidden = hidden_name(HIDDEN.fetch_add(1, Relaxed) + 1);
         let (from, to) = (self.path(l, dir, name)?, self.path(l, dir, &hidden)?);
+        let asked = l.moment();
         // SAFETY: two paths for this call.
         done(self.with(cx, |_| unsafe { rename(from.text(), to.text(), 0) })?)?;
         record.handles[0].store(record.key.load(Relaxed), Relaxed);
         // This source has nothing to forget.
-        l.moved((dir, name), (dir, &hidden), false, &mut |_, _, _| {})?;
+        l.moved((dir, name), (dir, &hidden), false, asked, &mut |_, _, _| {})?;
         Ok(true)
     }
 

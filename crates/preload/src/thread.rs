@@ -90,6 +90,5 @@ pub fn reset(tls: &Tls) {
         // SAFETY: this thread's own state.
         let state = unsafe { &*at.cast::<ThreadState>() };
         state.thread.lanes.iter().for_each(|lane| lane.set(0));
-        state.thread.busy.set(0);
     }
 }

@@ -95,7 +95,7 @@ fn names() {
     let mut path = [0u8; 64];
     let len = ledger.path(b"/top", file, b"x", &mut path).unwrap();
     assert_eq!(&path[..len], b"/top/dir/file/x");
-    ledger.moved((root, b"dir"), (root, b"moved"), false, forgotten).unwrap();
+    ledger.moved((root, b"dir"), (root, b"moved"), false, ledger.moment(), forgotten).unwrap();
     let len = ledger.path(b"", file, b"", &mut path).unwrap();
     assert_eq!(&path[..len], b"/moved/file");
     assert_eq!(ledger.find(root, b"dir").unwrap(), Found::Unknown);
@@ -135,15 +135,52 @@ fn names() {
     assert!(ledger.path(b"", found, b"", &mut path).is_ok());
     assert_eq!(ledger.find(dir, b"found").unwrap(), Found::Unknown);
     // Another file under the same name takes the old one's place; who holds that keeps it.
-    ledger.hold(file).unwrap();
+    let id = ledger.make_description(file, Kind::Regular, 0).unwrap();
     let other = ledger.enter(dir, b"file", &entry(5, Kind::Regular), ledger.moment(), forgotten).unwrap();
     assert!(other != file && ledger.get(file).is_ok());
-    ledger.release(file);
+    ledger.abandon(id, &mut |_| ());
     std::thread::sleep(Duration::from_millis(1100));
     let mut told = Vec::new();
     ledger.bury(&mut |key, count, _| told.push((key, count)));
     assert_eq!(told, [(3, 2)]);
     assert_eq!(ledger.get(file).err(), Some(Error::Posix(Errno::ESTALE)));
+}
+
+/// Goal: whoever removes or moves a name does not take it from a node that got it meanwhile;
+/// a directory made anew is not taken for the removed one.
+#[test]
+fn names_made_again() {
+    let place = Place::new("again");
+    let ledger = place.ledger();
+    let root = ledger.root();
+    let forgotten = &mut |_, _, _| panic!("nothing is to be forgotten yet");
+    let enter =
+        |name: &[u8], key| ledger.enter(root, name, &entry(key, Kind::Directory), ledger.moment(), &mut |_, _, _| ()).unwrap();
+    let marked = |node| ledger.get(node).unwrap().removed.load(SeqCst);
+    let old = enter(b"dir", 2);
+    let asked = ledger.moment();
+    // The source has removed it; another program makes it again, and enters that first.
+    let new = enter(b"dir", 3);
+    assert_eq!(ledger.removed(root, b"dir", asked, forgotten).unwrap(), None);
+    assert_eq!((ledger.last_known(root, b"dir"), marked(new)), (Some(new), 0));
+    assert_eq!(ledger.find(root, b"dir").unwrap(), Found::Unknown, "asked for again");
+    assert_ne!(old, new);
+
+    // The same beside a move: of what is moved, and of what is in its place.
+    let target = enter(b"target", 4);
+    let asked = ledger.moment();
+    let again = enter(b"dir", 5);
+    ledger.moved((root, b"dir"), (root, b"target"), false, asked, forgotten).unwrap();
+    assert_eq!([&b"dir"[..], b"target"].map(|name| ledger.last_known(root, name)), [Some(again), Some(target)]);
+    assert_eq!([again, target].map(marked), [0, 0]);
+
+    // A node that was moved to the name since.
+    let asked = ledger.moment();
+    ledger.moved((root, b"dir"), (root, b"target"), false, ledger.moment(), forgotten).unwrap();
+    assert_eq!((ledger.last_known(root, b"target"), marked(target)), (Some(again), 1));
+    assert_eq!(ledger.removed(root, b"target", asked, forgotten).unwrap(), None);
+    assert_eq!(ledger.removed(root, b"target", ledger.moment(), forgotten).unwrap(), Some(again));
+    assert_eq!((ledger.last_known(root, b"target"), marked(again)), (None, 1));
 }
 
 /// Goal: more names than there is room for push out the least used, never one that is held or has children.
@@ -155,7 +192,7 @@ fn full() {
     let forgotten = &mut |_, _, _| {};
     let dir = ledger.enter(root, b"dir", &entry(2, Kind::Directory), ledger.moment(), forgotten).unwrap();
     let kept = ledger.enter(dir, b"kept", &entry(3, Kind::Regular), ledger.moment(), forgotten).unwrap();
-    ledger.hold(kept).unwrap();
+    ledger.make_description(kept, Kind::Regular, 0).unwrap();
     let mut forgets = 0u64;
     for number in 0..200_000u64 {
         let name = format!("{number}");
@@ -176,7 +213,8 @@ fn holders() {
     let place = Place::new("holders");
     let ledger = place.ledger();
     let never = &mut |_| panic!("nothing ends yet");
-    let id = ledger.open_description(ledger.root(), Kind::Directory, 0, 5, never).unwrap();
+    let id = ledger.make_description(ledger.root(), Kind::Directory, 0).unwrap();
+    ledger.hand_out(id, 5, never).unwrap();
     ledger.dup(id, 6, never).unwrap();
     let token = ledger.fork_prepare().unwrap();
     ledger.close(5, never);

@@ -49,7 +49,6 @@ pub struct Tx<'a> {
     pub(crate) number: u32,
     pub(crate) lane: &'a Lane,
     pub(crate) state: &'a LaneState,
-    thread: &'a base::Thread,
     kind: Kind,
     /// Locks held, and how many; `state.held` lists them too.
     locks: [Option<&'a LockWord>; LOCKS],
@@ -73,18 +72,15 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn begin<'a>(&'a self, cx: &Cx<'a>, kind: Kind) -> Result<Tx<'a>> {
         self.writable()?;
-        let thread = cx.thread;
-        let number = match thread.lanes[self.slot].get() {
-            0 => self.take_lane(thread)?,
+        let number = match cx.thread.lanes[self.slot].get() {
+            0 => self.take_lane(cx.thread)?,
             taken => taken - 1,
         };
-        thread.busy.set(thread.busy.get() + 1);
         Ok(Tx {
             fs: self,
             number,
             lane: self.lane(number),
             state: self.lane_state(number),
-            thread,
             kind,
             locks: [None; LOCKS],
             held: 0,
@@ -426,8 +422,6 @@ impl Tx<'_> {
         }
         self.leave_directories();
         self.unlock_all();
-        let depth = self.thread.busy.get();
-        self.thread.busy.set(depth.wrapping_sub(1));
         self.over = true;
     }
 }

@@ -13,8 +13,9 @@
 //!
 //! Counting and noting that one has counted are two steps. Between them the mark
 //! in `reserved` says `DOUBT`; if death comes then, the adopter counts the marks
-//! of all descriptions (`recount_pins`). `generation` rises before a mark goes,
-//! so that nobody can count and be counted unnoticed while that is going on.
+//! of all descriptions (`recount_pins`), one adopter at a time, under the lock of
+//! the descriptions. `generation` rises before a mark goes, so that nobody can
+//! count and be counted unnoticed while that is going on.
 
 use super::table::PAGE_DESCRIPTORS;
 use crate::alloc::fault;
@@ -25,6 +26,7 @@ use base::hold::{self, Holders, Settled};
 use base::{Cred, Cx, Description, DescriptionId, Node, Result, Thread};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use format::lane::Kind;
 use pm::Errno;
 
 /// In `reserved`: the description holds a pin on its cachelet.
@@ -137,12 +139,19 @@ impl Fs {
 
     /// Ends the descriptions that a dead process was making or ending.
     pub(super) fn end_half_made(&self, cx: &Cx, process: u32) {
-        for id in 0..self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS) {
-            let description = self.description(id);
-            if description.refs.load(Acquire) == hold::making(process) {
-                self.settle_pin(cx, description);
-                self.end_description(cx, id, description);
-            }
+        let half_made = || {
+            (0..self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS))
+                .map(|id| (id, self.description(id)))
+                .filter(|(_, description)| description.refs.load(Acquire) == hold::making(process))
+        };
+        // All of them first: one thread's doubt is not to be waited for when another's is settled.
+        for (_, description) in half_made().filter(|(_, description)| description.reserved.load(Acquire) == DOUBT) {
+            // Not counted from here on; if we die too, the next adopter finds it again.
+            description.reserved.store(SETTLING, SeqCst);
+        }
+        for (id, description) in half_made() {
+            self.settle_pin(cx, description);
+            self.end_description(cx, id, description);
         }
     }
 
@@ -150,10 +159,8 @@ impl Fs {
     fn settle_pin(&self, cx: &Cx, description: &Description) {
         let (mark, number) = (description.reserved.load(Acquire), description.hint.load(Relaxed));
         let Some(cachelet) = self.cachelet(number) else { return };
-        if matches!(mark, DOUBT | SETTLING) {
-            // Not counted from here on; if we die too, the next adopter finds it again.
-            description.reserved.store(SETTLING, SeqCst);
-            self.recount_pins(number, cachelet);
+        if mark == SETTLING {
+            self.recount_pins(cx, number, cachelet);
         }
         if mark != PINNED {
             forget_pin(description);
@@ -166,20 +173,32 @@ impl Fs {
     }
 
     /// Takes off the count of a cachelet what nobody's mark stands for. Where
-    /// somebody stays in doubt, that is left to whoever settles it.
-    fn recount_pins(&self, number: u32, cachelet: &Cachelet) {
+    /// somebody stays in doubt, or no lane is to be had, that is left to whoever
+    /// settles the next one, at the latest to whoever attaches alone.
+    fn recount_pins(&self, cx: &Cx, number: u32, cachelet: &Cachelet) {
         for count in 0..COUNTS {
-            let before = self.count_pins(number);
-            let opens = cachelet.opens.load(SeqCst);
-            if before == self.count_pins(number) && before.1 == 0 {
-                // Nothing moved between the two: this is how it was at one instant, and
-                // what is too much then is too much now.
-                cachelet.opens.fetch_sub(opens.saturating_sub(before.0), SeqCst);
+            if self.try_recount(cx, number, cachelet).unwrap_or(true) {
                 return;
             }
             // Somebody alive is in doubt, but not for long once he runs.
             if count < 10 { pm::file::give_way() } else { pm::file::nap(50_000) }
         }
+    }
+
+    /// One try; whether it was one: nobody was in doubt, and nothing moved.
+    fn try_recount(&self, cx: &Cx, number: u32, cachelet: &Cachelet) -> Result<bool> {
+        let mut tx = self.begin(cx, Kind::SetAttr)?;
+        // Two who have counted the same would both take off what is too much.
+        tx.lock(&self.header().descriptions.0)?;
+        let before = self.count_pins(number);
+        let opens = cachelet.opens.load(SeqCst);
+        let is_certain = before == self.count_pins(number) && before.1 == 0;
+        if is_certain {
+            // This is how it was at one instant, and what was too much then is too
+            // much now: nobody else takes it off.
+            cachelet.opens.fetch_sub(opens.saturating_sub(before.0), SeqCst);
+        }
+        Ok(is_certain)
     }
 
     /// Marks on a cachelet: certain ones, doubtful ones; and the generations of all descriptions.
@@ -417,3 +436,49 @@ pub(super) fn forget_pin(description: &Description) {
 
 /// Offsets that a thread can hold at a time (a copy from one file to another takes two).
 pub(crate) const OFFSETS: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NewNode;
+    use crate::testing::TestFs;
+    use std::sync::Barrier;
+
+    /// Goal: adopters who settle doubts on one file at the same time take off what is
+    /// too much once. Method: two processes that died in doubt, both after they had
+    /// counted, beside a pin that stays; two threads adopt one each.
+    #[test]
+    fn two_adopters_take_a_surplus_off_once() {
+        let test = TestFs::new(64 << 20);
+        let new = NewNode { kind: base::Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        let node = test.create(&test.cx(), test.root_node(), b"file", &new).unwrap();
+        let fs: &Fs = &test;
+        let kept = fs.description(test.open(&test.cx(), node, 0, 3).unwrap());
+        let cachelet = fs.cachelet(kept.hint.load(Relaxed)).unwrap();
+        // Far above what this process has.
+        let dead = [200, 201].map(|id| fs.description(id));
+        let barrier = Barrier::new(dead.len());
+        let adopt = |description: &Description, process: u32| {
+            let thread = Thread::new();
+            let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+            for _ in 0..2000 {
+                description.node.store(node.id, Relaxed);
+                description.hint.store(kept.hint.load(Relaxed), Relaxed);
+                description.reserved.store(DOUBT, SeqCst);
+                cachelet.opens.fetch_add(1, SeqCst);
+                description.refs.store(hold::making(process), SeqCst);
+                barrier.wait();
+                fs.end_half_made(&cx, process);
+                barrier.wait();
+                assert_eq!(cachelet.opens.load(SeqCst), 1);
+                barrier.wait();
+            }
+            fs.give_lane_back(&thread);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| adopt(dead[0], 5));
+            adopt(dead[1], 6);
+        });
+        assert_eq!(test.census().pins, 1);
+    }
+}

@@ -149,7 +149,6 @@ impl Machine {
         }
         for thread in &self.threads {
             thread.lanes.iter().for_each(|lane| lane.set(0));
-            thread.busy.set(0);
         }
         // Mutexes that are in use are the first ones.
         let zero = [0u8; 64 * (USERS + 2)];

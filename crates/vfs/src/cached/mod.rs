@@ -68,11 +68,8 @@ impl<S: Source> Cached<S> {
         let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
         self.ledger.drop_description_locks(id);
         // Told before the slot can be another's.
-        if self.ledger.holds(node) == 1 {
+        if !self.ledger.let_go_if_shared(id) {
             self.source.closed(&self.ledger, cx, node);
-        }
-        if let Some(node) = self.ledger.take_node(id) {
-            self.ledger.release(node);
         }
     }
 
@@ -93,22 +90,17 @@ impl<S: Source> Cached<S> {
         self.ledger.forget_attr(dir);
     }
 
-    fn mark_removed(&self, node: Node) {
-        if let Ok(record) = self.ledger.get(node) {
-            record.removed.store(1, Relaxed);
+    fn remove(&self, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
+        self.must_be_there(cx, dir, name, directory)?;
+        let asked = self.ledger.moment();
+        self.source.remove(&self.ledger, cx, dir, name, directory)?;
+        self.ledger.forget_attr(dir);
+        if let Some(node) = self.ledger.removed(dir, name, asked, &mut self.forget())?
+            && self.ledger.holds(node) == 0
+        {
+            self.source.closed(&self.ledger, cx, node);
         }
-    }
-
-    fn removed(&self, cx: &Cx, dir: Node, name: &[u8]) {
-        if let Some(node) = self.ledger.last_known(dir, name) {
-            self.ledger.forget_attr(node);
-            self.mark_removed(node);
-            if self.ledger.holds(node) == 0 {
-                self.source.closed(&self.ledger, cx, node);
-            }
-        }
-        self.touched(dir);
-        let _ = self.ledger.enter_absent(dir, name, 0, self.ledger.moment(), &mut self.forget());
+        Ok(())
     }
 }
 
@@ -240,21 +232,11 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.must_be_there(cx, dir, name, false)?;
-        let result = self.source.remove(&self.ledger, cx, dir, name, false);
-        if result.is_ok() {
-            self.removed(cx, dir, name);
-        }
-        result
+        self.remove(cx, dir, name, false)
     }
 
     fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.must_be_there(cx, dir, name, true)?;
-        let result = self.source.remove(&self.ledger, cx, dir, name, true);
-        if result.is_ok() {
-            self.removed(cx, dir, name);
-        }
-        result
+        self.remove(cx, dir, name, true)
     }
 
     fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
@@ -264,18 +246,12 @@ impl<S: Source> Backend for Cached<S> {
         if !self.may_rename(cx, (from_dir, from), (to_dir, to), mode)? {
             return Ok(());
         }
+        let asked = self.ledger.moment();
         self.source.rename(&self.ledger, cx, (from_dir, from), (to_dir, to), mode)?;
+        self.ledger.forget_attr(from_dir);
+        self.ledger.forget_attr(to_dir);
         let exchange = mode == RenameMode::Exchange;
-        for (dir, name) in [(from_dir, from), (to_dir, to)] {
-            if let Some(node) = self.ledger.last_known(dir, name) {
-                self.ledger.forget_attr(node);
-                if !exchange && (dir, name) == (to_dir, to) && (dir, name) != (from_dir, from) {
-                    self.mark_removed(node);
-                }
-            }
-            self.ledger.forget_attr(dir);
-        }
-        self.ledger.moved((from_dir, from), (to_dir, to), exchange, &mut self.forget())
+        self.ledger.moved((from_dir, from), (to_dir, to), exchange, asked, &mut self.forget())
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
@@ -292,18 +268,16 @@ impl<S: Source> Backend for Cached<S> {
     fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
         self.reap(cx);
         let kind = self.ledger.get(node)?.kind();
-        self.ledger.hold(node)?;
+        let id = self.ledger.make_description(node, kind, flags)?;
         let opened = self
             .source
             .open(&self.ledger, cx, node, flags)
-            .and_then(|()| self.ledger.open_description(node, kind, flags, fd, &mut |id| self.ended(cx, id)));
-        if opened.is_err() {
-            if self.ledger.holds(node) == 1 {
-                self.source.closed(&self.ledger, cx, node);
-            }
-            self.ledger.release(node);
+            .and_then(|()| self.ledger.hand_out(id, fd, &mut |id| self.ended(cx, id)));
+        if let Err(error) = opened {
+            self.ledger.abandon(id, &mut |id| self.ended(cx, id));
+            return Err(error);
         }
-        opened
+        Ok(id)
     }
 
     fn description(&self, id: DescriptionId) -> &Description {

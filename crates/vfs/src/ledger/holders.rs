@@ -4,8 +4,9 @@
 //! lives; what a dead one held goes back when somebody looks ([`Ledger::reap`]).
 //! PID and state are one word, so that whoever gives back what a dead one held
 //! can be followed by the next, if he dies too. How descriptions are counted:
-//! [`base::hold`]. A description's node is its own from the moment it is stored
-//! until the moment it is taken away, before it is let go.
+//! [`base::hold`]. A description keeps its node as long as it names it; naming and
+//! counting change together, under the lock. So a maker who dies leaves nothing
+//! kept for good: his description is ended by whoever finds him dead.
 
 use super::{DESCRIPTIONS, DESCRIPTIONS_AT, DESCRIPTORS, DESCRIPTORS_AT, Ledger, NOTHING, PROCESSES, PROCESSES_AT, ProcessSlot};
 use super::{NO_NODE, damaged, wait_for};
@@ -112,32 +113,38 @@ impl Ledger {
         Ok(place)
     }
 
-    /// A new description on `node`, held by `fd`.
-    pub fn open_description(
-        &self,
-        node: Node,
-        kind: crate::Kind,
-        flags: u32,
-        fd: u32,
-        ended: &mut dyn FnMut(DescriptionId),
-    ) -> Result<DescriptionId> {
-        let process = self.own()?;
-        let place = self.list(process, fd)?;
-        let id = self.take_description(process)?;
+    /// A new description that keeps `node`. Nothing holds it yet: [`Ledger::hand_out`]
+    /// or [`Ledger::abandon`] follows, or its maker's death.
+    pub fn make_description(&self, node: Node, kind: crate::Kind, flags: u32) -> Result<DescriptionId> {
+        let id = self.take_description(self.own()?)?;
         let description = self.description(id);
-        description.hint.store(node.hint, Relaxed);
         description.flags.store(flags, Relaxed);
         description.offset.store(0, Relaxed);
         description.offset_owner.store(0, Relaxed);
         description.kind.store(kind as u32, Relaxed);
         description.generation.fetch_add(1, Relaxed);
-        description.node.store(node.id, Release);
+        if let Err(error) = self.keep(description, node) {
+            description.refs.store(0, Release);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// `fd` holds a description that this program has just made.
+    pub fn hand_out(&self, id: DescriptionId, fd: u32, ended: &mut dyn FnMut(DescriptionId)) -> Result<()> {
+        let process = self.own()?;
+        let place = self.list(process, fd)?;
         if place.load(Acquire) != 0 {
             self.give_up(process, fd, ended);
         }
         place.store(id + 1, Release);
-        description.refs.store(hold::ONE, Release);
-        Ok(id)
+        self.description(id).refs.store(hold::ONE, Release);
+        Ok(())
+    }
+
+    /// A description that this program has just made is not wanted.
+    pub fn abandon(&self, id: DescriptionId, ended: &mut dyn FnMut(DescriptionId)) {
+        self.end_description(id, ended);
     }
 
     fn take_description(&self, process: u32) -> Result<DescriptionId> {
@@ -148,7 +155,6 @@ impl Ledger {
             for step in 0..high {
                 let id = hint.wrapping_add(step) % high;
                 if self.description(id).refs.compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok() {
-                    self.description(id).node.store(NO_NODE, Release);
                     header.description_hint.store(id + 1, Relaxed);
                     return Ok(id);
                 }
@@ -156,8 +162,19 @@ impl Ledger {
             if high >= DESCRIPTIONS {
                 return Err(Error::Posix(Errno::ENFILE));
             }
-            header.descriptions_high.fetch_max((high + 64).min(DESCRIPTIONS), AcqRel);
-            header.description_hint.store(high, Relaxed);
+            self.more_descriptions(high);
+        }
+    }
+
+    /// Some more than the `known` descriptions can be used. One that nobody uses keeps no node.
+    fn more_descriptions(&self, known: u32) {
+        let header = self.header();
+        let _guard = self.lock();
+        if header.descriptions_high.load(Acquire) == known {
+            let high = (known + 64).min(DESCRIPTIONS);
+            (known..high).for_each(|id| self.description(id).node.store(NO_NODE, Release));
+            header.descriptions_high.store(high, Release);
+            header.description_hint.store(known, Relaxed);
         }
     }
 
@@ -177,20 +194,13 @@ impl Ledger {
         }
     }
 
-    /// Ends a description that is marked as being ended.
+    /// Ends a description that is marked as being made or ended.
     fn end_description(&self, id: DescriptionId, ended: &mut dyn FnMut(DescriptionId)) {
         if self.description(id).node.load(Acquire) != NO_NODE {
             ended(id);
+            self.let_go(id, true);
         }
         self.description(id).refs.store(0, Release);
-    }
-
-    /// The node of a description that ends: from now on nobody else lets go of it.
-    pub fn take_node(&self, id: DescriptionId) -> Option<Node> {
-        let description = self.description(id);
-        let hint = description.hint.load(Relaxed);
-        let id = description.node.swap(NO_NODE, AcqRel);
-        (id != NO_NODE).then_some(Node { id, hint })
     }
 
     fn own_place(&self, fd: u32) -> Option<&AtomicU32> {
@@ -378,5 +388,80 @@ impl Holders for Ledger {
 
     fn pause(&self) {
         pm::file::give_way();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Caching;
+    use super::super::nodes::Entry;
+    use super::*;
+    use base::{Attr, Kind};
+
+    /// The PID of nobody.
+    fn dead() -> u32 {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    }
+
+    /// A ledger with one file in it.
+    fn ledger(name: &str) -> (Ledger, Node) {
+        let path = std::env::temp_dir().join(std::format!("bypath-holders-{}-{name}", std::process::id()));
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(Ledger::bytes()).unwrap();
+        let ledger = Ledger::open(std::format!("{}\0", path.display()).as_bytes()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let attr = Attr { ino: 2, kind: Kind::Regular, mode: 0o644, nlink: 1, ..Attr::EMPTY };
+        let (entry_ns, attr_ns) = (1 << 40, 1 << 40);
+        let entry = Entry { key: 2, device: 0, attr, entry_ns, attr_ns, epoch: 0, handle: None, caching: Caching::None };
+        let node = ledger.enter(ledger.root(), b"file", &entry, ledger.moment(), &mut |_, _, _| ()).unwrap();
+        (ledger, node)
+    }
+
+    /// Goal: whoever dies while he makes a description, or while he ends one, keeps no node. Method:
+    /// the PID of a dead process in this one's slot, at each step; once the one who gives back dies too.
+    #[test]
+    fn the_dead_keep_no_node() {
+        let (ledger, node) = ledger("dead");
+        let never = &mut |_| panic!("nothing ends yet");
+        for step in 0..4 {
+            let id = ledger.make_description(node, Kind::Regular, 0).unwrap();
+            if step > 0 {
+                ledger.hand_out(id, 5, never).unwrap();
+            }
+            let own = ledger.process.load(Acquire) - 1;
+            if step > 1 {
+                assert_eq!(hold::give(&ledger, own, 5), Some(id));
+            }
+            if step > 2 {
+                ledger.let_go(id, true);
+            }
+            assert_eq!(ledger.holds(node), u32::from(step < 3));
+            let state = if step == 2 { CHANGING } else { LIVES };
+            ledger.process_slot(own).unwrap().who.store(who(dead(), state), Release);
+            let mut ended = std::vec::Vec::new();
+            ledger.reap(&mut |id| ended.push(id));
+            assert_eq!(ended.len(), usize::from(step < 3), "told unless it had no node any more");
+            assert_eq!((ledger.holds(node), ledger.description(id).refs.load(Acquire)), (0, 0));
+            ledger.process.store(0, Release);
+        }
+    }
+
+    /// Goal: death with the lock in hand, between counting and naming, changes no count. Method: counts
+    /// that are wrong, and the PID of a dead process in the lock.
+    #[test]
+    fn holds_are_counted_anew() {
+        let (ledger, node) = ledger("anew");
+        let id = ledger.make_description(node, Kind::Regular, 0).unwrap();
+        for wrong in [0, 2, 7] {
+            ledger.get(node).unwrap().holds.store(wrong, Relaxed);
+            ledger.header().lock.store(dead(), Release);
+            drop(ledger.lock());
+            assert_eq!((ledger.holds(node), ledger.holds(ledger.root())), (1, 1));
+        }
+        assert!(!ledger.let_go_if_shared(id), "it is the last");
+        let other = ledger.make_description(node, Kind::Regular, 0).unwrap();
+        assert!(ledger.let_go_if_shared(id) && !ledger.let_go_if_shared(other), "one is told, not both");
     }
 }

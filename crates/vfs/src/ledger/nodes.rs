@@ -5,6 +5,7 @@
 //! number). Another name of the same file is another node with the same key.
 //! An entry is believed until `entry_until`, its attributes until `attr_until`.
 
+mod gone;
 mod held;
 mod keys;
 mod paths;
@@ -43,8 +44,8 @@ pub struct Record {
     name_len: AtomicU32,
     /// Nodes whose parent this is.
     children: AtomicU32,
-    /// Descriptions and moments in which it must not go away.
-    holds: AtomicU32,
+    /// Descriptions that keep it, and 1 for the root.
+    pub(super) holds: AtomicU32,
     /// What the source calls it.
     pub key: AtomicU64,
     /// How often the source was asked for it, if the source counts.
@@ -78,7 +79,7 @@ pub struct Record {
     pub(super) read_on: AtomicU64,
     /// The number of the last change of a node when the attributes were asked for.
     attr_asked: AtomicU64,
-    /// Its place among the changes of nodes: when the name was first entered.
+    /// Its place among the changes of nodes: when it was first entered under this name.
     named_at: AtomicU64,
     reserved: [AtomicU64; 5],
     name: [AtomicU64; 32],
@@ -99,6 +100,11 @@ impl Record {
     /// `st_dev`, if the source says so.
     pub fn device(&self) -> u64 {
         self.device.load(Relaxed)
+    }
+
+    /// Whether it has its name only since `asked`.
+    fn is_named_since(&self, asked: Moment) -> bool {
+        self.named_at.load(Relaxed) > asked.nodes
     }
 
     /// Whether others have changed the contents, as far as attributes tell.
@@ -387,7 +393,7 @@ impl Ledger {
         };
         let Some(record) = self.record(index) else { return damaged() };
         if is_new {
-            record.named_at.store(self.header().ticks.fetch_add(1, AcqRel) + 1, Relaxed);
+            self.note_name(record);
         }
         if record.is_changed_by(&entry.attr) {
             self.note_change(Of::Contents, entry.key);
@@ -421,7 +427,7 @@ impl Ledger {
             let Some(record) = self.record(index) else { return damaged() };
             let is_named = record.state.load(Relaxed) == NAMED;
             // Another program may have found it, new, after we were told that it is not there.
-            if !fresh || is_named && record.named_at.load(Relaxed) > asked.nodes {
+            if !fresh || is_named && record.is_named_since(asked) {
                 record.entry_until.store(0, Relaxed);
                 return Ok(());
             }
@@ -452,53 +458,6 @@ impl Ledger {
             record.entry_until.store(0, Relaxed);
         }
         number
-    }
-
-    /// A name was moved: the node goes with it, what was in its place loses its name.
-    pub fn moved(
-        &self,
-        from: (Node, &[u8]),
-        to: (Node, &[u8]),
-        exchange: bool,
-        forget: &mut dyn FnMut(u64, u64, u32),
-    ) -> Result<()> {
-        let guard = self.lock();
-        self.header().changes.fetch_add(1, AcqRel);
-        let (from_dir, to_dir) = (from.0.id as u32, to.0.id as u32);
-        let source = self.search(&guard, from_dir, from.1, hash_of(from_dir, from.1))?;
-        let target = self.search(&guard, to_dir, to.1, hash_of(to_dir, to.1))?;
-        if source == target {
-            return Ok(());
-        }
-        if let Some(index) = source {
-            self.unchain(&guard, index)?;
-        }
-        match target {
-            Some(index) if exchange => {
-                self.unchain(&guard, index)?;
-                self.rechain(&guard, index, from_dir, from.1)?;
-            }
-            Some(index) => self.drop_name(&guard, index, forget)?,
-            None => {}
-        }
-        if let Some(index) = source {
-            self.rechain(&guard, index, to_dir, to.1)?;
-        }
-        Ok(())
-    }
-
-    /// Gives an unchained node its new place.
-    fn rechain(&self, guard: &Guard, index: u32, parent: u32, name: &[u8]) -> Result<()> {
-        let Some(record) = self.record(index) else { return damaged() };
-        if let Some(old) = self.record(record.parent.load(Relaxed)) {
-            old.children.fetch_sub(1, Relaxed);
-        }
-        if let Some(new) = self.record(parent) {
-            new.children.fetch_add(1, Relaxed);
-        }
-        record.parent.store(parent, Relaxed);
-        self.put_name(index, record, name)?;
-        self.chain(guard, index, hash_of(parent, name))
     }
 
     fn put_name(&self, index: u32, record: &Record, name: &[u8]) -> Result<()> {
@@ -612,6 +571,7 @@ impl Ledger {
                 let _ = self.chain(&guard, index, hash_of(record.parent.load(Relaxed), &name[..len]));
             }
         }
+        self.recount_holds(&guard);
         self.header().changes.fetch_add(1, AcqRel);
     }
 }

@@ -1,15 +1,56 @@
-//! Who holds a node, and the source's handles that lie beside it.
+//! Who keeps a node, and the source's handles that lie beside it.
 
-use super::{Caching, Ledger, is_past};
-use crate::{Kind, Node, Result};
+use super::super::{DESCRIPTIONS, Guard, NO_NODE};
+use super::{Caching, Ledger, NODES, is_past};
+use crate::{Description, DescriptionId, Kind, Node, Result};
 use core::sync::atomic::Ordering::*;
 
 impl Ledger {
-    /// Holds a node: it keeps its slot until [`Ledger::release`].
-    pub fn hold(&self, node: Node) -> Result<()> {
+    /// A description keeps `node`: that has its slot until [`Ledger::let_go`].
+    pub(in crate::ledger) fn keep(&self, description: &Description, node: Node) -> Result<()> {
         let _guard = self.lock();
         self.get(node)?.holds.fetch_add(1, Relaxed);
+        description.hint.store(node.hint, Relaxed);
+        description.node.store(node.id, Release);
         Ok(())
+    }
+
+    /// A description that ends lets go of its node, the last one that keeps it only
+    /// `even_if_last`. Whether it keeps none now.
+    pub(in crate::ledger) fn let_go(&self, id: DescriptionId, even_if_last: bool) -> bool {
+        let _guard = self.lock();
+        let word = &self.description(id).node;
+        let node = word.load(Acquire);
+        if let Ok(record) = self.get(Node { id: node, hint: 0 }) {
+            let holds = record.holds.load(Relaxed);
+            if holds <= 1 && !even_if_last {
+                return false;
+            }
+            record.holds.store(holds.saturating_sub(1), Relaxed);
+        }
+        word.store(NO_NODE, Release);
+        true
+    }
+
+    /// A description that ends lets go of its node if another one keeps that too. Of
+    /// several that end at once, one is told that it is the last; it keeps the node yet.
+    pub fn let_go_if_shared(&self, id: DescriptionId) -> bool {
+        self.let_go(id, false)
+    }
+
+    /// After a holder of the lock died: who keeps what, from the descriptions.
+    pub(super) fn recount_holds(&self, _: &Guard) {
+        for index in 0..self.header().nodes_high.load(Relaxed).min(NODES) {
+            if let Some(record) = self.record(index) {
+                // The root stays.
+                record.holds.store(u32::from(index == 0), Relaxed);
+            }
+        }
+        for id in 0..self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS) {
+            if let Ok(record) = self.get(Node { id: self.description(id).node.load(Acquire), hint: 0 }) {
+                record.holds.fetch_add(1, Relaxed);
+            }
+        }
     }
 
     /// The source, in its new life, calls a node `key`.
@@ -63,15 +104,8 @@ impl Ledger {
         (bits != 0).then(|| (record.key.load(Relaxed), handles, bits, epoch, record.kind() == Kind::Directory))
     }
 
-    /// How many hold a node.
+    /// How many descriptions keep a node.
     pub fn holds(&self, node: Node) -> u32 {
         self.get(node).map_or(0, |record| record.holds.load(Relaxed))
-    }
-
-    /// Lets a node go.
-    pub fn release(&self, node: Node) {
-        let _guard = self.lock();
-        let Ok(record) = self.get(node) else { return };
-        record.holds.store(record.holds.load(Relaxed).saturating_sub(1), Relaxed);
     }
 }
