@@ -363,3 +363,40 @@ fn not_ours() {
         assert_eq!(unsafe { process.handle(&thread, nr as usize, args) }, Outcome::Kernel, "{nr}");
     }
 }
+
+/// Goal: a listing says that it has ended when nothing comes any more, and not
+/// before. Method: entries in portions of two or three, and all at once; a file.
+#[test]
+fn listing_ends() {
+    let world = World::ours();
+    for name in ["one", "two", "three", "four"] {
+        write_file(&world, &format!("{}/{name}", world.root), b"");
+    }
+    let thread = bypath_posix::ThreadState::new();
+    let list = |fd: isize, room: usize| {
+        let (mut buffer, mut ended) = ([0u64; 64], false);
+        let args = [fd as usize, buffer.as_mut_ptr() as usize, room, 0, 0, 0];
+        // SAFETY: the buffer has more than `room` bytes.
+        let Outcome::Done(got) = (unsafe { world.process().list(&thread, args, &mut ended) }) else { panic!("not ours") };
+        (got, ended)
+    };
+    let fd = open(&world, &world.root, O_RDONLY | O_DIRECTORY);
+    let mut got = 0;
+    let portions = loop {
+        let (bytes, ended) = list(fd, 64);
+        got += bytes;
+        if ended {
+            break got;
+        }
+        assert!(bytes > 0, "no end was told of");
+    };
+    assert_eq!(call(&world, __NR_lseek, &[fd as usize, 0, 0]), 0);
+    assert_eq!(list(fd, 512), (portions, true));
+    assert_eq!(list(fd, 512), (0, true));
+    assert_eq!(call(&world, __NR_lseek, &[fd as usize, 0, 0]), 0);
+    assert_eq!(list(fd, 8), (-22, false), "no room for an entry is not the end");
+    close(&world, fd);
+    let fd = open(&world, &format!("{}/one", world.root), O_RDONLY);
+    assert_eq!(list(fd, 512), (-20, false));
+    close(&world, fd);
+}

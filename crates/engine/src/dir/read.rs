@@ -46,17 +46,18 @@ impl Fs {
         let mut slot = first;
         while let Some(block) = self.block_of_slots(inode, slot)? {
             let start = (slot % SLOTS_PER_BLOCK) as usize;
+            let (lines, _) = block.as_chunks::<AHEAD>();
             let mut i = start;
             let mut fetched = false;
             while i < block.len() {
                 if i.is_multiple_of(AHEAD) || !fetched {
-                    let line = i - i % AHEAD;
                     // Most slots of a small directory's block were never used.
-                    if block[line..line + AHEAD].iter().fold(0, |all, word| all | word.load(Relaxed)) == 0 {
-                        i = line + AHEAD;
+                    let Some(empty) = lines.iter().skip(i / AHEAD).position(|line| !is_empty(line)) else { break };
+                    if empty != 0 {
+                        i = i - i % AHEAD + empty * AHEAD;
                         fetched = false;
-                        continue;
                     }
+                    let line = i - i % AHEAD;
                     let from = if fetched { line + AHEAD } else { line };
                     block.iter().take(line + 2 * AHEAD).skip(from).for_each(|word| self.prefetch_edentry(word.load(Relaxed)));
                     fetched = true;
@@ -131,4 +132,12 @@ impl Fs {
         }
         Ok(true)
     }
+}
+
+/// Whether no slot of a line is in use: eight instructions, for the many lines of which that is true.
+#[inline(always)]
+fn is_empty(line: &[AtomicU64; AHEAD]) -> bool {
+    let [a, b, c, d, e, f, g, h] = line;
+    let word = |slot: &AtomicU64| slot.load(Relaxed);
+    word(a) | word(b) | word(c) | word(d) | word(e) | word(f) | word(g) | word(h) == 0
 }

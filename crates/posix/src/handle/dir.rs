@@ -35,12 +35,13 @@ unsafe fn write_entry(out: *mut u8, entry: &DirEntry, head: usize, len: usize) {
     unsafe { *out.add(kind) = entry.kind as u8 };
 }
 
-/// Fills `out` with entries from the description's position on.
+/// Fills `out` with entries from the description's position on; `ended` becomes
+/// true if nothing comes after them.
 ///
 /// # Safety
 /// `out` is [bad](crate::bad_pointer) or writable for `room` bytes.
 #[inline(always)]
-unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: usize) -> base::Result<usize> {
+unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: usize, ended: &mut bool) -> base::Result<usize> {
     if file.entry.kind() != Kind::Directory {
         return err(Errno::ENOTDIR);
     }
@@ -65,6 +66,7 @@ unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: 
     });
     file.description.offset.store(next, Relaxed);
     backend.offset_unlock(cx, id);
+    *ended = result.is_ok() && !full;
     match result {
         Err(error) if used == 0 => Err(error),
         _ if used == 0 && full => err(if bad(out) { Errno::EFAULT } else { Errno::EINVAL }),
@@ -77,13 +79,24 @@ impl Process {
     /// `getdents64(fd, buffer, len)`.
     pub unsafe fn getdents64(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        self.on(thread, args[0], |cx, file| unsafe { read_entries(cx, &file, args[1], args[2] as u32 as usize, HEAD) })
+        unsafe { self.list(thread, args, &mut false) }
+    }
+
+    /// As `getdents64`, and says whether these were the last entries, so that a
+    /// stream need not look through the rest of the directory once more to learn that.
+    pub unsafe fn list(&self, thread: &ThreadState, args: [usize; 6], ended: &mut bool) -> Outcome {
+        self.on(thread, args[0], |cx, file| {
+            // SAFETY: the caller's promise.
+            unsafe { read_entries(cx, &file, args[1], args[2] as u32 as usize, HEAD, ended) }
+        })
     }
 
     /// `getdents(fd, buffer, len)`, the older form.
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn getdents(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        // SAFETY: the caller's promise.
-        self.on(thread, args[0], |cx, file| unsafe { read_entries(cx, &file, args[1], args[2] as u32 as usize, OLD_HEAD) })
+        self.on(thread, args[0], |cx, file| {
+            // SAFETY: the caller's promise.
+            unsafe { read_entries(cx, &file, args[1], args[2] as u32 as usize, OLD_HEAD, &mut false) }
+        })
     }
 }

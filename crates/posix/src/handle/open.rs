@@ -89,8 +89,8 @@ impl Process {
         flags: u32,
     ) -> Option<isize> {
         const FOR_READING: u32 =
-            abi::O_CLOEXEC | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_LARGEFILE | LARGEFILE;
-        const PLAIN: u32 = FOR_READING | ACCESS | abi::O_CREAT | abi::O_APPEND | abi::O_SYNC | abi::O_NOCTTY;
+            abi::O_CLOEXEC | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_NOCTTY | abi::O_LARGEFILE | LARGEFILE;
+        const PLAIN: u32 = FOR_READING | ACCESS | abi::O_CREAT | abi::O_APPEND | abi::O_SYNC;
         if flags & !PLAIN != 0 {
             return None;
         }

@@ -14,6 +14,8 @@
 //! - `magic` lies where libc's own stream has its lock word (0, 1 or 2), and both
 //!   begin with the descriptor: a stream that is libc's is told apart by one load.
 //! - `next <= end <= BUFFER_BYTES`; the kernel's records between them are whole.
+//! - `ended` says that the next fill would find nothing: a listing of ours says where
+//!   it ends. It serves once: a reader who asks again after the end sees what is new.
 //! - Behind the last record at least a whole `struct dirent` can be read, because
 //!   programs copy `*readdir(d)` without looking at `d_reclen`.
 
@@ -22,7 +24,8 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use pm::sys::abi;
 
-use crate::{alloc, direct, errno, next, serve};
+use crate::door::PROCESS;
+use crate::{alloc, call, direct, errno, next, serve};
 
 const MAGIC: u32 = 0x5344_7042;
 /// The block of the allocator is 32 KiB with its 16-byte header.
@@ -48,7 +51,9 @@ pub struct Dir {
     position: i64,
     /// Held by `readdir_r`, which threads may call on one stream.
     lock: AtomicU32,
-    reserved: [u32; 7],
+    /// 1: the records in `buffer` are the last ones.
+    ended: u32,
+    reserved: [u32; 6],
     buffer: [u8; BUFFER_BYTES],
     slack: [u8; DIRENT_BYTES],
 }
@@ -189,10 +194,20 @@ pub unsafe extern "C" fn closedir(dir: *mut Dir) -> c_int {
 #[cold]
 #[inline(never)]
 unsafe fn refill(dir: *mut Dir) -> isize {
+    // SAFETY: our stream.
+    if unsafe { (&raw mut (*dir).ended).replace(0) } != 0 {
+        return 0;
+    }
     // SAFETY: our stream; the buffer is BUFFER_BYTES long.
     let (fd, buffer) = unsafe { ((*dir).fd, (&raw mut (*dir).buffer).cast::<u8>()) };
+    let (number, mut ended) = (abi::__NR_getdents64 as usize, false);
+    let args = [fd as usize, buffer as usize, BUFFER_BYTES, 0, 0, 0];
     // SAFETY: as above.
-    let got = unsafe { direct!(fd: getdents64, abi::__NR_getdents64, fd, buffer, BUFFER_BYTES) };
+    let list = |thread: &posix::ThreadState, args| unsafe { PROCESS.list(thread, args, &mut ended) };
+    // SAFETY: as above.
+    let got = unsafe { call::serve_fd(number, args, list) };
+    // SAFETY: our stream.
+    unsafe { (*dir).ended = ended.into() };
     // SAFETY: our stream.
     unsafe { (*dir).next = 0 };
     // SAFETY: our stream.
@@ -324,6 +339,8 @@ unsafe fn move_to(dir: *mut Dir, position: i64) {
     unsafe { (*dir).next = 0 };
     // SAFETY: our stream.
     unsafe { (*dir).end = 0 };
+    // SAFETY: our stream.
+    unsafe { (*dir).ended = 0 };
     // SAFETY: our stream.
     unsafe { (*dir).position = position };
 }
