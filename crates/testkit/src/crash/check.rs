@@ -95,8 +95,7 @@ impl Bench {
             machine.image.put(at, &certain.get::<64>(at));
         };
         machine.log.brief(false);
-        let touched = std::mem::take(&mut machine.log.held().touched);
-        touched.into_iter().for_each(undo);
+        machine.log.touched(undo);
         for event in machine.log.take().iter().chain(&recovery) {
             if let What::Store { offset, .. } = event.what {
                 undo(offset / 64);

@@ -1,11 +1,14 @@
 //! What is stored, flushed and fenced, in order.
 
 use super::memory::Memory;
+use super::model::Line;
 use engine::process::memory::VOLATILE_AREA;
 use format::layout::BLOCK;
 use pm::record::{Recorder, Site, Stored};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 thread_local! {
@@ -75,17 +78,15 @@ pub struct Held {
     pub events: Vec<Event>,
     /// Pages that may hold something.
     pub used: Pages,
-    /// Not events, but only the lines stored to are noted.
-    brief: bool,
-    /// These lines.
-    pub touched: Vec<u32>,
     watch: Option<Watch>,
 }
 
 /// Compares the image with what the events explain.
 struct Watch {
-    /// The image as the events so far explain it.
-    explained: Memory,
+    /// The image before the events, ...
+    base: *const Memory,
+    /// ... and the lines they have changed since, as they explain them.
+    explained: BTreeMap<u32, Line>,
     /// Events taken into account.
     upto: usize,
     image: *const Memory,
@@ -93,34 +94,53 @@ struct Watch {
     found: Option<u64>,
 }
 
-// SAFETY: `image` is only read while the watch is on, under the log's lock and
-// by the one thread whose turn it is.
+// SAFETY: `image` and `base` are only read while the watch is on, under the
+// log's lock and by the one thread whose turn it is.
 unsafe impl Send for Watch {}
 
 impl Watch {
     fn look(&mut self, events: &[Event], pages: impl Iterator<Item = u64>) {
-        // SAFETY: whoever watches vouches for it (`Log::watch`).
-        let image = unsafe { &*self.image };
+        // SAFETY: whoever watches vouches for both (`Log::watch`).
+        let (image, base) = unsafe { (&*self.image, &*self.base) };
         for event in &events[self.upto..] {
             if let What::Store { offset, len, value, .. } = event.what {
-                self.explained.put(u64::from(offset), &value.to_le_bytes()[..usize::from(len)]);
+                let line = self.explained.entry(offset / 64).or_insert_with(|| base.get(u64::from(offset & !63)));
+                let (at, len) = ((offset % 64) as usize, usize::from(len));
+                line[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
             }
         }
         self.upto = events.len();
-        for page in pages.filter(|page| !is_volatile(page * BLOCK)) {
-            let at = page * BLOCK;
-            let (is, should) = (image.get::<{ BLOCK as usize }>(at), self.explained.get::<{ BLOCK as usize }>(at));
-            if self.found.is_none()
-                && let Some(byte) = is.iter().zip(&should).position(|(a, b)| a != b)
-            {
-                self.found = Some(at + byte as u64);
+        for at in pages.map(|page| page * BLOCK).filter(|at| !is_volatile(*at)) {
+            let page = at as usize..(at + BLOCK) as usize;
+            if self.found.is_some() || image.bytes()[page.clone()] == base.bytes()[page.clone()] && !self.explains(page.clone()) {
+                continue;
+            }
+            for start in page.step_by(64) {
+                let line: Line = image.get(start as u64);
+                let should = self.explained.get(&(start as u32 / 64)).copied().unwrap_or_else(|| base.get(start as u64));
+                let other = line.iter().zip(&should).position(|(a, b)| a != b);
+                self.found = self.found.or(other.map(|byte| (start + byte) as u64));
             }
         }
+    }
+
+    /// Whether a line here was stored to.
+    fn explains(&self, bytes: Range<usize>) -> bool {
+        self.explained.range(bytes.start as u32 / 64..bytes.end as u32 / 64).next().is_some()
     }
 }
 
 /// The log of one image. Its volatile area is left out.
-pub struct Log(Mutex<Held>);
+pub struct Log {
+    held: Mutex<Held>,
+    /// Not events, but only the lines stored to are noted, and no lock is taken.
+    brief: AtomicBool,
+    /// These lines, a word a page.
+    touched: Box<[AtomicU64]>,
+}
+
+/// A page is as many lines as a word has bits.
+const _: () = assert!(BLOCK == 64 * 64);
 
 static TURN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -131,15 +151,16 @@ pub fn after_each(turn: Option<fn()>) {
 
 impl Default for Log {
     fn default() -> Self {
-        let held = Held { events: Vec::new(), used: Pages::none(), brief: false, touched: Vec::new(), watch: None };
-        Log(Mutex::new(held))
+        let held = Held { events: Vec::new(), used: Pages::none(), watch: None };
+        let touched = (0..PAGES).map(|_| AtomicU64::new(0)).collect();
+        Log { held: Mutex::new(held), brief: AtomicBool::new(false), touched }
     }
 }
 
 impl Log {
     /// What it holds.
     pub fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Events so far.
@@ -159,20 +180,27 @@ impl Log {
 
     /// From now on only the lines stored to are noted, or everything again.
     pub fn brief(&self, brief: bool) {
-        self.held().brief = brief;
+        self.brief.store(brief, Ordering::Relaxed);
+    }
+
+    /// Takes out the lines stored to while that was so.
+    pub fn touched(&self, mut line: impl FnMut(u32)) {
+        for (page, word) in self.touched.iter().enumerate().filter(|(_, word)| word.load(Ordering::Relaxed) != 0) {
+            self.held().used.add(page as u64 * BLOCK);
+            let lines = word.swap(0, Ordering::Relaxed);
+            (0..64).filter(|bit| lines >> bit & 1 != 0).for_each(|bit| line(page as u32 * 64 + bit));
+        }
     }
 
     /// At every fence from now on `image`, which is `base` now, must be what the
     /// events since explain.
     ///
     /// # Safety
-    /// Until [`Log::watched`], `image` must stay, and be stored to only by the
-    /// thread whose turn it is.
+    /// Until [`Log::watched`], both must stay, `base` must not be stored to, and
+    /// `image` only by the thread whose turn it is.
     pub unsafe fn watch(&self, image: &Memory, base: &Memory) {
-        let explained = Memory::new(super::memory::LIMIT);
-        explained.put(0, base.bytes());
         let mut held = self.held();
-        held.watch = Some(Watch { explained, upto: held.events.len(), image, found: None });
+        held.watch = Some(Watch { base, explained: BTreeMap::new(), upto: held.events.len(), image, found: None });
     }
 
     /// Looks at the whole image, ends the watch, and tells the first byte that no recorded store explains.
@@ -184,16 +212,16 @@ impl Log {
     }
 
     fn note(&self, what: What, site: Site) {
-        let mut held = self.held();
-        if held.brief {
-            if let What::Store { offset, .. } = what
-                && held.touched.last() != Some(&(offset / 64))
-            {
-                held.used.add(u64::from(offset));
-                held.touched.push(offset / 64);
+        if self.brief.load(Ordering::Relaxed) {
+            if let What::Store { offset, .. } = what {
+                let (page, bit) = (&self.touched[offset as usize / BLOCK as usize], 1 << (offset / 64 % 64));
+                if page.load(Ordering::Relaxed) & bit == 0 {
+                    page.fetch_or(bit, Ordering::Relaxed);
+                }
             }
             return;
         }
+        let mut held = self.held();
         if let What::Store { offset, .. } = what {
             held.used.add(u64::from(offset));
         }
@@ -240,6 +268,46 @@ impl Recorder for Log {
 
     fn known_zero(&self, offset: u64, len: u64) -> bool {
         let held = self.held();
-        (offset / BLOCK..(offset + len).div_ceil(BLOCK)).all(|page| !held.used.has(page))
+        let touched = |page: u64| self.touched.get(page as usize).is_none_or(|word| word.load(Ordering::Relaxed) != 0);
+        (offset / BLOCK..(offset + len).div_ceil(BLOCK)).all(|page| !held.used.has(page) && !touched(page))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::Location;
+
+    /// Goal: no store goes unseen. Method: a store without its record, a record
+    /// without its store, and both together, in a page with others and in one without.
+    #[test]
+    fn what_no_record_explains_is_found() {
+        let (image, base) = (Memory::new(super::super::memory::LIMIT), Memory::new(super::super::memory::LIMIT));
+        let log = Log::default();
+        let far = 300 * BLOCK;
+        let watched = |work: &dyn Fn()| {
+            // SAFETY: both stay, and only this thread stores to `image`.
+            unsafe { log.watch(&image, &base) };
+            work();
+            let found = log.watched();
+            log.take();
+            image.put(0, base.bytes());
+            found
+        };
+        let both = |at: u64| {
+            image.put(at, &[7; 8]);
+            log.store(at, &[7; 8], Stored::Word, Location::caller());
+        };
+        assert_eq!(watched(&|| both(far)), None);
+        assert_eq!(watched(&|| image.put(far + 17, &[1])), Some(far + 17));
+        assert_eq!(
+            watched(&|| {
+                both(far);
+                image.put(far + 129, &[1]);
+                log.fence(Location::caller());
+            }),
+            Some(far + 129)
+        );
+        assert_eq!(watched(&|| log.store(far + 64, &[0, 9], Stored::Word, Location::caller())), Some(far + 65));
     }
 }
