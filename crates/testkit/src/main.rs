@@ -125,6 +125,7 @@ fn crash(args: &[String]) -> bool {
     }
     command::run(&command::Plan {
         depth: number(args, "--depth", 2) as usize,
+        shortest: number(args, "--shortest", 1) as usize,
         every: number(args, "--every", 1),
         jobs: number(args, "--jobs", 2),
         seed: number(args, "--seed", 1),
@@ -221,7 +222,7 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
                  \x20      testkit flat [--entries N]\n\
                  \x20      testkit recover [--files N] [--seed S]\n\
-                 \x20      testkit crash [--depth N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S]\n\
+                 \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S]\n\
                  \x20      testkit crash --persists | --mutants [--every N] | --replay STATE | --regressions FILE"
             );
             false

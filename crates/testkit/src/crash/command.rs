@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 pub struct Plan {
     /// Longest sequence.
     pub depth: usize,
-    /// Of the sequences of this length one in how many.
+    /// Shortest sequence; single operations are always tried.
+    pub shortest: usize,
+    /// Of the sequences of the greatest length one in how many; of three, besides, all of the core set.
     pub every: u64,
     /// Processes.
     pub jobs: u64,
@@ -45,7 +47,8 @@ pub fn run(plan: &Plan) -> bool {
     let Ok(program) = std::env::current_exe() else { return false };
     let mut children = Vec::new();
     for share in 0..plan.jobs {
-        let numbers = [plan.depth as u64, plan.every, plan.jobs, plan.seed, plan.pairs, plan.seconds, share];
+        let numbers =
+            [plan.depth as u64, plan.shortest as u64, plan.every, plan.jobs, plan.seed, plan.pairs, plan.seconds, share];
         let numbers = numbers.map(|number| number.to_string());
         let child = Command::new(&program).args(["crash", "--worker"]).args(numbers).stdout(Stdio::piped()).spawn();
         match child {
@@ -154,18 +157,19 @@ const fn twelfths(media: Media, start: Start) -> u32 {
 }
 
 /// All operations, in an order drawn from the seed: where time is short, something of each kind is tried.
-fn shuffled(seed: u64) -> Vec<Op> {
-    let (mut all, mut rng) = (workload::all(), Rng::new(seed));
+fn shuffled(seed: u64) -> Vec<(Op, bool)> {
+    let mut rng = Rng::new(seed);
+    let mut all: Vec<(Op, bool)> = workload::all().into_iter().map(|op| (op, workload::is_core(&op))).collect();
     for i in (1..all.len()).rev() {
         all.swap(i, rng.below(i as u64 + 1) as usize);
     }
     all
 }
 
-/// One process's share: `depth every jobs seed pairs seconds share`.
+/// One process's share: `depth shortest every jobs seed pairs seconds share`.
 pub fn worker(numbers: &[u64]) -> bool {
-    let [depth, every, jobs, seed, pairs, seconds, share] = *numbers else { return false };
-    let plan = Plan { depth: depth as usize, every, jobs, seed, pairs, seconds };
+    let [depth, shortest, every, jobs, seed, pairs, seconds, share] = *numbers else { return false };
+    let plan = Plan { depth: depth as usize, shortest: shortest as usize, every, jobs, seed, pairs, seconds };
     let begun = Instant::now();
     tell_of_panics();
     let mut fine = true;
@@ -181,7 +185,7 @@ pub fn worker(numbers: &[u64]) -> bool {
                 let before = explorer.counts;
                 explorer.effort = effort(len);
                 sequences.number = 0;
-                sequences.of_length(explorer, &mut Vec::new(), &tree, len);
+                sequences.of_length(explorer, &mut Vec::new(), &tree, len, true);
                 said(&format!("{}, from {}, {len} in a row", media.name(), start.name()), &(explorer.counts - before));
             };
             explorer.until = until(0);
@@ -195,7 +199,7 @@ pub fn worker(numbers: &[u64]) -> bool {
             }
             explorer.until = until(2);
             // Two processes that take turns: what one leaves, the other must not stumble over.
-            if start == Start::Some && plan.depth > 1 {
+            if start == Start::Some && plan.depth > 1 && plan.shortest < 3 {
                 let before = explorer.counts;
                 explorer.alternate = true;
                 Sequences::alternate(&plan, share, &mut explorer, &tree);
@@ -203,7 +207,7 @@ pub fn worker(numbers: &[u64]) -> bool {
                 said(&format!("{}, two processes in turn", media.name()), &(explorer.counts - before));
             }
             explorer.until = until(3);
-            for len in 2..=plan.depth {
+            for len in plan.shortest.max(2)..=plan.depth {
                 in_a_row(&mut explorer, len);
             }
             fine &= tell(&explorer.failures);
@@ -223,15 +227,20 @@ struct Sequences<'a> {
     plan: &'a Plan,
     share: u64,
     number: u64,
-    all: Vec<Op>,
+    /// The operations, and whether they are of the core set.
+    all: Vec<(Op, bool)>,
 }
+
+/// Length from which on the core set is what is complete.
+const CORE_FROM: usize = 3;
 
 impl Sequences<'_> {
     /// Whether the next sequence is ours.
-    fn ours(&mut self, len: usize) -> bool {
+    fn ours(&mut self, len: usize, core: bool) -> bool {
         self.number += 1;
         let chosen = len < self.plan.depth
             || len < 2
+            || len >= CORE_FROM && core
             || super::model::mix(self.number ^ self.plan.seed << 40).is_multiple_of(self.plan.every);
         chosen && self.number % self.plan.jobs == self.share
     }
@@ -240,28 +249,31 @@ impl Sequences<'_> {
     fn alternate(plan: &Plan, share: u64, explorer: &mut Explorer, tree: &Rc<Tree>) {
         let plan = Plan { every: plan.every * 8, depth: 2, ..*plan };
         let mut some = Sequences { plan: &plan, share, number: 0, all: shuffled(plan.seed) };
-        some.of_length(explorer, &mut Vec::new(), tree, 2);
+        some.of_length(explorer, &mut Vec::new(), tree, 2, true);
     }
 
-    /// Goes through all sequences of `len` more operations; the crash is in the last one.
-    fn of_length(&mut self, explorer: &mut Explorer, ops: &mut Vec<Op>, before: &Rc<Tree>, len: usize) {
+    /// Goes through all sequences of `len` more operations; the crash is in the last one. `core`: those
+    /// before are of the core set.
+    fn of_length(&mut self, explorer: &mut Explorer, ops: &mut Vec<Op>, before: &Rc<Tree>, len: usize, core: bool) {
         for at in 0..self.all.len() {
-            ops.push(self.all[at]);
+            let (op, is_core) = self.all[at];
+            let core = core && is_core;
+            ops.push(op);
             if len > 1 && explorer.late() {
                 // Only counted.
-                self.of_length(explorer, ops, before, len - 1);
+                self.of_length(explorer, ops, before, len - 1, core);
             } else if len > 1 {
                 match explorer.run(ops, before) {
                     // One that fails changes nothing: shorter sequences have it all.
                     Ok(recorded) if recorded.done => {
                         if let Some(after) = recorded.after() {
-                            self.of_length(explorer, ops, &after.clone(), len - 1);
+                            self.of_length(explorer, ops, &after.clone(), len - 1, core);
                         }
                     }
                     Ok(_) => {}
                     Err(problem) => explorer.fail(&shown(ops), problem),
                 }
-            } else if !self.ours(ops.len()) {
+            } else if !self.ours(ops.len(), core) {
                 // Another process has it, or nobody.
             } else if explorer.late() {
                 explorer.counts.left += 1;

@@ -7,7 +7,7 @@ use super::model::{Choices, Line, Medium};
 use super::mutate::Mutant;
 use super::record::{self, Event, What};
 use super::tree::Tree;
-use super::workload::{Op, Start};
+use super::workload::{InPlace, Op, Start};
 use engine::mkfs;
 use pm::Domain;
 use std::borrow::Cow;
@@ -318,7 +318,8 @@ impl Explorer {
     /// As there, or a byte that nothing explains.
     pub fn run_watched(&mut self, ops: &[Op], before: &Rc<Tree>) -> Result<Recorded, String> {
         // SAFETY: the image stays as long as the machine, and `reset`, which
-        // stores to it behind the log's back, comes after `watched`.
+        // stores to it behind the log's back, comes after `watched`; nobody
+        // stores to the base.
         unsafe { self.live.log.watch(&self.live.image, &self.base) };
         let recorded = self.run_once(ops, before);
         let found = self.live.log.watched();
@@ -354,18 +355,20 @@ impl Explorer {
         let user = self.user(first.len());
         record::i_am(user as u8);
         let window = live.log.len();
-        let mut trees = vec![Rc::clone(before)];
+        // Where each of its calls began, and the tree then.
+        let mut calls = vec![(0, Ok(Rc::clone(before)))];
         let by = if user == 0 { fs } else { other };
-        let done = last.perform_in_steps(live, by, user, &mut || trees.extend(Tree::read(fs, &cx).map(Rc::new)));
+        let done = last.perform_in_calls(live, by, user, &mut || {
+            calls.push((live.log.len() - window, Tree::read(fs, &cx).map(Rc::new)));
+        });
         record::i_am(0);
         let end = live.log.len();
         let after = Tree::read(fs, &cx)?;
-        if done.is_err() && after != **before && trees.len() == 1 {
+        if done.is_err() && after != **before && calls.len() == 1 {
             return Err(format!("{last} fails ({done:?}) and changes the tree: {}", before.difference(&after)));
         }
-        let after = Rc::new(after);
-        trees.push(Rc::clone(&after));
-        let phases = vec![(0, Expect { trees, in_place: last.in_place() }), (end - window, Expect::exactly(&after))];
+        calls.push((end - window, Ok(Rc::new(after))));
+        let phases = phases(calls, last.in_place())?;
         Ok(Recorded { events: Vec::new(), window, end, phases, done: done.is_ok() })
     }
 
@@ -384,9 +387,9 @@ impl Explorer {
         let name = format!("{} {} {name}", self.media.name(), self.start.name());
         super::command::now(&name);
         let mut phases = recorded.phases.clone();
-        // A mutant may have fewer events.
-        let gone = (recorded.end - recorded.window) - window.len();
-        phases.iter_mut().skip(1).for_each(|phase| phase.0 -= gone);
+        if let Some(mutant) = &self.mutant {
+            phases.iter_mut().for_each(|phase| phase.0 -= mutant.gone(&recorded.events[recorded.window..][..phase.0]));
+        }
         self.crashes(&name, window.to_mut(), &phases, true);
         self.medium.unnest(outer, &self.bench.machine.image);
         assert!(!self.live.outgrown() && !self.bench.machine.outgrown(), "{name}: a larger part of the segment is in use");
@@ -537,6 +540,17 @@ impl Explorer {
         self.crashes(&name, &recovery, &[(0, place.expect.clone())], false);
         self.medium.unnest(outer, &self.bench.machine.image);
     }
+}
+
+/// What is expected in each of the calls that began where `calls` say, from the tree that is there with it;
+/// the last is the end. Bytes that are written in place are the first call's.
+fn phases(calls: Vec<(usize, Result<Rc<Tree>, String>)>, in_place: Option<InPlace>) -> Result<Vec<(usize, Expect)>, String> {
+    let calls: Vec<(usize, Rc<Tree>)> = calls.into_iter().map(|(from, tree)| Ok((from, tree?))).collect::<Result<_, String>>()?;
+    let during = calls.windows(2).enumerate().map(|(number, call)| {
+        let trees = call.iter().map(|(_, tree)| Rc::clone(tree)).collect();
+        (call[0].0, Expect { trees, in_place: in_place.filter(|_| number == 0) })
+    });
+    Ok(during.chain(calls.last().map(|(end, tree)| (*end, Expect::exactly(tree)))).collect())
 }
 
 /// A replay text up to its crash point.

@@ -54,6 +54,11 @@ impl Mutant {
         }
     }
 
+    /// How many of these events there are fewer.
+    pub fn gone(&self, events: &[Event]) -> usize {
+        events.len() - self.applied(events).len()
+    }
+
     /// Whether these events change.
     pub fn touches(&self, events: &[Event]) -> bool {
         events.iter().any(|e| e.site == self.site && matches!(e.what, What::Fence) == (self.change != Change::NoFlush))
