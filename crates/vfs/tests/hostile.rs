@@ -1,81 +1,15 @@
 //! Daemons that mean harm, seen from above the cached way: names without end, node ids
 //! that lead in circles, answers to nothing. See `fuzz/src/target/daemon.rs` for everything else.
 
+mod scripted;
+
 use bypath_vfs as vfs;
 use pm::{Errno, UserSlice};
-use std::path::PathBuf;
+use scripted::{Place, directory, reply};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use vfs::cached::Cached;
-use vfs::ledger::{Ledger, NODES};
-use vfs::wire::Wire;
-use vfs::wire::channel::{CHANNEL_BYTES, Channel, Request, life};
+use vfs::ledger::NODES;
+use vfs::wire::channel::Request;
 use vfs::*;
-
-/// Shared files of a test, removed at the end.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("bypath-hostile-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir(&path).unwrap();
-        Place(path)
-    }
-
-    fn file(&self, name: &str, bytes: u64) -> String {
-        let path = self.0.join(name);
-        std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
-        path.to_str().unwrap().into()
-    }
-
-    /// The cached way to a daemon that answers each request (operation, unique, what follows the header).
-    fn mount(&self, answer: impl Fn(u32, u64, &[u8]) -> Vec<u8> + Send + 'static) -> Cached<Wire> {
-        let path = self.file("channel", CHANNEL_BYTES);
-        let text = format!("{path}\0");
-        let (client, daemon) = (Channel::open(text.as_bytes()).unwrap(), Channel::open(text.as_bytes()).unwrap());
-        let header = client.header().unwrap();
-        header.supervisor.store(std::process::id(), SeqCst);
-        header.timeout_ms.store(60_000, SeqCst);
-        client.renew().unwrap();
-        client.set_life(life::SERVING).unwrap();
-        std::thread::spawn(move || {
-            let mut request = vec![0u8; 1 << 18];
-            while let Ok(len) = daemon.receive(&[UserSlice::from_mut(&mut request)]) {
-                let operation = u32::from_ne_bytes(request[4..8].try_into().unwrap());
-                let unique = u64::from_ne_bytes(request[8..16].try_into().unwrap());
-                let payload = answer(operation, unique, &request[40..len]);
-                let _ = daemon.reply(&[UserSlice::from_ref(&reply(unique, &payload))], true);
-            }
-        });
-        let ledger = Ledger::open(format!("{}\0", self.file("ledger", Ledger::bytes())).as_bytes()).unwrap();
-        Cached::new(Wire::open(path.as_bytes(), ledger.device(), false).unwrap(), ledger)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn reply(unique: u64, payload: &[u8]) -> Vec<u8> {
-    let mut out = ((16 + payload.len()) as u32).to_ne_bytes().to_vec();
-    out.extend([0; 4]);
-    out.extend(unique.to_ne_bytes());
-    out.extend(payload);
-    out
-}
-
-/// `struct fuse_entry_out` of a directory, believed for an hour.
-fn directory(id: u64) -> Vec<u8> {
-    let mut out = vec![0u8; 128];
-    out[..8].copy_from_slice(&id.to_ne_bytes());
-    for at in [16, 24] {
-        out[at..at + 8].copy_from_slice(&3600u64.to_ne_bytes());
-    }
-    out[100..104].copy_from_slice(&0o040_755u32.to_ne_bytes());
-    out
-}
 
 fn with_cx(run: impl FnOnce(&Cx)) {
     let thread = Thread::new();

@@ -5,10 +5,14 @@ use super::{Wire, posix};
 use crate::cached::{Miss, Source};
 use crate::ledger::Ledger;
 use crate::{Attr, Cx, Errno, Kind, Node, R, Result, SetAttr, SetTime, W, X};
+use core::sync::atomic::Ordering::Relaxed;
 
 impl Wire {
-    /// `W` and `X` on a directory that is to change.
+    /// `W` and `X` on a directory that is to change. In one that was removed nobody finds or makes a name.
     pub(super) fn may_change_names(&self, l: &Ledger, cx: &Cx, dir: Node) -> Result<()> {
+        if l.get(dir)?.removed.load(Relaxed) != 0 {
+            return posix(Errno::ENOENT);
+        }
         if self.checks_permission() {
             let (attr, _) = self.attr(l, cx, dir)?;
             if !cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, W | X) {

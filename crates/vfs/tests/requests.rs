@@ -1,0 +1,87 @@
+//! What a daemon is asked for a call, and what is answered without it.
+
+mod scripted;
+
+use bypath_vfs as vfs;
+use pm::Errno;
+use scripted::{Place, directory};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use vfs::wire::DEFAULT_PERMISSIONS;
+use vfs::*;
+
+const LOOKUP: u32 = 1;
+const GETATTR: u32 = 3;
+const RMDIR: u32 = 11;
+const CREATE: u32 = 35;
+
+const ROOT: Cred = Cred::ROOT;
+const STRANGER: Cred = Cred { uid: 1000, gid: 1000, groups: &[], privileged: false };
+const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+
+fn with_cx(cred: Cred<'static>, run: impl FnOnce(&Cx)) {
+    let thread = Thread::new();
+    run(&Cx { cred, umask: 0, thread: &thread });
+}
+
+/// `struct fuse_entry_out` of a regular file, and `struct fuse_open_out`.
+fn made(id: u64) -> Vec<u8> {
+    let mut out = directory(id);
+    out[100..104].copy_from_slice(&0o100_644u32.to_ne_bytes());
+    out.extend([0; 16]);
+    out
+}
+
+/// Goal: a name that the call's own walk has not found is not looked for a second time before it is made; one that
+/// nobody has looked for is, since libfuse relies on that.
+#[test]
+fn one_look_for_a_new_name() {
+    let place = Place::new("new");
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = asked.clone();
+    let backend = place.mount(move |operation, unique, _| {
+        log.lock().unwrap().push(operation);
+        // A node with number 0 is a name that is not there.
+        if operation == CREATE { made(unique) } else { vec![0; 128] }
+    });
+    let take = || std::mem::take(&mut *asked.lock().unwrap());
+    with_cx(ROOT, |cx| {
+        assert_eq!(backend.lookup(cx, backend.root(), b"one").err(), Some(Error::Posix(Errno::ENOENT)));
+        backend.create_absent(cx, backend.root(), b"one", &FILE).unwrap();
+        assert_eq!(take(), [LOOKUP, CREATE]);
+        backend.create(cx, backend.root(), b"two", &FILE).unwrap();
+        assert_eq!(take(), [LOOKUP, CREATE]);
+        assert_eq!(backend.create(cx, backend.root(), b"two", &FILE).err(), Some(Error::Posix(Errno::EEXIST)));
+        assert_eq!(take(), []);
+    });
+}
+
+/// Goal: nothing is made in a directory that was removed, and this is told before whether the caller might.
+#[test]
+fn nothing_in_what_was_removed() {
+    let place = Place::new("removed");
+    let backend = place.mount(|operation, unique, asked| match operation {
+        LOOKUP if asked == b"d\0" => directory(7),
+        LOOKUP => vec![0; 128],
+        // `struct fuse_attr_out`: the attributes lie 16 bytes from its begin, 40 from that of an entry.
+        GETATTR => [&[0u8; 16], &directory(7)[40..128]].concat(),
+        RMDIR => Vec::new(),
+        _ => made(unique),
+    });
+    backend.source().channel().header().unwrap().mount_flags.store(DEFAULT_PERMISSIONS, SeqCst);
+    let mut removed = None;
+    with_cx(ROOT, |cx| {
+        let dir = backend.lookup(cx, backend.root(), b"d").unwrap();
+        removed = Some(dir);
+        with_cx(STRANGER, |cx| {
+            assert_eq!(backend.create(cx, dir, b"f", &FILE).err(), Some(Error::Posix(Errno::EACCES)));
+        });
+        backend.open(cx, dir, pm::sys::abi::O_DIRECTORY, 3).unwrap();
+        backend.rmdir(cx, backend.root(), b"d").unwrap();
+        assert_eq!(backend.create(cx, dir, b"f", &FILE).err(), Some(Error::Posix(Errno::ENOENT)));
+    });
+    with_cx(STRANGER, |cx| {
+        let dir = removed.unwrap();
+        assert_eq!(backend.create(cx, dir, b"f", &FILE).err(), Some(Error::Posix(Errno::ENOENT)));
+    });
+}
