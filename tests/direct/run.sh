@@ -22,10 +22,10 @@ libraries=$(dirname "$bypath")
 passed=0 left_out=0
 fail() { echo "FAIL $name: $1"; [ -z "${2:-}" ] || sed 's/^/     /' "$2" | head -20; failed=$((failed + 1)); }
 pass() { echo "ok   $name${1:+ ($1)}"; passed=$((passed + 1)); }
-has() { # PROGRAM…
+has() { # PROGRAM…  (files: functions here have the same names)
     local program
     for program; do
-        if ! command -v "$program" >/dev/null && ! [ -x "/usr/sbin/$program" ]; then
+        if ! type -P "$program" >/dev/null && ! [ -x "/usr/sbin/$program" ]; then
             echo "skip $name: $program is not installed: LEFT OUT, not passed"
             left_out=$((left_out + 1))
             return 1
