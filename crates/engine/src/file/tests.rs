@@ -1,7 +1,7 @@
 //! Data against a plain model, with maps that fragment.
 
 use crate::testing::TestFs;
-use base::{Cred, Cx, Fallocate, Kind, NewNode, Node, SetAttr, Thread};
+use base::{Cred, Cx, Fallocate, Kind, NewNode, Node, SetAttr, SetTime, Thread};
 use core::sync::atomic::Ordering::Relaxed;
 use format::BLOCK;
 use pm::{Errno, UserSlice};
@@ -40,6 +40,30 @@ fn read(test: &TestFs, node: Node, at: u64, len: usize) -> Vec<u8> {
 
 fn resize(test: &TestFs, node: Node, size: u64) {
     test.set_attr(&test.cx(), node, &SetAttr { size: Some(size), size_checked: true, ..Default::default() }).unwrap();
+}
+
+/// Goal: space allocated beyond the end goes when a file is cut to the length that it has; its contents stay, and its
+/// times if it was cut by name. Method: a file with contents and an empty one.
+#[test]
+fn space_beyond_the_end_goes() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    for size in [0, 5000] {
+        let node = make(&test, if size == 0 { b"empty" } else { b"full" });
+        if size > 0 {
+            write(&test, node, 0, &vec![7; size]);
+        }
+        for size_checked in [false, true] {
+            test.fallocate(&cx, node, Fallocate::KeepSize, 0, 1 << 20).unwrap();
+            test.set_attr(&cx, node, &SetAttr { mtime: Some(SetTime::At(5)), ..Default::default() }).unwrap();
+            assert_eq!(test.attr(&cx, node).unwrap().blocks, (1 << 20) / 512);
+            test.set_attr(&cx, node, &SetAttr { size: Some(size as u64), size_checked, ..Default::default() }).unwrap();
+            let after = test.attr(&cx, node).unwrap();
+            assert_eq!((after.size, after.blocks), (size as u64, (size as u64).div_ceil(BLOCK) * BLOCK / 512));
+            assert_eq!(after.mtime == 5, !size_checked);
+        }
+        assert_eq!(read(&test, node, 0, 9000), vec![7; size]);
+    }
 }
 
 unsafe extern "C" {

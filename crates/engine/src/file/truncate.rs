@@ -31,6 +31,9 @@ impl Fs {
         }
         if size > before {
             job.zero_allocated(before, size)?;
+        } else if !job.is_mapped() {
+            // What was allocated beyond the end goes, as when the file gets shorter.
+            job.cut(blocks_for(size), BLOCKS_MAX)?;
         }
         if size > before || stamp {
             job.publish(size);
