@@ -37,7 +37,7 @@ one() { # NAME
     echo "$out" | sed "s/^\(ok   \|FAIL \|skip \)/\1$1: /"
     [ $code -eq 0 ] || { echo "FAIL $1: the script ended with $code"; failed=1; }
     # A server whose mount was taken away needs a moment.
-    for _ in $(seq 100); do pgrep -f "$work/i" >/dev/null || break; sleep 0.05; done
+    for _ in $(seq 600); do pgrep -f "$work/i" >/dev/null || break; sleep 0.05; done
     if grep -q "$work/" /proc/mounts; then echo "FAIL $1: left a mount"; umount -l "$work"/m*; failed=1; fi
     if pgrep -f "$work/i" >/dev/null; then echo "FAIL $1: left a process"; failed=1; fi
     "$bypath" check "$work/i" >"$work/check" 2>&1 || { echo "FAIL $1: check: $(head -1 "$work/check")"; failed=1; }
