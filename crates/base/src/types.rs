@@ -332,6 +332,31 @@ pub enum Fallocate {
     ZeroKeepSize,
 }
 
+impl Fallocate {
+    /// The kernel's `FALLOC_FL_*`.
+    pub const fn flags(self) -> u32 {
+        match self {
+            Fallocate::Allocate => 0,
+            Fallocate::KeepSize => 1,
+            Fallocate::PunchHole => 3,
+            Fallocate::Zero => 16,
+            Fallocate::ZeroKeepSize => 17,
+        }
+    }
+
+    /// What these `FALLOC_FL_*` ask for; none for those that no file system of ours has.
+    pub const fn of_flags(flags: u32) -> Option<Fallocate> {
+        Some(match flags {
+            0 => Fallocate::Allocate,
+            1 => Fallocate::KeepSize,
+            3 => Fallocate::PunchHole,
+            16 => Fallocate::Zero,
+            17 => Fallocate::ZeroKeepSize,
+            _ => return None,
+        })
+    }
+}
+
 /// Kind of an advisory lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]

@@ -208,14 +208,7 @@ impl Source for Directory {
     }
 
     fn fallocate(&self, _l: &Ledger, _cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        let mode = match how {
-            Fallocate::Allocate => 0,
-            Fallocate::KeepSize => 1,
-            Fallocate::PunchHole => 3,
-            Fallocate::Zero => 16,
-            Fallocate::ZeroKeepSize => 17,
-        };
-        Ok(self.opened(node, WRITE)?.manage(mode, offset, len)?)
+        Ok(self.opened(node, WRITE)?.manage(how.flags(), offset, len)?)
     }
 
     fn seek(&self, _l: &Ledger, _cx: &Cx, node: Node, offset: u64, data: bool) -> Result<Option<u64>> {

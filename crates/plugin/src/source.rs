@@ -345,16 +345,9 @@ impl Source for Plugin {
     }
 
     fn fallocate(&self, l: &Ledger, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        let mode = match how {
-            Fallocate::Allocate => 0,
-            Fallocate::KeepSize => 1,
-            Fallocate::PunchHole => 3,
-            Fallocate::Zero => 16,
-            Fallocate::ZeroKeepSize => 17,
-        };
         let result = self.with_handle(l, cx, node, WRITE, |ops, path, info| match ops.fallocate {
             // SAFETY: a path and a structure with the handle that `open` gave.
-            Some(fallocate) => unsafe { fallocate(path, mode, offset as i64, len as i64, info) },
+            Some(fallocate) => unsafe { fallocate(path, how.flags() as c_int, offset as i64, len as i64, info) },
             None => MISSING,
         });
         unsupported(result).map(drop)

@@ -158,17 +158,7 @@ impl Process {
                 let filled = self.fill(cx, file, base, len, prot, shared, offset as u64);
                 filled.inspect_err(|_| backend.close(cx, hold))
             });
-            let present = match filled {
-                Ok(present) => present,
-                Err(error) => {
-                    // SAFETY: the reservation just made.
-                    let _ = unsafe { pm::call!(abi::__NR_munmap, base, len) };
-                    return Err(error);
-                }
-            };
-            if present < len {
-                self.door.watch_faults();
-            }
+            let present = self.settle(base, len, filled)?;
             table[index] = Mapping {
                 start: base,
                 end: base + len,
@@ -220,6 +210,19 @@ impl Process {
         // SAFETY: our own range.
         unsafe { pm::call!(abi::__NR_mprotect, base, present, prot) }?;
         Ok(present)
+    }
+
+    /// A reservation whose pages are in place, as far as there are any, stays; otherwise it is given back.
+    fn settle(&self, base: usize, len: usize, filled: base::Result<usize>) -> base::Result<usize> {
+        match filled {
+            Ok(present) if present < len => self.door.watch_faults(),
+            Ok(_) => {}
+            Err(_) => {
+                // SAFETY: the reservation just made.
+                let _ = unsafe { pm::call!(abi::__NR_munmap, base, len) };
+            }
+        }
+        filled
     }
 
     fn fill_private(&self, cx: &Cx, file: &OpenFile, base: usize, present: usize, prot: usize, offset: u64) -> base::Result<()> {
@@ -390,17 +393,8 @@ impl Process {
         // SAFETY: a fresh reservation, or one that the program asked to put there.
         let base =
             unsafe { pm::call!(abi::__NR_mmap, place, new_len, 0, PRIVATE | ANONYMOUS | NORESERVE | fixed, usize::MAX, 0) }?;
-        let present = match self.fill(cx, &file, base, new_len, old.prot as usize, true, old.offset) {
-            Ok(present) => present,
-            Err(error) => {
-                // SAFETY: the reservation just made.
-                let _ = unsafe { pm::call!(abi::__NR_munmap, base, new_len) };
-                return Err(error);
-            }
-        };
-        if present < new_len {
-            self.door.watch_faults();
-        }
+        let filled = self.fill(cx, &file, base, new_len, old.prot as usize, true, old.offset);
+        let present = self.settle(base, new_len, filled)?;
         // SAFETY: the mapping that the program gave up.
         let _ = unsafe { pm::call!(abi::__NR_munmap, address, old_len) };
         table[index] = FREE;

@@ -12,9 +12,6 @@ const SEEK_CUR: u32 = 1;
 const SEEK_END: u32 = 2;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
-const KEEP_SIZE: u32 = 1;
-const PUNCH_HOLE: u32 = 2;
-const ZERO_RANGE: u32 = 16;
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
@@ -57,14 +54,7 @@ impl Process {
             if offset < 0 || len <= 0 {
                 return err(Errno::EINVAL);
             }
-            let how = match args[1] as u32 {
-                0 => Fallocate::Allocate,
-                KEEP_SIZE => Fallocate::KeepSize,
-                mode if mode == PUNCH_HOLE | KEEP_SIZE => Fallocate::PunchHole,
-                ZERO_RANGE => Fallocate::Zero,
-                mode if mode == ZERO_RANGE | KEEP_SIZE => Fallocate::ZeroKeepSize,
-                _ => return err(Errno::EOPNOTSUPP),
-            };
+            let Some(how) = Fallocate::of_flags(args[1] as u32) else { return err(Errno::EOPNOTSUPP) };
             if !writable(file.flags()) {
                 return err(Errno::EBADF);
             }

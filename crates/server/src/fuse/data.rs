@@ -46,18 +46,7 @@ impl Call<'_> {
 
     pub(super) fn fallocate(&self, mut body: Body) -> Result<()> {
         let asked: FallocateIn = body.take()?;
-        const KEEP: u32 = sys::FALLOC_FL_KEEP_SIZE;
-        const PUNCH: u32 = sys::FALLOC_FL_PUNCH_HOLE | KEEP;
-        const ZERO: u32 = sys::FALLOC_FL_ZERO_RANGE;
-        const ZERO_KEEP: u32 = ZERO | KEEP;
-        let how = match asked.mode {
-            0 => Fallocate::Allocate,
-            KEEP => Fallocate::KeepSize,
-            PUNCH => Fallocate::PunchHole,
-            ZERO => Fallocate::Zero,
-            ZERO_KEEP => Fallocate::ZeroKeepSize,
-            _ => return err(Errno::EOPNOTSUPP),
-        };
+        let Some(how) = Fallocate::of_flags(asked.mode) else { return err(Errno::EOPNOTSUPP) };
         self.backend().fallocate(&self.cx_unsaid(), self.node(), how, asked.offset, asked.len)
     }
 

@@ -362,16 +362,9 @@ impl Source for Wire {
 
     fn fallocate(&self, l: &Ledger, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         self.drop_set_id(l, cx, node)?;
-        let mode = match how {
-            Fallocate::Allocate => 0,
-            Fallocate::KeepSize => 1,
-            Fallocate::PunchHole => 3u32,
-            Fallocate::Zero => 16,
-            Fallocate::ZeroKeepSize => 17,
-        };
         let mut message = Message::new();
         let key = self.key(l, cx, node)?;
-        message.word64(self.handle(l, cx, node, key, WRITE)?).word64(offset).word64(len).word32(mode).word32(0);
+        message.word64(self.handle(l, cx, node, key, WRITE)?).word64(offset).word64(len).word32(how.flags()).word32(0);
         unsupported(self.ask_nothing(cx, FALLOCATE, key, [message.bytes(), b"", b""]))
     }
 

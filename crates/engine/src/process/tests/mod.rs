@@ -1,0 +1,260 @@
+//! Tests of attaching, open files, fork, exec and death, with real processes.
+
+mod attach;
+mod death;
+
+use super::AttachError;
+use crate::testing::{TestFs, TestImage};
+use crate::{Cred, Cx, Error, Kind, NewNode, Node, Thread};
+use core::sync::atomic::Ordering::Relaxed;
+use pm::Errno;
+use pm::sys::abi;
+use std::borrow::ToOwned;
+use std::format;
+use std::string::{String, ToString};
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    fn _exit(status: i32) -> !;
+    fn kill(pid: i32, signal: i32) -> i32;
+    fn execv(path: *const core::ffi::c_char, arguments: *const *const core::ffi::c_char) -> i32;
+}
+
+const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+const DIRECTORY: NewNode = NewNode { kind: Kind::Directory, mode: 0o755, rdev: 0, target: b"" };
+
+/// Runs `child` in a forked process that carries the descriptors over; its result is the exit code.
+fn forked(test: &TestFs, child: impl FnOnce(&Cx) -> i32) -> i32 {
+    let token = test.fork_prepare(&test.cx()).unwrap();
+    // SAFETY: the child only runs `child` and ends.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        let thread = Thread::new();
+        test.fork_child(token);
+        let code = child(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+        // SAFETY: ends the child at once.
+        unsafe { _exit(code) };
+    }
+    test.fork_done(token, pid as u32);
+    wait(pid)
+}
+
+/// The exit code, or minus the signal.
+fn wait(pid: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: a child of ours.
+    assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
+    if status & 0x7f == 0 { status >> 8 & 0xff } else { -(status & 0x7f) }
+}
+
+fn exists(test: &TestFs, node: Node) -> bool {
+    test.attr(&test.cx(), node).is_ok()
+}
+
+/// Goal: a description is held by its descriptors and goes with the last; an
+/// unlinked file lives as long.
+#[test]
+fn last_close_frees_an_unlinked_file() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    test.dup(id, 9000).unwrap();
+    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 2);
+    test.unlink(&cx, test.root_node(), b"file").unwrap();
+    test.close(&cx, 3);
+    assert!(exists(&test, node));
+    assert_eq!(test.attr(&cx, node).unwrap().nlink, 0);
+    test.close(&cx, 9000);
+    assert!(!exists(&test, node));
+    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 0);
+    assert_eq!(test.dup(id, 5), Err(Error::Posix(Errno::EBADF)));
+    assert_eq!(test.open(&cx, node, 0, 3), Err(Error::Posix(Errno::ESTALE)));
+}
+
+/// Goal: a directory removed while open lives until the last close.
+#[test]
+fn last_close_frees_a_removed_directory() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"dir", &DIRECTORY).unwrap();
+    test.open(&cx, node, abi::O_DIRECTORY, 3).unwrap();
+    test.rmdir(&cx, test.root_node(), b"dir").unwrap();
+    assert!(exists(&test, node));
+    test.close(&cx, 3);
+    assert!(!exists(&test, node));
+}
+
+/// Goal: the same number of descriptions before and after many opens, and ENFILE-free use of many at once.
+#[test]
+fn many_descriptions() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    for fd in 0..5000 {
+        test.open(&cx, node, 0, fd).unwrap();
+    }
+    assert_eq!(test.users().count(), 1);
+    for fd in 0..5000 {
+        test.close(&cx, fd);
+    }
+    assert!(!test.any_description());
+}
+
+/// Goal: a forked child shares descriptions; what it closes or dies with is counted off.
+#[test]
+fn fork_shares_descriptions() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let code = forked(&test, |child| {
+        let description = test.description(id);
+        assert_eq!(base::hold::count(description.refs.load(Relaxed)), 2);
+        test.offset_lock(child, id);
+        description.offset.store(77, Relaxed);
+        test.offset_unlock(child, id);
+        test.create(child, test.root_node(), b"by the child", &FILE).unwrap();
+        test.close(child, 3);
+        test.detach(child);
+        5
+    });
+    assert_eq!(code, 5);
+    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    assert_eq!(test.description(id).offset.load(Relaxed), 77);
+    assert!(test.lookup(&cx, test.root_node(), b"by the child").is_ok());
+    // This one dies without a word, holding the offset too.
+    let code = forked(&test, |child| {
+        test.offset_lock(child, id);
+        // SAFETY: kills itself.
+        unsafe { kill(super::kernel::pid() as i32, 9) };
+        0
+    });
+    assert_eq!(code, -9);
+    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 2);
+    assert_eq!(test.adopt_dead_processes(&cx), 0);
+    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    test.offset_lock(&cx, id);
+    test.offset_unlock(&cx, id);
+    assert_eq!(test.users().count(), 1);
+}
+
+/// Goal: a failed fork leaves nothing.
+#[test]
+fn failed_fork() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let token = test.fork_prepare(&cx).unwrap();
+    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 2);
+    test.fork_failed(&cx, token);
+    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    assert_eq!(test.users().count(), 1);
+}
+
+/// Goal: descriptors pass to the new program, and are given up when it ends
+/// without having claimed them. Method: a child really executes a program that
+/// knows nothing of us; the test claims in its place.
+#[test]
+fn exec_hands_over() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let fork_token = test.fork_prepare(&cx).unwrap();
+    let token = test.image.directory().to_owned() + "/token";
+    // SAFETY: the child prepares and ends.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        test.fork_child(fork_token);
+        let text = test.exec_prepare().to_string();
+        std::fs::write(token.clone() + "~", text).unwrap();
+        std::fs::rename(token.clone() + "~", &token).unwrap();
+        let arguments = [c"sleep".as_ptr(), c"100".as_ptr(), core::ptr::null()];
+        // SAFETY: two strings and a null; the child ends if it fails.
+        unsafe {
+            execv(c"/bin/sleep".as_ptr(), arguments.as_ptr());
+            _exit(1)
+        };
+    }
+    while !std::path::Path::new(&token).exists() {
+        std::thread::yield_now();
+    }
+    let token: u64 = std::fs::read_to_string(&token).unwrap().parse().unwrap();
+    while !std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().starts_with("sleep") {
+        std::thread::yield_now();
+    }
+    let thread = Thread::new();
+    let second = test.image.attach(&thread).unwrap();
+    let mut seen = std::vec::Vec::new();
+    assert!(second.exec_claim(token ^ 1 << 20, &mut |_, _| {}).is_err());
+    second.exec_claim(token, &mut |fd, id| seen.push((fd, id))).unwrap();
+    assert_eq!(seen, [(3, id)]);
+    assert!(second.exec_claim(token, &mut |_, _| {}).is_err());
+    assert_eq!(test.users().count(), 2);
+    let second_cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    second.close(&second_cx, 3);
+    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    // Once more: this time nobody claims.
+    second.dup(id, 3).unwrap();
+    second.exec_prepare();
+    second.exec_failed();
+    second.exec_prepare();
+    second.process_slot(1).unwrap().pid.store(pid as u32, Relaxed);
+    second.process_slot(1).unwrap().started.store(0, Relaxed);
+    second.process_mutex(1).unwrap().give_back();
+    assert_eq!(test.adopt_dead_processes(&cx), 1);
+    // SAFETY: a child of ours.
+    unsafe { kill(pid, 9) };
+    wait(pid);
+    assert_eq!(test.adopt_dead_processes(&cx), 0);
+    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    assert_eq!(test.users().count(), 1);
+}
+
+/// Goal: fork and exec get over somebody who looks, however long he looks.
+/// Method: another thread holds the slot's mutex while the next step is due.
+#[test]
+fn a_look_delays_and_no_more() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let token = test.fork_prepare(&cx).unwrap();
+    let number = (token & 0xffff) as u32 - 1;
+    let looks = || {
+        let (say, is_taken) = std::sync::mpsc::channel();
+        let fs = test.fs;
+        let looker = std::thread::spawn(move || {
+            let mutex = fs.process_mutex(number).unwrap();
+            while mutex.try_take() == pm::mutex::Attempt::Busy {}
+            say.send(()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            mutex.give_back();
+        });
+        is_taken.recv().unwrap();
+        looker
+    };
+    // The child's first step, made by a thread in its place.
+    let looker = looks();
+    let fs = test.fs;
+    let parent = fs.process.load(Relaxed);
+    let child = std::thread::spawn(move || {
+        fs.fork_child(token);
+        assert_eq!(fs.process.load(Relaxed), number + 1);
+        assert_eq!(fs.process_mutex(number).unwrap().try_take(), pm::mutex::Attempt::Busy, "it goes on without its mutex");
+        fs.exec_prepare()
+        // The mutex goes with the thread, as it does with the old program.
+    });
+    let token = child.join().unwrap();
+    looker.join().unwrap();
+    let looker = looks();
+    let mut seen = std::vec::Vec::new();
+    test.process.store(0, Relaxed);
+    test.exec_claim(token, &mut |fd, id| seen.push((fd, id))).unwrap();
+    looker.join().unwrap();
+    assert_eq!(seen, [(3, id)]);
+    test.process.store(parent, Relaxed);
+}
