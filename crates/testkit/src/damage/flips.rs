@@ -32,6 +32,7 @@ pub fn flips(seed: u64, count: u64, seconds: u64) -> Result<String, String> {
     let mut image = sample.now.clone();
     let mut rng = Rng::new(seed);
     let mut outcomes: BTreeMap<&str, Outcome> = BTreeMap::new();
+    let mut differences: BTreeMap<&str, u64> = BTreeMap::new();
     let begun = Instant::now();
     let progress = watch("flips", seed);
     let mut done = 0;
@@ -50,11 +51,15 @@ pub fn flips(seed: u64, count: u64, seconds: u64) -> Result<String, String> {
         match checked {
             Ok(report) if report.issues.is_empty() => {
                 image[at as usize] ^= bit;
-                let same = unnoticed(&goal, &image);
+                let found = unnoticed(&goal, &image);
                 image[at as usize] ^= bit;
-                let same = same.map_err(|text| format!("seed {seed}, flip {number}: bit {bit:#x} of byte {at:#x}: {text}"))?;
-                outcome.harmless += u64::from(same);
-                outcome.silent += u64::from(!same);
+                match found.map_err(|text| format!("seed {seed}, flip {number}: bit {bit:#x} of byte {at:#x}: {text}"))? {
+                    None => outcome.harmless += 1,
+                    Some(what) => {
+                        outcome.silent += 1;
+                        *differences.entry(what).or_default() += 1;
+                    }
+                }
             }
             _ => outcome.detected += 1,
         }
@@ -66,27 +71,37 @@ pub fn flips(seed: u64, count: u64, seconds: u64) -> Result<String, String> {
         .iter()
         .map(|(area, o)| format!("\n    {area}: {} detected, {} harmless, {} silent", o.detected, o.harmless, o.silent))
         .collect();
+    let silent: Vec<String> = differences.iter().map(|(what, count)| format!("\n    silent: {count} of {what}")).collect();
     Ok(format!(
-        "flips: {done} single bits of metadata (seed {seed}), no panic, no name or map changed unnoticed:{}",
-        lines.concat()
+        "flips: {done} single bits of metadata (seed {seed}), no panic, no name or map changed unnoticed:{}{}",
+        lines.concat(),
+        silent.concat()
     ))
 }
 
-/// After a flip that the check does not see: true if everything reads as
-/// before, false if what differs is covered by no checksum.
-fn unnoticed(goal: &BTreeMap<String, File>, image: &[u8]) -> Result<bool, String> {
+/// After a flip that the check does not see: `None` if everything reads as
+/// before, else what differs, which no checksum covers.
+fn unnoticed(goal: &BTreeMap<String, File>, image: &[u8]) -> Result<Option<&'static str>, String> {
     let found = reader::read(image).ok_or("the check sees nothing, and the image cannot be read")?;
     if !goal.keys().eq(found.keys()) {
         return Err("names differ, and the check sees nothing".into());
     }
-    let mut same = true;
+    let mut difference = None;
     for (was, is) in goal.values().zip(found.values()) {
         if was.kind != is.kind {
             return Err("a kind differs, and the check sees nothing".into());
         }
-        same &= was.words == is.words && was.sum == is.sum;
+        difference = difference.or(match was.words.iter().zip(&is.words).position(|(was, is)| was != is) {
+            Some(0) => Some("owners and modes"),
+            Some(1) => Some("lengths"),
+            Some(2 | 3) => Some("times"),
+            Some(_) => Some("what few files have: a time of access or birth, a device number"),
+            None if was.words.len() != is.words.len() => Some("whether there is a cold line"),
+            None if was.sum != is.sum => Some("texts of symbolic links"),
+            None => None,
+        });
     }
-    Ok(same)
+    Ok(difference)
 }
 
 fn area(at: u64) -> &'static str {
