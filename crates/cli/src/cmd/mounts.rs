@@ -116,13 +116,15 @@ fn row(source: &[u8], point: &[u8]) -> Row {
     if kind == b"wire" {
         row.source = "fuse".to_string();
         let channel = Channel::open(&[rest, b"\0"].concat());
-        if let Ok(header) = channel.as_ref().map_err(|_| ()).and_then(|channel| channel.header().map_err(|_| ())) {
+        if let Ok(channel) = &channel
+            && let Ok(header) = channel.header()
+        {
             row.state = match header.life.load(Relaxed) {
                 life::STARTING => "starting",
                 life::SERVING => "serving",
                 _ => "dead",
             };
-            (row.requests, row.restarts) = (Some(header.requests.load(Relaxed)), Some(header.restarts.load(Relaxed)));
+            (row.requests, row.restarts) = (Some(channel.requests()), Some(header.restarts.load(Relaxed)));
         } else {
             row.state = "ended";
         }

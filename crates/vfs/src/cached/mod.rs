@@ -307,9 +307,15 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
+        if let [part] = into
+            && part.len != 0
+            && !self.source.is_remembered()
+        {
+            let count = self.source.read(&self.ledger, cx, node, offset, *part)?;
+            return Ok(count.min(part.len));
+        }
         let mut done = 0;
-        let file =
-            if self.source.is_remembered() && self.ledger.has_pages() { self.source.page_key(&self.ledger, node) } else { None };
+        let file = if self.ledger.has_pages() { self.source.page_key(&self.ledger, node) } else { None };
         let mut fetch = |at, room| self.source.read(&self.ledger, cx, node, at, room);
         for &part in into.iter().filter(|part| part.len > 0) {
             let at = offset.saturating_add(done as u64);
@@ -490,6 +496,13 @@ impl<S: Source> Cached<S> {
     }
 
     fn write_at(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
+        if let [part] = from
+            && part.len != 0
+            && !self.source.is_remembered()
+        {
+            let done = self.source.write(&self.ledger, cx, node, offset, *part)?.min(part.len);
+            return Ok((done, offset + done as u64));
+        }
         let (mut done, mut failure) = (0, None);
         for &part in from.iter().filter(|part| part.len > 0) {
             match self.source.write(&self.ledger, cx, node, offset.saturating_add(done as u64), part) {

@@ -71,7 +71,8 @@ const REPLYING: u32 = 4;
 const REPLIED: u32 = 5;
 const ABANDONED: u32 = 6;
 
-/// First page.
+/// First page. What both sides write at each request has lines of its own, so that what
+/// both only read stays in both processors' caches.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]
 pub struct Header {
@@ -93,27 +94,32 @@ pub struct Header {
     pub mount_flags: AtomicU32,
     /// Bit n: the daemon does not know operation n.
     pub unknown: AtomicU64,
-    /// Slots with a request that nobody has taken.
-    pending: AtomicU64,
-    /// Requests so far.
-    pub requests: AtomicU64,
-    /// Rings (a futex) for the thread that leads.
-    bell: AtomicU32,
-    /// Whether a thread leads: [`NOBODY`], [`LOOKS`], [`SLEEPS`].
-    leader: AtomicU32,
-    /// Rings for one that follows.
-    bench: AtomicU32,
-    /// Threads that follow.
-    followers: AtomicU32,
     /// How often it was started again.
     pub restarts: AtomicU32,
     /// Flags of `INIT` that both want.
     pub agreed: AtomicU32,
     /// Notifications so far.
     pub notices: AtomicU32,
+    reserved: [AtomicU32; 3],
+
+    /// Slots with a request that nobody has taken.
+    pending: AtomicU64,
+    /// Whether a thread leads: [`NOBODY`], [`LOOKS`], [`SLEEPS`].
+    leader: AtomicU32,
+    /// Rings (a futex) for the thread that leads.
+    bell: AtomicU32,
+    reserved2: [AtomicU64; 6],
+
     /// A daemon's thread has replied and is coming back for more: no need to ring.
     returning: AtomicU32,
+    /// Rings for one that follows.
+    bench: AtomicU32,
+    /// Threads that follow.
+    followers: AtomicU32,
+    reserved3: [AtomicU32; 13],
 }
+
+const _: () = assert!(core::mem::offset_of!(Header, pending) == 64 && core::mem::offset_of!(Header, returning) == 128);
 
 /// Head of a slot.
 #[derive(Debug, FromBytes, KnownLayout)]
@@ -182,6 +188,11 @@ impl Channel {
             return Err(Errno::EIO);
         }
         self.region.at(4096 + u64::from(index) * SLOT_BYTES).ok_or(Errno::EIO)
+    }
+
+    /// Requests so far: every slot counts its own.
+    pub fn requests(&self) -> u64 {
+        (0..SLOTS).filter_map(|index| self.slot(index).ok()).map(|slot| slot.unique.load(Relaxed) >> 8).sum()
     }
 
     fn room(index: u32) -> u64 {

@@ -80,11 +80,13 @@ impl Channel {
         put(32, &host::own_pid_cached().to_ne_bytes());
         let mut at = Self::room(index);
         let mut copied = Ok(());
-        for part in [&head[..], request.parts[0], request.parts[1], request.parts[2]] {
-            copied = copied.and(self.region.copy_in(at, UserSlice::from_ref(part)));
-            at += part.len() as u64;
+        let [first, second, third] = request.parts.map(UserSlice::from_ref);
+        for part in [UserSlice::from_ref(&head), first, second, third, request.data] {
+            if part.len != 0 {
+                copied = copied.and(self.region.copy_in(at, part));
+                at += part.len as u64;
+            }
         }
-        copied = copied.and(self.region.copy_in(at, request.data));
         if let Err(errno) = copied {
             slot.state.store(FREE, Release);
             return Err(errno);
@@ -95,7 +97,6 @@ impl Channel {
         slot.sleeps.store(0, Relaxed);
         slot.epoch.store(request.epoch, Relaxed);
         slot.state.store(REQUEST, SeqCst);
-        header.requests.fetch_add(1, Relaxed);
         header.pending.fetch_or(1 << index, SeqCst);
         self.ring(header);
         Ok(index)
@@ -103,6 +104,9 @@ impl Channel {
 
     /// A daemon that is being started (again) is waited for.
     fn until_serving(&self, header: &Header) -> Result<(), Errno> {
+        if header.life.load(SeqCst) == life::SERVING {
+            return Ok(());
+        }
         let begun = clock::monotonic();
         loop {
             match header.life.load(SeqCst) {
@@ -123,19 +127,12 @@ impl Channel {
     }
 
     fn claim(&self, header: &Header) -> Result<u32, Errno> {
+        if let Some(index) = self.claim_free()? {
+            return Ok(index);
+        }
         let begun = clock::monotonic();
         let mut rounds = 0u32;
         loop {
-            let hint = self.hint.load(Relaxed);
-            for step in 0..SLOTS {
-                let index = hint.wrapping_add(step) % SLOTS;
-                let slot = self.slot(index)?;
-                if slot.state.load(Relaxed) == FREE && slot.state.compare_exchange(FREE, CLAIMED, AcqRel, Relaxed).is_ok() {
-                    slot.owner.store(host::own_pid_cached(), Release);
-                    self.hint.store(index, Relaxed);
-                    return Ok(index);
-                }
-            }
             rounds += 1;
             file::give_way();
             if rounds.is_multiple_of(256) {
@@ -144,7 +141,27 @@ impl Channel {
                     return Err(Errno::ETIMEDOUT);
                 }
             }
+            if let Some(index) = self.claim_free()? {
+                return Ok(index);
+            }
         }
+    }
+
+    /// Takes a free slot, the last one again if it can be had.
+    fn claim_free(&self) -> Result<Option<u32>, Errno> {
+        let hint = self.hint.load(Relaxed);
+        for step in 0..SLOTS {
+            let index = hint.wrapping_add(step) % SLOTS;
+            let slot = self.slot(index)?;
+            if slot.state.load(Relaxed) == FREE && slot.state.compare_exchange(FREE, CLAIMED, AcqRel, Relaxed).is_ok() {
+                slot.owner.store(host::own_pid_cached(), Release);
+                if step != 0 {
+                    self.hint.store(index, Relaxed);
+                }
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
     }
 
     /// Frees what dead clients have left, and what dead daemons have.
