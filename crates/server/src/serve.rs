@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use vfs::Backend;
 
 /// A request with the most data, and room to spare.
@@ -15,6 +16,11 @@ const REQUEST_MAX: usize = (1 << 20) + 4096;
 
 /// How long the thread for notices sleeps at a time, nanoseconds.
 const NAP_NS: i64 = 200_000_000;
+
+/// How long, and after what pauses, a notice is repeated that has overtaken an answer. Less than
+/// a change waits for its notice.
+const OVERTAKEN_MAX: Duration = Duration::from_millis(500);
+const OVERTAKEN_PAUSE: Duration = Duration::from_micros(50);
 
 /// A mount being served.
 #[derive(Debug)]
@@ -41,7 +47,9 @@ impl Session {
         let device = Arc::new(device);
         let later = {
             let device = Arc::clone(&device);
-            Box::new(move |answer: &[u8]| send(&device, answer))
+            Box::new(move |answer: &[u8]| {
+                let _ = send(&device, answer);
+            })
         };
         let fuse = Arc::new(Fuse::new(backend, keepers, later));
         let stop = Arc::new(AtomicBool::new(false));
@@ -58,15 +66,15 @@ impl Session {
         }
         let notifier = {
             let (fuse, stop, at_end) = (Arc::clone(&fuse), Arc::clone(&stop), at_end.clone());
-            let notify = move || {
+            let pass_on = move || {
                 let worker = Worker::default();
                 let cx = Cx { cred: Cred::ROOT, umask: 0, thread: worker.thread() };
                 while !stop.load(Relaxed) {
-                    notices(&cx, NAP_NS, &mut |node, name| send(&device, &fuse.notice(node, name)));
+                    notices(&cx, NAP_NS, &mut |node, name| notify(&fuse, &device, node, name));
                 }
                 at_end(worker.thread());
             };
-            std::thread::Builder::new().name("fuse-notices".to_string()).spawn(notify)?
+            std::thread::Builder::new().name("fuse-notices".to_string()).spawn(pass_on)?
         };
         let waiter = {
             let (fuse, stop) = (Arc::clone(&fuse), Arc::clone(&stop));
@@ -113,13 +121,56 @@ fn work(fuse: &Fuse, device: &OwnedFd, worker: &Worker) -> Result<(), Errno> {
             Err(errno) => return Err(errno),
         };
         if let Some(answer) = fuse.answer(worker, &request[..len], &mut reply) {
-            send(device, answer);
+            // One that the kernel does not want any more (the caller was killed, the mount is gone) is dropped.
+            let _ = send(device, answer);
         }
     }
 }
 
-/// Sends an answer. One that the kernel does not want any more (the caller was
-/// killed, the mount is gone) is dropped.
-fn send(device: &OwnedFd, answer: &[u8]) {
-    while let Err(Errno::INTR | Errno::AGAIN) = rustix::io::write(device, answer) {}
+/// Sends an answer, or a notice.
+fn send(device: &OwnedFd, message: &[u8]) -> Result<(), Errno> {
+    loop {
+        match rustix::io::write(device, message) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Makes the kernel forget.
+fn notify(fuse: &Fuse, device: &OwnedFd, node: Node, name: Option<&[u8]>) {
+    let message = fuse.notice(node, name);
+    // Names are only kept in a directory that the kernel has.
+    insist(|| name.is_none() && fuse.is_told(node), || send(device, &message));
+}
+
+/// Sends a notice; again, if the kernel has no such node yet though it was told of one.
+fn insist(is_told: impl Fn() -> bool, send: impl Fn() -> Result<(), Errno>) {
+    let begun = Instant::now();
+    while send() == Err(Errno::NOENT) && is_told() && begun.elapsed() < OVERTAKEN_MAX {
+        std::thread::sleep(OVERTAKEN_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Goal: a notice is repeated while the kernel is about to know the node, and no longer.
+    #[test]
+    fn overtaken_answers() {
+        // So often the kernel has no such node, so often it was told of one, so many notices.
+        for (missing, told, sent) in [(0, 9, 1), (3, 9, 4), (3, 0, 1), (9, 2, 3)] {
+            let (times, asked) = (Cell::new(0), Cell::new(0));
+            let count = |cell: &Cell<u32>| cell.replace(cell.get() + 1);
+            let send = || if count(&times) < missing { Err(Errno::NOENT) } else { Ok(()) };
+            insist(|| count(&asked) < told, send);
+            assert_eq!(times.get(), sent, "{missing} {told}");
+        }
+        let times = Cell::new(0);
+        insist(|| true, || times.replace(times.get() + 1).eq(&9).then_some(()).ok_or(Errno::NODEV));
+        assert_eq!(times.get(), 1);
+    }
 }

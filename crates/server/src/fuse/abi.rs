@@ -8,6 +8,9 @@ pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 40;
 /// Oldest minor that we can serve: Linux 5.4.
 pub const MINOR_MIN: u32 = 31;
+/// First minor of kernels that drop the attributes in the answer to a look-up if the node was
+/// forgotten while it was under way: Linux 6.14.
+pub const MINOR_EVICTIONS: u32 = 42;
 /// Node number of the root.
 pub const ROOT: u64 = 1;
 
@@ -73,6 +76,9 @@ structures! {
     SeekOut { offset: u64 } 8
     FallocateIn { handle: u64, offset: u64, len: u64, mode: u32, padding: u32 } 32
     CopyIn { handle: u64, offset: u64, to_node: u64, to_handle: u64, to_offset: u64, len: u64, flags: u64 } 56
+    ForgetIn { times: u64 } 8
+    ForgetManyIn { count: u32, padding: u32 } 8
+    ForgetOne { node: u64, times: u64 } 16
     ForgetInode { node: u64, offset: i64, len: i64 } 24
     ForgetEntry { node: u64, name_len: u32, flags: u32 } 16
     DirentHead { ino: u64, next: u64, name_len: u32, kind: u32 } 24

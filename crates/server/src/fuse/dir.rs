@@ -50,6 +50,6 @@ impl Call<'_> {
             return EntryOut::default();
         }
         let node = self.backend().lookup(&self.cx, self.node(), &entry.name);
-        node.and_then(|node| self.entry(node, entry_s)).unwrap_or_default()
+        node.and_then(|node| self.found(node, entry_s)).unwrap_or_default()
     }
 }

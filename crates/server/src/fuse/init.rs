@@ -45,6 +45,7 @@ impl Call<'_> {
         let offered = u64::from(asked.flags) | u64::from(asked.flags2) << 32;
         let agreed = offered & WANTED;
         self.fuse.direct.store(agreed & init::DIRECT_IO_ALLOW_MMAP != 0, Relaxed);
+        self.fuse.keeps_found.store(asked.minor >= abi::MINOR_EVICTIONS, Relaxed);
         reply.put(&InitOut {
             major: MAJOR,
             minor: MINOR.min(asked.minor),

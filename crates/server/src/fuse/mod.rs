@@ -10,6 +10,7 @@
 //! | `data` | `READ WRITE FSYNC FALLOCATE LSEEK COPY_FILE_RANGE` |
 //! | `dir` | `READDIR READDIRPLUS` |
 //! | `xattr` | extended attributes |
+//! | `told` | `FORGET BATCH_FORGET`: which nodes the kernel may know |
 //! | `notify` | what the kernel is told to forget |
 //! | `lock` | `GETLK SETLK SETLKW INTERRUPT` |
 //!
@@ -27,6 +28,7 @@ mod names;
 mod nodes;
 mod notify;
 mod open;
+mod told;
 mod xattr;
 
 use abi::{InHeader, op};
@@ -47,8 +49,11 @@ pub struct Fuse {
     keepers: Keepers,
     handles: open::Handles,
     locks: lock::Locks,
+    told: told::Told,
     /// Files go by direct I/O; false on kernels that could not map them then.
     direct: AtomicBool,
+    /// The kernel may keep the attributes that it finds with a name; see [`abi::MINOR_EVICTIONS`].
+    keeps_found: AtomicBool,
 }
 
 /// What a thread brings along.
@@ -71,8 +76,15 @@ impl std::fmt::Debug for Fuse {
 impl Fuse {
     /// Serves `backend`; `keepers` may search `.bypath`; answers to requests that wait go to `later`.
     pub fn new(backend: &'static dyn Backend, keepers: Keepers, later: Later) -> Fuse {
-        let direct = AtomicBool::new(true);
-        Fuse { backend, keepers, handles: open::Handles::new(), locks: lock::Locks::new(later), direct }
+        Fuse {
+            backend,
+            keepers,
+            handles: open::Handles::new(),
+            locks: lock::Locks::new(later),
+            told: told::Told::default(),
+            direct: AtomicBool::new(true),
+            keeps_found: AtomicBool::new(false),
+        }
     }
 
     /// Answers one request; `None` where there is nothing to be sent (now).
@@ -98,7 +110,8 @@ impl Fuse {
     fn dispatch(&self, worker: &Worker, header: &InHeader, body: Body, reply: &mut Reply) -> Result<Done> {
         let call = Call { fuse: self, header, cx: cx(worker, header) };
         match header.opcode {
-            op::FORGET | op::BATCH_FORGET => return Ok(Done::Silent),
+            op::FORGET => return call.forget(body).map(|()| Done::Silent),
+            op::BATCH_FORGET => return call.forget_many(body).map(|()| Done::Silent),
             op::INTERRUPT => return call.interrupt(body),
             op::SETLKW => return call.set_lock(body, true),
             op::SETLK => return call.set_lock(body, false),

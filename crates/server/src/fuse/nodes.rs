@@ -15,6 +15,7 @@ use super::notify::{KEEP_NAMES_S, KEEP_S};
 use super::{Call, Fuse};
 use base::{Attr, Cred, Cx, Kind, Node, PATH_MAX, SetAttr, SetTime};
 use pm::{Errno, UserSlice};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// `.bypath`, and `ino` in it: numbers of lines that hold the superblock, so never of a node.
 const SPECIAL: u64 = 2;
@@ -105,14 +106,20 @@ impl Call<'_> {
         self.backend().kernel_keeps(&self.cx, node, false).map_or(0, |_| KEEP_S)
     }
 
-    /// What is told about a node that has been found or made, under a name that
-    /// may be kept for `entry_s`. Its attributes are not kept: the kernel may have
-    /// forgotten the node meanwhile, and then a notice that overtakes this answer
-    /// finds nothing to forget. It asks for them, which no notice can overtake.
+    /// What is told about a node that has been made, under a name that may be kept for
+    /// `entry_s`. Its attributes are not kept: here the kernel does not compare versions.
     pub(super) fn entry(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
         let attr = fuse_attr(&self.backend().attr(&self.cx, node)?);
         let (node, generation) = (self.fuse.number(node), node.id >> 40);
+        self.fuse.told.tell(node);
         Ok(EntryOut { node, generation, entry_s, attr, ..EntryOut::default() })
+    }
+
+    /// What is told about a node that has been found. Its attributes may be kept: a notice that
+    /// overtakes this answer is repeated until it arrives (`told`).
+    pub(super) fn found(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
+        let attr_s = if self.fuse.keeps_found.load(Relaxed) { self.keep_attr(node) } else { 0 };
+        Ok(EntryOut { attr_s, ..self.entry(node, entry_s)? })
     }
 
     pub(super) fn lookup(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
@@ -140,7 +147,7 @@ impl Call<'_> {
         };
         // Gone between the two: then there is no such name.
         let gone = |error: base::Error| if error.errno() == Errno::ESTALE { Errno::ENOENT.into() } else { error };
-        reply.put(&self.entry(node, entry_s).map_err(gone)?);
+        reply.put(&self.found(node, entry_s).map_err(gone)?);
         Ok(())
     }
 

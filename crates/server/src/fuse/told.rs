@@ -1,0 +1,96 @@
+//! Which nodes the kernel may know: how often it was told of each, less what it has
+//! forgotten (`FORGET`, `BATCH_FORGET`).
+//!
+//! A notice may overtake the answer that tells the kernel of a node for the first time: then the
+//! kernel has nothing to forget, and believes the answer afterwards. So a notice of which the
+//! kernel says that it has no such node is repeated while this table says that it was told of
+//! one: until the answer has arrived, or the kernel's `FORGET` here. An answer about a node that the
+//! kernel has already is no danger: the kernel compares versions.
+
+use super::abi::{ForgetIn, ForgetManyIn, ForgetOne};
+use super::message::{Body, Result};
+use super::{Call, Fuse};
+use base::Node;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Parts of the table, so that workers seldom wait for each other.
+const PARTS: usize = 16;
+
+/// How often the kernel was told of each node.
+#[derive(Debug, Default)]
+pub(super) struct Told([Mutex<HashMap<u64, u64>>; PARTS]);
+
+impl Told {
+    fn part(&self, number: u64) -> MutexGuard<'_, HashMap<u64, u64>> {
+        // Numbers are offsets of lines with a generation above them.
+        let part = (number ^ number >> 7 ^ number >> 40) as usize % PARTS;
+        self.0[part].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An answer is about to tell the kernel of a node.
+    pub(super) fn tell(&self, number: u64) {
+        *self.part(number).entry(number).or_insert(0) += 1;
+    }
+
+    /// The kernel has forgotten so many tellings.
+    fn forget(&self, number: u64, times: u64) {
+        let mut part = self.part(number);
+        if let Some(left) = part.get_mut(&number) {
+            *left = left.saturating_sub(times);
+            if *left == 0 {
+                part.remove(&number);
+            }
+        }
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.part(number).contains_key(&number)
+    }
+}
+
+impl Fuse {
+    /// Whether the kernel may know of a node, or be about to.
+    pub fn is_told(&self, node: Node) -> bool {
+        self.told.has(self.number(node))
+    }
+}
+
+impl Call<'_> {
+    pub(super) fn forget(&self, mut body: Body) -> Result<()> {
+        let asked: ForgetIn = body.take()?;
+        self.fuse.told.forget(self.header.node, asked.times);
+        Ok(())
+    }
+
+    pub(super) fn forget_many(&self, mut body: Body) -> Result<()> {
+        let asked: ForgetManyIn = body.take()?;
+        for _ in 0..asked.count {
+            // Ends with the message at the latest.
+            let one: ForgetOne = body.take()?;
+            self.fuse.told.forget(one.node, one.times);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a node is told of until the kernel has forgotten it as often as it was told, no matter what it forgets beyond that.
+    #[test]
+    fn counts() {
+        let told = Told::default();
+        told.forget(7, 1);
+        assert!(!told.has(7));
+        told.tell(7);
+        told.tell(7);
+        told.forget(7, 1);
+        assert!(told.has(7) && !told.has(8));
+        told.forget(7, 9);
+        assert!(!told.has(7));
+        told.tell(7);
+        assert!(told.has(7));
+    }
+}
