@@ -7,7 +7,7 @@ role, directory, files = sys.argv[1], sys.argv[2], int(sys.argv[3])
 # How far each of the two has come; both are at the same file at any moment.
 steps = mmap.mmap(os.open(sys.argv[4], os.O_RDWR), 4096)
 own, other = (0, 8) if role == "change" else (8, 0)
-end = time.monotonic() + 60
+end = time.monotonic() + 120
 def meet(number):
     struct.pack_into("Q", steps, own, number)
     while struct.unpack_from("Q", steps, other)[0] < number:

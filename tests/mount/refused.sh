@@ -25,6 +25,23 @@ is 'not root, and no fusermount3' 'not permitted' nobody env PATH=/nonexistent "
 nobody "$bypath" umount "$mnt" >"$work/said" 2>&1 && fail "he takes root's mount away" || ok "he cannot take root's mount away"
 same 'and is told so in a line' "$(wc -l <"$work/said")" 1
 
+# In use by another version, whose segment is made otherwise: the last byte of its first word is the version.
+mkdir "$work/segments" "$work/m5"
+"$bypath" mkfs "$work/other" --size 64M >/dev/null
+export BYPATH_SEGMENT_DIR=$work/segments
+"$bypath" mount "$work/other" "$work/m5" || exit 1
+echo before >"$work/m5/f"
+segment=$(echo "$work"/segments/bypath-*)
+version() { printf "\\$1" | dd of="$segment" bs=1 seek=7 conv=notrunc status=none; }
+ours=$(od -An -to1 -j7 -N1 "$segment" | tr -d ' ')
+version 377
+is 'mounted by another version' 'other processes use it' "$bypath" mount "$work/other" "$work/m4"
+is 'used by another version' 'other processes use it' "$bypath" run --no-fuse --mount "$work/other:$work/m5" -- true
+same 'which goes on' "$(cat "$work/m5/f")" before
+version "$ours"
+"$bypath" umount "$work/m5"
+unset BYPATH_SEGMENT_DIR
+
 # What is gone.
 mkdir "$mnt/d"
 same 'a working directory that is gone' "$(cd "$mnt/d" && short rmdir "$mnt/d" && stat . 2>&1 | grep -c 'Stale')" 1

@@ -2,9 +2,13 @@
 
 use super::Call;
 use super::abi::{GetXattrIn, SetXattrIn};
-use super::message::{Body, Reply, Result};
+use super::message::{Body, Reply, Result, err};
 use base::{Cred, Cx};
-use pm::UserSlice;
+use pm::{Errno, UserSlice};
+
+/// SELinux's label. `ls -l` asks each file for it, a request each time, unless it hears once that there
+/// are none in a file system. Where SELinux is at work, the kernel does not ask us.
+const LABEL: &[u8] = b"security.selinux";
 
 /// Longest value, or list of names, bytes.
 const XATTR_MAX: usize = 64 << 10;
@@ -20,7 +24,11 @@ impl Call<'_> {
     pub(super) fn get_xattr(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
         let asked: GetXattrIn = body.take()?;
         let name = body.text()?;
-        sized(reply, asked.size, |out| self.backend().get_xattr(&self.cx, self.node(), name, out))
+        let got = sized(reply, asked.size, |out| self.backend().get_xattr(&self.cx, self.node(), name, out));
+        match got {
+            Err(error) if name == LABEL && error.errno() == Errno::ENODATA => err(Errno::EOPNOTSUPP),
+            got => got,
+        }
     }
 
     pub(super) fn list_xattr(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
