@@ -286,7 +286,7 @@ pub unsafe extern "C" fn bp_umount(ns: *mut Namespace, point: *const c_char) -> 
     let Some(slot) = found else { return fail(libc::EINVAL) as c_int };
     let used = ns.process.descriptors.range(0, posix::FD_MAX).any(|(_, entry)| entry.slot() == slot);
     let entered = ns.process.descriptors.get(posix::CWD_FD).is_some_and(|entry| entry.slot() == slot);
-    let covered = ns.process.mounts.iter().any(|(_, mount)| mount.parent.is_some_and(|(parent, _)| parent == slot));
+    let covered = ns.process.mounts.iter().any(|(_, mount)| mount.parent().is_some_and(|(parent, _)| parent == slot));
     if used || covered || entered && ns.process.mounts.iter().count() > 1 {
         return fail(libc::EBUSY) as c_int;
     }

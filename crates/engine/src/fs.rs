@@ -13,62 +13,83 @@ use zerocopy::{FromBytes, KnownLayout};
 /// never changes about them.
 ///
 /// Threads share it; what belongs to a thread is in [`base::Thread`].
+///
+/// What the quick ways read lies together, on as few lines as can be:
+///
+/// ```text
+/// line 0   opening, writing: descriptors, descriptions, lanes
+///      1   everything: image, cachelets, name key
+///      2   looking for names: root, head, where the first buckets lie; of what is found, its number
+///      3…  where the other buckets lie
+/// ```
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Fs {
+    /// The descriptor tables of all processes, one after the other.
+    pub(crate) descriptor_words: Table<AtomicU32>,
+    /// All open file descriptions.
+    pub(crate) descriptions: Table<Description>,
+    /// The volatile halves of all lanes.
+    pub(crate) lane_states: Table<LaneState>,
+    /// Which of a thread's lanes is for this image.
+    pub(crate) slot: usize,
+    /// Pages of this process's descriptor table that have real space, a bit each.
+    pub(crate) descriptor_pages: AtomicU32,
+    /// Where this process looks for a free description first.
+    pub(crate) description_hint: AtomicU32,
+
     pub(crate) image: Region,
-    pub(crate) segment: Region,
+    /// All cachelets of the segment.
+    pub(crate) cachelets: Table<Cachelet>,
+    /// Key of the name hash.
+    pub(crate) name_key: NameKey,
+
     /// The root block.
     pub(crate) root: Pinned<Root>,
     /// The head of the segment.
     pub(crate) head: Pinned<Header>,
-    /// The volatile halves of all lanes.
-    pub(crate) lane_states: Table<LaneState>,
-    /// The descriptor tables of all processes, one after the other.
-    pub(crate) descriptor_words: Table<AtomicU32>,
+    /// Generation of the segment: volatile references in the image must carry it.
+    pub(crate) generation: u32,
+    /// This process's number in the process table + 1; 0 before it has one. Set anew in a forked child.
+    pub(crate) process: AtomicU32,
+    /// `st_dev` as long as there was no kernel mount.
+    pub(crate) device: u64,
+    /// Key of inode numbers.
+    pub(crate) number_key: NumberKey,
+    /// Buckets of the index, as far as their places are known.
+    pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, { format::superblock::INDEX_SEGMENTS }>,
+
+    /// Nothing may be changed: mapped read-only, or a persist failed.
+    pub(crate) read_only: bool,
+    pub(crate) segment: Region,
     /// The lanes.
     pub(crate) lanes: Table<Lane>,
     /// The locks of the index.
     pub(crate) bucket_locks: Table<BucketLock>,
     /// The permission table.
     pub(crate) permissions: Table<Permission>,
-    /// All cachelets of the segment.
-    pub(crate) cachelets: Table<Cachelet>,
     /// Pages of the shadow, and its words (of an image of 16 TiB not the last one).
     pub(crate) pages: Table<Page>,
     pub(crate) shadow: Table<AtomicU64>,
-    /// All open file descriptions.
-    pub(crate) descriptions: Table<Description>,
-    /// Buckets of the index, as far as their places are known.
-    pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, { format::superblock::INDEX_SEGMENTS }>,
     pub(crate) layout: Layout,
     pub(crate) areas: Areas,
-    /// Key of inode numbers.
-    pub(crate) number_key: NumberKey,
-    /// Key of the name hash.
-    pub(crate) name_key: NameKey,
-    /// Generation of the segment: volatile references in the image must carry it.
-    pub(crate) generation: u32,
-    /// Which of a thread's lanes is for this image.
-    pub(crate) slot: usize,
-    /// This process's number in the process table + 1; 0 before it has one. Set anew in a forked child.
-    pub(crate) process: AtomicU32,
-    /// Pages of this process's descriptor table that have real space, a bit each.
-    pub(crate) descriptor_pages: AtomicU32,
-    /// Where this process looks for a free description first.
-    pub(crate) description_hint: AtomicU32,
     /// Robust list of the thread that is about to fork (`pm::mutex::renew_robust_list`).
     pub(crate) robust_list: core::sync::atomic::AtomicUsize,
     /// What the image's file system is (`file::sync`): 0 not known yet.
     pub(crate) backing: AtomicU32,
-    /// `st_dev` as long as there was no kernel mount.
-    pub(crate) device: u64,
-    /// Nothing may be changed: mapped read-only, or a persist failed.
-    pub(crate) read_only: bool,
     /// Path of the image, NUL-terminated.
     pub(crate) path: [u8; 4096],
     /// Path of the segment, NUL-terminated.
     pub(crate) segment_path: [u8; 256],
 }
+
+// A recorder, which only tests have, makes a region longer.
+const _: () = {
+    use core::mem::offset_of;
+    if size_of::<Region>() == 32 {
+        assert!(offset_of!(Fs, image) == 64 && offset_of!(Fs, root) == 128 && offset_of!(Fs, buckets) < 192);
+    }
+};
 
 /// The error for a damaged structure.
 #[cold]

@@ -46,9 +46,9 @@ type Looked<'a> = core::result::Result<(&'a Cachelet, u32), Option<&'a Bucket>>;
 
 impl Fs {
     /// What is at the end of `path` from directory `base`; `follow` says whether
-    /// a symlink there is to be followed.
+    /// a symlink there is to be followed. `who` is only asked where not everybody may search.
     #[inline(always)]
-    pub fn glance(&self, who: &Caller, base: Node, path: Text, follow: bool, sight: &mut Sight) -> Glance {
+    pub fn glance<'c>(&self, who: impl Fn() -> &'c Caller, base: Node, path: Text, follow: bool, sight: &mut Sight) -> Glance {
         let (cachelet, sequence, dir) = match self.way(who, base, path) {
             End::At(cachelet, sequence, dir) => (cachelet, sequence, dir),
             End::Absent => return Glance::Absent,
@@ -68,7 +68,14 @@ impl Fs {
 
     /// The attributes at the end of `path`, for the program. `out` is left as it was unless they were seen.
     #[inline]
-    pub fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
+    pub fn glance_stat<'c>(
+        &self,
+        who: impl Fn() -> &'c Caller,
+        base: Node,
+        path: Text,
+        follow: bool,
+        out: &mut MaybeUninit<Stat>,
+    ) -> Glance {
         match self.way(who, base, path) {
             End::At(cachelet, sequence, _) => self.stat_of(cachelet, sequence, follow, out),
             End::Absent => Glance::Absent,
@@ -89,13 +96,13 @@ impl Fs {
 
     /// Goes along `path`.
     #[inline(always)]
-    fn way(&self, who: &Caller, base: Node, path: Text) -> End<'_> {
+    fn way<'c>(&self, who: impl Fn() -> &'c Caller, base: Node, path: Text) -> End<'_> {
         let Some((mut dir, mut sequence)) = self.start(base) else { return End::Unsure };
         let mut parent = node_offset(base.id);
         let buckets = self.root.buckets.load(Acquire);
         let mut rest = path;
         loop {
-            if !may_search(who, dir, sequence) {
+            if !may_search(&who, dir, sequence) {
                 return End::Unsure;
             }
             let (found, end) = match rest.short() {
@@ -286,9 +293,9 @@ fn short_enough(path: Text, end: Text) -> bool {
 /// Whether a cachelet is a directory's that the caller may search, and was so
 /// while its sequence was `sequence`.
 #[inline(always)]
-fn may_search(who: &Caller, dir: &Cachelet, sequence: u32) -> bool {
+fn may_search<'c>(who: impl Fn() -> &'c Caller, dir: &Cachelet, sequence: u32) -> bool {
     let word = dir.mode.load(Relaxed);
-    let allowed = word & SEARCH.1 == SEARCH.0 || may_search_as(who, dir, word);
+    let allowed = word & SEARCH.1 == SEARCH.0 || may_search_as(who(), dir, word);
     let odd = dir.flags.load(Relaxed) & ODD;
     fence(Acquire);
     allowed && odd == 0 && dir.sequence.load(Relaxed) == sequence
@@ -356,7 +363,7 @@ mod tests {
                 // SAFETY: NUL-terminated, just above.
                 let text = unsafe { Text::new(buffer.as_ptr().add(at)) };
                 let mut sight = Sight::EMPTY;
-                match test.glance(&who, root, text, true, &mut sight) {
+                match test.glance(|| &who, root, text, true, &mut sight) {
                     Glance::Seen => {
                         seen += 1;
                         assert_eq!(walked, Some(Some(sight.node.id)), "{} at -{lead}", path.escape_ascii());

@@ -21,6 +21,37 @@ pub struct Short {
     pub len: u32,
 }
 
+/// What [`Text::short`] reads of its own: one line.
+#[cfg(target_arch = "x86_64")]
+#[repr(C, align(64))]
+struct Tables {
+    slashes: [u8; 16],
+    /// 16 bytes from `16 - n` on keep the first n.
+    keep: [u8; 32],
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Tables {
+    /// They, in a manner that keeps the compiler from putting `slashes` among constants elsewhere.
+    #[inline(always)]
+    fn of_all() -> &'static Tables {
+        static ALL: Tables = {
+            let mut keep = [0; 32];
+            let mut i = 0;
+            while i < 16 {
+                keep[i] = 0xff;
+                i += 1;
+            }
+            Tables { slashes: [b'/'; 16], keep }
+        };
+        let mut all = (&raw const ALL).expose_provenance();
+        // SAFETY: no instruction: the address comes out as it went in.
+        unsafe { core::arch::asm!("/* {0} */", inout(reg) all, options(pure, nomem, nostack, preserves_flags)) };
+        // SAFETY: the address of `ALL`.
+        unsafe { &*core::ptr::with_exposed_provenance(all) }
+    }
+}
+
 impl<'a> Text<'a> {
     /// Wraps a text.
     ///
@@ -69,32 +100,24 @@ impl<'a> Text<'a> {
     #[inline(always)]
     pub fn short(self) -> Option<(Short, Text<'a>)> {
         use core::arch::x86_64::*;
-        /// 16 bytes from `16 - n` on keep the first n.
-        static KEEP: [u8; 32] = {
-            let mut keep = [0; 32];
-            let mut i = 0;
-            while i < 16 {
-                keep[i] = 0xff;
-                i += 1;
-            }
-            keep
-        };
         if self.at as usize % 4096 > 4096 - 16 {
             return None;
         }
+        let tables = Tables::of_all();
         // SAFETY: all 16 bytes are in the page of the first one, which is part of the text.
         let bytes = unsafe { _mm_loadu_si128(self.at.cast()) };
+        // SAFETY: an aligned member.
+        let slashes = unsafe { _mm_load_si128((&raw const tables.slashes).cast()) };
         // SAFETY: every x86-64 has SSE2.
-        let ends =
-            unsafe { _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_setzero_si128()), _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'/' as i8))) };
+        let ends = unsafe { _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_setzero_si128()), _mm_cmpeq_epi8(bytes, slashes)) };
         // SAFETY: as above.
         let ends = unsafe { _mm_movemask_epi8(ends) } as u32;
         if ends == 0 {
             return None;
         }
         let len = ends.trailing_zeros();
-        // SAFETY: `len` is at most 15: 16 bytes within `KEEP`.
-        let keep = unsafe { _mm_loadu_si128(KEEP.as_ptr().add(16 - len as usize).cast()) };
+        // SAFETY: `len` is at most 15: 16 bytes within `keep`.
+        let keep = unsafe { _mm_loadu_si128(tables.keep.as_ptr().add(16 - len as usize).cast()) };
         // SAFETY: every x86-64 has SSE2.
         let name = unsafe { _mm_and_si128(bytes, keep) };
         // SAFETY: as above.

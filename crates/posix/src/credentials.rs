@@ -27,12 +27,13 @@ struct Copy {
 }
 
 /// The process's credentials.
+#[repr(C)]
 pub struct Credentials {
-    copies: [UnsafeCell<Copy>; COPIES],
     /// The current copy; null before the first question.
     current: AtomicPtr<Copy>,
     /// How often it was asked.
     asked: AtomicUsize,
+    copies: [UnsafeCell<Copy>; COPIES],
 }
 
 // SAFETY: a copy is written only while it is not current, by a caller that the

@@ -109,13 +109,16 @@ impl Entry {
     }
 }
 
-/// The table.
+/// The table. The working directory's word comes last, at the border of a line if the table begins at one.
+#[repr(C)]
 pub struct Descriptors {
-    words: [AtomicU64; FD_MAX as usize + 1],
     /// Every number ever put (the working directory's aside) is below this, so
     /// that a search for all of them is short.
     end: AtomicU32,
+    words: [AtomicU64; FD_MAX as usize + 1],
 }
+
+const _: () = assert!((size_of::<Descriptors>() - 8).is_multiple_of(64));
 
 impl Descriptors {
     /// An empty table.

@@ -153,14 +153,15 @@ impl Process {
         Some((mount, mount.root, rest))
     }
 
-    /// A glance at a path argument: the mount it lies in, and what there is.
+    /// A glance at a path argument: the mount it lies in, and what there is. `who` is
+    /// only asked where not everybody may search.
     ///
     /// # Safety
     /// As for [`Process::start`].
     #[inline(always)]
-    pub(crate) unsafe fn glance(
+    pub(crate) unsafe fn glance<'c>(
         &self,
-        who: &Caller,
+        who: impl Fn() -> &'c Caller,
         dirfd: usize,
         pointer: usize,
         follow: bool,
@@ -180,7 +181,7 @@ impl Process {
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
         let (parent, name) = mount.glance_parent(self.credentials.caller(), base, path)?;
-        Some(Spot { slot: mount.slot, mount, found: Found { parent, name, node: None, slash: false } })
+        Some(Spot { slot: mount.slot.into(), mount, found: Found { parent, name, node: None, slash: false } })
     }
 
     /// Resolves a path argument. `which` (0 or 1) tells the two paths of one
@@ -296,7 +297,7 @@ impl Process {
                 let rest = thread.compose(which, b"", rest)?;
                 return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
             }
-            Exit::Above { rest } => match from.mount.parent {
+            Exit::Above { rest } => match from.mount.parent() {
                 Some((slot, covered)) => {
                     let mount = self.mounts.get(slot).ok_or(Error::Posix(Errno::ENOENT))?;
                     let base = mount.backend.parent(cx, covered)?;

@@ -29,15 +29,18 @@ pub enum Outcome {
 
 /// Mounts, descriptors, working directory, credentials and mappings of one
 /// program. Allocates nothing; can be a `static`.
+///
+/// The working directory's word and what calls read of the first mount lie on one line.
+#[repr(C, align(64))]
 pub struct Process {
-    pub(crate) door: &'static dyn Door,
-    /// The door's numbers, if they are a bitmap, which is quick to ask.
-    bitmap: Option<&'static Bitmap>,
-    /// What is mounted where.
-    pub mounts: MountTable,
     /// Which numbers are ours.
     pub descriptors: Descriptors,
-    pub(crate) credentials: Credentials,
+    /// What is mounted where.
+    pub mounts: MountTable,
+    /// The door's numbers, if they are a bitmap, which is quick to ask.
+    bitmap: Option<&'static Bitmap>,
+    /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
+    pub(crate) file_limit: AtomicU64,
     /// File-creation mask; `u32::MAX` until first asked for.
     pub(crate) umask: AtomicU32,
     /// The kernel's working directory is above a mount point, so that relative
@@ -47,11 +50,17 @@ pub struct Process {
     pub(crate) points_exist: AtomicBool,
     /// A record lock was ever taken, so that `close` must drop them.
     pub(crate) record_locks: AtomicBool,
-    /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
-    pub(crate) file_limit: AtomicU64,
+    pub(crate) door: &'static dyn Door,
+    pub(crate) credentials: Credentials,
     pub(crate) mappings: Mappings,
     pub(crate) protected: Protected,
 }
+
+const _: () = {
+    use core::mem::offset_of;
+    // After the word of the working directory, which is the last one.
+    assert!(offset_of!(Process, descriptors) == 0 && offset_of!(Process, mounts) % 64 == 8);
+};
 
 impl Process {
     /// A process without mounts.

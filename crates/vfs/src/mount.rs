@@ -15,31 +15,40 @@ use pm::{Table, Text, UserSlice};
 /// Longest mount point, in bytes.
 pub const PREFIX_MAX: usize = 1024;
 
-/// One mounted file system. What every call reads comes first.
+/// One mounted file system. What every call reads comes first: see [`MountTable`].
 #[repr(C)]
 pub struct Mount {
-    prefix_len: usize,
-    /// The file system.
-    pub backend: &'static dyn Backend,
-    descriptions: Table<Description>,
     #[cfg(feature = "native")]
     direct: Option<&'static engine::Fs>,
+    descriptions: Table<Description>,
     /// Its root directory.
     pub root: Node,
+    prefix_len: u16,
     /// Its place in the table.
-    pub slot: usize,
-    /// For a mount inside another: that mount's slot and the node it covers.
-    pub parent: Option<(usize, Node)>,
+    pub slot: u8,
     /// Its files are opened as the kernel's: [`Backend::open_in_kernel`].
     pub is_kernels: bool,
+    covers_in: u32,
+    /// The file system.
+    pub backend: &'static dyn Backend,
+    covers: Node,
     prefix: [u8; PREFIX_MAX],
 }
+
+/// In `covers_in`: the mount is in no other.
+const NOWHERE: u32 = u32::MAX;
 
 impl Mount {
     /// The mount point: absolute, normalised, empty for `/`.
     #[inline]
     pub fn prefix(&self) -> &[u8] {
-        &self.prefix[..self.prefix_len]
+        &self.prefix[..usize::from(self.prefix_len)]
+    }
+
+    /// For a mount inside another: that mount's slot and the node it covers.
+    #[inline]
+    pub fn parent(&self) -> Option<(usize, Node)> {
+        (self.covers_in != NOWHERE).then_some((self.covers_in as usize, self.covers))
     }
 
     /// The description behind an index of an open descriptor.
@@ -57,15 +66,15 @@ impl Mount {
         self.descriptions.get(id)
     }
 
-    /// [`Backend::glance`].
+    /// [`Backend::glance`]. Who asks is only looked up where not everybody may search.
     #[inline(always)]
-    pub fn glance(&self, who: &Caller, base: Node, path: Text, follow: bool) -> (Glance, Sight) {
+    pub fn glance<'c>(&self, who: impl Fn() -> &'c Caller, base: Node, path: Text, follow: bool) -> (Glance, Sight) {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
             let mut sight = Sight::EMPTY;
             return (fs.glance(who, base, path, follow, &mut sight), sight);
         }
-        self.glance_by_backend(who, base, path, follow)
+        self.glance_by_backend(who(), base, path, follow)
     }
 
     #[cold]
@@ -159,14 +168,21 @@ impl Mount {
         self.backend.rename(cx, from_dir, from, to_dir, to, mode)
     }
 
-    /// [`Backend::glance_stat`].
+    /// [`Backend::glance_stat`], as [`Mount::glance`].
     #[inline(always)]
-    pub fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
+    pub fn glance_stat<'c>(
+        &self,
+        who: impl Fn() -> &'c Caller,
+        base: Node,
+        path: Text,
+        follow: bool,
+        out: &mut MaybeUninit<Stat>,
+    ) -> Glance {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
             return fs.glance_stat(who, base, path, follow, out);
         }
-        self.backend.glance_stat(who, base, path, follow, out)
+        self.backend.glance_stat(who(), base, path, follow, out)
     }
 
     /// [`Backend::open`].
@@ -282,7 +298,7 @@ impl Mount {
     /// are short, and the call would cost more.
     #[inline(always)]
     fn rest<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
-        let (prefix, mut rest) = (self.prefix.get(..self.prefix_len)?, path.get(self.prefix_len..)?);
+        let (prefix, mut rest) = (self.prefix.get(..usize::from(self.prefix_len))?, path.get(usize::from(self.prefix_len)..)?);
         if !prefix.iter().zip(path).all(|(a, b)| a == b) {
             return None;
         }
@@ -298,13 +314,15 @@ impl Mount {
     }
 }
 
-/// All mounts of one namespace.
+/// All mounts of one namespace. From the eighth byte of a line on, as it lies in a
+/// process, that line holds what calls read of the first mount.
+#[repr(C)]
 pub struct MountTable {
-    slots: [UnsafeCell<Option<Mount>>; MOUNTS_MAX],
     /// Bit n: slot n is mounted.
     active: AtomicU32,
     /// Bit n: slot n covers a node of another mount.
     nested: AtomicU32,
+    slots: [UnsafeCell<Option<Mount>>; MOUNTS_MAX],
 }
 
 // SAFETY: a slot is only written while its bit in `active` is clear, and only
@@ -340,15 +358,16 @@ impl MountTable {
             return Err(Errno::ENOSPC);
         }
         let mount = Mount {
-            slot,
+            slot: slot as u8,
             prefix,
-            prefix_len,
+            prefix_len: prefix_len as u16,
             backend,
             descriptions: backend.descriptions(),
             #[cfg(feature = "native")]
             direct: backend.direct(),
             root: backend.root(),
-            parent,
+            covers_in: parent.map_or(NOWHERE, |(slot, _)| slot as u32),
+            covers: parent.map_or(backend.root(), |(_, node)| node),
             is_kernels: backend.is_kernels(),
         };
         // SAFETY: the slot's bit is clear, so nobody reads it; callers are serialised.
@@ -452,12 +471,12 @@ impl MountTable {
     /// Whether something may be mounted on nodes of `slot`.
     #[inline]
     pub fn covers(&self, slot: usize) -> bool {
-        self.nested.load(Ordering::Relaxed) != 0 && self.iter().any(|(_, m)| m.parent.is_some_and(|p| p.0 == slot))
+        self.nested.load(Ordering::Relaxed) != 0 && self.iter().any(|(_, m)| m.parent().is_some_and(|p| p.0 == slot))
     }
 
     /// What is mounted on `node` of mount `slot`.
     pub fn mounted_on(&self, slot: usize, node: Node) -> Option<(usize, &Mount)> {
-        self.iter().find(|(_, m)| m.parent == Some((slot, node)))
+        self.iter().find(|(_, m)| m.parent() == Some((slot, node)))
     }
 }
 

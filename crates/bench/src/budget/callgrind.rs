@@ -1,21 +1,20 @@
 //! Instructions a call, by callgrind.
 
 use super::Scratch;
-use super::call::{CALLS, FLAT};
+use super::call::{CALLS, FLAT, before};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Calls of the first count; the second has twice as many.
 const N: usize = 200;
 
-/// Every call, in the order of [`CALLS`], without what making no call costs.
+/// Every call, in the order of [`CALLS`], without what comes before it.
 pub fn measure(scratch: &Scratch, image: &Path) -> Result<Vec<(&'static str, f64)>, String> {
     let totals = run(scratch, &["callgrind", &N.to_string()], image)?;
-    let mut costs = pair(CALLS.iter().map(|(name, _)| *name).collect(), &totals)?;
-    let nothing = costs.iter().find(|(name, _)| *name == "nothing").map_or(0.0, |(_, cost)| *cost);
-    for (_, cost) in &mut costs {
-        *cost -= nothing;
-    }
-    Ok(costs)
+    let costs = pair(CALLS.iter().map(|(name, _)| *name).collect(), &totals)?;
+    let all: BTreeMap<_, _> = costs.iter().copied().collect();
+    let own = |(name, cost)| (name, cost - all.get(before(name)).copied().unwrap_or_default());
+    Ok(costs.into_iter().map(own).collect())
 }
 
 /// The calls of [`FLAT`] in a directory.

@@ -8,14 +8,14 @@
 //! ```
 
 use super::Scratch;
-use super::call::{CALLS, LOOKS};
+use super::call::{CALLS, LOOKS, before};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Code and data lines of every call: the median of its looks, without what
-/// making no call at all touches.
+/// Code and data lines of every call: the median of its looks, without what comes
+/// before the call touches.
 pub fn measure(scratch: &Scratch, image: &Path) -> Result<BTreeMap<&'static str, [u64; 2]>, String> {
     let tool = ["--tool=lackey".to_string(), "--trace-mem=yes".into(), "--basic-counts=no".into()];
     let mut command = scratch.valgrind(&tool, &["lackey"], image)?;
@@ -32,13 +32,13 @@ pub fn measure(scratch: &Scratch, image: &Path) -> Result<BTreeMap<&'static str,
     if !status.success() || looks.found.len() != CALLS.len() * LOOKS {
         return Err(format!("lackey: {status}, {} looks at {} calls", looks.found.len(), CALLS.len()));
     }
-    let mut all: BTreeMap<_, _> =
+    let all: BTreeMap<_, _> =
         CALLS.iter().zip(looks.found.chunks(LOOKS)).map(|((name, _), looks)| (*name, median(looks))).collect();
-    let nothing = all.get("nothing").copied().unwrap_or_default();
-    for lines in all.values_mut() {
-        *lines = [0, 1].map(|at| lines[at].saturating_sub(nothing[at]));
-    }
-    Ok(all)
+    let own = |(name, lines): (&&'static str, &[u64; 2])| {
+        let others = all.get(before(name)).copied().unwrap_or_default();
+        (*name, [0, 1].map(|at| lines[at].saturating_sub(others[at])))
+    };
+    Ok(all.iter().map(own).collect())
 }
 
 fn median(looks: &[[u64; 2]]) -> [u64; 2] {

@@ -19,7 +19,7 @@ impl Fs {
         let mut id = base.id;
         let mut rest = path;
         loop {
-            if !may_search(who, dir, sequence) {
+            if !may_search(|| who, dir, sequence) {
                 return None;
             }
             let (short, name, end) = match rest.short_part() {

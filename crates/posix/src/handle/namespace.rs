@@ -310,12 +310,12 @@ impl Process {
     unsafe fn quick_link(&self, cx: &Cx, from: (usize, usize), to: (usize, usize), last: Last) -> Option<Outcome> {
         let follow = last == Last::Follow;
         // SAFETY: the caller's promise.
-        let (mount, Glance::Seen, sight) = unsafe { self.glance(self.credentials.caller(), from.0, from.1, follow) }? else {
+        let (mount, Glance::Seen, sight) = unsafe { self.glance(|| self.credentials.caller(), from.0, from.1, follow) }? else {
             return None;
         };
         // SAFETY: the caller's promise.
         let spot = unsafe { self.glance_parent(to.0, to.1) }?;
-        Some(done(self.link_ours(cx, mount.slot, sight.node, &spot)))
+        Some(done(self.link_ours(cx, mount.slot.into(), sight.node, &spot)))
     }
 
     #[inline(never)]

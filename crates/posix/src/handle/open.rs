@@ -94,7 +94,7 @@ impl Process {
         if flags & !PLAIN != 0 {
             return None;
         }
-        let who = self.credentials.caller();
+        let who = || self.credentials.caller();
         let follow = flags & abi::O_NOFOLLOW == 0;
         // SAFETY: the caller's promise.
         let (mount, sight) = match unsafe { self.glance(who, dirfd, path, follow) }? {
@@ -109,7 +109,7 @@ impl Process {
             _ => return None,
         };
         // What everybody may read, everybody may.
-        let may = plain && sight.word & 0o444 == 0o444 || may_open_seen(who, mount, &sight, flags);
+        let may = plain && sight.word & 0o444 == 0o444 || may_open_seen(who(), mount, &sight, flags);
         if !may {
             return None;
         }
@@ -124,8 +124,7 @@ impl Process {
             return None;
         };
         description.reserved2.store(sight.parent, Relaxed);
-        let slot = mount.slot;
-        self.descriptors.put_new(fd, Entry::new(slot, id, kind, cloexec, false).with_access(flags));
+        self.descriptors.put_new(fd, Entry::new(mount.slot.into(), id, kind, cloexec, false).with_access(flags));
         Some(fd as isize)
     }
 

@@ -161,7 +161,7 @@ impl Process {
         let out = unsafe { in_place(out) }?;
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        match mount.glance_stat(self.credentials.caller(), base, path, follow, out) {
+        match mount.glance_stat(|| self.credentials.caller(), base, path, follow, out) {
             Glance::Seen => Some(0),
             Glance::Absent => Some(-(Errno::ENOENT.0 as isize)),
             Glance::Unsure => None,
@@ -269,7 +269,7 @@ impl Process {
         if want & !usize::from(R | X) != 0 || flags as u32 & !(abi::AT_EACCESS | abi::AT_SYMLINK_NOFOLLOW) != 0 {
             return None;
         }
-        let who = if effective { self.credentials.caller() } else { self.credentials.real_caller() };
+        let who = || if effective { self.credentials.caller() } else { self.credentials.real_caller() };
         // SAFETY: the caller's promise.
         match unsafe { self.glance(who, dirfd, path, flags as u32 & abi::AT_SYMLINK_NOFOLLOW == 0) }? {
             (_, Glance::Seen, _) if want == 0 => Some(0),

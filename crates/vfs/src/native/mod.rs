@@ -91,7 +91,7 @@ impl Backend for Native {
     }
 
     fn glance(&self, who: &Caller, base: Node, path: Text, follow: bool, sight: &mut Sight) -> Glance {
-        self.0.glance(who, base, path, follow, sight)
+        self.0.glance(|| who, base, path, follow, sight)
     }
 
     fn glance_parent<'a>(&self, who: &Caller, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
@@ -99,7 +99,7 @@ impl Backend for Native {
     }
 
     fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
-        self.0.glance_stat(who, base, path, follow, out)
+        self.0.glance_stat(|| who, base, path, follow, out)
     }
 
     fn glance_node(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Glance {
