@@ -18,7 +18,7 @@ while read -r l; do echo "loop $l"; done <a >looped; cat looped
 echo x | tee t1 t2 | cat - >t3; cat t1 t2 t3
 set -C; echo no >a || echo noclobber; set +C; echo yes >|a; cat a
 diff <(sort a) <(sort t1); echo "diff $?"
-tee >(cat >procsub) <a >/dev/null; sleep 0.2; cat procsub
+tee >(cat >procsub) <a >/dev/null; until [ -s procsub ]; do sleep 0.01; done; cat procsub
 mkdir -p d/e/f d/x; touch d/{1,2,3}.txt d/e/4.txt d/.hidden; echo d/*; echo d/?.txt; echo d/[!1].txt; echo d/.*
 shopt -s globstar nullglob dotglob extglob
 echo d/**; echo none*; echo d/!(1).txt
