@@ -168,9 +168,9 @@ impl Mender<'_> {
         // The text ends with zeros, so its length can be taken again.
         let room = if self.line_bit(at).is_some() { (BLOCK - at % BLOCK).min(PATH_MAX as u64 - 1) } else { 0 };
         let found = length(&self.text(at, room));
-        let lines = found.div_ceil(LINE);
-        if found > 0 && self.is_free(at, lines) {
-            self.claim(at, lines);
+        // A block without a zero holds no text: the longest one has a zero behind it.
+        if found > 0 && self.has_text(at, found) {
+            self.claim(at, found.div_ceil(LINE));
             self.texts.insert(at, found);
             self.act(IssueKind::Inode, offset, false, format!("the symlink's length {size} becomes {found}"));
             self.set(offset + word::SIZE, found);

@@ -268,6 +268,20 @@ fn texts() {
     }
 }
 
+/// Goal: a block without a zero is no text of a symlink, not even one of 4,095 bytes; the repair ends. Method: the zero
+/// behind the longest text there is goes away, as after a crash that left newer and older pages (`testkit crash --pages`).
+#[test]
+fn a_full_block_is_no_text() {
+    let (before, mut after, drops) = repaired(|t| {
+        let target = &[b'x'; 4095];
+        t.create(&t.cx(), t.root_node(), b"full", &NewNode { target, ..new(Kind::Symlink) }).unwrap();
+        let text = at(t, inode(t, b"full") + word::ROOT).load(Relaxed);
+        at(t, text + 4088).store(u64::from_le_bytes([b'x'; 8]), Relaxed);
+    });
+    assert_eq!(after.remove("/full"), Some((Kind::Regular as u8, std::vec![])));
+    assert_eq!((before, drops), (after, 1));
+}
+
 /// As `nothing_lost`, where the repair cannot know that nothing is.
 fn the_same_afterwards(fault: impl FnOnce(&TestFs)) {
     let (before, after, _) = repaired(fault);
