@@ -25,8 +25,9 @@ done
 work=$(mktemp -d /dev/shm/bypath-kernel-way.XXXXXX) || exit 1
 daemon=
 end() {
-    "$bypath" umount "$work/bypath" 2>/dev/null
-    ! mountpoint -q "$work/passthrough_hp" || umount "$work/passthrough_hp"
+    # Lazily: after a signal a program may still be inside.
+    "$bypath" umount --lazy "$work/bypath" 2>/dev/null
+    ! mountpoint -q "$work/passthrough_hp" || umount -l "$work/passthrough_hp"
     [ -z "$daemon" ] || wait "$daemon"
     rm -rf "$work"
 }
