@@ -105,7 +105,7 @@ fn shown(result: Result<String, String>) -> bool {
 }
 
 fn crash(args: &[String]) -> bool {
-    use bypath_testkit::crash::{command, persists};
+    use bypath_testkit::crash::{command, page, persists};
     let has = |name: &str| args.iter().any(|arg| arg == name);
     if has("--worker") {
         let numbers: Vec<u64> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
@@ -116,6 +116,10 @@ fn crash(args: &[String]) -> bool {
     }
     if has("--mutants") {
         return command::mutants(number(args, "--every", 1) as usize);
+    }
+    if has("--pages") {
+        let (every, cap) = (number(args, "--every", 1) as usize, number(args, "--cap", 200) as usize);
+        return shown(page::run(every.max(1), cap, number(args, "--seed", 1)));
     }
     if let Some(text) = option(args, "--replay") {
         return command::replay(&text);
@@ -223,7 +227,7 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit flat [--entries N]\n\
                  \x20      testkit recover [--files N] [--seed S]\n\
                  \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S]\n\
-                 \x20      testkit crash --persists | --mutants [--every N] | --replay STATE | --regressions FILE"
+                 \x20      testkit crash --persists | --mutants [--every N] | --pages [--every N] [--cap N] | --replay STATE | --regressions FILE"
             );
             false
         }

@@ -142,8 +142,8 @@ pub struct Explorer {
     /// How much.
     pub effort: Effort,
     live: Machine,
-    bench: Bench,
-    base: Memory,
+    pub(super) bench: Bench,
+    pub(super) base: Memory,
     medium: Medium,
     seen: HashSet<u64>,
     /// Two processes take turns.
@@ -399,7 +399,8 @@ impl Explorer {
         self.mutant.as_ref().map_or(Cow::Borrowed(events), |mutant| Cow::Owned(mutant.applied(events)))
     }
 
-    fn share_pages(&self, events: &[Event]) {
+    /// These pages may hold something.
+    pub(super) fn share_pages(&self, events: &[Event]) {
         let mut held = self.bench.machine.log.held();
         for event in events {
             if let What::Store { offset, .. } = event.what {

@@ -13,6 +13,7 @@
 //! | [`workload`] | operations and where they start |
 //! | [`explore`] | a workload from its run to its last state |
 //! | [`pairs`] | two threads or processes at a time |
+//! | [`page`] | a crash of the system over a page cache |
 //! | [`equivalent`] | mutants that change nothing |
 //! | [`mutate`] | the explorer's own test |
 //! | [`persists`] | what operations cost in ordered persists |
@@ -26,6 +27,7 @@ pub mod explore;
 pub mod memory;
 pub mod model;
 pub mod mutate;
+pub mod page;
 pub mod pairs;
 pub mod persists;
 pub mod record;
