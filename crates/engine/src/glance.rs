@@ -16,9 +16,9 @@ use base::{Caller, Glance, Kind, Node, Sight};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
+use format::BLOCK;
 use format::bucket::{self, Bucket, ENTRIES};
 use format::inode::node_offset;
-use format::{BLOCK, LINE};
 use pm::Text;
 use pm::text::Short;
 
@@ -204,13 +204,7 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn learn_bucket(&self, number: u64) -> Looked<'_> {
-        let (segment, _) = bucket::place(number);
-        if let Some(start) = self.root.index.get(segment) {
-            let start = start.load(Acquire);
-            if self.present(start, bucket::segment_buckets(segment) * LINE).is_ok() {
-                self.buckets.set(&self.image, segment, start);
-            }
-        }
+        self.learn_step(number);
         Err(None)
     }
 

@@ -43,7 +43,10 @@ impl Fs {
     pub(crate) fn permission_index<'a>(&'a self, tx: &mut Tx<'a>, uid: u32, gid: u32, mode: u16) -> Result<u16> {
         match self.find_permission(uid, gid, mode)? {
             Place::At(index) if self.is_settled() => Ok(index),
-            _ => self.add_permission(tx, uid, gid, mode),
+            _ => {
+                let index = self.add_permission(tx, uid, gid, mode)?;
+                Ok(index)
+            }
         }
     }
 

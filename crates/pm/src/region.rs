@@ -11,13 +11,14 @@ use crate::record::Stored;
 use crate::{Domain, Errno, UserSlice, domain};
 #[cfg(feature = "sim")]
 use core::panic::Location;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// A mapping of an image or a segment. Offsets are bytes from its start.
 #[derive(Debug)]
 pub struct Region {
-    base: *mut u8,
+    base: NonNull<u8>,
     /// Bytes of address space.
     len: u64,
     /// Bytes that have real space behind them, in whole lines.
@@ -43,7 +44,11 @@ impl Region {
     /// region is used.
     pub const unsafe fn new(base: *mut u8, len: u64, valid: u64, domain: Domain) -> Region {
         Region {
-            base,
+            // Nothing of an empty region is touched, wherever it is.
+            base: match NonNull::new(base) {
+                Some(base) => base,
+                None => NonNull::dangling(),
+            },
             len,
             valid: AtomicU64::new(valid & !63),
             domain,
@@ -89,7 +94,7 @@ impl Region {
     /// First byte of the mapping.
     #[inline]
     pub fn base(&self) -> *mut u8 {
-        self.base
+        self.base.as_ptr()
     }
 
     /// The structure of atomics at `offset`; `None` outside the valid part or unaligned.
@@ -102,10 +107,12 @@ impl Region {
         if offset >= valid || (!within && valid - offset < size_of::<T>() as u64) || offset & (align_of::<T>() as u64 - 1) != 0 {
             return None;
         }
+        // SAFETY: in bounds, checked above.
+        let item = unsafe { self.base.add(offset as usize) }.cast::<T>();
         // SAFETY: in bounds and aligned, checked above; any bytes are a valid
         // `T` (FromBytes); the mapping outlives the region; `T` is made of
         // atomics, so races are defined.
-        Some(unsafe { &*self.base.add(offset as usize).cast::<T>() })
+        Some(unsafe { item.as_ref() })
     }
 
     /// The word at `offset`.
@@ -117,7 +124,7 @@ impl Region {
     /// Offset of a word or structure of this region.
     #[inline]
     pub fn offset_of<T>(&self, item: &T) -> u64 {
-        (core::ptr::from_ref(item) as usize).wrapping_sub(self.base as usize) as u64
+        (core::ptr::from_ref(item) as usize).wrapping_sub(self.base.as_ptr() as usize) as u64
     }
 
     /// Whether `offset..offset + len` may be touched.
@@ -242,7 +249,7 @@ impl Region {
         // SAFETY: the target is in bounds; the source was vouched for when the
         // slice was made; the two may not overlap but where a program passes a
         // mapping of the file itself, which `copy` allows.
-        unsafe { core::ptr::copy(from.ptr, self.base.add(offset as usize), from.len) };
+        unsafe { core::ptr::copy(from.ptr, self.base().add(offset as usize), from.len) };
         self.note_bytes(offset, from.len as u64);
         self.flush(offset, from.len as u64);
         Ok(())
@@ -257,7 +264,7 @@ impl Region {
         }
         self.touch(offset, len);
         // SAFETY: in bounds.
-        let start = unsafe { self.base.add(offset as usize) };
+        let start = unsafe { self.base().add(offset as usize) };
         // SAFETY: in bounds and writable; other processes may race on it as on any shared mapping.
         let part = unsafe { UserSlice::new(start, len as usize) };
         let done = (fill(part)? as u64).min(len);
@@ -273,7 +280,7 @@ impl Region {
             return Err(Errno::EFAULT);
         }
         // SAFETY: in bounds.
-        let start = unsafe { self.base.add(offset as usize) };
+        let start = unsafe { self.base().add(offset as usize) };
         crate::file::advise(start, len, crate::sys::abi::MADV_POPULATE_WRITE)
     }
 
@@ -283,7 +290,7 @@ impl Region {
             return Err(Errno::EFAULT);
         }
         // SAFETY: in bounds.
-        let start = unsafe { self.base.add(offset as usize) };
+        let start = unsafe { self.base().add(offset as usize) };
         // SAFETY: the range is this region's; that others see zeroes there is as if somebody had written them.
         unsafe { crate::file::remove(start, len) }
     }
@@ -296,7 +303,7 @@ impl Region {
         }
         // SAFETY: the source is in bounds; the target was vouched for when the
         // slice was made.
-        unsafe { core::ptr::copy(self.base.add(offset as usize), into.ptr, into.len) };
+        unsafe { core::ptr::copy(self.base().add(offset as usize), into.ptr, into.len) };
         Ok(())
     }
 
@@ -308,7 +315,7 @@ impl Region {
         }
         self.touch(to, len);
         // SAFETY: both ranges are in bounds; `copy` allows overlap.
-        unsafe { core::ptr::copy(self.base.add(from as usize), self.base.add(to as usize), len as usize) };
+        unsafe { core::ptr::copy(self.base().add(from as usize), self.base().add(to as usize), len as usize) };
         self.note_bytes(to, len);
         self.flush(to, len);
         Ok(())
@@ -322,7 +329,7 @@ impl Region {
         }
         self.touch(offset, len);
         // SAFETY: in bounds.
-        unsafe { core::ptr::write_bytes(self.base.add(offset as usize), 0, len as usize) };
+        unsafe { core::ptr::write_bytes(self.base().add(offset as usize), 0, len as usize) };
         self.note_bytes(offset, len);
         self.flush(offset, len);
         Ok(())
@@ -337,7 +344,7 @@ impl Region {
         let mut at = offset;
         while at < offset + len {
             // SAFETY: in bounds, as the caller has checked.
-            unsafe { core::ptr::read_volatile(self.base.add(at as usize)) };
+            unsafe { core::ptr::read_volatile(self.base().add(at as usize)) };
             at = (at | 0xffff) + 1;
         }
     }
@@ -352,7 +359,7 @@ impl Region {
                 let step = (8 - at % 8).min(_offset + _len - at) as usize;
                 let mut bytes = [0; 8];
                 // SAFETY: in bounds, as the caller has checked.
-                unsafe { core::ptr::copy_nonoverlapping(self.base.add(at as usize), bytes.as_mut_ptr(), step) };
+                unsafe { core::ptr::copy_nonoverlapping(self.base().add(at as usize), bytes.as_mut_ptr(), step) };
                 recorder.store(at, &bytes[..step], Stored::Bulk, Location::caller());
                 at += step as u64;
             }
@@ -379,7 +386,7 @@ impl Region {
     fn flush_slow(&self, offset: u64, len: u64) {
         if self.domain == Domain::Power && self.holds(offset, len) {
             // SAFETY: in bounds, just checked.
-            domain::write_back(unsafe { self.base.add(offset as usize) }, len as usize);
+            domain::write_back(unsafe { self.base().add(offset as usize) }, len as usize);
         }
     }
 

@@ -141,7 +141,8 @@ impl Process {
         // SAFETY: the caller's promise.
         let path = unsafe { Text::new(pointer as *const u8) };
         if path.first() == b'/' {
-            return self.start_at_mount(path);
+            let (mount, root, rest) = self.start_at_mount(path)?;
+            return Some((mount, root, rest));
         }
         let dir = self.directory(dirfd)?;
         Some((dir.mount, dir.node, path))

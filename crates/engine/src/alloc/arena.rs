@@ -25,7 +25,10 @@ impl Fs {
     pub(crate) fn take_lines(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u64)> {
         let (stock, taken) = (&state.stock[arena as usize], &state.taken[arena as usize]);
         let left = stock.load(Relaxed);
-        let Some(bits) = free_run(!left, count) else { return self.take_lines_elsewhere(number, state, count, arena) };
+        let Some(bits) = free_run(!left, count) else {
+            let lines = self.take_lines_elsewhere(number, state, count, arena)?;
+            return Ok(lines);
+        };
         // In this order: see the module.
         taken.store(taken.load(Relaxed) | bits, Release);
         stock.store(left & !bits, Release);

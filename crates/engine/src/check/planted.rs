@@ -46,7 +46,7 @@ faults! {
     Index => |t| {
         let root = t.fs.root().root_inode.load(Relaxed);
         let hit = t.fs.hit(&t.fs.sought(root, b"link")).unwrap().unwrap();
-        at(t, crate::index::change::entry_word(hit.bucket, hit.index)).store(0, Relaxed);
+        at(t, crate::index::change::entry_word(t.fs.image.offset_of(hit.place.unwrap().0), hit.index)).store(0, Relaxed);
     },
     Extent => |t| at(t, file(t) + word::ROOT).store(3, Relaxed),
     BlockCount => |t| add(t, file(t) + word::LINKS, 1 << 32),
@@ -92,7 +92,7 @@ fn rename_to_no_name(test: &TestFs) {
     head.store(changed.pack(), Relaxed);
     at(test, hit.edentry + NAME).store(u64::from(u32::from_le_bytes(name)), Relaxed);
     let entry = bucket::pack_entry(fs.hash(root, &name), hit.edentry);
-    at(test, crate::index::change::entry_word(hit.bucket, hit.index)).store(entry, Relaxed);
+    at(test, crate::index::change::entry_word(test.fs.image.offset_of(hit.place.unwrap().0), hit.index)).store(entry, Relaxed);
 }
 
 fn found(path: &[u8]) -> Vec<IssueKind> {

@@ -37,7 +37,7 @@ impl Fs {
     /// the operation's record must still be empty.
     #[inline(always)]
     pub(crate) fn reserve_any_slot<'a>(&'a self, tx: &mut Tx<'a>, parent: &Parent<'a>) -> Result<(u64, &'a AtomicU64)> {
-        let directory = parent.cachelet;
+        let directory = parent.seen.cachelet;
         let cursor = directory.root.load(Relaxed);
         let (next, freed) = unpack(cursor);
         let slot = if freed != 0 { freed - 1 } else { next };
@@ -52,7 +52,7 @@ impl Fs {
                 return Ok((at, word));
             }
         }
-        let found = self.search_slot(tx, parent)?;
+        let found = self.search_slot(tx, *parent)?;
         Ok(found)
     }
 
@@ -67,8 +67,8 @@ impl Fs {
     }
 
     #[inline(never)]
-    fn search_slot<'a>(&'a self, tx: &mut Tx<'a>, parent: &Parent<'a>) -> Result<(u64, &'a AtomicU64)> {
-        let (directory, id, inode) = (parent.cachelet, parent.id, parent.inode);
+    fn search_slot<'a>(&'a self, tx: &mut Tx<'a>, parent: Parent<'a>) -> Result<(u64, &'a AtomicU64)> {
+        let (directory, id, inode) = (parent.seen.cachelet, parent.seen.id, parent.inode);
         let cursor = directory.root.load(Relaxed);
         let (mut next, freed) = unpack(cursor);
         if freed != 0
@@ -180,7 +180,7 @@ impl Fs {
     /// Notes a slot that has just been freed, so that the next name takes it.
     #[inline(always)]
     pub(crate) fn slot_freed(&self, parent: &Parent, at: u64) {
-        let directory = parent.cachelet;
+        let directory = parent.seen.cachelet;
         let (seen, block) = (directory.size.load(Relaxed), at / BLOCK);
         let slot = if seen & 0xff_ffff_ffff == block && seen >> 40 != 0 {
             ((seen >> 40) - 1) * SLOTS_PER_BLOCK + at % BLOCK / 8

@@ -7,9 +7,10 @@ use crate::lane::Tx;
 use crate::lane::record::Set;
 use base::{Node, Result};
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::LINE;
 use format::bucket::{self, Bucket, ENTRIES};
+use format::edentry::Edentry;
 use format::hash::fingerprint;
 use pm::Errno;
 
@@ -60,32 +61,41 @@ pub(crate) fn entry_word(bucket: u64, index: usize) -> u64 {
 impl Fs {
     /// The entry of a name, for the holder of its bucket's lock.
     #[inline(always)]
-    pub(crate) fn hit(&self, sought: &Sought) -> Result<Option<Hit>> {
-        let hash = sought.hash;
-        let home = self.bucket_offset(hash, self.root().buckets.load(Acquire))?;
-        let (bucket, print) = (self.bucket(home)?, fingerprint(hash));
-        for index in 0..ENTRIES {
-            let entry = bucket.entries[index].load(Acquire);
-            if entry >> 48 == print {
-                if let Some(hit) = self.hit_locked(bucket, home, index, entry, sought)? {
-                    return Ok(Some(hit));
-                }
-                break;
-            }
+    pub(crate) fn hit<'a>(&'a self, sought: &Sought) -> Result<Option<Hit<'a>>> {
+        let bucket = self.home(sought.hash, self.root().buckets.load(Acquire))?;
+        let print = fingerprint(sought.hash);
+        if let Some(index) = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == print)
+            && let Some(hit) = self.hit_at_hand(bucket, index, sought)
+        {
+            return Ok(Some(hit));
         }
-        let hit = self.hit_in_chain(home, sought)?;
+        let hit = self.hit_in_chain(self.image.offset_of(bucket), *sought)?;
         Ok(hit)
     }
 
+    /// The entry at `index`, if it is that of a short name; the bucket's lock is held.
+    #[inline(always)]
+    fn hit_at_hand<'a>(&'a self, bucket: &'a Bucket, index: usize, sought: &Sought) -> Option<Hit<'a>> {
+        let entry = bucket.entries[index].load(Acquire);
+        let offset = bucket::entry_offset(entry);
+        let edentry = self.image.at::<Edentry>(offset)?;
+        let head = edentry.head.load(Acquire);
+        if !sought.is_short() || !sought.is_in(edentry, head) {
+            return None;
+        }
+        let node = Node { id: edentry.child.load(Relaxed), hint: self.hint_of(bucket, index) };
+        Some(Hit { node, kind: (head >> 16) as u8, edentry: offset, place: Some((bucket, edentry)), index, entry })
+    }
+
     #[inline(never)]
-    fn hit_in_chain(&self, home: u64, sought: &Sought) -> Result<Option<Hit>> {
+    fn hit_in_chain<'a>(&'a self, home: u64, sought: Sought) -> Result<Option<Hit<'a>>> {
         let (mut offset, print) = (home, fingerprint(sought.hash));
         for _ in 0..CHAIN_MAX {
             let bucket = self.bucket(offset)?;
             for index in 0..ENTRIES {
                 let entry = bucket.entries[index].load(Acquire);
                 if entry >> 48 == print
-                    && let Some(hit) = self.hit_locked(bucket, offset, index, entry, sought)?
+                    && let Some(hit) = self.hit_locked(bucket, index, entry, &sought)?
                 {
                     return Ok(Some(hit));
                 }
@@ -101,9 +111,8 @@ impl Fs {
     /// Where an entry for a name can go, for the holder of its bucket's lock.
     #[inline(always)]
     pub(crate) fn room(&self, sought: &Sought) -> Result<Room<'_>> {
-        let hash = sought.hash;
-        let home = self.bucket_offset(hash, self.root().buckets.load(Acquire))?;
-        let (bucket, print) = (self.bucket(home)?, fingerprint(hash));
+        let bucket = self.home(sought.hash, self.root().buckets.load(Acquire))?;
+        let print = fingerprint(sought.hash);
         let (mut free, mut known) = (ENTRIES as u32, bucket.next.load(Acquire) != 0);
         for index in (0..ENTRIES).rev() {
             let entry = bucket.entries[index].load(Acquire);
@@ -115,12 +124,12 @@ impl Fs {
         if !known && free < ENTRIES as u32 {
             return Ok(Room::At(Spot { bucket, index: free, full: false }));
         }
-        let room = self.room_in_chain(bucket, sought)?;
+        let room = self.room_in_chain(bucket, *sought)?;
         Ok(room)
     }
 
     #[inline(never)]
-    fn room_in_chain<'a>(&'a self, home: &'a Bucket, sought: &Sought) -> Result<Room<'a>> {
+    fn room_in_chain<'a>(&'a self, home: &'a Bucket, sought: Sought) -> Result<Room<'a>> {
         if self.hit_in_chain(self.image.offset_of(home), sought)?.is_some() {
             return Ok(Room::Taken);
         }
@@ -137,11 +146,12 @@ impl Fs {
         Err(corrupt("chain of buckets", self.image.offset_of(home)))
     }
 
-    #[inline(always)]
-    fn hit_locked(&self, bucket: &Bucket, offset: u64, index: usize, entry: u64, sought: &Sought) -> Result<Option<Hit>> {
+    #[inline]
+    fn hit_locked<'a>(&'a self, bucket: &'a Bucket, index: usize, entry: u64, sought: &Sought) -> Result<Option<Hit<'a>>> {
         let Some((id, kind)) = self.matches(entry, sought)? else { return Ok(None) };
         let node = Node { id, hint: self.hint_of(bucket, index) };
-        Ok(Some(Hit { node, kind, edentry: bucket::entry_offset(entry), bucket: offset, index, entry }))
+        let offset = bucket::entry_offset(entry);
+        Ok(Some(Hit { node, kind, edentry: offset, place: Some((bucket, self.edentry(offset)?)), index, entry }))
     }
 
     /// A new entry for the edentry at `edentry`: its place, and the store that
@@ -191,14 +201,16 @@ impl Fs {
 
     /// The entry of a hit stands for another edentry with the same name and hash:
     /// its place, and the store that makes it so.
-    pub(crate) fn redirect(&self, hit: &Hit, hash: u64, edentry: u64) -> Result<(Spot<'_>, Set<'_>)> {
-        let spot = Spot { bucket: self.bucket(hit.bucket)?, index: hit.index as u32, full: false };
+    pub(crate) fn redirect<'a>(&self, hit: &Hit<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
+        let Some((bucket, _)) = hit.place else { return Err(Errno::EIO.into()) };
+        let spot = Spot { bucket, index: hit.index as u32, full: false };
         Ok((spot, spot.set(hash, edentry)))
     }
 
     /// The store that removes the entry of a hit.
     #[inline(always)]
-    pub(crate) fn remove(&self, hit: &Hit) -> Result<Set<'_>> {
-        Ok(Set { word: &self.bucket(hit.bucket)?.entries[hit.index % ENTRIES], value: 0 })
+    pub(crate) fn remove<'a>(&self, hit: &Hit<'a>) -> Result<Set<'a>> {
+        let Some((bucket, _)) = hit.place else { return Err(Errno::EIO.into()) };
+        Ok(Set { word: &bucket.entries[hit.index % ENTRIES], value: 0 })
     }
 }

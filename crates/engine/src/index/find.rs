@@ -38,16 +38,16 @@ impl Seen<'_> {
 }
 
 /// An entry of the index that has the name looked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit {
+#[derive(Clone, Copy)]
+pub(crate) struct Hit<'a> {
     /// The child.
     pub(crate) node: Node,
     /// `DT_*` of the child, as the edentry says.
     pub(crate) kind: u8,
     /// Offset of the edentry.
     pub(crate) edentry: u64,
-    /// Offset of the bucket.
-    pub(crate) bucket: u64,
+    /// The bucket and the edentry, once they have been looked into.
+    pub(crate) place: Option<(&'a Bucket, &'a Edentry)>,
     /// Which entry of it.
     pub(crate) index: usize,
     /// The entry.
@@ -59,36 +59,35 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn find<'a>(&'a self, cx: &Cx, sought: &Sought) -> Result<Option<Seen<'a>>> {
         let buckets = self.root().buckets.load(Acquire);
-        let bucket = self.bucket(self.bucket_offset(sought.hash, buckets)?)?;
+        let bucket = self.home(sought.hash, buckets)?;
         let print = fingerprint(sought.hash);
-        for i in 0..ENTRIES {
-            if bucket.entries[i].load(Acquire) >> 48 != print {
-                continue;
-            }
-            let Some(cachelet) = self.cachelet(self.hint_of(bucket, i)) else { break };
-            let Some(seen) = self.seen_named(cachelet, sought) else { break };
+        if let Some(i) = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == print)
+            && let Some(cachelet) = self.cachelet(self.hint_of(bucket, i))
+            && let Some(seen) = self.seen_named(cachelet, sought)
+        {
             return Ok(Some(seen));
         }
-        self.find_unsure(cx, sought, bucket, buckets)
+        let found = self.find_unsure(cx, *sought, bucket, buckets)?;
+        Ok(found)
     }
 
     /// Whether a name is likely to be free: nothing in its home bucket looks like it.
     #[inline(always)]
     pub(crate) fn seems_free(&self, sought: &Sought) -> Result<bool> {
-        let bucket = self.bucket(self.bucket_offset(sought.hash, self.root().buckets.load(Acquire))?)?;
+        let bucket = self.home(sought.hash, self.root().buckets.load(Acquire))?;
         let print = fingerprint(sought.hash);
         Ok(bucket.entries.iter().all(|entry| entry.load(Relaxed) >> 48 != print))
     }
 
     /// The bucket does not tell at once where the name is, or it is not there.
     #[inline(never)]
-    fn find_unsure<'a>(&'a self, cx: &Cx, sought: &Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
+    fn find_unsure<'a>(&'a self, cx: &Cx, sought: Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
         let print = fingerprint(sought.hash);
         let known = bucket.entries.iter().any(|entry| entry.load(Acquire) >> 48 == print);
         if !known && bucket.next.load(Acquire) == 0 && self.root().buckets.load(Acquire) == buckets {
             return Ok(None);
         }
-        self.find_cold(cx, sought)
+        self.find_cold(cx, &sought)
     }
 
     #[inline(always)]
@@ -157,7 +156,7 @@ impl Fs {
     }
 
     /// Finds the entry of a name through the edentries, without a lock.
-    pub(crate) fn find_hit(&self, sought: &Sought) -> Result<Option<Hit>> {
+    pub(crate) fn find_hit<'a>(&'a self, sought: &Sought) -> Result<Option<Hit<'a>>> {
         let hash = sought.hash;
         'again: loop {
             let buckets = self.root().buckets.load(Acquire);
@@ -180,9 +179,10 @@ impl Fs {
                         continue 'again;
                     }
                     if let Some((id, kind)) = found? {
-                        let hint = self.hint_of(bucket, index);
-                        let node = Node { id, hint };
-                        return Ok(Some(Hit { node, kind, edentry: bucket::entry_offset(entry), bucket: offset, index, entry }));
+                        let node = Node { id, hint: self.hint_of(bucket, index) };
+                        let offset = bucket::entry_offset(entry);
+                        let place = Some((bucket, self.edentry(offset)?));
+                        return Ok(Some(Hit { node, kind, edentry: offset, place, index, entry }));
                     }
                 }
                 offset = if core::ptr::eq(bucket, home) { chain } else { bucket.next.load(Acquire) };
@@ -278,7 +278,7 @@ impl Fs {
 
     /// Leaves a cachelet's number in the bucket, and the name in the cachelet if it has none.
     fn warm(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, sought: &Sought) {
-        let Ok(bucket) = self.bucket(hit.bucket) else { return };
+        let Some((bucket, _)) = hit.place else { return };
         let number = self.cachelet_number(cachelet);
         if self.hint_of(bucket, hit.index) != number {
             self.suggest(bucket, hit.index, number);
@@ -309,7 +309,7 @@ impl Fs {
     /// Lets a cachelet carry the name of an entry. Who removes the name must hold
     /// `owner`: so if the entry still stands once we hold it, the name does too.
     fn give_name(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, sought: &Sought) {
-        let (Ok(lane), Ok(bucket)) = (self.lane_of(cx), self.bucket(hit.bucket)) else { return };
+        let (Ok(lane), Some((bucket, edentry))) = (self.lane_of(cx), hit.place) else { return };
         let listed = &self.lane_state(lane).loading_cachelet;
         listed.store(self.segment.offset_of(&cachelet.owner), SeqCst);
         if cachelet.owner.compare_exchange(0, lane + 1, AcqRel, Relaxed).is_err() {
@@ -317,7 +317,7 @@ impl Fs {
             return;
         }
         let same_entry = bucket.entries[hit.index].load(Acquire) == hit.entry;
-        let same_child = self.edentry(hit.edentry).is_ok_and(|e| e.child.load(Acquire) == hit.node.id);
+        let same_child = edentry.child.load(Acquire) == hit.node.id;
         if same_entry && same_child && cachelet.node.load(Acquire) == hit.node.id {
             self.set_name(cachelet, sought);
         }

@@ -28,7 +28,8 @@ pub(crate) use sought::Sought;
 
 use crate::fs::{Fs, corrupt};
 use base::Result;
-use format::bucket::{self, BUCKETS_MIN};
+use core::sync::atomic::Ordering::Acquire;
+use format::bucket::{self, BUCKETS_MIN, Bucket};
 use format::hash;
 
 /// Most buckets in one chain. Far more than a healthy index has; an index that
@@ -40,6 +41,38 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn hash(&self, parent: u64, name: &[u8]) -> u64 {
         hash::name(self.name_key, parent, name)
+    }
+
+    /// The bucket for `hash` when `buckets` are in use, the first of its chain.
+    #[inline(always)]
+    pub(crate) fn home(&self, hash: u64, buckets: u64) -> Result<&Bucket> {
+        match self.buckets.get(bucket::number(hash, buckets)) {
+            Some(bucket) if buckets >= BUCKETS_MIN => Ok(bucket),
+            _ => {
+                let bucket = self.home_anyhow(hash, buckets)?;
+                Ok(bucket)
+            }
+        }
+    }
+
+    /// It is not known yet where it lies.
+    #[cold]
+    #[inline(never)]
+    fn home_anyhow(&self, hash: u64, buckets: u64) -> Result<&Bucket> {
+        let bucket = self.bucket(self.bucket_offset(hash, buckets)?)?;
+        self.learn_step(bucket::number(hash, buckets));
+        Ok(bucket)
+    }
+
+    /// Takes note of where the buckets of a step of the index lie.
+    pub(crate) fn learn_step(&self, number: u64) {
+        let (segment, _) = bucket::place(number);
+        if let Some(start) = self.root.index.get(segment) {
+            let start = start.load(Acquire);
+            if self.present(start, bucket::segment_buckets(segment) * format::LINE).is_ok() {
+                self.buckets.set(&self.image, segment, start);
+            }
+        }
     }
 
     /// Offset of the bucket for `hash` when `buckets` are in use.
@@ -57,7 +90,7 @@ impl Fs {
     pub(crate) fn bucket_place(&self, number: u64) -> Result<u64> {
         let (segment, within) = bucket::place(number);
         match self.root().index.get(segment) {
-            Some(base) => Ok(base.load(core::sync::atomic::Ordering::Acquire).wrapping_add(within * format::LINE)),
+            Some(base) => Ok(base.load(Acquire).wrapping_add(within * format::LINE)),
             None => Err(corrupt("bucket number", number)),
         }
     }

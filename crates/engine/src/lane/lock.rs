@@ -100,6 +100,17 @@ impl<'a> Tx<'a> {
     pub(crate) fn lock_inode(&mut self, cachelet: &'a Cachelet, node: u64) -> Result<()> {
         let keep = self.held;
         self.lock(&cachelet.owner)?;
+        if !cachelet.is_sound(node) {
+            self.mend_inode(cachelet, node, keep)?;
+        }
+        Ok(())
+    }
+
+    /// The cachelet locked last, before which `keep` locks were held, is another
+    /// node's (`ESTALE`), or is to be loaded again.
+    #[cold]
+    #[inline(never)]
+    fn mend_inode(&mut self, cachelet: &Cachelet, node: u64, keep: usize) -> Result<()> {
         if cachelet.node.load(Acquire) != node || cachelet.flags.load(Acquire) & cachelet::DEAD != 0 {
             self.unlock_to(keep);
             return Err(Errno::ESTALE.into());

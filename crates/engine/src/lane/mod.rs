@@ -411,15 +411,28 @@ impl<'a> Tx<'a> {
 }
 
 impl Tx<'_> {
-    /// Ends the operation, as dropping it does, but in line.
+    /// Whether anything is reserved that no commit has used.
     #[inline(always)]
-    pub(crate) fn end(&mut self) {
+    fn has_reserved(&self) -> bool {
         let state = self.state;
         let reserved = state.reserved_count.load(Relaxed);
         let lines = state.taken[0].load(Relaxed) | state.taken[1].load(Relaxed) | state.taken[2].load(Relaxed);
-        if lines | state.slots[0].load(Relaxed) | state.slots[1].load(Relaxed) | u64::from(reserved) != 0 {
+        lines | state.slots[0].load(Relaxed) | state.slots[1].load(Relaxed) | u64::from(reserved) != 0
+    }
+
+    /// Ends the operation, as dropping it does.
+    #[inline(always)]
+    pub(crate) fn end(&mut self) {
+        if self.has_reserved() {
             self.give_up();
         }
+        self.finish();
+    }
+
+    /// Ends an operation whose last commit has used all that was reserved, in line.
+    #[inline(always)]
+    pub(crate) fn finish(&mut self) {
+        debug_assert!(!self.has_reserved());
         self.leave_directories();
         self.unlock_all();
         self.over = true;

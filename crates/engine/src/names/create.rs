@@ -21,7 +21,7 @@ impl Fs {
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
-        let sought = self.sought(parent.offset, name);
+        let sought = self.sought(parent.offset(), name);
         let room = self.new_name(&mut tx, cx, &parent, free, &sought)?;
         if !free {
             return Err(Errno::EACCES.into());
@@ -54,7 +54,7 @@ impl Fs {
         let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, own, Some((&spot, &sought)), stores)?;
         tx.slots_filled();
         self.release_fresh(&tx, cachelet);
-        tx.end();
+        tx.finish();
         if spot.full {
             self.grow_index(cx);
         }

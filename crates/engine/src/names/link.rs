@@ -24,7 +24,7 @@ impl Fs {
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
-        let sought = self.sought(parent.offset, name);
+        let sought = self.sought(parent.offset(), name);
         let room = self.new_name(&mut tx, cx, &parent, free, &sought)?;
         let (at, slot, cachelet, seen) = self.prepare_link(&mut tx, cx, node, &parent, free)?;
 
@@ -52,7 +52,7 @@ impl Fs {
         if cachelet.parent.load(Relaxed) == 0 {
             self.name_cachelet(cachelet, &sought);
         }
-        tx.end();
+        tx.finish();
         if spot.full {
             self.grow_index(cx);
         }

@@ -22,7 +22,7 @@ mod tests;
 
 use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
-use crate::index::{Room, Seen, Sought};
+use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::Tx;
 use crate::lane::record::{ClearBits, Count, Raise, SetBits};
 use crate::segment::Cachelet;
@@ -48,17 +48,18 @@ pub(crate) const ATTEMPTS: u32 = 100_000;
 /// A directory entered, to change its names.
 #[derive(Clone, Copy)]
 pub(crate) struct Parent<'a> {
-    pub(crate) cachelet: &'a Cachelet,
-    /// Node id.
-    pub(crate) id: u64,
-    /// The inode, and its offset.
     pub(crate) inode: &'a Inode,
-    pub(crate) offset: u64,
-    /// Owner and mode.
+    /// Cachelet, node id, owner and mode.
     pub(crate) seen: Seen<'a>,
 }
 
 impl Parent<'_> {
+    /// Offset of the inode.
+    #[inline(always)]
+    pub(crate) fn offset(&self) -> u64 {
+        node_offset(self.seen.id)
+    }
+
     /// Whether names may be changed, as a rule: then they may be searched for too.
     #[inline(always)]
     pub(crate) fn is_free_to(&self, cred: &Cred) -> bool {
@@ -68,7 +69,7 @@ impl Parent<'_> {
     /// Search permission, which the kernel asks for before it looks at the name.
     #[cold]
     #[inline(never)]
-    pub(crate) fn may_search(&self, cred: &Cred) -> Result<()> {
+    pub(crate) fn may_search(self, cred: &Cred) -> Result<()> {
         if cred.may(Kind::Directory, self.seen.mode(), self.seen.uid, self.seen.gid, X) {
             return Ok(());
         }
@@ -116,22 +117,32 @@ pub(crate) fn gone(error: base::Error) -> base::Error {
 impl Fs {
     /// Enters one directory. `ENOTDIR`, or `ENOENT` if it is gone.
     #[inline(always)]
-    pub(crate) fn enter<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
-        let seen = match tx.enter_at_hand(dir) {
-            Some(seen) => seen,
-            None => self.enter_anyhow(tx, cx, dir)?,
-        };
-        self.parent(seen)
+    pub(crate) fn enter<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, mut dir: Node) -> Result<Parent<'a>> {
+        let mut attempts = 0;
+        loop {
+            if let Some(seen) = tx.enter_at_hand(dir) {
+                return self.parent(seen);
+            }
+            // Once it has been entered it is at hand.
+            [dir.hint, _] = self.enter_anyhow(tx, cx, [dir, dir], &mut attempts)?;
+        }
     }
 
-    /// Its cachelet is not at hand, is being changed, or it is closed to entry.
+    /// A cachelet is not at hand, is being changed, or a directory is closed to
+    /// entry: enters the one or two, and tells the numbers of their cachelets.
     #[cold]
     #[inline(never)]
-    fn enter_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Seen<'a>> {
-        for _ in 0..ATTEMPTS {
-            let cachelet = self.cached(cx, dir).map_err(gone)?;
-            match tx.enter(&[(cachelet, dir.id)]) {
-                Ok(()) => return self.seen_directory(cx, cachelet, dir.id),
+    fn enter_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, [a, b]: [Node; 2], attempts: &mut u32) -> Result<[u32; 2]> {
+        while *attempts < ATTEMPTS {
+            *attempts += 1;
+            let (first, second) = (self.cached(cx, a).map_err(gone)?, self.cached(cx, b).map_err(gone)?);
+            let both = [(first, a.id), (second, b.id)];
+            match tx.enter(&both[..1 + usize::from(a.id != b.id)]) {
+                Ok(()) => {
+                    self.check_directory(cx, first, a.id)?;
+                    self.check_directory(cx, second, b.id)?;
+                    return Ok([self.cachelet_number(first), self.cachelet_number(second)]);
+                }
                 Err(base::Error::Posix(Errno::ESTALE)) => {}
                 Err(error) => return Err(error),
             }
@@ -141,38 +152,30 @@ impl Fs {
 
     /// Enters two directories (which may be the same).
     #[inline(always)]
-    pub(crate) fn enter_two<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(Parent<'a>, Parent<'a>)> {
-        let (first, second) = match tx.enter_both_at_hand(a, b) {
-            Some(both) => both,
-            None => self.enter_both_anyhow(tx, cx, a, b)?,
-        };
-        Ok((self.parent(first)?, self.parent(second)?))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn enter_both_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(Seen<'a>, Seen<'a>)> {
-        for _ in 0..ATTEMPTS {
-            let (first, second) = (self.cached(cx, a).map_err(gone)?, self.cached(cx, b).map_err(gone)?);
-            let both = [(first, a.id), (second, b.id)];
-            match tx.enter(&both[..1 + usize::from(a.id != b.id)]) {
-                Ok(()) => return Ok((self.seen_directory(cx, first, a.id)?, self.seen_directory(cx, second, b.id)?)),
-                Err(base::Error::Posix(Errno::ESTALE)) => {}
-                Err(error) => return Err(error),
+    pub(crate) fn enter_two<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        cx: &Cx,
+        mut a: Node,
+        mut b: Node,
+    ) -> Result<(Parent<'a>, Parent<'a>)> {
+        let mut attempts = 0;
+        loop {
+            if let Some((first, second)) = tx.enter_both_at_hand(a, b) {
+                return Ok((self.parent(first)?, self.parent(second)?));
             }
+            [a.hint, b.hint] = self.enter_anyhow(tx, cx, [a, b], &mut attempts)?;
         }
-        Err(Errno::EIO.into())
     }
 
-    fn seen_directory<'a>(&self, cx: &Cx, cachelet: &'a Cachelet, id: u64) -> Result<Seen<'a>> {
+    fn check_directory(&self, cx: &Cx, cachelet: &Cachelet, id: u64) -> Result<()> {
         let seen = self.seen(cx, cachelet, id).map_err(gone)?;
-        if seen.is(Kind::Directory) { Ok(seen) } else { Err(Errno::ENOTDIR.into()) }
+        if seen.is(Kind::Directory) { Ok(()) } else { Err(Errno::ENOTDIR.into()) }
     }
 
     #[inline(always)]
     fn parent<'a>(&'a self, seen: Seen<'a>) -> Result<Parent<'a>> {
-        let offset = node_offset(seen.id);
-        Ok(Parent { cachelet: seen.cachelet, id: seen.id, inode: self.inode(offset)?, offset, seen })
+        Ok(Parent { inode: self.inode(node_offset(seen.id))?, seen })
     }
 
     /// Takes the inode of a node that the index says is there and whose bucket
@@ -182,13 +185,15 @@ impl Fs {
         if let Some(cachelet) = self.cachelet(node.hint)
             && cachelet.node.load(Acquire) == node.id
         {
-            match tx.lock_inode(cachelet, node.id) {
-                Ok(()) => return Ok(cachelet),
-                Err(base::Error::Posix(Errno::ESTALE)) => {}
-                Err(error) => return Err(error),
+            let keep = tx.held;
+            tx.lock(&cachelet.owner)?;
+            if cachelet.is_sound(node.id) {
+                return Ok(cachelet);
             }
+            tx.unlock_to(keep);
         }
-        self.lock_named_anyhow(tx, cx, node)
+        let cachelet = self.lock_named_anyhow(tx, cx, node)?;
+        Ok(cachelet)
     }
 
     #[cold]
@@ -292,12 +297,13 @@ impl Fs {
         Ok((at, allocated))
     }
 
-    /// The slot that an edentry stands in, and its offset, checked: the slot must refer to it.
+    /// The slot that the edentry of a hit stands in, and its offset, checked: the slot must refer to it.
     #[inline(always)]
-    pub(crate) fn slot_of(&self, edentry: &Edentry) -> Result<(u64, &AtomicU64)> {
+    pub(crate) fn slot_of(&self, hit: &Hit) -> Result<(u64, &AtomicU64)> {
+        let Some((_, edentry)) = hit.place else { return Err(Errno::EIO.into()) };
         let slot = edentry.slot.load(Acquire);
         let word: &AtomicU64 = self.at(slot, "directory slot")?;
-        if word.load(Acquire) != self.image.offset_of(edentry) {
+        if word.load(Acquire) != hit.edentry {
             return Err(corrupt("directory slot", slot));
         }
         Ok((slot, word))
@@ -306,7 +312,17 @@ impl Fs {
     /// The store that frees the lines of an edentry with a name of `len` bytes.
     #[inline(always)]
     pub(crate) fn old_edentry<'a>(&self, tx: &mut Tx<'a>, at: u64, len: usize) -> Result<ClearBits<'a>> {
-        tx.old_lines(at, if len <= edentry::WORDS * 8 { 2 } else { edentry::lines(len) })
+        if len <= edentry::WORDS * 8 {
+            return tx.old_lines(at, 2);
+        }
+        let cleared = self.old_long_edentry(tx, at, len)?;
+        Ok(cleared)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn old_long_edentry<'a>(&self, tx: &mut Tx<'a>, at: u64, len: usize) -> Result<ClearBits<'a>> {
+        tx.old_lines(at, edentry::lines(len))
     }
 }
 

@@ -35,8 +35,8 @@ impl Fs {
                 return Ok(None);
             }
         };
-        let (cross, old) = (a.id != b.id, self.edentry(hit.edentry)?);
-        let (old_at, old_slot) = self.slot_of(old)?;
+        let cross = a.seen.id != b.seen.id;
+        let (old_at, old_slot) = self.slot_of(&hit)?;
         // In its directory a name keeps its place, so that readers see it once.
         let (at, slot) = if cross { self.reserve_any_slot(tx, b)? } else { (old_at, old_slot) };
         let cachelet = self.lock_named(tx, cx, hit.node)?;
@@ -71,7 +71,7 @@ impl Fs {
         };
         change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | kept << 24, Relaxed);
         drop(change);
-        tx.end();
+        tx.finish();
         Ok(Some(spot.full))
     }
 }

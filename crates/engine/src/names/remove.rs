@@ -17,8 +17,8 @@ use pm::Errno;
 /// What becomes of the inode of a name removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It has other names: so many.
-    Stays(u32),
+    /// It has other names.
+    Stays,
     /// Somebody has it open, or it is too large for one record.
     Orphan,
     /// It goes with the name.
@@ -35,7 +35,7 @@ impl Fs {
         if !free {
             parent.may_search(&cx.cred)?;
         }
-        let sought = self.sought(parent.offset, name);
+        let sought = self.sought(parent.offset(), name);
         tx.lock_bucket(sought.hash)?;
         let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
@@ -48,7 +48,7 @@ impl Fs {
         let touched = touch_directory(parent.inode, now, -1, 0);
         let fate = self.commit_removal(&mut tx, victim, &hit, now, (removed, touched))?;
         self.slot_freed(&parent, slot);
-        tx.end();
+        tx.finish();
         self.after_removal(cx, victim, hit.node, fate);
         Ok(())
     }
@@ -58,11 +58,10 @@ impl Fs {
     pub(super) fn remove_entry<'a>(
         &'a self,
         tx: &mut Tx<'a>,
-        hit: &Hit,
+        hit: &Hit<'a>,
         len: usize,
     ) -> Result<(u64, (Set<'a>, Set<'a>, ClearBits<'a>))> {
-        let edentry = self.edentry(hit.edentry)?;
-        let (at, slot) = self.slot_of(edentry)?;
+        let (at, slot) = self.slot_of(hit)?;
         Ok((at, (self.remove(hit)?, Set { word: slot, value: 0 }, self.old_edentry(tx, hit.edentry, len)?)))
     }
 
@@ -82,23 +81,21 @@ impl Fs {
     ) -> Result<Fate> {
         let offset = node_offset(hit.node.id);
         let inode = self.inode(offset)?;
-        let links = inode.links.load(Acquire);
-        let (nlink, _) = unpack_links(links);
         let change = self.change(victim);
-        if nlink > 1 {
-            tx.commit_with((stores, links_change(inode, links, nlink - 1, now)))?;
-            after_name(&change, nlink - 1, now);
-            return Ok(Fate::Stays(nlink - 1));
+        if unpack_links(inode.links.load(Acquire)).0 > 1 {
+            let fate = self.commit_stays(tx, change, inode, now, stores)?;
+            return Ok(fate);
         }
         let gone = match self.give_up_inode(tx, victim, hit.node.id, inode) {
             Ok(Some(gone)) => gone,
-            other => {
-                let kept = other.and_then(|_| tx.commit_with((stores, links_change(inode, links, 0, now))));
-                return self.not_freed(tx, change, kept.map(|()| now));
+            Ok(None) => {
+                let fate = self.commit_stays(tx, change, inode, now, stores)?;
+                return Ok(fate);
             }
+            Err(error) => return Err(self.not_removed(tx, change, error)),
         };
         if let Err(error) = tx.commit_with((stores, gone)) {
-            return self.not_freed(tx, change, Err(error));
+            return Err(self.not_removed(tx, change, error));
         }
         after_name(&change, 0, now);
         drop(change);
@@ -106,25 +103,49 @@ impl Fs {
         Ok(Fate::Freed)
     }
 
-    /// The inode that has lost its last name stays for now (its ctime is given),
-    /// or the record could not be committed.
-    #[cold]
+    /// As `commit_removal`, for an inode that stays: it has other names, or is an orphan now.
     #[inline(never)]
-    fn not_freed(&self, tx: &Tx, victim: Change, kept: Result<i64>) -> Result<Fate> {
-        if let Ok(now) = kept {
-            after_name(&victim, 0, now);
+    fn commit_stays<'a, S: Stores>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        victim: Change,
+        inode: &'a Inode,
+        now: i64,
+        stores: S,
+    ) -> Result<Fate> {
+        let links = inode.links.load(Acquire);
+        let left = unpack_links(links).0.saturating_sub(1);
+        let kept = tx.commit_with((stores, links_change(inode, links, left, now)));
+        if kept.is_ok() {
+            after_name(&victim, left, now);
         }
         let cachelet = victim.end();
+        if left == 0 {
+            self.settle_victim(tx, cachelet, false);
+        }
+        kept.map(|()| if left == 0 { Fate::Orphan } else { Fate::Stays })
+    }
+
+    /// The record could not be committed: openers may go on.
+    #[cold]
+    #[inline(never)]
+    fn not_removed(&self, tx: &Tx, victim: Change, error: base::Error) -> base::Error {
+        let cachelet = victim.end();
         self.settle_victim(tx, cachelet, false);
-        kept.map(|_| Fate::Orphan)
+        error
     }
 
     /// The directory stays for those who have it open: it has no name and no parent any more.
     #[cold]
     #[inline(never)]
-    fn commit_orphan<S: Stores>(&self, tx: &mut Tx, id: u64, inode: &Inode, stores: S) -> Result<Fate> {
-        let word = self.at(self.own_word(node_offset(id), inode)?, "own edentry")?;
-        tx.commit_with((stores, Set { word, value: 0 })).map(|()| Fate::Orphan)
+    fn commit_orphan<S: Stores>(&self, tx: &mut Tx, victim: Change, id: u64, inode: &Inode, stores: S) -> Result<Fate> {
+        let word = self.own_word(node_offset(id), inode).and_then(|at| self.at(at, "own edentry"));
+        if let Err(error) = word.and_then(|word| tx.commit_with((stores, Set { word, value: 0 }))) {
+            return Err(self.not_removed(tx, victim, error));
+        }
+        let cachelet = after_directory(victim);
+        self.settle_victim(tx, cachelet, false);
+        Ok(Fate::Orphan)
     }
 
     /// After the operation, with nothing held: an orphan that nobody has open
@@ -148,22 +169,29 @@ impl Fs {
     ) -> Result<Fate> {
         let inode = self.inode(node_offset(id))?;
         let change = self.change(victim);
-        let fate = match self.give_up_inode(tx, victim, id, inode) {
-            Ok(Some(gone)) => match tx.commit_with((stores, gone)) {
-                Ok(()) => Ok(Fate::Freed),
-                Err(error) => Err(error),
-            },
-            Ok(None) => self.commit_orphan(tx, id, inode, stores),
-            Err(error) => Err(error),
+        let gone = match self.give_up_inode(tx, victim, id, inode) {
+            Ok(Some(gone)) => gone,
+            Ok(None) => {
+                let fate = self.commit_orphan(tx, change, id, inode, stores)?;
+                return Ok(fate);
+            }
+            Err(error) => return Err(self.not_removed(tx, change, error)),
         };
-        if fate.is_ok() {
-            change.parent.store(0, Relaxed);
-            victim.flags.fetch_or(cachelet::REMOVED, SeqCst);
+        if let Err(error) = tx.commit_with((stores, gone)) {
+            return Err(self.not_removed(tx, change, error));
         }
-        drop(change);
-        self.settle_victim(tx, victim, fate == Ok(Fate::Freed));
-        fate
+        after_directory(change);
+        self.settle_victim(tx, victim, true);
+        Ok(Fate::Freed)
     }
+}
+
+/// Lets the cachelet of a directory say that it has lost its name.
+#[inline(always)]
+fn after_directory(change: Change<'_>) -> &Cachelet {
+    change.parent.store(0, Relaxed);
+    change.flags.fetch_or(cachelet::REMOVED, SeqCst);
+    change.end()
 }
 
 /// What the cachelet of an inode says once a name of it is gone.

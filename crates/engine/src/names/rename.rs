@@ -40,7 +40,7 @@ struct Request<'a> {
 #[derive(Clone, Copy)]
 struct End<'a> {
     /// Until the buckets are locked, the node is all that is known of it.
-    hit: Hit,
+    hit: Hit<'a>,
     cachelet: &'a Cachelet,
     seen: Seen<'a>,
 }
@@ -115,7 +115,7 @@ impl Fs {
         let mut tx = self.begin(cx, lane::Kind::Rename)?;
         let (a, b) = self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?;
         let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
-        let (from, to) = (self.sought(a.offset, request.from), self.sought(b.offset, request.to));
+        let (from, to) = (self.sought(a.offset(), request.from), self.sought(b.offset(), request.to));
         let plain = free && request.mode != RenameMode::Exchange && a.seen.mode() & STICKY == 0;
         if plain
             && self.seems_free(&to)?
@@ -205,22 +205,22 @@ impl Fs {
         }
         let end = |seen: Seen<'a>| {
             let hit =
-                Hit { node: self.node_seen(&seen), kind: (seen.word >> 16) as u8, edentry: 0, bucket: 0, index: 0, entry: 0 };
+                Hit { node: self.node_seen(&seen), kind: (seen.word >> 16) as u8, edentry: 0, place: None, index: 0, entry: 0 };
             End { hit, cachelet: seen.cachelet, seen }
         };
         let (source, target) = (end(source), target.map(end));
         let exchange = mode == RenameMode::Exchange;
-        Ok(Plan { a, b, from, to, source, target, cross: a.id != b.id, exchange, free })
+        Ok(Plan { a, b, from, to, source, target, cross: a.seen.id != b.seen.id, exchange, free })
     }
 
     /// A directory may not move into itself (`EINVAL`), nor onto one that it is
     /// in (`ENOTEMPTY`). The rename lock is held.
     fn check_loops(&self, plan: &Plan) -> Result<()> {
-        if plan.source.is_directory() && self.is_within(plan.b.offset, plan.source.offset())? {
+        if plan.source.is_directory() && self.is_within(plan.b.offset(), plan.source.offset())? {
             return Err(Errno::EINVAL.into());
         }
         match plan.target {
-            Some(target) if target.is_directory() && self.is_within(plan.a.offset, target.offset())? => {
+            Some(target) if target.is_directory() && self.is_within(plan.a.offset(), target.offset())? => {
                 Err(if plan.exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into())
             }
             _ => Ok(()),
@@ -269,10 +269,9 @@ impl Fs {
     #[inline(always)]
     fn move_name<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, plan: &Plan<'a>, room: Room<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
-        let old_edentry = self.edentry(source.hit.edentry)?;
-        let (old_at, old_slot) = self.slot_of(old_edentry)?;
+        let (old_at, old_slot) = self.slot_of(&source.hit)?;
         let (at, slot) = match &plan.target {
-            Some(target) => self.slot_of(self.edentry(target.hit.edentry)?)?,
+            Some(target) => self.slot_of(&target.hit)?,
             // In its directory a name keeps its place, so that readers see it once.
             None if !plan.cross => (old_at, old_slot),
             None => self.reserve_any_slot(tx, b)?,
@@ -311,7 +310,7 @@ impl Fs {
         if at != old_at {
             self.slot_freed(a, old_at);
         }
-        tx.end();
+        tx.finish();
         self.after_move(cx, plan, fate, spot.full);
         Ok(Outcome::Done)
     }
@@ -378,8 +377,7 @@ impl Fs {
     fn exchange<'a>(&'a self, tx: &mut Tx<'a>, plan: &Plan<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
         let Some(target) = &plan.target else { return Err(Errno::ENOENT.into()) };
-        let (old_a, old_b) = (self.edentry(source.hit.edentry)?, self.edentry(target.hit.edentry)?);
-        let ((at, slot_a), (other, slot_b)) = (self.slot_of(old_a)?, self.slot_of(old_b)?);
+        let ((at, slot_a), (other, slot_b)) = (self.slot_of(&source.hit)?, self.slot_of(&target.hit)?);
         if !self.lock_ends(tx, source, Some(target))? {
             return Ok(Outcome::Again(0));
         }

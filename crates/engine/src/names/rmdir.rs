@@ -62,7 +62,7 @@ impl Fs {
         if !free {
             parent.may_search(&cx.cred)?;
         }
-        let sought = self.sought(parent.offset, name);
+        let sought = self.sought(parent.offset(), name);
         let Some(seen) = self.find(cx, &sought)? else { return Err(Errno::ENOENT.into()) };
         parent.may_remove(&cx.cred, free, seen.uid)?;
         if !seen.is(Kind::Directory) {
@@ -96,7 +96,7 @@ impl Fs {
         let touched = touch_directory(parent.inode, pm::clock::now(), -1, -1);
         let fate = self.commit_directory_removal(&mut tx, victim, hit.node.id, (removed, touched))?;
         self.slot_freed(&parent, slot);
-        tx.end();
+        tx.finish();
         self.after_removal(cx, victim, hit.node, fate);
         Ok(Outcome::Done)
     }

@@ -31,7 +31,8 @@ impl Fs {
     #[inline]
     pub(super) fn new_text<'a>(&'a self, tx: &mut Tx<'a>, target: &[u8]) -> Result<(u64, SetBits<'a>)> {
         if target.len() > LINE as usize {
-            return self.new_long_text(tx, target);
+            let text = self.new_long_text(tx, target)?;
+            return Ok(text);
         }
         let (at, allocated) = tx.new_lines(1, Arena::Other)?;
         let line: &[AtomicU64; 8] = self.at(at, "text of a symlink")?;

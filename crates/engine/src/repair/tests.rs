@@ -159,7 +159,7 @@ fn index() {
     let entry = |t: &TestFs| {
         let root = t.fs.root().root_inode.load(Relaxed);
         let hit = t.fs.hit(&t.fs.sought(root, b"link")).unwrap().unwrap();
-        crate::index::change::entry_word(hit.bucket, hit.index)
+        crate::index::change::entry_word(t.fs.image.offset_of(hit.place.unwrap().0), hit.index)
     };
     nothing_lost(|t| flip(t, entry(t), 1 << 50));
     nothing_lost(|t| at(t, entry(t)).store(0, Relaxed));

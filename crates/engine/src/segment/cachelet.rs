@@ -13,7 +13,7 @@
 //!
 //! Flags and their words in DirectFS: [`UNREADABLE`], [`DELETING`], [`INVALID`].
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// Longest name kept in a cachelet, bytes.
@@ -86,6 +86,14 @@ pub struct Cachelet {
 }
 
 const _: () = assert!(size_of::<Cachelet>() == 128);
+
+impl Cachelet {
+    /// For the holder of `owner`: whether it is this node's and says what is so.
+    #[inline(always)]
+    pub(crate) fn is_sound(&self, node: u64) -> bool {
+        self.node.load(Acquire) == node && self.flags.load(Acquire) & (DEAD | INVALID) == 0
+    }
+}
 
 /// Packs the mode word.
 #[inline]

@@ -25,7 +25,8 @@ impl Fs {
         {
             return Ok(cachelet);
         }
-        self.new_cachelet_anyhow(lane)
+        let cachelet = self.new_cachelet_anyhow(lane)?;
+        Ok(cachelet)
     }
 
     #[cold]

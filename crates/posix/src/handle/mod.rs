@@ -60,47 +60,26 @@ pub(crate) const fn err<T>(errno: Errno) -> base::Result<T> {
 }
 
 impl Process {
-    /// As [`Process::at`] with [`Last::Parent`], after a glance: most calls that
-    /// make or remove a name end there, served by `quick`, to whom what a glance
-    /// finds is a proper name without a slash behind it, with nothing mounted on it.
+    /// Serves a call that makes or removes a name where a glance finds its place,
+    /// as most do: a proper name without a slash behind it, with nothing mounted
+    /// on it. `None`: to be resolved properly.
     ///
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(always)]
-    pub(crate) unsafe fn at_name<'a>(
+    pub(crate) unsafe fn at_plain_name<'a>(
         &'a self,
         thread: &'a ThreadState,
-        call: (u32, [usize; 6]),
         dirfd: usize,
-        index: usize,
-        quick: impl FnOnce(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
-        mut serve: impl FnMut(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
-    ) -> Outcome {
-        let cx = self.cx(thread);
+        pointer: usize,
+        serve: impl FnOnce(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
+    ) -> Option<Outcome> {
         // SAFETY: the caller's promise.
-        if let Some(spot) = unsafe { self.glance_parent(dirfd, call.1[index]) } {
-            match quick(&cx, &spot) {
-                Err(Error::Posix(Errno::ESTALE)) => {}
-                result => return done(result),
-            }
+        let spot = unsafe { self.glance_parent(dirfd, pointer) }?;
+        match serve(&self.cx(thread), &spot) {
+            Err(Error::Posix(Errno::ESTALE)) => None,
+            result => Some(done(result)),
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.at_name_properly(cx, thread, call, dirfd, index, &mut serve) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn at_name_properly<'a>(
-        &'a self,
-        cx: Cx<'a>,
-        thread: &'a ThreadState,
-        call: (u32, [usize; 6]),
-        dirfd: usize,
-        index: usize,
-        serve: &mut dyn FnMut(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
-    ) -> Outcome {
-        // SAFETY: the caller's promise.
-        unsafe { self.at_as(cx, thread, call, dirfd, index, Last::Parent, serve) }
     }
 
     /// Resolves the path in argument `index`, relative to `dirfd`, and serves

@@ -37,9 +37,13 @@ fn link_here(cx: &Cx, spot: &Spot) -> base::Result<usize> {
     }
 }
 
+#[inline(always)]
 fn make(cx: &Cx, spot: &Spot, kind: Kind, mode: usize, rdev: u64, target: &[u8]) -> base::Result<usize> {
     let new = NewNode { kind, mode: mode as u16 & 0o7777, rdev, target };
-    spot.mount.create(cx, spot.found.parent, spot.found.name, &new).map(|_| 0)
+    match spot.mount.create(cx, spot.found.parent, spot.found.name, &new) {
+        Ok(_) => Ok(0),
+        Err(error) => Err(error),
+    }
 }
 
 /// Kernel encoding of a device number as `mknod` gets it.
@@ -73,11 +77,29 @@ impl Process {
 
     #[inline(always)]
     unsafe fn mkdir_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, mode: usize) -> Outcome {
+        let mkdir = |cx: &Cx, spot: &Spot| make(cx, spot, Kind::Directory, mode & 0o1777, 0, b"");
+        // SAFETY: the caller's promise.
+        if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], mkdir) } {
+            return done;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.mkdir_properly(thread, call, dirfd, index, mode) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn mkdir_properly(
+        &self,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        mode: usize,
+    ) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe {
-            let mkdir = |cx: &Cx, spot: &Spot| make(cx, spot, Kind::Directory, mode & 0o1777, 0, b"");
-            self.at_name(thread, call, dirfd, index, mkdir, |cx, spot| match spot.is_name() {
-                true => mkdir(cx, spot),
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| match spot.is_name() {
+                true => make(cx, spot, Kind::Directory, mode & 0o1777, 0, b""),
                 false => err(Errno::EEXIST),
             })
         }
@@ -109,28 +131,30 @@ impl Process {
             Ok(kind) => kind,
             Err(error) => return fail(error.errno()),
         };
-        // SAFETY: the caller's promise.
-        unsafe {
-            let mknod = |cx: &Cx, spot: &Spot| {
-                plain_name(cx, spot)?;
-                let device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
-                // Anybody may make the 0:0 "whiteout".
-                if device && !cx.cred.privileged && !(kind == Kind::CharDevice && rdev == 0) {
-                    match spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name) {
-                        Ok(_) => return err(Errno::EEXIST),
-                        Err(Error::Posix(Errno::ENOENT)) => {}
-                        Err(error) => return Err(error),
-                    }
-                    if spot.mount.backend.attr(cx, spot.found.parent)?.nlink == 0 {
-                        return err(Errno::ENOENT);
-                    }
-                    spot.mount.backend.access(cx, spot.found.parent, base::W | base::X)?;
-                    return err(Errno::EPERM);
+        let mknod = |cx: &Cx, spot: &Spot| {
+            plain_name(cx, spot)?;
+            let device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
+            // Anybody may make the 0:0 "whiteout".
+            if device && !cx.cred.privileged && !(kind == Kind::CharDevice && rdev == 0) {
+                match spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name) {
+                    Ok(_) => return err(Errno::EEXIST),
+                    Err(Error::Posix(Errno::ENOENT)) => {}
+                    Err(error) => return Err(error),
                 }
-                make(cx, spot, kind, mode, if device { rdev as u32 as u64 } else { 0 }, b"")
-            };
-            self.at_name(thread, call, dirfd, index, mknod, mknod)
+                if spot.mount.backend.attr(cx, spot.found.parent)?.nlink == 0 {
+                    return err(Errno::ENOENT);
+                }
+                spot.mount.backend.access(cx, spot.found.parent, base::W | base::X)?;
+                return err(Errno::EPERM);
+            }
+            make(cx, spot, kind, mode, if device { rdev as u32 as u64 } else { 0 }, b"")
+        };
+        // SAFETY: the caller's promise.
+        if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], mknod) } {
+            return done;
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, call, dirfd, index, Last::Parent, mknod) }
     }
 
     /// `symlinkat(target, dirfd, path)`.
@@ -153,12 +177,30 @@ impl Process {
             Ok(target) => target.bytes,
             Err(errno) => return fail(errno),
         };
+        let symlink = |cx: &Cx, spot: &Spot| make(cx, spot, Kind::Symlink, 0o777, 0, target);
+        // SAFETY: the caller's promise.
+        if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], symlink) } {
+            return done;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.symlink_properly(thread, call, dirfd, index, target) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn symlink_properly(
+        &self,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        target: &[u8],
+    ) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe {
-            let symlink = |cx: &Cx, spot: &Spot| make(cx, spot, Kind::Symlink, 0o777, 0, target);
-            self.at_name(thread, call, dirfd, index, symlink, |cx, spot| {
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
                 plain_name(cx, spot)?;
-                symlink(cx, spot)
+                make(cx, spot, Kind::Symlink, 0o777, 0, target)
             })
         }
     }
@@ -196,19 +238,37 @@ impl Process {
         index: usize,
         directory: bool,
     ) -> Outcome {
+        let remove = |cx: &Cx, spot: &Spot| {
+            let (dir, name) = (spot.found.parent, spot.found.name);
+            if directory && spot.mount.is_served() {
+                self.not_covered(cx, spot)?;
+            }
+            match if directory { spot.mount.rmdir(cx, dir, name) } else { spot.mount.unlink(cx, dir, name) } {
+                Ok(()) => Ok(0),
+                Err(error) => Err(error),
+            }
+        };
+        // SAFETY: the caller's promise.
+        if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], remove) } {
+            return done;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.remove_properly(thread, call, dirfd, index, directory) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn remove_properly(
+        &self,
+        thread: &ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        directory: bool,
+    ) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe {
-            let quick = |cx: &Cx, spot: &Spot| {
-                let (dir, name) = (spot.found.parent, spot.found.name);
-                if directory && spot.mount.is_served() {
-                    self.not_covered(cx, spot)?;
-                }
-                match if directory { spot.mount.rmdir(cx, dir, name) } else { spot.mount.unlink(cx, dir, name) } {
-                    Ok(()) => Ok(0),
-                    Err(error) => Err(error),
-                }
-            };
-            self.at_name(thread, call, dirfd, index, quick, |cx, spot| {
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
                 let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
                 if !spot.is_name() {
                     // By the text: at the root of everything `..` is the root itself.

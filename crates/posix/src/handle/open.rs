@@ -145,28 +145,54 @@ impl Process {
             return None;
         }
         let cx = self.cx(thread);
-        let numbers = self.door.numbers();
         let cloexec = flags & abi::O_CLOEXEC != 0;
-        let fd = match numbers.take(0, cloexec) {
+        let fd = match self.take_number(cloexec) {
             Ok(fd) => fd,
             Err(errno) => return Some(-(errno.0 as isize)),
         };
         let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
         let exclusive = flags & abi::O_EXCL != 0;
         let flags = (flags & !ONCE) | LARGEFILE;
-        let made = spot.mount.create(&cx, spot.found.parent, spot.found.name, &new);
-        match made.and_then(|node| spot.mount.open(&cx, node, flags, fd)) {
+        let node = match spot.mount.create(&cx, spot.found.parent, spot.found.name, &new) {
+            Ok(node) => node,
+            Err(error) => return self.not_made(fd, exclusive, error),
+        };
+        if let Some((id, description)) = spot.mount.open_at_hand(|| cx, node, flags, fd) {
+            description.reserved2.store(spot.found.parent.id, Relaxed);
+            self.descriptors.put_new(fd, Entry::new(spot.slot, id, Kind::Regular, cloexec, false).with_access(flags));
+            return Some(fd as isize);
+        }
+        self.open_made(&cx, &spot, node, (fd, cloexec, exclusive), flags)
+    }
+
+    /// Opens a file just made, where not all that it takes is at hand.
+    #[cold]
+    #[inline(never)]
+    fn open_made(
+        &self,
+        cx: &Cx,
+        spot: &Spot,
+        node: Node,
+        (fd, cloexec, exclusive): (u32, bool, bool),
+        flags: u32,
+    ) -> Option<isize> {
+        match spot.mount.open(cx, node, flags, fd) {
             Ok(id) => {
-                self.enter(&spot, fd, id, Kind::Regular, cloexec, flags);
+                self.enter(spot, fd, id, Kind::Regular, cloexec, flags);
                 Some(fd as isize)
             }
-            Err(error) => {
-                numbers.give_back(fd);
-                // What is there is opened properly; what is gone is looked for once more.
-                let again = matches!(error, Error::Posix(Errno::ESTALE)) || error == Error::Posix(Errno::EEXIST) && !exclusive;
-                if again { None } else { Some(-(error.errno().0 as isize)) }
-            }
+            Err(error) => self.not_made(fd, exclusive, error),
         }
+    }
+
+    /// A file could not be made or opened.
+    #[cold]
+    #[inline(never)]
+    fn not_made(&self, fd: u32, exclusive: bool, error: Error) -> Option<isize> {
+        self.give_number_back(fd);
+        // What is there is opened properly; what is gone is looked for once more.
+        let again = matches!(error, Error::Posix(Errno::ESTALE)) || error == Error::Posix(Errno::EEXIST) && !exclusive;
+        if again { None } else { Some(-(error.errno().0 as isize)) }
     }
 
     /// `openat(dirfd, path, flags, mode)`.
