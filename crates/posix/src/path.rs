@@ -79,6 +79,14 @@ struct Course<'a> {
     rest: &'a [u8],
 }
 
+/// Where a glance at a path starts.
+#[derive(Clone, Copy)]
+pub(crate) struct Departure<'a> {
+    pub(crate) mount: &'a Mount,
+    pub(crate) base: Node,
+    pub(crate) path: Text<'a>,
+}
+
 /// Where a text leads that has not been walked yet.
 enum Start<'a> {
     In(Course<'a>),
@@ -141,11 +149,36 @@ impl Process {
         // SAFETY: the caller's promise.
         let path = unsafe { Text::new(pointer as *const u8) };
         if path.first() == b'/' {
-            let (mount, root, rest) = self.start_at_mount(path)?;
-            return Some((mount, root, rest));
+            return self.start_at_mount(path);
         }
         let dir = self.directory(dirfd)?;
         Some((dir.mount, dir.node, path))
+    }
+
+    /// As [`Process::start`], for the two paths of one call; often they start at one place.
+    ///
+    /// # Safety
+    /// As for [`Process::start`], of both.
+    #[inline(always)]
+    pub(crate) unsafe fn start_two<'a>(
+        &'a self,
+        from: (usize, usize),
+        to: (usize, usize),
+    ) -> Option<(Departure<'a>, Departure<'a>)> {
+        // SAFETY: the caller's promise.
+        let (mount, base, path) = unsafe { self.start(from.0, from.1) }?;
+        let first = Departure { mount, base, path };
+        if from.0 == to.0 && path.address() == from.1 && !text::bad(to.1) {
+            // SAFETY: the caller's promise.
+            let path = unsafe { Text::new(to.1 as *const u8) };
+            // As the first one, it does not begin with a slash.
+            if path.first() != b'/' {
+                return Some((first, Departure { path, ..first }));
+            }
+        }
+        // SAFETY: the caller's promise.
+        let (mount, base, path) = unsafe { self.start(to.0, to.1) }?;
+        Some((first, Departure { mount, base, path }))
     }
 
     #[inline(never)]
@@ -181,6 +214,12 @@ impl Process {
     pub(crate) unsafe fn glance_parent<'a>(&'a self, dirfd: usize, pointer: usize) -> Option<Spot<'a>> {
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
+        self.glance_parent_from(Departure { mount, base, path })
+    }
+
+    /// As [`Process::glance_parent`], from where a path starts.
+    #[inline(always)]
+    pub(crate) fn glance_parent_from<'a>(&'a self, Departure { mount, base, path }: Departure<'a>) -> Option<Spot<'a>> {
         let (parent, name) = mount.glance_parent(self.credentials.caller(), base, path)?;
         Some(Spot { slot: mount.slot.into(), mount, found: Found { parent, name, node: None, slash: false } })
     }

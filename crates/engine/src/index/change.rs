@@ -28,12 +28,21 @@ pub(crate) enum Room<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
     bucket: &'a Bucket,
+    /// Index of the entry, perhaps with [`FULL`].
     index: u32,
-    /// The home bucket had no free entry: the index wants to grow.
-    pub(crate) full: bool,
 }
 
+/// The home bucket had no free entry: the index wants to grow.
+const FULL: u32 = 1 << 8;
+const _: () = assert!((FULL as usize).is_multiple_of(ENTRIES));
+
 impl<'a> Spot<'a> {
+    /// Whether the index wants to grow.
+    #[inline(always)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.index & FULL != 0
+    }
+
     /// The store that gives the entry its value.
     #[inline(always)]
     fn set(&self, hash: u64, edentry: u64) -> Set<'a> {
@@ -111,7 +120,12 @@ impl Fs {
     /// Where an entry for a name can go, for the holder of its bucket's lock.
     #[inline(always)]
     pub(crate) fn room(&self, sought: &Sought) -> Result<Room<'_>> {
-        let bucket = self.home(sought.hash, self.root().buckets.load(Acquire))?;
+        self.room_in(self.home(sought.hash, self.root().buckets.load(Acquire))?, sought)
+    }
+
+    /// As [`Fs::room`], with the name's home bucket.
+    #[inline(always)]
+    pub(crate) fn room_in<'a>(&'a self, bucket: &'a Bucket, sought: &Sought) -> Result<Room<'a>> {
         let print = fingerprint(sought.hash);
         let (mut free, mut known) = (ENTRIES as u32, bucket.next.load(Acquire) != 0);
         for index in (0..ENTRIES).rev() {
@@ -122,7 +136,7 @@ impl Fs {
             known |= entry >> 48 == print;
         }
         if !known && free < ENTRIES as u32 {
-            return Ok(Room::At(Spot { bucket, index: free, full: false }));
+            return Ok(Room::At(Spot { bucket, index: free }));
         }
         let room = self.room_in_chain(bucket, *sought)?;
         Ok(room)
@@ -136,7 +150,8 @@ impl Fs {
         let mut bucket = home;
         for _ in 0..CHAIN_MAX {
             if let Some(index) = bucket.entries.iter().position(|entry| entry.load(Acquire) == 0) {
-                return Ok(Room::At(Spot { bucket, index: index as u32, full: !core::ptr::eq(bucket, home) }));
+                let full = if core::ptr::eq(bucket, home) { 0 } else { FULL };
+                return Ok(Room::At(Spot { bucket, index: index as u32 | full }));
             }
             match bucket.next.load(Acquire) {
                 0 => return Ok(Room::After(bucket)),
@@ -174,7 +189,7 @@ impl Fs {
         let offset = tx.lines(1, Arena::Other)?;
         self.write_bucket(offset, &[Item { entry: bucket::pack_entry(hash, edentry), hint: 0 }], 0)?;
         tx.object(offset, 1)?;
-        let spot = Spot { bucket: self.bucket(offset)?, index: 0, full: true };
+        let spot = Spot { bucket: self.bucket(offset)?, index: FULL };
         Ok((spot, Set { word: &last.next, value: offset }))
     }
 
@@ -203,7 +218,7 @@ impl Fs {
     /// its place, and the store that makes it so.
     pub(crate) fn redirect<'a>(&self, hit: &Hit<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
         let Some((bucket, _)) = hit.place else { return Err(Errno::EIO.into()) };
-        let spot = Spot { bucket, index: hit.index as u32, full: false };
+        let spot = Spot { bucket, index: hit.index as u32 };
         Ok((spot, spot.set(hash, edentry)))
     }
 

@@ -73,10 +73,9 @@ impl Fs {
 
     /// Whether a name is likely to be free: nothing in its home bucket looks like it.
     #[inline(always)]
-    pub(crate) fn seems_free(&self, sought: &Sought) -> Result<bool> {
-        let bucket = self.home(sought.hash, self.root().buckets.load(Acquire))?;
+    pub(crate) fn seems_free(&self, home: &Bucket, sought: &Sought) -> bool {
         let print = fingerprint(sought.hash);
-        Ok(bucket.entries.iter().all(|entry| entry.load(Relaxed) >> 48 != print))
+        home.entries.iter().all(|entry| entry.load(Relaxed) >> 48 != print)
     }
 
     /// The bucket does not tell at once where the name is, or it is not there.

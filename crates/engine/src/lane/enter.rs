@@ -159,12 +159,22 @@ impl Fs {
     /// Waits until no lane but `own` has the directory at `offset` entered.
     pub(crate) fn wait_until_left(&self, own: u32, offset: u64) {
         for number in 0..self.header().lanes_high.load(SeqCst) {
-            let state = self.lane_state(number);
-            let mut wait = Waiter::new();
-            while number != own && state.entered.iter().any(|e| e.load(SeqCst) == offset) {
-                if !wait.once(self, number + 1) {
-                    break;
-                }
+            let [first, second] = &self.lane_state(number).entered;
+            if number != own && (first.load(SeqCst) == offset || second.load(SeqCst) == offset) {
+                self.wait_until_lane_left(number, offset);
+            }
+        }
+    }
+
+    /// Waits until a lane has left the directory at `offset`.
+    #[cold]
+    #[inline(never)]
+    fn wait_until_lane_left(&self, number: u32, offset: u64) {
+        let state = self.lane_state(number);
+        let mut wait = Waiter::new();
+        while state.entered.iter().any(|e| e.load(SeqCst) == offset) {
+            if !wait.once(self, number + 1) {
+                break;
             }
         }
     }

@@ -55,7 +55,7 @@ impl Fs {
         tx.slots_filled();
         self.release_fresh(&tx, cachelet);
         tx.finish();
-        if spot.full {
+        if spot.is_full() {
             self.grow_index(cx);
         }
         Ok(Node { id: place.id, hint: number })

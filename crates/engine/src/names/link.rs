@@ -53,7 +53,7 @@ impl Fs {
             self.name_cachelet(cachelet, &sought);
         }
         tx.finish();
-        if spot.full {
+        if spot.is_full() {
             self.grow_index(cx);
         }
         Ok(())

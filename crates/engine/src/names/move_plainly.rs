@@ -12,12 +12,14 @@ use crate::lane::Tx;
 use crate::lane::record::{Count, Set};
 use crate::segment::cache::write_name;
 use base::{Cx, Kind, Result};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::Bucket;
 use format::inode::node_offset;
 
 impl Fs {
     /// Moves a name of `a` to a free one of `b`; both are entered, and names may
-    /// be changed in them. `None`: this is not the usual case; nothing has
+    /// be changed in them. `home` is where the free one belongs while there are
+    /// `buckets`. `None`: this is not the usual case; nothing has
     /// happened, and nothing is locked. Else whether the index wants to grow.
     #[inline(always)]
     pub(super) fn move_plainly<'a>(
@@ -26,9 +28,14 @@ impl Fs {
         cx: &Cx,
         (a, b): (&Parent<'a>, &Parent<'a>),
         (from, to): (&Sought, &Sought),
+        (mut home, buckets): (&'a Bucket, u64),
     ) -> Result<Option<bool>> {
         tx.lock_buckets(from.hash, to.hash)?;
-        let (hit, spot) = match (self.hit(from)?, self.room(to)?) {
+        let there_are = self.root().buckets.load(Acquire);
+        if there_are != buckets {
+            home = self.home(to.hash, there_are)?;
+        }
+        let (hit, spot) = match (self.hit(from)?, self.room_in(home, to)?) {
             (Some(hit), Room::At(spot)) if hit.kind != Kind::Directory as u8 => (hit, spot),
             _ => {
                 tx.unlock_all();
@@ -72,6 +79,6 @@ impl Fs {
         change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | kept << 24, Relaxed);
         drop(change);
         tx.finish();
-        Ok(Some(spot.full))
+        Ok(Some(spot.is_full()))
     }
 }

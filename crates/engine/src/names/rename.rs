@@ -18,7 +18,7 @@ use crate::lane::record::{Raise, Set, Stores};
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, RenameMode, Result, W};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::inode::{Inode, node_offset};
 use format::lane;
 use pm::Errno;
@@ -117,9 +117,11 @@ impl Fs {
         let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
         let (from, to) = (self.sought(a.offset(), request.from), self.sought(b.offset(), request.to));
         let plain = free && request.mode != RenameMode::Exchange && a.seen.mode() & STICKY == 0;
+        let buckets = self.root().buckets.load(Acquire);
+        let home = self.home(to.hash, buckets)?;
         if plain
-            && self.seems_free(&to)?
-            && let Some(full) = self.move_plainly(&mut tx, cx, (&a, &b), (&from, &to))?
+            && self.seems_free(home, &to)
+            && let Some(full) = self.move_plainly(&mut tx, cx, (&a, &b), (&from, &to), (home, buckets))?
         {
             if full {
                 self.grow_index(cx);
@@ -311,7 +313,7 @@ impl Fs {
             self.slot_freed(a, old_at);
         }
         tx.finish();
-        self.after_move(cx, plan, fate, spot.full);
+        self.after_move(cx, plan, fate, spot.is_full());
         Ok(Outcome::Done)
     }
 

@@ -370,12 +370,13 @@ impl Process {
     unsafe fn quick_link(&self, cx: &Cx, from: (usize, usize), to: (usize, usize), last: Last) -> Option<Outcome> {
         let follow = last == Last::Follow;
         // SAFETY: the caller's promise.
-        let (mount, Glance::Seen, sight) = unsafe { self.glance(|| self.credentials.caller(), from.0, from.1, follow) }? else {
-            return None;
-        };
-        // SAFETY: the caller's promise.
-        let spot = unsafe { self.glance_parent(to.0, to.1) }?;
-        Some(done(self.link_ours(cx, mount.slot.into(), sight.node, &spot)))
+        let (first, second) = unsafe { self.start_two(from, to) }?;
+        let (Glance::Seen, sight) = first.mount.glance(|| self.credentials.caller(), first.base, first.path, follow) else { return None };
+        let spot = self.glance_parent_from(second)?;
+        Some(match self.link_plainly(cx, first.mount.slot.into(), sight.node, &spot) {
+            Ok(()) => Outcome::Done(0),
+            Err(error) => fail(error.errno()),
+        })
     }
 
     #[inline(never)]
@@ -423,17 +424,27 @@ impl Process {
 
     fn link_ours(&self, cx: &Cx, slot: usize, node: Node, spot: &Spot) -> base::Result<usize> {
         plain_name(cx, spot)?;
+        self.link_plainly(cx, slot, node, spot).map(|()| 0)
+    }
+
+    /// As `link_ours`, for a proper name without a slash behind it.
+    #[inline(always)]
+    fn link_plainly(&self, cx: &Cx, slot: usize, node: Node, spot: &Spot) -> base::Result<()> {
         if slot != spot.slot {
             return err(Errno::EXDEV);
         }
         if !cx.cred.privileged {
             self.may_link(cx, node, spot)?;
         }
-        spot.mount.link(cx, node, spot.found.parent, spot.found.name).map(|()| 0).map_err(gone)
+        match spot.mount.link(cx, node, spot.found.parent, spot.found.name) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(gone(error)),
+        }
     }
 
     /// The kernel's `protected_hardlinks`: on a file of somebody else only if
     /// the caller could do as much without the link.
+    #[inline(never)]
     fn may_link(&self, cx: &Cx, node: Node, spot: &Spot) -> base::Result<()> {
         let backend = spot.mount.backend;
         let attr = backend.attr(cx, node)?;
@@ -511,6 +522,7 @@ impl Process {
         unsafe { self.rename_at(thread, (abi::__NR_rename, args), (CWD, 0), (CWD, 1), 0) }
     }
 
+    #[inline(always)]
     unsafe fn rename_at(
         &self,
         thread: &ThreadState,
@@ -530,9 +542,9 @@ impl Process {
         let cx = self.cx(thread);
         if flags & WHITEOUT == 0
             // SAFETY: the caller's promise.
-            && let Some(from) = unsafe { self.glance_parent(from.0, call.1[from.1]) }
-            // SAFETY: the caller's promise.
-            && let Some(to) = unsafe { self.glance_parent(to.0, call.1[to.1]) }
+            && let Some((from, to)) = unsafe { self.start_two((from.0, call.1[from.1]), (to.0, call.1[to.1])) }
+            && let Some(from) = self.glance_parent_from(from)
+            && let Some(to) = self.glance_parent_from(to)
         {
             if from.slot != to.slot {
                 return fail(Errno::EXDEV);
