@@ -436,7 +436,7 @@ impl Process {
             return err(Errno::EXDEV);
         }
         if !cx.cred.privileged {
-            self.may_link(cx, node, spot)?;
+            self.may_link(cx, node, spot).map_err(gone)?;
         }
         match spot.mount.link(cx, node, spot.found.parent, spot.found.name) {
             Ok(()) => Ok(()),
