@@ -1,6 +1,7 @@
 //! Inodes and what hangs on them: extents, texts, cold lines.
 
 use super::{Checker, IssueKind};
+use crate::Fs;
 use base::{Kind, PATH_MAX};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -9,6 +10,9 @@ use format::inode::{self, Cold, unpack_links};
 use format::layout::BLOCK;
 use format::xattr;
 use heap::format;
+
+/// What names of attributes begin with.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
 impl Checker<'_> {
     /// Whether an inode has been met.
@@ -106,9 +110,8 @@ impl Checker<'_> {
     fn attributes(&mut self, cold: u64, start: u64, len: u64) {
         let mut at = 0;
         while at < len && len <= xattr::SIZE_MAX {
-            let head = self.fs.at::<AtomicU64>(start + at, "extended attribute").map_or(0, |word| word.load(Relaxed));
-            match xattr::unpack_head(head) {
-                Some((name, value)) => at += xattr::entry_bytes(name, value),
+            match self.fs.attribute_bytes(start + at) {
+                Some(bytes) => at += bytes,
                 None => break,
             }
         }
@@ -175,5 +178,18 @@ impl Checker<'_> {
                 }
             }
         }
+    }
+}
+
+impl Fs {
+    /// Bytes of the entry at `at`, if it can be one: lengths, and a name that can be asked for.
+    pub(crate) fn attribute_bytes(&self, at: u64) -> Option<u64> {
+        let word = |i: u64| self.at::<AtomicU64>(at + i * 8, "extended attribute").map_or(0, |word| word.load(Relaxed));
+        let (name, value) = xattr::unpack_head(word(0))?;
+        let mut text = [0; xattr::NAME_MAX + 1];
+        text.chunks_mut(8).zip(1..).for_each(|(bytes, i)| bytes.copy_from_slice(&word(i).to_le_bytes()));
+        let text = &text[..name as usize];
+        let known = NAMESPACES.iter().any(|namespace| text.starts_with(namespace));
+        (known && !text.contains(&0)).then(|| xattr::entry_bytes(name, value))
     }
 }

@@ -104,11 +104,10 @@ impl Mender<'_> {
     fn whole_attributes(&self, start: u64, len: u64) -> u64 {
         let mut at = 0;
         while at < len {
-            let Some((name, value)) = xattr::unpack_head(self.get(start + at)) else { break };
-            if at + xattr::entry_bytes(name, value) > len {
-                break;
+            match self.fs.attribute_bytes(start + at) {
+                Some(bytes) if at + bytes <= len => at += bytes,
+                _ => break,
             }
-            at += xattr::entry_bytes(name, value);
         }
         at
     }

@@ -37,7 +37,7 @@ impl Mender<'_> {
                 format!("what the slot referred to at {at:#x} is used by something else: emptied"),
             );
         }
-        let Some(name) = self.believed_name(directory, slot, at) else {
+        let Some(mut name) = self.believed_name(directory, slot, at) else {
             self.set(slot, 0);
             return self.act(
                 IssueKind::Edentry,
@@ -46,6 +46,9 @@ impl Mender<'_> {
                 format!("there is no edentry of this directory at {at:#x}: the slot is emptied"),
             );
         };
+        // Lines that are somebody else's now end it.
+        let lines = (2..=u64::from(edentry::lines(name.len()))).take_while(|lines| self.is_free(at, *lines)).last().unwrap_or(2);
+        name.truncate((lines * LINE - NAME) as usize);
         let Some((child, kind)) = self.believed_child(at) else {
             self.set(slot, 0);
             let detail = format!("{} leads to no inode: the name is taken out", shown(&name));

@@ -76,9 +76,11 @@ impl Mender<'_> {
         let mut blocks = Vec::new();
         let mut damaged = map.damaged;
         let mut pieces = Vec::new();
+        let mut all = map.pieces.iter().flat_map(|piece| piece.extent.block..piece.extent.block + piece.extent.len);
+        let sound = !map.damaged && all.all(|block| self.is_slot_block(offset, block, true));
         for piece in &map.pieces {
             for block in piece.extent.block..piece.extent.block + piece.extent.len {
-                if !self.is_slot_block(offset, block) {
+                if !self.is_slot_block(offset, block, sound) {
                     self.release(block * BLOCK, 64);
                     damaged = true;
                     continue;
@@ -105,8 +107,9 @@ impl Mender<'_> {
     }
 
     /// Whether a block holds slots of this directory: one of them is where its
-    /// edentry says, or there is nothing in it.
-    fn is_slot_block(&self, directory: u64, block: u64) -> bool {
+    /// edentry says, or there is nothing in it. A map that is not `sound` may have
+    /// led to empty blocks of files.
+    fn is_slot_block(&self, directory: u64, block: u64, sound: bool) -> bool {
         let mut empty = true;
         for slot in slots(&[block]) {
             let at = self.get(slot);
@@ -118,7 +121,7 @@ impl Mender<'_> {
                 return true;
             }
         }
-        empty && self.place(block).is_some_and(|place| self.was_used(place) == u64::MAX)
+        empty && sound && self.place(block).is_some_and(|place| self.was_used(place) == u64::MAX)
     }
 
     /// Whether a slot holds what a lane may have left in it.

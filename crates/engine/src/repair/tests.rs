@@ -6,6 +6,7 @@ use crate::check::tests::{at, edentry_of, new, node, populated};
 use crate::testing::{TestFs, TestImage};
 use crate::{Cx, Kind, NewNode, Node};
 use core::sync::atomic::Ordering::Relaxed;
+use format::extent::Root;
 use format::inode::{node_offset, word};
 use format::layout::{self, BLOCK, Layout};
 use pm::UserSlice;
@@ -280,6 +281,65 @@ fn a_full_block_is_no_text() {
     });
     assert_eq!(after.remove("/full"), Some((Kind::Regular as u8, std::vec![])));
     assert_eq!((before, drops), (after, 1));
+}
+
+/// Goal: a name into whose edentry another one has come, and is believed, is cut off there.
+/// Method: as in `testkit damage` with images of another group than root's, `--from 796 --images 1`: the only
+/// edentry of a directory stands in the tail of a long one inside.
+#[test]
+fn a_name_in_a_name() {
+    let name = format!("file-39-{}", "x".repeat(195));
+    let (mut before, after, _) = repaired(|t| {
+        let sought = t.fs.sought(inode(t, b"dir"), name.as_bytes());
+        let (long, own) = (t.fs.hit(&sought).unwrap().unwrap().edentry, edentry_of(t, b"dir"));
+        for word in (0..128).step_by(8) {
+            at(t, long + 128 + word).store(at(t, own + word).swap(0, Relaxed), Relaxed);
+        }
+    });
+    let file = before.remove(&format!("/dir/{name}")).unwrap();
+    before.insert(format!("/dir/{}", &name[..2 * 64 - 40]), file);
+    assert_eq!(before, after);
+}
+
+/// Goal: a directory whose map is damaged takes no empty block of a file for its own.
+#[test]
+fn empty_blocks_are_files() {
+    let zeros = [0; 3 * BLOCK as usize];
+    let (before, mut after, drops) = repaired(|t| {
+        let root = |name: &[u8]| at(t, inode(t, name) + word::ROOT);
+        let file = t.create(&t.cx(), t.root_node(), b"zeros", &new(Kind::Regular)).unwrap();
+        write(t, &t.cx(), file, 0, &zeros);
+        let (dir, file) = (Root::unpack(root(b"dir").load(Relaxed)), Root::unpack(root(b"zeros").load(Relaxed)));
+        let (Some(Root::One { block, .. }), Some(Root::One { block: end, .. })) = (dir, file) else { panic!() };
+        assert!(end > block + 1);
+        root(b"dir").store(Root::One { block, len: end + 1 - block }.pack(), Relaxed);
+    });
+    assert!(after.remove("/zeros") == Some((Kind::Regular as u8, zeros.to_vec())));
+    assert!(before == after && drops == 0);
+}
+
+/// Goal: an attribute whose name nobody can ask for is damage, and goes; those before it stay.
+#[test]
+fn attributes() {
+    let test = with_data();
+    let file = node(&test, b"holes");
+    for name in [b"user.first", b"user.other"] {
+        test.set_xattr(&test.cx(), file, name, UserSlice::from_ref(b"value"), 0).unwrap();
+    }
+    let cold = at(&test, inode(&test, b"holes") + word::EXTRA).load(Relaxed);
+    let run = at(&test, cold + core::mem::offset_of!(format::Cold, xattr) as u64).load(Relaxed);
+    let first = test.attribute_bytes((run >> 32) * BLOCK).unwrap();
+    flip(&test, (run >> 32) * BLOCK + first + 8, 1);
+    let image = left(test);
+    let repair = Repair::plan(&image.path(), &mut |_| {}).unwrap();
+    assert_eq!(repair.drops, 1);
+    repair.apply().unwrap();
+    drop(repair);
+    assert_eq!(check::run(&image.path(), &mut |_| {}).unwrap().issues, []);
+    let test = TestFs::from_image(image).unwrap();
+    let mut names = [0; 64];
+    let len = test.list_xattr(&test.cx(), node(&test, b"holes"), UserSlice::from_mut(&mut names)).unwrap();
+    assert_eq!(names[..len], *b"user.first\0");
 }
 
 /// As `nothing_lost`, where the repair cannot know that nothing is.
