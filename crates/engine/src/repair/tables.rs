@@ -139,7 +139,14 @@ impl Mender<'_> {
             }
             let offset = node_offset(id);
             let head = self.head(offset);
+            // What still has names, or names in it, has lost its own by other damage.
+            let names = match head.kind == Kind::Directory as u8 {
+                true if head.flags & format::inode::RECOUNT != 0 => 0,
+                true => self.get(offset + word::SIZE),
+                false => u64::from(format::inode::unpack_links(self.get(offset + word::LINKS)).0),
+            };
             let right = self.line_bit(offset).is_some()
+                && names == 0
                 && head.generation & 0xff_ffff == node_generation(id)
                 && Kind::from_dt(head.kind).is_some()
                 && self.is_free(offset, 1);
