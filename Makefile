@@ -134,6 +134,7 @@ flips:
 CRASH = $(TESTKIT) crash --jobs $(shell nproc)
 crash: crash-persists crash-mutants
 	$(STEP) 'crash states, sequences of two' $(CRASH) --depth 2 --pairs 2000
+	$(STEP) 'crashes of the system, an image in the page cache' $(TESTKIT) crash --pages --cap 40
 crash-night:
 	$(STEP) 'crash states, sequences of three' $(CRASH) --depth 3 --shortest 3 --every 500 --pairs 0
 crash-ci: crash-persists

@@ -36,13 +36,16 @@ mkdir "$work/tmpfs" "$work/bypath" "$work/passthrough_hp" "$work/source"
 
 # Compiles passthrough_hp from the sources of Debian's package.
 passthrough() {
-    local where=$work/debian release
-    release=$(. /etc/os-release && echo "$VERSION_CODENAME")
-    mkdir -p "$where/lists/partial" && cd "$where" || return
-    echo "deb-src $MIRROR $release main" >sources.list
-    local apt=(-qq -o Dir::State::Lists="$where/lists" -o Dir::Etc::SourceList="$where/sources.list" -o Dir::Etc::SourceParts=/nonexistent)
+    local where=$work/debian file
+    mkdir -p "$where/lists/partial" "$where/parts" && cd "$where" || return
+    # Where this machine's packages come from, their sources come from too.
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources}; do
+        [ ! -f "$file" ] || sed 's/^deb /deb-src /; s/^Types:.*/Types: deb-src/' "$file" >"parts/${file##*/}"
+    done
+    [ ! -f parts/sources.list ] || mv parts/sources.list parts/main.list
+    local apt=(-qq -o Dir::State::Lists="$where/lists" -o Dir::Etc::SourceList=/nonexistent -o Dir::Etc::SourceParts="$where/parts")
     apt-get "${apt[@]}" update && apt-get "${apt[@]}" source --download-only fuse3 || return
-    tar xf fuse3_*.orig.tar.* --strip-components 1 --wildcards '*/example/passthrough_h*' || return
+    tar xf fuse3_*.orig.tar.?z --strip-components 1 --wildcards '*/example/*' || return
     g++ -O2 -std=c++17 -D_FILE_OFFSET_BITS=64 -I/usr/include/fuse3 example/passthrough_hp.cc -o "$work/hp" -lfuse3 -lpthread
 }
 ways=(tmpfs)
