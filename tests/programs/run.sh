@@ -60,6 +60,15 @@ LIST
 header() { sed -n "s/^# $1: *//p" "$2" | head -1; }
 clean="env -i ${BYPATH_WAYS:+BYPATH_WAYS=$BYPATH_WAYS} ${BYPATH_PRELOAD:+BYPATH_PRELOAD=$BYPATH_PRELOAD} ${BYPATH_DAEMON:+BYPATH_DAEMON=$BYPATH_DAEMON} PATH=$PATH LC_ALL=C TZ=UTC PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0"
 
+# What a script has started in the background and ended may need a moment to be gone.
+leave() {
+    for _ in $(seq 100); do
+        "$bypath" umount "$point" 2>/dev/null && return
+        sleep 0.1
+    done
+    "$bypath" umount "$point"
+}
+
 one() { # NAME
     local script=$here/$1.sh name=$1 needed ignore seconds begun side
     [ -f "$script" ] || { echo "FAIL $name: there is no such script" && failed=$((failed + 1)) && return; }
@@ -96,7 +105,7 @@ one() { # NAME
     echo "exit $?" >>"$work/b.out"
     $clean sh "$work/list.sh" "$work/k/test" "${ignore:-^$}" >"$work/k.list" 2>&1
     $clean "${inside[@]}" sh "$work/list.sh" "$point/test" "${ignore:-^$}" >"$work/b.list" 2>&1
-    [ "$way" != mount ] || "$bypath" umount "$point" || what='still in use afterwards'
+    [ "$way" != mount ] || leave || what='still in use afterwards'
     sed -i "s|$work/k/test|@|g" "$work/k.out" "$work/k.list"
     sed -i "s|$point/test|@|g" "$work/b.out" "$work/b.list"
     [ -n "${SOURCE:-}" ] || "$bypath" check "$work/i" >"$work/check" 2>&1 || what="check: $(head -1 "$work/check")"
