@@ -3,11 +3,12 @@
 mod scripted;
 
 use bypath_vfs as vfs;
-use pm::Errno;
+use pm::{Errno, UserSlice};
 use scripted::{Place, directory};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use vfs::wire::DEFAULT_PERMISSIONS;
+use vfs::wire::channel::{CHANNEL_BYTES, Channel, Request, SLOTS, life};
 use vfs::*;
 
 const LOOKUP: u32 = 1;
@@ -83,5 +84,27 @@ fn nothing_in_what_was_removed() {
     with_cx(STRANGER, |cx| {
         let dir = removed.unwrap();
         assert_eq!(backend.create(cx, dir, b"f", &FILE).err(), Some(Error::Posix(Errno::ENOENT)));
+    });
+}
+
+/// Goal: what a daemon's end leaves of messages that nobody waits for does not take the next one's slots: its first
+/// request would find none. Method: as many as there are slots, sent by a client that lives on, and no daemon.
+#[test]
+fn a_new_daemon_finds_free_slots() {
+    let place = Place::new("slots");
+    let path = place.file("channel", CHANNEL_BYTES);
+    let channel = Channel::open(format!("{path}\0").as_bytes()).unwrap();
+    channel.header().unwrap().timeout_ms.store(50, SeqCst);
+    let nothing = UserSlice::from_ref(&[]);
+    with_cx(ROOT, |cx| {
+        for _ in 0..2 {
+            channel.renew().unwrap();
+            channel.set_life(life::SERVING).unwrap();
+            let forget = Request { operation: 2, node: 1, epoch: channel.epoch(), parts: [&[0; 8], b"", b""], data: nothing };
+            for _ in 0..SLOTS {
+                channel.send(cx, &forget).unwrap();
+            }
+            assert_eq!(channel.send(cx, &forget), Err(Errno::ETIMEDOUT));
+        }
     });
 }

@@ -261,7 +261,8 @@ impl Channel {
         for index in 0..SLOTS {
             let slot = self.slot(index)?;
             // Clients of the old life give their slots up themselves; nobody does it for these.
-            for stuck in [ABANDONED, REPLYING] {
+            let unwaited: &[u32] = if slot.one_way.load(Acquire) != 0 { &[REQUEST, TAKEN] } else { &[] };
+            for &stuck in [ABANDONED, REPLYING].iter().chain(unwaited) {
                 let _ = slot.state.compare_exchange(stuck, FREE, AcqRel, Relaxed);
             }
         }

@@ -21,7 +21,8 @@ impl Place {
         Place(path)
     }
 
-    fn file(&self, name: &str, bytes: u64) -> String {
+    /// The path of a file of so many zeros.
+    pub fn file(&self, name: &str, bytes: u64) -> String {
         let path = self.0.join(name);
         std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
         path.to_str().unwrap().into()

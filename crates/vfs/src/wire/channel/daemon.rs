@@ -11,7 +11,10 @@ impl Channel {
             if let Some(index) = self.next(header)? {
                 let slot = self.slot(index)?;
                 if slot.state.load(Acquire) == REQUEST && slot.epoch.load(Relaxed) != header.epoch.load(SeqCst) {
-                    // For our predecessor; its client sees that itself.
+                    // For our predecessor; its client sees that itself, if it waits.
+                    if slot.one_way.load(Relaxed) != 0 {
+                        let _ = slot.state.compare_exchange(REQUEST, FREE, AcqRel, Relaxed);
+                    }
                     continue;
                 }
                 if slot.state.compare_exchange(REQUEST, TAKEN, AcqRel, Acquire).is_err() {
