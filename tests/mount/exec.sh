@@ -24,6 +24,33 @@ E
     same 'not truncated while it runs, by the kernel' "$(cat "$work/got")" $'ETXTBSY\nETXTBSY\nETXTBSY'
     wait $! 2>/dev/null
     "$bypath" umount "$mnt"
+    # The server is told of a program's end after its parent: here, once somebody has asked for the file.
+    "$bypath" mount --foreground "$image" "$mnt" &
+    server=$!
+    until mountpoint -q "$mnt"; do sleep 0.01; done
+    cat >"$work/ended.py" <<'E'
+import os, signal, subprocess, sys, threading, time
+program, server = sys.argv[1], int(sys.argv[2])
+child = subprocess.Popen([program, '60'])
+while os.readlink(f'/proc/{child.pid}/exe') != program:
+    time.sleep(0.01)
+def stopped(task):
+    return open(f'/proc/{server}/task/{task}/stat').read().rpartition(')')[2].split()[0] == 'T'
+os.kill(server, signal.SIGSTOP)
+while not all(map(stopped, os.listdir(f'/proc/{server}/task'))):
+    time.sleep(0.001)
+child.kill()
+child.wait()
+threading.Timer(0.5, os.kill, (server, signal.SIGCONT)).start()
+try:
+    os.close(os.open(program, os.O_WRONLY))
+    print('opened')
+except OSError as e:
+    print(e)
+E
+    same 'not busy any more, once it has ended' "$(cd / && "$bypath" run --mount "$image:$mnt" -- python3 "$work/ended.py" "$mnt/sleep" $server 2>&1)" opened
+    "$bypath" umount "$mnt"
+    wait $server
 fi
 same 'replaced, and the new one runs' "$(both "for i in 1 2 3 4 5 6 7 8; do cat $(type -P true) >p; chmod +x p; ./p; echo -n \$?; cat $(type -P false) >p; ./p; echo -n \$?; cp $(type -P echo) q; mv q p; ./p -n e; done")" 01e01e01e01e01e01e01e01e
 if [ "$(stat -c %u "$image")" = 0 ]; then

@@ -9,10 +9,11 @@ use crate::handle::cwd::{put_before, put_directory_before};
 use crate::path::{CWD, Spot};
 use crate::text_out::TextOut;
 use crate::{Process, ThreadState};
-use base::{Cx, DescriptionId, Kind, PATH_MAX};
+use base::{Cx, DescriptionId, Kind, Node, PATH_MAX};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
+use vfs::Mount;
 
 /// How to open it: `openat(AT_FDCWD, path, flags)`, then `lseek(offset)`.
 pub struct InKernel<'a> {
@@ -58,14 +59,37 @@ impl Process {
         // SAFETY: as above.
         let out = unsafe { &mut *thread.text[1].get() };
         let mut text = TextOut::new(out, Errno::ENAMETOOLONG);
-        text.put(file.mount.prefix())?;
-        // What `Node::id` says of its place's generation, and what the mount calls files by.
-        text.put(b"/.bypath/ino/")?;
-        text.number(ino, 10)?;
-        text.put(b".")?;
-        text.number(file.node.id >> 40, 10)?;
-        text.put(b"\0")?;
+        put_by_number(&mut text, file.mount, file.node, ino)?;
         Ok(InKernel { path: text.bytes(), flags, offset, description, ino })
+    }
+
+    /// Whether a file is being executed, so that nobody may open it for writing.
+    ///
+    /// That a program has ended, the server is told some time after its parent: so
+    /// the kernel is asked again, if it has the file system mounted at the same path.
+    #[cold]
+    pub(crate) fn is_executed(&self, cx: &Cx, mount: &Mount, node: Node) -> bool {
+        mount.backend.is_executed(node) && !(self.door.has_kernel() && self.kernel_lets_write(cx, mount, node))
+    }
+
+    /// Whether the kernel opens a file for writing.
+    fn kernel_lets_write(&self, cx: &Cx, mount: &Mount, node: Node) -> bool {
+        let mut bytes = [0u8; PATH_MAX];
+        let mut text = TextOut::new(&mut bytes, Errno::ENAMETOOLONG);
+        let ino = mount.backend.attr(cx, node).map(|attr| attr.ino);
+        if !ino.is_ok_and(|ino| put_by_number(&mut text, mount, node, ino).is_ok()) {
+            return false;
+        }
+        let flags = abi::O_WRONLY | abi::O_CLOEXEC | abi::O_NONBLOCK | abi::O_NOCTTY;
+        let args = [CWD, text.bytes().as_ptr() as usize, flags as usize, 0, 0, 0];
+        // SAFETY: a NUL-terminated path.
+        let fd = unsafe { self.door.kernel(abi::__NR_openat as usize, args) };
+        if fd < 0 {
+            return false;
+        }
+        // SAFETY: nobody else knows of this descriptor.
+        let _ = unsafe { self.door.kernel(abi::__NR_close as usize, [fd as usize, 0, 0, 0, 0, 0]) };
+        true
     }
 
     /// Whether the kernel, which has the file system mounted at the same path, has
@@ -100,6 +124,17 @@ impl Process {
     pub fn hands_on(&self) -> bool {
         self.kept_over_exec().next().is_some() || self.descriptors.get(CWD_FD).is_some()
     }
+}
+
+/// The path of a file, whatever its names, in the kernel's mount at the same path, with its NUL.
+fn put_by_number(text: &mut TextOut, mount: &Mount, node: Node, ino: u64) -> Result<(), Errno> {
+    text.put(mount.prefix())?;
+    // What `Node::id` says of its place's generation, and what the mount calls files by.
+    text.put(b"/.bypath/ino/")?;
+    text.number(ino, 10)?;
+    text.put(b".")?;
+    text.number(node.id >> 40, 10)?;
+    text.put(b"\0")
 }
 
 const _: () = assert!(CWD_FD == FD_MAX);

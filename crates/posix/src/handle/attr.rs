@@ -278,7 +278,7 @@ impl Process {
                     _ => return err(Errno::EINVAL),
                 }
                 backend.access(cx, node, W)?;
-                if backend.is_executed(node) {
+                if self.is_executed(cx, spot.mount, node) {
                     return err(Errno::ETXTBSY);
                 }
                 self.resize(cx, backend, node, len as u64, false)?;

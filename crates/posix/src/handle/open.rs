@@ -338,8 +338,13 @@ impl Process {
             self.may_create_over(cx, spot, &attr)?;
         }
         may_open(cx, spot, node, &attr, flags)?;
-        if flags & abi::O_PATH == 0 && !matches!(attr.kind, Kind::Regular | Kind::Directory) {
-            return self.open_special(cx, thread, spot, node, &attr).map(Opened::Special);
+        if flags & abi::O_PATH == 0 {
+            if !matches!(attr.kind, Kind::Regular | Kind::Directory) {
+                return self.open_special(cx, thread, spot, node, &attr).map(Opened::Special);
+            }
+            if wanted(flags) & W != 0 && self.is_executed(cx, spot.mount, node) {
+                return err(Errno::ETXTBSY);
+            }
         }
         self.install(cx, spot, node, attr.kind, flags).map(Opened::Descriptor)
     }
@@ -566,9 +571,6 @@ fn may_open(cx: &Cx, spot: &Spot, node: Node, attr: &Attr, flags: u32) -> base::
     spot.mount.backend.access(cx, node, want)?;
     if flags & abi::O_NOATIME != 0 && !cx.cred.privileged && cx.cred.uid != attr.uid {
         return err(Errno::EPERM);
-    }
-    if want & W != 0 && spot.mount.backend.is_executed(node) {
-        return err(Errno::ETXTBSY);
     }
     Ok(())
 }

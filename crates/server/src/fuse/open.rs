@@ -103,8 +103,11 @@ impl Call<'_> {
         let asked: OpenIn = body.take()?;
         let node = self.node();
         let out = self.handle(node, asked.flags)?;
+        // Whether the file is being executed, the kernel asks before only if it opens for writing
+        // as well. Else it knows better: that a program has ended, the server is told late.
+        let asks = asked.flags & sys::O_ACCMODE == sys::O_RDONLY;
         if asked.flags & sys::O_TRUNC != 0
-            && let Err(error) = self.truncate_open(node, asked.open_flags)
+            && let Err(error) = self.truncate_open(node, asks, asked.open_flags)
         {
             self.close(out.handle)?;
             return Err(error);
@@ -116,9 +119,9 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// `O_TRUNC`. The kernel asks whether the file is being executed only after this answer.
-    fn truncate_open(&self, node: Node, open_flags: u32) -> Result<()> {
-        if self.backend().is_executed(node) {
+    /// `O_TRUNC`. Executed files stay as they are if this `asks` for them.
+    fn truncate_open(&self, node: Node, asks: bool, open_flags: u32) -> Result<()> {
+        if asks && self.backend().is_executed(node) {
             return err(Errno::ETXTBSY);
         }
         let cred = Cred { privileged: open_flags & abi::OPEN_KILL_SET_ID == 0, ..self.cx.cred };
@@ -194,7 +197,7 @@ impl Call<'_> {
         let truncates = asked.flags & sys::O_TRUNC != 0;
         self.backend().access(&Cx { cred, ..self.cx }, node, if truncates { want | base::W } else { want })?;
         let out = self.handle(node, asked.flags)?;
-        if truncates && let Err(error) = self.truncate_open(node, asked.open_flags) {
+        if truncates && let Err(error) = self.truncate_open(node, true, asked.open_flags) {
             self.close(out.handle)?;
             return Err(error);
         }
