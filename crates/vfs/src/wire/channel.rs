@@ -139,6 +139,25 @@ struct Slot {
     epoch: AtomicU32,
 }
 
+impl Slot {
+    /// Whether what lies here is for an earlier life of the daemon than `epoch`.
+    fn is_past(&self, epoch: u32) -> bool {
+        !matches!(self.state.load(Acquire), FREE | CLAIMED) && (self.epoch.load(Relaxed).wrapping_sub(epoch) as i32) < 0
+    }
+
+    /// Frees what an earlier life than `epoch` has left here and nobody else frees: what its client gave
+    /// up, and a message that nobody waits for. Who waits sees the end of that life itself.
+    fn free_left(&self, epoch: u32) -> bool {
+        let state = self.state.load(Acquire);
+        let is_left = match state {
+            ABANDONED => true,
+            REQUEST | TAKEN => self.one_way.load(Relaxed) != 0,
+            _ => false,
+        };
+        is_left && self.is_past(epoch) && self.state.compare_exchange(state, FREE, AcqRel, Relaxed).is_ok()
+    }
+}
+
 /// A mapped channel.
 #[derive(Debug)]
 pub struct Channel {
@@ -250,7 +269,7 @@ impl Channel {
     /// Before a daemon is started: nothing of its predecessor's counts any more.
     pub fn renew(&self) -> Result<(), Errno> {
         let header = self.header()?;
-        header.epoch.fetch_add(1, SeqCst);
+        let epoch = header.epoch.fetch_add(1, SeqCst).wrapping_add(1);
         header.daemon.store(0, SeqCst);
         header.unknown.store(0, SeqCst);
         header.pending.store(0, SeqCst);
@@ -259,12 +278,7 @@ impl Channel {
         }
         header.mount_flags.store(0, SeqCst);
         for index in 0..SLOTS {
-            let slot = self.slot(index)?;
-            // Clients of the old life give their slots up themselves; nobody does it for these.
-            let unwaited: &[u32] = if slot.one_way.load(Acquire) != 0 { &[REQUEST, TAKEN] } else { &[] };
-            for &stuck in [ABANDONED, REPLYING].iter().chain(unwaited) {
-                let _ = slot.state.compare_exchange(stuck, FREE, AcqRel, Relaxed);
-            }
+            self.slot(index)?.free_left(epoch);
         }
         self.set_life(life::STARTING)
     }

@@ -167,14 +167,13 @@ impl Channel {
     /// Frees what dead clients have left, and what dead daemons have.
     pub fn reclaim(&self) -> Result<(), Errno> {
         let header = self.header()?;
+        let epoch = header.epoch.load(SeqCst);
         for index in 0..SLOTS {
             let slot = self.slot(index)?;
             let state = slot.state.load(Acquire);
             let owner = slot.owner.load(Acquire);
-            let is_past = state != CLAIMED && slot.epoch.load(Relaxed) != header.epoch.load(SeqCst);
-            // A given-up slot has no owner any more.
-            let is_left = state == ABANDONED && is_past;
-            if state == FREE || !is_left && (owner == 0 || host::is_alive(owner)) {
+            let is_past = slot.is_past(epoch);
+            if state == FREE || slot.free_left(epoch) || owner == 0 || host::is_alive(owner) {
                 continue;
             }
             let next = match state {
@@ -224,21 +223,22 @@ impl Channel {
                 }
             }
             let errno = if gone || now - begun <= self.timeout_ns(header) { Errno::ENOTCONN } else { Errno::ETIMEDOUT };
-            return self.give_up(slot, errno);
+            return self.give_up(header, slot, epoch, errno);
         }
     }
 
     /// Leaves a request to itself. It may have been answered meanwhile.
-    fn give_up(&self, slot: &Slot, errno: Errno) -> Result<(), Errno> {
+    fn give_up(&self, header: &Header, slot: &Slot, epoch: u32, errno: Errno) -> Result<(), Errno> {
         loop {
             let state = slot.state.load(SeqCst);
             let next = match state {
                 REPLIED => return Ok(()),
-                // Copying the reply takes no time, unless its writer has died.
-                REPLYING if errno == Errno::ETIMEDOUT => {
+                // Copying the reply takes no time, unless its writer has died: until it is known to have.
+                REPLYING if errno == Errno::ETIMEDOUT && header.epoch.load(Acquire) == epoch => {
                     file::give_way();
                     continue;
                 }
+                REPLYING => FREE,
                 _ if errno == Errno::ENOTCONN => FREE,
                 _ => ABANDONED,
             };

@@ -10,11 +10,9 @@ impl Channel {
         loop {
             if let Some(index) = self.next(header)? {
                 let slot = self.slot(index)?;
-                if slot.state.load(Acquire) == REQUEST && slot.epoch.load(Relaxed) != header.epoch.load(SeqCst) {
-                    // For our predecessor; its client sees that itself, if it waits.
-                    if slot.one_way.load(Relaxed) != 0 {
-                        let _ = slot.state.compare_exchange(REQUEST, FREE, AcqRel, Relaxed);
-                    }
+                let epoch = header.epoch.load(SeqCst);
+                if slot.is_past(epoch) {
+                    slot.free_left(epoch);
                     continue;
                 }
                 if slot.state.compare_exchange(REQUEST, TAKEN, AcqRel, Acquire).is_err() {
