@@ -1,0 +1,8 @@
+//! What the linker is told.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    // A name of ours that we use ourselves (`open64` is `open`) is ours: the loader looks up
+    // 70 names fewer each time a program starts, and no program's `open` gets in between.
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-Bsymbolic");
+}
