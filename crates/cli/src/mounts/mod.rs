@@ -14,7 +14,7 @@ use ledger::SharedFile;
 use plugin::Plugin;
 use posix::environment;
 use spec::{Mount, Source};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
@@ -57,65 +57,80 @@ impl Session {
     }
 
     fn make(&mut self, mount: &Mount, slot: usize, kernel: bool) -> Result<&'static dyn Backend> {
-        let shown = mount.source.shown();
         match &mount.source {
-            Source::Image(path) => {
-                let (image, copy) = image(path, slot, mount.options.read_only)?;
-                self.images.push(image);
-                if let Some(way) = mount.options.cache {
-                    self.tell_cached(mount, way, copy.as_ref().map_or(path.as_os_str().as_bytes(), SharedFile::bytes))?;
-                    self.ledgers.extend(copy);
-                    return Ok(image.backend);
-                }
-                if let Some(copy) = copy {
-                    // The kernel's way would be one to the copy, which nobody else has.
-                    self.tell(mount, copy.bytes());
-                    self.ledgers.push(copy);
-                    return Ok(image.backend);
-                }
-                let point = Path::new(OsStr::from_bytes(&mount.point));
-                if kernel && let Some(kernel) = SessionMount::start(path, &image, point) {
-                    self.kernel.push(kernel);
-                }
-                self.tell(mount, path.as_os_str().as_bytes());
-                Ok(image.backend)
-            }
-            Source::Host(path) => {
-                let (file, ledger) = SharedFile::ledger()?;
-                let text = path.as_os_str().as_bytes();
-                let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
-                self.tell(mount, &[b"host:", file.bytes(), b":", text].concat());
-                self.ledgers.push(file);
-                Ok(Box::leak(Box::new(Cached::new(host, ledger))))
-            }
-            Source::Fuse(words) => {
-                let (file, ledger) = SharedFile::ledger_with_pages(mount.options.pages)?;
-                let daemon = Daemon::start(mount, words)?;
-                let wire = Wire::open(daemon.bytes(), ledger.device(), mount.options.read_only);
-                let wire = wire.map_err(|errno| Failure::errno(&shown, errno))?;
-                self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat());
-                self.daemons.push(daemon);
-                self.ledgers.push(file);
-                Ok(Box::leak(Box::new(Cached::new(wire, ledger))))
-            }
-            Source::Plugin(library, args) => {
-                let (file, ledger) = SharedFile::ledger()?;
-                let text = args.iter().fold(library.clone().into_os_string(), |mut text, arg| {
-                    text.push(",");
-                    text.push(arg);
-                    text
-                });
-                // This program only looks: its calls are the kernel's anyway.
-                let plugin = Plugin::new(text.as_bytes(), ledger.device(), mount.options.read_only, |_| null_mut());
-                let plugin = plugin.map_err(|errno| Failure::errno(&shown, errno))?;
-                if !is_plugin(library)? {
-                    return Err(Failure::new(format!("{shown}: not a library with a function bypath_plugin (bypath_plugin.h)")));
-                }
-                self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat());
-                self.ledgers.push(file);
-                Ok(Box::leak(Box::new(Cached::new(plugin, ledger))))
-            }
+            Source::Image(path) => self.make_image(mount, path, slot, kernel),
+            Source::Host(path) => self.make_host(mount, path),
+            Source::Fuse(words) => self.make_fuse(mount, words),
+            Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
+    }
+
+    fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, kernel: bool) -> Result<&'static dyn Backend> {
+        let (image, copy) = image(path, slot, mount.options.read_only)?;
+        self.images.push(image);
+        if let Some(way) = mount.options.cache {
+            self.tell_cached(mount, way, copy.as_ref().map_or(path.as_os_str().as_bytes(), SharedFile::bytes))?;
+            self.ledgers.extend(copy);
+            return Ok(image.backend);
+        }
+        if let Some(copy) = copy {
+            // The kernel's way would be one to the copy, which nobody else has.
+            self.tell(mount, copy.bytes());
+            self.ledgers.push(copy);
+            return Ok(image.backend);
+        }
+        let point = Path::new(OsStr::from_bytes(&mount.point));
+        if kernel && let Some(kernel) = SessionMount::start(path, &image, point) {
+            self.kernel.push(kernel);
+        }
+        self.tell(mount, path.as_os_str().as_bytes());
+        Ok(image.backend)
+    }
+
+    // Not inlined, and so the next two: cached file systems are built on the stack, which would
+    // be touched page by page for images too: a tenth of the page faults of `bypath run`.
+    #[inline(never)]
+    fn make_host(&mut self, mount: &Mount, path: &Path) -> Result<&'static dyn Backend> {
+        let shown = mount.source.shown();
+        let (file, ledger) = SharedFile::ledger()?;
+        let text = path.as_os_str().as_bytes();
+        let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
+        self.tell(mount, &[b"host:", file.bytes(), b":", text].concat());
+        self.ledgers.push(file);
+        Ok(Box::leak(Box::new(Cached::new(host, ledger))))
+    }
+
+    #[inline(never)]
+    fn make_fuse(&mut self, mount: &Mount, words: &[OsString]) -> Result<&'static dyn Backend> {
+        let shown = mount.source.shown();
+        let (file, ledger) = SharedFile::ledger_with_pages(mount.options.pages)?;
+        let daemon = Daemon::start(mount, words)?;
+        let wire = Wire::open(daemon.bytes(), ledger.device(), mount.options.read_only);
+        let wire = wire.map_err(|errno| Failure::errno(&shown, errno))?;
+        self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat());
+        self.daemons.push(daemon);
+        self.ledgers.push(file);
+        Ok(Box::leak(Box::new(Cached::new(wire, ledger))))
+    }
+
+    #[inline(never)]
+    fn make_plugin(&mut self, mount: &Mount, library: &Path, args: &[OsString]) -> Result<&'static dyn Backend> {
+        let shown = mount.source.shown();
+        let (file, ledger) = SharedFile::ledger()?;
+        let text = args.iter().fold(library.as_os_str().to_os_string(), |mut text, arg| {
+            text.push(",");
+            text.push(arg);
+            text
+        });
+        // This program only looks: its calls are the kernel's anyway.
+        let plugin = Plugin::new(text.as_bytes(), ledger.device(), mount.options.read_only, |_| null_mut());
+        let plugin = plugin.map_err(|errno| Failure::errno(&shown, errno))?;
+        if !is_plugin(library)? {
+            return Err(Failure::new(format!("{shown}: not a library with a function bypath_plugin (bypath_plugin.h)")));
+        }
+        self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat());
+        self.ledgers.push(file);
+        Ok(Box::leak(Box::new(Cached::new(plugin, ledger))))
     }
 
     /// The programs keep names or attributes of an image in a file. The kernel's way to
