@@ -115,6 +115,32 @@ for ((round = 0; round <= rounds; round++)); do
     [ "$round" -gt 0 ] || : >"$work/rounds"
 done
 
+# What a start costs: a program, the same with the library in it, and `bypath run` of it.
+session=$("$bypath" run --mount "$work/image:$work/bypath" -- env | grep -E '^(LD_PRELOAD|BYPATH_[A-Z_]*)=')
+starts=$((rounds * 100))
+python3 - "$starts" "$session" "$bypath" run --mount "$work/image:$work/bypath" -- /bin/true >"$work/starts" <<'PY'
+import os, statistics, sys, time
+rounds, session, run = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+bare = {"PATH": "/usr/bin:/bin"}
+inside = bare | dict(line.split("=", 1) for line in session.splitlines())
+starts = {"`true`": (["/bin/true"], bare), "`true` in a session": (["/bin/true"], inside), "`bypath run true`": (run, bare)}
+took = {what: [] for what in starts}
+for round in range(rounds):
+    # In turn, so that what else the machine does meets all alike.
+    for what in list(starts)[round % 3 :] + list(starts)[: round % 3]:
+        command, environment = starts[what]
+        begun = time.perf_counter_ns()
+        _, status, usage = os.wait4(os.posix_spawn(command[0], command, environment), 0)
+        elapsed = (time.perf_counter_ns() - begun) / 1000
+        if status != 0:
+            sys.exit(f"kernel-way.sh: {what}: status {status}")
+        took[what].append((elapsed, (usage.ru_utime + usage.ru_stime) * 1e6, usage.ru_minflt))
+print("\n**Starts**, with the mount up\n\n| start | µs | processor, µs | page faults |\n|---|---|---|---|")
+for what, rows in took.items():
+    print(f"| {what} | " + " | ".join(f"{statistics.median(column):.0f}" for column in zip(*rows)) + " |")
+PY
+[ -s "$work/starts" ] || exit 1
+
 python3 - "$work" "$csv" "${ways[@]}" <<'PY'
 import json, os, platform, statistics, sys
 work, csv, ways = sys.argv[1], sys.argv[2], sys.argv[3:]
@@ -137,6 +163,7 @@ for mode in dict.fromkeys(mode for _, mode, _ in rows):
         if of == mode:
             ratios = [f"{ns[-1] / base:.2f}" for base in ns[:-1]]
             print(f"| {call} | " + " | ".join(f"{value:.0f}" for value in ns) + " | " + " | ".join(ratios) + " |")
+print(open(f"{work}/starts").read(), end="")
 if csv:
     with open(csv, "w") as out:
         out.write("call,mode," + ",".join(f"{way}_ns" for way in ways) + "\n")
