@@ -158,11 +158,10 @@ fuzz-ci:
 
 # libFuzzer with the address sanitizer, FUZZ_LONG seconds a target (cargo-fuzz and a nightly compiler).
 # What an input maps stays mapped, and the sanitizer keeps what is freed: hence the limit of memory.
-# The resolver's paths are read in aligned blocks of sixteen bytes, past their ends: the sanitizer would stop there at once.
 FUZZ_LONG ?= 600
 FUZZ_TARGETS ?= open operations checker resolver peer mutator daemon requests
 fuzz:
-	for target in $(FUZZ_TARGETS); do mkdir -p fuzz/corpus-grown/$$target fuzz/corpus/$$target; (cd fuzz && ASAN_OPTIONS=detect_leaks=0 $(CARGO) +nightly fuzz run --features libfuzzer $$([ $$target != resolver ] || echo --sanitizer none) $$target \
+	for target in $(FUZZ_TARGETS); do mkdir -p fuzz/corpus-grown/$$target fuzz/corpus/$$target; (cd fuzz && ASAN_OPTIONS=detect_leaks=0 $(CARGO) +nightly fuzz run --features libfuzzer $$target \
 	    corpus-grown/$$target corpus/$$target -- -max_total_time=$(FUZZ_LONG) -timeout=10 -max_len=500 -rss_limit_mb=8192) || exit 1; done
 
 # Every schedule of the lock-free protocols' models.

@@ -334,18 +334,21 @@ impl Process {
         let (head, rest): (&[u8], &[u8]) = match exit {
             Exit::Mountpoint { node, rest } => {
                 let (slot, mount) = self.mounts.mounted_on(from.slot, node).ok_or(Error::Posix(Errno::ENOENT))?;
-                let rest = thread.compose(which, b"", rest)?;
+                // SAFETY: of what this text holds only `rest` is needed, and not afterwards.
+                let rest = unsafe { thread.compose(which, b"", rest) }?;
                 return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
             }
             Exit::Above { rest } => match from.mount.parent() {
                 Some((slot, covered)) => {
                     let mount = self.mounts.get(slot).ok_or(Error::Posix(Errno::ENOENT))?;
                     let base = mount.backend.parent(cx, covered)?;
-                    let rest = thread.compose(which, b"", rest)?;
+                    // SAFETY: as above.
+                    let rest = unsafe { thread.compose(which, b"", rest) }?;
                     return Ok(Carry::Walk(Course { slot, mount, base, rest }));
                 }
                 None if from.mount.prefix().is_empty() => {
-                    let rest = thread.compose(which, b"", rest)?;
+                    // SAFETY: as above.
+                    let rest = unsafe { thread.compose(which, b"", rest) }?;
                     return Ok(Carry::Walk(Course { base: from.mount.root, rest, ..*from }));
                 }
                 None => {
@@ -358,11 +361,14 @@ impl Process {
         };
         // Above the mount point: the directory itself, then a slash, then the rest.
         let path = if head.len() > 1 && !rest.is_empty() {
-            thread.compose(which, head, rest)?
+            // SAFETY: as above; `head` is the mount's own.
+            unsafe { thread.compose(which, head, rest) }?
         } else if head.len() > 1 {
-            thread.compose(which, &head[..head.len() - 1], b"")?
+            // SAFETY: as above.
+            unsafe { thread.compose(which, &head[..head.len() - 1], b"") }?
         } else {
-            thread.compose(which, head, rest)?
+            // SAFETY: as above.
+            unsafe { thread.compose(which, head, rest) }?
         };
         if let Some((slot, mount, rest)) = self.mounts.find(path) {
             return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
@@ -456,7 +462,8 @@ impl Process {
             let mut dir = [0u8; 1024];
             let Some(len) = kernel_directory(dirfd, &mut dir) else { return Ok(Place::Kernel) };
             dir[len] = b'/';
-            thread.compose(which, &dir[..len + 1], path)?
+            // SAFETY: the program's own path; this text is not in use yet.
+            unsafe { thread.compose(which, &dir[..len + 1], path) }?
         } else {
             path
         };
@@ -493,7 +500,8 @@ impl Process {
                 return Ok(Start::Outside);
             }
             if let Some((slot, mount)) = self.mounts.iter().find(|(_, m)| m.prefix() == outside.here()) {
-                let rest = thread.compose(which, b"", outside.rest())?;
+                // SAFETY: a buffer of its own; the path was copied out of the text at the beginning.
+                let rest = unsafe { thread.compose(which, b"", outside.rest()) }?;
                 let lead = rest.iter().take_while(|&&b| b == b'/').count();
                 return Ok(Start::In(Course { slot, mount, base: mount.root, rest: &rest[lead..] }));
             }
@@ -539,16 +547,21 @@ fn under(path: &[u8], dir: &[u8]) -> bool {
 
 impl ThreadState {
     /// Writes `head` and `tail` one after the other, NUL-terminated, into this
-    /// thread's text number `which`. `tail` may lie in that text itself.
-    pub(crate) fn compose<'a>(&'a self, which: usize, head: &[u8], tail: &[u8]) -> base::Result<&'a [u8]> {
+    /// thread's text number `which`. `tail` may lie in that text itself: hence a
+    /// pointer, as the compiler takes what a reference leads to for unchanging.
+    ///
+    /// # Safety
+    /// `tail` can be read, `head` does not lie in that text, and nobody needs what
+    /// was in it afterwards.
+    pub(crate) unsafe fn compose<'a>(&'a self, which: usize, head: &[u8], tail: *const [u8]) -> base::Result<&'a [u8]> {
         let len = head.len() + tail.len();
         if len >= PATH_MAX {
             return Err(Error::Posix(Errno::ENAMETOOLONG));
         }
         let out = self.text[which].get().cast::<u8>();
         // SAFETY: within the text; a move, so the two may overlap.
-        unsafe { core::ptr::copy(tail.as_ptr(), out.add(head.len()), tail.len()) };
-        // SAFETY: within the text; `head` never lies in it (all callers).
+        unsafe { core::ptr::copy(tail.cast::<u8>(), out.add(head.len()), tail.len()) };
+        // SAFETY: within the text; the caller's promise.
         unsafe { core::ptr::copy_nonoverlapping(head.as_ptr(), out, head.len()) };
         // SAFETY: `len` is below the text's length.
         unsafe { *out.add(len) = 0 };

@@ -39,3 +39,27 @@ impl Default for ThreadState {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left of a path often lies in the text that it is written to, at any place.
+    #[test]
+    fn a_text_is_composed_from_itself() {
+        let thread = ThreadState::new();
+        let names: Vec<u8> = (0..2000u32).map(|i| b'a' + (i % 23) as u8).collect();
+        for head in [&b""[..], b"/", b"/a/mount/point/"] {
+            for at in [0, 1, 7, 64, 1990] {
+                for len in [1, 2, 8, 9, names.len() - at].into_iter().filter(|len| at + len <= names.len()) {
+                    // SAFETY: the test's own bytes, then this text's, which nobody uses afterwards.
+                    let composed = unsafe {
+                        let whole = thread.compose(0, b"", &raw const names[..]).expect("fits");
+                        thread.compose(0, head, &raw const whole[at..at + len]).expect("fits")
+                    };
+                    assert_eq!(composed, [head, &names[at..at + len]].concat());
+                }
+            }
+        }
+    }
+}

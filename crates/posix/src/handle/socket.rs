@@ -47,7 +47,8 @@ impl Process {
     ) -> base::Result<Option<Place<'a>>> {
         // SAFETY: the caller's promise.
         let Some(name) = (unsafe { name_in(address, len) }) else { return Ok(None) };
-        let text = thread.compose(1, b"", name)?;
+        // SAFETY: the name is the program's; the second text is not in use by a call with one path.
+        let text = unsafe { thread.compose(1, b"", name) }?;
         // SAFETY: the composed text ends in a NUL.
         let place = unsafe { self.resolve(cx, thread, 0, CWD, text.as_ptr() as usize, last) }?;
         Ok(match place {
