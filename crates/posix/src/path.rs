@@ -4,13 +4,17 @@
 //! one starts at a descriptor or working directory of ours. The walk itself is
 //! the backend's; here it is carried on where it leaves the backend: into a
 //! mount below or above, back to the namespace's root (absolute symlinks), or
-//! out to the kernel, with the remaining path rewritten.
+//! out to the kernel, with the remaining path rewritten. What lies outside and may
+//! lead in is looked at in [`outside`].
+
+mod outside;
 
 use crate::descriptors::{CWD_FD, Entry};
 use crate::text::{self, decimal, needs_care};
 use crate::{Process, ThreadState};
 use base::{Caller, Cx, Description, Error, Exit, Found, Glance, Kind, Last, Node, PATH_MAX, Sight, Walk};
 use core::sync::atomic::Ordering::Relaxed;
+use outside::may_hide_link;
 use pm::sys::abi;
 use pm::{Errno, Text};
 use vfs::Mount;
@@ -440,109 +444,11 @@ impl Process {
     fn not_ours<'a>(&self, errno: Errno) -> base::Result<Place<'a>> {
         if self.door.has_kernel() { Ok(Place::Kernel) } else { Err(Error::Posix(errno)) }
     }
-
-    #[cold]
-    fn look_closely<'a>(
-        &'a self,
-        cx: &Cx,
-        thread: &'a ThreadState,
-        which: usize,
-        dirfd: usize,
-        path: &'a [u8],
-        last: Last,
-    ) -> base::Result<Place<'a>> {
-        if !self.door.has_kernel() {
-            return Err(Error::Posix(Errno::ENOENT));
-        }
-        let relative = path.first() != Some(&b'/');
-        let whole = if relative {
-            if path.is_empty() || !thread.retry.get() && dirfd as i32 != abi::AT_FDCWD {
-                return Ok(Place::Kernel);
-            }
-            let mut dir = [0u8; 1024];
-            let Some(len) = kernel_directory(dirfd, &mut dir) else { return Ok(Place::Kernel) };
-            dir[len] = b'/';
-            // SAFETY: the program's own path; this text is not in use yet.
-            unsafe { thread.compose(which, &dir[..len + 1], path) }?
-        } else {
-            path
-        };
-        if let Some((slot, mount, rest)) = self.mounts.find(whole) {
-            let course = Course { slot, mount, base: mount.root, rest };
-            return self.go(cx, thread, which, course, last);
-        }
-        if !needs_care(whole) && (!thread.retry.get() || !self.points_exist.load(Relaxed) && !may_hide_link(whole)) {
-            return Ok(Place::Kernel);
-        }
-        match self.enter_outside_path(cx, thread, which, whole, last)? {
-            Start::Outside => Ok(Place::Kernel),
-            Start::In(course) => self.go(cx, thread, which, course, last),
-        }
-    }
-
-    /// Walks a path of the kernel's in user space, to see whether it enters a
-    /// mount through symlinks, `.` or `..`.
-    #[cold]
-    fn enter_outside_path<'a>(
-        &'a self,
-        _cx: &Cx,
-        thread: &'a ThreadState,
-        which: usize,
-        path: &[u8],
-        last: Last,
-    ) -> base::Result<Start<'a>> {
-        // SAFETY: used by this function alone, which does not call itself.
-        let buffers = unsafe { &mut *thread.outside.get() };
-        let [here, rest, spare] = buffers;
-        let Some(mut outside) = Outside::new(here, rest, spare, path) else { return Ok(Start::Outside) };
-        while let Some(step) = outside.step(last == Last::Follow, |at| self.mounts.iter().any(|(_, m)| under(m.prefix(), at))) {
-            if !step {
-                return Ok(Start::Outside);
-            }
-            if let Some((slot, mount)) = self.mounts.iter().find(|(_, m)| m.prefix() == outside.here()) {
-                // SAFETY: a buffer of its own; the path was copied out of the text at the beginning.
-                let rest = unsafe { thread.compose(which, b"", outside.rest()) }?;
-                let lead = rest.iter().take_while(|&&b| b == b'/').count();
-                return Ok(Start::In(Course { slot, mount, base: mount.root, rest: &rest[lead..] }));
-            }
-        }
-        Ok(Start::Outside)
-    }
-
-    /// Notes whether a mount point exists in the kernel's namespace too: then
-    /// the kernel does not stumble over it, and the absence of a name says less.
-    pub(crate) fn point_mounted(&self, point: &[u8]) {
-        let mut path = [0u8; vfs::mount::PREFIX_MAX + 1];
-        if self.door.has_kernel() && point.len() < path.len() {
-            path[..point.len()].copy_from_slice(point);
-            // SAFETY: a NUL-terminated path.
-            if unsafe { pm::call!(abi::__NR_faccessat, CWD, path.as_ptr(), 0) }.is_ok() {
-                self.points_exist.store(true, Relaxed);
-            }
-        }
-    }
-
-    /// Computes whether relative paths of the kernel's may enter a mount: after
-    /// mounting, at start, and after each `chdir` outside.
-    pub fn kernel_cwd_changed(&self) {
-        if !self.door.has_kernel() {
-            return;
-        }
-        let mut dir = [0u8; 1024];
-        let above = kernel_directory(CWD, &mut dir)
-            .is_some_and(|len| self.mounts.iter().any(|(_, m)| len <= 1 || under(m.prefix(), &dir[..len])));
-        self.cwd_above_mount.store(above && !self.mounts.is_empty(), Relaxed);
-    }
 }
 
 enum Carry<'a> {
     Walk(Course<'a>),
     Kernel(usize),
-}
-
-/// Whether `path` is `dir` or below it.
-fn under(path: &[u8], dir: &[u8]) -> bool {
-    path.starts_with(dir) && matches!(path.get(dir.len()), None | Some(b'/'))
 }
 
 impl ThreadState {
@@ -596,135 +502,4 @@ pub(crate) fn descriptor_name(path: &[u8]) -> Option<(u32, &[u8])> {
     };
     let end = tail.iter().position(|&b| b == b'/').unwrap_or(tail.len());
     Some((decimal(&tail[..end])?, tail[end..].strip_prefix(b"/").unwrap_or(b"")))
-}
-
-/// The kernel's path of `AT_FDCWD` or a kernel descriptor.
-fn kernel_directory(dirfd: usize, out: &mut [u8; 1024]) -> Option<usize> {
-    if dirfd as i32 == abi::AT_FDCWD {
-        // SAFETY: the buffer is ours and as long as we say.
-        let len = unsafe { pm::call!(abi::__NR_getcwd, out.as_mut_ptr(), out.len() - 1) }.ok()?;
-        return (out[0] == b'/' && len > 0).then_some(len - 1).map(|l| if l == 1 { 0 } else { l });
-    }
-    let mut name = [0u8; 32];
-    text::proc_fd(dirfd as u32, &mut name);
-    // SAFETY: a NUL-terminated name and a buffer as long as we say.
-    let len = unsafe { pm::call!(abi::__NR_readlinkat, CWD, name.as_ptr(), out.as_mut_ptr(), out.len() - 1) }.ok()?;
-    (out[0] == b'/' && len < out.len() - 1).then_some(if len == 1 { 0 } else { len })
-}
-
-/// After the kernel said that a path does not exist: whether a symlink may be
-/// the reason. Cheaper than walking it: from the end on, the first name that
-/// exists tells, because the kernel got that far.
-fn may_hide_link(path: &[u8]) -> bool {
-    let mut room = [const { core::mem::MaybeUninit::<u8>::uninit() }; PATH_MAX];
-    let name = room.as_mut_ptr().cast::<u8>();
-    let mut len = path.len().min(PATH_MAX - 1);
-    // SAFETY: `len` bytes fit.
-    unsafe { core::ptr::copy_nonoverlapping(path.as_ptr(), name, len) };
-    while len > 1 {
-        // SAFETY: below the buffer's length.
-        unsafe { *name.add(len) = 0 };
-        let mut byte = [0u8; 1];
-        // SAFETY: a NUL-terminated name and a buffer as long as we say.
-        match unsafe { pm::call!(abi::__NR_readlinkat, CWD, name, byte.as_mut_ptr(), 1) } {
-            // It exists and is no symlink.
-            Err(Errno::EINVAL) => return false,
-            Err(Errno::ENOENT | Errno::ENOTDIR) => len = path[..len].iter().rposition(|&b| b == b'/').unwrap_or(0),
-            _ => return true,
-        }
-    }
-    false
-}
-
-/// A walk through the kernel's namespace, a component at a time.
-struct Outside<'b> {
-    /// Where it is: absolute, without links, no trailing slash.
-    here: &'b mut [u8; PATH_MAX],
-    here_len: usize,
-    /// What is left.
-    rest: &'b mut [u8; PATH_MAX],
-    rest_at: usize,
-    rest_len: usize,
-    spare: &'b mut [u8; PATH_MAX],
-    links: u32,
-}
-
-impl<'b> Outside<'b> {
-    fn new(
-        here: &'b mut [u8; PATH_MAX],
-        rest: &'b mut [u8; PATH_MAX],
-        spare: &'b mut [u8; PATH_MAX],
-        path: &[u8],
-    ) -> Option<Self> {
-        rest.get_mut(..path.len())?.copy_from_slice(path);
-        Some(Outside { here, here_len: 0, rest, rest_at: 0, rest_len: path.len(), spare, links: 0 })
-    }
-
-    fn here(&self) -> &[u8] {
-        &self.here[..self.here_len]
-    }
-
-    fn rest(&self) -> &[u8] {
-        &self.rest[self.rest_at..self.rest_len]
-    }
-
-    /// One component on. `None` at the end, `Some(false)` where it cannot go
-    /// on. `above` tells whether a mount point lies at or below a place, which
-    /// therefore exists, whatever the kernel says.
-    fn step(&mut self, follow_last: bool, above: impl Fn(&[u8]) -> bool) -> Option<bool> {
-        let rest = &self.rest[self.rest_at..self.rest_len];
-        let lead = rest.iter().take_while(|&&b| b == b'/').count();
-        let name = &rest[lead..];
-        let len = name.iter().take_while(|&&b| b != b'/').count();
-        if len == 0 {
-            return None;
-        }
-        let name = &name[..len];
-        let after = self.rest_at + lead + len;
-        match name {
-            b"." => {}
-            b".." => self.here_len = self.here().iter().rposition(|&b| b == b'/').unwrap_or(0),
-            _ => {
-                let before = self.here_len;
-                let end = before + 1 + len;
-                if end + 1 >= PATH_MAX {
-                    return Some(false);
-                }
-                self.here[before] = b'/';
-                self.here[before + 1..end].copy_from_slice(name);
-                self.here[end] = 0;
-                self.here_len = end;
-                let last = after == self.rest_len;
-                if above(&self.here[..end]) || last && !follow_last {
-                    self.rest_at = after;
-                    return Some(true);
-                }
-                // SAFETY: a NUL-terminated name and a buffer as long as we say.
-                let target =
-                    unsafe { pm::call!(abi::__NR_readlinkat, CWD, self.here.as_ptr(), self.spare.as_mut_ptr(), PATH_MAX) };
-                match target {
-                    Ok(target) => return Some(self.follow(before, target, after)),
-                    // Not a symlink: on it goes.
-                    Err(Errno::EINVAL) => {}
-                    Err(_) => return Some(false),
-                }
-            }
-        }
-        self.rest_at = after;
-        Some(true)
-    }
-
-    /// Goes on with the link text in `spare`.
-    fn follow(&mut self, before: usize, target: usize, after: usize) -> bool {
-        self.links += 1;
-        let end = target + (self.rest_len - after);
-        if self.links > base::SYMLINKS_MAX || target == 0 || end >= PATH_MAX {
-            return false;
-        }
-        self.spare[target..end].copy_from_slice(&self.rest[after..self.rest_len]);
-        core::mem::swap(&mut self.rest, &mut self.spare);
-        (self.rest_at, self.rest_len) = (0, end);
-        self.here_len = if self.rest[0] == b'/' { 0 } else { before };
-        true
-    }
 }

@@ -5,6 +5,7 @@
 //! number). Another name of the same file is another node with the same key.
 //! An entry is believed until `entry_until`, its attributes until `attr_until`.
 
+mod chains;
 mod gone;
 mod held;
 mod keys;
@@ -12,10 +13,10 @@ mod paths;
 mod slots;
 
 use super::changes::{Moment, Of};
-use super::{BUCKETS, BUCKETS_AT, Guard, Ledger, NODES, NODES_AT, damaged};
+use super::{Ledger, NODES, NODES_AT, damaged};
 use crate::{Attr, Errno, Error, Kind, Node, Result};
+use chains::hash_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use pm::UserSlice;
 use zerocopy::{FromBytes, KnownLayout};
 
 const FREE: u32 = 0;
@@ -197,14 +198,6 @@ fn is_past(epoch: u32, other: u32) -> bool {
     (epoch.wrapping_sub(other) as i32) < 0
 }
 
-fn hash_of(parent: u32, name: &[u8]) -> u32 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for &byte in name {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    (hash ^ hash >> 32) as u32
-}
-
 /// Until when what was told at `now` is believed; 0 stands for what is known to have changed.
 fn until(now: u64, ns: u64) -> u64 {
     if ns == 0 { 1 } else { now.saturating_add(ns) }
@@ -246,47 +239,6 @@ impl Ledger {
             }
         }
         self.node_of(0, record)
-    }
-
-    fn bucket(&self, hash: u32) -> Result<&AtomicU32> {
-        match self.region.at(BUCKETS_AT + u64::from(hash % BUCKETS) * 4) {
-            Some(word) => Ok(word),
-            None => damaged(),
-        }
-    }
-
-    fn has_name(record: &Record, name: &[u8]) -> bool {
-        let (words, rest) = name.as_chunks::<8>();
-        if record.name_len.load(Relaxed) as usize != name.len() || name.len() > 255 {
-            return false;
-        }
-        let is_same = |(word, stored): (&[u8; 8], &AtomicU64)| stored.load(Relaxed).to_ne_bytes() == *word;
-        let last = record.name.get(words.len()).map_or([0; 8], |stored| stored.load(Relaxed).to_ne_bytes());
-        words.iter().zip(&record.name).all(is_same) && last[..rest.len()] == *rest
-    }
-
-    /// Copies a node's own name; its length.
-    fn name_into(&self, index: u32, record: &Record, out: &mut [u8; 255]) -> usize {
-        let len = (record.name_len.load(Relaxed) as usize).min(255);
-        let at = NODES_AT + u64::from(index) * size_of::<Record>() as u64 + NAME_OFFSET;
-        match self.region.copy_out(at, UserSlice::from_mut(&mut out[..len])) {
-            Ok(()) => len,
-            Err(_) => 0,
-        }
-    }
-
-    fn search(&self, _: &Guard, parent: u32, name: &[u8], hash: u32) -> Result<Option<u32>> {
-        let mut at = self.bucket(hash)?.load(Relaxed);
-        // A chain can't be longer than there are nodes: a loop is damage.
-        for _ in 0..NODES {
-            let Some(index) = at.checked_sub(1) else { return Ok(None) };
-            let Some(record) = self.record(index) else { return damaged() };
-            if record.hash.load(Relaxed) == hash && record.parent.load(Relaxed) == parent && Self::has_name(record, name) {
-                return Ok(Some(index));
-            }
-            at = record.next.load(Relaxed);
-        }
-        damaged()
     }
 
     /// What the cache knows of `name` in `dir`.
@@ -458,120 +410,5 @@ impl Ledger {
             record.entry_until.store(0, Relaxed);
         }
         number
-    }
-
-    fn put_name(&self, index: u32, record: &Record, name: &[u8]) -> Result<()> {
-        let at = NODES_AT + u64::from(index) * size_of::<Record>() as u64 + NAME_OFFSET;
-        self.region.copy_in(at, UserSlice::from_ref(&name[..name.len().min(255)]))?;
-        record.name_len.store(name.len().min(255) as u32, Relaxed);
-        Ok(())
-    }
-
-    fn chain(&self, _: &Guard, index: u32, hash: u32) -> Result<()> {
-        let Some(record) = self.record(index) else { return damaged() };
-        let bucket = self.bucket(hash)?;
-        record.hash.store(hash, Relaxed);
-        record.next.store(bucket.load(Relaxed), Relaxed);
-        bucket.store(index + 1, Relaxed);
-        Ok(())
-    }
-
-    fn unchain(&self, _: &Guard, index: u32) -> Result<()> {
-        let Some(record) = self.record(index) else { return damaged() };
-        let mut link = self.bucket(record.hash.load(Relaxed))?;
-        for _ in 0..NODES {
-            let Some(at) = link.load(Relaxed).checked_sub(1) else { return Ok(()) };
-            let Some(here) = self.record(at) else { return damaged() };
-            if at == index {
-                link.store(here.next.load(Relaxed), Relaxed);
-                return Ok(());
-            }
-            link = &here.next;
-        }
-        damaged()
-    }
-
-    fn insert(
-        &self,
-        guard: &Guard,
-        parent: u32,
-        name: &[u8],
-        hash: u32,
-        state: u32,
-        forget: &mut dyn FnMut(u64, u64, u32),
-    ) -> Result<u32> {
-        let index = self.take_slot(guard, forget)?;
-        let Some(record) = self.record(index) else { return damaged() };
-        record.generation.fetch_add(1, Relaxed);
-        for word in [&record.children, &record.holds, &record.handle_bits] {
-            word.store(0, Relaxed);
-        }
-        record.caching.store(Caching::None as u32, Relaxed);
-        record.removed.store(0, Relaxed);
-        for word in [&record.key, &record.lookups, &record.entry_until, &record.attr_until, &record.read_on] {
-            word.store(0, Relaxed);
-        }
-        record.nlink.store(1, Relaxed);
-        record.parent.store(parent, Relaxed);
-        record.touched.store(1, Relaxed);
-        self.put_name(index, record, name)?;
-        record.state.store(state, Relaxed);
-        self.chain(guard, index, hash)?;
-        if let Some(parent) = self.record(parent) {
-            parent.children.fetch_add(1, Relaxed);
-        }
-        Ok(index)
-    }
-
-    /// Takes a node's name away. What nobody holds goes a little later ([`Ledger::bury`]): another
-    /// program may just have looked it up, and its source must know it until then.
-    fn drop_name(&self, guard: &Guard, index: u32, forget: &mut dyn FnMut(u64, u64, u32)) -> Result<()> {
-        let Some(record) = self.record(index) else { return damaged() };
-        self.unchain(guard, index)?;
-        record.attr_until.store(0, Relaxed);
-        record.entry_until.store(Self::now().saturating_add(GRACE_NS), Relaxed);
-        let state = record.state.swap(UNNAMED, Relaxed);
-        if state == NEGATIVE {
-            self.free(index, record, state, forget);
-        } else {
-            self.header().unnamed.store(1, Relaxed);
-        }
-        Ok(())
-    }
-
-    /// After a holder of the lock died: chains and counts anew, from the nodes.
-    #[cold]
-    pub(super) fn mend(&self) {
-        let high = self.header().nodes_high.load(Relaxed).min(NODES);
-        for hash in 0..BUCKETS {
-            if let Ok(bucket) = self.bucket(hash) {
-                bucket.store(0, Relaxed);
-            }
-        }
-        for index in 0..high {
-            if let Some(record) = self.record(index) {
-                record.children.store(0, Relaxed);
-            }
-        }
-        let guard = core::mem::ManuallyDrop::new(Guard(self));
-        for index in 1..high {
-            let Some(record) = self.record(index) else { return };
-            let state = record.state.load(Relaxed);
-            if state == FREE {
-                continue;
-            }
-            if let Some(parent) = self.record(record.parent.load(Relaxed)) {
-                parent.children.fetch_add(1, Relaxed);
-            }
-            record.entry_until.store(0, Relaxed);
-            record.attr_until.store(0, Relaxed);
-            if state != UNNAMED {
-                let mut name = [0u8; 255];
-                let len = self.name_into(index, record, &mut name);
-                let _ = self.chain(&guard, index, hash_of(record.parent.load(Relaxed), &name[..len]));
-            }
-        }
-        self.recount_holds(&guard);
-        self.header().changes.fetch_add(1, AcqRel);
     }
 }
