@@ -82,6 +82,24 @@ impl Process {
         }
     }
 
+    /// The rest of such a call, where a glance did not find the place: for `at`, of a name.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn at_name_properly<'a>(
+        &'a self,
+        thread: &'a ThreadState,
+        call: (u32, [usize; 6]),
+        dirfd: usize,
+        index: usize,
+        serve: &mut dyn FnMut(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
+    ) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, call, dirfd, index, Last::Parent, serve) }
+    }
+
     /// Resolves the path in argument `index`, relative to `dirfd`, and serves
     /// it with `serve` if it is ours; else passes call `nr` on.
     ///

@@ -64,22 +64,8 @@ impl Process {
             return done;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.mkdir_properly(thread, call, dirfd, index, mode) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn mkdir_properly(
-        &self,
-        thread: &ThreadState,
-        call: (u32, [usize; 6]),
-        dirfd: usize,
-        index: usize,
-        mode: usize,
-    ) -> Outcome {
-        // SAFETY: the caller's promise.
         unsafe {
-            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| match spot.is_name() {
+            self.at_name_properly(thread, call, dirfd, index, &mut move |cx, spot| match spot.is_name() {
                 true => make(cx, spot, Kind::Directory, mode & 0o1777, 0, b""),
                 false => err(Errno::EEXIST),
             })
@@ -135,7 +121,7 @@ impl Process {
             return done;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, call, dirfd, index, Last::Parent, mknod) }
+        unsafe { self.at_name_properly(thread, call, dirfd, index, &mut { mknod }) }
     }
 
     /// `symlinkat(target, dirfd, path)`.
@@ -164,22 +150,8 @@ impl Process {
             return done;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.symlink_properly(thread, call, dirfd, index, target) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn symlink_properly(
-        &self,
-        thread: &ThreadState,
-        call: (u32, [usize; 6]),
-        dirfd: usize,
-        index: usize,
-        target: &[u8],
-    ) -> Outcome {
-        // SAFETY: the caller's promise.
         unsafe {
-            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
+            self.at_name_properly(thread, call, dirfd, index, &mut move |cx, spot| {
                 plain_name(cx, spot)?;
                 make(cx, spot, Kind::Symlink, 0o777, 0, target)
             })
@@ -233,48 +205,45 @@ impl Process {
         if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], remove) } {
             return done;
         }
+        let path = call.1[index];
+        let mut carefully = move |cx: &Cx, spot: &Spot| {
+            // SAFETY: the caller's promise.
+            unsafe { self.remove_carefully(cx, spot, path, directory) }
+        };
         // SAFETY: the caller's promise.
-        unsafe { self.remove_properly(thread, call, dirfd, index, directory) }
+        unsafe { self.at_name_properly(thread, call, dirfd, index, &mut carefully) }
     }
 
+    /// Removes what may not be a proper name, or have a slash behind it; `path` is the call's own.
+    ///
+    /// # Safety
+    /// `path` is null, low, or a NUL-terminated text.
     #[cold]
-    #[inline(never)]
-    unsafe fn remove_properly(
-        &self,
-        thread: &ThreadState,
-        call: (u32, [usize; 6]),
-        dirfd: usize,
-        index: usize,
-        directory: bool,
-    ) -> Outcome {
-        // SAFETY: the caller's promise.
-        unsafe {
-            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
-                let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
-                if !spot.is_name() {
-                    // By the text: at the root of everything `..` is the root itself.
-                    let text = text::path(call.1[index]).map_or(name, |path| path.bytes);
-                    let end = text.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
-                    let start = text[..end].iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
-                    return err(match (directory, &text[start..end]) {
-                        (false, _) => Errno::EISDIR,
-                        (true, b".") => Errno::EINVAL,
-                        (true, b"..") => Errno::ENOTEMPTY,
-                        (true, _) => Errno::EBUSY,
-                    });
-                }
-                self.not_covered(cx, spot)?;
-                if directory {
-                    return spot.mount.rmdir(cx, dir, name).map(|()| 0);
-                }
-                if spot.found.slash {
-                    let node = backend.lookup(cx, dir, name)?;
-                    let is_dir = backend.attr(cx, node)?.kind == Kind::Directory;
-                    return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
-                }
-                spot.mount.unlink(cx, dir, name).map(|()| 0)
-            })
+    unsafe fn remove_carefully(&self, cx: &Cx, spot: &Spot, path: usize, directory: bool) -> base::Result<usize> {
+        let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
+        if !spot.is_name() {
+            // By the text: at the root of everything `..` is the root itself.
+            // SAFETY: the caller's promise.
+            let text = unsafe { text::path(path) }.map_or(name, |path| path.bytes);
+            let end = text.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
+            let start = text[..end].iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
+            return err(match (directory, &text[start..end]) {
+                (false, _) => Errno::EISDIR,
+                (true, b".") => Errno::EINVAL,
+                (true, b"..") => Errno::ENOTEMPTY,
+                (true, _) => Errno::EBUSY,
+            });
         }
+        self.not_covered(cx, spot)?;
+        if directory {
+            return spot.mount.rmdir(cx, dir, name).map(|()| 0);
+        }
+        if spot.found.slash {
+            let node = backend.lookup(cx, dir, name)?;
+            let is_dir = backend.attr(cx, node)?.kind == Kind::Directory;
+            return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
+        }
+        spot.mount.unlink(cx, dir, name).map(|()| 0)
     }
 
     /// `EBUSY` where something is mounted on the name, by us or by the kernel.
