@@ -37,7 +37,7 @@ impl Mender<'_> {
                 format!("what the slot referred to at {at:#x} is used by something else: emptied"),
             );
         }
-        let Some(mut name) = self.believed_name(directory, slot, at) else {
+        let Some(name) = self.believed_name(directory, slot, at) else {
             self.set(slot, 0);
             return self.act(
                 IssueKind::Edentry,
@@ -46,9 +46,6 @@ impl Mender<'_> {
                 format!("there is no edentry of this directory at {at:#x}: the slot is emptied"),
             );
         };
-        // Lines that are somebody else's now end it.
-        let lines = (2..=u64::from(edentry::lines(name.len()))).take_while(|lines| self.is_free(at, *lines)).last().unwrap_or(2);
-        name.truncate((lines * LINE - NAME) as usize);
         let Some((child, kind)) = self.believed_child(at) else {
             self.set(slot, 0);
             let detail = format!("{} leads to no inode: the name is taken out", shown(&name));
@@ -65,10 +62,15 @@ impl Mender<'_> {
 
     /// The name at `at`, if enough speaks for its being this directory's.
     fn believed_name(&self, directory: u64, slot: u64, at: u64) -> Option<Vec<u8>> {
+        let room = self.name_room(at);
         let stored = (self.get(at) >> 32) as u32;
         let place = self.get(at + 8) == directory && self.get(at + 24) == slot;
         let fits = |name: &[u8]| stored == (self.fs.hash(directory, name) >> 32) as u32;
-        let said = self.read_name(at).map(|(entry, name)| (name.bytes(entry.head.name_len).to_vec(), entry.parent));
+        let said = self.read_name(at).map(|(entry, name)| {
+            let mut name = name.bytes(entry.head.name_len).to_vec();
+            name.truncate(room);
+            (name, entry.parent)
+        });
         if let Some((name, parent)) = &said {
             if fits(name) && is_name(name) {
                 return Some(name.clone());
@@ -78,7 +80,7 @@ impl Mender<'_> {
                 return None;
             }
         }
-        let text = self.name_up_to_zero(at);
+        let text = self.name_up_to_zero(at, room);
         // Of two lengths the shorter: the longer one may reach into what stands behind.
         let shorter = said.as_ref().is_none_or(|(name, _)| text.len() <= name.len());
         if is_name(&text) && (fits(&text) || place && shorter) {
@@ -89,11 +91,17 @@ impl Mender<'_> {
         Some(if is_name(&clean) { clean } else { b"_".to_vec() })
     }
 
+    /// How many bytes of a name have room at `at`: lines that are somebody else's now end it, and its block does.
+    fn name_room(&self, at: u64) -> usize {
+        let lines = u64::from(edentry::lines(edentry::NAME_MAX)).min((BLOCK - at % BLOCK) / LINE);
+        let free = (2..=lines).take_while(|lines| self.is_free(at, *lines)).last();
+        free.map_or(0, |lines| (lines * LINE - NAME) as usize)
+    }
+
     /// What stands where a name should, up to the first zero.
-    fn name_up_to_zero(&self, at: u64) -> Vec<u8> {
-        let room = (BLOCK - at % BLOCK).saturating_sub(NAME).min(edentry::NAME_MAX as u64 + 1);
-        let bytes = (0..room.div_ceil(8)).flat_map(|i| self.get(at + NAME + i * 8).to_le_bytes());
-        bytes.take(room as usize).take_while(|byte| *byte != 0).take(edentry::NAME_MAX).collect()
+    fn name_up_to_zero(&self, at: u64, room: usize) -> Vec<u8> {
+        let bytes = (0..room.div_ceil(8) as u64).flat_map(|i| self.get(at + NAME + i * 8).to_le_bytes());
+        bytes.take(room.min(edentry::NAME_MAX)).take_while(|byte| *byte != 0).collect()
     }
 
     /// The inode that an edentry means, if there is one that can be it; and its kind.

@@ -1,6 +1,6 @@
 //! From the root directory down: names that are right as they stand, then those that are not.
 
-use super::map::Claims;
+use super::map::{Claims, Map, Piece};
 use super::{Directory, Mender};
 use crate::check::IssueKind;
 use crate::dir::{Entry, NameBuffer};
@@ -19,6 +19,17 @@ const DIRECTORY: u8 = Kind::Directory as u8;
 /// Whether these bytes can be a name.
 pub(super) fn is_name(text: &[u8]) -> bool {
     !text.is_empty() && text != b"." && text != b".." && !text.contains(&b'/') && !text.contains(&0)
+}
+
+/// What a block holds that a directory's map leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    /// Slots of the directory: one of them is where its edentry says.
+    Own,
+    /// Nothing, and it is used.
+    Empty,
+    /// What is not this directory's.
+    Foreign,
 }
 
 impl Mender<'_> {
@@ -76,24 +87,24 @@ impl Mender<'_> {
         let mut blocks = Vec::new();
         let mut damaged = map.damaged;
         let mut pieces = Vec::new();
-        let mut all = map.pieces.iter().flat_map(|piece| piece.extent.block..piece.extent.block + piece.extent.len);
-        let sound = !map.damaged && all.all(|block| self.is_slot_block(offset, block, true));
-        for piece in &map.pieces {
-            for block in piece.extent.block..piece.extent.block + piece.extent.len {
-                if !self.is_slot_block(offset, block, sound) {
-                    self.release(block * BLOCK, 64);
-                    damaged = true;
-                    continue;
-                }
-                damaged |= piece.extent.file + (block - piece.extent.block) != blocks.len() as u64;
-                let extent = format::extent::Extent { file: blocks.len() as u64, block, len: 1 };
-                pieces.push(super::map::Piece { extent, shared: false });
-                blocks.push(block);
+        let all = map.pieces.iter().flat_map(|Piece { extent, .. }| (0..extent.len).map(|i| (extent.file + i, extent.block + i)));
+        let all: Vec<_> = all.map(|(file, block)| (file, block, self.held_by(offset, block))).collect();
+        // A damaged map may have led to empty blocks of files.
+        let sound = !map.damaged && all.iter().all(|(.., held)| *held != Held::Foreign);
+        for (file, block, held) in all {
+            if held == Held::Foreign || held == Held::Empty && !sound {
+                self.release(block * BLOCK, 64);
+                damaged = true;
+                continue;
             }
+            damaged |= file != blocks.len() as u64;
+            let extent = format::extent::Extent { file: blocks.len() as u64, block, len: 1 };
+            pieces.push(Piece { extent, shared: false });
+            blocks.push(block);
         }
         if damaged {
             self.act(IssueKind::Extent, offset, false, format!("the directory gets a new map of {} blocks", blocks.len()));
-            let map = super::map::Map { pieces, ..map };
+            let map = Map { pieces, ..map };
             self.rewrite_map(offset, map);
         }
         let list = blocks.clone();
@@ -106,10 +117,8 @@ impl Mender<'_> {
         }
     }
 
-    /// Whether a block holds slots of this directory: one of them is where its
-    /// edentry says, or there is nothing in it. A map that is not `sound` may have
-    /// led to empty blocks of files.
-    fn is_slot_block(&self, directory: u64, block: u64, sound: bool) -> bool {
+    /// What a block of this directory's map holds.
+    fn held_by(&self, directory: u64, block: u64) -> Held {
         let mut empty = true;
         for slot in slots(&[block]) {
             let at = self.get(slot);
@@ -118,10 +127,11 @@ impl Mender<'_> {
             }
             empty = false;
             if self.line_bit(at).is_some() && self.get(at + 8) == directory && self.get(at + 24) == slot {
-                return true;
+                return Held::Own;
             }
         }
-        empty && sound && self.place(block).is_some_and(|place| self.was_used(place) == u64::MAX)
+        let is_used = || self.place(block).is_some_and(|place| self.was_used(place) == u64::MAX);
+        if empty && is_used() { Held::Empty } else { Held::Foreign }
     }
 
     /// Whether a slot holds what a lane may have left in it.
@@ -228,7 +238,7 @@ impl Mender<'_> {
         }
         let block = self.take_lines(64)? / BLOCK;
         self.directories.get_mut(&directory)?.blocks.push(block);
-        let pieces = self.blocks_of(directory).iter().enumerate().map(|(file, block)| super::map::Piece {
+        let pieces = self.blocks_of(directory).iter().enumerate().map(|(file, block)| Piece {
             extent: format::extent::Extent { file: file as u64, block: *block, len: 1 },
             shared: false,
         });
