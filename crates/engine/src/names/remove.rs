@@ -83,15 +83,11 @@ impl Fs {
         let inode = self.inode(offset)?;
         let change = self.change(victim);
         if unpack_links(inode.links.load(Acquire)).0 > 1 {
-            let fate = self.commit_stays(tx, change, inode, now, stores)?;
-            return Ok(fate);
+            return self.commit_stays(tx, change, inode, now, stores);
         }
         let gone = match self.give_up_inode(tx, victim, hit.node.id, inode) {
             Ok(Some(gone)) => gone,
-            Ok(None) => {
-                let fate = self.commit_stays(tx, change, inode, now, stores)?;
-                return Ok(fate);
-            }
+            Ok(None) => return self.commit_stays(tx, change, inode, now, stores),
             Err(error) => return Err(self.not_removed(tx, change, error)),
         };
         if let Err(error) = tx.commit_with((stores, gone)) {
@@ -159,6 +155,7 @@ impl Fs {
     }
 
     /// Commits a record of `stores` that removes the empty, closed, locked directory `victim`.
+    /// Its end stays its own: in one function with that of `commit_removal` it costs seven instructions more.
     #[inline(always)]
     pub(super) fn commit_directory_removal<'a, S: Stores>(
         &'a self,
@@ -171,10 +168,7 @@ impl Fs {
         let change = self.change(victim);
         let gone = match self.give_up_inode(tx, victim, id, inode) {
             Ok(Some(gone)) => gone,
-            Ok(None) => {
-                let fate = self.commit_orphan(tx, change, id, inode, stores)?;
-                return Ok(fate);
-            }
+            Ok(None) => return self.commit_orphan(tx, change, id, inode, stores),
             Err(error) => return Err(self.not_removed(tx, change, error)),
         };
         if let Err(error) = tx.commit_with((stores, gone)) {
