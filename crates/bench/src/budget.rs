@@ -40,11 +40,15 @@ struct Budget {
     held: Option<[u64; 3]>,
 }
 
+/// Lines of code that depend on where the linker lays functions, which a path or a change elsewhere moves:
+/// the same instructions of a rename took 153 to 161 in four builds.
+const LAYOUT: u64 = 4;
+
 impl Budget {
     /// Whether a cost is within what is held instead of the budget.
     fn holds(&self, cost: &Cost, copy: f64) -> bool {
         self.held.is_some_and(|[instructions, code, data]| {
-            cost.instructions <= instructions as f64 + copy && cost.lines[0] <= code && cost.lines[1] <= data
+            cost.instructions <= instructions as f64 + copy && cost.lines[0] <= code + LAYOUT && cost.lines[1] <= data
         })
     }
 }

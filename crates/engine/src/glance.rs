@@ -7,6 +7,7 @@
 //! ordinary (`.` and `..`, symlinks to be followed, cold entries, cold lines,
 //! rights by group) answers [`Glance::Unsure`], and [`Fs::walk`] does it properly.
 
+mod long;
 mod parent;
 
 use crate::fs::Fs;
@@ -158,32 +159,34 @@ impl Fs {
     #[inline(always)]
     fn look_short(&self, buckets: u64, parent: u64, name: &Short) -> Looked<'_> {
         let hash = format::hash::name_short(self.name_key, parent, name.low, name.high, name.len);
-        self.look(buckets, parent, hash, |child| {
+        let is_named = |child: &Cachelet| {
             child.name[0].load(Relaxed) == name.low
                 && child.name[1].load(Relaxed) == name.high
                 && child.mode.load(Relaxed) >> 24 == name.len
-        })
+        };
+        self.look(buckets, hash, |bucket, i| self.look_at(bucket, i, parent, is_named))
     }
 
     /// Looks for any other name.
     #[inline(never)]
     fn look_long(&self, buckets: u64, parent: u64, name: &[u8]) -> Looked<'_> {
-        let hash = self.hash(parent, name);
         if name.len() > NAME_SHORT {
-            return Err(None);
+            return self.look_longer(buckets, parent, name);
         }
-        self.look(buckets, parent, hash, |child| self.carries_name(child, parent, name))
+        let hash = self.hash(parent, name);
+        let is_named = |child: &Cachelet| self.carries_name(child, parent, name);
+        self.look(buckets, hash, |bucket, i| self.look_at(bucket, i, parent, is_named))
     }
 
-    /// Looks into the bucket of a hash, and at the cachelet beside the entry.
+    /// Looks into the bucket of a hash, and with `at` at what may be the name's entry.
     #[inline(always)]
-    fn look(&self, buckets: u64, parent: u64, hash: u64, is_named: impl Fn(&Cachelet) -> bool) -> Looked<'_> {
+    fn look<'a>(&'a self, buckets: u64, hash: u64, at: impl Fn(&'a Bucket, usize) -> Option<(&'a Cachelet, u32)>) -> Looked<'a> {
         let number = bucket::number(hash, buckets);
         let Some(bucket) = self.buckets.get(number) else { return self.learn_bucket(number) };
         let print = format::hash::fingerprint(hash);
         for i in 0..ENTRIES {
             if bucket::entry_fingerprint(bucket.entries[i].load(Acquire)) == print {
-                return self.look_at(bucket, i, parent, is_named).ok_or(None);
+                return at(bucket, i).ok_or(None);
             }
         }
         // Read before the number of buckets and the directory are looked at again.
@@ -191,7 +194,7 @@ impl Fs {
         Err(Some(bucket))
     }
 
-    /// The entry may be the name's.
+    /// The cachelet beside an entry may carry the name.
     #[inline(always)]
     fn look_at(&self, bucket: &Bucket, i: usize, parent: u64, is_named: impl Fn(&Cachelet) -> bool) -> Option<(&Cachelet, u32)> {
         let child = self.cachelet(bucket.cachelets[i].load(Relaxed).wrapping_sub(1))?;

@@ -2,12 +2,13 @@
 
 use super::{CHAIN_MAX, Sought};
 use crate::fs::{Fs, corrupt};
+use crate::segment::cache::short_word;
 use crate::segment::cachelet::{self, Cachelet};
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
-use core::sync::atomic::fence;
+use core::sync::atomic::{AtomicU64, fence};
 use format::bucket::{self, Bucket, ENTRIES};
-use format::edentry::{Edentry, Head, NAME};
+use format::edentry::{self, Edentry, Head};
 use format::hash::fingerprint;
 use pm::Errno;
 
@@ -235,40 +236,30 @@ impl Fs {
     }
 
     /// Whether the name of an edentry is `name`, of the same length.
-    fn has_name(&self, offset: u64, edentry: &Edentry, name: &[u8]) -> Result<bool> {
-        let (mut rest, mut words) = (name, edentry.name.iter());
-        while let Some((chunk, tail)) = rest.split_first_chunk::<8>() {
-            let Some(word) = words.next() else { return self.has_rest(offset, name) };
-            if word.load(Relaxed) != u64::from_le_bytes(*chunk) {
-                return Ok(false);
-            }
-            rest = tail;
-        }
-        if rest.is_empty() {
-            return Ok(true);
-        }
-        match words.next() {
-            Some(word) => Ok(word.load(Relaxed) == crate::segment::cache::short_word(rest)),
-            None => self.has_rest(offset, name),
+    #[inline(always)]
+    pub(crate) fn has_name(&self, offset: u64, edentry: &Edentry, name: &[u8]) -> Result<bool> {
+        match name.split_at_checked(edentry::WORDS * 8) {
+            Some((front, rest)) => Ok(same_words(&edentry.name, front) && self.has_rest(offset, rest)?),
+            None => Ok(same_words(&edentry.name, name)),
         }
     }
 
-    /// As `has_name`, for what of a long name is behind the first two lines.
-    #[cold]
+    /// What of a long name is behind the first two lines.
     #[inline(never)]
-    fn has_rest(&self, offset: u64, name: &[u8]) -> Result<bool> {
-        for (i, chunk) in name.chunks(8).enumerate().skip(format::edentry::WORDS) {
-            let word: &core::sync::atomic::AtomicU64 = self.at(offset + NAME + i as u64 * 8, "name")?;
-            if word.load(Relaxed) != crate::names::chunk_word(chunk) {
+    fn has_rest(&self, offset: u64, rest: &[u8]) -> Result<bool> {
+        let mut at = offset + size_of::<Edentry>() as u64;
+        for part in rest.chunks(format::LINE as usize) {
+            if !same_words(self.at::<[AtomicU64; format::LINE as usize / 8]>(at, "name")?, part) {
                 return Ok(false);
             }
+            at += format::LINE;
         }
         Ok(true)
     }
 
     /// The cachelet that a bucket suggests for an entry.
     #[inline(always)]
-    pub(super) fn hint_of(&self, bucket: &Bucket, index: usize) -> u32 {
+    pub(crate) fn hint_of(&self, bucket: &Bucket, index: usize) -> u32 {
         if bucket.generation.load(Acquire) != self.generation {
             return u32::MAX;
         }
@@ -322,4 +313,13 @@ impl Fs {
         }
         self.let_go(lane, cachelet);
     }
+}
+
+/// Whether `words`, of which there are enough, begin with these bytes, the last word zero-filled.
+#[inline(always)]
+fn same_words(words: &[AtomicU64], bytes: &[u8]) -> bool {
+    let (whole, rest) = bytes.as_chunks::<8>();
+    let last = words.get(whole.len());
+    words.iter().zip(whole).all(|(word, bytes)| word.load(Relaxed) == u64::from_le_bytes(*bytes))
+        && (rest.is_empty() || last.is_some_and(|word| word.load(Relaxed) == short_word(rest)))
 }

@@ -46,15 +46,18 @@ impl Sought<'_> {
         Head { hash: (self.hash >> 32) as u32, kind, name_len: self.name.len() as u8 }.pack()
     }
 
+    /// Whether an edentry, its head read as `head`, is in this directory, and its name as long and of the same hash.
+    #[inline(always)]
+    pub(crate) fn may_be_in(&self, edentry: &Edentry, head: u64) -> bool {
+        (head ^ self.head(0)) & !KIND == 0 && edentry.parent.load(Relaxed) == self.parent
+    }
+
     /// Whether an edentry has this name, its head read as `head`; only for a short
     /// one. Both words are compared whole: what is behind a name is zero.
     #[inline(always)]
     pub(crate) fn is_in(&self, edentry: &Edentry, head: u64) -> bool {
         let [low, high, ..] = &edentry.name;
-        (head ^ self.head(0)) & !KIND == 0
-            && edentry.parent.load(Relaxed) == self.parent
-            && low.load(Relaxed) == self.low
-            && high.load(Relaxed) == self.high
+        self.may_be_in(edentry, head) && low.load(Relaxed) == self.low && high.load(Relaxed) == self.high
     }
 
     /// Whether a cachelet carries this name; only for a short one. Identity alone, as `carries_name`.
