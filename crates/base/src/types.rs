@@ -7,6 +7,17 @@ pub use pm::Errno;
 /// Result of a file-system operation.
 pub type Result<T> = core::result::Result<T, Error>;
 
+/// What the kernel must no longer keep of what it was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stale<'a> {
+    /// Attributes and pages of a node.
+    Node(Node),
+    /// A name in a directory.
+    Name(Node, &'a [u8]),
+    /// Attributes and pages of all nodes: of which they have to go is not known.
+    Everything,
+}
+
 /// Why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Error {

@@ -1,8 +1,8 @@
 //! Threads between the kernel and [`Fuse`]: each reads a request, has it
 //! answered, writes the answer. One more looks after requests that wait.
 
-use crate::fuse::{Fuse, Keepers, Worker, message::Reply};
-use base::{Cred, Cx, Node};
+use crate::fuse::{self, Fuse, Keepers, Worker, message::Reply};
+use base::{Cred, Cx, Stale};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -35,13 +35,13 @@ pub struct Session {
 impl Session {
     /// Starts to serve `backend` over `device` with this many threads, of which
     /// each calls `at_end` when it has no more to do. `notices` reports changes made
-    /// elsewhere (a node, and a name in it or none), then sleeps for a time in nanoseconds.
+    /// elsewhere, then sleeps for a time in nanoseconds.
     pub fn start(
         device: OwnedFd,
         backend: &'static dyn Backend,
         keepers: Keepers,
         threads: usize,
-        notices: impl Fn(&Cx, i64, &mut dyn FnMut(Node, Option<&[u8]>)) + Send + 'static,
+        notices: impl Fn(&Cx, i64, &mut dyn FnMut(Stale)) + Send + 'static,
         at_end: impl Fn(&base::Thread) + Clone + Send + 'static,
     ) -> std::io::Result<Session> {
         let device = Arc::new(device);
@@ -70,7 +70,7 @@ impl Session {
                 let worker = Worker::default();
                 let cx = Cx { cred: Cred::ROOT, umask: 0, thread: worker.thread() };
                 while !stop.load(Relaxed) {
-                    notices(&cx, NAP_NS, &mut |node, name| notify(&fuse, &device, node, name));
+                    notices(&cx, NAP_NS, &mut |stale| notify(&fuse, &device, stale));
                 }
                 at_end(worker.thread());
             };
@@ -139,10 +139,14 @@ fn send(device: &OwnedFd, message: &[u8]) -> Result<(), Errno> {
 }
 
 /// Makes the kernel forget.
-fn notify(fuse: &Fuse, device: &OwnedFd, node: Node, name: Option<&[u8]>) {
-    let message = fuse.notice(node, name);
-    // Names are only kept in a directory that the kernel has.
-    insist(|| name.is_none() && fuse.is_told(node), || send(device, &message));
+fn notify(fuse: &Fuse, device: &OwnedFd, stale: Stale) {
+    let forget = |number| insist(|| fuse.is_told(number), || send(device, &fuse::forget_node(number)));
+    match stale {
+        Stale::Node(node) => forget(fuse.number(node)),
+        // Names are only kept in a directory that the kernel has.
+        Stale::Name(dir, name) => drop(send(device, &fuse::forget_name(fuse.number(dir), name))),
+        Stale::Everything => fuse.all_told().into_iter().for_each(forget),
+    }
 }
 
 /// Sends a notice; again, if the kernel has no such node yet though it was told of one.

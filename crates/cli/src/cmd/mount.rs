@@ -228,7 +228,7 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: std::os::f
     if let Err(error) = guard::start(number, directory) {
         log.say(&format!("there is no guard: {error}"));
     }
-    let notices = |cx: &Cx, nap: i64, pass: &mut dyn FnMut(base::Node, Option<&[u8]>)| fs.pass_notices(cx, nap, pass);
+    let notices = |cx: &Cx, nap: i64, pass: &mut dyn FnMut(base::Stale)| fs.pass_notices(cx, nap, pass);
     let started = Session::start(device, attached.backend, keepers(&args.image), usize::from(args.threads), notices, at_end);
     // A working directory would keep some other mount busy.
     let _ = std::env::set_current_dir("/");

@@ -16,7 +16,8 @@
 //!
 //! Where nobody may wait, a notice is posted and left ([`Fs::tell_later`]): when a
 //! cachelet that the kernel knows is given to another inode, and when the last close gives
-//! blocks back. A process killed between change and notice is noticed within
+//! blocks back. Where there is no room for it the kernel is made to forget the attributes of
+//! all that it was told of, and whoever changes something waits for that. A process killed between change and notice is noticed within
 //! [`LOOK_S`]; then the kernel is made to forget the attributes of all that it knows.
 //!
 //! [`KNOWN`]: cachelet::KNOWN
@@ -25,9 +26,9 @@
 use crate::fs::Fs;
 use crate::names::chunk_word;
 use crate::segment::{Cachelet, NOTICES, Notice, cachelet};
-use base::{Cx, Node, Result};
+use base::{Cx, Node, Result, Stale};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::fence;
+use core::sync::atomic::{AtomicU32, fence};
 use pm::{Errno, clock, file};
 
 /// How long a change waits for a server that lives and does not answer, nanoseconds.
@@ -58,6 +59,7 @@ impl Fs {
             if server.compare_exchange(before, own, AcqRel, Relaxed).is_ok() {
                 let served = &self.header().served;
                 served.deaths_told.store(served.deaths.load(Acquire), Relaxed);
+                served.missed_told.store(served.missed.load(Acquire), Relaxed);
                 served.executed.store(0, Relaxed);
                 // What was meant for the server before: its mount is gone.
                 for notice in self.notices().filter(|notice| notice.state.load(Acquire) == POSTED) {
@@ -169,15 +171,20 @@ impl Fs {
         self.tell_changed(cx, dir, false);
     }
 
-    /// Waits for the notices about a node that are under way.
+    /// Waits for the notices about a node that are under way, also those for which there was no room.
     fn wait_for_others(&self, cx: &Cx, node: Node) {
-        if self.header().served.pending.load(SeqCst) == 0 {
+        let served = &self.header().served;
+        let missed = served.missed.load(SeqCst);
+        if served.missed_told.load(SeqCst) != missed {
+            self.wait_until(cx, &served.missed_told, |told| told.wrapping_sub(missed) as i32 >= 0);
+        }
+        if served.pending.load(SeqCst) == 0 {
             return;
         }
         for notice in self.notices() {
             let before = notice.ended.load(Acquire);
             if notice.state.load(Acquire) != FREE && notice.node.load(Relaxed) == node.id {
-                self.wait_ended(cx, notice, before);
+                self.wait_until(cx, &notice.ended, |ended| ended != before);
             }
         }
     }
@@ -211,7 +218,7 @@ impl Fs {
 
     /// Has the kernel forget a node's attributes a moment later: waits for nobody, so
     /// that the server may do it too, and whoever holds a lock. Where 64 wait already
-    /// it is left to the time for which the kernel keeps things.
+    /// the kernel is to forget everything.
     #[cold]
     pub(crate) fn tell_later(&self, node: u64) {
         if self.header().served.server.load(Relaxed) == 0 {
@@ -220,8 +227,10 @@ impl Fs {
         if let Some(notice) = self.take_notice(node) {
             notice.name_len.store(0, Relaxed);
             notice.state.store(POSTED, Release);
-            self.wake_server();
+        } else {
+            self.header().served.missed.fetch_add(1, SeqCst);
         }
+        self.wake_server();
     }
 
     /// Posts a notice that was begun, and waits until it has been passed on.
@@ -233,24 +242,28 @@ impl Fs {
         let before = notice.ended.load(Relaxed);
         notice.state.store(POSTED, Release);
         self.wake_server();
-        self.wait_ended(cx, notice, before);
+        self.wait_until(cx, &notice.ended, |ended| ended != before);
     }
 
-    fn wait_ended(&self, cx: &Cx, notice: &Notice, before: u32) {
+    /// Waits until the server has set `word` to what is enough.
+    fn wait_until(&self, cx: &Cx, word: &AtomicU32, is_enough: impl Fn(u32) -> bool) {
         let begun = clock::monotonic();
-        while notice.ended.load(Acquire) == before && clock::monotonic() - begun < PATIENCE {
-            file::wait(&notice.ended, before, LOOK);
+        while clock::monotonic() - begun < PATIENCE {
+            let before = word.load(Acquire);
+            if is_enough(before) {
+                return;
+            }
+            file::wait(word, before, LOOK);
             let server = self.header().served.server.load(Acquire);
-            if notice.ended.load(Acquire) == before && (server == 0 || !self.server_lives(cx, server)) {
+            if word.load(Acquire) == before && (server == 0 || !self.server_lives(cx, server)) {
                 // Its mount is dead, and nothing that is kept for it is seen.
                 return;
             }
         }
     }
 
-    /// The server passes on what is posted: a node, and a name in it or none;
-    /// then sleeps until there may be more, at most `timeout_ns`.
-    pub fn pass_notices(&self, cx: &Cx, timeout_ns: i64, pass: &mut dyn FnMut(Node, Option<&[u8]>)) {
+    /// The server passes on what is posted, then sleeps until there may be more, at most `timeout_ns`.
+    pub fn pass_notices(&self, cx: &Cx, timeout_ns: i64, pass: &mut dyn FnMut(Stale)) {
         let served = &self.header().served;
         let bell = served.bell.load(SeqCst);
         for notice in self.notices() {
@@ -261,9 +274,15 @@ impl Fs {
                 }
                 let node = Node { id: notice.node.load(Relaxed), hint: u32::MAX };
                 let len = (notice.name_len.load(Relaxed) as usize).min(255);
-                pass(node, (len != 0).then_some(&name[..len]));
+                pass(if len == 0 { Stale::Node(node) } else { Stale::Name(node, &name[..len]) });
                 self.end_notice(notice);
             }
+        }
+        let missed = served.missed.load(SeqCst);
+        if served.missed_told.load(Relaxed) != missed {
+            pass(Stale::Everything);
+            served.missed_told.store(missed, SeqCst);
+            file::wake(&served.missed_told);
         }
         self.look_for_deaths(cx, pass);
         file::wait(&served.bell, bell, timeout_ns);
@@ -274,7 +293,7 @@ impl Fs {
 
     /// After a death: what the dead one has changed last may not have been told. The
     /// flags stay, so that whoever changes something meanwhile tells of it himself.
-    fn look_for_deaths(&self, cx: &Cx, pass: &mut dyn FnMut(Node, Option<&[u8]>)) {
+    fn look_for_deaths(&self, cx: &Cx, pass: &mut dyn FnMut(Stale)) {
         let served = &self.header().served;
         let now = (clock::monotonic() / 1_000_000_000) as u32;
         if now.wrapping_sub(served.looked_s.load(Relaxed)) >= LOOK_S {
@@ -289,7 +308,7 @@ impl Fs {
             let Some(cachelet) = self.cachelet(number) else { continue };
             let id = cachelet.node.load(Acquire);
             if id != 0 && cachelet.flags.load(Relaxed) & cachelet::KNOWN != 0 {
-                pass(Node { id, hint: u32::MAX }, None);
+                pass(Stale::Node(Node { id, hint: u32::MAX }));
             }
         }
     }
@@ -325,7 +344,7 @@ impl Fs {
 mod tests {
     use super::*;
     use crate::testing::TestFs;
-    use base::{Kind, NewNode};
+    use base::{Cred, Kind, NewNode, Thread};
     use pm::UserSlice;
     use pm::sys::abi;
     use std::format;
@@ -344,7 +363,7 @@ mod tests {
     /// Whether the kernel is told of `node` now, by the server that `test` is.
     fn is_told(test: &TestFs, node: Node) -> bool {
         let mut told = false;
-        test.pass_notices(&test.cx(), 0, &mut |other, name| told |= other.id == node.id && name.is_none());
+        test.pass_notices(&test.cx(), 0, &mut |stale| told |= matches!(stale, Stale::Node(other) if other.id == node.id));
         told
     }
 
@@ -390,5 +409,35 @@ mod tests {
         test.header().served.deaths.fetch_add(1, Release);
         assert!(is_told(&test, node));
         assert!(!is_told(&test, node));
+    }
+
+    /// Goal: a notice for which there is no room has the kernel forget everything, once, and who changes
+    /// something then waits for it. Method: one more than there is room for; another thread is the changer.
+    #[test]
+    fn what_finds_no_room_is_told() {
+        let (test, node) = served();
+        for number in 0..u64::from(NOTICES) + 1 {
+            test.tell_later(number);
+        }
+        let all_told = |test: &TestFs| {
+            let mut times = 0;
+            test.pass_notices(&test.cx(), 0, &mut |stale| times += u32::from(stale == Stale::Everything));
+            times
+        };
+        let fs = test.fs;
+        let told = || fs.header().served.missed_told.load(SeqCst);
+        std::thread::scope(|scope| {
+            let changer = scope.spawn(|| {
+                let thread = Thread::new();
+                let begun = clock::monotonic();
+                fs.wait_for_others(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread }, node);
+                (told(), clock::monotonic() - begun)
+            });
+            let before = told();
+            assert_eq!(all_told(&test), 1);
+            let (after, waited) = changer.join().unwrap();
+            assert!(after == before + 1 || waited >= PATIENCE);
+        });
+        assert_eq!(all_told(&test), 0);
     }
 }

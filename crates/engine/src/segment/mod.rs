@@ -129,7 +129,11 @@ pub struct Served {
     pub looked_s: AtomicU32,
     /// Files that the kernel executes through the mount; too many after a server's death.
     pub executed: AtomicU32,
-    pub reserved: [AtomicU32; 7],
+    /// Rises with each notice that nobody could wait for and that found no room.
+    pub missed: AtomicU32,
+    /// How many of those the kernel has been made to forget everything for: who waits for that sleeps on it.
+    pub missed_told: AtomicU32,
+    pub reserved: [AtomicU32; 5],
 }
 
 /// Notices there can be at a time.

@@ -35,6 +35,7 @@ use abi::{InHeader, op};
 use base::{Calls, Cred, Cx, Node, Thread};
 use message::{Body, Reply, Result, err};
 pub use nodes::Keepers;
+pub(crate) use notify::{forget_name, forget_node};
 use pm::Errno;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

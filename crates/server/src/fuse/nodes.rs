@@ -57,7 +57,7 @@ impl Fuse {
     }
 
     /// The number of a node.
-    pub(super) fn number(&self, node: Node) -> u64 {
+    pub(crate) fn number(&self, node: Node) -> u64 {
         if node == self.backend.root() { ROOT } else { node.id }
     }
 }

@@ -4,9 +4,7 @@
 //! changes is told before the call that changes it returns. The times are the bounds on what
 //! no notice tells of (`engine::process::served`): of names that is more.
 
-use super::Fuse;
 use super::abi::{ForgetEntry, ForgetInode, OutHeader};
-use base::Node;
 use zerocopy::IntoBytes;
 
 /// How long the kernel keeps attributes, seconds.
@@ -17,21 +15,20 @@ pub const KEEP_NAMES_S: u64 = 1;
 const INODE: i32 = 2;
 const ENTRY: i32 = 3;
 
-impl Fuse {
-    /// The message that makes the kernel forget a node's attributes and pages, or a name in it.
-    pub fn notice(&self, node: Node, name: Option<&[u8]>) -> Vec<u8> {
-        let number = self.number(node);
-        let (code, body) = match name {
-            // From byte 0, to the end.
-            None => (INODE, ForgetInode { node: number, offset: 0, len: 0 }.as_bytes().to_vec()),
-            Some(name) => {
-                let mut body = ForgetEntry { node: number, name_len: name.len() as u32, flags: 0 }.as_bytes().to_vec();
-                body.extend_from_slice(name);
-                body.push(0);
-                (ENTRY, body)
-            }
-        };
-        let header = OutHeader { len: (size_of::<OutHeader>() + body.len()) as u32, error: code, unique: 0 };
-        [header.as_bytes(), &body].concat()
-    }
+/// The message that makes the kernel forget a node's attributes and pages.
+pub(crate) fn forget_node(number: u64) -> Vec<u8> {
+    // From byte 0, to the end.
+    notice(INODE, ForgetInode { node: number, offset: 0, len: 0 }.as_bytes(), b"")
+}
+
+/// The message that makes the kernel forget a name in a directory.
+pub(crate) fn forget_name(dir: u64, name: &[u8]) -> Vec<u8> {
+    let head = ForgetEntry { node: dir, name_len: name.len() as u32, flags: 0 };
+    notice(ENTRY, head.as_bytes(), &[name, b"\0"].concat())
+}
+
+fn notice(code: i32, head: &[u8], tail: &[u8]) -> Vec<u8> {
+    let len = size_of::<OutHeader>() + head.len() + tail.len();
+    let header = OutHeader { len: len as u32, error: code, unique: 0 };
+    [header.as_bytes(), head, tail].concat()
 }

@@ -7,10 +7,9 @@
 //! one: until the answer has arrived, or the kernel's `FORGET` here. An answer about a node that the
 //! kernel has already is no danger: the kernel compares versions.
 
-use super::abi::{ForgetIn, ForgetManyIn, ForgetOne};
+use super::abi::{ForgetIn, ForgetManyIn, ForgetOne, ROOT};
 use super::message::{Body, Result};
 use super::{Call, Fuse};
-use base::Node;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -47,12 +46,26 @@ impl Told {
     fn has(&self, number: u64) -> bool {
         self.part(number).contains_key(&number)
     }
+
+    fn all(&self) -> Vec<u64> {
+        let numbers = |part: &Mutex<HashMap<u64, u64>>| {
+            part.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(numbers).collect()
+    }
 }
 
 impl Fuse {
     /// Whether the kernel may know of a node, or be about to.
-    pub fn is_told(&self, node: Node) -> bool {
-        self.told.has(self.number(node))
+    pub fn is_told(&self, number: u64) -> bool {
+        self.told.has(number)
+    }
+
+    /// All nodes that the kernel may know, the root first, which it knows without being told.
+    pub fn all_told(&self) -> Vec<u64> {
+        let mut all = self.told.all();
+        all.insert(0, ROOT);
+        all
     }
 }
 
@@ -88,6 +101,10 @@ mod tests {
         told.tell(7);
         told.forget(7, 1);
         assert!(told.has(7) && !told.has(8));
+        told.tell(8);
+        let mut all = told.all();
+        all.sort_unstable();
+        assert_eq!(all, [7, 8]);
         told.forget(7, 9);
         assert!(!told.has(7));
         told.tell(7);
