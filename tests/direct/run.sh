@@ -94,12 +94,23 @@ unionfs() { has unionfs && mkdir u1 u2 && use 'fuse:unionfs -f -o cow u1=RW:u2=R
 overlay() { has fuse-overlayfs && mkdir lower upper work && use 'fuse:fuse-overlayfs -f -o lowerdir=lower,upperdir=upper,workdir=work @'; }
 
 # libfuse's own examples: by path, by descriptor, by node.
+examples=/usr/share/doc/libfuse3-dev/examples
+has_examples() {
+    [ -e $examples/passthrough_ll.c ] && return
+    echo "skip $name: libfuse3-dev is not installed: LEFT OUT, not passed"
+    left_out=$((left_out + 1))
+    return 1
+}
+# example NAME OUTPUT [OPTION…]: compiles one.
+example() {
+    cc -w -O2 -D_FILE_OFFSET_BITS=64 -DHAVE_UTIMENSAT -DHAVE_POSIX_FALLOCATE -DHAVE_SETXATTR -I/usr/include/fuse3 -I$examples "${@:3}" -o "$2" "$examples/$1.c" -lfuse3 2>m.err
+}
 passthrough() {
-    local from=/usr/share/doc/libfuse3-dev/examples which whole=$name
-    [ -e $from/passthrough_ll.c ] || { echo "skip $name: libfuse3-dev is not installed: LEFT OUT, not passed"; left_out=$((left_out + 1)); return; }
+    local which whole=$name
+    has_examples || return
     for which in passthrough passthrough_fh passthrough_ll; do
         name=$which
-        if ! cc -w -O2 -D_FILE_OFFSET_BITS=64 -DHAVE_UTIMENSAT -DHAVE_POSIX_FALLOCATE -DHAVE_SETXATTR -I/usr/include/fuse3 -I$from -o "$which" "$from/$which.c" -lfuse3 2>m.err; then fail 'it does not compile' m.err; continue; fi
+        if ! example "$which" "$which"; then fail 'it does not compile' m.err; continue; fi
         mkdir -p "$which.d"
         case $which in
             passthrough_ll) use "fuse:./$which -f -o source=$work/$which.d @" ;;
@@ -107,6 +118,69 @@ passthrough() {
         esac
     done
     name=$whole
+}
+
+# The same without a loader: no library gets into these, so they have a socket. One with threads, in the
+# background; many requests under way, the largest messages, and the end, with all written at their end.
+static_examples() {
+    has_examples || return
+    local which whole=$name
+    if ! example passthrough_ll static_ll -static || ! example passthrough_fh static_fh -static || ! example hello static_hello -static; then
+        echo "skip $name: libfuse 3 can't be linked statically here: LEFT OUT, not passed"
+        left_out=$((left_out + 1))
+        return
+    fi
+    mkdir st_ll st_fh
+    name=static-ll && use "fuse:./static_ll -o source=$work/st_ll @"
+    name=static-fh && use "fuse:./static_fh -f -o modules=subdir,subdir=$work/st_fh @"
+    name=$whole
+    mkdir st && head -c 5000000 /dev/urandom >st/many
+    session --mount "fuse:./static_ll -f -o source=$work/st @:/direct" --mount 'fuse:./static_hello -f -s @:/hello' -- bash -c '
+        cat /hello/hello; "$0" mounts | grep -c "requests by socket"; "$0" mounts --json | grep -c "\"carrier\": \"socket\""
+        for i in 1 2 3 4 5 6 7 8; do (cp /direct/many /direct/c$i && cmp /direct/many /direct/c$i && cmp st/many st/c$i && rm /direct/c$i && echo same) & done; wait
+        dd if=/direct/many of=/direct/big bs=1M status=none; cmp st/many st/big && ls /direct' "$bypath" >m.out 2>m.err
+    printf '%s\n' 'Hello World!' 2 2 same same same same same same same same big many >k.out
+    # Their end is an orderly one: libfuse says nothing of a socket that was closed.
+    [ "$(head -1 m.out)" = 'Hello World!' ] && grep -v 'max threads' m.err >>m.out
+    if cmp -s k.out m.out; then pass 'many at once'; else diff k.out m.out >what; cat m.err >>what; fail 'differs' what; fi
+}
+
+# Daemons with a loader over a socket, where one is asked for: what they say to the kernel's mount is found in their
+# words; one that insists on moving its replies by splice is refused.
+by_socket() {
+    has squashfuse mksquashfs fuse-overlayfs && has_examples || return
+    if ! example passthrough sock_pt; then fail 'it does not compile' m.err; return; fi
+    mkdir -p so sl su sw && use "fuse:./sock_pt -f -o modules=subdir,subdir=$work/so @" carrier=socket
+    mksquashfs tree sock.sqfs -quiet -no-progress >/dev/null 2>&1
+    session --mount 'fuse:squashfuse -f -o ro sock.sqfs @:/direct,carrier=socket' --mount 'fuse:squashfuse -f sock.sqfs @:/memory' -- bash -c '
+        diff -r /direct tree && diff -r /direct /memory && cat /direct/d/e/x; touch /direct/x 2>&1 | grep -o "Read-only file system"; "$0" mounts | grep -o "by memory\|by socket"' "$bypath" >m.out 2>m.err
+    session --mount 'fuse:fuse-overlayfs -f -o lowerdir=sl,upperdir=su,workdir=sw @:/direct,carrier=socket' -- true 2>&1 | grep -o 'carrier=memory' >>m.out
+    printf '%s\n' deep 'Read-only file system' 'by socket' 'by memory' 'carrier=memory' >k.out
+    if cmp -s k.out m.out; then pass 'both ways'; else diff k.out m.out >what; cat m.err >>what; fail 'differs' what; fi
+}
+
+# A daemon at a socket that means harm: each call has its error, other calls their answers, and nothing hangs.
+hostile() {
+    local how seconds
+    # Without a loader, where that can be had: it starts at once on a busy machine too.
+    if ! cc -O1 -Wall -Wextra -Werror -static -o hostile "$here/hostile.c" 2>m.err && ! cc -O1 -Wall -Wextra -Werror -o hostile "$here/hostile.c" 2>m.err; then fail 'it does not compile' m.err; return; fi
+    for how in strays long error silent piece short empty closes; do
+        seconds=60
+        [ "$how" != silent ] || seconds=5
+        echo "$how $(session --mount "fuse:./hostile $how @:/direct,carrier=socket,timeout=$seconds" -- bash -c '
+            stat -c %F /direct; stat /direct/x 2>&1 | sed "s/.*: //"; stat -c %F /direct 2>&1 | sed "s/.*: //"' 2>m.err | tr '\n' ',')"
+    done >m.out
+    sed 's/[^ ]* /&directory,/; s/$/,/' >k.out <<'END'
+strays No such file or directory,directory
+long Input/output error,directory
+error Input/output error,directory
+silent Connection timed out,directory
+piece Transport endpoint is not connected,Transport endpoint is not connected
+short Transport endpoint is not connected,Transport endpoint is not connected
+empty Transport endpoint is not connected,Transport endpoint is not connected
+closes Transport endpoint is not connected,Transport endpoint is not connected
+END
+    if cmp -s k.out m.out; then pass; else diff k.out m.out >what; fail 'differs' what; fi
 }
 
 archivemount() {
@@ -189,21 +263,31 @@ by_c() {
 killed() {
     has bindfs || return
     mkdir -p k/src && for i in $(seq 50); do echo "$i" >"k/src/$i"; done
-    LIMIT=120 session --mount 'fuse:bindfs -f k/src @:/direct' -- bash -c '
+    dies bindfs 'fuse:bindfs -f k/src @:/direct'
+    has_examples && example passthrough_ll dying_ll || return
+    dies dying_ll "fuse:./dying_ll -f -o source=$work/k/src @:/direct,carrier=socket"
+}
+dies() { # PROGRAM SPEC
+    LIMIT=120 session --mount "$2" -- bash -c '
         (while cat /direct/1 >/dev/null 2>&1; do :; done; cat /direct/1; echo ended) 2>&1 &
         (while ls -lR /direct >/dev/null 2>&1; do :; done; echo ended) &
-        sleep 0.5; pkill -KILL -x -P "$(ps -o ppid= -p $$ | tr -d " ")" bindfs; wait; cat /direct/2' >m.out 2>&1
-    if [ "$(grep -c ended m.out)" -eq 3 ] && grep -q 'not connected' m.out; then pass; else fail 'no clear end' m.out; fi
+        sleep 0.5; pkill -KILL -x -P "$(ps -o ppid= -p $$ | tr -d " ")" "$0"; wait; cat /direct/2' "$1" >m.out 2>&1
+    if [ "$(grep -c ended m.out)" -eq 3 ] && grep -q 'not connected' m.out; then pass "$1"; else fail "no clear end of $1" m.out; fi
 }
 
 restarted() {
     has bindfs || return
     mkdir -p r/src/d && echo 1 >r/src/d/f
-    LIMIT=120 session --mount 'fuse:bindfs -f r/src @:/direct,restart' -- bash -c '
+    comes_back bindfs 'fuse:bindfs -f r/src @:/direct,restart'
+    has_examples && example passthrough_fh back_fh || return
+    comes_back back_fh "fuse:./back_fh -f -o modules=subdir,subdir=$work/r/src @:/direct,restart,carrier=socket"
+}
+comes_back() { # PROGRAM SPEC
+    LIMIT=120 session --mount "$2" -- bash -c '
         cd /direct/d; exec 3<f; cat f; session=$(ps -o ppid= -p $$ | tr -d " ")
-        for round in 1 2 3; do sleep 1; pkill -KILL -x -P "$session" bindfs; until cat f 2>/dev/null; do :; done; done
-        cat <&3; pwd; ls' >m.out 2>&1
-    if [ "$(tr '\n' ' ' <m.out)" = '1 1 1 1 1 /direct/d f ' ]; then pass; else fail 'it did not come back' m.out; fi
+        for round in 1 2 3; do sleep 1; pkill -KILL -x -P "$session" "$0"; until cat f 2>/dev/null; do :; done; done
+        cat <&3; pwd; ls' "$1" >m.out 2>m.err
+    if [ "$(tr '\n' ' ' <m.out)" = '1 1 1 1 1 /direct/d f ' ]; then pass "$1"; else cat m.err >>m.out; fail "$1 did not come back" m.out; fi
 }
 
 # Parts of a daemon's files are kept and shared; what is written, here or behind the daemon's back, is seen by whoever opens the file after.
@@ -222,7 +306,7 @@ pages() {
 
 # Random calls through a daemon that passes a directory on, beside tmpfs; what is believed for no time at all too.
 random() {
-    local testkit seconds tree
+    local testkit seconds carrier tree
     testkit=$(dirname "$bypath")/testkit
     if ! [ -x "$testkit" ] || ! [ -e /usr/include/fuse3/fuse_lowlevel.h ] || [ "$(id -u)" -ne 0 ]; then
         echo "skip $name: no testkit beside bypath, no libfuse3-dev, or not root: LEFT OUT, not passed"
@@ -270,7 +354,7 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line, or something is left' k.out; else pass; fi
 }
 
-[ $# -gt 0 ] || set -- host cached confined squashfuse bindfs background unionfs overlay passthrough archivemount sshfs together by_c killed restarted pages random plugin refused
+[ $# -gt 0 ] || set -- host cached confined squashfuse bindfs background unionfs overlay passthrough static_examples by_socket hostile archivemount sshfs together by_c killed restarted pages random plugin refused
 for name; do "$name"; done
 leftover=$(ls /dev/shm | grep -E "^bypath-(ledger|channel|kept)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done)
 name=leftovers

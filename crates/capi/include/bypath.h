@@ -54,7 +54,8 @@ int bp_close_namespace(bp_ns *ns);
  *   "mem:", a private file system in memory.
  * The first mount becomes the working directory. `options` is NULL or words
  * separated by commas: "ro"; for images "domain=process|whole|power"; for
- * daemons "restart", "timeout=SECONDS", "pages=SIZE", as `bypath run` has them.
+ * daemons "restart", "timeout=SECONDS", "pages=SIZE", "default_permissions",
+ * "carrier=memory|socket", as `bypath run` has them.
  * EINVAL: not an image, or of another version; EUCLEAN: damaged; EBUSY: in use
  * by processes whose segment can't be reached, or a mount is there already.
  */

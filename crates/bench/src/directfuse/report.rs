@@ -53,9 +53,10 @@ pub fn print(results: &Results) {
         (How::PluginApi, false),
         (How::Kernel, true),
         (How::Channel, true),
+        (How::Socket, false),
     ];
     let mut columns = names.clone();
-    columns.extend(["kernel FUSE, one processor", "channel, one processor"]);
+    columns.extend(["kernel FUSE, one processor", "channel, one processor", "socket"]);
     head("call", &columns);
     for job in ["dummy write", "dummy read", "create+close", "stat"] {
         for bytes in sizes(results, job) {
@@ -115,6 +116,8 @@ fn asked(results: &Results, first: &str) {
     let shown = |value: Option<f64>| value.map(|value| format!("{value:.2}"));
     say("dummy write by the channel against kernel FUSE ≤ 1", shown(ratio(false, How::Channel)));
     say("… on one processor ≤ 1", shown(ratio(true, How::Channel)));
+    let socket = dummy(How::Socket, false, "dummy write", 1).zip(dummy(How::Channel, false, "dummy write", 1));
+    say("dummy write over a socket against the channel", shown(socket.map(|(socket, channel)| socket.ns / channel.ns)));
     let mut least = f64::INFINITY;
     for row in results.rows.iter().filter(|row| row.job.bytes >= 64 << 10 && row.how == How::Plugin) {
         let native = results.find(&row.medium, How::Native, false, row.job.name, row.job.bytes);

@@ -23,7 +23,7 @@ impl Job {
     fn is_for(&self, way: &Way) -> bool {
         match self.name {
             "dummy write" | "dummy read" => way.how != How::Native,
-            "write" | "read" => !way.one_processor,
+            "write" | "read" => !way.one_processor && way.how != How::Socket,
             _ => true,
         }
     }
@@ -130,8 +130,8 @@ fn medium_name(dir: &Path) -> String {
 fn open_medium(built: &Built, dir: &Path, is_first: bool) -> Result<Medium, String> {
     let scratch = Scratch(dir.join(format!("bypath-directfuse-{}.d", std::process::id())));
     let mut ways = Vec::new();
-    let one = [(How::Kernel, true), (How::Channel, true)];
-    for (how, one_processor) in How::ALL.map(|how| (how, false)).into_iter().chain(one.into_iter().filter(|_| is_first)) {
+    let more = [(How::Kernel, true), (How::Channel, true), (How::Socket, false)];
+    for (how, one_processor) in How::ALL.map(|how| (how, false)).into_iter().chain(more.into_iter().filter(|_| is_first)) {
         let number = ways.len();
         let own = scratch.0.join(format!("files{number}"));
         std::fs::create_dir_all(&own).map_err(|e| format!("{}: {e}", own.display()))?;

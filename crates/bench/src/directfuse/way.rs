@@ -16,6 +16,8 @@ pub enum How {
     Kernel,
     /// The daemon, by our channel; the program is preloaded.
     Channel,
+    /// The same daemon at a socket, as if nothing could be loaded into it.
+    Socket,
     /// The library in the worker; preloaded.
     Plugin,
     /// The same by the C API.
@@ -23,7 +25,7 @@ pub enum How {
 }
 
 impl How {
-    /// All, in the order of the tables.
+    /// Those that do everything, in the order of the tables.
     pub const ALL: [How; 5] = [How::Native, How::Kernel, How::Channel, How::Plugin, How::PluginApi];
 
     /// For people.
@@ -32,6 +34,7 @@ impl How {
             How::Native => "native",
             How::Kernel => "kernel FUSE",
             How::Channel => "channel",
+            How::Socket => "socket",
             How::Plugin => "in process",
             How::PluginApi => "in process, C API",
         }
@@ -145,12 +148,13 @@ impl Way {
         let work = |command: &mut Command, how: &str, place: &Path| {
             command.args(["bench", "directfuse", "--worker", how]).arg(place);
         };
-        let session = |source: String| {
+        let session_with = |source: String, options: &str| {
             let mut command = start(&own);
-            command.args(["run", "--no-fuse", "--mount", &format!("{source}:/bypath-bench"), "--"]).arg(&own);
+            command.args(["run", "--no-fuse", "--mount", &format!("{source}:/bypath-bench{options}"), "--"]).arg(&own);
             work(&mut command, "libc", Path::new("/bypath-bench"));
             command
         };
+        let session = |source| session_with(source, "");
         let mut mounted = None;
         let mut command = match how {
             How::Native => {
@@ -167,6 +171,7 @@ impl Way {
                 command
             }
             How::Channel => session(format!("fuse:{} {} @ -f", built.daemon().display(), dir.display())),
+            How::Socket => session_with(format!("fuse:{} {} @ -f", built.daemon().display(), dir.display()), ",carrier=socket"),
             How::Plugin => session(format!("plugin:{},{}", built.library().display(), dir.display())),
             How::PluginApi => {
                 let mut command = start(&own);

@@ -34,6 +34,9 @@ struct Row {
     page_hits: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     page_misses: Option<u64>,
+    /// How a daemon gets its requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    carrier: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,8 +62,8 @@ pub fn mounts(json: bool) -> Result<u8> {
         if let (Some(bytes), Some(hits), Some(misses)) = (row.page_bytes, row.page_hits, row.page_misses) {
             text += &format!(", {} of pages with {hits} of {} reads from them", size::show(bytes), hits + misses);
         }
-        if let (Some(requests), Some(restarts)) = (row.requests, row.restarts) {
-            text += &format!(", {requests} requests, {restarts} restarts");
+        if let (Some(requests), Some(carrier), Some(restarts)) = (row.requests, row.carrier, row.restarts) {
+            text += &format!(", {requests} requests by {carrier}, {restarts} restarts");
         }
         text.push('\n');
     }
@@ -87,6 +90,7 @@ fn row(source: &[u8], point: &[u8]) -> Row {
         page_bytes: None,
         page_hits: None,
         page_misses: None,
+        carrier: None,
         requests: None,
         restarts: None,
     };
@@ -124,6 +128,7 @@ fn row(source: &[u8], point: &[u8]) -> Row {
                 life::SERVING => "serving",
                 _ => "dead",
             };
+            row.carrier = Some(if header.by_socket.load(Relaxed) == 0 { "memory" } else { "socket" });
             (row.requests, row.restarts) = (Some(channel.requests()), Some(header.restarts.load(Relaxed)));
         } else {
             row.state = "ended";

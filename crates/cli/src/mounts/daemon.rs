@@ -1,28 +1,32 @@
-//! A FUSE daemon: started with our library in place of the kernel's device,
-//! watched, started again if asked, ended with the session.
+//! A FUSE daemon: started with our library, or with a socket, in place of the kernel's
+//! device, watched, started again if asked, ended with the session.
 
+use super::carrier::{Carrier, find, mount_flags};
 use super::ledger::SharedFile;
+use super::relay::{self, Relay};
 use super::spec::Mount;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
 use pm::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
-use std::io::{PipeReader, Read};
+use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use vfs::wire::channel::{CHANNEL_BYTES, Channel, life};
-use vfs::wire::{READ_ONLY, agree};
+use vfs::wire::{DEFAULT_PERMISSIONS, READ_ONLY, agree};
 
 const LIBRARY: &str = "libbypath_daemon.so";
+/// The mount point of a daemon with a socket.
+const SOCKET: &str = "/dev/fd/3";
 /// Seconds that a request may take, unless the user says otherwise.
 const TIMEOUT: u32 = 60;
 /// How long a daemon may take to end when it is told to.
@@ -43,14 +47,38 @@ pub struct Daemon {
 struct Care {
     shown: String,
     words: Vec<OsString>,
-    library: PathBuf,
-    path: PathBuf,
-    directory: PathBuf,
-    channel: Channel,
-    read_only: bool,
+    into: Into,
+    channel: Arc<Channel>,
+    /// What the options say to the kernel's mount, where there is one.
+    mount_flags: u32,
     restart: bool,
     closing: AtomicBool,
-    child: Mutex<Option<Child>>,
+    child: Arc<Mutex<Option<Child>>>,
+}
+
+/// What it takes to get requests into the daemon.
+enum Into {
+    Memory { library: PathBuf, path: PathBuf, directory: PathBuf },
+    Socket { relay: Mutex<Option<Relay>> },
+}
+
+/// What a relay may know of its daemon.
+pub struct Watched {
+    shown: String,
+    child: Arc<Mutex<Option<Child>>>,
+}
+
+impl Watched {
+    /// For people.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Whether the process that was started has ended otherwise than by going into the background.
+    pub fn has_failed(&self) -> bool {
+        let Ok(mut child) = self.child.lock() else { return false };
+        child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(status)) if !status.success()))
+    }
 }
 
 impl Daemon {
@@ -64,24 +92,37 @@ impl Daemon {
             header.supervisor.store(std::process::id(), SeqCst);
             header.timeout_ms.store(mount.options.timeout.unwrap_or(TIMEOUT).saturating_mul(1000), SeqCst);
         }
-        let library = library()?;
-        let directory = empty_directory()?;
+        let carrier = mount.options.carrier.unwrap_or_else(|| Carrier::of_program(&words[0]));
+        let mut flags = if mount.options.read_only { READ_ONLY } else { 0 };
+        if mount.options.default_permissions {
+            flags |= DEFAULT_PERMISSIONS;
+        }
+        let (into, point) = match carrier {
+            Carrier::Memory => {
+                let (library, directory) = (library()?, empty_directory()?);
+                let point = directory.clone().into_os_string();
+                (Into::Memory { library, path: file.path().to_path_buf(), directory }, point)
+            }
+            Carrier::Socket => {
+                flags |= mount_flags(words);
+                if let Ok(header) = channel.header() {
+                    header.by_socket.store(1, SeqCst);
+                }
+                (Into::Socket { relay: Mutex::new(None) }, SOCKET.into())
+            }
+        };
         let care = Arc::new(Care {
-            words: words.iter().map(|word| if word == "@" { directory.clone().into_os_string() } else { word.clone() }).collect(),
-            library,
-            path: file.path().to_path_buf(),
-            directory,
-            channel,
-            read_only: mount.options.read_only,
+            words: words.iter().map(|word| if word == "@" { point.clone() } else { word.clone() }).collect(),
+            into,
+            channel: Arc::new(channel),
+            mount_flags: flags,
             restart: mount.options.restart,
             closing: AtomicBool::new(false),
-            child: Mutex::new(None),
+            child: Arc::new(Mutex::new(None)),
             shown,
         });
         let (tell, ended) = channel_pair();
-        let life = care.spawn().inspect_err(|_| {
-            let _ = std::fs::remove_dir(&care.directory);
-        })?;
+        let life = care.spawn().inspect_err(|_| care.clear())?;
         let watched = Arc::clone(&care);
         std::thread::spawn(move || {
             watched.watch(life);
@@ -106,41 +147,76 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.care.closing.store(true, SeqCst);
         let _ = self.care.channel.set_life(life::CLOSING);
+        self.care.tell_end();
         // The watching thread ends with the daemon, and its end of this with it.
         if self.ended.recv_timeout(GRACE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             self.care.kill();
             let _ = self.ended.recv_timeout(GRACE);
         }
-        let _ = std::fs::remove_dir(&self.care.directory);
+        self.care.clear();
     }
 }
 
 impl Care {
     /// Starts the process; what is returned ends when it and all that it has become have ended.
     fn spawn(&self) -> Result<PipeReader> {
-        let shown = self.words[0].display();
         self.channel.renew().map_err(|errno| Failure::errno(&self.shown, errno))?;
         let (life, held) = std::io::pipe().map_err(|error| Failure::io("pipe", &error))?;
-        let error_output =
-            std::io::stderr().as_fd().try_clone_to_owned().map_err(|error| Failure::io("standard error", &error))?;
-        let mut preload = self.library.clone().into_os_string();
+        match &self.into {
+            Into::Memory { library, path, .. } => self.spawn_with_library(library, path, held),
+            Into::Socket { relay } => self.spawn_with_socket(relay, held),
+        }?;
+        Ok(life)
+    }
+
+    /// Its standard input holds the pipe; the library gives it another number.
+    fn spawn_with_library(&self, library: &Path, channel: &Path, held: PipeWriter) -> Result<()> {
+        let mut preload = library.to_path_buf().into_os_string();
         if let Some(present) = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty()) {
             preload.push(":");
             preload.push(present);
         }
         let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).stdin(Stdio::from(held)).stdout(Stdio::from(error_output));
-        command.env("LD_PRELOAD", preload).env("BYPATH_CHANNEL", &self.path);
+        command.args(&self.words[1..]).stdin(Stdio::from(held));
+        command.env("LD_PRELOAD", preload).env("BYPATH_CHANNEL", channel);
+        self.start_process(command)
+    }
+
+    /// A shell puts the socket, which is its standard input, where a daemon in the background
+    /// leaves it alone, and becomes the daemon. The pipe is the relay's.
+    fn spawn_with_socket(&self, relay: &Mutex<Option<Relay>>, held: PipeWriter) -> Result<()> {
+        let (ours, theirs) = relay::pair()?;
+        if find(&self.words[0]).is_none() {
+            return Err(self.not_found());
+        }
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "exec \"$@\" 3<&0 </dev/null", "sh"]).args(&self.words).stdin(Stdio::from(theirs));
+        self.start_process(command)?;
+        let daemon = Watched { shown: self.shown.clone(), child: Arc::clone(&self.child) };
+        let begun = Relay::start(ours, &self.channel, daemon, held)?;
+        if let Ok(mut place) = relay.lock() {
+            *place = Some(begun);
+        }
+        Ok(())
+    }
+
+    fn start_process(&self, mut command: Command) -> Result<()> {
+        let error_output =
+            std::io::stderr().as_fd().try_clone_to_owned().map_err(|error| Failure::io("standard error", &error))?;
         // What the terminal sends is for the program, not for its file systems.
-        command.process_group(0);
+        command.stdout(Stdio::from(error_output)).process_group(0);
         let child = command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Failure::new(format!("{}: {shown}: command not found", self.shown)),
-            _ => Failure::io(shown, &error),
+            std::io::ErrorKind::NotFound => self.not_found(),
+            _ => Failure::io(self.words[0].display(), &error),
         })?;
         if let Ok(mut place) = self.child.lock() {
             *place = Some(child);
         }
-        Ok(life)
+        Ok(())
+    }
+
+    fn not_found(&self) -> Failure {
+        Failure::new(format!("{}: {}: command not found", self.shown, self.words[0].display()))
     }
 
     /// Agrees with the daemon; from then on it serves.
@@ -148,27 +224,35 @@ impl Care {
         let thread = Thread::new();
         agree(&self.channel, &Cx { cred: Cred::ROOT, umask: 0, thread: &thread })?;
         let header = self.channel.header()?;
-        if self.read_only {
-            header.mount_flags.fetch_or(READ_ONLY, SeqCst);
-        }
+        header.mount_flags.fetch_or(self.mount_flags, SeqCst);
         self.channel.set_life(life::SERVING)
     }
 
     fn not_begun(&self, errno: Errno) -> Failure {
-        let status = self.collect();
+        let status = self.collect(Duration::from_millis(200));
+        let by_socket = matches!(self.into, Into::Socket { .. });
         let why = match (status, errno) {
             (Some(status), Errno::ENOTCONN) => format!("the daemon ended ({status}) before it served"),
             (None, Errno::ENOTCONN) => "the daemon ended before it served".to_string(),
             (_, Errno::EOPNOTSUPP) => "the daemon speaks no FUSE protocol that we know (7.19 to 7.40)".to_string(),
-            (_, Errno::ETIMEDOUT) => "the daemon does not answer; is it linked dynamically, and does it use libfuse?".to_string(),
+            (_, Errno::EPROTO) if by_socket => {
+                "the daemon wants what a socket can't do, such as splice; it needs carrier=memory".to_string()
+            }
+            (_, Errno::ETIMEDOUT) if by_socket => {
+                format!("the daemon does not answer; does it take a mount point {SOCKET}, as libfuse 3 does?")
+            }
+            (_, Errno::ETIMEDOUT) => {
+                "the daemon does not answer; does it use libfuse? If it calls the kernel by itself, try carrier=socket"
+                    .to_string()
+            }
             (_, other) => other.to_string(),
         };
         Failure::new(format!("{}: {why}", self.shown))
     }
 
     /// The status of the process that was started, once it has ended.
-    fn collect(&self) -> Option<ExitStatus> {
-        let until = Instant::now() + Duration::from_millis(200);
+    fn collect(&self, patience: Duration) -> Option<ExitStatus> {
+        let until = Instant::now() + patience;
         loop {
             let status = self.child.lock().ok()?.as_mut()?.try_wait().ok()?;
             if status.is_some() || Instant::now() > until {
@@ -178,15 +262,65 @@ impl Care {
         }
     }
 
+    /// Takes what was made for the daemon away.
+    fn clear(&self) {
+        if let Into::Memory { directory, .. } = &self.into {
+            let _ = std::fs::remove_dir(directory);
+        }
+    }
+
+    /// Has the daemon end; one with our library sees it in the channel.
+    fn tell_end(&self) {
+        let Into::Socket { relay } = &self.into else { return };
+        let running = self.child.lock().ok().and_then(|mut child| {
+            let child = child.as_mut()?;
+            matches!(child.try_wait(), Ok(None)).then(|| child.id())
+        });
+        let asked = running.filter(|&pid| ends_by_signal(pid)).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        match (asked, relay.lock()) {
+            (Some(pid), _) => drop(kill_process(pid, Signal::TERM)),
+            (None, Ok(relay)) => drop(relay.as_ref().map(Relay::hang_up)),
+            (None, Err(_)) => {}
+        }
+    }
+
+    /// The status of what was started, when its life is over: with a socket, it may have left that
+    /// and be about to end.
+    fn over(&self) -> Option<ExitStatus> {
+        let Into::Socket { relay } = &self.into else { return self.collect(Duration::from_millis(200)) };
+        let status = self.collect(GRACE).or_else(|| {
+            self.kill();
+            self.collect(GRACE)
+        });
+        if let Some(relay) = relay.lock().ok().and_then(|mut relay| relay.take()) {
+            relay.end();
+        }
+        status
+    }
+
     fn kill(&self) {
-        let pid = self.channel.header().map_or(0, |header| header.daemon.load(SeqCst));
-        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw).filter(|pid| pid.as_raw_nonzero().get() > 1) {
-            let _ = kill_process(pid, Signal::KILL);
+        if let Into::Socket { relay } = &self.into {
+            // The channel's daemon is the relay: this process.
+            if let Ok(relay) = relay.lock()
+                && let Some(relay) = relay.as_ref()
+            {
+                relay.hang_up();
+            }
+        } else {
+            self.kill_serving();
         }
         if let Ok(mut child) = self.child.lock()
             && let Some(child) = child.as_mut()
         {
             let _ = child.kill();
+        }
+    }
+
+    /// The process that serves: it may not be the one that was started.
+    fn kill_serving(&self) {
+        let pid = self.channel.header().map_or(0, |header| header.daemon.load(SeqCst));
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw).filter(|pid| pid.as_raw_nonzero().get() > 1) {
+            let _ = kill_process(pid, Signal::KILL);
         }
     }
 
@@ -196,12 +330,13 @@ impl Care {
         loop {
             let begun = Instant::now();
             let _ = life.read(&mut [0]);
-            let status = self.collect();
             if self.closing.load(SeqCst) {
+                self.over();
                 return;
             }
             let served = self.channel.header().is_ok_and(|header| header.life.load(SeqCst) == life::SERVING);
             let _ = self.channel.set_life(life::DEAD);
+            let status = self.over();
             failures = if served && begun.elapsed() >= SHORT { 0 } else { failures + 1 };
             if !served && is_first {
                 // Whoever starts it says so.
@@ -218,9 +353,13 @@ impl Care {
                 return;
             }
             std::thread::sleep(Duration::from_millis(if failures > 1 { 50 << failures } else { 0 }));
+            if self.closing.load(SeqCst) {
+                return;
+            }
             match self.spawn() {
                 Ok(next) => life = next,
                 Err(failure) => {
+                    let _ = self.channel.set_life(life::DEAD);
                     eprintln!("bypath: {failure}");
                     return;
                 }
@@ -265,6 +404,18 @@ impl Care {
             result
         })
     }
+}
+
+/// Whether SIGTERM makes a process end in good order, as it does those of libfuse. Others see that their socket
+/// ends, of which libfuse complains. Go's runtime catches every signal, `SIGURG` too, which nobody
+/// else wants, and ends at once by those that its program has not asked for.
+fn ends_by_signal(pid: u32) -> bool {
+    let caught = std::fs::read_to_string(format!("/proc/{pid}/status")).ok().and_then(|text| {
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    let catches = |signal: Signal| caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 != 0);
+    catches(Signal::TERM) && !catches(Signal::URG)
 }
 
 /// The library for daemons: `BYPATH_DAEMON`, or beside this program.

@@ -1,7 +1,9 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
+pub mod carrier;
 mod daemon;
 mod ledger;
+mod relay;
 mod rescue;
 pub mod spec;
 

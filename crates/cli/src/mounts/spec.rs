@@ -8,6 +8,7 @@
 //! ```
 //! each perhaps with `,option,…` behind it.
 
+use super::carrier::Carrier;
 use crate::failure::{Failure, Result};
 use crate::place::{check_point, normalise, split};
 use crate::size;
@@ -53,6 +54,10 @@ pub struct Options {
     pub timeout: Option<u32>,
     /// Most memory that parts of a daemon's files may take, bytes.
     pub pages: Option<u64>,
+    /// How a daemon gets its requests, where it is not to be found out.
+    pub carrier: Option<Carrier>,
+    /// Permissions of a daemon's files are checked here.
+    pub default_permissions: bool,
     /// What is kept above an image; nothing on the direct way.
     pub cache: Option<Way>,
 }
@@ -66,6 +71,12 @@ impl Options {
                 ("ro", _) => options.read_only = true,
                 ("rw", _) => options.read_only = false,
                 ("restart", _) if is_daemon => options.restart = true,
+                ("default_permissions", _) if is_daemon => options.default_permissions = true,
+                _ if is_daemon && word.starts_with("carrier=") => {
+                    let carrier = Carrier::from_name(&word["carrier=".len()..]);
+                    let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
+                    options.carrier = Some(carrier.ok_or_else(help)?);
+                }
                 (_, Some(Ok(seconds @ 1..=86400))) if is_daemon => options.timeout = Some(seconds),
                 _ if is_daemon && word.starts_with("pages=") => {
                     let pages = size::parse(&word["pages=".len()..]);
@@ -82,7 +93,9 @@ impl Options {
                 }
                 _ => {
                     let known = match source {
-                        Source::Fuse(_) => "ro, rw, restart, timeout=SECONDS, pages=SIZE",
+                        Source::Fuse(_) => {
+                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, default_permissions"
+                        }
                         Source::Image(_) => "ro, rw, cache=conventional, cache=byvfs",
                         _ => "ro, rw",
                     };
@@ -270,6 +283,8 @@ mod tests {
         assert_eq!((mount.source, &mount.point[..]), (Source::Fuse(words), &b"/s"[..]));
         assert_eq!(mount.options, Options { restart: true, timeout: Some(5), ..Options::default() });
         assert_eq!(parse("fuse:x @:/x,pages=8M").unwrap().options.pages, Some(8 << 20));
+        let options = Options { carrier: Some(Carrier::Socket), default_permissions: true, ..Options::default() };
+        assert_eq!(parse("fuse:x @:/x,carrier=socket,default_permissions").unwrap().options, options);
     }
 
     /// Goal: what can't be had is refused, in one line.
@@ -294,6 +309,8 @@ mod tests {
             "fuse:true @",
             "fuse:'true @:/f",
             "fuse:true @:/f,timeout=0",
+            "fuse:true @:/f,carrier=pigeon",
+            "host:/etc:/h,carrier=socket",
             "plugin:/nonexistent.so:/p",
         ] {
             let failure = parse(wrong).expect_err(wrong);

@@ -42,6 +42,9 @@ impl Message {
 /// The version that we speak; a daemon may answer with an older one, down to 7.19.
 const MINOR: u32 = 31;
 const OLDEST: u32 = 19;
+/// What we say to a daemon that has a socket. From 7.14 on libfuse moves replies to the kernel by `splice`, which
+/// cuts them into packets there. Nothing else in a message has changed since but for what `INIT` and notices hold.
+const UNSPLICED: u32 = 13;
 const ASYNC_READ: u32 = 1;
 const BIG_WRITES: u32 = 1 << 5;
 /// The daemon applies the umask itself.
@@ -55,13 +58,14 @@ pub fn agree(channel: &Channel, cx: &Cx) -> Result<(), Errno> {
     let header = channel.header()?;
     let mut message = Message::new();
     let flags = ASYNC_READ | BIG_WRITES | DONT_MASK | PARALLEL_DIROPS | MAX_PAGES;
-    message.word32(7).word32(MINOR).word32(DATA_MAX as u32).word32(flags);
+    let (said, oldest) = if header.by_socket.load(Relaxed) == 0 { (MINOR, OLDEST) } else { (UNSPLICED, UNSPLICED) };
+    message.word32(7).word32(said).word32(DATA_MAX as u32).word32(flags);
     let mut reply = [0u8; 64];
     let epoch = channel.epoch();
     let request = Request { operation: INIT, node: 0, epoch, parts: [message.bytes(), b"", b""], data: NOTHING };
     let len = channel.first_call(cx, &request, UserSlice::from_mut(&mut reply))?;
     let (major, minor) = (word32(&reply, 0), word32(&reply, 4));
-    if len < 24 || major != 7 || minor < OLDEST {
+    if len < 24 || major != 7 || minor < oldest {
         return Err(Errno::EOPNOTSUPP);
     }
     header.minor.store(minor.min(MINOR), Relaxed);

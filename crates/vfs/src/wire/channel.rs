@@ -100,7 +100,9 @@ pub struct Header {
     pub agreed: AtomicU32,
     /// Notifications so far.
     pub notices: AtomicU32,
-    reserved: [AtomicU32; 3],
+    /// 1: the daemon's side is a relay's, which has the daemon at a socket.
+    pub by_socket: AtomicU32,
+    reserved: [AtomicU32; 2],
 
     /// Slots with a request that nobody has taken.
     pending: AtomicU64,
