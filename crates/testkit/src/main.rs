@@ -115,7 +115,12 @@ fn crash(args: &[String]) -> bool {
         return shown(persists::table().and_then(|(text, fine)| if fine { Ok(text) } else { Err(text) }));
     }
     if has("--mutants") {
-        return command::mutants(number(args, "--every", 1) as usize);
+        let every = number(args, "--every", 1);
+        return command::mutants(
+            every as usize,
+            number(args, "--every-pair", every) as usize,
+            option(args, "--media").as_deref(),
+        );
     }
     if has("--pages") {
         let (every, cap) = (number(args, "--every", 1) as usize, number(args, "--cap", 200) as usize);
@@ -227,7 +232,7 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit flat [--entries N]\n\
                  \x20      testkit recover [--files N] [--seed S]\n\
                  \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S]\n\
-                 \x20      testkit crash --persists | --mutants [--every N] | --pages [--every N] [--cap N] | --replay STATE | --regressions FILE"
+                 \x20      testkit crash --persists | --mutants [--every N] [--every-pair N] | --pages [--every N] [--cap N] | --replay STATE | --regressions FILE"
             );
             false
         }

@@ -3,7 +3,7 @@
 use super::memory::{Machine, Memory};
 use super::model::Line;
 use super::record::{Event, What};
-use super::tree::Tree;
+use super::tree::{Entry, Tree};
 use super::workload::{InPlace, NAMES};
 use base::{Cx, Kind, NewNode, Node, SetAttr};
 use engine::Fs;
@@ -14,6 +14,17 @@ use pm::UserSlice;
 use pm::record::Stored;
 use std::rc::Rc;
 
+/// How times are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Times {
+    /// As everything else.
+    Exact,
+    /// Each is one of those it has in the trees: a file that is written to is stamped without a record.
+    Each,
+    /// Not at all: the trees have none.
+    None,
+}
+
 /// What a state may look like to its users.
 #[derive(Clone)]
 pub struct Expect {
@@ -21,25 +32,28 @@ pub struct Expect {
     pub trees: Vec<Rc<Tree>>,
     /// With these bytes old or new.
     pub in_place: Option<InPlace>,
+    /// And times like this.
+    pub times: Times,
 }
 
 impl Expect {
-    /// Exactly this.
-    pub fn exactly(tree: &Rc<Tree>) -> Expect {
-        Expect { trees: vec![Rc::clone(tree)], in_place: None }
+    /// Exactly this; with its times, if `timed`.
+    pub fn exactly(tree: &Rc<Tree>, timed: bool) -> Expect {
+        let times = if timed { Times::Exact } else { Times::None };
+        Expect { trees: vec![Rc::clone(tree)], in_place: None, times }
     }
 
     /// A number that stands for it.
     pub fn id(&self) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
-        self.trees.hash(&mut hasher);
+        (&self.trees, self.times).hash(&mut hasher);
         self.in_place.map(|p| (p.name, p.from, p.to)).hash(&mut hasher);
         hasher.finish()
     }
 
     fn accepts(&self, tree: &Tree) -> bool {
-        if self.trees.iter().any(|expected| **expected == *tree) {
+        if self.trees.iter().any(|expected| self.alike(expected, tree)) {
             return true;
         }
         let (Some(part), [first, .., last]) = (self.in_place, self.trees.as_slice()) else { return false };
@@ -60,7 +74,22 @@ impl Expect {
             tree
         };
         let now = settled(tree);
-        self.trees.iter().any(|expected| settled(expected) == now)
+        self.trees.iter().any(|expected| self.alike(&settled(expected), &now))
+    }
+
+    /// Whether two trees are the same, as far as times are compared.
+    fn alike(&self, expected: &Tree, tree: &Tree) -> bool {
+        let has = |entry: &Entry, which: usize| {
+            let same = |e: &&Entry| e.path == entry.path && e.times[which] == entry.times[which];
+            self.trees.iter().any(|tree| tree.0.iter().any(|e| same(&e)))
+        };
+        match self.times {
+            Times::Exact | Times::None => expected == tree,
+            Times::Each => {
+                tree.0.iter().all(|entry| has(entry, 0) && has(entry, 1))
+                    && expected.clone().kept(false) == tree.clone().kept(false)
+            }
+        }
     }
 }
 
@@ -121,7 +150,7 @@ impl Bench {
         if report.orphans != 0 {
             return Err(format!("{} orphans are left", report.orphans));
         }
-        let tree = Tree::read(fs, &cx)?;
+        let tree = Tree::read(fs, &cx)?.kept(expect.times != Times::None);
         if !expect.accepts(&tree) {
             let last = expect.trees.last().map_or_else(String::new, |last| last.difference(&tree));
             let first = expect.trees.first().map_or_else(String::new, |first| first.difference(&tree));

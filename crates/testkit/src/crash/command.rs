@@ -1,10 +1,12 @@
 //! `testkit crash`: sequences of operations, shared out among processes.
 
-use super::explore::{Counts, Effort, Explorer, Failure, Media, shown};
-use super::mutate::{self, Change};
+use super::counts::Counts;
+use super::equivalent::{self, Arguments};
+use super::explore::{Effort, Explorer, Failure, Media, shown};
+use super::mutate::{self, Change, Fate};
+use super::pairs;
 use super::tree::Tree;
 use super::workload::{self, Op, Start};
-use super::{equivalent, pairs};
 use crate::rng::Rng;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -340,39 +342,60 @@ pub fn regressions(path: &str) -> bool {
     fine
 }
 
-/// The explorer's own test, with one in `every` mutants: true if each is caught, or argued to be equivalent.
-pub fn mutants(every: usize) -> bool {
+/// The explorer's own test, with one in `every` mutants, and of pairs one in `every_pair`, perhaps of `only` one medium: true if each is caught,
+/// or argued to be the same, and no argument is for nothing.
+pub fn mutants(every: usize, every_pair: usize, only: Option<&str>) -> bool {
     let effort = Effort { cap: 32, cap_inside: 6, inside_every: 2 };
-    let (mut caught, mut equivalent, mut alive) = (0, 0, 0);
-    for media in Media::ALL {
-        let result = mutate::run(media, effort, every, &mut |mutant, found| {
-            let code = mutate::code(mutant.site);
-            if found {
-                caught += 1;
-            } else if let Some(argument) = equivalent::argument(media, mutant.change, mutant.site.file(), &code) {
-                equivalent += 1;
-                println!("{}, {mutant}: `{code}`: the same, because {argument}", media.name());
-            } else {
-                alive += 1;
-                println!("NOT CAUGHT {}, {mutant}: `{code}`", media.name());
-            }
-        });
-        if let Err(problem) = result {
+    let arguments = match Arguments::read() {
+        Ok(arguments) => arguments,
+        Err(problem) => {
             println!("FAILED: {problem}");
             return false;
         }
+    };
+    // Of flushes and fences, and of pairs: caught, aside, argued, neither.
+    let mut counts = [[0; 4]; 2];
+    let mut vain = 0;
+    for media in Media::ALL.into_iter().filter(|media| only.is_none_or(|only| only == media.name())) {
+        let result = mutate::run(media, effort, (every, every_pair), &mut |mutant, fate| {
+            let argument = arguments.of(media, mutant);
+            let which = match (fate, argument) {
+                (Fate::Caught, _) => 0,
+                (Fate::Aside, _) => 1,
+                (Fate::Alive, Some(reason)) => {
+                    println!("{}, {mutant}: the same, because {reason}", media.name());
+                    2
+                }
+                (Fate::Alive, None) => {
+                    println!("NOT CAUGHT {}", equivalent::named(media, mutant));
+                    3
+                }
+            };
+            counts[usize::from(matches!(mutant.change, Change::Swapped(_)))][which] += 1;
+            if fate != Fate::Alive && argument.is_some() {
+                vain += 1;
+                println!("FAILED: argued to be the same, but {fate:?}: {}", equivalent::named(media, mutant));
+            }
+        });
+        match result {
+            Ok(all) => {
+                let stale = arguments.stale(media, &all);
+                vain += stale.len();
+                stale.iter().for_each(|name| println!("FAILED: argued to be the same, but not there: {name}"));
+            }
+            Err(problem) => {
+                println!("FAILED: {problem}");
+                return false;
+            }
+        }
     }
-    let all = caught + equivalent + alive;
-    println!("{all} mutants: {caught} caught, {equivalent} argued to be the same, {alive} not caught");
-    println!("kill rate: {caught} of the {} that are not the same", caught + alive);
-    alive == 0
-}
-
-/// Kinds of mutants, for the list of those that change nothing.
-pub const fn kind(change: Change) -> &'static str {
-    match change {
-        Change::NoFlush => "flush",
-        Change::NoFence => "fence",
-        Change::Swapped => "swap",
+    for (name, [caught, aside, argued, alive]) in ["flushes and fences", "ordered pairs"].into_iter().zip(counts) {
+        let all = caught + aside + argued + alive;
+        println!(
+            "{all} {name}: {caught} caught, {aside} where nothing refers to what is stored earlier, {argued} argued to be the \
+             same, {alive} not caught; kill rate: {caught} of the {} that are not the same",
+            caught + alive
+        );
     }
+    vain == 0 && counts.iter().all(|counts| counts[3] == 0)
 }

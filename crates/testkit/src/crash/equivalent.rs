@@ -1,69 +1,79 @@
-//! Mutants that are not caught because they change nothing: each with the reason.
+//! Mutants that are not caught because they change nothing: each with the reason,
+//! in `crash-equivalent.txt`.
+//!
+//! A place in the code is named there by its file and its line, and by which of
+//! them it is where a file has that line more than once.
 
-use super::command::kind;
 use super::explore::Media;
-use super::mutate::Change;
+use super::mutate::{Change, Mutant};
+use pm::record::Site;
+use std::collections::{BTreeMap, BTreeSet};
 
-const SAME_LINES: &str = "the flush of head, name and value together, before the fence, writes back the same lines";
-const HINTS: &str = "a reference or suggestion of an older run is a hint: the cachelet it names is asked for its identity, \
-    and one of a new segment has none or the right one. The generation spares that question; it is the first of two defences";
-const LAST: &str = "it ends the operation: what is stored next is the first word of another's record, \
-    which means nothing before that record's state word, and that stays behind its own objects";
-const RECORD: &str = "what is stored next is the first word of the record or of an object of it, \
-    which means nothing before the record's state word, and that is not moved";
-const RETIRED: &str = "what is stored next retires the record once more, or is the first word of the next record, \
-    which means nothing before its state word";
+const TEXT: &str = include_str!("../../crash-equivalent.txt");
 
-/// Where the order of stores is kept, or else power may fail.
-const POWER: bool = true;
-const ORDERED: bool = false;
+/// The list.
+pub struct Arguments {
+    /// What is argued to be the same, and by which reason.
+    list: BTreeMap<String, &'static str>,
+}
 
-/// What is changed, where power may fail or not, in which file, at which line of
-/// code (with the one before), and why that makes no difference.
-const EQUIVALENT: [(&str, bool, &str, &str, &str); 11] = [
-    ("flush", POWER, "src/xattr.rs", "if let Some((name, value)) = new { self.image.zero(to + added - 8, 8)?;", SAME_LINES),
-    (
-        "flush",
-        POWER,
-        "src/xattr.rs",
-        "self.image.store(self.at(to, \"attribute\")?, pack_head(name.len(), value.len)); \
-         self.image.copy_in(to + HEAD, UserSlice::from_ref(name))?;",
-        SAME_LINES,
-    ),
-    (
-        "flush",
-        POWER,
-        "src/xattr.rs",
-        "self.image.copy_in(to + HEAD, UserSlice::from_ref(name))?; self.image.copy_in(to + HEAD + name.len() as u64, value)?;",
-        SAME_LINES,
-    ),
-    (
-        "flush",
-        POWER,
-        "process/join.rs",
-        "self.image.store(generation, u64::from(next)); self.image.flush(self.image.offset_of(generation), 8);",
-        HINTS,
-    ),
-    ("fence", POWER, "process/join.rs", "self.image.flush(self.image.offset_of(generation), 8); self.image.fence();", HINTS),
-    ("swap", ORDERED, "process/join.rs", "self.image.flush(self.image.offset_of(generation), 8); self.image.fence();", HINTS),
-    ("swap", ORDERED, "file/allocate.rs", "self.zero_allocated(from, to.min(before.max(from)))?; self.fs.image.fence();", LAST),
-    ("swap", ORDERED, "file/job.rs", "} image.fence();", LAST),
-    ("swap", ORDERED, "lane/mod.rs", "pub(crate) fn order(&self) { self.fs.image.fence();", RECORD),
-    ("swap", ORDERED, "lane/mod.rs", "image.flush(lane, 8); image.fence();", RETIRED),
-    ("swap", ORDERED, "src/permission.rs", "self.image.flush(self.image.offset_of(entry), 16); self.image.fence();", RECORD),
-];
-
-/// `fsync` in its forms: stores nothing itself.
-const SYNC: &str = "src/file/sync.rs";
-
-/// Why this mutant is as good as the code; `None` if nobody has argued so.
-pub fn argument(media: Media, change: Change, file: &str, code: &str) -> Option<&'static str> {
-    if kind(change) == "swap" && file.ends_with(SYNC) {
-        return Some(LAST);
+impl Arguments {
+    /// Reads the list.
+    ///
+    /// # Errors
+    /// A line of it that cannot be read, or says what another one says.
+    pub fn read() -> Result<Arguments, String> {
+        let mut list = BTreeMap::new();
+        let mut reason = "";
+        for line in TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            if let Some(text) = line.strip_prefix("because ") {
+                reason = text;
+                continue;
+            }
+            let Some((media, what)) = line.split_once('\t') else { return Err(format!("not an argument: {line}")) };
+            for medium in media.split(' ') {
+                if reason.is_empty() || list.insert(format!("{medium}\t{what}"), reason).is_some() {
+                    return Err(format!("without a reason, or argued twice: {medium} {what}"));
+                }
+            }
+        }
+        Ok(Arguments { list })
     }
-    let power = media == Media::Power;
-    let found = EQUIVALENT
-        .iter()
-        .find(|(what, domain, at, line, _)| *what == kind(change) && *domain == power && file.ends_with(at) && code == *line);
-    found.map(|(.., why)| *why)
+
+    /// Why this mutant is as good as the code; `None` if nobody has argued so.
+    pub fn of(&self, media: Media, mutant: &Mutant) -> Option<&'static str> {
+        self.list.get(&named(media, mutant)).copied()
+    }
+
+    /// What is argued of mutants of a medium that are not among `all`.
+    pub fn stale(&self, media: Media, all: &[Mutant]) -> Vec<&str> {
+        let there: BTreeSet<String> = all.iter().map(|mutant| named(media, mutant)).collect();
+        let ours = |name: &&String| name.split('\t').next() == Some(media.name());
+        self.list.keys().filter(ours).filter(|name| !there.contains(*name)).map(String::as_str).collect()
+    }
+}
+
+/// The name of a mutant in the list.
+pub fn named(media: Media, mutant: &Mutant) -> String {
+    let (medium, here) = (media.name(), place(mutant.site));
+    match mutant.change {
+        Change::NoFlush => format!("{medium}\tno flush\t{here}"),
+        Change::NoFence => format!("{medium}\tno fence\t{here}"),
+        Change::Hastened => format!("{medium}\thastened\t{here}"),
+        Change::Swapped(later) => format!("{medium}\t{here}\t{}", place(later)),
+    }
+}
+
+/// File and line of code of a site.
+fn place(site: Site) -> String {
+    let text = std::fs::read_to_string(site.file()).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let file = site.file().split_once("src/").map_or(site.file(), |(_, file)| file);
+    let number = site.line() as usize;
+    let code = number.checked_sub(1).and_then(|at| lines.get(at)).copied().unwrap_or_default();
+    let same = |lines: &[&str]| lines.iter().filter(|line| **line == code).count();
+    match (same(&lines), lines.get(..number).map(same)) {
+        (2.., Some(which)) => format!("{file}: {code} ({which})"),
+        _ => format!("{file}: {code}"),
+    }
 }

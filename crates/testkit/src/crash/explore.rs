@@ -1,13 +1,15 @@
 //! A workload is run and recorded; then every crash in its last operation is tried.
 
-use super::check::{Bench, Expect};
+use super::check::{Bench, Expect, Times};
+use super::counts::Counts;
 use super::enumerate::{State, states};
+use super::known::Known;
 use super::memory::{LIMIT, Machine, Memory};
 use super::model::{Choices, Line, Medium};
 use super::mutate::Mutant;
 use super::record::{self, Event, What};
 use super::tree::Tree;
-use super::workload::{InPlace, Op, Start};
+use super::workload::{Op, Start};
 use engine::mkfs;
 use pm::Domain;
 use std::borrow::Cow;
@@ -59,50 +61,6 @@ pub struct Effort {
     pub inside_every: u64,
 }
 
-/// Counts.
-#[derive(Clone, Copy, Default, Debug)]
-#[allow(missing_docs)]
-pub struct Counts {
-    pub workloads: u64,
-    pub points: u64,
-    /// States met, again and again.
-    pub met: u64,
-    /// Different states tried.
-    pub tried: u64,
-    /// Of these, crashes inside recovery.
-    pub inside: u64,
-    pub violations: u64,
-    /// Workloads left out because time was up.
-    pub left: u64,
-}
-
-impl std::ops::Sub for Counts {
-    type Output = Counts;
-    fn sub(self, other: Counts) -> Counts {
-        Counts {
-            workloads: self.workloads - other.workloads,
-            points: self.points - other.points,
-            met: self.met - other.met,
-            tried: self.tried - other.tried,
-            inside: self.inside - other.inside,
-            violations: self.violations - other.violations,
-            left: self.left - other.left,
-        }
-    }
-}
-
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
-        self.workloads += other.workloads;
-        self.points += other.points;
-        self.met += other.met;
-        self.tried += other.tried;
-        self.inside += other.inside;
-        self.violations += other.violations;
-        self.left += other.left;
-    }
-}
-
 /// A state that is not as it must be.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -146,10 +104,14 @@ pub struct Explorer {
     pub(super) base: Memory,
     medium: Medium,
     seen: HashSet<u64>,
+    /// Times are compared too, and whether recovery leaves all on the medium.
+    pub strict: bool,
     /// Two processes take turns.
     pub alternate: bool,
     /// The code is changed so.
     pub mutant: Option<Mutant>,
+    /// What has been found of the code as it is, for those who change it.
+    pub known: Option<Known>,
     /// Only this state is tried.
     pub target: Option<String>,
     /// No workload is begun after that.
@@ -232,8 +194,10 @@ impl Explorer {
             base,
             medium,
             seen: HashSet::new(),
+            strict: false,
             alternate: false,
             mutant: None,
+            known: None,
             target: None,
             until: None,
             counts: Counts::default(),
@@ -250,7 +214,7 @@ impl Explorer {
         let fs = self.live.attach(0).expect("attach");
         let tree = Tree::read(fs, &self.live.cx(0)).expect("a tree");
         self.reset();
-        Rc::new(tree)
+        Rc::new(tree.kept(self.strict))
     }
 
     /// The live image is as in the beginning.
@@ -289,7 +253,7 @@ impl Explorer {
                 // What fails leaves the tree as it was.
                 let _ = op.perform(live, fs, 0);
             }
-            Tree::read(fs, &live.cx(0)).map(Rc::new)
+            Tree::read(fs, &live.cx(0)).map(|tree| Rc::new(tree.kept(false)))
         })?;
         Ok(tree)
     }
@@ -307,7 +271,11 @@ impl Explorer {
 
     /// Begins afresh, with another mutant.
     pub fn mutate(&mut self, mutant: Option<Mutant>) {
-        self.seen.clear();
+        match (&mut self.known, &self.mutant) {
+            // What was seen so far is of the code as it is.
+            (Some(known), None) => known.settle(std::mem::take(&mut self.seen)),
+            _ => self.seen.clear(),
+        }
         self.counts = Counts::default();
         self.mutant = mutant;
     }
@@ -342,7 +310,7 @@ impl Explorer {
 
     fn run_once(&mut self, ops: &[Op], before: &Rc<Tree>) -> Result<Recorded, String> {
         pm::clock::make_up(CLOCK);
-        let live = &self.live;
+        let (live, strict) = (&self.live, self.strict);
         let fs = live.attach(0).map_err(|error| error.to_string())?;
         let cx = live.cx(0);
         let (last, first) = ops.split_last().ok_or("no operation")?;
@@ -359,16 +327,16 @@ impl Explorer {
         let mut calls = vec![(0, Ok(Rc::clone(before)))];
         let by = if user == 0 { fs } else { other };
         let done = last.perform_in_calls(live, by, user, &mut || {
-            calls.push((live.log.len() - window, Tree::read(fs, &cx).map(Rc::new)));
+            calls.push((live.log.len() - window, Tree::read(fs, &cx).map(|tree| Rc::new(tree.kept(strict)))));
         });
         record::i_am(0);
         let end = live.log.len();
-        let after = Tree::read(fs, &cx)?;
+        let after = Tree::read(fs, &cx)?.kept(strict);
         if done.is_err() && after != **before && calls.len() == 1 {
             return Err(format!("{last} fails ({done:?}) and changes the tree: {}", before.difference(&after)));
         }
         calls.push((end - window, Ok(Rc::new(after))));
-        let phases = phases(calls, last.in_place())?;
+        let phases = phases(calls, *last, strict)?;
         Ok(Recorded { events: Vec::new(), window, end, phases, done: done.is_ok() })
     }
 
@@ -484,7 +452,7 @@ impl Explorer {
             hash ^= c.of[0].hash ^ c.of[usize::from(*chosen)].hash;
         }
         let key = super::model::mix(hash ^ place.id.rotate_left(7));
-        if self.enough() || !self.seen.insert(key) {
+        if self.enough() || !self.seen.insert(key) || self.known.as_ref().is_some_and(|known| known.spares(key, &self.mutant)) {
             return;
         }
         self.counts.tried += 1;
@@ -502,6 +470,9 @@ impl Explorer {
                 self.failures.push(failure);
             }
         } else if place.outside && key.is_multiple_of(self.effort.inside_every) || self.target.is_some() {
+            if let (Some(known), None) = (&mut self.known, &self.mutant) {
+                known.recovery(key, &self.medium.certain, &overlay, self.media, &tried.recovery);
+            }
             self.inside(place, choices, state, &tried.recovery);
         }
     }
@@ -539,19 +510,40 @@ impl Explorer {
         let recovery = self.mutated(recovery).into_owned();
         let name = format!("{} inside", place.shown(choices, state));
         self.crashes(&name, &recovery, &[(0, place.expect.clone())], false);
+        self.must_be_certain(place, choices, state);
         self.medium.unnest(outer, &self.bench.machine.image);
+    }
+}
+
+impl Explorer {
+    /// What a recovery has stored is on the medium when it ends: else an older record would be found again,
+    /// over what is done by then.
+    fn must_be_certain(&mut self, place: &Place, choices: &[Choices], state: &State) {
+        let loose = self.medium.choices().first().and_then(|line| line.of.first()).and_then(|choice| choice.missing);
+        if let (Media::Power, true, false, Some(site)) = (self.media, self.strict, self.enough(), loose) {
+            self.counts.violations += 1;
+            let problem = format!("recovery ends, and what it has stored at {site} may not be on the medium");
+            self.failures.push(Failure { replay: place.shown(choices, state), problem });
+        }
     }
 }
 
 /// What is expected in each of the calls that began where `calls` say, from the tree that is there with it;
 /// the last is the end. Bytes that are written in place are the first call's.
-fn phases(calls: Vec<(usize, Result<Rc<Tree>, String>)>, in_place: Option<InPlace>) -> Result<Vec<(usize, Expect)>, String> {
+fn phases(calls: Vec<(usize, Result<Rc<Tree>, String>)>, op: Op, strict: bool) -> Result<Vec<(usize, Expect)>, String> {
     let calls: Vec<(usize, Rc<Tree>)> = calls.into_iter().map(|(from, tree)| Ok((from, tree?))).collect::<Result<_, String>>()?;
     let during = calls.windows(2).enumerate().map(|(number, call)| {
         let trees = call.iter().map(|(_, tree)| Rc::clone(tree)).collect();
-        (call[0].0, Expect { trees, in_place: in_place.filter(|_| number == 0) })
+        (
+            call[0].0,
+            Expect {
+                trees,
+                in_place: op.in_place().filter(|_| number == 0),
+                times: if strict { op.times() } else { Times::None },
+            },
+        )
     });
-    Ok(during.chain(calls.last().map(|(end, tree)| (*end, Expect::exactly(tree)))).collect())
+    Ok(during.chain(calls.last().map(|(end, tree)| (*end, Expect::exactly(tree, strict)))).collect())
 }
 
 /// A replay text up to its crash point.

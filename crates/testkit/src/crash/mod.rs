@@ -12,21 +12,27 @@
 //! | [`tree`] | a tree as its users see it |
 //! | [`workload`] | operations and where they start |
 //! | [`explore`] | a workload from its run to its last state |
+//! | [`counts`] | what it has done |
 //! | [`pairs`] | two threads or processes at a time |
 //! | [`page`] | a crash of the system over a page cache |
 //! | [`equivalent`] | mutants that change nothing |
 //! | [`mutate`] | the explorer's own test |
+//! | [`order`] | ordered pairs of stores |
+//! | [`known`] | states that a mutant need not be tried with |
 //! | [`persists`] | what operations cost in ordered persists |
 //! | [`command`] | `testkit crash` |
 
 pub mod check;
 pub mod command;
+pub mod counts;
 pub mod enumerate;
 pub mod equivalent;
 pub mod explore;
+pub mod known;
 pub mod memory;
 pub mod model;
 pub mod mutate;
+pub mod order;
 pub mod page;
 pub mod pairs;
 pub mod persists;

@@ -5,10 +5,12 @@
 //! flush or a fence has no other effect than the order it makes.
 
 use super::explore::{self, Effort, Explorer, Media, Recorded};
+use super::known::Known;
+use super::order;
 use super::record::{Event, What};
 use super::workload::{self, Start};
-use pm::record::{Site, Stored};
-use std::collections::BTreeMap;
+use pm::record::Site;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
@@ -19,8 +21,10 @@ pub enum Change {
     NoFlush,
     /// The fence is missing.
     NoFence,
-    /// What is stored first after the fence is stored before all that it follows.
-    Swapped,
+    /// What is stored first behind the fence is stored before all that it is behind (media that keep the order).
+    Hastened,
+    /// What is stored there, one fence later, is stored before.
+    Swapped(Site),
 }
 
 /// A change at a place in the code.
@@ -34,12 +38,12 @@ pub struct Mutant {
 
 impl fmt::Display for Mutant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let change = match self.change {
-            Change::NoFlush => "without the flush",
-            Change::NoFence => "without the fence",
-            Change::Swapped => "swapped at the fence",
-        };
-        write!(f, "{change} at {}", self.site)
+        match self.change {
+            Change::NoFlush => write!(f, "without the flush at {}", self.site),
+            Change::NoFence => write!(f, "without the fence at {}", self.site),
+            Change::Hastened => write!(f, "swapped at the fence at {}", self.site),
+            Change::Swapped(later) => write!(f, "the store at {later} before that at {}", self.site),
+        }
     }
 }
 
@@ -50,7 +54,8 @@ impl Mutant {
         match self.change {
             Change::NoFlush => events.iter().filter(|e| !(matches!(e.what, What::Flush { .. }) && here(e))).copied().collect(),
             Change::NoFence => events.iter().filter(|e| !(matches!(e.what, What::Fence) && here(e))).copied().collect(),
-            Change::Swapped => swapped(events, self.site),
+            Change::Hastened => order::hastened(events, self.site),
+            Change::Swapped(later) => order::swapped(events, (self.site, later)),
         }
     }
 
@@ -58,114 +63,137 @@ impl Mutant {
     pub fn gone(&self, events: &[Event]) -> usize {
         events.len() - self.applied(events).len()
     }
-
-    /// Whether these events change.
-    pub fn touches(&self, events: &[Event]) -> bool {
-        events.iter().any(|e| e.site == self.site && matches!(e.what, What::Fence) == (self.change != Change::NoFlush))
-    }
 }
 
-fn swapped(events: &[Event], site: Site) -> Vec<Event> {
-    let mut events = events.to_vec();
-    let mut fence = 0;
-    while fence < events.len() {
-        let (thread, is) = (events[fence].thread, matches!(events[fence].what, What::Fence) && events[fence].site == site);
-        let same = |e: &Event| e.thread == thread;
-        let is_fence = |e: &Event| same(e) && matches!(e.what, What::Fence);
-        let first = events[fence + 1..]
-            .iter()
-            .take_while(|e| !is_fence(e))
-            .position(|e| same(e) && matches!(e.what, What::Store { how, .. } if how != Stored::Volatile));
-        if let (true, Some(first)) = (is, first) {
-            let from = events[..fence].iter().rposition(is_fence).map_or(0, |at| at + 1);
-            let moved = events.remove(fence + 1 + first);
-            events.insert(from, moved);
-            fence += 1;
-        }
-        fence += 1;
+/// What can be changed, and whether of a pair the second one's stores are aside wherever the two meet.
+pub type Found = BTreeMap<Mutant, bool>;
+
+/// What can be changed in events of one operation or recovery. `before`: what a word held before these.
+pub fn found(media: Media, events: &[Event], before: &dyn Fn(u64) -> u64) -> Found {
+    let single = |change, event: &Event| Some((Mutant { change, site: event.site }, false));
+    if media != Media::Power {
+        let fences = events.iter().filter(|event| matches!(event.what, What::Fence));
+        return fences.filter_map(|event| single(Change::Hastened, event)).collect();
     }
-    events
+    let ordered = order::pairs(events, before).into_iter();
+    let mut found: Found =
+        ordered.map(|((site, later), aside)| (Mutant { change: Change::Swapped(later), site }, aside)).collect();
+    found.extend(events.iter().filter_map(|event| match event.what {
+        What::Flush { .. } => single(Change::NoFlush, event),
+        What::Fence => single(Change::NoFence, event),
+        What::Store { .. } => None,
+    }));
+    found
 }
 
-/// The line of code of a site, with the line of code before it, if the source is there.
-pub fn code(site: Site) -> String {
-    let text = std::fs::read_to_string(site.file()).unwrap_or_default();
-    let lines = text.lines().take(site.line() as usize).map(str::trim).filter(|line| !line.starts_with("//"));
-    let [mut before, mut here] = [""; 2];
-    for line in lines {
-        (before, here) = (here, line);
-    }
-    format!("{before} {here}")
+/// Adds what was found elsewhere.
+pub fn add(all: &mut Found, more: Found) {
+    more.into_iter().for_each(|(mutant, aside)| *all.entry(mutant).or_insert(true) &= aside);
+}
+
+/// The word that these bytes begin with.
+pub fn word_of(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
 /// Workloads that a mutant must get past, if it touches so many, ...
 const WORKLOADS_MAX: usize = 40;
-/// ... and such as it does not touch.
-const ELSEWHERE: usize = 6;
+/// ... and such as it touches only the recovery of.
+const RECOVERIES_MAX: usize = 20;
 
 /// A workload, ready to be explored.
-type Ready = (String, Recorded);
+struct Ready {
+    name: String,
+    recorded: Recorded,
+    /// What can be changed in it, and in recoveries from it.
+    touched: [BTreeSet<Mutant>; 2],
+}
 
-/// One in `every` of the mutants of one medium, and what became of each.
-pub fn run(media: Media, effort: Effort, every: usize, out: &mut dyn FnMut(&Mutant, bool)) -> Result<(), String> {
+/// What became of a mutant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// A state was not as it must be.
+    Caught,
+    /// None was; what it stores earlier is aside, in each instance.
+    Aside,
+    /// None was.
+    Alive,
+}
+
+/// One in `every` of the mutants of one medium, of pairs one in `every_pair`, and what became of each; all that there are.
+pub fn run(
+    media: Media,
+    effort: Effort,
+    (every, every_pair): (usize, usize),
+    out: &mut dyn FnMut(&Mutant, Fate),
+) -> Result<Vec<Mutant>, String> {
     let mut explorers = Vec::new();
-    let mut mutants: BTreeMap<Mutant, ()> = BTreeMap::new();
+    let mut all = Found::new();
     for start in [Start::Some, Start::Empty] {
         let mut explorer = Explorer::new(media, start, effort);
-        let tree = explorer.first_tree();
-        let mut ready: Vec<Ready> = Vec::new();
-        for ops in workloads(start) {
-            explorer.alternate = ops.len() > 1;
-            let before = prefix_tree(&mut explorer, &ops, &tree)?;
-            let recorded = explorer.run(&ops, &before)?;
-            if recorded.done {
-                recorded.events.iter().for_each(|event| found(media, event, &mut mutants));
-                ready.push((explore::shown(&ops), recorded));
-            }
-        }
-        ready.sort_by_key(|(_, recorded)| recorded.end - recorded.window);
+        (explorer.known, explorer.strict) = (Some(Known::default()), true);
+        let mut ready = recorded(&mut explorer, &mut all)?;
         // What is found in the code as it is would be taken for a mutant's.
-        for (name, recorded) in &ready {
+        for Ready { name, recorded, touched } in &mut ready {
             explorer.explore(name, recorded);
+            touched[1] = explorer.known.as_mut().map(|known| std::mem::take(&mut known.lately)).unwrap_or_default();
         }
         if let Some(failure) = explorer.failures.first() {
             return Err(format!("without a mutant: {} ({})", failure.problem, failure.replay));
         }
+        explorer.mutate(None);
+        add(&mut all, explorer.known.as_ref().map(|known| known.found.clone()).unwrap_or_default());
         explorers.push((explorer, ready));
     }
-    for mutant in mutants.into_keys().step_by(every.max(1)) {
-        let mut caught = false;
-        for (explorer, ready) in &mut explorers {
-            explorer.mutate(Some(mutant));
-            // Where the change is in what is explored; then some others: it may be in recovery.
-            let touched = |recorded: &Recorded| mutant.touches(&recorded.events[recorded.window..recorded.end]);
-            let there: Vec<&Ready> = ready.iter().filter(|(_, recorded)| touched(recorded)).collect();
-            let step = there.len().div_ceil(WORKLOADS_MAX).max(1);
-            let elsewhere = ready.iter().filter(|(_, recorded)| !touched(recorded)).take(ELSEWHERE);
-            for (name, recorded) in there.into_iter().step_by(step).chain(elsewhere) {
-                if !explorer.caught() {
-                    explorer.explore(name, recorded);
-                }
-            }
-            caught |= explorer.caught();
-            if caught {
-                break;
-            }
-        }
-        out(&mutant, caught);
+    let (pairs, single): (Vec<_>, Vec<_>) = all.iter().partition(|(mutant, _)| matches!(mutant.change, Change::Swapped(_)));
+    for (mutant, aside) in single.into_iter().step_by(every.max(1)).chain(pairs.into_iter().step_by(every_pair.max(1))) {
+        let caught = explorers.iter_mut().any(|(explorer, ready)| is_caught(explorer, ready, *mutant));
+        let missed = if *aside { Fate::Aside } else { Fate::Alive };
+        out(mutant, if caught { Fate::Caught } else { missed });
     }
-    Ok(())
+    Ok(all.into_keys().collect())
 }
 
-fn found(media: Media, event: &Event, mutants: &mut BTreeMap<Mutant, ()>) {
-    let site = event.site;
-    let change = match (event.what, media) {
-        (What::Flush { .. }, Media::Power) => Change::NoFlush,
-        (What::Fence, Media::Power) => Change::NoFence,
-        (What::Fence, _) => Change::Swapped,
-        _ => return,
-    };
-    mutants.insert(Mutant { change, site }, ());
+/// The workloads, the shortest first.
+fn recorded(explorer: &mut Explorer, all: &mut Found) -> Result<Vec<Ready>, String> {
+    let tree = explorer.first_tree();
+    let mut ready: Vec<Ready> = Vec::new();
+    for ops in workloads(explorer.start) {
+        explorer.alternate = ops.len() > 1;
+        let before = prefix_tree(explorer, &ops, &tree)?;
+        let recorded = explorer.run(&ops, &before)?;
+        if recorded.done {
+            let (history, rest) = recorded.events.split_at(recorded.window);
+            let mut words = BTreeMap::new();
+            for event in history {
+                if let What::Store { offset, len: 8, value, .. } = event.what {
+                    words.insert(u64::from(offset), value);
+                }
+            }
+            let base = |offset: u64| words.get(&offset).copied().unwrap_or_else(|| u64::from_le_bytes(explorer.base.get(offset)));
+            let found = found(explorer.media, &rest[..recorded.end - recorded.window], &base);
+            let touched = [found.keys().copied().collect(), BTreeSet::new()];
+            add(all, found);
+            ready.push(Ready { name: explore::shown(&ops), recorded, touched });
+        }
+    }
+    ready.sort_by_key(|ready| ready.recorded.end - ready.recorded.window);
+    Ok(ready)
+}
+
+/// Whether a mutant is caught: where it changes what is explored, then where it changes recovery.
+fn is_caught(explorer: &mut Explorer, ready: &[Ready], mutant: Mutant) -> bool {
+    explorer.mutate(Some(mutant));
+    for (place, most) in [WORKLOADS_MAX, RECOVERIES_MAX].into_iter().enumerate() {
+        let there: Vec<&Ready> = ready.iter().filter(|ready| ready.touched[place].contains(&mutant)).collect();
+        for Ready { name, recorded, .. } in there.iter().step_by(there.len().div_ceil(most).max(1)) {
+            explorer.explore(name, recorded);
+            if explorer.caught() {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// All single operations, and a few pairs for what needs a history.

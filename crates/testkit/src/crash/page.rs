@@ -171,7 +171,7 @@ fn one(
     Ok(())
 }
 
-/// Recovers and checks what is in the image, and reads its tree.
+/// Recovers and checks what is in the image, and reads its tree, but for times.
 fn look(explorer: &Explorer) -> Result<Tree, String> {
     let machine = &explorer.bench.machine;
     machine.log.brief(true);
@@ -179,7 +179,7 @@ fn look(explorer: &Explorer) -> Result<Tree, String> {
     let seen =
         machine.attach(0).map_err(|error| error.to_string()).and_then(|fs| match engine::check::examine(fs).issues.first() {
             Some(issue) => Err(issue.to_string()),
-            None => Tree::read(fs, &machine.cx(0)),
+            None => Tree::read(fs, &machine.cx(0)).map(|tree| tree.kept(false)),
         });
     machine.log.brief(false);
     machine.cut();

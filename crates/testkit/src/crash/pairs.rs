@@ -4,7 +4,7 @@
 //! A schedule is drawn from a seed: after every store, flush and fence, and
 //! whenever one waits, it says who goes on. So a run is the same each time.
 
-use super::check::Expect;
+use super::check::{Expect, Times};
 use super::explore::{Explorer, Recorded};
 use super::record;
 use super::tree::Tree;
@@ -158,7 +158,7 @@ fn record_pair(explorer: &mut Explorer, tree: &Rc<Tree>, a: Op, b: Op, seed: u64
         });
         record::after_each(None);
         let [first, second] = ends;
-        let after = Tree::read(fs[0], &machine.cx(0))?;
+        let after = Tree::read(fs[0], &machine.cx(0))?.kept(false);
         Ok((window, [first?, second?], Rc::new(after)))
     })?;
     let (missed, ends) = (ends.map(|(_, missed)| missed), ends.map(|(end, _)| end));
@@ -166,8 +166,11 @@ fn record_pair(explorer: &mut Explorer, tree: &Rc<Tree>, a: Op, b: Op, seed: u64
     if !explained {
         return Err(format!("no order of the two leaves this tree: {}", both[0].difference(&after)));
     }
-    let of =
-        |lists: &[&Vec<Rc<Tree>>]| Expect { trees: lists.iter().flat_map(|list| list.iter().cloned()).collect(), in_place: None };
+    let of = |lists: &[&Vec<Rc<Tree>>]| Expect {
+        trees: lists.iter().flat_map(|list| list.iter().cloned()).collect(),
+        in_place: None,
+        times: Times::None,
+    };
     let (first, last) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
     let returned = if ends[0] < ends[1] { &one } else { &other };
     // One that missed has changed nothing.
@@ -175,7 +178,7 @@ fn record_pair(explorer: &mut Explorer, tree: &Rc<Tree>, a: Op, b: Op, seed: u64
     let phases = vec![
         (0, of(&[&neither, &one, &other, &both])),
         (first - window, of(&[returned, &both, if missed[0] || missed[1] { &all } else { &both }])),
-        (last - window, Expect::exactly(&after)),
+        (last - window, Expect::exactly(&after, false)),
     ];
     Ok(Recorded { events, window, end: last, phases, done: true })
 }

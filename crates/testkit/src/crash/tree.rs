@@ -1,4 +1,4 @@
-//! A tree as a user sees it, but for times and inode numbers.
+//! A tree as a user sees it, but for access times and inode numbers.
 
 use base::{Cx, Kind, Node};
 use engine::Fs;
@@ -14,6 +14,8 @@ pub struct Entry {
     pub kind: u8,
     /// Mode, owner, group, links, size.
     pub words: [u64; 5],
+    /// When contents and when inode were changed last, nanoseconds.
+    pub times: [i64; 2],
     /// Number of the first entry with the same inode.
     pub same: usize,
     /// Contents or target.
@@ -49,6 +51,12 @@ impl Tree {
         Ok(Tree(reader.entries))
     }
 
+    /// The same, without times unless it is `timed`.
+    pub fn kept(mut self, timed: bool) -> Tree {
+        self.0.iter_mut().filter(|_| !timed).for_each(|entry| entry.times = [0; 2]);
+        self
+    }
+
     /// Where two trees differ.
     pub fn difference(&self, other: &Tree) -> String {
         let mut text = String::new();
@@ -61,12 +69,14 @@ impl Tree {
                     let at = entry.data.iter().zip(&o.data).position(|(a, b)| a != b);
                     _ = write!(
                         text,
-                        "{}: kind {} mode,uid,gid,links,size {:?} is {} {:?}; same {} {}; data differ at {at:?}; xattrs {} {}; ",
+                        "{}: kind {} mode,uid,gid,links,size {:?} times {:?} is {} {:?} {:?}; same {} {}; data differ at {at:?}; xattrs {} {}; ",
                         shown(&entry.path),
                         entry.kind,
                         entry.words,
+                        entry.times,
                         o.kind,
                         o.words,
+                        o.times,
                         entry.same,
                         o.same,
                         entry.xattrs.len(),
@@ -137,7 +147,8 @@ impl Reader<'_> {
         }
         let xattrs = self.xattrs(node).map_err(|error| failed("xattrs", error))?;
         let words = [u64::from(attr.mode), u64::from(attr.uid), u64::from(attr.gid), u64::from(attr.nlink), attr.size];
-        self.entries.push(Entry { path, kind: kind as u8, words, same, data, xattrs });
+        let times = [attr.mtime, attr.ctime];
+        self.entries.push(Entry { path, kind: kind as u8, words, times, same, data, xattrs });
         Ok(attr)
     }
 

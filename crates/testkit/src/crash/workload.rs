@@ -1,5 +1,6 @@
 //! What is done to a tree: operations over a few names, and where they start from.
 
+use super::check::Times;
 use super::memory::Machine;
 use base::{Cx, Errno, Error, Fallocate, Kind, NewNode, Node, RenameMode, SetAttr, SetTime};
 use engine::Fs;
@@ -402,6 +403,13 @@ impl Op {
             }
             _ => Err(Errno::ENOSYS.into()),
         }
+    }
+
+    /// How times are compared while it is under way.
+    pub fn times(self) -> Times {
+        let stamps =
+            matches!(self, Op::Write(..) | Op::Truncate(..) | Op::Allocate(..) | Op::MapStore(..) | Op::TwoDescriptors(..));
+        if stamps { Times::Each } else { Times::Exact }
     }
 
     /// What may be half done while it, or the first of its calls, is under way.
