@@ -8,7 +8,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 use format::directory::{SLOTS_PER_BLOCK, reserved_by};
-use format::edentry::Edentry;
+use format::edentry::{Edentry, Head};
 use format::inode::{Inode, node_offset};
 use pm::Errno;
 
@@ -121,7 +121,7 @@ impl Fs {
                 continue;
             }
             let entry = entry?;
-            if self.edentry(slot)?.head.load(Relaxed) != entry.head.pack() {
+            if Head::unpack(self.edentry(slot)?.head.load(Relaxed)) != Some(entry.head) {
                 continue;
             }
             let Some(kind) = Kind::from_dt(entry.head.kind).filter(|_| entry.parent == parent) else {

@@ -432,7 +432,8 @@ impl Tx<'_> {
     /// Ends an operation whose last commit has used all that was reserved, in line.
     #[inline(always)]
     pub(crate) fn finish(&mut self) {
-        debug_assert!(!self.has_reserved());
+        // Where nobody else writes these words.
+        debug_assert!(!cfg!(test) || !self.has_reserved());
         self.leave_directories();
         self.unlock_all();
         self.over = true;
