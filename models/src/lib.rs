@@ -26,6 +26,8 @@ mod hold;
 #[cfg(test)]
 mod holders;
 #[cfg(test)]
+mod lane;
+#[cfg(test)]
 mod pins;
 #[cfg(test)]
 mod reservation;
