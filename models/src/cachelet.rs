@@ -8,11 +8,11 @@ use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::thread;
 
-struct Cachelet {
-    sequence: AtomicU32,
-    node: AtomicU64,
-    size: AtomicU64,
-    mode: AtomicU64,
+pub struct Cachelet {
+    pub sequence: AtomicU32,
+    pub node: AtomicU64,
+    pub size: AtomicU64,
+    pub mode: AtomicU64,
 }
 
 /// `consistent`, once.
@@ -29,7 +29,7 @@ fn read(c: &Cachelet, id: u64) -> Option<(u64, u64)> {
 }
 
 /// The cachelet of inode 1.
-fn fresh() -> Arc<Cachelet> {
+pub fn fresh() -> Arc<Cachelet> {
     Arc::new(Cachelet {
         sequence: AtomicU32::new(0),
         node: AtomicU64::new(1),
@@ -46,7 +46,7 @@ fn fill(c: &Cachelet, id: u64) {
 }
 
 /// `empty`, then `load` and `fill`, by the holder of `owner`.
-fn reuse(c: &Cachelet, id: u64) {
+pub fn reuse(c: &Cachelet, id: u64) {
     c.sequence.fetch_add(2, SeqCst);
     c.node.store(0, SeqCst);
     c.sequence.store(c.sequence.load(Relaxed) | 1, SeqCst);

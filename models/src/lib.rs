@@ -19,6 +19,8 @@ use loom::sync::atomic;
 type DescriptionId = u32;
 
 #[cfg(test)]
+mod bucket;
+#[cfg(test)]
 mod cachelet;
 #[cfg(test)]
 #[path = "../../crates/base/src/hold.rs"]

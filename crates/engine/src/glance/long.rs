@@ -7,6 +7,8 @@
 //! Invariants
 //! - An edentry is never changed while the entry stands that leads to it, so what
 //!   was read counts only if the entry is found unchanged after that.
+//! - The child is read before the head, which was written before it: a line that was used
+//!   again for another name of the same fingerprint shows the new half of the hash with the new child.
 //! - The cachelet's sequence is read before its node, and both before the entry is
 //!   looked at again: if the sequence is still the same when the attributes have
 //!   been read, they are those of the node that had the name.
@@ -42,7 +44,7 @@ impl Fs {
         let offset = entry_offset(entry);
         let edentry = self.image.at::<Edentry>(offset)?;
         let named = node != 0
-            && edentry.child.load(Relaxed) == node
+            && edentry.child.load(Acquire) == node
             && sought.may_be_in(edentry, edentry.head.load(Acquire))
             && self.has_name(offset, edentry, sought.name) == Ok(true);
         fence(Acquire);
