@@ -8,6 +8,10 @@ use crate::place;
 use engine::testing::{segment_areas, segment_word};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+/// How often the thread makes its changes, at most: some 100 ms. Whoever writes the word of a lock for ever keeps
+/// others waiting, as a living holder may (docs/reliability.md).
+const ROUNDS: u32 = 1_000_000;
+
 /// The target.
 pub fn run(input: &[u8]) {
     let mut input = Input(input);
@@ -24,7 +28,10 @@ pub fn run(input: &[u8]) {
         let (done, words) = (AtomicBool::new(false), place.words());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !done.load(Relaxed) {
+                for _ in 0..ROUNDS {
+                    if done.load(Relaxed) {
+                        break;
+                    }
                     for (in_segment, patch) in &patches {
                         patch.apply(|at| if *in_segment { segment_word(fs, at) } else { words.get(at) });
                     }
