@@ -163,7 +163,7 @@ impl Fs {
 
     #[inline(always)]
     fn any_lock(&self) -> bool {
-        self.header().locks_high.load(Acquire) != 0
+        self.header().locks_high.get() != 0
     }
 
     /// Whether the chain of a node has any entry: cheap, without the lock.
@@ -185,7 +185,7 @@ impl Fs {
     }
 
     fn entry(&self, number: u32) -> Option<&Entry> {
-        if number >= self.header().locks_high.load(Acquire).min(ADVISORY_LOCKS) {
+        if number >= self.header().locks_high.get() {
             return None;
         }
         self.segment.at(self.areas.advisory + u64::from(number) * size_of::<Entry>() as u64)
@@ -198,7 +198,7 @@ impl Fs {
     fn lock_table<'a>(&'a self, tx: &mut Tx<'a>) -> Result<()> {
         let header: &Header = self.header();
         tx.lock(&header.advisory.0)?;
-        if header.locks_high.load(Acquire) == 0 {
+        if header.locks_high.get() == 0 {
             self.grow_table()?;
         }
         Ok(())
@@ -206,14 +206,14 @@ impl Fs {
 
     /// More entries get real space. `ENOLCK` at the end of the table.
     fn grow_table(&self) -> Result<()> {
-        let high = self.header().locks_high.load(Acquire);
+        let high = self.header().locks_high.get();
         if high >= ADVISORY_LOCKS {
             return Err(Errno::ENOLCK.into());
         }
         let size = size_of::<Entry>() as u64;
         let space = self.segment_space(self.areas.advisory + u64::from(high) * size, u64::from(STEP) * size);
         space.map_err(|_| Errno::ENOLCK)?;
-        self.header().locks_high.store(high + STEP, Release);
+        self.header().locks_high.raise(high + STEP);
         Ok(())
     }
 
@@ -268,7 +268,7 @@ impl Fs {
     /// Adds an entry.
     fn add_entry(&self, held: &Held) -> Result<()> {
         loop {
-            let high = self.header().locks_high.load(Acquire).min(ADVISORY_LOCKS);
+            let high = self.header().locks_high.get();
             for number in 0..high {
                 let Some(entry) = self.entry(number) else { break };
                 if entry.node.load(Acquire) != 0 {

@@ -163,7 +163,7 @@ mod tests {
     /// The shadow is the bitmap and what lanes keep, each line once. Returns how many are kept.
     fn settled(fs: &Fs) -> u32 {
         let mut kept = Vec::new();
-        for number in 0..fs.header().lanes_high.load(Relaxed) {
+        for number in 0..fs.header().lanes_high.get() {
             let state = fs.lane_state(number);
             for place in 0..ARENAS {
                 assert_eq!(state.taken[place].load(Relaxed), 0);

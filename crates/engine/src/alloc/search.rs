@@ -172,7 +172,7 @@ impl Fs {
         if let Some(found) = self.search_everything(number, state, &take)? {
             return Ok(found);
         }
-        for other in 0..self.header().lanes_high.load(Acquire).min(format::layout::LANES) {
+        for other in 0..self.header().lanes_high.get() {
             if other != number {
                 self.adopt_if_dead(other);
             }

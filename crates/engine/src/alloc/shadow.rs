@@ -353,7 +353,7 @@ impl Fs {
 
     /// The lines of `block` that lanes other than `number` list, as reserved or in stock.
     fn listed_by_others(&self, number: u32, block: u64) -> u64 {
-        let lanes = self.header().lanes_high.load(Acquire).min(layout::LANES);
+        let lanes = self.header().lanes_high.get();
         let mut listed = 0;
         for other in (0..lanes).filter(|other| *other != number) {
             let other = self.lane_state(other);

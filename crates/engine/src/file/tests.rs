@@ -233,7 +233,7 @@ fn killed_while_changing_data() {
         assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
         assert_eq!(status & 0x7f, 9, "the child failed");
         // A change that was not told to anybody may show only when the lane is adopted.
-        for lane in 0..test.fs.header().lanes_high.load(Relaxed) {
+        for lane in 0..test.fs.header().lanes_high.get() {
             test.fs.adopt_if_dead(lane);
         }
         for (i, node) in nodes.iter().enumerate() {

@@ -6,7 +6,6 @@ use crate::fs::Fs;
 use crate::segment::{Cachelet, LaneState, LockWord, cachelet};
 use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use format::layout;
 use pm::mutex::Attempt;
 
 impl Fs {
@@ -30,7 +29,7 @@ impl Fs {
     #[cold]
     #[inline(never)]
     pub(crate) fn look_at_a_lane(&self, own: u32, turn: u32) {
-        let high = self.header().lanes_high.load(Acquire).min(layout::LANES);
+        let high = self.header().lanes_high.get();
         let number = turn % high.max(1);
         // A lane that holds nothing can wait for its next user.
         if number != own && self.is_lane_busy(number) {
@@ -50,7 +49,7 @@ impl Fs {
 
     /// Adopts the lanes of the process in slot `process`, which has died.
     pub(crate) fn adopt_lanes_of(&self, process: u32) {
-        for number in 0..self.header().lanes_high.load(Acquire).min(layout::LANES) {
+        for number in 0..self.header().lanes_high.get() {
             if self.lane_state(number).process.load(Relaxed) == process + 1 {
                 self.adopt_if_dead(number);
             }
@@ -194,7 +193,7 @@ mod tests {
         unsafe { waitpid(pid, core::ptr::null_mut(), 0) };
         assert_ne!(lock.load(Acquire), 0);
         assert_ne!(mtime(), 4711);
-        for i in 0..super::super::LOOK_EVERY * (test.header().lanes_high.load(Acquire) + 1) {
+        for i in 0..super::super::LOOK_EVERY * (test.header().lanes_high.get() + 1) {
             test.set_attr(&cx, node, &crate::SetAttr { mode: Some(0o600 | (i & 0o77) as u16), ..Default::default() }).unwrap();
         }
         assert_eq!((lock.load(Acquire), mtime()), (0, 4711));

@@ -16,7 +16,6 @@ use base::{Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;
 use format::inode::node_offset;
-use format::layout::LANES;
 use pm::Errno;
 
 /// Flags that keep others out of a directory.
@@ -159,7 +158,7 @@ impl<'a> Tx<'a> {
 impl Fs {
     /// Waits until no lane but `own` has the directory at `offset` entered.
     pub(crate) fn wait_until_left(&self, own: u32, offset: u64) {
-        for number in 0..self.header().lanes_high.load(SeqCst).min(LANES) {
+        for number in 0..self.header().lanes_high.get() {
             let [first, second] = &self.lane_state(number).entered;
             if number != own && (first.load(SeqCst) == offset || second.load(SeqCst) == offset) {
                 self.wait_until_lane_left(number, offset);

@@ -2,7 +2,7 @@
 
 use crate::fs::Fs;
 use base::{Result, Thread};
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::Relaxed;
 use format::layout;
 use pm::Errno;
 use pm::mutex::{Attempt, RobustMutex};
@@ -33,9 +33,9 @@ impl Fs {
     /// state, and whatever its last user left undone.
     fn prepare_lane(&self, number: u32) -> Result<()> {
         let bytes = size_of::<crate::segment::LaneState>() as u64;
-        if number >= self.header().lanes_high.load(SeqCst) {
+        if !self.header().lanes_high.has(number) {
             self.segment_space(self.areas.lanes + u64::from(number) * bytes, bytes)?;
-            self.header().lanes_high.fetch_max(number + 1, SeqCst);
+            self.header().lanes_high.raise(number + 1);
         }
         self.adopt_lane(number)
     }

@@ -525,7 +525,7 @@ fn killed_in_the_middle() {
         let done = std::fs::read(&path).ok().and_then(|b| Some(u32::from_ne_bytes(b.get(..4)?.try_into().ok()?))).unwrap_or(0);
         let _ = std::fs::remove_file(&path);
         // What is half done stays so until somebody meets the dead: here it is us.
-        let lanes = test.header().lanes_high.load(core::sync::atomic::Ordering::SeqCst);
+        let lanes = test.header().lanes_high.get();
         for lane in 0..lanes {
             test.adopt_if_dead(lane);
         }

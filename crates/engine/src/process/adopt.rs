@@ -11,7 +11,6 @@ use crate::fs::Fs;
 use crate::segment::ProcessSlot;
 use base::Cx;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use format::layout::{LANES, PROCESSES};
 use pm::mutex::Attempt;
 
 /// How long a slot readied for a child waits for the child's first step, nanoseconds.
@@ -22,7 +21,7 @@ const GRACE_EXEC: i64 = 10_000_000_000;
 impl Fs {
     /// Adopts every dead process, with its lanes; returns how many others live.
     pub fn adopt_dead_processes(&self, cx: &Cx) -> u32 {
-        let high = self.header().processes_high.load(Acquire).min(PROCESSES);
+        let high = self.header().processes_high.get();
         let own = self.process.load(Relaxed);
         (0..high).filter(|number| number + 1 != own && self.adopt_process_if_dead(cx, *number)).count() as u32
     }
@@ -80,7 +79,7 @@ impl Fs {
     /// With nobody else alive: adopts all lanes. False if something is still
     /// counted as held; then only a new segment helps.
     pub(super) fn settle_alone(&self) -> bool {
-        for number in 0..self.header().lanes_high.load(Acquire).min(LANES) {
+        for number in 0..self.header().lanes_high.get() {
             self.adopt_if_dead(number);
         }
         !self.any_description()

@@ -31,7 +31,7 @@ impl Fs {
         let cachelet = self.cachelet(node.hint)?;
         let id = self.description_hint.load(Relaxed);
         let description = self.descriptions.get(id)?;
-        let ready = id < self.header().descriptions_high.load(Acquire);
+        let ready = self.header().descriptions_high.has(id);
         if !ready || description.refs.compare_exchange(0, MAKING | u64::from(process), AcqRel, Relaxed).is_err() {
             return None;
         }

@@ -335,7 +335,7 @@ impl Fs {
 
     /// Processes that use the image now, as the table says.
     pub fn users(&self) -> impl Iterator<Item = u32> {
-        let high = self.header().processes_high.load(Acquire).min(layout::PROCESSES);
+        let high = self.header().processes_high.get();
         (0..high).filter_map(|number| {
             let slot: &ProcessSlot = self.process_slot(number)?;
             (slot.state.load(Acquire) != 0).then(|| slot.pid.load(Relaxed))

@@ -4,7 +4,7 @@
 use crate::fs::Fs;
 use crate::segment::{Header, LockWord, PaddedLock, cachelet};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use format::layout::{LANES, Layout};
+use format::layout::Layout;
 
 /// How much is held; each a number of things.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,12 +34,12 @@ impl Fs {
         let header = self.header();
         let mut census = Census {
             processes: self.users().count() as u32,
-            lanes: (0..header.lanes_high.load(Acquire).min(LANES)).filter(|lane| self.is_lane_busy(*lane)).count() as u32,
+            lanes: (0..header.lanes_high.get()).filter(|lane| self.is_lane_busy(*lane)).count() as u32,
             advisory: self.advisory_count(),
             reserved_lines: self.reserved_lines().saturating_sub(self.lines_stocked()),
             ..Census::default()
         };
-        for id in 0..header.descriptions_high.load(Acquire) {
+        for id in 0..header.descriptions_high.get() {
             census.descriptions += u32::from(self.description(id).refs.load(Acquire) != 0);
         }
         let held = |lock: &LockWord| u32::from(lock.load(Acquire) != 0);
@@ -58,7 +58,7 @@ impl Fs {
 
     /// Lines in the stocks of all lanes.
     fn lines_stocked(&self) -> u64 {
-        let lanes = 0..self.header().lanes_high.load(Acquire).min(LANES);
+        let lanes = 0..self.header().lanes_high.get();
         lanes.map(|lane| crate::alloc::arena::lines_stocked(self.lane_state(lane))).sum()
     }
 

@@ -140,7 +140,7 @@ impl Fs {
     /// Ends the descriptions that a dead process was making or ending.
     pub(super) fn end_half_made(&self, cx: &Cx, process: u32) {
         let half_made = || {
-            (0..self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS))
+            (0..self.header().descriptions_high.get())
                 .map(|id| (id, self.description(id)))
                 .filter(|(_, description)| description.refs.load(Acquire) == hold::making(process))
         };
@@ -204,7 +204,7 @@ impl Fs {
     /// Marks on a cachelet: certain ones, doubtful ones; and the generations of all descriptions.
     fn count_pins(&self, number: u32) -> (u32, u32, u64) {
         let (mut certain, mut doubtful, mut generations) = (0, 0, 0u64);
-        for id in 0..self.header().descriptions_high.load(SeqCst).min(DESCRIPTIONS) {
+        for id in 0..self.header().descriptions_high.get() {
             let description = self.description(id);
             // In this order: the generation rises before a mark goes.
             let mark = description.reserved.load(SeqCst);
@@ -219,7 +219,7 @@ impl Fs {
 
     /// Whether any description is in use.
     pub(super) fn any_description(&self) -> bool {
-        let high = self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS);
+        let high = self.header().descriptions_high.get();
         (0..high).any(|id| self.description(id).refs.load(Acquire) != 0)
     }
 
@@ -230,7 +230,7 @@ impl Fs {
             return Err(Errno::ENFILE.into());
         }
         let hint = self.description_hint.load(Relaxed);
-        if hint < self.header().descriptions_high.load(Acquire)
+        if self.header().descriptions_high.has(hint)
             && let Some(found) = self.try_description(hint, process)
         {
             return Ok(found);
@@ -240,7 +240,7 @@ impl Fs {
 
     #[inline]
     fn try_description(&self, id: DescriptionId, process: u32) -> Option<(DescriptionId, &Description)> {
-        let description = self.description(id);
+        let description = self.descriptions.get(id)?;
         if description.refs.load(Relaxed) == 0
             && description.refs.compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok()
         {
@@ -256,7 +256,7 @@ impl Fs {
         let header = self.header();
         for attempt in 0..2 {
             loop {
-                let high = header.descriptions_high.load(Acquire).min(DESCRIPTIONS);
+                let high = header.descriptions_high.get();
                 let start = self.description_hint.load(Relaxed);
                 for i in 0..high {
                     if let Some(found) = self.try_description(start.wrapping_add(i) % high, process) {
@@ -268,7 +268,7 @@ impl Fs {
                 }
                 let size = size_of::<Description>() as u64;
                 self.segment_space(self.areas.descriptions + u64::from(high) * size, u64::from(STEP) * size)?;
-                header.descriptions_high.fetch_max(high + STEP, AcqRel);
+                header.descriptions_high.raise(high + STEP);
             }
             if attempt == 0 {
                 self.adopt_dead_processes(cx);
@@ -443,6 +443,24 @@ mod tests {
     use crate::NewNode;
     use crate::testing::TestFs;
     use std::sync::Barrier;
+
+    /// Goal: a peer's word about the table's length gives nobody a description that is not there. Method: the
+    /// word says anything while this process looks behind the table's end first, as it does after the last one.
+    #[test]
+    fn no_description_behind_the_end() {
+        let test = TestFs::new(64 << 20);
+        let (cx, new) = (test.cx(), NewNode { kind: base::Kind::Regular, mode: 0o644, rdev: 0, target: b"" });
+        let node = test.create(&cx, test.root_node(), b"file", &new).unwrap();
+        test.open(&cx, node, 0, 3).unwrap();
+        let at = core::mem::offset_of!(crate::segment::Header, descriptions_high) as u64;
+        test.fs.segment.at::<AtomicU32>(at).unwrap().store(u32::MAX, SeqCst);
+        for hint in [DESCRIPTIONS, u32::MAX] {
+            test.description_hint.store(hint, SeqCst);
+            assert!(test.open(&cx, node, 0, 4).unwrap() < DESCRIPTIONS);
+            test.close(&cx, 4);
+            assert_eq!(NOTHING.refs.load(SeqCst), 0);
+        }
+    }
 
     /// Goal: adopters who settle doubts on one file at the same time take off what is
     /// too much once. Method: two processes that died in doubt, both after they had

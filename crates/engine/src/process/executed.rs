@@ -6,7 +6,6 @@
 //! properly looks whether there are any, and then through the descriptions.
 
 use crate::fs::Fs;
-use crate::segment::DESCRIPTIONS;
 use crate::segment::cachelet::EXECUTED;
 use base::description::EXECUTE;
 use base::{Cx, Node};
@@ -33,7 +32,7 @@ impl Fs {
     /// Whether a node is being executed.
     #[cold]
     pub fn is_executed(&self, node: Node) -> bool {
-        let high = self.header().descriptions_high.load(Acquire).min(DESCRIPTIONS);
+        let high = self.header().descriptions_high.get();
         (0..high)
             .map(|id| self.description(id))
             .any(|one| one.refs.load(Acquire) != 0 && one.node.load(Relaxed) == node.id && one.flags.load(Relaxed) & EXECUTE != 0)

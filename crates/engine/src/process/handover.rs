@@ -151,7 +151,7 @@ impl Fs {
         let (number, nonce) = untoken(token).ok_or(Errno::EINVAL)?;
         let slot = self.process_slot(number).ok_or(Errno::EINVAL)?;
         let mutex = self.process_mutex(number).ok_or(Errno::EINVAL)?;
-        if number >= self.header().processes_high.load(Acquire) {
+        if !self.header().processes_high.has(number) {
             return Err(Errno::EINVAL.into());
         }
         self.take_prepared(mutex, slot, nonce, state::EXECUTING)?;

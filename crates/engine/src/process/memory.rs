@@ -85,7 +85,7 @@ impl Fs {
     }
 
     fn take_process_in_memory(&self) {
-        let number = self.header().processes_high.fetch_add(1, Relaxed);
+        let number = self.header().processes_high.take();
         if let Some(slot) = self.process_slot(number) {
             slot.state.store(state::USED, Release);
             slot.pid.store(number + 1, Relaxed);

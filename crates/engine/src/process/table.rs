@@ -141,16 +141,16 @@ impl Fs {
     /// Whether a slot belongs to a living process in the middle of a fork or exec.
     fn is_in_use_between_steps(&self, number: u32) -> bool {
         // A slot beyond has no space yet.
-        number < self.header().processes_high.load(Acquire)
+        self.header().processes_high.has(number)
             && self.process_slot(number).is_some_and(|slot| adopt::is_between_steps(slot, YOUNG))
     }
 
     /// Gives a slot space, and tells whether it is free.
     pub(super) fn ready_slot(&self, number: u32) -> Result<bool> {
         let header = self.header();
-        if number >= header.processes_high.load(Acquire) {
+        if !header.processes_high.has(number) {
             self.segment_space(self.areas.processes + u64::from(number) * 64, 64)?;
-            header.processes_high.fetch_max(number + 1, AcqRel);
+            header.processes_high.raise(number + 1);
         }
         Ok(self.process_slot(number).is_some_and(|slot| slot.state.load(Acquire) == state::FREE))
     }

@@ -6,7 +6,6 @@ use crate::fs::Fs;
 use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use format::inode::node_offset;
-use format::layout::LANES;
 use pm::Errno;
 
 /// Cachelets that get real space at a time.
@@ -142,7 +141,7 @@ impl Fs {
 
     /// Whether any lane is changing names in the directory at `offset`.
     fn is_entered(&self, offset: u64) -> bool {
-        let lanes = self.header().lanes_high.load(SeqCst).min(LANES);
+        let lanes = self.header().lanes_high.get();
         (0..lanes).any(|lane| self.lane_state(lane).entered.iter().any(|e| e.load(SeqCst) == offset))
     }
 }

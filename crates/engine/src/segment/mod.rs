@@ -19,12 +19,14 @@
 pub mod cache;
 pub mod cachelet;
 pub mod evict;
+pub mod high;
 pub mod lane_state;
 pub mod space;
 
 pub use base::Description;
 pub use cache::Snapshot;
 pub use cachelet::Cachelet;
+pub use high::High;
 pub use lane_state::{LaneState, Reserved};
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -68,12 +70,11 @@ pub struct Header {
     pub len: AtomicU64,
     pub cachelet_count: AtomicU64,
     pub reserved: [AtomicU64; 3],
-    /// Highest lane ever taken + 1: scans stop there.
-    pub lanes_high: AtomicU32,
-    pub processes_high: AtomicU32,
+    pub lanes_high: High<LANES>,
+    pub processes_high: High<PROCESSES>,
     pub descriptions_hint: AtomicU32,
-    pub descriptions_high: AtomicU32,
-    pub locks_high: AtomicU32,
+    pub descriptions_high: High<DESCRIPTIONS>,
+    pub locks_high: High<ADVISORY_LOCKS>,
     /// Next cachelet never used so far.
     pub cachelet_next: AtomicU32,
     /// Hand of the CLOCK.
@@ -179,8 +180,7 @@ pub struct ProcessSlot {
     pub started: AtomicU64,
     /// Random; a program after exec must show it.
     pub nonce: AtomicU64,
-    /// Highest descriptor in use + 1.
-    pub descriptors_high: AtomicU32,
+    pub reserved2: AtomicU32,
     /// Lane that is changing this entry + 1.
     pub owner: LockWord,
     pub reserved: [AtomicU64; 3],
