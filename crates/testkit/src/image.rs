@@ -1,5 +1,6 @@
 //! Images for tests: made, attached by this thread, checked.
 
+use crate::leavings;
 use base::{Cred, Cx};
 use engine::Fs;
 use engine::process::attach::Options;
@@ -12,6 +13,7 @@ use vfs::native::Native;
 pub fn fresh_path(name: &str) -> PathBuf {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static COUNT: AtomicU32 = AtomicU32::new(0);
+    leavings::remove_once();
     let count = COUNT.fetch_add(1, Relaxed);
     PathBuf::from(format!("/dev/shm/bypath-testkit-{}-{count}-{name}.image", std::process::id()))
 }
@@ -34,6 +36,7 @@ pub struct Segments(PathBuf);
 impl Segments {
     /// Makes it and names it in the environment; before any thread is started.
     pub fn new() -> Self {
+        leavings::remove_once();
         let path = PathBuf::from(format!("/dev/shm/bypath-testkit-{}-segments", std::process::id()));
         let _ = std::fs::create_dir_all(&path);
         // SAFETY: this program has one thread so far.

@@ -7,6 +7,7 @@ pub mod daemons;
 pub mod damage;
 pub mod differential;
 pub mod image;
+mod leavings;
 pub mod many;
 pub mod rng;
 pub mod shared;
