@@ -10,7 +10,7 @@
 //!
 //! Every client process has as many slots as it has calls under way; the daemon's
 //! threads drain them all through one bitmap. Both sides spin for a while if that
-//! is worth it, then sleep on a futex. There is nobody in between.
+//! is worth it, then give way, if that is, then sleep on a futex. There is nobody in between.
 //!
 //! Of the daemon's threads that have nothing to do one leads: it looks for requests,
 //! and sleeps on the bell. The others follow, asleep. Who takes a request leads no
@@ -26,6 +26,7 @@
 mod client;
 mod daemon;
 
+use super::courtesy::Courtesy;
 use super::patience::Patience;
 use crate::{Cx, Errno};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -166,6 +167,7 @@ pub struct Channel {
     region: Region,
     /// Of this process, client or daemon.
     patience: Patience,
+    courtesy: Courtesy,
     hint: AtomicU32,
 }
 
@@ -196,7 +198,7 @@ impl Channel {
     /// Maps the channel at `path` (NUL-terminated).
     pub fn open(path: &[u8]) -> Result<Channel, Errno> {
         let region = file::share(path, CHANNEL_BYTES)?;
-        Ok(Channel { region, patience: Patience::new(), hint: AtomicU32::new(0) })
+        Ok(Channel { region, patience: Patience::new(), courtesy: Courtesy::new(), hint: AtomicU32::new(0) })
     }
 
     /// The first page. `EIO` can't be: the length was checked.

@@ -13,6 +13,7 @@
 
 mod call;
 pub mod channel;
+mod courtesy;
 mod handles;
 mod patience;
 mod permission;

@@ -195,7 +195,8 @@ impl Channel {
     /// Waits for the reply; on failure the slot is given up.
     fn wait(&self, slot: &Slot, epoch: u32) -> Result<(), Errno> {
         let header = self.header()?;
-        if self.patience.spin(|| (slot.state.load(Acquire) == REPLIED).then_some(())).is_some() {
+        let replied = || (slot.state.load(Acquire) == REPLIED).then_some(());
+        if self.patience.spin(replied).or_else(|| self.courtesy.give_way(replied)).is_some() {
             return Ok(());
         }
         let begun = clock::monotonic();

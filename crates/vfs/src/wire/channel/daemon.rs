@@ -66,7 +66,7 @@ impl Channel {
             header.followers.fetch_sub(1, SeqCst);
             return result.map(|()| None);
         }
-        let mut found = self.patience.spin(take);
+        let mut found = self.patience.spin(take).or_else(|| self.courtesy.give_way(take));
         let mut result = Ok(());
         if found.is_none() {
             if header.daemon.load(Relaxed) == 0 {
