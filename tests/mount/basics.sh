@@ -72,9 +72,7 @@ is 'nothing mounted' 'no image is mounted' "$bypath" umount "$mnt"
 same 'what was written is there' "$("$bypath" cat "$image:/of-1")" 1
 
 # In the foreground, ended by a signal, with a log.
-"$bypath" mount --foreground --log "$work/log" "$image" "$mnt" &
-server=$!
-for _ in $(seq 100); do [ -e "$mnt/lock" ] && break; sleep 0.05; done
+served --log "$work/log" || fail 'no mount in the foreground'
 echo last >"$mnt/last"
 kill -TERM $server
 wait $server
@@ -84,9 +82,7 @@ same 'and loses nothing' "$("$bypath" cat "$image:/last")" last
 same 'the log tells of it' "$(grep -c 'is mounted at\|signal 15\|ended' "$work/log")" 3
 
 # A server that is killed leaves a mount that says so; the next one cleans up.
-"$bypath" mount --foreground "$image" "$mnt" &
-server=$!
-for _ in $(seq 100); do [ -e "$mnt/lock" ] && break; sleep 0.05; done
+served || fail 'no mount in the foreground'
 kill -KILL $server
 wait $server 2>/dev/null
 ls "$mnt" >/dev/null 2>&1 && fail 'a dead mount' || ok 'a dead mount says so'

@@ -25,9 +25,7 @@ E
     wait $! 2>/dev/null
     "$bypath" umount "$mnt"
     # The server is told of a program's end after its parent: here, once somebody has asked for the file.
-    "$bypath" mount --foreground "$image" "$mnt" &
-    server=$!
-    until mountpoint -q "$mnt"; do sleep 0.01; done
+    served || fail 'no mount'
     cat >"$work/ended.py" <<'E'
 import os, signal, subprocess, sys, threading, time
 program, server = sys.argv[1], int(sys.argv[2])

@@ -29,8 +29,7 @@ same 'without a guard all hang' "$(killed)" 'stuck, stuck'
 same 'with one nobody does' "$(killed "$bypath" guard-mount)" 'ended, ended'
 # A server of ours has one, with a file to end the connection by; it goes with the server.
 guards() { pgrep -f "^bypath guard-mount $1 " | wc -l; }
-"$bypath" mount --foreground "$image" "$mnt" &
-server=$!
+served || fail 'no mount'
 for _ in $(seq 200); do [ "$(guards $server)" = 1 ] && break; sleep 0.05; done
 same 'a server has a guard' "$(guards $server)" 1
 guard=$(pgrep -f "^bypath guard-mount $server ")

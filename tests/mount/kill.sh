@@ -16,12 +16,7 @@ load=$!
 slow=0 lost=0
 for round in $(seq "$rounds"); do
     begun=$EPOCHREALTIME
-    "$bypath" mount --foreground "$image" "$mnt" 2>>"$work/server.err" &
-    server=$!
-    until [ "$(stat -f -c %T "$mnt" 2>/dev/null)" = fuseblk ]; do
-        kill -0 $server 2>/dev/null || { fail "round $round: $(tail -1 "$work/server.err")"; break 2; }
-        sleep 0.01
-    done
+    served 2>>"$work/server.err" || { fail "round $round: $(tail -1 "$work/server.err")"; break; }
     [ $(((${EPOCHREALTIME/./} - ${begun/./}) / 1000)) -le 1000 ] || slow=$((slow + 1))
     (
         i=0

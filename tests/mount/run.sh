@@ -30,6 +30,16 @@ one() { # NAME
         fail() { echo "FAIL $*"; }
         # same WHAT GOT WANTED
         same() { [ "$2" = "$3" ] && ok "$1" || fail "$1: $2, not $3"; }
+        # served [OPTION…]: starts $server, a server in the foreground; when it returns the mount is there, or it fails
+        served() {
+            "$bypath" mount --foreground "$@" "$image" "$mnt" &
+            server=$!
+            # One question only: a mount whose server was killed may still be there.
+            until [ "$(stat -f -c %T "$mnt" 2>/dev/null)" = fuseblk ]; do
+                kill -0 $server 2>/dev/null || return 1
+                sleep 0.01
+            done
+        }
         # short COMMAND…: on the short way alone, at the mount point
         short() { "$bypath" run --no-fuse --mount "$image:$mnt" -- "$@"; }
         . "$here/'"$1"'.sh"' 2>&1)

@@ -129,15 +129,25 @@ pub fn mounted_at(directory: &Path) -> Option<Mounted> {
     table.split(|byte| *byte == b'\n').rev().find_map(|line| mounted_in(line, directory))
 }
 
-/// The same, of one line of `mountinfo`.
+/// Whether any mount that we can see has this `st_dev`.
+pub fn is_mounted(device: u64) -> bool {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    table.split(|byte| *byte == b'\n').any(|line| device_in(line.split(|byte| *byte == b' ').nth(2)) == Some(device))
+}
+
+/// `st_dev` as `mountinfo` writes it.
+fn device_in(field: Option<&[u8]>) -> Option<u64> {
+    let (major, minor) = std::str::from_utf8(field?).ok()?.split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The same as [`mounted_at`], of one line of `mountinfo`.
 fn mounted_in(line: &[u8], directory: &Path) -> Option<Mounted> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let device = device_in(fields.nth(2))?;
     if unescape(fields.nth(1)?) != std::os::unix::ffi::OsStrExt::as_bytes(directory.as_os_str()) {
         return None;
     }
-    let (major, minor) = device.split_once(':')?;
-    let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let mut text = || String::from_utf8_lossy(&unescape(rest.next().unwrap_or_default())).into_owned();
     let (kind, source) = (text(), text());

@@ -8,6 +8,8 @@ use crate::attach::{self, Attached};
 use crate::cmd::guard;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags};
 use server::device::{self, MountError, Wanted};
 use server::fuse::Keepers;
 use server::serve::Session;
@@ -15,6 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -26,8 +29,11 @@ const READY: &str = "ready";
 const SHARED: &str = "shared";
 /// How long users of a mount that is taken away have to end.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long a server waits for the one before it to end.
+/// How long a server waits for the one before it to end, and if that one's mount is gone already.
 const HANDOVER: Duration = Duration::from_millis(500);
+const HANDOVER_OF_GONE: Duration = Duration::from_secs(5);
+/// How long `umount` waits for the server to end.
+const LAST_WORK: Duration = Duration::from_secs(10);
 /// How often a server that is no longer held looks for users of the image.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -121,22 +127,66 @@ fn cx(thread: &Thread) -> Cx<'_> {
     Cx { cred: Cred::ROOT, umask: 0, thread }
 }
 
-/// Takes a mount away.
+/// Takes a mount away. Unless `lazy`, returns when its server has ended and the image may be
+/// mounted again. Nothing here asks the server before: a stuck one could not be taken away.
 pub fn umount(directory: &Path, lazy: bool) -> Result<u8> {
     let shown = directory.display();
-    let is_stale = device::is_stale(directory);
-    let real = if is_stale { std::path::absolute(directory) } else { std::fs::canonicalize(directory) };
+    // Fails at a mount whose server is gone.
+    let real = std::fs::canonicalize(directory).or_else(|error| match device::is_stale(directory) {
+        true => std::path::absolute(directory),
+        false => Err(error),
+    });
     let real = real.map_err(|error| Failure::io(&shown, &error))?;
-    match device::mounted_at(&real) {
-        Some(mounted) if mounted.kind == "fuse.bypath" => {}
+    let mounted = match device::mounted_at(&real) {
+        Some(mounted) if mounted.kind == "fuse.bypath" => mounted,
         _ => return Err(Failure::new(format!("{shown}: no image is mounted there"))),
-    }
-    match device::unmount(&real, lazy || is_stale) {
-        Ok(()) => Ok(0),
-        Err(MountError::Failed(_, rustix::io::Errno::BUSY)) => {
-            Err(Failure::new(format!("{shown}: in use; end what uses it, or take it away lazily (`bypath umount --lazy`)")))
+    };
+    let server = if lazy { None } else { server_of(Path::new(&mounted.source), mounted.device) };
+    match device::unmount(&real, lazy) {
+        Ok(()) => {}
+        Err(MountError::Failed(_, rustix::io::Errno::BUSY)) if device::is_stale(&real) => {
+            device::unmount(&real, true).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
         }
-        Err(error) => Err(Failure::new(format!("{shown}: {error}"))),
+        Err(MountError::Failed(_, rustix::io::Errno::BUSY)) => {
+            return Err(Failure::new(format!(
+                "{shown}: in use; end what uses it, or take it away lazily (`bypath umount --lazy`)"
+            )));
+        }
+        Err(error) => return Err(Failure::new(format!("{shown}: {error}"))),
+    }
+    match server {
+        Some((pid, server)) if !ends(&server) => Err(Failure::new(format!(
+            "{shown}: unmounted, but its server, process {pid}, goes on; the image can be mounted again when that has ended"
+        ))),
+        _ => Ok(0),
+    }
+}
+
+/// The process that serves `image` by a mount with this `st_dev`, as far as we may know.
+fn server_of(image: &Path, device: u64) -> Option<(u32, OwnedFd)> {
+    let attached = attach::attach(image).ok()?;
+    let thread = Thread::new();
+    let pid = attached.fs.server(&cx(&thread)).filter(|_| attached.fs.device() == device);
+    attached.fs.give_lane_back(&thread);
+    // Before the server leaves: the last one does more.
+    attached.leave();
+    let pid = pid?;
+    // A number of another PID namespace is somebody else's here.
+    let name = |pid: &str| std::fs::read(format!("/proc/{pid}/comm")).ok();
+    let server = rustix::process::pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
+    (name(&pid.to_string()) == name("self")).then_some((pid, server))
+}
+
+/// Whether a process ends, and with it its use of the image, before patience does.
+fn ends(process: &OwnedFd) -> bool {
+    let begun = Instant::now();
+    loop {
+        let left = LAST_WORK.saturating_sub(begun.elapsed());
+        let left = rustix::event::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ended => return ended.is_ok_and(|ended| ended != 0),
+        }
     }
 }
 
@@ -175,9 +225,10 @@ fn serve(args: &Mount) -> Result<()> {
     let attached = attach::attach(&args.image)?;
     let thread = Thread::new();
     let mut claimed = attached.fs.start_serving(&cx(&thread));
-    // One whose mount was taken away just now needs a moment to end.
+    // One whose mount was taken away just now needs a moment to end; a session need not wait for that.
     let begun = Instant::now();
-    while claimed.is_err() && begun.elapsed() < HANDOVER {
+    let is_gone = || !args.while_used && !device::is_mounted(attached.fs.device());
+    while claimed.is_err() && (begun.elapsed() < HANDOVER || begun.elapsed() < HANDOVER_OF_GONE && is_gone()) {
         std::thread::sleep(Duration::from_millis(10));
         claimed = attached.fs.start_serving(&cx(&thread));
     }
@@ -218,7 +269,7 @@ fn keepers(image: &Path) -> Keepers {
     }
 }
 
-fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: std::os::fd::OwnedFd, directory: &Path) -> Result<()> {
+fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: OwnedFd, directory: &Path) -> Result<()> {
     let fs = attached.fs;
     let at_end = |thread: &Thread| fs.give_lane_back(thread);
     // From now on a signal takes the mount away with it.
