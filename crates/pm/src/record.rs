@@ -23,6 +23,8 @@ pub enum Stored {
 pub trait Recorder: Sync {
     /// Up to eight bytes were stored at `offset`, not crossing an 8-byte boundary.
     fn store(&self, offset: u64, bytes: &[u8], how: Stored, site: Site);
+    /// A copy was stored. True if that is all it wants to know; else it is told of each word.
+    fn copied(&self, offset: u64, len: u64) -> bool;
     /// The write-back of the lines holding this range was started.
     fn flush(&self, offset: u64, len: u64, site: Site);
     /// A fence.

@@ -353,7 +353,9 @@ impl Region {
     #[cfg_attr(feature = "sim", track_caller)]
     fn note_bytes(&self, _offset: u64, _len: u64) {
         #[cfg(feature = "sim")]
-        if let Some(recorder) = self.recorder {
+        if let Some(recorder) = self.recorder
+            && !recorder.copied(_offset, _len)
+        {
             let mut at = _offset;
             while at < _offset + _len {
                 let step = (8 - at % 8).min(_offset + _len - at) as usize;

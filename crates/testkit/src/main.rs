@@ -105,7 +105,7 @@ fn shown(result: Result<String, String>) -> bool {
 }
 
 fn crash(args: &[String]) -> bool {
-    use bypath_testkit::crash::{command, page, persists};
+    use bypath_testkit::crash::{command, journal, page, persists, sequences};
     let has = |name: &str| args.iter().any(|arg| arg == name);
     if has("--worker") {
         let numbers: Vec<u64> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
@@ -132,7 +132,7 @@ fn crash(args: &[String]) -> bool {
     if let Some(path) = option(args, "--regressions") {
         return command::regressions(&path);
     }
-    command::run(&command::Plan {
+    let plan = command::Plan {
         depth: number(args, "--depth", 2) as usize,
         shortest: number(args, "--shortest", 1) as usize,
         every: number(args, "--every", 1),
@@ -140,7 +140,15 @@ fn crash(args: &[String]) -> bool {
         seed: number(args, "--seed", 1),
         pairs: number(args, "--pairs", 400),
         seconds: number(args, "--seconds", 0),
-    })
+    };
+    if let Some(path) = option(args, "--journal") {
+        return journal::run(&plan, number(args, "--parts", 40), &path);
+    }
+    let part = option(args, "--part").unwrap_or_else(|| "1/1".into());
+    let Some(share) = sequences::Share::parse(&part) else {
+        return shown(Err(format!("not a part: {part}; say --part 3/40 for the third of forty")));
+    };
+    command::run(&plan, share)
 }
 
 fn daemons(args: &[String]) -> bool {
@@ -231,7 +239,7 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
                  \x20      testkit flat [--entries N]\n\
                  \x20      testkit recover [--files N] [--seed S]\n\
-                 \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S]\n\
+                 \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S] [--part K/N | --parts N --journal FILE]\n\
                  \x20      testkit crash --persists | --mutants [--every N] [--every-pair N] | --pages [--every N] [--cap N] | --replay STATE | --regressions FILE"
             );
             false

@@ -5,12 +5,10 @@ use super::equivalent::{self, Arguments};
 use super::explore::{Effort, Explorer, Failure, Media, shown};
 use super::mutate::{self, Change, Fate};
 use super::pairs;
-use super::tree::Tree;
-use super::workload::{self, Op, Start};
-use crate::rng::Rng;
+use super::sequences::{Sequences, Share};
+use super::workload::{self, Start};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +31,14 @@ pub struct Plan {
     pub seconds: u64,
 }
 
+impl Plan {
+    /// The numbers that tell a process what is its own.
+    fn numbers(&self, share: Share) -> [u64; 8] {
+        let (depth, shortest) = (self.depth as u64, self.shortest as u64);
+        [depth, shortest, self.every, self.seed, self.pairs, self.seconds, share.number, share.of]
+    }
+}
+
 /// Effort for sequences of a length.
 fn effort(len: usize) -> Effort {
     match len {
@@ -42,31 +48,73 @@ fn effort(len: usize) -> Effort {
     }
 }
 
-/// Explores; prints what was found. True if that is nothing.
-pub fn run(plan: &Plan) -> bool {
+/// What came of a run, or of a part of one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// What was done, stage by stage.
+    pub totals: Vec<(String, Counts)>,
+    /// How long it took.
+    pub seconds: u64,
+    /// Whether nothing was found.
+    pub fine: bool,
+}
+
+impl Done {
+    fn stage(&mut self, name: &str, counts: Counts) {
+        match self.totals.iter_mut().find(|(other, _)| other == name) {
+            Some((_, total)) => *total += counts,
+            None => self.totals.push((name.into(), counts)),
+        }
+    }
+
+    /// With another part.
+    pub fn add(&mut self, part: &Done) {
+        part.totals.iter().for_each(|(name, counts)| self.stage(name, *counts));
+        self.seconds += part.seconds;
+        self.fine &= part.fine;
+    }
+
+    /// All stages.
+    pub fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.totals.iter().for_each(|(_, counts)| sum += *counts);
+        sum
+    }
+}
+
+/// Explores `part` of what is planned; prints what was found. True if that is nothing.
+pub fn run(plan: &Plan, part: Share) -> bool {
+    let done = run_part(plan, part);
+    done.as_ref().is_some_and(|done| {
+        report(done);
+        done.fine
+    })
+}
+
+/// Explores one of the parts of what is planned. Nothing if it was not explored to its end.
+pub fn run_part(plan: &Plan, part: Share) -> Option<Done> {
     let begun = Instant::now();
     println!("sequences of up to {} operations out of {}, seed {}", plan.depth, workload::all().len(), plan.seed);
-    let Ok(program) = std::env::current_exe() else { return false };
+    let program = std::env::current_exe().ok()?;
     let mut children = Vec::new();
-    for share in 0..plan.jobs {
-        let numbers =
-            [plan.depth as u64, plan.shortest as u64, plan.every, plan.jobs, plan.seed, plan.pairs, plan.seconds, share];
-        let numbers = numbers.map(|number| number.to_string());
+    for job in 0..plan.jobs {
+        let share = Share { number: part.number * plan.jobs + job, of: part.of * plan.jobs };
+        let numbers = plan.numbers(share).map(|number| number.to_string());
         let child = Command::new(&program).args(["crash", "--worker"]).args(numbers).stdout(Stdio::piped()).spawn();
         match child {
             Ok(child) => children.push(child),
             Err(error) => println!("FAILED: no process: {error}"),
         }
     }
-    let mut totals: Vec<(String, Counts)> = Vec::new();
-    let mut fine = children.len() as u64 == plan.jobs;
-    for (share, mut child) in children.into_iter().enumerate() {
+    let mut done = Done { totals: Vec::new(), seconds: 0, fine: true };
+    let mut ended = children.len() as u64 == plan.jobs;
+    for (job, mut child) in children.into_iter().enumerate() {
         for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
             let Some((name, counts)) = line.strip_prefix("counts ").and_then(parsed) else {
                 println!("{line}");
                 continue;
             };
-            if share == 0 {
+            if job == 0 {
                 // The others are about as far. Long runs show where they are, and leave something if they are ended.
                 let (spent, jobs) = (begun.elapsed().as_secs(), plan.jobs);
                 eprintln!(
@@ -74,56 +122,46 @@ pub fn run(plan: &Plan) -> bool {
                     counts.workloads, counts.tried, counts.violations
                 );
             }
-            match totals.iter_mut().find(|(n, _)| *n == name) {
-                Some((_, total)) => *total += counts,
-                None => totals.push((name, counts)),
-            }
+            done.stage(&name, counts);
         }
-        fine &= child.wait().is_ok_and(|status| status.success());
+        // Not one that was killed, nor one that met a panic.
+        let code = child.wait().ok().and_then(|status| status.code());
+        ended &= matches!(code, Some(0 | 1));
+        done.fine &= code == Some(0);
     }
-    report(&totals, begun.elapsed().as_secs());
-    fine && totals.iter().all(|(_, counts)| counts.violations == 0)
+    done.seconds = begun.elapsed().as_secs();
+    done.fine &= done.sum().violations == 0;
+    if !ended {
+        println!("FAILED: a process ended before it was through");
+    }
+    ended.then_some(done)
 }
 
-fn report(totals: &[(String, Counts)], seconds: u64) {
+/// Prints what was done.
+pub fn report(done: &Done) {
     println!(
-        "| | workloads | crash points | states met | different states tried | of these inside recovery | violations | left out, time was up |"
+        "| | workloads | crash points | states met | different states tried | of these inside recovery | different images after \
+         recovery | violations | left out, time was up |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
-    let mut sum = Counts::default();
-    let line = |name: &str, c: &Counts| {
-        let numbers = [c.workloads, c.points, c.met, c.tried, c.inside, c.violations, c.left];
-        println!("| {name} | {} |", numbers.map(|number| number.to_string()).join(" | "));
-    };
-    for (name, counts) in totals {
-        line(name, counts);
-        sum += *counts;
-    }
+    println!("|---|---|---|---|---|---|---|---|---|");
+    let sum = done.sum();
+    let line = |name: &str, c: &Counts| println!("| {name} | {} |", c.numbers().map(|number| number.to_string()).join(" | "));
+    done.totals.iter().for_each(|(name, counts)| line(name, counts));
     line("all", &sum);
-    println!("{} different states in {seconds} s, {} violations", sum.tried, sum.violations);
+    println!("{} different states in {} s, {} violations", sum.tried, done.seconds, sum.violations);
     if sum.left > 0 {
         println!("NOT ALL: time was up, {} workloads of {} were left out", sum.left, sum.workloads + sum.left);
     }
 }
 
 fn said(name: &str, c: &Counts) {
-    println!("counts {name}|{}|{}|{}|{}|{}|{}|{}", c.workloads, c.points, c.met, c.tried, c.inside, c.violations, c.left);
+    println!("counts {name}|{c}");
 }
 
-fn parsed(text: &str) -> Option<(String, Counts)> {
-    let mut parts = text.split('|');
-    let name = parts.next()?.to_string();
-    let mut number = || parts.next()?.parse().ok();
-    let counts = Counts {
-        workloads: number()?,
-        points: number()?,
-        met: number()?,
-        tried: number()?,
-        inside: number()?,
-        violations: number()?,
-        left: number()?,
-    };
-    Some((name, counts))
+/// A stage's name and what was done in it.
+pub fn parsed(text: &str) -> Option<(String, Counts)> {
+    let (name, counts) = text.split_once('|')?;
+    Some((name.into(), counts.parse().ok()?))
 }
 
 static NOW: Mutex<String> = Mutex::new(String::new());
@@ -158,20 +196,11 @@ const fn twelfths(media: Media, start: Start) -> u32 {
     }
 }
 
-/// All operations, in an order drawn from the seed: where time is short, something of each kind is tried.
-fn shuffled(seed: u64) -> Vec<(Op, bool)> {
-    let mut rng = Rng::new(seed);
-    let mut all: Vec<(Op, bool)> = workload::all().into_iter().map(|op| (op, workload::is_core(&op))).collect();
-    for i in (1..all.len()).rev() {
-        all.swap(i, rng.below(i as u64 + 1) as usize);
-    }
-    all
-}
-
-/// One process's share: `depth shortest every jobs seed pairs seconds share`.
+/// One process's share, as [`Plan::numbers`] says it. True if nothing was found.
 pub fn worker(numbers: &[u64]) -> bool {
-    let [depth, shortest, every, jobs, seed, pairs, seconds, share] = *numbers else { return false };
-    let plan = Plan { depth: depth as usize, shortest: shortest as usize, every, jobs, seed, pairs, seconds };
+    let [depth, shortest, every, seed, pairs, seconds, number, of] = *numbers else { return false };
+    let plan = Plan { depth: depth as usize, shortest: shortest as usize, every, jobs: 1, seed, pairs, seconds };
+    let share = Share { number, of };
     let begun = Instant::now();
     tell_of_panics();
     let mut fine = true;
@@ -182,12 +211,11 @@ pub fn worker(numbers: &[u64]) -> bool {
             let end = begun + Duration::from_secs(seconds) * twelfths(media, start) / 12;
             let until = |stage: usize| (seconds > 0).then(|| here + end.saturating_duration_since(here).mul_f64(STAGES[stage]));
             let tree = explorer.first_tree();
-            let mut sequences = Sequences { plan: &plan, share, number: 0, all: shuffled(seed) };
-            let mut in_a_row = |explorer: &mut Explorer, len| {
+            let sequences = Sequences::new(&plan, share);
+            let in_a_row = |explorer: &mut Explorer, len| {
                 let before = explorer.counts;
                 explorer.effort = effort(len);
-                sequences.number = 0;
-                sequences.of_length(explorer, &mut Vec::new(), &tree, len, true);
+                sequences.of_length(explorer, &tree, len);
                 said(&format!("{}, from {}, {len} in a row", media.name(), start.name()), &(explorer.counts - before));
             };
             explorer.until = until(0);
@@ -196,15 +224,16 @@ pub fn worker(numbers: &[u64]) -> bool {
             explorer.effort = effort(2);
             if start == Start::Some && plan.pairs > 0 {
                 let before = explorer.counts;
-                pairs::run(&mut explorer, &tree, plan.pairs, plan.seed, (share, jobs));
+                pairs::run(&mut explorer, &tree, plan.pairs, plan.seed, share);
                 said(&format!("{}, two at a time", media.name()), &(explorer.counts - before));
             }
             explorer.until = until(2);
-            // Two processes that take turns: what one leaves, the other must not stumble over.
+            // Two processes that take turns, in one of eight sequences: what one leaves, the other must not stumble over.
             if start == Start::Some && plan.depth > 1 && plan.shortest < 3 {
                 let before = explorer.counts;
                 explorer.alternate = true;
-                Sequences::alternate(&plan, share, &mut explorer, &tree);
+                let plan = Plan { every: plan.every * 8, depth: 2, ..plan };
+                Sequences::new(&plan, share).of_length(&mut explorer, &tree, 2);
                 explorer.alternate = false;
                 said(&format!("{}, two processes in turn", media.name()), &(explorer.counts - before));
             }
@@ -223,73 +252,6 @@ fn tell(failures: &[Failure]) -> bool {
         println!("VIOLATION {}\n    testkit crash --replay '{}'", failure.problem, failure.replay);
     }
     failures.is_empty()
-}
-
-struct Sequences<'a> {
-    plan: &'a Plan,
-    share: u64,
-    number: u64,
-    /// The operations, and whether they are of the core set.
-    all: Vec<(Op, bool)>,
-}
-
-/// Length from which on the core set is what is complete.
-const CORE_FROM: usize = 3;
-
-impl Sequences<'_> {
-    /// Whether the next sequence is ours.
-    fn ours(&mut self, len: usize, core: bool) -> bool {
-        self.number += 1;
-        let chosen = len < self.plan.depth
-            || len < 2
-            || len >= CORE_FROM && core
-            || super::model::mix(self.number ^ self.plan.seed << 40).is_multiple_of(self.plan.every);
-        chosen && self.number % self.plan.jobs == self.share
-    }
-
-    /// One in eight of the sequences of two, done by two processes.
-    fn alternate(plan: &Plan, share: u64, explorer: &mut Explorer, tree: &Rc<Tree>) {
-        let plan = Plan { every: plan.every * 8, depth: 2, ..*plan };
-        let mut some = Sequences { plan: &plan, share, number: 0, all: shuffled(plan.seed) };
-        some.of_length(explorer, &mut Vec::new(), tree, 2, true);
-    }
-
-    /// Goes through all sequences of `len` more operations; the crash is in the last one. `core`: those
-    /// before are of the core set.
-    fn of_length(&mut self, explorer: &mut Explorer, ops: &mut Vec<Op>, before: &Rc<Tree>, len: usize, core: bool) {
-        for at in 0..self.all.len() {
-            let (op, is_core) = self.all[at];
-            let core = core && is_core;
-            ops.push(op);
-            if len > 1 && explorer.late() {
-                // Only counted.
-                self.of_length(explorer, ops, before, len - 1, core);
-            } else if len > 1 {
-                match explorer.run(ops, before) {
-                    // One that fails changes nothing: shorter sequences have it all.
-                    Ok(recorded) if recorded.done => {
-                        if let Some(after) = recorded.after() {
-                            self.of_length(explorer, ops, &after.clone(), len - 1, core);
-                        }
-                    }
-                    Ok(_) => {}
-                    Err(problem) => explorer.fail(&shown(ops), problem),
-                }
-            } else if !self.ours(ops.len(), core) {
-                // Another process has it, or nobody.
-            } else if explorer.late() {
-                explorer.counts.left += 1;
-            } else {
-                // Every store must be one that was recorded.
-                let recorded = if ops.len() == 1 { explorer.run_watched(ops, before) } else { explorer.run(ops, before) };
-                match recorded {
-                    Ok(recorded) => explorer.explore(&shown(ops), &recorded),
-                    Err(problem) => explorer.fail(&shown(ops), problem),
-                }
-            }
-            ops.pop();
-        }
-    }
 }
 
 /// Tries what `replay` says: a medium, a start, operations, and perhaps one crash point and state.

@@ -1,6 +1,6 @@
 //! A workload is run and recorded; then every crash in its last operation is tried.
 
-use super::check::{Bench, Expect, Times};
+use super::check::{Bench, Expect, Given, Times};
 use super::counts::Counts;
 use super::enumerate::{State, states};
 use super::known::Known;
@@ -182,7 +182,7 @@ impl Explorer {
         live.log.take();
         let base = Memory::new(LIMIT);
         base.put(0, live.image.bytes());
-        let bench = Bench { machine: Machine::new(media.domain()) };
+        let bench = Bench::new(Machine::new(media.domain()));
         bench.machine.image.put(0, base.bytes());
         let medium = Medium::new(&base);
         Explorer {
@@ -445,12 +445,15 @@ impl Explorer {
         }
     }
 
+    /// The number of a state: the same for the same bytes.
+    fn hash_of(&self, choices: &[Choices], state: &State) -> u64 {
+        let change = |(c, chosen): (&Choices, &u8)| c.of[0].hash ^ c.of[usize::from(*chosen)].hash;
+        choices.iter().zip(state).map(change).fold(self.medium.hash, |hash, change| hash ^ change)
+    }
+
     fn state(&mut self, place: &Place, choices: &[Choices], state: &State) {
         self.counts.met += 1;
-        let mut hash = self.medium.hash;
-        for (c, chosen) in choices.iter().zip(state) {
-            hash ^= c.of[0].hash ^ c.of[usize::from(*chosen)].hash;
-        }
+        let hash = self.hash_of(choices, state);
         let key = super::model::mix(hash ^ place.id.rotate_left(7));
         if self.enough() || !self.seen.insert(key) || self.known.as_ref().is_some_and(|known| known.spares(key, &self.mutant)) {
             return;
@@ -460,7 +463,9 @@ impl Explorer {
         let overlay = overlay(choices, state);
         // Not of the same states as `inside_every`.
         let whole = (key >> 32).is_multiple_of(WHOLE_EVERY) || self.target.is_some();
-        let tried = self.bench.attempt(&self.medium.certain, &overlay, place.expect, whole);
+        let given = Given { certain: &self.medium.certain, overlay: &overlay, hash };
+        let tried = self.bench.attempt(&given, place.expect, whole);
+        self.counts.used += u64::from(tried.used);
         if let Some(problem) = tried.problem {
             self.counts.violations += 1;
             // One of each workload tells enough.
@@ -478,7 +483,7 @@ impl Explorer {
     }
 
     /// The failure with the fewest lines that are not as new as they can be (or as old).
-    fn shrunk(&self, place: &Place, choices: &[Choices], state: &State, mut problem: String) -> Failure {
+    fn shrunk(&mut self, place: &Place, choices: &[Choices], state: &State, mut problem: String) -> Failure {
         let all: State = choices.iter().map(|c| (c.of.len() - 1) as u8).collect();
         let none: State = vec![0; choices.len()];
         let deviations = |state: &State, base: &State| state.iter().zip(base).filter(|(a, b)| a != b).count();
@@ -487,7 +492,9 @@ impl Explorer {
         for i in 0..small.len() {
             let kept = std::mem::replace(&mut small[i], base[i]);
             if kept != base[i] {
-                match self.bench.attempt(&self.medium.certain, &overlay(choices, &small), place.expect, true).problem {
+                let hash = self.hash_of(choices, &small);
+                let given = Given { certain: &self.medium.certain, overlay: &overlay(choices, &small), hash };
+                match self.bench.attempt(&given, place.expect, true).problem {
                     Some(now) => problem = now,
                     None => small[i] = kept,
                 }

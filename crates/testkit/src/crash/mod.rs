@@ -20,6 +20,8 @@
 //! | [`order`] | ordered pairs of stores |
 //! | [`known`] | states that a mutant need not be tried with |
 //! | [`persists`] | what operations cost in ordered persists |
+//! | [`sequences`] | which sequences of operations, and whose share they are |
+//! | [`journal`] | a long run in parts |
 //! | [`command`] | `testkit crash` |
 
 pub mod check;
@@ -28,6 +30,7 @@ pub mod counts;
 pub mod enumerate;
 pub mod equivalent;
 pub mod explore;
+pub mod journal;
 pub mod known;
 pub mod memory;
 pub mod model;
@@ -37,5 +40,6 @@ pub mod page;
 pub mod pairs;
 pub mod persists;
 pub mod record;
+pub mod sequences;
 pub mod tree;
 pub mod workload;

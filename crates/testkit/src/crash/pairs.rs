@@ -7,6 +7,7 @@
 use super::check::{Expect, Times};
 use super::explore::{Explorer, Recorded};
 use super::record;
+use super::sequences::Share;
 use super::tree::Tree;
 use super::workload::{self, Op};
 use crate::rng::Rng;
@@ -77,10 +78,10 @@ fn is_plain(op: &Op) -> bool {
     op.in_place().is_none() && !matches!(op, Op::Tmpfile(_) | Op::OpenUnlink(_) | Op::OpenUnlinkClose(_))
 }
 
-/// Tries `count` runs; of these `share.0` of `share.1` is ours.
-pub fn run(explorer: &mut Explorer, tree: &Rc<Tree>, count: u64, seed: u64, share: (u64, u64)) {
+/// Tries `count` runs; of these one `share` is ours.
+pub fn run(explorer: &mut Explorer, tree: &Rc<Tree>, count: u64, seed: u64, share: Share) {
     let plain: Vec<Op> = workload::all().into_iter().filter(is_plain).collect();
-    for number in (0..count).filter(|number| number % share.1 == share.0) {
+    for number in (0..count).filter(|number| number % share.of == share.number) {
         if explorer.late() {
             explorer.counts.left += 1;
             continue;

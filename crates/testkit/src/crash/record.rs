@@ -135,8 +135,10 @@ pub struct Log {
     held: Mutex<Held>,
     /// Not events, but only the lines stored to are noted, and no lock is taken.
     brief: AtomicBool,
-    /// These lines, a word a page.
+    /// These lines, a word a page, ...
     touched: Box<[AtomicU64]>,
+    /// ... and the pages that have some.
+    touched_pages: [AtomicU64; PAGES / 64],
 }
 
 /// A page is as many lines as a word has bits.
@@ -153,7 +155,12 @@ impl Default for Log {
     fn default() -> Self {
         let held = Held { events: Vec::new(), used: Pages::none(), watch: None };
         let touched = (0..PAGES).map(|_| AtomicU64::new(0)).collect();
-        Log { held: Mutex::new(held), brief: AtomicBool::new(false), touched }
+        Log {
+            held: Mutex::new(held),
+            brief: AtomicBool::new(false),
+            touched,
+            touched_pages: [const { AtomicU64::new(0) }; PAGES / 64],
+        }
     }
 }
 
@@ -185,9 +192,13 @@ impl Log {
 
     /// Takes out the lines stored to while that was so.
     pub fn touched(&self, mut line: impl FnMut(u32)) {
-        for (page, word) in self.touched.iter().enumerate().filter(|(_, word)| word.load(Ordering::Relaxed) != 0) {
+        let pages = self.touched_pages.iter().enumerate().flat_map(|(word, pages)| {
+            let pages = pages.swap(0, Ordering::Relaxed);
+            (0..64).filter(move |bit| pages >> bit & 1 != 0).map(move |bit| word * 64 + bit)
+        });
+        for page in pages {
             self.held().used.add(page as u64 * BLOCK);
-            let lines = word.swap(0, Ordering::Relaxed);
+            let lines = self.touched[page].swap(0, Ordering::Relaxed);
             (0..64).filter(|bit| lines >> bit & 1 != 0).for_each(|bit| line(page as u32 * 64 + bit));
         }
     }
@@ -211,14 +222,21 @@ impl Log {
         watch.found
     }
 
+    /// Notes the lines of `offset..offset + len`, if that is all that is wanted.
+    fn noted_briefly(&self, offset: u64, len: u64) -> bool {
+        let brief = self.brief.load(Ordering::Relaxed);
+        for line in (offset / 64..(offset + len).div_ceil(64)).filter(|_| brief) {
+            let (page, bit) = ((line / 64) as usize, 1 << (line % 64));
+            if self.touched[page].load(Ordering::Relaxed) & bit == 0 {
+                self.touched[page].fetch_or(bit, Ordering::Relaxed);
+                self.touched_pages[page / 64].fetch_or(1 << (page % 64), Ordering::Relaxed);
+            }
+        }
+        brief
+    }
+
     fn note(&self, what: What, site: Site) {
         if self.brief.load(Ordering::Relaxed) {
-            if let What::Store { offset, .. } = what {
-                let (page, bit) = (&self.touched[offset as usize / BLOCK as usize], 1 << (offset / 64 % 64));
-                if page.load(Ordering::Relaxed) & bit == 0 {
-                    page.fetch_or(bit, Ordering::Relaxed);
-                }
-            }
             return;
         }
         let mut held = self.held();
@@ -247,13 +265,17 @@ fn is_volatile(offset: u64) -> bool {
 
 impl Recorder for Log {
     fn store(&self, offset: u64, bytes: &[u8], how: Stored, site: Site) {
-        if is_volatile(offset) {
+        if is_volatile(offset) || self.noted_briefly(offset, bytes.len() as u64) {
             return;
         }
         let mut value = [0; 8];
         value[..bytes.len()].copy_from_slice(bytes);
         let what = What::Store { offset: offset as u32, len: bytes.len() as u8, value: u64::from_le_bytes(value), how };
         self.note(what, site);
+    }
+
+    fn copied(&self, offset: u64, len: u64) -> bool {
+        self.noted_briefly(offset, len)
     }
 
     fn flush(&self, offset: u64, len: u64, site: Site) {
