@@ -57,5 +57,8 @@ fi
 if command -v "${CC:-cc}" >/dev/null; then
     same 'libraries beside it' "$(both "mkdir lib; echo 'int answer(void) { return 42; }' >a.c; echo 'int answer(void); int main(void) { return answer(); }' >m.c
         ${CC:-cc} -shared -fPIC -o lib/liba.so a.c && ${CC:-cc} -o m m.c -Llib -la -Wl,-rpath,'\$ORIGIN/lib' && ./m; echo \$?; cd /; $mnt/m; echo \$?")" $'42\n42'
+    if command -v python3 >/dev/null; then
+        same 'libraries loaded later' "$(both "for l in lib/liba.so $mnt/lib/liba.so; do python3 -c 'import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).answer())' \$l; done")" $'42\n42'
+    fi
 fi
 same 'arguments, environment, descriptors, directory' "$(both "$(cp_bin env env); $(cp_bin pwd pwd); $(cp_bin cat cat); X=1 ./env -u Y | grep -c '^X=1\$'; cd d; ../pwd; echo in >f; exec 7<f; ../cat <&7; ../cat /proc/self/comm")" $'1\n'"$mnt"$'/d\nin\ncat'

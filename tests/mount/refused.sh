@@ -25,6 +25,11 @@ is 'not root, and no fusermount3' 'not permitted' nobody env PATH=/nonexistent "
 nobody "$bypath" umount "$mnt" >"$work/said" 2>&1 && fail "he takes root's mount away" || ok "he cannot take root's mount away"
 same 'and is told so in a line' "$(wc -l <"$work/said")" 1
 
+# In a session beside the mount he goes through the kernel, and nothing is said about it.
+echo for all >"$mnt/read"
+same 'another user in a session' "$(cd / && "$bypath" run --mount "$image:$mnt" -- setpriv --reuid 65534 --regid 65534 --clear-groups \
+    sh -c 'cat "$1"/read; echo x >"$1"/new' sh "$mnt" 2>&1 | sed 's/.*: //')" $'for all\nPermission denied'
+
 # In use by another version, whose segment is made otherwise: the last byte of its first word is the version.
 mkdir "$work/segments" "$work/m5"
 "$bypath" mkfs "$work/other" --size 64M >/dev/null

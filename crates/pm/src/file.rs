@@ -216,6 +216,8 @@ pub fn sync(address: *mut u8, len: u64) -> Result<(), Errno> {
 pub enum FileSystem {
     /// tmpfs or ramfs: nothing behind it.
     Memory,
+    /// Through a FUSE daemon.
+    Fuse,
     /// Any other.
     Disk,
 }
@@ -231,7 +233,12 @@ pub fn file_system(path: &[u8]) -> Result<FileSystem, Errno> {
     unsafe { call!(abi::__NR_statfs, path.as_ptr(), buffer.as_mut_ptr()) }?;
     const TMPFS: u64 = 0x0102_1994;
     const RAMFS: u64 = 0x8584_58f6;
-    Ok(if matches!(buffer[0] & 0xffff_ffff, TMPFS | RAMFS) { FileSystem::Memory } else { FileSystem::Disk })
+    const FUSE: u64 = 0x6573_5546;
+    Ok(match buffer[0] & 0xffff_ffff {
+        TMPFS | RAMFS => FileSystem::Memory,
+        FUSE => FileSystem::Fuse,
+        _ => FileSystem::Disk,
+    })
 }
 
 /// Removes a file by its NUL-terminated path.

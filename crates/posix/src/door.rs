@@ -43,8 +43,15 @@ pub trait Door: Sync {
         unsafe { pm::sys::raw(nr, args) }
     }
 
-    /// The program's working directory is now one of ours: moves the kernel's
-    /// to a place where missed relative calls fail (a deleted directory).
+    /// The program's working directory is now one of ours: moves the kernel's to the
+    /// same directory, `path` (NUL-terminated) in the kernel's mount. `false`: the
+    /// kernel has no directory with inode number `ino` there.
+    fn enter_in_kernel(&self, _path: &[u8], _ino: u64) -> bool {
+        false
+    }
+
+    /// The program's working directory is now one of ours, which the kernel has not: moves
+    /// the kernel's to a place where missed relative calls fail (a deleted directory).
     fn enter_virtual_cwd(&self) -> Result<(), Errno> {
         Ok(())
     }

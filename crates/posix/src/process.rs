@@ -46,6 +46,8 @@ pub struct Process {
     /// The kernel's working directory is above a mount point, so that relative
     /// paths may enter a mount.
     pub(crate) cwd_above_mount: AtomicBool,
+    /// While the working directory is ours: the kernel's is where [`Door::enter_virtual_cwd`] leads.
+    pub(crate) cwd_is_virtual: AtomicBool,
     /// A mount point exists in the kernel's namespace too.
     pub(crate) points_exist: AtomicBool,
     /// A record lock was ever taken, so that `close` must drop them.
@@ -73,6 +75,7 @@ impl Process {
             credentials: Credentials::new(),
             umask: AtomicU32::new(u32::MAX),
             cwd_above_mount: AtomicBool::new(false),
+            cwd_is_virtual: AtomicBool::new(false),
             points_exist: AtomicBool::new(false),
             record_locks: AtomicBool::new(false),
             file_limit: AtomicU64::new(u64::MAX - 1),

@@ -188,6 +188,9 @@ impl Process {
             }
         }
         self.close_on_exec(thread);
+        // Where the kernel's is was not handed on: beside a mount it may be the same directory.
+        let mount = self.descriptors.get(CWD_FD).and_then(|cwd| self.mounts.get(cwd.slot()));
+        self.cwd_is_virtual.store(mount.is_some_and(|mount| !mount.is_served()), Ordering::Relaxed);
         Ok(())
     }
 

@@ -22,14 +22,24 @@ pub struct Wishes<'a> {
     pub domain: Option<&'a [u8]>,
 }
 
-/// Attaches the image at `path` (NUL-terminated) as mount number `slot`; a line
-/// on stderr and `None` if that does not work. `conventional:KEPT:IMAGE` and `byvfs:KEPT:IMAGE`
+/// Attaches the image `source` as mount number `slot`, which will be at `point` (both NUL-terminated);
+/// a line on stderr and `None` if that does not work. `conventional:KEPT:IMAGE` and `byvfs:KEPT:IMAGE`
 /// are images too, with a file of what the session keeps of them.
+///
+/// A user who may not write the image has the kernel's mount at the same path: no line, if there is one.
 #[cfg(feature = "native")]
-pub fn attach(state: &ThreadState, source: &[u8], slot: usize, options: &[u8], wishes: &Wishes) -> Option<&'static dyn Backend> {
+pub fn attach(
+    state: &ThreadState,
+    source: &[u8],
+    point: &[u8],
+    slot: usize,
+    options: &[u8],
+    wishes: &Wishes,
+) -> Option<&'static dyn Backend> {
     use core::mem::MaybeUninit;
     use engine::Fs;
-    use engine::process::attach::Options;
+    use engine::process::attach::{AttachError, Options};
+    use pm::file::{FileSystem, file_system};
     use vfs::native::Native;
 
     let (path, cache) = match cached_image(source) {
@@ -65,6 +75,7 @@ pub fn attach(state: &ThreadState, source: &[u8], slot: usize, options: &[u8], w
                 made.map_err(|errno| crate::complain!("{}: {errno}", Shown(kept))).ok()
             }
         },
+        Err(AttachError::NotWritable | AttachError::Open(Errno::EACCES)) if file_system(point) == Ok(FileSystem::Fuse) => None,
         Err(error) => {
             crate::complain!("{}: {error}", Shown(path));
             None
@@ -131,7 +142,7 @@ fn keep<B: Backend + 'static>(backend: B) -> Result<&'static dyn Backend, Errno>
 
 /// Attaches nothing: built without images.
 #[cfg(not(feature = "native"))]
-pub fn attach(_: &ThreadState, path: &[u8], _: usize, _: &[u8], _: &Wishes) -> Option<&'static dyn Backend> {
+pub fn attach(_: &ThreadState, path: &[u8], _: &[u8], _: usize, _: &[u8], _: &Wishes) -> Option<&'static dyn Backend> {
     crate::complain!("{}: {}", Shown(path), Errno::ENOSYS);
     None
 }

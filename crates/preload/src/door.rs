@@ -1,5 +1,6 @@
 //! What this door lends to `posix`.
 
+use crate::hand_over::open_number;
 use crate::placeholders::{Placeholders, before_kernel};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use pm::sys::abi::*;
@@ -23,6 +24,15 @@ impl Door for Preload {
         }
         // SAFETY: by contract.
         unsafe { sys::raw(nr, args) }
+    }
+
+    fn enter_in_kernel(&self, path: &[u8], ino: u64) -> bool {
+        let Some(directory) = open_number(path, O_PATH | O_DIRECTORY | O_CLOEXEC, ino) else { return false };
+        // SAFETY: no pointers.
+        let entered = unsafe { pm::call!(__NR_fchdir, directory) };
+        // SAFETY: opened above.
+        let _ = unsafe { pm::call!(__NR_close, directory) };
+        entered.is_ok()
     }
 
     /// Makes a directory, enters it and removes it: whatever a missed call asks

@@ -184,20 +184,7 @@ impl Drop for HandedOver {
 /// offset follows. Within an operation (`tls::enter`).
 pub fn open_in_kernel(tls: &tls::Tls, fd: u32, share: bool) -> Option<usize> {
     let wanted = PROCESS.in_kernel(thread::state(tls), fd).ok()?;
-    let flags = wanted.flags | O_CLOEXEC | O_LARGEFILE;
-    // SAFETY: the path is NUL-terminated.
-    let file =
-        unsafe { placeholders::creating(__NR_openat, [HERE as usize, wanted.path.as_ptr() as usize, flags as usize, 0, 0, 0]) };
-    let file = usize::try_from(file).ok()?;
-    let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
-    // SAFETY: room for a `struct stat`.
-    let known = unsafe { pm::call!(__NR_fstat, file, stat.as_mut_ptr()) };
-    // SAFETY: zeroed, and filled by the kernel if it succeeded.
-    if known.is_err() || unsafe { stat.assume_init() }.st_ino != wanted.ino {
-        // SAFETY: opened above.
-        let _ = unsafe { pm::call!(__NR_close, file) };
-        return None;
-    }
+    let file = open_number(wanted.path, wanted.flags | O_CLOEXEC | O_LARGEFILE, wanted.ino)?;
     if wanted.flags & O_PATH == 0 {
         // SAFETY: no pointers.
         let _ = unsafe { pm::call!(__NR_lseek, file, wanted.offset, SEEK_SET) };
@@ -206,6 +193,24 @@ pub fn open_in_kernel(tls: &tls::Tls, fd: u32, share: bool) -> Option<usize> {
             // SAFETY: a word that outlives the call.
             let _ = unsafe { pm::call!(__NR_ioctl, file, base::description::SHARE, &raw const wanted.description) };
         }
+    }
+    Some(file)
+}
+
+/// A kernel descriptor of what has inode number `ino` at `path` (NUL-terminated); `None` if the
+/// kernel has something else there.
+pub fn open_number(path: &[u8], flags: u32, ino: u64) -> Option<usize> {
+    // SAFETY: the path is NUL-terminated.
+    let file = unsafe { placeholders::creating(__NR_openat, [HERE as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0]) };
+    let file = usize::try_from(file).ok()?;
+    let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
+    // SAFETY: room for a `struct stat`.
+    let known = unsafe { pm::call!(__NR_fstat, file, stat.as_mut_ptr()) };
+    // SAFETY: zeroed, and filled by the kernel if it succeeded.
+    if known.is_err() || unsafe { stat.assume_init() }.st_ino != ino {
+        // SAFETY: opened above.
+        let _ = unsafe { pm::call!(__NR_close, file) };
+        return None;
     }
     Some(file)
 }

@@ -208,11 +208,11 @@ fn mount(state: &posix::ThreadState, slot: usize, spec: &MountSpec, wishes: &Wis
     let mut image = [0u8; 4096];
     let mut point = [0u8; 1024];
     let Some(image_len) = environment::unescape(spec.image, &mut image[..4095]) else { return false };
-    let Some(point_len) = environment::unescape(spec.point, &mut point) else { return false };
-    let point = &point[..point_len];
-    // One more byte: the NUL.
-    let Some(backend) = attach(state, &image[..image_len + 1], slot, spec.options, wishes) else { return false };
-    match PROCESS.mount(state, point, backend) {
+    let Some(point_len) = environment::unescape(spec.point, &mut point[..1023]) else { return false };
+    // One more byte each: the NUL.
+    let (image, point) = (&image[..image_len + 1], &point[..point_len + 1]);
+    let Some(backend) = attach(state, image, point, slot, spec.options, wishes) else { return false };
+    match PROCESS.mount(state, &point[..point_len], backend) {
         Ok(_) => true,
         Err(errno) => {
             refuse(point, errno);

@@ -79,11 +79,12 @@ impl Process {
         }
         backend.access(cx, node, X)?;
         let was_ours = self.descriptors.get(CWD_FD);
-        if was_ours.is_none() {
-            self.door.enter_virtual_cwd()?;
-        }
         // Held by the spare number while the old one gives the place free.
         let id = backend.open(cx, node, abi::O_PATH | abi::O_DIRECTORY, SPARE_FD)?;
+        if let Err(errno) = self.move_kernel_cwd(cx, mount, node, was_ours.is_some()) {
+            backend.close(cx, SPARE_FD);
+            return Err(errno.into());
+        }
         if let Some(old) = was_ours
             && let Some(mount) = self.mounts.get(old.slot())
         {
@@ -95,6 +96,25 @@ impl Process {
         self.descriptors.put(CWD_FD, Entry::new(slot, id, Kind::Directory, false, true));
         self.cwd_above_mount.store(false, Relaxed);
         Ok(0)
+    }
+
+    /// The kernel's working directory follows: to the same directory where the kernel has
+    /// it (`/proc/self/cwd`, relative paths that pass us by), else to one without anything.
+    fn move_kernel_cwd(&self, cx: &Cx, mount: &Mount, node: Node, was_ours: bool) -> Result<(), Errno> {
+        let in_kernel = mount.is_served() && self.enter_in_kernel(cx, mount, node);
+        if !in_kernel && !(was_ours && self.cwd_is_virtual.load(Relaxed)) {
+            self.door.enter_virtual_cwd()?;
+        }
+        self.cwd_is_virtual.store(!in_kernel, Relaxed);
+        Ok(())
+    }
+
+    #[cold]
+    fn enter_in_kernel(&self, cx: &Cx, mount: &Mount, node: Node) -> bool {
+        let mut text = [0u8; PATH_MAX];
+        let mut at = PATH_MAX - 1;
+        put_directory_before(&mut text, &mut at, cx, mount, node).is_ok()
+            && mount.backend.attr(cx, node).is_ok_and(|attr| self.door.enter_in_kernel(&text[at..], attr.ino))
     }
 
     /// `getcwd(out, len)`: returns the length with the NUL.
@@ -161,7 +181,6 @@ impl Process {
     }
 }
 
-/// Puts a slash and `name` before what stands from `at` on.
 /// Puts `/name` before what is there.
 pub(crate) fn put_before(out: &mut [u8; PATH_MAX], at: &mut usize, name: &[u8]) -> base::Result<()> {
     let start = at.checked_sub(name.len() + 1).ok_or(Error::Posix(Errno::ENAMETOOLONG))?;

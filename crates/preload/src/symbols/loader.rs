@@ -1,5 +1,5 @@
-//! `dlopen` of a library inside a mount: the loader makes raw system calls, so it
-//! can't see the file and says "No such file". We say why, and let it fail.
+//! `dlopen` of a library inside a mount: the loader makes raw system calls. Where the
+//! kernel has nothing at that path, it says "No such file"; we say why, and let it fail.
 //!
 //! libc's `dlopen` looks at its return address (whose `RUNPATH`, which namespace),
 //! so it is jumped to, not called.
@@ -24,11 +24,13 @@ unsafe extern "C" fn before(path: *const c_char) -> usize {
         let here = abi::AT_FDCWD as usize;
         // SAFETY: a string.
         let found = unsafe { call::serve(abi::__NR_faccessat as usize, [here, path as usize, 0, 0, 0, 0]) };
+        // SAFETY: a string.
+        let kernel_has_it = unsafe { pm::call!(abi::__NR_faccessat, here, path, 0) }.is_ok();
         errno::set(saved);
         // A bare name is looked for in the system's folders, not here.
         // SAFETY: a string.
         let text = unsafe { super::plain::bytes(path) };
-        if found.ours && found.result == 0 && text.contains(&b'/') {
+        if found.ours && found.result == 0 && !kernel_has_it && text.contains(&b'/') {
             let name = core::str::from_utf8(text).unwrap_or("library");
             crate::complain!(
                 "cannot load {name}: libraries inside an image need the kernel's way in; export it to a kernel directory"
