@@ -22,12 +22,12 @@ libraries=$(dirname "$bypath")
 passed=0 left_out=0
 fail() { echo "FAIL $name: $1"; [ -z "${2:-}" ] || sed 's/^/     /' "$2" | head -20; failed=$((failed + 1)); }
 pass() { echo "ok   $name${1:+ ($1)}"; passed=$((passed + 1)); }
+leave_out() { echo "skip $name: $1: LEFT OUT, not passed"; left_out=$((left_out + 1)); }
 has() { # PROGRAM…  (files: functions here have the same names)
     local program
     for program; do
         if ! type -P "$program" >/dev/null && ! [ -x "/usr/sbin/$program" ]; then
-            echo "skip $name: $program is not installed: LEFT OUT, not passed"
-            left_out=$((left_out + 1))
+            leave_out "$program is not installed"
             return 1
         fi
     done
@@ -97,8 +97,7 @@ overlay() { has fuse-overlayfs && mkdir lower upper work && use 'fuse:fuse-overl
 examples=/usr/share/doc/libfuse3-dev/examples
 has_examples() {
     [ -e $examples/passthrough_ll.c ] && return
-    echo "skip $name: libfuse3-dev is not installed: LEFT OUT, not passed"
-    left_out=$((left_out + 1))
+    leave_out 'libfuse3-dev is not installed'
     return 1
 }
 # example NAME OUTPUT [OPTION…]: compiles one.
@@ -126,8 +125,7 @@ static_examples() {
     has_examples || return
     local which whole=$name
     if ! example passthrough_ll static_ll -static || ! example passthrough_fh static_fh -static || ! example hello static_hello -static; then
-        echo "skip $name: libfuse 3 can't be linked statically here: LEFT OUT, not passed"
-        left_out=$((left_out + 1))
+        leave_out "libfuse 3 can't be linked statically here"
         return
     fi
     mkdir st_ll st_fh
@@ -157,6 +155,29 @@ by_socket() {
     session --mount 'fuse:fuse-overlayfs -f -o lowerdir=sl,upperdir=su,workdir=sw @:/direct,carrier=socket' -- true 2>&1 | grep -o 'carrier=memory' >>m.out
     printf '%s\n' deep 'Read-only file system' 'by socket' 'by memory' 'carrier=memory' >k.out
     if cmp -s k.out m.out; then pass 'both ways'; else diff k.out m.out >what; cat m.err >>what; fail 'differs' what; fi
+}
+
+# Go's, which call the kernel past libc, in the foreground and the background: one takes the socket's name for its mount point.
+gocryptfs() {
+    has gocryptfs || return
+    mkdir gc && echo secret >gc.pass && command gocryptfs -init -q -scryptn 10 -passfile gc.pass gc >m.out 2>&1 || { fail 'no encrypted directory can be made' m.out; return; }
+    use "fuse:gocryptfs -f -q -passfile gc.pass gc @"
+    # In the background it outlives the session by a moment, and so does what it has to say.
+    session --mount "fuse:gocryptfs -q -passfile $work/gc.pass $work/gc @:/direct" -- bash -c 'cp -r tree/d /direct/back && diff -r tree/d /direct/back && ls /direct' >back.out 2>back.err
+    printf '%s\n' back fresh >k.out
+    if cmp -s k.out back.out; then pass background; else diff k.out back.out >what; cat back.err >>what; fail 'in the background' what; fi
+    if [ "$(ls gc | wc -l)" -ne 4 ] || [ -e gc/back ] || grep -rq deep gc; then ls gc >what; fail 'it is not encrypted' what; else pass encrypted; fi
+}
+
+# Another wants `fusermount` to mount, and to give it the device.
+rclone() {
+    has rclone || return
+    mkdir -p rc/old && echo old >rc/old/f
+    session --mount "fuse:rclone mount --config $work/rclone.conf --cache-dir $work/rcache $work/rc @:/direct" -- bash -c '
+        cat /direct/old/f; cp -r tree/d tree/f /direct && diff -r tree/d /direct/d && mv /direct/f /direct/d/e/g && cat /direct/d/e/g; rm /direct/d/big; ls -R /direct; "$0" mounts | grep -o "by socket"' "$bypath" >m.out 2>m.err
+    printf '%s\n' old hello /direct: d old '' /direct/d: e '' /direct/d/e: g x '' /direct/old: f 'by socket' deep hello >k.out
+    cat rc/d/e/x rc/d/e/g >>m.out
+    if cmp -s k.out m.out; then pass; else diff k.out m.out >what; cat m.err >>what; fail 'differs' what; fi
 }
 
 # A daemon at a socket that means harm: each call has its error, other calls their answers, and nothing hangs.
@@ -309,8 +330,7 @@ random() {
     local testkit seconds carrier tree
     testkit=$(dirname "$bypath")/testkit
     if ! [ -x "$testkit" ] || ! [ -e /usr/include/fuse3/fuse_lowlevel.h ] || [ "$(id -u)" -ne 0 ]; then
-        echo "skip $name: no testkit beside bypath, no libfuse3-dev, or not root: LEFT OUT, not passed"
-        left_out=$((left_out + 1))
+        leave_out 'no testkit beside bypath, no libfuse3-dev, or not root'
         return
     fi
     if ! cc -O2 -Wall -Wextra -Werror -D_FILE_OFFSET_BITS=64 -I/usr/include/fuse3 -o passthrough "$here/passthrough.c" -lfuse3 2>m.err; then fail 'it does not compile' m.err; return; fi
@@ -326,7 +346,7 @@ random() {
 
 # The example plugin: a directory through a library, called in process.
 plugin() {
-    [ -e /usr/include/fuse3/fuse.h ] || { echo "skip $name: libfuse3-dev is not installed: LEFT OUT, not passed"; left_out=$((left_out + 1)); return; }
+    [ -e /usr/include/fuse3/fuse.h ] || { leave_out 'libfuse3-dev is not installed'; return; }
     local top=$here/../..
     if ! cc -shared -fPIC -O2 -Wall -Wextra -Werror -D_FILE_OFFSET_BITS=64 -I/usr/include/fuse3 -I"$top/crates/capi/include" -o dirview.so "$top/examples/plugin/dirview.c" 2>m.err ||
         ! cc -Wall -Wextra -Werror -I"$top/crates/capi/include" -o by-plugin "$here/plugin.c" -L"$libraries" -lbypath 2>>m.err; then fail 'it does not compile' m.err; return; fi
@@ -354,7 +374,7 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line, or something is left' k.out; else pass; fi
 }
 
-[ $# -gt 0 ] || set -- host cached confined squashfuse bindfs background unionfs overlay passthrough static_examples by_socket hostile archivemount sshfs together by_c killed restarted pages random plugin refused
+[ $# -gt 0 ] || set -- host cached confined squashfuse bindfs background unionfs overlay passthrough static_examples by_socket gocryptfs rclone hostile archivemount sshfs together by_c killed restarted pages random plugin refused
 for name; do "$name"; done
 leftover=$(ls /dev/shm | grep -E "^bypath-(ledger|channel|kept)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done)
 name=leftovers

@@ -22,6 +22,9 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(code) = mounts::helper::serve() {
+        return code;
+    }
     let args = args::Args::parse();
     match cmd::dispatch(args.verb) {
         Ok(code) => ExitCode::from(code),

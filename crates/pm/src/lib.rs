@@ -19,6 +19,7 @@ pub mod clock;
 pub mod domain;
 pub mod errno;
 pub mod file;
+pub mod handover;
 pub mod host;
 pub mod mutex;
 #[cfg(feature = "sim")]

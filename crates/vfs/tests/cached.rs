@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use vfs::cached::{Cached, Miss, Source};
 use vfs::host::Host;
 use vfs::ledger::{Caching, Entry, Found, Ledger};
-use vfs::wire::agree;
 use vfs::wire::channel::{CHANNEL_BYTES, Channel, Request, SLOTS, life};
+use vfs::wire::{MINOR, agree};
 use vfs::*;
 
 /// A directory of its own, removed at the end.
@@ -389,7 +389,7 @@ fn many() {
 fn other_protocol() {
     let place = Place::new("protocol");
     let channel = hostile(&place, |_, unique| reply(unique, 0, &[9; 64]));
-    with_cx(|cx| assert_eq!(agree(&channel, cx), Err(Errno::EOPNOTSUPP)));
+    with_cx(|cx| assert_eq!(agree(&channel, cx, MINOR), Err(Errno::EOPNOTSUPP)));
 }
 
 /// Goal: an answer without an entry says how long to believe it.

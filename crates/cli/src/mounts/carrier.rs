@@ -34,10 +34,16 @@ impl Carrier {
         let takes = find(word).is_none_or(|path| {
             let file = File::open(&path);
             // What may be executed and not read can't be looked into; the loader can.
-            !changes_rights(&path) && file.map_or(true, |file| takes_libraries(&file).unwrap_or(true))
+            !changes_rights(&path) && file.map_or(true, |file| examine(&file).is_none_or(Program::takes_libraries))
         });
         if takes { Carrier::Memory } else { Carrier::Socket }
     }
+}
+
+/// Whether Go's linker has made the program that a command's first word names.
+pub fn is_go_program(word: &OsStr) -> bool {
+    let file = find(word).and_then(|path| File::open(path).ok());
+    file.and_then(|file| examine(&file)).is_some_and(|program| program.by_go)
 }
 
 /// Where `execvp` would find a program.
@@ -73,35 +79,47 @@ fn number(bytes: &[u8], at: usize, len: usize) -> u64 {
     part.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
-/// Whether our library, loaded into this program, would see its calls: it has a loader, and is not
-/// Go's, whose programs call the kernel themselves also where they have one. `None` for what is no program.
-fn takes_libraries(mut file: &File) -> Option<bool> {
+/// What a program's file tells of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Program {
+    has_loader: bool,
+    by_go: bool,
+}
+
+impl Program {
+    /// Whether our library, loaded into it, would see its calls: it has a loader, and is not
+    /// Go's, whose programs call the kernel themselves also where they have one.
+    fn takes_libraries(self) -> bool {
+        self.has_loader && !self.by_go
+    }
+}
+
+/// `None` for what is no program.
+fn examine(mut file: &File) -> Option<Program> {
     let mut head = [0u8; HEADER];
     file.read_exact(&mut head).ok()?;
     if !head.starts_with(b"\x7fELF") {
         return None;
     }
+    let mut program = Program::default();
     // 64 bits, little-endian: as our libraries are.
     if head[4] != 2 || head[5] != 1 || number(&head, 54, 2) != PROGRAM_HEADER as u64 {
-        return Some(false);
+        return Some(program);
     }
     let (start, count) = (number(&head, 32, 8), number(&head, 56, 2).min(HEADERS_MAX));
-    let mut has_loader = false;
     for index in 0..count {
         let mut entry = [0u8; PROGRAM_HEADER];
         file.read_exact_at(&mut entry, start.checked_add(index * PROGRAM_HEADER as u64)?).ok()?;
         match number(&entry, 0, 4) {
-            PT_INTERP => has_loader = true,
+            PT_INTERP => program.has_loader = true,
             PT_NOTE => {
                 let mut notes = vec![0u8; (number(&entry, 32, 8) as usize).min(NOTE_MAX)];
-                if file.read_exact_at(&mut notes, number(&entry, 8, 8)).is_ok() && is_by_go(&notes) {
-                    return Some(false);
-                }
+                program.by_go |= file.read_exact_at(&mut notes, number(&entry, 8, 8)).is_ok() && is_by_go(&notes);
             }
             _ => {}
         }
     }
-    Some(has_loader)
+    Some(program)
 }
 
 /// Whether one of the notes is by Go's linker.
@@ -172,17 +190,20 @@ mod tests {
         let gnu = b"\x04\0\0\0\x04\0\0\0\x03\0\0\0GNU\0....";
         let go = b"\x04\0\0\0\x03\0\0\0\x04\0\0\0Go\0\0abc\0";
         let both = [&gnu[..], go].concat();
-        assert_eq!(takes_libraries(&program(&[(1, b""), (3, b"/lib/ld.so\0"), (4, gnu)])), Some(true));
-        assert_eq!(takes_libraries(&program(&[(1, b""), (4, gnu)])), Some(false), "static");
-        assert_eq!(takes_libraries(&program(&[(3, b"/lib/ld.so\0"), (4, &both)])), Some(false), "Go's");
+        let found = |has_loader, by_go| Some(Program { has_loader, by_go });
+        assert_eq!(examine(&program(&[(1, b""), (3, b"/lib/ld.so\0"), (4, gnu)])), found(true, false));
+        assert_eq!(examine(&program(&[(1, b""), (4, gnu)])), found(false, false), "static");
+        assert_eq!(examine(&program(&[(3, b"/lib/ld.so\0"), (4, &both)])), found(true, true), "Go's");
         assert_eq!(
-            takes_libraries(&program(&[(3, b"/lib/ld.so\0"), (4, b"\xff\xff\xff\xff\xff\xff\xff\xffxxxxxxxx")])),
-            Some(true)
+            examine(&program(&[(3, b"/lib/ld.so\0"), (4, b"\xff\xff\xff\xff\xff\xff\xff\xffxxxxxxxx")])),
+            found(true, false)
         );
+        assert!(found(true, false).is_some_and(Program::takes_libraries));
+        assert!(![found(true, true), found(false, false)].into_iter().flatten().any(Program::takes_libraries));
         let mut short = [0u8; 64];
         short[..6].copy_from_slice(b"\x7fELF\x01\x01");
-        assert_eq!(takes_libraries(&file(&short)), Some(false), "32 bits");
-        assert_eq!(takes_libraries(&file(b"#!/bin/sh\n")), None);
+        assert_eq!(examine(&file(&short)), found(false, false), "32 bits");
+        assert_eq!(examine(&file(b"#!/bin/sh\n")), None);
         assert_eq!(Carrier::of_program(OsStr::new("/nonexistent/daemon")), Carrier::Memory);
     }
 

@@ -1,7 +1,8 @@
 //! A FUSE daemon: started with our library, or with a socket, in place of the kernel's
 //! device, watched, started again if asked, ended with the session.
 
-use super::carrier::{Carrier, find, mount_flags};
+use super::carrier::{Carrier, find, is_go_program, mount_flags};
+use super::helper::{self, Helpers};
 use super::ledger::SharedFile;
 use super::relay::{self, Relay};
 use super::spec::Mount;
@@ -22,11 +23,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use vfs::wire::channel::{CHANNEL_BYTES, Channel, life};
-use vfs::wire::{DEFAULT_PERMISSIONS, READ_ONLY, agree};
+use vfs::wire::{DEFAULT_PERMISSIONS, MINOR, READ_ONLY, UNSPLICED, agree};
 
 const LIBRARY: &str = "libbypath_daemon.so";
 /// The mount point of a daemon with a socket.
-const SOCKET: &str = "/dev/fd/3";
+pub const SOCKET: &str = "/dev/fd/3";
 /// Seconds that a request may take, unless the user says otherwise.
 const TIMEOUT: u32 = 60;
 /// How long a daemon may take to end when it is told to.
@@ -59,7 +60,20 @@ struct Care {
 /// What it takes to get requests into the daemon.
 enum Into {
     Memory { library: PathBuf, path: PathBuf, directory: PathBuf },
-    Socket { relay: Mutex<Option<Relay>> },
+    Socket { relay: Mutex<Option<Relay>>, helpers: Helpers, said: u32 },
+}
+
+/// Why there is no daemon.
+struct Refused {
+    failure: Failure,
+    /// What it answered.
+    errno: Option<Errno>,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Refused {
+        Refused { failure, errno: None }
+    }
 }
 
 /// What a relay may know of its daemon.
@@ -84,6 +98,20 @@ impl Watched {
 impl Daemon {
     /// Starts the daemon of a mount and waits until it serves.
     pub fn start(mount: &Mount, words: &[OsString]) -> Result<Daemon> {
+        let carrier = mount.options.carrier.unwrap_or_else(|| Carrier::of_program(&words[0]));
+        if carrier == Carrier::Memory {
+            return Self::start_saying(mount, words, carrier, MINOR).map_err(|refused| refused.failure);
+        }
+        Self::start_saying(mount, words, carrier, UNSPLICED).or_else(|refused| {
+            // A library of Go's that knows no `splice` wants a newer version, and says so.
+            if refused.errno != Some(Errno::EPROTO) || !is_go_program(&words[0]) {
+                return Err(refused.failure);
+            }
+            Self::start_saying(mount, words, carrier, MINOR).map_err(|refused| refused.failure)
+        })
+    }
+
+    fn start_saying(mount: &Mount, words: &[OsString], carrier: Carrier, said: u32) -> std::result::Result<Daemon, Refused> {
         let shown = format!("{} at {}", mount.source.shown(), mount.shown_point());
         let file = SharedFile::make("channel", CHANNEL_BYTES)?;
         let text = [file.bytes(), b"\0"].concat();
@@ -92,14 +120,13 @@ impl Daemon {
             header.supervisor.store(std::process::id(), SeqCst);
             header.timeout_ms.store(mount.options.timeout.unwrap_or(TIMEOUT).saturating_mul(1000), SeqCst);
         }
-        let carrier = mount.options.carrier.unwrap_or_else(|| Carrier::of_program(&words[0]));
         let mut flags = if mount.options.read_only { READ_ONLY } else { 0 };
         if mount.options.default_permissions {
             flags |= DEFAULT_PERMISSIONS;
         }
         let (into, point) = match carrier {
             Carrier::Memory => {
-                let (library, directory) = (library()?, empty_directory()?);
+                let (library, directory) = (library()?, temporary_directory()?);
                 let point = directory.clone().into_os_string();
                 (Into::Memory { library, path: file.path().to_path_buf(), directory }, point)
             }
@@ -108,7 +135,7 @@ impl Daemon {
                 if let Ok(header) = channel.header() {
                     header.by_socket.store(1, SeqCst);
                 }
-                (Into::Socket { relay: Mutex::new(None) }, SOCKET.into())
+                (Into::Socket { relay: Mutex::new(None), helpers: Helpers::make()?, said }, SOCKET.into())
             }
         };
         let care = Arc::new(Care {
@@ -129,7 +156,7 @@ impl Daemon {
             drop(tell);
         });
         let daemon = Daemon { care, ended, file };
-        daemon.care.begin().map_err(|errno| daemon.care.not_begun(errno))?;
+        daemon.care.begin().map_err(|errno| Refused { errno: Some(errno), failure: daemon.care.not_begun(errno) })?;
         Ok(daemon)
     }
 
@@ -164,7 +191,7 @@ impl Care {
         let (life, held) = std::io::pipe().map_err(|error| Failure::io("pipe", &error))?;
         match &self.into {
             Into::Memory { library, path, .. } => self.spawn_with_library(library, path, held),
-            Into::Socket { relay } => self.spawn_with_socket(relay, held),
+            Into::Socket { relay, helpers, .. } => self.spawn_with_socket(relay, helpers, held),
         }?;
         Ok(life)
     }
@@ -184,13 +211,15 @@ impl Care {
 
     /// A shell puts the socket, which is its standard input, where a daemon in the background
     /// leaves it alone, and becomes the daemon. The pipe is the relay's.
-    fn spawn_with_socket(&self, relay: &Mutex<Option<Relay>>, held: PipeWriter) -> Result<()> {
+    fn spawn_with_socket(&self, relay: &Mutex<Option<Relay>>, helpers: &Helpers, held: PipeWriter) -> Result<()> {
         let (ours, theirs) = relay::pair()?;
         if find(&self.words[0]).is_none() {
             return Err(self.not_found());
         }
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", "exec \"$@\" 3<&0 </dev/null", "sh"]).args(&self.words).stdin(Stdio::from(theirs));
+        let script = format!("exec \"$@\" 3<&0 {}<&0 </dev/null", helper::SPARE);
+        command.args(["-c", &script, "sh"]).args(&self.words).stdin(Stdio::from(theirs));
+        helpers.lead(&mut command);
         self.start_process(command)?;
         let daemon = Watched { shown: self.shown.clone(), child: Arc::clone(&self.child) };
         let begun = Relay::start(ours, &self.channel, daemon, held)?;
@@ -222,7 +251,8 @@ impl Care {
     /// Agrees with the daemon; from then on it serves.
     fn begin(&self) -> std::result::Result<(), Errno> {
         let thread = Thread::new();
-        agree(&self.channel, &Cx { cred: Cred::ROOT, umask: 0, thread: &thread })?;
+        let said = if let Into::Socket { said, .. } = self.into { said } else { MINOR };
+        agree(&self.channel, &Cx { cred: Cred::ROOT, umask: 0, thread: &thread }, said)?;
         let header = self.channel.header()?;
         header.mount_flags.fetch_or(self.mount_flags, SeqCst);
         self.channel.set_life(life::SERVING)
@@ -239,7 +269,7 @@ impl Care {
                 "the daemon wants what a socket can't do, such as splice; it needs carrier=memory".to_string()
             }
             (_, Errno::ETIMEDOUT) if by_socket => {
-                format!("the daemon does not answer; does it take a mount point {SOCKET}, as libfuse 3 does?")
+                format!("the daemon does not answer; does it take a mount point {SOCKET}, or call fusermount?")
             }
             (_, Errno::ETIMEDOUT) => {
                 "the daemon does not answer; does it use libfuse? If it calls the kernel by itself, try carrier=socket"
@@ -271,7 +301,7 @@ impl Care {
 
     /// Has the daemon end; one with our library sees it in the channel.
     fn tell_end(&self) {
-        let Into::Socket { relay } = &self.into else { return };
+        let Into::Socket { relay, .. } = &self.into else { return };
         let running = self.child.lock().ok().and_then(|mut child| {
             let child = child.as_mut()?;
             matches!(child.try_wait(), Ok(None)).then(|| child.id())
@@ -287,7 +317,7 @@ impl Care {
     /// The status of what was started, when its life is over: with a socket, it may have left that
     /// and be about to end.
     fn over(&self) -> Option<ExitStatus> {
-        let Into::Socket { relay } = &self.into else { return self.collect(Duration::from_millis(200)) };
+        let Into::Socket { relay, .. } = &self.into else { return self.collect(Duration::from_millis(200)) };
         let status = self.collect(GRACE).or_else(|| {
             self.kill();
             self.collect(GRACE)
@@ -299,7 +329,7 @@ impl Care {
     }
 
     fn kill(&self) {
-        if let Into::Socket { relay } = &self.into {
+        if let Into::Socket { relay, .. } = &self.into {
             // The channel's daemon is the relay: this process.
             if let Ok(relay) = relay.lock()
                 && let Some(relay) = relay.as_ref()
@@ -431,8 +461,8 @@ fn library() -> Result<PathBuf> {
     std::path::absolute(&path).map_err(|error| Failure::io(path.display(), &error))
 }
 
-/// A directory that the daemon takes for its mount point.
-fn empty_directory() -> Result<PathBuf> {
+/// An empty directory: for the daemon, who takes it for its mount point, or for what it finds.
+pub fn temporary_directory() -> Result<PathBuf> {
     for count in 0..1000u32 {
         let path = std::env::temp_dir().join(format!("bypath-fuse-{}-{count}", std::process::id()));
         match std::fs::DirBuilder::new().mode(0o700).create(&path) {

@@ -2,6 +2,7 @@
 
 pub mod carrier;
 mod daemon;
+pub mod helper;
 mod ledger;
 mod relay;
 mod rescue;

@@ -40,11 +40,11 @@ impl Message {
 }
 
 /// The version that we speak; a daemon may answer with an older one, down to 7.19.
-const MINOR: u32 = 31;
+pub const MINOR: u32 = 31;
 const OLDEST: u32 = 19;
-/// What we say to a daemon that has a socket. From 7.14 on libfuse moves replies to the kernel by `splice`, which
-/// cuts them into packets there. Nothing else in a message has changed since but for what `INIT` and notices hold.
-const UNSPLICED: u32 = 13;
+/// What we say to a daemon that has a socket. From 7.13 on Go's, from 7.14 on libfuse moves replies to the kernel by `splice`,
+/// which cuts them into packets there. Nothing else in a message has changed since but for what `INIT` and notices hold.
+pub const UNSPLICED: u32 = 12;
 const ASYNC_READ: u32 = 1;
 const BIG_WRITES: u32 = 1 << 5;
 /// The daemon applies the umask itself.
@@ -52,23 +52,22 @@ pub(super) const DONT_MASK: u32 = 1 << 6;
 const PARALLEL_DIROPS: u32 = 1 << 18;
 const MAX_PAGES: u32 = 1 << 22;
 
-/// Agrees with a daemon that was just started on version and sizes.
+/// Agrees with a daemon that was just started on version and sizes; it is told that we speak 7.`said`.
 /// `EOPNOTSUPP` for one that speaks another protocol.
-pub fn agree(channel: &Channel, cx: &Cx) -> Result<(), Errno> {
+pub fn agree(channel: &Channel, cx: &Cx, said: u32) -> Result<(), Errno> {
     let header = channel.header()?;
     let mut message = Message::new();
     let flags = ASYNC_READ | BIG_WRITES | DONT_MASK | PARALLEL_DIROPS | MAX_PAGES;
-    let (said, oldest) = if header.by_socket.load(Relaxed) == 0 { (MINOR, OLDEST) } else { (UNSPLICED, UNSPLICED) };
     message.word32(7).word32(said).word32(DATA_MAX as u32).word32(flags);
     let mut reply = [0u8; 64];
     let epoch = channel.epoch();
     let request = Request { operation: INIT, node: 0, epoch, parts: [message.bytes(), b"", b""], data: NOTHING };
     let len = channel.first_call(cx, &request, UserSlice::from_mut(&mut reply))?;
     let (major, minor) = (word32(&reply, 0), word32(&reply, 4));
-    if len < 24 || major != 7 || minor < oldest {
+    if len < 24 || major != 7 || minor < said.min(OLDEST) {
         return Err(Errno::EOPNOTSUPP);
     }
-    header.minor.store(minor.min(MINOR), Relaxed);
+    header.minor.store(minor.min(said), Relaxed);
     header.agreed.store(word32(&reply, 12) & flags, Relaxed);
     header.max_write.store(word32(&reply, 20).clamp(4096, DATA_MAX as u32), Relaxed);
     Ok(())

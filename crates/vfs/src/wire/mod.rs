@@ -20,7 +20,7 @@ mod permission;
 mod protocol;
 mod source;
 
-pub use call::agree;
+pub use call::{MINOR, UNSPLICED, agree};
 
 use crate::ledger::{Entry, Ledger};
 use crate::{Cx, Errno, Error, Node, Result};

@@ -1,4 +1,4 @@
-//! The FUSE protocol as far as it is spoken here, 7.19 and later: numbers,
+//! The FUSE protocol as far as it is spoken here, 7.19 and later (7.12 over a socket): numbers,
 //! layouts, and the checks of what comes back.
 
 use crate::ledger::{Caching, Entry};
