@@ -352,18 +352,23 @@ impl Ledger {
         self.description(id).offset_owner.store(0, Release);
     }
 
-    /// Whoever has this node, or another name of it, to himself.
-    fn owner_word(&self, node: Node) -> Result<&AtomicU32> {
-        let key = self.get(node)?.key.load(Relaxed);
-        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    /// The words of whoever has this node, or another name of it, to himself, in the order in which they are
+    /// taken. Two, since daemons call one file by two ids at times (Go's, after an inode number has been used
+    /// again), and one id's inode number may change. The second is the first if they fall together.
+    fn owner_words(&self, node: Node) -> Result<[&AtomicU32; 2]> {
+        let record = self.get(node)?;
         let words = &self.header().owners;
-        Ok(&words[hash as usize % words.len()])
+        let place = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % words.len();
+        let by_key = place(record.key.load(Relaxed));
+        // Without a number all would wait for each other.
+        let by_number = match record.ino.load(Relaxed) {
+            0 => by_key,
+            ino => place(ino),
+        };
+        Ok([&words[by_key.min(by_number)], &words[by_key.max(by_number)]])
     }
 
-    /// Runs with a node to itself: a write at its end, a look through a directory.
-    /// Not to be nested.
-    pub fn alone<T>(&self, node: Node, run: impl FnOnce() -> Result<T>) -> Result<T> {
-        let word = self.owner_word(node)?;
+    fn take(word: &AtomicU32) {
         let own = host::own_pid_cached();
         let mut rounds = 0;
         while let Err(holder) = word.compare_exchange(0, own, Acquire, Relaxed) {
@@ -371,8 +376,22 @@ impl Ledger {
                 let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
             }
         }
+    }
+
+    /// Runs with a node to itself: a write at its end, a look through a directory.
+    /// Not to be nested.
+    pub fn alone<T>(&self, node: Node, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        let [first, second] = self.owner_words(node)?;
+        Self::take(first);
+        let is_one = core::ptr::eq(first, second);
+        if !is_one {
+            Self::take(second);
+        }
         let result = run();
-        word.store(0, Release);
+        if !is_one {
+            second.store(0, Release);
+        }
+        first.store(0, Release);
         result
     }
 }
@@ -463,5 +482,35 @@ mod tests {
         assert!(!ledger.let_go_if_shared(id), "it is the last");
         let other = ledger.make_description(node, Kind::Regular, 0).unwrap();
         assert!(ledger.let_go_if_shared(id) && !ledger.let_go_if_shared(other), "one is told, not both");
+    }
+
+    /// Goal: who has a file to himself has it under its other id too, and under its other inode number; files without a
+    /// number don't wait for each other.
+    #[test]
+    fn a_file_of_two_ids_has_one_owner() {
+        let (ledger, node) = ledger("ids");
+        let enter = |name: &[u8], key, ino| {
+            let attr = Attr { ino, kind: Kind::Regular, mode: 0o644, nlink: 1, ..Attr::EMPTY };
+            let entry = Entry {
+                key,
+                device: 0,
+                attr,
+                entry_ns: 1 << 40,
+                attr_ns: 1 << 40,
+                epoch: 0,
+                handle: None,
+                caching: Caching::None,
+            };
+            ledger.enter(ledger.root(), name, &entry, ledger.moment(), &mut |_, _, _| ()).unwrap()
+        };
+        let meet = |one, other| {
+            let (one, other) = (ledger.owner_words(one).unwrap(), ledger.owner_words(other).unwrap());
+            one.iter().any(|word| other.iter().any(|same| core::ptr::eq(*word, *same)))
+        };
+        // What is meant to be apart falls into different words by its numbers.
+        assert!(meet(node, enter(b"other id", 3, 2)) && meet(node, enter(b"other number", 2, 3)));
+        assert!(!meet(node, enter(b"other", 3, 3)) && !meet(enter(b"none", 4, 0), enter(b"none too", 5, 0)));
+        ledger.alone(node, || Ok(assert!(ledger.owner_words(node).unwrap().iter().all(|word| word.load(Relaxed) != 0)))).unwrap();
+        assert!(ledger.owner_words(node).unwrap().iter().all(|word| word.load(Relaxed) == 0));
     }
 }

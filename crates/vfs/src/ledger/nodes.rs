@@ -62,7 +62,7 @@ pub struct Record {
     pub handle_bits: AtomicU32,
     /// Whether pages are kept: [`Caching`].
     pub caching: AtomicU32,
-    ino: AtomicU64,
+    pub(super) ino: AtomicU64,
     kind_mode: AtomicU32,
     nlink: AtomicU32,
     uid: AtomicU32,
