@@ -1,11 +1,11 @@
 # The working directory of a program on the short way is the kernel's too, beside a mount: whoever
 # looks at /proc, and what passes the library by, finds the same directory.
 served || exit 1
-mkdir -p "$mnt/d/e" "$work/out"
+mkdir -p "$mnt/d/e" "$work/outside"
 session() { (cd / && "$bypath" run --mount "$image:$mnt" -- sh -c "$1" 2>&1); }
 where='readlink /proc/$$/cwd'
 same 'entered by a path' "$(session "cd $mnt/d; $where; cd e; $where; cd ../..; $where")" "$mnt/d"$'\n'"$mnt/d/e"$'\n'"$mnt"
-same 'and left' "$(session "cd $mnt/d; cd $work/out; $where; cd -; $where")" "$work/out"$'\n'"$mnt/d"$'\n'"$mnt/d"
+same 'and left' "$(session "cd $mnt/d; cd $work/outside; $where; cd -; $where")" "$work/outside"$'\n'"$mnt/d"$'\n'"$mnt/d"
 same 'kept over exec' "$(session "cd $mnt/d; exec sh -c '$where; cd e; $where'")" "$mnt/d"$'\n'"$mnt/d/e"
 same 'one that was removed' "$(session "mkdir $mnt/g; cd $mnt/g; rmdir ../g; ls; echo x >f; cd ..; pwd -P; $where" | sed 's/.*: //')" \
     $'Directory nonexistent\n'"$mnt"$'\n'"$mnt"

@@ -29,7 +29,11 @@ What is seen where; may be given several times, and one inside another. SPEC is 
 Options: ro; for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
 pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, and
 carrier=socket or carrier=memory (found out: a static daemon has a socket); for an image, to
-compare with its direct way: cache=conventional (names and attributes kept above it) or cache=byvfs (attributes).";
+compare with its direct way: cache=conventional (names and attributes kept above it) or cache=byvfs (attributes).
+
+An image whose /DIR is a directory is mounted there for the kernel as well, as long as the session lasts, if
+/dev/fuse can be used: static and set-uid programs (Go's, busybox), other users, shared libraries inside the image
+and /proc see it only so. mkdir /DIR before makes it one.";
 
 /// A file system that programs use without system calls.
 #[derive(Parser)]

@@ -127,7 +127,15 @@ impl Ready {
         let exec = || unsafe { kernel_exec(dirfd, path, argv, self.environ(), flags) };
         match &self.environment {
             Some(environment) if !loads_us => {
-                let _handed = hand_over::HandedOver::all();
+                let handed = hand_over::HandedOver::all();
+                if !handed.is_all {
+                    // SAFETY: by contract.
+                    let name = core::str::from_utf8(unsafe { crate::symbols::plain::bytes(path) }).unwrap_or("a program");
+                    crate::complain!(
+                        "{name} can't be given the library (static, set-uid or another architecture's), and without a kernel \
+                         mount it finds open files of ours closed and our directory missing; bypath run --help says how to have one"
+                    );
+                }
                 environment.without_state(exec)
             }
             _ => exec(),

@@ -124,18 +124,23 @@ pub struct HandedOver {
     numbers: [u64; FD_MAX as usize / 64 + 1],
     /// The kernel's working directory as it was; negative: not changed.
     before: isize,
+    /// All that is inherited is among it.
+    pub is_all: bool,
 }
 
 impl HandedOver {
     /// Hands over all that a new program inherits, as far as the kernel has it.
     pub fn all() -> HandedOver {
-        let mut handed = HandedOver { numbers: [0; FD_MAX as usize / 64 + 1], before: -1 };
+        let mut handed = HandedOver { numbers: [0; FD_MAX as usize / 64 + 1], before: -1, is_all: true };
         let tls = tls::get();
         for fd in PROCESS.kept_over_exec() {
             tls::enter(tls);
             let file = open_in_kernel(tls, fd, true);
             tls::leave(tls);
-            let Some(file) = file else { continue };
+            let Some(file) = file else {
+                handed.is_all = false;
+                continue;
+            };
             // SAFETY: no pointers.
             if unsafe { pm::call!(__NR_dup3, file, fd, 0) }.is_ok() {
                 handed.numbers[fd as usize / 64] |= 1 << (fd % 64);
@@ -158,6 +163,8 @@ impl HandedOver {
             let _ = unsafe { pm::call!(__NR_fchdir, directory) };
             // SAFETY: opened above.
             let _ = unsafe { pm::call!(__NR_close, directory) };
+        } else if PROCESS.descriptors.get(CWD_FD).is_some() {
+            handed.is_all = false;
         }
         handed
     }
