@@ -510,7 +510,8 @@ mod tests {
         // What is meant to be apart falls into different words by its numbers.
         assert!(meet(node, enter(b"other id", 3, 2)) && meet(node, enter(b"other number", 2, 3)));
         assert!(!meet(node, enter(b"other", 3, 3)) && !meet(enter(b"none", 4, 0), enter(b"none too", 5, 0)));
-        ledger.alone(node, || Ok(assert!(ledger.owner_words(node).unwrap().iter().all(|word| word.load(Relaxed) != 0)))).unwrap();
-        assert!(ledger.owner_words(node).unwrap().iter().all(|word| word.load(Relaxed) == 0));
+        let are_held = || ledger.owner_words(node).unwrap().iter().all(|word| word.load(Relaxed) != 0);
+        assert_eq!(ledger.alone(node, || Ok(are_held())), Ok(true));
+        assert!(!are_held());
     }
 }
