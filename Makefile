@@ -135,8 +135,11 @@ CRASH = $(TESTKIT) crash --jobs $(shell nproc)
 crash: crash-persists crash-mutants
 	$(STEP) 'crash states, sequences of two' $(CRASH) --depth 2 --pairs 2000
 	$(STEP) 'crashes of the system, an image in the page cache' $(TESTKIT) crash --pages --cap 40
+# In parts: a run that is cut off goes on where it was.
+NIGHT = $(RELEASE)/crash-night
 crash-night:
-	$(STEP) 'crash states, sequences of three' $(CRASH) --depth 3 --shortest 3 --every 500 --pairs 0
+	$(STEP) 'crash states, sequences of three' $(CRASH) --depth 3 --shortest 3 --every 500 --pairs 0 --parts 40 --journal $(NIGHT)
+	rm $(NIGHT)
 crash-ci: crash-persists
 	$(STEP) 'crash states that once were bad' $(TESTKIT) crash --regressions crates/testkit/crash-regressions.txt
 	$(STEP) 'crash states' $(CRASH) --depth 2 --every 32 --pairs 200 --seconds 25

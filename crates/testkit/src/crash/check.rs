@@ -68,10 +68,8 @@ impl Expect {
         let settled = |tree: &Tree| {
             let mut tree = tree.clone();
             let same = data(&tree).map(|(same, _)| same);
-            tree.0
-                .iter_mut()
-                .filter(|e| Some(e.same) == same)
-                .for_each(|e| e.data[range.clone()].copy_from_slice(&new[range.clone()]));
+            let parts = tree.0.iter_mut().filter(|e| Some(e.same) == same).filter_map(|e| e.data.get_mut(range.clone()));
+            parts.for_each(|part| part.copy_from_slice(&new[range.clone()]));
             tree
         };
         let now = settled(tree);

@@ -333,7 +333,7 @@ pub fn mutants(every: usize, every_pair: usize, only: Option<&str>) -> bool {
                     3
                 }
             };
-            counts[usize::from(matches!(mutant.change, Change::Swapped(_)))][which] += 1;
+            counts[usize::from(matches!(mutant.change, Change::Swapped(..)))][which] += 1;
             if fate != Fate::Alive && argument.is_some() {
                 vain += 1;
                 println!("FAILED: argued to be the same, but {fate:?}: {}", equivalent::named(media, mutant));

@@ -60,7 +60,7 @@ pub fn named(media: Media, mutant: &Mutant) -> String {
         Change::NoFlush => format!("{medium}\tno flush\t{here}"),
         Change::NoFence => format!("{medium}\tno fence\t{here}"),
         Change::Hastened => format!("{medium}\thastened\t{here}"),
-        Change::Swapped(later) => format!("{medium}\t{here}\t{}", place(later)),
+        Change::Swapped(later, _) => format!("{medium}\t{here}\t{}", place(later)),
     }
 }
 

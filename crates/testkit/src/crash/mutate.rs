@@ -6,7 +6,7 @@
 
 use super::explore::{self, Effort, Explorer, Media, Recorded};
 use super::known::Known;
-use super::order;
+use super::order::{self, By};
 use super::record::{Event, What};
 use super::workload::{self, Start};
 use pm::record::Site;
@@ -23,8 +23,8 @@ pub enum Change {
     NoFence,
     /// What is stored first behind the fence is stored before all that it is behind (media that keep the order).
     Hastened,
-    /// What is stored there, one fence later, is stored before.
-    Swapped(Site),
+    /// What is stored there, one stretch later, is stored before.
+    Swapped(Site, By),
 }
 
 /// A change at a place in the code.
@@ -42,7 +42,7 @@ impl fmt::Display for Mutant {
             Change::NoFlush => write!(f, "without the flush at {}", self.site),
             Change::NoFence => write!(f, "without the fence at {}", self.site),
             Change::Hastened => write!(f, "swapped at the fence at {}", self.site),
-            Change::Swapped(later) => write!(f, "the store at {later} before that at {}", self.site),
+            Change::Swapped(later, _) => write!(f, "the store at {later} before that at {}", self.site),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Mutant {
             Change::NoFlush => events.iter().filter(|e| !(matches!(e.what, What::Flush { .. }) && here(e))).copied().collect(),
             Change::NoFence => events.iter().filter(|e| !(matches!(e.what, What::Fence) && here(e))).copied().collect(),
             Change::Hastened => order::hastened(events, self.site),
-            Change::Swapped(later) => order::swapped(events, (self.site, later)),
+            Change::Swapped(later, by) => order::swapped(events, (self.site, later), by),
         }
     }
 
@@ -71,17 +71,15 @@ pub type Found = BTreeMap<Mutant, bool>;
 /// What can be changed in events of one operation or recovery. `before`: what a word held before these.
 pub fn found(media: Media, events: &[Event], before: &dyn Fn(u64) -> u64) -> Found {
     let single = |change, event: &Event| Some((Mutant { change, site: event.site }, false));
-    if media != Media::Power {
-        let fences = events.iter().filter(|event| matches!(event.what, What::Fence));
-        return fences.filter_map(|event| single(Change::Hastened, event)).collect();
-    }
-    let ordered = order::pairs(events, before).into_iter();
+    let by = if media == Media::Kill { By::Record } else { By::Fence };
+    let ordered = order::pairs(events, by, before).into_iter();
     let mut found: Found =
-        ordered.map(|((site, later), aside)| (Mutant { change: Change::Swapped(later), site }, aside)).collect();
-    found.extend(events.iter().filter_map(|event| match event.what {
-        What::Flush { .. } => single(Change::NoFlush, event),
-        What::Fence => single(Change::NoFence, event),
-        What::Store { .. } => None,
+        ordered.map(|((site, later), aside)| (Mutant { change: Change::Swapped(later, by), site }, aside)).collect();
+    found.extend(events.iter().filter_map(|event| match (media, event.what) {
+        (Media::Power, What::Flush { .. }) => single(Change::NoFlush, event),
+        (Media::Power, What::Fence) => single(Change::NoFence, event),
+        (_, What::Fence) => single(Change::Hastened, event),
+        _ => None,
     }));
     found
 }
@@ -145,7 +143,7 @@ pub fn run(
         add(&mut all, explorer.known.as_ref().map(|known| known.found.clone()).unwrap_or_default());
         explorers.push((explorer, ready));
     }
-    let (pairs, single): (Vec<_>, Vec<_>) = all.iter().partition(|(mutant, _)| matches!(mutant.change, Change::Swapped(_)));
+    let (pairs, single): (Vec<_>, Vec<_>) = all.iter().partition(|(mutant, _)| matches!(mutant.change, Change::Swapped(..)));
     for (mutant, aside) in single.into_iter().step_by(every.max(1)).chain(pairs.into_iter().step_by(every_pair.max(1))) {
         let caught = explorers.iter_mut().any(|(explorer, ready)| is_caught(explorer, ready, *mutant));
         let missed = if *aside { Fate::Aside } else { Fate::Alive };

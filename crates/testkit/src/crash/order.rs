@@ -1,8 +1,8 @@
 //! Ordered pairs of stores.
 //!
-//! A thread's stores fall into stretches: a fence ends one. An ordered pair is a
-//! place in the code that stores in one and a place that stores in the next, in the same
-//! operation or recovery: one fence, no less and no more, keeps the second behind
+//! A thread's stores fall into stretches: a fence ends one, or ([`By::Record`]) what makes a record count. An
+//! ordered pair is a place in the code that stores in one and a place that stores in the next, in the same
+//! operation or recovery: one fence, or one such word, no less and no more, keeps the second behind
 //! the first. Wherever the two meet is an instance of the pair.
 
 use super::record::{Event, What};
@@ -15,24 +15,39 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Two places that store, the second behind the first.
 pub type Pair = (Site, Site);
 
+/// What ends a stretch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum By {
+    /// A fence.
+    Fence,
+    /// The words that make a record count, or end it: its state and what stands for its checksum. They are a stretch
+    /// of their own. Where processes die, stores become visible in order: these words, and no fence, keep what belongs
+    /// to a record before what it does, and that before what comes next.
+    Record,
+}
+
 /// Thread, and number of the stretch.
 type Stretch = (u8, usize);
 
+/// In a lane, where what makes its record count ends.
+const LANE_OBJECTS: u64 = std::mem::offset_of!(format::Lane, objects) as u64;
 /// Bytes of a lane's head; behind it stand the stores of its record.
 const LANE_HEAD: u64 = 128;
 
 /// Of each store that a crash may show: its place among the events, and its stretch.
-fn stores(events: &[Event]) -> impl Iterator<Item = (usize, Stretch)> {
+fn stores(events: &[Event], by: By) -> impl Iterator<Item = (usize, Stretch)> {
     let mut threads = BTreeMap::new();
     events.iter().enumerate().filter_map(move |(at, event)| {
-        let (stretch, ended) = threads.entry(event.thread).or_insert((0usize, false));
+        let (stretch, ended, settles) = threads.entry(event.thread).or_insert((0usize, false, false));
         match event.what {
-            What::Store { how, .. } if how != Stored::Volatile => {
-                *stretch += usize::from(std::mem::take(ended));
+            What::Store { how, offset, .. } if how != Stored::Volatile => {
+                let does = by == By::Record && lane_word(u64::from(offset)).is_some_and(|at| at < LANE_OBJECTS);
+                let changes = std::mem::replace(settles, does) != does;
+                *stretch += usize::from(std::mem::take(ended) || changes);
                 Some((at, (event.thread, *stretch)))
             }
             What::Fence => {
-                *ended = true;
+                *ended |= by == By::Fence;
                 None
             }
             _ => None,
@@ -42,10 +57,10 @@ fn stores(events: &[Event]) -> impl Iterator<Item = (usize, Stretch)> {
 
 /// The ordered pairs here, and whether the second one's stores are aside wherever they meet: nothing
 /// refers to what they store to. `before` is what the words of the image held before these events.
-pub fn pairs(events: &[Event], before: &dyn Fn(u64) -> u64) -> BTreeMap<Pair, bool> {
+pub fn pairs(events: &[Event], by: By, before: &dyn Fn(u64) -> u64) -> BTreeMap<Pair, bool> {
     let guards = Guards::new(events, before);
     let mut pairs = BTreeMap::new();
-    let stretches = stretches(events);
+    let stretches = stretches(events, by);
     for (&(thread, number), later) in &stretches {
         let first = number.checked_sub(1).and_then(|number| stretches.get(&(thread, number)));
         let Some((first, from)) = first.and_then(|first| Some((first, *first.first()?))) else { continue };
@@ -61,9 +76,9 @@ pub fn pairs(events: &[Event], before: &dyn Fn(u64) -> u64) -> BTreeMap<Pair, bo
 }
 
 /// The stores of each stretch.
-fn stretches(events: &[Event]) -> BTreeMap<Stretch, Vec<usize>> {
+fn stretches(events: &[Event], by: By) -> BTreeMap<Stretch, Vec<usize>> {
     let mut stretches: BTreeMap<Stretch, Vec<usize>> = BTreeMap::new();
-    stores(events).for_each(|(at, stretch)| stretches.entry(stretch).or_default().push(at));
+    stores(events, by).for_each(|(at, stretch)| stretches.entry(stretch).or_default().push(at));
     stretches
 }
 
@@ -78,9 +93,9 @@ fn moved<'a>(events: &'a [Event], stretch: &'a [usize], place: usize) -> impl It
 }
 
 /// What is stored at `later` in the stretch after one of `first` comes before that.
-pub fn swapped(events: &[Event], (first, later): Pair) -> Vec<Event> {
+pub fn swapped(events: &[Event], (first, later): Pair, by: By) -> Vec<Event> {
     let mut order: Vec<(usize, bool, usize)> = (0..events.len()).map(|at| (at, true, at)).collect();
-    let stretches = stretches(events);
+    let stretches = stretches(events, by);
     for (&(thread, number), after) in &stretches {
         let before = number.checked_sub(1).and_then(|number| stretches.get(&(thread, number)));
         let Some(to) = before.and_then(|before| before.iter().find(|at| events[**at].site == first)) else { continue };
@@ -158,5 +173,53 @@ impl<'a> Guards<'a> {
         let first = stores.iter().rev().find(|(event, _)| *event < from).map_or_else(|| (self.before)(word), |(_, value)| *value);
         let meanwhile = stores.iter().filter(|(event, _)| (from..at).contains(event)).map(|(_, value)| *value);
         std::iter::once(first).chain(meanwhile).all(|value| value & bits == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::Location;
+
+    /// Goal: what orders stores where no fence does. Method: a record, what it does, its end, and the next record's
+    /// first word, with fences where they mean nothing: its stretches, and what goes with its state word.
+    #[test]
+    fn a_record_is_ordered_by_its_own_words() {
+        let sites = [Location::caller(), Location::caller(), Location::caller(), Location::caller(), Location::caller()];
+        let [listed, marked, counts, made, ended] = sites;
+        let store = |at: u64, value: u64, site: Site| Event {
+            what: What::Store { offset: at as u32, len: 8, value, how: Stored::Word },
+            thread: 0,
+            site,
+        };
+        let fence = Event { what: What::Fence, thread: 0, site: listed };
+        let elsewhere = BITMAP - BLOCK;
+        let events = [
+            store(LANE_AREA + LANE_HEAD, 1, listed),
+            fence,
+            store(LANE_AREA + 8, 2, marked),
+            store(LANE_AREA, 3, counts),
+            store(elsewhere, 4, made),
+            fence,
+            store(elsewhere + 8, 5, made),
+            store(LANE_AREA, 0, ended),
+            store(LANE_AREA + LANE_HEAD, 6, listed),
+        ];
+        let of: Vec<usize> = stores(&events, By::Record).map(|(_, (_, number))| number).collect();
+        assert_eq!(of, [0, 1, 1, 2, 2, 3, 4]);
+        let found = pairs(&events, By::Record, &|_| 0);
+        let all = [((listed, marked), true), ((listed, counts), false), ((marked, made), false), ((counts, made), false)];
+        let all = all.into_iter().chain([((made, ended), false), ((ended, listed), false)]);
+        assert_eq!(found, all.collect());
+        // The mark goes with the state word.
+        let values = |events: &[Event]| -> Vec<u64> {
+            let value = |event: &Event| match event.what {
+                What::Store { value, .. } => Some(value),
+                _ => None,
+            };
+            events.iter().filter_map(value).collect()
+        };
+        assert_eq!(values(&swapped(&events, (listed, counts), By::Record)), [2, 3, 1, 4, 5, 0, 6]);
+        assert_eq!(values(&swapped(&events, (listed, marked), By::Fence)), [2, 1, 3, 4, 5, 0, 6]);
     }
 }
