@@ -9,11 +9,11 @@ is() { # WHAT WORDS COMMAND…: fails with one line that holds the words
 nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 
 # Without the device.
-touch "$work/none"
+touch "$work/device"
 is 'no /dev/fuse' 'no /dev/fuse here' unshare -m --propagation private sh -c 'mount --bind "$1" /dev/fuse && exec "$2" mount "$3" "$4"' \
-    sh "$work/none" "$bypath" "$image" "$mnt"
+    sh "$work/device" "$bypath" "$image" "$mnt"
 same 'a session does without' "$(unshare -m --propagation private sh -c 'mount --bind "$1" /dev/fuse && exec "$2" run --mount "$3:$4" -- ls -a "$4"' \
-    sh "$work/none" "$bypath" "$image" "$mnt")" $'.\n..'
+    sh "$work/device" "$bypath" "$image" "$mnt")" $'.\n..'
 
 # By somebody else.
 is 'an image that he may not write' 'write permission' nobody "$bypath" mount "$image" "$mnt"
@@ -56,3 +56,7 @@ short rm "$mnt/f"
 same 'a file that is gone, by its number' "$(cat "$mnt/.bypath/ino/$number".{0,1,2,3} 2>&1 | grep -c 'o such file\|Stale')" 4
 "$bypath" umount "$mnt"
 same 'nothing is left mounted' "$(grep -c "$work/" /proc/mounts)" 0
+
+# What lies in a directory is not hidden by a session's mount, and whoever starts it is told.
+mkdir -p "$work/full/of"
+same 'a session at a directory with something in it' "$("$bypath" run --mount "$image:$work/full" -- sh -c "ls -A $work/full | grep -c of; grep -c $work/full /proc/mounts" 2>"$work/said"; grep -c 'not empty' "$work/said")" $'0\n1'

@@ -83,7 +83,17 @@ impl SessionMount {
     /// Mounts `image`, attached as `attached`, at `directory`, or shares the
     /// mount that is there. `None` if this cannot be; the short way does without.
     pub fn start(image: &Path, attached: &Attached, directory: &Path) -> Option<SessionMount> {
-        if is_mounted(attached, directory) || !is_free(directory) {
+        if is_mounted(attached, directory) {
+            return None;
+        }
+        if !is_free(directory) {
+            if directory.is_dir() && Path::new("/dev/fuse").exists() {
+                eprintln!(
+                    "bypath: {}: not empty, so the image is not mounted there for the kernel: static programs, other users and \
+                     libraries inside the image find what is there now (take an empty directory; --no-fuse to do without)",
+                    directory.display()
+                );
+            }
             return None;
         }
         let mut command = server_command(image, directory, 4).ok()?;
