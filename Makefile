@@ -14,7 +14,7 @@ export LC_ALL := C
 .PHONY: crash crash-night crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-model system-host \
-    damage flips system-damage system-flips system-random system-append system-visible system-storm system-recover system-flat recover fuzz fuzz-ci loom budgets tiny-bench tiny-demo
+    damage flips system-damage system-flips system-random system-append system-visible system-storm system-recover system-flat recover fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
 
 all: build
 
@@ -171,10 +171,15 @@ fuzz:
 loom:
 	$(STEP) 'loom: all schedules of the models' sh -c 'cd models && exec $(CARGO) test -q $(CARGO_FLAGS)'
 
+# Schedules of more threads than loom can exhaust, drawn from one seed; threads die anywhere. SEED=n draws others,
+# ROUNDS=n so many of each, SCHEDULE=… runs the one that a failure has printed.
+shuttle:
+	$(STEP) 'shuttle: drawn schedules of the models, with deaths' sh -c 'cd models && exec $(CARGO) test -q $(CARGO_FLAGS) --features many'
+
 # ---- CI ----
 
 ci: tools
-	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests crash-ci fuzz-ci loom docs budgets tiny-bench tiny-demo
+	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests crash-ci fuzz-ci loom shuttle docs budgets tiny-bench tiny-demo
 
 fmt:
 	$(STEP) 'format' $(CARGO) fmt --all --check

@@ -1,37 +1,45 @@
 //! Models of the lock-free protocols, for [loom], which tries every schedule and
-//! every value that a load may return.
+//! every value that a load may return, and for [shuttle] (feature `many`), which
+//! draws schedules of more threads and longer sequences than can be exhausted, and
+//! lets threads die at any access.
 //!
-//! The engine's code works on mapped memory, which loom cannot see; so these are
+//! The engine's code works on mapped memory, which neither can see; so these are
 //! models: each follows the functions that it names step by step, with the same
 //! orderings. A change there is to be made here too. Where the code itself works on
-//! any atomic words (`base::hold`), it is that which is tried.
+//! any atomic words (`base::hold`), it is that which is tried, by both.
 //!
-//! Not here: entering and closing a directory (`lane/enter.rs`), which stands on
+//! Not for loom: entering and closing a directory (`lane/enter.rs`), which stands on
 //! sequential consistency; loom takes such accesses for acquire and release only.
+//! Shuttle takes all accesses for sequentially consistent: what an ordering is worth is loom's to find.
 //!
 //! [loom]: https://docs.rs/loom
+//! [shuttle]: https://docs.rs/shuttle
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "many")))]
 use loom::sync::atomic;
+#[cfg(all(test, feature = "many"))]
+use many::mortal as atomic;
 
 /// As in `base`.
 #[cfg(test)]
 type DescriptionId = u32;
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "many")))]
 mod bucket;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "many")))]
 mod cachelet;
 #[cfg(test)]
 #[path = "../../crates/base/src/hold.rs"]
 mod hold;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "many")))]
 mod holders;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "many")))]
 mod lane;
-#[cfg(test)]
+#[cfg(all(test, feature = "many"))]
+mod many;
+#[cfg(all(test, not(feature = "many")))]
 mod pins;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "many")))]
 mod reservation;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "many")))]
 mod slot;

@@ -8,7 +8,7 @@
 //! refs    0                          free
 //!         count                      held by so many entries
 //!         MAKING | process + 1       being made or ended by that process
-//!         sequence | last | count    the same, after changes by more than one
+//!         sequence | gave | last | count   the same, after changes by more than one
 //! ```
 //! The word `refs` says, beside the count, which entry changed it last. So an
 //! entry in doubt is decided by looking: it is the last one, then it is counted
@@ -23,6 +23,9 @@
 //!   an entry, but for the end of a doubt.
 //! - The sequence tells a change from an older one by the same entry. It begins
 //!   anew with each life of a description.
+//! - `gave` tells giving from taking: a thread that closes a number may have read the
+//!   sequence long before, while others closed it and took it again. What an entry about
+//!   to be given was counted for last is its taking, and the other way round.
 //! - The one holder of a description that never had a second marks it before its
 //!   entry goes: the adopter ends whatever a dead process has marked.
 
@@ -37,9 +40,10 @@ pub const ONE: u64 = 1;
 const COUNT: u64 = MAKING - 1;
 const PROCESS_AT: u32 = 26;
 const PLACE_AT: u32 = 36;
-const SEQUENCE_AT: u32 = 51;
+const GAVE_AT: u32 = 51;
+const SEQUENCE_AT: u32 = 52;
 /// Fits both words.
-const SEQUENCE: u32 = (1 << 13) - 1;
+const SEQUENCE: u32 = (1 << 12) - 1;
 
 /// In an entry: being given up, being taken.
 const GIVING: u32 = 1 << 30;
@@ -53,7 +57,7 @@ const WAITS: u32 = 10_000;
 /// Numbers that fit: of processes, of entries in a table, of descriptions.
 pub const PROCESSES_MAX: u64 = 1 << (PLACE_AT - PROCESS_AT);
 #[allow(missing_docs)]
-pub const ENTRIES_MAX: u64 = (1 << (SEQUENCE_AT - PLACE_AT)) - 1;
+pub const ENTRIES_MAX: u64 = (1 << (GAVE_AT - PLACE_AT)) - 1;
 #[allow(missing_docs)]
 pub const DESCRIPTIONS_MAX: u64 = ID as u64;
 
@@ -138,7 +142,7 @@ impl Intent {
             }
             let giving = self.entry & GIVING != 0;
             if now & MAKING != 0 || now & COUNT == 0 {
-                // Nobody gets there while one that gives is counted.
+                // Nobody gets there while one that gives is counted: it is being made, or was marked.
                 return if giving { Outcome::Done } else { Outcome::Refused };
             }
             end_doubt(h, self.id, now);
@@ -186,7 +190,8 @@ impl Intent {
     fn counted(&self, refs: u64, giving: bool) -> u64 {
         let count = if giving { (refs & COUNT) - 1 } else { ((refs & COUNT) + 1).min(COUNT) };
         let last = u64::from(self.process) << PROCESS_AT | u64::from(self.fd + 1) << PLACE_AT;
-        u64::from((sequence(refs) + 1) & SEQUENCE) << SEQUENCE_AT | last | count
+        let gave = u64::from(giving) << GAVE_AT;
+        u64::from((sequence(refs) + 1) & SEQUENCE) << SEQUENCE_AT | gave | last | count
     }
 }
 
@@ -204,7 +209,8 @@ const fn last_of(refs: u64) -> Option<(u32, u32)> {
 
 /// Whether a count is what a change for this entry makes of it.
 const fn follows(refs: u64, entry: u32) -> bool {
-    sequence(refs) & SEQUENCE == ((entry >> ENTRY_SEQUENCE_AT & SEQUENCE) + 1) & SEQUENCE
+    (refs >> GAVE_AT & 1 != 0) == (entry & GIVING != 0)
+        && sequence(refs) & SEQUENCE == ((entry >> ENTRY_SEQUENCE_AT & SEQUENCE) + 1) & SEQUENCE
 }
 
 /// An entry in doubt when what it is about has happened.
@@ -247,7 +253,9 @@ pub fn give(h: &impl Holders, process: u32, fd: u32) -> Option<DescriptionId> {
             h.pause();
             continue;
         }
-        match settle(h, process, fd) {
+        // Of the entry as it was seen: by now another thread may be taking this number for something else,
+        // and what a living one is about is not to be settled.
+        match settle_seen(h, process, fd, entry, waits < WAITS) {
             Settled::Empty => return None,
             Settled::Last(id) => return Some(id),
             Settled::Again => {}
@@ -266,10 +274,19 @@ pub enum Settled {
     Again,
 }
 
-/// One step towards an entry that holds nothing, whatever it was about.
+/// One step towards an entry that holds nothing, whatever it was about: its process is dead, or
+/// waited for in vain.
 pub fn settle(h: &impl Holders, process: u32, fd: u32) -> Settled {
+    match h.entry(process, fd) {
+        Some(place) => settle_seen(h, process, fd, place.load(Acquire), false),
+        None => Settled::Empty,
+    }
+}
+
+/// [`settle`], if the entry still is what was seen. `lives`: another thread of the process may be making
+/// just this description for just this number, which is to be waited for.
+fn settle_seen(h: &impl Holders, process: u32, fd: u32, entry: u32, lives: bool) -> Settled {
     let Some(place) = h.entry(process, fd) else { return Settled::Empty };
-    let entry = place.load(Acquire);
     let Some(id) = id_of(entry) else {
         return if entry == 0 || place.compare_exchange(entry, 0, AcqRel, Acquire).is_ok() {
             Settled::Empty
@@ -289,6 +306,9 @@ pub fn settle(h: &impl Holders, process: u32, fd: u32) -> Settled {
         return Settled::Again;
     }
     if entry & GIVING == 0 {
+        if lives && refs == making(process) {
+            return Settled::Again;
+        }
         if refs & MAKING != 0 || refs & COUNT == 0 {
             // Marked, and ended with its mark.
             return if place.compare_exchange(entry, 0, AcqRel, Acquire).is_ok() { Settled::Empty } else { Settled::Again };
@@ -296,6 +316,11 @@ pub fn settle(h: &impl Holders, process: u32, fd: u32) -> Settled {
         match Intent::announce(h, process, fd, id, entry) {
             Some(announced) => intent = announced,
             None => return Settled::Again,
+        }
+        if lives && h.refs(id).load(Acquire) == making(process) {
+            // The number was given back and taken again since it was looked at.
+            let _ = place.compare_exchange(intent.entry, entry, AcqRel, Acquire);
+            return Settled::Again;
         }
     }
     let outcome = intent.apply(h);
