@@ -341,6 +341,7 @@ mod tests {
     /// Method: an image, with the tree it has and with another one; the same asked more of; one with another byte.
     #[test]
     fn an_image_is_remembered_not_its_answer() {
+        let _clock = super::super::clock_is_ours();
         let mut explorer = Explorer::new(Media::Power, Start::Some, Effort::default());
         let own = explorer.first_tree();
         let other = explorer.tree_after(&workload::parse("chmod(foo)").map_or_else(Vec::new, |op| vec![op])).expect("a tree");

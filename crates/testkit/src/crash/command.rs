@@ -98,8 +98,7 @@ pub fn run_part(plan: &Plan, part: Share) -> Option<Done> {
     let program = std::env::current_exe().ok()?;
     let mut children = Vec::new();
     for job in 0..plan.jobs {
-        let share = Share { number: part.number * plan.jobs + job, of: part.of * plan.jobs };
-        let numbers = plan.numbers(share).map(|number| number.to_string());
+        let numbers = plan.numbers(part.of_job(job, plan.jobs)).map(|number| number.to_string());
         let child = Command::new(&program).args(["crash", "--worker"]).args(numbers).stdout(Stdio::piped()).spawn();
         match child {
             Ok(child) => children.push(child),

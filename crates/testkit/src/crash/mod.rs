@@ -43,3 +43,10 @@ pub mod record;
 pub mod sequences;
 pub mod tree;
 pub mod workload;
+
+/// Held by tests that explore: the made-up clock is the whole program's, and times are part of what they meet.
+#[cfg(test)]
+fn clock_is_ours() -> std::sync::MutexGuard<'static, ()> {
+    static CLOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -11,8 +11,8 @@ use super::workload::{self, Op};
 use crate::rng::Rng;
 use std::rc::Rc;
 
-/// One of the equal shares of a run.
-#[derive(Clone, Copy, Debug)]
+/// One of the equal shares of a run: the sequences whose numbers leave `number` when divided by `of`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     /// Which, from 0 on, ...
     pub number: u64,
@@ -26,6 +26,11 @@ impl Share {
         let (which, of) = text.split_once('/')?;
         let (which, of): (u64, u64) = (which.parse().ok()?, of.parse().ok()?);
         (1..=of).contains(&which).then(|| Share { number: which - 1, of })
+    }
+
+    /// The share of one of `jobs` processes; those of all are this share, however many they are.
+    pub const fn of_job(self, job: u64, jobs: u64) -> Share {
+        Share { number: self.number + job * self.of, of: self.of * jobs }
     }
 }
 
@@ -150,16 +155,20 @@ mod tests {
 
     const PLAN: Plan = Plan { depth: 3, shortest: 3, every: 500, jobs: 1, seed: 1, pairs: 0, seconds: 0 };
 
+    /// Without crashes inside recovery: a share tries those of each state that it meets, whoever else does.
+    const EFFORT: Effort = Effort { cap: 4, cap_inside: 1, inside_every: u64::MAX };
+
     /// Goal: the shares of a run are the whole of it, each sequence in one of them.
     /// Method: a few operations, in sequences of one and of two, tried by three shares and by one.
     #[test]
     fn shares_add_up() {
+        let _clock = super::super::clock_is_ours();
         let plan = Plan { depth: 2, every: 2, ..PLAN };
         let counted = |share: Share, len: usize| {
             let mut sequences = Sequences::new(&plan, share);
             let few = ["create(bar)", "rename(foo,bar)", "unlink(A/foo)", "rmdir(foo)", "chmod(foo)", "mkdir(bar)"];
             sequences.all = few.iter().filter_map(|text| Some((workload::parse(text)?, true))).collect();
-            let mut explorer = Explorer::new(Media::Power, Start::Some, Effort { cap: 4, cap_inside: 2, inside_every: 64 });
+            let mut explorer = Explorer::new(Media::Power, Start::Some, EFFORT);
             let tree = explorer.first_tree();
             sequences.of_length(&mut explorer, &tree, len);
             assert_eq!((explorer.counts.violations, explorer.counts.left), (0, 0));
@@ -174,6 +183,23 @@ mod tests {
             assert!(whole.workloads > 5 && parts.iter().all(|part| part.workloads < whole.workloads));
             // What two shares meet both try.
             assert!(sum.tried >= whole.tried);
+        }
+    }
+
+    /// Goal: a part is the same whoever runs it. Method: each number is in one job of the part that it is in alone.
+    #[test]
+    fn a_part_does_not_depend_on_jobs() {
+        assert_eq!(Share::parse("3/7"), Some(Share { number: 2, of: 7 }));
+        for text in ["0/7", "8/7", "7", "/", "a/b", "1/0"] {
+            assert_eq!(Share::parse(text), None, "{text}");
+        }
+        for (jobs, number) in (1..5).flat_map(|jobs| (0..100).map(move |number| (jobs, number))) {
+            let is_in = |share: Share| number % share.of == share.number;
+            for part in 0..7 {
+                let part = Share { number: part, of: 7 };
+                let in_jobs = (0..jobs).filter(|job| is_in(part.of_job(*job, jobs))).count();
+                assert_eq!(in_jobs, usize::from(is_in(part)));
+            }
         }
     }
 
