@@ -102,7 +102,7 @@ impl Process {
     /// it (`/proc/self/cwd`, relative paths that pass us by), else to one without anything.
     fn move_kernel_cwd(&self, cx: &Cx, mount: &Mount, node: Node, was_ours: bool) -> Result<(), Errno> {
         let in_kernel = mount.is_served() && self.enter_in_kernel(cx, mount, node);
-        if !in_kernel && !(was_ours && self.cwd_is_virtual.load(Relaxed)) {
+        if !(in_kernel || was_ours && self.cwd_is_virtual.load(Relaxed)) {
             self.door.enter_virtual_cwd()?;
         }
         self.cwd_is_virtual.store(!in_kernel, Relaxed);
