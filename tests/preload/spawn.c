@@ -1,9 +1,10 @@
 /* Goal: children started in every way see the files, descriptors and working
  * directory of the parent. Method: posix_spawn with file actions, system, popen,
- * exec* in all forms, vfork; what the children write is read back. */
+ * exec* in all forms, vfork, from outside and from a directory inside; what the children write is read back. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -62,6 +63,17 @@ static int cloned(void *argument) {
     write(fd, argument, strlen(argument));
     close(fd);
     return 6;
+}
+
+static volatile int done;
+
+static void *opens(void *path) {
+    while (!done) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        close(dup(fd));
+        close(fd);
+    }
+    return NULL;
 }
 
 int main(int argc, char **argv) {
@@ -188,6 +200,54 @@ int main(int argc, char **argv) {
     system(script);
     show("ce", "ce");
     fcntl(fd, F_SETFD, 0);
+
+    /* children that inherit and no more: directory, position, umask, not what is closed before they begin */
+    char outside[] = "/tmp/bypath-spawn.XXXXXX";
+    int out = mkstemp(outside);
+    umask(027);
+    lseek(fd, 3, SEEK_SET);
+    posix_spawn_file_actions_init(&a);
+    posix_spawn_file_actions_addclose(&a, other);
+    posix_spawn_file_actions_addopen(&a, 1, outside, O_WRONLY | O_APPEND, 0);
+    posix_spawn_file_actions_adddup2(&a, 1, 2);
+    snprintf(script, sizeof script, "pwd; umask; dd bs=1 count=4 <&%d 2>/dev/null; echo; test -e /dev/fd/%d && echo leaked; :>made; stat -c %%a made; exit 6", fd, other);
+    spawned("inherits", &a, script);
+    fprintf(report, "offset %ld\n", (long)lseek(fd, 0, SEEK_CUR));
+    posix_spawn_file_actions_addclosefrom_np(&a, 3);
+    snprintf(script, sizeof script, "for i in %d %d; do test -e /dev/fd/$i && echo open $i; done; pwd", fd, other);
+    spawned("closes all", &a, script);
+    posix_spawn_file_actions_destroy(&a);
+    snprintf(script, sizeof script, "cat %s >../inherited", outside);
+    system(script);
+    show("inherited", "inherited");
+    /* its number carries something else by then */
+    posix_spawn_file_actions_init(&a);
+    posix_spawn_file_actions_adddup2(&a, out, fd);
+    snprintf(script, sizeof script, "echo replaced >&%d; pwd >&%d", fd, fd);
+    spawned("replaced", &a, script);
+    posix_spawn_file_actions_destroy(&a);
+    snprintf(script, sizeof script, "tail -n 2 %s >../replaced; cat ../f", outside);
+    system(script);
+    show("replaced", "replaced");
+    show("f", "f");
+    unlink(outside);
+    char *named[] = {"sh", "-c", "pwd >../named; exit 4", NULL};
+    fprintf(report, "by PATH %d", posix_spawnp(&pid, "sh", NULL, NULL, named, environ));
+    fprintf(report, " %d\n", status(pid));
+    show("named", "named");
+    fprintf(report, "missing %d %d %d %d\n", posix_spawn(&pid, "/none", NULL, NULL, none, environ), posix_spawn(&pid, "/tmp", NULL, NULL, none, environ),
+            posix_spawnp(&pid, "no-such-program", NULL, NULL, none, environ), posix_spawn(&pid, "./none", NULL, NULL, none, environ));
+    pthread_t opener;
+    int wrong = 0;
+    pthread_create(&opener, NULL, opens, in("g"));
+    for (int i = 0; i < 50; i++) {
+        char *exits[] = {"sh", "-c", "test -e made && exit 7", NULL};
+        wrong += posix_spawn(&pid, "/bin/sh", NULL, NULL, exits, environ) != 0 || status(pid) != 7;
+    }
+    done = 1;
+    pthread_join(opener, NULL);
+    fprintf(report, "beside a thread that opens: %d wrong\n", wrong);
+    umask(022);
 
     /* clone without shared memory, fork in a fork, nested offsets */
     static char stack[65536];

@@ -75,6 +75,8 @@ pub struct Fs {
     pub(crate) areas: Areas,
     /// Robust list of the thread that is about to fork (`pm::mutex::renew_robust_list`).
     pub(crate) robust_list: core::sync::atomic::AtomicUsize,
+    /// Its number.
+    pub(crate) forking_thread: core::sync::atomic::AtomicU32,
     /// What the image's file system is (`file::sync`): 0 not known yet.
     pub(crate) backing: AtomicU32,
     /// Path of the image, NUL-terminated.

@@ -137,11 +137,29 @@ pub fn robust_list() -> usize {
     head
 }
 
+/// Number of this thread.
+pub fn thread_number() -> u32 {
+    // SAFETY: takes no arguments.
+    unsafe { crate::call!(crate::sys::abi::__NR_gettid) }.unwrap_or(0) as u32
+}
+
+/// Where glibc keeps a thread's number, before the head of its robust list: the number, four
+/// bytes unused, the way back.
+const NUMBER_BEFORE_HEAD: usize = 16;
+
 /// In a child that was forked behind libc's back (a bare `clone`): starts an
-/// empty robust list at `head`, its parent's. Does nothing where libc has done so.
-pub fn renew_robust_list(head: usize) {
+/// empty robust list at `head`, its parent's, and has libc know the child's number: mutexes are
+/// taken under it, and one under that of the `parent` thread would outlive the child.
+/// Does nothing where libc has done so.
+pub fn renew_robust_list(head: usize, parent: u32) {
     if head == 0 || robust_list() != 0 {
         return;
+    }
+    let number = (head - NUMBER_BEFORE_HEAD) as *mut u32;
+    // SAFETY: before the head lies more of what libc keeps of this thread, which has no other thread beside it.
+    if unsafe { number.read() } == parent {
+        // SAFETY: as above; it is what libc writes there in a child of its own.
+        unsafe { number.write(thread_number()) };
     }
     // SAFETY: `head` is the head of this thread's list, at the same address as
     // in the parent; an empty list points to its own head, and libc keeps the

@@ -19,6 +19,10 @@ use base::{Kind, MOUNTS_MAX};
 use core::sync::atomic::Ordering;
 use pm::Errno;
 use pm::sys::abi;
+use vfs::Mount;
+
+/// Room for the PID of a child that is not made yet.
+const PID_DIGITS: usize = 20;
 
 /// What `fork_prepare` returned by mount slot.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +76,50 @@ impl Process {
         }
     }
 
+    /// Before a child that borrows our memory until it executes a program: a copy of the
+    /// descriptors for that program, and into `out` the state for its environment, which
+    /// `spawn_exec` completes. Returns the state's length. `ENOSYS`: not with these mounts.
+    pub fn spawn_prepare(&self, thread: &ThreadState, out: &mut [u8]) -> Result<(ForkToken, usize), Errno> {
+        if !self.mounts.iter().all(|(_, mount)| mount.backend.spawns()) {
+            return Err(Errno::ENOSYS);
+        }
+        let token = self.fork_prepare(thread)?;
+        let mut text = TextOut::new(out, Errno::E2BIG);
+        let begun = text.put(b"2;").and_then(|()| text.put(&[b'0'; PID_DIGITS])).and_then(|()| text.put(b";"));
+        match begun.and_then(|()| self.write_tokens(&mut text, |slot, _| token.0[slot].unwrap_or(0))) {
+            Ok(()) => Ok((token, text.bytes().len())),
+            Err(errno) => {
+                self.spawn_failed(thread, token);
+                Err(errno)
+            }
+        }
+    }
+
+    /// In the child, just before `exec`: `state` is what `spawn_prepare` wrote. Raw
+    /// system calls and stores only.
+    pub fn spawn_exec(&self, token: &ForkToken, state: &mut [u8]) {
+        let mut left = pid();
+        for digit in state.iter_mut().skip(2).take(PID_DIGITS).rev() {
+            *digit = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        for (slot, mount) in self.mounts.iter() {
+            if let Some(one) = token.0[slot] {
+                mount.backend.spawn_exec(one);
+            }
+        }
+    }
+
+    /// In the parent, when there is no such child, or it did not come to `exec`.
+    pub fn spawn_failed(&self, thread: &ThreadState, token: ForkToken) {
+        let cx = self.cx(thread);
+        for (slot, mount) in self.mounts.iter() {
+            if let Some(one) = token.0[slot] {
+                mount.backend.spawn_failed(&cx, one);
+            }
+        }
+    }
+
     /// Numbers of ours that stay open over `exec` (not close-on-exec): the door
     /// keeps their placeholders open in the kernel.
     pub fn kept_over_exec(&self) -> impl Iterator<Item = u32> {
@@ -82,28 +130,31 @@ impl Process {
     /// `out`, returns its length. `E2BIG` if it does not fit.
     pub fn exec_prepare(&self, out: &mut [u8]) -> Result<usize, Errno> {
         let mut text = TextOut::new(out, Errno::E2BIG);
-        let mut result = text.put(b"2;").and_then(|()| text.number(pid(), 10)).and_then(|()| text.put(b";"));
-        let mut first = true;
-        for (slot, mount) in self.mounts.iter() {
-            let token = mount.backend.exec_prepare();
-            if token == 0 {
-                continue;
-            }
-            result = result.and_then(|()| {
-                if !core::mem::take(&mut first) {
-                    text.put(b",")?;
-                }
-                text.number(slot as u64, 10)?;
-                text.put(b":")?;
-                text.number(token, 16)
-            });
-        }
-        let done = result.and_then(|()| self.write_kept(&mut text));
+        let begun = text.put(b"2;").and_then(|()| text.number(pid(), 10)).and_then(|()| text.put(b";"));
+        let done = begun.and_then(|()| self.write_tokens(&mut text, |_, mount| mount.backend.exec_prepare()));
         if let Err(errno) = done {
             self.exec_failed();
             return Err(errno);
         }
         Ok(text.bytes().len())
+    }
+
+    /// Writes each mount's token, unless it is 0, then what stays open and the umask.
+    fn write_tokens(&self, text: &mut TextOut, token: impl Fn(usize, &Mount) -> u64) -> Result<(), Errno> {
+        let mut first = true;
+        for (slot, mount) in self.mounts.iter() {
+            let token = token(slot, mount);
+            if token == 0 {
+                continue;
+            }
+            if !core::mem::take(&mut first) {
+                text.put(b",")?;
+            }
+            text.number(slot as u64, 10)?;
+            text.put(b":")?;
+            text.number(token, 16)?;
+        }
+        self.write_kept(text)
     }
 
     fn write_kept(&self, text: &mut TextOut) -> Result<(), Errno> {

@@ -23,6 +23,19 @@ impl Environment {
         self.pointers
     }
 
+    /// The state, to be completed.
+    pub fn state_mut(&mut self) -> &mut [u8] {
+        let at = self.own[2];
+        if at.is_null() {
+            return &mut [];
+        }
+        // SAFETY: a NUL-terminated string of our own.
+        let len = unsafe { CStr::from_ptr(at.cast()) }.count_bytes();
+        let name = environment::STATE.len() + 1;
+        // SAFETY: inside that string, which nobody else has while we are borrowed.
+        unsafe { core::slice::from_raw_parts_mut(at.add(name), len - name) }
+    }
+
     /// Runs `exec` with an environment that does not hand descriptors on; it returns only if exec failed.
     pub fn without_state(&self, exec: impl FnOnce() -> isize) -> isize {
         let state = self.own[2].cast::<c_char>();

@@ -25,7 +25,8 @@ const ETXTBSY: isize = -26;
 const ELOOP: isize = -40;
 /// How often one script may be the interpreter of another.
 const INTERPRETERS_MAX: u32 = 4;
-const STATE_MAX: usize = 8192;
+/// Room for the state of a new program.
+pub const STATE_MAX: usize = 8192;
 
 type Strings = *const *mut c_char;
 

@@ -19,8 +19,10 @@
 #[macro_use]
 mod export;
 
+pub mod actions;
 pub mod alloc;
 pub mod attach;
+pub mod borrowed;
 pub mod call;
 pub mod count;
 pub mod door;

@@ -1,21 +1,19 @@
 //! posix_spawn.
 //!
 //! When nothing of ours is involved, libc's own `posix_spawn` runs with a rebuilt
-//! environment (its child shares our memory, but makes no call through us). Else
+//! environment (its child shares our memory, but makes no call through us). When
+//! the child only inherits what is ours, it borrows our memory as well ([`borrowed`]). Else
 //! we do it ourselves: fork, the file actions through our own calls, exec; a pipe
 //! that exec closes brings the child's error number back.
-//!
-//! libc's file-action objects are opaque, so the `…_add*` functions also note
-//! each action in a list of ours, by the object's address.
 
+use crate::actions::{Step, Steps, copy, forget, note};
+use crate::borrowed;
 use crate::exec::{Ready, Whose, leads_in, search, whose};
 use crate::fork::quiet_fork;
 use crate::patch::raw_during;
 use crate::serve;
-use crate::{alloc, call, environ::Environment, errno, init, libc, next, placeholders};
-use core::cell::UnsafeCell;
+use crate::{call, environ::Environment, errno, init, libc, next, placeholders};
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering::*};
 use pm::sys::{self, abi::*};
 
 /// An array of strings that ends with null.
@@ -27,134 +25,13 @@ const ENOENT: i32 = 2;
 const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
 
-/// What a child does before it execs.
-#[derive(Clone, Copy)]
-enum Step {
-    Close(c_int),
-    Dup2(c_int, c_int),
-    Open { fd: c_int, path: *mut u8, flags: c_int, mode: u32 },
-    Chdir(*mut u8),
-    Fchdir(c_int),
-    CloseFrom(c_int),
-    TcSetPgrp(c_int),
-}
-
-/// An action noted; a list in the order they were added.
-struct Node {
-    owner: *const c_void,
-    step: Step,
-    next: *mut Node,
-}
-
-struct List(UnsafeCell<*mut Node>);
-// SAFETY: used under `LOCK` only.
-unsafe impl Sync for List {}
-static LIST: List = List(UnsafeCell::new(core::ptr::null_mut()));
-static LOCK: AtomicU32 = AtomicU32::new(0);
-
-fn locked<T>(run: impl FnOnce(&mut *mut Node) -> T) -> T {
-    let tls = crate::tls::get();
-    crate::tls::enter(tls);
-    while LOCK.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
-        core::hint::spin_loop();
-    }
-    // SAFETY: under the lock.
-    let result = run(unsafe { &mut *LIST.0.get() });
-    LOCK.store(0, Release);
-    crate::tls::leave(tls);
-    result
-}
-
-/// Notes `step` for the object at `owner`; whether there was memory.
-fn note(owner: *const c_void, step: Step) -> bool {
-    let node = alloc::alloc(size_of::<Node>()).cast::<Node>();
-    if node.is_null() {
-        return false;
-    }
-    // SAFETY: large enough, aligned to 16.
-    unsafe { node.write(Node { owner, step, next: core::ptr::null_mut() }) };
-    locked(|head| {
-        let mut at: *mut *mut Node = head;
-        // SAFETY: nodes of the list live until they are unlinked under the lock.
-        while !unsafe { *at }.is_null() {
-            // SAFETY: as above.
-            at = unsafe { &raw mut (**at).next };
-        }
-        // SAFETY: the last link.
-        unsafe { *at = node };
-    });
-    true
-}
-
-/// Forgets all actions of `owner`.
-fn forget(owner: *const c_void) {
-    locked(|head| {
-        let mut at: *mut *mut Node = head;
-        loop {
-            // SAFETY: nodes of the list live until they are unlinked here.
-            let node = unsafe { *at };
-            if node.is_null() {
-                break;
-            }
-            // SAFETY: as above.
-            if unsafe { (*node).owner } != owner {
-                // SAFETY: as above.
-                at = unsafe { &raw mut (*node).next };
-                continue;
-            }
-            // SAFETY: as above.
-            unsafe { *at = (*node).next };
-            // SAFETY: as above.
-            if let Step::Open { path, .. } | Step::Chdir(path) = unsafe { (*node).step } {
-                // SAFETY: our copy of the path.
-                unsafe { alloc::free(path) };
-            }
-            // SAFETY: unlinked.
-            unsafe { alloc::free(node.cast()) };
-        }
-    });
-}
-
-/// Calls `each` for the actions of `owner` in order, until one fails.
-fn each_step(owner: *const c_void, mut each: impl FnMut(Step) -> Result<(), i32>) -> Result<(), i32> {
-    if owner.is_null() {
-        return Ok(());
-    }
-    // The program must not change or destroy an object that it spawns with.
-    let mut at = locked(|head| *head);
-    while !at.is_null() {
-        // SAFETY: as said.
-        let node = unsafe { &*at };
-        if node.owner == owner {
-            each(node.step)?;
-        }
-        at = node.next;
-    }
-    Ok(())
-}
-
-/// A copy of a path in our memory; null without memory.
-///
-/// # Safety
-/// `path` is NUL-terminated.
-unsafe fn copy(path: *const c_char) -> *mut u8 {
-    // SAFETY: by contract.
-    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes_with_nul();
-    let at = alloc::alloc(bytes.len());
-    if !at.is_null() {
-        // SAFETY: the block has that many bytes.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
-    }
-    at
-}
-
 /// What the attribute object says.
 #[derive(Default)]
-struct Attributes {
-    flags: i16,
+pub(crate) struct Attributes {
+    pub(crate) flags: i16,
     group: c_int,
     defaults: [u64; 16],
-    mask: [u64; 16],
+    pub(crate) mask: [u64; 16],
     policy: c_int,
     priority: c_int,
 }
@@ -162,7 +39,7 @@ struct Attributes {
 const RESETIDS: i16 = 1;
 const SETPGROUP: i16 = 2;
 const SETSIGDEF: i16 = 4;
-const SETSIGMASK: i16 = 8;
+pub(crate) const SETSIGMASK: i16 = 8;
 const SETSCHEDPARAM: i16 = 0x10;
 const SETSCHEDULER: i16 = 0x20;
 const SETSID: i16 = 0x80;
@@ -179,7 +56,7 @@ unsafe extern "C" {
 
 /// # Safety
 /// `attr` is null or an attribute object.
-unsafe fn attributes(attr: *const c_void) -> Attributes {
+pub(crate) unsafe fn attributes(attr: *const c_void) -> Attributes {
     let mut out = Attributes::default();
     if attr.is_null() {
         return out;
@@ -218,10 +95,11 @@ pub unsafe fn spawn(pid: *mut c_int, order: &Order) -> i32 {
         // SAFETY: by contract.
         return unsafe { libc_spawn(pid, order, order.envp) };
     }
+    let Some(steps) = Steps::of(order.actions) else { return ENOMEM };
     // SAFETY: by contract.
-    if unsafe { needs_us(order) } {
+    if unsafe { needs_us(order, &steps) } {
         // SAFETY: by contract.
-        return unsafe { own_spawn(pid, order) };
+        return unsafe { borrowed::spawn(pid, order, &steps).unwrap_or_else(|| own_spawn(pid, order, &steps)) };
     }
     // SAFETY: by contract.
     let Some(environment) = (unsafe { Environment::new(order.envp, b"") }) else { return ENOMEM };
@@ -230,7 +108,7 @@ pub unsafe fn spawn(pid: *mut c_int, order: &Order) -> i32 {
     // SAFETY: by contract.
     if result == ENOENT && !order.search && unsafe { leads_in(HERE, order.file, 0) } {
         // SAFETY: by contract.
-        return unsafe { own_spawn(pid, order) };
+        return unsafe { own_spawn(pid, order, &steps) };
     }
     result
 }
@@ -239,7 +117,7 @@ pub unsafe fn spawn(pid: *mut c_int, order: &Order) -> i32 {
 ///
 /// # Safety
 /// The order's pointers are the program's.
-unsafe fn needs_us(order: &Order) -> bool {
+unsafe fn needs_us(order: &Order, steps: &Steps) -> bool {
     // SAFETY: the program's path.
     let ours = |path: *const c_char| !matches!(unsafe { whose(HERE, path, 0) }, Whose::Kernel);
     let mut needs = call::any_ours();
@@ -252,12 +130,11 @@ unsafe fn needs_us(order: &Order) -> bool {
     } else {
         needs |= ours(order.file);
     }
-    let _ = each_step(order.actions, |step| {
+    for step in steps.each() {
         if let Step::Open { path, .. } | Step::Chdir(path) = step {
             needs |= ours(path.cast());
         }
-        Ok(())
-    });
+    }
     needs
 }
 
@@ -275,7 +152,7 @@ unsafe fn libc_spawn(pid: *mut c_int, order: &Order, envp: Strings) -> i32 {
 }
 
 /// Blocks every signal; the mask before.
-fn block_signals() -> u64 {
+pub(crate) fn block_signals() -> u64 {
     let (all, mut before) = (u64::MAX, 0u64);
     // SAFETY: both masks outlive the call.
     let _ = unsafe { pm::call!(__NR_rt_sigprocmask, 2, &raw const all, &raw mut before, 8) };
@@ -289,16 +166,15 @@ pub fn set_signals(mask: u64) {
 }
 
 /// The write end of the pipe out of the way of the actions' numbers.
-fn out_of_the_way(order: &Order, fd: usize) -> Result<usize, pm::Errno> {
+fn out_of_the_way(steps: &Steps, fd: usize) -> Result<usize, pm::Errno> {
     let mut highest = 9;
-    let _ = each_step(order.actions, |step| {
+    for step in steps.each() {
         match step {
             Step::Dup2(from, to) => highest = highest.max(from).max(to),
             Step::Open { fd, .. } | Step::Close(fd) | Step::Fchdir(fd) => highest = highest.max(fd),
             _ => {}
         }
-        Ok(())
-    });
+    }
     // SAFETY: no pointers.
     let moved = unsafe { pm::call!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, highest + 1) };
     // SAFETY: our own descriptor.
@@ -310,7 +186,7 @@ fn out_of_the_way(order: &Order, fd: usize) -> Result<usize, pm::Errno> {
 ///
 /// # Safety
 /// The order's pointers are the program's.
-unsafe fn own_spawn(pid: *mut c_int, order: &Order) -> i32 {
+unsafe fn own_spawn(pid: *mut c_int, order: &Order, steps: &Steps) -> i32 {
     let mut pipe = [0i32; 2];
     // SAFETY: the array outlives the call.
     let made = unsafe { placeholders::creating(__NR_pipe2, [pipe.as_mut_ptr() as usize, O_CLOEXEC as usize, 0, 0, 0, 0]) };
@@ -321,7 +197,7 @@ unsafe fn own_spawn(pid: *mut c_int, order: &Order) -> i32 {
         // SAFETY: our own descriptor.
         let _ = unsafe { pm::call!(__NR_close, fd) };
     };
-    let report = match out_of_the_way(order, pipe[1] as usize) {
+    let report = match out_of_the_way(steps, pipe[1] as usize) {
         Ok(fd) => fd,
         Err(errno) => {
             close(pipe[0] as usize);
@@ -335,7 +211,7 @@ unsafe fn own_spawn(pid: *mut c_int, order: &Order) -> i32 {
     let child = quiet_fork();
     if child == 0 {
         // SAFETY: by contract.
-        let error = unsafe { become_child(order, &attributes, mask, report) };
+        let error = unsafe { become_child(order, steps, &attributes, mask, report) };
         // SAFETY: the number outlives the call.
         let _ = unsafe { pm::call!(__NR_write, report, &raw const error, 4) };
         loop {
@@ -368,12 +244,12 @@ unsafe fn own_spawn(pid: *mut c_int, order: &Order) -> i32 {
 ///
 /// # Safety
 /// The order's pointers are the program's.
-unsafe fn become_child(order: &Order, attributes: &Attributes, mask: u64, report: usize) -> i32 {
+unsafe fn become_child(order: &Order, steps: &Steps, attributes: &Attributes, mask: u64, report: usize) -> i32 {
     reset_handlers(attributes);
     if let Err(errno) = apply(attributes) {
         return errno.0;
     }
-    if let Err(error) = each_step(order.actions, |step| do_step(step, report)) {
+    if let Err(error) = steps.each().try_for_each(|step| do_step(step, Some(report))) {
         return error;
     }
     set_signals(if attributes.flags & SETSIGMASK != 0 { attributes.mask[0] } else { mask });
@@ -393,7 +269,7 @@ unsafe fn become_child(order: &Order, attributes: &Attributes, mask: u64, report
 }
 
 /// Handlers of the parent must not run here.
-fn reset_handlers(attributes: &Attributes) {
+pub(crate) fn reset_handlers(attributes: &Attributes) {
     for signal in 1..=64usize {
         // The kernel's: handler, flags, restorer, mask.
         let mut action = [0usize; 4];
@@ -410,7 +286,7 @@ fn reset_handlers(attributes: &Attributes) {
 }
 
 /// Scheduling, session, group, identity, in libc's order.
-fn apply(attributes: &Attributes) -> Result<(), pm::Errno> {
+pub(crate) fn apply(attributes: &Attributes) -> Result<(), pm::Errno> {
     let flags = attributes.flags;
     let priority = &raw const attributes.priority;
     if flags & SETSCHEDULER != 0 {
@@ -442,8 +318,8 @@ fn apply(attributes: &Attributes) -> Result<(), pm::Errno> {
     Ok(())
 }
 
-/// One file action, in the child; the pipe at `report` stays.
-fn do_step(step: Step, report: usize) -> Result<(), i32> {
+/// One file action, in the child; the pipe at `report` stays, if there is one.
+pub(crate) fn do_step(step: Step, report: Option<usize>) -> Result<(), i32> {
     let check = |result: isize| if result < 0 { Err(-result as i32) } else { Ok(result as c_int) };
     match step {
         Step::Close(fd) => {
@@ -481,13 +357,13 @@ fn do_step(step: Step, report: usize) -> Result<(), i32> {
             check(unsafe { serve!(__NR_fchdir, fd) })?;
         }
         Step::CloseFrom(first) => {
-            let (first, report) = (first.max(0) as usize, report);
-            if first < report {
+            let first = first.max(0) as usize;
+            if let Some(report) = report.filter(|report| first < *report) {
                 // SAFETY: no pointers.
                 check(unsafe { serve!(__NR_close_range, first, report - 1, 0) })?;
             }
             // SAFETY: no pointers.
-            check(unsafe { serve!(__NR_close_range, first.max(report + 1), u32::MAX, 0) })?;
+            check(unsafe { serve!(__NR_close_range, report.map_or(first, |report| first.max(report + 1)), u32::MAX, 0) })?;
         }
         Step::TcSetPgrp(fd) => {
             // SAFETY: takes no arguments.

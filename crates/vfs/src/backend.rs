@@ -276,6 +276,18 @@ pub trait Backend: Sync {
     fn fork_done(&self, _token: u64, _pid: u32) {}
     /// In the parent, when `fork` failed.
     fn fork_failed(&self, cx: &Cx, token: u64);
+    /// Whether the token of `fork_prepare` will do for a child that borrows our memory until it
+    /// executes a program: `spawn_exec` in that child just before, `exec_claim` in the program, no
+    /// `fork_child`. `spawn_failed` in the parent, if it comes to nothing.
+    fn spawns(&self) -> bool {
+        false
+    }
+    /// In such a child, just before `exec`.
+    fn spawn_exec(&self, _token: u64) {}
+    /// In the parent, when such a child was not made or did not come to `exec`.
+    fn spawn_failed(&self, cx: &Cx, token: u64) {
+        self.fork_failed(cx, token)
+    }
     /// Before `exec`: marks this process as replacing itself; the token lets
     /// the new program claim its descriptors (0: cannot).
     fn exec_prepare(&self) -> u64;

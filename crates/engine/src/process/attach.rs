@@ -376,6 +376,7 @@ pub(crate) fn unjoined(
         descriptor_pages: AtomicU32::new(0),
         description_hint: AtomicU32::new(0),
         robust_list: AtomicUsize::new(0),
+        forking_thread: AtomicU32::new(0),
         backing: AtomicU32::new(0),
         device: device(superblock),
         read_only: options.read_only,

@@ -67,6 +67,7 @@ impl Fs {
             self.empty_process(cx, number);
         }
         self.robust_list.store(pm::mutex::robust_list(), Relaxed);
+        self.forking_thread.store(pm::mutex::thread_number(), Relaxed);
         if let Some(mutex) = self.process_mutex(number) {
             mutex.give_back();
         }
@@ -89,7 +90,7 @@ impl Fs {
 
     /// In the child, first thing: takes the slot that the parent readied.
     pub fn fork_child(&self, token: u64) {
-        pm::mutex::renew_robust_list(self.robust_list.load(Relaxed));
+        pm::mutex::renew_robust_list(self.robust_list.load(Relaxed), self.forking_thread.load(Relaxed));
         self.process.store(0, Relaxed);
         let Some((number, nonce)) = untoken(token) else { return };
         let (Some(mutex), Some(slot)) = (self.process_mutex(number), self.process_slot(number)) else { return };
@@ -121,6 +122,31 @@ impl Fs {
             self.empty_process(cx, number);
             mutex.give_back();
         }
+    }
+
+    /// In a child that borrows its parent's memory, just before `exec`: the slot that
+    /// [`Fs::fork_prepare`] readied is the new program's, which claims it by the same token
+    /// ([`Fs::exec_claim`]). Nobody takes the slot's mutex before, and nothing of the parent's is touched.
+    pub fn spawn_exec(&self, token: u64) {
+        let Some((number, nonce)) = untoken(token) else { return };
+        let Some(slot) = self.process_slot(number).filter(|slot| slot.nonce.load(Acquire) == nonce) else { return };
+        let pid = kernel::pid();
+        slot.pid.store(pid, Relaxed);
+        slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
+        slot.started.store(kernel::start_time(pid), Relaxed);
+        slot.reserved[1].store(pm::clock::monotonic() as u64, Relaxed);
+        let _ = slot.state.compare_exchange(state::FORKING, state::EXECUTING, AcqRel, Relaxed);
+    }
+
+    /// In the parent, when a child that borrowed our memory has ended without `exec`, or was never made.
+    pub fn spawn_failed(&self, cx: &Cx, token: u64) {
+        let slot = untoken(token).and_then(|(number, nonce)| Some((self.process_slot(number)?, nonce)));
+        if let Some((slot, nonce)) = slot
+            && slot.nonce.load(Acquire) == nonce
+        {
+            let _ = slot.state.compare_exchange(state::EXECUTING, state::FORKING, AcqRel, Relaxed);
+        }
+        self.fork_failed(cx, token);
     }
 
     /// Before `exec`: marks this process as replacing itself. The token lets the

@@ -310,6 +310,18 @@ impl Backend for Native {
         self.0.fork_failed(cx, token)
     }
 
+    fn spawns(&self) -> bool {
+        true
+    }
+
+    fn spawn_exec(&self, token: u64) {
+        self.0.spawn_exec(token)
+    }
+
+    fn spawn_failed(&self, cx: &Cx, token: u64) {
+        self.0.spawn_failed(cx, token)
+    }
+
     fn exec_prepare(&self) -> u64 {
         self.0.exec_prepare()
     }

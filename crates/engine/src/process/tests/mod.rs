@@ -214,6 +214,92 @@ fn exec_hands_over() {
     assert_eq!(test.users().count(), 1);
 }
 
+/// Goal: the death of a child that was made behind libc's back (a bare `clone`) is noticed like any
+/// other's. Method: such a child takes its slot and ends.
+#[test]
+fn a_bare_childs_death_is_noticed() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let token = test.fork_prepare(&cx).unwrap();
+    const SIGCHLD: usize = 17;
+    // SAFETY: as fork; the child takes its slot and ends.
+    let pid = unsafe { pm::sys::raw(abi::__NR_clone as usize, [SIGCHLD, 0, 0, 0, 0, 0]) } as i32;
+    if pid == 0 {
+        test.fork_child(token);
+        // SAFETY: ends the child.
+        unsafe { _exit(7) };
+    }
+    test.fork_done(token, pid as u32);
+    assert_eq!(wait(pid), 7);
+    assert_eq!(test.adopt_dead_processes(&cx), 0);
+    assert_eq!((base::hold::count(test.description(id).refs.load(Relaxed)), test.users().count()), (1, 1));
+}
+
+/// Goal: a child that borrows its parent's memory leaves the slot to its program without ever
+/// having been a process; the slot is given up if there is no exec, and if the program dies before it
+/// has claimed it. Method: a forked child makes the one step; the test claims in the program's place.
+#[test]
+fn a_borrowing_child_hands_over() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let refs = || base::hold::count(test.description(id).refs.load(Relaxed));
+    let spawn = |token| {
+        // SAFETY: the child makes the step and waits to be killed.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            test.spawn_exec(token);
+            loop {
+                std::thread::sleep(std::time::Duration::from_secs(1));
+            }
+        }
+        let slot = test.process_slot((token & 0xffff) as u32 - 1).unwrap();
+        while slot.state.load(core::sync::atomic::Ordering::Acquire) != super::table::state::EXECUTING {
+            std::thread::yield_now();
+        }
+        assert_eq!(slot.pid.load(Relaxed), pid as u32);
+        pid
+    };
+    let end = |pid| {
+        // SAFETY: a child of ours.
+        unsafe { kill(pid, 9) };
+        wait(pid);
+    };
+    // No exec: as if nothing had been.
+    let token = test.fork_prepare(&cx).unwrap();
+    assert_eq!(refs(), 2);
+    test.spawn_failed(&cx, token);
+    assert_eq!((refs(), test.users().count()), (1, 1));
+    let token = test.fork_prepare(&cx).unwrap();
+    end(spawn(token));
+    test.spawn_failed(&cx, token);
+    assert_eq!((refs(), test.users().count()), (1, 1));
+    // The program claims.
+    let token = test.fork_prepare(&cx).unwrap();
+    let pid = spawn(token);
+    assert_eq!(test.adopt_dead_processes(&cx), 1);
+    let thread = Thread::new();
+    let second = test.image.attach(&thread).unwrap();
+    let mut seen = std::vec::Vec::new();
+    second.exec_claim(token, &mut |fd, id| seen.push((fd, id))).unwrap();
+    assert_eq!(seen, [(3, id)]);
+    // What the parent may still do with the token changes nothing.
+    test.spawn_failed(&cx, token);
+    assert_eq!((refs(), test.users().count()), (2, 2));
+    end(pid);
+    let second_cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    second.detach(&second_cx);
+    assert_eq!((refs(), test.users().count()), (1, 1));
+    // It dies before it has claimed.
+    let pid = spawn(test.fork_prepare(&cx).unwrap());
+    assert_eq!((refs(), test.adopt_dead_processes(&cx)), (2, 1));
+    end(pid);
+    assert_eq!((test.adopt_dead_processes(&cx), refs()), (0, 1));
+}
+
 /// Goal: fork and exec get over somebody who looks, however long he looks.
 /// Method: another thread holds the slot's mutex while the next step is due.
 #[test]
