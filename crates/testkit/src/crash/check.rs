@@ -337,6 +337,33 @@ mod tests {
     use super::super::workload::{self, Start};
     use super::*;
 
+    /// Goal: a tree that is another is said to be, whatever is missing from it. Method: bytes written in place, and a
+    /// file that ends before them, in the middle of them, behind them.
+    #[test]
+    fn a_file_too_short_is_another_tree() {
+        let file = |data: Vec<u8>, links: u64| {
+            let (path, kind) = (NAMES[0].as_bytes().to_vec(), 8);
+            Rc::new(Tree(vec![Entry {
+                path,
+                kind,
+                words: [0, 0, 0, links, 0],
+                times: [0; 2],
+                same: 0,
+                data,
+                xattrs: Vec::new(),
+            }]))
+        };
+        let (old, new) = (file(vec![1; 12], 1), file([[1; 8], [2; 8]].concat(), 1));
+        let in_place = Some(InPlace { name: 0, from: 8, to: 12 });
+        let expect = Expect { trees: vec![old, new], in_place, times: Times::None };
+        for (data, fine) in [(4, false), (8, false), (10, false), (12, true), (16, false)] {
+            // In the middle of it, a byte is new and one old.
+            let bytes = (0..data).map(|at| if at == 9 { 2 } else { 1 }).collect();
+            assert_eq!(expect.compare(&file(bytes, 1)).is_ok(), fine, "{data} bytes");
+        }
+        assert!(expect.compare(&file(vec![1; 12], 2)).is_err());
+    }
+
     /// Goal: what is remembered of an image answers for that image only, and for no more than was asked.
     /// Method: an image, with the tree it has and with another one; the same asked more of; one with another byte.
     #[test]
