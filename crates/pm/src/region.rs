@@ -349,6 +349,21 @@ impl Region {
         }
     }
 
+    /// Has the line at `offset` brought to this processor, to be changed here soon; nothing for an offset outside.
+    #[inline]
+    pub fn bring(&self, offset: u64) {
+        #[cfg(target_arch = "x86_64")]
+        if self.holds(offset, 1) {
+            // SAFETY: in bounds, just checked.
+            let line = unsafe { self.base().add(offset as usize) };
+            // Not by `_mm_prefetch`, of which a compiler for all processors makes one to read.
+            // SAFETY: it changes nothing, whatever the address; what does not know it ignores it.
+            unsafe { core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags)) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
+    }
+
     #[inline(always)]
     #[cfg_attr(feature = "sim", track_caller)]
     fn note_bytes(&self, _offset: u64, _len: u64) {

@@ -124,7 +124,8 @@ pub struct Header {
 
 const _: () = assert!(core::mem::offset_of!(Header, pending) == 64 && core::mem::offset_of!(Header, returning) == 128);
 
-/// Head of a slot.
+/// Head of a slot. The daemon changes the first line several times in a request; the client does not look there,
+/// which would take it away each time, but at the second, which is written once.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]
 struct Slot {
@@ -140,6 +141,18 @@ struct Slot {
     one_way: AtomicU32,
     /// The daemon's life for which the request is meant.
     epoch: AtomicU32,
+    reserved: [AtomicU32; 8],
+
+    /// Which request was answered, and how long the answer is ([`answered`]): a hint for who spins, written
+    /// last, when `state` says so too.
+    answered: AtomicU64,
+}
+
+const _: () = assert!(core::mem::offset_of!(Slot, answered) == 64);
+
+/// What a slot says once this request has an answer of `len` bytes.
+fn answered(unique: u64, len: usize) -> u64 {
+    unique >> 8 << 32 | len as u64
 }
 
 impl Slot {
@@ -210,7 +223,21 @@ impl Channel {
         if index >= SLOTS {
             return Err(Errno::EIO);
         }
-        self.region.at(4096 + u64::from(index) * SLOT_BYTES).ok_or(Errno::EIO)
+        self.region.at(Self::place(index)).ok_or(Errno::EIO)
+    }
+
+    fn place(index: u32) -> u64 {
+        4096 + u64::from(index) * SLOT_BYTES
+    }
+
+    /// Brings what a short request is in, all at once, to who is about to write it or to take it. To the latter
+    /// too as if he were to change it: a line that the one only writes and the other only reads goes
+    /// back and forth more slowly than one that is handed over.
+    fn bring(&self, index: u32) {
+        self.region.bring(Self::place(index));
+        for line in [0, 64, 128, 192] {
+            self.region.bring(Self::room(index) + line);
+        }
     }
 
     /// Requests so far: every slot counts its own.
@@ -219,7 +246,7 @@ impl Channel {
     }
 
     fn room(index: u32) -> u64 {
-        4096 + u64::from(index) * SLOT_BYTES + 4096
+        Self::place(index) + 4096
     }
 
     // ---- whose turn it is ----

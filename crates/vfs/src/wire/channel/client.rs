@@ -19,13 +19,10 @@ impl Channel {
     /// answered `ENOTCONN`, whatever has been started since.
     pub fn call(&self, cx: &Cx, request: &Request, into: UserSlice) -> Result<usize, Errno> {
         let header = self.header()?;
-        let index = self.begin(cx, request, false, true)?;
+        let (index, unique) = self.begin(cx, request, false, true)?;
         let slot = self.slot(index)?;
-        let waited = self.wait(slot, request.epoch);
-        if waited.is_err() {
-            return waited.map(|()| 0);
-        }
-        let result = self.take_reply(index, slot, into);
+        let len = self.wait(slot, unique, request.epoch)?;
+        let result = self.take_reply(index, len, into);
         slot.state.store(FREE, Release);
         if result == Err(Errno::ENOSYS) && request.operation < 64 && header.epoch.load(Acquire) == request.epoch {
             header.unknown.fetch_or(1 << request.operation, Relaxed);
@@ -35,10 +32,10 @@ impl Channel {
 
     /// The first request of a daemon's life, while it is not serving yet.
     pub fn first_call(&self, cx: &Cx, request: &Request, into: UserSlice) -> Result<usize, Errno> {
-        let index = self.begin(cx, request, false, false)?;
+        let (index, unique) = self.begin(cx, request, false, false)?;
         let slot = self.slot(index)?;
-        self.wait(slot, request.epoch)?;
-        let result = self.take_reply(index, slot, into);
+        let len = self.wait(slot, unique, request.epoch)?;
+        let result = self.take_reply(index, len, into);
         slot.state.store(FREE, Release);
         result
     }
@@ -48,8 +45,10 @@ impl Channel {
         self.begin(cx, request, true, true).map(drop)
     }
 
-    fn begin(&self, cx: &Cx, request: &Request, one_way: bool, serving: bool) -> Result<u32, Errno> {
+    /// Puts a request into a slot; the slot, and the request's number.
+    fn begin(&self, cx: &Cx, request: &Request, one_way: bool, serving: bool) -> Result<(u32, u64), Errno> {
         let header = self.header()?;
+        self.bring(self.hint.load(Relaxed) % SLOTS);
         let len = IN_HEADER + request.parts.iter().map(|part| part.len()).sum::<usize>() + request.data.len;
         if len > MESSAGE_MAX {
             return Err(Errno::EIO);
@@ -96,10 +95,10 @@ impl Channel {
         slot.one_way.store(u32::from(one_way), Relaxed);
         slot.sleeps.store(0, Relaxed);
         slot.epoch.store(request.epoch, Relaxed);
-        slot.state.store(REQUEST, SeqCst);
+        slot.state.store(REQUEST, Release);
         header.pending.fetch_or(1 << index, SeqCst);
         self.ring(header);
-        Ok(index)
+        Ok((index, unique))
     }
 
     /// A daemon that is being started (again) is waited for.
@@ -192,12 +191,16 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for the reply; on failure the slot is given up.
-    fn wait(&self, slot: &Slot, epoch: u32) -> Result<(), Errno> {
+    /// Waits for the reply; its length. On failure the slot is given up.
+    fn wait(&self, slot: &Slot, unique: u64, epoch: u32) -> Result<usize, Errno> {
         let header = self.header()?;
-        let replied = || (slot.state.load(Acquire) == REPLIED).then_some(());
-        if self.patience.spin(replied).or_else(|| self.courtesy.give_way(replied)).is_some() {
-            return Ok(());
+        let replied = || {
+            let said = slot.answered.load(Acquire);
+            let len = said as u32 as usize;
+            (said == answered(unique, len)).then_some(len)
+        };
+        if let Some(len) = self.patience.spin(replied).or_else(|| self.courtesy.give_way(replied)) {
+            return Ok(len);
         }
         let begun = clock::monotonic();
         let mut untaken_ns = UNTAKEN_NS;
@@ -205,7 +208,7 @@ impl Channel {
             slot.sleeps.store(1, SeqCst);
             let state = slot.state.load(SeqCst);
             if state == REPLIED {
-                return Ok(());
+                return Ok(slot.len.load(Acquire) as usize);
             }
             let life = header.life.load(SeqCst);
             let daemon = header.daemon.load(Relaxed);
@@ -229,11 +232,11 @@ impl Channel {
     }
 
     /// Leaves a request to itself. It may have been answered meanwhile.
-    fn give_up(&self, header: &Header, slot: &Slot, epoch: u32, errno: Errno) -> Result<(), Errno> {
+    fn give_up(&self, header: &Header, slot: &Slot, epoch: u32, errno: Errno) -> Result<usize, Errno> {
         loop {
             let state = slot.state.load(SeqCst);
             let next = match state {
-                REPLIED => return Ok(()),
+                REPLIED => return Ok(slot.len.load(Acquire) as usize),
                 // Copying the reply takes no time, unless its writer has died: until it is known to have.
                 REPLYING if errno == Errno::ETIMEDOUT && header.epoch.load(Acquire) == epoch => {
                     file::give_way();
@@ -249,19 +252,19 @@ impl Channel {
         }
     }
 
-    fn take_reply(&self, index: u32, slot: &Slot, into: UserSlice) -> Result<usize, Errno> {
-        let len = slot.len.load(Acquire) as usize;
+    fn take_reply(&self, index: u32, len: usize, into: UserSlice) -> Result<usize, Errno> {
         if !(OUT_HEADER..=MESSAGE_MAX).contains(&len) {
             return Err(Errno::EIO);
         }
+        let place = Self::room(index);
         let mut head = [0u8; OUT_HEADER];
-        self.region.copy_out(Self::room(index), UserSlice::from_mut(&mut head))?;
+        self.region.copy_out(place, UserSlice::from_mut(&mut head))?;
         let error = i32::from_ne_bytes([head[4], head[5], head[6], head[7]]);
         let payload = len - OUT_HEADER;
         match error {
             0 if payload > into.len => Err(Errno::EIO),
             0 => {
-                self.region.copy_out(Self::room(index) + OUT_HEADER as u64, into.part(0, payload))?;
+                self.region.copy_out(place + OUT_HEADER as u64, into.part(0, payload))?;
                 Ok(payload)
             }
             -511..=-1 => Err(Errno(-error)),

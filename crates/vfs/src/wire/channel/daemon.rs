@@ -44,6 +44,7 @@ impl Channel {
             let mut seen = header.pending.load(SeqCst);
             while seen != 0 {
                 let index = seen.trailing_zeros();
+                self.bring(index);
                 let before = header.pending.fetch_and(!(1 << index), SeqCst);
                 if before & (1 << index) != 0 {
                     return Some(index);
@@ -140,6 +141,8 @@ impl Channel {
             self.header()?.returning.store(1, SeqCst);
         }
         slot.state.store(REPLIED, SeqCst);
+        // Not before: who sees it frees the slot without a look at its state.
+        slot.answered.store(answered(unique, total), Release);
         if slot.sleeps.load(SeqCst) != 0 {
             file::wake_one(&slot.state);
         }
