@@ -9,8 +9,10 @@
 //! | `way.rs` | the ways to it: started, mounted, taken away |
 //! | `worker.rs` | a process that does the work, on command |
 //! | `rounds.rs` | every job by every way in turn |
+//! | `line.rs` | a line of memory there and back: the floor |
 //! | `report.rs`, `plot.rs` | Markdown, CSV, SVG |
 
+mod line;
 mod plot;
 mod report;
 mod rounds;

@@ -112,6 +112,8 @@ fn asked(results: &Results, first: &str) {
     say("dummy read of 1 B in process ≤ 38 ns (C API)", ns(dummy(How::PluginApi, false, "dummy read", 1)));
     say("dummy write of 1 B by the channel ≤ 1 µs with a free processor", ns(dummy(How::Channel, false, "dummy write", 1)));
     say("… ≤ 6 µs on a busy one", ns(dummy(How::Channel, true, "dummy write", 1)));
+    let line = |ns: &[f64]| Some(format!("{:.0} ns (median; {:.0} to {:.0})", ns.get(ns.len() / 2)?, ns.first()?, ns.last()?));
+    say("a line of memory to the other processor and back, beside these calls: what they can't go below", line(&results.line_ns));
     let ratio = |one, over: How| Some(dummy(over, one, "dummy write", 1)?.ns / dummy(How::Kernel, one, "dummy write", 1)?.ns);
     let shown = |value: Option<f64>| value.map(|value| format!("{value:.2}"));
     say("dummy write by the channel against kernel FUSE ≤ 1", shown(ratio(false, How::Channel)));

@@ -2,6 +2,7 @@
 //! minute of the machine hits all of them.
 
 use super::Options;
+use super::line;
 use super::way::{Built, How, Way};
 use super::worker::Spent;
 use crate::run::{median, processor};
@@ -58,6 +59,8 @@ pub struct Results {
     pub media: Vec<String>,
     /// All medians.
     pub rows: Vec<Measured>,
+    /// Nanoseconds that a line of memory took there and back, beside the dummy calls, in order.
+    pub line_ns: Vec<f64>,
 }
 
 impl Results {
@@ -152,11 +155,14 @@ pub fn run(options: &Options) -> Result<Results, String> {
         media.push(open_medium(&built, dir, at == 0)?);
     }
     let rounds = if options.quick { 1 } else { 7 };
-    let mut rows = Vec::new();
+    let (mut rows, mut line_ns) = (Vec::new(), Vec::new());
     for (at, medium) in media.iter_mut().enumerate() {
         for job in jobs(options.quick).into_iter().filter(|job| at == 0 || !ONCE.contains(&job.name)) {
             let mut all: Vec<Vec<Spent>> = medium.ways.iter().map(|_| Vec::new()).collect();
             for round in 0..=rounds {
+                if job.name.starts_with("dummy") {
+                    line_ns.extend(line::there_and_back());
+                }
                 for step in 0..medium.ways.len() {
                     let which = (round + step) % medium.ways.len();
                     let way = &mut medium.ways[which];
@@ -187,6 +193,7 @@ pub fn run(options: &Options) -> Result<Results, String> {
             }
         }
     }
+    line_ns.sort_unstable_by(f64::total_cmp);
     let media = media.iter().map(|medium| medium.name.clone()).collect();
-    Ok(Results { machine: format!("{}; medians of {rounds} rounds", processor()), media, rows })
+    Ok(Results { machine: format!("{}; medians of {rounds} rounds", processor()), media, rows, line_ns })
 }

@@ -141,7 +141,9 @@ struct Slot {
     one_way: AtomicU32,
     /// The daemon's life for which the request is meant.
     epoch: AtomicU32,
-    reserved: [AtomicU32; 8],
+    /// The client gives way before it sleeps (1), and so may the daemon.
+    gives_way: AtomicU32,
+    reserved: [AtomicU32; 7],
 
     /// Which request was answered, and how long the answer is ([`answered`]): a hint for who spins, written
     /// last, when `state` says so too.
@@ -181,6 +183,8 @@ pub struct Channel {
     /// Of this process, client or daemon.
     patience: Patience,
     courtesy: Courtesy,
+    /// The client who was answered last was awake and gives way (1): his next request may come soon.
+    is_met: AtomicU32,
     hint: AtomicU32,
 }
 
@@ -211,7 +215,13 @@ impl Channel {
     /// Maps the channel at `path` (NUL-terminated).
     pub fn open(path: &[u8]) -> Result<Channel, Errno> {
         let region = file::share(path, CHANNEL_BYTES)?;
-        Ok(Channel { region, patience: Patience::new(), courtesy: Courtesy::new(), hint: AtomicU32::new(0) })
+        Ok(Channel {
+            region,
+            patience: Patience::new(),
+            courtesy: Courtesy::new(),
+            is_met: AtomicU32::new(0),
+            hint: AtomicU32::new(0),
+        })
     }
 
     /// The first page. `EIO` can't be: the length was checked.

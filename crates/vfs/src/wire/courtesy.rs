@@ -17,10 +17,10 @@ use pm::{clock, file};
 const TURNS: u32 = 3;
 /// How often it may be in vain, one after the other.
 const ENOUGH: u32 = 4;
-/// Sleeps without giving way before it is tried again, after it was in vain: at first, and at most.
-const REST: u32 = 64;
-const REST_MAX: u32 = 4096;
-/// The same after a long turn.
+/// Sleeps without giving way before it is tried again, after it was in vain. That costs little, and
+/// an idle minute must not spoil the next busy one.
+const REST: u32 = 32;
+/// The same after a long turn: at first, and at most.
 const LONG_REST: u32 = 4096;
 const LONG_REST_MAX: u32 = 65536;
 /// Longer than this a turn was a third program's: the kernel's ticks are a millisecond or more apart.
@@ -31,11 +31,11 @@ const LONG_NS: i64 = 500_000;
 pub struct Courtesy {
     /// Times in vain, one after the other.
     vain: AtomicU32,
-    /// Times that were worth it since the last rest.
+    /// Times that were worth it since the last long rest.
     good: AtomicU32,
     /// Sleeps before the next trial.
     left: AtomicU32,
-    /// How many it was the last time.
+    /// How many it was after the last long turn.
     rest: AtomicU32,
 }
 
@@ -45,13 +45,20 @@ impl Courtesy {
         Courtesy { vain: AtomicU32::new(0), good: AtomicU32::new(0), left: AtomicU32::new(0), rest: AtomicU32::new(0) }
     }
 
-    /// Gives way, a few times at most, until `done` gives something; `None`: sleep.
-    pub fn give_way<T>(&self, done: impl FnMut() -> Option<T>) -> Option<T> {
-        self.give_way_by(done, file::give_way, clock::monotonic)
+    /// Whether it is done at present.
+    pub fn is_given(&self) -> bool {
+        self.left.load(Relaxed) == 0
+    }
+
+    /// Gives way, a few times at most, until `done` gives something; `None`: sleep. `waits`: we wait for what the
+    /// other does, so that a long turn was a third program's, or bad luck; else it may as well have been his own work.
+    pub fn give_way<T>(&self, waits: bool, done: impl FnMut() -> Option<T>) -> Option<T> {
+        self.give_way_by(waits, done, file::give_way, clock::monotonic)
     }
 
     fn give_way_by<T>(
         &self,
+        waits: bool,
         mut done: impl FnMut() -> Option<T>,
         mut turn: impl FnMut(),
         mut now: impl FnMut() -> i64,
@@ -66,8 +73,8 @@ impl Courtesy {
             turn();
             let found = done();
             let ended = now();
-            if ended - begun > LONG_NS {
-                self.rest(LONG_REST, LONG_REST_MAX);
+            if waits && ended - begun > LONG_NS {
+                self.rest_long();
                 return found;
             }
             if found.is_some() {
@@ -83,15 +90,15 @@ impl Courtesy {
         // After a rest a single trial decides.
         self.vain.store(vain.min(ENOUGH - 1), Relaxed);
         if vain >= ENOUGH {
-            self.rest(REST, REST_MAX);
+            self.left.store(REST, Relaxed);
         }
         None
     }
 
     /// Twice as long as the last time, unless that has paid since.
-    fn rest(&self, least: u32, most: u32) {
+    fn rest_long(&self) {
         let last = self.rest.load(Relaxed);
-        let next = if self.good.load(Relaxed) >= last { least } else { (last * 2).clamp(least, most) };
+        let next = if self.good.load(Relaxed) >= last { LONG_REST } else { (last * 2).min(LONG_REST_MAX) };
         self.good.store(0, Relaxed);
         self.rest.store(next, Relaxed);
         self.left.store(next, Relaxed);
@@ -111,7 +118,7 @@ mod tests {
             count.set(count.get() + 1);
             time.set(time.get() + turn_ns);
         };
-        let found = courtesy.give_way_by(|| (count.get() == answered).then_some(()), turn, || time.get());
+        let found = courtesy.give_way_by(true, || (count.get() == answered).then_some(()), turn, || time.get());
         assert_eq!(found.is_some(), answered != 0 && count.get() == answered);
         count.get()
     }
@@ -127,8 +134,8 @@ mod tests {
             assert_eq!(turns(&courtesy, TURNS, SHORT_NS), TURNS, "the last turn's answer counts");
         }
         let all: u32 = (0..10_000).map(|_| turns(&courtesy, 0, SHORT_NS)).sum();
-        assert!((TURNS * ENOUGH..100).contains(&all), "{all} turns in 10,000 sleeps");
-        let first = (0..=REST_MAX).position(|_| turns(&courtesy, 1, SHORT_NS) == 1).expect("tried again");
+        assert!((TURNS * ENOUGH..1000).contains(&all), "{all} turns in 10,000 sleeps");
+        let first = (0..=REST).position(|_| turns(&courtesy, 1, SHORT_NS) == 1).expect("tried again");
         assert!(first > 0, "it had rested");
         assert!((0..1000).all(|_| turns(&courtesy, 1, SHORT_NS) == 1), "worth it again");
     }
@@ -153,5 +160,9 @@ mod tests {
         assert!((0..LONG_REST_MAX).all(|_| turns(&courtesy, 1, SHORT_NS) == 1), "worth it");
         assert_eq!(turns(&courtesy, 1, 2 * LONG_NS), 1);
         assert_eq!(rested(&courtesy), Some(LONG_REST as usize));
+        // Who does not wait gave it to whoever has work.
+        let long = core::cell::Cell::new(0);
+        let turn = || long.set(long.get() + 2 * LONG_NS);
+        assert!((0..1000).all(|_| courtesy.give_way_by(false, || Some(()), turn, || long.get()).is_some()));
     }
 }

@@ -94,6 +94,7 @@ impl Channel {
         slot.len.store(len as u32, Relaxed);
         slot.one_way.store(u32::from(one_way), Relaxed);
         slot.sleeps.store(0, Relaxed);
+        slot.gives_way.store(u32::from(self.courtesy.is_given()), Relaxed);
         slot.epoch.store(request.epoch, Relaxed);
         slot.state.store(REQUEST, Release);
         header.pending.fetch_or(1 << index, SeqCst);
@@ -199,7 +200,7 @@ impl Channel {
             let len = said as u32 as usize;
             (said == answered(unique, len)).then_some(len)
         };
-        if let Some(len) = self.patience.spin(replied).or_else(|| self.courtesy.give_way(replied)) {
+        if let Some(len) = self.patience.spin(replied).or_else(|| self.courtesy.give_way(true, replied)) {
             return Ok(len);
         }
         let begun = clock::monotonic();

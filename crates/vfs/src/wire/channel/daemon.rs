@@ -67,7 +67,7 @@ impl Channel {
             header.followers.fetch_sub(1, SeqCst);
             return result.map(|()| None);
         }
-        let mut found = self.patience.spin(take).or_else(|| self.courtesy.give_way(take));
+        let mut found = self.patience.spin(take).or_else(|| self.give_way(take));
         let mut result = Ok(());
         if found.is_none() {
             if header.daemon.load(Relaxed) == 0 {
@@ -90,6 +90,19 @@ impl Channel {
             Some(index) => Ok(Some(index)),
             None => result.map(|()| None),
         }
+    }
+
+    /// Gives way to a client who has just been answered, if he does so himself, and was not asleep. The daemon can't
+    /// tell a third program's turn from the client's own work; he can, who waits for an answer.
+    fn give_way(&self, take: impl FnMut() -> Option<u32>) -> Option<u32> {
+        if self.is_met.load(Relaxed) == 0 {
+            return None;
+        }
+        let found = self.courtesy.give_way(false, take);
+        if found.is_none() {
+            self.is_met.store(0, Relaxed);
+        }
+        found
     }
 
     /// `ENODEV` if it was a long sleep, and meanwhile whoever watches over us has gone.
@@ -140,10 +153,16 @@ impl Channel {
         if returns {
             self.header()?.returning.store(1, SeqCst);
         }
+        let gives_way = slot.gives_way.load(Relaxed) != 0;
         slot.state.store(REPLIED, SeqCst);
         // Not before: who sees it frees the slot without a look at its state.
         slot.answered.store(answered(unique, total), Release);
-        if slot.sleeps.load(SeqCst) != 0 {
+        let sleeps = slot.sleeps.load(SeqCst) != 0;
+        let is_met = u32::from(gives_way && !sleeps);
+        if self.is_met.load(Relaxed) != is_met {
+            self.is_met.store(is_met, Relaxed);
+        }
+        if sleeps {
             file::wake_one(&slot.state);
         }
         Ok(total)
