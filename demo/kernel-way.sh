@@ -52,6 +52,9 @@ ways=(tmpfs)
 hp=${PASSTHROUGH:-}
 [ -n "$hp" ] || { (passthrough) >"$work/log" 2>&1 && hp=$work/hp; }
 if [ -n "$hp" ]; then
+    # It keeps a descriptor of every file that it has met: up to four for each entry of a benchmark's directory.
+    ulimit -n "$(cat /proc/sys/fs/nr_open)" 2>/dev/null || ulimit -n "$(ulimit -Hn)"
+    [ "$files" -le $(($(ulimit -n) / 5)) ] || files=$(($(ulimit -n) / 5))
     "$hp" --foreground "$work/source" "$work/passthrough_hp" &
     daemon=$!
     for _ in $(seq 500); do

@@ -54,4 +54,30 @@ for way in short mount; do
         same "$way way: $what" "$(show)" "$(shown)"
     done < <(changes)
 done
+# A file that was made a moment ago: what the kernel keeps of it from its making is forgotten too.
+if command -v python3 >/dev/null; then
+    cat >"$work/writes.py" <<'E'
+import sys
+for line in sys.stdin:
+    with open(line.strip(), 'a') as out:
+        out.write('changed')
+    print('done', flush=True)
+E
+    cat >"$work/makes.py" <<'E'
+import os, subprocess, sys
+directory, writer = sys.argv[1], subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+seen = 0
+for number in range(200):
+    path = f'{directory}/made{number}'
+    made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    print(path, file=writer.stdin, flush=True)
+    assert writer.stdout.readline() == 'done\n'
+    seen += os.fstat(made).st_size == 7
+    os.close(made)
+writer.stdin.close()
+print(seen, writer.wait())
+E
+    same 'short way: a file just made through the mount' \
+        "$(python3 "$work/makes.py" "$mnt" "$bypath" run --no-fuse --mount "$image:$mnt" -- python3 "$work/writes.py" 2>&1)" '200 0'
+fi
 "$bypath" umount "$mnt"

@@ -11,7 +11,7 @@
 
 use super::abi::{AttrOut, EntryOut, FuseAttr, ROOT, SetAttrIn, StatfsOut, set};
 use super::message::{Body, Reply, Result, err};
-use super::notify::{KEEP_NAMES_S, KEEP_S};
+use super::notify::{KEEP_MADE_NS, KEEP_NAMES_S, KEEP_S};
 use super::{Call, Fuse};
 use base::{Attr, Cred, Cx, Kind, Node, PATH_MAX, SetAttr, SetTime};
 use pm::{Errno, UserSlice};
@@ -113,6 +113,14 @@ impl Call<'_> {
         let (node, generation) = (self.fuse.number(node), node.id >> 40);
         self.fuse.told.tell(node);
         Ok(EntryOut { node, generation, entry_s, attr, ..EntryOut::default() })
+    }
+
+    /// What is told about a file that has just been made and is opened: its attributes may be kept
+    /// for a moment, because the kernel looks at them next and would ask. Changes are told, but one told in the
+    /// instant in which the kernel takes this answer in may be missed for that long.
+    pub(super) fn made(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
+        let attr_ns = if self.keep_attr(node) == 0 { 0 } else { KEEP_MADE_NS };
+        Ok(EntryOut { attr_ns, ..self.entry(node, entry_s)? })
     }
 
     /// What is told about a node that has been found. Its attributes may be kept: a notice that

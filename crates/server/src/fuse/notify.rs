@@ -9,6 +9,8 @@ use zerocopy::IntoBytes;
 
 /// How long the kernel keeps attributes, seconds.
 pub const KEEP_S: u64 = 60;
+/// How long it keeps those of a file that was just made, nanoseconds; the kernel takes a tick (1 to 10 ms).
+pub const KEEP_MADE_NS: u32 = 1_000_000;
 /// How long it keeps names, and that there is none, seconds.
 pub const KEEP_NAMES_S: u64 = 1;
 

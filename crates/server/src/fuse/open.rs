@@ -150,17 +150,17 @@ impl Call<'_> {
             if tries > TRIES_MAX {
                 return err(Errno::ESTALE);
             }
-            let (node, out) = match self.backend().create(&self.cx, dir, name, &new) {
-                Ok(node) => (node, self.handle(node, asked.flags)),
+            let (node, out, is_new) = match self.backend().create(&self.cx, dir, name, &new) {
+                Ok(node) => (node, self.handle(node, asked.flags), true),
                 Err(error) if error.errno() != Errno::EEXIST || asked.flags & sys::O_EXCL != 0 => return Err(error),
                 Err(_) => match self.backend().lookup(&self.cx, dir, name) {
-                    Ok(node) => (node, self.open_existing(node, &asked)),
+                    Ok(node) => (node, self.open_existing(node, &asked), false),
                     // Removed again.
                     Err(error) if error.errno() == Errno::ENOENT => continue,
                     Err(error) => return Err(error),
                 },
             };
-            let told = out.and_then(|out| match self.entry(node, entry_s) {
+            let told = out.and_then(|out| match if is_new { self.made(node, entry_s) } else { self.entry(node, entry_s) } {
                 Ok(entry) => Ok((entry, out)),
                 Err(error) => {
                     self.close(out.handle)?;
