@@ -32,3 +32,14 @@ wait $mount
 same 'a new mount waits for the server of one that is gone' "$? $(cat "$work/said")" '0 '
 wait $server
 "$bypath" umount "$mnt"
+
+# Another mount namespace has a copy: the mount goes on there, and umount does not wait for that.
+served || fail 'no mount'
+unshare -m --propagation private sleep 100 &
+other=$!
+until [ "$(cat /proc/$other/comm)" = sleep ]; do sleep 0.01; done
+timeout 60 "$bypath" umount "$mnt" >"$work/said" 2>&1
+same 'a mount that another namespace has too' "$? $(grep -c "when its server, process $server, has ended" "$work/said") $(cat /proc/$server/comm)" '0 1 bypath'
+kill $other
+wait $server
+same 'ends with that' $? 0

@@ -4,6 +4,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType};
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -131,7 +132,21 @@ pub fn mounted_at(directory: &Path) -> Option<Mounted> {
 
 /// Whether any mount that we can see has this `st_dev`.
 pub fn is_mounted(device: u64) -> bool {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    std::fs::read("/proc/self/mountinfo").is_ok_and(|table| has_device(&table, device))
+}
+
+/// Whether a process in another mount namespace has a mount with this `st_dev`: a copy of ours from when that was made.
+pub fn is_mounted_for_others(device: u64) -> bool {
+    let namespace = |process: &Path| std::fs::read_link(process.join("ns/mnt")).ok();
+    let mut seen = HashSet::from([namespace(Path::new("/proc/self"))]);
+    std::fs::read_dir("/proc").into_iter().flatten().flatten().any(|process| {
+        let process = process.path();
+        let is_new = namespace(&process).is_some_and(|namespace| seen.insert(Some(namespace)));
+        is_new && std::fs::read(process.join("mountinfo")).is_ok_and(|table| has_device(&table, device))
+    })
+}
+
+fn has_device(table: &[u8], device: u64) -> bool {
     table.split(|byte| *byte == b'\n').any(|line| device_in(line.split(|byte| *byte == b' ').nth(2)) == Some(device))
 }
 

@@ -164,12 +164,12 @@ pub fn umount(directory: &Path, lazy: bool) -> Result<u8> {
         }
         Err(error) => return Err(Failure::new(format!("{shown}: {error}"))),
     }
-    match server {
-        Some((pid, server)) if !ends(&server) => Err(Failure::new(format!(
-            "{shown}: unmounted, but its server, process {pid}, goes on; the image can be mounted again when that has ended"
-        ))),
-        _ => Ok(0),
+    if let Some((pid, server)) = server
+        && !ends(&server, mounted.device)
+    {
+        eprintln!("bypath: {shown}: unmounted; the image can be mounted again when its server, process {pid}, has ended");
     }
+    Ok(0)
 }
 
 /// The process that serves `image` by a mount with this `st_dev`, as far as we may know.
@@ -187,17 +187,19 @@ fn server_of(image: &Path, device: u64) -> Option<(u32, OwnedFd)> {
     (name(&pid.to_string()) == name("self")).then_some((pid, server))
 }
 
-/// Whether a process ends, and with it its use of the image, before patience does.
-fn ends(process: &OwnedFd) -> bool {
+/// Waits until the server of a mount that was taken away ends, and with it its use of the image. Not
+/// if other mount namespaces have the mount too; whether it has ended.
+fn ends(server: &OwnedFd, device: u64) -> bool {
     let begun = Instant::now();
-    loop {
-        let left = LAST_WORK.saturating_sub(begun.elapsed());
-        let left = rustix::event::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        match rustix::event::poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)) {
-            Err(rustix::io::Errno::INTR) => {}
-            ended => return ended.is_ok_and(|ended| ended != 0),
+    while begun.elapsed() < LAST_WORK {
+        let slice = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        match rustix::event::poll(&mut [PollFd::new(server, PollFlags::IN)], Some(&slice)) {
+            Ok(0) if device::is_mounted_for_others(device) => return false,
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            ended => return ended.is_ok(),
         }
     }
+    false
 }
 
 // ---- the server ----
