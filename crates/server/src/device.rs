@@ -130,24 +130,25 @@ pub fn mounted_at(directory: &Path) -> Option<Mounted> {
     table.split(|byte| *byte == b'\n').rev().find_map(|line| mounted_in(line, directory))
 }
 
-/// Whether any mount that we can see has this `st_dev`.
-pub fn is_mounted(device: u64) -> bool {
-    std::fs::read("/proc/self/mountinfo").is_ok_and(|table| has_device(&table, device))
+/// Whether any mount that we can see is of this source and has this `st_dev`; a number alone may be another's by now.
+pub fn is_mounted(source: &Path, device: u64) -> bool {
+    std::fs::read("/proc/self/mountinfo").is_ok_and(|table| has_mount(&table, source, device))
 }
 
-/// Whether a process in another mount namespace has a mount with this `st_dev`: a copy of ours from when that was made.
-pub fn is_mounted_for_others(device: u64) -> bool {
+/// Whether a process in another mount namespace has such a mount: a copy of ours from when that was made.
+pub fn is_mounted_for_others(source: &Path, device: u64) -> bool {
     let namespace = |process: &Path| std::fs::read_link(process.join("ns/mnt")).ok();
     let mut seen = HashSet::from([namespace(Path::new("/proc/self"))]);
     std::fs::read_dir("/proc").into_iter().flatten().flatten().any(|process| {
         let process = process.path();
         let is_new = namespace(&process).is_some_and(|namespace| seen.insert(Some(namespace)));
-        is_new && std::fs::read(process.join("mountinfo")).is_ok_and(|table| has_device(&table, device))
+        is_new && std::fs::read(process.join("mountinfo")).is_ok_and(|table| has_mount(&table, source, device))
     })
 }
 
-fn has_device(table: &[u8], device: u64) -> bool {
-    table.split(|byte| *byte == b'\n').any(|line| device_in(line.split(|byte| *byte == b' ').nth(2)) == Some(device))
+fn has_mount(table: &[u8], source: &Path, device: u64) -> bool {
+    let source = source.to_string_lossy();
+    table.split(|byte| *byte == b'\n').filter_map(mount_in).any(|(_, it)| it.device == device && it.source == source)
 }
 
 /// `st_dev` as `mountinfo` writes it.
@@ -158,15 +159,19 @@ fn device_in(field: Option<&[u8]>) -> Option<u64> {
 
 /// The same as [`mounted_at`], of one line of `mountinfo`.
 fn mounted_in(line: &[u8], directory: &Path) -> Option<Mounted> {
+    let (at, mounted) = mount_in(line)?;
+    (at == std::os::unix::ffi::OsStrExt::as_bytes(directory.as_os_str())).then_some(mounted)
+}
+
+/// Where what is mounted, by a line of `mountinfo`.
+fn mount_in(line: &[u8]) -> Option<(Vec<u8>, Mounted)> {
     let mut fields = line.split(|byte| *byte == b' ');
     let device = device_in(fields.nth(2))?;
-    if unescape(fields.nth(1)?) != std::os::unix::ffi::OsStrExt::as_bytes(directory.as_os_str()) {
-        return None;
-    }
+    let at = unescape(fields.nth(1)?);
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let mut text = || String::from_utf8_lossy(&unescape(rest.next().unwrap_or_default())).into_owned();
     let (kind, source) = (text(), text());
-    Some(Mounted { source, kind, device })
+    Some((at, Mounted { source, kind, device }))
 }
 
 /// Undoes the octal escapes of `mountinfo`.

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags};
-use server::device::{self, MountError, Wanted};
+use server::device::{self, MountError, Mounted, Wanted};
 use server::fuse::Keepers;
 use server::serve::Session;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -165,7 +165,7 @@ pub fn umount(directory: &Path, lazy: bool) -> Result<u8> {
         Err(error) => return Err(Failure::new(format!("{shown}: {error}"))),
     }
     if let Some((pid, server)) = server
-        && !ends(&server, mounted.device)
+        && !ends(&server, &mounted)
     {
         eprintln!("bypath: {shown}: unmounted; the image can be mounted again when its server, process {pid}, has ended");
     }
@@ -189,12 +189,12 @@ fn server_of(image: &Path, device: u64) -> Option<(u32, OwnedFd)> {
 
 /// Waits until the server of a mount that was taken away ends, and with it its use of the image. Not
 /// if other mount namespaces have the mount too; whether it has ended.
-fn ends(server: &OwnedFd, device: u64) -> bool {
+fn ends(server: &OwnedFd, mounted: &Mounted) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < LAST_WORK {
         let slice = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         match rustix::event::poll(&mut [PollFd::new(server, PollFlags::IN)], Some(&slice)) {
-            Ok(0) if device::is_mounted_for_others(device) => return false,
+            Ok(0) if device::is_mounted_for_others(Path::new(&mounted.source), mounted.device) => return false,
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             ended => return ended.is_ok(),
         }
@@ -239,7 +239,8 @@ fn serve(args: &Mount) -> Result<()> {
     let mut claimed = attached.fs.start_serving(&cx(&thread));
     // One whose mount was taken away just now needs a moment to end; a session need not wait for that.
     let begun = Instant::now();
-    let is_gone = || !args.while_used && !device::is_mounted(attached.fs.device());
+    let source = source_of(&args.image);
+    let is_gone = || !args.while_used && !device::is_mounted(&source, attached.fs.device());
     while claimed.is_err() && (begun.elapsed() < HANDOVER || begun.elapsed() < HANDOVER_OF_GONE && is_gone()) {
         std::thread::sleep(Duration::from_millis(10));
         claimed = attached.fs.start_serving(&cx(&thread));
@@ -255,7 +256,6 @@ fn serve(args: &Mount) -> Result<()> {
         )));
     }
     let result = device::prepare(&args.directory).map_err(refused).and_then(|directory| {
-        let source = std::fs::canonicalize(&args.image).unwrap_or_else(|_| args.image.clone());
         let wanted = Wanted { source: &source, directory: &directory, trusted: is_trusted(&source) };
         let device = device::mount(&wanted).map_err(refused)?;
         let served = serve_mounted(args, &log, attached, device, &directory);
@@ -266,6 +266,11 @@ fn serve(args: &Mount) -> Result<()> {
     });
     finish(attached, &log);
     result
+}
+
+/// What the mount of an image shows as its source.
+fn source_of(image: &Path) -> PathBuf {
+    std::fs::canonicalize(image).unwrap_or_else(|_| image.to_path_buf())
 }
 
 /// Only root could have put programs and devices into it.
