@@ -293,6 +293,10 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: OwnedFd, d
     watch_signals(attached, log.clone(), directory.to_path_buf())?;
     // From now on nobody here may touch the mount: who waits for his own answer cannot be killed.
     let number = device::mounted_at(directory).map(|mounted| mounted.device);
+    // Before anybody is answered: who sees the mount answer finds its server by it.
+    if let Some(number) = number {
+        fs.set_device(number);
+    }
     if let Err(error) = guard::start(number, directory) {
         log.say(&format!("there is no guard: {error}"));
     }
@@ -301,8 +305,10 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: OwnedFd, d
     // A working directory would keep some other mount busy.
     let _ = std::env::set_current_dir("/");
     let session = started.map_err(|error| Failure::io("starting threads", &error))?;
-    let number = number.map_or_else(|| std::fs::metadata(directory).map(|meta| meta.dev()), Ok);
-    fs.set_device(number.map_err(|error| Failure::io(directory.display(), &error))?);
+    if number.is_none() {
+        let meta = std::fs::metadata(directory).map_err(|error| Failure::io(directory.display(), &error))?;
+        fs.set_device(meta.dev());
+    }
     log.say(&format!("{} is mounted at {}", args.image.display(), directory.display()));
     if args.announce {
         announce(READY)?;
