@@ -53,6 +53,8 @@ const ID: u32 = (1 << ENTRY_SEQUENCE_AT) - 1;
 
 /// How often somebody waits for another thread of his own process.
 const WAITS: u32 = 10_000;
+/// How often a word may change while it is looked at: who means well is done long before.
+const CHANGES: u32 = 1 << 20;
 
 /// Numbers that fit: of processes, of entries in a table, of descriptions.
 pub const PROCESSES_MAX: u64 = 1 << (PLACE_AT - PROCESS_AT);
@@ -131,7 +133,8 @@ impl Intent {
     pub fn apply(&mut self, h: &impl Holders) -> Outcome {
         let refs = h.refs(self.id);
         let Some(place) = h.entry(self.process, self.fd) else { return Outcome::Refused };
-        loop {
+        let giving = self.entry & GIVING != 0;
+        for _ in 0..CHANGES {
             let now = refs.load(Acquire);
             if self.is_last(now) {
                 return Outcome::Done;
@@ -140,7 +143,6 @@ impl Intent {
                 // Somebody came after it, and ended the doubt.
                 return Outcome::Done;
             }
-            let giving = self.entry & GIVING != 0;
             if now & MAKING != 0 || now & COUNT == 0 {
                 // Nobody gets there while one that gives is counted: it is being made, or was marked.
                 return if giving { Outcome::Done } else { Outcome::Refused };
@@ -155,6 +157,7 @@ impl Intent {
                 return if last { Outcome::Last } else { Outcome::Done };
             }
         }
+        if giving { Outcome::Done } else { Outcome::Refused }
     }
 
     /// Ends the doubt: it has happened.
@@ -243,7 +246,7 @@ pub fn take(h: &impl Holders, process: u32, fd: u32, id: DescriptionId) -> bool 
 /// description is marked as being ended, and the caller ends it.
 pub fn give(h: &impl Holders, process: u32, fd: u32) -> Option<DescriptionId> {
     let mut waits = 0;
-    loop {
+    for _ in 0..CHANGES {
         let entry = h.entry(process, fd)?.load(Acquire);
         let id = id_of(entry)?;
         let half_way = entry & (GIVING | TAKING) != 0 || h.refs(id).load(Acquire) == making(process);
@@ -261,6 +264,7 @@ pub fn give(h: &impl Holders, process: u32, fd: u32) -> Option<DescriptionId> {
             Settled::Again => {}
         }
     }
+    None
 }
 
 /// What became of an entry.

@@ -8,8 +8,9 @@ use crate::place;
 use engine::testing::{segment_areas, segment_word};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// How often the thread makes its changes, at most: some 100 ms. Whoever writes the word of a lock for ever keeps
-/// others waiting, as a living holder may (docs/reliability.md).
+/// How often the thread makes its changes, at most: some 100 ms. Waits for a word that never rests do end
+/// (docs/decisions/0125), but each after tenths of a second, while this thread's own processor time counts as
+/// the input's.
 const ROUNDS: u32 = 1_000_000;
 
 /// The target.

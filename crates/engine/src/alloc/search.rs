@@ -31,6 +31,9 @@ pub(super) fn free_run(word: u64, count: u32) -> Option<u64> {
     Some((u64::MAX >> (64 - count)) << starts.trailing_zeros())
 }
 
+/// How often others may be faster at reserving lines of a block, or at using up by what the image has grown.
+const TRIES: u32 = 10_000;
+
 impl Fs {
     /// Reserves `count` (1–64) neighbouring lines of one block; with `all`,
     /// everything else that is free in it too, unless the image is nearly full.
@@ -71,14 +74,27 @@ impl Fs {
 
     /// Reserves lines of a block that has `count` neighbours free: those, or all that are free.
     fn reserve_in(&self, state: &LaneState, block: u64, count: u32, all: bool) -> Result<Option<u64>> {
-        loop {
+        let seen = self.shadow_word(block)?.load(Relaxed);
+        let Some(bits) = free_run(seen, count) else { return Ok(None) };
+        let bits = if all { !seen } else { bits };
+        if self.try_reserve(state, block, seen, bits)? {
+            return Ok(Some(bits));
+        }
+        self.reserve_in_again(state, block, count)
+    }
+
+    /// Another lane was faster: just what is wanted, a few times.
+    #[cold]
+    #[inline(never)]
+    fn reserve_in_again(&self, state: &LaneState, block: u64, count: u32) -> Result<Option<u64>> {
+        for _ in 0..TRIES {
             let seen = self.shadow_word(block)?.load(Relaxed);
             let Some(bits) = free_run(seen, count) else { return Ok(None) };
-            let bits = if all { !seen } else { bits };
             if self.try_reserve(state, block, seen, bits)? {
                 return Ok(Some(bits));
             }
         }
+        Ok(None)
     }
 
     /// Reserves up to `want` contiguous blocks, from `near` on if that is free: (first, how many).
@@ -156,7 +172,7 @@ impl Fs {
                 return Ok(found);
             }
         }
-        loop {
+        for _ in 0..TRIES {
             if let Some(found) = self.search_unclaimed(number, state, claim, &take)? {
                 return Ok(found);
             }

@@ -15,6 +15,11 @@ use pm::Errno;
 /// Blocks in a page of the shadow.
 pub(crate) const PAGE_BLOCKS: u64 = 512;
 
+/// Steps in which a page has all its blocks, however many lanes want the same one.
+const CATCHES: u32 = 1 << 20;
+/// How often the shadow word of a block may change while one who adopts looks at it.
+const LOOKS: u32 = 1 << 16;
+
 /// How many blocks of a page lie below block `end`.
 fn blocks_below(page: u64, end: u64) -> u32 {
     end.saturating_sub(page * PAGE_BLOCKS).min(PAGE_BLOCKS) as u32
@@ -73,7 +78,11 @@ impl Fs {
                     state.loading.store(0, Release);
                     return Ok(());
                 }
-                Err(holder) if wait.once(self, holder >> 8) => {}
+                Err(holder) if wait.once(self, holder >> 8) && !wait.is_nonsense() => {}
+                Err(_) if wait.is_nonsense() => {
+                    state.loading.store(0, Release);
+                    return Err(corrupt("page of the shadow", page_number));
+                }
                 // Nobody is loading it.
                 Err(holder) => {
                     let _ = page.ready.compare_exchange(holder, 0, AcqRel, Relaxed);
@@ -132,7 +141,10 @@ impl Fs {
     fn catch_up_slowly(&self, number: u64, page: &Page) -> Result<()> {
         let end = blocks_below(number, self.root().grown.load(Acquire).min(self.layout.block_count()));
         let mut known = page.known.load(Acquire);
-        while known < end {
+        for _ in 0..CATCHES {
+            if known >= end {
+                return Ok(());
+            }
             // A block is one's own before it is let go of: once others may take it, nobody may free it
             // again. So death here loses this one block, until there is a new segment.
             match page.known.compare_exchange_weak(known, known + 1, AcqRel, Acquire) {
@@ -146,7 +158,7 @@ impl Fs {
                 Err(now) => known = now,
             }
         }
-        Ok(())
+        Err(corrupt("page of the shadow", number))
     }
 
     /// Reserves `bits` of a block's word, whose shadow was last seen as `seen`. False if another was faster.
@@ -291,7 +303,7 @@ impl Fs {
                 match page.ready.load(Acquire) {
                     0 => break false,
                     1 => break true,
-                    holder if wait.once(self, holder >> 8) => {}
+                    holder if wait.once(self, holder >> 8) && !wait.is_nonsense() => {}
                     _ => break false,
                 }
             };
@@ -334,7 +346,7 @@ impl Fs {
     pub(crate) fn release_own(&self, number: u32, block: u64, bits: u64) {
         let Some(page) = self.page(block / PAGE_BLOCKS).filter(|page| page.ready.load(Acquire) == 1) else { return };
         let (Ok(shadow), Some(used)) = (self.shadow_word(block), self.image.word(Layout::bitmap_word(block))) else { return };
-        loop {
+        for _ in 0..LOOKS {
             // In this order: whoever has one of these bits in `seen` listed it before.
             let seen = shadow.load(Acquire);
             if bits & seen & !used.load(Acquire) == 0 {

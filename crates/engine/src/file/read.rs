@@ -73,6 +73,9 @@ impl Fs {
                     // Nobody is changing it: somebody has left it so.
                     let _ = cachelet.map_sequence.compare_exchange(before, before.wrapping_add(1), Acquire, Relaxed);
                 }
+                if wait.is_nonsense() {
+                    break;
+                }
                 continue;
             }
             if cachelet.flags.load(Acquire) & cachelet::INVALID != 0 || cachelet.node.load(Acquire) != node.id {

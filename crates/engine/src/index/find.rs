@@ -12,6 +12,9 @@ use format::edentry::{self, Edentry, Head};
 use format::hash::fingerprint;
 use pm::Errno;
 
+/// How often a bucket may change while a name is looked for.
+const CHANGES: u32 = 1 << 20;
+
 /// What a lookup tells of a node: enough to go on walking.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
@@ -158,7 +161,7 @@ impl Fs {
     /// Finds the entry of a name through the edentries, without a lock.
     pub(crate) fn find_hit<'a>(&'a self, sought: &Sought) -> Result<Option<Hit<'a>>> {
         let hash = sought.hash;
-        'again: loop {
+        'again: for _ in 0..CHANGES {
             let buckets = self.root().buckets.load(Acquire);
             let mut offset = self.bucket_offset(hash, buckets)?;
             let home = self.bucket(offset)?;
@@ -199,6 +202,7 @@ impl Fs {
             }
             return Err(corrupt("chain of buckets", offset));
         }
+        Err(corrupt("bucket", sought.hash))
     }
 
     /// Whether the edentry of an entry is that name: child and kind if it is.

@@ -9,7 +9,7 @@
 //! Nobody who has entered waits for somebody who closes, so there is no deadlock.
 
 use super::{Tx, lock::Waiter};
-use crate::fs::Fs;
+use crate::fs::{Fs, corrupt};
 use crate::index::Seen;
 use crate::segment::{Cachelet, cachelet};
 use base::{Kind, Node, Result};
@@ -97,6 +97,9 @@ impl<'a> Tx<'a> {
                     self.leave_directories();
                     if !wait.once(self.fs, flags >> 16) {
                         self.fs.reopen_forgotten(directory, flags);
+                    }
+                    if wait.is_nonsense() {
+                        return Err(corrupt("flags of a directory", node_offset(*node)));
                     }
                     continue 'again;
                 }

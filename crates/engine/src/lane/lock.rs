@@ -17,6 +17,8 @@ const TURNS: u32 = 4;
 const NAP: i64 = 50_000;
 /// Turns in a row in which nobody was there to be waited for, until a waiter gives up.
 const VAIN: u32 = 64;
+/// Such turns in all, until a word that never comes to rest is given up as damage.
+const NONSENSE: u32 = 1024;
 
 impl<'a> Tx<'a> {
     /// Takes a lock, waiting; the holder's lane is adopted if it has died.
@@ -134,23 +136,26 @@ impl Fs {
 /// Waits in a loop: spins, gives way, sleeps; asks each time whether the holder is dead.
 ///
 /// What is waited for is a word that a peer may have written by mistake or by
-/// malice. So nobody waits for a lane that nobody has, for no lane, or for himself.
+/// malice. So nobody waits for a lane that nobody has, for no lane, or for himself;
+/// nor for ever, if it says another such thing each time ([`Waiter::is_nonsense`]).
 pub(crate) struct Waiter {
     rounds: u32,
     /// Turns in a row in which nobody was there to be waited for.
     vain: u32,
+    /// And in all.
+    nobody: u32,
     /// Own lane + 1, or 0.
     own: u32,
 }
 
 impl Waiter {
     pub(crate) fn new() -> Waiter {
-        Waiter { rounds: 0, vain: 0, own: 0 }
+        Waiter { rounds: 0, vain: 0, nobody: 0, own: 0 }
     }
 
     /// For the user of lane `own`.
     pub(crate) fn of(own: u32) -> Waiter {
-        Waiter { rounds: 0, vain: 0, own: own.wrapping_add(1) }
+        Waiter { rounds: 0, vain: 0, nobody: 0, own: own.wrapping_add(1) }
     }
 
     /// Waits a little for the lane `holder - 1` to let go of something. False if
@@ -163,7 +168,9 @@ impl Waiter {
         }
         let is_lane = (1..=LANES).contains(&holder) && holder != self.own;
         let is_free = is_lane && fs.adopt_if_dead(holder - 1);
-        self.vain = if is_lane && !is_free { 0 } else { self.vain + 1 };
+        let is_there = is_lane && !is_free;
+        self.vain = if is_there { 0 } else { self.vain + 1 };
+        self.nobody += u32::from(!is_there);
         match self.rounds - SPINS {
             ..TURNS if is_free => {}
             ..TURNS => pm::file::give_way(),
@@ -172,14 +179,20 @@ impl Waiter {
         self.vain < VAIN
     }
 
+    /// Whether the word waited for has named nobody so often that it never will
+    /// come to rest: the caller gives up with an error.
+    pub(crate) fn is_nonsense(&self) -> bool {
+        self.nobody >= NONSENSE
+    }
+
     /// Takes a lock for `owner` (a lane + 1), from nobody if it names nobody who
-    /// is there. False if it names `owner` already.
+    /// is there. False if it names `owner` already, or is nonsense.
     pub(crate) fn take(&mut self, fs: &Fs, word: &LockWord, owner: u32) -> bool {
         loop {
             match word.compare_exchange(0, owner, Acquire, Relaxed) {
                 Ok(_) => return true,
-                Err(holder) if self.once(fs, holder) => {}
-                Err(holder) if holder == owner => return false,
+                Err(holder) if self.once(fs, holder) && !self.is_nonsense() => {}
+                Err(holder) if holder == owner || self.is_nonsense() => return false,
                 Err(holder) => {
                     if word.compare_exchange(holder, owner, Acquire, Relaxed).is_ok() {
                         return true;
@@ -192,15 +205,106 @@ impl Waiter {
 
 #[cfg(test)]
 mod tests {
+    use super::{NONSENSE, SPINS, Waiter};
     use crate::segment::{BUCKET_LOCKS, LockWord, cachelet};
     use crate::testing::TestFs;
-    use crate::{Error, Kind, NewNode};
+    use crate::{Error, Kind, NewNode, SetAttr};
     use core::sync::atomic::Ordering::SeqCst;
+    use core::sync::atomic::{AtomicBool, AtomicU32};
     use format::layout::LANES;
     use pm::UserSlice;
     use std::format;
 
+    /// Something else is written to a word each time, until this goes.
+    struct Scribe<'a>(&'a AtomicBool);
+
+    impl Drop for Scribe<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
+    }
+
+    /// Makes a call while a thread of a peer writes nonsense to `word` without a pause.
+    fn beside_a_scribe<T>(word: &AtomicU32, nonsense: impl Fn(u32) -> u32 + Sync, call: impl FnOnce() -> T) -> T {
+        let (done, begun) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0u32.. {
+                    if done.load(SeqCst) {
+                        break;
+                    }
+                    word.store(nonsense(turn), SeqCst);
+                    begun.store(true, SeqCst);
+                }
+            });
+            let _scribe = Scribe(&done);
+            while !begun.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            call()
+        })
+    }
+
     const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+
+    /// Goal: a word that never comes to rest is given up, also if it names somebody who lives now and then.
+    #[test]
+    fn nonsense_is_given_up() {
+        let test = TestFs::new(16 << 20);
+        test.create(&test.cx(), test.root_node(), b"file", &FILE).unwrap();
+        let living = test.thread.lanes[0].get();
+        let mut wait = Waiter::new();
+        let mut turn = 0;
+        while !wait.is_nonsense() {
+            wait.once(test.fs, if turn % 8 == 0 { living } else { LANES + turn });
+            turn += 1;
+            assert!(turn < SPINS + NONSENSE * 2);
+        }
+        let mut wait = Waiter::new();
+        for _ in 0..SPINS + NONSENSE {
+            assert!(wait.once(test.fs, living) && !wait.is_nonsense(), "who lives is waited for");
+        }
+    }
+
+    /// Goal: whoever writes a word for ever keeps nobody for ever. Method: a thread that writes, beside calls that
+    /// wait for just that word. Whether they get through is a matter of luck; each returns, with nothing but `EIO`.
+    #[test]
+    fn whoever_writes_for_ever() {
+        let test = TestFs::new(16 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let node = test.create(&cx, root, b"file", &FILE).unwrap();
+        let id = test.open(&cx, node, 2, 5).unwrap();
+        let fair = |what: &str, result: Result<(), Error>| {
+            assert!(matches!(result, Ok(()) | Err(Error::Corrupt { .. })), "{what}: {result:?}");
+        };
+        let nobody = |turn: u32| LANES + 1 + turn % 1000;
+        for round in 0..2 {
+            let name = format!("name {round}");
+            let hash = test.sought(root.id, name.as_bytes()).hash;
+            let lock = || fair("lock", test.create(&cx, root, name.as_bytes(), &FILE).map(drop));
+            beside_a_scribe(test.bucket_lock(hash), nobody, lock);
+            let directory = test.fs.cached(&cx, root).unwrap();
+            let closed = |turn| cachelet::DELETING | nobody(turn) << 16;
+            let enter =
+                || fair("flags", test.create(&cx, root, b"beside", &FILE).and_then(|_| test.unlink(&cx, root, b"beside")));
+            beside_a_scribe(&directory.flags, closed, enter);
+            directory.flags.store(0, SeqCst);
+            let cachelet = test.fs.cachelet(node.hint).unwrap();
+            beside_a_scribe(&cachelet.sequence, |turn| turn << 1 | 1, || fair("sequence", test.attr(&cx, node).map(drop)));
+            let read = || fair("map", test.read(&cx, node, 0, &[UserSlice::from_mut(&mut [0; 9])]).map(drop));
+            beside_a_scribe(&cachelet.map_sequence, |turn| turn << 1 | 1, read);
+            let mode = || fair("owner", test.set_attr(&cx, node, &SetAttr { mode: Some(0o600), ..SetAttr::default() }).map(drop));
+            beside_a_scribe(&cachelet.owner, nobody, mode);
+            cachelet.owner.store(0, SeqCst);
+            let (number, page) = (test.thread.lanes[0].get() - 1, test.fs.page(0).unwrap());
+            let load = || fair("page", test.fs.ready_page(number, test.fs.lane_state(number), 0).map(drop));
+            beside_a_scribe(&page.ready, |turn| nobody(turn) << 8 | 2, load);
+            page.ready.store(0, SeqCst);
+            let offset = &test.fs.description(id).offset_owner;
+            beside_a_scribe(offset, nobody, || test.offset_lock(&cx, id));
+            test.offset_unlock(&cx, id);
+        }
+    }
 
     /// Goal: words that a peer has written at random keep nobody waiting. Method:
     /// locks that name lanes without a user, no lane, and our own; a sequence left

@@ -19,13 +19,14 @@
 
 use super::table::PAGE_DESCRIPTORS;
 use crate::alloc::fault;
-use crate::fs::Fs;
+use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
 use crate::segment::{Cachelet, DESCRIPTIONS, DESCRIPTORS, cachelet};
 use base::hold::{self, Holders, Settled};
 use base::{Cred, Cx, Description, DescriptionId, Node, Result, Thread};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use format::inode::node_offset;
 use format::lane::Kind;
 use pm::Errno;
 
@@ -37,6 +38,10 @@ pub(super) const DOUBT: u32 = 2;
 const SETTLING: u32 = 3;
 /// How often an adopter counts until nobody else is in doubt.
 const COUNTS: u32 = 1000;
+/// How often a cachelet may be another node's by the time it has been pinned.
+const PINS: u32 = 64;
+/// How often an entry may change while it is emptied.
+const CHANGES: u32 = 1 << 16;
 /// Descriptions that get real space at a time.
 const STEP: u32 = 256;
 /// Marks an owner of an offset that has no lane: process number + 1 below.
@@ -115,7 +120,7 @@ impl Fs {
 
     /// Empties an entry of a process that is dead or leaves, whatever it was about.
     pub(super) fn empty_entry(&self, cx: &Cx, process: u32, fd: u32) {
-        loop {
+        for _ in 0..CHANGES {
             match hold::settle(self, process, fd) {
                 Settled::Empty => return,
                 Settled::Last(id) => return self.end_description(cx, id, self.description(id)),
@@ -255,7 +260,7 @@ impl Fs {
     fn search_description(&self, cx: &Cx, process: u32) -> Result<(DescriptionId, &Description)> {
         let header = self.header();
         for attempt in 0..2 {
-            loop {
+            for _ in 0..=DESCRIPTIONS / STEP {
                 let high = header.descriptions_high.get();
                 let start = self.description_hint.load(Relaxed);
                 for i in 0..high {
@@ -289,7 +294,7 @@ impl Fs {
 
     /// Pins a node's cachelet: neither it nor the inode goes away. `ESTALE` if the node is gone.
     fn pin(&self, cx: &Cx, node: Node, description: &Description) -> Result<&Cachelet> {
-        loop {
+        for _ in 0..PINS {
             let cachelet = self.cached(cx, node)?;
             description.hint.store(self.cachelet_number(cachelet), Relaxed);
             description.reserved.store(DOUBT, Release);
@@ -298,12 +303,15 @@ impl Fs {
             let flags = cachelet.flags.load(SeqCst);
             let pinned =
                 flags & (cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD) == 0 && cachelet.node.load(SeqCst) == node.id;
-            if pinned || self.pin_slow(cachelet, node.id)? {
+            let kept = if pinned { Ok(true) } else { self.pin_slow(cachelet, node.id) };
+            if kept == Ok(true) {
                 description.reserved.store(PINNED, Release);
                 return Ok(cachelet);
             }
             self.unpin(cx, cachelet, description);
+            kept?;
         }
+        Err(corrupt("cachelet", node_offset(node.id)))
     }
 
     /// Waits until nobody wants to take the cachelet away; whether it is still the node's.
@@ -321,6 +329,9 @@ impl Fs {
             }
             if !wait.once(self, flags >> 16) {
                 self.reopen_forgotten(cachelet, flags);
+            }
+            if wait.is_nonsense() {
+                return Err(corrupt("flags of a cachelet", node_offset(id)));
             }
         }
     }
@@ -385,10 +396,13 @@ impl Fs {
         number + 1
     }
 
+    /// An offset whose word names nobody again and again is not worth more: it is whoever's comes.
     #[cold]
     #[inline(never)]
     fn offset_wait(&self, cx: &Cx, word: &AtomicU32, owner: u32) {
         let mut wait = Waiter::new();
+        // For processes, which it knows nothing of.
+        let mut process_wait = Waiter::new();
         let mut rounds = 0u32;
         while let Err(holder) = word.compare_exchange(0, owner, Acquire, Relaxed) {
             rounds = rounds.wrapping_add(1);
@@ -397,9 +411,12 @@ impl Fs {
                     // Nobody who is there has it.
                     let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
                 }
+                if wait.is_nonsense() {
+                    break;
+                }
                 continue;
             }
-            wait.once(self, 0);
+            process_wait.once(self, 0);
             let process = (holder & !BY_PROCESS).wrapping_sub(1);
             if rounds.is_multiple_of(1000) && !self.adopt_process_if_dead(cx, process) {
                 let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);

@@ -21,6 +21,8 @@ use pm::Errno;
 
 /// Attempts to read a cachelet consistently: nobody who means well keeps a reader so long.
 const ROUNDS: u32 = 1 << 20;
+/// How often somebody else may be faster at loading an inode, and its cachelet be gone again.
+const LOADERS: u32 = 10_000;
 
 /// A consistent copy of what a cachelet holds of its inode.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +104,7 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn cached_by_inode(&self, cx: &Cx, id: u64) -> Result<&Cachelet> {
-        loop {
+        for _ in 0..LOADERS {
             let inode = self.proven(id)?;
             if let Some(cachelet) = self.reference(inode, id) {
                 let flags = cachelet.flags.load(Acquire);
@@ -118,6 +120,7 @@ impl Fs {
                 return Ok(cachelet);
             }
         }
+        Err(corrupt("cachelet", node_offset(id)))
     }
 
     /// Loads an inode into a cachelet; `None` if somebody else was faster.
@@ -201,9 +204,10 @@ impl Fs {
         let lane = self.lane_of(cx)?;
         self.lane_state(lane).loading_cachelet.store(self.segment.offset_of(&cachelet.owner), SeqCst);
         if cachelet.owner.load(Acquire) == lane + 1 || !Waiter::of(lane).take(self, &cachelet.owner, lane + 1) {
-            // Ours already: an operation of this thread holds the inode.
             self.lane_state(lane).loading_cachelet.store(0, SeqCst);
-            return self.reload(cachelet, id);
+            // Ours already: an operation of this thread holds the inode.
+            let is_ours = cachelet.owner.load(Acquire) == lane + 1;
+            return if is_ours { self.reload(cachelet, id) } else { Err(corrupt("cachelet", node_offset(id))) };
         }
         let result = if cachelet.node.load(SeqCst) != id {
             Err(Errno::ESTALE.into())
@@ -261,6 +265,9 @@ impl Fs {
                     // Nobody is changing it: somebody has left it so.
                     cachelet.flags.fetch_or(cachelet::INVALID, SeqCst);
                     self.revalidate(cx, cachelet, id)?;
+                }
+                if wait.is_nonsense() {
+                    break;
                 }
                 continue;
             }

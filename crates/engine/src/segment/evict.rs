@@ -10,6 +10,8 @@ use pm::Errno;
 
 /// Cachelets that get real space at a time.
 const STEP: u32 = 4096;
+/// How often somebody else may be faster at taking a new one: after that one is taken away.
+const LOADERS: u32 = 1 << 16;
 
 impl Fs {
     /// A cachelet for another node, `owner` held by `lane` and listed as its
@@ -54,7 +56,7 @@ impl Fs {
     /// when there are no more, or no space.
     fn unused_cachelet(&self, lane: u32) -> Option<&Cachelet> {
         let header = self.header();
-        loop {
+        for _ in 0..LOADERS {
             let next = header.cachelet_next.load(Acquire);
             if next >= self.areas.cachelet_count {
                 return None;
@@ -72,6 +74,7 @@ impl Fs {
                 }
             }
         }
+        None
     }
 
     /// Takes `owner`, listed first; false if somebody has it.

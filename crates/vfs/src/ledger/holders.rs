@@ -9,7 +9,7 @@
 //! kept for good: his description is ended by whoever finds him dead.
 
 use super::{DESCRIPTIONS, DESCRIPTIONS_AT, DESCRIPTORS, DESCRIPTORS_AT, Ledger, NOTHING, PROCESSES, PROCESSES_AT, ProcessSlot};
-use super::{NO_NODE, damaged, wait_for};
+use super::{NO_NODE, damaged, take_word};
 use crate::{Description, DescriptionId, Errno, Error, Node, Result};
 use base::hold::{self, Holders, Settled};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -338,13 +338,7 @@ impl Ledger {
     /// Takes a description's offset for this process's thread.
     pub fn offset_lock(&self, id: DescriptionId) {
         let word = &self.description(id).offset_owner;
-        let own = host::own_pid_cached();
-        let mut rounds = 0;
-        while let Err(holder) = word.compare_exchange(0, own, Acquire, Relaxed) {
-            if wait_for(holder, &mut rounds) {
-                let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
-            }
-        }
+        take_word(word, host::own_pid_cached());
     }
 
     /// Gives it back.
@@ -369,13 +363,7 @@ impl Ledger {
     }
 
     fn take(word: &AtomicU32) {
-        let own = host::own_pid_cached();
-        let mut rounds = 0;
-        while let Err(holder) = word.compare_exchange(0, own, Acquire, Relaxed) {
-            if wait_for(holder, &mut rounds) {
-                let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
-            }
-        }
+        take_word(word, host::own_pid_cached());
     }
 
     /// Runs with a node to itself: a write at its end, a look through a directory.

@@ -53,6 +53,9 @@ const WORDS: u64 = 4096;
 /// Kinds of changes.
 const KINDS: u64 = 4;
 
+/// How often a word may name nobody who lives, and yet another one, until it is taken whatever it says.
+const NONSENSE: u32 = 64;
+
 const MAGIC: u64 = u64::from_le_bytes(*b"bypathL2");
 
 const PROCESSES_AT: u64 = 4096;
@@ -197,19 +200,18 @@ impl Ledger {
     pub(crate) fn lock(&self) -> Guard<'_> {
         let word = &self.header().lock;
         let own = host::own_pid_cached();
-        let mut rounds = 0u32;
+        let (mut rounds, mut nobody) = (0u32, 0);
         while let Err(holder) = word.compare_exchange_weak(0, own, Acquire, Relaxed) {
-            rounds += 1;
+            rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(64) {
                 file::give_way();
             }
-            if rounds.is_multiple_of(4096)
-                && holder != 0
-                && !host::is_alive(holder)
-                && word.compare_exchange(holder, own, AcqRel, Relaxed).is_ok()
-            {
-                self.mend();
-                break;
+            if rounds.is_multiple_of(4096) && holder != 0 && !host::is_alive(holder) {
+                nobody += 1;
+                if take_from(word, holder, own, nobody) {
+                    self.mend();
+                    break;
+                }
             }
         }
         Guard(self)
@@ -256,10 +258,33 @@ fn unreachable_header() -> &'static Header {
     &EMPTY
 }
 
+/// Takes a word for `own`, waiting while a living process has it.
+pub(crate) fn take_word(word: &AtomicU32, own: u32) {
+    let (mut rounds, mut nobody) = (0, 0);
+    while let Err(holder) = word.compare_exchange(0, own, Acquire, Relaxed) {
+        if wait_for(holder, &mut rounds) {
+            nobody += 1;
+            if take_from(word, holder, own, nobody) {
+                return;
+            }
+        }
+    }
+}
+
+/// Takes a word from `holder`, who does not live. What has named nobody who lives `nobody` times, and
+/// another one each time, is nonsense that somebody writes: taken whatever it says.
+fn take_from(word: &AtomicU32, holder: u32, own: u32, nobody: u32) -> bool {
+    let taken = word.compare_exchange(holder, own, AcqRel, Relaxed).is_ok();
+    if !taken && nobody >= NONSENSE {
+        word.store(own, Release);
+    }
+    taken || nobody >= NONSENSE
+}
+
 /// Waits, a little longer each time, for a word that another process holds.
 /// Returns whether that process was found dead.
-pub(crate) fn wait_for(holder: u32, rounds: &mut u32) -> bool {
-    *rounds += 1;
+fn wait_for(holder: u32, rounds: &mut u32) -> bool {
+    *rounds = rounds.wrapping_add(1);
     if *rounds < 64 {
         core::hint::spin_loop();
         return false;
