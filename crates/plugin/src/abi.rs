@@ -174,5 +174,6 @@ pub struct Operations {
 pub type Entry = unsafe extern "C" fn(c_int, *const Path, *mut *mut c_void) -> *const Operations;
 
 const _: () = assert!(size_of::<Operations>() == 42 * 8 && size_of::<FileInfo>() == 40 && size_of::<Context>() == 40);
-const _: () = assert!(size_of::<Connection>() == 128 && size_of::<StatVfs>() == 112 && size_of::<Stat>() == 144);
+const _: () = assert!(size_of::<Connection>() == 128 && size_of::<StatVfs>() == 112);
+const _: () = assert!(size_of::<Stat>() == if cfg!(target_arch = "x86_64") { 144 } else { 128 });
 const _: () = assert!(core::mem::offset_of!(Config, hard_remove) == 60 && core::mem::offset_of!(Config, nullpath_ok) == 104);

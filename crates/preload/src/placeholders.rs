@@ -14,7 +14,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use pm::Errno;
-use pm::sys::{self, abi, abi::*};
+use pm::sys::{self, abi::*};
 use posix::{FD_MAX, Numbers};
 
 /// Pooled at most; more would only hide descriptors from the program.
@@ -326,16 +326,8 @@ fn makes_descriptor(nr: usize, args: &[usize; 6]) -> bool {
         | __NR_clone3 => true,
         __NR_fcntl => matches!(args[1] as u32, F_DUPFD | F_DUPFD_CLOEXEC),
         #[cfg(target_arch = "x86_64")]
-        __NR_open
-        | __NR_creat
-        | __NR_dup2
-        | __NR_pipe
-        | __NR_eventfd
-        | __NR_epoll_create
-        | __NR_signalfd
-        | __NR_inotify_init
-        | abi::__NR_fork
-        | abi::__NR_vfork => true,
+        __NR_open | __NR_creat | __NR_dup2 | __NR_pipe | __NR_eventfd | __NR_epoll_create | __NR_signalfd | __NR_inotify_init
+        | __NR_fork | __NR_vfork => true,
         _ => false,
     }
 }

@@ -8,7 +8,9 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 use format::directory::{SLOTS_PER_BLOCK, reserved_by};
-use format::edentry::{Edentry, Head};
+#[cfg(target_arch = "x86_64")]
+use format::edentry::Edentry;
+use format::edentry::Head;
 use format::inode::{Inode, node_offset};
 use pm::Errno;
 

@@ -3,7 +3,9 @@
 mod rename;
 
 use super::{done, err, fail};
-use crate::path::{CWD, Spot, descriptor_name};
+#[cfg(target_arch = "x86_64")]
+use crate::path::CWD;
+use crate::path::{Spot, descriptor_name};
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Kind, Last, NewNode, Node};

@@ -1,6 +1,7 @@
 //! `stat` in all its forms, `access`.
 
 use super::{done, err, fail};
+#[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};

@@ -5,7 +5,9 @@
 
 use super::plain_name;
 use crate::handle::{done, err, fail};
-use crate::path::{CWD, OpenFile, Place, Spot};
+#[cfg(target_arch = "x86_64")]
+use crate::path::CWD;
+use crate::path::{OpenFile, Place, Spot};
 use crate::protected::HARDLINKS;
 use crate::text;
 use crate::{Outcome, Process, ThreadState};
