@@ -25,6 +25,8 @@
 
 mod client;
 mod daemon;
+#[cfg(test)]
+mod tests;
 
 use super::courtesy::Courtesy;
 use super::patience::Patience;
@@ -64,13 +66,31 @@ const NOBODY: u32 = 0;
 const LOOKS: u32 = 1;
 const SLEEPS: u32 = 2;
 
+// Where a slot is. Its word holds the client's PID as well, so that nobody who frees what the dead have
+// left takes the slot from who has it since; nobody's is `FREE`.
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const REQUEST: u32 = 2;
 const TAKEN: u32 = 3;
 const REPLYING: u32 = 4;
 const REPLIED: u32 = 5;
+/// Given up by its client; the daemon frees it.
 const ABANDONED: u32 = 6;
+/// Given up while its answer was being copied; who copies frees it.
+const LEFT: u32 = 7;
+
+/// The word of client `pid`'s slot.
+fn word(pid: u32, stage: u32) -> u32 {
+    pid << 8 | stage
+}
+
+fn stage(word: u32) -> u32 {
+    word & 0xff
+}
+
+fn owner(word: u32) -> u32 {
+    word >> 8
+}
 
 /// First page. What both sides write at each request has lines of its own, so that what
 /// both only read stays in both processors' caches.
@@ -129,9 +149,9 @@ const _: () = assert!(core::mem::offset_of!(Header, pending) == 64 && core::mem:
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]
 struct Slot {
+    /// Stage and client: [`word`].
     state: AtomicU32,
-    /// PID of the client.
-    owner: AtomicU32,
+    reserved: AtomicU32,
     unique: AtomicU64,
     /// Length of the message.
     len: AtomicU32,
@@ -143,7 +163,7 @@ struct Slot {
     epoch: AtomicU32,
     /// The client gives way before it sleeps (1), and so may the daemon.
     gives_way: AtomicU32,
-    reserved: [AtomicU32; 7],
+    reserved2: [AtomicU32; 7],
 
     /// Which request was answered, and how long the answer is ([`answered`]): a hint for who spins, written
     /// last, when `state` says so too.
@@ -160,19 +180,26 @@ fn answered(unique: u64, len: usize) -> u64 {
 impl Slot {
     /// Whether what lies here is for an earlier life of the daemon than `epoch`.
     fn is_past(&self, epoch: u32) -> bool {
-        !matches!(self.state.load(Acquire), FREE | CLAIMED) && (self.epoch.load(Relaxed).wrapping_sub(epoch) as i32) < 0
+        !matches!(stage(self.state.load(Acquire)), FREE | CLAIMED) && (self.epoch.load(Relaxed).wrapping_sub(epoch) as i32) < 0
     }
 
     /// Frees what an earlier life than `epoch` has left here and nobody else frees: what its client gave
     /// up, and a message that nobody waits for. Who waits sees the end of that life itself.
     fn free_left(&self, epoch: u32) -> bool {
         let state = self.state.load(Acquire);
-        let is_left = match state {
-            ABANDONED => true,
+        let is_left = match stage(state) {
+            ABANDONED | LEFT => true,
             REQUEST | TAKEN => self.one_way.load(Relaxed) != 0,
             _ => false,
         };
         is_left && self.is_past(epoch) && self.state.compare_exchange(state, FREE, AcqRel, Relaxed).is_ok()
+    }
+
+    /// From one stage to the next (or to `FREE`), the client's as it is; `false`: it is not at the first.
+    fn step(&self, from: u32, to: u32) -> bool {
+        let state = self.state.load(Acquire);
+        let next = if to == FREE { FREE } else { word(owner(state), to) };
+        stage(state) == from && self.state.compare_exchange(state, next, SeqCst, Relaxed).is_ok()
     }
 }
 

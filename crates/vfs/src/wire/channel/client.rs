@@ -96,7 +96,7 @@ impl Channel {
         slot.sleeps.store(0, Relaxed);
         slot.gives_way.store(u32::from(self.courtesy.is_given()), Relaxed);
         slot.epoch.store(request.epoch, Relaxed);
-        slot.state.store(REQUEST, Release);
+        slot.state.store(word(host::own_pid_cached(), REQUEST), Release);
         header.pending.fetch_or(1 << index, SeqCst);
         self.ring(header);
         Ok((index, unique))
@@ -148,13 +148,13 @@ impl Channel {
     }
 
     /// Takes a free slot, the last one again if it can be had.
-    fn claim_free(&self) -> Result<Option<u32>, Errno> {
+    pub(super) fn claim_free(&self) -> Result<Option<u32>, Errno> {
         let hint = self.hint.load(Relaxed);
         for step in 0..SLOTS {
             let index = hint.wrapping_add(step) % SLOTS;
             let slot = self.slot(index)?;
-            if slot.state.load(Relaxed) == FREE && slot.state.compare_exchange(FREE, CLAIMED, AcqRel, Relaxed).is_ok() {
-                slot.owner.store(host::own_pid_cached(), Release);
+            let own = word(host::own_pid_cached(), CLAIMED);
+            if slot.state.load(Relaxed) == FREE && slot.state.compare_exchange(FREE, own, AcqRel, Relaxed).is_ok() {
                 if step != 0 {
                     self.hint.store(index, Relaxed);
                 }
@@ -171,21 +171,22 @@ impl Channel {
         for index in 0..SLOTS {
             let slot = self.slot(index)?;
             let state = slot.state.load(Acquire);
-            let owner = slot.owner.load(Acquire);
             let is_past = slot.is_past(epoch);
-            if state == FREE || slot.free_left(epoch) || owner == 0 || host::is_alive(owner) {
+            if state == FREE || slot.free_left(epoch) || host::is_alive(owner(state)) {
                 continue;
             }
-            let next = match state {
+            let next = match stage(state) {
                 CLAIMED | REPLIED => FREE,
                 _ if is_past => FREE,
-                REQUEST | TAKEN => ABANDONED,
+                REQUEST | TAKEN => word(owner(state), ABANDONED),
                 _ => continue,
             };
-            let is_done = slot.state.compare_exchange(state, next, AcqRel, Relaxed).is_ok();
-            if is_done && state == REQUEST {
-                // Its client may have died before it told the daemon, who is to free it.
+            if stage(state) == REQUEST {
+                // The daemon is to free it: its client may have died before it told him. Told first, as we may die too.
                 header.pending.fetch_or(1 << index, SeqCst);
+            }
+            let _ = slot.state.compare_exchange(state, next, AcqRel, Relaxed);
+            if stage(state) == REQUEST {
                 self.ring(header);
             }
         }
@@ -208,7 +209,7 @@ impl Channel {
         loop {
             slot.sleeps.store(1, SeqCst);
             let state = slot.state.load(SeqCst);
-            if state == REPLIED {
+            if stage(state) == REPLIED {
                 return Ok(slot.len.load(Acquire) as usize);
             }
             let life = header.life.load(SeqCst);
@@ -216,9 +217,9 @@ impl Channel {
             let gone = matches!(life, life::DEAD | life::CLOSING) || header.epoch.load(Acquire) != epoch;
             let now = clock::monotonic();
             if !gone && now - begun <= self.timeout_ns(header) {
-                let nap_ns = if state == REQUEST { untaken_ns } else { NAP_NS };
+                let nap_ns = if stage(state) == REQUEST { untaken_ns } else { NAP_NS };
                 file::wait(&slot.state, state, nap_ns);
-                if slot.state.load(SeqCst) == REQUEST && untaken_ns < NAP_NS {
+                if stage(slot.state.load(SeqCst)) == REQUEST && untaken_ns < NAP_NS {
                     self.alarm(header);
                     untaken_ns *= 2;
                 }
@@ -236,16 +237,13 @@ impl Channel {
     fn give_up(&self, header: &Header, slot: &Slot, epoch: u32, errno: Errno) -> Result<usize, Errno> {
         loop {
             let state = slot.state.load(SeqCst);
-            let next = match state {
+            let next = match stage(state) {
                 REPLIED => return Ok(slot.len.load(Acquire) as usize),
-                // Copying the reply takes no time, unless its writer has died: until it is known to have.
-                REPLYING if errno == Errno::ETIMEDOUT && header.epoch.load(Acquire) == epoch => {
-                    file::give_way();
-                    continue;
-                }
+                // A daemon that lives may go on copying whenever it likes; it is not waited for.
+                REPLYING if errno == Errno::ETIMEDOUT && header.epoch.load(Acquire) == epoch => word(owner(state), LEFT),
                 REPLYING => FREE,
                 _ if errno == Errno::ENOTCONN => FREE,
-                _ => ABANDONED,
+                _ => word(owner(state), ABANDONED),
             };
             if slot.state.compare_exchange(state, next, AcqRel, Relaxed).is_ok() {
                 return Err(errno);

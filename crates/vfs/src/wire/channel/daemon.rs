@@ -15,9 +15,9 @@ impl Channel {
                     slot.free_left(epoch);
                     continue;
                 }
-                if slot.state.compare_exchange(REQUEST, TAKEN, AcqRel, Acquire).is_err() {
+                if !slot.step(REQUEST, TAKEN) {
                     // Its client has gone.
-                    let _ = slot.state.compare_exchange(ABANDONED, FREE, AcqRel, Relaxed);
+                    slot.step(ABANDONED, FREE);
                     continue;
                 }
                 let len = slot.len.load(Acquire) as usize;
@@ -140,23 +140,29 @@ impl Channel {
         if slot.unique.load(Acquire) != unique {
             return Err(Errno::ENOENT);
         }
-        if slot.state.compare_exchange(TAKEN, REPLYING, AcqRel, Acquire).is_err() {
-            let _ = slot.state.compare_exchange(ABANDONED, FREE, AcqRel, Relaxed);
+        if !slot.step(TAKEN, REPLYING) {
+            slot.step(ABANDONED, FREE);
             return Err(Errno::ENOENT);
         }
         let mut at = Self::room(index);
+        let mut copied = Ok(());
         for &part in parts {
-            self.region.copy_in(at, part)?;
+            copied = copied.and_then(|()| self.region.copy_in(at, part));
             at += part.len as u64;
         }
-        slot.len.store(total as u32, Release);
+        // What can't be copied is `EIO` to who asked, as the kernel has it: no length that a reply may have.
+        let len = if copied.is_ok() { total } else { 0 };
+        slot.len.store(len as u32, Release);
         if returns {
             self.header()?.returning.store(1, SeqCst);
         }
         let gives_way = slot.gives_way.load(Relaxed) != 0;
-        slot.state.store(REPLIED, SeqCst);
+        if !slot.step(REPLYING, REPLIED) {
+            slot.step(LEFT, FREE);
+            return Err(Errno::ENOENT);
+        }
         // Not before: who sees it frees the slot without a look at its state.
-        slot.answered.store(answered(unique, total), Release);
+        slot.answered.store(answered(unique, len), Release);
         let sleeps = slot.sleeps.load(SeqCst) != 0;
         let is_met = u32::from(gives_way && !sleeps);
         if self.is_met.load(Relaxed) != is_met {
@@ -165,7 +171,7 @@ impl Channel {
         if sleeps {
             file::wake_one(&slot.state);
         }
-        Ok(total)
+        copied.map(|()| total)
     }
 }
 
