@@ -77,7 +77,9 @@ impl Fs {
             return self.give_up(&context(), process - 1, fd);
         }
         // Nobody else ever held it: marked before it leaves the table, so that it ends even if we die in between.
-        let _ = place.compare_exchange(entry, 0, AcqRel, Relaxed);
+        if place.compare_exchange(entry, 0, AcqRel, Relaxed).is_err() {
+            return closed_by_another(description, process);
+        }
         let cachelet = self.cachelet(description.hint.load(Relaxed));
         let (true, Some(cachelet)) =
             (description.reserved.load(Acquire) == PINNED && !self.has_locks(description.node.load(Relaxed)), cachelet)
@@ -102,6 +104,14 @@ impl Fs {
         }
         self.descriptor(process.wrapping_sub(1), fd)
     }
+}
+
+/// Another thread has closed the number since we looked at it: if its description is in use
+/// again, it is somebody else's, whose it stays.
+#[cold]
+#[inline(never)]
+fn closed_by_another(description: &Description, process: u32) {
+    let _ = description.refs.compare_exchange(MAKING | u64::from(process), hold::ONE, AcqRel, Relaxed);
 }
 
 /// Whether the last to close a node has more to do than to go.
