@@ -10,9 +10,9 @@ CARGO_FLAGS ?=
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STEP := ./.ci/step
 export LC_ALL := C
-# `make PROFILED=1 …` compiles by a profile: how often each branch of the hot ways was taken (docs/decisions/0113).
-# A function that has changed since is compiled without; `make profile` makes it anew.
-PROFILED ?=
+# Compiled by a profile: how often each branch of the hot ways was taken (docs/decisions/0113). A function that has
+# changed since is compiled without; `make profile` makes it anew. `make PROFILED= …` does without.
+PROFILED ?= 1
 PROFILE := $(if $(PROFILED),-Cprofile-use=$(CURDIR)/profile/hot.profdata -Cllvm-args=-no-pgo-warn-mismatch)
 RELEASED = $(if $(PROFILE),env BYPATH_PROFILED=1 RUSTFLAGS='$(strip $(RUSTFLAGS) $(PROFILE))') $(CARGO)
 
@@ -31,7 +31,7 @@ help:
 	@echo 'make crash    every state that a crash may leave, for all sequences of two operations (crash-night: of three core ones)'
 	@echo 'make bench    single calls, side by side with tmpfs'
 	@echo 'make damage   10,000 damaged images repaired; make flips: a million single bits turned'
-	@echo 'make profile  the profile that `make PROFILED=1` compiles by, anew (needs LLVM'"'"'s llvm-profdata)'
+	@echo 'make profile  the profile that `make` compiles by, anew (needs LLVM'"'"'s llvm-profdata)'
 	@echo 'make recover  attaching after the death of all users, with a thousand files and with a million'
 	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
 

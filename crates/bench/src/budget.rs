@@ -73,7 +73,7 @@ fn load(path: Option<&Path>) -> Result<File, String> {
 /// Whether this program was compiled by a profile (`make` says so), and the profile is of the code as it is now.
 fn profiled() -> Result<bool, String> {
     if option_env!("BYPATH_PROFILED").is_none() {
-        println!("compiled without a profile: `make budgets PROFILED=1` compiles with it");
+        println!("compiled without a profile: `make budgets` compiles with it");
         return Ok(false);
     }
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profile");
