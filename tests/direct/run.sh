@@ -374,10 +374,17 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line, or something is left' k.out; else pass; fi
 }
 
+# Shared files whose session is dead.
+orphans() {
+    ls /dev/shm | grep -E "^bypath-(ledger|channel|kept)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done
+}
+
+# Sessions that were killed before this one are not this one's.
+before=$(orphans)
 [ $# -gt 0 ] || set -- host cached confined squashfuse bindfs background unionfs overlay passthrough static_examples by_socket gocryptfs rclone hostile archivemount sshfs together by_c killed restarted pages random plugin refused
 for name; do "$name"; done
-leftover=$(ls /dev/shm | grep -E "^bypath-(ledger|channel|kept)-" | while read -r file; do pid=${file#bypath-*-}; kill -0 "${pid%-*}" 2>/dev/null || echo "$file"; done)
 name=leftovers
+leftover=$(orphans | grep -vxF -e "$before" || true)
 if [ -z "$leftover" ]; then pass; else fail "$leftover"; fi
 echo "direct: $passed passed, $failed failed, $left_out left out"
 [ "$failed" -eq 0 ]

@@ -1,11 +1,13 @@
 //! Files in memory that the users of a mount share, for as long as the session lives.
 
+use super::leavings::{self, PREFIX};
 use crate::attach::segment_directory;
 use crate::failure::{Failure, Result};
 use std::fs::{self, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use vfs::ledger::Ledger;
 
@@ -26,9 +28,11 @@ impl SharedFile {
         if shown.contains(':') {
             return Err(Failure::new(format!("BYPATH_SEGMENT_DIR={shown}: may not hold a colon")));
         }
+        static SWEEP: Once = Once::new();
+        SWEEP.call_once(|| leavings::remove_from(&directory, leavings::AGE));
         loop {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = directory.join(format!("bypath-{what}-{}-{count}", std::process::id()));
+            let path = directory.join(format!("{PREFIX}{what}-{}-{count}", std::process::id()));
             match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path) {
                 Ok(file) => {
                     file.set_len(bytes).map_err(|error| Failure::io(path.display(), &error))?;

@@ -3,6 +3,7 @@
 pub mod carrier;
 mod daemon;
 pub mod helper;
+mod leavings;
 mod ledger;
 mod relay;
 mod rescue;
