@@ -6,6 +6,7 @@ use crate::lane::lock::Waiter;
 use crate::segment::lane_state::RESERVED_MAX;
 use crate::segment::{LaneState, Page};
 use base::Result;
+use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, fence};
 use format::lane::{Lane, Op};
@@ -294,8 +295,11 @@ impl Fs {
     pub(super) fn release(&self, run: u64, bits: u64, unused: bool) {
         let (block, count) = (run & 0xff_ffff_ffff, (run >> 40).max(1));
         let bits = if bits == 0 { u64::MAX } else { bits };
+        // A page that was waited for in vain is not waited for again for each of its blocks.
+        let mut given_up = None;
         for block in block..block + count {
-            let Some(page) = self.page(block / PAGE_BLOCKS) else { return };
+            let number = block / PAGE_BLOCKS;
+            let Some(page) = self.page(number) else { return };
             // Not loaded: the bitmap alone counts. Being loaded: the loader may
             // have read the word before it was cleared, so wait for him.
             let mut wait = Waiter::new();
@@ -303,8 +307,11 @@ impl Fs {
                 match page.ready.load(Acquire) {
                     0 => break false,
                     1 => break true,
-                    holder if wait.once(self, holder >> 8) && !wait.is_nonsense() => {}
-                    _ => break false,
+                    holder if given_up != Some(number) && wait.once(self, holder >> 8) && !wait.is_nonsense() => {}
+                    _ => {
+                        given_up = Some(number);
+                        break false;
+                    }
                 }
             };
             if !ready {
@@ -329,17 +336,27 @@ impl Fs {
     /// bitmap has not, and no other lane lists it (a lane lists before it takes).
     /// Whoever dies here leaves the list to the next adopter.
     pub(crate) fn settle_reservations(&self, number: u32, state: &LaneState) {
+        // Of one lane's entries only those for a single block share it. Who lists more than the image means harm.
+        let mut left = self.layout.block_count() + RESERVED_MAX as u64;
         for entry in &state.reserved {
             let (run, bits) = (entry.run.load(Acquire), entry.bits.load(Relaxed));
-            let (first, count) = (run & 0xff_ffff_ffff, run >> 40);
-            for block in first..first + count {
-                let bits = if bits == 0 { u64::MAX } else { bits };
+            let bits = if bits == 0 { u64::MAX } else { bits };
+            let blocks = self.listed_blocks(run, left);
+            left -= blocks.end - blocks.start;
+            for block in blocks {
                 // What is in an arena is given back with it.
                 self.release_own(number, block, bits & !arena::stocked(state, block));
             }
             entry.run.store(0, Release);
         }
         state.reserved_count.store(0, Release);
+    }
+
+    /// The blocks of a list's entry that the image has; no more than `max`.
+    fn listed_blocks(&self, run: u64, max: u64) -> Range<u64> {
+        let (first, count) = (run & 0xff_ffff_ffff, (run >> 40).min(max));
+        let end = (first + count).min(self.layout.block_count());
+        first.min(end)..end
     }
 
     /// Clears those of `bits` in the shadow of a block that can only be of lane `number`.
@@ -424,6 +441,37 @@ mod tests {
         }
         assert_eq!(page.free.load(Relaxed), 0);
         assert_eq!(u64::from(page.known.load(Relaxed)), PAGE_BLOCKS, "the page was never told");
+    }
+
+    /// Goal: a list that a peer has written is walked no further than the image goes, all entries together, and
+    /// what it rightly names is given back. Method: entries beyond all bounds, beside a true one, settled by an adopter.
+    #[test]
+    fn list_of_a_liar() {
+        let test = TestFs::new(64 << 20);
+        let cx = test.cx();
+        let blocks = test.layout.block_count();
+        let (longest, beyond) = (0xff_ffff_u64, 0xff_ffff_ffff_u64);
+        assert_eq!(test.listed_blocks(7 | longest << 40, u64::MAX), 7..blocks);
+        assert_eq!(test.listed_blocks(7 | 3 << 40, 2), 7..9);
+        assert_eq!(test.listed_blocks(7, 100), 7..7);
+        assert!(test.listed_blocks(beyond | longest << 40, u64::MAX).is_empty());
+
+        let mut tx = test.begin(&cx, Kind::Create).unwrap();
+        tx.new_lines(1, Arena::Other).unwrap();
+        let (number, state) = (tx.number, test.lane_state(tx.number));
+        let (first, count) = test.reserve_blocks(number, state, 3, 0).unwrap();
+        let taken = || (first..first + count).filter(|block| test.shadow_word(*block).unwrap().load(Relaxed) != 0).count();
+        assert_eq!(taken(), 3);
+        let (true_one, lies) = state.reserved.split_first().unwrap();
+        true_one.bits.store(0, Relaxed);
+        true_one.run.store(first | count << 40, Relaxed);
+        for (at, lie) in lies.iter().enumerate() {
+            lie.bits.store(0, Relaxed);
+            lie.run.store([beyond, blocks - 1][at % 2] | longest << 40, Relaxed);
+        }
+        test.settle_reservations(number, state);
+        assert_eq!((taken(), state.reserved_count.load(Relaxed)), (0, 0));
+        assert!(state.reserved.iter().all(|entry| entry.run.load(Relaxed) == 0));
     }
 
     /// Goal: what is reserved in a page that was loaded after the growth is not

@@ -70,8 +70,14 @@ impl Fs {
     #[inline(always)]
     pub fn close_at_hand<'c>(&self, context: impl FnOnce() -> Cx<'c>, fd: u32) {
         let process = self.process.load(Relaxed);
-        let Some(place) = self.descriptor_at_hand(process, fd) else { return };
-        let entry = place.load(Acquire);
+        if let Some(place) = self.descriptor_at_hand(process, fd) {
+            self.close_seen(context, process, fd, place, place.load(Acquire));
+        }
+    }
+
+    /// Closes a number of process `process - 1`, whose place held `entry` when it was looked at.
+    #[inline(always)]
+    fn close_seen<'c>(&self, context: impl FnOnce() -> Cx<'c>, process: u32, fd: u32, place: &AtomicU32, entry: u32) {
         let Some(description) = self.descriptions.get(entry.wrapping_sub(1)) else { return };
         if description.refs.compare_exchange(hold::ONE, MAKING | u64::from(process), AcqRel, Relaxed).is_err() {
             return self.give_up(&context(), process - 1, fd);
@@ -124,6 +130,7 @@ fn leaves_something(cachelet: &Cachelet) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::census::Census;
     use crate::testing::TestFs;
     use base::{Lock, LockKind, LockOwner, NewNode};
 
@@ -174,5 +181,40 @@ mod tests {
         assert_eq!(test.census().descriptions, before.descriptions + 1);
         test.close(&cx, 7);
         assert_eq!(test.census(), before);
+    }
+
+    /// Goal: whoever closes a number that another thread has closed meanwhile ends nothing of somebody else's.
+    /// Method: the second close sees what the first one saw, but goes on when the description is in use under
+    /// another number; when it is free; when the number has been opened again as it was.
+    #[test]
+    fn closed_twice() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        let (one, two) = (test.create(&cx, root, b"one", &new).unwrap(), test.create(&cx, root, b"two", &new).unwrap());
+        // The numbers get space.
+        test.open(&cx, one, 2, 4).unwrap();
+        test.close(&cx, 4);
+        let before = test.census();
+        let open = |node, fd| test.open_at_hand(|| cx, node, 2, fd).map(|(id, _)| id).unwrap();
+        let process = test.process.load(Relaxed);
+        let place = test.descriptor_at_hand(process, 4).unwrap();
+
+        let id = open(one, 4);
+        let seen = place.load(Acquire);
+        test.close(&cx, 4);
+        assert_eq!(open(two, 5), id, "the description is used again");
+        test.close_seen(|| cx, process, 4, place, seen);
+        let description = test.description(id);
+        assert_eq!((description.node.load(Relaxed), description.refs.load(Relaxed)), (two.id, hold::ONE));
+        assert_eq!(test.census(), Census { descriptions: before.descriptions + 1, pins: before.pins + 1, ..before });
+        test.close(&cx, 5);
+        test.close_seen(|| cx, process, 4, place, seen);
+        assert_eq!(test.census(), before);
+
+        // Opened again it is the number's own: one close closes it, as in the kernel.
+        assert_eq!(open(one, 4), id);
+        test.close_seen(|| cx, process, 4, place, seen);
+        assert_eq!((place.load(Relaxed), test.census()), (0, before));
     }
 }
