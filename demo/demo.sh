@@ -48,7 +48,7 @@ choose() { # ROOT HOW-MANY
 }
 
 gather() {
-    local roots=(${TREE:-/usr "$(rustc --print sysroot 2>/dev/null)" "${CARGO_HOME:-$HOME/.cargo}/registry/src"}) root have=0 number=0
+    local roots=(${TREE:-/usr "$(rustc --print sysroot 2>/dev/null)" "${CARGO_HOME:-${HOME:-/root}/.cargo}/registry/src"}) root have=0 number=0
     for root in "${roots[@]}"; do
         [ -d "$root" ] && [ "$have" -lt "$files" ] || continue
         choose "$root" $((files - have)) >"$work/list"

@@ -24,14 +24,17 @@ exec 7>&-
 
 # Locks: the one who has it is on the other way.
 touch "$mnt/lock"
-short flock -n "$mnt/lock" sleep 0.5 &
-sleep 0.2
+short flock -n "$mnt/lock" sh -c "touch $work/held; while [ ! -e $work/enough ]; do sleep 0.01; done; echo first >>$work/order" &
+wait_until [ -e "$work/held" ] || fail 'the short way gets no lock'
 flock -n "$mnt/lock" true && fail 'flock held by the short way' || ok 'flock held by the short way'
-flock "$mnt/lock" true && ok 'flock waited for' || fail 'flock waited for'
+flock "$mnt/lock" sh -c "echo second >>$work/order" &
+sleep 0.2
+touch "$work/enough"
 wait
-flock "$mnt/lock" sleep 30 &
+same 'flock waited for' "$(cat "$work/order")" $'first\nsecond'
+flock "$mnt/lock" sleep 100 &
 holder=$!
-sleep 0.1
+wait_until pgrep -P $holder -x sleep >/dev/null || fail 'the mount gives no lock'
 timeout -s INT 0.3 flock "$mnt/lock" true
 same 'a wait for a lock can be interrupted' $? 124
 short flock -n "$mnt/lock" true && fail 'flock held by the mount' || ok 'flock held by the mount'
@@ -96,14 +99,15 @@ same 'programs without the library see the files' "$(session sh -c "echo new >$m
 same 'not with --no-fuse' "$(short grep -c "$mnt fuse.bypath" /proc/mounts)" 0
 same 'its exit code is the program'"'"'s' "$(session sh -c 'exit 7'; echo $?)" 7
 same 'it leaves no mount' "$(grep -c "$mnt" /proc/mounts)" 0
-"$bypath" run --mount "$image:$mnt" -- sleep 30 &
+"$bypath" run --mount "$image:$mnt" -- sleep 100 &
 first=$!
-for _ in $(seq 100); do grep -q "$mnt" /proc/mounts && break; sleep 0.05; done
+wait_until grep -q "$mnt" /proc/mounts
 same 'a second session shares it' "$(session grep -c "$mnt fuse.bypath" /proc/mounts)" 1
 same 'and leaves it to the first' "$(grep -c "$mnt" /proc/mounts)" 1
 kill -KILL $first $(pgrep -P $first -x sleep)
 wait $first 2>/dev/null
-for _ in $(seq 100); do grep -q "$mnt" /proc/mounts || break; sleep 0.05; done
+is_gone() { ! grep -q "$mnt" /proc/mounts; }
+wait_until is_gone
 same 'a session that is killed leaves no mount' "$(grep -c "$mnt" /proc/mounts)" 0
 if [ "$(stat -c %u "$image")" = 0 ]; then
     same 'what the kernel mounts in it is busy' "$(session unshare -m sh -c "mkdir -p $mnt/over/p $mnt/other && mount -t tmpfs none $mnt/over/p || exit
@@ -111,7 +115,8 @@ if [ "$(stat -c %u "$image")" = 0 ]; then
         umount $mnt/over/p; rmdir $mnt/over/p && echo gone")" $'Device or resource busy\nDevice or resource busy\nDevice or resource busy\nNo such file or directory\ngone'
 fi
 mkdir "$work/m3"; touch "$work/m3/mine"
-"$bypath" run --mount "$image:$work/m3" -- sleep 0.3 &
-sleep 0.15
+"$bypath" run --mount "$image:$work/m3" -- sh -c "touch $work/begun; while [ ! -e $work/seen ]; do sleep 0.01; done" &
+wait_until [ -e "$work/begun" ] || fail 'no session'
 same 'a directory with something in it is not hidden from others' "$(ls "$work/m3")" mine
+touch "$work/seen"
 wait

@@ -7,7 +7,7 @@ killed() { # GUARD…: what becomes of the server, and of one who has touched th
         mount -t fusectl none /sys/fs/fuse/connections || exit 1
         exec 3< <(exec python3 "$here/stuck.py" "$mnt" "$@" 2>&1)
         server=$!
-        read -r -t 20 said <&3
+        read -r -t 60 said <&3
         [ "$said" = stuck ] || { echo "$said"; exit 1; }
         stat "$mnt/y" >/dev/null 2>"$mnt.said" &
         user=$!
@@ -30,7 +30,8 @@ same 'with one nobody does' "$(killed "$bypath" guard-mount)" 'ended, ended'
 # A server of ours has one, with a file to end the connection by; it goes with the server.
 guards() { pgrep -f "^bypath guard-mount $1 " | wc -l; }
 served || fail 'no mount'
-for _ in $(seq 200); do [ "$(guards $server)" = 1 ] && break; sleep 0.05; done
+has_guards() { [ "$(guards $server)" = "$1" ]; }
+wait_until has_guards 1
 same 'a server has a guard' "$(guards $server)" 1
 guard=$(pgrep -f "^bypath guard-mount $server ")
 same 'that can end the connection' "$(readlink "/proc/$guard/fd/0" | grep -c '/abort$')" 1
@@ -39,7 +40,7 @@ sleep 0.5
 same 'and does not while the server lives' "$(guards $server) $(stat -f -c %T "$mnt")" '1 fuseblk'
 kill -KILL $server
 wait $server 2>/dev/null
-for _ in $(seq 200); do [ "$(guards $server)" = 0 ] && break; sleep 0.05; done
+wait_until has_guards 0
 same 'it goes with the server' "$(guards $server)" 0
 stat -f "$mnt" 2>&1 | grep -q 'not connected' && ok 'and the mount says that there is none' || fail "a dead mount: $(stat -f "$mnt" 2>&1)"
 "$bypath" umount "$mnt"

@@ -18,14 +18,16 @@ if [ ! -c /dev/fuse ] || [ "$(id -u)" -ne 0 ]; then
     exit 0
 fi
 begin mount m
-chmod 755 "$work"
+for_all
 
+nobody_has_it() { ! pgrep -f "$work/i" >/dev/null; }
 one() { # NAME
     local begun=$EPOCHREALTIME out code
     rm -f "$work/i"
     mkdir -p "$work/m"
     "$bypath" mkfs "$work/i" --size 512M >/dev/null || { echo "FAIL $1: no image"; failed=1; return; }
-    out=$(bypath=$bypath work=$work image=$work/i mnt=$work/m here=$here timeout -k 5 "${SECONDS_MAX:-600}" bash -c '
+    out=$(tests=$tests bypath=$bypath work=$work image=$work/i mnt=$work/m here=$here timeout -k 5 "${SECONDS_MAX:-600}" bash -c '
+        . "$tests/common.sh"
         ok() { echo "ok   $*"; }
         fail() { echo "FAIL $*"; }
         # same WHAT GOT WANTED
@@ -47,9 +49,9 @@ one() { # NAME
     echo "$out" | sed "s/^\(ok   \|FAIL \|skip \)/\1$1: /"
     [ $code -eq 0 ] || { echo "FAIL $1: the script ended with $code"; failed=1; }
     # A server whose mount was taken away needs a moment.
-    for _ in $(seq 600); do pgrep -f "$work/i" >/dev/null || break; sleep 0.05; done
+    wait_until nobody_has_it
     if grep -q "$work/" /proc/mounts; then echo "FAIL $1: left a mount"; umount -l "$work"/m*; failed=1; fi
-    if pgrep -f "$work/i" >/dev/null; then echo "FAIL $1: left a process"; failed=1; fi
+    if ! nobody_has_it; then echo "FAIL $1: left a process"; failed=1; fi
     "$bypath" check "$work/i" >"$work/check" 2>&1 || { echo "FAIL $1: check: $(head -1 "$work/check")"; failed=1; }
     case $out in *"FAIL "*) failed=1 ;; esac
     echo "     $1: $(((${EPOCHREALTIME/./} - ${begun/./}) / 1000)) ms"

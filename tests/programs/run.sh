@@ -24,7 +24,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 tests=$(dirname "$here")
 . "$tests/common.sh"
 begin programs t
-chmod 755 "$work"
+for_all
 # As long as the other, so that files which hold paths are equally long.
 point=${POINT:-$work/b}
 passed=0 left_out=0 other_ways=0
