@@ -176,6 +176,8 @@ fn open_targets(words: &[&str], options: &Options, sizes: &Sizes, cleanup: &mut 
     let parents = if options.against.is_empty() { vec![PathBuf::from("/dev/shm")] } else { options.against.clone() };
     for parent in parents {
         let dir = parent.join(format!("bypath-bench-{pid}"));
+        // A killed run's, whose process had this number.
+        let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         cleanup.0.push(dir.clone());
         let name = if parent == Path::new("/dev/shm") { "tmpfs".into() } else { parent.display().to_string() };

@@ -19,6 +19,8 @@ fn library_directory() -> PathBuf {
 
 fn scratch(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("bypath-capi-{}-{name}", std::process::id()));
+    // A killed run's, whose process had this number.
+    let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).expect("scratch directory");
     path
 }

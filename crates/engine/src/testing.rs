@@ -37,6 +37,8 @@ impl TestImage {
     pub fn new(limit: u64) -> TestImage {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let directory = format!("/dev/shm/bypath-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        // A killed run's, whose process had this number.
+        let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory).expect("a directory for the test");
         let image = TestImage { directory };
         let options = mkfs::Options { limit, seeds: Some(SEEDS), ..Default::default() };

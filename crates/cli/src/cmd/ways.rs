@@ -5,6 +5,9 @@
 //! lasts.
 
 use crate::failure::{Failure, Result};
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Tells the library where the table is.
@@ -16,6 +19,24 @@ const C_LIBRARY: &str = "libc.so.6";
 pub struct Table(PathBuf);
 
 impl Table {
+    /// In a file of its own: what somebody has laid there by a name that could be guessed is neither
+    /// followed nor believed, since libc is changed by this table.
+    fn of(text: &[u8], directory: &Path) -> Result<Table> {
+        for count in 0..1000u32 {
+            let path = directory.join(format!("bypath-{}-{count}.sites", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path) {
+                Ok(mut file) => {
+                    let table = Table(path);
+                    file.write_all(text).map_err(|error| Failure::io(table.0.display(), &error))?;
+                    return Ok(table);
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Failure::io(path.display(), &error)),
+            }
+        }
+        Err(Failure::new(format!("{}: no name is free for a table of the C library's system calls", directory.display())))
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0
@@ -49,9 +70,7 @@ pub fn sites() -> Result<Option<Table>> {
         return Ok(None);
     }
     let found = sites::find(&file, |_| true).map_err(wrong)?;
-    let path = std::env::temp_dir().join(format!("bypath-{}.sites", std::process::id()));
-    std::fs::write(&path, found.encode()).map_err(|error| Failure::io(path.display(), &error))?;
-    Ok(Some(Table(path)))
+    Ok(Some(Table::of(&found.encode(), &std::env::temp_dir())?))
 }
 
 /// The C library that this program, and so its children, run with.
@@ -61,4 +80,30 @@ fn c_library() -> Option<PathBuf> {
         .filter_map(|line| line.split_once('/'))
         .map(|(_, path)| PathBuf::from(format!("/{path}")))
         .find(|path| path.ends_with(C_LIBRARY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a table is never written into, or read out of, what somebody else has laid in its place. Method: a link
+    /// and a file under the first names.
+    #[test]
+    fn a_file_of_its_own() {
+        let pid = std::process::id();
+        let place = std::env::temp_dir().join(format!("bypath-table-{pid}"));
+        let _ = std::fs::remove_dir_all(&place);
+        std::fs::create_dir(&place).unwrap();
+        let names = [0, 1].map(|count| place.join(format!("bypath-{pid}-{count}.sites")));
+        std::os::unix::fs::symlink(place.join("target"), &names[0]).unwrap();
+        std::fs::write(&names[1], "somebody's").unwrap();
+        let table = Table::of(b"ours", &place).unwrap();
+        assert!(!names.iter().any(|name| name == table.path()));
+        assert_eq!(std::fs::read(table.path()).unwrap(), b"ours");
+        let path = table.path().to_path_buf();
+        drop(table);
+        assert!(!path.exists() && !place.join("target").exists());
+        assert_eq!(std::fs::read(&names[1]).unwrap(), b"somebody's");
+        std::fs::remove_dir_all(&place).unwrap();
+    }
 }

@@ -62,6 +62,8 @@ mod tests {
         child.wait().unwrap();
         let alive = std::process::id();
         let place = std::env::temp_dir().join(format!("bypath-sweep-{alive}"));
+        // A killed run's, whose process had this number.
+        let _ = fs::remove_dir_all(&place);
         fs::create_dir(&place).unwrap();
         let stay = [
             format!("{PREFIX}ledger-{alive}-0"),

@@ -38,10 +38,9 @@ impl SharedFile {
                     file.set_len(bytes).map_err(|error| Failure::io(path.display(), &error))?;
                     return Ok(SharedFile { path });
                 }
-                // Left behind by a session that was killed, whose number is ours now.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                    let _ = fs::remove_file(&path);
-                }
+                // Of a session that was killed, whose number is ours now; or of one that lives where that number is
+                // another process's: what nobody uses is swept (`leavings`).
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(Failure::io(path.display(), &error)),
             }
         }
@@ -85,5 +84,27 @@ impl SharedFile {
 impl Drop for SharedFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a file that has a name of ours already, and may be another session's, is left alone. Method: such files
+    /// under the next names; what is made lies beside them.
+    #[test]
+    fn beside_what_is_there() {
+        let directory = segment_directory().unwrap_or_else(|| PathBuf::from("/dev/shm"));
+        let name = |count: u32| directory.join(format!("{PREFIX}taken-{}-{count}", std::process::id()));
+        for count in 0..50 {
+            fs::write(name(count), "theirs").unwrap();
+        }
+        let made = SharedFile::make("taken", 4096).unwrap();
+        assert_eq!(fs::metadata(&made.path).unwrap().len(), 4096);
+        for count in 0..50 {
+            assert_eq!(fs::read(name(count)).unwrap(), b"theirs");
+            fs::remove_file(name(count)).unwrap();
+        }
     }
 }

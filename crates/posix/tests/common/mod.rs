@@ -157,6 +157,11 @@ fn place(which: &str) -> String {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let top = format!("/dev/shm/bp{which}-{:07}-{number:03}", std::process::id());
     let root = format!("{top}/w/r");
+    // A killed run's, whose process had this number: what is mounted there first.
+    let mounted = std::ffi::CString::new(root.clone()).expect("no NUL");
+    // SAFETY: the path is a local, alive over the call.
+    unsafe { raw(abi::__NR_umount2 as usize, [mounted.as_ptr() as usize, 2, 0, 0, 0, 0]) };
+    let _ = std::fs::remove_dir_all(&top);
     std::fs::create_dir_all(&root).expect("test directory");
     root
 }
