@@ -56,9 +56,14 @@ impl Session {
         let mut workers = Vec::new();
         for number in 0..threads.max(2) {
             let (fuse, device, at_end) = (Arc::clone(&fuse), Arc::clone(&device), at_end.clone());
+            let stop = Arc::clone(&stop);
             let work = move || {
                 let worker = Worker::default();
                 let result = work(&fuse, &device, &worker);
+                // Not only when all workers have: one of them may be at something long.
+                if result.is_ok() {
+                    stop.store(true, Relaxed);
+                }
                 at_end(worker.thread());
                 result
             };
@@ -70,7 +75,7 @@ impl Session {
                 let worker = Worker::default();
                 let cx = Cx { cred: Cred::ROOT, umask: 0, thread: worker.thread() };
                 while !stop.load(Relaxed) {
-                    notices(&cx, NAP_NS, &mut |stale| notify(&fuse, &device, stale));
+                    notices(&cx, NAP_NS, &mut |stale| notify(&fuse, &device, stale, &stop));
                 }
                 at_end(worker.thread());
             };
@@ -138,9 +143,10 @@ fn send(device: &OwnedFd, message: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Makes the kernel forget.
-fn notify(fuse: &Fuse, device: &OwnedFd, stale: Stale) {
-    let forget = |number| insist(|| fuse.is_told(number), || send(device, &fuse::forget_node(number)));
+/// Makes the kernel forget. Once `stop` says that the mount is gone the kernel knows nothing more, though
+/// nobody has told us that it forgot: waiting for each node would keep the server for as many half seconds.
+fn notify(fuse: &Fuse, device: &OwnedFd, stale: Stale, stop: &AtomicBool) {
+    let forget = |number| insist(|| !stop.load(Relaxed) && fuse.is_told(number), || send(device, &fuse::forget_node(number)));
     match stale {
         Stale::Node(node) => forget(fuse.number(node)),
         // Names are only kept in a directory that the kernel has.
