@@ -68,6 +68,8 @@ pub struct Fs {
     pub(crate) bucket_locks: Table<BucketLock>,
     /// The permission table.
     pub(crate) permissions: Table<Permission>,
+    /// Where entries for new inodes were found last, of modes that everybody may not or may execute.
+    pub(crate) permission_hints: [AtomicU32; 2],
     /// Pages of the shadow, and its words (of an image of 16 TiB not the last one).
     pub(crate) pages: Table<Page>,
     pub(crate) shadow: Table<AtomicU64>,

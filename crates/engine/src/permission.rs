@@ -8,7 +8,7 @@ use crate::alloc::fault;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use base::Result;
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::layout;
 use format::permission::{Permission, VALID, start};
 use pm::{Domain, Errno};
@@ -17,6 +17,13 @@ use pm::{Domain, Errno};
 enum Place {
     At(u16),
     Free(u16),
+}
+
+/// Whether an entry is that of this triple.
+#[inline(always)]
+fn is_for(entry: &Permission, uid: u32, gid: u32, mode: u16) -> bool {
+    let owner = u64::from(gid) << 32 | u64::from(uid);
+    entry.mode.load(Acquire) == VALID | u64::from(mode) && entry.owner.load(Acquire) == owner
 }
 
 impl Fs {
@@ -41,12 +48,25 @@ impl Fs {
     /// table is full. Takes a leaf lock for a while.
     #[inline(always)]
     pub(crate) fn permission_index<'a>(&'a self, tx: &mut Tx<'a>, uid: u32, gid: u32, mode: u16) -> Result<u16> {
+        // A directory and a file have different modes as a rule, two of either the same.
+        let hint = &self.permission_hints[usize::from(mode & 1)];
+        let index = hint.load(Relaxed);
+        if let Some(entry) = self.permissions.get(index)
+            && is_for(entry, uid, gid, mode)
+            && self.is_settled()
+        {
+            return Ok(index as u16);
+        }
+        let index = self.find_or_add_permission(tx, uid, gid, mode)?;
+        hint.store(u32::from(index), Relaxed);
+        Ok(index)
+    }
+
+    #[inline(never)]
+    fn find_or_add_permission<'a>(&'a self, tx: &mut Tx<'a>, uid: u32, gid: u32, mode: u16) -> Result<u16> {
         match self.find_permission(uid, gid, mode)? {
             Place::At(index) if self.is_settled() => Ok(index),
-            _ => {
-                let index = self.add_permission(tx, uid, gid, mode)?;
-                Ok(index)
-            }
+            _ => self.add_permission(tx, uid, gid, mode),
         }
     }
 
@@ -57,19 +77,16 @@ impl Fs {
         self.image.domain() == Domain::Process || self.header().permission.0.load(Acquire) == 0
     }
 
-    #[inline(always)]
     fn find_permission(&self, uid: u32, gid: u32, mode: u16) -> Result<Place> {
         let first = start(uid, gid, mode);
-        let owner = u64::from(gid) << 32 | u64::from(uid);
         for step in 0..layout::PERMISSIONS {
             let index = first.wrapping_add(step as u16);
             let entry = self.permission_entry(index)?;
-            let seen = entry.mode.load(Acquire);
-            if seen & VALID == 0 {
-                return Ok(Place::Free(index));
-            }
-            if seen == VALID | u64::from(mode) && entry.owner.load(Acquire) == owner {
+            if is_for(entry, uid, gid, mode) {
                 return Ok(Place::At(index));
+            }
+            if entry.mode.load(Acquire) & VALID == 0 {
+                return Ok(Place::Free(index));
             }
         }
         Err(Errno::ENOSPC.into())

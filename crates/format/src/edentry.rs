@@ -27,7 +27,7 @@ pub struct Edentry {
     pub child: AtomicU64,
     pub slot: AtomicU64,
     pub reserved: AtomicU64,
-    /// Name bytes, little-endian in each word, zero-filled.
+    /// Name bytes, little-endian in each word, zero-filled to the end of a word, and of the second one at least.
     pub name: [AtomicU64; WORDS],
 }
 
@@ -40,6 +40,8 @@ pub const NAME_MAX: usize = 255;
 const MARK: u64 = 0xED;
 
 const _: () = assert!(size_of::<Edentry>() == 128 && offset_of!(Edentry, name) == NAME as usize);
+// The word of a name that the second line begins with.
+const _: () = assert!(NAME as usize + 3 * 8 == crate::LINE as usize);
 
 /// Lines that an edentry with a name of `name_len` bytes takes: 2 to 5.
 #[inline]

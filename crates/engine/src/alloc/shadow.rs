@@ -258,37 +258,43 @@ impl Fs {
         }
     }
 
-    /// Frees neighbouring bits of the bitmap word at `at` in the shadow.
-    #[inline(always)]
-    pub(crate) fn release_bits(&self, at: u64, bits: u64) {
+    /// Frees the bits of the bitmap word at `at` in the shadow.
+    fn release_bits(&self, at: u64, bits: u64) {
         let block = at.wrapping_sub(layout::BITMAP) / 8;
-        // What lies before or behind the bitmap has no page, or one that is not ready.
-        if bits != 0
-            && let Ok(number) = u32::try_from(block)
+        // Bits of other words, such as an inode's flags, are nothing that was allocated.
+        if bits != 0 && (layout::BITMAP..self.layout.blocks).contains(&at) {
+            self.release_lines(block, bits, bits.count_ones());
+        }
+    }
+
+    /// Frees `bits` of a block in the shadow, of which there are `count`.
+    #[inline(always)]
+    pub(crate) fn release_lines(&self, block: u64, bits: u64, count: u32) {
+        // What lies behind the image has no page, or one that is not ready.
+        if let Ok(number) = u32::try_from(block)
             && let Some(page) = self.pages.get(number / PAGE_BLOCKS as u32)
             && page.ready.load(Acquire) == 1
             && let Some(shadow) = self.shadow.get(number)
         {
             shadow.fetch_and(!bits, AcqRel);
-            page.free.fetch_add(64 - bits.leading_zeros() - bits.trailing_zeros(), Relaxed);
+            page.free.fetch_add(count, Relaxed);
             return;
         }
-        self.release_elsewhere(at, 1, bits);
+        self.release_elsewhere(block, bits);
     }
 
     /// Frees `count` blocks, whose bitmap words begin at `at`, in the shadow.
     #[inline]
     pub(crate) fn release_run(&self, at: u64, count: u64) {
-        self.release_elsewhere(at, count & 0xff_ffff, 0);
+        if (layout::BITMAP..self.layout.blocks).contains(&at) {
+            self.release(((at - layout::BITMAP) / 8) | (count & 0xff_ffff) << 40, 0, false);
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn release_elsewhere(&self, at: u64, count: u64, bits: u64) {
-        // Bits of other words, such as an inode's flags, are nothing that was allocated.
-        if (layout::BITMAP..self.layout.blocks).contains(&at) {
-            self.release(((at - layout::BITMAP) / 8) | (count << 40), bits, false);
-        }
+    fn release_elsewhere(&self, block: u64, bits: u64) {
+        self.release(block & 0xff_ffff_ffff | 1 << 40, bits, false);
     }
 
     /// Clears shadow bits; with `unused`, only those that the bitmap does not have.

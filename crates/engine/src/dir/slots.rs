@@ -52,7 +52,7 @@ impl Fs {
                 return Ok((at, word));
             }
         }
-        let found = self.search_slot(tx, *parent)?;
+        let found = self.search_slot(tx, directory, parent.seen.id, parent.inode)?;
         Ok(found)
     }
 
@@ -67,8 +67,13 @@ impl Fs {
     }
 
     #[inline(never)]
-    fn search_slot<'a>(&'a self, tx: &mut Tx<'a>, parent: Parent<'a>) -> Result<(u64, &'a AtomicU64)> {
-        let (directory, id, inode) = (parent.seen.cachelet, parent.seen.id, parent.inode);
+    fn search_slot<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        directory: &'a Cachelet,
+        id: u64,
+        inode: &'a Inode,
+    ) -> Result<(u64, &'a AtomicU64)> {
         let cursor = directory.root.load(Relaxed);
         let (mut next, freed) = unpack(cursor);
         if freed != 0
@@ -110,22 +115,22 @@ impl Fs {
     fn next_block<'a>(&'a self, tx: &mut Tx<'a>, directory: &'a Cachelet, id: u64, inode: &Inode, next: u64) -> Result<u64> {
         let blocks = self.slot_blocks(inode)?;
         let block = next / SLOTS_PER_BLOCK;
-        if block < blocks && self.free_slots(inode, block)?.1 >= WORTH {
+        if block < blocks && self.worthy_block(inode, block)?.is_some() {
             return Ok(next);
         }
-        if blocks > 0 {
+        // Where there are nearly as many entries as slots, no block has room enough.
+        if blocks > 0 && inode.size.load(Relaxed).saturating_add(WORTH) <= blocks * SLOTS_PER_BLOCK {
             let hand = u64::from(directory.blocks.fetch_add(1, Relaxed)) % blocks;
-            let (first, free) = self.free_slots(inode, hand)?;
-            if free >= WORTH {
+            if let Some(first) = self.worthy_block(inode, hand)? {
                 return Ok(hand * SLOTS_PER_BLOCK + first);
             }
         }
         self.grow_directory(tx, directory, id, inode, blocks)
     }
 
-    /// The first free slot of a block, and how many there are.
-    fn free_slots(&self, inode: &Inode, block: u64) -> Result<(u64, u64)> {
-        let Some(at) = self.slot_offset(inode, block * SLOTS_PER_BLOCK)? else { return Ok((0, 0)) };
+    /// The first free slot of a block, if enough of them are free.
+    fn worthy_block(&self, inode: &Inode, block: u64) -> Result<Option<u64>> {
+        let Some(at) = self.slot_offset(inode, block * SLOTS_PER_BLOCK)? else { return Ok(None) };
         let slots: &[AtomicU64; SLOTS_PER_BLOCK as usize] = self.at(at, "directory block")?;
         let (mut first, mut free) = (SLOTS_PER_BLOCK, 0);
         for (i, slot) in slots.iter().enumerate() {
@@ -133,9 +138,12 @@ impl Fs {
             if slot == 0 || self.is_stale_slot(slot) {
                 first = first.min(i as u64);
                 free += 1;
+                if free == WORTH {
+                    return Ok(Some(first));
+                }
             }
         }
-        Ok((first, free))
+        Ok(None)
     }
 
     /// The slot after the last one in use, looking at the last block only.

@@ -71,7 +71,12 @@ impl Fs {
     /// The entry of a name, for the holder of its bucket's lock.
     #[inline(always)]
     pub(crate) fn hit<'a>(&'a self, sought: &Sought) -> Result<Option<Hit<'a>>> {
-        let bucket = self.home(sought.hash, self.root().buckets.load(Acquire))?;
+        self.hit_in(self.home(sought.hash, self.root().buckets.load(Acquire))?, sought)
+    }
+
+    /// As [`Fs::hit`], with the name's home bucket.
+    #[inline(always)]
+    pub(crate) fn hit_in<'a>(&'a self, bucket: &'a Bucket, sought: &Sought) -> Result<Option<Hit<'a>>> {
         let print = fingerprint(sought.hash);
         if let Some(index) = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == print)
             && let Some(hit) = self.hit_at_hand(bucket, index, sought)

@@ -63,7 +63,12 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn find<'a>(&'a self, cx: &Cx, sought: &Sought) -> Result<Option<Seen<'a>>> {
         let buckets = self.root().buckets.load(Acquire);
-        let bucket = self.home(sought.hash, buckets)?;
+        self.find_in(cx, sought, self.home(sought.hash, buckets)?, buckets)
+    }
+
+    /// As [`Fs::find`], with the name's home `bucket` while there are `buckets`.
+    #[inline(always)]
+    pub(crate) fn find_in<'a>(&'a self, cx: &Cx, sought: &Sought, bucket: &'a Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
         let print = fingerprint(sought.hash);
         if let Some(i) = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == print)
             && let Some(cachelet) = self.cachelet(self.hint_of(bucket, i))

@@ -76,7 +76,7 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn sought<'a>(&self, parent: u64, name: &'a [u8]) -> Sought<'a> {
         if name.len() > WORDS_MAX {
-            return self.sought_long(parent, name);
+            return Sought { parent, name, hash: self.hash_long(parent, name), low: 0, high: 0 };
         }
         let (low, high) = hash::short_words(name);
         let hash = hash::name_short(self.name_key, parent, low, high, name.len() as u32);
@@ -85,7 +85,7 @@ impl Fs {
 
     #[cold]
     #[inline(never)]
-    fn sought_long<'a>(&self, parent: u64, name: &'a [u8]) -> Sought<'a> {
-        Sought { parent, name, hash: self.hash(parent, name), low: 0, high: 0 }
+    fn hash_long(&self, parent: u64, name: &[u8]) -> u64 {
+        self.hash(parent, name)
     }
 }

@@ -1,6 +1,6 @@
 //! Reading a record: whether it is whole, and making its stores.
 
-use super::record::{ClearBits, Count, Raise, Set, SetBits, Stores};
+use super::record::{Count, Raise, Set, SetBits, Stores};
 use crate::fs::{Fs, corrupt};
 use base::Result;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -77,7 +77,7 @@ fn make<const AGAIN: bool>(fs: &Fs, op: Op) -> Result<()> {
             at
         }
         Op::ClearBits { at, bits } => {
-            ClearBits { word: fs.at(at, what)?, bits }.make(image);
+            image.and(fs.at(at, what)?, !bits);
             at
         }
         Op::SetRun { at, count } => return run(fs, at, count, u64::MAX),

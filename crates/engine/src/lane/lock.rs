@@ -71,6 +71,24 @@ impl<'a> Tx<'a> {
         self.held = held;
     }
 
+    /// Gives back all locks, of which there are `LOCKED` as a rule: without a loop then.
+    #[inline(always)]
+    pub(super) fn unlock_holding<const LOCKED: usize>(&mut self) {
+        if self.held != LOCKED {
+            return self.unlock_all();
+        }
+        let mine = self.number + 1;
+        for (word, listed) in self.locks.iter().zip(&self.state.held).take(LOCKED) {
+            if let Some(word) = word
+                && word.load(Relaxed) == mine
+            {
+                word.store(0, Release);
+            }
+            listed.store(0, Release);
+        }
+        self.held = 0;
+    }
+
     /// Gives back all locks.
     #[inline(always)]
     pub(crate) fn unlock_all(&mut self) {

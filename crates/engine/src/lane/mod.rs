@@ -24,24 +24,17 @@ use crate::alloc::{Arena, fault};
 use crate::fs::Fs;
 use crate::segment::{LaneState, LockWord};
 use base::{Cx, Result};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State};
+use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
 use format::{LINE, Lane, layout};
 use pm::Errno;
-use record::{ClearBits, Set, SetBits, Stores, TOGETHER};
+use record::{ClearBits, Counters, SetBits, Stores, TOGETHER};
 
 /// After that many records a lane looks whether another one's user has died.
 const LOOK_EVERY: u32 = 64;
 
 /// Most locks that an operation holds: two buckets, two inodes, and some of the rest.
 const LOCKS: usize = 8;
-
-/// The store that makes a counter of the lane change.
-#[inline(always)]
-fn counted(counter: &AtomicU64, change: i64) -> Set<'_> {
-    Set { word: counter, value: counter.load(Relaxed).wrapping_add(change as u64) }
-}
 
 /// An operation in progress on this thread's lane.
 pub struct Tx<'a> {
@@ -153,6 +146,10 @@ impl<'a> Tx<'a> {
     /// their writer and ordered by [`Tx::order`] instead.
     #[inline(always)]
     pub(crate) fn object(&mut self, offset: u64, lines: u32) -> Result<()> {
+        if self.fs.image.domain() == pm::Domain::Process {
+            // No checksum is taken, and nothing written back: the order of stores is proof.
+            return Ok(());
+        }
         if self.objects >= OBJECTS_MAX {
             return Err(Errno::EIO.into());
         }
@@ -172,11 +169,10 @@ impl<'a> Tx<'a> {
     /// everything as it was; one after it means a damaged image (`Corrupt`).
     #[inline(never)]
     pub(crate) fn commit(&mut self) -> Result<()> {
-        let counters = [counted(&self.lane.lines, self.lines), counted(&self.lane.files, self.files)];
-        for Set { word, value } in counters {
-            let at = self.fs.image.offset_of(word);
-            self.put(Op::Set { at, value });
-        }
+        let Counters { lane, lines, files } = self.counters();
+        let at = self.fs.image.offset_of(lane);
+        self.put(Op::Set { at: at + word::LINES, value: lines });
+        self.put(Op::Set { at: at + word::FILES, value: files });
         let state = self.head(self.ops);
         if self.fs.image.domain() != pm::Domain::Process {
             return self.commit_to_medium(state);
@@ -191,16 +187,33 @@ impl<'a> Tx<'a> {
     /// As `commit`, with stores that follow those listed.
     #[inline(always)]
     pub(crate) fn commit_with<S: Stores>(&mut self, stores: S) -> Result<()> {
-        const { assert!(S::COUNT + 2 <= TOGETHER) };
+        self.commit_together::<S, false>(stores)
+    }
+
+    /// As `commit_with`, of what frees as much as it takes, as a rule: the lane's
+    /// counters are in the record only if they change.
+    #[inline(always)]
+    pub(crate) fn commit_even<S: Stores>(&mut self, stores: S) -> Result<()> {
+        self.commit_together::<S, true>(stores)
+    }
+
+    #[inline(always)]
+    fn commit_together<S: Stores, const EVEN: bool>(&mut self, stores: S) -> Result<()> {
+        const { assert!(S::COUNT + Counters::COUNT <= TOGETHER) };
         let (image, listed) = (&self.fs.image, self.ops);
         let Some(room) = self.lane.ops.get(listed..).and_then(|room| room.first_chunk()) else {
             return Err(Errno::EIO.into());
         };
-        let counters = (counted(&self.lane.lines, self.lines), counted(&self.lane.files, self.files));
-        let mut together = 0;
+        let changed = !EVEN || self.lines != 0 || self.files != 0;
+        let (counters, mut together) = (changed.then(|| self.counters()), 0);
         // Those whose number is known come first: then so are the places of the others.
-        counters.write(image, room, &mut together);
-        stores.write(image, room, &mut together);
+        if EVEN {
+            stores.write(image, room, &mut together);
+            counters.write(image, room, &mut together);
+        } else {
+            counters.write(image, room, &mut together);
+            stores.write(image, room, &mut together);
+        }
         let state = self.head(listed + together);
         if image.domain() != pm::Domain::Process {
             return self.commit_to_medium(state);
@@ -216,6 +229,26 @@ impl<'a> Tx<'a> {
         stores.release(self.fs);
         self.state.released.store(u64::from(state.sequence), Release);
         applied
+    }
+
+    /// Adds stores to those listed.
+    #[inline(always)]
+    pub(crate) fn list<S: Stores>(&mut self, stores: S) -> Result<()> {
+        let Some(room) = self.lane.ops.get(self.ops..).and_then(|room| room.first_chunk()) else {
+            return Err(Errno::EIO.into());
+        };
+        let mut together = 0;
+        stores.write(&self.fs.image, room, &mut together);
+        self.ops += together;
+        self.frees = true;
+        Ok(())
+    }
+
+    /// What the next commit makes of the lane's counters.
+    #[inline(always)]
+    fn counters(&self) -> Counters<'a> {
+        let (lines, files) = (self.lane.lines.load(Relaxed), self.lane.files.load(Relaxed));
+        Counters { lane: self.lane, lines: lines.wrapping_add(self.lines as u64), files: files.wrapping_add(self.files as u64) }
     }
 
     /// The state word of the next record, with so many stores.
@@ -376,7 +409,7 @@ impl<'a> Tx<'a> {
         if !self.fs.is_allocatable(offset / layout::BLOCK, 1) {
             return Err(crate::fs::corrupt("lines to be freed", offset));
         }
-        let ClearBits { word, bits } = self.old_lines(offset, count)?;
+        let ClearBits { word, bits, .. } = self.old_lines(offset, count)?;
         self.clear_bits(self.fs.image.offset_of(word), bits)?;
         self.frees = true;
         Ok(())
@@ -395,7 +428,7 @@ impl<'a> Tx<'a> {
         let fs = self.fs;
         let word = fs.at(layout::Layout::bitmap_word(block), "bitmap word")?;
         self.lines -= count as i64;
-        Ok(ClearBits { word, bits: (u64::MAX >> (64 - count)) << first })
+        Ok(ClearBits { word, bits: (u64::MAX >> (64 - count)) << first, block, count: count as u32 })
     }
 
     /// Frees `count` blocks from `block` on.
@@ -432,10 +465,16 @@ impl Tx<'_> {
     /// Ends an operation whose last commit has used all that was reserved, in line.
     #[inline(always)]
     pub(crate) fn finish(&mut self) {
+        self.finish_holding::<0>();
+    }
+
+    /// As `finish`, of an operation that as a rule holds so many locks.
+    #[inline(always)]
+    pub(crate) fn finish_holding<const LOCKED: usize>(&mut self) {
         // Where nobody else writes these words.
         debug_assert!(!cfg!(test) || !self.has_reserved());
         self.leave_directories();
-        self.unlock_all();
+        self.unlock_holding::<LOCKED>();
         self.over = true;
     }
 }

@@ -9,8 +9,9 @@
 
 use crate::fs::Fs;
 use core::sync::atomic::AtomicU64;
-use format::Inode;
-use format::lane::{Op, RawOp};
+use format::inode::word;
+use format::lane::{self, Op, RawOp};
+use format::{Inode, Lane};
 use pm::Region;
 
 /// The word becomes `value`.
@@ -34,11 +35,31 @@ pub(crate) struct SetBits<'a> {
     pub(crate) bits: u64,
 }
 
-/// Bits are cleared: of a bitmap word, lines are freed.
+/// Bits of a bitmap word are cleared: lines are freed.
 #[derive(Clone, Copy)]
 pub(crate) struct ClearBits<'a> {
     pub(crate) word: &'a AtomicU64,
     pub(crate) bits: u64,
+    /// The block that the word is about, and how many bits it loses.
+    pub(crate) block: u64,
+    pub(crate) count: u32,
+}
+
+/// The times of a directory rise to `now`, and its counts change.
+#[derive(Clone, Copy)]
+pub(crate) struct Touch<'a> {
+    pub(crate) inode: &'a Inode,
+    pub(crate) now: i64,
+    pub(crate) entries: i32,
+    pub(crate) directories: i32,
+}
+
+/// The counters of a lane become these.
+#[derive(Clone, Copy)]
+pub(super) struct Counters<'a> {
+    pub(super) lane: &'a Lane,
+    pub(super) lines: u64,
+    pub(super) files: u64,
 }
 
 /// The counts of a directory change.
@@ -140,7 +161,7 @@ impl Stores for ClearBits<'_> {
 
     #[inline(always)]
     fn release(self, fs: &Fs) {
-        fs.release_bits(fs.image.offset_of(self.word), self.bits);
+        fs.release_lines(self.block, self.bits, self.count);
     }
 }
 
@@ -159,6 +180,47 @@ impl Stores for Count<'_> {
         if self.directories != 0 {
             image.add(&self.inode.links, i64::from(self.directories) as u64);
         }
+    }
+}
+
+impl Stores for Touch<'_> {
+    const COUNT: usize = 3;
+
+    #[inline(always)]
+    fn write(self, image: &Region, room: &Room, next: &mut usize) {
+        // One offset for all three: each by itself would be taken from its word's address.
+        let at = image.offset_of(self.inode);
+        put(image, room, next, Op::Max { at: at + word::MTIME, value: self.now });
+        put(image, room, next, Op::Max { at: at + word::CTIME, value: self.now });
+        if self.entries != 0 || self.directories != 0 {
+            put(image, room, next, Op::Count { at, entries: self.entries, directories: self.directories });
+        }
+    }
+
+    #[inline(always)]
+    fn make(self, image: &Region) {
+        image.raise(&self.inode.mtime, self.now);
+        image.raise(&self.inode.ctime, self.now);
+        if self.entries != 0 || self.directories != 0 {
+            Count { inode: self.inode, entries: self.entries, directories: self.directories }.make(image);
+        }
+    }
+}
+
+impl Stores for Counters<'_> {
+    const COUNT: usize = 2;
+
+    #[inline(always)]
+    fn write(self, image: &Region, room: &Room, next: &mut usize) {
+        let at = image.offset_of(self.lane);
+        put(image, room, next, Op::Set { at: at + lane::word::LINES, value: self.lines });
+        put(image, room, next, Op::Set { at: at + lane::word::FILES, value: self.files });
+    }
+
+    #[inline(always)]
+    fn make(self, image: &Region) {
+        image.store(&self.lane.lines, self.lines);
+        image.store(&self.lane.files, self.files);
     }
 }
 

@@ -95,7 +95,7 @@ impl Fs {
         stores: S,
     ) -> Result<(&'a Cachelet, u32)> {
         tx.object(place.offset, 1)?;
-        let cachelet = self.new_cachelet(tx.number)?;
+        let cachelet = self.new_cachelet(tx.number, tx.state)?;
         let number = self.cachelet_number(cachelet);
         self.fill_fresh(cachelet, place.id, plan, name.map(|(_, sought)| sought));
         self.write_inode(place, plan, own, number);

@@ -52,7 +52,7 @@ impl Fs {
         if cachelet.parent.load(Relaxed) == 0 {
             self.name_cachelet(cachelet, &sought);
         }
-        tx.finish();
+        tx.finish_holding::<2>();
         if spot.is_full() {
             self.grow_index(cx);
         }

@@ -24,7 +24,7 @@ use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::Tx;
-use crate::lane::record::{ClearBits, Count, Raise, SetBits};
+use crate::lane::record::{ClearBits, SetBits, Touch};
 use crate::segment::Cachelet;
 use crate::segment::cache::short_word;
 use base::{Cred, Cx, Kind, Node, Result, W, X};
@@ -262,12 +262,12 @@ impl Fs {
         image.store(&edentry.slot, slot);
         image.store(&edentry.reserved, 0);
         if sought.is_short() {
-            let [low, high, rest @ ..] = &edentry.name;
+            // What stands behind is nobody's to read. But the second line must not begin as
+            // what was there before did, or a repair could take it for that.
+            let [low, high, _, second, ..] = &edentry.name;
             image.store(low, sought.low);
             image.store(high, sought.high);
-            for word in rest {
-                image.store(word, 0);
-            }
+            image.store(second, 0);
         } else {
             self.write_long_name(edentry, sought.name);
         }
@@ -326,18 +326,10 @@ impl Fs {
     }
 }
 
-/// What a change of names does to the directory: times and counts.
-pub(crate) type Touched<'a> = (Raise<'a>, Raise<'a>, Option<Count<'a>>);
-
 /// The stores for a change of names in the directory `inode`.
 #[inline(always)]
-pub(crate) fn touch_directory(inode: &Inode, now: i64, entries: i32, directories: i32) -> Touched<'_> {
-    let counted = entries != 0 || directories != 0;
-    (
-        Raise { word: &inode.mtime, value: now },
-        Raise { word: &inode.ctime, value: now },
-        counted.then_some(Count { inode, entries, directories }),
-    )
+pub(crate) fn touch_directory(inode: &Inode, now: i64, entries: i32, directories: i32) -> Touch<'_> {
+    Touch { inode, now, entries, directories }
 }
 
 /// Up to 8 bytes as a little-endian word, zero-filled.

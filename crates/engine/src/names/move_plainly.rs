@@ -62,7 +62,7 @@ impl Fs {
             let count = Count { inode: a.inode, entries: -1, directories: 0 };
             (Set { word: old_slot, value: 0 }, count, touch_directory(b.inode, now, 1, 0))
         });
-        tx.commit_with((new, gone, ctime_change(inode, now), touch_directory(a.inode, now, 0, 0), across))?;
+        tx.commit_even((new, gone, ctime_change(inode, now), touch_directory(a.inode, now, 0, 0), across))?;
         if cross {
             tx.slots_filled();
             self.slot_freed(a, old_at);
@@ -78,7 +78,7 @@ impl Fs {
         };
         change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | kept << 24, Relaxed);
         drop(change);
-        tx.finish();
+        tx.finish_holding::<3>();
         Ok(Some(spot.is_full()))
     }
 }

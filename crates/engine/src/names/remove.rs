@@ -9,6 +9,7 @@ use crate::lane::record::{ClearBits, Set, Stores};
 use crate::segment::cache::Change;
 use crate::segment::cachelet::{self, Cachelet};
 use base::{Cx, Kind, Node, Result};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use format::inode::{Inode, node_offset, unpack_links};
 use format::lane;
@@ -48,7 +49,7 @@ impl Fs {
         let touched = touch_directory(parent.inode, now, -1, 0);
         let fate = self.commit_removal(&mut tx, victim, &hit, now, (removed, touched))?;
         self.slot_freed(&parent, slot);
-        tx.finish();
+        tx.finish_holding::<2>();
         self.after_removal(cx, victim, hit.node, fate);
         Ok(())
     }
@@ -100,7 +101,7 @@ impl Fs {
     }
 
     /// As `commit_removal`, for an inode that stays: it has other names, or is an orphan now.
-    #[inline(never)]
+    #[inline(always)]
     fn commit_stays<'a, S: Stores>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -134,9 +135,10 @@ impl Fs {
     /// The directory stays for those who have it open: it has no name and no parent any more.
     #[cold]
     #[inline(never)]
-    fn commit_orphan<S: Stores>(&self, tx: &mut Tx, victim: Change, id: u64, inode: &Inode, stores: S) -> Result<Fate> {
-        let word = self.own_word(node_offset(id), inode).and_then(|at| self.at(at, "own edentry"));
-        if let Err(error) = word.and_then(|word| tx.commit_with((stores, Set { word, value: 0 }))) {
+    fn commit_orphan(&self, tx: &mut Tx, victim: Change, id: u64, inode: &Inode, listed: Result<()>) -> Result<Fate> {
+        let own = listed.and_then(|()| self.own_word(node_offset(id), inode));
+        let own = own.and_then(|own| self.at::<AtomicU64>(own, "own edentry"));
+        if let Err(error) = own.and_then(|own| tx.set(self.image.offset_of(own), 0)).and_then(|()| tx.commit()) {
             return Err(self.not_removed(tx, victim, error));
         }
         let cachelet = after_directory(victim);
@@ -168,7 +170,10 @@ impl Fs {
         let change = self.change(victim);
         let gone = match self.give_up_inode(tx, victim, id, inode) {
             Ok(Some(gone)) => gone,
-            Ok(None) => return self.commit_orphan(tx, change, id, inode, stores),
+            Ok(None) => {
+                let listed = tx.list(stores);
+                return self.commit_orphan(tx, change, id, inode, listed);
+            }
             Err(error) => return Err(self.not_removed(tx, change, error)),
         };
         if let Err(error) = tx.commit_with((stores, gone)) {

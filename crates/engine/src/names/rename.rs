@@ -10,11 +10,11 @@
 
 use super::remove::Fate;
 use super::rmdir::{Outcome, check_empty, must_recount};
-use super::{Parent, STICKY, Touched, check_name, touch_directory};
+use super::{Parent, STICKY, check_name, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::Tx;
-use crate::lane::record::{Raise, Set, Stores};
+use crate::lane::record::{Raise, Set, Stores, Touch};
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, RenameMode, Result, W};
@@ -363,7 +363,7 @@ impl Fs {
 
     /// Times and counts of the two directories.
     #[inline(always)]
-    fn count_move<'a>(&self, plan: &Plan<'a>, now: i64) -> (Touched<'a>, Option<Touched<'a>>) {
+    fn count_move<'a>(&self, plan: &Plan<'a>, now: i64) -> (Touch<'a>, Option<Touch<'a>>) {
         let moved = i32::from(plan.source.is_directory());
         let gone = i32::from(plan.target.is_some());
         let gone_directory = i32::from(plan.target.is_some_and(|t| t.is_directory()));

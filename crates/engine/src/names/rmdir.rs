@@ -63,7 +63,9 @@ impl Fs {
             parent.may_search(&cx.cred)?;
         }
         let sought = self.sought(parent.offset(), name);
-        let Some(seen) = self.find(cx, &sought)? else { return Err(Errno::ENOENT.into()) };
+        let buckets = self.root().buckets.load(Acquire);
+        let mut home = self.home(sought.hash, buckets)?;
+        let Some(seen) = self.find_in(cx, &sought, home, buckets)? else { return Err(Errno::ENOENT.into()) };
         parent.may_remove(&cx.cred, free, seen.uid)?;
         if !seen.is(Kind::Directory) {
             return Err(Errno::ENOTDIR.into());
@@ -80,7 +82,11 @@ impl Fs {
             Err(error) => return Err(error),
         }
         tx.lock_bucket(sought.hash)?;
-        let Some(hit) = self.hit(&sought)?.filter(|hit| hit.node.id == node.id) else {
+        let there_are = self.root().buckets.load(Acquire);
+        if there_are != buckets {
+            home = self.home(sought.hash, there_are)?;
+        }
+        let Some(hit) = self.hit_in(home, &sought)?.filter(|hit| hit.node.id == node.id) else {
             return Ok(Outcome::Again(0));
         };
         match tx.lock_inode(victim, node.id) {
@@ -96,7 +102,7 @@ impl Fs {
         let touched = touch_directory(parent.inode, pm::clock::now(), -1, -1);
         let fate = self.commit_directory_removal(&mut tx, victim, hit.node.id, (removed, touched))?;
         self.slot_freed(&parent, slot);
-        tx.finish();
+        tx.finish_holding::<2>();
         self.after_removal(cx, victim, hit.node, fate);
         Ok(Outcome::Done)
     }

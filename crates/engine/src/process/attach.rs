@@ -355,6 +355,7 @@ pub(crate) fn unjoined(
         root: Pinned::new(&image, layout::ROOT).ok_or(AttachError::Damaged)?,
         lanes: Table::new(&image, layout::LANE_AREA, layout::LANES).ok_or(AttachError::Damaged)?,
         permissions: Table::new(&image, layout::PERMISSION_TABLE, layout::PERMISSIONS as u32).ok_or(AttachError::Damaged)?,
+        permission_hints: [const { AtomicU32::new(0) }; 2],
         image,
         segment: no_region(),
         head: Pinned::zero(),

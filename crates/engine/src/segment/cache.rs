@@ -126,7 +126,7 @@ impl Fs {
     /// Loads an inode into a cachelet; `None` if somebody else was faster.
     fn load(&self, cx: &Cx, inode: &Inode, id: u64) -> Result<Option<&Cachelet>> {
         let lane = self.lane_of(cx)?;
-        let cachelet = self.new_cachelet(lane)?;
+        let cachelet = self.new_cachelet(lane, self.lane_state(lane))?;
         // Ours now: `owner` is taken and listed, nobody refers to it.
         cachelet.sequence.store(cachelet.sequence.load(Relaxed) | 1, SeqCst);
         // What follows may not be seen before that, on no machine.
@@ -385,12 +385,10 @@ pub(crate) fn write_name(cachelet: &Cachelet, sought: &Sought) {
     if !sought.is_short() {
         return write_name_long(cachelet, sought.name);
     }
-    let [low, high, rest @ ..] = &cachelet.name;
+    // What is behind is nobody's to read.
+    let [low, high, ..] = &cachelet.name;
     low.store(sought.low, Relaxed);
     high.store(sought.high, Relaxed);
-    for word in rest {
-        word.store(0, Relaxed);
-    }
 }
 
 #[inline(never)]

@@ -3,6 +3,7 @@
 use super::cachelet::{self, Cachelet};
 use crate::alloc::fault;
 use crate::fs::Fs;
+use crate::segment::LaneState;
 use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use format::inode::node_offset;
@@ -14,16 +15,16 @@ const STEP: u32 = 4096;
 const LOADERS: u32 = 1 << 16;
 
 impl Fs {
-    /// A cachelet for another node, `owner` held by `lane` and listed as its
-    /// `loading_cachelet`; `node` is 0. `ENOMEM` if all are in use.
+    /// A cachelet for another node, `owner` held by `lane` and listed as the
+    /// `loading_cachelet` of its `state`; `node` is 0. `ENOMEM` if all are in use.
     #[inline(always)]
-    pub(crate) fn new_cachelet(&self, lane: u32) -> Result<&Cachelet> {
+    pub(crate) fn new_cachelet(&self, lane: u32, state: &LaneState) -> Result<&Cachelet> {
         let header = self.header();
         let next = header.cachelet_next.load(Acquire);
         if next < header.cachelet_ready.load(Acquire)
             && let Some(cachelet) = self.cachelet(next)
             && header.cachelet_next.compare_exchange(next, next + 1, AcqRel, Relaxed).is_ok()
-            && self.take_for_loading(lane, cachelet)
+            && self.take_for_loading(lane, state, cachelet)
         {
             return Ok(cachelet);
         }
@@ -69,7 +70,7 @@ impl Fs {
             }
             if header.cachelet_next.compare_exchange(next, next + 1, AcqRel, Relaxed).is_ok() {
                 let cachelet = self.cachelet(next)?;
-                if self.take_for_loading(lane, cachelet) {
+                if self.take_for_loading(lane, self.lane_state(lane), cachelet) {
                     return Some(cachelet);
                 }
             }
@@ -79,8 +80,8 @@ impl Fs {
 
     /// Takes `owner`, listed first; false if somebody has it.
     #[inline(always)]
-    fn take_for_loading(&self, lane: u32, cachelet: &Cachelet) -> bool {
-        let listed = &self.lane_state(lane).loading_cachelet;
+    fn take_for_loading(&self, lane: u32, state: &LaneState, cachelet: &Cachelet) -> bool {
+        let listed = &state.loading_cachelet;
         listed.store(self.segment.offset_of(&cachelet.owner), SeqCst);
         let taken = cachelet.owner.compare_exchange(0, lane + 1, SeqCst, Relaxed).is_ok();
         if !taken {
@@ -99,7 +100,7 @@ impl Fs {
             cachelet.flags.fetch_and(!cachelet::REFERENCED, Relaxed);
             return false;
         }
-        if flags >> 16 != 0 || !self.take_for_loading(lane, cachelet) {
+        if flags >> 16 != 0 || !self.take_for_loading(lane, self.lane_state(lane), cachelet) {
             return false;
         }
         if self.empty(lane, cachelet) {
