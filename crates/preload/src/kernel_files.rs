@@ -4,8 +4,10 @@
 //! When a program makes its first ring, the regular files that it has open
 //! become the kernel's for good, opened through the kernel's mount at the same
 //! path, and so does each that it opens from then on. Its directories and paths
-//! stay ours: both ways lead to the same files. Without a mount nothing
-//! changes, and a ring answers `EBADF`.
+//! stay ours: both ways lead to the same files. Where a mount of the session has
+//! files that cannot become the kernel's, there are no rings (`ENOSYS`), and programs
+//! do without, as in a container that forbids them: a ring that answers `EBADF` for
+//! each request is one that databases try again for ever (decision 0136).
 //!
 //! A ring that is made without any function of libc, liburing or libaio is not seen.
 
@@ -27,12 +29,19 @@ pub fn opened(result: isize) -> isize {
     result
 }
 
-/// The program makes a ring.
+/// The program wants a ring. `false`: it gets none.
 #[cold]
-pub fn from_now_on() {
-    if init::is_active(tls::get()) && !WANTED.swap(true, Relaxed) {
+pub fn from_now_on() -> bool {
+    if !init::is_active(tls::get()) {
+        return true;
+    }
+    if PROCESS.mounts.iter().any(|(_, mount)| !mount.is_kernels && !mount.is_served()) {
+        return false;
+    }
+    if !WANTED.swap(true, Relaxed) {
         PROCESS.descriptors.range(0, FD_MAX).for_each(|(fd, _)| to_kernel(fd as isize));
     }
+    true
 }
 
 /// The kernel gets a file of its own on `fd`, if that is a regular one of ours.
@@ -60,33 +69,28 @@ fn to_kernel(fd: isize) {
 type Queue = unsafe extern "C" fn(c_uint, *mut c_void, usize) -> c_int;
 type QueueIn = unsafe extern "C" fn(c_uint, *mut c_void, *mut c_void, *mut c_void, usize) -> c_int;
 type Setup = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
-const ENOSYS: c_int = 38;
+/// What the kernel says where there are no rings.
+pub const ENOSYS: c_int = 38;
 
 // The functions of liburing and libaio that make system calls by themselves;
 // negated error numbers, as theirs are.
 export! {
     fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: usize) -> c_int {
-        from_now_on();
-        next!(Queue, "io_uring_queue_init").map_or(-ENOSYS, |next| next(entries, ring, flags))
+        next!(Queue, "io_uring_queue_init").filter(|_| from_now_on()).map_or(-ENOSYS, |next| next(entries, ring, flags))
     }
     fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: usize) -> c_int {
-        from_now_on();
-        next!(Queue, "io_uring_queue_init_params").map_or(-ENOSYS, |next| next(entries, ring, parameters))
+        next!(Queue, "io_uring_queue_init_params").filter(|_| from_now_on()).map_or(-ENOSYS, |next| next(entries, ring, parameters))
     }
     fn io_uring_queue_init_mem(entries: c_uint, ring: *mut c_void, parameters: *mut c_void, memory: *mut c_void, bytes: usize) -> c_int {
-        from_now_on();
-        next!(QueueIn, "io_uring_queue_init_mem").map_or(-ENOSYS, |next| next(entries, ring, parameters, memory, bytes))
+        next!(QueueIn, "io_uring_queue_init_mem").filter(|_| from_now_on()).map_or(-ENOSYS, |next| next(entries, ring, parameters, memory, bytes))
     }
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int {
-        from_now_on();
-        next!(Setup, "io_uring_setup").map_or(-ENOSYS, |next| next(entries as c_int, parameters))
+        next!(Setup, "io_uring_setup").filter(|_| from_now_on()).map_or(-ENOSYS, |next| next(entries as c_int, parameters))
     }
     fn io_setup(events: c_int, context: *mut c_void) -> c_int {
-        from_now_on();
-        next!(Setup, "io_setup").map_or(-ENOSYS, |next| next(events, context))
+        next!(Setup, "io_setup").filter(|_| from_now_on()).map_or(-ENOSYS, |next| next(events, context))
     }
     fn io_queue_init(events: c_int, context: *mut c_void) -> c_int {
-        from_now_on();
-        next!(Setup, "io_queue_init").map_or(-ENOSYS, |next| next(events, context))
+        next!(Setup, "io_queue_init").filter(|_| from_now_on()).map_or(-ENOSYS, |next| next(events, context))
     }
 }

@@ -24,6 +24,7 @@ mod open;
 pub mod plain;
 mod poll;
 mod rw;
+mod sanitizers;
 pub mod scan;
 pub mod session;
 mod socket;
