@@ -255,7 +255,7 @@ fn hostile(place: &Place, answer: impl Fn(u32, u64) -> Vec<u8> + Send + 'static)
     let (client, daemon) = (Channel::open(&path).unwrap(), Channel::open(&path).unwrap());
     let header = client.header().unwrap();
     header.supervisor.store(std::process::id(), SeqCst);
-    header.timeout_ms.store(500, SeqCst);
+    header.timeout_ms.store(60_000, SeqCst);
     client.renew().unwrap();
     std::thread::spawn(move || {
         let mut request = vec![0u8; 1 << 18];
@@ -302,6 +302,7 @@ fn hostile_daemon() {
         6 => reply(0, 0, b"notification"),
         _ => Vec::new(),
     });
+    channel.header().unwrap().timeout_ms.store(100, SeqCst);
     channel.set_life(life::SERVING).unwrap();
     let begun = Instant::now();
     for _ in 0..24 {
@@ -321,7 +322,6 @@ fn hostile_daemon() {
 fn death() {
     let place = Place::new("death");
     let channel = hostile(&place, |_, _| Vec::new());
-    channel.header().unwrap().timeout_ms.store(60_000, SeqCst);
     channel.set_life(life::SERVING).unwrap();
     let begun = Instant::now();
     std::thread::scope(|scope| {
@@ -360,7 +360,6 @@ fn lives() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let channel = hostile(&place, |_, unique| reply(unique, 0, &unique.to_ne_bytes()));
-    channel.header().unwrap().timeout_ms.store(60_000, SeqCst);
     channel.set_life(life::SERVING).unwrap();
     let late = Request { operation: 3, node: 1, epoch: before, parts: [b"", b"", b""], data: UserSlice::from_ref(b"") };
     with_cx(|cx| assert_eq!(channel.call(cx, &late, UserSlice::from_mut(&mut [0; 8])), Err(Errno::ENOTCONN)));
