@@ -17,7 +17,7 @@ mod text;
 mod text_out;
 pub mod thread;
 
-pub use descriptors::{CWD_FD, FD_MAX};
+pub use descriptors::{CWD_FD, Entry, FD_MAX};
 pub use door::{Bitmap, Door, Numbers};
 pub use handle::MapFault;
 pub use process::{Outcome, Process};

@@ -80,17 +80,65 @@ impl Process {
     /// descriptors for that program, and into `out` the state for its environment, which
     /// `spawn_exec` completes. Returns the state's length. `ENOSYS`: not with these mounts.
     pub fn spawn_prepare(&self, thread: &ThreadState, out: &mut [u8]) -> Result<(ForkToken, usize), Errno> {
-        if !self.mounts.iter().all(|(_, mount)| mount.backend.spawns()) {
-            return Err(Errno::ENOSYS);
-        }
-        let token = self.fork_prepare(thread)?;
+        let token = self.guest_prepare(thread)?;
         let mut text = TextOut::new(out, Errno::E2BIG);
         let begun = text.put(b"2;").and_then(|()| text.put(&[b'0'; PID_DIGITS])).and_then(|()| text.put(b";"));
-        match begun.and_then(|()| self.write_tokens(&mut text, |slot, _| token.0[slot].unwrap_or(0))) {
+        let written = begun.and_then(|()| self.write_tokens(&mut text, |slot, _| token.0[slot].unwrap_or(0)));
+        match written.and_then(|()| self.write_kept(&mut text, self.kept())) {
             Ok(()) => Ok((token, text.bytes().len())),
             Err(errno) => {
                 self.spawn_failed(thread, token);
                 Err(errno)
+            }
+        }
+    }
+
+    /// Before `vfork`, whose child borrows our memory and does as it likes: a copy of the
+    /// descriptors, for a program that it executes (`guest_state`, `spawn_exec`) or, if it gets
+    /// memory of its own, for itself (`fork_child`, `guest_settled`). `ENOSYS`: not with these mounts.
+    pub fn guest_prepare(&self, thread: &ThreadState) -> Result<ForkToken, Errno> {
+        if !self.mounts.iter().all(|(_, mount)| mount.backend.spawns()) {
+            return Err(Errno::ENOSYS);
+        }
+        self.fork_prepare(thread)
+    }
+
+    /// In that child: writes the state for a program that is to have `numbers` (the working
+    /// directory's last) of those copied, as `exec_prepare` does. Changes nothing.
+    pub fn guest_state(&self, token: &ForkToken, numbers: impl Iterator<Item = u32>, out: &mut [u8]) -> Result<usize, Errno> {
+        let mut text = TextOut::new(out, Errno::E2BIG);
+        text.put(b"2;").and_then(|()| text.number(pid(), 10)).and_then(|()| text.put(b";"))?;
+        self.write_tokens(&mut text, |slot, _| token.0[slot].unwrap_or(0))?;
+        self.write_kept(&mut text, numbers)?;
+        Ok(text.bytes().len())
+    }
+
+    /// In that child, when it has memory of its own and was `fork_child`: `numbers` are those
+    /// copied (the working directory's last), and whether it still has them.
+    pub fn guest_settled(&self, thread: &ThreadState, numbers: impl Iterator<Item = (u32, Entry, bool)>) {
+        // The table is that of our parent's other threads, which have gone on.
+        for fd in self.descriptors.range(0, FD_MAX).map(|(fd, _)| fd).chain(core::iter::once(CWD_FD)) {
+            self.descriptors.take(fd);
+        }
+        self.credentials_changed();
+        let cx = self.cx(thread);
+        for (fd, entry, has) in numbers {
+            if has {
+                self.descriptors.put(fd, entry);
+            } else if let Some(mount) = self.mounts.get(entry.slot()) {
+                mount.backend.close(&cx, fd);
+            }
+        }
+        if self.descriptors.get(CWD_FD).is_none() {
+            self.kernel_cwd_changed();
+        }
+    }
+
+    /// In that child, when `exec` failed.
+    pub fn spawn_undone(&self, token: &ForkToken) {
+        for (slot, mount) in self.mounts.iter() {
+            if let Some(one) = token.0[slot] {
+                mount.backend.spawn_undone(one);
             }
         }
     }
@@ -132,6 +180,7 @@ impl Process {
         let mut text = TextOut::new(out, Errno::E2BIG);
         let begun = text.put(b"2;").and_then(|()| text.number(pid(), 10)).and_then(|()| text.put(b";"));
         let done = begun.and_then(|()| self.write_tokens(&mut text, |_, mount| mount.backend.exec_prepare()));
+        let done = done.and_then(|()| self.write_kept(&mut text, self.kept()));
         if let Err(errno) = done {
             self.exec_failed();
             return Err(errno);
@@ -139,7 +188,12 @@ impl Process {
         Ok(text.bytes().len())
     }
 
-    /// Writes each mount's token, unless it is 0, then what stays open and the umask.
+    /// Numbers that a new program keeps, the working directory's last.
+    fn kept(&self) -> impl Iterator<Item = u32> {
+        self.kept_over_exec().chain(self.descriptors.get(CWD_FD).map(|_| CWD_FD))
+    }
+
+    /// Writes each mount's token, unless it is 0.
     fn write_tokens(&self, text: &mut TextOut, token: impl Fn(usize, &Mount) -> u64) -> Result<(), Errno> {
         let mut first = true;
         for (slot, mount) in self.mounts.iter() {
@@ -154,15 +208,15 @@ impl Process {
             text.put(b":")?;
             text.number(token, 16)?;
         }
-        self.write_kept(text)
+        Ok(())
     }
 
-    fn write_kept(&self, text: &mut TextOut) -> Result<(), Errno> {
+    /// Writes what stays open and the umask.
+    fn write_kept(&self, text: &mut TextOut, kept: impl Iterator<Item = u32>) -> Result<(), Errno> {
         text.put(b";")?;
         let mut open: Option<(u32, u32)> = None;
         let mut first = true;
-        let cwd = self.descriptors.get(CWD_FD).map(|_| CWD_FD);
-        for fd in self.kept_over_exec().chain(cwd).chain(core::iter::once(u32::MAX)) {
+        for fd in kept.chain(core::iter::once(u32::MAX)) {
             match &mut open {
                 Some((_, last)) if fd != u32::MAX && *last + 1 == fd => *last = fd,
                 _ => {

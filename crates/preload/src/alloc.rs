@@ -43,10 +43,23 @@ struct Header {
 /// Takes the lock; while it is held the thread counts as inside an operation,
 /// so no signal handler can come back here.
 pub fn lock() {
-    crate::tls::enter(crate::tls::get());
-    while LOCK.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
+    let tls = crate::tls::get();
+    crate::tls::enter(tls);
+    let holder = holder(tls);
+    while LOCK.compare_exchange_weak(0, holder, Acquire, Relaxed).is_err() {
         core::hint::spin_loop();
     }
+}
+
+/// What the lock says of who has it: 1, or which guest of this memory.
+fn holder(tls: &crate::tls::Tls) -> u32 {
+    // Blocks are aligned to 16, and lie within 4 GiB of one another.
+    tls.guest.get() as usize as u32 | 1
+}
+
+/// The guest at `at` is gone: if it had the lock, which it took in the middle of a step, it is given back.
+pub fn guest_gone(at: *mut crate::guest::Guest) {
+    let _ = LOCK.compare_exchange(at as usize as u32 | 1, 0, AcqRel, Relaxed);
 }
 
 /// Gives the lock back.

@@ -12,7 +12,7 @@
 //! may block, are made at depth 0.
 
 use crate::door::PROCESS;
-use crate::{count, foreign, init, placeholders, signals, thread, tls};
+use crate::{count, foreign, guest, init, placeholders, signals, thread, tls};
 use pm::sys::{self, abi::*};
 use posix::{Outcome, ThreadState};
 
@@ -58,7 +58,7 @@ pub unsafe fn serve_by(nr: usize, args: [usize; 6], handler: impl FnOnce(&Thread
     let tls = tls::get();
     if !init::is_active(tls) {
         // SAFETY: by contract.
-        return Served { result: unsafe { sys::raw(nr, args) }, ours: false };
+        return unsafe { inactive(tls, nr, args) };
     }
     tls::enter(tls);
     let state = thread::state(tls);
@@ -82,7 +82,12 @@ pub unsafe fn serve_by(nr: usize, args: [usize; 6], handler: impl FnOnce(&Thread
 /// As for [`serve_by`].
 #[inline(always)]
 pub unsafe fn serve_fd(nr: usize, args: [usize; 6], handler: impl FnOnce(&ThreadState, [usize; 6]) -> Outcome) -> isize {
-    if is_ours(args[0] as i32) {
+    let tls = tls::get();
+    if !init::is_active(tls) {
+        // SAFETY: by contract.
+        return unsafe { inactive(tls, nr, args) }.result;
+    }
+    if PROCESS.descriptors.is_ours(args[0] as u32 as usize) {
         // SAFETY: by contract.
         return unsafe { serve_by(nr, args, handler) }.result;
     }
@@ -115,6 +120,22 @@ pub unsafe fn serve_path(nr: usize, args: [usize; 6], handler: impl FnOnce(&Thre
     }
     // SAFETY: by contract.
     unsafe { serve_by(nr, args, handler) }.result
+}
+
+/// Nothing is mounted, or the thread goes raw: the kernel's, unless a child by `vfork` wants what is ours.
+///
+/// # Safety
+/// As for [`call`].
+#[cold]
+#[inline(never)]
+unsafe fn inactive(tls: &tls::Tls, nr: usize, args: [usize; 6]) -> Served {
+    // SAFETY: by contract.
+    match unsafe { guest::serve(tls, nr, args) } {
+        // SAFETY: by contract.
+        Ok(None) => unsafe { serve(nr, args) },
+        Ok(Some(result)) => Served { result, ours: false },
+        Err(errno) => Served { result: -(errno as isize), ours: true },
+    }
 }
 
 /// Interrupted, or rewritten for the kernel. Leaves the operation.
@@ -233,7 +254,11 @@ fn may_lead_in(result: isize) -> bool {
 /// Whether descriptor `fd` of this process is ours.
 #[inline(always)]
 pub fn is_ours(fd: i32) -> bool {
-    init::is_active(tls::get()) && PROCESS.descriptors.is_ours(fd as u32 as usize)
+    let tls = tls::get();
+    if init::is_active(tls) {
+        return PROCESS.descriptors.is_ours(fd as u32 as usize);
+    }
+    guest::is_ours(tls, fd)
 }
 
 /// Whether any descriptor or the working directory is ours.

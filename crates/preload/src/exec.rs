@@ -11,7 +11,7 @@ use crate::call::Served;
 use crate::door::PROCESS;
 use crate::environ::Environment;
 use crate::serve;
-use crate::{alloc, call, count, errno, hand_over, in_mount, init, libc, placeholders, thread, tls};
+use crate::{alloc, call, count, errno, guest, hand_over, in_mount, init, libc, placeholders, thread, tls};
 use core::ffi::{CStr, c_char, c_int};
 use pm::sys::{self, abi::*};
 use posix::Outcome;
@@ -34,6 +34,8 @@ type Strings = *const *mut c_char;
 pub struct Ready {
     environment: Option<Environment>,
     source: Strings,
+    /// Made by a child of `vfork`, which readies itself at each path.
+    guest: bool,
 }
 
 impl Ready {
@@ -44,7 +46,7 @@ impl Ready {
     pub unsafe fn new(source: Strings) -> Result<Ready, isize> {
         let tls = tls::get();
         if !init::is_active(tls) {
-            return Ok(Ready { environment: None, source });
+            return Ok(Ready { environment: None, source, guest: guest::is_here() });
         }
         count::add(tls);
         let state = alloc::alloc(STATE_MAX);
@@ -60,7 +62,7 @@ impl Ready {
             Ok(len) => match unsafe { Environment::new(source, &room[..len]) } {
                 Some(environment) => {
                     PROCESS.kept_over_exec().for_each(|fd| placeholders::set_cloexec(fd, false));
-                    Ok(Ready { environment: Some(environment), source })
+                    Ok(Ready { environment: Some(environment), source, guest: false })
                 }
                 None => {
                     PROCESS.exec_failed();
@@ -84,12 +86,36 @@ impl Ready {
     /// # Safety
     /// `path` and the strings of `argv` are the program's.
     pub unsafe fn try_path(&self, dirfd: i32, path: *const c_char, argv: Strings, flags: i32) -> isize {
+        if self.guest {
+            // SAFETY: by contract.
+            return unsafe { self.try_as_guest(dirfd, path, argv, flags) };
+        }
         if self.environment.is_none() {
             // SAFETY: by contract.
             return unsafe { kernel_exec(dirfd, path, argv, self.source, flags) };
         }
         // SAFETY: by contract.
         unsafe { self.try_ours(dirfd, path, argv, flags, 0) }
+    }
+
+    /// As `try_path`, in a child of `vfork`, or in what has become of it.
+    ///
+    /// # Safety
+    /// As for `try_path`.
+    unsafe fn try_as_guest(&self, dirfd: i32, path: *const c_char, argv: Strings, flags: i32) -> isize {
+        // SAFETY: by contract.
+        if let Some(result) = unsafe { guest::exec(dirfd, path, argv, self.source, flags) } {
+            return result;
+        }
+        if let Err(errno) = guest::settle(tls::get()) {
+            return -(errno as isize);
+        }
+        // SAFETY: by contract.
+        match unsafe { Ready::new(self.source) } {
+            // SAFETY: by contract.
+            Ok(ready) => unsafe { ready.try_path(dirfd, path, argv, flags) },
+            Err(error) => error,
+        }
     }
 
     /// As `try_path`, at interpreter depth `level`.
@@ -484,6 +510,7 @@ unsafe fn try_or_shell(ready: &Ready, path: *const c_char, argv: Strings, shell:
     if list.is_null() {
         return ENOMEM;
     }
+    guest::note(list.cast());
     let shell = c"/bin/sh".as_ptr().cast_mut();
     // SAFETY: room for `count` + 3 pointers.
     unsafe { list.write(shell) };
@@ -497,6 +524,7 @@ unsafe fn try_or_shell(ready: &Ready, path: *const c_char, argv: Strings, shell:
     unsafe { list.add(count.max(1) + 1).write(core::ptr::null_mut()) };
     // SAFETY: valid strings.
     let result = unsafe { ready.try_path(HERE, shell, list, 0) };
+    guest::forget(list.cast());
     // SAFETY: exec failed; nobody uses it.
     unsafe { alloc::free(list.cast()) };
     result

@@ -1,13 +1,13 @@
 //! fork, vfork, clone: a child of ours shares descriptions and offsets.
 //!
 //! Before libc's `fork`, every file system readies a copy of this process's
-//! descriptors; the child claims it first thing. `vfork` is exported as `fork`:
-//! its child would share our memory and change the parent's tables. A child made
+//! descriptors; the child claims it first thing. A child of `vfork` shares our memory
+//! until it execs or works with what is ours ([`crate::guest`]). One made
 //! by `clone` with `CLONE_VM` shares memory, so its calls go raw.
 
 use crate::door::PROCESS;
 use crate::errno;
-use crate::{alloc, count, init, next, placeholders, signals, thread, tls};
+use crate::{alloc, count, guest, init, next, placeholders, signals, thread, tls};
 use core::ffi::{c_int, c_void};
 use pm::sys::{self, abi::*};
 use posix::ForkToken;
@@ -21,6 +21,7 @@ struct Ready {
 /// or `parent`, so that no handler runs in between.
 fn prepare() -> Result<Ready, i32> {
     let tls = tls::get();
+    guest::settle(tls)?;
     if !init::is_active(tls) {
         return Ok(Ready { token: None });
     }
@@ -38,11 +39,7 @@ impl Ready {
     fn child(self) {
         let Some(token) = self.token else { return };
         let tls = tls::get();
-        alloc::after_fork();
-        thread::reset(tls);
-        PROCESS.fork_child(token);
-        signals::forget(tls);
-        count::forget(tls);
+        begins(tls, token);
         tls::leave(tls);
     }
 
@@ -56,6 +53,15 @@ impl Ready {
         }
         tls::leave(tls);
     }
+}
+
+/// First thing in a child with memory of its own, within an operation.
+pub fn begins(tls: &tls::Tls, token: ForkToken) {
+    alloc::after_fork();
+    thread::reset(tls);
+    PROCESS.fork_child(token);
+    signals::forget(tls);
+    count::forget(tls);
 }
 
 /// Makes a child by `make` (0 in the child, negative or −1 on failure).
@@ -126,11 +132,61 @@ extern "C" fn __fork() -> c_int {
     fork()
 }
 
+/// The child returns first, and what it calls then lies where our frame was: so the return
+/// address waits in a register, which the kernel keeps.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn vfork() -> c_int {
+    core::arch::naked_asm!(
+        "sub rsp, 8",
+        "call {prepare}",
+        "add rsp, 8",
+        "test eax, eax",
+        "jz {fork}",
+        // Signals are blocked from here until `arrive` and `resume`.
+        "pop rdi",
+        "mov eax, {number}",
+        "syscall",
+        "push rdi",
+        "sub rsp, 8",
+        "test rax, rax",
+        "jz 2f",
+        "mov rdi, rax",
+        "call {resume}",
+        "add rsp, 8",
+        "ret",
+        "2:",
+        "call {arrive}",
+        "add rsp, 8",
+        "ret",
+        prepare = sym guest::prepare,
+        fork = sym as_fork,
+        arrive = sym guest::arrive,
+        number = const __NR_vfork,
+        resume = sym guest::resume,
+    )
+}
+
+#[cfg(not(target_arch = "x86_64"))]
 #[unsafe(no_mangle)]
 extern "C" fn vfork() -> c_int {
     fork()
 }
 
+#[cfg(target_arch = "x86_64")]
+extern "C" fn as_fork() -> c_int {
+    fork()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn __vfork() -> c_int {
+    core::arch::naked_asm!("jmp {vfork}", vfork = sym vfork)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
 #[unsafe(no_mangle)]
 extern "C" fn __vfork() -> c_int {
     fork()
@@ -175,8 +231,12 @@ unsafe extern "C" fn clone(
         errno::set(pm::Errno::ENOSYS.0);
         return -1;
     };
-    placeholders::flush();
     let tls = tls::get();
+    if let Err(errno) = guest::settle(tls) {
+        errno::set(errno);
+        return -1;
+    }
+    placeholders::flush();
     if flags as u32 & CLONE_VM != 0 {
         // With CLONE_VFORK the child borrows this thread's words until it execs.
         let shares = flags as u32 & (CLONE_VFORK | CLONE_SETTLS) == CLONE_VFORK;

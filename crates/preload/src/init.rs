@@ -83,6 +83,11 @@ pub fn is_active(tls: &Tls) -> bool {
     }
 }
 
+/// As [`is_active`], where a child by `vfork` shall have memory of its own first.
+pub fn serves(tls: &Tls) -> bool {
+    is_active(tls) || crate::guest::settle(tls).is_ok_and(|settled| settled)
+}
+
 /// Whether anything is mounted (after the start).
 pub fn is_mounted() -> bool {
     PHASE.load(Acquire) == ACTIVE

@@ -12,7 +12,7 @@
 //! A ring that is made without any function of libc, liburing or libaio is not seen.
 
 use crate::door::PROCESS;
-use crate::{hand_over, init, next, thread, tls};
+use crate::{guest, hand_over, init, next, thread, tls};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use pm::sys::abi::*;
@@ -23,7 +23,7 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 /// What came of an `open`, on its way to the program.
 #[inline(always)]
 pub fn opened(result: isize) -> isize {
-    if WANTED.load(Relaxed) {
+    if WANTED.load(Relaxed) && !guest::is_here() {
         to_kernel(result);
     }
     result
@@ -32,7 +32,7 @@ pub fn opened(result: isize) -> isize {
 /// The program wants a ring. `false`: it gets none.
 #[cold]
 pub fn from_now_on() -> bool {
-    if !init::is_active(tls::get()) {
+    if !init::serves(tls::get()) {
         return true;
     }
     if PROCESS.mounts.iter().any(|(_, mount)| !mount.is_kernels && !mount.is_served()) {

@@ -31,6 +31,7 @@ pub mod errno;
 pub mod exec;
 pub mod foreign;
 pub mod fork;
+pub mod guest;
 pub mod hand_over;
 pub mod in_mount;
 pub mod in_plugin;

@@ -50,7 +50,7 @@ const _: () = assert!(size_of::<Header>() == 56 && size_of::<Sent>() == 64);
 /// As for `sendmsg`.
 pub unsafe fn send(socket: c_int, message: *const Header, flags: c_int) -> Option<isize> {
     let tls = tls::get();
-    if !init::is_active(tls) || posix::bad_pointer(message as usize) {
+    if !init::serves(tls) || posix::bad_pointer(message as usize) {
         return None;
     }
     if call::is_ours(socket) {
@@ -87,7 +87,7 @@ pub unsafe fn send(socket: c_int, message: *const Header, flags: c_int) -> Optio
 /// # Safety
 /// As for `sendmmsg`.
 pub unsafe fn send_all(socket: c_int, messages: *mut Sent, count: u32, flags: c_int) -> Option<isize> {
-    if !init::is_active(tls::get()) || posix::bad_pointer(messages as usize) {
+    if !init::serves(tls::get()) || posix::bad_pointer(messages as usize) {
         return None;
     }
     // SAFETY: by contract.

@@ -12,6 +12,7 @@
 //! - No number below `HOLE` is free in the kernel (as far as our symbols have
 //!   seen). A pooled number below it is therefore the lowest free one.
 
+use crate::guest;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use pm::Errno;
 use pm::sys::{self, abi::*};
@@ -186,6 +187,10 @@ pub fn flush() {
 
 #[cold]
 fn flush_now() {
+    if guest::is_here() {
+        // The pool is the parent's; before its child was made it was empty.
+        return;
+    }
     let mut pool = POOL.swap(0, AcqRel);
     while pool != 0 {
         let fd = pool.trailing_zeros();
@@ -204,6 +209,9 @@ pub fn before_kernel(nr: usize, args: &[usize; 6]) -> Option<isize> {
 
 #[cold]
 fn before_kernel_pooled(nr: usize, args: &[usize; 6]) -> Option<isize> {
+    if guest::is_here() {
+        return None;
+    }
     let pooled = |fd: usize| {
         let fd = fd as u32;
         fd < 64 && POOL.load(Relaxed) & (1 << fd) != 0
@@ -257,6 +265,15 @@ pub fn adopt(fd: u32) -> bool {
     set_cloexec(fd, true);
     hold(fd);
     true
+}
+
+/// In a child that was a guest of its parent: these numbers carry placeholders, and no others.
+pub fn settle(numbers: impl Iterator<Item = u32>) {
+    HELD.iter().for_each(|word| word.store(0, Relaxed));
+    COUNT.store(0, Relaxed);
+    POOL.store(0, Relaxed);
+    HOLE.store(0, Relaxed);
+    numbers.for_each(hold);
 }
 
 /// Puts a placeholder back on a number of ours that the kernel was given for an `exec` that failed.

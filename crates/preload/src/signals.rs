@@ -12,7 +12,7 @@
 //! out of an operation of ours leaves that operation half done.
 
 use crate::tls::{self, TOLD_MAX, Tls};
-use crate::{errno, next};
+use crate::{errno, guest, next};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use pm::sys::{self, abi::*};
@@ -295,6 +295,22 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     let before = (slot.handler.load(Acquire), slot.flags.load(Acquire));
     // SAFETY: by contract.
     let wanted = if new.is_null() { None } else { Some(unsafe { *new }) };
+    if guest::is_here() {
+        if !wanted.is_some_and(|action| action.handler != DEFAULT && action.handler != IGNORE) {
+            // The slots are its parent's.
+            // SAFETY: by contract.
+            let result = unsafe { next(signal, new, old) };
+            if result == 0 {
+                // SAFETY: libc has just written it, if there is one.
+                unsafe { show_own(old, before) };
+            }
+            return result;
+        }
+        if let Err(errno) = guest::settle(tls::get()) {
+            errno::set(errno);
+            return -1;
+        }
+    }
     let mut installed = wanted;
     if let Some(action) = &mut installed
         && action.handler != DEFAULT
@@ -325,14 +341,22 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
         slot.flags.store(action.flags as u32, Release);
         slot.handler.store(action.handler, Release);
     }
-    if !old.is_null() {
-        // SAFETY: libc has just written it.
-        let old = unsafe { &mut *old };
-        if old.handler == trampoline as *const () as usize {
-            (old.handler, old.flags) = (before.0, before.1 as c_int);
-        }
-    }
+    // SAFETY: libc has just written it, if there is one.
+    unsafe { show_own(old, before) };
     0
+}
+
+/// The program sees its own handler.
+///
+/// # Safety
+/// `old` is null or an action.
+unsafe fn show_own(old: *mut Action, (handler, flags): (usize, u32)) {
+    // SAFETY: by contract.
+    if let Some(old) = unsafe { old.as_mut() }
+        && old.handler == trampoline as *const () as usize
+    {
+        (old.handler, old.flags) = (handler, flags as c_int);
+    }
 }
 
 /// The handler of `signal` is now `handler`; the one before.

@@ -12,7 +12,8 @@ use crate::exec::{Ready, Whose, leads_in, search, whose};
 use crate::fork::quiet_fork;
 use crate::patch::raw_during;
 use crate::serve;
-use crate::{call, environ::Environment, errno, init, libc, next, placeholders};
+use crate::symbols::identity::ask_again;
+use crate::{call, environ::Environment, errno, guest, init, libc, next, placeholders, tls};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use pm::sys::{self, abi::*};
 
@@ -94,6 +95,9 @@ pub unsafe fn spawn(pid: *mut c_int, order: &Order) -> i32 {
     if !init::is_mounted() {
         // SAFETY: by contract.
         return unsafe { libc_spawn(pid, order, order.envp) };
+    }
+    if let Err(errno) = guest::settle(tls::get()) {
+        return errno;
     }
     let Some(steps) = Steps::of(order.actions) else { return ENOMEM };
     // SAFETY: by contract.
@@ -249,6 +253,7 @@ unsafe fn become_child(order: &Order, steps: &Steps, attributes: &Attributes, ma
     if let Err(errno) = apply(attributes) {
         return errno.0;
     }
+    ask_again();
     if let Err(error) = steps.each().try_for_each(|step| do_step(step, Some(report))) {
         return error;
     }
@@ -313,7 +318,6 @@ pub(crate) fn apply(attributes: &Attributes) -> Result<(), pm::Errno> {
         let uid = unsafe { pm::call!(__NR_getuid) }?;
         // SAFETY: no pointers.
         unsafe { pm::call!(__NR_setresuid, -1isize, uid, -1isize) }?;
-        crate::door::PROCESS.credentials_changed();
     }
     Ok(())
 }

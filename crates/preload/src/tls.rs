@@ -28,8 +28,8 @@ pub struct Tls {
     pub patched: Cell<u32>,
     /// Address of a mapped page that was touched in vain, and is tried once more.
     pub touched: Cell<usize>,
-    /// Unused.
-    pub reserved: Cell<u64>,
+    /// What a child by `vfork` has of ours, while it lives on this thread's memory and words; else null.
+    pub guest: Cell<*mut crate::guest::Guest>,
     /// What the kernel told about the signals put off, first come first kept.
     pub told: [Told; TOLD_MAX],
 }

@@ -284,6 +284,8 @@ pub trait Backend: Sync {
     }
     /// In such a child, just before `exec`.
     fn spawn_exec(&self, _token: u64) {}
+    /// In such a child, when `exec` failed.
+    fn spawn_undone(&self, _token: u64) {}
     /// In the parent, when such a child was not made or did not come to `exec`.
     fn spawn_failed(&self, cx: &Cx, token: u64) {
         self.fork_failed(cx, token)

@@ -149,6 +149,17 @@ impl Fs {
         self.fork_failed(cx, token);
     }
 
+    /// In such a child, when `exec` failed: as before `spawn_exec`.
+    pub fn spawn_undone(&self, token: u64) {
+        let Some((number, nonce)) = untoken(token) else { return };
+        let Some(slot) = self.process_slot(number).filter(|slot| slot.nonce.load(Acquire) == nonce) else { return };
+        // State first: readied for a fork it is kept for as long as the PID in it lives, whenever that began.
+        if slot.state.compare_exchange(state::EXECUTING, state::FORKING, AcqRel, Relaxed).is_ok() {
+            slot.started.store(0, Relaxed);
+            slot.pid.store(kernel::parent_pid(), Relaxed);
+        }
+    }
+
     /// Before `exec`: marks this process as replacing itself. The token lets the
     /// new program claim the descriptors; 0: it cannot.
     pub fn exec_prepare(&self) -> u64 {

@@ -24,6 +24,12 @@ pub(super) fn pid() -> u32 {
     unsafe { pm::call!(abi::__NR_getpid) }.unwrap_or(0) as u32
 }
 
+/// Our parent's PID; 0 if it is in another namespace.
+pub(super) fn parent_pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { pm::call!(abi::__NR_getppid) }.unwrap_or(0) as u32
+}
+
 /// Ends this process, by `SIGABRT` where nobody catches it, after one line on stderr.
 #[cold]
 pub(super) fn abort(line: &str) -> ! {

@@ -246,7 +246,7 @@ unsafe fn open_file(path: *const c_char, text: *const c_char) -> *mut File {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut File {
     // SAFETY: the program's string.
-    if init::is_active(tls::get()) && !unsafe { is_foreign(path as usize) } {
+    if init::serves(tls::get()) && !unsafe { is_foreign(path as usize) } {
         // SAFETY: the program's strings.
         return unsafe { open_file(path, mode) };
     }
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *m
     let led_in = file.is_null() && matches!(Errno(errno::get()), Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EACCES);
     // A symlink may lead into a mount; the kernel does not know what is there.
     // SAFETY: the program's strings.
-    if led_in && init::is_active(tls::get()) { unsafe { open_file(path, mode) } } else { file }
+    if led_in && init::serves(tls::get()) { unsafe { open_file(path, mode) } } else { file }
 }
 
 /// `fdopen(3)`.

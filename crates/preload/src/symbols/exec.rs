@@ -3,7 +3,7 @@
 use super::{HERE, Text};
 use crate::errno::{ret_int, set};
 use crate::exec::{execveat_call, search};
-use crate::{alloc, libc};
+use crate::{alloc, guest, libc};
 use core::ffi::{c_char, c_int};
 
 type Strings = *const *mut c_char;
@@ -92,6 +92,7 @@ unsafe fn gather(way: Way, path: Text, registers: Strings, stack: Strings) -> c_
         set(12);
         return -1;
     }
+    guest::note(argv.cast());
     let mut rest = Rest { registers, stack, at: 0 };
     for index in 0..=count {
         // SAFETY: `count` arguments and the null; the block has room for them.
@@ -103,6 +104,7 @@ unsafe fn gather(way: Way, path: Text, registers: Strings, stack: Strings) -> c_
         // SAFETY: the program's strings.
         _ => unsafe { execveat_call(HERE, path, argv, envp, 0) },
     };
+    guest::forget(argv.cast());
     // SAFETY: exec failed; nobody uses it.
     unsafe { alloc::free(argv.cast()) };
     result

@@ -3,6 +3,7 @@
 
 use crate::door::PROCESS;
 use crate::errno::set;
+use crate::guest;
 use crate::init;
 use crate::next;
 use crate::serve;
@@ -11,10 +12,15 @@ use pm::sys::abi::*;
 
 /// After a call that may have changed who we are.
 fn changed<T>(result: T) -> T {
-    if init::is_mounted() {
+    ask_again();
+    result
+}
+
+/// Who we are is asked anew; not by a child of `vfork`, as its parent would be told.
+pub fn ask_again() {
+    if init::is_mounted() && !guest::is_here() {
         PROCESS.credentials_changed();
     }
-    result
 }
 
 macro_rules! pass {

@@ -19,7 +19,7 @@ unsafe extern "C" fn no_loader(_path: *const c_char, _flags: c_int) -> *mut c_vo
 /// Complains if the library is ours; returns the address of libc's `dlopen`.
 unsafe extern "C" fn before(path: *const c_char) -> usize {
     // SAFETY: a string, where not null.
-    if !path.is_null() && unsafe { *path } != 0 && init::is_active(tls::get()) {
+    if !path.is_null() && unsafe { *path } != 0 && init::serves(tls::get()) {
         let saved = errno::get();
         let here = abi::AT_FDCWD as usize;
         // SAFETY: a string.

@@ -21,9 +21,7 @@ export! {
             __NR_setuid | __NR_setgid | __NR_setreuid | __NR_setregid | __NR_setresuid | __NR_setresgid
             | __NR_setgroups | __NR_setfsuid | __NR_setfsgid | __NR_capset | __NR_unshare | __NR_setns => {
                 let result = ret(pm::sys::raw(nr, [a, b, c, d, e, f]));
-                if crate::init::is_mounted() {
-                    crate::door::PROCESS.credentials_changed();
-                }
+                super::identity::ask_again();
                 result
             }
             __NR_io_uring_setup | __NR_io_setup if !crate::kernel_files::from_now_on() => {

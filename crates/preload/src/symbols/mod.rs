@@ -14,7 +14,7 @@ mod exec;
 mod fd;
 pub mod fts;
 pub mod glob;
-mod identity;
+pub(crate) mod identity;
 pub mod loader;
 mod memory;
 mod misc;

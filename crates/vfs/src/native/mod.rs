@@ -318,6 +318,10 @@ impl Backend for Native {
         self.0.spawn_exec(token)
     }
 
+    fn spawn_undone(&self, token: u64) {
+        self.0.spawn_undone(token)
+    }
+
     fn spawn_failed(&self, cx: &Cx, token: u64) {
         self.0.spawn_failed(cx, token)
     }
