@@ -15,7 +15,7 @@ pub fn visible(rounds: u64) -> Result<String, String> {
     let image = Image::new("visible", 256 << 20);
     let words = Words::new();
     let wait = move |turn: u64| {
-        if words.wait(TURN, turn, Duration::from_secs(10)) { Ok(()) } else { Err(format!("turn {turn} never came")) }
+        if words.wait(TURN, turn, Duration::from_secs(60)) { Ok(()) } else { Err(format!("turn {turn} never came")) }
     };
     let actor = spawn(|watch| {
         let world = image.world();
