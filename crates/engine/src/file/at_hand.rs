@@ -81,7 +81,6 @@ impl Fs {
         if !self.is_writable() {
             return None;
         }
-        let now = pm::clock::now() as u64;
         let _held = Held::take(self, &state.held[0], &cachelet.owner, owner)?;
         let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID);
         let other = cachelet.mode.load(Relaxed) & PLAIN.1 ^ PLAIN.0;
@@ -98,6 +97,8 @@ impl Fs {
         }
         self.image.copy_in(block * BLOCK + start, from).ok()?;
         let end = start + len;
+        // Asked for last, where little is left that has to be kept over the call.
+        let now = pm::clock::now() as u64;
         stamp(self, cachelet, inode, at, size.max(end), now);
         Some(end)
     }

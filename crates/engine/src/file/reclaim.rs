@@ -104,7 +104,7 @@ impl Fs {
             if let Some(gone) = self.free_small(tx, inode)? {
                 let generation = inode.head().generation;
                 self.remove_orphan(tx, node_id(offset, generation))?;
-                return tx.commit_with(gone);
+                return tx.commit_more(gone);
             }
             self.reclaim_step(tx, offset)?;
         }

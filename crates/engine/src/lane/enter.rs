@@ -114,24 +114,31 @@ impl<'a> Tx<'a> {
         for entered in &self.state.entered {
             entered.store(0, Release);
         }
-        if self.closed {
-            self.open_directories();
+        if let Some(directory) = self.closed.take() {
+            self.fs.reopen(directory, self.number);
+            self.state.closed[0].store(0, SeqCst);
         }
     }
 
     /// Closes a directory to entry with `flag` (`DELETING` or `UNREADABLE`) and
-    /// waits until nobody is inside. `EBUSY` if somebody else is closing it.
-    /// It opens again when the operation ends, unless it is marked `DEAD`.
+    /// waits until nobody is inside. `EBUSY` if somebody else is closing it;
+    /// `EIO` if this operation has closed one already. It opens again when the
+    /// operation ends.
     ///
     /// Must not be called with a bucket or inode lock held: whoever is inside may want it.
-    pub(crate) fn close_directory(&mut self, directory: &Cachelet, node: u64, flag: u32) -> Result<()> {
-        let slot = usize::from(self.state.closed[0].load(Relaxed) != 0);
-        self.closed = true;
-        self.state.closed[slot].store(self.fs.segment.offset_of(directory), SeqCst);
+    #[inline(always)]
+    pub(crate) fn close_directory(&mut self, directory: &'a Cachelet, node: u64, flag: u32) -> Result<()> {
+        if self.closed.is_some() {
+            return Err(Errno::EIO.into());
+        }
+        self.closed = Some(directory);
+        let listed = &self.state.closed[0];
+        listed.store(self.fs.segment.offset_of(directory), SeqCst);
         let mine = flag | (self.number + 1) << 16;
         let closed = directory.flags.fetch_update(SeqCst, SeqCst, |flags| (flags & CLOSED == 0).then_some(flags | mine));
         if closed.is_err() {
-            self.state.closed[slot].store(0, SeqCst);
+            self.closed = None;
+            listed.store(0, SeqCst);
             return Err(Errno::EBUSY.into());
         }
         let (fs, number) = (self.fs, self.number);
@@ -141,32 +148,26 @@ impl<'a> Tx<'a> {
         }
         Ok(())
     }
-
-    /// Opens what this lane closed.
-    #[inline(never)]
-    fn open_directories(&mut self) {
-        self.closed = false;
-        for closed in &self.state.closed {
-            let at = closed.load(Relaxed);
-            if at != 0 {
-                if let Some(directory) = self.fs.segment.at::<Cachelet>(at) {
-                    self.fs.reopen(directory, self.number);
-                }
-                closed.store(0, SeqCst);
-            }
-        }
-    }
 }
 
 impl Fs {
     /// Waits until no lane but `own` has the directory at `offset` entered.
+    #[inline(always)]
     pub(crate) fn wait_until_left(&self, own: u32, offset: u64) {
-        for number in 0..self.header().lanes_high.get() {
-            let [first, second] = &self.lane_state(number).entered;
-            if number != own && (first.load(SeqCst) == offset || second.load(SeqCst) == offset) {
-                self.wait_until_lane_left(number, offset);
-            }
+        let mut next = 0;
+        while let Some(number) = self.lane_inside(next, own, offset) {
+            self.wait_until_lane_left(number, offset);
+            next = number + 1;
         }
+    }
+
+    /// The first lane from `next` on, other than `own`, that has the directory at `offset` entered.
+    #[inline(never)]
+    fn lane_inside(&self, next: u32, own: u32, offset: u64) -> Option<u32> {
+        (next..self.header().lanes_high.get()).find(|&number| {
+            let [first, second] = &self.lane_state(number).entered;
+            number != own && (first.load(SeqCst) == offset || second.load(SeqCst) == offset)
+        })
     }
 
     /// Waits until a lane has left the directory at `offset`.
@@ -195,6 +196,7 @@ impl Fs {
     }
 
     /// Opens a directory that lane `number` has closed.
+    #[inline(always)]
     pub(crate) fn reopen(&self, directory: &Cachelet, number: u32) {
         let flags = directory.flags.load(SeqCst);
         if flags >> 16 == number + 1 {

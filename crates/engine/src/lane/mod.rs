@@ -22,7 +22,7 @@ pub mod take;
 
 use crate::alloc::{Arena, fault};
 use crate::fs::Fs;
-use crate::segment::{LaneState, LockWord};
+use crate::segment::{Cachelet, LaneState, LockWord};
 use base::{Cx, Result};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
@@ -54,8 +54,8 @@ pub struct Tx<'a> {
     files: i64,
     /// Whether the stores listed free something.
     frees: bool,
-    /// Whether directories are closed (`state.closed`).
-    closed: bool,
+    /// The directory that is closed (`state.closed`).
+    closed: Option<&'a Cachelet>,
     /// Everything has been given back.
     over: bool,
 }
@@ -82,7 +82,7 @@ impl Fs {
             lines: 0,
             files: 0,
             frees: false,
-            closed: false,
+            closed: None,
             over: false,
         })
     }
@@ -184,23 +184,38 @@ impl<'a> Tx<'a> {
         applied
     }
 
-    /// As `commit`, with stores that follow those listed.
+    /// As `commit`, with stores beside those listed, of which there are none as a rule.
     #[inline(always)]
     pub(crate) fn commit_with<S: Stores>(&mut self, stores: S) -> Result<()> {
-        self.commit_together::<S, false>(stores)
+        if self.ops != 0 {
+            self.list(stores)?;
+            return self.commit();
+        }
+        self.commit_together::<S, false>(0, stores)
     }
 
     /// As `commit_with`, of what frees as much as it takes, as a rule: the lane's
     /// counters are in the record only if they change.
     #[inline(always)]
     pub(crate) fn commit_even<S: Stores>(&mut self, stores: S) -> Result<()> {
-        self.commit_together::<S, true>(stores)
+        if self.ops != 0 {
+            self.list(stores)?;
+            return self.commit();
+        }
+        self.commit_together::<S, true>(0, stores)
     }
 
+    /// As `commit_with`, where some are often listed.
     #[inline(always)]
-    fn commit_together<S: Stores, const EVEN: bool>(&mut self, stores: S) -> Result<()> {
+    pub(crate) fn commit_more<S: Stores>(&mut self, stores: S) -> Result<()> {
+        self.commit_together::<S, false>(self.ops, stores)
+    }
+
+    /// Commits `stores` after those `listed`.
+    #[inline(always)]
+    fn commit_together<S: Stores, const EVEN: bool>(&mut self, listed: usize, stores: S) -> Result<()> {
         const { assert!(S::COUNT + Counters::COUNT <= TOGETHER) };
-        let (image, listed) = (&self.fs.image, self.ops);
+        let image = &self.fs.image;
         let Some(room) = self.lane.ops.get(listed..).and_then(|room| room.first_chunk()) else {
             return Err(Errno::EIO.into());
         };

@@ -91,7 +91,7 @@ impl Fs {
             Ok(None) => return self.commit_stays(tx, change, inode, now, stores),
             Err(error) => return Err(self.not_removed(tx, change, error)),
         };
-        if let Err(error) = tx.commit_with((stores, gone)) {
+        if let Err(error) = tx.commit_more((stores, gone)) {
             return Err(self.not_removed(tx, change, error));
         }
         after_name(&change, 0, now);
@@ -112,7 +112,7 @@ impl Fs {
     ) -> Result<Fate> {
         let links = inode.links.load(Acquire);
         let left = unpack_links(links).0.saturating_sub(1);
-        let kept = tx.commit_with((stores, links_change(inode, links, left, now)));
+        let kept = tx.commit_more((stores, links_change(inode, links, left, now)));
         if kept.is_ok() {
             after_name(&victim, left, now);
         }
@@ -141,7 +141,7 @@ impl Fs {
         if let Err(error) = own.and_then(|own| tx.set(self.image.offset_of(own), 0)).and_then(|()| tx.commit()) {
             return Err(self.not_removed(tx, victim, error));
         }
-        let cachelet = after_directory(victim);
+        let cachelet = after_directory(victim, 0);
         self.settle_victim(tx, cachelet, false);
         Ok(Fate::Orphan)
     }
@@ -176,20 +176,20 @@ impl Fs {
             }
             Err(error) => return Err(self.not_removed(tx, change, error)),
         };
-        if let Err(error) = tx.commit_with((stores, gone)) {
+        if let Err(error) = tx.commit_more((stores, gone)) {
             return Err(self.not_removed(tx, change, error));
         }
-        after_directory(change);
-        self.settle_victim(tx, victim, true);
+        // Openers may go on when the operation ends, which opens the directory.
+        after_directory(change, cachelet::DEAD);
         Ok(Fate::Freed)
     }
 }
 
-/// Lets the cachelet of a directory say that it has lost its name.
+/// Lets the cachelet of a directory say that it has lost its name, and what the flag `dead` says.
 #[inline(always)]
-fn after_directory(change: Change<'_>) -> &Cachelet {
+fn after_directory(change: Change<'_>, dead: u32) -> &Cachelet {
     change.parent.store(0, Relaxed);
-    change.flags.fetch_or(cachelet::REMOVED, SeqCst);
+    change.flags.fetch_or(cachelet::REMOVED | dead, SeqCst);
     change.end()
 }
 
