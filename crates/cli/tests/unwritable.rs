@@ -24,7 +24,14 @@ impl Scratch {
         std::fs::write(path.join("tree/below/other"), "x".repeat(10_000)).unwrap();
         std::os::unix::fs::symlink("file", path.join("tree/link")).unwrap();
         let scratch = Scratch(path);
-        for (name, mode) in [("", 0o755), ("bypath", 0o755), ("tree", 0o755), ("tree/below", 0o755), ("tree/file", 0o644)] {
+        for (name, mode) in [
+            ("", 0o755),
+            ("bypath", 0o755),
+            ("tree", 0o755),
+            ("tree/below", 0o755),
+            ("tree/file", 0o644),
+            ("tree/below/other", 0o644),
+        ] {
             std::fs::set_permissions(scratch.0.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
         }
         let image = scratch.path("i");
