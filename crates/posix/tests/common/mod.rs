@@ -4,6 +4,7 @@
 
 use bypath_posix::{Bitmap, Door, Numbers, Outcome, Process, ThreadState};
 use pm::sys::{abi, raw};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use vfs::mem::Mem;
 
@@ -163,6 +164,10 @@ fn place(which: &str) -> String {
     unsafe { raw(abi::__NR_umount2 as usize, [mounted.as_ptr() as usize, 2, 0, 0, 0, 0]) };
     let _ = std::fs::remove_dir_all(&top);
     std::fs::create_dir_all(&root).expect("test directory");
+    // Other users pass here, whatever the caller's umask is.
+    for directory in [&top, &format!("{top}/w"), &root] {
+        std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).expect("mode");
+    }
     root
 }
 
