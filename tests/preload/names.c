@@ -19,6 +19,34 @@ static void real(const char *path) {
     free(p);
 }
 
+/* The working directory where its path is longer than PATH_MAX. */
+static void deep(void) {
+    static char buffer[16384];
+    char step[256], *path;
+    memset(step, 'y', 200);
+    step[200] = 0;
+    for (int i = 0; i < 40; i++)
+        if (mkdir(step, 0755) || chdir(step)) say("deep %d: %s", i, strerrorname_np(errno));
+    P(path = getcwd(NULL, 0));
+    say("%zu, %d", path ? strlen(path) - strlen(top) : 0, path && !strncmp(path, top, strlen(top)) && path[strlen(top)] == '/');
+    P(getcwd(buffer, sizeof buffer));
+    say("same %d", path && !strcmp(buffer, path));
+    free(path);
+    P(getcwd(buffer, 100));
+    P(getcwd(buffer, PATH_MAX));
+    P(getcwd(buffer, 8000));
+    P(getcwd(NULL, 8000));
+    P(getcwd(buffer, sizeof buffer));
+    P(path = getcwd(NULL, 10000));
+    say("same %d", path && !strcmp(buffer, path));
+    free(path);
+    for (int i = 0; i < 40; i++)
+        if (chdir("..") || rmdir(step)) say("deep %d: %s", i, strerrorname_np(errno));
+    P(path = getcwd(NULL, 0));
+    say("top %d", path && !strcmp(path, top));
+    free(path);
+}
+
 int main(int argc, char **argv) {
     begin(argc, argv);
     top = getcwd(NULL, 0);
@@ -46,6 +74,7 @@ int main(int argc, char **argv) {
     real("..");
     real("../f");
     chdir("../..");
+    deep();
 
     char t[60];
     struct stat st;

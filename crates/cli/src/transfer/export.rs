@@ -1,6 +1,6 @@
 //! From an image to the kernel's files.
 
-use super::{CHUNK, FD, names, split_time};
+use super::{CHUNK, FD, Shortcut, names, shortcut, split_time};
 use crate::failure::{Failure, Result};
 use crate::image::Tree;
 use crate::place::Place;
@@ -15,6 +15,7 @@ use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Counts names and bytes below `node`, for the progress bar; errors come later.
 pub fn measure(tree: &Tree, node: Node) -> Tally {
@@ -49,7 +50,8 @@ pub fn export(tree: &mut Tree, source: &Place, target: &Path, bar: &ProgressBar)
         target.to_path_buf()
     };
     let image = source.image.display().to_string();
-    let mut export = Export { tree, image, bar, linked: HashMap::new(), tally: Tally::default(), buffer: vec![0; CHUNK] };
+    let mut export =
+        Export { tree, image, bar, linked: HashMap::new(), shortcut: None, tally: Tally::default(), buffer: vec![0; CHUNK] };
     export.entry(node, &target)?;
     export.tally.show(bar);
     Ok(export.tally)
@@ -60,8 +62,10 @@ struct Export<'a> {
     /// Name of the image, for messages.
     image: String,
     bar: &'a ProgressBar,
-    /// Files with several names: inode number here, first path there.
-    linked: HashMap<u64, PathBuf>,
+    /// Files with several names: inode number here, first path there, and what that needs.
+    linked: HashMap<u64, (PathBuf, Option<Rc<Shortcut>>)>,
+    /// What the paths of this moment begin with, if that is not the target.
+    shortcut: Option<Rc<Shortcut>>,
     tally: Tally,
     buffer: Vec<u8>,
 }
@@ -78,14 +82,14 @@ impl Export<'_> {
         self.tally.names += 1;
         self.tally.show(self.bar);
         if attr.kind == Kind::Directory {
-            self.directory(node, &attr, target)?;
+            self.directory(node, target)?;
         } else {
             self.clear(target)?;
             if attr.nlink > 1 {
-                if let Some(first) = self.linked.get(&attr.ino) {
+                if let Some((first, _)) = self.linked.get(&attr.ino) {
                     return std::fs::hard_link(first, target).map_err(|error| Failure::io(target.display(), &error));
                 }
-                self.linked.insert(attr.ino, target.to_path_buf());
+                self.linked.insert(attr.ino, (target.to_path_buf(), self.shortcut.clone()));
             }
             self.leaf(node, &attr, target)?;
         }
@@ -100,12 +104,22 @@ impl Export<'_> {
         }
     }
 
-    fn directory(&mut self, node: Node, attr: &Attr, target: &Path) -> Result<()> {
+    fn directory(&mut self, node: Node, target: &Path) -> Result<()> {
         match std::fs::DirBuilder::new().mode(0o700).create(target) {
             Err(_) if target.is_dir() => {}
             other => other.map_err(|error| Failure::io(target.display(), &error))?,
         }
-        let _ = attr;
+        let Some(shortcut) = shortcut(target).map_err(|error| Failure::io(target.display(), &error))? else {
+            return self.entries(node, target);
+        };
+        let shortcut = Rc::new(shortcut);
+        let before = self.shortcut.replace(Rc::clone(&shortcut));
+        let done = self.entries(node, &shortcut.path);
+        self.shortcut = before;
+        done
+    }
+
+    fn entries(&mut self, node: Node, target: &Path) -> Result<()> {
         for name in self.tree.list(&target.display(), node)? {
             // It may have gone since; then there is nothing to copy.
             if let Some(child) = self.tree.lookup(&target.display(), node, &name)? {

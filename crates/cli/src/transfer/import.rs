@@ -1,6 +1,6 @@
 //! From the kernel's files into an image.
 
-use super::{CHUNK, FD, names};
+use super::{CHUNK, FD, names, shortcut};
 use crate::failure::{Failure, Result};
 use crate::image::Tree;
 use crate::place::Place;
@@ -77,8 +77,10 @@ impl Import<'_> {
 
     fn directory(&mut self, source: &Path, meta: &Metadata, node: Node) -> Result<()> {
         let failed = |error| Failure::io(source.display(), &error);
+        let shortcut = shortcut(source).map_err(failed)?;
+        let short = shortcut.as_ref().map_or(source, |shortcut| &shortcut.path);
         let mut entries: Vec<PathBuf> = Vec::new();
-        for entry in std::fs::read_dir(source).map_err(failed)? {
+        for entry in std::fs::read_dir(short).map_err(failed)? {
             entries.push(entry.map_err(failed)?.path());
         }
         entries.sort_unstable();

@@ -8,11 +8,34 @@
 pub mod export;
 pub mod import;
 
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 20;
 
 /// The descriptor under which the file being copied is open.
 const FD: u32 = 0;
+
+/// From this length on a directory's path gets a short cut: the kernel takes 4,095 bytes, and a name follows.
+const DEEP: usize = 2048;
+
+/// A short path to a directory, good while it is kept, if the one that it has is long.
+fn shortcut(dir: &Path) -> std::io::Result<Option<Shortcut>> {
+    if dir.as_os_str().len() < DEEP {
+        return Ok(None);
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = rustix::fs::open(dir, flags, Mode::empty())?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+    Ok(Some(Shortcut { path, _open: open }))
+}
+
+struct Shortcut {
+    path: PathBuf,
+    _open: OwnedFd,
+}
 
 /// Seconds and nanoseconds of a time in nanoseconds.
 fn split_time(ns: i64) -> (i64, i64) {
@@ -31,7 +54,6 @@ mod tests {
     use crate::place::Place;
     use indicatif::ProgressBar;
     use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-    use std::path::{Path, PathBuf};
 
     fn scratch(name: &str) -> PathBuf {
         let base = if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
@@ -124,6 +146,51 @@ mod tests {
         assert_eq!(listing(&source), listing(&target.join("deep/tree")));
         let blocks = std::fs::metadata(target.join("deep/tree/hole")).unwrap().blocks();
         assert!(blocks < 100, "the hole was filled: {blocks} blocks");
+        let _ = std::fs::remove_dir_all(&source);
+        let _ = std::fs::remove_dir_all(&target);
+    }
+
+    /// Goal: trees deeper than the longest path of the kernel's come out as they went in, with links from their depths to the top.
+    #[test]
+    fn deeper_than_a_path() {
+        const STEPS: usize = 30;
+        let step = "y".repeat(200);
+        let down = |root: &Path, make: bool| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let mut at = rustix::fs::open(root, flags, Mode::empty()).unwrap();
+            for _ in 0..STEPS {
+                if make {
+                    rustix::fs::mkdirat(&at, step.as_str(), Mode::RWXU).unwrap();
+                }
+                at = rustix::fs::openat(&at, step.as_str(), flags, Mode::empty()).unwrap();
+            }
+            at
+        };
+        let (source, target) = (scratch("deep-in"), scratch("deep-out"));
+        let none = rustix::fs::AtFlags::empty();
+        let deepest = down(&source, true);
+        std::fs::write(source.join("top"), b"top").unwrap();
+        rustix::fs::linkat(rustix::fs::CWD, source.join("top"), &deepest, "bottom", none).unwrap();
+        rustix::fs::symlinkat("text", &deepest, "link").unwrap();
+        // After the depths in the listing: the first path of its file lies there.
+        rustix::fs::linkat(rustix::fs::CWD, source.join("top"), rustix::fs::CWD, source.join("z"), none).unwrap();
+        let backend: &'static vfs::mem::Mem = Box::leak(Box::new(vfs::mem::Mem::new(
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+            0o755,
+        )));
+        let mut tree = Tree::new(backend);
+        let place = Place { image: PathBuf::from("m"), path: b"/tree".to_vec() };
+        let bar = ProgressBar::hidden();
+        assert_eq!(import::import(&mut tree, &source, &place, &bar).unwrap().names as usize, STEPS + 5);
+        assert_eq!(export::export(&mut tree, &place, &target.join("tree"), &bar).unwrap().names as usize, STEPS + 5);
+        let deepest = down(&target.join("tree"), false);
+        let bottom = rustix::fs::statat(&deepest, "bottom", none).unwrap();
+        for name in ["top", "z"] {
+            let meta = std::fs::metadata(target.join("tree").join(name)).unwrap();
+            assert_eq!((meta.ino(), meta.nlink(), meta.len()), (bottom.st_ino, 3, 3));
+        }
+        assert_eq!(rustix::fs::readlinkat(&deepest, "link", Vec::new()).unwrap().to_bytes(), b"text");
         let _ = std::fs::remove_dir_all(&source);
         let _ = std::fs::remove_dir_all(&target);
     }

@@ -117,11 +117,27 @@ impl Process {
             && mount.backend.attr(cx, node).is_ok_and(|attr| self.door.enter_in_kernel(&text[at..], attr.ino))
     }
 
-    /// `getcwd(out, len)`: returns the length with the NUL.
+    /// `getcwd(out, len)`: returns the length with the NUL. Into more room than `PATH_MAX` goes a longer path too, which the
+    /// kernel leaves to libc, step by step through `..`: beyond the mount point there may be no such steps.
     pub unsafe fn getcwd(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let Some(entry) = self.descriptors.get(CWD_FD) else { return Outcome::Kernel };
         let Some(file) = self.open_file(entry) else { return Outcome::Kernel };
-        done(self.path_of(&self.cx(thread), thread, &file).and_then(|path| {
+        let cx = self.cx(thread);
+        let path = self.path_of(&cx, thread, &file);
+        if args[1] > PATH_MAX && matches!(path, Err(Error::Posix(Errno::ENAMETOOLONG))) {
+            if bad(args[0]) {
+                return done(err(Errno::EFAULT));
+            }
+            return done(directory_len(&cx, file.mount, file.node).and_then(|len| {
+                if len >= args[1] {
+                    return err(Errno::ERANGE);
+                }
+                // SAFETY: the caller's promise; no more of it than the path takes.
+                let out = unsafe { core::slice::from_raw_parts_mut(args[0] as *mut u8, len + 1) };
+                long_path(out, &cx, &file)
+            }));
+        }
+        done(path.and_then(|path| {
             if path.len() + 1 > args[1] {
                 return err(Errno::ERANGE);
             }
@@ -181,8 +197,41 @@ impl Process {
     }
 }
 
+/// A path that somebody waits for.
+const LONGEST: usize = 1 << 26;
+
+/// The path of an open directory and a NUL at the beginning of `out`; the length of both.
+#[cold]
+fn long_path(out: &mut [u8], cx: &Cx, file: &OpenFile) -> base::Result<usize> {
+    let len = out.len();
+    let mut at = len - 1;
+    out[at] = 0;
+    put_directory_before(out, &mut at, cx, file.mount, file.node).map_err(|error| match error {
+        // A directory of it has got a longer name since it was measured.
+        Error::Posix(Errno::ENAMETOOLONG) => Error::Posix(Errno::ERANGE),
+        other => other,
+    })?;
+    out.copy_within(at.., 0);
+    Ok(len - at)
+}
+
+/// How long the absolute path of a directory is.
+#[cold]
+fn directory_len(cx: &Cx, mount: &Mount, mut node: Node) -> base::Result<usize> {
+    let mut name = [0u8; 255];
+    let mut len = mount.prefix().len();
+    while node != mount.root {
+        len += 1 + mount.backend.name_of(cx, node, &mut name)?;
+        node = mount.backend.parent(cx, node)?;
+        if len > LONGEST {
+            return err(Errno::ENAMETOOLONG);
+        }
+    }
+    Ok(len)
+}
+
 /// Puts `/name` before what is there.
-pub(crate) fn put_before(out: &mut [u8; PATH_MAX], at: &mut usize, name: &[u8]) -> base::Result<()> {
+pub(crate) fn put_before(out: &mut [u8], at: &mut usize, name: &[u8]) -> base::Result<()> {
     let start = at.checked_sub(name.len() + 1).ok_or(Error::Posix(Errno::ENAMETOOLONG))?;
     out[start] = b'/';
     out[start + 1..*at].copy_from_slice(name);
@@ -191,13 +240,7 @@ pub(crate) fn put_before(out: &mut [u8; PATH_MAX], at: &mut usize, name: &[u8]) 
 }
 
 /// Puts the absolute path of a directory before what is there; that of the root of everything is empty.
-pub(crate) fn put_directory_before(
-    out: &mut [u8; PATH_MAX],
-    at: &mut usize,
-    cx: &Cx,
-    mount: &Mount,
-    mut node: Node,
-) -> base::Result<()> {
+pub(crate) fn put_directory_before(out: &mut [u8], at: &mut usize, cx: &Cx, mount: &Mount, mut node: Node) -> base::Result<()> {
     let mut name = [0u8; 255];
     while node != mount.root {
         let len = mount.backend.name_of(cx, node, &mut name)?;

@@ -1,6 +1,7 @@
 //! Working directory, umask, root.
 
 use super::Text;
+use crate::door::PROCESS;
 use crate::errno::{ret_int, set};
 use crate::next;
 use crate::serve;
@@ -13,6 +14,8 @@ const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
 const ERANGE: i32 = 34;
 const ENAMETOOLONG: i32 = 36;
+
+const PATH_MAX: usize = 4096;
 
 type GetCwd = unsafe extern "C" fn(*mut c_char, usize) -> *mut c_char;
 
@@ -30,8 +33,15 @@ unsafe fn getcwd_call(out: *mut c_char, len: usize) -> *mut c_char {
     let (at, room) = if out.is_null() { (own.as_mut_ptr(), room.min(own.len())) } else { (out.cast::<u8>(), len) };
     // SAFETY: `at` has `room` bytes.
     let result = unsafe { serve!(__NR_getcwd, at, room) };
+    if result == -(ENAMETOOLONG as isize) && PROCESS.descriptors.get(posix::CWD_FD).is_some() {
+        if out.is_null() {
+            return long_cwd(len);
+        }
+        set(ERANGE);
+        return null_mut();
+    }
     if result == -(ENAMETOOLONG as isize) || (result == -(ERANGE as isize) && out.is_null() && len > own.len()) {
-        // Longer than a page: libc finds it step by step (the kernel's only).
+        // Longer than a page and the kernel's: libc finds it step by step.
         return match next!(GetCwd, "getcwd") {
             // SAFETY: by contract.
             Some(next) => unsafe { next(out, len) },
@@ -59,6 +69,31 @@ unsafe fn getcwd_call(out: *mut c_char, len: usize) -> *mut c_char {
         unsafe { core::ptr::copy_nonoverlapping(own.as_ptr(), block, used) };
     }
     block.cast()
+}
+
+/// A working directory of ours whose path is longer than a page, in a block of `len` bytes, or of as many as it takes.
+#[cold]
+fn long_cwd(len: usize) -> *mut c_char {
+    let mut room = if len == 0 { 2 * PATH_MAX } else { len };
+    loop {
+        // SAFETY: plain allocation.
+        let block = unsafe { plain::malloc(room) };
+        if block.is_null() {
+            return null_mut();
+        }
+        // SAFETY: the block has `room` bytes.
+        let result = unsafe { serve!(__NR_getcwd, block, room) };
+        if result >= 0 {
+            return block.cast();
+        }
+        // SAFETY: allocated just now.
+        unsafe { plain::free(block) };
+        set(-result as i32);
+        if result != -(ERANGE as isize) || len != 0 {
+            return null_mut();
+        }
+        room *= 2;
+    }
 }
 
 /// Device and inode of a path.
