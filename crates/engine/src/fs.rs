@@ -1,5 +1,6 @@
 //! An attached image.
 
+use crate::index::KnownBuckets;
 use crate::segment::{Areas, BucketLock, Cachelet, Header, LaneState, Page};
 use base::{Description, Error, Result};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -8,6 +9,10 @@ use format::permission::Permission;
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
 use pm::{Errno, Pinned, Region, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
+
+/// Steps of the index for every number that a word can be, of which an image has
+/// [`INDEX_SEGMENTS`](format::superblock::INDEX_SEGMENTS): no number needs a check.
+const BUCKET_STEPS: usize = 65 - format::bucket::BUCKETS_MIN.trailing_zeros() as usize;
 
 /// An image in use by this process: the mapped image, its segment, and what
 /// never changes about them.
@@ -19,7 +24,7 @@ use zerocopy::{FromBytes, KnownLayout};
 /// ```text
 /// line 0   opening, writing: descriptors, descriptions, lanes
 ///      1   everything: image, cachelets, name key
-///      2   looking for names: root, head, where the first buckets lie; of what is found, its number
+///      2   looking for names: number of buckets, head, where the first buckets lie; of what is found, its number
 ///      3…  where the other buckets lie
 /// ```
 #[derive(Debug)]
@@ -44,8 +49,8 @@ pub struct Fs {
     /// Key of the name hash.
     pub(crate) name_key: NameKey,
 
-    /// The root block.
-    pub(crate) root: Pinned<Root>,
+    /// How many buckets are in use, as far as this process has seen.
+    pub(crate) known_buckets: KnownBuckets,
     /// The head of the segment.
     pub(crate) head: Pinned<Header>,
     /// Generation of the segment: volatile references in the image must carry it.
@@ -57,8 +62,10 @@ pub struct Fs {
     /// Key of inode numbers.
     pub(crate) number_key: NumberKey,
     /// Buckets of the index, as far as their places are known.
-    pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, { format::superblock::INDEX_SEGMENTS }>,
+    pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, BUCKET_STEPS>,
 
+    /// The root block.
+    pub(crate) root: Pinned<Root>,
     /// Nothing may be changed: mapped read-only, or a persist failed.
     pub(crate) read_only: bool,
     pub(crate) segment: Region,
@@ -91,7 +98,7 @@ pub struct Fs {
 const _: () = {
     use core::mem::offset_of;
     if size_of::<Region>() == 32 {
-        assert!(offset_of!(Fs, image) == 64 && offset_of!(Fs, root) == 128 && offset_of!(Fs, buckets) < 192);
+        assert!(offset_of!(Fs, image) == 64 && offset_of!(Fs, known_buckets) == 128 && offset_of!(Fs, buckets) < 192);
     }
 };
 

@@ -59,9 +59,21 @@ pub const fn entry_offset(entry: u64) -> u64 {
 /// The bucket for `hash` when `buckets` (at least 2; any other number harms nobody) are in use.
 #[inline]
 pub const fn number(hash: u64, buckets: u64) -> u64 {
-    let mask = u64::MAX >> (buckets.wrapping_sub(1) | 1).leading_zeros();
-    let number = hash & mask;
-    if number < buckets { number } else { number & (mask >> 1) }
+    number_by(hash, buckets, low_bits(buckets))
+}
+
+/// The bits of a hash that number a bucket in any case when `buckets` are in use; the one above them
+/// counts where there is such a bucket.
+#[inline]
+pub const fn low_bits(buckets: u64) -> u64 {
+    u64::MAX >> (buckets.wrapping_sub(1) | 1).leading_zeros() >> 1
+}
+
+/// As [`number`], for who keeps the low bits that belong to `buckets`.
+#[inline(always)]
+pub const fn number_by(hash: u64, buckets: u64, low_bits: u64) -> u64 {
+    let number = hash & (low_bits << 1 | 1);
+    if number < buckets { number } else { hash & low_bits }
 }
 
 /// Segment of a bucket and its number within: segment 0 has [`BUCKETS_MIN`]

@@ -100,7 +100,7 @@ impl<T: FromBytes + KnownLayout> Table<T> {
 }
 
 /// An array in steps that lie apart: the first has `FIRST` items, each other one
-/// as many as all before it. `FIRST` is a power of two.
+/// as many as all before it. `FIRST` is a power of two. There is a step for every number.
 #[derive(Debug)]
 pub struct Steps<T, const FIRST: u64, const STEPS: usize> {
     /// Where item 0 would be if the step went on downwards; null: not known yet.
@@ -124,13 +124,15 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
     /// The item with this number, if its step is known.
     #[inline(always)]
     pub fn get(&self, number: u64) -> Option<&T> {
-        let origin = self.origins.get(Self::step(number))?.load(Ordering::Acquire);
+        const { assert!(Self::step(u64::MAX) < STEPS) }
+        // SAFETY: steps rise with numbers, and the greatest number's is one of them.
+        let origin = unsafe { self.origins.get_unchecked(Self::step(number)) }.load(Ordering::Acquire);
         if origin.is_null() {
             return None;
         }
         let item = origin.wrapping_add(number as usize);
         // SAFETY: every number of this step is within the step, which was checked in `set`.
-        Some(unsafe { NonNull::new_unchecked(item).as_ref() })
+        Some(unsafe { &*item })
     }
 }
 
@@ -191,13 +193,13 @@ mod tests {
     fn steps_are_one_array() {
         let mut words = vec![0; 64];
         let region = numbered(&mut words);
-        let steps = Steps::<AtomicU64, 8, 4>::new();
+        let steps = Steps::<AtomicU64, 8, 62>::new();
         assert!(steps.set(&region, 0, 40 * 8) && steps.set(&region, 1, 0) && steps.set(&region, 2, 16 * 8));
         for number in 0..32 {
             let expected = if number < 8 { 40 + number } else { number - 8 + if number < 16 { 0 } else { 8 } };
             assert_eq!(steps.get(number).unwrap().load(Relaxed), expected, "{number}");
         }
-        assert!(steps.get(32).is_none() && steps.get(1 << 40).is_none());
-        assert!(!steps.set(&region, 2, 56 * 8) && !steps.set(&region, 4, 0), "out of bounds");
+        assert!(steps.get(32).is_none() && steps.get(1 << 40).is_none() && steps.get(u64::MAX).is_none());
+        assert!(!steps.set(&region, 2, 56 * 8) && !steps.set(&region, 62, 0), "out of bounds");
     }
 }

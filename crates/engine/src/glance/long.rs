@@ -26,12 +26,12 @@ impl Fs {
     /// Looks for a name that no cachelet carries: see [`Looked`].
     #[cold]
     #[inline(never)]
-    pub(super) fn look_longer(&self, buckets: u64, parent: u64, name: &[u8]) -> Looked<'_> {
+    pub(super) fn look_longer(&self, parent: u64, name: &[u8]) -> Looked<'_> {
         if name.len() > NAME_MAX {
-            return Err(None);
+            return Looked::UNSURE;
         }
         let sought = Sought { parent, name, hash: self.hash(parent, name), low: 0, high: 0 };
-        self.look(buckets, sought.hash, |bucket, i| self.look_on_medium(bucket, i, &sought))
+        self.look(sought.hash, |bucket, i| self.look_on_medium(bucket, i, &sought))
     }
 
     /// The entry may be the name's: what its edentry says, and whose cachelet lies beside it.
@@ -142,8 +142,8 @@ mod tests {
             let hash = test.hash(parent, &text);
             let found = |name: &[u8]| {
                 let sought = Sought { parent, name, hash, low: 0, high: 0 };
-                let looked = test.look(buckets, hash, |bucket, i| test.look_on_medium(bucket, i, &sought));
-                looked.ok().map(|(cachelet, _)| cachelet.node.load(Acquire))
+                let looked = test.look(hash, |bucket, i| test.look_on_medium(bucket, i, &sought));
+                looked.child.map(|cachelet| cachelet.node.load(Acquire))
             };
             assert_eq!(found(&text), Some(node.id), "{len}");
             for at in 0..len {

@@ -5,7 +5,7 @@
 use super::{may_search, short_enough};
 use crate::fs::Fs;
 use base::{Caller, Node};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use format::edentry::NAME_MAX;
 use format::inode::node_offset;
 use pm::Text;
@@ -38,12 +38,12 @@ impl Fs {
                 let fits = name.len() <= NAME_MAX && short_enough(path, end);
                 return fits.then_some((Node { id, hint: self.cachelets.number(dir) }, name));
             };
-            let (parent, buckets) = (node_offset(id), self.root.buckets.load(Acquire));
-            let found = match short {
-                Some(short) => self.look_short(buckets, parent, &short),
-                None => self.look_long(buckets, parent, name),
+            let parent = node_offset(id);
+            let looked = match short {
+                Some(short) => self.look_short(parent, &short),
+                None => self.look_long(parent, name),
             };
-            (dir, sequence) = found.ok()?;
+            (dir, sequence) = (looked.child?, looked.word);
             id = dir.node.load(Relaxed);
             rest = next;
         }

@@ -14,16 +14,18 @@
 //!   what has moved is in the new bucket before that. So a miss is a miss if the
 //!   number of buckets is the same after the scan as before.
 //!
-//! [`sought`] is what is asked for, [`find`] reads, [`change`] inserts and removes,
+//! [`sought`] is what is asked for, [`find`] reads, [`known`] is what a glance goes by, [`change`] inserts and removes,
 //! [`split`] makes the index grow.
 
 pub(crate) mod change;
 pub(crate) mod find;
+pub(crate) mod known;
 pub(crate) mod sought;
 pub(crate) mod split;
 
 pub(crate) use change::{Room, Spot};
 pub(crate) use find::{Hit, Seen};
+pub(crate) use known::KnownBuckets;
 pub(crate) use sought::Sought;
 
 use crate::fs::{Fs, corrupt};

@@ -11,6 +11,7 @@
 
 use super::{kernel, volatile};
 use crate::fs::Fs;
+use crate::index::KnownBuckets;
 use crate::segment::{Areas, ProcessSlot, cachelet_budget};
 use base::{Cx, Error};
 use core::fmt;
@@ -351,8 +352,10 @@ pub(crate) fn unjoined(
     path: &[u8],
     options: &Options,
 ) -> Result<Fs, AttachError> {
+    let root = Pinned::<format::Root>::new(&image, layout::ROOT).ok_or(AttachError::Damaged)?;
     let mut fs = Fs {
-        root: Pinned::new(&image, layout::ROOT).ok_or(AttachError::Damaged)?,
+        known_buckets: KnownBuckets::new(root.buckets.load(Acquire)),
+        root,
         lanes: Table::new(&image, layout::LANE_AREA, layout::LANES).ok_or(AttachError::Damaged)?,
         permissions: Table::new(&image, layout::PERMISSION_TABLE, layout::PERMISSIONS as u32).ok_or(AttachError::Damaged)?,
         permission_hints: [const { AtomicU32::new(0) }; 2],
