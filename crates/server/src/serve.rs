@@ -146,7 +146,13 @@ fn send(device: &OwnedFd, message: &[u8]) -> Result<(), Errno> {
 /// Makes the kernel forget. Once `stop` says that the mount is gone the kernel knows nothing more, though
 /// nobody has told us that it forgot: waiting for each node would keep the server for as many half seconds.
 fn notify(fuse: &Fuse, device: &OwnedFd, stale: Stale, stop: &AtomicBool) {
-    let forget = |number| insist(|| !stop.load(Relaxed) && fuse.is_told(number), || send(device, &fuse::forget_node(number)));
+    let forget = |number| {
+        if let Some(first) = fuse.settle_listing(number) {
+            // That there is no such name, the kernel says when it has had the lock.
+            let _ = send(device, &first);
+        }
+        insist(|| !stop.load(Relaxed) && fuse.is_told(number), || send(device, &fuse::forget_node(number)));
+    };
     match stale {
         Stale::Node(node) => forget(fuse.number(node)),
         // Names are only kept in a directory that the kernel has.

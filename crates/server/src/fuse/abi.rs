@@ -167,6 +167,10 @@ pub mod set {
 
 /// [`OpenOut::flags`]: reads and writes come to us, whole.
 pub const OPEN_DIRECT_IO: u32 = 1;
+/// [`OpenOut::flags`]: what the kernel has of it stays.
+pub const OPEN_KEEP_CACHE: u32 = 1 << 1;
+/// [`OpenOut::flags`]: the kernel may list the directory by itself.
+pub const OPEN_CACHE_DIR: u32 = 1 << 3;
 /// [`OpenIn::open_flags`]: truncating takes set-id bits away.
 pub const OPEN_KILL_SET_ID: u32 = 1;
 /// [`WriteIn::write_flags`]: writing takes set-id bits away.

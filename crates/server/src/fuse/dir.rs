@@ -3,8 +3,10 @@
 use super::Call;
 use super::abi::{DirentHead, EntryOut, ReadIn};
 use super::init::DATA_MAX;
-use super::message::{Body, Reply, Result};
+use super::message::{Body, Reply, Result, err};
 use base::Kind;
+use pm::Errno;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// An entry, kept while the directory is read.
 struct Entry {
@@ -19,6 +21,14 @@ impl Call<'_> {
     pub(super) fn read_directory(&self, mut body: Body, reply: &mut Reply, plus: bool) -> Result<()> {
         let asked: ReadIn = body.take()?;
         let size = asked.size.min(DATA_MAX) as usize;
+        // The kernel may keep it: in this order, see `listings`.
+        if self.fuse.keeps_listed.load(Relaxed) {
+            self.fuse.listings.answer(self.header.node, asked.offset);
+            if self.keep_attr(self.node()) == 0 {
+                // Gone: nobody would tell of it.
+                return err(Errno::ESTALE);
+            }
+        }
         let entry_s = if plus { self.keep_names(self.node()) } else { 0 };
         let extra = if plus { size_of::<EntryOut>() } else { 0 };
         let (mut entries, mut used) = (Vec::new(), 0);
@@ -31,6 +41,7 @@ impl Call<'_> {
             entries.push(Entry { ino: entry.ino, next: entry.next, kind: entry.kind, name: entry.name.to_vec() });
             true
         })?;
+        self.fuse.listings.has_answer(self.header.node, entries.is_empty(), plus);
         for entry in &entries {
             if plus {
                 reply.put(&self.entry_of(entry, entry_s));

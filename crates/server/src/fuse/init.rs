@@ -2,7 +2,7 @@
 
 use super::abi::{InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, init};
 use super::message::{Body, Reply, Result, err};
-use super::{Call, abi};
+use super::{Call, abi, listings};
 use pm::Errno;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -46,6 +46,8 @@ impl Call<'_> {
         let agreed = offered & WANTED;
         self.fuse.direct.store(agreed & init::DIRECT_IO_ALLOW_MMAP != 0, Relaxed);
         self.fuse.keeps_found.store(asked.minor >= abi::MINOR_EVICTIONS, Relaxed);
+        let is_told = self.keep_attr(self.backend().root()) != 0;
+        self.fuse.keeps_listed.store(is_told && listings::can_be_kept(), Relaxed);
         reply.put(&InitOut {
             major: MAJOR,
             minor: MINOR.min(asked.minor),

@@ -55,7 +55,7 @@ pub(super) struct Locks {
     owners: Mutex<Owners>,
     waiting: Mutex<Vec<Waiting>>,
     changed: Condvar,
-    later: Later,
+    pub(super) later: Later,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -9,6 +9,7 @@
 //! | `open` | `OPEN CREATE TMPFILE OPENDIR RELEASE FLUSH IOCTL`, and the numbers of what is open |
 //! | `data` | `READ WRITE FSYNC FALLOCATE LSEEK COPY_FILE_RANGE` |
 //! | `dir` | `READDIR READDIRPLUS` |
+//! | `listings` | directories that the kernel lists by itself |
 //! | `xattr` | extended attributes |
 //! | `told` | `FORGET BATCH_FORGET`: which nodes the kernel may know |
 //! | `notify` | what the kernel is told to forget |
@@ -22,6 +23,7 @@ pub mod abi;
 mod data;
 mod dir;
 mod init;
+mod listings;
 mod lock;
 pub mod message;
 mod names;
@@ -51,10 +53,13 @@ pub struct Fuse {
     handles: open::Handles,
     locks: lock::Locks,
     told: told::Told,
+    listings: listings::Listings,
     /// Files go by direct I/O; false on kernels that could not map them then.
     direct: AtomicBool,
     /// The kernel may keep the attributes that it finds with a name; see [`abi::MINOR_EVICTIONS`].
     keeps_found: AtomicBool,
+    /// It may keep what it lists; see `listings`.
+    keeps_listed: AtomicBool,
 }
 
 /// What a thread brings along.
@@ -83,8 +88,10 @@ impl Fuse {
             handles: open::Handles::new(),
             locks: lock::Locks::new(later),
             told: told::Told::default(),
+            listings: listings::Listings::default(),
             direct: AtomicBool::new(true),
             keeps_found: AtomicBool::new(false),
+            keeps_listed: AtomicBool::new(false),
         }
     }
 

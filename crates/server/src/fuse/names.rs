@@ -3,6 +3,7 @@
 use super::Call;
 use super::abi::{LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn};
 use super::message::{Body, Reply, Result, err};
+use super::notify::forget_node;
 use base::{Kind, NewNode, RenameMode};
 use pm::Errno;
 use pm::sys::abi::{RENAME_EXCHANGE, RENAME_NOREPLACE};
@@ -71,6 +72,15 @@ impl Call<'_> {
 
     fn move_name(&self, mut body: Body, to: u64, mode: RenameMode) -> Result<()> {
         let (from, name) = (body.text()?, body.text()?);
-        self.backend().rename(&self.cx, self.node(), from, self.fuse.node(to), name, mode)
+        let target = self.fuse.node(to);
+        self.backend().rename(&self.cx, self.node(), from, target, name, mode)?;
+        // A directory's listing names its parent. The kernel lets nobody list it meanwhile.
+        for (dir, name) in [(target, name), (self.node(), from)].into_iter().filter(|_| to != self.header.node) {
+            let moved = self.backend().lookup(&self.cx, dir, name).map(|node| self.fuse.number(node));
+            if let Some(moved) = moved.ok().filter(|moved| self.fuse.listings.has(*moved)) {
+                (self.fuse.locks.later)(&forget_node(moved));
+            }
+        }
+        Ok(())
     }
 }

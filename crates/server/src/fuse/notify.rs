@@ -29,6 +29,12 @@ pub(crate) fn forget_name(dir: u64, name: &[u8]) -> Vec<u8> {
     notice(ENTRY, head.as_bytes(), &[name, b"\0"].concat())
 }
 
+/// The message that makes the kernel wait until everybody has taken in what was answered about a directory: it takes
+/// the directory's lock, and finds no such name.
+pub(super) fn forget_no_name(dir: u64) -> Vec<u8> {
+    forget_name(dir, b"/")
+}
+
 fn notice(code: i32, head: &[u8], tail: &[u8]) -> Vec<u8> {
     let len = size_of::<OutHeader>() + head.len() + tail.len();
     let header = OutHeader { len: len as u32, error: code, unique: 0 };

@@ -132,7 +132,12 @@ impl Call<'_> {
     pub(super) fn open_directory(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
         let asked: OpenIn = body.take()?;
         let handle = self.fuse.handles.open(|number| self.backend().open(&self.cx, self.node(), asked.flags, number))?;
-        reply.put(&OpenOut { handle, flags: 0, backing: 0 });
+        let flags = match self.fuse.keeps_listed.load(Relaxed) {
+            true if self.fuse.listings.is_fresh(self.header.node) => abi::OPEN_CACHE_DIR | abi::OPEN_KEEP_CACHE,
+            true => abi::OPEN_CACHE_DIR,
+            false => 0,
+        };
+        reply.put(&OpenOut { handle, flags, backing: 0 });
         Ok(())
     }
 

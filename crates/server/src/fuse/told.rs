@@ -32,15 +32,16 @@ impl Told {
         *self.part(number).entry(number).or_insert(0) += 1;
     }
 
-    /// The kernel has forgotten so many tellings.
-    fn forget(&self, number: u64, times: u64) {
+    /// The kernel has forgotten so many tellings; whether these were all.
+    fn forget(&self, number: u64, times: u64) -> bool {
         let mut part = self.part(number);
-        if let Some(left) = part.get_mut(&number) {
-            *left = left.saturating_sub(times);
-            if *left == 0 {
-                part.remove(&number);
-            }
+        let Some(left) = part.get_mut(&number) else { return false };
+        *left = left.saturating_sub(times);
+        let all = *left == 0;
+        if all {
+            part.remove(&number);
         }
+        all
     }
 
     fn has(&self, number: u64) -> bool {
@@ -72,7 +73,7 @@ impl Fuse {
 impl Call<'_> {
     pub(super) fn forget(&self, mut body: Body) -> Result<()> {
         let asked: ForgetIn = body.take()?;
-        self.fuse.told.forget(self.header.node, asked.times);
+        self.forgotten(self.header.node, asked.times);
         Ok(())
     }
 
@@ -81,9 +82,15 @@ impl Call<'_> {
         for _ in 0..asked.count {
             // Ends with the message at the latest.
             let one: ForgetOne = body.take()?;
-            self.fuse.told.forget(one.node, one.times);
+            self.forgotten(one.node, one.times);
         }
         Ok(())
+    }
+
+    fn forgotten(&self, number: u64, times: u64) {
+        if self.fuse.told.forget(number, times) {
+            self.fuse.listings.forget(number);
+        }
     }
 }
 
