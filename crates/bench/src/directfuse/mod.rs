@@ -9,9 +9,11 @@
 //! | `way.rs` | the ways to it: started, mounted, taken away |
 //! | `worker.rs` | a process that does the work, on command |
 //! | `rounds.rs` | every job by every way in turn |
+//! | `leavings.rs` | nothing is left in directories for everybody |
 //! | `line.rs` | a line of memory there and back: the floor |
 //! | `report.rs`, `plot.rs` | Markdown, CSV, SVG |
 
+mod leavings;
 mod line;
 mod plot;
 mod report;
@@ -61,6 +63,7 @@ pub fn directfuse(args: &[OsString]) -> Result<u8, String> {
     if options.media.is_empty() {
         options.media = vec!["/dev/shm".into(), std::env::temp_dir()];
     }
+    leavings::watch_signals();
     let results = rounds::run(&options)?;
     report::print(&results);
     if let Some(path) = &options.csv {

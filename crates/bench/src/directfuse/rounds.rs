@@ -2,6 +2,7 @@
 //! minute of the machine hits all of them.
 
 use super::Options;
+use super::leavings;
 use super::line;
 use super::way::{Built, How, Way};
 use super::worker::Spent;
@@ -131,10 +132,12 @@ fn medium_name(dir: &Path) -> String {
 }
 
 fn open_medium(built: &Built, dir: &Path, is_first: bool) -> Result<Medium, String> {
-    let scratch = Scratch(dir.join(format!("bypath-directfuse-{}.d", std::process::id())));
+    leavings::sweep(dir);
+    let scratch = Scratch(leavings::own(dir, ".d"));
     let mut ways = Vec::new();
     let more = [(How::Kernel, true), (How::Channel, true), (How::Socket, false)];
     for (how, one_processor) in How::ALL.map(|how| (how, false)).into_iter().chain(more.into_iter().filter(|_| is_first)) {
+        leavings::go_on()?;
         let number = ways.len();
         let own = scratch.0.join(format!("files{number}"));
         std::fs::create_dir_all(&own).map_err(|e| format!("{}: {e}", own.display()))?;
@@ -169,6 +172,7 @@ pub fn run(options: &Options) -> Result<Results, String> {
                     if !job.is_for(way) {
                         continue;
                     }
+                    leavings::go_on()?;
                     let spent = way.run(job.name, job.bytes, job.n)?;
                     // The first round warms up.
                     if round > 0 {

@@ -1,8 +1,11 @@
 //! The ways to the file system, each with a worker at its end.
 
+use super::leavings;
 use super::worker::Spent;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -47,7 +50,8 @@ pub struct Built(PathBuf);
 impl Built {
     /// Compiles daemon and library. `Err`: what is missing.
     pub fn new() -> Result<Built, String> {
-        let built = Built(std::env::temp_dir().join(format!("bypath-directfuse-{}", std::process::id())));
+        leavings::sweep(&std::env::temp_dir());
+        let built = Built(leavings::own(&std::env::temp_dir(), ""));
         std::fs::create_dir_all(&built.0).map_err(|e| format!("{}: {e}", built.0.display()))?;
         let source = built.0.join("passing.c");
         std::fs::write(&source, include_str!("passing.c")).map_err(|e| format!("{}: {e}", source.display()))?;
@@ -93,6 +97,13 @@ impl Mounted {
         let fail = |e: std::io::Error| format!("{}: {e}", point.display());
         std::fs::create_dir_all(&point).map_err(fail)?;
         let device = std::fs::metadata(&point).map_err(fail)?.dev();
+        // SAFETY: one system call; the daemon unmounts if we are killed.
+        unsafe {
+            daemon.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+                Ok(())
+            })
+        };
         let child = daemon.arg(&point).arg("-f").stdin(Stdio::null()).spawn().map_err(|e| format!("passing: {e}"))?;
         let mut mounted = Mounted { child, point };
         let until = Instant::now() + Duration::from_secs(20);
@@ -191,6 +202,12 @@ impl Way {
 
     fn hear(&mut self) -> Result<String, String> {
         let mut line = String::new();
+        // A worker that says nothing must not keep us from ending. It says one line at a time.
+        let mut wait = libc::pollfd { fd: self.from.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor, which is open.
+        while unsafe { libc::poll(&mut wait, 1, 500) } <= 0 {
+            leavings::go_on()?;
+        }
         match self.from.read_line(&mut line) {
             Ok(0) => Err(format!("{}: the worker has ended: {:?}", self.how.name(), self.child.wait())),
             Ok(_) => Ok(line.trim_end().to_string()),
