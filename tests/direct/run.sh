@@ -289,6 +289,13 @@ by_c() {
         printf '%s\n' "10 files, $((7 * $(wc -c <tree/d/big) + 17)) bytes" 1 >k.out
         if cmp -s k.out m.out; then pass $way; else diff k.out m.out >what; cat m.err >>what; fail "$way differs" what; fi
     done
+    # Images through the cached way.
+    for way in conventional byvfs; do "$bypath" mkfs s/$way --size 64M >/dev/null; done
+    "$bypath" import -q tree s/conventional:/below && "$bypath" import -q tree s/conventional:/below/x
+    LD_LIBRARY_PATH=$libraries session --mount "s/conventional:/all,cache=conventional" --mount "s/byvfs:/second,cache=byvfs" -- ./by-c joined /all /second >m.out 2>m.err
+    find tree -type f | wc -l >files
+    echo "$((2 * $(cat files) + 2)) files" >k.out && cut -d, -f1 m.out >m.files
+    if cmp -s k.out m.files && "$bypath" check s/conventional >what && "$bypath" check s/byvfs >>what; then pass 'cached images'; else cat m.out m.err >>what; fail 'cached images' what; fi
     # It works there as another user too.
     chmod 711 .
     if [ "$(id -u)" -eq 0 ] && ! setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$work"; then
