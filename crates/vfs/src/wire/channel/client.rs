@@ -178,11 +178,13 @@ impl Channel {
             let next = match stage(state) {
                 CLAIMED | REPLIED => FREE,
                 _ if is_past => FREE,
+                // The daemon gets it all the same: it would keep a node or a handle for ever.
+                REQUEST if slot.one_way.load(Relaxed) != 0 => state,
                 REQUEST | TAKEN => word(owner(state), ABANDONED),
                 _ => continue,
             };
             if stage(state) == REQUEST {
-                // The daemon is to free it: its client may have died before it told him. Told first, as we may die too.
+                // The daemon is to take or free it: its client may have died before it told him. Told first, as we may die too.
                 header.pending.fetch_or(1 << index, SeqCst);
             }
             let _ = slot.state.compare_exchange(state, next, AcqRel, Relaxed);

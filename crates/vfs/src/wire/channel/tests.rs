@@ -83,6 +83,16 @@ fn what_the_dead_have_left() {
         // Told even if its client died before it could.
         assert_eq!(channel.header().unwrap().pending.swap(0, SeqCst), u64::from(stage_left == REQUEST));
     }
+    // A message without an answer is delivered, however its sender has ended.
+    slot.epoch.store(channel.epoch(), SeqCst);
+    slot.one_way.store(1, SeqCst);
+    slot.len.store(IN_HEADER as u32, SeqCst);
+    slot.state.store(word(dead, REQUEST), SeqCst);
+    channel.reclaim().unwrap();
+    assert_eq!(slot.state.load(SeqCst), word(dead, REQUEST));
+    let mut message = [0u8; IN_HEADER];
+    assert_eq!(channel.receive(&[UserSlice::from_mut(&mut message)]), Ok(IN_HEADER));
+    assert_eq!(slot.state.load(SeqCst), FREE);
     // From the first moment a slot says whose it is.
     slot.state.store(FREE, SeqCst);
     assert_eq!(channel.claim_free().unwrap(), Some(0));
