@@ -157,7 +157,7 @@ impl Ready {
                 let handed = hand_over::HandedOver::all();
                 if !handed.is_all {
                     // SAFETY: by contract.
-                    let name = core::str::from_utf8(unsafe { crate::symbols::plain::bytes(path) }).unwrap_or("a program");
+                    let name = core::str::from_utf8(unsafe { name_of(path, argv) }).unwrap_or("a program");
                     crate::complain!(
                         "{name} can't be given the library (static, set-uid or another architecture's), and without a kernel \
                          mount it finds open files of ours closed and our directory missing; bypath run --help says how to have one"
@@ -281,6 +281,21 @@ impl Ready {
         let _ = unsafe { pm::call!(__NR_close, copy) };
         result
     }
+}
+
+/// What a person knows a program by: its path, or, where a descriptor is executed, the name that it is told.
+///
+/// # Safety
+/// `path` and the strings of `argv` are NUL-terminated.
+unsafe fn name_of<'a>(path: *const c_char, argv: Strings) -> &'a [u8] {
+    // SAFETY: by contract.
+    let name = unsafe { crate::symbols::plain::bytes(path) };
+    // SAFETY: by contract.
+    if !name.is_empty() || argv.is_null() || unsafe { *argv }.is_null() {
+        return name;
+    }
+    // SAFETY: by contract.
+    unsafe { crate::symbols::plain::bytes(*argv) }
 }
 
 impl Drop for Ready {

@@ -2,6 +2,7 @@
 
 use super::{print, print_json};
 use crate::failure::{Failure, Result};
+use crate::mounts::plain;
 use crate::size;
 use posix::environment;
 use serde::Serialize;
@@ -68,13 +69,6 @@ pub fn mounts(json: bool) -> Result<u8> {
         text.push('\n');
     }
     print(text.as_bytes()).map(|()| 0)
-}
-
-fn plain(part: &[u8]) -> Vec<u8> {
-    let mut out = vec![0; part.len()];
-    let len = environment::unescape(part, &mut out).unwrap_or(0);
-    out.truncate(len);
-    out
 }
 
 fn row(source: &[u8], point: &[u8]) -> Row {

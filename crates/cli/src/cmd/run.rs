@@ -9,7 +9,7 @@ use crate::args::Run;
 use crate::cmd::ways;
 use crate::failure::{Failure, Result};
 use crate::mounts::spec::{self, Mount};
-use crate::mounts::{Session, check_points};
+use crate::mounts::{Session, beside, check_points};
 use posix::environment;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -38,6 +38,7 @@ pub fn run(args: &Run) -> Result<u8> {
     let library = library()?;
     // The mounts of a session around this one, then ours.
     let around = std::env::var_os(variable(environment::MOUNTS)).unwrap_or_default().into_vec();
+    let mounts = beside(mounts, &around)?;
     let session = Session::start(&mounts, around, !args.no_fuse)?;
     Ok(code(start(args, &mounts, &session, &library)?))
 }

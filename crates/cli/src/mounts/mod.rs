@@ -16,10 +16,11 @@ use base::{Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
 use ledger::SharedFile;
 use plugin::Plugin;
-use posix::environment;
+use posix::environment::{self, MountSpec};
 use spec::{Mount, Source};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::ptr::null_mut;
 use vfs::cached::Cached;
@@ -208,6 +209,53 @@ pub fn check_points(mounts: &[Mount]) -> Result<()> {
     Ok(())
 }
 
+/// What is left to mount beside a session around this one, whose list that is: its mounts stay where they are, in the same
+/// order, since what a program inherits from it goes by their numbers. One that is there already needs no second one.
+pub fn beside(mounts: Vec<Mount>, around: &[u8]) -> Result<Vec<Mount>> {
+    let mut left = Vec::new();
+    for mount in mounts {
+        let mut is_there = false;
+        for outer in environment::parse(around) {
+            let shown = mount.shown_point();
+            let point = plain(outer.point);
+            if point == mount.point {
+                if !is_same(&mount, outer) {
+                    let what = "is a directory of the session around this call already; choose another one";
+                    return Err(Failure::new(format!("{shown} {what}")));
+                }
+                is_there = true;
+            } else if point.starts_with(&mount.point) && point.get(mount.point.len()) == Some(&b'/') {
+                let inner = String::from_utf8_lossy(&point);
+                return Err(Failure::new(format!(
+                    "{shown} would hide {inner} of the session around this call; choose another directory"
+                )));
+            }
+        }
+        if !is_there {
+            left.push(mount);
+        }
+    }
+    Ok(left)
+}
+
+/// Whether that is what the mount asks for: the same image, as it is.
+fn is_same(mount: &Mount, outer: MountSpec<'_>) -> bool {
+    let Source::Image(path) = &mount.source else { return false };
+    let is_read_only = outer.options == b"ro";
+    let other = plain(outer.image);
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    let same_file = identity(path).is_some_and(|file| identity(Path::new(OsStr::from_bytes(&other))) == Some(file));
+    same_file && mount.options.cache.is_none() && mount.options.read_only == is_read_only
+}
+
+/// A part of the list without its escapes.
+pub fn plain(part: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; part.len()];
+    let len = environment::unescape(part, &mut out).unwrap_or(0);
+    out.truncate(len);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,5 +270,24 @@ mod tests {
         assert!(check_points(&[mount(b"/bp"), mount(b"/bp/x"), mount(b"/bpx")]).is_ok());
         assert!(check_points(&[mount(b"/bp/x"), mount(b"/bp")]).is_err());
         assert!(check_points(&[mount(b"/bp"), mount(b"/bp")]).is_err());
+    }
+
+    /// Goal: in a session nothing covers what is there: the same image at the same place is left as it is, all else is refused.
+    #[test]
+    fn beside_a_session() {
+        let image = std::env::current_exe().unwrap();
+        let at = |point: &[u8]| Mount { source: Source::Image(image.clone()), ..mount(point) };
+        let mut around = Vec::new();
+        environment::format(true, image.as_os_str().as_bytes(), b"/b;p", b"", &mut |b| around.push(b));
+        environment::format(false, b"/other.img", b"/q/x", b"ro", &mut |b| around.push(b));
+        let points = |mounts: Vec<Mount>| {
+            beside(mounts, &around).map(|left| left.into_iter().map(|mount| mount.point).collect::<Vec<_>>())
+        };
+        assert_eq!(points(vec![at(b"/b;p"), at(b"/b;p/in"), at(b"/q/xy")]).unwrap(), [&b"/b;p/in"[..], b"/q/xy"]);
+        assert!(points(vec![mount(b"/b;p")]).is_err());
+        assert!(points(vec![at(b"/q/x")]).is_err());
+        assert!(points(vec![at(b"/q")]).is_err());
+        let read_only = Mount { options: spec::Options { read_only: true, ..Default::default() }, ..at(b"/b;p") };
+        assert!(points(vec![read_only]).is_err());
     }
 }
