@@ -157,6 +157,7 @@ static void *opens(void *argument) {
 
 int main(int argc, char **argv) {
     base = argv[1];
+    close_range(3, ~0U, 0);
     report = fopen(argv[2], "w");
     dup2(fileno(report), 20);
     fcntl(20, F_SETFD, FD_CLOEXEC);
