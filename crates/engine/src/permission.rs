@@ -129,3 +129,31 @@ impl Fs {
         self.image.fence();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestFs;
+    use base::{Kind, NewNode, SetAttr};
+    use format::inode::node_offset;
+    use std::format;
+
+    /// Goal: an inode gets its own owner and mode, wherever the entry of the one
+    /// before was found. Method: users, groups and modes, each after each other one.
+    #[test]
+    fn each_gets_its_own() {
+        let test = TestFs::new(64 << 20);
+        test.set_attr(&test.cx(), test.root_node(), &SetAttr { mode: Some(0o777), ..SetAttr::default() }).unwrap();
+        let make = |name: &str, which: u32| {
+            let (uid, gid, mode) = (1000 + (which & 1), 50 + (which >> 1 & 1), [0o640, 0o600, 0o711, 0o755][which as usize >> 2]);
+            let cx = test.cx_as(uid, gid);
+            let new = NewNode { kind: Kind::Regular, mode, rdev: 0, target: b"" };
+            let node = test.create(&cx, test.root_node(), name.as_bytes(), &new).unwrap();
+            let index = test.inode(node_offset(node.id)).unwrap().head().permission;
+            assert_eq!(test.permission(index), Ok((uid, gid, mode & !cx.umask)), "{name}");
+        };
+        for (first, second) in (0..16).flat_map(|first| (0..16).map(move |second| (first, second))) {
+            make(&format!("{first} before {second}"), first);
+            make(&format!("{second} after {first}"), second);
+        }
+    }
+}

@@ -89,3 +89,44 @@ impl Fs {
         self.hash(parent, name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestFs;
+    use base::{Kind, NewNode};
+    use core::sync::atomic::AtomicU64;
+    use core::sync::atomic::Ordering::Relaxed;
+    use format::LINE;
+    use format::inode::node_offset;
+    use std::collections::BTreeSet;
+    use std::format;
+
+    /// Goal: the second line of a short name's edentry does not begin as what was
+    /// there before, which a repair could take for an edentry or an inode. Method:
+    /// long names go, and short ones come where they were.
+    #[test]
+    fn second_lines_begin_anew() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let place = |name: &[u8]| test.find_hit(&test.sought(node_offset(root.id), name)).unwrap().unwrap().edentry;
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        let long: BTreeSet<u64> = (0..200)
+            .map(|i| {
+                let name = format!("{i:080}");
+                test.create(&cx, root, name.as_bytes(), &new).unwrap();
+                let at = place(name.as_bytes());
+                test.unlink(&cx, root, name.as_bytes()).unwrap();
+                at
+            })
+            .collect();
+        let mut again = 0;
+        for i in 0..200 {
+            let name = format!("short{i}");
+            test.create(&cx, root, name.as_bytes(), &new).unwrap();
+            let at = place(name.as_bytes());
+            again += u32::from(long.contains(&at));
+            assert_eq!(test.at::<AtomicU64>(at + LINE, "second line").unwrap().load(Relaxed), 0, "{name}");
+        }
+        assert!(again > 0, "none where a long name was");
+    }
+}
