@@ -44,6 +44,8 @@ pub struct Measured {
     pub one_processor: bool,
     /// Nanoseconds a call.
     pub ns: f64,
+    /// The same in each round, in order.
+    pub round_ns: Vec<f64>,
     /// Of them in the file system's own operations.
     pub real_ns: f64,
     /// Context switches a call.
@@ -181,15 +183,17 @@ pub fn run(options: &Options) -> Result<Results, String> {
                 }
             }
             for (way, spent) in medium.ways.iter().zip(&all).filter(|(_, spent)| !spent.is_empty()) {
-                let of = |what: fn(&Spent) -> u64| {
-                    median(&mut spent.iter().map(|s| what(s) as f64 / s.calls.max(1) as f64).collect::<Vec<_>>())
+                let each = |what: fn(&Spent) -> u64| -> Vec<f64> {
+                    spent.iter().map(|s| what(s) as f64 / s.calls.max(1) as f64).collect()
                 };
+                let of = |what| median(&mut each(what));
                 rows.push(Measured {
                     job: job.clone(),
                     medium: medium.name.clone(),
                     how: way.how,
                     one_processor: way.one_processor,
                     ns: of(|s| s.ns),
+                    round_ns: each(|s| s.ns),
                     real_ns: of(|s| s.real_ns),
                     switches: of(|s| s.switches),
                     sum: spent.iter().fold(0, |sum, s| sum.wrapping_add(s.sum)),
