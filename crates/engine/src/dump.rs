@@ -123,6 +123,7 @@ fn operations(lane: &Lane, record: State, out: &mut dyn Write) -> Result<(), Err
             Some(Op::ClearBits { at, bits }) => writeln!(out, "               {at:#x} loses bits {bits:#x}")?,
             Some(Op::SetRun { at, count }) => writeln!(out, "               {count} blocks from {} are used", run(at))?,
             Some(Op::ClearRun { at, count }) => writeln!(out, "               {count} blocks from {} are free", run(at))?,
+            Some(Op::Empty { at, was }) => writeln!(out, "               {at:#x} = 0, if it is {was:#x}")?,
             Some(Op::Count { at, entries, directories }) => {
                 writeln!(out, "               directory {at:#x} counts {entries:+} entries, {directories:+} directories")?;
             }

@@ -13,7 +13,7 @@
 //!  72 intent_arg file block from which on they are given up
 //!  80 lines      lines this lane has allocated minus freed, ever (two's complement)
 //!  88 files      inodes made minus freed, ever
-//!  96 sequence   last sequence number used
+//!  96 sequence   of the last record: its state word with the halves exchanged, so the number is in the lower one
 //! 104 reserved[3]
 //! 128 operations[56], 16 bytes each: code 8 | offset 56, value 64
 //! ```
@@ -110,6 +110,14 @@ pub enum Op {
         /// Number of words.
         count: u64,
     },
+    /// The word, which holds `was`, becomes 0. Made a second time it stays if it
+    /// holds anything else: somebody has found it 0 and taken it meanwhile.
+    Empty {
+        /// Byte offset of the word.
+        at: u64,
+        /// What it held.
+        was: u64,
+    },
     /// A directory's counts change. Not idempotent, so applying it a second time
     /// marks the directory `RECOUNT` instead.
     Count {
@@ -132,6 +140,7 @@ pub mod code {
     pub const SET_RUN: u64 = 5;
     pub const CLEAR_RUN: u64 = 6;
     pub const COUNT: u64 = 7;
+    pub const EMPTY: u64 = 8;
     /// The other bits of that word.
     pub const OFFSET: u64 = (1 << 56) - 1;
 }
@@ -147,6 +156,7 @@ impl Op {
             Op::ClearBits { at, bits } => (code::CLEAR_BITS << 56 | at, bits),
             Op::SetRun { at, count } => (code::SET_RUN << 56 | at, count),
             Op::ClearRun { at, count } => (code::CLEAR_RUN << 56 | at, count),
+            Op::Empty { at, was } => (code::EMPTY << 56 | at, was),
             Op::Count { at, entries, directories } => {
                 (code::COUNT << 56 | at, (entries as u32 as u64) << 32 | directories as u32 as u64)
             }
@@ -165,6 +175,7 @@ impl Op {
             code::SET_RUN => Op::SetRun { at, count: value },
             code::CLEAR_RUN => Op::ClearRun { at, count: value },
             code::COUNT => Op::Count { at, entries: (value >> 32) as u32 as i32, directories: value as u32 as i32 },
+            code::EMPTY => Op::Empty { at, was: value },
             _ => return None,
         })
     }
@@ -220,5 +231,18 @@ impl State {
         let state =
             State { sequence: (word >> 32) as u32, kind: (word >> 16) as u16, objects: (word >> 8) as u8, ops: word as u8 };
         if word == 0 || state.objects as usize > OBJECTS_MAX || state.ops as usize > OPS_MAX { None } else { Some(state) }
+    }
+
+    /// What `Lane::sequence` keeps of it once the record is retired.
+    #[inline]
+    pub const fn stamp(self) -> u64 {
+        self.pack().rotate_left(32)
+    }
+
+    /// How many operations the record had whose stamp this is; 0 where an older version wrote its number only.
+    #[inline]
+    pub const fn ops_of(stamp: u64) -> usize {
+        let ops = (stamp >> 32) as u8 as usize;
+        if ops > OPS_MAX { 0 } else { ops }
     }
 }

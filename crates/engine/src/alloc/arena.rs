@@ -84,7 +84,7 @@ impl Fs {
             entry.run.store(run, Release);
         }
         state.stock[place].store(0, Release);
-        self.release(run, left, true);
+        self.release(run, left);
         if let Some(entry) = listed {
             entry.run.store(0, Release);
         }

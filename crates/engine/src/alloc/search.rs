@@ -225,7 +225,7 @@ impl Fs {
         for i in 0..pages {
             let number_of_page = (start + i) % pages;
             let page = self.ready_page(number, state, number_of_page)?;
-            self.catch_up(number_of_page, page)?;
+            self.catch_up(state, number_of_page, page)?;
             if page.free.load(Relaxed) < 64 || !self.claim_page(page, number) {
                 continue;
             }

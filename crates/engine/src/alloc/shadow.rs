@@ -9,7 +9,7 @@ use base::Result;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, fence};
-use format::lane::{Lane, Op};
+use format::lane::{Op, State};
 use format::layout::{self, Layout};
 use pm::Errno;
 
@@ -20,6 +20,9 @@ pub(crate) const PAGE_BLOCKS: u64 = 512;
 const CATCHES: u32 = 1 << 20;
 /// How often the shadow word of a block may change while one who adopts looks at it.
 const LOOKS: u32 = 1 << 16;
+/// How often, and for how long each time, one who adopts waits until others have given back what they freed.
+const WAITS: u32 = 200;
+const NAP: i64 = 50_000;
 
 /// How many blocks of a page lie below block `end`.
 fn blocks_below(page: u64, end: u64) -> u32 {
@@ -91,8 +94,8 @@ impl Fs {
             }
         }
         let grown = self.root().grown.load(Acquire).min(self.layout.block_count());
-        let mut free = 0;
-        for block in page_number * PAGE_BLOCKS..(page_number + 1) * PAGE_BLOCKS {
+        let blocks = page_number * PAGE_BLOCKS..(page_number + 1) * PAGE_BLOCKS;
+        for block in blocks.clone() {
             // Blocks past the end count as taken; `catch_up` frees them later.
             let word = if block < self.layout.first_block() || block >= grown {
                 u64::MAX
@@ -100,7 +103,19 @@ impl Fs {
                 self.at::<AtomicU64>(Layout::bitmap_word(block), "bitmap word")?.load(Acquire)
             };
             self.shadow_word(block)?.store(word, Relaxed);
-            free += word.count_zeros();
+        }
+        // After the bitmap was read. These come back to the shadow when their records say so: whoever
+        // gives them back waits until the page is ready, and does not pass it by.
+        for number in 0..self.header().lanes_high.get() {
+            self.each_freed(number, &blocks, |block, bits| {
+                if let Ok(shadow) = self.shadow_word(block) {
+                    shadow.fetch_or(bits, Relaxed);
+                }
+            });
+        }
+        let mut free = 0;
+        for block in blocks {
+            free += self.shadow_word(block)?.load(Relaxed).count_zeros();
         }
         page.free.store(free, Relaxed);
         page.known.store(blocks_below(page_number, grown), Relaxed);
@@ -108,19 +123,53 @@ impl Fs {
         state.loading.store(0, Release);
         // Whoever made the image grow meanwhile has passed this page by, or sees that it is ready.
         fence(SeqCst);
-        self.catch_up(page_number, page)
+        self.catch_up(state, page_number, page)
+    }
+
+    /// Tells `each` which lines of `blocks` the record of a lane frees, if the shadow has not got all back yet.
+    fn each_freed(&self, number: u32, blocks: &Range<u64>, mut each: impl FnMut(u64, u64)) {
+        let (lane, released) = (self.lane(number), &self.lane_state(number).released);
+        let stamp = lane.sequence.load(Acquire);
+        // Nobody has used the lane since the segment was made.
+        if [0, stamp].contains(&released.load(Acquire)) {
+            return;
+        }
+        for op in lane.ops.iter().take(State::ops_of(stamp)) {
+            let op = Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed));
+            let Some((first, count, bits)) = op.and_then(|op| self.freed_by(op)) else { continue };
+            fence(Acquire);
+            // Else it has been given back, and perhaps this was written since then.
+            if lane.sequence.load(Relaxed) != stamp || released.load(Acquire) == stamp {
+                return;
+            }
+            for block in first.max(blocks.start)..(first + count).min(blocks.end) {
+                each(block, bits);
+            }
+        }
+    }
+
+    /// The first block that a record's operation frees lines of, the number of such blocks, and which lines of each.
+    fn freed_by(&self, op: Op) -> Option<(u64, u64, u64)> {
+        let (at, count, bits) = match op {
+            Op::ClearBits { at, bits } => (at, 1, bits),
+            Op::ClearRun { at, count } => (at, count, u64::MAX),
+            _ => return None,
+        };
+        // Bits of other words, such as an inode's flags, are nothing that was allocated.
+        let first = at.wrapping_sub(layout::BITMAP) / 8;
+        self.is_allocatable(first, count).then_some((first, count, bits))
     }
 
     /// The image has grown from block `from` to block `to`: a page that was
     /// loaded before gets the new blocks.
-    pub(crate) fn pages_grew(&self, from: u64, to: u64) -> Result<()> {
+    pub(crate) fn pages_grew(&self, state: &LaneState, from: u64, to: u64) -> Result<()> {
         // After the new size, before a look at the pages: see `load_page`.
         fence(SeqCst);
         for number in from / PAGE_BLOCKS..to.div_ceil(PAGE_BLOCKS) {
             let Some(page) = self.page(number) else { break };
             // Nearly all are not: growth would cost each append some 300 instructions.
             if page.ready.load(Acquire) == 1 {
-                self.catch_up(number, page)?;
+                self.catch_up(state, number, page)?;
             }
         }
         Ok(())
@@ -130,28 +179,35 @@ impl Fs {
     /// since it was loaded. Whoever made it grow does so, and whoever looks for
     /// room, in case that one died in between.
     #[inline]
-    pub(super) fn catch_up(&self, number: u64, page: &Page) -> Result<()> {
+    pub(super) fn catch_up(&self, state: &LaneState, number: u64, page: &Page) -> Result<()> {
         if u64::from(page.known.load(Relaxed)) < PAGE_BLOCKS {
-            self.catch_up_slowly(number, page)?;
+            self.catch_up_slowly(state, number, page)?;
         }
         Ok(())
     }
 
     #[cold]
     #[inline(never)]
-    fn catch_up_slowly(&self, number: u64, page: &Page) -> Result<()> {
+    fn catch_up_slowly(&self, state: &LaneState, number: u64, page: &Page) -> Result<()> {
         let end = blocks_below(number, self.root().grown.load(Acquire).min(self.layout.block_count()));
         let mut known = page.known.load(Acquire);
+        // In the last place, which operations nearly never reach: one who adopts a lane lists there too.
+        let is_free = (state.reserved_count.load(Relaxed) as usize) < RESERVED_MAX - 1;
+        let listed = state.reserved.last().filter(|_| is_free);
         for _ in 0..CATCHES {
             if known >= end {
-                return Ok(());
+                break;
             }
-            // A block is one's own before it is let go of: once others may take it, nobody may free it
-            // again. So death here loses this one block, until there is a new segment.
-            match page.known.compare_exchange_weak(known, known + 1, AcqRel, Acquire) {
+            let block = number * PAGE_BLOCKS + u64::from(known);
+            // Listed while it may be ours, so that death does not lose it: see `settle_reservations`.
+            if let Some(entry) = listed {
+                entry.bits.store(u64::MAX, Relaxed);
+                entry.run.store(block | 1 << 40, Release);
+            }
+            let word = self.at::<AtomicU64>(Layout::bitmap_word(block), "bitmap word")?.load(Acquire);
+            // A block is one's own before it is let go of: once others may take it, nobody may free it again.
+            match page.known.compare_exchange(known, known + 1, AcqRel, Acquire) {
                 Ok(_) => {
-                    let block = number * PAGE_BLOCKS + u64::from(known);
-                    let word = self.at::<AtomicU64>(Layout::bitmap_word(block), "bitmap word")?.load(Acquire);
                     self.shadow_word(block)?.store(word, Release);
                     page.free.fetch_add(word.count_zeros(), Relaxed);
                     known += 1;
@@ -159,7 +215,10 @@ impl Fs {
                 Err(now) => known = now,
             }
         }
-        Err(corrupt("page of the shadow", number))
+        if let Some(entry) = listed {
+            entry.run.store(0, Release);
+        }
+        if known >= end { Ok(()) } else { Err(corrupt("page of the shadow", number)) }
     }
 
     /// Reserves `bits` of a block's word, whose shadow was last seen as `seen`. False if another was faster.
@@ -221,84 +280,73 @@ impl Fs {
         for entry in &state.reserved[..count] {
             let (run, bits) = (entry.run.load(Relaxed), entry.bits.load(Relaxed));
             // A record may have committed before its lane died: then the bits are the image's.
-            self.release(run, bits, true);
+            self.release(run, bits);
             entry.run.store(0, Release);
         }
         state.reserved_count.store(0, Release);
     }
 
-    /// Gives back to the shadow what the first `count` stores of a record have
-    /// freed in the bitmap. The record is gone: else it could be made again, over
-    /// what is another's by then.
+    /// Gives back to the shadow what the first `count` stores of lane `number`'s
+    /// record have freed in the bitmap. The record is gone: else it could be made
+    /// again, over what is another's by then.
     #[cold]
     #[inline(never)]
-    pub(crate) fn release_freed(&self, lane: &Lane, count: usize) {
-        for op in lane.ops.iter().take(count) {
-            match Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed)) {
-                Some(Op::ClearBits { at, bits }) => self.release_bits(at, bits),
-                Some(Op::ClearRun { at, count }) => self.release_run(at, count),
-                _ => {}
+    pub(crate) fn release_freed(&self, number: u32, count: usize) {
+        for op in self.lane(number).ops.iter().take(count) {
+            let op = Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed));
+            if let Some((first, count, bits)) = op.and_then(|op| self.freed_by(op)) {
+                (first..first + count).for_each(|block| self.release_lines(number, block, bits, bits.count_ones()));
             }
         }
     }
 
     /// After a death: gives back to the shadow what the lane's last record has
     /// freed, some of which may have been given back and taken by others already.
-    pub(crate) fn release_freed_again(&self, number: u32, lane: &Lane) {
-        for op in &lane.ops {
-            let (at, count, bits) = match Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed)) {
-                Some(Op::ClearBits { at, bits }) => (at, 1, bits),
-                Some(Op::ClearRun { at, count }) => (at, count, u64::MAX),
-                _ => continue,
-            };
-            let first = at.wrapping_sub(layout::BITMAP) / 8;
-            if self.is_allocatable(first, count) {
-                (first..first + count).for_each(|block| self.release_own(number, block, bits));
+    pub(crate) fn release_freed_again(&self, number: u32) {
+        let lane = self.lane(number);
+        for op in lane.ops.iter().take(State::ops_of(lane.sequence.load(Acquire))) {
+            let op = Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed));
+            if let Some((first, count, bits)) = op.and_then(|op| self.freed_by(op)) {
+                (first..first + count).for_each(|block| {
+                    if self.ready_page(number, self.lane_state(number), block / PAGE_BLOCKS).is_ok() {
+                        self.release_own(number, block, bits);
+                    }
+                });
             }
         }
     }
 
-    /// Frees the bits of the bitmap word at `at` in the shadow.
-    fn release_bits(&self, at: u64, bits: u64) {
-        let block = at.wrapping_sub(layout::BITMAP) / 8;
-        // Bits of other words, such as an inode's flags, are nothing that was allocated.
-        if bits != 0 && (layout::BITMAP..self.layout.blocks).contains(&at) {
-            self.release_lines(block, bits, bits.count_ones());
-        }
-    }
-
-    /// Frees `bits` of a block in the shadow, of which there are `count`.
+    /// Frees `bits` of a block, of which there are `count`, in the shadow: lane `number` has freed them in the bitmap.
     #[inline(always)]
-    pub(crate) fn release_lines(&self, block: u64, bits: u64, count: u32) {
+    pub(crate) fn release_lines(&self, number: u32, block: u64, bits: u64, count: u32) {
         // What lies behind the image has no page, or one that is not ready.
-        if let Ok(number) = u32::try_from(block)
-            && let Some(page) = self.pages.get(number / PAGE_BLOCKS as u32)
+        if let Ok(at) = u32::try_from(block)
+            && let Some(page) = self.pages.get(at / PAGE_BLOCKS as u32)
             && page.ready.load(Acquire) == 1
-            && let Some(shadow) = self.shadow.get(number)
+            && let Some(shadow) = self.shadow.get(at)
         {
             shadow.fetch_and(!bits, AcqRel);
             page.free.fetch_add(count, Relaxed);
             return;
         }
-        self.release_elsewhere(block, bits);
+        self.release_elsewhere(number, block, bits);
     }
 
-    /// Frees `count` blocks, whose bitmap words begin at `at`, in the shadow.
-    #[inline]
-    pub(crate) fn release_run(&self, at: u64, count: u64) {
-        if (layout::BITMAP..self.layout.blocks).contains(&at) {
-            self.release(((at - layout::BITMAP) / 8) | (count & 0xff_ffff) << 40, 0, false);
+    /// The page is not ready. Passed by, it might be loaded this very moment by
+    /// one who has seen that the record frees these lines: so it is loaded first.
+    /// Where there is no room for it, it stays unloaded, and the bitmap alone counts.
+    #[cold]
+    #[inline(never)]
+    fn release_elsewhere(&self, number: u32, block: u64, bits: u64) {
+        let page = self.ready_page(number, self.lane_state(number), block / PAGE_BLOCKS);
+        if let (Ok(page), Ok(shadow)) = (page, self.shadow_word(block)) {
+            let before = shadow.fetch_and(!bits, AcqRel);
+            page.free.fetch_add((before & bits).count_ones(), Relaxed);
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn release_elsewhere(&self, block: u64, bits: u64) {
-        self.release(block & 0xff_ffff_ffff | 1 << 40, bits, false);
-    }
-
-    /// Clears shadow bits; with `unused`, only those that the bitmap does not have.
-    pub(super) fn release(&self, run: u64, bits: u64, unused: bool) {
+    /// Clears those of the bits reserved in the shadow that the bitmap does not have.
+    pub(super) fn release(&self, run: u64, bits: u64) {
         let (block, count) = (run & 0xff_ffff_ffff, (run >> 40).max(1));
         let bits = if bits == 0 { u64::MAX } else { bits };
         // A page that was waited for in vain is not waited for again for each of its blocks.
@@ -323,13 +371,8 @@ impl Fs {
             if !ready {
                 continue;
             }
-            let mut bits = bits;
-            if unused {
-                match self.image.word(Layout::bitmap_word(block)) {
-                    Some(word) => bits &= !word.load(Acquire),
-                    None => return,
-                }
-            }
+            let Some(used) = self.image.word(Layout::bitmap_word(block)) else { return };
+            let bits = bits & !used.load(Acquire);
             if let Ok(shadow) = self.shadow_word(block) {
                 let before = shadow.fetch_and(!bits, AcqRel);
                 page.free.fetch_add((before & bits).count_ones(), Relaxed);
@@ -366,24 +409,52 @@ impl Fs {
     }
 
     /// Clears those of `bits` in the shadow of a block that can only be of lane `number`.
+    ///
+    /// What another lane's record frees may be that lane's still, or have been given
+    /// back and taken by this one already: one waits a little until it has given
+    /// back all. If it has not then, the lines are lost until there is a new segment.
     pub(crate) fn release_own(&self, number: u32, block: u64, bits: u64) {
         let Some(page) = self.page(block / PAGE_BLOCKS).filter(|page| page.ready.load(Acquire) == 1) else { return };
         let (Ok(shadow), Some(used)) = (self.shadow_word(block), self.image.word(Layout::bitmap_word(block))) else { return };
+        // Nobody's before the page knows of it. Looked at before the lists: who has made it known lists it.
+        if block % PAGE_BLOCKS >= u64::from(page.known.load(Acquire)) {
+            return;
+        }
+        let mut waits = 0;
         for _ in 0..LOOKS {
             // In this order: whoever has one of these bits in `seen` listed it before.
             let seen = shadow.load(Acquire);
-            if bits & seen & !used.load(Acquire) == 0 {
+            let unlisted = bits & seen & !self.listed_by_others(number, block) & !used.load(Acquire);
+            if unlisted == 0 {
                 return;
             }
-            let own = bits & seen & !self.listed_by_others(number, block) & !used.load(Acquire);
-            if own == 0 {
+            let freed = self.freed_by_others(number, block);
+            // Once more: meanwhile they may have gone from hand to hand, and be as they were.
+            if shadow.load(Acquire) != seen {
+                continue;
+            }
+            let mut own = unlisted & !freed & !self.listed_by_others(number, block) & !used.load(Acquire);
+            own &= !self.freed_by_others(number, block);
+            if own != 0 && shadow.compare_exchange(seen, seen & !own, AcqRel, Relaxed).is_err() {
+                continue;
+            }
+            page.free.fetch_add(own.count_ones(), Relaxed);
+            if unlisted & freed == 0 || waits == WAITS {
                 return;
             }
-            if shadow.compare_exchange(seen, seen & !own, AcqRel, Relaxed).is_ok() {
-                page.free.fetch_add(own.count_ones(), Relaxed);
-                return;
-            }
+            waits += 1;
+            pm::file::nap(NAP);
         }
+    }
+
+    /// The lines of `block` that records of lanes other than `number` free, and that those will give back.
+    fn freed_by_others(&self, number: u32, block: u64) -> u64 {
+        let lanes = self.header().lanes_high.get();
+        let mut freed = 0;
+        for other in (0..lanes).filter(|other| *other != number) {
+            self.each_freed(other, &(block..block + 1), |_, bits| freed |= bits);
+        }
+        freed
     }
 
     /// The lines of `block` that lanes other than `number` list, as reserved or in stock.
@@ -493,7 +564,7 @@ mod tests {
         let block = (before / PAGE_BLOCKS + 1) * PAGE_BLOCKS;
         let (first, count) = test.reserve_blocks(number, state, 3, block).unwrap();
         assert_eq!((first, count), (block, 3));
-        test.pages_grew(before, after).unwrap();
+        test.pages_grew(state, before, after).unwrap();
         assert_ne!(test.reserve_blocks(number, state, 3, block).unwrap().0, block, "a block twice");
         assert_eq!(test.shadow_word(block).unwrap().load(Relaxed), u64::MAX);
     }

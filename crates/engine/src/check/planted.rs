@@ -32,7 +32,7 @@ macro_rules! faults {
 faults! {
     Superblock => |t| at(t, layout::SUPERBLOCK_COPY + 64).store(1, Relaxed),
     Root => |t| t.fs.root().flags.store(2, Relaxed),
-    Record => |t| t.fs.lane(7).intent.store(node(t, b"link").id + 1, Relaxed),
+    Record => |t| t.fs.lane(7).intent.store(node(t, b"link").id | 0xffff_ffff, Relaxed),
     Permission => |t| {
         let head = at(t, file(t) + word::HEAD);
         head.store(head.load(Relaxed) & !0xffff | 12345, Relaxed);

@@ -8,6 +8,10 @@ use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use pm::mutex::Attempt;
 
+/// How often, and for how long each time, another adopter is waited for: some 100 ms in all.
+const PATIENCE: u32 = 2000;
+const NAP: i64 = 50_000;
+
 impl Fs {
     /// Adopts lane `number` if its holder is dead; otherwise does nothing. True
     /// if nobody holds the lane now.
@@ -47,11 +51,21 @@ impl Fs {
             || words.iter().any(|word| word.load(Relaxed) != 0)
     }
 
-    /// Adopts the lanes of the process in slot `process`, which has died.
+    /// Adopts the lanes of the process in slot `process`, which has died, and those
+    /// that it may have been adopting: of them, only that they are busy tells. Another
+    /// who is adopting one is waited for, so that nothing of the dead happens later.
     pub(crate) fn adopt_lanes_of(&self, process: u32) {
         for number in 0..self.header().lanes_high.get() {
-            if self.lane_state(number).process.load(Relaxed) == process + 1 {
-                self.adopt_if_dead(number);
+            let its = || self.lane_state(number).process.load(Relaxed) == process + 1;
+            if !its() && !self.is_lane_busy(number) {
+                continue;
+            }
+            // An adopter that is stopped is not waited for for ever.
+            for _ in 0..PATIENCE {
+                if self.adopt_if_dead(number) || !its() {
+                    break;
+                }
+                pm::file::nap(NAP);
             }
         }
     }
@@ -59,7 +73,8 @@ impl Fs {
     /// Cleans up after the last user of a lane. The caller holds its mutex.
     ///
     /// Order: the record first (its words are still protected by the locks),
-    /// then reservations and slots, the directories, and the locks last.
+    /// then reservations and slots, the directories, and the locks last. What is
+    /// listed stays so until it is given up: an adopter may die too.
     pub(crate) fn adopt_lane(&self, number: u32) -> Result<()> {
         let (lane, state) = (self.lane(number), self.lane_state(number));
         let mut result = Ok(());
@@ -74,21 +89,25 @@ impl Fs {
             self.image.fence();
             // Not before: were we to die now, the record would be made again, over
             // what others have put into the space that it freed.
+            self.forget_loading(number, state);
             if let Some(record) = record {
-                self.release_freed(lane, usize::from(record.ops));
+                self.release_freed(number, usize::from(record.ops));
+                state.released.store(lane.sequence.load(Acquire), Release);
             }
         }
-        let sequence = lane.sequence.load(Acquire);
-        if state.released.load(Acquire) != sequence {
-            // Death came between the end of the record and this.
-            self.release_freed_again(number, lane);
-            state.released.store(sequence, Release);
-        }
         self.forget_loading(number, state);
+        // Death came after the end of the record: some of it may have been released.
+        let (stamp, released) = (lane.sequence.load(Acquire), state.released.load(Acquire));
+        // 0: no record since the segment was made, which has what earlier ones freed.
+        if ![0, stamp].contains(&released) {
+            self.release_freed_again(number);
+        }
+        state.released.store(stamp.max(1), Release);
         self.settle_reservations(number, state);
         self.return_arenas(number, state);
         for slot in &state.slots {
-            self.return_slot(number, slot.swap(0, AcqRel));
+            self.return_slot(number, slot.load(Acquire));
+            slot.store(0, Release);
         }
         for closed in &state.closed {
             if let (1.., Some(directory)) = (closed.load(Relaxed), self.segment.at::<Cachelet>(closed.load(Relaxed))) {
@@ -99,14 +118,11 @@ impl Fs {
         for entered in &state.entered {
             entered.store(0, SeqCst);
         }
-        for held in state.held.iter().rev() {
+        // Offsets of open files come first, the lock taken first comes last: by it a lane is known to be busy.
+        let offsets = &state.spare2[..crate::process::descriptions::OFFSETS];
+        for held in offsets.iter().chain([&state.loading_cachelet]).chain(state.held.iter().rev()) {
             self.free_lock(number, held.load(Acquire));
             held.store(0, Release);
-        }
-        self.free_lock(number, state.loading_cachelet.swap(0, AcqRel));
-        // Offsets of open files that it held.
-        for offset in &state.spare2[..crate::process::descriptions::OFFSETS] {
-            self.free_lock(number, offset.swap(0, AcqRel));
         }
         for word in [&state.cursor, &state.slot_block].into_iter().chain(&state.pages) {
             word.store(0, Relaxed);
@@ -139,12 +155,13 @@ impl Fs {
 
     /// The dead lane was loading a page of the shadow: nobody could use the page yet, so it starts afresh.
     fn forget_loading(&self, number: u32, state: &LaneState) {
-        let loading = state.loading.swap(0, AcqRel);
+        let loading = state.loading.load(Acquire);
         if loading != 0
             && let Some(page) = self.page(loading - 1)
         {
             let _ = page.ready.compare_exchange(crate::alloc::loading_by(number), 0, AcqRel, Relaxed);
         }
+        state.loading.store(0, Release);
     }
 }
 
@@ -159,6 +176,89 @@ mod tests {
         fn fork() -> i32;
         fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
         fn raise(signal: i32) -> i32;
+    }
+
+    /// Publishes the record of an operation and makes its stores, as far as a death lets it: it is not retired.
+    fn die_applied(tx: super::super::Tx) -> u32 {
+        let (fs, number, lane) = (tx.fs, tx.number, tx.lane);
+        let ops = lane.ops.iter().take_while(|op| op.place.load(Relaxed) != 0).count();
+        let state = State { sequence: 4711, kind: lane::Kind::Unlink as u16, objects: 0, ops: ops as u8 };
+        fs.image.store(&lane.sequence, state.stamp());
+        fs.image.store(&lane.checksum, super::apply::mark(state));
+        fs.image.store(&lane.state, state.pack());
+        super::apply::apply::<false>(fs, lane, ops).unwrap();
+        core::mem::forget(tx);
+        number
+    }
+
+    /// An operation on a lane whose earlier records are forgotten.
+    fn fresh_tx<'a>(test: &'a TestFs, thread: &'a Thread) -> super::super::Tx<'a> {
+        let tx = test.begin(&Cx { cred: Cred::ROOT, umask: 0, thread }, lane::Kind::Unlink).unwrap();
+        tx.lane.ops.iter().for_each(|op| op.place.store(0, Relaxed));
+        tx
+    }
+
+    /// Goal: what a record has freed is nobody else's before the record is gone, even where the page of the shadow
+    /// is loaded just then: it would be freed once more, under its new owner. Method: death between the stores and
+    /// the end of the record; another lane loads the page, and takes all it gets; then the dead is adopted.
+    #[test]
+    fn what_a_record_frees_is_not_taken_while_it_can_be_made_again() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        let node = test.create(&cx, root, b"file", &new).unwrap();
+        test.give_lane_back(&test.thread);
+        let offset = format::inode::node_offset(node.id);
+        let block = offset / format::layout::BLOCK;
+        let bit = 1u64 << (offset % format::layout::BLOCK / format::LINE);
+        let page = test.page(block / crate::alloc::shadow::PAGE_BLOCKS).unwrap();
+        page.ready.store(0, Relaxed);
+
+        let dead = Thread::new();
+        let mut tx = fresh_tx(&test, &dead);
+        tx.free_lines(offset, 1).unwrap();
+        let number = die_applied(tx);
+        let used = || test.fs.image.word(format::layout::Layout::bitmap_word(block)).unwrap().load(Acquire);
+        assert_eq!(used() & bit, 0);
+
+        let thread = Thread::new();
+        let mut tx = test.begin(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread }, lane::Kind::Create).unwrap();
+        test.ready_page(tx.number, tx.state, block / crate::alloc::shadow::PAGE_BLOCKS).unwrap();
+        let shadow = || test.shadow_word(block).unwrap().load(Acquire);
+        assert_ne!(shadow() & bit, 0, "free for others while its record can be made again");
+        let first = block / crate::alloc::shadow::PAGE_BLOCKS * crate::alloc::shadow::PAGE_BLOCKS;
+        let words =
+            (first..first + crate::alloc::shadow::PAGE_BLOCKS).map(|block| test.shadow_word(block).unwrap().load(Acquire));
+        assert_eq!(page.free.load(Relaxed), words.map(u64::count_zeros).sum());
+        tx.new_lines(1, crate::alloc::Arena::Inodes).unwrap();
+        test.adopt_lane(number).unwrap();
+        assert_eq!((used() & bit, shadow() & bit), (0, 0), "lost");
+        drop(tx);
+    }
+
+    /// Goal: a slot that a record has emptied and another name has got since then keeps that name when the record
+    /// is made again. Method: as above.
+    #[test]
+    fn a_slot_taken_again_is_not_emptied_again() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        test.create(&cx, root, b"file", &new).unwrap();
+        let slot = test.slot_offset(test.inode(format::inode::node_offset(root.id)).unwrap(), 0).unwrap().unwrap();
+        let word = test.fs.image.word(slot).unwrap();
+        let (was, theirs) = (word.load(Acquire), 0x12_3400);
+        for (again, after) in [(theirs, theirs), (was, 0), (0, 0)] {
+            word.store(was, Relaxed);
+            let dead = Thread::new();
+            let mut tx = fresh_tx(&test, &dead);
+            tx.list(super::super::record::Empty { word, was }).unwrap();
+            let number = die_applied(tx);
+            assert_eq!(word.load(Acquire), 0);
+            word.store(again, Relaxed);
+            test.adopt_lane(number).unwrap();
+            assert_eq!(word.load(Acquire), after);
+            test.lane_mutex(number).unwrap().give_back();
+        }
     }
 
     /// Goal: an operation cut off between its record and its stores is finished

@@ -1,6 +1,6 @@
 //! Reading a record: whether it is whole, and making its stores.
 
-use super::record::{Count, Raise, Set, SetBits, Stores};
+use super::record::{Count, Empty, Raise, Set, SetBits, Stores};
 use crate::fs::{Fs, corrupt};
 use base::Result;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -78,6 +78,15 @@ fn make<const AGAIN: bool>(fs: &Fs, op: Op) -> Result<()> {
         }
         Op::ClearBits { at, bits } => {
             image.and(fs.at(at, what)?, !bits);
+            at
+        }
+        Op::Empty { at, was } if AGAIN => {
+            // Another may have found the word empty, and have it since then.
+            let _ = image.swap_if(fs.at(at, what)?, was, 0);
+            at
+        }
+        Op::Empty { at, was } => {
+            Empty { word: fs.at(at, what)?, was }.make(image);
             at
         }
         Op::SetRun { at, count } => return run(fs, at, count, u64::MAX),

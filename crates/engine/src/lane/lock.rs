@@ -136,7 +136,11 @@ impl<'a> Tx<'a> {
             return Err(Errno::ESTALE.into());
         }
         if cachelet.flags.load(Relaxed) & cachelet::INVALID != 0 {
-            self.fs.reload(cachelet, node)?;
+            let loaded = self.fs.reload(cachelet, node);
+            if loaded.is_err() {
+                self.unlock_to(keep);
+            }
+            return loaded;
         }
         Ok(())
     }

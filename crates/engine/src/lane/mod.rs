@@ -180,7 +180,7 @@ impl<'a> Tx<'a> {
         self.publish(state);
         let applied = apply::apply::<false>(self.fs, self.lane, self.ops);
         self.retired(state, self.ops);
-        self.state.released.store(u64::from(state.sequence), Release);
+        self.state.released.store(state.stamp(), Release);
         applied
     }
 
@@ -241,8 +241,8 @@ impl<'a> Tx<'a> {
         stores.make(image);
         counters.make(image);
         self.retired(state, listed);
-        stores.release(self.fs);
-        self.state.released.store(u64::from(state.sequence), Release);
+        stores.release(self.fs, self.number);
+        self.state.released.store(state.stamp(), Release);
         applied
     }
 
@@ -277,7 +277,7 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     fn publish(&self, state: State) {
         let image = &self.fs.image;
-        image.store(&self.lane.sequence, u64::from(state.sequence));
+        image.store(&self.lane.sequence, state.stamp());
         image.store(&self.lane.checksum, apply::mark(state));
         image.store(&self.lane.state, state.pack());
     }
@@ -290,7 +290,7 @@ impl<'a> Tx<'a> {
         let image = &self.fs.image;
         let lane = image.offset_of(self.lane);
         let sum = apply::checksum(self.fs, self.lane, state)?;
-        image.store(&self.lane.sequence, u64::from(state.sequence));
+        image.store(&self.lane.sequence, state.stamp());
         image.store(&self.lane.checksum, sum);
         image.store(&self.lane.state, state.pack());
         image.flush(lane, 128 + u64::from(state.ops) * 16);
@@ -304,7 +304,7 @@ impl<'a> Tx<'a> {
         image.fence();
         self.frees = true;
         self.retired(state, usize::from(state.ops));
-        self.state.released.store(u64::from(state.sequence), Release);
+        self.state.released.store(state.stamp(), Release);
         applied
     }
 
@@ -328,11 +328,12 @@ impl<'a> Tx<'a> {
     #[inline(never)]
     fn retired_more(&mut self, sequence: u32, listed: usize) {
         self.forget_reservations();
-        if self.frees {
-            self.fs.release_freed(self.lane, listed);
-        }
+        // First: until all that this record frees is released, an adopter cannot tell it from what has been taken again.
         if sequence.is_multiple_of(LOOK_EVERY) {
             self.fs.look_at_a_lane(self.number, sequence / LOOK_EVERY);
+        }
+        if self.frees {
+            self.fs.release_freed(self.number, listed);
         }
     }
 

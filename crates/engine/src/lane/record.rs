@@ -21,6 +21,13 @@ pub(crate) struct Set<'a> {
     pub(crate) value: u64,
 }
 
+/// The word, which holds `was`, becomes 0, and may be anybody's from then on.
+#[derive(Clone, Copy)]
+pub(crate) struct Empty<'a> {
+    pub(crate) word: &'a AtomicU64,
+    pub(crate) was: u64,
+}
+
 /// The signed word becomes at least `value`.
 #[derive(Clone, Copy)]
 pub(crate) struct Raise<'a> {
@@ -95,9 +102,9 @@ pub(crate) trait Stores: Copy {
     fn write(self, image: &Region, room: &Room, next: &mut usize);
     /// Makes them.
     fn make(self, image: &Region);
-    /// Once the record is gone: lets what they have freed be used again.
+    /// Once the record of lane `number` is gone: lets what they have freed be used again.
     #[inline(always)]
-    fn release(self, _: &Fs) {}
+    fn release(self, _: &Fs, _number: u32) {}
 }
 
 impl Stores for Set<'_> {
@@ -112,6 +119,21 @@ impl Stores for Set<'_> {
     #[inline(always)]
     fn make(self, image: &Region) {
         image.store(self.word, self.value);
+    }
+}
+
+impl Stores for Empty<'_> {
+    const COUNT: usize = 1;
+
+    #[inline(always)]
+    fn write(self, image: &Region, room: &Room, next: &mut usize) {
+        let at = image.offset_of(self.word);
+        put(image, room, next, Op::Empty { at, was: self.was });
+    }
+
+    #[inline(always)]
+    fn make(self, image: &Region) {
+        image.store(self.word, 0);
     }
 }
 
@@ -160,8 +182,8 @@ impl Stores for ClearBits<'_> {
     }
 
     #[inline(always)]
-    fn release(self, fs: &Fs) {
-        fs.release_lines(self.block, self.bits, self.count);
+    fn release(self, fs: &Fs, number: u32) {
+        fs.release_lines(number, self.block, self.bits, self.count);
     }
 }
 
@@ -242,9 +264,9 @@ impl<S: Stores> Stores for Option<S> {
     }
 
     #[inline(always)]
-    fn release(self, fs: &Fs) {
+    fn release(self, fs: &Fs, number: u32) {
         if let Some(stores) = self {
-            stores.release(fs);
+            stores.release(fs, number);
         }
     }
 }
@@ -270,9 +292,9 @@ macro_rules! stores {
 
             #[inline(always)]
             #[allow(non_snake_case, unused_variables)]
-            fn release(self, fs: &Fs) {
+            fn release(self, fs: &Fs, number: u32) {
                 let ($($name,)*) = self;
-                $($name.release(fs);)*
+                $($name.release(fs, number);)*
             }
         }
     };

@@ -9,7 +9,7 @@ use super::{Parent, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Room, Sought};
 use crate::lane::Tx;
-use crate::lane::record::{Count, Set};
+use crate::lane::record::{Count, Empty, Set};
 use crate::segment::cache::write_name;
 use base::{Cx, Kind, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -60,7 +60,7 @@ impl Fs {
         let gone = (self.remove(&hit)?, self.old_edentry(tx, hit.edentry, from.name.len())?);
         let across = cross.then(|| {
             let count = Count { inode: a.inode, entries: -1, directories: 0 };
-            (Set { word: old_slot, value: 0 }, count, touch_directory(b.inode, now, 1, 0))
+            (Empty { word: old_slot, was: hit.edentry }, count, touch_directory(b.inode, now, 1, 0))
         });
         tx.commit_even((new, gone, ctime_change(inode, now), touch_directory(a.inode, now, 0, 0), across))?;
         if cross {

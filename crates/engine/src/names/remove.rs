@@ -5,7 +5,7 @@ use super::{check_name, touch_directory};
 use crate::fs::Fs;
 use crate::index::Hit;
 use crate::lane::Tx;
-use crate::lane::record::{ClearBits, Set, Stores};
+use crate::lane::record::{ClearBits, Empty, Set, Stores};
 use crate::segment::cache::Change;
 use crate::segment::cachelet::{self, Cachelet};
 use base::{Cx, Kind, Node, Result};
@@ -61,9 +61,9 @@ impl Fs {
         tx: &mut Tx<'a>,
         hit: &Hit<'a>,
         len: usize,
-    ) -> Result<(u64, (Set<'a>, Set<'a>, ClearBits<'a>))> {
+    ) -> Result<(u64, (Set<'a>, Empty<'a>, ClearBits<'a>))> {
         let (at, slot) = self.slot_of(hit)?;
-        Ok((at, (self.remove(hit)?, Set { word: slot, value: 0 }, self.old_edentry(tx, hit.edentry, len)?)))
+        Ok((at, (self.remove(hit)?, Empty { word: slot, was: hit.edentry }, self.old_edentry(tx, hit.edentry, len)?)))
     }
 
     /// Commits a record of `stores` that removes a name of the locked inode

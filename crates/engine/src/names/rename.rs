@@ -14,7 +14,7 @@ use super::{Parent, STICKY, check_name, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::Tx;
-use crate::lane::record::{Raise, Set, Stores, Touch};
+use crate::lane::record::{Empty, Raise, Set, Stores, Touch};
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, RenameMode, Result, W};
@@ -297,7 +297,7 @@ impl Fs {
         self.lead(&spot, self.cachelet_number(source.cachelet));
         // The new name comes before the old one goes.
         let new = (allocated, entry, Set { word: slot, value: edentry });
-        let emptied = (at != old_at).then_some(Set { word: old_slot, value: 0 });
+        let emptied = (at != old_at).then_some(Empty { word: old_slot, was: source.hit.edentry });
         let old = (self.remove(&source.hit)?, emptied, self.old_edentry(tx, source.hit.edentry, plan.from.name.len())?);
         let stores = (new, old, self.moved(source, edentry, now)?, self.count_move(plan, now));
         let fate = match &plan.target {

@@ -1,6 +1,7 @@
 //! What the users of an image hold at the moment: for tests that kill them, and
 //! then want nothing to be held.
 
+use crate::alloc::shadow::PAGE_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::{Header, LockWord, PaddedLock, cachelet};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -64,10 +65,14 @@ impl Fs {
 
     /// Lines that the shadow has and the bitmap has not.
     fn reserved_lines(&self) -> u64 {
-        let pages = self.layout.block_count().div_ceil(512);
-        let grown = self.root().grown.load(Acquire);
-        let ready = (0..pages).filter(|page| self.page(*page).is_some_and(|page| page.ready.load(Acquire) == 1));
-        let blocks = ready.flat_map(|page| page * 512..((page + 1) * 512).min(grown));
+        let pages = self.layout.block_count().div_ceil(PAGE_BLOCKS);
+        let ready = (0..pages).filter_map(|number| {
+            let page = self.page(number).filter(|page| page.ready.load(Acquire) == 1)?;
+            // What the image has grown by since then is for whoever looks for room.
+            let known = u64::from(page.known.load(Acquire)).min(PAGE_BLOCKS);
+            Some(number * PAGE_BLOCKS..number * PAGE_BLOCKS + known)
+        });
+        let blocks = ready.flatten();
         let lines = blocks.filter(|block| *block >= self.layout.first_block()).map(|block| {
             let used = self.image.word(Layout::bitmap_word(block)).map_or(0, |word| word.load(Acquire));
             let shadow = self.shadow_word(block).map_or(0, |word| word.load(Acquire));

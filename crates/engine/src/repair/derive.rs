@@ -215,7 +215,7 @@ impl Mender<'_> {
         }
     }
 
-    /// The lanes' counters add up; no truncation waits for what is not there.
+    /// The lanes' counters add up; no truncation waits for what cannot be.
     pub(super) fn write_lanes(&mut self) {
         let lines: u64 = self.used.iter().map(|bits| u64::from(bits.count_ones())).sum();
         let files: u64 = self.inodes.iter().map(|bits| u64::from(bits.count_ones())).sum();
@@ -229,8 +229,8 @@ impl Mender<'_> {
         }
         for number in 0..LANES {
             let intent = self.get(lane_at(number) + lane::word::INTENT);
-            if intent != 0 && !self.is_met(inode::node_offset(intent)) {
-                self.act(IssueKind::Record, lane_at(number), false, "a truncation of what is not there is forgotten".into());
+            if intent != 0 && !self.fs.is_allocatable(inode::node_offset(intent) / BLOCK, 1) {
+                self.act(IssueKind::Record, lane_at(number), false, "a truncation of what cannot be is forgotten".into());
                 self.set(lane_at(number) + lane::word::INTENT, 0);
             }
         }

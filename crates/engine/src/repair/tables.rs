@@ -47,7 +47,13 @@ impl Plan {
     /// Notes the lines that an operation of a record changes.
     fn touched(&mut self, op: Option<Op>) {
         let (at, bytes) = match op {
-            Some(Op::Set { at, .. } | Op::Max { at, .. } | Op::SetBits { at, .. } | Op::ClearBits { at, .. }) => (at, 8),
+            Some(
+                Op::Set { at, .. }
+                | Op::Max { at, .. }
+                | Op::SetBits { at, .. }
+                | Op::ClearBits { at, .. }
+                | Op::Empty { at, .. },
+            ) => (at, 8),
             Some(Op::Count { at, .. }) => (at, LINE),
             Some(Op::SetRun { at, count } | Op::ClearRun { at, count }) => (at, count.min(1 << 24) * 8),
             None => return,

@@ -190,9 +190,13 @@ impl Fs {
             && self.own_edentry(offset)? == 0)
     }
 
-    /// Loads a cachelet again that a dead lane left behind. The caller holds `owner`.
+    /// Loads a cachelet again that a dead lane left behind. The caller holds
+    /// `owner`. `ESTALE` if the inode has another one by now.
     pub(crate) fn reload(&self, cachelet: &Cachelet, id: u64) -> Result<()> {
         let inode = self.proven(id)?;
+        if !self.reference(inode, id).is_some_and(|current| core::ptr::eq(current, cachelet)) {
+            return Err(Errno::ESTALE.into());
+        }
         let change = self.change(cachelet);
         self.fill(&change, inode, id)
     }

@@ -131,12 +131,13 @@ impl Fs {
             // The flag goes; whoever changes the inode and does not find it finds this.
             self.tell_later(id);
         }
+        cachelet.sequence.fetch_add(2, SeqCst);
+        // Before the inode lets go: were we to die in between, nobody may take this for the inode's.
+        cachelet.node.store(0, SeqCst);
         if let Ok(inode) = self.inode(node_offset(id)) {
             let own = u64::from(self.generation) << 32 | u64::from(self.cachelet_number(cachelet) + 1);
             let _ = self.image.swap_if(&inode.cachelet, own, 0);
         }
-        cachelet.sequence.fetch_add(2, SeqCst);
-        cachelet.node.store(0, SeqCst);
         cachelet.parent.store(0, SeqCst);
         cachelet.flags.store(0, SeqCst);
         cachelet.map_sequence.fetch_add(2, SeqCst);

@@ -57,7 +57,8 @@ pub struct LaneState {
     pub closed: [AtomicU64; 2],
     /// Pages claimed + 1: metadata, data.
     pub pages: [AtomicU64; 2],
-    /// Sequence of the last record whose freed space went back to the shadow.
+    /// Stamp of the last record whose freed space went back to the shadow: not the
+    /// lane's, so long as one frees what the shadow has not got back; 0 in a new segment.
     pub released: AtomicU64,
     pub spare2: [AtomicU64; 31],
     pub reserved: [Reserved; RESERVED_MAX],

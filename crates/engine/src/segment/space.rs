@@ -51,14 +51,14 @@ impl Fs {
         if !Waiter::of(number).take(self, word, number + 1) {
             return Err(corrupt("lock", self.segment.offset_of(word)));
         }
-        let result = if root.grown.load(Acquire) > before { Ok(()) } else { self.grow_locked(before) };
+        let result = if root.grown.load(Acquire) > before { Ok(()) } else { self.grow_locked(number, before) };
         word.store(0, Release);
         listed.store(0, Release);
         self.refresh_valid();
         result
     }
 
-    fn grow_locked(&self, before: u64) -> Result<()> {
+    fn grow_locked(&self, number: u32, before: u64) -> Result<()> {
         let limit = self.layout.block_count();
         if before >= limit {
             return Err(Errno::ENOSPC.into());
@@ -67,7 +67,7 @@ impl Fs {
         loop {
             let after = (before + step / BLOCK).min(limit);
             match self.space_for_blocks(before, after) {
-                Ok(()) => return self.publish_growth(before, after),
+                Ok(()) => return self.publish_growth(number, before, after),
                 Err(base::Error::Posix(Errno::ENOSPC)) if step > STEP_LAST => step /= 4,
                 Err(error) => return Err(error),
             }
@@ -88,13 +88,13 @@ impl Fs {
         self.segment_space(self.areas.pages + first * size, (end - first) * size)
     }
 
-    fn publish_growth(&self, before: u64, after: u64) -> Result<()> {
+    fn publish_growth(&self, number: u32, before: u64, after: u64) -> Result<()> {
         let grown = &self.root().grown;
         self.image.store(grown, after);
         self.image.flush(self.image.offset_of(grown), 8);
         self.image.fence();
         self.image.set_valid(after * BLOCK);
-        self.pages_grew(before, after)
+        self.pages_grew(self.lane_state(number), before, after)
     }
 }
 
