@@ -19,7 +19,7 @@ RELEASED = $(if $(PROFILE),env BYPATH_PROFILED=1 RUSTFLAGS='$(strip $(RUSTFLAGS)
 .PHONY: crash crash-night crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-model system-host \
-    damage flips system-damage system-flips system-random system-append system-visible system-storm system-recover system-flat recover fuzz fuzz-ci loom shuttle budgets profile tiny-bench tiny-demo
+    damage flips system-damage system-flips system-random system-append system-visible system-storm system-deaths system-recover system-flat recover deaths fuzz fuzz-ci loom shuttle budgets profile tiny-bench tiny-demo
 
 all: build
 
@@ -32,6 +32,7 @@ help:
 	@echo 'make bench    single calls, side by side with tmpfs'
 	@echo 'make damage   10,000 damaged images repaired; make flips: a million single bits turned'
 	@echo 'make profile  the profile that `make` compiles by, anew (needs LLVM'"'"'s llvm-profdata)'
+	@echo 'make deaths   all users of an image killed at once, 50,000 times, while they are interrupted at random'
 	@echo 'make recover  attaching after the death of all users, with a thousand files and with a million'
 	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
 
@@ -86,7 +87,7 @@ direct-tests: build
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(RELEASED) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
 OPERATIONS ?= 500000
-system-tests: system-damage system-flips system-native system-model system-host system-random system-append system-visible system-storm system-recover system-flat
+system-tests: system-damage system-flips system-native system-model system-host system-random system-append system-visible system-storm system-deaths system-recover system-flat
 
 system-native:
 	$(STEP) 'random calls, images beside tmpfs' $(TESTKIT) differential --backend native --ops $(OPERATIONS)
@@ -102,6 +103,10 @@ system-visible:
 	$(STEP) 'two processes see each other' $(TESTKIT) visible
 system-storm:
 	$(STEP) '10,000 kills' $(TESTKIT) storm
+	$(STEP) 'kills, interrupted at random' $(TESTKIT) storm --kills 2000 --restless
+# A portion of `make deaths`.
+system-deaths:
+	$(STEP) 'all users killed at once, interrupted at random' $(TESTKIT) deaths --rounds 1000
 # A portion of `make recover`.
 system-recover:
 	$(STEP) 'recovery does not depend on the number of files' $(TESTKIT) recover --files 200000
@@ -124,6 +129,11 @@ mount-tests: build mount-tools
 	$(STEP) 'the kernel mount, alone and beside the short way' env BYPATH=$(RELEASE)/bypath TOOLS=$(CURDIR)/$(TOOLS)/bin tests/mount/run.sh
 	$(STEP) 'real programs through the kernel mount' env WAY=mount BYPATH=$(RELEASE)/bypath tests/programs/run.sh
 	$(STEP) 'real programs on the short way beside the kernel mount' env WAY=both BYPATH=$(RELEASE)/bypath tests/programs/run.sh bash busybox daemon dpkg-deb fio-uring git-more go make-gcc pass-descriptor python3 xargs
+
+# All users killed, again and again; and 1,000 short storms.
+deaths:
+	$(TESTKIT) deaths --rounds 50000
+	for seed in $$(seq 1000); do $(RELEASE)/testkit storm --kills 60 --restless --seed $$seed >$(RELEASE)/storm.log || { cat $(RELEASE)/storm.log; exit 1; }; done
 
 # A million files, all users killed.
 recover:

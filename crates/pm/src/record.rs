@@ -56,3 +56,20 @@ pub(crate) fn gave_way() -> bool {
     unsafe { core::mem::transmute::<*mut (), fn()>(turn)() };
     true
 }
+
+static TOUCH: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Has `touch` called before each access to a region and after each store: who runs when is then drawn by it.
+pub fn on_touch(touch: fn()) {
+    TOUCH.store(touch as *mut (), Ordering::Release);
+}
+
+/// Calls what [`on_touch`] was told.
+#[inline]
+pub(crate) fn touched() {
+    let touch = TOUCH.load(Ordering::Relaxed);
+    if !touch.is_null() {
+        // SAFETY: the only other value ever stored is a `fn()`.
+        unsafe { core::mem::transmute::<*mut (), fn()>(touch)() };
+    }
+}

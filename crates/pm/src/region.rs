@@ -101,6 +101,8 @@ impl Region {
     #[inline(always)]
     pub fn at<T: FromBytes + KnownLayout>(&self, offset: u64) -> Option<&T> {
         const { assert!(size_of::<T>() > 0) }
+        #[cfg(feature = "sim")]
+        crate::record::touched();
         let valid = self.valid.load(Ordering::Relaxed);
         // Whole lines are valid: what is aligned to its size is inside if it begins there.
         let within = const { size_of::<T>() == align_of::<T>() && size_of::<T>() <= 64 };
@@ -211,6 +213,8 @@ impl Region {
     pub fn store_volatile(&self, word: &AtomicU64, value: u64) {
         word.store(value, Ordering::Release);
         #[cfg(feature = "sim")]
+        crate::record::touched();
+        #[cfg(feature = "sim")]
         if let Some(recorder) = self.recorder {
             recorder.store(self.offset_of(word), &value.to_le_bytes(), Stored::Volatile, Location::caller());
         }
@@ -222,6 +226,8 @@ impl Region {
     pub fn store_volatile32(&self, word: &AtomicU32, value: u32) {
         word.store(value, Ordering::Release);
         #[cfg(feature = "sim")]
+        crate::record::touched();
+        #[cfg(feature = "sim")]
         if let Some(recorder) = self.recorder {
             recorder.store(self.offset_of(word), &value.to_le_bytes(), Stored::Volatile, Location::caller());
         }
@@ -230,6 +236,8 @@ impl Region {
     #[inline(always)]
     #[cfg_attr(feature = "sim", track_caller)]
     fn note(&self, _word: &AtomicU64, _value: u64) {
+        #[cfg(feature = "sim")]
+        crate::record::touched();
         #[cfg(feature = "sim")]
         if let Some(recorder) = self.recorder {
             recorder.store(self.offset_of(_word), &_value.to_le_bytes(), Stored::Word, Location::caller());

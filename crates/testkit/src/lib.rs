@@ -9,6 +9,7 @@ pub mod differential;
 pub mod image;
 mod leavings;
 pub mod many;
+mod restless;
 pub mod rng;
 pub mod shared;
 pub mod world;

@@ -213,7 +213,10 @@ fn main() -> std::process::ExitCode {
         Some("visible") => shown(many::visible(number(&args, "--rounds", 2000))),
         Some("crash") => crash(&args),
         Some("daemons") => daemons(&args),
-        Some("storm") => shown(many::storm(number(&args, "--kills", 10_000), number(&args, "--seed", 1))),
+        Some("storm") => {
+            let restless = args.iter().any(|arg| arg == "--restless");
+            shown(many::storm(number(&args, "--kills", 10_000), number(&args, "--seed", 1), restless))
+        }
         Some("damage") => shown(bypath_testkit::damage::damage(
             number(&args, "--seed", 1),
             number(&args, "--from", 0),
@@ -226,6 +229,7 @@ fn main() -> std::process::ExitCode {
             number(&args, "--seconds", 0),
         )),
         Some("flat") => shown(many::flat(number(&args, "--entries", 1_000_000))),
+        Some("deaths") => shown(many::deaths(number(&args, "--rounds", 2000), number(&args, "--seed", 1))),
         Some("recover") => shown(many::recover(number(&args, "--files", 1_000_000), number(&args, "--seed", 1))),
         _ => {
             eprintln!(
@@ -233,11 +237,12 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit random [--processes N] [--ops N] [--seed S]\n\
                  \x20      testkit append [--processes N] [--records N]\n\
                  \x20      testkit visible [--rounds N]\n\
-                 \x20      testkit storm [--kills N] [--seed S]\n\
+                 \x20      testkit storm [--kills N] [--restless] [--seed S]\n\
                  \x20      testkit daemons [--seconds N] [--seed S] [--bypath PROGRAM]\n\
                  \x20      testkit damage [--images N] [--from N] [--seconds S] [--seed S]\n\
                  \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
                  \x20      testkit flat [--entries N]\n\
+                 \x20      testkit deaths [--rounds N] [--seed S]\n\
                  \x20      testkit recover [--files N] [--seed S]\n\
                  \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S] [--part K/N | --parts N --journal FILE]\n\
                  \x20      testkit crash --persists | --mutants [--every N] [--every-pair N] | --pages [--every N] [--cap N] | --replay STATE | --regressions FILE"

@@ -55,6 +55,16 @@ fn storm() {
 }
 
 #[test]
+fn restless_storm() {
+    testkit(&["storm", "--kills", "100", "--restless"]);
+}
+
+#[test]
+fn deaths() {
+    testkit(&["deaths", "--rounds", "60"]);
+}
+
+#[test]
 fn flat() {
     testkit(&["flat", "--entries", "20000"]);
 }

@@ -2,6 +2,7 @@
 //! being killed.
 
 mod append;
+mod deaths;
 mod flat;
 mod random;
 mod recover;
@@ -9,6 +10,7 @@ mod storm;
 mod visible;
 
 pub use append::append;
+pub use deaths::deaths;
 pub use flat::flat;
 pub use random::random;
 pub use recover::recover;
@@ -86,6 +88,35 @@ impl World {
     /// `unlink`.
     pub fn unlink(&self, path: &str) -> isize {
         self.path_call(nr::__NR_unlinkat, &[CWD], path, &[0])
+    }
+
+    /// `rmdir`.
+    pub fn rmdir(&self, path: &str) -> isize {
+        self.path_call(nr::__NR_unlinkat, &[CWD], path, &[i64::from(libc::AT_REMOVEDIR)])
+    }
+
+    /// `truncate`.
+    pub fn truncate(&self, path: &str, size: u64) -> isize {
+        self.path_call(nr::__NR_truncate, &[], path, &[size as i64])
+    }
+
+    /// `symlink`.
+    pub fn symlink(&self, text: &str, path: &str) -> isize {
+        let args = [Arg::Text(text.into()), Arg::Int(CWD), Arg::Text(path.into())];
+        self.call(nr::__NR_symlinkat as usize, &args).0
+    }
+
+    /// `link`.
+    pub fn link(&self, from: &str, to: &str) -> isize {
+        let args = [Arg::Int(CWD), Arg::Text(from.into()), Arg::Int(CWD), Arg::Text(to.into()), Arg::Int(0)];
+        self.call(nr::__NR_linkat as usize, &args).0
+    }
+
+    /// `rename` of two names to each other.
+    pub fn exchange(&self, one: &str, other: &str) -> isize {
+        let flags = Arg::Int(i64::from(libc::RENAME_EXCHANGE));
+        let args = [Arg::Int(CWD), Arg::Text(one.into()), Arg::Int(CWD), Arg::Text(other.into()), flags];
+        self.call(nr::__NR_renameat2 as usize, &args).0
     }
 
     /// `rename`.

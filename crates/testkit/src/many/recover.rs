@@ -9,6 +9,7 @@
 //! would touch more memory with more files. The same with a thousand files and
 //! with many; medians are compared.
 
+use super::deaths::{Calls, Round, WORKERS, die, fork, lose_segments, own_directory, wait};
 use super::{Image, expect, wait_all};
 use crate::differential::sandbox::spawn;
 use crate::image::{self, check};
@@ -17,11 +18,8 @@ use crate::shared::Words;
 use crate::world::World;
 use format::layout::{LANE_AREA, LANE_BYTES, LANES};
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-const WORKERS: usize = 6;
-/// Names that a worker uses, in its own directory.
-const NAMES: u64 = 12;
 /// Deaths of everybody, for each row of the table; an odd number has a median.
 const ROUNDS: u64 = 15;
 /// Calls that every worker has made before they are killed.
@@ -31,11 +29,8 @@ const RATIO: f64 = 1.2;
 /// The least that killed workers must have been doing for this to say anything: one in so many was in a call.
 const IN_CALL: u64 = 4;
 
-/// Words: calls made, by worker; whether it is in one; its failure; what attaching cost.
-const MADE: usize = 0;
-const INSIDE: usize = 16;
-const FAILED: usize = 32;
-const COST: usize = 40;
+/// Words: what attaching cost.
+const COST: usize = 0;
 
 /// What attaching once has cost.
 #[derive(Clone, Copy, Default)]
@@ -112,7 +107,7 @@ fn filled(files: u64) -> Result<Image, String> {
     let filler = spawn(|watch| {
         let world = image.world();
         for worker in 0..WORKERS {
-            expect(world.mkdir(&format!("/own{worker}")), || format!("directory {worker}"))?;
+            own_directory(&world, worker)?;
         }
         for at in 0..files {
             if at % 1000 == 0 {
@@ -133,7 +128,7 @@ fn measured(image: &Image, segment: Segment, rng: &mut Rng) -> Result<(Cost, u64
     let mut found = Found::default();
     let mut costs = Vec::new();
     for _ in 0..ROUNDS {
-        die(image, rng, &mut found)?;
+        found.in_call += die(image, &Round { calls: Calls::Few, least: CALLS, killed: true }, rng)?;
         found.records += records_left(image)?;
         if segment == Segment::Lost {
             lose_segments()?;
@@ -154,89 +149,12 @@ fn median(costs: &[Cost], of: impl Fn(&Cost) -> u64) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-/// Starts the workers, and kills them all in the middle of their calls.
-fn die(image: &Image, rng: &mut Rng, found: &mut Found) -> Result<(), String> {
-    let words = Words::new();
-    let pids: Vec<i32> = (0..WORKERS)
-        .map(|worker| {
-            let seed = rng.draw();
-            fork(|| {
-                if let Err(error) = work(&image.world(), worker, seed, words) {
-                    eprintln!("worker {worker}: {error}");
-                }
-                words.set(FAILED, worker as u64 + 1);
-            })
-        })
-        .collect();
-    let begun = (0..WORKERS).all(|worker| words.wait(MADE + worker, CALLS, Duration::from_secs(20)));
-    std::thread::sleep(Duration::from_micros(rng.below(2000)));
-    for pid in &pids {
-        // SAFETY: our own child, not yet waited for.
-        unsafe { libc::kill(*pid, libc::SIGKILL) };
-    }
-    for pid in &pids {
-        wait(*pid);
-    }
-    found.in_call += (0..WORKERS).map(|worker| words.get(INSIDE + worker)).sum::<u64>();
-    if words.get(FAILED) != 0 || !begun {
-        return Err("a worker failed or did not begin".into());
-    }
-    Ok(())
-}
-
-/// Makes calls until killed. Names change all the time; their number does not.
-fn work(world: &World, worker: usize, seed: u64, words: Words) -> Result<(), String> {
-    let mut rng = Rng::new(seed);
-    let data = [worker as u8; 500];
-    let mut descriptors = [-1i64; 3];
-    let call = |each: &mut dyn FnMut() -> i64| {
-        words.set(INSIDE + worker, 1);
-        let result = each();
-        words.set(INSIDE + worker, 0);
-        words.add(MADE + worker, 1);
-        let fine = result >= 0 || [libc::ENOENT, libc::EEXIST].contains(&(-result as i32));
-        if fine { Ok(result) } else { Err(crate::differential::compare::error(result as isize)) }
-    };
-    loop {
-        let own = format!("/own{worker}/name{}", rng.below(NAMES));
-        let other = format!("/own{}/name{}", rng.below(WORKERS as u64), rng.below(NAMES));
-        match rng.below(4) {
-            0 => {
-                let place = &mut descriptors[rng.below(3) as usize];
-                let old = *place;
-                if old >= 0 {
-                    call(&mut || world.close(old) as i64)?;
-                }
-                *place = call(&mut || world.open(&own, libc::O_CREAT | libc::O_RDWR))?;
-            }
-            1 => {
-                let descriptor = descriptors[rng.below(3) as usize];
-                if descriptor >= 0 {
-                    call(&mut || world.write(descriptor, &data) as i64)?;
-                }
-            }
-            2 => drop(call(&mut || world.rename(&own, &other) as i64)?),
-            _ => drop(call(&mut || world.unlink(&other) as i64)?),
-        }
-    }
-}
-
 /// Lanes whose records are not retired.
 fn records_left(image: &Image) -> Result<u64, String> {
     let mut lanes = vec![0; LANES as usize * LANE_BYTES as usize];
     let read = std::fs::File::open(image.path()).and_then(|file| file.read_exact_at(&mut lanes, LANE_AREA));
     read.map_err(|error| format!("{}: {error}", image.path().display()))?;
     Ok(lanes.chunks(LANE_BYTES as usize).filter(|lane| lane[..8] != [0; 8]).count() as u64)
-}
-
-/// Removes all segments, as a restart does.
-fn lose_segments() -> Result<(), String> {
-    let segments = std::fs::read_dir(image::segments()).map_err(|error| error.to_string())?;
-    for segment in segments {
-        let path = segment.map_err(|error| error.to_string())?.path();
-        std::fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    Ok(())
 }
 
 /// Attaches the image in a process of its own.
@@ -276,27 +194,4 @@ pub(super) fn faults() -> u64 {
     // SAFETY: room for the answer.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
     usage.ru_minflt as u64
-}
-
-/// Does `work` in a child.
-fn fork(work: impl FnOnce()) -> i32 {
-    // SAFETY: this program has one thread.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork failed");
-    if pid == 0 {
-        // SAFETY: at the parent's death this child ends too.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        work();
-        // SAFETY: ends this child without the parent's exit handlers.
-        unsafe { libc::_exit(0) };
-    }
-    pid
-}
-
-/// How a child of ours ended or was stopped.
-fn wait(pid: i32) -> i32 {
-    let mut status = 0;
-    // SAFETY: a child of ours, and room for the answer.
-    unsafe { libc::waitpid(pid, &mut status, 0) };
-    status
 }

@@ -15,6 +15,7 @@ mod shared;
 
 use super::Image;
 use crate::image::{self, check};
+use crate::restless;
 use crate::rng::Rng;
 use crate::world::World;
 use board::{Board, LIVES, SEATS, now};
@@ -37,6 +38,8 @@ struct Storm {
     fs: &'static engine::Fs,
     rng: Rng,
     seed: u64,
+    /// Most workers are interrupted at random.
+    restless: bool,
     lives: u32,
     pids: [i32; SEATS],
     /// Lives, by seat: the last one is the newborn.
@@ -44,8 +47,11 @@ struct Storm {
     dying: [bool; SEATS],
 }
 
-/// Kills `kills` workers.
-pub fn storm(kills: u64, seed: u64) -> Result<String, String> {
+/// Kills `kills` workers; where it is `restless`, most of them are interrupted at random.
+///
+/// # Errors
+/// What was lost, torn, stuck or left behind.
+pub fn storm(kills: u64, seed: u64, restless: bool) -> Result<String, String> {
     let image = Image::new("storm", 2 << 30);
     let native = image::attach(image.path());
     let board = Board::new();
@@ -57,6 +63,7 @@ pub fn storm(kills: u64, seed: u64) -> Result<String, String> {
         fs: native.0,
         rng: Rng::new(seed),
         seed,
+        restless,
         lives: 0,
         pids: [0; SEATS],
         born: [0; SEATS],
@@ -96,6 +103,9 @@ impl Storm {
                 unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
                 let thread = Box::<ThreadState>::default();
                 process.fork_child(token);
+                if self.restless && !life.is_multiple_of(4) {
+                    restless::begin(self.seed ^ u64::from(life) << 40);
+                }
                 let worker =
                     Worker { world: World { process, thread, has_kernel: false }, board: self.board, fs: self.fs, number: seat };
                 if let Err(text) = work(&worker, life, self.seed) {
