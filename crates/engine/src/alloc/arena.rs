@@ -13,6 +13,7 @@
 
 use super::Arena;
 use super::search::free_run;
+use super::shadow::WAITS;
 use crate::fs::Fs;
 use crate::segment::LaneState;
 use crate::segment::lane_state::ARENAS;
@@ -109,10 +110,11 @@ impl Fs {
     /// After a death: gives back what a lane had in stock, and what it had taken
     /// unless its record, which has been applied, made that the image's.
     pub(crate) fn return_arenas(&self, number: u32, state: &LaneState) {
+        let mut waits = WAITS;
         for place in 0..ARENAS {
             let bits = state.stock[place].load(Relaxed) | state.taken[place].load(Relaxed);
             if bits != 0 {
-                self.release_own(number, state.arenas[place].load(Relaxed), bits);
+                self.release_own(number, state.arenas[place].load(Relaxed), bits, &mut waits);
             }
             for word in [&state.stock[place], &state.taken[place], &state.arenas[place]] {
                 word.store(0, Release);

@@ -20,8 +20,9 @@ pub(crate) const PAGE_BLOCKS: u64 = 512;
 const CATCHES: u32 = 1 << 20;
 /// How often the shadow word of a block may change while one who adopts looks at it.
 const LOOKS: u32 = 1 << 16;
-/// How often, and for how long each time, one who adopts waits until others have given back what they freed.
-const WAITS: u32 = 200;
+/// How often, and for how long each time, one who adopts waits until others have given back what they freed:
+/// 10 ms for all that a lane lists, since a peer may have written anything there.
+pub(super) const WAITS: u32 = 200;
 const NAP: i64 = 50_000;
 
 /// How many blocks of a page lie below block `end`.
@@ -303,13 +304,13 @@ impl Fs {
     /// After a death: gives back to the shadow what the lane's last record has
     /// freed, some of which may have been given back and taken by others already.
     pub(crate) fn release_freed_again(&self, number: u32) {
-        let lane = self.lane(number);
+        let (lane, mut waits) = (self.lane(number), WAITS);
         for op in lane.ops.iter().take(State::ops_of(lane.sequence.load(Acquire))) {
             let op = Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed));
             if let Some((first, count, bits)) = op.and_then(|op| self.freed_by(op)) {
                 (first..first + count).for_each(|block| {
                     if self.ready_page(number, self.lane_state(number), block / PAGE_BLOCKS).is_ok() {
-                        self.release_own(number, block, bits);
+                        self.release_own(number, block, bits, &mut waits);
                     }
                 });
             }
@@ -386,7 +387,7 @@ impl Fs {
     /// Whoever dies here leaves the list to the next adopter.
     pub(crate) fn settle_reservations(&self, number: u32, state: &LaneState) {
         // Of one lane's entries only those for a single block share it. Who lists more than the image means harm.
-        let mut left = self.layout.block_count() + RESERVED_MAX as u64;
+        let (mut left, mut waits) = (self.layout.block_count() + RESERVED_MAX as u64, WAITS);
         for entry in &state.reserved {
             let (run, bits) = (entry.run.load(Acquire), entry.bits.load(Relaxed));
             let bits = if bits == 0 { u64::MAX } else { bits };
@@ -394,7 +395,7 @@ impl Fs {
             left -= blocks.end - blocks.start;
             for block in blocks {
                 // What is in an arena is given back with it.
-                self.release_own(number, block, bits & !arena::stocked(state, block));
+                self.release_own(number, block, bits & !arena::stocked(state, block), &mut waits);
             }
             entry.run.store(0, Release);
         }
@@ -411,16 +412,16 @@ impl Fs {
     /// Clears those of `bits` in the shadow of a block that can only be of lane `number`.
     ///
     /// What another lane's record frees may be that lane's still, or have been given
-    /// back and taken by this one already: one waits a little until it has given
-    /// back all. If it has not then, the lines are lost until there is a new segment.
-    pub(crate) fn release_own(&self, number: u32, block: u64, bits: u64) {
+    /// back and taken by this one already: one waits a little, `waits` times in all,
+    /// until it has given back all. If it has not then, the lines are lost until
+    /// there is a new segment.
+    pub(crate) fn release_own(&self, number: u32, block: u64, bits: u64, waits: &mut u32) {
         let Some(page) = self.page(block / PAGE_BLOCKS).filter(|page| page.ready.load(Acquire) == 1) else { return };
         let (Ok(shadow), Some(used)) = (self.shadow_word(block), self.image.word(Layout::bitmap_word(block))) else { return };
         // Nobody's before the page knows of it. Looked at before the lists: who has made it known lists it.
         if block % PAGE_BLOCKS >= u64::from(page.known.load(Acquire)) {
             return;
         }
-        let mut waits = 0;
         for _ in 0..LOOKS {
             // In this order: whoever has one of these bits in `seen` listed it before.
             let seen = shadow.load(Acquire);
@@ -439,10 +440,10 @@ impl Fs {
                 continue;
             }
             page.free.fetch_add(own.count_ones(), Relaxed);
-            if unlisted & freed == 0 || waits == WAITS {
+            if unlisted & freed == 0 || *waits == 0 {
                 return;
             }
-            waits += 1;
+            *waits -= 1;
             pm::file::nap(NAP);
         }
     }

@@ -55,16 +55,15 @@ impl Fs {
     /// that it may have been adopting: of them, only that they are busy tells. Another
     /// who is adopting one is waited for, so that nothing of the dead happens later.
     pub(crate) fn adopt_lanes_of(&self, process: u32) {
+        // An adopter that is stopped is not waited for for ever.
+        let mut patience = PATIENCE;
         for number in 0..self.header().lanes_high.get() {
             let its = || self.lane_state(number).process.load(Relaxed) == process + 1;
             if !its() && !self.is_lane_busy(number) {
                 continue;
             }
-            // An adopter that is stopped is not waited for for ever.
-            for _ in 0..PATIENCE {
-                if self.adopt_if_dead(number) || !its() {
-                    break;
-                }
+            while !self.adopt_if_dead(number) && its() && patience > 0 {
+                patience -= 1;
                 pm::file::nap(NAP);
             }
         }
