@@ -9,7 +9,8 @@
 //! segment new after half of the rounds, since much goes wrong only while pages
 //! of the shadow are loaded and the image grows.
 
-use super::{Image, expect};
+use super::{Image, expect, wait_all};
+use crate::differential::sandbox::spawn;
 use crate::image::{self, check};
 use crate::restless;
 use crate::rng::Rng;
@@ -24,12 +25,11 @@ const NAMES: u64 = 12;
 /// Rounds until a fresh image takes the place of the one in use.
 const ROUNDS_OF_IMAGE: u64 = 50;
 
-/// Words: calls made, by worker; whether it is in one; its failure; whether all shall end; that one has attached.
+/// Words: calls made, by worker; whether it is in one; its failure; whether all shall end.
 const MADE: usize = 0;
 const INSIDE: usize = 16;
 const FAILED: usize = 32;
 const STOP: usize = 33;
-const ATTACHED: usize = 34;
 
 /// What the workers do.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) enum Calls {
     All,
 }
 
-/// One round, `round`, until death.
+/// One round, until death.
 pub(super) struct Round {
     pub(super) calls: Calls,
     /// Calls that every worker has made before the end.
@@ -87,17 +87,13 @@ pub(super) fn own_directory(world: &World, worker: usize) -> Result<(), String> 
 
 /// Attaches the image in a process of its own, and does `work`.
 fn attach(image: &Image, work: impl FnOnce(&World) -> Result<(), String>) -> Result<(), String> {
-    let words = Words::new();
-    let pid = fork(|| {
+    let child = spawn(|_| {
         let world = image.world();
-        match work(&world) {
-            Ok(()) => words.set(ATTACHED, 1),
-            Err(error) => eprintln!("{error}"),
-        }
+        work(&world)?;
         world.process.detach(&world.thread);
+        Ok(())
     });
-    let status = wait(pid);
-    if words.get(ATTACHED) == 1 { Ok(()) } else { Err(format!("the attaching process failed, status {status:#x}")) }
+    wait_all(vec![child], 60)
 }
 
 /// Starts the workers, and ends them all, killed in the middle of their calls if
