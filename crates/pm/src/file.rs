@@ -3,7 +3,7 @@
 //! Raw system calls; paths are NUL-terminated. Descriptors are opened for the
 //! moment and closed again: a program that closes all descriptors must not hurt us.
 
-use crate::{Errno, call, sys::abi};
+use crate::{Errno, call, huge, sys::abi};
 
 /// An open kernel descriptor, closed when dropped.
 #[derive(Debug)]
@@ -144,13 +144,14 @@ impl File {
     }
 
     /// Maps `len` bytes shared from the start; beyond the end of the file is
-    /// mapped too and must not be touched. `Ok(address)`.
+    /// mapped too and must not be touched. `Ok(address)`: a multiple of
+    /// [`huge::HUGE_PAGE`] from that length on.
     pub fn map(&self, len: u64, writable: bool, sync: bool) -> Result<*mut u8, Errno> {
         let protection = abi::PROT_READ | if writable { abi::PROT_WRITE } else { 0 };
         let flags = if sync { abi::MAP_SHARED_VALIDATE | abi::MAP_SYNC } else { abi::MAP_SHARED } | abi::MAP_NORESERVE;
-        // SAFETY: a new mapping at a place of the kernel's choice hurts nobody.
-        let address = unsafe { call!(abi::__NR_mmap, 0, len, protection, flags, self.0, 0) }?;
-        Ok(address as *mut u8)
+        // SAFETY: a new mapping at a place of the kernel's choice, or over one of ours that nobody knows of, hurts nobody.
+        let map = |at, len, fixed| unsafe { call!(abi::__NR_mmap, at, len, protection, flags | fixed, self.0, 0) };
+        huge::place(len, map).map(|address| address as *mut u8)
     }
 
     /// Maps `len` bytes as a private copy: what is stored there is nobody else's. `Ok(address)`.
@@ -200,7 +201,8 @@ pub fn map_private(len: u64) -> Result<*mut u8, Errno> {
 
 /// Gives memory advice (`MADV_*`) on a mapping of ours; failure is harmless.
 pub fn advise(address: *mut u8, len: u64, advice: u32) -> Result<(), Errno> {
-    if !matches!(advice, abi::MADV_HUGEPAGE | abi::MADV_POPULATE_WRITE | abi::MADV_POPULATE_READ | abi::MADV_WILLNEED) {
+    use abi::{MADV_COLLAPSE, MADV_HUGEPAGE, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_WILLNEED};
+    if !matches!(advice, MADV_COLLAPSE | MADV_HUGEPAGE | MADV_POPULATE_READ | MADV_POPULATE_WRITE | MADV_WILLNEED) {
         return Err(Errno::EINVAL);
     }
     // SAFETY: none of the advices let through changes contents.

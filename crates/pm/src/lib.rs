@@ -21,6 +21,7 @@ pub mod errno;
 pub mod file;
 pub mod handover;
 pub mod host;
+pub mod huge;
 pub mod mutex;
 #[cfg(feature = "sim")]
 pub mod record;

@@ -9,8 +9,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use format::inode::node_offset;
 use pm::Errno;
 
-/// Cachelets that get real space at a time.
+/// Cachelets that get real space at a time, at first; later a huge page of them.
 const STEP: u32 = 4096;
+const STEP_MAX: u32 = (pm::huge::HUGE_PAGE / size_of::<Cachelet>() as u64) as u32;
 /// How often somebody else may be faster at taking a new one: after that one is taken away.
 const LOADERS: u32 = 1 << 16;
 
@@ -63,7 +64,7 @@ impl Fs {
                 return None;
             }
             if next >= header.cachelet_ready.load(Acquire) {
-                let step = STEP.min(self.areas.cachelet_count - next);
+                let step = (STEP_MAX - next % STEP_MAX).min(next.max(STEP)).min(self.areas.cachelet_count - next);
                 let size = size_of::<Cachelet>() as u64;
                 self.segment_space(self.areas.cachelets + u64::from(next) * size, u64::from(step) * size).ok()?;
                 header.cachelet_ready.fetch_max(next + step, AcqRel);

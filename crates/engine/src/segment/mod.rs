@@ -34,7 +34,7 @@ use format::layout::{LANES, Layout, PROCESSES};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// First word of a segment.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x05");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x06");
 /// Descriptors of a process: 16,384 numbers (the last one stands for the working
 /// directory) and 4,096 for mappings.
 pub const DESCRIPTORS: u64 = 16_384 + 4_096;
@@ -239,7 +239,7 @@ impl Areas {
         let pages = up(advisory + ADVISORY_LOCKS as u64 * 64);
         let page_count = layout.block_count().div_ceil(512);
         let shadow = up(pages + page_count * size_of::<Page>() as u64);
-        let cachelets = up(shadow + page_count * 4096);
+        let cachelets = (shadow + page_count * 4096).next_multiple_of(pm::huge::HUGE_PAGE);
         let len = up(cachelets + cachelet_count as u64 * size_of::<Cachelet>() as u64);
         Areas {
             bucket_locks,

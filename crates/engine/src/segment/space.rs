@@ -4,8 +4,10 @@
 //! without space behind it kills the process when the file system underneath is
 //! full; so space is asked for first (`MADV_POPULATE_WRITE`: no descriptor is
 //! needed, it works after set-uid, and it fills this process's page table too),
-//! and a refusal is `ENOSPC`.
+//! and a refusal is `ENOSPC`. On tmpfs whole huge pages come first, where the
+//! kernel has such: images are mapped at a multiple of one, and grow to one.
 
+use crate::alloc::shadow::PAGE_BLOCKS;
 use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
 use crate::segment::{LockWord, Page, lane_state::HELD_MAX};
@@ -14,7 +16,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use format::layout::{BLOCK, Layout};
 use pm::file::{self, File};
 use pm::sys::abi;
-use pm::{Errno, Region};
+use pm::{Errno, Region, huge};
 
 /// Smallest and largest step by which an image grows, bytes.
 const STEP_MIN: u64 = 8 << 20;
@@ -66,6 +68,9 @@ impl Fs {
         let mut step = (self.layout.limit / 64).clamp(STEP_MIN, STEP_MAX);
         loop {
             let after = (before + step / BLOCK).min(limit);
+            // So that the next step begins with a huge page.
+            let whole = after & !(PAGE_BLOCKS - 1);
+            let after = if whole > before { whole } else { after };
             match self.space_for_blocks(before, after) {
                 Ok(()) => return self.publish_growth(number, before, after),
                 Err(base::Error::Posix(Errno::ENOSPC)) if step > STEP_LAST => step /= 4,
@@ -108,6 +113,8 @@ fn give_space(region: &Region, path: &[u8], offset: u64, len: u64) -> Result<()>
     }
     // The mapping has `region.len()` bytes, so the address lies inside it.
     let address = region.base().wrapping_add(start as usize);
+    // What it does not get is got below, and told there.
+    huge::gather(address, end - start);
     match file::advise(address, end - start, abi::MADV_POPULATE_WRITE) {
         Ok(()) => Ok(()),
         // A kernel before 5.14.
