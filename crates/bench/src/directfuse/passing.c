@@ -9,6 +9,7 @@
 #include <fuse3/fuse.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,9 +166,19 @@ const struct fuse_operations *bypath_plugin(int argc, char **argv, void **privat
     return argc == 2 && enter(argv[1]) >= 0 ? &OPERATIONS : NULL;
 }
 #else
-/* passing DIR POINT [OPTION...] */
+/* passing DIR POINT [OPTION...]; on processor PASSING_ON, if that is set. */
 int main(int argc, char **argv)
 {
+    const char *on = getenv("PASSING_ON");
+    if (on) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET(atoi(on), &set);
+        if (sched_setaffinity(0, sizeof set, &set) != 0) {
+            perror("passing: PASSING_ON");
+            return 1;
+        }
+    }
     if (argc < 3 || enter(argv[1]) < 0) {
         perror("passing");
         return 1;

@@ -1,7 +1,7 @@
 //! The tables, as Markdown for `docs/figures/directfuse.md`, and the CSV.
 
 use super::rounds::{Measured, Results};
-use super::way::How;
+use super::way::{How, On};
 use crate::run::median;
 use std::fmt::Write;
 
@@ -37,7 +37,7 @@ pub fn print(results: &Results) {
             println!("**{medium}, sequential {job}: MiB/s**\n");
             head("a call", &names);
             for bytes in sizes(results, job) {
-                let cell = |how| Some(format!("{:.0}", mib_per_second(results.find(medium, how, false, job, bytes)?)));
+                let cell = |how| Some(format!("{:.0}", mib_per_second(results.find(medium, how, On::Any, job, bytes)?)));
                 line(&size(bytes), How::ALL.map(cell));
             }
             println!();
@@ -46,22 +46,23 @@ pub fn print(results: &Results) {
     let first = results.media[0].as_str();
     latencies(results);
     println!("**Backend that answers at once, and warm `stat`: ns a call**\n");
-    let ways: Vec<(How, bool)> = vec![
-        (How::Native, false),
-        (How::Kernel, false),
-        (How::Channel, false),
-        (How::Plugin, false),
-        (How::PluginApi, false),
-        (How::Kernel, true),
-        (How::Channel, true),
-        (How::Socket, false),
+    let ways: Vec<(How, On)> = vec![
+        (How::Native, On::Any),
+        (How::Kernel, On::Any),
+        (How::Channel, On::Any),
+        (How::Plugin, On::Any),
+        (How::PluginApi, On::Any),
+        (How::Kernel, On::One),
+        (How::Channel, On::One),
+        (How::Channel, On::Apart),
+        (How::Socket, On::Any),
     ];
     let mut columns = names.clone();
-    columns.extend(["kernel FUSE, one processor", "channel, one processor", "socket"]);
+    columns.extend(["kernel FUSE, one processor", "channel, one processor", "channel, a processor each", "socket"]);
     head("call", &columns);
     for job in ["dummy write", "dummy read", "create+close", "stat"] {
         for bytes in sizes(results, job) {
-            let cell = |&(how, one): &(How, bool)| Some(format!("{:.0}", results.find(first, how, one, job, bytes)?.ns));
+            let cell = |&(how, on): &(How, On)| Some(format!("{:.0}", results.find(first, how, on, job, bytes)?.ns));
             let name = if bytes == 0 { job.to_string() } else { format!("{job}, {}", size(bytes)) };
             line(&name, ways.iter().map(cell));
         }
@@ -89,7 +90,7 @@ fn latencies(results: &Results) {
         for job in ["create+close", "write"] {
             for bytes in sizes(results, job).into_iter().filter(|&bytes| bytes <= 1 << 20) {
                 let cell = |how| {
-                    let row = results.find(medium, how, false, job, bytes)?;
+                    let row = results.find(medium, how, On::Any, job, bytes)?;
                     // All that the kernel does for the directory itself is the operation.
                     let real = if how == How::Native { row.ns } else { row.real_ns };
                     let rest = (row.ns - real).max(0.0);
@@ -119,43 +120,55 @@ fn round_by_round(native: &Measured, row: &Measured) -> f64 {
 fn asked(results: &Results, first: &str) {
     println!("| asked | measured |\n|---|---|");
     let say = |what: &str, value: Option<String>| println!("| {what} | {} |", value.unwrap_or_else(|| "not measured".into()));
-    let dummy = |how, one, job, bytes| results.find(first, how, one, job, bytes);
+    let dummy = |how, on, job, bytes| results.find(first, how, on, job, bytes);
     let ns = |row: Option<&Measured>| row.map(with_spread);
-    say("dummy write of 1 B in process ≤ 38 ns (C API)", ns(dummy(How::PluginApi, false, "dummy write", 1)));
-    say("dummy read of 1 B in process ≤ 38 ns (C API)", ns(dummy(How::PluginApi, false, "dummy read", 1)));
-    say("dummy write of 1 B by the channel ≤ 1 µs with a free processor", ns(dummy(How::Channel, false, "dummy write", 1)));
-    say("… ≤ 6 µs on a busy one", ns(dummy(How::Channel, true, "dummy write", 1)));
+    say("dummy write of 1 B in process ≤ 38 ns (C API)", ns(dummy(How::PluginApi, On::Any, "dummy write", 1)));
+    say("dummy read of 1 B in process ≤ 38 ns (C API)", ns(dummy(How::PluginApi, On::Any, "dummy read", 1)));
+    say(
+        "dummy write of 1 B by the channel ≤ 1 µs with a free processor, where the kernel puts them",
+        ns(dummy(How::Channel, On::Any, "dummy write", 1)),
+    );
+    say("… with a processor for each side", ns(dummy(How::Channel, On::Apart, "dummy write", 1)));
+    say("… ≤ 6 µs on a busy one", ns(dummy(How::Channel, On::One, "dummy write", 1)));
     let line = |ns: &[f64]| Some(format!("{:.0} ns (median; {:.0} to {:.0})", ns.get(ns.len() / 2)?, ns.first()?, ns.last()?));
     say("a line of memory to the other processor and back, beside these calls: what they can't go below", line(&results.line_ns));
-    let ratio = |one, over: How| Some(dummy(over, one, "dummy write", 1)?.ns / dummy(How::Kernel, one, "dummy write", 1)?.ns);
+    let ratio = |on, over: How| Some(dummy(over, on, "dummy write", 1)?.ns / dummy(How::Kernel, on, "dummy write", 1)?.ns);
     let shown = |value: Option<f64>| value.map(|value| format!("{value:.2}"));
-    say("dummy write by the channel against kernel FUSE ≤ 1", shown(ratio(false, How::Channel)));
-    say("… on one processor ≤ 1", shown(ratio(true, How::Channel)));
-    let socket = dummy(How::Socket, false, "dummy write", 1).zip(dummy(How::Channel, false, "dummy write", 1));
+    say("dummy write by the channel against kernel FUSE ≤ 1", shown(ratio(On::Any, How::Channel)));
+    say("… on one processor ≤ 1", shown(ratio(On::One, How::Channel)));
+    let socket = dummy(How::Socket, On::Any, "dummy write", 1).zip(dummy(How::Channel, On::Any, "dummy write", 1));
     say("dummy write over a socket against the channel", shown(socket.map(|(socket, channel)| socket.ns / channel.ns)));
     let mut least = f64::INFINITY;
     for row in results.rows.iter().filter(|row| row.job.bytes >= 64 << 10 && row.how == How::Plugin) {
-        let native = results.find(&row.medium, How::Native, false, row.job.name, row.job.bytes);
+        let native = results.find(&row.medium, How::Native, On::Any, row.job.name, row.job.bytes);
         least = native.map_or(least, |native| least.min(round_by_round(native, row)));
     }
     say("in-process bandwidth against native, round by round, the least at ≥ 64 KiB: ≥ 0.9", shown(Some(least)));
     let inside = |row: &&Measured| matches!(row.how, How::Plugin | How::PluginApi) && row.medium == first;
     let most = results.rows.iter().filter(inside).map(|row| row.switches).fold(0.0, f64::max);
     say("context switches a call in process, the most: 0", shown(Some(most)));
-    let stat = |how| results.find(first, how, false, "stat", 0).map(|row| row.ns);
+    let stat = |how| results.find(first, how, On::Any, "stat", 0).map(|row| row.ns);
     let stat = stat(How::Channel).zip(stat(How::Kernel)).map(|(ours, theirs)| ours / theirs);
     say("warm `stat` through our cache against kernel FUSE's ≤ 0.17", shown(stat));
 }
 
 /// A line for each row.
 pub fn csv(results: &Results) -> String {
-    let mut text = format!("# {}\nmedium,way,one_processor,call,bytes,calls,ns,real_ns,switches,checksum\n", results.machine);
+    let mut text = format!("# {}\nmedium,way,processors,call,bytes,calls,ns,real_ns,switches,checksum\n", results.machine);
     for row in &results.rows {
         let (job, how) = (&row.job, row.how.name().replace(',', ""));
         let _ = writeln!(
             text,
             "{},{how},{},{},{},{},{:.1},{:.1},{:.3},{:x}",
-            row.medium, row.one_processor, job.name, job.bytes, job.n, row.ns, row.real_ns, row.switches, row.sum
+            row.medium,
+            row.on.name(),
+            job.name,
+            job.bytes,
+            job.n,
+            row.ns,
+            row.real_ns,
+            row.switches,
+            row.sum
         );
     }
     text

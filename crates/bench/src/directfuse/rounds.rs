@@ -4,7 +4,7 @@
 use super::Options;
 use super::leavings;
 use super::line;
-use super::way::{Built, How, Way};
+use super::way::{Built, How, On, Way};
 use super::worker::Spent;
 use crate::run::{median, processor};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ impl Job {
     fn is_for(&self, way: &Way) -> bool {
         match self.name {
             "dummy write" | "dummy read" => way.how != How::Native,
-            "write" | "read" => !way.one_processor && way.how != How::Socket,
+            "write" | "read" => way.on == On::Any && way.how != How::Socket,
             _ => true,
         }
     }
@@ -40,8 +40,8 @@ pub struct Measured {
     pub medium: String,
     /// By which way.
     pub how: How,
-    /// With all processes on one processor.
-    pub one_processor: bool,
+    /// With its processes on which processors.
+    pub on: On,
     /// Nanoseconds a call.
     pub ns: f64,
     /// The same in each round, in order.
@@ -68,10 +68,9 @@ pub struct Results {
 
 impl Results {
     /// One row, if it was measured.
-    pub fn find(&self, medium: &str, how: How, one_processor: bool, job: &str, bytes: usize) -> Option<&Measured> {
+    pub fn find(&self, medium: &str, how: How, on: On, job: &str, bytes: usize) -> Option<&Measured> {
         self.rows.iter().find(|row| {
-            (row.medium.as_str(), row.how, row.one_processor) == (medium, how, one_processor)
-                && (row.job.name, row.job.bytes) == (job, bytes)
+            (row.medium.as_str(), row.how, row.on) == (medium, how, on) && (row.job.name, row.job.bytes) == (job, bytes)
         })
     }
 
@@ -137,13 +136,14 @@ fn open_medium(built: &Built, dir: &Path, is_first: bool) -> Result<Medium, Stri
     leavings::sweep(dir);
     let scratch = Scratch(leavings::own(dir, ".d"));
     let mut ways = Vec::new();
-    let more = [(How::Kernel, true), (How::Channel, true), (How::Socket, false)];
-    for (how, one_processor) in How::ALL.map(|how| (how, false)).into_iter().chain(more.into_iter().filter(|_| is_first)) {
+    let apart = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1).then_some((How::Channel, On::Apart));
+    let more = [(How::Kernel, On::One), (How::Channel, On::One), (How::Socket, On::Any)].into_iter().chain(apart);
+    for (how, on) in How::ALL.map(|how| (how, On::Any)).into_iter().chain(more.filter(|_| is_first)) {
         leavings::go_on()?;
         let number = ways.len();
         let own = scratch.0.join(format!("files{number}"));
         std::fs::create_dir_all(&own).map_err(|e| format!("{}: {e}", own.display()))?;
-        match Way::open(built, how, one_processor, &own, &scratch.0.join(format!("point{number}"))) {
+        match Way::open(built, how, on, &own, &scratch.0.join(format!("point{number}"))) {
             Ok(way) => ways.push(way),
             Err(what) if how == How::Kernel => eprintln!("bench: {what}: that way is left out"),
             Err(what) => return Err(what),
@@ -191,7 +191,7 @@ pub fn run(options: &Options) -> Result<Results, String> {
                     job: job.clone(),
                     medium: medium.name.clone(),
                     how: way.how,
-                    one_processor: way.one_processor,
+                    on: way.on,
                     ns: of(|s| s.ns),
                     round_ns: each(|s| s.ns),
                     real_ns: of(|s| s.real_ns),

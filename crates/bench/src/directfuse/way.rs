@@ -131,12 +131,34 @@ impl Drop for Mounted {
     }
 }
 
+/// On which processors the processes of a way run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum On {
+    /// Where the kernel puts them.
+    Any,
+    /// All on the same.
+    One,
+    /// The program on one, the daemon on another.
+    Apart,
+}
+
+impl On {
+    /// For the CSV file.
+    pub fn name(self) -> &'static str {
+        match self {
+            On::Any => "any",
+            On::One => "one",
+            On::Apart => "apart",
+        }
+    }
+}
+
 /// A worker at the end of a way.
 pub struct Way {
     /// Which.
     pub how: How,
-    /// Whether all its processes share one processor.
-    pub one_processor: bool,
+    /// Where its processes run.
+    pub on: On,
     child: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
@@ -146,10 +168,10 @@ pub struct Way {
 
 impl Way {
     /// Opens a way to `dir`, whose kernel mount, if it needs one, lies at `point`.
-    pub fn open(built: &Built, how: How, one_processor: bool, dir: &Path, point: &Path) -> Result<Way, String> {
+    pub fn open(built: &Built, how: How, on: On, dir: &Path, point: &Path) -> Result<Way, String> {
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let start = |program: &Path| {
-            if !one_processor {
+            if on == On::Any {
                 return Command::new(program);
             }
             let mut command = Command::new("taskset");
@@ -191,9 +213,12 @@ impl Way {
                 command
             }
         };
+        if on == On::Apart {
+            command.env("PASSING_ON", "1");
+        }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|e| format!("worker: {e}"))?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else { return Err("worker: no pipes".into()) };
-        let mut way = Way { how, one_processor, child, to: Some(to), from: BufReader::new(from), _mounted: mounted };
+        let mut way = Way { how, on, child, to: Some(to), from: BufReader::new(from), _mounted: mounted };
         match way.hear()?.as_str() {
             "ready" => Ok(way),
             other => Err(format!("{}: {other}", how.name())),

@@ -263,7 +263,11 @@ impl Care {
         let by_socket = matches!(self.into, Into::Socket { .. });
         let why = match (status, errno) {
             (Some(status), Errno::ENOTCONN) => format!("the daemon ended ({status}) before it served"),
-            (None, Errno::ENOTCONN) => "the daemon ended before it served".to_string(),
+            (None, Errno::ENOTCONN) if by_socket => "the daemon ended before it served".to_string(),
+            // Its mark goes when a program becomes another.
+            (None, Errno::ENOTCONN) => "the command became another program before it served; \
+                name the daemon itself (`nice`, `env` or a script before it can stand before `bypath run`), or try carrier=socket"
+                .to_string(),
             (_, Errno::EOPNOTSUPP) => "the daemon speaks no FUSE protocol that we know (7.19 to 7.40)".to_string(),
             (_, Errno::EPROTO) if by_socket => {
                 "the daemon wants what a socket can't do, such as splice; it needs carrier=memory".to_string()
