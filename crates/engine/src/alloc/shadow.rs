@@ -3,12 +3,13 @@
 use super::arena;
 use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
-use crate::segment::lane_state::RESERVED_MAX;
+use crate::segment::lane_state::{RESERVED_MAX, Reserved};
 use crate::segment::{LaneState, Page};
 use base::Result;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, fence};
+use format::Lane;
 use format::lane::{Op, State};
 use format::layout::{self, Layout};
 use pm::Errno;
@@ -131,13 +132,11 @@ impl Fs {
     fn each_freed(&self, number: u32, blocks: &Range<u64>, mut each: impl FnMut(u64, u64)) {
         let (lane, released) = (self.lane(number), &self.lane_state(number).released);
         let stamp = lane.sequence.load(Acquire);
-        // Nobody has used the lane since the segment was made.
+        // Nobody has used the lane since the segment was made, or the shadow has got back all.
         if [0, stamp].contains(&released.load(Acquire)) {
             return;
         }
-        for op in lane.ops.iter().take(State::ops_of(stamp)) {
-            let op = Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed));
-            let Some((first, count, bits)) = op.and_then(|op| self.freed_by(op)) else { continue };
+        for (first, count, bits) in self.freed(lane, State::ops_of(stamp)) {
             fence(Acquire);
             // Else it has been given back, and perhaps this was written since then.
             if lane.sequence.load(Relaxed) != stamp || released.load(Acquire) == stamp {
@@ -147,6 +146,12 @@ impl Fs {
                 each(block, bits);
             }
         }
+    }
+
+    /// What the first `count` operations of a lane's record free, as `freed_by` says it.
+    fn freed(&self, lane: &Lane, count: usize) -> impl Iterator<Item = (u64, u64, u64)> {
+        let ops = lane.ops.iter().take(count).filter_map(|op| Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed)));
+        ops.filter_map(|op| self.freed_by(op))
     }
 
     /// The first block that a record's operation frees lines of, the number of such blocks, and which lines of each.
@@ -190,14 +195,22 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn catch_up_slowly(&self, state: &LaneState, number: u64, page: &Page) -> Result<()> {
-        let end = blocks_below(number, self.root().grown.load(Acquire).min(self.layout.block_count()));
-        let mut known = page.known.load(Acquire);
         // In the last place, which operations nearly never reach: one who adopts a lane lists there too.
         let is_free = (state.reserved_count.load(Relaxed) as usize) < RESERVED_MAX - 1;
         let listed = state.reserved.last().filter(|_| is_free);
+        let caught_up = self.catch_up_listed(number, page, listed);
+        if let Some(entry) = listed {
+            entry.run.store(0, Release);
+        }
+        caught_up
+    }
+
+    fn catch_up_listed(&self, number: u64, page: &Page, listed: Option<&Reserved>) -> Result<()> {
+        let end = blocks_below(number, self.root().grown.load(Acquire).min(self.layout.block_count()));
+        let mut known = page.known.load(Acquire);
         for _ in 0..CATCHES {
             if known >= end {
-                break;
+                return Ok(());
             }
             let block = number * PAGE_BLOCKS + u64::from(known);
             // Listed while it may be ours, so that death does not lose it: see `settle_reservations`.
@@ -216,10 +229,7 @@ impl Fs {
                 Err(now) => known = now,
             }
         }
-        if let Some(entry) = listed {
-            entry.run.store(0, Release);
-        }
-        if known >= end { Ok(()) } else { Err(corrupt("page of the shadow", number)) }
+        Err(corrupt("page of the shadow", number))
     }
 
     /// Reserves `bits` of a block's word, whose shadow was last seen as `seen`. False if another was faster.
@@ -293,11 +303,8 @@ impl Fs {
     #[cold]
     #[inline(never)]
     pub(crate) fn release_freed(&self, number: u32, count: usize) {
-        for op in self.lane(number).ops.iter().take(count) {
-            let op = Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed));
-            if let Some((first, count, bits)) = op.and_then(|op| self.freed_by(op)) {
-                (first..first + count).for_each(|block| self.release_lines(number, block, bits, bits.count_ones()));
-            }
+        for (first, count, bits) in self.freed(self.lane(number), count) {
+            (first..first + count).for_each(|block| self.release_lines(number, block, bits, bits.count_ones()));
         }
     }
 
@@ -305,15 +312,12 @@ impl Fs {
     /// freed, some of which may have been given back and taken by others already.
     pub(crate) fn release_freed_again(&self, number: u32) {
         let (lane, mut waits) = (self.lane(number), WAITS);
-        for op in lane.ops.iter().take(State::ops_of(lane.sequence.load(Acquire))) {
-            let op = Op::unpack(op.place.load(Relaxed), op.value.load(Relaxed));
-            if let Some((first, count, bits)) = op.and_then(|op| self.freed_by(op)) {
-                (first..first + count).for_each(|block| {
-                    if self.ready_page(number, self.lane_state(number), block / PAGE_BLOCKS).is_ok() {
-                        self.release_own(number, block, bits, &mut waits);
-                    }
-                });
-            }
+        for (first, count, bits) in self.freed(lane, State::ops_of(lane.sequence.load(Acquire))) {
+            (first..first + count).for_each(|block| {
+                if self.ready_page(number, self.lane_state(number), block / PAGE_BLOCKS).is_ok() {
+                    self.release_own(number, block, bits, &mut waits);
+                }
+            });
         }
     }
 

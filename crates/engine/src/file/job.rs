@@ -187,15 +187,22 @@ impl<'t, 'a> Job<'t, 'a> {
     pub(super) fn cut(&mut self, from: u64, to: u64) -> Result<()> {
         let mut to = to;
         while from < to {
-            let mut edit = Edit::new(self.tx, self.inode.root.load(Relaxed));
-            to = edit.cut(from, to)?;
-            let edited = edit.finish();
-            if edited.moved {
-                let size = self.size();
-                self.commit(edited, 0, size, false)?;
-            }
+            to = self.cut_once(from, to)?;
         }
         Ok(())
+    }
+
+    /// As `cut`, in one record; returns the end of what is left to take.
+    #[inline(always)]
+    pub(super) fn cut_once(&mut self, from: u64, to: u64) -> Result<u64> {
+        let mut edit = Edit::new(self.tx, self.inode.root.load(Relaxed));
+        let to = edit.cut(from, to)?;
+        let edited = edit.finish();
+        if edited.moved {
+            let size = self.size();
+            self.commit(edited, 0, size, false)?;
+        }
+        Ok(to)
     }
 
     /// Fills the holes among `from..to` (bytes) with blocks; what of them lies

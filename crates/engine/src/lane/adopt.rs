@@ -1,11 +1,12 @@
 //! Adopting the lane of a dead thread: its operation happens entirely or not at
 //! all, and everything it held is free again. Whoever meets the dead does it.
 
-use super::apply;
+use super::{LOCKS, Tx, apply};
 use crate::fs::Fs;
 use crate::segment::{Cachelet, LaneState, LockWord, cachelet};
 use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use format::lane::{Kind, word};
 use pm::mutex::Attempt;
 
 /// How often, and for how long each time, another adopter is waited for: some 100 ms in all.
@@ -14,17 +15,23 @@ const NAP: i64 = 50_000;
 
 impl Fs {
     /// Adopts lane `number` if its holder is dead; otherwise does nothing. True
-    /// if nobody holds the lane now.
+    /// if nobody holds the lane now; while a truncation is left to do the dead holds it.
     #[cold]
     pub(crate) fn adopt_if_dead(&self, number: u32) -> bool {
-        let Some(mutex) = self.lane_mutex(number) else { return false };
+        self.adopt_in_part(number) == Some(true)
+    }
+
+    /// As `adopt_if_dead`: `None` if the holder lives, else whether nothing is left to do.
+    #[cold]
+    pub(crate) fn adopt_in_part(&self, number: u32) -> Option<bool> {
+        let mutex = self.lane_mutex(number)?;
         if matches!(mutex.try_take(), Attempt::Inherited | Attempt::Taken) {
             // A damaged record is kept for the checker; the locks go either way.
-            let _ = self.adopt_lane(number);
+            let finished = self.adopt_lane(number) != Ok(false);
             mutex.give_back();
-            return true;
+            return Some(finished);
         }
-        false
+        None
     }
 
     /// Looks at one lane, another one each time that `turn` is another, and
@@ -35,6 +42,10 @@ impl Fs {
     pub(crate) fn look_at_a_lane(&self, own: u32, turn: u32) {
         let high = self.header().lanes_high.get();
         let number = turn % high.max(1);
+        // In the middle of a truncation, perhaps a dead one's, which is enough: one adoption is not begun within another.
+        if self.lane(own).intent.load(Relaxed) != 0 {
+            return;
+        }
         // A lane that holds nothing can wait for its next user.
         if number != own && self.is_lane_busy(number) {
             self.adopt_if_dead(number);
@@ -43,10 +54,13 @@ impl Fs {
 
     /// Whether a lane's state tells of an operation in progress.
     pub(crate) fn is_lane_busy(&self, number: u32) -> bool {
-        let state = self.lane_state(number);
+        let (lane, state) = (self.lane(number), self.lane_state(number));
+        let (stamp, released) = (lane.sequence.load(Relaxed).max(1), state.released.load(Relaxed));
         let words =
             [&state.held[0], &state.entered[0], &state.closed[0], &state.slots[0], &state.loading, &state.loading_cachelet];
-        self.lane(number).state.load(Acquire) != 0
+        lane.state.load(Acquire) != 0
+            // The record is gone, and what it freed is not the shadow's yet.
+            || ![0, stamp].contains(&released)
             || state.reserved_count.load(Relaxed) != 0
             || words.iter().any(|word| word.load(Relaxed) != 0)
     }
@@ -74,7 +88,10 @@ impl Fs {
     /// Order: the record first (its words are still protected by the locks),
     /// then reservations and slots, the directories, and the locks last. What is
     /// listed stays so until it is given up: an adopter may die too.
-    pub(crate) fn adopt_lane(&self, number: u32) -> Result<()> {
+    ///
+    /// False if a truncation is left to do, which an adopter does in portions: the
+    /// lane keeps its note and the file's lock, and is nobody's until all is done.
+    pub(crate) fn adopt_lane(&self, number: u32) -> Result<bool> {
         let (lane, state) = (self.lane(number), self.lane_state(number));
         let mut result = Ok(());
         if lane.state.load(Acquire) != 0 {
@@ -103,6 +120,9 @@ impl Fs {
         }
         state.released.store(stamp.max(1), Release);
         self.settle_reservations(number, state);
+        if result.is_ok() && lane.intent.load(Acquire) != 0 && !self.finish_noted(number) {
+            return Ok(false);
+        }
         self.return_arenas(number, state);
         for slot in &state.slots {
             self.return_slot(number, slot.load(Acquire));
@@ -123,10 +143,75 @@ impl Fs {
             self.free_lock(number, held.load(Acquire));
             held.store(0, Release);
         }
+        state.unopened.store(0, Release);
         for word in [&state.cursor, &state.slot_block].into_iter().chain(&state.pages) {
             word.store(0, Relaxed);
         }
-        result
+        result.map(|()| true)
+    }
+
+    /// Goes on with the truncation that a dead lane has noted, on that lane, so that
+    /// the next adopter goes on where we die; whether it is finished.
+    ///
+    /// A note counts only while its lane has the file's lock: until then nobody can
+    /// have freed the inode. So the lock goes after the note.
+    fn finish_noted(&self, number: u32) -> bool {
+        let (lane, state) = (self.lane(number), self.lane_state(number));
+        let (id, end) = (lane.intent.load(Acquire), lane.intent_arg.load(Acquire));
+        let file = state.held.iter().find_map(|held| {
+            let file = self.cachelet_locked_by(number, held.load(Acquire))?;
+            let is_its = file.node.load(Acquire) == id && file.flags.load(Acquire) & cachelet::DEAD == 0;
+            (is_its && self.reload(file, id).is_ok() && self.is_as_noted(id, end)).then_some(file)
+        });
+        // Its lock comes first in the list; the others go, and those that we need follow it.
+        if let Some(file) = file {
+            let at = self.segment.offset_of(&file.owner);
+            for held in state.held.iter().rev().map(|held| held.load(Acquire)).filter(|held| *held != at) {
+                self.free_lock(number, held);
+            }
+            state.held[0].store(at, Release);
+            state.held.iter().skip(1).for_each(|held| held.store(0, Release));
+        }
+        let mut tx = self.tx_of_dead(number, file);
+        let finished = file.is_none_or(|file| self.cut_noted(&mut tx, file, id));
+        tx.abandon();
+        if finished {
+            let at = self.image.offset_of(lane) + word::INTENT;
+            // Two stores to the lane itself.
+            let _ = tx.set(at, 0).and_then(|()| tx.commit());
+        }
+        tx.unlock_to(1);
+        tx.over = true;
+        finished
+    }
+
+    /// An operation that goes on for a dead lane, which has locked `file`: its end is for `adopt_lane`.
+    fn tx_of_dead<'a>(&'a self, number: u32, file: Option<&'a Cachelet>) -> Tx<'a> {
+        let mut locks = [None; LOCKS];
+        locks[0] = file.map(|file| &file.owner);
+        Tx {
+            fs: self,
+            number,
+            lane: self.lane(number),
+            state: self.lane_state(number),
+            kind: Kind::Truncate,
+            locks,
+            held: 1,
+            objects: 0,
+            ops: 0,
+            lines: 0,
+            files: 0,
+            frees: false,
+            closed: None,
+            over: false,
+        }
+    }
+
+    /// The cachelet whose `owner`, at segment offset `at`, is lane `number`.
+    fn cachelet_locked_by(&self, number: u32, at: u64) -> Option<&Cachelet> {
+        let index = at.checked_sub(self.areas.cachelets)? / size_of::<Cachelet>() as u64;
+        let file = self.cachelet(u32::try_from(index).ok()?)?;
+        (self.segment.offset_of(&file.owner) == at && file.owner.load(Acquire) == number + 1).then_some(file)
     }
 
     /// Frees the lock at segment offset `at` if lane `number` holds it; an inode

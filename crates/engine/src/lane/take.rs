@@ -18,9 +18,11 @@ impl Fs {
             if matches!(attempt, Attempt::Busy | Attempt::Broken) {
                 continue;
             }
-            if let Err(error) = self.prepare_lane(number) {
+            let prepared = self.prepare_lane(number);
+            if prepared != Ok(true) {
                 mutex.give_back();
-                return Err(error);
+                prepared?;
+                continue;
             }
             self.lane_state(number).process.store(self.process.load(Relaxed), Relaxed);
             thread.lanes[self.slot].set(number + 1);
@@ -30,14 +32,28 @@ impl Fs {
     }
 
     /// Makes a lane usable whose mutex this thread has just got: space for its
-    /// state, and whatever its last user left undone.
-    fn prepare_lane(&self, number: u32) -> Result<()> {
-        let bytes = size_of::<crate::segment::LaneState>() as u64;
-        if !self.header().lanes_high.has(number) {
-            self.segment_space(self.areas.lanes + u64::from(number) * bytes, bytes)?;
-            self.header().lanes_high.raise(number + 1);
+    /// state, and whatever its last user left undone. False if a truncation is left
+    /// that takes longer: then another lane will do.
+    fn prepare_lane(&self, number: u32) -> Result<bool> {
+        self.lane_space(number)?;
+        // Noted before the segment was made: nobody has it for the lane yet (`lock_noted`).
+        let is_unlocked = self.lane_state(number).held[0].load(Relaxed) == 0;
+        if is_unlocked && self.lane(number).intent.load(Relaxed) != 0 {
+            return Ok(false);
         }
         self.adopt_lane(number)
+    }
+
+    /// Gives the states of all lanes up to `number` space.
+    pub(crate) fn lane_space(&self, number: u32) -> Result<()> {
+        let bytes = size_of::<crate::segment::LaneState>() as u64;
+        let high = &self.header().lanes_high;
+        if !high.has(number) {
+            let first = high.get();
+            self.segment_space(self.areas.lanes + u64::from(first) * bytes, u64::from(number + 1 - first.min(number)) * bytes)?;
+            high.raise(number + 1);
+        }
+        Ok(())
     }
 
     /// Gives this thread's lane back, at the orderly end of the thread or of its use of the image.

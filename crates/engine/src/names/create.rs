@@ -5,6 +5,7 @@ use super::{check_name, symlink, touch_directory};
 use crate::fs::Fs;
 use crate::lane::record::Set;
 use base::{Cx, Kind, NewNode, Node, Result};
+use core::sync::atomic::Ordering::SeqCst;
 use format::{inode, lane};
 use pm::Errno;
 
@@ -85,6 +86,9 @@ impl Fs {
         let (mode, gid) = inherit(cx, &parent, Kind::Regular, mode);
         let permission = self.permission_index(&mut tx, cx.cred.uid, gid, mode)?;
         let place = self.place_inode(&mut tx)?;
+        // Before the table names it: who frees what nobody has open looks here first. It stays until there is
+        // another one: whether this one has been opened the lane need not be told.
+        tx.state.unopened.store(place.id, SeqCst);
         self.add_orphan(&mut tx, place.id)?;
         let plan = Plan {
             kind: Kind::Regular,
@@ -101,6 +105,13 @@ impl Fs {
         let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, 0, None, ())?;
         self.release_fresh(&tx, cachelet);
         Ok(Node { id: place.id, hint: number })
+    }
+
+    /// What [`Fs::tmpfile`] has made could not be opened: it goes again.
+    #[cold]
+    pub fn forget_tmpfile(&self, cx: &Cx, node: Node) {
+        // A failure leaves it in the orphan table.
+        let _ = self.reclaim_orphan(cx, node);
     }
 }
 

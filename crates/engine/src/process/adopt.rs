@@ -19,8 +19,15 @@ pub(super) const GRACE_FORK: i64 = 60_000_000_000;
 const GRACE_EXEC: i64 = 10_000_000_000;
 
 impl Fs {
-    /// Adopts every dead process, with its lanes; returns how many others live.
+    /// Adopts every dead process, with its lanes, and finishes what they have left; returns how many others live.
     pub fn adopt_dead_processes(&self, cx: &Cx) -> u32 {
+        let living = self.adopt_all(cx);
+        self.finish_beside_others(cx);
+        living
+    }
+
+    /// Adopts every dead process, with its lanes; returns how many others live.
+    pub(super) fn adopt_all(&self, cx: &Cx) -> u32 {
         let high = self.header().processes_high.get();
         let own = self.process.load(Relaxed);
         (0..high).filter(|number| number + 1 != own && self.adopt_process_if_dead(cx, *number)).count() as u32
@@ -52,7 +59,7 @@ impl Fs {
         if slot_lives(slot) {
             return false;
         }
-        self.leftovers().store(1, Release);
+        self.note_leftovers();
         self.adopt_lanes_of(number);
         self.empty_process(cx, number);
         self.header().served.deaths.fetch_add(1, Release);

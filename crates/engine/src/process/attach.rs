@@ -273,7 +273,7 @@ impl Fs {
             identity.initialise(&self.image, self.volatile());
         }
         let mut joined = self.join(directory)?;
-        let alone = !joined || self.adopt_dead_processes(cx) == 0;
+        let alone = !joined || self.adopt_all(cx) == 0;
         if joined && alone && !self.settle_alone() {
             // Death at an unlucky instant has left something counted that nobody holds.
             self.give_lane_back(cx.thread);
@@ -284,16 +284,19 @@ impl Fs {
             if volatile::anyone_lives(&self.image) {
                 return Err(AttachError::InUse);
             }
-            self.recover_records().map_err(AttachError::Failed)?;
+            let cutting = self.recover_records().map_err(AttachError::Failed)?;
             self.new_generation();
             self.make_segment(directory, &opened.stat)?;
+            self.lock_noted(cx, &cutting);
         }
         self.take_process(cx).map_err(|error| match error {
             Error::Posix(Errno::ENOSPC) => AttachError::NoSpace,
             _ => AttachError::TooManyProcesses,
         })?;
-        if alone && !self.read_only {
+        if alone {
             self.finish_work(cx);
+        } else {
+            self.finish_beside_others(cx);
         }
         Ok(())
     }

@@ -71,6 +71,8 @@ impl Fs {
         if let Some(mutex) = self.process_mutex(number) {
             mutex.give_back();
         }
+        // Where a dead process was met on the way.
+        self.finish_beside_others(cx);
         copied.map(|()| token(number, nonce))
     }
 

@@ -168,7 +168,7 @@ impl Fs {
         header.generation.store(u64::from(self.generation), Relaxed);
         header.len.store(self.areas.len, Relaxed);
         header.cachelet_count.store(u64::from(self.areas.cachelet_count), Relaxed);
-        self.leftovers().store(1, Relaxed);
+        self.note_leftovers();
         Ok(())
     }
 

@@ -42,25 +42,56 @@ impl Fs {
     }
 
     /// Work that the dead left, while `go_on` says so: truncations, and orphans
-    /// that nobody has open. Nobody else uses the image.
-    pub(super) fn finish_leftovers(&self, cx: &Cx, go_on: &mut dyn FnMut() -> bool) {
-        self.finish_truncations(cx, go_on);
-        for number in self.orphan_numbers() {
-            let Ok(slot) = self.orphan_slot(number) else { return };
-            let id = slot.load(Acquire);
-            if id != 0 {
+    /// that nobody has open. Nobody else uses the image. False if some is left.
+    pub(super) fn finish_leftovers(&self, cx: &Cx, go_on: &mut dyn FnMut() -> bool) -> bool {
+        self.finish_truncations(go_on)
+            && self.each_orphan(|node| {
                 if !go_on() {
-                    return;
+                    return false;
                 }
-                let node = Node { id, hint: u32::MAX };
                 // Nobody else uses the image, and we have opened nothing yet: a
                 // count is what somebody left who died between counting and noting it.
                 if let Ok(cachelet) = self.cached(cx, node) {
                     cachelet.opens.store(0, SeqCst);
                 }
                 let _ = self.reclaim_orphan(cx, node);
-            }
-        }
-        self.finish_truncations(cx, go_on);
+                true
+            })
+    }
+
+    /// As `finish_leftovers`, beside others, who are spared what they have open and
+    /// what they are about to open. False if some is left that can be done soon.
+    pub(super) fn finish_what_nobody_has(&self, cx: &Cx, go_on: &mut dyn FnMut() -> bool) -> bool {
+        let mut finished = true;
+        let looked_at_all = self.finish_truncations(go_on)
+            && self.each_orphan(|node| {
+                let Ok(cachelet) = self.cached(cx, node) else { return true };
+                // In this order: what a lane has opened it need not name any more.
+                if cachelet.opens.load(SeqCst) != 0 || self.is_to_be_opened(node.id) {
+                    return true;
+                }
+                // Whoever lives and is at it frees it himself; if he has died since, the next look is soon.
+                if cachelet.owner.load(SeqCst) != 0 {
+                    finished = false;
+                    return true;
+                }
+                go_on() && {
+                    let _ = self.reclaim_orphan(cx, node);
+                    true
+                }
+            });
+        finished && looked_at_all
+    }
+
+    /// Whether a lane has made a node without a name and may not have opened it yet.
+    fn is_to_be_opened(&self, id: u64) -> bool {
+        let lanes = self.header().lanes_high.get();
+        (0..lanes).any(|lane| self.lane_state(lane).unopened.load(SeqCst) == id)
+    }
+
+    /// Calls `each` for all orphans while it returns true; whether it always did.
+    fn each_orphan(&self, mut each: impl FnMut(Node) -> bool) -> bool {
+        let ids = self.orphan_numbers().map_while(|number| self.orphan_slot(number).ok()).map(|slot| slot.load(SeqCst));
+        ids.filter(|id| *id != 0).all(|id| each(Node { id, hint: u32::MAX }))
     }
 }

@@ -66,16 +66,18 @@ impl Fs {
             return Err(AttachError::Damaged);
         }
         fs.refresh_valid();
+        let mut cutting = None;
         if !join {
-            fs.recover_records().map_err(AttachError::Failed)?;
+            cutting = Some(fs.recover_records().map_err(AttachError::Failed)?);
             fs.new_generation();
         }
         fs.generation = fs.root().generation.load(Relaxed) as u32;
         fs.areas = Areas::new(&layout, cachelet_budget(&layout));
         fs.use_segment(segment)?;
-        if !join {
+        if let Some(cutting) = cutting {
             fs.begin_segment(1)?;
             fs.header().magic.store(MAGIC, Release);
+            fs.lock_noted(cx, &cutting);
         }
         fs.take_process_in_memory();
         if !join {

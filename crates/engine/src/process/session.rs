@@ -19,7 +19,7 @@ impl Fs {
         let Some(file) = locked else { return };
         let is_ours = file.stat().is_ok_and(|stat| [stat.dev, stat.ino] == identity);
         let is_named = header.token.load(Acquire) == self.header().token.load(Acquire);
-        let is_last = is_ours && is_named && self.adopt_dead_processes(cx) == 0 && self.settle_alone();
+        let is_last = is_ours && is_named && self.adopt_all(cx) == 0 && self.settle_alone();
         if is_last && !super::volatile::anyone_lives(&self.image) {
             self.image.store_volatile(&header.token, 0);
             let _ = file::unlink(self.segment_path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0"));

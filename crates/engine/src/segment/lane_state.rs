@@ -60,7 +60,9 @@ pub struct LaneState {
     /// Stamp of the last record whose freed space went back to the shadow: not the
     /// lane's, so long as one frees what the shadow has not got back; 0 in a new segment.
     pub released: AtomicU64,
-    pub spare2: [AtomicU64; 31],
+    pub spare2: [AtomicU64; 30],
+    /// Node that this lane has made without a name, for whoever opens it next: nobody frees it before.
+    pub unopened: AtomicU64,
     pub reserved: [Reserved; RESERVED_MAX],
 }
 

@@ -150,7 +150,7 @@ impl Backend for Native {
 
     fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
         let node = self.0.tmpfile(cx, dir, mode, flags)?;
-        self.0.open(cx, node, flags, fd)
+        self.0.open(cx, node, flags, fd).inspect_err(|_| self.0.forget_tmpfile(cx, node))
     }
 
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod attach;
 mod death;
+mod left;
 
 use super::AttachError;
 use crate::testing::{TestFs, TestImage};
