@@ -327,7 +327,8 @@ mod tests {
         let root = test.inode(node_offset(victim.id)).unwrap().root.load(Relaxed);
         let forger = test.create(&test.cx(), test.root_node(), b"forger", &FILE).unwrap();
         let mut bytes = [0u64; 8];
-        let head = format::inode::Head { generation: 5, flags: 0, kind: Kind::Regular as u8, permission: 0 };
+        let permission = test.inode(node_offset(victim.id)).unwrap().head().permission;
+        let head = format::inode::Head { generation: 5, flags: 0, kind: Kind::Regular as u8, permission };
         (bytes[0], bytes[1], bytes[5]) = (head.pack(), 1, root);
         let text: std::vec::Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
         test.write(&test.cx(), forger, Some(0), &[UserSlice::from_ref(&text)]).unwrap();
@@ -337,19 +338,19 @@ mod tests {
         });
         let id = format::inode::node_id(block.unwrap() * BLOCK, 5);
         assert!(test.is_as_noted(id, 0), "it looks like one");
+        let note = |fs: &Fs, number: u32| {
+            fs.image.store(&fs.lane(number).intent, id);
+            fs.image.store(&fs.lane(number).intent_arg, 0);
+        };
         for gone in [false, true] {
-            dying(&test, |cx| {
-                let number = test.lane_of(cx).unwrap();
-                test.fs.image.store(&test.lane(number).intent, id);
-                test.fs.image.store(&test.lane(number).intent_arg, 0);
-                true
-            });
             if gone {
                 let TestFs { thread, fs, image } = test;
                 fs.detach(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
                 std::fs::remove_file(std::str::from_utf8(fs.segment_path()).unwrap()).unwrap();
+                note(fs, 700);
                 test = TestFs::from_image(image).unwrap();
             } else {
+                dying(&test, |cx| test.lane_of(cx).map(|number| note(&test, number)).is_ok());
                 let number = noted(&test).unwrap();
                 assert_eq!(test.adopt_in_part(number), Some(true));
             }

@@ -2,7 +2,8 @@
 //!
 //! Lanes are adopted by whoever waits for them, and by whoever looks at them in
 //! turn (`lane::adopt`); processes, with their lanes, by whoever attaches or
-//! forks, and by whoever runs short of what they hold.
+//! forks, and by whoever runs short of what they hold. Who adopts also finishes
+//! what they have left half done (`process::recover`).
 
 use super::handover::child_of;
 use super::kernel;
