@@ -24,7 +24,7 @@ fn remove_from(place: &Path, age: Duration) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let is_old = entry.metadata().and_then(|meta| meta.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|past| past >= age));
         let maker = entry.file_name().to_str().and_then(maker);
-        if is_old && maker.is_some_and(|pid| !lives(pid)) {
+        if is_old && maker.is_some_and(|pid| !pm::host::is_alive(pid)) {
             // What is another user's stays.
             let path = entry.path();
             let _ =
@@ -34,16 +34,9 @@ fn remove_from(place: &Path, age: Duration) {
 }
 
 /// The process that a name tells of.
-fn maker(name: &str) -> Option<i32> {
+fn maker(name: &str) -> Option<u32> {
     let rest = name.strip_prefix(PREFIX)?;
-    rest.split('-').next()?.parse().ok().filter(|pid| *pid > 0)
-}
-
-/// Also true of whom we may not ask about.
-fn lives(pid: i32) -> bool {
-    // SAFETY: no signal is sent.
-    let asked = unsafe { libc::kill(pid, 0) };
-    asked == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    rest.split('-').next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -42,13 +42,10 @@ pub fn sweep(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(NAME)) else { continue };
-        let Ok(pid) = rest.trim_end_matches(".d").parse::<i32>() else { continue };
+        let Ok(pid) = rest.trim_end_matches(".d").parse::<u32>() else { continue };
         // Not what a link of somebody's leads to.
         let is_ours = std::fs::symlink_metadata(entry.path()).is_ok_and(|about| about.is_dir() && about.uid() == us);
-        // SAFETY: no signal is sent.
-        let lives =
-            pid <= 0 || unsafe { libc::kill(pid, 0) } == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
-        if is_ours && !lives {
+        if is_ours && !pm::host::is_alive(pid) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

@@ -18,7 +18,7 @@ pub const AGE: Duration = Duration::from_secs(60);
 pub fn remove_from(directory: &Path, age: Duration) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let is_old = entry.metadata().and_then(|meta| meta.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|past| past >= age));
-        let is_orphan = entry.file_name().to_str().and_then(maker).is_some_and(|pid| !lives(pid));
+        let is_orphan = entry.file_name().to_str().and_then(maker).is_some_and(|pid| !pm::host::is_alive(pid));
         if is_old && is_orphan {
             remove_unused(&entry.path());
         }
@@ -26,18 +26,13 @@ pub fn remove_from(directory: &Path, age: Duration) {
 }
 
 /// The process that made the file of this name, if it is a shared file's.
-fn maker(name: &str) -> Option<rustix::process::Pid> {
+fn maker(name: &str) -> Option<u32> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     let (kind, pid, count) = (parts.next()?, parts.next()?, parts.next()?);
     if !matches!(kind, "ledger" | "channel" | "kept") || count.parse::<u32>().is_err() || parts.next().is_some() {
         return None;
     }
-    rustix::process::Pid::from_raw(pid.parse().ok()?)
-}
-
-/// Also true of whom we may not ask about.
-fn lives(pid: rustix::process::Pid) -> bool {
-    rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+    pid.parse().ok()
 }
 
 fn remove_unused(path: &Path) {
