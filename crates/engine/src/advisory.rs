@@ -4,15 +4,18 @@
 //! An entry is one lock on one range. The entries of a node form a chain; the
 //! heads of the chains lie in the first entries of the table. Everything is
 //! changed under `Header::advisory`. An entry is filled before it is chained,
-//! and unchained before it is freed: death in between loses an entry, no lock.
+//! and unchained before it is freed; while it is not chained it is noted, so that
+//! whoever takes the table after a death in between frees it.
+//! The lock of a description is added first, then one looks whether the description
+//! still is open; who closes it ends it first, then looks for locks.
 //! `flock` locks and the two others do not see each other.
 
 use crate::fs::Fs;
 use crate::lane::Tx;
 use crate::segment::{ADVISORY_LOCKS, Header};
 use base::{Cx, DescriptionId, Error, Lock, LockKind, LockOwner, Node, Result};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use format::lane::Kind;
 use pm::Errno;
 use zerocopy::{FromBytes, KnownLayout};
@@ -39,7 +42,9 @@ struct Entry {
     next: AtomicU32,
     /// First entry + 1 of the chain with this entry's number.
     head: AtomicU32,
-    reserved: [AtomicU64; 2],
+    /// In the first entry: entry + 1 that is on its way into its chain or out of it.
+    half_way: AtomicU32,
+    reserved: [AtomicU32; 3],
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
@@ -87,7 +92,8 @@ fn chain_of(node: u64) -> u32 {
 }
 
 impl Fs {
-    /// Sets or clears a lock. `EAGAIN` on conflict, `ENOLCK` when the table is full.
+    /// Sets or clears a lock. `EAGAIN` on conflict, `ENOLCK` when the table is full, `EBADF`
+    /// where another thread has closed the description.
     pub fn advisory_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
         if self.read_only {
             // Nobody can write: every lock is granted.
@@ -97,7 +103,12 @@ impl Fs {
         let attempt = || {
             let mut tx = self.begin(cx, Kind::SetAttr)?;
             self.lock_table(&mut tx)?;
-            self.change_locks(&wanted, lock.kind)
+            self.change_locks(&wanted, lock.kind)?;
+            if lock.kind == LockKind::Unlock || self.is_still_open(&wanted) {
+                return Ok(());
+            }
+            self.unchain(chain_of(wanted.node), |held| held.owner == wanted.owner && held.node == wanted.node);
+            Err(Errno::EBADF.into())
         };
         match attempt() {
             // Perhaps the holder is dead.
@@ -151,6 +162,11 @@ impl Fs {
         if !self.any_lock() {
             return;
         }
+        let is_lost = self.half_way().is_some_and(|half_way| half_way.load(Acquire) != 0);
+        if is_lost && let Ok(mut tx) = self.begin(cx, Kind::SetAttr) {
+            // Taking the table is enough.
+            let _ = self.lock_table(&mut tx);
+        }
         let process = u64::from(process);
         for chain in (0..CHAINS).filter(|chain| self.head(*chain).is_some_and(|head| head.load(Acquire) != 0)) {
             self.drop_locks(cx, chain, |held| {
@@ -175,7 +191,18 @@ impl Fs {
     /// Whether there is any lock on the nodes that share a chain with this one.
     #[inline(never)]
     fn has_chain(&self, node: u64) -> bool {
-        self.head(chain_of(node)).is_some_and(|head| head.load(Acquire) != 0)
+        self.head(chain_of(node)).is_some_and(|head| head.load(SeqCst) != 0)
+    }
+
+    /// Whether the owner of a lock that was just added can give it up again: if it is a description, whether that
+    /// is open. One that was closed by another thread meanwhile may have looked for locks before.
+    fn is_still_open(&self, added: &Held) -> bool {
+        if !matches!(owner_kind(added.owner), OF_DESCRIPTION | OF_FLOCK) {
+            return true;
+        }
+        fence(SeqCst);
+        let description = self.description(added.owner as u32);
+        base::hold::count(description.refs.load(SeqCst)) != 0 && description.node.load(Relaxed) == added.node
     }
 
     /// Locks in the table.
@@ -195,13 +222,34 @@ impl Fs {
         self.entry(chain).map(|entry| &entry.head)
     }
 
+    fn half_way(&self) -> Option<&AtomicU32> {
+        self.entry(0).map(|entry| &entry.half_way)
+    }
+
     fn lock_table<'a>(&'a self, tx: &mut Tx<'a>) -> Result<()> {
         let header: &Header = self.header();
         tx.lock(&header.advisory.0)?;
         if header.locks_high.get() == 0 {
             self.grow_table()?;
         }
+        if let Some(half_way) = self.half_way()
+            && let Some(number) = half_way.load(Acquire).checked_sub(1)
+        {
+            self.free_lost(number);
+            half_way.store(0, Release);
+        }
         Ok(())
+    }
+
+    /// Whoever had the table before died while this entry was on its way: it is free, unless it is chained.
+    #[cold]
+    #[inline(never)]
+    fn free_lost(&self, number: u32) {
+        let Some(entry) = self.entry(number) else { return };
+        let node = entry.node.load(Acquire);
+        if node != 0 && !self.chain(chain_of(node)).any(|one| core::ptr::eq(one, entry)) {
+            entry.node.store(0, Release);
+        }
     }
 
     /// More entries get real space. `ENOLCK` at the end of the table.
@@ -253,12 +301,16 @@ impl Fs {
     }
 
     fn unchain(&self, chain: u32, which: impl Fn(&Held) -> bool) {
-        let Some(mut link) = self.head(chain) else { return };
+        let (Some(mut link), Some(half_way)) = (self.head(chain), self.half_way()) else { return };
         for _ in 0..ADVISORY_LOCKS {
-            let Some(entry) = link.load(Acquire).checked_sub(1).and_then(|number| self.entry(number)) else { return };
+            let number = link.load(Acquire);
+            let Some(entry) = number.checked_sub(1).and_then(|number| self.entry(number)) else { return };
             if which(&Self::read_entry(entry)) {
+                half_way.store(number, Release);
                 link.store(entry.next.load(Acquire), Release);
+                pm::touched();
                 entry.node.store(0, Release);
+                half_way.store(0, Release);
             } else {
                 link = &entry.next;
             }
@@ -274,15 +326,18 @@ impl Fs {
                 if entry.node.load(Acquire) != 0 {
                     continue;
                 }
-                let Some(head) = self.head(chain_of(held.node)) else { break };
+                let (Some(head), Some(half_way)) = (self.head(chain_of(held.node)), self.half_way()) else { break };
                 entry.owner.store(held.owner, Relaxed);
                 entry.start.store(held.start, Relaxed);
                 entry.end.store(held.end, Relaxed);
                 entry.exclusive.store(u32::from(held.exclusive), Relaxed);
                 entry.pid.store(held.pid as u32, Relaxed);
                 entry.next.store(head.load(Acquire), Relaxed);
+                half_way.store(number + 1, Release);
                 entry.node.store(held.node, Release);
+                pm::touched();
                 head.store(number + 1, Release);
+                half_way.store(0, Release);
                 return Ok(());
             }
             self.grow_table()?;
@@ -405,7 +460,8 @@ mod tests {
         let node = test
             .create(&cx, test.root_node(), b"f", &NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" })
             .unwrap();
-        let owners = [LockOwner::Process, LockOwner::Description(7), LockOwner::Served(8)];
+        let id = test.open(&cx, node, 2, 3).unwrap();
+        let owners = [LockOwner::Process, LockOwner::Description(id), LockOwner::Served(8)];
         let mut held = [[None::<LockKind>; 40]; 3];
         let mut seed = 1u64;
         let mut below = |end: u64| {
@@ -438,7 +494,7 @@ mod tests {
             let runs: usize = held.iter().map(|h| h.chunk_by(|a, b| a == b).filter(|run| run[0].is_some()).count()).sum();
             assert_eq!(entries, runs, "step {step}");
         }
-        test.drop_locks_of_description(&cx, 7, node.id);
+        test.drop_locks_of_description(&cx, id, node.id);
         test.advisory_lock(&cx, node, &lock(LockOwner::Served(8), LockKind::Unlock, 0, u64::MAX)).unwrap();
         test.drop_process_locks(&cx, node);
         // Those that it holds for others go with the process.
@@ -452,6 +508,7 @@ mod tests {
         let test = TestFs::new(64 << 20);
         let cx = test.cx();
         let node = test.root_node();
+        let [one, two] = [3, 4].map(|fd| test.open(&cx, node, 0, fd).unwrap());
         let results: Vec<_> = (0..u64::from(ADVISORY_LOCKS) + 1)
             .map(|i| test.advisory_lock(&cx, node, &lock(LockOwner::Process, LockKind::Shared, i * 2, i * 2 + 1)))
             .collect();
@@ -459,8 +516,47 @@ mod tests {
         assert_eq!(results.last().unwrap().map_err(|e| e.errno()), Err(Errno::ENOLCK));
         // Whole-file locks, and flock apart from records.
         test.advisory_lock(&cx, node, &lock(LockOwner::Process, LockKind::Unlock, 0, u64::MAX)).unwrap();
-        test.advisory_lock(&cx, node, &lock(LockOwner::Flock(1), LockKind::Exclusive, 0, u64::MAX)).unwrap();
+        test.advisory_lock(&cx, node, &lock(LockOwner::Flock(one), LockKind::Exclusive, 0, u64::MAX)).unwrap();
         test.advisory_lock(&cx, node, &lock(LockOwner::Process, LockKind::Exclusive, 5, 10)).unwrap();
-        assert!(test.advisory_lock(&cx, node, &lock(LockOwner::Flock(2), LockKind::Shared, 0, u64::MAX)).is_err());
+        assert!(test.advisory_lock(&cx, node, &lock(LockOwner::Flock(two), LockKind::Shared, 0, u64::MAX)).is_err());
+    }
+    /// Goal: no lock outlives its description. Method: it is closed, as by another thread, before its lock is added;
+    /// its number is another file's.
+    #[test]
+    fn closed_before_it_has_its_lock() {
+        let test = TestFs::new(64 << 20);
+        let cx = test.cx();
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        let node = test.create(&cx, test.root_node(), b"f", &new).unwrap();
+        let id = test.open(&cx, node, 2, 3).unwrap();
+        test.close(&cx, 3);
+        let ask = |owner| test.advisory_lock(&cx, node, &lock(owner, LockKind::Exclusive, 0, 10)).map_err(|e| e.errno());
+        let owners = [LockOwner::Flock(id), LockOwner::Description(id)];
+        assert_eq!(owners.map(ask), [Err(Errno::EBADF); 2]);
+        test.description_hint.store(id, Relaxed);
+        assert_eq!(test.open(&cx, test.root_node(), 0, 3), Ok(id));
+        assert_eq!((owners.map(ask), test.advisory_count()), ([Err(Errno::EBADF); 2], 0));
+    }
+
+    /// Goal: death while an entry is chained or unchained loses none. Method: what such a death leaves: an entry
+    /// that is filled, or no longer chained, and noted; one that is chained and noted.
+    #[test]
+    fn no_entry_is_lost() {
+        let test = TestFs::new(64 << 20);
+        let (cx, node) = (test.cx(), test.root_node());
+        let set = |kind| test.advisory_lock(&cx, node, &lock(LockOwner::Process, kind, 0, 10)).unwrap();
+        set(LockKind::Exclusive);
+        let chained = test.head(chain_of(node.id)).unwrap().load(Relaxed);
+        let half_way = test.half_way().unwrap();
+        half_way.store(chained, Relaxed);
+        test.drop_locks_of_process(&cx, 77);
+        assert_eq!((test.advisory_count(), half_way.load(Relaxed)), (1, 0));
+        let lost = test.entry(chained).unwrap();
+        lost.node.store(node.id, Relaxed);
+        half_way.store(chained + 1, Relaxed);
+        test.drop_locks_of_process(&cx, 77);
+        assert_eq!((test.advisory_count(), half_way.load(Relaxed)), (1, 0));
+        set(LockKind::Unlock);
+        assert_eq!((test.advisory_count(), half_way.load(Relaxed)), (0, 0));
     }
 }

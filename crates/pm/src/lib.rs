@@ -37,3 +37,10 @@ pub use region::Region;
 pub use table::{Pinned, Steps, Table};
 pub use text::Text;
 pub use user::UserSlice;
+
+/// Here a restless schedule may interrupt who runs (`record::on_touch`). Nothing without the feature `sim`.
+#[inline(always)]
+pub fn touched() {
+    #[cfg(feature = "sim")]
+    record::touched();
+}

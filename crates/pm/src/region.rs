@@ -101,8 +101,7 @@ impl Region {
     #[inline(always)]
     pub fn at<T: FromBytes + KnownLayout>(&self, offset: u64) -> Option<&T> {
         const { assert!(size_of::<T>() > 0) }
-        #[cfg(feature = "sim")]
-        crate::record::touched();
+        crate::touched();
         let valid = self.valid.load(Ordering::Relaxed);
         // Whole lines are valid: what is aligned to its size is inside if it begins there.
         let within = const { size_of::<T>() == align_of::<T>() && size_of::<T>() <= 64 };
@@ -212,8 +211,7 @@ impl Region {
     #[cfg_attr(feature = "sim", track_caller)]
     pub fn store_volatile(&self, word: &AtomicU64, value: u64) {
         word.store(value, Ordering::Release);
-        #[cfg(feature = "sim")]
-        crate::record::touched();
+        crate::touched();
         #[cfg(feature = "sim")]
         if let Some(recorder) = self.recorder {
             recorder.store(self.offset_of(word), &value.to_le_bytes(), Stored::Volatile, Location::caller());
@@ -225,8 +223,7 @@ impl Region {
     #[cfg_attr(feature = "sim", track_caller)]
     pub fn store_volatile32(&self, word: &AtomicU32, value: u32) {
         word.store(value, Ordering::Release);
-        #[cfg(feature = "sim")]
-        crate::record::touched();
+        crate::touched();
         #[cfg(feature = "sim")]
         if let Some(recorder) = self.recorder {
             recorder.store(self.offset_of(word), &value.to_le_bytes(), Stored::Volatile, Location::caller());
@@ -236,8 +233,7 @@ impl Region {
     #[inline(always)]
     #[cfg_attr(feature = "sim", track_caller)]
     fn note(&self, _word: &AtomicU64, _value: u64) {
-        #[cfg(feature = "sim")]
-        crate::record::touched();
+        crate::touched();
         #[cfg(feature = "sim")]
         if let Some(recorder) = self.recorder {
             recorder.store(self.offset_of(_word), &_value.to_le_bytes(), Stored::Word, Location::caller());

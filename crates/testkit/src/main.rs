@@ -230,6 +230,7 @@ fn main() -> std::process::ExitCode {
         )),
         Some("flat") => shown(many::flat(number(&args, "--entries", 1_000_000))),
         Some("deaths") => shown(many::deaths(number(&args, "--rounds", 2000), number(&args, "--seed", 1))),
+        Some("held") => shown(many::held(number(&args, "--rounds", 1000), number(&args, "--seed", 1))),
         Some("recover") => shown(many::recover(number(&args, "--files", 1_000_000), number(&args, "--seed", 1))),
         _ => {
             eprintln!(
@@ -243,6 +244,7 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
                  \x20      testkit flat [--entries N]\n\
                  \x20      testkit deaths [--rounds N] [--seed S]\n\
+                 \x20      testkit held [--rounds N] [--seed S]\n\
                  \x20      testkit recover [--files N] [--seed S]\n\
                  \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S] [--part K/N | --parts N --journal FILE]\n\
                  \x20      testkit crash --persists | --mutants [--every N] [--every-pair N] | --pages [--every N] [--cap N] | --replay STATE | --regressions FILE"

@@ -43,7 +43,12 @@ impl Words {
 
     /// Adds to it.
     pub fn add(self, at: usize, value: u64) -> u64 {
-        self.0[at].fetch_add(value, SeqCst) + value
+        self.0[at].fetch_add(value, SeqCst).wrapping_add(value)
+    }
+
+    /// Sets it; what it was.
+    pub fn swap(self, at: usize, value: u64) -> u64 {
+        self.0[at].swap(value, SeqCst)
     }
 
     /// Waits until it is at least `value`; false after `limit`.

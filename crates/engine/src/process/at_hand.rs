@@ -36,16 +36,20 @@ impl Fs {
             return None;
         }
         self.description_hint.store(id + 1, Relaxed);
+        pm::touched();
         description.node.store(node.id, Relaxed);
         description.hint.store(node.hint, Relaxed);
         description.reserved.store(DOUBT, Release);
+        pm::touched();
         // Count first, then look.
         cachelet.opens.fetch_add(1, SeqCst);
+        pm::touched();
         if cachelet.flags.load(SeqCst) & ODD != 0 || cachelet.node.load(SeqCst) != node.id {
             self.not_at_hand(&context(), cachelet, description);
             return None;
         }
         description.reserved.store(PINNED, Release);
+        pm::touched();
         description.flags.store(flags, Relaxed);
         description.offset.store(0, Relaxed);
         description.offset_owner.store(0, Relaxed);
@@ -54,6 +58,7 @@ impl Fs {
             self.give_up(&context(), process - 1, fd);
             place.store(id + 1, Release);
         }
+        pm::touched();
         description.refs.store(hold::ONE, Release);
         Some((id, description))
     }
@@ -82,6 +87,7 @@ impl Fs {
         if description.refs.compare_exchange(hold::ONE, MAKING | u64::from(process), AcqRel, Relaxed).is_err() {
             return self.give_up(&context(), process - 1, fd);
         }
+        pm::touched();
         // Nobody else ever held it: marked before it leaves the table, so that it ends even if we die in between.
         if place.compare_exchange(entry, 0, AcqRel, Relaxed).is_err() {
             return closed_by_another(description, process);
@@ -93,8 +99,11 @@ impl Fs {
             return self.end_description(&context(), entry - 1, description);
         };
         description.reserved.store(DOUBT, Release);
+        pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
+        pm::touched();
         forget_pin(description);
+        pm::touched();
         if last && leaves_something(cachelet) {
             self.last_unpin(&context(), cachelet);
         }

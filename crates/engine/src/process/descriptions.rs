@@ -79,6 +79,7 @@ impl Fs {
             self.give_up(cx, process, fd);
             place.store(id + 1, Release);
         }
+        pm::touched();
         description.refs.store(hold::ONE, Release);
         Ok(id)
     }
@@ -298,8 +299,10 @@ impl Fs {
             let cachelet = self.cached(cx, node)?;
             description.hint.store(self.cachelet_number(cachelet), Relaxed);
             description.reserved.store(DOUBT, Release);
+            pm::touched();
             // Count first, then look: see above.
             cachelet.opens.fetch_add(1, SeqCst);
+            pm::touched();
             let flags = cachelet.flags.load(SeqCst);
             let pinned =
                 flags & (cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD) == 0 && cachelet.node.load(SeqCst) == node.id;
@@ -339,8 +342,11 @@ impl Fs {
     /// Gives up a pin; the last one does what is left to do for an inode without names.
     pub(super) fn unpin(&self, cx: &Cx, cachelet: &Cachelet, description: &Description) {
         description.reserved.store(DOUBT, Release);
+        pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
+        pm::touched();
         forget_pin(description);
+        pm::touched();
         if last {
             self.last_unpin(cx, cachelet);
         }

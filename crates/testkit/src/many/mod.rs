@@ -4,6 +4,7 @@
 mod append;
 mod deaths;
 mod flat;
+mod held;
 mod random;
 mod recover;
 mod storm;
@@ -12,6 +13,7 @@ mod visible;
 pub use append::append;
 pub use deaths::deaths;
 pub use flat::flat;
+pub use held::held;
 pub use random::random;
 pub use recover::recover;
 pub use storm::storm;
