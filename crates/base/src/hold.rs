@@ -6,7 +6,7 @@
 //!         id + 1                     holds that description, and is counted
 //!         doubt | sequence | id + 1  is being taken or given: counted, or not
 //! refs    0                          free
-//!         count                      held by so many entries
+//!         last | 1                   held by the entry that it was opened for, and never by another
 //!         MAKING | process + 1       being made or ended by that process
 //!         sequence | gave | last | count   the same, after changes by more than one
 //! ```
@@ -27,7 +27,9 @@
 //!   sequence long before, while others closed it and took it again. What an entry about
 //!   to be given was counted for last is its taking, and the other way round.
 //! - The one holder of a description that never had a second marks it before its
-//!   entry goes: the adopter ends whatever a dead process has marked.
+//!   entry goes: the adopter ends whatever a dead process has marked. The word says
+//!   which entry that is, so that whoever looked at his entry before another thread
+//!   closed it does not mark what by now is somebody else's.
 
 use crate::DescriptionId;
 use crate::atomic::Ordering::{AcqRel, Acquire};
@@ -35,7 +37,7 @@ use crate::atomic::{AtomicU32, AtomicU64};
 
 /// In `refs`: being made or ended by the process whose number + 1 stands in the count's place.
 pub const MAKING: u64 = 1 << 25;
-/// `refs` of a description with one holder that never had another.
+/// `refs` of a description with one holder, wherever that is.
 pub const ONE: u64 = 1;
 const COUNT: u64 = MAKING - 1;
 const PROCESS_AT: u32 = 26;
@@ -76,6 +78,12 @@ pub trait Holders {
 /// `refs` of a description that a process is making or ending.
 pub const fn making(process: u32) -> u64 {
     MAKING | (process as u64 + 1)
+}
+
+/// `refs` of a description that was opened for this entry and never had another holder.
+#[inline(always)]
+pub const fn one(process: u32, fd: u32) -> u64 {
+    (process as u64) << PROCESS_AT | (fd as u64 + 1) << PLACE_AT | ONE
 }
 
 /// What an entry holds for certain.

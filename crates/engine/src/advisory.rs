@@ -520,6 +520,7 @@ mod tests {
         test.advisory_lock(&cx, node, &lock(LockOwner::Process, LockKind::Exclusive, 5, 10)).unwrap();
         assert!(test.advisory_lock(&cx, node, &lock(LockOwner::Flock(two), LockKind::Shared, 0, u64::MAX)).is_err());
     }
+
     /// Goal: no lock outlives its description. Method: it is closed, as by another thread, before its lock is added;
     /// its number is another file's.
     #[test]

@@ -77,6 +77,7 @@ impl Fs {
         self.process_ends(cx, number);
         // Before the number is somebody else's.
         self.server_ends(number);
+        self.end_notices_of(number);
         if let Some(slot) = self.process_slot(number) {
             Self::table_pages(slot).store(0, Relaxed);
             slot.nonce.store(0, Relaxed);

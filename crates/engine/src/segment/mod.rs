@@ -145,16 +145,14 @@ pub const NOTICES: u32 = 64;
 #[repr(C, align(64))]
 #[allow(missing_docs)]
 pub struct Notice {
-    /// 0 free, 1 being written, 2 to be passed on.
+    /// Process that writes it + 1, 30 | 2: 0 free, 1 being written, 2 to be passed on.
     pub state: AtomicU32,
     /// Rises when it has been passed on, or given up: who waits for that sleeps on it.
     pub ended: AtomicU32,
-    /// Process that writes it + 1.
-    pub writer: AtomicU32,
     /// Bytes of `name`; 0: `node` itself is meant, not a name in it.
     pub name_len: AtomicU32,
+    pub reserved: [AtomicU32; 11],
     pub node: AtomicU64,
-    pub reserved: [AtomicU64; 5],
     pub name: [AtomicU64; 32],
 }
 
