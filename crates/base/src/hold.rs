@@ -6,7 +6,7 @@
 //!         id + 1                     holds that description, and is counted
 //!         doubt | sequence | id + 1  is being taken or given: counted, or not
 //! refs    0                          free
-//!         last | 1                   held by the entry that it was opened for, and never by another
+//!         count                      held by so many entries
 //!         MAKING | process + 1       being made or ended by that process
 //!         sequence | gave | last | count   the same, after changes by more than one
 //! ```
@@ -27,9 +27,7 @@
 //!   sequence long before, while others closed it and took it again. What an entry about
 //!   to be given was counted for last is its taking, and the other way round.
 //! - The one holder of a description that never had a second marks it before its
-//!   entry goes: the adopter ends whatever a dead process has marked. The word says
-//!   which entry that is, so that whoever looked at his entry before another thread
-//!   closed it does not mark what by now is somebody else's.
+//!   entry goes: the adopter ends whatever a dead process has marked.
 
 use crate::DescriptionId;
 use crate::atomic::Ordering::{AcqRel, Acquire};
@@ -37,7 +35,7 @@ use crate::atomic::{AtomicU32, AtomicU64};
 
 /// In `refs`: being made or ended by the process whose number + 1 stands in the count's place.
 pub const MAKING: u64 = 1 << 25;
-/// `refs` of a description with one holder, wherever that is.
+/// `refs` of a description with one holder that never had another.
 pub const ONE: u64 = 1;
 const COUNT: u64 = MAKING - 1;
 const PROCESS_AT: u32 = 26;
@@ -80,12 +78,6 @@ pub const fn making(process: u32) -> u64 {
     MAKING | (process as u64 + 1)
 }
 
-/// `refs` of a description that was opened for this entry and never had another holder.
-#[inline(always)]
-pub const fn one(process: u32, fd: u32) -> u64 {
-    (process as u64) << PROCESS_AT | (fd as u64 + 1) << PLACE_AT | ONE
-}
-
 /// What an entry holds for certain.
 pub const fn held(entry: u32) -> Option<DescriptionId> {
     if entry & (GIVING | TAKING) != 0 { None } else { id_of(entry) }
@@ -111,7 +103,7 @@ pub enum Outcome {
     Done,
     /// It has happened, and nobody holds the description now: the caller ends it.
     Last,
-    /// There is nothing that could be taken.
+    /// There is nothing that could be taken, or given: the description is marked, or free.
     Refused,
 }
 
@@ -153,7 +145,7 @@ impl Intent {
             }
             if now & MAKING != 0 || now & COUNT == 0 {
                 // Nobody gets there while one that gives is counted: it is being made, or was marked.
-                return if giving { Outcome::Done } else { Outcome::Refused };
+                return Outcome::Refused;
             }
             end_doubt(h, self.id, now);
             if !self.renew(place, now) {
@@ -257,9 +249,10 @@ pub fn give(h: &impl Holders, process: u32, fd: u32) -> Option<DescriptionId> {
     for _ in 0..CHANGES {
         let entry = h.entry(process, fd)?.load(Acquire);
         let id = id_of(entry)?;
-        let half_way = entry & (GIVING | TAKING) != 0 || h.refs(id).load(Acquire) == making(process);
+        let half_way = entry & (GIVING | TAKING) != 0 || h.refs(id).load(Acquire) & MAKING != 0;
         if half_way && waits < WAITS {
-            // Another thread is at it.
+            // Another thread is at it, or one of another process that held this description before: it is about
+            // to take its mark back.
             waits += 1;
             h.pause();
             continue;
@@ -295,8 +288,8 @@ pub fn settle(h: &impl Holders, process: u32, fd: u32) -> Settled {
     }
 }
 
-/// [`settle`], if the entry still is what was seen. `lives`: another thread of the process may be making
-/// just this description for just this number, which is to be waited for.
+/// [`settle`], if the entry still is what was seen. `lives`: another thread may be making
+/// just this description for just this number, or have marked it by mistake, which is to be waited for.
 fn settle_seen(h: &impl Holders, process: u32, fd: u32, entry: u32, lives: bool) -> Settled {
     let Some(place) = h.entry(process, fd) else { return Settled::Empty };
     let Some(id) = id_of(entry) else {
@@ -318,7 +311,7 @@ fn settle_seen(h: &impl Holders, process: u32, fd: u32, entry: u32, lives: bool)
         return Settled::Again;
     }
     if entry & GIVING == 0 {
-        if lives && refs == making(process) {
+        if lives && refs & MAKING != 0 {
             return Settled::Again;
         }
         if refs & MAKING != 0 || refs & COUNT == 0 {
@@ -329,13 +322,18 @@ fn settle_seen(h: &impl Holders, process: u32, fd: u32, entry: u32, lives: bool)
             Some(announced) => intent = announced,
             None => return Settled::Again,
         }
-        if lives && h.refs(id).load(Acquire) == making(process) {
+        if lives && h.refs(id).load(Acquire) & MAKING != 0 {
             // The number was given back and taken again since it was looked at.
             let _ = place.compare_exchange(intent.entry, entry, AcqRel, Acquire);
             return Settled::Again;
         }
     }
     let outcome = intent.apply(h);
+    if lives && outcome == Outcome::Refused {
+        // Marked just now, perhaps by mistake.
+        let _ = place.compare_exchange(intent.entry, entry, AcqRel, Acquire);
+        return Settled::Again;
+    }
     intent.complete(h);
     if outcome == Outcome::Last { Settled::Last(id) } else { Settled::Empty }
 }

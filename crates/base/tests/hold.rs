@@ -145,6 +145,28 @@ fn many_changes() {
     assert_eq!(tables.count(), 2);
 }
 
+/// A mark that a thread of another process set by mistake, and is about to take back, is no end: who closes
+/// the number meanwhile waits, and is told that it was the last one.
+#[test]
+fn marked_by_mistake() {
+    struct Marked(Tables, u64);
+    impl Holders for Marked {
+        fn entry(&self, process: u32, fd: u32) -> Option<&AtomicU32> {
+            self.0.entry(process, fd)
+        }
+        fn refs(&self, id: u32) -> &AtomicU64 {
+            self.0.refs(id)
+        }
+        fn pause(&self) {
+            let _ = self.0.refs[0].compare_exchange(self.1, hold::ONE, SeqCst, SeqCst);
+        }
+    }
+    let marked = Marked(Tables::new(false), hold::making(2));
+    marked.0.refs[0].store(marked.1, SeqCst);
+    assert_eq!(hold::give(&marked, 0, 0), Some(0));
+    assert_eq!((marked.0.held(), marked.0.refs[0].load(SeqCst)), (0, hold::making(0)));
+}
+
 /// Words that a hostile peer may write lead nowhere.
 #[test]
 fn nonsense() {

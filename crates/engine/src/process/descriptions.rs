@@ -80,7 +80,7 @@ impl Fs {
             place.store(id + 1, Release);
         }
         pm::touched();
-        description.refs.store(hold::one(process, fd), Release);
+        description.refs.store(hold::ONE, Release);
         Ok(id)
     }
 

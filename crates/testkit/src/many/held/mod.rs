@@ -243,7 +243,9 @@ fn stay(image: &Image, seed: u64, words: Words, dies: bool) -> Result<(), String
                 world.process.fork_child(token);
                 restless::begin(draw);
                 let world = World { process: world.process, thread: Box::default(), has_kernel: false };
-                Worker::new(draw, words, &inherited).run(world, threads);
+                // Of two threads one might lock what the other has just put under a number.
+                let numbers: &[i64] = if threads == 1 { &inherited } else { &[] };
+                Worker::new(draw, words, numbers).run(world, threads);
             });
             world.process.fork_done(token, pid as u32);
             return Ok(pid);
