@@ -107,6 +107,7 @@ system-storm:
 # A portion of `make deaths`.
 system-deaths:
 	$(STEP) 'all users killed at once, interrupted at random' $(TESTKIT) deaths --rounds 1000
+	$(STEP) 'what the dead had open and locked' $(TESTKIT) held --rounds 80
 # A portion of `make recover`.
 system-recover:
 	$(STEP) 'recovery does not depend on the number of files' $(TESTKIT) recover --files 200000

@@ -287,9 +287,16 @@ impl Fs {
         }
     }
 
+    /// The first lock that conflicts with this one; the table is locked. What a description that has ended still
+    /// holds goes: another thread closed it, and the one that had just added the lock died before it looked.
     fn first_conflict(&self, wanted: &Held) -> Option<Held> {
-        let chain = self.chain(chain_of(wanted.node)).map(Self::read_entry);
-        chain.filter(|held| held.node == wanted.node && held.conflicts(wanted)).min_by_key(|held| held.start)
+        let first = || {
+            let chain = self.chain(chain_of(wanted.node)).map(Self::read_entry);
+            chain.filter(|held| held.node == wanted.node && held.conflicts(wanted)).min_by_key(|held| held.start)
+        };
+        first()?;
+        self.unchain(chain_of(wanted.node), |held| held.node == wanted.node && !self.is_still_open(held));
+        first()
     }
 
     /// Takes entries out of a chain that `which` names.
@@ -537,6 +544,33 @@ mod tests {
         test.description_hint.store(id, Relaxed);
         assert_eq!(test.open(&cx, test.root_node(), 0, 3), Ok(id));
         assert_eq!((owners.map(ask), test.advisory_count()), ([Err(Errno::EBADF); 2], 0));
+    }
+
+    /// Goal: a lock that was added for a description after its end, by a thread that died then, stands in nobody's way.
+    #[test]
+    fn held_by_nobody() {
+        let test = TestFs::new(64 << 20);
+        let cx = test.cx();
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        let node = test.create(&cx, test.root_node(), b"f", &new).unwrap();
+        let [ended, other] = [3, 4].map(|fd| test.open(&cx, node, 2, fd).unwrap());
+        test.close(&cx, 3);
+        let exclusive = |owner| lock(owner, LockKind::Exclusive, 0, 10);
+        for owner in [LockOwner::Flock as fn(_) -> _, LockOwner::Description] {
+            let wanted = exclusive(owner(other));
+            let plant = || {
+                let mut tx = test.begin(&cx, format::lane::Kind::SetAttr).unwrap();
+                test.lock_table(&mut tx).unwrap();
+                test.add_entry(&test.wanted(node, &exclusive(owner(ended))).unwrap()).unwrap();
+            };
+            plant();
+            assert!(test.conflicting_lock(&cx, node, &wanted).unwrap().is_none());
+            assert_eq!(test.advisory_count(), 0);
+            plant();
+            test.advisory_lock(&cx, node, &wanted).unwrap();
+            test.advisory_lock(&cx, node, &Lock { kind: LockKind::Unlock, ..wanted }).unwrap();
+        }
+        assert_eq!(test.advisory_count(), 0);
     }
 
     /// Goal: death while an entry is chained or unchained loses none. Method: what such a death leaves: an entry

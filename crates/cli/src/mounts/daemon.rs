@@ -180,6 +180,7 @@ impl Drop for Daemon {
             self.care.kill();
             let _ = self.ended.recv_timeout(GRACE);
         }
+        self.care.end_stranger();
         self.care.clear();
     }
 }
@@ -330,6 +331,20 @@ impl Care {
             relay.end();
         }
         status
+    }
+
+    /// Ends a program that has not served: one that another has become has not our library, and mounts by the kernel.
+    fn end_stranger(&self) {
+        if !matches!(self.into, Into::Memory { .. }) || self.collect(Duration::from_millis(200)).is_some() {
+            return;
+        }
+        let running = self.child.lock().ok().and_then(|child| child.as_ref().map(|child| child.id()));
+        if let Some(pid) = running.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        if self.collect(GRACE).is_none() {
+            self.kill();
+        }
     }
 
     fn kill(&self) {
