@@ -157,7 +157,8 @@ impl Fs {
         }
     }
 
-    /// Drops the record locks of a process that ends.
+    /// Drops the record locks of a process that ends, and what descriptions that have ended still hold: another
+    /// thread closed one, and the thread that had just added the lock died before it looked.
     pub(crate) fn drop_locks_of_process(&self, cx: &Cx, process: u32) {
         if !self.any_lock() {
             return;
@@ -170,7 +171,8 @@ impl Fs {
         let process = u64::from(process);
         for chain in (0..CHAINS).filter(|chain| self.head(*chain).is_some_and(|head| head.load(Acquire) != 0)) {
             self.drop_locks(cx, chain, |held| {
-                matches!(owner_kind(held.owner), OF_PROCESS | OF_SERVED) && held.owner & 0xffff_ffff == process
+                let is_of_process = matches!(owner_kind(held.owner), OF_PROCESS | OF_SERVED);
+                is_of_process && held.owner & 0xffff_ffff == process || !self.is_still_open(held)
             });
         }
     }
@@ -287,16 +289,9 @@ impl Fs {
         }
     }
 
-    /// The first lock that conflicts with this one; the table is locked. What a description that has ended still
-    /// holds goes: another thread closed it, and the one that had just added the lock died before it looked.
     fn first_conflict(&self, wanted: &Held) -> Option<Held> {
-        let first = || {
-            let chain = self.chain(chain_of(wanted.node)).map(Self::read_entry);
-            chain.filter(|held| held.node == wanted.node && held.conflicts(wanted)).min_by_key(|held| held.start)
-        };
-        first()?;
-        self.unchain(chain_of(wanted.node), |held| held.node == wanted.node && !self.is_still_open(held));
-        first()
+        let chain = self.chain(chain_of(wanted.node)).map(Self::read_entry);
+        chain.filter(|held| held.node == wanted.node && held.conflicts(wanted)).min_by_key(|held| held.start)
     }
 
     /// Takes entries out of a chain that `which` names.
@@ -546,7 +541,7 @@ mod tests {
         assert_eq!((owners.map(ask), test.advisory_count()), ([Err(Errno::EBADF); 2], 0));
     }
 
-    /// Goal: a lock that was added for a description after its end, by a thread that died then, stands in nobody's way.
+    /// Goal: a lock that was added for a description after its end, by a thread that died then, goes with its process.
     #[test]
     fn held_by_nobody() {
         let test = TestFs::new(64 << 20);
@@ -557,18 +552,16 @@ mod tests {
         test.close(&cx, 3);
         let exclusive = |owner| lock(owner, LockKind::Exclusive, 0, 10);
         for owner in [LockOwner::Flock as fn(_) -> _, LockOwner::Description] {
+            test.advisory_lock(&cx, node, &lock(owner(other), LockKind::Shared, 20, 30)).unwrap();
+            let mut tx = test.begin(&cx, format::lane::Kind::SetAttr).unwrap();
+            test.lock_table(&mut tx).unwrap();
+            test.add_entry(&test.wanted(node, &exclusive(owner(ended))).unwrap()).unwrap();
+            drop(tx);
             let wanted = exclusive(owner(other));
-            let plant = || {
-                let mut tx = test.begin(&cx, format::lane::Kind::SetAttr).unwrap();
-                test.lock_table(&mut tx).unwrap();
-                test.add_entry(&test.wanted(node, &exclusive(owner(ended))).unwrap()).unwrap();
-            };
-            plant();
-            assert!(test.conflicting_lock(&cx, node, &wanted).unwrap().is_none());
-            assert_eq!(test.advisory_count(), 0);
-            plant();
-            test.advisory_lock(&cx, node, &wanted).unwrap();
-            test.advisory_lock(&cx, node, &Lock { kind: LockKind::Unlock, ..wanted }).unwrap();
+            assert!(test.conflicting_lock(&cx, node, &wanted).unwrap().is_some());
+            test.drop_locks_of_process(&cx, 77);
+            assert_eq!(test.advisory_count(), 1);
+            test.advisory_lock(&cx, node, &lock(owner(other), LockKind::Unlock, 0, 30)).unwrap();
         }
         assert_eq!(test.advisory_count(), 0);
     }
