@@ -19,7 +19,7 @@ RELEASED = $(if $(PROFILE),env BYPATH_PROFILED=1 RUSTFLAGS='$(strip $(RUSTFLAGS)
 .PHONY: crash crash-night crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-model system-host \
-    damage flips system-damage system-flips system-random system-append system-visible system-storm system-deaths system-recover system-flat recover deaths fuzz fuzz-ci loom shuttle budgets profile tiny-bench tiny-demo
+    damage flips system-damage system-flips system-random system-append system-visible system-storm system-deaths system-recover system-flat recover deaths held fuzz fuzz-ci loom shuttle budgets profile tiny-bench tiny-demo
 
 all: build
 
@@ -107,7 +107,6 @@ system-storm:
 # A portion of `make deaths`.
 system-deaths:
 	$(STEP) 'all users killed at once, interrupted at random' $(TESTKIT) deaths --rounds 1000
-	$(STEP) 'what the dead had open and locked' $(TESTKIT) held --rounds 80
 # A portion of `make recover`.
 system-recover:
 	$(STEP) 'recovery does not depend on the number of files' $(TESTKIT) recover --files 200000
@@ -130,6 +129,10 @@ mount-tests: build mount-tools
 	$(STEP) 'the kernel mount, alone and beside the short way' env BYPATH=$(RELEASE)/bypath TOOLS=$(CURDIR)/$(TOOLS)/bin tests/mount/run.sh
 	$(STEP) 'real programs through the kernel mount' env WAY=mount BYPATH=$(RELEASE)/bypath tests/programs/run.sh
 	$(STEP) 'real programs on the short way beside the kernel mount' env WAY=both BYPATH=$(RELEASE)/bypath tests/programs/run.sh bash busybox daemon dpkg-deb fio-uring git-more go make-gcc pass-descriptor python3 xargs
+
+# What the dead had open and locked: one round in some 4,000 still leaves a description behind (decisions/0142).
+held:
+	for seed in $$(seq 100); do $(TESTKIT) held --rounds 40 --seed $$seed || exit 1; done
 
 # All users killed, again and again; and 1,000 short storms.
 deaths:
