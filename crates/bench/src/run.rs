@@ -183,18 +183,23 @@ fn open_targets(words: &[&str], options: &Options, sizes: &Sizes, cleanup: &mut 
         let name = if parent == Path::new("/dev/shm") { "tmpfs".into() } else { parent.display().to_string() };
         targets.push(target(words, sizes, &name, "libc", &dir, &[])?);
     }
+    // Of their own, since segments outlive the images that are removed.
+    let segments = PathBuf::from(format!("/dev/shm/bypath-bench-{pid}.segments"));
+    let _ = std::fs::create_dir(&segments);
+    cleanup.0.push(segments.clone());
+    let segments = ("BYPATH_SEGMENT_DIR", segments.display().to_string());
     let image = options.image_dir.join(format!("bypath-bench-{pid}.image"));
     cleanup.0.push(image.clone());
     make_image(&image, 4 << 30)?;
-    targets.push(target(words, sizes, "bypath", "api", &image, &[])?);
+    targets.push(target(words, sizes, "bypath", "api", &image, std::slice::from_ref(&segments))?);
     match preload_library() {
         None => eprintln!("bench: no preload library beside this program (set BYPATH_PRELOAD): that way is left out"),
         Some(library) => {
             let image = options.image_dir.join(format!("bypath-bench-{pid}-preload.image"));
             cleanup.0.push(image.clone());
             make_image(&image, 4 << 30)?;
-            let environment =
-                [("LD_PRELOAD", library.display().to_string()), ("BYPATH_MOUNTS", format!("{}:/bypath-bench", image.display()))];
+            let mounts = format!("{}:/bypath-bench", image.display());
+            let environment = [("LD_PRELOAD", library.display().to_string()), ("BYPATH_MOUNTS", mounts), segments];
             targets.push(target(words, sizes, "preload", "libc", Path::new("/bypath-bench"), &environment)?);
         }
     }

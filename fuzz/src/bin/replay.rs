@@ -63,9 +63,11 @@ fn parent(args: &[String], name: &str) -> bool {
 fn remove_leftovers() {
     for entry in std::fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let owner = name.strip_prefix("bypath-fuzz-").and_then(|pid| pid.parse::<u32>().ok());
+        let own = ["bypath-fuzz-", "bypath-testkit-"].iter().find_map(|prefix| name.strip_prefix(prefix));
+        let owner = own.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
         if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
+            let path = entry.path();
+            let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
         }
     }
 }
