@@ -86,7 +86,7 @@ pub(super) fn own_directory(world: &World, worker: usize) -> Result<(), String> 
 }
 
 /// Attaches the image in a process of its own, and does `work`.
-fn attach(image: &Image, work: impl FnOnce(&World) -> Result<(), String>) -> Result<(), String> {
+pub(super) fn attach(image: &Image, work: impl FnOnce(&World) -> Result<(), String>) -> Result<(), String> {
     let child = spawn(|_| {
         let world = image.world();
         work(&world)?;

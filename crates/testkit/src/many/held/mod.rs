@@ -11,7 +11,7 @@
 
 mod worker;
 
-use super::deaths::{fork, lose_segments, wait};
+use super::deaths::{attach, fork, lose_segments, wait};
 use super::{Image, expect, wait_all};
 use crate::differential::sandbox::spawn;
 use crate::image::{self, check};
@@ -99,17 +99,10 @@ pub fn held(rounds: u64, seed: u64) -> Result<String, String> {
 
 /// The files, in a process of its own.
 fn prepare(image: &Image) -> Result<(), String> {
-    let work = |world: &World| {
+    attach(image, |world| {
         (0..LOCKED).try_for_each(|number| expect(world.create(&format!("/lock{number}")), || format!("lock file {number}")))?;
         expect(world.create("/kept"), || "kept file".into())
-    };
-    let child = spawn(|_| {
-        let world = image.world();
-        work(&world)?;
-        world.process.detach(&world.thread);
-        Ok(())
-    });
-    wait_all(vec![child], 60)
+    })
 }
 
 /// What is held by a process that attaches alone, without what depends on the image's contents.
