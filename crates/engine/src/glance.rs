@@ -1,12 +1,13 @@
 //! A glance: what is at the end of a plain, warm path, in one straight pass.
 //!
 //! What `stat`, `access` and `open` ask most often: a few ordinary components,
-//! each with its cachelet at hand. One look at a bucket and one at a cachelet a
-//! component, what is asked for copied between two loads of the last one's
+//! each with its cachelet at hand. One look at a bucket (rarely at those [`behind`] it too)
+//! and one at a cachelet a component, what is asked for copied between two loads of the last one's
 //! sequence word, nothing allocated, locked or written. Whatever is out of the
 //! ordinary (`.` and `..`, symlinks to be followed, cold entries, cold lines,
 //! rights by group) answers [`Glance::Unsure`], and [`Fs::walk`] does it properly.
 
+mod behind;
 mod long;
 mod parent;
 
@@ -173,7 +174,7 @@ impl Fs {
     fn look_short(&self, parent: u64, name: &Short) -> Looked<'_> {
         let hash = format::hash::name_short(self.name_key, parent, name.low, name.high, name.len);
         let is_named = |child: &Cachelet| child.name[0].load(Relaxed) == name.low && child.name[1].load(Relaxed) == name.high;
-        self.look(hash, |bucket, i| self.look_at(bucket, i, parent, is_named))
+        self.look(hash, |bucket, i| self.look_at(bucket, i, parent, is_named), |_, _| self.look_short_behind(parent, *name))
     }
 
     /// Looks for any other name.
@@ -184,12 +185,19 @@ impl Fs {
         }
         let hash = self.hash(parent, name);
         let is_named = |child: &Cachelet| self.carries_name(child, parent, name);
-        self.look(hash, |bucket, i| self.look_at(bucket, i, parent, is_named))
+        let at = |bucket, i| self.look_at(bucket, i, parent, is_named);
+        self.look(hash, at, |home, buckets| self.look_behind(home, buckets, hash, at))
     }
 
-    /// Looks into the bucket of a hash, and with `at` at what may be the name's entry.
+    /// Looks into the home bucket of a hash, and with `at` at what may be the name's entry. Where that
+    /// bucket has others behind it, `behind` looks there, told of it and of the number of buckets.
     #[inline(always)]
-    fn look<'a>(&'a self, hash: u64, at: impl Fn(&'a Bucket, usize) -> Option<(&'a Cachelet, u32)>) -> Looked<'a> {
+    fn look<'a>(
+        &'a self,
+        hash: u64,
+        at: impl Fn(&'a Bucket, usize) -> Option<(&'a Cachelet, u32)>,
+        behind: impl FnOnce(&'a Bucket, u64) -> Looked<'a>,
+    ) -> Looked<'a> {
         let (number, buckets) = self.known_buckets.number(hash);
         let Some(bucket) = self.buckets.get(number) else { return self.learn_bucket(number) };
         let print = format::hash::fingerprint(hash);
@@ -203,10 +211,13 @@ impl Fs {
         }
         // Read before the number of buckets is looked at again, and by who asks the directory.
         fence(Acquire);
-        if self.root.buckets.load(Acquire) != buckets || bucket.next.load(Acquire) != 0 {
+        if self.root.buckets.load(Acquire) != buckets {
             return self.learn_buckets();
         }
-        Looked { child: None, word: ABSENT }
+        match bucket.next.load(Acquire) {
+            0 => Looked { child: None, word: ABSENT },
+            _ => behind(bucket, buckets),
+        }
     }
 
     /// The name may be in a bucket that there was not yet when we last asked.

@@ -10,7 +10,7 @@
 use crate::fs::Fs;
 use crate::mkfs;
 use crate::process::{AttachError, Options};
-use base::{Cred, Cx, Thread};
+use base::{Caller, Cred, Cx, Glance, Node, Sight, Thread};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::boxed::Box;
@@ -129,6 +129,16 @@ impl core::ops::Deref for TestFs {
     fn deref(&self) -> &Fs {
         self.fs
     }
+}
+
+/// What a glance at `path` from `base` says; where it has seen a node, its number and permission bits too.
+pub fn glance(fs: &Fs, base: Node, path: &[u8]) -> (Glance, u64, u32) {
+    let who = Caller { uid: 0, privileged: true };
+    let text: Vec<u8> = path.iter().copied().chain([0]).collect();
+    let mut sight = Sight::EMPTY;
+    // SAFETY: the text ends in a NUL, and is dropped only after the glance.
+    let glance = fs.glance(|| &who, base, unsafe { pm::Text::new(text.as_ptr()) }, true, &mut sight);
+    (glance, sight.node.id, sight.word & 0xfff)
 }
 
 /// Address and length of the two mappings of an attached image, for who takes them away after `detach`.

@@ -31,7 +31,8 @@ impl Fs {
             return Looked::UNSURE;
         }
         let sought = Sought { parent, name, hash: self.hash(parent, name), low: 0, high: 0 };
-        self.look(sought.hash, |bucket, i| self.look_on_medium(bucket, i, &sought))
+        let at = |bucket, i| self.look_on_medium(bucket, i, &sought);
+        self.look(sought.hash, at, |home, buckets| self.look_behind(home, buckets, sought.hash, at))
     }
 
     /// The entry may be the name's: what its edentry says, and whose cachelet lies beside it.
@@ -55,33 +56,22 @@ impl Fs {
 
 #[cfg(test)]
 mod tests {
+    use crate::glance::Looked;
     use crate::index::Sought;
-    use crate::testing::TestFs;
-    use base::{Caller, Cx, Glance, Kind, NewNode, Node, RenameMode, Sight, Thread};
+    use crate::testing::{TestFs, glance as look};
+    use base::{Cx, Glance, Kind, NewNode, Node, RenameMode, Thread};
     use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
     use core::sync::atomic::{AtomicBool, AtomicU64, fence};
     use format::hash::fingerprint;
     use format::inode::node_offset;
-    use pm::Text;
     use std::vec;
     use std::vec::Vec;
-
-    const WHO: Caller = Caller { uid: 0, privileged: true };
 
     /// A name of `len` bytes that differs from others in its last one only.
     fn name(len: usize, last: u8) -> Vec<u8> {
         let mut name = vec![b'n'; len];
         name[len - 1] = last;
         name
-    }
-
-    /// What a glance at `path` says, and the node if it has seen one.
-    fn look(fs: &crate::fs::Fs, base: Node, path: &[u8]) -> (Glance, u64, u32) {
-        let text: Vec<u8> = path.iter().copied().chain([0]).collect();
-        let mut sight = Sight::EMPTY;
-        // SAFETY: the text ends in a NUL, and is dropped only after the glance.
-        let glance = fs.glance(|| &WHO, base, unsafe { Text::new(text.as_ptr()) }, true, &mut sight);
-        (glance, sight.node.id, sight.word & 0xfff)
     }
 
     fn make(test: &TestFs, cx: &Cx, dir: Node, name: &[u8], kind: Kind, mode: u16) -> Node {
@@ -142,7 +132,7 @@ mod tests {
             let hash = test.hash(parent, &text);
             let found = |name: &[u8]| {
                 let sought = Sought { parent, name, hash, low: 0, high: 0 };
-                let looked = test.look(hash, |bucket, i| test.look_on_medium(bucket, i, &sought));
+                let looked = test.look(hash, |bucket, i| test.look_on_medium(bucket, i, &sought), |_, _| Looked::UNSURE);
                 looked.child.map(|cachelet| cachelet.node.load(Acquire))
             };
             assert_eq!(found(&text), Some(node.id), "{len}");
