@@ -18,6 +18,12 @@ use std::format;
 use std::string::String;
 use std::vec::Vec;
 
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    fn raise(signal: i32) -> i32;
+}
+
 /// Fixed seeds, so that a test's image is the same at every run.
 pub const SEEDS: mkfs::Seeds = mkfs::Seeds {
     uuid: [0x1111_2222_3333_4444, 0x5555_6666_7777_8888],
@@ -121,6 +127,29 @@ impl TestFs {
         let TestFs { thread, fs, image } = self;
         fs.detach(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
         TestFs::from_image(image).expect("attach again")
+    }
+
+    /// Runs `last` in a child, which then dies; it must return true.
+    pub fn dying(&self, last: impl FnOnce(&Cx) -> bool) {
+        self.dying_as(self.fork_prepare(&self.cx()).unwrap(), last);
+    }
+
+    /// As `dying`, with a token made before.
+    pub fn dying_as(&self, token: u64, last: impl FnOnce(&Cx) -> bool) {
+        // SAFETY: the child ends itself.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            let thread = Thread::new();
+            self.fork_child(token);
+            let signal = if last(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread }) { 9 } else { 15 };
+            // SAFETY: a signal to ourselves.
+            unsafe { raise(signal) };
+        }
+        self.fork_done(token, pid as u32);
+        let mut status = 0;
+        // SAFETY: a child of ours.
+        assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
+        assert_eq!(status & 0x7f, 9);
     }
 }
 

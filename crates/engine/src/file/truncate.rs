@@ -185,12 +185,6 @@ mod tests {
     use core::sync::atomic::Ordering::Acquire;
     use pm::UserSlice;
 
-    unsafe extern "C" {
-        fn fork() -> i32;
-        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
-        fn raise(signal: i32) -> i32;
-    }
-
     const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
 
     /// A file of that many extents, a block each.
@@ -200,28 +194,6 @@ mod tests {
             test.write(&test.cx(), node, Some(extent * 2 * BLOCK), &[UserSlice::from_ref(b"x")]).unwrap();
         }
         node
-    }
-
-    /// Runs `last` in a child, which then dies; it must return true.
-    fn dying(test: &TestFs, last: impl FnOnce(&Cx) -> bool) {
-        dying_as(test, test.fork_prepare(&test.cx()).unwrap(), last);
-    }
-
-    fn dying_as(test: &TestFs, token: u64, last: impl FnOnce(&Cx) -> bool) {
-        // SAFETY: the child ends itself.
-        let pid = unsafe { fork() };
-        if pid == 0 {
-            let thread = Thread::new();
-            test.fork_child(token);
-            let signal = if last(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread }) { 9 } else { 15 };
-            // SAFETY: a signal to ourselves.
-            unsafe { raise(signal) };
-        }
-        test.fork_done(token, pid as u32);
-        let mut status = 0;
-        // SAFETY: a child of ours.
-        unsafe { waitpid(pid, &mut status, 0) };
-        assert_eq!(status & 0x7f, 9);
     }
 
     /// What a truncation to nothing does before it has taken all; whether it has.
@@ -260,12 +232,12 @@ mod tests {
         let node = scattered(&test, b"file", 4_000);
         // First: who readies a slot adopts the dead.
         let adopters = [0; 2].map(|_| test.fork_prepare(&test.cx()).unwrap());
-        dying(&test, |cx| cut_off(&test, cx, node));
+        test.dying(|cx| cut_off(&test, cx, node));
         let number = noted(&test).unwrap();
         let owner = &test.cached(&test.cx(), node).unwrap().owner;
         let mut left = free(&test);
         for adopter in adopters {
-            dying_as(&test, adopter, |_| test.adopt_in_part(number) == Some(false));
+            test.dying_as(adopter, |_| test.adopt_in_part(number) == Some(false));
             assert!(free(&test) > left);
             left = free(&test);
             assert_eq!((noted(&test), owner.load(Acquire)), (Some(number), number + 1));
@@ -289,7 +261,7 @@ mod tests {
         let test = TestFs::new(64 << 20);
         let node = scattered(&test, b"file", 2_000);
         test.open(&test.cx(), node, 2, 3).unwrap();
-        dying(&test, |cx| cut_off(&test, cx, node));
+        test.dying(|cx| cut_off(&test, cx, node));
         test.write(&test.cx(), node, Some(9 * BLOCK), &[UserSlice::from_ref(b"y")]).unwrap();
         assert_eq!(noted(&test), None);
         test.close(&test.cx(), 3);
@@ -303,7 +275,7 @@ mod tests {
     fn finished_by_who_comes_next() {
         let test = TestFs::new(64 << 20);
         let node = scattered(&test, b"file", 2_000);
-        dying(&test, |cx| cut_off(&test, cx, node));
+        test.dying(|cx| cut_off(&test, cx, node));
         let TestFs { thread, fs, image } = test;
         fs.detach(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
         std::fs::remove_file(std::str::from_utf8(fs.segment_path()).unwrap()).unwrap();
@@ -350,7 +322,7 @@ mod tests {
                 note(fs, 700);
                 test = TestFs::from_image(image).unwrap();
             } else {
-                dying(&test, |cx| test.lane_of(cx).map(|number| note(&test, number)).is_ok());
+                test.dying(|cx| test.lane_of(cx).map(|number| note(&test, number)).is_ok());
                 let number = noted(&test).unwrap();
                 assert_eq!(test.adopt_in_part(number), Some(true));
             }

@@ -1,7 +1,7 @@
 //! Adopting the lane of a dead thread: its operation happens entirely or not at
 //! all, and everything it held is free again. Whoever meets the dead does it.
 
-use super::{LOCKS, Tx, apply};
+use super::{Tx, apply};
 use crate::fs::Fs;
 use crate::segment::{Cachelet, LaneState, LockWord, cachelet};
 use base::Result;
@@ -187,24 +187,10 @@ impl Fs {
 
     /// An operation that goes on for a dead lane, which has locked `file`: its end is for `adopt_lane`.
     fn tx_of_dead<'a>(&'a self, number: u32, file: Option<&'a Cachelet>) -> Tx<'a> {
-        let mut locks = [None; LOCKS];
-        locks[0] = file.map(|file| &file.owner);
-        Tx {
-            fs: self,
-            number,
-            lane: self.lane(number),
-            state: self.lane_state(number),
-            kind: Kind::Truncate,
-            locks,
-            held: 1,
-            objects: 0,
-            ops: 0,
-            lines: 0,
-            files: 0,
-            frees: false,
-            closed: None,
-            over: false,
-        }
+        let mut tx = Tx::new(self, number, Kind::Truncate);
+        tx.locks[0] = file.map(|file| &file.owner);
+        tx.held = 1;
+        tx
     }
 
     /// The cachelet whose `owner`, at segment offset `at`, is lane `number`.

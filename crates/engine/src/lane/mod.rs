@@ -69,11 +69,19 @@ impl Fs {
             0 => self.take_lane(cx.thread)?,
             taken => taken - 1,
         };
-        Ok(Tx {
-            fs: self,
+        Ok(Tx::new(self, number, kind))
+    }
+}
+
+impl<'a> Tx<'a> {
+    /// An operation of a lane that has locked and written nothing yet.
+    #[inline(always)]
+    fn new(fs: &'a Fs, number: u32, kind: Kind) -> Self {
+        Tx {
+            fs,
             number,
-            lane: self.lane(number),
-            state: self.lane_state(number),
+            lane: fs.lane(number),
+            state: fs.lane_state(number),
             kind,
             locks: [None; LOCKS],
             held: 0,
@@ -84,11 +92,9 @@ impl Fs {
             frees: false,
             closed: None,
             over: false,
-        })
+        }
     }
-}
 
-impl<'a> Tx<'a> {
     /// Adds an operation to the record. `EFBIG`-like overflow is a bug of the
     /// caller, who must stay within [`Tx::room`]; it is refused with `EIO`.
     #[inline(always)]

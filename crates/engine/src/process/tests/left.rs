@@ -14,25 +14,6 @@ fn free(test: &TestFs) -> u64 {
     test.statfs().unwrap().blocks_free
 }
 
-/// A child that does `last` and dies; it must return true.
-fn dying(test: &TestFs, last: impl FnOnce(&Cx) -> bool) {
-    dying_as(test, test.fork_prepare(&test.cx()).unwrap(), last);
-}
-
-fn dying_as(test: &TestFs, token: u64, last: impl FnOnce(&Cx) -> bool) {
-    // SAFETY: the child ends itself.
-    let pid = unsafe { fork() };
-    if pid == 0 {
-        let thread = Thread::new();
-        test.fork_child(token);
-        let signal = if last(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread }) { 9 } else { 15 };
-        // SAFETY: kills itself.
-        unsafe { kill(super::super::kernel::pid() as i32, signal) };
-    }
-    test.fork_done(token, pid as u32);
-    assert_eq!(wait(pid), -9);
-}
-
 /// Adopts the dead, and finishes what they left, for which one call has a certain time only.
 fn adopt(test: &TestFs) {
     for _ in 0..1000 {
@@ -59,14 +40,14 @@ fn unopened_files_without_names() {
     let test = TestFs::new(64 << 20);
     let cx = test.cx();
     let ours = test.tmpfile(&cx, test.root_node(), 0o600, 0).unwrap();
-    dying(&test, |child| test.tmpfile(child, test.root_node(), 0o600, 0).is_ok());
+    test.dying(|child| test.tmpfile(child, test.root_node(), 0o600, 0).is_ok());
     assert_eq!(orphans(&test), 2);
     adopt(&test);
     assert_eq!(orphans(&test), 1);
     test.open(&cx, ours, abi::O_RDWR, 3).unwrap();
     // Open, it is spared though the lane has made another one since.
     let other = test.tmpfile(&cx, test.root_node(), 0o600, 0).unwrap();
-    dying(&test, |_| true);
+    test.dying(|_| true);
     adopt(&test);
     assert!(exists(&test, ours) && exists(&test, other));
     test.forget_tmpfile(&cx, other);
@@ -87,7 +68,7 @@ fn removals_cut_off() {
     let before = free(&test);
     // First: who readies a slot adopts the dead.
     let adopter = test.fork_prepare(&cx).unwrap();
-    dying(&test, |child| {
+    test.dying(|child| {
         let open = scattered(&test, child, b"open", 1000);
         test.open(child, open, abi::O_RDWR, 4).unwrap();
         test.unlink(child, root, b"open").unwrap();
@@ -109,7 +90,7 @@ fn removals_cut_off() {
     });
     assert_eq!(orphans(&test), 4);
     // Killed between the adoption and what it leaves to do.
-    dying_as(&test, adopter, |child| test.adopt_all(child) == 1 && orphans(&test) == 3);
+    test.dying_as(adopter, |child| test.adopt_all(child) == 1 && orphans(&test) == 3);
     adopt(&test);
     assert_eq!(orphans(&test), 1);
     test.unlink(&cx, root, b"replaced").unwrap();
