@@ -73,7 +73,7 @@ quick! {
     /// `pwrite`.
     fn bp_pwrite(fd: c_int, data: *const c_void, len: size_t, offset: off_t) -> ssize_t = quick_pwrite[thread](fd as usize, data as usize, len, offset as usize), else pwrite_properly(fd, data, len, offset);
     /// `pread`.
-    fn bp_pread(fd: c_int, out: *mut c_void, len: size_t, offset: off_t) -> ssize_t = quick_pread(fd as usize, out as usize, len, offset as usize), else pread64_properly(fd, out, len, offset);
+    fn bp_pread(fd: c_int, out: *mut c_void, len: size_t, offset: off_t) -> ssize_t = quick_pread[thread](fd as usize, out as usize, len, offset as usize), else pread64_properly(fd, out, len, offset);
 }
 
 /// `dup2`.

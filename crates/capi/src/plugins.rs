@@ -2,9 +2,8 @@
 
 use crate::sources::{Attached, errno};
 use libc::c_void;
-use plugin::Plugin;
 use plugin::abi::Context;
-use std::cell::Cell;
+use plugin::{Aside, Plugin};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
@@ -12,12 +11,13 @@ use vfs::cached::Cached;
 use vfs::ledger::Ledger;
 
 thread_local! {
-    static CONTEXT: Cell<*mut Context> = const { Cell::new(null_mut()) };
+    static ASIDE: Aside = const { Aside::new() };
 }
 
-/// The library's calls are the kernel's in any case: only the context is to be kept.
-fn switch(context: *mut Context) -> *mut Context {
-    CONTEXT.replace(context)
+/// The library's calls are the kernel's in any case: only the context is asked for.
+fn here() -> &'static Aside {
+    // SAFETY: it has no destructor, so it lives as long as the thread, which alone can use it.
+    ASIDE.with(|aside| unsafe { &*std::ptr::from_ref(aside) })
 }
 
 /// Attaches the library that `text` (`LIB.so,args`) names. `ENOENT` if there is none,
@@ -26,7 +26,7 @@ pub fn attach(text: &[u8], ledger: Ledger, read_only: bool) -> Attached {
     let comma = text.iter().position(|&b| b == b',').unwrap_or(text.len());
     let path = std::fs::canonicalize(OsStr::from_bytes(&text[..comma])).map_err(|e| errno(&e))?;
     let whole = [path.as_os_str().as_bytes(), &text[comma..]].concat();
-    let plugin = Plugin::new(&whole, ledger.device(), read_only, switch).map_err(|errno| errno.0)?;
+    let plugin = Plugin::new(&whole, ledger.device(), read_only, here).map_err(|errno| errno.0)?;
     if plugin.find_entry().is_none() {
         return Err(libc::ENOEXEC);
     }
@@ -36,7 +36,7 @@ pub fn attach(text: &[u8], ledger: Ledger, read_only: bool) -> Attached {
 /// `fuse_get_context(3)` of libfuse: of the call that this thread is in, else libfuse's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn fuse_get_context() -> *mut Context {
-    let context = CONTEXT.get();
+    let context = here().context.get();
     if !context.is_null() {
         return context;
     }

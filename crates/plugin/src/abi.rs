@@ -2,6 +2,7 @@
 //! and the example's build hold the sizes to that header.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ptr::null_mut;
 
 /// `const char *`.
 pub type Path = *const c_char;
@@ -30,7 +31,7 @@ impl FileInfo {
     /// For an open with these `O_*`, or what is open under `handle`.
     #[inline]
     pub fn new(flags: u32, handle: u64) -> FileInfo {
-        FileInfo { flags: flags as c_int, handle, ..FileInfo::default() }
+        FileInfo { flags: flags as c_int, bits: 0, padding: [0; 2], handle, lock_owner: 0, poll_events: 0, reserved: 0 }
     }
 }
 
@@ -50,6 +51,13 @@ pub struct Context {
     pub private_data: *mut c_void,
     /// Of who asks.
     pub umask: u32,
+}
+
+impl Context {
+    /// In nobody's name.
+    pub const fn nobody() -> Context {
+        Context { fuse: null_mut(), uid: 0, gid: 0, pid: 0, private_data: null_mut(), umask: 0 }
+    }
 }
 
 /// `struct fuse_conn_info`.

@@ -94,6 +94,20 @@ impl Handles {
         self.near(key).find(|place| place.key.load(Acquire) == key)
     }
 
+    /// A node's handle for reading or writing, if it has one.
+    #[inline(always)]
+    pub fn handle(&self, key: u64, want: usize) -> Option<u64> {
+        // Nearly always the first place is its own.
+        let first = &self.places[key as usize % PLACES];
+        let place = if first.key.load(Acquire) == key { first } else { self.find_farther(key)? };
+        (place.bits.load(Relaxed) & 1 << want != 0).then(|| place.handles[want].load(Relaxed))
+    }
+
+    #[inline(never)]
+    fn find_farther(&self, key: u64) -> Option<&Place> {
+        self.find(key)
+    }
+
     /// Whether there is a free place near `key`.
     pub fn has_room(&self, key: u64) -> bool {
         self.near(key).any(|place| place.key.load(Relaxed) == 0)

@@ -10,18 +10,20 @@
 //!   at start, when libc may not be ready. A forked child has its parent's.
 //! - What the ledger shares between programs is never believed beyond a call, and
 //!   the library's handles are kept here ([`handles`]), not there.
-//! - While the library runs, the thread's own file calls are the kernel's ([`Switch`]).
+//! - While the library runs, the thread's own file calls are the kernel's ([`Aside`]).
 //! - No lock of ours is held over a call of the library.
 #![no_std]
 
 #[allow(missing_docs)]
 pub mod abi;
+mod aside;
 pub mod handles;
 mod list;
 mod operations;
 mod source;
 
 use abi::{Config, Connection, Context, Entry, Operations};
+pub use aside::{Aside, Here};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -36,11 +38,6 @@ pub const TEXT_MAX: usize = 2048;
 /// Most arguments, the path among them.
 const ARGS_MAX: usize = 64;
 const RTLD_NOW: c_int = 2;
-
-/// Tells the door that this thread enters the library in somebody's name, or (with what
-/// it returned) goes back. Not null: [`Context`] for `fuse_get_context`, and file
-/// calls of the thread are the kernel's.
-pub type Switch = fn(*mut Context) -> *mut Context;
 
 #[link(name = "c")]
 unsafe extern "C" {
@@ -67,7 +64,7 @@ pub struct Plugin {
     text_len: usize,
     device: u64,
     read_only: bool,
-    switch: Switch,
+    here: Here,
     phase: AtomicU32,
     loaded: UnsafeCell<MaybeUninit<Loaded>>,
     handles: Handles,
@@ -84,7 +81,7 @@ unsafe impl Send for Plugin {}
 impl Plugin {
     /// The library that `text` names, with its arguments behind commas. Nothing is
     /// loaded yet. `ENAMETOOLONG`, `EINVAL`.
-    pub fn new(text: &[u8], device: u64, read_only: bool, switch: Switch) -> Result<Plugin, Errno> {
+    pub fn new(text: &[u8], device: u64, read_only: bool, here: Here) -> Result<Plugin, Errno> {
         if text.len() >= TEXT_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -99,7 +96,7 @@ impl Plugin {
             text_len: text.len() + 1,
             device,
             read_only,
-            switch,
+            here,
             phase: AtomicU32::new(NEW),
             loaded: UnsafeCell::new(MaybeUninit::uninit()),
             handles: Handles::new(),
@@ -160,13 +157,13 @@ impl Plugin {
                 }
             }
         }
-        let mut context = Context { fuse: null_mut(), uid: 0, gid: 0, pid: 0, private_data: null_mut(), umask: 0 };
-        let before = (self.switch)(&mut context);
+        let mut context = Context::nobody();
+        let inside = (self.here)().enter(&mut context);
         let loaded = self.start().map(|mut loaded| {
             self.init(&mut loaded, &mut context);
             loaded
         });
-        (self.switch)(before);
+        drop(inside);
         let Some(loaded) = loaded else {
             self.phase.store(FAILED, Release);
             return Err(Errno::ENOTCONN);
@@ -202,10 +199,8 @@ impl Plugin {
             private_data: loaded.private_data,
             umask: u32::from(cx.umask),
         };
-        let before = (self.switch)(&mut context);
-        let result = run(&loaded.operations);
-        (self.switch)(before);
-        result
+        let _inside = (self.here)().enter(&mut context);
+        run(&loaded.operations)
     }
 
     /// The library's path.

@@ -53,36 +53,56 @@ impl Plugin {
     }
 
     /// Calls `run` for a node that is open, with its handle: the path may be null then, if the library wants none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_handle(
         &self,
         l: &Ledger,
         cx: &Cx,
         node: Node,
         want: usize,
-        run: impl FnOnce(&Operations, *const c_char, Info) -> c_int,
+        run: impl Fn(&Operations, *const c_char, Info) -> c_int + Copy,
     ) -> Result<usize> {
         let loaded = self.loaded()?;
         let handle = self.handle(l, cx, node, want)?;
         let flags = if want == WRITE { abi::O_WRONLY } else { abi::O_RDONLY };
         let mut info = FileInfo::new(flags, handle);
-        if loaded.config.nullpath_ok != 0 {
-            return done(self.enter(loaded, cx, |ops| run(ops, null(), &mut info)));
+        if loaded.config.nullpath_ok == 0 {
+            return self.with_path(l, cx, node, info, run);
         }
-        let path = self.path(l, node, b"")?;
-        done(self.enter(loaded, cx, |ops| run(ops, path.text(), &mut info)))
+        done(self.enter(loaded, cx, |ops| run(ops, null(), &mut info)))
     }
 
-    #[inline]
+    /// Apart, for its room for a path: a call that wants none touches none of those pages.
+    #[inline(never)]
+    fn with_path(
+        &self,
+        l: &Ledger,
+        cx: &Cx,
+        node: Node,
+        mut info: FileInfo,
+        run: impl Fn(&Operations, *const c_char, Info) -> c_int,
+    ) -> Result<usize> {
+        let path = self.path(l, node, b"")?;
+        done(self.with(cx, |ops| run(ops, path.text(), &mut info))?)
+    }
+
+    #[inline(always)]
     fn handle(&self, l: &Ledger, cx: &Cx, node: Node, want: usize) -> Result<u64> {
         let key = l.get(node)?.key.load(Relaxed);
+        match self.handles.handle(key, want) {
+            Some(handle) => Ok(handle),
+            None => self.handle_anew(l, cx, node, key, want),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn handle_anew(&self, l: &Ledger, cx: &Cx, node: Node, key: u64, want: usize) -> Result<u64> {
         loop {
-            if let Some(place) = self.handles.find(key)
-                && place.bits.load(Relaxed) & 1 << want != 0
-            {
-                return Ok(place.handles[want].load(Relaxed));
-            }
             self.open_handle(l, cx, node, if want == WRITE { abi::O_WRONLY } else { abi::O_RDONLY })?;
+            if let Some(handle) = self.handles.handle(key, want) {
+                return Ok(handle);
+            }
         }
     }
 

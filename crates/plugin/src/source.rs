@@ -18,6 +18,7 @@ pub(crate) const fn posix<T>(errno: Errno) -> Result<T> {
 }
 
 /// What an operation returned: a count, or an error number below zero.
+#[inline]
 pub(crate) fn done(result: c_int) -> Result<usize> {
     match result {
         0.. => Ok(result as usize),
@@ -319,9 +320,10 @@ impl Source for Plugin {
         }
     }
 
+    #[inline]
     fn read(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
         let len = into.len.min(i32::MAX as usize);
-        let count = self.with_handle(l, cx, node, READ, |ops, path, info| match ops.read {
+        let count = self.with_handle(l, cx, node, READ, move |ops, path, info| match ops.read {
             // SAFETY: a path, the program's buffer, a structure with the handle that `open` gave.
             Some(read) => unsafe { read(path, into.ptr.cast(), len, offset as i64, info) },
             None => MISSING,
@@ -334,9 +336,10 @@ impl Source for Plugin {
         false
     }
 
+    #[inline]
     fn write(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
         let len = from.len.min(i32::MAX as usize);
-        let count = self.with_handle(l, cx, node, WRITE, |ops, path, info| match ops.write {
+        let count = self.with_handle(l, cx, node, WRITE, move |ops, path, info| match ops.write {
             // SAFETY: a path, the program's buffer, a structure with the handle that `open` gave.
             Some(write) => unsafe { write(path, from.ptr.cast_const().cast(), len, offset as i64, info) },
             None => MISSING,

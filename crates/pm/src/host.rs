@@ -269,11 +269,14 @@ pub fn own_pid() -> u32 {
 
 /// The same without a system call; right in a forked child too, once it has
 /// called [`forget_pid`].
+#[inline]
 pub fn own_pid_cached() -> u32 {
     let known = OWN_PID.load(Relaxed);
-    if known != 0 {
-        return known;
-    }
+    if known != 0 { known } else { ask_own_pid() }
+}
+
+#[cold]
+fn ask_own_pid() -> u32 {
     let pid = own_pid();
     OWN_PID.store(pid, Relaxed);
     pid

@@ -121,7 +121,7 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Option<&'static dyn Backen
             keep(Cached::new(wire, ledger))
         }),
         b"plugin" => Ledger::open(path).and_then(|ledger| {
-            let plugin = Plugin::new(rest, ledger.device(), read_only, crate::in_plugin::switch)?;
+            let plugin = Plugin::new(rest, ledger.device(), read_only, crate::in_plugin::here)?;
             keep(Cached::new(plugin, ledger))
         }),
         _ => Err(Errno::EINVAL),

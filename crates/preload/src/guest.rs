@@ -129,7 +129,7 @@ pub extern "C" fn prepare() -> c_int {
         return 0;
     }
     tls.guest.set(at);
-    tls.raw.set(tls.raw.get() + 1);
+    tls.aside.raw.set(tls.aside.raw.get() + 1);
     1
 }
 
@@ -164,7 +164,7 @@ fn ready(tls: &Tls, mask: u64) -> *mut Guest {
         token,
         numbers,
         count,
-        raw: tls.raw.get(),
+        raw: tls.aside.raw.get(),
         depth: tls.depth.get() - 1,
         mask,
         robust_list: pm::mutex::robust_list(),
@@ -196,7 +196,7 @@ pub extern "C" fn resume(made: isize) -> c_int {
     // SAFETY: `prepare` made it; the child is gone.
     let Guest { token, raw, depth, mask, settled, executing, environment, blocks, .. } = unsafe { at.read() };
     alloc::guest_gone(at);
-    tls.raw.set(raw);
+    tls.aside.raw.set(raw);
     tls.depth.set(depth);
     // What was put off was the child's.
     tls.pending.set(0);
@@ -520,7 +520,7 @@ fn settle_guest(tls: &Tls, guest: &mut Guest) -> Result<(), i32> {
     }
     pm::mutex::renew_robust_list(guest.robust_list, guest.thread);
     tls.guest.set(null_mut());
-    tls.raw.set(guest.raw);
+    tls.aside.raw.set(guest.raw);
     tls::enter(tls);
     fork::begins(tls, guest.token);
     let numbers = guest.numbers();

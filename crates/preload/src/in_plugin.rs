@@ -3,18 +3,12 @@
 
 use crate::{next, tls};
 use core::ptr::null_mut;
+use plugin::Aside;
 use plugin::abi::Context;
 
-/// See [`plugin::Switch`].
-pub fn switch(context: *mut Context) -> *mut Context {
-    let tls = tls::get();
-    let before = tls.plugin.replace(context);
-    match (before.is_null(), context.is_null()) {
-        (true, false) => tls.raw.set(tls.raw.get() + 1),
-        (false, true) => tls.raw.set(tls.raw.get() - 1),
-        _ => {}
-    }
-    before
+/// See [`plugin::Here`].
+pub fn here() -> &'static Aside {
+    &tls::get().aside
 }
 
 /// `fuse_get_context(3)` of libfuse: of the call that this thread is in, else libfuse's own
@@ -22,7 +16,7 @@ pub fn switch(context: *mut Context) -> *mut Context {
 #[unsafe(no_mangle)]
 pub extern "C" fn fuse_get_context() -> *mut Context {
     type Get = unsafe extern "C" fn() -> *mut Context;
-    let context = tls::get().plugin.get();
+    let context = here().context.get();
     if !context.is_null() {
         return context;
     }

@@ -77,8 +77,8 @@ extern "C" fn constructor() {
 #[inline(always)]
 pub fn is_active(tls: &Tls) -> bool {
     match PHASE.load(Acquire) {
-        ACTIVE => tls.raw.get() == 0,
-        NEW => start(tls) && tls.raw.get() == 0,
+        ACTIVE => tls.aside.raw.get() == 0,
+        NEW => start(tls) && tls.aside.raw.get() == 0,
         _ => false,
     }
 }

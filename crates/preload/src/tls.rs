@@ -16,15 +16,13 @@ pub struct Tls {
     /// How many operations of ours are in progress on this thread (nested calls
     /// count). While it is not 0, signal handlers are put off.
     pub depth: Cell<u32>,
-    /// Not 0: every call goes straight to the kernel.
-    pub raw: Cell<u32>,
-    /// Signals put off, as a bit set (signal − 1).
-    pub pending: Cell<u64>,
-    /// `struct fuse_context` while a plugin runs on this thread, else null.
-    pub plugin: Cell<*mut plugin::abi::Context>,
     /// Calls served on this thread that are not yet added to the image's count.
     pub calls: Cell<u32>,
-    /// Of these, those from libc's patched sites.
+    /// Signals put off, as a bit set (signal − 1).
+    pub pending: Cell<u64>,
+    /// Whether a plugin runs on this thread; its `raw` not 0: every call goes straight to the kernel.
+    pub aside: plugin::Aside,
+    /// Of `calls`, those from libc's patched sites.
     pub patched: Cell<u32>,
     /// Address of a mapped page that was touched in vain, and is tried once more.
     pub touched: Cell<usize>,

@@ -199,6 +199,17 @@ pub trait Backend: Sync {
     /// Reads at `offset` into the buffers in turn; returns bytes read, 0 at the end.
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize>;
 
+    /// Whether the calls of one buffer are answered by the backend alone: nothing is at
+    /// hand that the caller could glance at, and `descriptions` is where they lie.
+    fn is_direct(&self) -> bool {
+        false
+    }
+
+    /// As `read` into one buffer that is not empty.
+    fn read_one(&self, cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
+        self.read(cx, node, offset, &[into])
+    }
+
     /// As `read` into one buffer, where that is quick.
     fn glance_read(&self, _node: Node, _offset: u64, _into: UserSlice) -> Option<usize> {
         None
@@ -207,6 +218,11 @@ pub trait Backend: Sync {
     /// Writes at `offset` (`None`: atomically at the end), returns bytes
     /// written and the offset after them.
     fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)>;
+
+    /// As `write` at an offset from one buffer that is not empty; bytes written.
+    fn write_one(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
+        self.write(cx, node, Some(offset), &[from]).map(|(done, _)| done)
+    }
 
     /// Copies between two files of this backend without passing through the program.
     fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64>;

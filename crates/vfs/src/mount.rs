@@ -28,7 +28,9 @@ pub struct Mount {
     pub slot: u8,
     /// Its files are opened as the kernel's: [`Backend::open_in_kernel`].
     pub is_kernels: bool,
-    covers_in: u32,
+    /// [`Backend::is_direct`], known without asking it.
+    is_direct: bool,
+    covers_in: u8,
     /// The file system.
     pub backend: &'static dyn Backend,
     covers: Node,
@@ -36,7 +38,9 @@ pub struct Mount {
 }
 
 /// In `covers_in`: the mount is in no other.
-const NOWHERE: u32 = u32::MAX;
+const NOWHERE: u8 = u8::MAX;
+
+const _: () = assert!(MOUNTS_MAX <= NOWHERE as usize);
 
 impl Mount {
     /// The mount point: absolute, normalised, empty for `/`.
@@ -48,7 +52,7 @@ impl Mount {
     /// For a mount inside another: that mount's slot and the node it covers.
     #[inline]
     pub fn parent(&self) -> Option<(usize, Node)> {
-        (self.covers_in != NOWHERE).then_some((self.covers_in as usize, self.covers))
+        (self.covers_in != NOWHERE).then_some((usize::from(self.covers_in), self.covers))
     }
 
     /// The description behind an index of an open descriptor.
@@ -232,12 +236,22 @@ impl Mount {
         false
     }
 
+    /// Where reads and writes of one buffer go straight to the backend:
+    /// [`Backend::read_one`], [`Backend::write_one`].
+    #[inline(always)]
+    pub fn straight(&self) -> Option<&'static dyn Backend> {
+        self.is_direct.then_some(self.backend)
+    }
+
     /// [`Backend::glance_read`].
     #[inline(always)]
     pub fn glance_read(&self, node: Node, offset: u64, into: UserSlice) -> Option<usize> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
             return fs.glance_read(node, offset, into);
+        }
+        if self.is_direct {
+            return None;
         }
         self.backend.glance_read(node, offset, into)
     }
@@ -366,9 +380,10 @@ impl MountTable {
             #[cfg(feature = "native")]
             direct: backend.direct(),
             root: backend.root(),
-            covers_in: parent.map_or(NOWHERE, |(slot, _)| slot as u32),
+            covers_in: parent.map_or(NOWHERE, |(slot, _)| slot as u8),
             covers: parent.map_or(backend.root(), |(_, node)| node),
             is_kernels: backend.is_kernels(),
+            is_direct: backend.is_direct(),
         };
         // SAFETY: the slot's bit is clear, so nobody reads it; callers are serialised.
         unsafe { *self.slots[slot].get() = Some(mount) };

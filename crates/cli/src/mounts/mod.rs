@@ -15,20 +15,24 @@ use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
 use ledger::SharedFile;
-use plugin::Plugin;
+use plugin::{Aside, Plugin};
 use posix::environment::{self, MountSpec};
 use spec::{Mount, Source};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::ptr::null_mut;
 use vfs::cached::Cached;
 use vfs::host::Host;
 use vfs::native::cached::Way;
 use vfs::native::kept::{AGE_NS, Kept};
 use vfs::wire::Wire;
 use vfs::{Backend, MountTable};
+
+thread_local! {
+    /// For libraries that are entered here.
+    static ASIDE: &'static Aside = Box::leak(Box::default());
+}
 
 /// Everything that a session of `bypath run` has made; dropping it takes all away.
 pub struct Session {
@@ -128,7 +132,7 @@ impl Session {
             text
         });
         // This program only looks: its calls are the kernel's anyway.
-        let plugin = Plugin::new(text.as_bytes(), ledger.device(), mount.options.read_only, |_| null_mut());
+        let plugin = Plugin::new(text.as_bytes(), ledger.device(), mount.options.read_only, || ASIDE.with(|aside| *aside));
         let plugin = plugin.map_err(|errno| Failure::errno(&shown, errno))?;
         if !is_plugin(library)? {
             return Err(Failure::new(format!("{shown}: not a library with a function bypath_plugin (bypath_plugin.h)")));

@@ -4,10 +4,11 @@ use super::{err, fail};
 use crate::path::OpenFile;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Kind};
+use base::{Cx, Kind, Node};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
+use vfs::Backend;
 
 /// The most that one call moves, bytes.
 pub(crate) const COUNT_MAX: usize = 0x7fff_f000;
@@ -107,17 +108,73 @@ fn read_at(cx: &Cx, file: &OpenFile, at: At, into: &[UserSlice]) -> base::Result
     let backend = file.mount.backend;
     match at {
         At::Offset(offset) => backend.read(cx, file.node, offset, into),
-        At::Position => {
-            let id = file.entry.description();
-            backend.offset_lock(cx, id);
-            let offset = file.description.offset.load(Relaxed);
-            let result = backend.read(cx, file.node, offset, into);
-            if let Ok(done) = result {
-                file.description.offset.store(offset + done as u64, Relaxed);
-            }
-            backend.offset_unlock(cx, id);
-            result
+        At::Position => at_position(cx, backend, file, |offset| backend.read(cx, file.node, offset, into)),
+    }
+}
+
+/// A transfer's result for the quick way.
+#[inline(always)]
+fn word(result: base::Result<usize>) -> isize {
+    match result {
+        Ok(done) => done as isize,
+        Err(error) => -(error.errno().0 as isize),
+    }
+}
+
+/// A backend without a detour, and a node of it.
+struct Straight(&'static dyn Backend, Node);
+
+/// Moves a description's offset by what `run` transfers there.
+#[inline(always)]
+fn at_position(
+    cx: &Cx,
+    backend: &dyn Backend,
+    file: &OpenFile,
+    run: impl FnOnce(u64) -> base::Result<usize>,
+) -> base::Result<usize> {
+    let id = file.entry.description();
+    backend.offset_lock(cx, id);
+    let offset = file.description.offset.load(Relaxed);
+    let result = run(offset);
+    if let Ok(done) = result {
+        file.description.offset.store(offset + done as u64, Relaxed);
+    }
+    backend.offset_unlock(cx, id);
+    result
+}
+
+/// `read` where it goes straight to the backend.
+#[inline(always)]
+fn straight_read(cx: &Cx, backend: &dyn Backend, file: &OpenFile, into: UserSlice) -> base::Result<usize> {
+    At::Position.fits(file, &[into])?;
+    if file.entry.kind() == Kind::Directory {
+        return err(Errno::EISDIR);
+    }
+    at_position(cx, backend, file, |offset| backend.read_one(cx, file.node, offset, into))
+}
+
+/// The quick ways where they go straight to the backend; what they need has been checked.
+/// Not inlined, and with little to hand over, so that the native ways stay short.
+impl Process {
+    #[inline(never)]
+    fn straight_pread(&self, thread: &ThreadState, at: Straight, offset: u64, into: UserSlice) -> isize {
+        word(at.0.read_one(&self.cx(thread), at.1, offset, into))
+    }
+
+    #[inline(never)]
+    fn straight_pwrite(&self, thread: &ThreadState, at: Straight, offset: u64, from: UserSlice) -> isize {
+        word(at.0.write_one(&self.cx(thread), at.1, offset, from))
+    }
+
+    #[inline(never)]
+    fn straight_write(&self, thread: &ThreadState, fd: usize, from: UserSlice) -> Option<isize> {
+        let file = self.file_at_hand(fd)?;
+        let backend = file.mount.straight()?;
+        if file.description.offset.load(Relaxed) > isize::MAX as u64 - COUNT_MAX as u64 {
+            return None;
         }
+        let cx = &self.cx(thread);
+        Some(word(at_position(cx, backend, &file, |offset| backend.write_one(cx, file.node, offset, from))))
     }
 }
 
@@ -219,7 +276,11 @@ impl Process {
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
-            checked_first(file.entry.readable(), buffer).and_then(|b| read_at(cx, &file, At::Position, &b))
+            let buffer = checked_first(file.entry.readable(), buffer)?;
+            match file.mount.straight() {
+                Some(backend) if buffer[0].len != 0 => straight_read(cx, backend, &file, buffer[0]),
+                _ => read_at(cx, &file, At::Position, &buffer),
+            }
         })
     }
 
@@ -243,7 +304,12 @@ impl Process {
         // SAFETY: the caller's promise.
         let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
         let append = flags & abi::O_APPEND != 0;
-        file.mount.write_on_at_hand(&thread().thread, file.entry.description(), file.node, append, from).map(|_| len as isize)
+        let thread = thread();
+        match file.mount.write_on_at_hand(&thread.thread, file.entry.description(), file.node, append, from) {
+            Some(_) => Some(len as isize),
+            None if append || file.mount.straight().is_none() => None,
+            None => self.straight_write(thread, fd, from),
+        }
     }
 
     /// Whether a buffer is one for the quick way: whatever is not right about the
@@ -277,12 +343,19 @@ impl Process {
         })
     }
 
-    /// A `pread` that a glance can answer: bytes read.
+    /// A `pread` that a glance can answer, or a backend straight away: bytes read.
     ///
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(always)]
-    pub unsafe fn quick_pread(&self, fd: usize, buffer: usize, len: usize, offset: usize) -> Option<isize> {
+    pub unsafe fn quick_pread<'t>(
+        &'t self,
+        thread: impl FnOnce() -> &'t ThreadState,
+        fd: usize,
+        buffer: usize,
+        len: usize,
+        offset: usize,
+    ) -> Option<isize> {
         let file = self.file_at_hand(fd)?;
         // Whatever is not right about the arguments is found out properly.
         if !file.entry.readable() || bad(buffer) || len > COUNT_MAX || offset > isize::MAX as usize - COUNT_MAX {
@@ -290,14 +363,18 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let into = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        file.mount.glance_read(file.node, offset as u64, into).map(|done| done as isize)
+        match file.mount.glance_read(file.node, offset as u64, into) {
+            Some(done) => Some(done as isize),
+            None if len == 0 || file.entry.kind() == Kind::Directory => None,
+            None => Some(self.straight_pread(thread(), Straight(file.mount.straight()?, file.node), offset as u64, into)),
+        }
     }
 
     /// `pread64(fd, buffer, len, offset)`.
     #[inline(always)]
     pub unsafe fn pread64(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.quick_pread(args[0], args[1], args[2], args[3]) } {
+        if let Some(done) = unsafe { self.quick_pread(|| thread, args[0], args[1], args[2], args[3]) } {
             return Outcome::Done(done);
         }
         // SAFETY: the caller's promise.
@@ -343,7 +420,11 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        file.mount.write_at_hand(&thread().thread, file.node, Some(offset as u64), from).map(|_| len as isize)
+        let thread = thread();
+        match file.mount.write_at_hand(&thread.thread, file.node, Some(offset as u64), from) {
+            Some(_) => Some(len as isize),
+            None => Some(self.straight_pwrite(thread, Straight(file.mount.straight()?, file.node), offset as u64, from)),
+        }
     }
 
     /// `pwrite64(fd, buffer, len, offset)`.

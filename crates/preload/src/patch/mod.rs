@@ -185,9 +185,9 @@ unsafe extern "C" fn serve(number: usize, args: *const [usize; 6]) -> isize {
 /// memory, goes straight to the kernel.
 pub fn raw_during<R>(f: impl FnOnce() -> R) -> R {
     let tls = tls::get();
-    tls.raw.set(tls.raw.get() + 1);
+    tls.aside.raw.set(tls.aside.raw.get() + 1);
     let result = f();
-    tls.raw.set(tls.raw.get() - 1);
+    tls.aside.raw.set(tls.aside.raw.get() - 1);
     result
 }
 

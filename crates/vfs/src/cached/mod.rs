@@ -16,7 +16,7 @@ pub use source::{KernelCall, KernelOpen, Miss, Source};
 use crate::ledger::{Found, Ledger};
 use crate::*;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use pm::UserSlice;
+use pm::{Table, UserSlice};
 
 /// How often a program looks whether others have died.
 const REAP_NS: u64 = 1_000_000_000;
@@ -280,6 +280,10 @@ impl<S: Source> Backend for Cached<S> {
         Ok(id)
     }
 
+    fn descriptions(&self) -> Table<Description> {
+        self.ledger.descriptions()
+    }
+
     fn description(&self, id: DescriptionId) -> &Description {
         self.ledger.description(id)
     }
@@ -311,8 +315,7 @@ impl<S: Source> Backend for Cached<S> {
             && part.len != 0
             && !self.source.is_remembered()
         {
-            let count = self.source.read(&self.ledger, cx, node, offset, *part)?;
-            return Ok(count.min(part.len));
+            return self.read_one(cx, node, offset, *part);
         }
         let mut done = 0;
         let file = if self.ledger.has_pages() { self.source.page_key(&self.ledger, node) } else { None };
@@ -335,6 +338,26 @@ impl<S: Source> Backend for Cached<S> {
             }
         }
         Ok(done)
+    }
+
+    fn is_direct(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn read_one(&self, cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
+        if self.source.is_remembered() {
+            return self.read(cx, node, offset, &[into]);
+        }
+        Ok(self.source.read(&self.ledger, cx, node, offset, into)?.min(into.len))
+    }
+
+    #[inline]
+    fn write_one(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
+        if self.source.is_remembered() {
+            return self.write_at(cx, node, offset, &[from]).map(|(done, _)| done);
+        }
+        Ok(self.source.write(&self.ledger, cx, node, offset, from)?.min(from.len))
     }
 
     fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
@@ -500,8 +523,7 @@ impl<S: Source> Cached<S> {
             && part.len != 0
             && !self.source.is_remembered()
         {
-            let done = self.source.write(&self.ledger, cx, node, offset, *part)?.min(part.len);
-            return Ok((done, offset + done as u64));
+            return self.write_one(cx, node, offset, *part).map(|done| (done, offset + done as u64));
         }
         let (mut done, mut failure) = (0, None);
         for &part in from.iter().filter(|part| part.len > 0) {

@@ -8,12 +8,12 @@
 //! counting change together, under the lock. So a maker who dies leaves nothing
 //! kept for good: his description is ended by whoever finds him dead.
 
-use super::{DESCRIPTIONS, DESCRIPTIONS_AT, DESCRIPTORS, DESCRIPTORS_AT, Ledger, NOTHING, PROCESSES, PROCESSES_AT, ProcessSlot};
+use super::{DESCRIPTIONS, DESCRIPTORS, DESCRIPTORS_AT, Ledger, NOTHING, PROCESSES, PROCESSES_AT, ProcessSlot};
 use super::{NO_NODE, damaged, take_word};
 use crate::{Description, DescriptionId, Errno, Error, Node, Result};
 use base::hold::{self, Holders, Settled};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use pm::host;
+use pm::{Table, host};
 
 const PAGE: u32 = 1024;
 
@@ -66,10 +66,12 @@ impl Ledger {
     /// The description with this number.
     #[inline]
     pub fn description(&self, id: DescriptionId) -> &Description {
-        if id >= DESCRIPTIONS {
-            return &NOTHING;
-        }
-        self.region.at(DESCRIPTIONS_AT + u64::from(id) * size_of::<Description>() as u64).unwrap_or(&NOTHING)
+        self.descriptions.get(id).unwrap_or(&NOTHING)
+    }
+
+    /// All descriptions, by their numbers.
+    pub fn descriptions(&self) -> Table<Description> {
+        self.descriptions
     }
 
     /// A slot for a program with this PID.

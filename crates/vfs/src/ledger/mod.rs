@@ -33,7 +33,7 @@ pub use pages::{PageFigures, PageKey};
 use crate::{Errno, Result};
 use base::Description;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use pm::{Region, clock, file, host};
+use pm::{Region, Table, clock, file, host};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// How many nodes are kept at a time.
@@ -124,6 +124,8 @@ struct ProcessSlot {
 #[derive(Debug)]
 pub struct Ledger {
     region: Region,
+    records: Table<Record>,
+    descriptions: Table<Description>,
     device: u64,
     /// This process's slot + 1; 0 before it is needed.
     process: AtomicU32,
@@ -156,7 +158,9 @@ impl Ledger {
         // A major number that the kernel gives to nothing, and a minor one of its own.
         let ino = file::File::open(path, pm::sys::abi::O_RDONLY, 0)?.stat()?.ino;
         let device = 0xff << 8 | ino & 0xff | (ino & 0xf_ff00) << 12;
-        let ledger = Ledger { region, device, process: AtomicU32::new(0) };
+        let records = Table::new(&region, NODES_AT, NODES).ok_or(Errno::EINVAL)?;
+        let descriptions = Table::new(&region, DESCRIPTIONS_AT, DESCRIPTIONS).ok_or(Errno::EINVAL)?;
+        let ledger = Ledger { region, records, descriptions, device, process: AtomicU32::new(0) };
         let magic = ledger.region.word(0).ok_or(Errno::EINVAL)?;
         match magic.compare_exchange(0, MAGIC, AcqRel, Acquire) {
             Ok(_) | Err(MAGIC) => Ok(ledger),

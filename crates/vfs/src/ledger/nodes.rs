@@ -33,7 +33,7 @@ const GRACE_NS: u64 = 1_000_000_000;
 const NAME_OFFSET: u64 = 256;
 
 /// A node, 512 bytes.
-#[derive(FromBytes, KnownLayout)]
+#[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]
 pub struct Record {
     state: AtomicU32,
@@ -89,6 +89,7 @@ pub struct Record {
 const _: () = assert!(size_of::<Record>() == 512 && core::mem::offset_of!(Record, name) == NAME_OFFSET as usize);
 
 impl Record {
+    #[inline]
     pub(super) fn in_use(&self) -> bool {
         matches!(self.state.load(Relaxed), NAMED | UNNAMED)
     }
@@ -205,11 +206,9 @@ fn until(now: u64, ns: u64) -> u64 {
 
 impl Ledger {
     /// The record in slot `index`.
+    #[inline]
     pub(crate) fn record(&self, index: u32) -> Option<&Record> {
-        if index >= NODES {
-            return None;
-        }
-        self.region.at(NODES_AT + u64::from(index) * size_of::<Record>() as u64)
+        self.records.get(index)
     }
 
     fn node_of(&self, index: u32, record: &Record) -> Node {
