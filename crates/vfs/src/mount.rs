@@ -250,9 +250,6 @@ impl Mount {
         if let Some(fs) = self.direct {
             return fs.glance_read(node, offset, into);
         }
-        if self.is_direct {
-            return None;
-        }
         self.backend.glance_read(node, offset, into)
     }
 

@@ -3,8 +3,8 @@
 use super::{err, fail};
 use crate::path::OpenFile;
 use crate::text::bad;
-use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Kind, Node};
+use crate::{Entry, Outcome, Process, ThreadState};
+use base::{Cx, Description, DescriptionId, Kind, Node};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
@@ -90,10 +90,10 @@ unsafe fn vector<'a>(pointer: usize, count: usize) -> base::Result<&'a [UserSlic
 impl At {
     /// Whether a transfer here ends at an offset there can be.
     #[inline(always)]
-    fn fits(self, file: &OpenFile, buffers: &[UserSlice]) -> base::Result<()> {
+    fn fits(self, description: &Description, buffers: &[UserSlice]) -> base::Result<()> {
         let start = match self {
             At::Offset(offset) => offset,
-            At::Position => file.description.offset.load(Relaxed),
+            At::Position => description.offset.load(Relaxed),
         };
         if (start as i64).wrapping_add(UserSlice::total(buffers) as i64) < 0 { err(Errno::EINVAL) } else { Ok(()) }
     }
@@ -101,14 +101,17 @@ impl At {
 
 #[inline(always)]
 fn read_at(cx: &Cx, file: &OpenFile, at: At, into: &[UserSlice]) -> base::Result<usize> {
-    at.fits(file, into)?;
+    at.fits(file.description, into)?;
     if file.entry.kind() == Kind::Directory {
         return err(Errno::EISDIR);
     }
     let backend = file.mount.backend;
     match at {
         At::Offset(offset) => backend.read(cx, file.node, offset, into),
-        At::Position => at_position(cx, backend, file, |offset| backend.read(cx, file.node, offset, into)),
+        At::Position => {
+            let place = (file.entry.description(), file.description);
+            at_position(cx, backend, place, |offset| backend.read(cx, file.node, offset, into))
+        }
     }
 }
 
@@ -129,28 +132,42 @@ struct Straight(&'static dyn Backend, Node);
 fn at_position(
     cx: &Cx,
     backend: &dyn Backend,
-    file: &OpenFile,
+    (id, description): (DescriptionId, &Description),
     run: impl FnOnce(u64) -> base::Result<usize>,
 ) -> base::Result<usize> {
-    let id = file.entry.description();
     backend.offset_lock(cx, id);
-    let offset = file.description.offset.load(Relaxed);
+    let offset = description.offset.load(Relaxed);
     let result = run(offset);
     if let Ok(done) = result {
-        file.description.offset.store(offset + done as u64, Relaxed);
+        description.offset.store(offset + done as u64, Relaxed);
     }
     backend.offset_unlock(cx, id);
     result
 }
 
 /// `read` where it goes straight to the backend.
-#[inline(always)]
-fn straight_read(cx: &Cx, backend: &dyn Backend, file: &OpenFile, into: UserSlice) -> base::Result<usize> {
-    At::Position.fits(file, &[into])?;
-    if file.entry.kind() == Kind::Directory {
+///
+/// # Safety
+/// As for [`single`], of `buffer`.
+#[inline(never)]
+unsafe fn straight_read(
+    cx: &Cx,
+    at: Straight,
+    entry: Entry,
+    description: &Description,
+    buffer: (usize, usize),
+) -> base::Result<usize> {
+    // SAFETY: the caller's promise.
+    let into = unsafe { single(buffer.0, buffer.1) };
+    let [into] = checked_first(entry.readable(), into)?;
+    At::Position.fits(description, &[into])?;
+    if entry.kind() == Kind::Directory {
         return err(Errno::EISDIR);
     }
-    at_position(cx, backend, file, |offset| backend.read_one(cx, file.node, offset, into))
+    if into.len == 0 {
+        return Ok(0);
+    }
+    at_position(cx, at.0, (entry.description(), description), |offset| at.0.read_one(cx, at.1, offset, into))
 }
 
 /// The quick ways where they go straight to the backend; what they need has been checked.
@@ -167,14 +184,18 @@ impl Process {
     }
 
     #[inline(never)]
-    fn straight_write(&self, thread: &ThreadState, fd: usize, from: UserSlice) -> Option<isize> {
-        let file = self.file_at_hand(fd)?;
-        let backend = file.mount.straight()?;
-        if file.description.offset.load(Relaxed) > isize::MAX as u64 - COUNT_MAX as u64 {
+    fn straight_write(
+        &self,
+        thread: &ThreadState,
+        at: Straight,
+        place: (DescriptionId, &Description),
+        from: UserSlice,
+    ) -> Option<isize> {
+        if place.1.offset.load(Relaxed) > isize::MAX as u64 - COUNT_MAX as u64 {
             return None;
         }
         let cx = &self.cx(thread);
-        Some(word(at_position(cx, backend, &file, |offset| backend.write_one(cx, file.node, offset, from))))
+        Some(word(at_position(cx, at.0, place, |offset| at.0.write_one(cx, at.1, offset, from))))
     }
 }
 
@@ -202,7 +223,7 @@ impl Process {
     #[inline(always)]
     fn write_at(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool) -> base::Result<usize> {
         let flags = file.flags();
-        at.fits(file, from)?;
+        at.fits(file.description, from)?;
         let append = append || flags & abi::O_APPEND != 0;
         let backend = file.mount.backend;
         let result = match at {
@@ -274,13 +295,14 @@ impl Process {
     /// `read(fd, buffer, len)`.
     pub unsafe fn read(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         self.on(thread, args[0], |cx, file| {
+            if let Some(backend) = file.mount.straight() {
+                let at = Straight(backend, file.node);
+                // SAFETY: the caller's promise.
+                return unsafe { straight_read(cx, at, file.entry, file.description, (args[1], args[2])) };
+            }
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
-            let buffer = checked_first(file.entry.readable(), buffer)?;
-            match file.mount.straight() {
-                Some(backend) if buffer[0].len != 0 => straight_read(cx, backend, &file, buffer[0]),
-                _ => read_at(cx, &file, At::Position, &buffer),
-            }
+            checked_first(file.entry.readable(), buffer).and_then(|b| read_at(cx, &file, At::Position, &b))
         })
     }
 
@@ -304,12 +326,11 @@ impl Process {
         // SAFETY: the caller's promise.
         let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
         let append = flags & abi::O_APPEND != 0;
-        let thread = thread();
-        match file.mount.write_on_at_hand(&thread.thread, file.entry.description(), file.node, append, from) {
-            Some(_) => Some(len as isize),
-            None if append || file.mount.straight().is_none() => None,
-            None => self.straight_write(thread, fd, from),
+        if let Some(backend) = file.mount.straight() {
+            let place = (file.entry.description(), file.description);
+            return if append { None } else { self.straight_write(thread(), Straight(backend, file.node), place, from) };
         }
+        file.mount.write_on_at_hand(&thread().thread, file.entry.description(), file.node, append, from).map(|_| len as isize)
     }
 
     /// Whether a buffer is one for the quick way: whatever is not right about the
@@ -363,11 +384,11 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let into = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        match file.mount.glance_read(file.node, offset as u64, into) {
-            Some(done) => Some(done as isize),
-            None if len == 0 || file.entry.kind() == Kind::Directory => None,
-            None => Some(self.straight_pread(thread(), Straight(file.mount.straight()?, file.node), offset as u64, into)),
+        if let Some(backend) = file.mount.straight() {
+            let is_usual = len != 0 && file.entry.kind() != Kind::Directory;
+            return is_usual.then(|| self.straight_pread(thread(), Straight(backend, file.node), offset as u64, into));
         }
+        file.mount.glance_read(file.node, offset as u64, into).map(|done| done as isize)
     }
 
     /// `pread64(fd, buffer, len, offset)`.
@@ -420,11 +441,10 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        let thread = thread();
-        match file.mount.write_at_hand(&thread.thread, file.node, Some(offset as u64), from) {
-            Some(_) => Some(len as isize),
-            None => Some(self.straight_pwrite(thread, Straight(file.mount.straight()?, file.node), offset as u64, from)),
+        if let Some(backend) = file.mount.straight() {
+            return Some(self.straight_pwrite(thread(), Straight(backend, file.node), offset as u64, from));
         }
+        file.mount.write_at_hand(&thread().thread, file.node, Some(offset as u64), from).map(|_| len as isize)
     }
 
     /// `pwrite64(fd, buffer, len, offset)`.
