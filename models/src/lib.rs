@@ -29,6 +29,7 @@ mod bucket;
 #[cfg(all(test, not(feature = "many")))]
 mod cachelet;
 #[cfg(test)]
+#[allow(dead_code)]
 #[path = "../../crates/base/src/hold.rs"]
 mod hold;
 #[cfg(all(test, not(feature = "many")))]

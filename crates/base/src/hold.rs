@@ -6,11 +6,12 @@
 //!         id + 1                     holds that description, and is counted
 //!         doubt | sequence | id + 1  is being taken or given: counted, or not
 //! refs    0                          free
-//!         count                      held by so many entries
+//!         1 | entry                  held by the entry that opened it, and never by another
 //!         MAKING | process + 1       being made or ended by that process
-//!         sequence | gave | last | count   the same, after changes by more than one
+//!         sequence | gave | count | last   held by so many entries
 //! ```
-//! The word `refs` says, beside the count, which entry changed it last. So an
+//! The word `refs` says, beside the count, which entry changed it last (an entry's number
+//! is `fd << 10 | process`, plus one). So an
 //! entry in doubt is decided by looking: it is the last one, then it is counted
 //! (or no longer); it is not, then nothing happened, because whoever changes the
 //! count next first ends the doubt of the last one. There is no step between
@@ -28,18 +29,23 @@
 //!   to be given was counted for last is its taking, and the other way round.
 //! - The one holder of a description that never had a second marks it before its
 //!   entry goes: the adopter ends whatever a dead process has marked.
+//! - That mark is only set where the word names the very entry. So a thread that closes what
+//!   others have closed and opened again meanwhile never marks another entry's description, and
+//!   whoever has set a mark ends the description, whatever became of the entry.
 
 use crate::DescriptionId;
 use crate::atomic::Ordering::{AcqRel, Acquire};
 use crate::atomic::{AtomicU32, AtomicU64};
 
-/// In `refs`: being made or ended by the process whose number + 1 stands in the count's place.
-pub const MAKING: u64 = 1 << 25;
-/// `refs` of a description with one holder that never had another.
-pub const ONE: u64 = 1;
-const COUNT: u64 = MAKING - 1;
-const PROCESS_AT: u32 = 26;
-const PLACE_AT: u32 = 36;
+/// In `refs`: being made or ended by the process whose number + 1 stands in the place of `last`.
+pub const MAKING: u64 = 1 << LAST_BITS;
+const PROCESS_BITS: u32 = 10;
+const LAST_BITS: u32 = 25;
+const LAST: u64 = MAKING - 1;
+const COUNT_AT: u32 = 26;
+/// One holder. The count stands where one addition adds it to an entry's number.
+const ONE: u64 = 1 << COUNT_AT;
+const COUNT: u64 = (1 << (GAVE_AT - COUNT_AT)) - 1;
 const GAVE_AT: u32 = 51;
 const SEQUENCE_AT: u32 = 52;
 /// Fits both words.
@@ -51,15 +57,13 @@ const TAKING: u32 = 1 << 31;
 const ENTRY_SEQUENCE_AT: u32 = 17;
 const ID: u32 = (1 << ENTRY_SEQUENCE_AT) - 1;
 
-/// How often somebody waits for another thread of his own process.
-const WAITS: u32 = 10_000;
 /// How often a word may change while it is looked at: who means well is done long before.
 const CHANGES: u32 = 1 << 20;
 
 /// Numbers that fit: of processes, of entries in a table, of descriptions.
-pub const PROCESSES_MAX: u64 = 1 << (PLACE_AT - PROCESS_AT);
+pub const PROCESSES_MAX: u64 = 1 << PROCESS_BITS;
 #[allow(missing_docs)]
-pub const ENTRIES_MAX: u64 = (1 << (GAVE_AT - PLACE_AT)) - 1;
+pub const ENTRIES_MAX: u64 = (1 << (LAST_BITS - PROCESS_BITS)) - 1;
 #[allow(missing_docs)]
 pub const DESCRIPTIONS_MAX: u64 = ID as u64;
 
@@ -69,13 +73,26 @@ pub trait Holders {
     fn entry(&self, process: u32, fd: u32) -> Option<&AtomicU32>;
     /// A description's word; of one that does not exist a word that is 0.
     fn refs(&self, id: DescriptionId) -> &AtomicU64;
-    /// Lets another thread run.
-    fn pause(&self);
+    /// Lets another thread run, the longer the more `turns` were waited before; false, at once, when that was
+    /// long enough: the word waited for may be a hostile peer's.
+    fn pause(&self, turns: u32) -> bool;
 }
 
 /// `refs` of a description that a process is making or ending.
 pub const fn making(process: u32) -> u64 {
     MAKING | (process as u64 + 1)
+}
+
+/// `refs` of a description held by the entry that opened it, and never by another.
+#[inline(always)]
+pub const fn opened(process: u32, fd: u32) -> u64 {
+    number(process, fd) as u64 + ONE
+}
+
+/// What names an entry in `refs`; 0 names none.
+#[inline(always)]
+const fn number(process: u32, fd: u32) -> u32 {
+    (fd << PROCESS_BITS).wrapping_add(process.wrapping_add(1))
 }
 
 /// What an entry holds for certain.
@@ -85,11 +102,17 @@ pub const fn held(entry: u32) -> Option<DescriptionId> {
 
 /// How many hold a description, by its word.
 pub const fn count(refs: u64) -> u64 {
-    if refs & MAKING != 0 { 0 } else { refs & COUNT }
+    if refs & MAKING != 0 { 0 } else { refs >> COUNT_AT & COUNT }
 }
 
 const fn id_of(entry: u32) -> Option<DescriptionId> {
     (entry & ID).checked_sub(1)
+}
+
+/// Which entry has opened a description that no other ever held.
+const fn opener(refs: u64) -> Option<u32> {
+    // What was taken later than by its opener was held by two then.
+    if refs & MAKING == 0 && refs >> GAVE_AT & 1 == 0 && count(refs) == 1 { Some((refs & LAST) as u32) } else { None }
 }
 
 const fn sequence(refs: u64) -> u32 {
@@ -143,15 +166,19 @@ impl Intent {
                 // Somebody came after it, and ended the doubt.
                 return Outcome::Done;
             }
-            if now & MAKING != 0 || now & COUNT == 0 {
+            if count(now) == 0 {
                 // Nobody gets there while one that gives is counted: it is being made, or was marked.
                 return Outcome::Refused;
+            }
+            if giving && opener(now).is_some_and(|opener| opener != number(self.process, self.fd)) {
+                // Another entry's alone: this one was never counted.
+                return Outcome::Done;
             }
             end_doubt(h, self.id, now);
             if !self.renew(place, now) {
                 continue;
             }
-            let last = giving && now & COUNT == 1;
+            let last = giving && count(now) == 1;
             let next = if last { making(self.process) } else { self.counted(now, giving) };
             if refs.compare_exchange(now, next, AcqRel, Acquire).is_ok() {
                 return if last { Outcome::Last } else { Outcome::Done };
@@ -191,21 +218,20 @@ impl Intent {
 
     /// The word with one holder more or less, changed last for this.
     fn counted(&self, refs: u64, giving: bool) -> u64 {
-        let count = if giving { (refs & COUNT) - 1 } else { ((refs & COUNT) + 1).min(COUNT) };
-        let last = u64::from(self.process) << PROCESS_AT | u64::from(self.fd + 1) << PLACE_AT;
+        let count = if giving { count(refs) - 1 } else { (count(refs) + 1).min(COUNT) };
+        let last = u64::from(number(self.process, self.fd)) & LAST;
         let gave = u64::from(giving) << GAVE_AT;
-        u64::from((sequence(refs) + 1) & SEQUENCE) << SEQUENCE_AT | gave | last | count
+        u64::from((sequence(refs) + 1) & SEQUENCE) << SEQUENCE_AT | gave | count << COUNT_AT | last
     }
 }
 
-/// Which entry of which process changed the count last.
+/// Which entry of which process changed the count last. Who opened it changed nothing.
 const fn last_of(refs: u64) -> Option<(u32, u32)> {
-    if refs & MAKING != 0 {
+    if refs & MAKING != 0 || opener(refs).is_some() {
         return None;
     }
-    let process = (refs >> PROCESS_AT) as u32 & (PROCESSES_MAX as u32 - 1);
-    match ((refs >> PLACE_AT) as u32 & ENTRIES_MAX as u32).checked_sub(1) {
-        Some(fd) => Some((process, fd)),
+    match ((refs & LAST) as u32).checked_sub(1) {
+        Some(last) => Some((last & (PROCESSES_MAX as u32 - 1), last >> PROCESS_BITS)),
         None => None,
     }
 }
@@ -245,27 +271,44 @@ pub fn take(h: &impl Holders, process: u32, fd: u32, id: DescriptionId) -> bool 
 /// An entry of the caller's process lets go of what it holds; if that was the last one, the
 /// description is marked as being ended, and the caller ends it.
 pub fn give(h: &impl Holders, process: u32, fd: u32) -> Option<DescriptionId> {
-    let mut waits = 0;
+    let mut turns = 0;
     for _ in 0..CHANGES {
         let entry = h.entry(process, fd)?.load(Acquire);
         let id = id_of(entry)?;
-        let half_way = entry & (GIVING | TAKING) != 0 || h.refs(id).load(Acquire) & MAKING != 0;
-        if half_way && waits < WAITS {
-            // Another thread is at it, or one of another process that held this description before: it is about
-            // to take its mark back.
-            waits += 1;
-            h.pause();
+        let is_certain = held(entry).is_some();
+        let refs = h.refs(id).load(Acquire);
+        let half_way = !is_certain || refs & MAKING != 0;
+        if half_way && h.pause(turns) {
+            // Another thread is at it.
+            turns += 1;
             continue;
+        }
+        if is_certain && refs == making(process) {
+            // And will be: who ends it empties the entry, who opens it needs it.
+            return None;
         }
         // Of the entry as it was seen: by now another thread may be taking this number for something else,
         // and what a living one is about is not to be settled.
-        match settle_seen(h, process, fd, entry, waits < WAITS) {
+        match settle_seen(h, process, fd, entry, !half_way) {
             Settled::Empty => return None,
             Settled::Last(id) => return Some(id),
             Settled::Again => {}
         }
     }
     None
+}
+
+/// The entry holds nothing, for the caller has marked what it held ([`opened`]), and ends that now: another
+/// thread may be giving it up, or have given up waiting, but the description is nobody else's.
+#[cold]
+pub fn leave(place: &AtomicU32, id: DescriptionId) {
+    for _ in 0..CHANGES {
+        let entry = place.load(Acquire);
+        let is_its = id_of(entry) == Some(id) && entry & TAKING == 0;
+        if !is_its || place.compare_exchange(entry, 0, AcqRel, Acquire).is_ok() {
+            return;
+        }
+    }
 }
 
 /// What became of an entry.
@@ -289,7 +332,7 @@ pub fn settle(h: &impl Holders, process: u32, fd: u32) -> Settled {
 }
 
 /// [`settle`], if the entry still is what was seen. `lives`: another thread may be making
-/// just this description for just this number, or have marked it by mistake, which is to be waited for.
+/// just this description for just this number, or be ending it, which is to be waited for.
 fn settle_seen(h: &impl Holders, process: u32, fd: u32, entry: u32, lives: bool) -> Settled {
     let Some(place) = h.entry(process, fd) else { return Settled::Empty };
     let Some(id) = id_of(entry) else {
@@ -314,7 +357,7 @@ fn settle_seen(h: &impl Holders, process: u32, fd: u32, entry: u32, lives: bool)
         if lives && refs & MAKING != 0 {
             return Settled::Again;
         }
-        if refs & MAKING != 0 || refs & COUNT == 0 {
+        if count(refs) == 0 {
             // Marked, and ended with its mark.
             return if place.compare_exchange(entry, 0, AcqRel, Acquire).is_ok() { Settled::Empty } else { Settled::Again };
         }
@@ -330,10 +373,14 @@ fn settle_seen(h: &impl Holders, process: u32, fd: u32, entry: u32, lives: bool)
     }
     let outcome = intent.apply(h);
     if lives && outcome == Outcome::Refused {
-        // Marked just now, perhaps by mistake.
+        // Marked just now.
         let _ = place.compare_exchange(intent.entry, entry, AcqRel, Acquire);
         return Settled::Again;
     }
+    if outcome == Outcome::Last {
+        leave(place, id);
+        return Settled::Last(id);
+    }
     intent.complete(h);
-    if outcome == Outcome::Last { Settled::Last(id) } else { Settled::Empty }
+    Settled::Empty
 }

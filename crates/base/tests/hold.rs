@@ -23,7 +23,9 @@ impl Holders for Tables {
     fn refs(&self, id: u32) -> &AtomicU64 {
         self.refs.get(id as usize).unwrap_or(&NOTHING)
     }
-    fn pause(&self) {}
+    fn pause(&self, _turns: u32) -> bool {
+        false
+    }
 }
 
 impl Tables {
@@ -31,7 +33,7 @@ impl Tables {
     fn new(shared: bool) -> Tables {
         let tables = Tables::default();
         tables.entries[0][0].store(1, SeqCst);
-        tables.refs[0].store(hold::ONE, SeqCst);
+        tables.refs[0].store(hold::opened(0, 0), SeqCst);
         assert!(!shared || hold::take(&tables, 1, 0, 0));
         tables
     }
@@ -145,26 +147,101 @@ fn many_changes() {
     assert_eq!(tables.count(), 2);
 }
 
-/// A mark that a thread of another process set by mistake, and is about to take back, is no end: who closes
-/// the number meanwhile waits, and is told that it was the last one.
-#[test]
-fn marked_by_mistake() {
-    struct Marked(Tables, u64);
-    impl Holders for Marked {
-        fn entry(&self, process: u32, fd: u32) -> Option<&AtomicU32> {
-            self.0.entry(process, fd)
-        }
-        fn refs(&self, id: u32) -> &AtomicU64 {
-            self.0.refs(id)
-        }
-        fn pause(&self) {
-            let _ = self.0.refs[0].compare_exchange(self.1, hold::ONE, SeqCst, SeqCst);
-        }
+/// Tables where something happens while a thread waits, so often at most.
+struct Waited {
+    tables: Tables,
+    happens: fn(&Tables),
+    most: u32,
+    turns: AtomicU32,
+}
+
+impl Holders for Waited {
+    fn entry(&self, process: u32, fd: u32) -> Option<&AtomicU32> {
+        self.tables.entry(process, fd)
     }
-    let marked = Marked(Tables::new(false), hold::making(2));
-    marked.0.refs[0].store(marked.1, SeqCst);
-    assert_eq!(hold::give(&marked, 0, 0), Some(0));
-    assert_eq!((marked.0.held(), marked.0.refs[0].load(SeqCst)), (0, hold::making(0)));
+    fn refs(&self, id: u32) -> &AtomicU64 {
+        self.tables.refs(id)
+    }
+    fn pause(&self, turns: u32) -> bool {
+        assert_eq!(turns, self.turns.load(SeqCst).min(self.most));
+        self.turns.fetch_add(1, SeqCst);
+        if turns == 2 {
+            (self.happens)(&self.tables);
+        }
+        turns < self.most
+    }
+}
+
+/// Description 0, opened by process 0 at number 0, which another thread of that process has marked.
+fn marked(happens: fn(&Tables)) -> Waited {
+    let waited = Waited { tables: Tables::new(false), happens, most: 20, turns: AtomicU32::new(0) };
+    waited.tables.refs[0].store(hold::making(0), SeqCst);
+    waited
+}
+
+/// Who closes what another thread is opening waits until it is open; what another is closing, until that is done.
+#[test]
+fn another_thread_is_at_it() {
+    let opening = marked(|tables| tables.refs[0].store(hold::opened(0, 0), SeqCst));
+    assert_eq!(hold::give(&opening, 0, 0), Some(0));
+    assert_eq!((opening.tables.held(), opening.tables.refs[0].load(SeqCst)), (0, hold::making(0)));
+    let closing = marked(|tables| hold::leave(&tables.entries[0][0], 0));
+    assert_eq!(hold::give(&closing, 0, 0), None);
+    assert_eq!((closing.tables.held(), closing.tables.refs[0].load(SeqCst)), (0, hold::making(0)));
+}
+
+/// Nobody waits for ever for a mark that nobody takes back. If it is of the caller's process, it stays with
+/// the entry that its thread may be about to need; if it is another's, the entry holds nothing.
+#[test]
+fn marked_for_good() {
+    for (process, left) in [(0, 1), (1, 0)] {
+        let waited = marked(|_| ());
+        waited.tables.refs[0].store(hold::making(process), SeqCst);
+        assert_eq!(hold::give(&waited, 0, 0), None);
+        assert_eq!((waited.turns.load(SeqCst), waited.tables.held()), (21, left));
+        assert_eq!(waited.tables.refs[0].load(SeqCst), hold::making(process));
+        // What the adopter of process 0 finds he empties.
+        assert_eq!(waited.tables.adopt(0), u32::from(process == 0));
+        assert_eq!(waited.tables.held(), 0);
+    }
+}
+
+/// A description that one entry has opened and no other ever held is that entry's: whatever another says
+/// that was left over from an earlier one, nothing is given up through it.
+#[test]
+fn another_entrys_alone() {
+    assert_ne!(hold::opened(0, 0), hold::opened(0, 1));
+    assert_ne!(hold::opened(0, 0), hold::opened(1, 0));
+    for (process, fd) in [(0, 1), (1, 0), (2, 1)] {
+        let tables = Tables::new(false);
+        tables.entries[process as usize][fd as usize].store(1, SeqCst);
+        assert_eq!(hold::give(&tables, process, fd), None);
+        assert_eq!((tables.held(), tables.refs[0].load(SeqCst)), (1, hold::opened(0, 0)));
+        tables.entries[process as usize][fd as usize].store(1, SeqCst);
+        // As its adopter does.
+        assert_eq!(hold::settle(&tables, process, fd), Settled::Empty);
+        assert_eq!((tables.held(), tables.refs[0].load(SeqCst)), (1, hold::opened(0, 0)));
+    }
+}
+
+/// The largest numbers fit beside each other.
+#[test]
+fn the_largest_numbers() {
+    let (process, fd) = (hold::PROCESSES_MAX as u32 - 1, hold::ENTRIES_MAX as u32 - 1);
+    let refs = hold::opened(process, fd);
+    assert_eq!((hold::count(refs), refs & hold::MAKING), (1, 0));
+    assert_eq!(hold::count(hold::making(process)), 0);
+    assert_ne!(hold::making(process), 0);
+}
+
+/// The mark's owner empties the entry whatever another thread is doing with it, but not another description's.
+#[test]
+fn the_marks_owner_empties_the_entry() {
+    for (word, left) in [(1, 0), (1 | 1 << 30, 0), (1 | 1 << 31, 1 | 1 << 31), (2, 2), (0, 0)] {
+        let place = AtomicU32::new(word);
+        hold::leave(&place, 0);
+        assert_eq!(place.load(SeqCst), left);
+    }
 }
 
 /// Words that a hostile peer may write lead nowhere.

@@ -299,6 +299,22 @@ pub fn nap(time_ns: i64) {
     let _ = unsafe { call!(abi::__NR_nanosleep, &raw const time, 0) };
 }
 
+/// The first nap of [`pause`], nanoseconds; each is twice the one before.
+const FIRST_NAP: i64 = 10_000;
+/// Naps of [`pause`]: 20 ms in all.
+const NAPS: u32 = 11;
+const _: () = assert!(FIRST_NAP * ((1 << NAPS) - 1) <= 25_000_000);
+
+/// Waits for another, who is done within a few instructions unless he was interrupted, or means no good:
+/// asleep, longer with each turn. False, at once, when `turns` have been all.
+#[cold]
+pub fn pause(turns: u32) -> bool {
+    if turns < NAPS {
+        nap(FIRST_NAP << turns);
+    }
+    turns < NAPS
+}
+
 /// Lets another thread run.
 pub fn give_way() {
     #[cfg(feature = "sim")]

@@ -2,7 +2,7 @@
 //! them with two threads, open, duplicate and close; each dies wherever it likes, adopters too.
 //!
 //! Opening and ending follow `engine/src/process/descriptions.rs` (`open`, `end_description`, `end_half_made`),
-//! adopting `process/adopt.rs`.
+//! closing `process/at_hand.rs` (`close_seen`), adopting `process/adopt.rs`.
 
 use super::mortal::{AtomicU32, AtomicU64, Robust, life};
 use super::{any, schedules};
@@ -35,8 +35,10 @@ impl Holders for Tables {
     fn refs(&self, id: u32) -> &AtomicU64 {
         self.refs.get(id as usize).unwrap_or(&self.nothing)
     }
-    fn pause(&self) {
+    /// As good as for ever for who means well; not for him whose other thread has died.
+    fn pause(&self, turns: u32) -> bool {
         thread::yield_now();
+        turns < 1000
     }
 }
 
@@ -49,7 +51,7 @@ impl Tables {
             self.refs(id).store(0, Release);
             return;
         }
-        self.refs(id).store(hold::ONE, Release);
+        self.refs(id).store(hold::opened(process, fd), Release);
     }
 
     /// `end_description`: nobody holds it.
@@ -63,9 +65,20 @@ impl Tables {
     }
 
     fn close(&self, process: u32, fd: u32) {
-        if let Some(id) = hold::give(self, process, fd) {
-            self.end(id, process);
+        let place = &self.entries[process as usize][fd as usize];
+        let entry = place.load(Acquire);
+        let Some(id) = entry.checked_sub(1).filter(|id| *id < DESCRIPTIONS) else { return };
+        let opened = hold::opened(process, fd);
+        if self.refs(id).compare_exchange(opened, hold::making(process), SeqCst, Relaxed).is_err() {
+            if let Some(id) = hold::give(self, process, fd) {
+                self.end(id, process);
+            }
+            return;
         }
+        if place.compare_exchange(entry, 0, AcqRel, Relaxed).is_err() {
+            hold::leave(place, id);
+        }
+        self.end(id, process);
     }
 
     /// A few calls of one thread, on any number of its process.

@@ -59,7 +59,7 @@ impl Fs {
             place.store(id + 1, Release);
         }
         pm::touched();
-        description.refs.store(hold::ONE, Release);
+        description.refs.store(hold::opened(process.wrapping_sub(1), fd), Release);
         Some((id, description))
     }
 
@@ -84,13 +84,14 @@ impl Fs {
     #[inline(always)]
     fn close_seen<'c>(&self, context: impl FnOnce() -> Cx<'c>, process: u32, fd: u32, place: &AtomicU32, entry: u32) {
         let Some(description) = self.descriptions.get(entry.wrapping_sub(1)) else { return };
-        if description.refs.compare_exchange(hold::ONE, MAKING | u64::from(process), SeqCst, Relaxed).is_err() {
+        let opened = hold::opened(process.wrapping_sub(1), fd);
+        if description.refs.compare_exchange(opened, MAKING | u64::from(process), SeqCst, Relaxed).is_err() {
             return self.give_up(&context(), process - 1, fd);
         }
         pm::touched();
         // Nobody else ever held it: marked before it leaves the table, so that it ends even if we die in between.
         if place.compare_exchange(entry, 0, AcqRel, Relaxed).is_err() {
-            return closed_by_another(description, process);
+            hold::leave(place, entry - 1);
         }
         let cachelet = self.cachelet(description.hint.load(Relaxed));
         let (true, Some(cachelet)) =
@@ -119,14 +120,6 @@ impl Fs {
         }
         self.descriptor(process.wrapping_sub(1), fd)
     }
-}
-
-/// Another thread has closed the number since we looked at it: if its description is in use
-/// again, it is somebody else's, whose it stays.
-#[cold]
-#[inline(never)]
-fn closed_by_another(description: &Description, process: u32) {
-    let _ = description.refs.compare_exchange(MAKING | u64::from(process), hold::ONE, AcqRel, Relaxed);
 }
 
 /// Whether the last to close a node has more to do than to go.
@@ -164,7 +157,8 @@ mod tests {
         let id = open(file, 4).unwrap();
         let description = test.description(id);
         let seen = (description.node.load(Relaxed), description.flags.load(Relaxed), description.refs.load(Relaxed));
-        assert_eq!((seen, test.census().pins), ((file.id, 2, 1), before.pins + 1));
+        let opened = hold::opened(test.process.load(Relaxed) - 1, 4);
+        assert_eq!((seen, test.census().pins), ((file.id, 2, opened), before.pins + 1));
         test.close(&cx, 4);
         assert_eq!(test.census(), before);
 
@@ -213,13 +207,26 @@ mod tests {
         let seen = place.load(Acquire);
         test.close(&cx, 4);
         assert_eq!(open(two, 5), id, "the description is used again");
-        test.close_seen(|| cx, process, 4, place, seen);
-        let description = test.description(id);
-        assert_eq!((description.node.load(Relaxed), description.refs.load(Relaxed)), (two.id, hold::ONE));
+        let (description, opened) = (test.description(id), hold::opened(process - 1, 5));
+        let mut asked = 0;
+        let context = || {
+            asked += 1;
+            // Were it marked, and this thread killed now, it would be ended under its holder.
+            assert_eq!(description.refs.load(Relaxed), opened);
+            cx
+        };
+        test.close_seen(context, process, 4, place, seen);
+        assert_eq!((asked, description.node.load(Relaxed), description.refs.load(Relaxed)), (1, two.id, opened));
         assert_eq!(test.census(), Census { descriptions: before.descriptions + 1, pins: before.pins + 1, ..before });
         test.close(&cx, 5);
         test.close_seen(|| cx, process, 4, place, seen);
         assert_eq!(test.census(), before);
+
+        // Another thread is giving it up, by the other way, and waits for the mark: whoever has set it ends it.
+        assert_eq!(open(one, 4), id);
+        place.store(seen | 1 << 30, Release);
+        test.close_seen(|| cx, process, 4, place, seen);
+        assert_eq!((place.load(Relaxed), test.census()), (0, before));
 
         // Opened again it is the number's own: one close closes it, as in the kernel.
         assert_eq!(open(one, 4), id);

@@ -80,7 +80,7 @@ impl Fs {
             place.store(id + 1, Release);
         }
         pm::touched();
-        description.refs.store(hold::ONE, Release);
+        description.refs.store(hold::opened(process, fd), Release);
         Ok(id)
     }
 
@@ -445,8 +445,8 @@ impl Holders for Fs {
         &self.description(id).refs
     }
 
-    fn pause(&self) {
-        pm::file::give_way();
+    fn pause(&self, turns: u32) -> bool {
+        pm::file::pause(turns)
     }
 }
 

@@ -140,7 +140,7 @@ impl Ledger {
             self.give_up(process, fd, ended);
         }
         place.store(id + 1, Release);
-        self.description(id).refs.store(hold::ONE, Release);
+        self.description(id).refs.store(hold::opened(process, fd), Release);
         Ok(())
     }
 
@@ -395,8 +395,8 @@ impl Holders for Ledger {
         &self.description(id).refs
     }
 
-    fn pause(&self) {
-        pm::file::give_way();
+    fn pause(&self, turns: u32) -> bool {
+        pm::file::pause(turns)
     }
 }
 

@@ -56,7 +56,7 @@ const KINDS: u64 = 4;
 /// How often a word may name nobody who lives, and yet another one, until it is taken whatever it says.
 const NONSENSE: u32 = 64;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"bypathL2");
+const MAGIC: u64 = u64::from_le_bytes(*b"bypathL3");
 
 const PROCESSES_AT: u64 = 4096;
 const DESCRIPTORS_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;
