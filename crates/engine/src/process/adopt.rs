@@ -16,6 +16,8 @@ use pm::mutex::Attempt;
 
 /// How long a slot readied for a child waits for the child's first step, nanoseconds.
 pub(super) const GRACE_FORK: i64 = 60_000_000_000;
+/// The same when the parent has died before it noted its child: there may be none.
+const GRACE_ORPHAN: i64 = 10_000_000_000;
 /// How long one between exec's two halves waits when its PID tells nothing.
 const GRACE_EXEC: i64 = 10_000_000_000;
 
@@ -117,11 +119,12 @@ fn age(slot: &ProcessSlot) -> i64 {
 fn slot_lives(slot: &ProcessSlot) -> bool {
     match slot.state.load(Acquire) {
         state::FORKING => {
-            let lives = match child_of(slot) {
-                0 => None,
-                pid => kernel::lives(pid, slot.pid_namespace.load(Relaxed), 0),
+            let (lives, grace) = match child_of(slot) {
+                0 if kernel::slot_lives(slot) == Some(false) => (None, GRACE_ORPHAN),
+                0 => (None, GRACE_FORK),
+                pid => (kernel::lives(pid, slot.pid_namespace.load(Relaxed), 0), GRACE_FORK),
             };
-            (0..GRACE_FORK).contains(&age(slot)) && lives.unwrap_or(true)
+            (0..grace).contains(&age(slot)) && lives.unwrap_or(true)
         }
         state::EXECUTING => kernel::slot_lives(slot).unwrap_or((0..GRACE_EXEC).contains(&age(slot))),
         _ => kernel::slot_lives(slot).unwrap_or(false),

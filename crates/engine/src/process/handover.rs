@@ -6,7 +6,7 @@
 //! program, the new one shows a nonce and takes it. In both states nobody holds
 //! the mutex, and yet the slot is not given up for as long as the PID lives: that
 //! of the program (exec), that of the child, which the parent notes (fork). For
-//! the moment before it is noted there is a grace time, in case the parent dies too.
+//! the moment before it is noted there is a grace time, a shorter one once the parent is dead.
 //!
 //! Whoever looks for dead processes does not take such a mutex unless the
 //! process seems dead, and holds it only for a look even then: so the step that

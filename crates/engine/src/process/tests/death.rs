@@ -33,6 +33,33 @@ fn a_newborn_dies() {
     assert_eq!(test.adopt_dead_processes(&cx), 0);
 }
 
+/// Goal: whether a parent that died before it noted its child had one is not waited for for long. Method: the
+/// PID of a dead process in the slot that was readied, and that of one that lives, at different ages.
+#[test]
+fn a_parent_dies_before_it_notes_its_child() {
+    let test = TestFs::new(64 << 20);
+    let cx = test.cx();
+    let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
+    let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
+    let refs = || base::hold::count(test.description(id).refs.load(Relaxed));
+    // SAFETY: the child only ends.
+    let dead = unsafe { fork() };
+    if dead == 0 {
+        // SAFETY: ends the child.
+        unsafe { _exit(0) };
+    }
+    wait(dead);
+    let token = test.fork_prepare(&cx).unwrap();
+    let slot = test.process_slot((token & 0xffff) as u32 - 1).unwrap();
+    let begun = slot.reserved[1].load(Relaxed);
+    let own = slot.pid.load(Relaxed);
+    for (pid, seconds, kept) in [(dead as u32, 0, 1), (own, 30, 1), (dead as u32, 30, 0)] {
+        slot.pid.store(pid, Relaxed);
+        slot.reserved[1].store(begun - seconds * 1_000_000_000, Relaxed);
+        assert_eq!((test.adopt_dead_processes(&cx), refs()), (kept, 1 + u64::from(kept)), "{seconds} s");
+    }
+}
+
 /// Goal: a death in the middle of everything is survived, and what was
 /// acknowledged is there. Method: a child creates and unlinks as fast as it can,
 /// tells what it has done, and is killed; another looks.
