@@ -34,7 +34,7 @@
 //!   whoever has set a mark ends the description, whatever became of the entry.
 
 use crate::DescriptionId;
-use crate::atomic::Ordering::{AcqRel, Acquire};
+use crate::atomic::Ordering::{AcqRel, Acquire, Release};
 use crate::atomic::{AtomicU32, AtomicU64};
 
 /// In `refs`: being made or ended by the process whose number + 1 stands in the place of `last`.
@@ -59,6 +59,8 @@ const ID: u32 = (1 << ENTRY_SEQUENCE_AT) - 1;
 
 /// How often a word may change while it is looked at: who means well is done long before.
 const CHANGES: u32 = 1 << 20;
+/// How often an entry is emptied for something else.
+const PUTS: u32 = 4;
 
 /// Numbers that fit: of processes, of entries in a table, of descriptions.
 pub const PROCESSES_MAX: u64 = 1 << PROCESS_BITS;
@@ -311,6 +313,22 @@ pub fn leave(place: &AtomicU32, id: DescriptionId) {
     }
 }
 
+/// An entry of the caller's process holds `id`, which he is making. What it held before it lets go of, even if
+/// another thread keeps putting something there: what is overwritten would stay counted. `end` ends a description.
+pub fn put(h: &impl Holders, process: u32, fd: u32, id: DescriptionId, mut end: impl FnMut(DescriptionId)) {
+    let Some(place) = h.entry(process, fd) else { return };
+    for _ in 0..PUTS {
+        if place.compare_exchange(0, id + 1, AcqRel, Acquire).is_ok() {
+            return;
+        }
+        if let Some(last) = give(h, process, fd) {
+            end(last);
+        }
+    }
+    // A thread that does not get on, or a hostile peer.
+    place.store(id + 1, Release);
+}
+
 /// What became of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settled {
@@ -357,8 +375,9 @@ fn settle_seen(h: &impl Holders, process: u32, fd: u32, entry: u32, lives: bool)
         if lives && refs & MAKING != 0 {
             return Settled::Again;
         }
-        if count(refs) == 0 {
-            // Marked, and ended with its mark.
+        if count(refs) == 0 && !lives {
+            // Marked, and ended with its mark. (Where others are at work it may be opened again for
+            // this very number by now; so the doubt comes first.)
             return if place.compare_exchange(entry, 0, AcqRel, Acquire).is_ok() { Settled::Empty } else { Settled::Again };
         }
         match Intent::announce(h, process, fd, id, entry) {
@@ -372,7 +391,7 @@ fn settle_seen(h: &impl Holders, process: u32, fd: u32, entry: u32, lives: bool)
         }
     }
     let outcome = intent.apply(h);
-    if lives && outcome == Outcome::Refused {
+    if lives && outcome == Outcome::Refused && h.refs(id).load(Acquire) & MAKING != 0 {
         // Marked just now.
         let _ = place.compare_exchange(intent.entry, entry, AcqRel, Acquire);
         return Settled::Again;

@@ -224,6 +224,21 @@ fn another_entrys_alone() {
     }
 }
 
+/// What is opened over a number that another thread has just duplicated something to does not leave that counted.
+#[test]
+fn opened_over_what_another_thread_puts_there() {
+    let tables = Tables::new(false);
+    tables.entries[2][0].store(2, SeqCst);
+    tables.refs[1].store(hold::opened(2, 0), SeqCst);
+    hold::put(&tables, 0, 0, 5, |last| {
+        assert_eq!(last, 0);
+        // The number holds nothing at this moment.
+        assert!(hold::take(&tables, 0, 0, 1));
+    });
+    assert_eq!(tables.entries[0][0].load(SeqCst), 6);
+    assert_eq!(hold::count(tables.refs[1].load(SeqCst)), 1, "the other's");
+}
+
 /// The largest numbers fit beside each other.
 #[test]
 fn the_largest_numbers() {

@@ -47,9 +47,7 @@ impl Tables {
         let free = |id: &u32| self.refs(*id).compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok();
         let Some(id) = (0..DESCRIPTIONS).find(free) else { return };
         if self.entries[process as usize][fd as usize].compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
-            // Another thread was faster; the model's programs then close again.
-            self.refs(id).store(0, Release);
-            return;
+            hold::put(self, process, fd, id, |last| self.end(last, process));
         }
         self.refs(id).store(hold::opened(process, fd), Release);
     }
@@ -90,11 +88,15 @@ impl Tables {
                 (None, _) => self.open(process, fd),
                 (Some(_), 0) => self.close(process, fd),
                 (Some(id), _) => {
-                    // As `dup` and `fork`: what is held goes to a number that holds nothing.
+                    // As `dup2` and `fork`: what is held goes to another number, that lets go of what it holds.
                     let to = any(NUMBERS);
-                    if self.entries[process as usize][to as usize].load(Acquire) == 0 {
-                        hold::take(self, process, to, id);
+                    if to != fd
+                        && self.entries[process as usize][to as usize].load(Acquire) != 0
+                        && let Some(last) = hold::give(self, process, to)
+                    {
+                        self.end(last, process);
                     }
+                    hold::take(self, process, to, id);
                 }
             }
             self.adopt_one(process);

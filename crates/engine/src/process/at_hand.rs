@@ -55,8 +55,7 @@ impl Fs {
         description.offset_owner.store(0, Relaxed);
         description.kind.store(cachelet.mode.load(Relaxed) >> 16 & 0xff, Relaxed);
         if place.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
-            self.give_up(&context(), process - 1, fd);
-            place.store(id + 1, Release);
+            self.put(&context(), process - 1, fd, id);
         }
         pm::touched();
         description.refs.store(hold::opened(process.wrapping_sub(1), fd), Release);

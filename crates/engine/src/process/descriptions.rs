@@ -76,8 +76,7 @@ impl Fs {
         description.offset_owner.store(0, Relaxed);
         description.kind.store(cachelet.mode.load(Relaxed) >> 16 & 0xff, Relaxed);
         if place.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
-            self.give_up(cx, process, fd);
-            place.store(id + 1, Release);
+            self.put(cx, process, fd, id);
         }
         pm::touched();
         description.refs.store(hold::opened(process, fd), Release);
@@ -117,6 +116,13 @@ impl Fs {
         if let Some(id) = hold::give(self, process, fd) {
             self.end_description(cx, id, self.description(id));
         }
+    }
+
+    /// A descriptor of this process holds a description that is being made, in place of whatever it holds.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn put(&self, cx: &Cx, process: u32, fd: u32, id: DescriptionId) {
+        hold::put(self, process, fd, id, |last| self.end_description(cx, last, self.description(last)));
     }
 
     /// Empties an entry of a process that is dead or leaves, whatever it was about.

@@ -135,11 +135,8 @@ impl Ledger {
     /// `fd` holds a description that this program has just made.
     pub fn hand_out(&self, id: DescriptionId, fd: u32, ended: &mut dyn FnMut(DescriptionId)) -> Result<()> {
         let process = self.own()?;
-        let place = self.list(process, fd)?;
-        if place.load(Acquire) != 0 {
-            self.give_up(process, fd, ended);
-        }
-        place.store(id + 1, Release);
+        self.list(process, fd)?;
+        hold::put(self, process, fd, id, |last| self.end_description(last, ended));
         self.description(id).refs.store(hold::opened(process, fd), Release);
         Ok(())
     }
