@@ -82,7 +82,7 @@ pub fn held(rounds: u64, seed: u64) -> Result<String, String> {
             wait_all(vec![spawn(|_| stay(image, draw, words, false))], 60).map_err(failed)?;
         }
         if words.get(FORKING) != 0 {
-            // A child may yet come of it, for all that anybody knows, and is waited for for a minute.
+            // A child may yet come of it, for all that anybody knows, and is waited for.
             lose_segments()?;
         }
         let now = alone(image, words).map_err(failed)?;
