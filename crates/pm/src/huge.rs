@@ -12,6 +12,7 @@ pub const HUGE_PAGE: u64 = 2 << 20;
 
 /// Maps a file by `map(address, length, flag)` where huge pages of it can be mapped as such: at a multiple of their
 /// length, if it has one.
+#[inline]
 pub(crate) fn place(len: u64, map: impl Fn(usize, usize, u32) -> Result<usize, Errno>) -> Result<usize, Errno> {
     if len < HUGE_PAGE {
         return map(0, len as usize, 0);

@@ -91,6 +91,14 @@ impl Region {
         self.valid.fetch_max(bytes.min(self.len) & !63, Ordering::AcqRel);
     }
 
+    /// Brings the page of the line at `offset`, whose last word is changed by atomic operations only, by a store that
+    /// changes nothing: it comes alone. A look would bring the fifteen around it as well, in twice the time.
+    pub fn fetch_alone(&self, offset: u64) {
+        if let Some(word) = self.word(offset + 56) {
+            word.fetch_or(0, Ordering::Relaxed);
+        }
+    }
+
     /// First byte of the mapping.
     #[inline]
     pub fn base(&self) -> *mut u8 {

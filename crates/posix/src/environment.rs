@@ -35,12 +35,14 @@ pub fn parse(value: &[u8]) -> impl Iterator<Item = MountSpec<'_>> {
 }
 
 /// Undoes the escapes of one part into `out`; its length, or `None` if it does not fit.
+#[inline]
 pub fn unescape(part: &[u8], out: &mut [u8]) -> Option<usize> {
     let (mut at, mut len) = (0, 0);
     while at < part.len() {
-        let digits = part.get(at + 1..at + 3).and_then(|d| core::str::from_utf8(d).ok());
-        let byte = match (part[at], digits.and_then(|d| u8::from_str_radix(d, 16).ok())) {
-            (b'%', Some(byte)) => {
+        let digits = |d: &[u8]| u8::from_str_radix(core::str::from_utf8(d).ok()?, 16).ok();
+        let escaped = if part[at] == b'%' { part.get(at + 1..at + 3).and_then(digits) } else { None };
+        let byte = match (part[at], escaped) {
+            (_, Some(byte)) => {
                 at += 3;
                 byte
             }

@@ -8,6 +8,8 @@ use vfs::cached::Cached;
 use vfs::host::Host;
 use vfs::ledger::Ledger;
 #[cfg(feature = "native")]
+use vfs::native::Native;
+#[cfg(feature = "native")]
 use vfs::native::cached::{CachedNative, Way};
 #[cfg(feature = "native")]
 use vfs::native::kept::{AGE_NS, Kept};
@@ -36,30 +38,19 @@ pub fn attach(
     options: &[u8],
     wishes: &Wishes,
 ) -> Option<&'static dyn Backend> {
-    use core::mem::MaybeUninit;
     use engine::Fs;
     use engine::process::attach::{AttachError, Options};
     use pm::file::{FileSystem, file_system};
-    use vfs::native::Native;
 
     let (path, cache) = match cached_image(source) {
         None if source.first() != Some(&b'/') => return attach_other(source, options),
         None => (source, None),
         Some((way, kept, path)) => (path, Some((way, kept))),
     };
-    /// Both live as long as the process.
-    struct Place {
-        fs: MaybeUninit<Fs>,
-        native: MaybeUninit<Native>,
-    }
-    let place = crate::alloc::alloc_pages(size_of::<Place>()).cast::<Place>();
-    if place.is_null() {
+    let Some(place) = place::take() else {
         crate::complain!("{}: no memory", Shown(path));
         return None;
-    }
-    // SAFETY: zeroed memory of that size, 16-byte aligned, never given back; no
-    // field needs to be initialised.
-    let place: &'static mut Place = unsafe { &mut *place };
+    };
     let options = Options {
         domain: wishes.domain.and_then(|name| pm::Domain::from_name(core::str::from_utf8(name).ok()?)),
         read_only: options.split(|&b| b == b',').any(|word| word == b"ro"),
@@ -70,10 +61,7 @@ pub fn attach(
     match Fs::attach_at(&mut place.fs, &cx, path, &options) {
         Ok(fs) => match cache {
             None => Some(place.native.write(Native(fs))),
-            Some((way, kept)) => {
-                let made = open_kept(kept).and_then(|kept| keep(CachedNative::new(Native(fs), kept, way)));
-                made.map_err(|errno| crate::complain!("{}: {errno}", Shown(kept))).ok()
-            }
+            Some((way, kept)) => cached_native(Native(fs), kept, way),
         },
         Err(AttachError::NotWritable | AttachError::Open(Errno::EACCES)) if file_system(point) == Ok(FileSystem::Fuse) => None,
         Err(error) => {
@@ -90,6 +78,15 @@ fn cached_image(source: &[u8]) -> Option<(Way, &[u8], &[u8])> {
     Some((Way::from_name(parts.next()?)?, parts.next()?, parts.next()?))
 }
 
+/// The image `fs` in a cached way, with a file of what is kept.
+#[cfg(feature = "native")]
+#[cold]
+#[inline(never)]
+fn cached_native(native: Native, kept: &[u8], way: Way) -> Option<&'static dyn Backend> {
+    let made = open_kept(kept).and_then(|kept| keep(CachedNative::new(native, kept, way)));
+    made.map_err(|errno| crate::complain!("{}: {errno}", Shown(kept))).ok()
+}
+
 #[cfg(feature = "native")]
 fn open_kept(path: &[u8]) -> Result<Kept, Errno> {
     let mut text = [0u8; 4096];
@@ -99,6 +96,11 @@ fn open_kept(path: &[u8]) -> Result<Kept, Errno> {
 
 /// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,
 /// NUL-terminated; a line on stderr and `None` if that does not work.
+///
+/// Out of line, and so is the making of each kind: they are large, and where they become part of the start
+/// of every program, it touches the stack that they would need.
+#[cold]
+#[inline(never)]
 pub fn attach_other(source: &[u8], options: &[u8]) -> Option<&'static dyn Backend> {
     let refuse = |errno: Errno| -> Option<&'static dyn Backend> {
         crate::complain!("{}: {errno}", Shown(source));
@@ -115,18 +117,35 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Option<&'static dyn Backen
     path[..ledger.len()].copy_from_slice(ledger);
     let path = &path[..ledger.len() + 1];
     let made = match kind {
-        b"host" => Ledger::open(path).and_then(|ledger| keep(Cached::new(Host::new(rest, read_only)?, ledger))),
-        b"wire" => Ledger::open(path).and_then(|ledger| {
-            let wire = Wire::open(rest, ledger.device(), read_only)?;
-            keep(Cached::new(wire, ledger))
-        }),
-        b"plugin" => Ledger::open(path).and_then(|ledger| {
-            let plugin = Plugin::new(rest, ledger.device(), read_only, crate::in_plugin::here)?;
-            keep(Cached::new(plugin, ledger))
-        }),
+        b"host" => host(path, rest, read_only),
+        b"wire" => wire(path, rest, read_only),
+        b"plugin" => self::plugin(path, rest, read_only),
         _ => Err(Errno::EINVAL),
     };
     made.or_else(|errno| refuse(errno).ok_or(errno)).ok()
+}
+
+#[cold]
+#[inline(never)]
+fn host(ledger: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    let ledger = Ledger::open(ledger)?;
+    keep(Cached::new(Host::new(rest, read_only)?, ledger))
+}
+
+#[cold]
+#[inline(never)]
+fn wire(ledger: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    let ledger = Ledger::open(ledger)?;
+    let wire = Wire::open(rest, ledger.device(), read_only)?;
+    keep(Cached::new(wire, ledger))
+}
+
+#[cold]
+#[inline(never)]
+fn plugin(ledger: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    let ledger = Ledger::open(ledger)?;
+    let plugin = Plugin::new(rest, ledger.device(), read_only, crate::in_plugin::here)?;
+    keep(Cached::new(plugin, ledger))
 }
 
 /// Puts a backend where it lives as long as the process.
@@ -138,6 +157,46 @@ fn keep<B: Backend + 'static>(backend: B) -> Result<&'static dyn Backend, Errno>
     // SAFETY: memory of that size, page-aligned, never given back.
     let place: &'static mut core::mem::MaybeUninit<B> = unsafe { &mut *place };
     Ok(place.write(backend))
+}
+
+/// Where attached images live, as long as the process.
+#[cfg(feature = "native")]
+mod place {
+    use core::cell::UnsafeCell;
+    use core::mem::MaybeUninit;
+    use core::sync::atomic::{AtomicBool, Ordering::AcqRel};
+    use engine::Fs;
+    use vfs::native::Native;
+
+    /// Room for an image and its backend.
+    pub struct Place {
+        pub fs: MaybeUninit<Fs>,
+        pub native: MaybeUninit<Native>,
+    }
+
+    struct First(UnsafeCell<Place>);
+    // SAFETY: only whoever finds `FIRST_TAKEN` unset uses it.
+    unsafe impl Sync for First {}
+    /// Most programs have one image: its place is there when they start, without asking the kernel for memory.
+    static FIRST: First = First(UnsafeCell::new(Place { fs: MaybeUninit::uninit(), native: MaybeUninit::uninit() }));
+    static FIRST_TAKEN: AtomicBool = AtomicBool::new(false);
+
+    /// A place that nobody had and that is never given back; `None` if there is no memory.
+    pub fn take() -> Option<&'static mut Place> {
+        if !FIRST_TAKEN.swap(true, AcqRel) {
+            // SAFETY: the first to come here, and the only one.
+            return Some(unsafe { &mut *FIRST.0.get() });
+        }
+        let room = crate::alloc::alloc_pages(size_of::<Place>() + align_of::<Place>());
+        if room.is_null() {
+            return None;
+        }
+        // The block starts behind a header.
+        let place = room.wrapping_add(room.align_offset(align_of::<Place>())).cast::<Place>();
+        // SAFETY: inside the block, which has as much more as it takes to align it; nobody else has it, and no
+        // field needs to be initialised.
+        Some(unsafe { &mut *place })
+    }
 }
 
 /// Attaches nothing: built without images.

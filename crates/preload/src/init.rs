@@ -10,7 +10,7 @@ use crate::tls::{self, Tls};
 use crate::{alloc, foreign, libc, patch, placeholders, thread};
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 use pm::sys::abi::*;
 use posix::environment::{self, MountSpec};
 
@@ -62,7 +62,8 @@ static PRIVATE: Directory = Directory(UnsafeCell::new(([0; 256], 0)));
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
-    is_active(tls::get());
+    // Without a look first, which would bring a page that the first store must bring again.
+    start(tls::get());
     // Here and not at the first call, which may come from anywhere: this thread is alone now.
     let ways = SAVED.ways.load(Acquire);
     // SAFETY: a copy of ours, with its NUL.
@@ -100,7 +101,7 @@ pub fn private_directory() -> &'static [u8] {
     if *len == 0 { b"/tmp" } else { &text[..*len] }
 }
 
-#[cold]
+// Not cold, though it comes once: it lies beside what it calls then.
 #[inline(never)]
 fn start(tls: &Tls) -> bool {
     if PHASE.compare_exchange(NEW, BUSY, AcqRel, Acquire).is_err() {
@@ -159,11 +160,28 @@ fn read_environ() -> Option<&'static [u8]> {
     Some(unsafe { core::slice::from_raw_parts(at, len) })
 }
 
+/// Room for what [`save`] keeps, usually enough: the first block of the allocator costs two calls and two pages.
+struct Texts(UnsafeCell<[u8; 1024]>);
+// SAFETY: each byte is written once, by whoever took it from `TEXTS_USED`, before a pointer to it is published.
+unsafe impl Sync for Texts {}
+static TEXTS: Texts = Texts(UnsafeCell::new([0; 1024]));
+static TEXTS_USED: AtomicUsize = AtomicUsize::new(0);
+
+/// `len` bytes for good; null if there are none.
+fn room_for_text(len: usize) -> *mut u8 {
+    let from = TEXTS_USED.fetch_add(len, Relaxed);
+    match from.checked_add(len) {
+        // SAFETY: inside the array.
+        Some(end) if end <= size_of::<Texts>() => unsafe { TEXTS.0.get().cast::<u8>().add(from) },
+        _ => alloc::alloc(len),
+    }
+}
+
 /// Copies a value into our own memory, with its NUL.
 fn save(slot: &AtomicPtr<u8>, value: Option<&CStr>) {
     let Some(value) = value else { return };
     let bytes = value.to_bytes_with_nul();
-    let at = alloc::alloc(bytes.len());
+    let at = room_for_text(bytes.len());
     if !at.is_null() {
         // SAFETY: the block has that many bytes.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };

@@ -32,21 +32,26 @@ impl Fs {
     }
 
     /// Slots that a search must look at.
-    fn orphans_high(&self) -> Result<u64> {
-        let mark = &self.header().reserved2[2];
-        match mark.load(Acquire) {
-            0 => {
-                let mut high = 0;
-                for number in self.orphan_numbers() {
-                    if self.orphan_slot(number)?.load(Relaxed) != 0 {
-                        high = number + 1;
-                    }
-                }
-                mark.fetch_max(high as u32 + 1, SeqCst);
-                Ok(high)
-            }
+    #[inline]
+    pub(crate) fn orphans_high(&self) -> Result<u64> {
+        match self.header().reserved2[2].load(Acquire) {
+            0 => self.find_orphans_high(),
             known => Ok(u64::from(known - 1).min(layout::ORPHANS)),
         }
+    }
+
+    /// Looks through the whole table. Beside others too: whoever adds one has raised the mark above it before.
+    #[cold]
+    #[inline(never)]
+    fn find_orphans_high(&self) -> Result<u64> {
+        let mut high = 0;
+        for number in self.orphan_numbers() {
+            if self.orphan_slot(number)?.load(Relaxed) != 0 {
+                high = number + 1;
+            }
+        }
+        self.header().reserved2[2].fetch_max(high as u32 + 1, SeqCst);
+        Ok(high)
     }
 
     /// Records an orphan. `ENOSPC` if the table is full. Keeps the table's lock.

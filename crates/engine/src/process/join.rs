@@ -9,7 +9,7 @@ use crate::alloc::shadow::PAGE_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::{Areas, BUCKET_LOCKS, DESCRIPTIONS, DESCRIPTORS, Header, LaneState, MAGIC, cachelet_budget};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use format::layout::{BLOCK, LANES, PROCESSES};
+use format::layout::{self, BLOCK, LANES, PROCESSES};
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
 use pm::{Domain, Errno, Pinned, Region, Table};
@@ -36,6 +36,10 @@ impl Fs {
         }
         self.areas = areas;
         self.map_segment(&file)?;
+        // What every start looks at, and stores to.
+        self.segment.fetch_alone(0);
+        self.segment.fetch_alone(self.areas.processes);
+        self.image.fetch_alone(layout::PROCESS_MUTEXES);
         Ok(true)
     }
 

@@ -90,8 +90,12 @@ impl Fs {
     }
 
     /// Calls `each` for all orphans while it returns true; whether it always did.
+    ///
+    /// Every program that starts comes here when another one has died: it looks as far as a slot was ever used.
     fn each_orphan(&self, mut each: impl FnMut(Node) -> bool) -> bool {
-        let ids = self.orphan_numbers().map_while(|number| self.orphan_slot(number).ok()).map(|slot| slot.load(SeqCst));
+        // A table that is not there holds none.
+        let high = self.orphans_high().unwrap_or(0);
+        let ids = (0..high).map_while(|number| self.orphan_slot(number).ok()).map(|slot| slot.load(SeqCst));
         ids.filter(|id| *id != 0).all(|id| each(Node { id, hint: u32::MAX }))
     }
 }

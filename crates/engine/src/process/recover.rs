@@ -156,8 +156,11 @@ impl Fs {
     }
 }
 
-/// True until attaching has spent what it may.
+/// True until attaching has spent what it may, from the first time that it is asked: mostly there is nothing to do.
 fn for_a_while() -> impl FnMut() -> bool {
-    let end = pm::clock::monotonic().saturating_add(WORK_NS);
-    move || pm::clock::monotonic() < end
+    let mut end = None;
+    move || {
+        let now = pm::clock::monotonic();
+        now < *end.get_or_insert(now.saturating_add(WORK_NS))
+    }
 }

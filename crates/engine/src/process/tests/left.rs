@@ -55,6 +55,31 @@ fn unopened_files_without_names() {
     assert_eq!(orphans(&test), 0);
 }
 
+/// Goal: who looks for orphans, as every start of a program does, looks as far as one ever was, and through the whole
+/// table once in a segment's life. Method: one is put further on than any is known to have been.
+#[test]
+fn as_far_as_one_was() {
+    let test = TestFs::new(64 << 20);
+    dying(&test, |child| test.tmpfile(child, test.root_node(), 0o600, 0).is_ok());
+    test.adopt_all(&test.cx());
+    let [first, far] = [0, 500].map(|number| test.orphan_slot(number).unwrap());
+    far.store(first.swap(0, SeqCst), SeqCst);
+    let met = || {
+        let mut met = 0;
+        test.finish_what_nobody_has(&test.cx(), &mut || {
+            met += 1;
+            false
+        });
+        met
+    };
+    assert_eq!(met(), 0);
+    // As a new segment has it.
+    test.header().reserved2[2].store(0, SeqCst);
+    assert_eq!(met(), 1);
+    adopt(&test);
+    assert_eq!((far.load(SeqCst), orphans(&test)), (0, 0));
+}
+
 /// Goal: what the dead had open without a name, and files whose removal they had begun, go beside the living; what
 /// the living have open stays. Method: a child leaves each kind; a second one dies while it adopts the first.
 #[test]
