@@ -117,8 +117,8 @@ fn crash(args: &[String]) -> bool {
     if has("--mutants") {
         let every = number(args, "--every", 1);
         return command::mutants(
-            every as usize,
-            number(args, "--every-pair", every) as usize,
+            (every as usize, number(args, "--every-pair", every) as usize),
+            number(args, "--alike", 0),
             option(args, "--media").as_deref(),
         );
     }
@@ -139,6 +139,7 @@ fn crash(args: &[String]) -> bool {
         jobs: number(args, "--jobs", 2),
         seed: number(args, "--seed", 1),
         pairs: number(args, "--pairs", 400),
+        alike: number(args, "--alike", 0),
         seconds: number(args, "--seconds", 0),
     };
     if let Some(path) = option(args, "--journal") {
@@ -246,8 +247,8 @@ fn main() -> std::process::ExitCode {
                  \x20      testkit deaths [--rounds N] [--seed S]\n\
                  \x20      testkit held [--rounds N] [--seed S]\n\
                  \x20      testkit recover [--files N] [--seed S]\n\
-                 \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S] [--part K/N | --parts N --journal FILE]\n\
-                 \x20      testkit crash --persists | --mutants [--every N] [--every-pair N] | --pages [--every N] [--cap N] | --replay STATE | --regressions FILE"
+                 \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S] [--alike N] [--part K/N | --parts N --journal FILE]\n\
+                 \x20      testkit crash --persists | --mutants [--every N] [--every-pair N] [--alike N] | --pages [--every N] [--cap N] | --replay STATE | --regressions FILE"
             );
             false
         }

@@ -1,5 +1,6 @@
 //! One state: is it recovered, whole, as expected, and usable?
 
+use super::alike::{Changed, Image};
 use super::memory::{Machine, Memory};
 use super::model::{Line, hash_of, mix};
 use super::record::{Event, What};
@@ -53,7 +54,8 @@ impl Expect {
         hasher.finish()
     }
 
-    fn accepts(&self, tree: &Tree) -> bool {
+    /// Whether this tree is as it may be.
+    pub fn accepts(&self, tree: &Tree) -> bool {
         if self.trees.iter().any(|expected| self.alike(expected, tree)) {
             return true;
         }
@@ -105,17 +107,20 @@ impl Expect {
 /// A machine on which states are tried. While idle its image equals what the medium certainly holds.
 ///
 /// What is asked of a recovered image depends on nothing but its bytes: it is asked once. A state whose recovery ends
-/// in an image that was right before has only its tree compared with what is expected of this one.
+/// in an image that was right before has only its tree compared with what is expected of this one. Nor does it depend on
+/// bytes that nothing refers to: where that may be taken for granted ([`Given::alike`]), images that differ in these alone
+/// are one, before recovery and after it.
 pub struct Bench {
     /// The machine.
     pub machine: Machine,
-    /// Recovered images that are right, by their numbers.
+    /// Images that are right, states and what recovery made of them, by their numbers.
     right: HashMap<u64, Right>,
     /// Their trees: one of each.
     trees: HashSet<Rc<Tree>>,
 }
 
-/// A recovered image that is right but for its tree.
+/// An image that is right but for its tree.
+#[derive(Clone)]
 struct Right {
     /// The tree, as it was compared.
     tree: Rc<Tree>,
@@ -128,30 +133,48 @@ struct Right {
 pub struct Given<'a> {
     /// What the medium certainly holds, ...
     pub certain: &'a Memory,
-    /// ... the lines that hold something else, ...
+    /// ... the lines that hold something else, in order, ...
     pub overlay: &'a [(u32, Line)],
     /// ... and the number of both together: the same for the same bytes.
     pub hash: u64,
+    /// Where images that are alike are one: the lines in which what is certain differs from what all began with.
+    pub alike: Option<&'a Changed>,
 }
 
 impl Given<'_> {
     fn line(&self, number: u32) -> Line {
-        let over = self.overlay.iter().find(|(other, _)| *other == number);
-        over.map_or_else(|| self.certain.get(u64::from(number) * 64), |(_, line)| *line)
+        let over = self.overlay.binary_search_by_key(&number, |(other, _)| *other);
+        over.map_or_else(|_| self.certain.get(u64::from(number) * 64), |at| self.overlay[at].1)
+    }
+
+    /// By how much a line's share changes if it becomes `line`, from what is certain.
+    fn change(&self, number: u32, line: &Line) -> (u32, u64) {
+        (number, hash_of(number, &self.certain.get(u64::from(number) * 64)) ^ hash_of(number, line))
+    }
+
+    /// The number of this state, and of all that are alike.
+    fn number(&self, changed: &Changed) -> u64 {
+        let over: Vec<(u32, u64)> = self.overlay.iter().map(|(number, line)| self.change(*number, line)).collect();
+        Image { number: self.hash, changed, over: &over, line: |number| self.line(number) }.alike()
     }
 
     /// The number of `image`, which is this after the stores of `events`.
-    fn hash_after(&self, image: &Memory, events: &[Event]) -> u64 {
+    fn number_after(&self, image: &Memory, events: &[Event]) -> u64 {
         let stored = events.iter().filter_map(|event| match event.what {
             What::Store { offset, .. } => Some(offset / 64),
             _ => None,
         });
-        let lines: BTreeSet<u32> = stored.collect();
-        let changes =
-            lines.into_iter().map(|line| hash_of(line, &self.line(line)) ^ hash_of(line, &image.get(u64::from(line) * 64)));
-        changes.fold(self.hash, |hash, change| hash ^ change)
+        let lines: BTreeSet<u32> = stored.chain(self.overlay.iter().map(|(number, _)| *number)).collect();
+        let line = |number: u32| image.get(u64::from(number) * 64);
+        let over: Vec<(u32, u64)> = lines.into_iter().map(|number| self.change(number, &line(number))).collect();
+        let before = self.overlay.iter().fold(self.hash, |hash, (number, line)| hash ^ self.change(*number, line).1);
+        let number = over.iter().fold(before, |hash, (_, change)| hash ^ change);
+        self.alike.map_or(number, |changed| Image { number, changed, over: &over, line }.alike())
     }
 }
+
+/// What tells the number of a state from that of a recovered image.
+const STATE: u64 = 0x5374_6174_65;
 
 /// What came of a state.
 pub struct Tried {
@@ -169,9 +192,17 @@ impl Bench {
         Bench { machine, right: HashMap::new(), trees: HashSet::new() }
     }
 
+    /// The tree of a state alike to this one that was found right.
+    pub fn answer(&self, given: &Given, expect: &Expect, whole: bool) -> Option<&Rc<Tree>> {
+        let number = given.number(given.alike?);
+        let right = self.right.get(&mix(number ^ STATE ^ timed(expect)))?;
+        (right.whole || !whole).then_some(&right.tree)
+    }
+
     /// Tries a state, and puts everything back.
     /// `whole`: once more after use the checker looks at everything; else only at what the lanes count.
-    pub fn attempt(&mut self, given: &Given, expect: &Expect, whole: bool) -> Tried {
+    /// `afresh`: whatever was right before.
+    pub fn attempt(&mut self, given: &Given, expect: &Expect, whole: bool, afresh: bool) -> Tried {
         self.machine.log.held().events.clear();
         for (number, line) in given.overlay {
             self.machine.image.put(u64::from(*number) * 64, line);
@@ -179,7 +210,12 @@ impl Bench {
         self.machine.cut();
         let mut recovery = Vec::new();
         let mut used = false;
-        let problem = self.judge(given, expect, whole, &mut recovery, &mut used).err();
+        let mut right = self.judge(given, expect, (whole, afresh), &mut recovery, &mut used);
+        if let (Ok(now), Some(changed)) = (&right, given.alike) {
+            let number = mix(given.number(changed) ^ STATE ^ timed(expect));
+            right = self.remember(number, now.clone());
+        }
+        let problem = right.err();
         let machine = &self.machine;
         let undo = |number: u32| {
             let at = u64::from(number) * 64;
@@ -196,30 +232,42 @@ impl Bench {
         Tried { problem, recovery, used }
     }
 
+    /// An image with this number is right; so was whatever was remembered of it, or what was taken for alike is not.
+    fn remember(&mut self, number: u64, right: Right) -> Result<Right, String> {
+        if let Some(before) = self.right.get(&number)
+            && before.tree != right.tree
+        {
+            return Err(format!("one that should be alike has another tree: {}", before.tree.difference(&right.tree)));
+        }
+        let whole = self.right.get(&number).is_some_and(|before| before.whole);
+        self.right.insert(number, Right { whole: whole || right.whole, ..right.clone() });
+        Ok(right)
+    }
+
     fn judge(
         &mut self,
         given: &Given,
         expect: &Expect,
-        whole: bool,
+        (whole, afresh): (bool, bool),
         recovery: &mut Vec<Event>,
         used: &mut bool,
-    ) -> Result<(), String> {
+    ) -> Result<Right, String> {
         let machine = &self.machine;
         machine.attach(0).map_err(|error| format!("recovery fails: {error}"))?;
         *recovery = machine.log.take();
-        let timed = expect.times != Times::None;
-        let number = mix(given.hash_after(&machine.image, recovery) ^ u64::from(timed));
+        let number = mix(given.number_after(&machine.image, recovery) ^ timed(expect));
         if let Some(right) = self.right.get(&number)
             && (right.whole || !whole)
+            && !afresh
         {
-            return expect.compare(&right.tree);
+            expect.compare(&right.tree)?;
+            return Ok(right.clone());
         }
         *used = true;
-        let tree = self.used(expect, timed, whole)?;
+        let tree = self.used(expect, timed(expect) != 0, whole)?;
         let tree = self.trees.get(&tree).cloned().unwrap_or_else(|| Rc::new(tree));
         self.trees.insert(Rc::clone(&tree));
-        self.right.insert(number, Right { tree, whole });
-        Ok(())
+        self.remember(number, Right { tree, whole })
     }
 
     /// The tree of an image that has just been recovered, which is then used and emptied.
@@ -255,6 +303,11 @@ impl Bench {
         });
         other.map_or(Ok(()), |(offset, site)| Err(format!("a second recovery stores at {offset:#x} ({site})")))
     }
+}
+
+/// Whether times are compared: another question, another answer.
+fn timed(expect: &Expect) -> u64 {
+    u64::from(expect.times != Times::None)
 }
 
 /// Works with an image, removes everything, and sees that all space is free again.
@@ -375,8 +428,8 @@ mod tests {
         let (base, bench) = (&explorer.base, &mut explorer.bench);
         let mut asked = |overlay: &[(u32, Line)], tree: &Rc<Tree>, whole: bool| {
             let change = |(at, line): &(u32, Line)| hash_of(*at, &base.get(u64::from(*at) * 64)) ^ hash_of(*at, line);
-            let given = Given { certain: base, overlay, hash: overlay.iter().map(change).fold(0, |a, b| a ^ b) };
-            let tried = bench.attempt(&given, &Expect::exactly(tree, false), whole);
+            let given = Given { certain: base, overlay, hash: overlay.iter().map(change).fold(0, |a, b| a ^ b), alike: None };
+            let tried = bench.attempt(&given, &Expect::exactly(tree, false), whole, false);
             (tried.problem.is_none(), tried.used)
         };
         assert_eq!(asked(&[], &other, false), (false, true));

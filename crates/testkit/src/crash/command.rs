@@ -27,24 +27,26 @@ pub struct Plan {
     pub seed: u64,
     /// Runs of two threads or processes.
     pub pairs: u64,
+    /// Of states alike to one found right, one in how many is tried all the same; 0: each.
+    pub alike: u64,
     /// Begins nothing more after so many seconds; 0: goes on to the end.
     pub seconds: u64,
 }
 
 impl Plan {
     /// The numbers that tell a process what is its own.
-    fn numbers(&self, share: Share) -> [u64; 8] {
+    fn numbers(&self, share: Share) -> [u64; 9] {
         let (depth, shortest) = (self.depth as u64, self.shortest as u64);
-        [depth, shortest, self.every, self.seed, self.pairs, self.seconds, share.number, share.of]
+        [depth, shortest, self.every, self.seed, self.pairs, self.alike, self.seconds, share.number, share.of]
     }
 }
 
 /// Effort for sequences of a length.
-fn effort(len: usize) -> Effort {
+fn effort(len: usize, alike_every: u64) -> Effort {
     match len {
-        1 => Effort { cap: 64, cap_inside: 6, inside_every: 8 },
-        2 => Effort { cap: 16, cap_inside: 4, inside_every: 32 },
-        _ => Effort { cap: 12, cap_inside: 4, inside_every: 64 },
+        1 => Effort { cap: 64, cap_inside: 6, inside_every: 8, alike_every },
+        2 => Effort { cap: 16, cap_inside: 4, inside_every: 32, alike_every },
+        _ => Effort { cap: 12, cap_inside: 4, inside_every: 64, alike_every },
     }
 }
 
@@ -140,9 +142,9 @@ pub fn run_part(plan: &Plan, part: Share) -> Option<Done> {
 pub fn report(done: &Done) {
     println!(
         "| | workloads | crash points | states met | different states tried | of these inside recovery | different images after \
-         recovery | violations | left out, time was up |"
+         recovery | alike, not recovered again | violations | left out, time was up |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     let sum = done.sum();
     let line = |name: &str, c: &Counts| println!("| {name} | {} |", c.numbers().map(|number| number.to_string()).join(" | "));
     done.totals.iter().for_each(|(name, counts)| line(name, counts));
@@ -197,15 +199,15 @@ const fn twelfths(media: Media, start: Start) -> u32 {
 
 /// One process's share, as [`Plan::numbers`] says it. True if nothing was found.
 pub fn worker(numbers: &[u64]) -> bool {
-    let [depth, shortest, every, seed, pairs, seconds, number, of] = *numbers else { return false };
-    let plan = Plan { depth: depth as usize, shortest: shortest as usize, every, jobs: 1, seed, pairs, seconds };
+    let [depth, shortest, every, seed, pairs, alike, seconds, number, of] = *numbers else { return false };
+    let plan = Plan { depth: depth as usize, shortest: shortest as usize, every, jobs: 1, seed, pairs, alike, seconds };
     let share = Share { number, of };
     let begun = Instant::now();
     tell_of_panics();
     let mut fine = true;
     for media in Media::ALL {
         for start in [Start::Some, Start::Empty] {
-            let mut explorer = Explorer::new(media, start, effort(1));
+            let mut explorer = Explorer::new(media, start, effort(1, alike));
             let here = Instant::now();
             let end = begun + Duration::from_secs(seconds) * twelfths(media, start) / 12;
             let until = |stage: usize| (seconds > 0).then(|| here + end.saturating_duration_since(here).mul_f64(STAGES[stage]));
@@ -213,14 +215,14 @@ pub fn worker(numbers: &[u64]) -> bool {
             let sequences = Sequences::new(&plan, share);
             let in_a_row = |explorer: &mut Explorer, len| {
                 let before = explorer.counts;
-                explorer.effort = effort(len);
+                explorer.effort = effort(len, alike);
                 sequences.of_length(explorer, &tree, len);
                 said(&format!("{}, from {}, {len} in a row", media.name(), start.name()), &(explorer.counts - before));
             };
             explorer.until = until(0);
             in_a_row(&mut explorer, 1);
             explorer.until = until(1);
-            explorer.effort = effort(2);
+            explorer.effort = effort(2, alike);
             if start == Start::Some && plan.pairs > 0 {
                 let before = explorer.counts;
                 pairs::run(&mut explorer, &tree, plan.pairs, plan.seed, share);
@@ -262,7 +264,7 @@ pub fn replay(text: &str) -> bool {
         println!("FAILED: not a medium and a start: {text}");
         return false;
     };
-    let mut explorer = Explorer::new(media, start, Effort { cap: 1000, cap_inside: 32, inside_every: 1 });
+    let mut explorer = Explorer::new(media, start, Effort { cap: 1000, cap_inside: 32, inside_every: 1, alike_every: 0 });
     let mut tree = explorer.first_tree();
     if text.contains(" pair ") {
         return pairs::replay(&mut explorer, &tree, text) && tell(&explorer.failures);
@@ -305,8 +307,8 @@ pub fn regressions(path: &str) -> bool {
 
 /// The explorer's own test, with one in `every` mutants, and of pairs one in `every_pair`, perhaps of `only` one medium: true if each is caught,
 /// or argued to be the same, and no argument is for nothing.
-pub fn mutants(every: usize, every_pair: usize, only: Option<&str>) -> bool {
-    let effort = Effort { cap: 32, cap_inside: 6, inside_every: 2 };
+pub fn mutants((every, every_pair): (usize, usize), alike_every: u64, only: Option<&str>) -> bool {
+    let effort = Effort { cap: 32, cap_inside: 6, inside_every: 2, alike_every };
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(problem) => {

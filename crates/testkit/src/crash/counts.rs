@@ -16,6 +16,8 @@ pub struct Counts {
     pub inside: u64,
     /// Different images that recovery left, each checked, read, used and emptied.
     pub used: u64,
+    /// Of the states tried, those alike to one that was found right: only their trees were compared.
+    pub alike: u64,
     pub violations: u64,
     /// Workloads left out because time was up.
     pub left: u64,
@@ -23,14 +25,14 @@ pub struct Counts {
 
 impl Counts {
     /// All of them, in the order above.
-    pub const fn numbers(&self) -> [u64; 8] {
-        [self.workloads, self.points, self.met, self.tried, self.inside, self.used, self.violations, self.left]
+    pub const fn numbers(&self) -> [u64; 9] {
+        [self.workloads, self.points, self.met, self.tried, self.inside, self.used, self.alike, self.violations, self.left]
     }
 
     /// From all of them.
-    pub const fn of(numbers: [u64; 8]) -> Counts {
-        let [workloads, points, met, tried, inside, used, violations, left] = numbers;
-        Counts { workloads, points, met, tried, inside, used, violations, left }
+    pub const fn of(numbers: [u64; 9]) -> Counts {
+        let [workloads, points, met, tried, inside, used, alike, violations, left] = numbers;
+        Counts { workloads, points, met, tried, inside, used, alike, violations, left }
     }
 
     fn with(self, other: Counts, how: impl Fn(u64, u64) -> u64) -> Counts {

@@ -59,6 +59,8 @@ pub struct Effort {
     pub cap_inside: usize,
     /// Of how many states one is tried with crashes inside its recovery.
     pub inside_every: u64,
+    /// Of how many states that are alike to one found right one is tried all the same; 0: each, and nothing is taken for alike.
+    pub alike_every: u64,
 }
 
 /// A state that is not as it must be.
@@ -463,8 +465,15 @@ impl Explorer {
         let overlay = overlay(choices, state);
         // Not of the same states as `inside_every`.
         let whole = (key >> 32).is_multiple_of(WHOLE_EVERY) || self.target.is_some();
-        let given = Given { certain: &self.medium.certain, overlay: &overlay, hash };
-        let tried = self.bench.attempt(&given, place.expect, whole);
+        let inside = place.outside && key.is_multiple_of(self.effort.inside_every) || self.target.is_some();
+        let afresh = self.effort.alike_every > 0 && (key >> 16).is_multiple_of(self.effort.alike_every);
+        let alike = (self.effort.alike_every > 0).then_some(&self.medium.changed);
+        let given = Given { certain: &self.medium.certain, overlay: &overlay, hash, alike };
+        if !inside && !afresh && self.bench.answer(&given, place.expect, whole).is_some_and(|tree| place.expect.accepts(tree)) {
+            self.counts.alike += 1;
+            return;
+        }
+        let tried = self.bench.attempt(&given, place.expect, whole, afresh);
         self.counts.used += u64::from(tried.used);
         if let Some(problem) = tried.problem {
             self.counts.violations += 1;
@@ -474,7 +483,7 @@ impl Explorer {
                 let failure = self.shrunk(place, choices, state, problem);
                 self.failures.push(failure);
             }
-        } else if place.outside && key.is_multiple_of(self.effort.inside_every) || self.target.is_some() {
+        } else if inside {
             if let (Some(known), None) = (&mut self.known, &self.mutant) {
                 known.recovery(key, &self.medium.certain, &overlay, self.media, &tried.recovery);
             }
@@ -493,8 +502,8 @@ impl Explorer {
             let kept = std::mem::replace(&mut small[i], base[i]);
             if kept != base[i] {
                 let hash = self.hash_of(choices, &small);
-                let given = Given { certain: &self.medium.certain, overlay: &overlay(choices, &small), hash };
-                match self.bench.attempt(&given, place.expect, true).problem {
+                let given = Given { certain: &self.medium.certain, overlay: &overlay(choices, &small), hash, alike: None };
+                match self.bench.attempt(&given, place.expect, true, true).problem {
                     Some(now) => problem = now,
                     None => small[i] = kept,
                 }

@@ -37,9 +37,9 @@ pub fn run(plan: &Plan, parts: u64, path: &str) -> bool {
 
 /// What a run is: all that its figures depend on.
 fn named(plan: &Plan, parts: u64, program: u64) -> String {
-    let Plan { depth, shortest, every, seed, pairs, .. } = plan;
+    let Plan { depth, shortest, every, seed, pairs, alike, .. } = plan;
     format!(
-        "crash depth {depth} shortest {shortest} every {every} seed {seed} pairs {pairs} parts {parts} program {program:016x}"
+        "crash depth {depth} shortest {shortest} every {every} seed {seed} pairs {pairs} alike {alike} parts {parts} program {program:016x}"
     )
 }
 
@@ -144,7 +144,7 @@ mod tests {
         let mut journal = Journal::open(&path, "this run").expect("a new one");
         assert_eq!(journal.parts.len(), 0);
         for number in [1, 3] {
-            let counts = Counts::of([number, 2, 3, 4, 5, 6, 0, 8]);
+            let counts = Counts::of([number, 2, 3, 4, 5, 6, 7, 0, 8]);
             let totals = vec![("power, from some, 1 in a row".to_string(), counts), ("b".to_string(), counts)];
             journal.parts.push((number, Done { totals, seconds: 9, fine: number == 1 }));
             journal.store().expect("room");

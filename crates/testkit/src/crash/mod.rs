@@ -8,6 +8,7 @@
 //! | [`record`] | every store, flush and fence of a run |
 //! | [`model`] | what a medium may hold, given these |
 //! | [`enumerate`] | which of its states are tried |
+//! | [`alike`] | which of them have the same answer |
 //! | [`check`] | what is asked of each |
 //! | [`tree`] | a tree as its users see it |
 //! | [`workload`] | operations and where they start |
@@ -24,6 +25,7 @@
 //! | [`journal`] | a long run in parts |
 //! | [`command`] | `testkit crash` |
 
+pub mod alike;
 pub mod check;
 pub mod command;
 pub mod counts;

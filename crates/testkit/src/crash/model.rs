@@ -1,5 +1,6 @@
 //! What a medium may hold after a crash, given what was stored, flushed and fenced.
 
+use super::alike::Changed;
 use super::memory::Memory;
 use super::record::{Event, What};
 use pm::record::{Site, Stored};
@@ -52,8 +53,10 @@ pub struct Medium {
     dirty: BTreeMap<u32, Dirty>,
     /// Hash of what is certain, relative to where it started.
     pub hash: u64,
-    /// How to get back to where the runs under way began, the outermost first.
-    journals: Vec<Vec<(u32, Line)>>,
+    /// The lines that differ from where it started, and their shares in that hash.
+    pub changed: Changed,
+    /// How to get back to where the runs under way began, the outermost first: lines, what they held, and the change of their shares.
+    journals: Vec<Vec<(u32, Line, u64)>>,
 }
 
 /// What a run interrupts.
@@ -87,7 +90,7 @@ impl Medium {
     pub fn new(start: &Memory) -> Medium {
         let certain = Memory::new(super::memory::LIMIT);
         certain.put(0, start.bytes());
-        Medium { certain, dirty: BTreeMap::new(), hash: 0, journals: Vec::new() }
+        Medium { certain, dirty: BTreeMap::new(), hash: 0, changed: Changed::new(), journals: Vec::new() }
     }
 
     /// Contents of a line that are certain.
@@ -99,12 +102,23 @@ impl Medium {
     pub fn set_line(&mut self, number: u32, line: &Line, mirror: &Memory) {
         let before = self.line(number);
         if before != *line {
+            let change = hash_of(number, &before) ^ hash_of(number, line);
             if let Some(journal) = self.journals.last_mut() {
-                journal.push((number, before));
+                journal.push((number, before, change));
             }
             self.certain.put(u64::from(number) * 64, line);
             mirror.put(u64::from(number) * 64, line);
-            self.hash ^= hash_of(number, &before) ^ hash_of(number, line);
+            self.hash ^= change;
+            self.share(number, change);
+        }
+    }
+
+    /// The share of a line changes.
+    fn share(&mut self, number: u32, change: u64) {
+        let share = self.changed.entry(number).or_insert(0);
+        *share ^= change;
+        if *share == 0 {
+            self.changed.remove(&number);
         }
     }
 
@@ -116,7 +130,8 @@ impl Medium {
 
     /// It is over: back to where it began.
     pub fn unnest(&mut self, outer: Outer, mirror: &Memory) {
-        for (number, line) in self.journals.pop().into_iter().flatten().rev() {
+        for (number, line, change) in self.journals.pop().into_iter().flatten().rev() {
+            self.share(number, change);
             self.certain.put(u64::from(number) * 64, &line);
             mirror.put(u64::from(number) * 64, &line);
         }

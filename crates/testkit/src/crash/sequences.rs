@@ -153,10 +153,10 @@ mod tests {
     use super::super::workload::Start;
     use super::*;
 
-    const PLAN: Plan = Plan { depth: 3, shortest: 3, every: 500, jobs: 1, seed: 1, pairs: 0, seconds: 0 };
+    const PLAN: Plan = Plan { depth: 3, shortest: 3, every: 500, jobs: 1, seed: 1, pairs: 0, alike: 0, seconds: 0 };
 
     /// Without crashes inside recovery: a share tries those of each state that it meets, whoever else does.
-    const EFFORT: Effort = Effort { cap: 4, cap_inside: 1, inside_every: u64::MAX };
+    const EFFORT: Effort = Effort { cap: 4, cap_inside: 1, inside_every: u64::MAX, alike_every: 0 };
 
     /// Goal: the shares of a run are the whole of it, each sequence in one of them.
     /// Method: a few operations, in sequences of one and of two, tried by three shares and by one.
