@@ -242,6 +242,7 @@ pub fn worker(numbers: &[u64]) -> bool {
             for len in plan.shortest.max(2)..=plan.depth {
                 in_a_row(&mut explorer, len);
             }
+            explorer.must_fit();
             fine &= tell(&explorer.failures);
         }
     }

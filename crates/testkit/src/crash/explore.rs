@@ -5,7 +5,7 @@ use super::counts::Counts;
 use super::enumerate::{State, states};
 use super::known::Known;
 use super::memory::{LIMIT, Machine, Memory};
-use super::model::{Choices, Line, Medium};
+use super::model::{Choices, Line, Medium, Numbers};
 use super::mutate::Mutant;
 use super::record::{self, Event, What};
 use super::tree::Tree;
@@ -13,7 +13,6 @@ use super::workload::{Op, Start};
 use engine::mkfs;
 use pm::Domain;
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -105,7 +104,7 @@ pub struct Explorer {
     pub(super) bench: Bench,
     pub(super) base: Memory,
     medium: Medium,
-    seen: HashSet<u64>,
+    seen: Numbers,
     /// Times are compared too, and whether recovery leaves all on the medium.
     pub strict: bool,
     /// Two processes take turns.
@@ -151,6 +150,8 @@ fn leave_free_blocks(machine: &Machine, fs: &engine::Fs) -> Result<(), base::Err
 const FAILURES_MAX: usize = 20;
 /// Of how many states one is checked as a whole again after use.
 const WHOLE_EVERY: u64 = 8;
+/// After how many workloads it is looked whether the segment is used where it is not reset.
+const OUTGROWN_EVERY: u64 = 64;
 /// Where the made-up clock starts.
 const CLOCK: i64 = 1_700_000_100_000_000_000;
 
@@ -195,7 +196,7 @@ impl Explorer {
             bench,
             base,
             medium,
-            seen: HashSet::new(),
+            seen: Numbers::default(),
             strict: false,
             alternate: false,
             mutant: None,
@@ -337,7 +338,7 @@ impl Explorer {
         if done.is_err() && after != **before && calls.len() == 1 {
             return Err(format!("{last} fails ({done:?}) and changes the tree: {}", before.difference(&after)));
         }
-        calls.push((end - window, Ok(Rc::new(after))));
+        calls.push((end - window, Ok(self.bench.one_of(after))));
         let phases = phases(calls, *last, strict)?;
         Ok(Recorded { events: Vec::new(), window, end, phases, done: done.is_ok() })
     }
@@ -348,7 +349,7 @@ impl Explorer {
     /// If more of the segment is in use than is reset.
     pub fn explore(&mut self, name: &str, recorded: &Recorded) {
         self.counts.workloads += 1;
-        self.share_pages(&recorded.events);
+        self.bench.machine.log.uses(&recorded.events);
         let outer = self.medium.nest();
         let mut window = self.mutated(&recorded.events[recorded.window..recorded.end]);
         for event in self.mutated(&recorded.events[..recorded.window]).iter() {
@@ -362,21 +363,21 @@ impl Explorer {
         }
         self.crashes(&name, window.to_mut(), &phases, true);
         self.medium.unnest(outer, &self.bench.machine.image);
-        assert!(!self.live.outgrown() && !self.bench.machine.outgrown(), "{name}: a larger part of the segment is in use");
+        // What has been touched once remains so.
+        if self.counts.workloads.is_multiple_of(OUTGROWN_EVERY) {
+            self.must_fit();
+        }
+    }
+
+    /// # Panics
+    /// If more of the segment is in use than is reset.
+    pub fn must_fit(&self) {
+        let outgrown = self.live.outgrown() || self.bench.machine.outgrown();
+        assert!(!outgrown, "by now a larger part of the segment is in use");
     }
 
     fn mutated<'a>(&self, events: &'a [Event]) -> Cow<'a, [Event]> {
         self.mutant.as_ref().map_or(Cow::Borrowed(events), |mutant| Cow::Owned(mutant.applied(events)))
-    }
-
-    /// These pages may hold something.
-    pub(super) fn share_pages(&self, events: &[Event]) {
-        let mut held = self.bench.machine.log.held();
-        for event in events {
-            if let What::Store { offset, .. } = event.what {
-                held.used.add(u64::from(offset));
-            }
-        }
     }
 
     fn take_in(&mut self, event: &Event) -> bool {

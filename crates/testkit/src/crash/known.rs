@@ -2,16 +2,16 @@
 
 use super::explore::Media;
 use super::memory::Memory;
-use super::model::Line;
+use super::model::{Line, Numbers};
 use super::mutate::{self, Found, Mutant};
 use super::record::Event;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 /// What is known.
 #[derive(Default)]
 pub struct Known {
     /// States, by their numbers.
-    right: HashSet<u64>,
+    right: Numbers,
     /// Of those with crashes inside their recovery, which set of mutants that recovery is changed by.
     recoveries: HashMap<u64, usize>,
     sets: Vec<BTreeSet<Mutant>>,
@@ -23,7 +23,7 @@ pub struct Known {
 
 impl Known {
     /// These states are right.
-    pub fn settle(&mut self, states: HashSet<u64>) {
+    pub fn settle(&mut self, states: Numbers) {
         self.right.extend(states);
     }
 

@@ -4,7 +4,8 @@ use super::alike::Changed;
 use super::memory::Memory;
 use super::record::{Event, What};
 use pm::record::{Site, Stored};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Bytes of a line.
 pub type Line = [u8; 64];
@@ -70,6 +71,38 @@ pub fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     x = (x ^ x >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^ x >> 32
+}
+
+/// Numbers that are hashes already.
+pub type Numbers = HashSet<u64, BuildHasherDefault<Mixed>>;
+/// What goes by such numbers.
+pub type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Mixed>>;
+
+/// The hash of a number that is one.
+#[derive(Default)]
+pub struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // One number is what it is; of several each counts.
+        self.0 = if self.0 == 0 { number } else { mix(self.0 ^ number) };
+    }
+}
+
+/// The number of some bytes.
+pub fn hash_of_bytes(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    words.iter().chain([&last]).fold(bytes.len() as u64, |sum, word| mix(sum ^ u64::from_le_bytes(*word)))
 }
 
 /// A line's share in the hash of a state.

@@ -112,7 +112,7 @@ fn states(
     counts: &mut Counts,
 ) -> Result<(), String> {
     let pages = versions(&explorer.base, events);
-    explorer.share_pages(events);
+    explorer.bench.machine.log.uses(events);
     let (mut rng, mut seen) = (Rng::new(seed), HashSet::new());
     let ends = 1u64 << pages.len().min(63);
     for number in 0..cap as u64 {

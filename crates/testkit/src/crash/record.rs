@@ -47,28 +47,38 @@ pub struct Event {
 const PAGES: usize = (super::memory::LIMIT / BLOCK) as usize;
 
 /// Pages of an image, a bit each.
-#[derive(Clone)]
-pub struct Pages([u64; PAGES / 64]);
+struct Pages([AtomicU64; PAGES / 64]);
 
 impl Pages {
-    /// None.
-    pub const fn none() -> Pages {
-        Pages([0; PAGES / 64])
+    const fn none() -> Pages {
+        Pages([const { AtomicU64::new(0) }; PAGES / 64])
     }
 
-    /// Adds the page of this byte.
-    pub fn add(&mut self, offset: u64) {
-        let page = (offset / BLOCK) as usize;
-        self.0[page / 64] |= 1 << (page % 64);
+    /// Adds one.
+    fn add(&self, page: usize) {
+        let (word, bit) = (&self.0[page / 64], 1 << (page % 64));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
     }
 
-    fn has(&self, page: u64) -> bool {
-        self.0.get(page as usize / 64).is_none_or(|word| word >> (page % 64) & 1 != 0)
+    /// Whether it has any of these.
+    fn has_any(&self, pages: Range<u64>) -> bool {
+        let (mut page, end) = (pages.start as usize, pages.end as usize);
+        while page < end {
+            let to = end.min((page | 63) + 1);
+            let bits = (u64::MAX >> (64 - (to - page))) << (page % 64);
+            if self.0.get(page / 64).is_none_or(|word| word.load(Ordering::Relaxed) & bits != 0) {
+                return true;
+            }
+            page = to;
+        }
+        false
     }
 
     /// Their numbers.
-    pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        (0..PAGES as u64).filter(|page| self.has(*page))
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        (0..PAGES as u64).filter(|page| self.has_any(*page..page + 1))
     }
 }
 
@@ -76,8 +86,6 @@ impl Pages {
 pub struct Held {
     /// Events so far.
     pub events: Vec<Event>,
-    /// Pages that may hold something.
-    pub used: Pages,
     watch: Option<Watch>,
 }
 
@@ -133,12 +141,14 @@ impl Watch {
 /// The log of one image. Its volatile area is left out.
 pub struct Log {
     held: Mutex<Held>,
+    /// Pages that may hold something.
+    used: Pages,
     /// Not events, but only the lines stored to are noted, and no lock is taken.
     brief: AtomicBool,
     /// These lines, a word a page, ...
     touched: Box<[AtomicU64]>,
     /// ... and the pages that have some.
-    touched_pages: [AtomicU64; PAGES / 64],
+    touched_pages: Pages,
 }
 
 /// A page is as many lines as a word has bits.
@@ -153,13 +163,14 @@ pub fn after_each(turn: Option<fn()>) {
 
 impl Default for Log {
     fn default() -> Self {
-        let held = Held { events: Vec::new(), used: Pages::none(), watch: None };
+        let held = Held { events: Vec::new(), watch: None };
         let touched = (0..PAGES).map(|_| AtomicU64::new(0)).collect();
         Log {
             held: Mutex::new(held),
+            used: Pages::none(),
             brief: AtomicBool::new(false),
             touched,
-            touched_pages: [const { AtomicU64::new(0) }; PAGES / 64],
+            touched_pages: Pages::none(),
         }
     }
 }
@@ -180,6 +191,15 @@ impl Log {
         self.len() == 0
     }
 
+    /// The pages that these events store to may hold something.
+    pub fn uses(&self, events: &[Event]) {
+        for event in events {
+            if let What::Store { offset, .. } = event.what {
+                self.used.add((u64::from(offset) / BLOCK) as usize);
+            }
+        }
+    }
+
     /// Takes the events out.
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.held().events)
@@ -192,12 +212,12 @@ impl Log {
 
     /// Takes out the lines stored to while that was so.
     pub fn touched(&self, mut line: impl FnMut(u32)) {
-        let pages = self.touched_pages.iter().enumerate().flat_map(|(word, pages)| {
+        let pages = self.touched_pages.0.iter().enumerate().flat_map(|(word, pages)| {
             let pages = pages.swap(0, Ordering::Relaxed);
             (0..64).filter(move |bit| pages >> bit & 1 != 0).map(move |bit| word * 64 + bit)
         });
         for page in pages {
-            self.held().used.add(page as u64 * BLOCK);
+            self.used.add(page);
             let lines = self.touched[page].swap(0, Ordering::Relaxed);
             (0..64).filter(|bit| lines >> bit & 1 != 0).for_each(|bit| line(page as u32 * 64 + bit));
         }
@@ -229,7 +249,7 @@ impl Log {
             let (page, bit) = ((line / 64) as usize, 1 << (line % 64));
             if self.touched[page].load(Ordering::Relaxed) & bit == 0 {
                 self.touched[page].fetch_or(bit, Ordering::Relaxed);
-                self.touched_pages[page / 64].fetch_or(1 << (page % 64), Ordering::Relaxed);
+                self.touched_pages.add(page);
             }
         }
         brief
@@ -241,13 +261,13 @@ impl Log {
         }
         let mut held = self.held();
         if let What::Store { offset, .. } = what {
-            held.used.add(u64::from(offset));
+            self.used.add((u64::from(offset) / BLOCK) as usize);
         }
         held.events.push(Event { what, thread: THREAD.get(), site });
         if matches!(what, What::Fence)
             && let Some(mut watch) = held.watch.take()
         {
-            watch.look(&held.events, held.used.numbers());
+            watch.look(&held.events, self.used.numbers());
             held.watch = Some(watch);
         }
         drop(held);
@@ -289,9 +309,8 @@ impl Recorder for Log {
     }
 
     fn known_zero(&self, offset: u64, len: u64) -> bool {
-        let held = self.held();
-        let touched = |page: u64| self.touched.get(page as usize).is_none_or(|word| word.load(Ordering::Relaxed) != 0);
-        (offset / BLOCK..(offset + len).div_ceil(BLOCK)).all(|page| !held.used.has(page) && !touched(page))
+        let pages = offset / BLOCK..(offset + len).div_ceil(BLOCK);
+        !self.used.has_any(pages.clone()) && !self.touched_pages.has_any(pages)
     }
 }
 

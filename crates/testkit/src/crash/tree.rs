@@ -1,12 +1,14 @@
 //! A tree as a user sees it, but for access times and inode numbers.
 
+use super::model::hash_of_bytes;
 use base::{Cx, Kind, Node};
 use engine::Fs;
 use pm::UserSlice;
 use std::fmt::Write;
+use std::hash::{Hash, Hasher};
 
 /// A name and what it leads to.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// Path from the root, without a leading slash.
     pub path: Vec<u8>,
@@ -25,8 +27,19 @@ pub struct Entry {
 }
 
 /// A whole tree, in the order of names.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tree(pub Vec<Entry>);
+
+impl Hash for Tree {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        for entry in &self.0 {
+            let Entry { path, kind, words, times, same, data, xattrs } = entry;
+            (hash_of_bytes(path), kind, words, times, same, hash_of_bytes(data)).hash(hasher);
+            xattrs.iter().for_each(|xattr| hash_of_bytes(xattr).hash(hasher));
+        }
+        self.0.len().hash(hasher);
+    }
+}
 
 /// Longest file that is read.
 const BYTES_MAX: u64 = 1 << 20;
