@@ -1,6 +1,6 @@
 //! One state: is it recovered, whole, as expected, and usable?
 
-use super::alike::{Changed, Image};
+use super::alike::{Changed, Image, rubbish};
 use super::memory::{Machine, Memory};
 use super::model::{ByNumber, Line, hash_of, mix};
 use super::record::{Event, What};
@@ -13,7 +13,7 @@ use format::bucket::BUCKETS_MIN;
 use format::layout::LINES_PER_BLOCK;
 use pm::UserSlice;
 use pm::record::Stored;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 
 /// How times are compared.
@@ -158,8 +158,25 @@ impl Given<'_> {
 
     /// The number of this state, and of all that are alike.
     fn number(&self, changed: &Changed) -> u64 {
-        let over: Vec<(u32, u64)> = self.overlay.iter().map(|(number, line)| self.change(*number, line)).collect();
-        Image { number: self.hash, changed, over: &over, line: |number| self.line(number) }.alike()
+        self.image(changed, &self.over()).alike()
+    }
+
+    fn image<'b>(&'b self, changed: &'b Changed, over: &'b [(u32, u64)]) -> Image<'b, impl Fn(u32) -> Line> {
+        Image { number: self.hash, changed, over, line: |number| self.line(number) }
+    }
+
+    fn over(&self) -> Vec<(u32, u64)> {
+        self.overlay.iter().map(|(number, line)| self.change(*number, line)).collect()
+    }
+
+    /// A state alike to this one that has rubbish wherever it can: the lines that hold something else, and its number.
+    pub fn soiled(&self, seed: u64) -> Option<(Vec<(u32, Line)>, u64)> {
+        let idle = self.image(self.alike?, &self.over()).idle_lines();
+        let mut lines: BTreeMap<u32, Line> = self.overlay.iter().copied().collect();
+        lines.extend(idle.into_iter().map(|number| (number, rubbish(number, seed))));
+        let soiled = Given { overlay: &lines.into_iter().collect::<Vec<_>>(), ..*self };
+        let shares = self.over().into_iter().chain(soiled.over());
+        Some((soiled.overlay.to_vec(), shares.fold(self.hash, |hash, (_, share)| hash ^ share)))
     }
 
     /// The number of `image`, which is this after the stores of `events`.

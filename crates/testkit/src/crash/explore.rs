@@ -474,9 +474,14 @@ impl Explorer {
             self.counts.alike += 1;
             return;
         }
+        let soiled = (afresh && !inside && key >> 48 & 1 != 0).then(|| given.soiled(key)).flatten();
+        let given = soiled.as_ref().map_or(given, |(overlay, hash)| Given { overlay, hash: *hash, ..given });
         let tried = self.bench.attempt(&given, place.expect, whole, afresh);
         self.counts.used += u64::from(tried.used);
-        if let Some(problem) = tried.problem {
+        if let Some(mut problem) = tried.problem {
+            if soiled.is_some() {
+                problem += " (with rubbish where nothing is referred to, which no replay has)";
+            }
             self.counts.violations += 1;
             // One of each workload tells enough.
             let new = self.failures.last().is_none_or(|last| workload_of(&last.replay) != workload_of(place.name));

@@ -165,13 +165,7 @@ impl Default for Log {
     fn default() -> Self {
         let held = Held { events: Vec::new(), watch: None };
         let touched = (0..PAGES).map(|_| AtomicU64::new(0)).collect();
-        Log {
-            held: Mutex::new(held),
-            used: Pages::none(),
-            brief: AtomicBool::new(false),
-            touched,
-            touched_pages: Pages::none(),
-        }
+        Log { held: Mutex::new(held), used: Pages::none(), brief: AtomicBool::new(false), touched, touched_pages: Pages::none() }
     }
 }
 
