@@ -174,13 +174,11 @@ mod tests {
         }
     }
 
-    fn explored(media: Media, alike_every: u64, mutant: Option<Mutant>) -> super::super::counts::Counts {
+    fn explored(media: Media, alike_every: u64, mutant: Option<Mutant>, words: &[&str]) -> super::super::counts::Counts {
         let effort = Effort { cap: 8, cap_inside: 3, inside_every: 16, alike_every };
         let mut explorer = Explorer::new(media, Start::Some, effort);
         explorer.mutant = mutant;
         let first = explorer.first_tree();
-        let words =
-            ["unlink(foo)", "create(bar)", "rename(foo,A/bar)", "truncate(foo,0)", "append(foo,100)", "setxattr(foo,5000)"];
         let ops: Vec<Op> = words.iter().filter_map(|word| workload::parse(word)).collect();
         for (one, two) in ops.iter().flat_map(|one| ops.iter().map(move |two| (*one, *two))) {
             let Ok(recorded) = explorer.run(&[one], &first) else { continue };
@@ -197,8 +195,9 @@ mod tests {
     #[test]
     fn alike_states_have_the_same_answer() {
         let _clock = super::super::clock_is_ours();
+        let words = ["create(bar)", "unlink(foo)", "truncate(foo,0)", "append(foo,100)"];
         for media in Media::ALL {
-            let [full, fewer, soiled] = [0, 1 << 40, 1].map(|alike_every| explored(media, alike_every, None));
+            let [full, fewer, soiled] = [0, 1 << 40, 1].map(|alike_every| explored(media, alike_every, None, &words));
             for other in [fewer, soiled] {
                 assert_eq!((full.tried, full.inside, full.points), (other.tried, other.inside, other.points));
                 assert_eq!(other.violations, 0);
@@ -213,7 +212,7 @@ mod tests {
         let mut caught = 0;
         for event in flushes {
             let mutant = Some(Mutant { change: Change::NoFlush, site: event.site });
-            let found = [0, 1 << 40].map(|alike_every| explored(Media::Power, alike_every, mutant).violations > 0);
+            let found = [0, 1 << 40].map(|alike_every| explored(Media::Power, alike_every, mutant, &words[..2]).violations > 0);
             assert_eq!(found[0], found[1], "{}", event.site);
             caught += u32::from(found[0]);
         }

@@ -195,7 +195,7 @@ impl Given<'_> {
 }
 
 /// What tells the number of a state from that of a recovered image.
-const STATE: u64 = 0x5374_6174_65;
+const STATE: u64 = 0x0053_7461_7465;
 
 /// What came of a state.
 pub struct Tried {
