@@ -203,7 +203,7 @@ mod tests {
                 assert_eq!(other.violations, 0);
             }
             assert_eq!((full.violations, full.alike, soiled.alike), (0, 0, 0));
-            assert!(fewer.alike * 5 > fewer.tried && fewer.used < full.used && soiled.used > full.used, "{fewer:?} {full:?}");
+            assert!(fewer.alike * 8 > fewer.tried && fewer.used < full.used && soiled.used > full.used, "{fewer:?} {full:?}");
         }
         let mut explorer = Explorer::new(Media::Power, Start::Some, Effort::default());
         let tree = explorer.first_tree();
