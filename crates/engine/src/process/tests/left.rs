@@ -60,7 +60,7 @@ fn unopened_files_without_names() {
 #[test]
 fn as_far_as_one_was() {
     let test = TestFs::new(64 << 20);
-    dying(&test, |child| test.tmpfile(child, test.root_node(), 0o600, 0).is_ok());
+    test.dying(|child| test.tmpfile(child, test.root_node(), 0o600, 0).is_ok());
     test.adopt_all(&test.cx());
     let [first, far] = [0, 500].map(|number| test.orphan_slot(number).unwrap());
     far.store(first.swap(0, SeqCst), SeqCst);
