@@ -28,8 +28,9 @@ pub struct Mount {
     pub slot: u8,
     /// Its files are opened as the kernel's: [`Backend::open_in_kernel`].
     pub is_kernels: bool,
-    /// [`Backend::is_direct`], known without asking it.
-    is_direct: bool,
+    /// [`Backend::is_direct`], known without asking it: reads and writes of one buffer go straight
+    /// to the backend ([`Backend::read_one`], [`Backend::write_one`]).
+    pub is_direct: bool,
     covers_in: u8,
     /// The file system.
     pub backend: &'static dyn Backend,
@@ -234,13 +235,6 @@ impl Mount {
             return fs.is_writable();
         }
         false
-    }
-
-    /// Where reads and writes of one buffer go straight to the backend:
-    /// [`Backend::read_one`], [`Backend::write_one`].
-    #[inline(always)]
-    pub fn straight(&self) -> Option<&'static dyn Backend> {
-        self.is_direct.then_some(self.backend)
     }
 
     /// [`Backend::glance_read`].

@@ -8,7 +8,7 @@ use base::{Cx, Description, DescriptionId, Kind, Node};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
-use vfs::Backend;
+use vfs::{Backend, Mount};
 
 /// The most that one call moves, bytes.
 pub(crate) const COUNT_MAX: usize = 0x7fff_f000;
@@ -124,8 +124,9 @@ fn word(result: base::Result<usize>) -> isize {
     }
 }
 
-/// A backend without a detour, and a node of it.
-struct Straight(&'static dyn Backend, Node);
+/// A mount whose backend is called without a detour, and a node of it. The backend is read
+/// where it is called: its line is none that a native call looks at.
+struct Straight<'m>(&'m Mount, Node);
 
 /// Moves a description's offset by what `run` transfers there.
 #[inline(always)]
@@ -167,7 +168,8 @@ unsafe fn straight_read(
     if into.len == 0 {
         return Ok(0);
     }
-    at_position(cx, at.0, (entry.description(), description), |offset| at.0.read_one(cx, at.1, offset, into))
+    let backend = at.0.backend;
+    at_position(cx, backend, (entry.description(), description), |offset| backend.read_one(cx, at.1, offset, into))
 }
 
 /// The quick ways where they go straight to the backend; what they need has been checked.
@@ -175,12 +177,12 @@ unsafe fn straight_read(
 impl Process {
     #[inline(never)]
     fn straight_pread(&self, thread: &ThreadState, at: Straight, offset: u64, into: UserSlice) -> isize {
-        word(at.0.read_one(&self.cx(thread), at.1, offset, into))
+        word(at.0.backend.read_one(&self.cx(thread), at.1, offset, into))
     }
 
     #[inline(never)]
     fn straight_pwrite(&self, thread: &ThreadState, at: Straight, offset: u64, from: UserSlice) -> isize {
-        word(at.0.write_one(&self.cx(thread), at.1, offset, from))
+        word(at.0.backend.write_one(&self.cx(thread), at.1, offset, from))
     }
 
     #[inline(never)]
@@ -194,8 +196,8 @@ impl Process {
         if place.1.offset.load(Relaxed) > isize::MAX as u64 - COUNT_MAX as u64 {
             return None;
         }
-        let cx = &self.cx(thread);
-        Some(word(at_position(cx, at.0, place, |offset| at.0.write_one(cx, at.1, offset, from))))
+        let (cx, backend) = (&self.cx(thread), at.0.backend);
+        Some(word(at_position(cx, backend, place, |offset| backend.write_one(cx, at.1, offset, from))))
     }
 }
 
@@ -295,8 +297,8 @@ impl Process {
     /// `read(fd, buffer, len)`.
     pub unsafe fn read(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         self.on(thread, args[0], |cx, file| {
-            if let Some(backend) = file.mount.straight() {
-                let at = Straight(backend, file.node);
+            if file.mount.is_direct {
+                let at = Straight(file.mount, file.node);
                 // SAFETY: the caller's promise.
                 return unsafe { straight_read(cx, at, file.entry, file.description, (args[1], args[2])) };
             }
@@ -326,9 +328,9 @@ impl Process {
         // SAFETY: the caller's promise.
         let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
         let append = flags & abi::O_APPEND != 0;
-        if let Some(backend) = file.mount.straight() {
+        if file.mount.is_direct {
             let place = (file.entry.description(), file.description);
-            return if append { None } else { self.straight_write(thread(), Straight(backend, file.node), place, from) };
+            return if append { None } else { self.straight_write(thread(), Straight(file.mount, file.node), place, from) };
         }
         file.mount.write_on_at_hand(&thread().thread, file.entry.description(), file.node, append, from).map(|_| len as isize)
     }
@@ -384,9 +386,9 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let into = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        if let Some(backend) = file.mount.straight() {
+        if file.mount.is_direct {
             let is_usual = len != 0 && file.entry.kind() != Kind::Directory;
-            return is_usual.then(|| self.straight_pread(thread(), Straight(backend, file.node), offset as u64, into));
+            return is_usual.then(|| self.straight_pread(thread(), Straight(file.mount, file.node), offset as u64, into));
         }
         file.mount.glance_read(file.node, offset as u64, into).map(|done| done as isize)
     }
@@ -441,8 +443,8 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        if let Some(backend) = file.mount.straight() {
-            return Some(self.straight_pwrite(thread(), Straight(backend, file.node), offset as u64, from));
+        if file.mount.is_direct {
+            return Some(self.straight_pwrite(thread(), Straight(file.mount, file.node), offset as u64, from));
         }
         file.mount.write_at_hand(&thread().thread, file.node, Some(offset as u64), from).map(|_| len as isize)
     }
