@@ -18,6 +18,7 @@ extern crate std;
 pub mod clock;
 pub mod domain;
 pub mod errno;
+pub mod fetch;
 pub mod file;
 pub mod handover;
 pub mod host;

@@ -8,8 +8,9 @@
 //! The blocks are mapped through the inode's data root like a file's, only ever
 //! appended, and freed with the directory.
 //!
-//! [`slots`] finds free ones, [`read`] is readdir, [`recount`] takes the counts again.
+//! [`slots`] finds free ones, [`read`] is readdir, [`ahead`] what it fetches for who asks for the names next, [`recount`] takes the counts again.
 
+mod ahead;
 pub(crate) mod read;
 pub(crate) mod recount;
 pub(crate) mod slots;

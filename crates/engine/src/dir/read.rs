@@ -1,6 +1,7 @@
 //! readdir: slots in order, names and types from the edentries; no inode is touched.
 
 use super::NameBuffer;
+use super::ahead::Ahead;
 use crate::fs::{Fs, corrupt};
 use crate::segment::cachelet;
 use base::{Cx, DirEntry, Kind, Node, Result};
@@ -8,11 +9,10 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 use format::directory::{SLOTS_PER_BLOCK, reserved_by};
-#[cfg(target_arch = "x86_64")]
-use format::edentry::Edentry;
-use format::edentry::Head;
+use format::edentry::{Edentry, Head};
 use format::inode::{Inode, node_offset};
 use pm::Errno;
+use pm::fetch::fetch;
 
 /// Slots in a line of the block: so many are looked at, and fetched ahead, at once.
 const AHEAD: usize = 8;
@@ -45,6 +45,7 @@ impl Fs {
     fn read_slots(&self, offset: u64, first: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         let inode = self.inode(offset)?;
         let mut name = NameBuffer::new();
+        let mut ahead = Ahead::new();
         let mut slot = first;
         while let Some(block) = self.block_of_slots(inode, slot)? {
             let start = (slot % SLOTS_PER_BLOCK) as usize;
@@ -61,17 +62,23 @@ impl Fs {
                     }
                     let line = i - i % AHEAD;
                     let from = if fetched { line + AHEAD } else { line };
-                    block.iter().take(line + 2 * AHEAD).skip(from).for_each(|word| self.prefetch_edentry(word.load(Relaxed)));
+                    block.iter().take(line + 2 * AHEAD).skip(from).for_each(|word| self.fetch_edentry(word.load(Relaxed)));
                     fetched = true;
                 }
                 let next = slot + (i - start) as u64 + 1 + DOTS;
-                if !self.report_slot(&block[i], offset, next, &mut name, each)? {
+                let mut report = |entry: DirEntry| {
+                    ahead.listed(self, offset, entry.name);
+                    each(entry)
+                };
+                if !self.report_slot(&block[i], offset, next, &mut name, &mut report)? {
+                    ahead.end(self);
                     return Ok(());
                 }
                 i += 1;
             }
             slot += (block.len() - start) as u64;
         }
+        ahead.end(self);
         Ok(())
     }
 
@@ -84,20 +91,13 @@ impl Fs {
     }
 
     #[inline]
-    fn prefetch_edentry(&self, slot: u64) {
-        #[cfg(target_arch = "x86_64")]
+    fn fetch_edentry(&self, slot: u64) {
         if slot != 0
             && slot & 1 == 0
             && let Some(edentry) = self.image.at::<Edentry>(slot)
         {
-            let line = core::ptr::from_ref(edentry).cast::<i8>();
-            // SAFETY: a prefetch reads nothing; the address lies in the mapping.
-            unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line) };
-            // SAFETY: as above, the edentry's second line.
-            unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.wrapping_add(64)) };
+            fetch(edentry);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = slot;
     }
 
     /// Reports the entry of one slot; `false` if the reader wants no more.
@@ -108,7 +108,7 @@ impl Fs {
         parent: u64,
         next: u64,
         name: &mut NameBuffer,
-        each: &mut dyn FnMut(DirEntry) -> bool,
+        each: &mut impl FnMut(DirEntry) -> bool,
     ) -> Result<bool> {
         for _ in 0..1000 {
             let slot = word.load(Acquire);
