@@ -16,6 +16,8 @@ use pm::fetch::fetch;
 
 /// Slots in a line of the block: so many are looked at, and fetched ahead, at once.
 const AHEAD: usize = 8;
+/// Behind so many slots a directory is one whose names are probably not in the processor's caches ([`Ahead`]).
+const LARGE: u64 = SLOTS_PER_BLOCK;
 /// Cookies 0 and 1 are `.` and `..`; slot `s` has cookie `s + 2`.
 const DOTS: u64 = 2;
 
@@ -67,7 +69,9 @@ impl Fs {
                 }
                 let next = slot + (i - start) as u64 + 1 + DOTS;
                 let mut report = |entry: DirEntry| {
-                    ahead.listed(self, offset, entry.name);
+                    if next > LARGE {
+                        ahead.listed(self, offset, entry.name);
+                    }
                     each(entry)
                 };
                 if !self.report_slot(&block[i], offset, next, &mut name, &mut report)? {
