@@ -1,5 +1,5 @@
 #!/bin/bash
-# needs: flock
+# needs: flock pgrep
 # Locks on files and directories, shared and alone, waited for, refused, held by children, given back.
 n=0; echo 0 >count; for i in 1 2 3 4; do (for j in 1 2 3 4 5; do flock lock sh -c 'n=$(cat count); echo $((n + 1)) >count'; done) & done; wait; cat count
 flock lock -c 'flock -n lock echo got; echo "exit $?"; flock -n -E 7 lock true; echo "exit $?"; flock -w 0.05 lock true; echo "exit $?"'
