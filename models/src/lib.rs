@@ -36,6 +36,8 @@ mod hold;
 mod holders;
 #[cfg(all(test, not(feature = "many")))]
 mod lane;
+#[cfg(all(test, not(feature = "many")))]
+mod ledger;
 #[cfg(all(test, feature = "many"))]
 mod many;
 #[cfg(all(test, not(feature = "many")))]

@@ -153,7 +153,8 @@ impl Process {
         // SAFETY: the caller's promise.
         let path = unsafe { Text::new(pointer as *const u8) };
         if path.first() == b'/' {
-            return self.start_at_mount(path);
+            let (mount, rest) = self.start_at_mount(path)?;
+            return Some((mount, mount.root, rest));
         }
         let dir = self.directory(dirfd)?;
         Some((dir.mount, dir.node, path))
@@ -186,9 +187,8 @@ impl Process {
     }
 
     #[inline(never)]
-    fn start_at_mount<'a>(&self, path: Text<'a>) -> Option<(&Mount, Node, Text<'a>)> {
-        let (mount, rest) = self.mounts.glance(path)?;
-        Some((mount, mount.root, rest))
+    fn start_at_mount<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
+        self.mounts.glance(path)
     }
 
     /// A glance at a path argument: the mount it lies in, and what there is. `who` is

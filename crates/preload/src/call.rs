@@ -45,16 +45,19 @@ pub unsafe fn call(nr: usize, args: [usize; 6]) -> isize {
 #[inline(never)]
 pub unsafe fn serve(nr: usize, args: [usize; 6]) -> Served {
     // SAFETY: by contract.
-    unsafe { serve_by(nr, args, |thread, args| PROCESS.handle(thread, nr, args)) }
+    unsafe { serve_by(nr, args, |thread| PROCESS.handle(thread, nr, args)) }
 }
 
 /// As [`serve`], where the handler of the call is known: without the switch
 /// over all numbers.
 ///
+/// The handler has arguments of its own: copied from `args`, which the kernel's turn has the address
+/// of, they would be read from memory in pieces wider than they had just been stored, and wait for it.
+///
 /// # Safety
-/// As for [`call`]; `handler` is that of call `nr`.
+/// As for [`call`]; `handler` is that of call `nr` with these arguments.
 #[inline(always)]
-pub unsafe fn serve_by(nr: usize, args: [usize; 6], handler: impl FnOnce(&ThreadState, [usize; 6]) -> Outcome) -> Served {
+pub unsafe fn serve_by(nr: usize, args: [usize; 6], handler: impl FnOnce(&ThreadState) -> Outcome) -> Served {
     let tls = tls::get();
     if !init::is_active(tls) {
         // SAFETY: by contract.
@@ -62,7 +65,7 @@ pub unsafe fn serve_by(nr: usize, args: [usize; 6], handler: impl FnOnce(&Thread
     }
     tls::enter(tls);
     let state = thread::state(tls);
-    match handler(state, args) {
+    match handler(state) {
         Outcome::Done(result) if result != EINTR => {
             count::served(tls);
             tls::leave(tls);
@@ -81,7 +84,7 @@ pub unsafe fn serve_by(nr: usize, args: [usize; 6], handler: impl FnOnce(&Thread
 /// # Safety
 /// As for [`serve_by`].
 #[inline(always)]
-pub unsafe fn serve_fd(nr: usize, args: [usize; 6], handler: impl FnOnce(&ThreadState, [usize; 6]) -> Outcome) -> isize {
+pub unsafe fn serve_fd(nr: usize, args: [usize; 6], handler: impl FnOnce(&ThreadState) -> Outcome) -> isize {
     let tls = tls::get();
     if !init::is_active(tls) {
         // SAFETY: by contract.
@@ -91,7 +94,7 @@ pub unsafe fn serve_fd(nr: usize, args: [usize; 6], handler: impl FnOnce(&Thread
         // SAFETY: by contract.
         return unsafe { serve_by(nr, args, handler) }.result;
     }
-    if let Some(result) = placeholders::before_kernel(nr, &args) {
+    if let Some(result) = placeholders::before_kernel(nr, args) {
         return result;
     }
     // SAFETY: by contract.
@@ -103,11 +106,11 @@ pub unsafe fn serve_fd(nr: usize, args: [usize; 6], handler: impl FnOnce(&Thread
 /// # Safety
 /// As for [`serve_by`].
 #[inline(always)]
-pub unsafe fn serve_path(nr: usize, args: [usize; 6], handler: impl FnOnce(&ThreadState, [usize; 6]) -> Outcome) -> isize {
+pub unsafe fn serve_path(nr: usize, args: [usize; 6], handler: impl FnOnce(&ThreadState) -> Outcome) -> isize {
     let tls = tls::get();
     // SAFETY: by contract.
     if init::is_active(tls) && unsafe { foreign::is_foreign(args[1]) } {
-        if let Some(result) = placeholders::before_kernel(nr, &args) {
+        if let Some(result) = placeholders::before_kernel(nr, args) {
             return result;
         }
         // SAFETY: by contract.
@@ -173,7 +176,7 @@ unsafe fn unusual(tls: &tls::Tls, nr: usize, args: [usize; 6], outcome: Outcome)
 /// As for the system call.
 #[inline(always)]
 unsafe fn kernel(tls: &tls::Tls, nr: usize, args: [usize; 6]) -> Served {
-    if let Some(result) = placeholders::before_kernel(nr, &args) {
+    if let Some(result) = placeholders::before_kernel(nr, args) {
         tls::leave(tls);
         return Served { result, ours: false };
     }
@@ -219,7 +222,7 @@ unsafe fn second_step(tls: &tls::Tls, nr: usize, args: [usize; 6], result: isize
 /// As for the system call.
 #[cold]
 unsafe fn rewritten(tls: &tls::Tls, nr: usize, args: [usize; 6]) -> isize {
-    if let Some(result) = placeholders::before_kernel(nr, &args) {
+    if let Some(result) = placeholders::before_kernel(nr, args) {
         tls::leave(tls);
         return result;
     }
@@ -293,34 +296,28 @@ pub fn descriptor_limit() -> i32 {
 
 /// `direct!(handler, __NR_x, a, b, …)`: as `serve!`, straight to the handler of
 /// the call; `direct!(fd: …)` for calls on one descriptor, `direct!(path: …)` for
-/// those with one path, in the second argument. Must stand in `unsafe`.
+/// those with one path, in the second argument. Must stand in `unsafe`. Arguments are taken twice.
 #[macro_export]
 macro_rules! direct {
     (fd: $handler:ident, $nr:expr $(, $a:expr)*) => {
-        $crate::call::serve_fd($nr as usize, $crate::direct!(@ [] $($a as usize,)* 0, 0, 0, 0, 0, 0,), |thread, args| {
-            // SAFETY: the program's own arguments.
-            #[allow(unused_unsafe)]
-            let outcome = unsafe { $crate::door::PROCESS.$handler(thread, args) };
-            outcome
-        })
+        $crate::call::serve_fd($nr as usize, $crate::direct!(@ $($a),*), $crate::direct!(@by $handler $(, $a)*))
     };
     (path: $handler:ident, $nr:expr $(, $a:expr)*) => {
-        $crate::call::serve_path($nr as usize, $crate::direct!(@ [] $($a as usize,)* 0, 0, 0, 0, 0, 0,), |thread, args| {
+        $crate::call::serve_path($nr as usize, $crate::direct!(@ $($a),*), $crate::direct!(@by $handler $(, $a)*))
+    };
+    (@by $handler:ident $(, $a:expr)*) => {
+        |thread| {
             // SAFETY: the program's own arguments.
             #[allow(unused_unsafe)]
-            let outcome = unsafe { $crate::door::PROCESS.$handler(thread, args) };
+            let outcome = unsafe { $crate::door::PROCESS.$handler(thread, $crate::direct!(@ $($a),*)) };
             outcome
-        })
+        }
     };
+    (@ $($a:expr),*) => { $crate::direct!(@six $($a as usize,)* 0, 0, 0, 0, 0, 0,) };
+    (@six $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr, $($rest:tt)*) => { [$a, $b, $c, $d, $e, $f] };
     ($handler:ident, $nr:expr $(, $a:expr)*) => {
-        $crate::call::serve_by($nr as usize, $crate::direct!(@ [] $($a as usize,)* 0, 0, 0, 0, 0, 0,), |thread, args| {
-            // SAFETY: the program's own arguments.
-            #[allow(unused_unsafe)]
-            let outcome = unsafe { $crate::door::PROCESS.$handler(thread, args) };
-            outcome
-        }).result
+        $crate::call::serve_by($nr as usize, $crate::direct!(@ $($a),*), $crate::direct!(@by $handler $(, $a)*)).result
     };
-    (@ [] $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr, $($rest:tt)*) => { [$a, $b, $c, $d, $e, $f] };
 }
 
 /// `serve!(__NR_x, a, b, …)`: [`call`] with up to six arguments, each cast to

@@ -19,7 +19,7 @@ impl Door for Preload {
     }
 
     unsafe fn kernel(&self, nr: usize, args: [usize; 6]) -> isize {
-        if let Some(answer) = before_kernel(nr, &args) {
+        if let Some(answer) = before_kernel(nr, args) {
             return answer;
         }
         // SAFETY: by contract.

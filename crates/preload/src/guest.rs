@@ -257,7 +257,7 @@ pub fn is_ours(tls: &Tls, fd: i32) -> bool {
 /// As for the system call.
 pub unsafe fn serve(tls: &Tls, nr: usize, args: [usize; 6]) -> Result<Option<isize>, i32> {
     let result = match here(tls) {
-        None => match placeholders::before_kernel(nr, &args) {
+        None => match placeholders::before_kernel(nr, args) {
             Some(result) => Some(result),
             // SAFETY: by contract.
             None => Some(unsafe { sys::raw(nr, args) }),

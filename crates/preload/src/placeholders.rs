@@ -202,13 +202,16 @@ fn flush_now() {
 
 /// Before kernel call `nr` is made: gives up the pool if the call makes
 /// descriptors, answers for a number that only the pool holds.
+///
+/// The arguments by value: an array that somebody has the address of lies in memory, and every
+/// caller would copy it from there in pieces wider than they were just stored.
 #[inline]
-pub fn before_kernel(nr: usize, args: &[usize; 6]) -> Option<isize> {
+pub fn before_kernel(nr: usize, args: [usize; 6]) -> Option<isize> {
     if POOL.load(Relaxed) == 0 { None } else { before_kernel_pooled(nr, args) }
 }
 
 #[cold]
-fn before_kernel_pooled(nr: usize, args: &[usize; 6]) -> Option<isize> {
+fn before_kernel_pooled(nr: usize, args: [usize; 6]) -> Option<isize> {
     if guest::is_here() {
         return None;
     }
@@ -220,7 +223,7 @@ fn before_kernel_pooled(nr: usize, args: &[usize; 6]) -> Option<isize> {
         return Some(-(Errno::EBADF.0 as isize));
     }
     // SAFETY: the program's own arguments.
-    if makes_descriptor(nr, args) || unsafe { names_descriptors(nr, args) } {
+    if makes_descriptor(nr, &args) || unsafe { names_descriptors(nr, &args) } {
         flush_now();
     }
     None

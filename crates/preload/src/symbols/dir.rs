@@ -203,7 +203,7 @@ unsafe fn refill(dir: *mut Dir) -> isize {
     let (number, mut ended) = (abi::__NR_getdents64 as usize, false);
     let args = [fd as usize, buffer as usize, BUFFER_BYTES, 0, 0, 0];
     // SAFETY: as above.
-    let list = |thread: &posix::ThreadState, args| unsafe { PROCESS.list(thread, args, &mut ended) };
+    let list = |thread: &posix::ThreadState| unsafe { PROCESS.list(thread, args, &mut ended) };
     // SAFETY: as above.
     let got = unsafe { call::serve_fd(number, args, list) };
     // SAFETY: our stream.

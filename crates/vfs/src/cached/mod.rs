@@ -13,10 +13,12 @@ mod source;
 
 pub use source::{KernelCall, KernelOpen, Miss, Source};
 
-use crate::ledger::{Found, Ledger};
+use crate::ledger::{Found, Ledger, Rule};
 use crate::*;
+use base::stat::Stat;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use pm::{Table, UserSlice};
+use pm::{Table, Text, UserSlice};
 
 /// How often a program looks whether others have died.
 const REAP_NS: u64 = 1_000_000_000;
@@ -141,7 +143,12 @@ impl<S: Source> Backend for Cached<S> {
         if self.ledger.get(dir)?.kind() != Kind::Directory {
             return posix(Errno::ENOTDIR);
         }
-        self.source.may_search(&self.ledger, cx, dir, &|| self.fresh_attr(cx, dir))?;
+        if self.source.checks_search() {
+            let attr = self.fresh_attr(cx, dir)?;
+            if !cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, X) {
+                return posix(Errno::EACCES);
+            }
+        }
         if name.len() > 255 {
             return posix(Errno::ENAMETOOLONG);
         }
@@ -162,6 +169,21 @@ impl<S: Source> Backend for Cached<S> {
             }
             Err(Miss::Failed(error)) => Err(error),
         }
+    }
+
+    fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
+        if !self.source.is_remembered() {
+            return Glance::Unsure;
+        }
+        let rule = Rule { who: self.source.checks_search().then_some(who), follow, device: self.source.device() };
+        self.ledger.glance_stat(base, path, &rule, out)
+    }
+
+    fn glance_node(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Glance {
+        if !self.source.is_remembered() {
+            return Glance::Unsure;
+        }
+        self.ledger.glance_node(node, self.source.device(), out)
     }
 
     fn parent(&self, _cx: &Cx, dir: Node) -> Result<Node> {

@@ -26,10 +26,9 @@ pub trait Source: Sync {
     /// See [`Backend::access`](crate::Backend::access). `attr` tells attributes, if they are needed.
     fn access(&self, l: &Ledger, cx: &Cx, node: Node, want: u16, attr: &dyn Fn() -> Result<Attr>) -> Result<()>;
 
-    /// Search permission for a step of a walk.
-    fn may_search(&self, l: &Ledger, cx: &Cx, dir: Node, attr: &dyn Fn() -> Result<Attr>) -> Result<()> {
-        let _ = (l, cx, dir, attr);
-        Ok(())
+    /// Whether a step of a walk needs search permission by the directory's attributes.
+    fn checks_search(&self) -> bool {
+        false
     }
 
     /// Changes attributes. `attr` as they are.

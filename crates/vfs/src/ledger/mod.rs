@@ -13,7 +13,7 @@
 //! Invariants
 //! - One lock guards everything but the words of a description that is open. It
 //!   is never held while a request is under way, and never over a system call
-//!   other than those of waiting.
+//!   other than those of waiting. Names and attributes are mostly read without it ([`nodes::glance`]).
 //! - The holder's PID stands in the lock. Whoever finds it dead takes the lock
 //!   over and mends: chains and counters are computed anew from the nodes.
 //! - A node's slot number and generation are its identity; a slot is reused only
@@ -27,12 +27,12 @@ mod nodes;
 pub mod pages;
 
 pub use changes::Moment;
-pub use nodes::{Caching, Entry, Found, Record};
+pub use nodes::{Caching, Entry, Found, Record, Rule};
 pub use pages::{PageFigures, PageKey};
 
 use crate::{Errno, Result};
 use base::Description;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use pm::{Region, Table, clock, file, host};
 use zerocopy::{FromBytes, KnownLayout};
 
@@ -56,7 +56,7 @@ const KINDS: u64 = 4;
 /// How often a word may name nobody who lives, and yet another one, until it is taken whatever it says.
 const NONSENSE: u32 = 64;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"bypathL3");
+const MAGIC: u64 = u64::from_le_bytes(*b"bypathL4");
 
 const PROCESSES_AT: u64 = 4096;
 const DESCRIPTORS_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;
@@ -104,6 +104,8 @@ struct Header {
     page_misses: AtomicU64,
     /// When unused frames were last looked for.
     pages_swept: AtomicU64,
+    /// Rises each time the lock is let go.
+    version: AtomicU64,
     /// PIDs of those who have a node to themselves, by a hash of its key.
     owners: [AtomicU32; OWNERS],
 }
@@ -136,7 +138,9 @@ pub(crate) struct Guard<'a>(&'a Ledger);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        self.0.header().lock.store(0, Release);
+        let header = self.0.header();
+        header.version.store(header.version.load(Relaxed).wrapping_add(1), Release);
+        header.lock.store(0, Release);
     }
 }
 
@@ -213,11 +217,14 @@ impl Ledger {
             if rounds.is_multiple_of(4096) && holder != 0 && !host::is_alive(holder) {
                 nobody += 1;
                 if take_from(word, holder, own, nobody) {
+                    fence(Release);
                     self.mend();
                     break;
                 }
             }
         }
+        // Whoever sees a change to come sees the lock taken ([`nodes::glance`]).
+        fence(Release);
         Guard(self)
     }
 
@@ -257,6 +264,7 @@ fn unreachable_header() -> &'static Header {
         page_hits: AtomicU64::new(0),
         page_misses: AtomicU64::new(0),
         pages_swept: AtomicU64::new(0),
+        version: AtomicU64::new(0),
         owners: [const { AtomicU32::new(0) }; OWNERS],
     };
     &EMPTY

@@ -6,6 +6,7 @@
 //! An entry is believed until `entry_until`, its attributes until `attr_until`.
 
 mod chains;
+mod glance;
 mod gone;
 mod held;
 mod keys;
@@ -13,10 +14,12 @@ mod paths;
 mod slots;
 
 use super::changes::{Moment, Of};
-use super::{Ledger, NODES, NODES_AT, damaged};
+use super::{Ledger, NODES, damaged};
 use crate::{Attr, Errno, Error, Kind, Node, Result};
+use base::stat::Figures;
 use chains::hash_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+pub use glance::Rule;
 use zerocopy::{FromBytes, KnownLayout};
 
 const FREE: u32 = 0;
@@ -30,7 +33,8 @@ const UNNAMED: u32 = 3;
 /// How long a node is kept that has lost its name.
 const GRACE_NS: u64 = 1_000_000_000;
 
-const NAME_OFFSET: u64 = 256;
+/// Longest name, in bytes.
+const NAME_MAX: usize = 255;
 
 /// A node, 512 bytes.
 #[derive(Debug, FromBytes, KnownLayout)]
@@ -86,7 +90,7 @@ pub struct Record {
     name: [AtomicU64; 32],
 }
 
-const _: () = assert!(size_of::<Record>() == 512 && core::mem::offset_of!(Record, name) == NAME_OFFSET as usize);
+const _: () = assert!(size_of::<Record>() == 512);
 
 impl Record {
     #[inline]
@@ -128,6 +132,29 @@ impl Record {
         let times = [attr.atime, attr.mtime, attr.ctime, attr.btime.unwrap_or(i64::MIN)];
         self.times.iter().zip(times).for_each(|(word, time)| word.store(time as u64, Relaxed));
         self.attr_until.store(until, Relaxed);
+    }
+
+    /// What a `stat` shows; `device` where the source says none.
+    #[inline(always)]
+    fn figures(&self, device: u64) -> Figures {
+        let time = |index: usize| self.times[index].load(Relaxed) as i64;
+        Figures {
+            device: match self.device() {
+                0 => device,
+                own => own,
+            },
+            ino: self.ino.load(Relaxed),
+            mode: self.kind_mode.load(Relaxed),
+            nlink: self.nlink.load(Relaxed),
+            uid: self.uid.load(Relaxed),
+            gid: self.gid.load(Relaxed),
+            rdev: self.rdev.load(Relaxed),
+            size: self.size.load(Relaxed),
+            blocks: self.blocks.load(Relaxed),
+            atime: time(0),
+            mtime: time(1),
+            ctime: time(2),
+        }
     }
 
     fn get_attr(&self) -> Attr {
@@ -242,23 +269,18 @@ impl Ledger {
 
     /// What the cache knows of `name` in `dir`.
     pub fn find(&self, dir: Node, name: &[u8]) -> Result<Found> {
+        if let Some(found) = self.glance_name(dir, name) {
+            return Ok(found);
+        }
         let guard = self.lock();
         self.get(dir)?;
         let hash = hash_of(dir.id as u32, name);
         if let Some(index) = self.search(&guard, dir.id as u32, name, hash)?
             && let Some(record) = self.record(index)
+            && Self::now() < record.entry_until.load(Relaxed)
         {
-            let until = record.entry_until.load(Relaxed);
-            if until != 0 && Self::now() < until {
-                // Whoever counts holds the lock.
-                let hits = &self.header().hits;
-                hits.store(hits.load(Relaxed).wrapping_add(1), Relaxed);
-                record.touched.store(1, Relaxed);
-                return Ok(match record.state.load(Relaxed) {
-                    NEGATIVE => Found::Absent,
-                    _ => Found::Node(self.node_of(index, record)),
-                });
-            }
+            self.found(record, 1);
+            return Ok(self.found_at(index, record));
         }
         self.header().misses.fetch_add(1, Relaxed);
         Ok(Found::Unknown)
@@ -272,14 +294,38 @@ impl Ledger {
         Some(self.node_of(index, record))
     }
 
+    /// A name was found that is believed, at the end of `names` of them.
+    #[inline(always)]
+    fn found(&self, record: &Record, names: u64) {
+        self.header().hits.fetch_add(names, Relaxed);
+        if record.touched.load(Relaxed) == 0 {
+            record.touched.store(1, Relaxed);
+        }
+    }
+
+    fn found_at(&self, index: u32, record: &Record) -> Found {
+        match record.state.load(Relaxed) {
+            NEGATIVE => Found::Absent,
+            _ => Found::Node(self.node_of(index, record)),
+        }
+    }
+
     /// Attributes, if they may still be believed.
     pub fn attr(&self, node: Node) -> Result<Option<Attr>> {
+        if let Some(attr) = self.glance_attr(node) {
+            return Ok(Some(attr));
+        }
         let _guard = self.lock();
         let record = self.get(node)?;
-        let until = record.attr_until.load(Relaxed);
+        Ok(self.has_attr(record, Self::now()).then(|| record.get_attr()))
+    }
+
+    /// Whether a node's attributes may still be believed.
+    #[inline(always)]
+    fn has_attr(&self, record: &Record, now: u64) -> bool {
         // Other names of the node tell of its changes through its key.
         let fresh = record.attr_asked.load(Relaxed) >= self.last_change(Of::Attributes, record.key.load(Relaxed));
-        Ok((fresh && until != 0 && Self::now() < until).then(|| record.get_attr()))
+        fresh && now < record.attr_until.load(Relaxed)
     }
 
     /// Attributes as they were last seen.

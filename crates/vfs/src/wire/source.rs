@@ -105,13 +105,8 @@ impl Source for Wire {
         needless(self.ask_nothing(cx, ACCESS, self.key(l, cx, node)?, [message.bytes(), b"", b""]))
     }
 
-    fn may_search(&self, _l: &Ledger, cx: &Cx, _dir: Node, attr: &dyn Fn() -> Result<Attr>) -> Result<()> {
-        if !self.checks_permission() {
-            return Ok(());
-        }
-        let attr = attr()?;
-        let may = cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, X);
-        if may { Ok(()) } else { posix(Errno::EACCES) }
+    fn checks_search(&self) -> bool {
+        self.checks_permission()
     }
 
     fn set_attr(&self, l: &Ledger, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {

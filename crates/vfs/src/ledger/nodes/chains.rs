@@ -1,46 +1,75 @@
 //! The hash over directory and name: its chains, and what enters and leaves them.
 
 use super::super::{BUCKETS, BUCKETS_AT, Guard, damaged};
-use super::{Caching, FREE, GRACE_NS, Ledger, NAME_OFFSET, NEGATIVE, NODES, NODES_AT, Record, UNNAMED};
+use super::{Caching, FREE, GRACE_NS, Ledger, NAME_MAX, NEGATIVE, NODES, Record, UNNAMED};
 use crate::Result;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use pm::UserSlice;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use pm::text::Short;
+
+/// A name as nodes keep it: its words, the last one filled up with zeroes.
+fn words(name: &[u8]) -> impl Iterator<Item = u64> {
+    let (whole, rest) = name.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    whole.iter().copied().chain((!rest.is_empty()).then_some(last)).map(u64::from_le_bytes)
+}
 
 /// Of a name in the directory in slot `parent`.
 pub(super) fn hash_of(parent: u32, name: &[u8]) -> u32 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ u64::from(parent).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for &byte in name {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    words(name).fold(seed(parent), mix) as u32
+}
+
+/// The same of a short name.
+#[inline(always)]
+pub(super) fn hash_of_short(parent: u32, name: &Short) -> u32 {
+    let hash = mix(seed(parent), name.low);
+    (if name.len > 8 { mix(hash, name.high) } else { hash }) as u32
+}
+
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[inline(always)]
+fn seed(parent: u32) -> u64 {
+    u64::from(parent).wrapping_mul(FACTOR)
+}
+
+#[inline(always)]
+fn mix(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(FACTOR);
+    hash ^ hash >> 32
+}
+
+impl Record {
+    pub(super) fn is_called(&self, name: &[u8]) -> bool {
+        self.name_len.load(Relaxed) as usize == name.len()
+            && name.len() <= NAME_MAX
+            && self.name.iter().zip(words(name)).all(|(stored, word)| stored.load(Relaxed) == word)
     }
-    (hash ^ hash >> 32) as u32
+
+    #[inline(always)]
+    pub(super) fn is_called_short(&self, name: &Short) -> bool {
+        self.name_len.load(Relaxed) == name.len
+            && self.name[0].load(Relaxed) == name.low
+            && (name.len <= 8 || self.name[1].load(Relaxed) == name.high)
+    }
 }
 
 impl Ledger {
-    fn bucket(&self, hash: u32) -> Result<&AtomicU32> {
+    #[inline(always)]
+    pub(super) fn bucket(&self, hash: u32) -> Result<&AtomicU32> {
         match self.region.at(BUCKETS_AT + u64::from(hash % BUCKETS) * 4) {
             Some(word) => Ok(word),
             None => damaged(),
         }
     }
 
-    fn has_name(record: &Record, name: &[u8]) -> bool {
-        let (words, rest) = name.as_chunks::<8>();
-        if record.name_len.load(Relaxed) as usize != name.len() || name.len() > 255 {
-            return false;
-        }
-        let is_same = |(word, stored): (&[u8; 8], &AtomicU64)| stored.load(Relaxed).to_ne_bytes() == *word;
-        let last = record.name.get(words.len()).map_or([0; 8], |stored| stored.load(Relaxed).to_ne_bytes());
-        words.iter().zip(&record.name).all(is_same) && last[..rest.len()] == *rest
-    }
-
     /// Copies a node's own name; its length.
-    pub(super) fn name_into(&self, index: u32, record: &Record, out: &mut [u8; 255]) -> usize {
-        let len = (record.name_len.load(Relaxed) as usize).min(255);
-        let at = NODES_AT + u64::from(index) * size_of::<Record>() as u64 + NAME_OFFSET;
-        match self.region.copy_out(at, UserSlice::from_mut(&mut out[..len])) {
-            Ok(()) => len,
-            Err(_) => 0,
+    pub(super) fn name_into(&self, record: &Record, out: &mut [u8; NAME_MAX]) -> usize {
+        let len = (record.name_len.load(Relaxed) as usize).min(NAME_MAX);
+        for (bytes, word) in out[..len].chunks_mut(8).zip(&record.name) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes()[..bytes.len()]);
         }
+        len
     }
 
     pub(super) fn search(&self, _: &Guard, parent: u32, name: &[u8], hash: u32) -> Result<Option<u32>> {
@@ -49,7 +78,7 @@ impl Ledger {
         for _ in 0..NODES {
             let Some(index) = at.checked_sub(1) else { return Ok(None) };
             let Some(record) = self.record(index) else { return damaged() };
-            if record.hash.load(Relaxed) == hash && record.parent.load(Relaxed) == parent && Self::has_name(record, name) {
+            if record.hash.load(Relaxed) == hash && record.parent.load(Relaxed) == parent && record.is_called(name) {
                 return Ok(Some(index));
             }
             at = record.next.load(Relaxed);
@@ -57,11 +86,10 @@ impl Ledger {
         damaged()
     }
 
-    pub(super) fn put_name(&self, index: u32, record: &Record, name: &[u8]) -> Result<()> {
-        let at = NODES_AT + u64::from(index) * size_of::<Record>() as u64 + NAME_OFFSET;
-        self.region.copy_in(at, UserSlice::from_ref(&name[..name.len().min(255)]))?;
-        record.name_len.store(name.len().min(255) as u32, Relaxed);
-        Ok(())
+    pub(super) fn put_name(&self, record: &Record, name: &[u8]) {
+        let name = &name[..name.len().min(NAME_MAX)];
+        record.name.iter().zip(words(name)).for_each(|(stored, word)| stored.store(word, Relaxed));
+        record.name_len.store(name.len() as u32, Relaxed);
     }
 
     pub(super) fn chain(&self, _: &Guard, index: u32, hash: u32) -> Result<()> {
@@ -111,7 +139,7 @@ impl Ledger {
         record.nlink.store(1, Relaxed);
         record.parent.store(parent, Relaxed);
         record.touched.store(1, Relaxed);
-        self.put_name(index, record, name)?;
+        self.put_name(record, name);
         record.state.store(state, Relaxed);
         self.chain(guard, index, hash)?;
         if let Some(parent) = self.record(parent) {
@@ -163,8 +191,8 @@ impl Ledger {
             record.entry_until.store(0, Relaxed);
             record.attr_until.store(0, Relaxed);
             if state != UNNAMED {
-                let mut name = [0u8; 255];
-                let len = self.name_into(index, record, &mut name);
+                let mut name = [0u8; NAME_MAX];
+                let len = self.name_into(record, &mut name);
                 let _ = self.chain(&guard, index, hash_of(record.parent.load(Relaxed), &name[..len]));
             }
         }

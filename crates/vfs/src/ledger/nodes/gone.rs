@@ -94,7 +94,7 @@ impl Ledger {
             new.children.fetch_add(1, Relaxed);
         }
         record.parent.store(parent, Relaxed);
-        self.put_name(index, record, name)?;
+        self.put_name(record, name);
         self.note_name(record);
         self.chain(guard, index, hash_of(parent, name))
     }

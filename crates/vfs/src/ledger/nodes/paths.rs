@@ -1,7 +1,7 @@
 //! Where a node lies: its directory, its name, its path.
 
 use super::super::damaged;
-use super::{Ledger, NAMED, NODES};
+use super::{Ledger, NAME_MAX, NAMED, NODES};
 use crate::{Errno, Error, Node, Result};
 use core::sync::atomic::Ordering::*;
 
@@ -18,13 +18,13 @@ impl Ledger {
     }
 
     /// The name of a node; `ENOENT` for the root and for what has lost its name.
-    pub fn name(&self, node: Node, out: &mut [u8; 255]) -> Result<usize> {
+    pub fn name(&self, node: Node, out: &mut [u8; NAME_MAX]) -> Result<usize> {
         let _guard = self.lock();
         let record = self.get(node)?;
         if record.state.load(Relaxed) != NAMED {
             return Err(Error::Posix(Errno::ENOENT));
         }
-        Ok(self.name_into(node.id as u32, record, out))
+        Ok(self.name_into(record, out))
     }
 
     /// Writes the path of a node from the root of the mount on, `/`-separated with
@@ -54,8 +54,8 @@ impl Ledger {
             if record.state.load(Relaxed) != NAMED {
                 return Err(Error::Posix(Errno::ENOENT));
             }
-            let mut own = [0u8; 255];
-            let len = self.name_into(index, record, &mut own);
+            let mut own = [0u8; NAME_MAX];
+            let len = self.name_into(record, &mut own);
             put(&own[..len])?;
             put(b"/")?;
             index = record.parent.load(Relaxed);
