@@ -29,6 +29,14 @@ impl Aside {
         Aside { context: Cell::new(null_mut()), raw: Cell::new(0) }
     }
 
+    /// Runs `f` while every file call of this thread, and of a child that borrows its memory, is the kernel's.
+    pub fn raw_during<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.raw.set(self.raw.get() + 1);
+        let result = f();
+        self.raw.set(self.raw.get() - 1);
+        result
+    }
+
     /// Enters the library in the name of `context`, from outside or from inside.
     #[inline(always)]
     pub(crate) fn enter(&self, context: *mut Context) -> Inside<'_> {

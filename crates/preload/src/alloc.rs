@@ -11,6 +11,7 @@
 //! ```
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use pm::sys::abi;
 
@@ -80,6 +81,19 @@ pub fn alloc_pages(bytes: usize) -> *mut u8 {
         Some(need) => alloc_mapping(need),
         None => core::ptr::null_mut(),
     }
+}
+
+/// Room for what lives as long as the process; `None` if there is no memory.
+pub fn room_for<T>() -> Option<&'static mut MaybeUninit<T>> {
+    let room = alloc_pages(size_of::<T>().checked_add(align_of::<T>())?);
+    if room.is_null() {
+        return None;
+    }
+    // The block starts behind a header.
+    let place = room.wrapping_add(room.align_offset(align_of::<T>())).cast::<MaybeUninit<T>>();
+    // SAFETY: inside the block, which has as much more as it takes to align it; nobody else has it, and it is
+    // never given back.
+    Some(unsafe { &mut *place })
 }
 
 fn map(len: usize, protection: u32) -> Option<usize> {

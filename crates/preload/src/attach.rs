@@ -150,13 +150,7 @@ fn plugin(ledger: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Ba
 
 /// Puts a backend where it lives as long as the process.
 fn keep<B: Backend + 'static>(backend: B) -> Result<&'static dyn Backend, Errno> {
-    let place = crate::alloc::alloc_pages(size_of::<B>()).cast::<core::mem::MaybeUninit<B>>();
-    if place.is_null() {
-        return Err(Errno::ENOMEM);
-    }
-    // SAFETY: memory of that size, page-aligned, never given back.
-    let place: &'static mut core::mem::MaybeUninit<B> = unsafe { &mut *place };
-    Ok(place.write(backend))
+    Ok(crate::alloc::room_for().ok_or(Errno::ENOMEM)?.write(backend))
 }
 
 /// Where attached images live, as long as the process.
@@ -187,15 +181,9 @@ mod place {
             // SAFETY: the first to come here, and the only one.
             return Some(unsafe { &mut *FIRST.0.get() });
         }
-        let room = crate::alloc::alloc_pages(size_of::<Place>() + align_of::<Place>());
-        if room.is_null() {
-            return None;
-        }
-        // The block starts behind a header.
-        let place = room.wrapping_add(room.align_offset(align_of::<Place>())).cast::<Place>();
-        // SAFETY: inside the block, which has as much more as it takes to align it; nobody else has it, and no
-        // field needs to be initialised.
-        Some(unsafe { &mut *place })
+        let room = crate::alloc::room_for::<Place>()?;
+        // SAFETY: no field needs to be initialised.
+        Some(unsafe { room.assume_init_mut() })
     }
 }
 

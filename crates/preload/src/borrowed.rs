@@ -73,10 +73,8 @@ pub unsafe fn spawn(pid: *mut c_int, order: &Order, steps: &Steps) -> Option<i32
             let (parent, area, number) = (core::ptr::null_mut(), core::ptr::null_mut(), core::ptr::null_mut());
             let flags = (CLONE_VM | CLONE_VFORK | SIGCHLD) as c_int;
             // The child has this thread's words.
-            tls.aside.raw.set(tls.aside.raw.get() + 1);
             // SAFETY: `begin` gets what it borrows; nothing here runs until it has given it back.
-            made = unsafe { own(begin, top, flags, (&raw mut child).cast(), parent, area, number) };
-            tls.aside.raw.set(tls.aside.raw.get() - 1);
+            made = tls.aside.raw_during(|| unsafe { own(begin, top, flags, (&raw mut child).cast(), parent, area, number) });
             // SAFETY: not used any more.
             unsafe { alloc::free(stack) };
         }

@@ -307,9 +307,10 @@ macro_rules! direct {
     };
     (@by $handler:ident $(, $a:expr)*) => {
         |thread| {
+            let args = $crate::direct!(@ $($a),*);
             // SAFETY: the program's own arguments.
             #[allow(unused_unsafe)]
-            let outcome = unsafe { $crate::door::PROCESS.$handler(thread, $crate::direct!(@ $($a),*)) };
+            let outcome = unsafe { $crate::door::PROCESS.$handler(thread, args) };
             outcome
         }
     };

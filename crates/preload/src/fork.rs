@@ -240,11 +240,9 @@ unsafe extern "C" fn clone(
     if flags as u32 & CLONE_VM != 0 {
         // With CLONE_VFORK the child borrows this thread's words until it execs.
         let shares = flags as u32 & (CLONE_VFORK | CLONE_SETTLS) == CLONE_VFORK;
-        tls.aside.raw.set(tls.aside.raw.get() + shares as u32);
         // SAFETY: by contract.
-        let pid = unsafe { own(entry, stack, flags, argument, parent, area, child) };
-        tls.aside.raw.set(tls.aside.raw.get() - shares as u32);
-        return pid;
+        let make = || unsafe { own(entry, stack, flags, argument, parent, area, child) };
+        return if shares { tls.aside.raw_during(make) } else { make() };
     }
     let token = match prepare() {
         Err(errno) => {

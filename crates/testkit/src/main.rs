@@ -168,11 +168,30 @@ fn daemons(args: &[String]) -> bool {
     }
 }
 
+const USAGE: &str = "usage: testkit differential [--backend mem|native|conventional|byvfs|host|wire|mount] [--directory DIR] [--ops N] [--len N] [--seed S] [--jobs N]\n\
+    \x20      testkit random [--processes N] [--ops N] [--seed S]\n\
+    \x20      testkit append [--processes N] [--records N]\n\
+    \x20      testkit visible [--rounds N]\n\
+    \x20      testkit storm [--kills N] [--restless] [--seed S]\n\
+    \x20      testkit daemons [--seconds N] [--seed S] [--bypath PROGRAM]\n\
+    \x20      testkit damage [--images N] [--from N] [--seconds S] [--seed S]\n\
+    \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
+    \x20      testkit flat [--entries N]\n\
+    \x20      testkit deaths [--rounds N] [--seed S]\n\
+    \x20      testkit held [--rounds N] [--seed S]\n\
+    \x20      testkit recover [--files N] [--seed S]\n\
+    \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S] [--alike N] [--part K/N | --parts N --journal FILE]\n\
+    \x20      testkit crash --persists | --mutants [--every N] [--every-pair N] [--alike N] | --pages [--every N] [--cap N] | --replay STATE | --regressions FILE";
+
 fn main() -> std::process::ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     // Not for those that are killed by the score, and have no image.
     let has_images = args.first().map(String::as_str) != Some("daemons");
     let _segments = has_images.then(bypath_testkit::image::Segments::new);
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        println!("{USAGE}");
+        return std::process::ExitCode::SUCCESS;
+    }
     let fine = match args.first().map(String::as_str) {
         Some("differential") => {
             let backend = option(&args, "--backend").unwrap_or_else(|| "mem".into());
@@ -234,22 +253,7 @@ fn main() -> std::process::ExitCode {
         Some("held") => shown(many::held(number(&args, "--rounds", 1000), number(&args, "--seed", 1))),
         Some("recover") => shown(many::recover(number(&args, "--files", 1_000_000), number(&args, "--seed", 1))),
         _ => {
-            eprintln!(
-                "usage: testkit differential [--backend mem|native|conventional|byvfs|host|wire|mount] [--directory DIR] [--ops N] [--len N] [--seed S] [--jobs N]\n\
-                 \x20      testkit random [--processes N] [--ops N] [--seed S]\n\
-                 \x20      testkit append [--processes N] [--records N]\n\
-                 \x20      testkit visible [--rounds N]\n\
-                 \x20      testkit storm [--kills N] [--restless] [--seed S]\n\
-                 \x20      testkit daemons [--seconds N] [--seed S] [--bypath PROGRAM]\n\
-                 \x20      testkit damage [--images N] [--from N] [--seconds S] [--seed S]\n\
-                 \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
-                 \x20      testkit flat [--entries N]\n\
-                 \x20      testkit deaths [--rounds N] [--seed S]\n\
-                 \x20      testkit held [--rounds N] [--seed S]\n\
-                 \x20      testkit recover [--files N] [--seed S]\n\
-                 \x20      testkit crash [--depth N] [--shortest N] [--every N] [--pairs N] [--jobs N] [--seconds S] [--seed S] [--alike N] [--part K/N | --parts N --journal FILE]\n\
-                 \x20      testkit crash --persists | --mutants [--every N] [--every-pair N] [--alike N] | --pages [--every N] [--cap N] | --replay STATE | --regressions FILE"
-            );
+            eprintln!("{USAGE}");
             false
         }
     };

@@ -184,11 +184,7 @@ unsafe extern "C" fn serve(number: usize, args: *const [usize; 6]) -> isize {
 /// Runs `f` while every call of this thread, and of a child that shares its
 /// memory, goes straight to the kernel.
 pub fn raw_during<R>(f: impl FnOnce() -> R) -> R {
-    let tls = tls::get();
-    tls.aside.raw.set(tls.aside.raw.get() + 1);
-    let result = f();
-    tls.aside.raw.set(tls.aside.raw.get() - 1);
-    result
+    tls::get().aside.raw_during(f)
 }
 
 /// The C library in memory.
