@@ -32,10 +32,11 @@ pub(crate) use mmap::Mappings;
 
 use crate::path::{OpenFile, Place, Spot};
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Error, Last};
+use base::{Cx, Error, Glance, Last, Node};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
+use vfs::{Backend, Mount};
 
 /// How often a path is walked anew because what it led to was removed meanwhile.
 pub(crate) const ATTEMPTS: u32 = 100;
@@ -98,6 +99,40 @@ impl Process {
     ) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe { self.at(thread, call, dirfd, index, Last::Parent, serve) }
+    }
+
+    /// Serves a call on the node at the end of a path, where a glance sees that. `None`: to be resolved properly.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    pub(crate) unsafe fn at_seen(
+        &self,
+        thread: &ThreadState,
+        dirfd: usize,
+        pointer: usize,
+        last: Last,
+        serve: impl FnOnce(&Cx, &dyn Backend, Node) -> base::Result<usize>,
+    ) -> Option<Outcome> {
+        // SAFETY: the caller's promise.
+        let (mount, node) = unsafe { self.seen(dirfd, pointer, last) }?;
+        match serve(&self.cx(thread), mount.backend, node) {
+            Err(Error::Posix(Errno::ESTALE)) => None,
+            result => Some(done(result)),
+        }
+    }
+
+    /// The node at the end of a path, where a glance sees it.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(never)]
+    unsafe fn seen(&self, dirfd: usize, pointer: usize, last: Last) -> Option<(&Mount, Node)> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.glance(|| self.credentials.caller(), dirfd, pointer, last == Last::Follow) }? {
+            (mount, Glance::Seen, sight) => Some((mount, sight.node)),
+            _ => None,
+        }
     }
 
     /// Resolves the path in argument `index`, relative to `dirfd`, and serves

@@ -289,6 +289,13 @@ impl Process {
             return fail(Errno::EINVAL);
         }
         let len = len as u32 as usize;
+        // SAFETY: the caller's promise, of `out` too.
+        let seen = unsafe {
+            self.at_seen(thread, dirfd, call.1[index], Last::NoFollow, |cx, backend, node| link_text(cx, backend, node, out, len))
+        };
+        if let Some(outcome) = seen {
+            return outcome;
+        }
         // SAFETY: the caller's promise.
         if let Ok(path) = unsafe { text::path(call.1[index]) } {
             if path.bytes.is_empty() && call.0 == abi::__NR_readlinkat {

@@ -35,7 +35,7 @@ unsafe fn name<'a>(pointer: usize) -> base::Result<&'a [u8]> {
 
 /// # Safety
 /// As for [`Process::handle`], for arguments name, buffer and size at 1 to 3.
-unsafe fn get(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> base::Result<usize> {
+unsafe fn get(cx: &Cx, backend: &dyn Backend, node: Node, a: &[usize; 6]) -> base::Result<usize> {
     // SAFETY: the caller's promise.
     let name = unsafe { name(a[1]) }?;
     if bad(a[2]) && a[3] > 0 {
@@ -48,7 +48,7 @@ unsafe fn get(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> base
 
 /// # Safety
 /// As for [`Process::handle`], for arguments name, buffer, size and flags at 1 to 4.
-unsafe fn set(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> base::Result<usize> {
+unsafe fn set(cx: &Cx, backend: &dyn Backend, node: Node, a: &[usize; 6]) -> base::Result<usize> {
     if a[4] as u32 & !3 != 0 {
         return err(Errno::EINVAL);
     }
@@ -67,7 +67,7 @@ unsafe fn set(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> base
 
 /// # Safety
 /// As for [`Process::handle`], for arguments buffer and size at 1 and 2.
-unsafe fn list(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> base::Result<usize> {
+unsafe fn list(cx: &Cx, backend: &dyn Backend, node: Node, a: &[usize; 6]) -> base::Result<usize> {
     if bad(a[1]) && a[2] > 0 {
         return err(Errno::EFAULT);
     }
@@ -78,7 +78,7 @@ unsafe fn list(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> bas
 
 /// # Safety
 /// As for [`Process::handle`], for a name at 1.
-unsafe fn remove(cx: &Cx, backend: &dyn Backend, node: Node, a: [usize; 6]) -> base::Result<usize> {
+unsafe fn remove(cx: &Cx, backend: &dyn Backend, node: Node, a: &[usize; 6]) -> base::Result<usize> {
     // SAFETY: the caller's promise.
     let name = unsafe { name(a[1]) }?;
     backend.remove_xattr(cx, node, name).map(|()| 0)
@@ -90,33 +90,46 @@ macro_rules! family {
         #[doc = concat!("`", stringify!($path), "`.")]
         pub unsafe fn $path(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
             // SAFETY: the caller's promise.
-            unsafe {
-                self.at(thread, (abi::$nr, args), CWD, 0, Last::Follow, |cx, spot| {
-                    $operation(cx, spot.mount.backend, spot.node(cx)?, args)
-                })
-            }
+            unsafe { self.on_attributes(thread, abi::$nr, &args, Last::Follow, $operation) }
         }
 
         #[doc = concat!("`", stringify!($nofollow), "`.")]
         pub unsafe fn $nofollow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
             // SAFETY: the caller's promise.
-            unsafe {
-                self.at(thread, (abi::$lnr, args), CWD, 0, Last::NoFollow, |cx, spot| {
-                    $operation(cx, spot.mount.backend, spot.node(cx)?, args)
-                })
-            }
+            unsafe { self.on_attributes(thread, abi::$lnr, &args, Last::NoFollow, $operation) }
         }
 
         #[doc = concat!("`", stringify!($fd), "`.")]
         pub unsafe fn $fd(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
             // SAFETY: the caller's promise.
-            self.on(thread, args[0], |cx, file| unsafe { $operation(cx, file.mount.backend, file.node, args) })
+            self.on(thread, args[0], |cx, file| unsafe { $operation(cx, file.mount.backend, file.node, &args) })
         }
     };
 }
 
+/// One of [`get`], [`set`], [`list`] and [`remove`].
+type Operation = unsafe fn(&Cx, &dyn Backend, Node, &[usize; 6]) -> base::Result<usize>;
+
 #[allow(clippy::missing_safety_doc)]
 impl Process {
+    /// Serves a call on the attributes of what the path in the first argument leads to. `ls -l` makes two a file.
+    #[inline]
+    unsafe fn on_attributes(
+        &self,
+        thread: &ThreadState,
+        nr: u32,
+        args: &[usize; 6],
+        last: Last,
+        operation: Operation,
+    ) -> Outcome {
+        // SAFETY: the caller's promise.
+        let seen = unsafe { self.at_seen(thread, CWD, args[0], last, |cx, backend, node| operation(cx, backend, node, args)) };
+        // SAFETY: the caller's promise.
+        seen.unwrap_or_else(|| unsafe {
+            self.at(thread, (nr, *args), CWD, 0, last, |cx, spot| operation(cx, spot.mount.backend, spot.node(cx)?, args))
+        })
+    }
+
     family!(get: getxattr __NR_getxattr, lgetxattr __NR_lgetxattr, fgetxattr);
     family!(set: setxattr __NR_setxattr, lsetxattr __NR_lsetxattr, fsetxattr);
     family!(list: listxattr __NR_listxattr, llistxattr __NR_llistxattr, flistxattr);
