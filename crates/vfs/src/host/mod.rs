@@ -348,6 +348,11 @@ impl Source for Host {
         true
     }
 
+    /// What there is to keep the kernel keeps.
+    fn is_remembered(&self) -> bool {
+        false
+    }
+
     fn is_kernels(&self) -> bool {
         true
     }

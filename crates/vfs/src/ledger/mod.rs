@@ -13,7 +13,7 @@
 //! Invariants
 //! - One lock guards everything but the words of a description that is open. It
 //!   is never held while a request is under way, and never over a system call
-//!   other than those of waiting. Names and attributes are mostly read without it ([`nodes::glance`]).
+//!   other than those of waiting. Names and attributes are mostly read without it (`nodes/glance.rs`).
 //! - The holder's PID stands in the lock. Whoever finds it dead takes the lock
 //!   over and mends: chains and counters are computed anew from the nodes.
 //! - A node's slot number and generation are its identity; a slot is reused only
@@ -223,7 +223,7 @@ impl Ledger {
                 }
             }
         }
-        // Whoever sees a change to come sees the lock taken ([`nodes::glance`]).
+        // Whoever sees a change to come sees the lock taken (`nodes/glance.rs`).
         fence(Release);
         Guard(self)
     }

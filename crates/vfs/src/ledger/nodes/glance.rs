@@ -142,7 +142,9 @@ impl Ledger {
     fn stat_of(&self, record: &Record, version: u64, now: u64, rule: &Rule, out: &mut MaybeUninit<Stat>) -> Glance {
         let figures = record.figures(rule.device);
         let is_link = rule.follow && record.kind() == Kind::Symlink;
-        if is_link || !self.has_attr(record, now) || !self.is_still(version) {
+        // A `statx` wants to know when it was made, if the source does.
+        let is_dated = record.times[3].load(Relaxed) as i64 != i64::MIN;
+        if is_link || is_dated || !self.has_attr(record, now) || !self.is_still(version) {
             return Glance::Unsure;
         }
         figures.write(out);
@@ -318,9 +320,9 @@ mod tests {
                         if ledger.glance_stat(root, text, &rule, &mut out) == Glance::Seen {
                             // SAFETY: it was seen, so it was written.
                             let stat = unsafe { out.assume_init() };
-                            let turn = stat.st_uid as u64;
-                            let all =
-                                [stat.st_gid as u64, stat.st_blocks as u64, stat.st_mtime_nsec as u64, stat.st_ctime_nsec as u64];
+                            let turn = i64::from(stat.st_uid);
+                            let times = [stat.st_mtime_nsec as i64, stat.st_ctime_nsec as i64];
+                            let all = [i64::from(stat.st_gid), stat.st_blocks, times[0], times[1]];
                             assert!(stat.st_ino == 5 && (turn == 7 || all == [turn; 4]), "{turn} {all:?}");
                             seen.fetch_add(1, Relaxed);
                         }
