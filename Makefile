@@ -167,7 +167,7 @@ crash-core:
 	rm $(CORE)
 crash-ci: crash-persists
 	$(STEP) 'crash states that once were bad' $(TESTKIT) crash --regressions crates/testkit/crash-regressions.txt
-	$(STEP) 'crash states' $(CRASH) --depth 2 --every 32 --pairs 200 --seconds 25
+	$(STEP) 'crash states' $(CRASH) --depth 2 --every 4 --pairs 1000 --seconds 60
 	$(STEP) 'the crash explorer notices what is missing' $(TESTKIT) crash --mutants --every 8 --every-pair 64
 crash-persists:
 	$(STEP) 'ordered persists per operation' $(TESTKIT) crash --persists
