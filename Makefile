@@ -104,6 +104,7 @@ system-visible:
 system-storm:
 	$(STEP) '10,000 kills' $(TESTKIT) storm
 	$(STEP) 'kills, interrupted at random' $(TESTKIT) storm --kills 2000 --restless
+	$(STEP) 'kills, with few cachelets' $(TESTKIT) storm --kills 5000 --cachelets 256
 # A portion of `make deaths`.
 system-deaths:
 	$(STEP) 'all users killed at once, interrupted at random' $(TESTKIT) deaths --rounds 1000

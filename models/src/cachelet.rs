@@ -1,7 +1,9 @@
-//! A reader of a cachelet against its reuse for another inode.
+//! A reader of a cachelet against its reuse for another inode; one who loads an inode against one who loads and
+//! frees it.
 //!
-//! Follows `engine/src/segment/cache.rs` (`consistent`, `load`, `fill`) and
-//! `evict.rs` (`empty`): what a reader takes for consistent is all of one inode.
+//! Follows `engine/src/segment/cache.rs` (`consistent`, `load`, `publish`, `wait_for_loaders`, `fill`) and
+//! `evict.rs` (`empty`): what a reader takes for consistent is all of one inode, and nobody writes into what is
+//! no inode any more.
 
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -47,8 +49,10 @@ fn fill(c: &Cachelet, id: u64) {
 
 /// `empty`, then `load` and `fill`, by the holder of `owner`.
 pub fn reuse(c: &Cachelet, id: u64) {
-    c.sequence.fetch_add(2, SeqCst);
+    c.sequence.store(c.sequence.load(Relaxed) | 1, Relaxed);
+    fence(Release);
     c.node.store(0, SeqCst);
+    c.sequence.store(c.sequence.load(Relaxed).wrapping_add(1) & !1, Release);
     c.sequence.store(c.sequence.load(Relaxed) | 1, SeqCst);
     fence(Release);
     c.node.store(id, SeqCst);
@@ -90,5 +94,60 @@ fn a_change_is_seen_whole() {
             assert_eq!(size * 10, mode);
         }
         writer.join().unwrap();
+    });
+}
+
+/// An inode without a cachelet, and which lanes are loading it.
+struct Unloaded {
+    /// 0: it is gone.
+    head: AtomicU64,
+    /// Its cachelet, 0: none; any file's contents once it is gone.
+    reference: AtomicU64,
+    loading: [AtomicU32; 2],
+}
+
+impl Unloaded {
+    /// `load`, once; whether lane `own` has published its cachelet.
+    fn load(&self, own: usize) -> bool {
+        self.loading[own].store(1, SeqCst);
+        fence(SeqCst);
+        let seen = self.reference.load(Acquire);
+        let published = seen == 0
+            && self.head.load(Acquire) != 0
+            && self.reference.compare_exchange(seen, own as u64 + 1, SeqCst, Relaxed).is_ok();
+        if published {
+            fence(SeqCst);
+            while self.loading[1 - own].load(SeqCst) != 0 {
+                thread::yield_now();
+            }
+        }
+        self.loading[own].store(0, SeqCst);
+        published
+    }
+}
+
+/// Goal: a loader writes nothing into the line of an inode that is gone. Method: another loads the inode, frees it, and
+/// puts a file's contents there, which look like an inode's that has no cachelet.
+#[test]
+fn what_is_gone_is_not_published() {
+    loom::model(|| {
+        let inode = Arc::new(Unloaded {
+            head: AtomicU64::new(1),
+            reference: AtomicU64::new(0),
+            loading: [AtomicU32::new(0), AtomicU32::new(0)],
+        });
+        let other = inode.clone();
+        let remover = thread::spawn(move || {
+            let loaded = other.load(0);
+            if loaded {
+                other.head.store(0, Release);
+                other.reference.store(0, Release);
+            }
+            loaded
+        });
+        let published = inode.load(1);
+        let gone = remover.join().unwrap();
+        assert!(!gone || !published, "both");
+        assert_eq!(inode.reference.load(Acquire), if published { 2 } else { 0 });
     });
 }

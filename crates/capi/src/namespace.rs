@@ -350,6 +350,7 @@ pub(crate) mod native {
             read_only: words().any(|word| word == b"ro"),
             segment_dir: segment_dir.as_deref(),
             slot,
+            cachelets: None,
         };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
         let at: *mut MaybeUninit<Fs> = place;

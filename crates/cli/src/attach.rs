@@ -76,7 +76,7 @@ pub fn attach_to_read(path: &Path) -> Result<Attached> {
 fn shared(path: &Path, slot: usize) -> Result<std::result::Result<Attached, AttachError>> {
     let directory = segment_directory();
     let segment_dir = directory.as_deref().map(|directory| directory.as_os_str().as_bytes());
-    let options = Options { domain: domain()?, read_only: false, segment_dir, slot };
+    let options = Options { domain: domain()?, read_only: false, segment_dir, slot, cachelets: None };
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     Ok(Fs::attach_at(place(), &cx, &text(path), &options).map(|fs| ready(fs, &thread)))

@@ -23,7 +23,11 @@ impl Fs {
     /// Attributes of a node.
     #[inline]
     pub fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
-        let cachelet = self.cached(cx, node)?;
+        self.with_cached(cx, node, |cachelet| self.attr_of(cx, node, cachelet))
+    }
+
+    #[inline(always)]
+    fn attr_of(&self, cx: &Cx, node: Node, cachelet: &Cachelet) -> Result<Attr> {
         let snapshot = self.snapshot(cx, cachelet, node.id)?;
         let offset = node_offset(node.id);
         let mut attr = Attr {
@@ -46,7 +50,12 @@ impl Fs {
         }
         let special = matches!(snapshot.kind, Kind::CharDevice | Kind::BlockDevice);
         if special || snapshot.flags & (cachelet::COLD | cachelet::RECOUNT) != 0 {
-            self.attr_cold(cx, node, &snapshot, cachelet, &mut attr)?;
+            let asked = self.attr_cold(cx, node, &snapshot, cachelet, &mut attr);
+            // It was this node's cold line, sound or not, only if the node is still there.
+            if cachelet.node.load(Acquire) != node.id || cachelet.flags.load(Acquire) & cachelet::DEAD != 0 {
+                return Err(Errno::ESTALE.into());
+            }
+            asked?;
         }
         Ok(attr)
     }
@@ -73,17 +82,13 @@ impl Fs {
             }
             attr.btime = (flags & HAS_BTIME != 0).then_some(btime);
         }
-        // It was this node's cold line only if the node is still there.
-        match cachelet.node.load(Acquire) == node.id && cachelet.flags.load(Acquire) & cachelet::DEAD == 0 {
-            true => Ok(()),
-            false => Err(Errno::ESTALE.into()),
-        }
+        Ok(())
     }
 
     /// Whether the caller may do `want`: `EACCES` if not, `EROFS` for a write that nobody may do.
     #[inline]
     pub fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
-        let seen = self.seen(cx, self.cached(cx, node)?, node.id)?;
+        let seen = self.see(cx, node)?;
         let kind = Kind::from_dt((seen.word >> 16) as u8).ok_or(Errno::ESTALE)?;
         if want & W != 0 && matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
             self.writable()?;
@@ -105,7 +110,7 @@ impl Fs {
             return Ok(());
         }
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
-        let cachelet = self.lock_any(&mut tx, cx, node)?;
+        let cachelet = self.lock_node(&mut tx, cx, node)?;
         let now = self.snapshot(cx, cachelet, node.id)?;
         let new = decide(cx, &now, change)?;
         self.record_attr(&mut tx, cachelet, node.id, &now, &new)
@@ -113,7 +118,7 @@ impl Fs {
 
     /// Truncates or extends a regular file.
     fn set_size(&self, cx: &Cx, node: Node, size: u64, checked: bool) -> Result<()> {
-        let seen = self.seen(cx, self.cached(cx, node)?, node.id)?;
+        let seen = self.see(cx, node)?;
         if seen.is(Kind::Directory) {
             return Err(Errno::EISDIR.into());
         }
@@ -124,19 +129,6 @@ impl Fs {
             self.access(cx, node, W)?;
         }
         self.truncate(cx, node, size, checked)
-    }
-
-    /// Takes the inode of any node. `ESTALE` if it is gone.
-    pub(crate) fn lock_any<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
-        for _ in 0..crate::names::ATTEMPTS {
-            let cachelet = self.cached(cx, node)?;
-            match tx.lock_inode(cachelet, node.id) {
-                Ok(()) => return Ok(cachelet),
-                Err(base::Error::Posix(Errno::ESTALE)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Errno::EIO.into())
     }
 
     /// Records and applies what [`decide`] has decided.

@@ -158,6 +158,9 @@ impl Fs {
             // The hint of a mount's root is as old as the mount.
             dir = self.by_reference(base.id)?;
             sequence = dir.sequence.load(Acquire);
+            if dir.node.load(Relaxed) != base.id {
+                return None;
+            }
         }
         (sequence & 1 == 0).then_some((dir, sequence))
     }
@@ -215,7 +218,9 @@ impl Fs {
             return self.learn_buckets();
         }
         match bucket.next.load(Acquire) {
-            0 => Looked { child: None, word: ABSENT },
+            // Looked through again: what was behind comes here before it is given up (`index::split`).
+            0 if self.seems_free(bucket, print) => Looked { child: None, word: ABSENT },
+            0 => Looked::UNSURE,
             _ => behind(bucket, buckets),
         }
     }

@@ -57,7 +57,7 @@ impl Fs {
         covered: Option<&dyn Fn(Node) -> bool>,
         scratch: &'a mut Scratch,
     ) -> Result<Walk<'a>> {
-        let mut dir = self.seen(cx, self.cached(cx, base).map_err(gone)?, base.id).map_err(gone)?;
+        let mut dir = self.see(cx, base).map_err(gone)?;
         match self.pass(cx, &mut dir, path, last, covered)? {
             Stop::Link { node, rest } => self.walk_links(cx, dir, node, &path[rest..], last, links, covered, scratch),
             stop => Ok(answer(stop, self.node_seen(&dir), path)),
@@ -153,7 +153,7 @@ impl Fs {
     #[inline(never)]
     fn step_up(&self, cx: &Cx, dir: Node) -> Result<Seen<'_>> {
         let parent = self.parent_of(cx, dir)?;
-        self.seen(cx, self.cached(cx, parent).map_err(gone)?, parent.id).map_err(gone)
+        self.see(cx, parent).map_err(gone)
     }
 
     /// Goes on after symlink `node` in `dir`, with `rest` behind it.
@@ -208,7 +208,7 @@ impl Fs {
 
     /// The node called `name` in `dir`. See `vfs::Backend::lookup`.
     pub fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        let parent = self.seen(cx, self.cached(cx, dir).map_err(gone)?, dir.id).map_err(gone)?;
+        let parent = self.see(cx, dir).map_err(gone)?;
         if !parent.is(Kind::Directory) {
             return Err(Errno::ENOTDIR.into());
         }
@@ -288,7 +288,7 @@ impl Fs {
 
     /// `ENOTDIR` if a node is no directory, `ENOENT` if it is gone.
     fn directory(&self, cx: &Cx, dir: Node) -> Result<Seen<'_>> {
-        let seen = self.seen(cx, self.cached(cx, dir).map_err(gone)?, dir.id).map_err(gone)?;
+        let seen = self.see(cx, dir).map_err(gone)?;
         if seen.is(Kind::Directory) { Ok(seen) } else { Err(Errno::ENOTDIR.into()) }
     }
 }

@@ -107,8 +107,7 @@ impl Fs {
 
     /// The kernel's rules (`xattr_permission`), by the name's first part.
     fn may_xattr(&self, cx: &Cx, node: Node, name: &[u8], want: u16) -> Result<()> {
-        let cachelet = self.cached(cx, node)?;
-        let seen = self.snapshot(cx, cachelet, node.id)?;
+        let seen = self.with_cached(cx, node, |cachelet| self.snapshot(cx, cachelet, node.id))?;
         if want == W {
             self.writable()?;
         }
@@ -118,9 +117,12 @@ impl Fs {
 
     /// Calls `read` with an inode's attributes while nobody can change them.
     fn reading(&self, cx: &Cx, node: Node, read: impl FnOnce(&Fs, Run) -> Result<usize>) -> Result<usize> {
-        let cachelet = self.cached(cx, node)?;
-        if cachelet.flags.load(Acquire) & (cachelet::COLD | cachelet::INVALID) == 0 || self.writable().is_err() {
-            // None at all; or nobody can change anything.
+        let flags = |cachelet| self.consistent(cx, cachelet, node.id, |c| c.flags.load(Relaxed));
+        if self.with_cached(cx, node, flags)? & cachelet::COLD == 0 {
+            return read(self, Run::default());
+        }
+        if self.writable().is_err() {
+            // Nobody can change anything.
             return read(self, self.xattr_run(node_offset(node.id))?);
         }
         let mut tx = self.begin(cx, lane::Kind::Xattr)?;

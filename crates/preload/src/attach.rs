@@ -56,6 +56,7 @@ pub fn attach(
         read_only: options.split(|&b| b == b',').any(|word| word == b"ro"),
         segment_dir: wishes.segment_dir,
         slot,
+        cachelets: None,
     };
     let cx = crate::door::PROCESS.cx(state);
     match Fs::attach_at(&mut place.fs, &cx, path, &options) {

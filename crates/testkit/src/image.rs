@@ -7,11 +7,11 @@ use engine::process::attach::Options;
 use posix::ThreadState;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use vfs::native::Native;
 
 /// A path that nobody else uses, on tmpfs.
 pub fn fresh_path(name: &str) -> PathBuf {
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static COUNT: AtomicU32 = AtomicU32::new(0);
     leavings::remove_once();
     let count = COUNT.fetch_add(1, Relaxed);
@@ -83,6 +83,10 @@ pub fn check(path: &Path) -> Result<engine::check::Report, String> {
     Err(format!("{} findings:\n{}", report.issues.len(), lines.join("\n")))
 }
 
+/// How many cachelets segments have; 0: as the image's size asks for. With few of them nodes lose theirs all
+/// the time, in the middle of every call.
+pub static CACHELETS: AtomicU32 = AtomicU32::new(0);
+
 /// Attaches an image; the calling thread keeps its place among the image's
 /// processes, so it must live as long as the process.
 ///
@@ -93,7 +97,8 @@ pub fn attach(path: &Path) -> &'static Native {
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &state.thread };
     let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
     let directory = segments();
-    let options = Options { segment_dir: Some(directory.as_os_str().as_encoded_bytes()), ..Default::default() };
+    let cachelets = Some(CACHELETS.load(Relaxed)).filter(|count| *count != 0);
+    let options = Options { segment_dir: Some(directory.as_os_str().as_encoded_bytes()), cachelets, ..Default::default() };
     match Fs::attach_at(place, &cx, &text(path), &options) {
         Ok(fs) => {
             fs.give_lane_back(&state.thread);

@@ -2,6 +2,7 @@
 
 use bypath_testkit::differential::{self, Ours, Plan, run::Limits};
 use bypath_testkit::many;
+use std::sync::atomic::Ordering::Relaxed;
 use vfs::native::Native;
 use vfs::native::cached::{CachedNative, Way};
 use vfs::native::kept::{AGE_NS, Kept};
@@ -172,7 +173,7 @@ const USAGE: &str = "usage: testkit differential [--backend mem|native|conventio
     \x20      testkit random [--processes N] [--ops N] [--seed S]\n\
     \x20      testkit append [--processes N] [--records N]\n\
     \x20      testkit visible [--rounds N]\n\
-    \x20      testkit storm [--kills N] [--restless] [--seed S]\n\
+    \x20      testkit storm [--kills N] [--restless] [--cachelets N] [--seed S]\n\
     \x20      testkit daemons [--seconds N] [--seed S] [--bypath PROGRAM]\n\
     \x20      testkit damage [--images N] [--from N] [--seconds S] [--seed S]\n\
     \x20      testkit flips [--count N] [--seconds S] [--seed S]\n\
@@ -185,6 +186,7 @@ const USAGE: &str = "usage: testkit differential [--backend mem|native|conventio
 
 fn main() -> std::process::ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    bypath_testkit::image::CACHELETS.store(number(&args, "--cachelets", 0) as u32, Relaxed);
     // Not for those that are killed by the score, and have no image.
     let has_images = args.first().map(String::as_str) != Some("daemons");
     let _segments = has_images.then(bypath_testkit::image::Segments::new);

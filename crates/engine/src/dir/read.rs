@@ -3,7 +3,7 @@
 use super::NameBuffer;
 use super::ahead::Ahead;
 use crate::fs::{Fs, corrupt};
-use crate::segment::cachelet;
+use crate::segment::{Cachelet, cachelet};
 use base::{Cx, DirEntry, Kind, Node, Result};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -24,11 +24,12 @@ const DOTS: u64 = 2;
 impl Fs {
     /// Reports entries from `cookie` on until `each` returns `false`. See `vfs::Backend::readdir`.
     pub fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        let cachelet = self.cached(cx, dir)?;
-        if !self.seen(cx, cachelet, dir.id)?.is(Kind::Directory) {
+        let of = |c: &Cachelet| ((c.mode.load(Relaxed) >> 16) as u8, c.flags.load(Relaxed));
+        let (kind, flags) = self.with_cached(cx, dir, |cachelet| self.consistent(cx, cachelet, dir.id, of))?;
+        if kind != Kind::Directory as u8 {
             return Err(Errno::ENOTDIR.into());
         }
-        if cachelet.flags.load(Acquire) & cachelet::REMOVED != 0 {
+        if flags & cachelet::REMOVED != 0 {
             return Err(Errno::ENOENT.into());
         }
         let offset = node_offset(dir.id);

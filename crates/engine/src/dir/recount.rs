@@ -2,7 +2,7 @@
 
 use super::NameBuffer;
 use crate::fs::Fs;
-use crate::segment::cachelet;
+use crate::segment::{Cachelet, cachelet};
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
@@ -17,7 +17,11 @@ impl Fs {
     #[cold]
     #[inline(never)]
     pub(crate) fn recount(&self, cx: &Cx, dir: Node) -> Result<()> {
-        let cachelet = self.cached(cx, dir)?;
+        self.with_cached(cx, dir, |cachelet| self.recount_in(cx, dir, cachelet))
+    }
+
+    /// `ESTALE` if the cachelet is taken away before it is held.
+    fn recount_in(&self, cx: &Cx, dir: Node, cachelet: &Cachelet) -> Result<()> {
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
         match tx.close_directory(cachelet, dir.id, cachelet::UNREADABLE) {
             Ok(()) => {}

@@ -43,7 +43,7 @@ mod write;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::segment::Cachelet;
-use base::{Cx, Error, Kind, Node, Result};
+use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::fence;
 use format::BLOCK;
@@ -86,16 +86,7 @@ impl Fs {
     /// Locks the inode of a node and returns its cachelet. `ESTALE` if it is gone.
     #[inline]
     pub(crate) fn lock_node<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
-        let mut left = 1000;
-        loop {
-            let cachelet = self.cached(cx, node)?;
-            match tx.lock_inode(cachelet, node.id) {
-                Ok(()) => return Ok(cachelet),
-                // Given to another inode meanwhile: `cached` tells whether the node is gone.
-                Err(Error::Posix(Errno::ESTALE)) if left > 0 => left -= 1,
-                Err(error) => return Err(error),
-            }
-        }
+        self.with_cached(cx, node, |cachelet| tx.lock_inode(cachelet, node.id).map(|()| cachelet))
     }
 
     /// As `lock_node`, for a regular file: `EISDIR`, `EINVAL`.

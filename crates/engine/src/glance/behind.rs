@@ -7,8 +7,9 @@
 //! Invariants
 //! - A split may take a whole chain away and use its lines again: what lies there
 //!   counts only while the home bucket leads to it.
-//! - Names that a split moves within a chain, it moves after it has raised the number
-//!   of buckets. So a miss is a miss if that number is the same after the scan as before.
+//! - A split raises the number of buckets before it takes a name out of the chain, and what comes from behind to
+//!   the home bucket is there before the chain is given up. So a miss is a miss if number and chain are the same
+//!   after the scan as before.
 
 use super::{ABSENT, Looked};
 use crate::fs::Fs;

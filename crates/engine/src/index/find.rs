@@ -80,10 +80,9 @@ impl Fs {
         Ok(found)
     }
 
-    /// Whether a name is likely to be free: nothing in its home bucket looks like it.
+    /// Whether a name with this fingerprint is likely to be free: nothing in its home bucket looks like it.
     #[inline(always)]
-    pub(crate) fn seems_free(&self, home: &Bucket, sought: &Sought) -> bool {
-        let print = fingerprint(sought.hash);
+    pub(crate) fn seems_free(&self, home: &Bucket, print: u64) -> bool {
         home.entries.iter().all(|entry| entry.load(Relaxed) >> 48 != print)
     }
 
@@ -91,8 +90,10 @@ impl Fs {
     #[inline(never)]
     fn find_unsure<'a>(&'a self, cx: &Cx, sought: Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
         let print = fingerprint(sought.hash);
+        // Before the entries: what was behind comes here before it is given up (`split`).
+        let next = bucket.next.load(Acquire);
         let known = bucket.entries.iter().any(|entry| entry.load(Acquire) >> 48 == print);
-        if !known && bucket.next.load(Acquire) == 0 && self.root().buckets.load(Acquire) == buckets {
+        if !known && next == 0 && self.root().buckets.load(Acquire) == buckets {
             return Ok(None);
         }
         self.find_cold(cx, &sought)

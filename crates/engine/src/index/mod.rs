@@ -11,8 +11,9 @@
 //!   inode's: names are given and taken with the inode's `owner` held, and who
 //!   gives one looks at the entry once more after taking `owner`.
 //! - A split raises the number of buckets before it clears what has moved, and
-//!   what has moved is in the new bucket before that. So a miss is a miss if the
-//!   number of buckets is the same after the scan as before.
+//!   what has moved is in the new bucket before that. What stays keeps its place, or comes from
+//!   behind to the home bucket before that is led to no longer. So a miss is a miss if the
+//!   number of buckets is the same after the scan as before, and what is behind too.
 //!
 //! [`sought`] is what is asked for, [`find`] reads, [`known`] is what a glance goes by, [`change`] inserts and removes,
 //! [`split`] makes the index grow.

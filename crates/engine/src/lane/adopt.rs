@@ -161,7 +161,7 @@ impl Fs {
         let file = state.held.iter().find_map(|held| {
             let file = self.cachelet_locked_by(number, held.load(Acquire))?;
             let is_its = file.node.load(Acquire) == id && file.flags.load(Acquire) & cachelet::DEAD == 0;
-            (is_its && self.reload(file, id).is_ok() && self.is_as_noted(id, end)).then_some(file)
+            (is_its && self.reload(number, file, id).is_ok() && self.is_as_noted(id, end)).then_some(file)
         });
         // Its lock comes first in the list; the others go, and those that we need follow it.
         if let Some(file) = file {
@@ -195,9 +195,14 @@ impl Fs {
 
     /// The cachelet whose `owner`, at segment offset `at`, is lane `number`.
     fn cachelet_locked_by(&self, number: u32, at: u64) -> Option<&Cachelet> {
+        self.cachelet_of_owner(at).filter(|file| file.owner.load(Acquire) == number + 1)
+    }
+
+    /// The cachelet whose `owner` is at segment offset `at`.
+    pub(crate) fn cachelet_of_owner(&self, at: u64) -> Option<&Cachelet> {
         let index = at.checked_sub(self.areas.cachelets)? / size_of::<Cachelet>() as u64;
-        let file = self.cachelet(u32::try_from(index).ok()?)?;
-        (self.segment.offset_of(&file.owner) == at && file.owner.load(Acquire) == number + 1).then_some(file)
+        let cachelet = self.cachelet(u32::try_from(index).ok()?)?;
+        (self.segment.offset_of(&cachelet.owner) == at).then_some(cachelet)
     }
 
     /// Frees the lock at segment offset `at` if lane `number` holds it; an inode

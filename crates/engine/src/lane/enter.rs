@@ -84,8 +84,10 @@ impl<'a> Tx<'a> {
                 self.state.entered[i].store(node_offset(*node), SeqCst);
             }
             for (directory, node) in directories {
+                // Before and after: the flags are those of the node, and nobody is taking its cachelet away.
+                let was_its = directory.node.load(SeqCst) == *node;
                 let flags = directory.flags.load(SeqCst);
-                if directory.node.load(SeqCst) != *node {
+                if !was_its || directory.node.load(SeqCst) != *node {
                     self.leave_directories();
                     return Err(Errno::ESTALE.into());
                 }

@@ -136,7 +136,7 @@ impl<'a> Tx<'a> {
             return Err(Errno::ESTALE.into());
         }
         if cachelet.flags.load(Relaxed) & cachelet::INVALID != 0 {
-            let loaded = self.fs.reload(cachelet, node);
+            let loaded = self.fs.reload(self.number, cachelet, node);
             if loaded.is_err() {
                 self.unlock_to(keep);
             }

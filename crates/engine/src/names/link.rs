@@ -69,7 +69,7 @@ impl Fs {
         parent: &Parent<'a>,
         free: bool,
     ) -> Result<(u64, &'a AtomicU64, &'a Cachelet, Seen<'a>)> {
-        let seen = self.seen(cx, self.cached(cx, node).map_err(super::gone)?, node.id).map_err(super::gone)?;
+        let seen = self.see(cx, node).map_err(super::gone)?;
         may_link(cx, &seen)?;
         if !free {
             return Err(Errno::EACCES.into());
@@ -80,24 +80,9 @@ impl Fs {
         let (at, slot) = self.reserve_any_slot(tx, parent)?;
         match tx.lock_inode(seen.cachelet, node.id) {
             Ok(()) => Ok((at, slot, seen.cachelet, seen)),
-            Err(base::Error::Posix(Errno::ESTALE)) => Ok((at, slot, self.lock_again(tx, cx, node)?, seen)),
+            Err(base::Error::Posix(Errno::ESTALE)) => Ok((at, slot, self.lock_node(tx, cx, node).map_err(super::gone)?, seen)),
             Err(error) => Err(error),
         }
-    }
-
-    /// Its cachelet was taken away before we had it.
-    #[cold]
-    #[inline(never)]
-    fn lock_again<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
-        for _ in 0..super::ATTEMPTS {
-            let cachelet = self.cached(cx, node).map_err(super::gone)?;
-            match tx.lock_inode(cachelet, node.id) {
-                Ok(()) => return Ok(cachelet),
-                Err(base::Error::Posix(Errno::ESTALE)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Errno::EIO.into())
     }
 
     /// A file from `O_TMPFILE` gets its first name; no other nameless inode may have one.

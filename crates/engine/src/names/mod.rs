@@ -199,19 +199,10 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn lock_named_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
-        for _ in 0..ATTEMPTS {
-            let cachelet = match self.cached(cx, node) {
-                Ok(cachelet) => cachelet,
-                Err(base::Error::Posix(Errno::ESTALE)) => return Err(corrupt("edentry without inode", node_offset(node.id))),
-                Err(error) => return Err(error),
-            };
-            match tx.lock_inode(cachelet, node.id) {
-                Ok(()) => return Ok(cachelet),
-                Err(base::Error::Posix(Errno::ESTALE)) => {}
-                Err(error) => return Err(error),
-            }
+        match self.lock_node(tx, cx, node) {
+            Err(base::Error::Posix(Errno::ESTALE)) => Err(corrupt("edentry without inode", node_offset(node.id))),
+            result => result,
         }
-        Err(Errno::EIO.into())
     }
 
     /// Takes the bucket of a name that is to be made in a directory entered: the

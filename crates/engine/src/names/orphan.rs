@@ -109,18 +109,13 @@ impl Fs {
     #[cold]
     #[inline(never)]
     pub(crate) fn reclaim_orphan(&self, cx: &Cx, node: Node) -> Result<()> {
-        let cachelet = match self.cached(cx, node) {
-            Ok(cachelet) => cachelet,
-            Err(base::Error::Posix(Errno::ESTALE)) => return Ok(()),
-            Err(error) => return Err(error),
-        };
         let mut tx = self.begin(cx, lane::Kind::Orphan)?;
-        match tx.lock_inode(cachelet, node.id) {
-            Ok(()) => {}
+        let cachelet = match self.lock_node(&mut tx, cx, node) {
+            Ok(cachelet) => cachelet,
             // Somebody else has freed it.
             Err(base::Error::Posix(Errno::ESTALE)) => return Ok(()),
             Err(error) => return Err(error),
-        }
+        };
         if !self.is_nameless(cachelet, node.id)? {
             return Ok(());
         }

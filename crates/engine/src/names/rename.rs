@@ -19,6 +19,7 @@ use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, RenameMode, Result, W};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::hash::fingerprint;
 use format::inode::{Inode, node_offset};
 use format::lane;
 use pm::Errno;
@@ -120,7 +121,7 @@ impl Fs {
         let buckets = self.root().buckets.load(Acquire);
         let home = self.home(to.hash, buckets)?;
         if plain
-            && self.seems_free(home, &to)
+            && self.seems_free(home, fingerprint(to.hash))
             && let Some(full) = self.move_plainly(&mut tx, cx, (&a, &b), (&from, &to), (home, buckets))?
         {
             if full {

@@ -4,6 +4,7 @@ use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::lane::record::SetBits;
+use crate::segment::Cachelet;
 use crate::segment::cache::short_word;
 use base::{Cx, Kind, Node, PATH_MAX, Result};
 use core::sync::atomic::AtomicU64;
@@ -71,7 +72,12 @@ impl Fs {
 
     /// Copies the target of a symlink, as much as fits; returns how much. `EINVAL` if it is none.
     pub fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        let cachelet = self.cached(cx, node)?;
+        self.with_cached(cx, node, |cachelet| self.read_text(cx, node, cachelet, out))
+    }
+
+    /// `ESTALE` if the cachelet is taken away meanwhile.
+    #[inline(always)]
+    fn read_text(&self, cx: &Cx, node: Node, cachelet: &Cachelet, out: UserSlice) -> Result<usize> {
         for _ in 0..super::ATTEMPTS {
             let before = cachelet.sequence.load(Acquire);
             let (kind, at, len) = self.consistent(cx, cachelet, node.id, |c| {

@@ -53,7 +53,7 @@ impl Fs {
     }
 
     /// Empties a slot whose mutex the caller holds, unless its process lives
-    /// nevertheless; whether the slot is free now.
+    /// nevertheless; whether it is nobody's who lives.
     pub(super) fn empty_if_dead(&self, cx: &Cx, number: u32) -> bool {
         let Some(slot) = self.process_slot(number) else { return true };
         if slot.state.load(Acquire) == state::FREE {
@@ -69,18 +69,18 @@ impl Fs {
         true
     }
 
-    /// Gives up all that the process of a slot holds, and frees the slot. The
-    /// caller holds its mutex.
+    /// Gives up all that the process of a slot holds, and frees the slot; not yet if somebody who lives keeps
+    /// some of it in doubt: then the next who looks goes on. The caller holds its mutex.
     pub(super) fn empty_process(&self, cx: &Cx, number: u32) {
         for (fd, _) in self.descriptors(number) {
             self.empty_entry(cx, number, fd);
         }
-        self.end_half_made(cx, number);
+        let ended = self.end_half_made(cx, number);
         self.process_ends(cx, number);
         // Before the number is somebody else's.
         self.server_ends(number);
         self.end_notices_of(number);
-        if let Some(slot) = self.process_slot(number) {
+        if let (true, Some(slot)) = (ended, self.process_slot(number)) {
             Self::table_pages(slot).store(0, Relaxed);
             slot.nonce.store(0, Relaxed);
             slot.state.store(state::FREE, Release);

@@ -43,6 +43,8 @@ pub struct Options<'a> {
     pub segment_dir: Option<&'a [u8]>,
     /// Which of a thread's lanes is for this image (the mount slot).
     pub slot: usize,
+    /// How many cachelets the segment has, if it is made now; `None`: as the image's size asks for.
+    pub cachelets: Option<u32>,
 }
 
 /// Why an image was not attached.
@@ -286,7 +288,7 @@ impl Fs {
             }
             let cutting = self.recover_records().map_err(AttachError::Failed)?;
             self.new_generation();
-            self.make_segment(directory, &opened.stat)?;
+            self.make_segment(directory, &opened.stat, options.cachelets)?;
             self.lock_noted(cx, &cutting);
         }
         self.take_process(cx).map_err(|error| match error {

@@ -116,8 +116,8 @@ impl Fs {
     }
 
     /// Makes an empty segment for the present generation and names it in the
-    /// volatile header. Nobody else uses the image.
-    pub(super) fn make_segment(&mut self, directory: &[u8], image: &Stat) -> Result<(), AttachError> {
+    /// volatile header, with so many `cachelets`. Nobody else uses the image.
+    pub(super) fn make_segment(&mut self, directory: &[u8], image: &Stat, cachelets: Option<u32>) -> Result<(), AttachError> {
         let old = self.volatile().token.load(Acquire);
         self.image.store_volatile(&self.volatile().token, 0);
         if old != 0 && self.name_segment(directory, old).is_ok() {
@@ -131,6 +131,7 @@ impl Fs {
         let path = self.segment_path;
         let file =
             File::open(&path, abi::O_RDWR | abi::O_CREAT | abi::O_EXCL | abi::O_NOFOLLOW, 0o600).map_err(AttachError::Segment)?;
+        self.areas = Areas::new(&self.layout, cachelets.unwrap_or(cachelet_budget(&self.layout)));
         let made = self.fill_segment(&file, token, image);
         if made.is_err() {
             self.leave_segment();
@@ -142,7 +143,6 @@ impl Fs {
     }
 
     fn fill_segment(&mut self, file: &File, token: u64, image: &Stat) -> Result<(), AttachError> {
-        self.areas = Areas::new(&self.layout, cachelet_budget(&self.layout));
         file.truncate(self.areas.len).map_err(AttachError::Segment)?;
         self.map_segment(file)?;
         self.begin_segment(token)?;

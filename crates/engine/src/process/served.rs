@@ -119,13 +119,19 @@ impl Fs {
     /// To be called before they are read. Whether it might already.
     pub fn kernel_keeps(&self, cx: &Cx, node: Node, names: bool) -> Result<bool> {
         let flag = if names { cachelet::NAMES_KNOWN } else { cachelet::KNOWN };
-        let cachelet = self.cached(cx, node)?;
-        let was_set = cachelet.flags.load(Relaxed) & flag != 0;
-        if !was_set {
-            cachelet.flags.fetch_or(flag, SeqCst);
-        }
-        fence(SeqCst);
-        Ok(was_set)
+        self.with_cached(cx, node, |cachelet| {
+            let mut before = cachelet.flags.load(SeqCst);
+            if before & flag == 0 {
+                before = cachelet.flags.fetch_or(flag, SeqCst);
+            }
+            fence(SeqCst);
+            // Whoever takes the cachelet away says so first, and looks at the flag then.
+            if before & cachelet::EVICTING != 0 && !self.pin_slow(cx, cachelet, node.id)? || cachelet.node.load(SeqCst) != node.id
+            {
+                return Err(Errno::ESTALE.into());
+            }
+            Ok(before & flag != 0)
+        })
     }
 
     /// Whether changes by this process must be told to the kernel.
@@ -158,7 +164,12 @@ impl Fs {
         // The notice comes before the flag goes, so that whoever no longer finds
         // the flag finds the notice.
         let Some(notice) = self.begin_notice(node.id) else { return };
-        let take = |cachelet: &Cachelet| cachelet.flags.fetch_and(!cachelet::KNOWN, SeqCst) & cachelet::KNOWN != 0;
+        // Not another's, should the cachelet be taken away just now.
+        let known = |cachelet: &Cachelet, flags: u32| flags & cachelet::KNOWN != 0 && cachelet.node.load(SeqCst) == node.id;
+        let take = |cachelet: &Cachelet| {
+            let taken = |flags| known(cachelet, flags).then_some(flags & !cachelet::KNOWN);
+            cachelet.flags.fetch_update(SeqCst, SeqCst, taken).is_ok()
+        };
         if self.cached(cx, node).is_ok_and(take) || owed {
             self.post(cx, notice, b"");
         } else {

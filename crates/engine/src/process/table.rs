@@ -126,7 +126,7 @@ impl Fs {
             if self.is_in_use_between_steps(number) || !matches!(mutex.try_take(), Attempt::Taken | Attempt::Inherited) {
                 continue;
             }
-            match self.ready_slot(number).map(|free| free || self.empty_if_dead(cx, number)) {
+            match self.ready_slot(number).map(|free| free || self.is_freed(cx, number)) {
                 Ok(true) => return Ok(number),
                 Ok(false) => mutex.give_back(),
                 Err(error) => {
@@ -136,6 +136,11 @@ impl Fs {
             }
         }
         Err(Errno::EAGAIN.into())
+    }
+
+    /// Whether the slot of a process that is dead, and whose mutex this thread holds, is free now.
+    fn is_freed(&self, cx: &Cx, number: u32) -> bool {
+        self.empty_if_dead(cx, number) && self.process_slot(number).is_none_or(|slot| slot.state.load(Acquire) == state::FREE)
     }
 
     /// Whether a slot belongs to a living process in the middle of a fork or exec.

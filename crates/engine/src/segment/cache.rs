@@ -6,12 +6,18 @@
 //! compare-and-swap, and only then filled: from publication on nobody else can
 //! change the inode, so what is filled in cannot be stale. Of two loaders one wins.
 //!
+//! A node that is gone must not be published: its line may hold anything by now, a file's contents too. So a
+//! loader looks whether the node is there after he has said, by his lane, that he is loading it; and
+//! who has published it waits for those who said so before he does anything with it
+//! ([`Fs::wait_for_loaders`]). Without a cachelet nobody can free an inode: what a loader found there stays
+//! until he has published it, or failed to.
+//!
 //! A directory's size, counts and times are changed by several lanes at once;
 //! they are read from the inode, never from the cachelet.
 
 use super::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
 use crate::fs::{Fs, corrupt};
-use crate::index::Sought;
+use crate::index::{Seen, Sought};
 use crate::lane::lock::Waiter;
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -80,6 +86,42 @@ impl Fs {
         self.cached_by_inode(cx, node.id)
     }
 
+    /// What `with` makes of a node's cachelet. Where that is taken away meanwhile, of which `ESTALE` from `with`
+    /// tells, it is looked for again: to the caller `ESTALE` says that the node is gone, and nothing else.
+    #[inline(always)]
+    pub(crate) fn with_cached<'a, T>(
+        &'a self,
+        cx: &Cx,
+        node: Node,
+        mut with: impl FnMut(&'a Cachelet) -> Result<T>,
+    ) -> Result<T> {
+        match with(self.cached(cx, node)?) {
+            Err(base::Error::Posix(Errno::ESTALE)) => {
+                let found = self.with_cached_again(cx, node, &mut with)?;
+                Ok(found)
+            }
+            result => result,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_cached_again<'a, T>(&'a self, cx: &Cx, node: Node, with: &mut dyn FnMut(&'a Cachelet) -> Result<T>) -> Result<T> {
+        for _ in 0..LOADERS {
+            match with(self.cached(cx, node)?) {
+                Err(base::Error::Posix(Errno::ESTALE)) => core::hint::spin_loop(),
+                result => return result,
+            }
+        }
+        Err(corrupt("cachelet", node_offset(node.id)))
+    }
+
+    /// What a walk needs to know of a node, loaded if need be. `ESTALE` if the node is gone.
+    #[inline(always)]
+    pub(crate) fn see<'a>(&'a self, cx: &Cx, node: Node) -> Result<Seen<'a>> {
+        self.with_cached(cx, node, |cachelet| self.seen(cx, cachelet, node.id))
+    }
+
     /// The valid reference from an inode to its cachelet, if it has one.
     #[inline]
     pub(crate) fn reference(&self, inode: &Inode, id: u64) -> Option<&Cachelet> {
@@ -108,13 +150,22 @@ impl Fs {
             let inode = self.proven(id)?;
             if let Some(cachelet) = self.reference(inode, id) {
                 let flags = cachelet.flags.load(Acquire);
+                if cachelet.node.load(Acquire) != id {
+                    // Taken away: they may be another's.
+                    continue;
+                }
                 if flags & cachelet::DEAD != 0 {
                     return Err(Errno::ESTALE.into());
                 }
-                if flags & cachelet::INVALID != 0 {
-                    self.revalidate(cx, cachelet, id)?;
+                if flags & cachelet::INVALID == 0 {
+                    return Ok(cachelet);
                 }
-                return Ok(cachelet);
+                match self.revalidate(cx, cachelet, id) {
+                    Ok(()) => return Ok(cachelet),
+                    // Taken away, or gone: the inode tells.
+                    Err(base::Error::Posix(Errno::ESTALE)) => continue,
+                    Err(error) => return Err(error),
+                }
             }
             if let Some(cachelet) = self.load(cx, inode, id)? {
                 return Ok(cachelet);
@@ -135,17 +186,48 @@ impl Fs {
         cachelet.parent.store(0, Relaxed);
         // `opens` is not touched: an opener of the node before may be about to take back his count.
         cachelet.node.store(id, SeqCst);
-        let seen = inode.cachelet.load(Acquire);
-        let reference = u64::from(self.generation) << 32 | u64::from(self.cachelet_number(cachelet) + 1);
-        let current = (seen >> 32) as u32 == self.generation && self.reference(inode, id).is_some();
-        let published = !current && self.image.swap_if(&inode.cachelet, seen, reference).is_ok();
-        let result = if published { self.fill(cachelet, inode, id) } else { Ok(()) };
-        if !published || result.is_err() {
+        // What follows is seen after that: see `wait_for_loaders`.
+        fence(SeqCst);
+        let result = self.publish(lane, cachelet, inode, id);
+        let published = result == Ok(true);
+        if !published {
             cachelet.node.store(0, SeqCst);
         }
         cachelet.sequence.store(cachelet.sequence.load(Relaxed).wrapping_add(1) & !1, Release);
         self.let_go(lane, cachelet);
-        result.map(|()| published.then_some(cachelet))
+        result.map(|published| published.then_some(cachelet))
+    }
+
+    /// Makes a cachelet that says so the inode's, and fills it; false if the inode has another one.
+    fn publish(&self, lane: u32, cachelet: &Cachelet, inode: &Inode, id: u64) -> Result<bool> {
+        let reference = u64::from(self.generation) << 32 | u64::from(self.cachelet_number(cachelet) + 1);
+        // Before we look: whoever else gives it a cachelet changes this word. So it may not be ours left from before.
+        let seen = inode.cachelet.load(Acquire);
+        if seen == reference || self.reference(inode, id).is_some() {
+            return Ok(false);
+        }
+        self.proven(id)?;
+        if self.image.swap_if(&inode.cachelet, seen, reference).is_err() {
+            return Ok(false);
+        }
+        self.wait_for_loaders(lane, cachelet, id);
+        self.fill(cachelet, inode, id).map(|()| true)
+    }
+
+    /// Waits for other lanes that said that they are loading the node of `cachelet` before it was published: each
+    /// finds that it is, or has found something else before, and fails to publish it once more.
+    fn wait_for_loaders(&self, own: u32, cachelet: &Cachelet, id: u64) {
+        // After the publication.
+        fence(SeqCst);
+        let mut wait = Waiter::of(own);
+        for lane in (0..self.header().lanes_high.get()).filter(|lane| *lane != own) {
+            let listed = &self.lane_state(lane).loading_cachelet;
+            let is_loading = || {
+                let loading = self.cachelet_of_owner(listed.load(SeqCst));
+                loading.is_some_and(|one| !core::ptr::eq(one, cachelet) && one.node.load(SeqCst) == id)
+            };
+            while is_loading() && wait.once(self, lane + 1) {}
+        }
     }
 
     /// Fills a cachelet from its inode. The sequence is odd and `owner` held.
@@ -190,14 +272,16 @@ impl Fs {
             && self.own_edentry(offset)? == 0)
     }
 
-    /// Loads a cachelet again that a dead lane left behind. The caller holds
+    /// Loads a cachelet again that a dead lane left behind. The caller, of `lane`, holds
     /// `owner`. `ESTALE` if the inode has another one by now.
-    pub(crate) fn reload(&self, cachelet: &Cachelet, id: u64) -> Result<()> {
+    pub(crate) fn reload(&self, lane: u32, cachelet: &Cachelet, id: u64) -> Result<()> {
         let inode = self.proven(id)?;
         if !self.reference(inode, id).is_some_and(|current| core::ptr::eq(current, cachelet)) {
             return Err(Errno::ESTALE.into());
         }
         let change = self.change(cachelet);
+        // Who loaded it may have died before he did so.
+        self.wait_for_loaders(lane, cachelet, id);
         self.fill(&change, inode, id)
     }
 
@@ -211,12 +295,12 @@ impl Fs {
             self.lane_state(lane).loading_cachelet.store(0, SeqCst);
             // Ours already: an operation of this thread holds the inode.
             let is_ours = cachelet.owner.load(Acquire) == lane + 1;
-            return if is_ours { self.reload(cachelet, id) } else { Err(corrupt("cachelet", node_offset(id))) };
+            return if is_ours { self.reload(lane, cachelet, id) } else { Err(corrupt("cachelet", node_offset(id))) };
         }
         let result = if cachelet.node.load(SeqCst) != id {
             Err(Errno::ESTALE.into())
         } else if cachelet.flags.load(SeqCst) & cachelet::INVALID != 0 {
-            self.reload(cachelet, id)
+            self.reload(lane, cachelet, id)
         } else {
             Ok(())
         };

@@ -132,16 +132,23 @@ impl Fs {
             // The flag goes; whoever changes the inode and does not find it finds this.
             self.tell_later(id);
         }
-        cachelet.sequence.fetch_add(2, SeqCst);
-        // Before the inode lets go: were we to die in between, nobody may take this for the inode's.
-        cachelet.node.store(0, SeqCst);
-        if let Ok(inode) = self.inode(node_offset(id)) {
+        let flags = cachelet.flags.load(SeqCst);
+        // Of one that the dead left the inode tells. What is gone has a line that may be another's.
+        let is_there = flags & cachelet::DEAD == 0 && (flags & cachelet::INVALID == 0 || self.reload(lane, cachelet, id).is_ok());
+        // Nobody reads half of the one and half of the other, or a node without a number.
+        let change = self.change(cachelet);
+        // Before the inode lets go: from here on nobody takes this for the inode's. Whoever gives it another one
+        // waits until the number is gone (`wait_for_loaders`), so that the line stays an inode until then.
+        cachelet.flags.fetch_or(cachelet::INVALID, SeqCst);
+        if let (true, Ok(inode)) = (is_there, self.inode(node_offset(id))) {
             let own = u64::from(self.generation) << 32 | u64::from(self.cachelet_number(cachelet) + 1);
             let _ = self.image.swap_if(&inode.cachelet, own, 0);
         }
+        cachelet.node.store(0, SeqCst);
         cachelet.parent.store(0, SeqCst);
         cachelet.flags.store(0, SeqCst);
         cachelet.map_sequence.fetch_add(2, SeqCst);
+        drop(change);
         true
     }
 
@@ -149,5 +156,170 @@ impl Fs {
     fn is_entered(&self, offset: u64) -> bool {
         let lanes = self.header().lanes_high.get();
         (0..lanes).any(|lane| self.lane_state(lane).entered.iter().any(|e| e.load(SeqCst) == offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Options;
+    use crate::testing::{TestFs, TestImage};
+    use crate::{Cred, Cx, Error, Kind, NewNode, Node, Thread};
+    use base::stat::Stat;
+    use base::{Caller, Glance, RenameMode};
+    use core::mem::MaybeUninit;
+    use core::sync::atomic::AtomicBool;
+    use pm::Text;
+    use std::format;
+
+    const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+    const STALE: Error = Error::Posix(Errno::ESTALE);
+
+    /// Takes a node's cachelet away, whatever speaks for it.
+    fn take_away(test: &TestFs, node: Node) {
+        let (cachelet, lane) = (test.cachelet(node.hint).unwrap(), test.lane_of(&test.cx()).unwrap());
+        assert!(test.take_for_loading(lane, test.lane_state(lane), cachelet) && test.empty(lane, cachelet));
+        test.let_go(lane, cachelet);
+    }
+
+    /// Goal: what loses its cachelet in the middle of a call is looked for again, and is not taken to be gone;
+    /// what is gone is. Method: the cachelet is taken away between the look for it and the look at it.
+    #[test]
+    fn taken_away_in_the_middle() {
+        let test = TestFs::new(16 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let node = test.create(&cx, root, b"file", &FILE).unwrap();
+        let mut looks = 0;
+        let mut look = |gone: bool| {
+            let seen = test.with_cached(&cx, node, |cachelet| {
+                looks += 1;
+                if looks == 1 {
+                    if gone {
+                        test.unlink(&cx, root, b"file").unwrap();
+                    }
+                    take_away(&test, node);
+                }
+                test.seen(&cx, cachelet, node.id)
+            });
+            (seen.map(|seen| seen.id), core::mem::take(&mut looks))
+        };
+        assert_eq!(look(false), (Ok(node.id), 2));
+        // It has another one now.
+        let again = test.lookup(&cx, root, b"file").unwrap();
+        assert_eq!(test.attr(&cx, again).unwrap().ino, test.attr(&cx, node).unwrap().ino);
+    }
+
+    /// Goal: what is freed does not come back, and nothing is written to its line, which may hold a file's contents.
+    /// Method: the cachelet that says so is taken away; or the remover has died before he could say so, and left it
+    /// to be loaded again.
+    #[test]
+    fn freed_stays_gone() {
+        let test = TestFs::new(16 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        for left_by_the_dead in [false, true] {
+            let node = test.create(&cx, root, b"file", &FILE).unwrap();
+            test.unlink(&cx, root, b"file").unwrap();
+            let word = &test.inode(node_offset(node.id)).unwrap().cachelet;
+            let contents = word.load(SeqCst);
+            if left_by_the_dead {
+                let cachelet = test.cachelet(node.hint).unwrap();
+                cachelet.flags.store(cachelet::INVALID, SeqCst);
+            } else {
+                take_away(&test, node);
+            }
+            assert_eq!(test.open(&cx, node, 2, 5).err(), Some(STALE), "{left_by_the_dead}");
+            assert_eq!(test.attr(&cx, node).err(), Some(STALE), "{left_by_the_dead}");
+            assert_eq!(word.load(SeqCst), contents, "{left_by_the_dead}");
+        }
+    }
+
+    /// Goal: nobody does anything with a node that has just got a cachelet while another is about to give it one:
+    /// he might free it, and the other write into a line that is no inode any more. Method: a lane that says so.
+    #[test]
+    fn other_loaders_are_waited_for() {
+        let test = TestFs::new(16 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let node = test.create(&cx, root, b"file", &FILE).unwrap();
+        take_away(&test, node);
+        let (loading, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let fs = test.fs;
+        std::thread::scope(|scope| {
+            let (loading, done) = (&loading, &done);
+            scope.spawn(move || {
+                let thread = Thread::new();
+                let lane = fs.lane_of(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread }).unwrap();
+                let cachelet = fs.new_cachelet(lane, fs.lane_state(lane)).unwrap();
+                cachelet.node.store(node.id, SeqCst);
+                loading.store(true, SeqCst);
+                // Long enough for whoever does not wait.
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                cachelet.node.store(0, SeqCst);
+                done.store(true, SeqCst);
+                fs.let_go(lane, cachelet);
+                fs.give_lane_back(&thread);
+            });
+            while !loading.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            test.cached(&cx, node).unwrap();
+            assert!(done.load(SeqCst), "not waited for");
+        });
+    }
+
+    /// Goal: however few cachelets there are, every call finds what is there, and nothing of another's. Method: a
+    /// thread makes and removes files, each of which takes a cachelet away; others stat, open, list, move and read
+    /// attributes of what nobody else touches, and must succeed each time.
+    #[test]
+    fn thrashing() {
+        const ROUNDS: u32 = 100_000;
+        let image = TestImage::new(16 << 20);
+        let thread = Thread::new();
+        let options = Options { segment_dir: Some(image.directory().as_bytes()), cachelets: Some(16), ..Default::default() };
+        let fs = image.attach_with(&thread, &options).unwrap();
+        let root = fs.root_node();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for number in 0..2u32 {
+                let done = &done;
+                scope.spawn(move || {
+                    let thread = Thread::new();
+                    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+                    let [home, one, two] = ["d", "one", "two"].map(|name| format!("{name}{number}"));
+                    let dir = NewNode { kind: Kind::Directory, mode: 0o755, ..FILE };
+                    fs.create(&cx, root, home.as_bytes(), &dir).unwrap();
+                    let path = format!("{home}/{one}\0");
+                    let directory = || fs.lookup(&cx, root, home.as_bytes()).unwrap();
+                    let node = fs.create(&cx, directory(), one.as_bytes(), &FILE).unwrap();
+                    let ino = fs.attr(&cx, node).unwrap().ino;
+                    for round in 0..ROUNDS {
+                        let mut stat = MaybeUninit::<Stat>::zeroed();
+                        let caller = Caller { uid: 0, privileged: true };
+                        // SAFETY: the text ends in a NUL, and outlives the call.
+                        let text = unsafe { Text::new(path.as_ptr()) };
+                        match fs.glance_stat(|| &caller, root, text, true, &mut stat) {
+                            // SAFETY: zeroed, then filled.
+                            Glance::Seen => assert_eq!(unsafe { stat.assume_init() }.st_ino, ino, "round {round}"),
+                            Glance::Unsure => {}
+                            other => panic!("round {round}: {other:?}"),
+                        }
+                        let found = fs.lookup(&cx, directory(), one.as_bytes()).unwrap();
+                        assert_eq!(fs.attr(&cx, found).unwrap().ino, ino, "round {round}");
+                        fs.rename(&cx, directory(), one.as_bytes(), root, two.as_bytes(), RenameMode::NoReplace).unwrap();
+                        fs.rename(&cx, root, two.as_bytes(), directory(), one.as_bytes(), RenameMode::NoReplace).unwrap();
+                        assert_eq!(
+                            fs.get_xattr(&cx, node, b"user.a", pm::UserSlice::from_mut(&mut [])),
+                            Err(Errno::ENODATA.into())
+                        );
+                    }
+                    done.store(true, SeqCst);
+                    fs.give_lane_back(&thread);
+                });
+            }
+            let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+            while !done.load(SeqCst) {
+                fs.create(&cx, root, b"passing", &FILE).unwrap();
+                fs.unlink(&cx, root, b"passing").unwrap();
+            }
+        });
     }
 }

@@ -160,8 +160,13 @@ impl Worker {
         }
     }
 
+    /// Makes a call that must succeed; if it does not, tells whether the names are as before it.
     fn own_call(&self, what: u32, name: &str, changes: &[(usize, u64)], call: impl FnOnce() -> isize) -> Result<(), String> {
-        self.seat().change(self.board, (what, name), changes, call).map(drop)
+        let made = self.seat().change(self.board, (what, name), changes, call);
+        made.map(drop).map_err(|text| match self.compare(&self.seat().models().0) {
+            Ok(()) => format!("{text}; all names are as before"),
+            Err(state) => format!("{text}; not as before: {state}"),
+        })
     }
 
     fn own_make(&self, rng: &mut Rng, a: usize, free: Option<usize>) -> Result<(), String> {
@@ -209,7 +214,9 @@ impl Worker {
         let flags = if to == 0 && rng.one_in(2) { libc::RENAME_NOREPLACE } else { 0 };
         // Two names of one file stay as they are.
         let changes: &[(usize, u64)] = if from == to { &[] } else { &[(a, 0), (b, from)] };
-        self.own_call(8, "rename", changes, || self.rename(&self.own(a), &self.own(b), flags))
+        let (old, new) = (self.own(a), self.own(b));
+        let moved = self.own_call(8, "rename", changes, || self.rename(&old, &new, flags));
+        moved.map_err(|text| format!("{old} ({from:#x}) to {new} ({to:#x}), flags {flags}: {text}"))
     }
 
     /// Calls that must fail, and change nothing.
