@@ -218,10 +218,18 @@ impl Fs {
             return self.learn_buckets();
         }
         match bucket.next.load(Acquire) {
-            // Looked through again: what was behind comes here before it is given up (`index::split`).
-            0 if self.seems_free(bucket, print) => Looked { child: None, word: ABSENT },
-            0 => Looked::UNSURE,
+            0 => self.look_again(bucket, print),
             _ => behind(bucket, buckets),
+        }
+    }
+
+    /// There is nothing behind the bucket, and was nothing with this fingerprint in it. What was
+    /// behind until now has come here before (`index::split`).
+    #[inline(never)]
+    fn look_again(&self, bucket: &Bucket, print: u64) -> Looked<'_> {
+        match self.seems_free(bucket, print) {
+            true => Looked { child: None, word: ABSENT },
+            false => Looked::UNSURE,
         }
     }
 

@@ -150,8 +150,16 @@ impl Fs {
     /// (too large for the record, or closed meanwhile) is freed at once.
     #[inline(always)]
     pub(super) fn after_removal(&self, cx: &Cx, victim: &Cachelet, node: Node, fate: Fate) {
+        if fate == Fate::Orphan {
+            self.after_last_name(cx, victim, node);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn after_last_name(&self, cx: &Cx, victim: &Cachelet, node: Node) {
         // Whoever has it open keeps its cachelet.
-        if fate == Fate::Orphan && (victim.opens.load(SeqCst) == 0 || victim.node.load(SeqCst) != node.id) {
+        if victim.opens.load(SeqCst) == 0 || victim.node.load(SeqCst) != node.id {
             // Whatever fails here is tried again after the next attach.
             let _ = self.reclaim_orphan(cx, node);
         }
