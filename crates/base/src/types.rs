@@ -232,6 +232,14 @@ pub struct Caller {
     pub privileged: bool,
 }
 
+impl Caller {
+    /// Whether he may search a directory with this owner and mode as its owner, or as the superuser.
+    #[inline(always)]
+    pub fn may_search_own(&self, uid: u32, mode: u32) -> bool {
+        self.privileged || self.uid == uid && mode & 0o100 != 0
+    }
+}
+
 /// In whose name a call is made. Never kept past the call.
 #[derive(Clone, Copy, Debug)]
 pub struct Cred<'a> {

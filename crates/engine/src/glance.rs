@@ -28,8 +28,6 @@ use pm::text::Short;
 const ODD: u32 = cachelet::INVALID | cachelet::DEAD | cachelet::REMOVED;
 /// And where all attributes are wanted.
 const ODD_ATTRIBUTES: u32 = ODD | cachelet::COLD | cachelet::RECOUNT;
-/// Longest path looked at, bytes: with the mount point before it still well below `PATH_MAX`.
-const LENGTH_MAX: usize = 2048;
 /// The mode word of a directory that everybody may search, and the bits that say so.
 const SEARCH: (u32, u32) = ((Kind::Directory as u32) << 16 | 0o111, 0xff_0000 | 0o111);
 
@@ -124,7 +122,7 @@ impl Fs {
             }
             let (looked, end) = match rest.short() {
                 // Empty, `.` or `..`.
-                Some((name, _)) if name.low & !0x2e2e == 0 => return Glance::Unsure,
+                Some((name, _)) if name.may_be_dots() => return Glance::Unsure,
                 Some((name, end)) => (self.look_short(parent, &name), end),
                 None => {
                     let (name, end) = rest.component();
@@ -135,12 +133,12 @@ impl Fs {
                 }
             };
             let Some(child) = looked.child else {
-                let absent = looked.word == ABSENT && end.first() == 0 && short_enough(path, end);
+                let absent = looked.word == ABSENT && end.first() == 0 && path.is_short_until(end);
                 // The directory is looked at again after the bucket.
                 return if absent && dir.sequence.load(Relaxed) == sequence { Glance::Absent } else { Glance::Unsure };
             };
             match end.next() {
-                None if short_enough(path, end) => return seen(child, looked.word, dir),
+                None if path.is_short_until(end) => return seen(child, looked.word, dir),
                 None => return Glance::Unsure,
                 Some(next) => rest = next,
             }
@@ -328,12 +326,6 @@ impl Fs {
     }
 }
 
-/// Whether a path that ends at `end` is none of those that are too long.
-#[inline(always)]
-fn short_enough(path: Text, end: Text) -> bool {
-    end.address().wrapping_sub(path.address()) <= LENGTH_MAX
-}
-
 /// Whether a cachelet is a directory's that the caller may search, and was so
 /// while its sequence was `sequence`.
 #[inline(always)]
@@ -348,8 +340,7 @@ fn may_search<'c>(who: impl Fn() -> &'c Caller, dir: &Cachelet, sequence: u32) -
 /// As the owner or the superuser; by group, the proper way finds out.
 #[inline(never)]
 fn may_search_as(who: &Caller, dir: &Cachelet, word: u32) -> bool {
-    let owner = who.uid == dir.uid.load(Relaxed) && word & 0o100 != 0;
-    (word >> 16) as u8 == Kind::Directory as u8 && (who.privileged || owner)
+    (word >> 16) as u8 == Kind::Directory as u8 && who.may_search_own(dir.uid.load(Relaxed), word)
 }
 
 #[cfg(test)]

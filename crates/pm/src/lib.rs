@@ -24,6 +24,7 @@ pub mod handover;
 pub mod host;
 pub mod huge;
 pub mod mutex;
+pub mod processor;
 #[cfg(feature = "sim")]
 pub mod record;
 pub mod region;

@@ -21,6 +21,17 @@ pub struct Short {
     pub len: u32,
 }
 
+impl Short {
+    /// Whether it may be no name: nothing, `.` or `..`. True of a few odd names besides.
+    #[inline(always)]
+    pub fn may_be_dots(&self) -> bool {
+        self.low & !0x2e2e == 0
+    }
+}
+
+/// Longest path that a glance looks at, bytes: with the mount point before it still well below `PATH_MAX`.
+const GLANCE_MAX: usize = 2048;
+
 /// What [`Text::short`] reads of its own: one line.
 #[cfg(target_arch = "x86_64")]
 #[repr(C, align(64))]
@@ -66,6 +77,12 @@ impl<'a> Text<'a> {
     #[inline(always)]
     pub fn address(self) -> usize {
         self.at as usize
+    }
+
+    /// Whether a path that ends at `end` is none that is too long for a glance.
+    #[inline(always)]
+    pub fn is_short_until(self, end: Text) -> bool {
+        end.address().wrapping_sub(self.address()) <= GLANCE_MAX
     }
 
     /// The first byte; 0 at the end.

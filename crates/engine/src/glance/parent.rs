@@ -2,7 +2,7 @@
 //! their kin begin with. The last component is not looked up; the operation does
 //! that under the bucket's lock.
 
-use super::{may_search, short_enough};
+use super::may_search;
 use crate::fs::Fs;
 use base::{Caller, Node};
 use core::sync::atomic::Ordering::Relaxed;
@@ -24,7 +24,7 @@ impl Fs {
             }
             let (short, name, end) = match rest.short_part() {
                 // Empty, `.` or `..`.
-                Some((short, ..)) if short.low & !0x2e2e == 0 => return None,
+                Some((short, ..)) if short.may_be_dots() => return None,
                 Some((short, name, end)) => (Some(short), name, end),
                 None => {
                     let (name, end) = rest.component();
@@ -35,7 +35,7 @@ impl Fs {
                 }
             };
             let Some(next) = end.next() else {
-                let fits = name.len() <= NAME_MAX && short_enough(path, end);
+                let fits = name.len() <= NAME_MAX && path.is_short_until(end);
                 return fits.then_some((Node { id, hint: self.cachelets.number(dir) }, name));
             };
             let parent = node_offset(id);

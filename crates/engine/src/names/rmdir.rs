@@ -47,7 +47,11 @@ impl Fs {
                         break;
                     }
                 }
-                Outcome::Recount(node) => self.recount(cx, node)?,
+                Outcome::Recount(node) => match self.recount(cx, node) {
+                    // Gone meanwhile: there may be another.
+                    Ok(()) | Err(base::Error::Posix(Errno::ESTALE)) => {}
+                    Err(error) => return Err(error),
+                },
             }
             last = attempt(self)?;
         }

@@ -50,6 +50,15 @@ pub(crate) fn done(result: base::Result<usize>) -> Outcome {
     }
 }
 
+/// A result of what a glance has found; `None` if that is gone: it is to be resolved properly.
+#[inline(always)]
+fn unless_stale(result: base::Result<usize>) -> Option<Outcome> {
+    match result {
+        Err(Error::Posix(Errno::ESTALE)) => None,
+        result => Some(done(result)),
+    }
+}
+
 /// A failure.
 #[inline(always)]
 pub(crate) fn fail(errno: Errno) -> Outcome {
@@ -77,10 +86,7 @@ impl Process {
     ) -> Option<Outcome> {
         // SAFETY: the caller's promise.
         let spot = unsafe { self.glance_parent(dirfd, pointer) }?;
-        match serve(&self.cx(thread), &spot) {
-            Err(Error::Posix(Errno::ESTALE)) => None,
-            result => Some(done(result)),
-        }
+        unless_stale(serve(&self.cx(thread), &spot))
     }
 
     /// The rest of such a call, where a glance did not find the place: for `at`, of a name.
@@ -116,10 +122,7 @@ impl Process {
     ) -> Option<Outcome> {
         // SAFETY: the caller's promise.
         let (mount, node) = unsafe { self.seen(dirfd, pointer, last) }?;
-        match serve(&self.cx(thread), mount.backend, node) {
-            Err(Error::Posix(Errno::ESTALE)) => None,
-            result => Some(done(result)),
-        }
+        unless_stale(serve(&self.cx(thread), mount.backend, node))
     }
 
     /// The node at the end of a path, where a glance sees it.

@@ -208,7 +208,7 @@ impl Ledger {
     pub(crate) fn lock(&self) -> Guard<'_> {
         let word = &self.header().lock;
         let own = host::own_pid_cached();
-        let (mut rounds, mut nobody) = (0u32, 0);
+        let (mut rounds, mut nobody, mut is_left) = (0u32, 0, false);
         while let Err(holder) = word.compare_exchange_weak(0, own, Acquire, Relaxed) {
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(64) {
@@ -216,15 +216,17 @@ impl Ledger {
             }
             if rounds.is_multiple_of(4096) && holder != 0 && !host::is_alive(holder) {
                 nobody += 1;
-                if take_from(word, holder, own, nobody) {
-                    fence(Release);
-                    self.mend();
+                is_left = take_from(word, holder, own, nobody);
+                if is_left {
                     break;
                 }
             }
         }
         // Whoever sees a change to come sees the lock taken (`nodes/glance.rs`).
         fence(Release);
+        if is_left {
+            self.mend();
+        }
         Guard(self)
     }
 

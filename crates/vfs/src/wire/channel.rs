@@ -30,6 +30,7 @@ mod tests;
 
 use super::courtesy::Courtesy;
 use super::patience::Patience;
+use super::together::{self, NOWHERE, Together};
 use crate::{Cx, Errno};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use pm::{Region, UserSlice, clock, file, host};
@@ -123,7 +124,9 @@ pub struct Header {
     pub notices: AtomicU32,
     /// 1: the daemon's side is a relay's, which has the daemon at a socket.
     pub by_socket: AtomicU32,
-    reserved: [AtomicU32; 2],
+    /// A daemon's thread that has a request goes to another processor: its client is not to sleep ([`Together`]).
+    leaving: AtomicU32,
+    reserved: AtomicU32,
 
     /// Slots with a request that nobody has taken.
     pending: AtomicU64,
@@ -161,7 +164,7 @@ struct Slot {
     one_way: AtomicU32,
     /// The daemon's life for which the request is meant.
     epoch: AtomicU32,
-    /// The client gives way before it sleeps (1), and so may the daemon.
+    /// The client gives way before it sleeps, and so may the daemon: where ([`Together::place`]).
     gives_way: AtomicU32,
     reserved2: [AtomicU32; 7],
 
@@ -210,8 +213,9 @@ pub struct Channel {
     /// Of this process, client or daemon.
     patience: Patience,
     courtesy: Courtesy,
-    /// The client who was answered last was awake and gives way (1): his next request may come soon.
-    is_met: AtomicU32,
+    together: Together,
+    /// Where the client is who was answered last, was awake, and gives way: his next request may come soon. Else `NOWHERE`.
+    met_at: AtomicU32,
     hint: AtomicU32,
 }
 
@@ -246,7 +250,8 @@ impl Channel {
             region,
             patience: Patience::new(),
             courtesy: Courtesy::new(),
-            is_met: AtomicU32::new(0),
+            together: Together::new(),
+            met_at: AtomicU32::new(NOWHERE),
             hint: AtomicU32::new(0),
         })
     }

@@ -19,6 +19,7 @@ mod patience;
 mod permission;
 mod protocol;
 mod source;
+mod together;
 
 pub use call::{MINOR, UNSPLICED, agree};
 

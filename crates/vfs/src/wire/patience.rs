@@ -38,6 +38,13 @@ impl Patience {
         Patience { vain: AtomicU32::new(0), left: AtomicU32::new(0), wait: AtomicU32::new(TRY) }
     }
 
+    /// There is a free processor now.
+    pub fn begin_anew(&self) {
+        self.vain.store(0, Relaxed);
+        self.left.store(0, Relaxed);
+        self.wait.store(TRY, Relaxed);
+    }
+
     /// Spins until `done` gives something; `None` if it was not worth waiting for.
     pub fn spin<T>(&self, mut done: impl FnMut() -> Option<T>) -> Option<T> {
         let left = self.left.load(Relaxed);

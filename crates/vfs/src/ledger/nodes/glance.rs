@@ -22,8 +22,6 @@ use pm::Text;
 
 /// Nodes of a chain that a glance looks at.
 const STEPS: u32 = 16;
-/// Bytes of a path that a glance goes along.
-const LENGTH_MAX: usize = 2048;
 
 /// Whose path it is, and what is to be shown at its end.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +100,7 @@ impl Ledger {
             }
             let (found, end) = match rest.short() {
                 // Empty, `.` or `..`.
-                Some((name, _)) if name.low & !0x2e2e == 0 => return Glance::Unsure,
+                Some((name, _)) if name.may_be_dots() => return Glance::Unsure,
                 Some((name, end)) => {
                     let hash = hash_of_short(index, &name);
                     (self.believed(index, hash, now, |record| record.is_called_short(&name)), end)
@@ -116,7 +114,7 @@ impl Ledger {
             names += 1;
             match (record.state.load(Relaxed), end.next()) {
                 (NAMED, Some(next)) => (dir, index, rest) = (record, at, next),
-                (state @ (NAMED | NEGATIVE), None) if end.address().wrapping_sub(path.address()) <= LENGTH_MAX => {
+                (state @ (NAMED | NEGATIVE), None) if path.is_short_until(end) => {
                     let glance = match state {
                         NEGATIVE if self.is_still(version) => Glance::Absent,
                         NAMED => self.stat_of(record, version, now, rule, out),
@@ -155,8 +153,7 @@ impl Ledger {
     #[inline(always)]
     fn may_search(&self, who: &Caller, dir: &Record, now: u64) -> bool {
         let mode = dir.kind_mode.load(Relaxed);
-        let owner = mode & 0o100 != 0 && who.uid == dir.uid.load(Relaxed);
-        self.has_attr(dir, now) && (mode & 0o111 == 0o111 || who.privileged || owner)
+        self.has_attr(dir, now) && (mode & 0o111 == 0o111 || who.may_search_own(dir.uid.load(Relaxed), mode))
     }
 }
 

@@ -94,7 +94,7 @@ impl Channel {
         slot.len.store(len as u32, Relaxed);
         slot.one_way.store(u32::from(one_way), Relaxed);
         slot.sleeps.store(0, Relaxed);
-        slot.gives_way.store(u32::from(self.courtesy.is_given()), Relaxed);
+        slot.gives_way.store(self.together.place(self.courtesy.is_given()), Relaxed);
         slot.epoch.store(request.epoch, Relaxed);
         slot.state.store(word(host::own_pid_cached(), REQUEST), Release);
         header.pending.fetch_or(1 << index, SeqCst);
@@ -203,7 +203,17 @@ impl Channel {
             let len = said as u32 as usize;
             (said == answered(unique, len)).then_some(len)
         };
-        if let Some(len) = self.patience.spin(replied).or_else(|| self.courtesy.give_way(true, replied)) {
+        if let Some(len) = self.patience.spin(replied) {
+            return Ok(len);
+        }
+        if let Some(len) = self.courtesy.give_way(true, replied) {
+            self.together.answered();
+            return Ok(len);
+        }
+        if header.leaving.load(Relaxed) != 0
+            && let Some(len) = together::stay_awake(replied)
+        {
+            self.patience.begin_anew();
             return Ok(len);
         }
         let begun = clock::monotonic();

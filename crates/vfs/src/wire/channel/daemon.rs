@@ -59,6 +59,9 @@ impl Channel {
         if header.returning.load(Relaxed) != 0 {
             header.returning.store(0, SeqCst);
         }
+        if header.leaving.load(Relaxed) != 0 {
+            header.leaving.store(0, Relaxed);
+        }
         if !leads {
             let rung = header.bench.load(SeqCst);
             header.followers.fetch_add(1, SeqCst);
@@ -67,7 +70,7 @@ impl Channel {
             header.followers.fetch_sub(1, SeqCst);
             return result.map(|()| None);
         }
-        let mut found = self.patience.spin(take).or_else(|| self.give_way(take));
+        let mut found = self.patience.spin(take).or_else(|| self.give_way(header, take));
         let mut result = Ok(());
         if found.is_none() {
             if header.daemon.load(Relaxed) == 0 {
@@ -94,13 +97,16 @@ impl Channel {
 
     /// Gives way to a client who has just been answered, if he does so himself, and was not asleep. The daemon can't
     /// tell a third program's turn from the client's own work; he can, who waits for an answer.
-    fn give_way(&self, take: impl FnMut() -> Option<u32>) -> Option<u32> {
-        if self.is_met.load(Relaxed) == 0 {
+    fn give_way(&self, header: &Header, take: impl FnMut() -> Option<u32>) -> Option<u32> {
+        let place = self.met_at.load(Relaxed);
+        if place == NOWHERE {
             return None;
         }
         let found = self.courtesy.give_way(false, take);
-        if found.is_none() {
-            self.is_met.store(0, Relaxed);
+        match found {
+            Some(_) if self.together.asked(place, &header.leaving) => self.patience.begin_anew(),
+            Some(_) => {}
+            None => self.met_at.store(NOWHERE, Relaxed),
         }
         found
     }
@@ -156,7 +162,7 @@ impl Channel {
         if returns {
             self.header()?.returning.store(1, SeqCst);
         }
-        let gives_way = slot.gives_way.load(Relaxed) != 0;
+        let place = slot.gives_way.load(Relaxed);
         if !slot.step(REPLYING, REPLIED) {
             slot.step(LEFT, FREE);
             return Err(Errno::ENOENT);
@@ -164,9 +170,9 @@ impl Channel {
         // Not before: who sees it frees the slot without a look at its state.
         slot.answered.store(answered(unique, len), Release);
         let sleeps = slot.sleeps.load(SeqCst) != 0;
-        let is_met = u32::from(gives_way && !sleeps);
-        if self.is_met.load(Relaxed) != is_met {
-            self.is_met.store(is_met, Relaxed);
+        let met_at = if sleeps { NOWHERE } else { place };
+        if self.met_at.load(Relaxed) != met_at {
+            self.met_at.store(met_at, Relaxed);
         }
         if sleeps {
             file::wake_one(&slot.state);
