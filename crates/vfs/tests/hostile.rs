@@ -5,7 +5,7 @@ mod scripted;
 
 use bypath_vfs as vfs;
 use pm::{Errno, UserSlice};
-use scripted::{Place, directory, reply};
+use scripted::{Place, entry, reply};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use vfs::ledger::NODES;
 use vfs::wire::channel::Request;
@@ -58,7 +58,7 @@ fn endless_directory() {
 fn circles() {
     let place = Place::new("circles");
     let backend = place.mount(|operation, _, asked| match operation {
-        LOOKUP => directory(if asked.starts_with(b"root") { 1 } else { 7 }),
+        LOOKUP => entry(if asked.starts_with(b"root") { 1 } else { 7 }, 0o040_755, 0),
         _ => vec![0; 16],
     });
     with_cx(|cx| {
@@ -84,7 +84,8 @@ fn circles() {
 #[test]
 fn names_without_end() {
     let place = Place::new("names");
-    let backend = place.mount(|operation, unique, _| if operation == LOOKUP { directory(unique | 1 << 40) } else { vec![0; 16] });
+    let backend =
+        place.mount(|operation, unique, _| if operation == LOOKUP { entry(unique | 1 << 40, 0o040_755, 0) } else { vec![0; 16] });
     with_cx(|cx| {
         for number in 0..NODES + NODES / 8 {
             let name = format!("name {number}");

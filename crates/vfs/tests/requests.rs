@@ -4,7 +4,7 @@ mod scripted;
 
 use bypath_vfs as vfs;
 use pm::{Errno, UserSlice};
-use scripted::{Place, directory};
+use scripted::{Place, entry};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use vfs::wire::DEFAULT_PERMISSIONS;
@@ -27,10 +27,7 @@ fn with_cx(cred: Cred<'static>, run: impl FnOnce(&Cx)) {
 
 /// `struct fuse_entry_out` of a regular file, and `struct fuse_open_out`.
 fn made(id: u64) -> Vec<u8> {
-    let mut out = directory(id);
-    out[100..104].copy_from_slice(&0o100_644u32.to_ne_bytes());
-    out.extend([0; 16]);
-    out
+    [entry(id, 0o100_644, 0), vec![0; 16]].concat()
 }
 
 /// Goal: a name that the call's own walk has not found is not looked for a second time before it is made; one that
@@ -62,10 +59,10 @@ fn one_look_for_a_new_name() {
 fn nothing_in_what_was_removed() {
     let place = Place::new("removed");
     let backend = place.mount(|operation, unique, asked| match operation {
-        LOOKUP if asked == b"d\0" => directory(7),
+        LOOKUP if asked == b"d\0" => entry(7, 0o040_755, 0),
         LOOKUP => vec![0; 128],
         // `struct fuse_attr_out`: the attributes lie 16 bytes from its begin, 40 from that of an entry.
-        GETATTR => [&[0u8; 16], &directory(7)[40..128]].concat(),
+        GETATTR => [&[0u8; 16], &entry(7, 0o040_755, 0)[40..128]].concat(),
         RMDIR => Vec::new(),
         _ => made(unique),
     });

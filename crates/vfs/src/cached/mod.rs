@@ -13,7 +13,7 @@ mod source;
 
 pub use source::{KernelCall, KernelOpen, Miss, Source};
 
-use crate::ledger::{Found, Ledger, Rule};
+use crate::ledger::{Fetch, Found, Ledger, Rule};
 use crate::*;
 use base::stat::Stat;
 use core::mem::MaybeUninit;
@@ -341,12 +341,12 @@ impl<S: Source> Backend for Cached<S> {
         }
         let mut done = 0;
         let file = if self.ledger.has_pages() { self.source.page_key(&self.ledger, node) } else { None };
-        let mut fetch = |at, room| self.source.read(&self.ledger, cx, node, at, room);
+        let mut fetch = Asks { cached: self, cx, node };
         for &part in into.iter().filter(|part| part.len > 0) {
             let at = offset.saturating_add(done as u64);
             let result = match file {
                 Some(file) => self.ledger.read_pages(node, file, at, part, &mut fetch),
-                None => fetch(at, part),
+                None => fetch.read(at, part),
             };
             match result {
                 Ok(count) => {
@@ -473,6 +473,7 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn exec_prepare(&self) -> u64 {
+        self.source.settle_all();
         self.ledger.exec_prepare()
     }
 
@@ -483,6 +484,7 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn detach(&self, cx: &Cx) {
+        self.source.settle_all();
         self.ledger.detach(&mut |id| self.ended(cx, id))
     }
 
@@ -496,6 +498,23 @@ impl<S: Source> Backend for Cached<S> {
             self.touched(spot.dir);
         }
         Some(result)
+    }
+}
+
+/// A file's source, for the page cache.
+struct Asks<'a, S> {
+    cached: &'a Cached<S>,
+    cx: &'a Cx<'a>,
+    node: Node,
+}
+
+impl<S: Source> Fetch for Asks<'_, S> {
+    fn read(&mut self, offset: u64, into: UserSlice) -> Result<usize> {
+        self.cached.source.read(&self.cached.ledger, self.cx, self.node, offset, into)
+    }
+
+    fn read_ahead(&mut self, offset: u64) {
+        self.cached.source.read_ahead(&self.cached.ledger, self.cx, self.node, offset);
     }
 }
 

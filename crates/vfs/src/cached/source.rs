@@ -93,6 +93,15 @@ pub trait Source: Sync {
         refused()
     }
 
+    /// What an open file holds from `offset` on is likely to be read next: one frame's length
+    /// ([`FRAME_BYTES`](crate::ledger::FRAME_BYTES)), at once and in one call of [`Source::read`].
+    fn read_ahead(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64) {
+        let _ = (l, cx, node, offset);
+    }
+
+    /// Nothing that was asked for ahead is under way any more: the program ends, or becomes another one.
+    fn settle_all(&self) {}
+
     /// What an open file is called in the page cache; `None`: it is not to be kept there.
     fn page_key(&self, l: &Ledger, node: Node) -> Option<PageKey> {
         let _ = (l, node);

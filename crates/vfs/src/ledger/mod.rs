@@ -28,7 +28,7 @@ pub mod pages;
 
 pub use changes::Moment;
 pub use nodes::{Caching, Entry, Found, Record, Rule};
-pub use pages::{PageFigures, PageKey};
+pub use pages::{FRAME_BYTES, Fetch, PageFigures, PageKey};
 
 use crate::{Errno, Result};
 use base::Description;

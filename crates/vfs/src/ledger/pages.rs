@@ -89,8 +89,14 @@ pub struct PageFigures {
     pub misses: u64,
 }
 
-/// Asks the source: where in the file, into what.
-pub type Fetch<'a> = dyn FnMut(u64, UserSlice) -> Result<usize> + 'a;
+/// Asks the source for parts of a file.
+pub trait Fetch {
+    /// What is at `offset`, now; fewer bytes only at the file's end.
+    fn read(&mut self, offset: u64, into: UserSlice) -> Result<usize>;
+
+    /// A frame's length at `offset` will be wanted, it seems.
+    fn read_ahead(&mut self, offset: u64);
+}
 
 /// Bits of the pages that `from..to` of a frame touches.
 fn bits(from: u64, to: u64) -> u32 {
@@ -159,6 +165,14 @@ impl Ledger {
         (set..set + WAYS).any(|index| self.head(index).is_some_and(is_of))
     }
 
+    /// Whether a part of a file is there, all of it perhaps.
+    fn may_hold(&self, file: PageKey, part: u64) -> bool {
+        let set = Self::set_of(file.key, part);
+        let holds =
+            |head: &Head| Self::is_frame_of(head, file, part) && self.holds_still(file.key, part, head.asked.load(Relaxed), true);
+        (set..set + WAYS).any(|index| self.head(index).is_some_and(holds))
+    }
+
     fn head(&self, index: u32) -> Option<&Head> {
         if index >= FRAMES { None } else { self.region.at(PAGES_AT + u64::from(index) * size_of::<Head>() as u64) }
     }
@@ -174,13 +188,18 @@ impl Ledger {
             && !(knows_end && asked < self.last_change(Of::End, key))
     }
 
+    /// Whether the frame's length at `offset` of file `key`, and where it ends, is what it was at `asked`.
+    pub fn is_as_it_was(&self, key: u64, offset: u64, asked: u64) -> bool {
+        self.holds_still(key, offset / FRAME_BYTES, asked, true)
+    }
+
     fn is_frame_of(head: &Head, file: PageKey, part: u64) -> bool {
         head.key.load(Relaxed) == file.key && head.part.load(Relaxed) == part && head.version.load(Relaxed) == file.version
     }
 
     /// Reads at `offset`, from the cache or by `fetch`, which is asked for more than
     /// is wanted where a file is read in order. Fewer bytes only at the file's end.
-    pub fn read_pages(&self, node: Node, file: PageKey, offset: u64, into: UserSlice, fetch: &mut Fetch) -> Result<usize> {
+    pub fn read_pages(&self, node: Node, file: PageKey, offset: u64, into: UserSlice, fetch: &mut dyn Fetch) -> Result<usize> {
         let mut done = 0;
         while done < into.len {
             let Some(at) = offset.checked_add(done as u64) else { break };
@@ -191,8 +210,8 @@ impl Ledger {
             let (result, want) = match self.copy_page(file, part, within, piece) {
                 Some(got) => (Ok(got), want),
                 // So much at once gains nothing from a copy aside.
-                None if within == 0 && rest >= FRAME_BYTES as usize => (fetch(at, into.part(done, rest)), rest),
-                None => (self.fetch_page(node, file, part, within, piece, fetch), want),
+                None if within == 0 && rest >= FRAME_BYTES as usize => (fetch.read(at, into.part(done, rest)), rest),
+                None => (self.fetch_page(node, file, offset, (part, within), piece, fetch), want),
             };
             let got = match result {
                 Ok(got) => got,
@@ -242,12 +261,22 @@ impl Ledger {
         None
     }
 
-    /// Fills pages of a frame and copies from there; straight to the program if there is no frame to be had.
-    fn fetch_page(&self, node: Node, file: PageKey, part: u64, within: u64, into: UserSlice, fetch: &mut Fetch) -> Result<usize> {
+    /// Fills pages of a frame and copies from there; straight to the program if there is no frame to be had. `begun`: where
+    /// in the file the program's call began.
+    fn fetch_page(
+        &self,
+        node: Node,
+        file: PageKey,
+        begun: u64,
+        (part, within): (u64, u64),
+        into: UserSlice,
+        fetch: &mut dyn Fetch,
+    ) -> Result<usize> {
         self.header().page_misses.fetch_add(1, Relaxed);
         let at = part * FRAME_BYTES;
-        let Some((index, head, number)) = self.take_frame(file, part) else { return fetch(at + within, into) };
-        let in_order = within == 0 || self.get(node)?.read_on.load(Relaxed) == at + within;
+        let Some((index, head, number)) = self.take_frame(file, part) else { return fetch.read(at + within, into) };
+        let follows = self.get(node)?.read_on.load(Relaxed) == begun;
+        let in_order = within == 0 || follows;
         let from = within / PAGE * PAGE;
         let to = if in_order { FRAME_BYTES } else { (within + into.len as u64).next_multiple_of(PAGE) };
         let is_same = Self::is_frame_of(head, file, part)
@@ -266,12 +295,12 @@ impl Ledger {
         head.used_at.store(Self::now(), Relaxed);
         if !self.populate(index, head, bits(from, to)) {
             head.state.store(number, Release);
-            return fetch(at + within, into);
+            return fetch.read(at + within, into);
         }
         let place = FRAMES_AT + u64::from(index) * FRAME_BYTES;
         let mut failure = None;
         let got = self.region.fill(place + from, to - from, &mut |room| {
-            fetch(at + from, room).or_else(|error| {
+            fetch.read(at + from, room).or_else(|error| {
                 failure = Some(error);
                 Ok(0)
             })
@@ -295,6 +324,11 @@ impl Ledger {
             head.pages.fetch_and(0xffff_0000, Relaxed);
         }
         head.state.store(number, Release);
+        // From the second part on: most files are short, and of many only the beginning is read.
+        let goes_on = follows && part > 0 && head.end.load(Relaxed) == NO_END && result.is_ok();
+        if goes_on && !self.may_hold(file, part + 1) {
+            fetch.read_ahead(at + FRAME_BYTES);
+        }
         result
     }
 

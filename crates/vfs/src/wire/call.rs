@@ -45,7 +45,8 @@ const OLDEST: u32 = 19;
 /// What we say to a daemon that has a socket. From 7.13 on Go's, from 7.14 on libfuse moves replies to the kernel by `splice`,
 /// which cuts them into packets there. Nothing else in a message has changed since but for what `INIT` and notices hold.
 pub const UNSPLICED: u32 = 12;
-const ASYNC_READ: u32 = 1;
+/// It takes several reads of a file at a time.
+pub(super) const ASYNC_READ: u32 = 1;
 const BIG_WRITES: u32 = 1 << 5;
 /// The daemon applies the umask itself.
 pub(super) const DONT_MASK: u32 = 1 << 6;

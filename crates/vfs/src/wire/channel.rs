@@ -51,6 +51,9 @@ pub const IN_HEADER: usize = 40;
 /// See [`IN_HEADER`].
 pub const OUT_HEADER: usize = 16;
 
+/// So many slots at most hold what nobody waits for yet, of all clients together.
+const POSTED_MAX: u32 = SLOTS / 2;
+
 /// States of the daemon.
 pub mod life {
     /// Nobody is there yet.
@@ -126,7 +129,8 @@ pub struct Header {
     pub by_socket: AtomicU32,
     /// A daemon's thread that has a request goes to another processor: its client is not to sleep ([`Together`]).
     leaving: AtomicU32,
-    reserved: AtomicU32,
+    /// Bit n: the reply in slot n is fetched later, or never.
+    posted: AtomicU32,
 
     /// Slots with a request that nobody has taken.
     pending: AtomicU64,
@@ -242,6 +246,17 @@ pub struct Request<'a> {
     pub data: UserSlice,
 }
 
+/// A request that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// Its slot.
+    pub index: u32,
+    /// Its number.
+    pub unique: u64,
+    /// The daemon's life for which it is meant.
+    pub epoch: u32,
+}
+
 impl Channel {
     /// Maps the channel at `path` (NUL-terminated).
     pub fn open(path: &[u8]) -> Result<Channel, Errno> {
@@ -285,6 +300,11 @@ impl Channel {
     /// Requests so far: every slot counts its own.
     pub fn requests(&self) -> u64 {
         (0..SLOTS).filter_map(|index| self.slot(index).ok()).map(|slot| slot.unique.load(Relaxed) >> 8).sum()
+    }
+
+    /// How many slots hold what nobody waits for yet.
+    pub fn posted(&self) -> u32 {
+        self.header().map_or(0, |header| header.posted.load(Relaxed).count_ones())
     }
 
     fn room(index: u32) -> u64 {

@@ -91,6 +91,7 @@ impl Wire {
 
     /// Releases a node's handles if no more than `holders` hold it (0: in any case).
     pub(super) fn release_handles(&self, l: &Ledger, cx: &Cx, node: Node, holders: u32) {
+        self.settle(l, node);
         let Some((key, handles, bits, epoch, directory)) = l.take_handles(node, holders) else { return };
         if epoch != self.channel.epoch() || bits & UNOPENED != 0 {
             return;

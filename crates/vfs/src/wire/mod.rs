@@ -11,6 +11,7 @@
 //! request says for which life it is meant, so that none reaches the wrong one: all
 //! that goes into it (ids, handles) is of the life of one `Key`.
 
+mod ahead;
 mod call;
 pub mod channel;
 mod courtesy;
@@ -39,6 +40,7 @@ pub const READ_ONLY: u32 = 2;
 #[derive(Debug)]
 pub struct Wire {
     channel: Channel,
+    ahead: ahead::Ahead,
     device: u64,
     read_only: bool,
 }
@@ -60,7 +62,7 @@ impl Wire {
         let mut text = [0u8; crate::PATH_MAX];
         let room = text.get_mut(..path.len()).filter(|room| room.len() < crate::PATH_MAX).ok_or(Errno::ENAMETOOLONG)?;
         room.copy_from_slice(path);
-        Ok(Wire { channel: Channel::open(&text[..path.len() + 1])?, device, read_only })
+        Ok(Wire { channel: Channel::open(&text[..path.len() + 1])?, ahead: ahead::Ahead::new(), device, read_only })
     }
 
     /// The way to the daemon.

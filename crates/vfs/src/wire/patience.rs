@@ -10,9 +10,12 @@
 //! patient one is tried, to see whether times have changed.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use pm::clock;
 
-/// Rounds of a patient spin; 53 µs where a round takes 26 ns (Zen 4).
-const MOST: u32 = 2048;
+/// A patient spin: nanoseconds, whatever a round takes (11 ns to 50, by processor).
+const MOST_NS: i64 = 100_000;
+/// Rounds between two looks at the clock; most answers come before the first.
+const LOOK: u32 = 64;
 /// Rounds of an impatient one.
 const LEAST: u32 = 8;
 /// How many patient ones in vain, one after the other, make impatient.
@@ -46,10 +49,15 @@ impl Patience {
     }
 
     /// Spins until `done` gives something; `None` if it was not worth waiting for.
-    pub fn spin<T>(&self, mut done: impl FnMut() -> Option<T>) -> Option<T> {
+    pub fn spin<T>(&self, done: impl FnMut() -> Option<T>) -> Option<T> {
+        self.spin_by(done, clock::monotonic)
+    }
+
+    fn spin_by<T>(&self, mut done: impl FnMut() -> Option<T>, mut now: impl FnMut() -> i64) -> Option<T> {
         let left = self.left.load(Relaxed);
         let is_patient = left == 0;
-        for _ in 0..if is_patient { MOST } else { LEAST } {
+        let mut until = i64::MAX;
+        for round in 1.. {
             if let Some(found) = done() {
                 // A store only where it says something new: the word is shared.
                 if is_patient && self.vain.load(Relaxed) != 0 {
@@ -59,6 +67,16 @@ impl Patience {
                 return Some(found);
             }
             core::hint::spin_loop();
+            if !is_patient && round >= LEAST {
+                break;
+            }
+            if round % LOOK == 0 {
+                let time = now();
+                if time > until {
+                    break;
+                }
+                until = until.min(time + MOST_NS);
+            }
         }
         if !is_patient {
             self.left.store(left - 1, Relaxed);
@@ -79,17 +97,18 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::cell::Cell;
 
-    fn rounds_in_vain(patience: &Patience) -> u32 {
-        let mut rounds = 0;
-        assert_eq!(
-            patience.spin(|| -> Option<()> {
-                rounds += 1;
-                None
-            }),
-            None
-        );
-        rounds
+    /// One wait on a processor where a round takes 10 ns, for an answer that comes after `answer_ns`: whether it was
+    /// waited for, and how many rounds.
+    fn wait(patience: &Patience, answer_ns: i64) -> (bool, u32) {
+        let rounds = Cell::new(0);
+        let time = || i64::from(rounds.get()) * 10;
+        let done = || {
+            rounds.set(rounds.get() + 1);
+            (time() > answer_ns).then_some(())
+        };
+        (patience.spin_by(done, time).is_some(), rounds.get())
     }
 
     /// Goal: what is never worth it costs little, on the average of many calls;
@@ -97,23 +116,15 @@ mod tests {
     #[test]
     fn follows_the_answers() {
         let patience = Patience::new();
-        let all: u32 = (0..4096).map(|_| rounds_in_vain(&patience)).sum();
-        assert!(all / 4096 < 32, "{} rounds a call", all / 4096);
-        let answers = |patience: &Patience, after: u32| {
-            let mut rounds = 0;
-            patience
-                .spin(|| {
-                    rounds += 1;
-                    (rounds > after).then_some(())
-                })
-                .is_some()
-        };
-        let first = (0..=TRY_MAX).position(|_| answers(&patience, 300)).expect("noticed");
+        let all: u32 = (0..4096).map(|_| wait(&patience, i64::MAX).1).sum();
+        assert!(all / 4096 < 100, "{} rounds a call", all / 4096);
+        let answers = |patience: &Patience, after_ns: i64| wait(patience, after_ns).0;
+        let first = (0..=TRY_MAX).position(|_| answers(&patience, MOST_NS / 2)).expect("noticed");
         assert!(first > 0, "it had given up");
-        assert!((0..100).all(|_| answers(&patience, 300)), "kept");
+        assert!((0..100).all(|_| answers(&patience, MOST_NS / 2)), "kept");
         // A late one now and then, and a few too late, change nothing.
-        assert!(answers(&patience, MOST - 1), "kept");
-        assert!((1..ENOUGH).all(|_| !answers(&patience, MOST)), "too late");
-        assert!((0..100).all(|_| answers(&patience, 500)), "kept");
+        assert!(answers(&patience, MOST_NS - 100), "kept");
+        assert!((1..ENOUGH).all(|_| !answers(&patience, MOST_NS * 2)), "too late");
+        assert!((0..100).all(|_| answers(&patience, MOST_NS / 2)), "kept");
     }
 }

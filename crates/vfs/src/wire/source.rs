@@ -39,7 +39,7 @@ fn needless(result: Result<()>) -> Result<()> {
 }
 
 /// `struct fuse_read_in`, which is `struct fuse_write_in` too.
-fn piece(handle: u64, offset: u64, len: usize) -> Message {
+pub(super) fn read_piece(handle: u64, offset: u64, len: usize) -> Message {
     let mut message = Message::new();
     message.word64(handle).word64(offset).word32(len as u32).word32(0).word64(0).word32(0).word32(0);
     message
@@ -296,11 +296,11 @@ impl Source for Wire {
         if !is_kept || self.open_bits(l, node, epoch).ok()? & FOR_READ == 0 {
             return None;
         }
-        let version = u64::from(epoch) << 32 | u64::from(self.channel.header().ok()?.notices.load(Relaxed));
-        Some(PageKey { key: record.key.load(Relaxed), version })
+        Some(PageKey { key: record.key.load(Relaxed), version: self.version(epoch).ok()? })
     }
 
     fn flush(&self, l: &Ledger, cx: &Cx, node: Node) {
+        self.settle(l, node);
         let epoch = self.channel.epoch();
         if self.open_bits(l, node, epoch).unwrap_or(0) & FOR_WRITE == 0 {
             return;
@@ -334,10 +334,23 @@ impl Source for Wire {
     fn read(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
         let key = self.key(l, cx, node)?;
         let handle = self.handle(l, cx, node, key, READ)?;
+        if let Some(len) = self.expected(l, key, handle, offset, into) {
+            return Ok(len);
+        }
         in_pieces(into, DATA_MAX, |done, part| {
-            let message = piece(handle, offset + done as u64, part.len);
+            let message = read_piece(handle, offset + done as u64, part.len);
             self.ask(cx, READ_FILE, key, [message.bytes(), b"", b""], part)
         })
+    }
+
+    fn read_ahead(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64) {
+        let _ = self.expect(l, cx, node, offset);
+    }
+
+    fn settle_all(&self) {
+        while let Some((_, posted)) = self.ahead.take(|_| true) {
+            self.channel.withdraw(&posted);
+        }
     }
 
     fn write(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
@@ -346,7 +359,7 @@ impl Source for Wire {
         let handle = self.handle(l, cx, node, key, WRITE)?;
         let agreed = self.channel.header()?.max_write.load(Relaxed) as usize;
         in_pieces(from, agreed.clamp(4096, DATA_MAX), |done, part| {
-            let message = piece(handle, offset + done as u64, part.len);
+            let message = read_piece(handle, offset + done as u64, part.len);
             let request = request(WRITE_FILE, key, [message.bytes(), b"", b""], part);
             let mut reply = [0u8; 8];
             let len = self.channel.call(cx, &request, UserSlice::from_mut(&mut reply))?;

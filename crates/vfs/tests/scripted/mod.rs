@@ -47,7 +47,7 @@ impl Place {
                 let _ = daemon.reply(&[UserSlice::from_ref(&reply(unique, &payload))], true);
             }
         });
-        let ledger = Ledger::open(format!("{}\0", self.file("ledger", Ledger::bytes())).as_bytes()).unwrap();
+        let ledger = Ledger::open(format!("{}\0", self.file("ledger", Ledger::bytes_with_pages())).as_bytes()).unwrap();
         Cached::new(Wire::open(path.as_bytes(), ledger.device(), false).unwrap(), ledger)
     }
 }
@@ -67,13 +67,14 @@ pub fn reply(unique: u64, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `struct fuse_entry_out` of a directory, believed for an hour.
-pub fn directory(id: u64) -> Vec<u8> {
+/// `struct fuse_entry_out`, believed for an hour.
+pub fn entry(id: u64, mode: u32, size: u64) -> Vec<u8> {
     let mut out = vec![0u8; 128];
-    out[..8].copy_from_slice(&id.to_ne_bytes());
-    for at in [16, 24] {
-        out[at..at + 8].copy_from_slice(&3600u64.to_ne_bytes());
-    }
-    out[100..104].copy_from_slice(&0o040_755u32.to_ne_bytes());
+    let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &id.to_ne_bytes());
+    put(16, &3600u64.to_ne_bytes());
+    put(24, &3600u64.to_ne_bytes());
+    put(48, &size.to_ne_bytes());
+    put(100, &mode.to_ne_bytes());
     out
 }

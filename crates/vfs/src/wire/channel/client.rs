@@ -19,11 +19,8 @@ impl Channel {
     /// answered `ENOTCONN`, whatever has been started since.
     pub fn call(&self, cx: &Cx, request: &Request, into: UserSlice) -> Result<usize, Errno> {
         let header = self.header()?;
-        let (index, unique) = self.begin(cx, request, false, true)?;
-        let slot = self.slot(index)?;
-        let len = self.wait(slot, unique, request.epoch)?;
-        let result = self.take_reply(index, len, into);
-        slot.state.store(FREE, Release);
+        let posted = self.begin(cx, request, false, true)?;
+        let result = self.finish(&posted, into);
         if result == Err(Errno::ENOSYS) && request.operation < 64 && header.epoch.load(Acquire) == request.epoch {
             header.unknown.fetch_or(1 << request.operation, Relaxed);
         }
@@ -32,12 +29,60 @@ impl Channel {
 
     /// The first request of a daemon's life, while it is not serving yet.
     pub fn first_call(&self, cx: &Cx, request: &Request, into: UserSlice) -> Result<usize, Errno> {
-        let (index, unique) = self.begin(cx, request, false, false)?;
-        let slot = self.slot(index)?;
-        let len = self.wait(slot, unique, request.epoch)?;
-        let result = self.take_reply(index, len, into);
+        let posted = self.begin(cx, request, false, false)?;
+        self.finish(&posted, into)
+    }
+
+    /// Sends a request whose reply is fetched later ([`Self::fetch`]) or never ([`Self::withdraw`]); `None` if there is nobody
+    /// to answer it, or if the slots are wanted for those who wait.
+    pub fn post(&self, cx: &Cx, request: &Request) -> Option<Posted> {
+        let header = self.header().ok()?;
+        if header.life.load(SeqCst) != life::SERVING || self.posted() >= POSTED_MAX {
+            return None;
+        }
+        let posted = self.begin(cx, request, false, true).ok()?;
+        header.posted.fetch_or(1 << posted.index, Relaxed);
+        Some(posted)
+    }
+
+    /// The reply to what was posted, as [`Self::call`] gives it.
+    pub fn fetch(&self, posted: &Posted, into: UserSlice) -> Result<usize, Errno> {
+        self.must_be_ours(posted)?;
+        self.not_posted(self.header()?, posted.index);
+        self.finish(posted, into)
+    }
+
+    /// What was posted is not wanted any more. When this returns the daemon is not at it, unless it has exceeded its time.
+    pub fn withdraw(&self, posted: &Posted) {
+        let (Ok(header), Ok(slot), Ok(())) = (self.header(), self.slot(posted.index), self.must_be_ours(posted)) else { return };
+        self.not_posted(header, posted.index);
+        if !slot.step(REQUEST, ABANDONED) && self.wait(slot, posted.unique, posted.epoch).is_ok() {
+            slot.state.store(FREE, Release);
+        }
+    }
+
+    /// A slot that does not hold what was posted is somebody else's: a process has another one's memory, or the daemon writes
+    /// where it pleases.
+    fn must_be_ours(&self, posted: &Posted) -> Result<(), Errno> {
+        let slot = self.slot(posted.index)?;
+        let is_ours = owner(slot.state.load(Acquire)) == host::own_pid_cached() && slot.unique.load(Relaxed) == posted.unique;
+        if is_ours { Ok(()) } else { Err(Errno::EIO) }
+    }
+
+    /// Waits for the reply.
+    fn finish(&self, posted: &Posted, into: UserSlice) -> Result<usize, Errno> {
+        let slot = self.slot(posted.index)?;
+        let len = self.wait(slot, posted.unique, posted.epoch)?;
+        let result = self.take_reply(posted.index, len, into);
         slot.state.store(FREE, Release);
         result
+    }
+
+    /// A slot is not (any more) one whose reply is fetched later.
+    fn not_posted(&self, header: &Header, index: u32) {
+        if header.posted.load(Relaxed) & 1 << index != 0 {
+            header.posted.fetch_and(!(1 << index), Relaxed);
+        }
     }
 
     /// Sends a request that has no reply.
@@ -45,8 +90,8 @@ impl Channel {
         self.begin(cx, request, true, true).map(drop)
     }
 
-    /// Puts a request into a slot; the slot, and the request's number.
-    fn begin(&self, cx: &Cx, request: &Request, one_way: bool, serving: bool) -> Result<(u32, u64), Errno> {
+    /// Puts a request into a slot.
+    pub(super) fn begin(&self, cx: &Cx, request: &Request, one_way: bool, serving: bool) -> Result<Posted, Errno> {
         let header = self.header()?;
         self.bring(self.hint.load(Relaxed) % SLOTS);
         let len = IN_HEADER + request.parts.iter().map(|part| part.len()).sum::<usize>() + request.data.len;
@@ -65,6 +110,8 @@ impl Channel {
             return Err(Errno::ENOTCONN);
         }
         let index = self.claim(header)?;
+        // As one that died may have left it.
+        self.not_posted(header, index);
         let slot = self.slot(index)?;
         // A slot's own count makes it unlike all earlier ones; the kernel's are even.
         let unique = (slot.unique.load(Relaxed) >> 8).wrapping_add(1) << 8 | u64::from(index) << 1;
@@ -99,7 +146,7 @@ impl Channel {
         slot.state.store(word(host::own_pid_cached(), REQUEST), Release);
         header.pending.fetch_or(1 << index, SeqCst);
         self.ring(header);
-        Ok((index, unique))
+        Ok(Posted { index, unique, epoch: request.epoch })
     }
 
     /// A daemon that is being started (again) is waited for.

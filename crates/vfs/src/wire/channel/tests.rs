@@ -1,7 +1,7 @@
 use super::*;
 use crate::{Cred, Thread};
 use std::path::PathBuf;
-use std::{format, fs, process, thread};
+use std::{format, fs, process, thread, vec::Vec};
 
 const GETATTR: u32 = 3;
 
@@ -61,6 +61,47 @@ fn given_up_while_it_is_answered() {
         assert_eq!(slot.state.load(SeqCst), FREE);
         channel.hint.store(0, SeqCst);
     }
+    fs::remove_file(path).unwrap();
+}
+
+/// Goal: of what nobody waits for yet there is so much and no more, calls have slots besides; and of those who died with
+/// it nothing is counted once their slots are used again.
+#[test]
+fn asked_for_ahead() {
+    let (channel, path) = channel("ahead");
+    let thread = Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    let nothing = UserSlice::from_ref(&[]);
+    let request = Request { operation: GETATTR, node: 1, epoch: channel.epoch(), parts: [b""; 3], data: nothing };
+    let posted: Vec<_> = core::iter::from_fn(|| channel.post(&cx, &request)).collect();
+    assert_eq!((posted.len() as u32, channel.posted()), (POSTED_MAX, POSTED_MAX));
+    thread::scope(|scope| {
+        let client = scope.spawn(|| call(&channel));
+        let mut room = [0u8; IN_HEADER];
+        for _ in 0..=POSTED_MAX {
+            channel.receive(&[UserSlice::from_mut(&mut room)]).unwrap();
+            let mut reply = [0u8; OUT_HEADER];
+            reply[0] = OUT_HEADER as u8;
+            reply[8..].copy_from_slice(&room[8..16]);
+            channel.reply(&[UserSlice::from_ref(&reply)], true).unwrap();
+        }
+        assert_eq!(client.join().unwrap(), Ok(0));
+    });
+    assert!(posted[1..].iter().all(|one| channel.fetch(one, nothing) == Ok(0)));
+    channel.withdraw(&posted[0]);
+    assert_eq!(channel.posted(), 0);
+    assert_eq!(channel.fetch(&posted[0], nothing), Err(Errno::EIO), "there no more");
+    // Not taken yet: the daemon is not to answer it any more.
+    let posted = channel.post(&cx, &request).unwrap();
+    channel.withdraw(&posted);
+    assert_eq!(stage(channel.slot(posted.index).unwrap().state.load(SeqCst)), ABANDONED);
+    channel.renew().unwrap();
+    channel.set_life(life::SERVING).unwrap();
+    channel.header().unwrap().posted.store(u32::MAX, SeqCst);
+    assert_eq!(channel.post(&cx, &Request { epoch: channel.epoch(), ..request }), None);
+    let request = Request { epoch: channel.epoch(), ..request };
+    (0..SLOTS).for_each(|_| channel.begin(&cx, &request, true, true).map(drop).unwrap());
+    assert_eq!(channel.posted(), 0);
     fs::remove_file(path).unwrap();
 }
 
