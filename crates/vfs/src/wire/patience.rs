@@ -3,11 +3,11 @@
 //! On a free processor the other side answers within a microsecond or two, and a sleep
 //! costs ten and more; on a busy one it can't answer before we sleep. Neither is
 //! known beforehand, and it changes. So there are two moods. A patient one waits about
-//! as long as a sleep and a wake-up take: an interrupt on the other side must not
+//! as long as two sleeps and wake-ups take: an interrupt on the other side must not
 //! send both to sleep, since who is woken late is late for the next as well. A few
-//! of these waits in vain, one after the other, and it is over: then a spin is hardly
-//! one, and only once in a while (the rarer, the more often that was in vain) a
-//! patient one is tried, to see whether times have changed.
+//! of these waits in vain, which many that are worth it make up for, the last two one after
+//! the other, and it is over: then a spin is hardly one, and only once in a while (the rarer,
+//! the more often that was in vain) a patient one is tried, to see whether times have changed.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use pm::clock;
@@ -18,8 +18,10 @@ const MOST_NS: i64 = 100_000;
 const LOOK: u32 = 64;
 /// Rounds of an impatient one.
 const LEAST: u32 = 8;
-/// How many patient ones in vain, one after the other, make impatient.
+/// How many patient ones in vain make impatient.
 const ENOUGH: u32 = 4;
+/// So many that were worth it make up for one in vain: what that takes from the others who want the processor is more than a sleep.
+const WEIGHT: u32 = 16;
 /// After how many impatient ones in vain a patient one is tried: at first, and at most.
 const TRY: u32 = 16;
 const TRY_MAX: u32 = 1024;
@@ -27,7 +29,7 @@ const TRY_MAX: u32 = 1024;
 /// A mood. Losing an update to another thread does no harm.
 #[derive(Debug)]
 pub struct Patience {
-    /// Patient spins in vain, one after the other.
+    /// Patient spins in vain, times [`WEIGHT`], less those that were worth it.
     vain: AtomicU32,
     /// Impatient ones in vain before the next patient one.
     left: AtomicU32,
@@ -60,9 +62,12 @@ impl Patience {
         for round in 1.. {
             if let Some(found) = done() {
                 // A store only where it says something new: the word is shared.
-                if is_patient && self.vain.load(Relaxed) != 0 {
-                    self.vain.store(0, Relaxed);
-                    self.wait.store(TRY, Relaxed);
+                let vain = self.vain.load(Relaxed);
+                if is_patient && vain != 0 {
+                    self.vain.store(vain - 1, Relaxed);
+                    if vain == 1 {
+                        self.wait.store(TRY, Relaxed);
+                    }
                 }
                 return Some(found);
             }
@@ -82,10 +87,11 @@ impl Patience {
             self.left.store(left - 1, Relaxed);
             return None;
         }
-        let vain = self.vain.load(Relaxed) + 1;
+        let vain = self.vain.load(Relaxed) + WEIGHT;
         // Once impatient, a single trial decides.
-        self.vain.store(vain.min(ENOUGH - 1), Relaxed);
-        if vain >= ENOUGH {
+        self.vain.store(vain.min((ENOUGH - 1) * WEIGHT), Relaxed);
+        // That is: the last but one was in vain too.
+        if vain >= ENOUGH * WEIGHT {
             let wait = self.wait.load(Relaxed);
             self.left.store(wait, Relaxed);
             self.wait.store((wait * 2).min(TRY_MAX), Relaxed);
@@ -126,5 +132,19 @@ mod tests {
         assert!(answers(&patience, MOST_NS - 100), "kept");
         assert!((1..ENOUGH).all(|_| !answers(&patience, MOST_NS * 2)), "too late");
         assert!((0..100).all(|_| answers(&patience, MOST_NS / 2)), "kept");
+    }
+
+    /// Goal: where others want the processor, so that two of four answers come too late, few are waited for; and
+    /// one that has not come in time now and then, as interrupts will have it, changes nothing.
+    #[test]
+    fn worth_more_than_it_costs() {
+        let cost = |late: u32, of: u32| {
+            let patience = Patience::new();
+            let rounds = |n: u32| wait(&patience, if n % of < late { i64::MAX } else { MOST_NS / 10 }).1;
+            (0..4096).map(rounds).sum::<u32>() / 4096
+        };
+        let patient = (MOST_NS / 100) as u32;
+        assert!(cost(2, 4) < patient / 4, "{} rounds a call", cost(2, 4));
+        assert!(cost(1, 100) > patient, "{} rounds a call", cost(1, 100));
     }
 }
