@@ -443,14 +443,29 @@ impl MountTable {
         self.find_among(active, path)
     }
 
-    /// As `find`, where that is quick: one mount, or none that the path leads into.
+    /// As `find`, in a table that is flat ([`Self::is_flat`]): no more than one mount is a path's.
     #[inline(always)]
     pub fn glance<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
-        if self.active.load(Ordering::Acquire) != 1 {
-            return None;
+        let active = self.active.load(Ordering::Acquire);
+        if active != 1 {
+            return self.glance_among(active, path);
         }
         let mount = self.held(0)?;
         Some((mount, mount.rest_of_text(path)?))
+    }
+
+    #[inline(never)]
+    fn glance_among<'a>(&self, mut left: u32, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
+        while left != 0 {
+            let slot = left.trailing_zeros() as usize % MOUNTS_MAX;
+            left &= left - 1;
+            if let Some(mount) = self.held(slot)
+                && let Some(rest) = mount.rest_of_text(path)
+            {
+                return Some((mount, rest));
+            }
+        }
+        None
     }
 
     /// Whether nothing is mounted inside another mount.
@@ -558,6 +573,16 @@ mod tests {
             (b"/a", None),
         ] {
             assert_eq!(table.find(path).map(|f| (f.0, f.2)), expected);
+            let mut bytes = [0u8; 16];
+            bytes[..path.len()].copy_from_slice(path);
+            // SAFETY: it ends with a NUL, and stays.
+            let glanced = table.glance(unsafe { Text::new(bytes.as_ptr()) });
+            let place = |rest: &[u8]| path.len() - rest.len();
+            assert_eq!(
+                glanced.map(|(mount, rest)| (usize::from(mount.slot), rest.address() - bytes.as_ptr() as usize)),
+                expected.map(|(slot, rest)| (slot, place(rest))),
+                "at a glance"
+            );
         }
         table.remove(1);
         assert!(table.find(b"/a/bpx/z").is_none());
