@@ -446,26 +446,16 @@ impl MountTable {
     /// As `find`, in a table that is flat ([`Self::is_flat`]): no more than one mount is a path's.
     #[inline(always)]
     pub fn glance<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
-        let active = self.active.load(Ordering::Acquire);
-        if active != 1 {
-            return self.glance_among(active, path);
+        if self.active.load(Ordering::Acquire) != 1 {
+            return self.glance_among(path);
         }
         let mount = self.held(0)?;
         Some((mount, mount.rest_of_text(path)?))
     }
 
     #[inline(never)]
-    fn glance_among<'a>(&self, mut left: u32, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
-        while left != 0 {
-            let slot = left.trailing_zeros() as usize % MOUNTS_MAX;
-            left &= left - 1;
-            if let Some(mount) = self.held(slot)
-                && let Some(rest) = mount.rest_of_text(path)
-            {
-                return Some((mount, rest));
-            }
-        }
-        None
+    fn glance_among<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
+        self.iter().find_map(|(_, mount)| Some((mount, mount.rest_of_text(path)?)))
     }
 
     /// Whether nothing is mounted inside another mount.

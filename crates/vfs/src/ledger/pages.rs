@@ -159,18 +159,22 @@ impl Ledger {
         }
     }
 
-    fn has_frame(&self, key: u64, part: u64) -> bool {
+    /// The frames that a part of a file may have.
+    fn frames_of(&self, key: u64, part: u64) -> impl Iterator<Item = &Head> {
         let set = Self::set_of(key, part);
-        let is_of = |head: &Head| head.key.load(Relaxed) == key && head.part.load(Relaxed) == part;
-        (set..set + WAYS).any(|index| self.head(index).is_some_and(is_of))
+        let is_of = move |head: &&Head| head.key.load(Relaxed) == key && head.part.load(Relaxed) == part;
+        (set..set + WAYS).filter_map(|index| self.head(index)).filter(is_of)
+    }
+
+    fn has_frame(&self, key: u64, part: u64) -> bool {
+        self.frames_of(key, part).next().is_some()
     }
 
     /// Whether a part of a file is there, all of it perhaps.
     fn may_hold(&self, file: PageKey, part: u64) -> bool {
-        let set = Self::set_of(file.key, part);
-        let holds =
-            |head: &Head| Self::is_frame_of(head, file, part) && self.holds_still(file.key, part, head.asked.load(Relaxed), true);
-        (set..set + WAYS).any(|index| self.head(index).is_some_and(holds))
+        self.frames_of(file.key, part).any(|head| {
+            head.version.load(Relaxed) == file.version && self.holds_still(file.key, part, head.asked.load(Relaxed), true)
+        })
     }
 
     fn head(&self, index: u32) -> Option<&Head> {

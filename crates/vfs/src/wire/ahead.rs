@@ -9,7 +9,7 @@ use super::call::ASYNC_READ;
 use super::channel::Posted;
 use super::handles::READ;
 use super::protocol::{NOTHING, READ_FILE};
-use super::source::read_piece;
+use super::source::piece;
 use super::{Key, Wire, request};
 use crate::ledger::{FRAME_BYTES, Ledger};
 use crate::{Cx, Node, Result};
@@ -137,7 +137,7 @@ impl Wire {
         // The reader has gone elsewhere meanwhile.
         self.settle(l, node);
         let part = Part { key: key.id, handle, version: self.version(key.epoch)?, offset, asked: l.moment().nodes };
-        let message = read_piece(handle, offset, FRAME_BYTES as usize);
+        let message = piece(handle, offset, FRAME_BYTES as usize);
         self.ahead.post(&part, || self.channel.post(cx, &request(READ_FILE, key, [message.bytes(), b"", b""], NOTHING)));
         Ok(())
     }
@@ -157,7 +157,12 @@ impl Wire {
     pub(super) fn settle(&self, l: &Ledger, node: Node) {
         let Ok(record) = l.get(node) else { return };
         let (id, epoch) = (record.key.load(Relaxed), u64::from(self.channel.epoch()));
-        while let Some((_, posted)) = self.ahead.take(|part| part.key == id || part.version >> 32 != epoch) {
+        self.withdraw(|part| part.key == id || part.version >> 32 != epoch);
+    }
+
+    /// Nothing that `is_it` is under way any more.
+    pub(super) fn withdraw(&self, is_it: impl Fn(&Part) -> bool) {
+        while let Some((_, posted)) = self.ahead.take(&is_it) {
             self.channel.withdraw(&posted);
         }
     }

@@ -55,39 +55,31 @@ impl Patience {
         self.spin_by(done, clock::monotonic)
     }
 
-    fn spin_by<T>(&self, mut done: impl FnMut() -> Option<T>, mut now: impl FnMut() -> i64) -> Option<T> {
+    fn spin_by<T>(&self, mut done: impl FnMut() -> Option<T>, now: impl FnMut() -> i64) -> Option<T> {
         let left = self.left.load(Relaxed);
-        let is_patient = left == 0;
-        let mut until = i64::MAX;
-        for round in 1.. {
-            if let Some(found) = done() {
-                // A store only where it says something new: the word is shared.
-                let vain = self.vain.load(Relaxed);
-                if is_patient && vain != 0 {
-                    self.vain.store(vain - 1, Relaxed);
-                    if vain == 1 {
-                        self.wait.store(TRY, Relaxed);
-                    }
+        if left != 0 {
+            for _ in 0..LEAST {
+                if let Some(found) = done() {
+                    return Some(found);
                 }
-                return Some(found);
+                core::hint::spin_loop();
             }
-            core::hint::spin_loop();
-            if !is_patient && round >= LEAST {
-                break;
-            }
-            if round % LOOK == 0 {
-                let time = now();
-                if time > until {
-                    break;
-                }
-                until = until.min(time + MOST_NS);
-            }
-        }
-        if !is_patient {
             self.left.store(left - 1, Relaxed);
             return None;
         }
-        let vain = self.vain.load(Relaxed) + WEIGHT;
+        let found = spin_for(MOST_NS, done, now);
+        let vain = self.vain.load(Relaxed);
+        if found.is_some() {
+            // A store only where it says something new: the word is shared.
+            if vain != 0 {
+                self.vain.store(vain - 1, Relaxed);
+                if vain == 1 {
+                    self.wait.store(TRY, Relaxed);
+                }
+            }
+            return found;
+        }
+        let vain = vain + WEIGHT;
         // Once impatient, a single trial decides.
         self.vain.store(vain.min((ENOUGH - 1) * WEIGHT), Relaxed);
         // That is: the last but one was in vain too.
@@ -97,6 +89,24 @@ impl Patience {
             self.wait.store((wait * 2).min(TRY_MAX), Relaxed);
         }
         None
+    }
+}
+
+/// Spins until `done` gives something, `ns` nanoseconds at most.
+pub fn spin_for<T>(ns: i64, mut done: impl FnMut() -> Option<T>, mut now: impl FnMut() -> i64) -> Option<T> {
+    let mut until = i64::MAX;
+    loop {
+        for _ in 0..LOOK {
+            if let Some(found) = done() {
+                return Some(found);
+            }
+            core::hint::spin_loop();
+        }
+        let time = now();
+        if time > until {
+            return None;
+        }
+        until = until.min(time + ns);
     }
 }
 

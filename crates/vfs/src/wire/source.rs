@@ -39,7 +39,7 @@ fn needless(result: Result<()>) -> Result<()> {
 }
 
 /// `struct fuse_read_in`, which is `struct fuse_write_in` too.
-pub(super) fn read_piece(handle: u64, offset: u64, len: usize) -> Message {
+pub(super) fn piece(handle: u64, offset: u64, len: usize) -> Message {
     let mut message = Message::new();
     message.word64(handle).word64(offset).word32(len as u32).word32(0).word64(0).word32(0).word32(0);
     message
@@ -338,7 +338,7 @@ impl Source for Wire {
             return Ok(len);
         }
         in_pieces(into, DATA_MAX, |done, part| {
-            let message = read_piece(handle, offset + done as u64, part.len);
+            let message = piece(handle, offset + done as u64, part.len);
             self.ask(cx, READ_FILE, key, [message.bytes(), b"", b""], part)
         })
     }
@@ -348,9 +348,7 @@ impl Source for Wire {
     }
 
     fn settle_all(&self) {
-        while let Some((_, posted)) = self.ahead.take(|_| true) {
-            self.channel.withdraw(&posted);
-        }
+        self.withdraw(|_| true);
     }
 
     fn write(&self, l: &Ledger, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
@@ -359,7 +357,7 @@ impl Source for Wire {
         let handle = self.handle(l, cx, node, key, WRITE)?;
         let agreed = self.channel.header()?.max_write.load(Relaxed) as usize;
         in_pieces(from, agreed.clamp(4096, DATA_MAX), |done, part| {
-            let message = read_piece(handle, offset + done as u64, part.len);
+            let message = piece(handle, offset + done as u64, part.len);
             let request = request(WRITE_FILE, key, [message.bytes(), b"", b""], part);
             let mut reply = [0u8; 8];
             let len = self.channel.call(cx, &request, UserSlice::from_mut(&mut reply))?;

@@ -8,6 +8,7 @@
 //! would be woken beside it, does not sleep meanwhile: an idle processor may take a fifth of a millisecond to
 //! come. If the others are busy that costs both a few turns; it is done ten times in a second at most.
 
+use super::patience::spin_for;
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use pm::{clock, processor};
 
@@ -78,19 +79,8 @@ impl Together {
 
 /// Waits for `done` as a client whose daemon goes to another processor.
 #[cold]
-pub fn stay_awake<T>(mut done: impl FnMut() -> Option<T>) -> Option<T> {
-    let begun = clock::monotonic();
-    loop {
-        for _ in 0..64 {
-            if let Some(found) = done() {
-                return Some(found);
-            }
-            core::hint::spin_loop();
-        }
-        if clock::monotonic() - begun > AWAKE_NS {
-            return None;
-        }
-    }
+pub fn stay_awake<T>(done: impl FnMut() -> Option<T>) -> Option<T> {
+    spin_for(AWAKE_NS, done, clock::monotonic)
 }
 
 #[cfg(test)]
