@@ -18,7 +18,7 @@ RELEASED = $(if $(PROFILE),env BYPATH_PROFILED=1 RUSTFLAGS='$(strip $(RUSTFLAGS)
 
 .PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
-    fmt clippy docs dependencies unit preload-tests ways-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-model system-host \
+    fmt clippy docs dependencies unit preload-tests ways-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-nested system-model system-host \
     damage flips system-damage system-flips system-random system-append system-visible system-storm system-deaths system-recover system-flat recover deaths held fuzz fuzz-ci loom shuttle budgets profile tiny-bench tiny-demo
 
 all: build
@@ -87,10 +87,13 @@ direct-tests: build
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(RELEASED) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
 OPERATIONS ?= 500000
-system-tests: system-damage system-flips system-native system-model system-host system-random system-append system-visible system-storm system-deaths system-recover system-flat
+system-tests: system-damage system-flips system-native system-nested system-model system-host system-random system-append system-visible system-storm system-deaths system-recover system-flat
 
 system-native:
 	$(STEP) 'random calls, images beside tmpfs' $(TESTKIT) differential --backend native --ops $(OPERATIONS)
+system-nested:
+	$(STEP) 'random calls, an image inside an image' $(TESTKIT) differential --backend native --nested --ops 100000
+	$(STEP) 'random calls, the model inside the model' $(TESTKIT) differential --backend mem --nested --ops 20000
 system-model:
 	$(STEP) 'random calls, the model beside tmpfs' $(TESTKIT) differential --backend mem --ops $(OPERATIONS)
 system-host:
@@ -222,6 +225,7 @@ docs:
 
 budgets: build
 	$(STEP) 'budgets: instructions and lines per call' $(RELEASED) run --release $(CARGO_FLAGS) -q -p bypath-bench --bin budgets
+	$(STEP) 'budgets: what other mounts cost' $(RELEASED) run --release $(CARGO_FLAGS) -q -p bypath-bench --bin budgets -- --among
 
 # Not in CI: what is kept is what was last measured. Its directory is not the builds' own.
 profile: tools

@@ -195,6 +195,41 @@ pub fn check(path: Option<&Path>) -> Result<bool, String> {
     Ok(kept)
 }
 
+/// Instructions that a path may cost more with two file systems mounted beside, and with one inside:
+/// a look at each mount point, and at each component whether that is what is covered.
+const AMONG: [f64; 2] = [30.0, 140.0];
+
+/// Compares calls on an image alone with those on one beside others, and with another inside.
+pub fn check_among() -> Result<bool, String> {
+    if !have_valgrind() {
+        return Err("NOT CHECKED: valgrind is not installed (apt-get install valgrind)".into());
+    }
+    let scratch = Scratch::new()?;
+    let mut columns = Vec::new();
+    for (setting, _) in call::SETTINGS {
+        let image = scratch.image(&format!("{setting}.image"), 1 << 30)?;
+        columns.push(callgrind::measure_among(&scratch, &image, setting)?);
+    }
+    let [alone, beside, inside] = &columns[..] else { return Err("three settings".into()) };
+    print!("{:<26}", "instructions, mounted");
+    call::SETTINGS.iter().for_each(|(setting, _)| print!("{setting:>14}"));
+    println!();
+    let mut kept = true;
+    for ((name, alone), others) in alone.iter().zip(beside.iter().zip(inside)) {
+        let more = [others.0.1, others.1.1].map(|cost| cost - alone);
+        // Both names of a rename are asked for themselves too.
+        let paths = if name == &"rename" { 4.0 } else { 1.0 };
+        let fine = more.iter().zip(AMONG).all(|(more, may)| *more <= may * paths);
+        println!("{name:<26}{alone:>14.0}{:>+14.0}{:>+14.0}{}", more[0], more[1], if fine { "" } else { "   OVER" });
+        kept &= fine;
+    }
+    println!(
+        "(by absolute paths, through the C API; each path may cost {:.0} and {:.0} more, a rename has four)",
+        AMONG[0], AMONG[1]
+    );
+    Ok(kept)
+}
+
 /// Compares calls in a directory of `entries` with those in one of a thousand:
 /// at most 1.2 times the instructions.
 pub fn check_flat(entries: u64) -> Result<bool, String> {

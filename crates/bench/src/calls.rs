@@ -159,10 +159,31 @@ unsafe impl Sync for Api {}
 impl Api {
     /// Mounts `image` on `/`.
     pub fn open(image: &CStr) -> Result<Api, String> {
-        let ns = capi::bp_open_namespace();
+        let api = Api { ns: capi::bp_open_namespace() };
+        api.mount(image, c"/")?;
+        Ok(api)
+    }
+
+    /// Mounts `image` on [`Api::AMONG`], and an empty file system on each of `others`; those below it are directories made for it.
+    pub fn among(image: &CStr, others: &[&CStr]) -> Result<Api, String> {
+        let api = Api { ns: capi::bp_open_namespace() };
+        api.mount(image, Api::AMONG)?;
+        for other in others {
+            if other.to_bytes().starts_with(Api::AMONG.to_bytes()) && api.mkdir(other) != 0 {
+                return Err(format!("mkdir {other:?}: {}", std::io::Error::last_os_error()));
+            }
+            api.mount(c"mem:", other)?;
+        }
+        Ok(api)
+    }
+
+    /// Where [`Api::among`] has its image.
+    pub const AMONG: &CStr = c"/image";
+
+    fn mount(&self, source: &CStr, point: &CStr) -> Result<(), String> {
         // SAFETY: texts.
-        let result = unsafe { capi::bp_mount(ns, image.as_ptr(), c"/".as_ptr(), std::ptr::null()) };
-        if result == 0 { Ok(Api { ns }) } else { Err(format!("mount {image:?}: {}", std::io::Error::last_os_error())) }
+        let result = unsafe { capi::bp_mount(self.ns, source.as_ptr(), point.as_ptr(), std::ptr::null()) };
+        if result == 0 { Ok(()) } else { Err(format!("mount {source:?}: {}", std::io::Error::last_os_error())) }
     }
 }
 

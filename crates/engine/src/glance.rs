@@ -50,13 +50,23 @@ impl Looked<'_> {
 
 impl Fs {
     /// What is at the end of `path` from directory `base`; `follow` says whether
-    /// a symlink there is to be followed. `who` is only asked where not everybody may search.
+    /// a symlink there is to be followed. `who` is only asked where not everybody may search;
+    /// `covered` tells on which nodes something is mounted.
     #[inline(always)]
-    pub fn glance<'c>(&self, who: impl Fn() -> &'c Caller, base: Node, path: Text, follow: bool, sight: &mut Sight) -> Glance {
+    pub fn glance<'c>(
+        &self,
+        who: impl Fn() -> &'c Caller,
+        base: Node,
+        path: Text,
+        follow: bool,
+        covered: impl Fn(u64) -> bool,
+        sight: &mut Sight,
+    ) -> Glance {
         self.way(
             who,
             base,
             path,
+            covered,
             #[inline(always)]
             |cachelet, sequence, dir| {
                 let word = cachelet.mode.load(Relaxed);
@@ -81,12 +91,14 @@ impl Fs {
         base: Node,
         path: Text,
         follow: bool,
+        covered: impl Fn(u64) -> bool,
         out: &mut MaybeUninit<Stat>,
     ) -> Glance {
         self.way(
             who,
             base,
             path,
+            covered,
             #[inline(always)]
             |cachelet, sequence, _| self.stat_of(cachelet, sequence, follow, out),
         )
@@ -103,14 +115,30 @@ impl Fs {
         self.stat_of(cachelet, sequence, false, out)
     }
 
-    /// Goes along `path`. `seen` is told of the last component's cachelet, the sequence while it carried
-    /// the name, and the directory's.
+    /// Whether a directory is called `name` in `dir`, if that is seen at a glance.
+    pub fn is_seen_as(&self, directory: Node, dir: Node, name: &[u8]) -> Option<bool> {
+        let (cachelet, sequence) = self.start(directory)?;
+        let parent = node_offset(dir.id);
+        let is_there = cachelet.parent.load(Relaxed) == parent;
+        if is_there && name.len() > NAME_SHORT {
+            return None;
+        }
+        let is_named = is_there && self.carries_name(cachelet, parent, name);
+        let odd = cachelet.flags.load(Relaxed) & ODD;
+        fence(Acquire);
+        let seen = odd == 0 && cachelet.sequence.load(Relaxed) == sequence;
+        seen.then_some(is_named)
+    }
+
+    /// Goes along `path`, but not onto what is `covered`. `seen` is told of the last component's cachelet, the
+    /// sequence while it carried the name, and the directory's.
     #[inline(always)]
     fn way<'a, 'c>(
         &'a self,
         who: impl Fn() -> &'c Caller,
         base: Node,
         path: Text,
+        covered: impl Fn(u64) -> bool,
         seen: impl FnOnce(&'a Cachelet, u32, &'a Cachelet) -> Glance,
     ) -> Glance {
         let Some((mut dir, mut sequence)) = self.start(base) else { return Glance::Unsure };
@@ -137,6 +165,9 @@ impl Fs {
                 // The directory is looked at again after the bucket.
                 return if absent && dir.sequence.load(Relaxed) == sequence { Glance::Absent } else { Glance::Unsure };
             };
+            if covered(child.node.load(Relaxed)) {
+                return Glance::Unsure;
+            }
             match end.next() {
                 None if path.is_short_until(end) => return seen(child, looked.word, dir),
                 None => return Glance::Unsure,
@@ -398,7 +429,7 @@ mod tests {
                 // SAFETY: NUL-terminated, just above.
                 let text = unsafe { Text::new(buffer.as_ptr().add(at)) };
                 let mut sight = Sight::EMPTY;
-                match test.glance(|| &who, root, text, true, &mut sight) {
+                match test.glance(|| &who, root, text, true, |_| false, &mut sight) {
                     Glance::Seen => {
                         seen += 1;
                         assert_eq!(walked, Some(Some(sight.node.id)), "{} at -{lead}", path.escape_ascii());
@@ -426,7 +457,7 @@ mod tests {
         let look = |i: u32| {
             let text = name(i);
             // SAFETY: NUL-terminated, and dropped after the glance.
-            test.glance(|| &who, root, unsafe { Text::new(text.as_ptr()) }, true, &mut { Sight::EMPTY })
+            test.glance(|| &who, root, unsafe { Text::new(text.as_ptr()) }, true, |_| false, &mut { Sight::EMPTY })
         };
         let mut made = 0;
         while test.root().buckets.load(Acquire) < bucket::BUCKETS_MIN + 300 {

@@ -166,7 +166,7 @@ pub fn glance(fs: &Fs, base: Node, path: &[u8]) -> (Glance, u64, u32) {
     let text: Vec<u8> = path.iter().copied().chain([0]).collect();
     let mut sight = Sight::EMPTY;
     // SAFETY: the text ends in a NUL, and is dropped only after the glance.
-    let glance = fs.glance(|| &who, base, unsafe { pm::Text::new(text.as_ptr()) }, true, &mut sight);
+    let glance = fs.glance(|| &who, base, unsafe { pm::Text::new(text.as_ptr()) }, true, |_| false, &mut sight);
     (glance, sight.node.id, sight.word & 0xfff)
 }
 

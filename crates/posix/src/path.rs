@@ -147,7 +147,7 @@ impl Process {
     /// `pointer` is null, low, or a NUL-terminated text that stays as it is for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn start<'a>(&self, dirfd: usize, pointer: usize) -> Option<(&Mount, Node, Text<'a>)> {
-        if text::bad(pointer) || !self.mounts.is_flat() {
+        if text::bad(pointer) {
             return None;
         }
         // SAFETY: the caller's promise.
@@ -206,7 +206,7 @@ impl Process {
     ) -> Option<(&Mount, Glance, Sight)> {
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
-        let (glance, sight) = mount.glance(who, base, path, follow);
+        let (glance, sight) = mount.glance(&self.mounts, who, base, path, follow);
         Some((mount, glance, sight))
     }
 
@@ -224,7 +224,7 @@ impl Process {
     /// As [`Process::glance_parent`], from where a path starts.
     #[inline(always)]
     pub(crate) fn glance_parent_from<'a>(&'a self, Departure { mount, base, path }: Departure<'a>) -> Option<Spot<'a>> {
-        let (parent, name) = mount.glance_parent(self.credentials.caller(), base, path)?;
+        let (parent, name) = mount.glance_parent(&self.mounts, self.credentials.caller(), base, path)?;
         Some(Spot { slot: mount.slot.into(), mount, found: Found { parent, name, node: None, slash: false } })
     }
 
@@ -248,7 +248,7 @@ impl Process {
             Err(errno) => return self.not_ours(errno),
         };
         let course = if path.bytes.first() == Some(&b'/') {
-            match self.mounts.find(path.bytes) {
+            match self.find(path.bytes, last) {
                 Some((slot, mount, rest)) => Course { slot, mount, base: mount.root, rest },
                 None => match self.elsewhere(cx, thread, which, path, last)? {
                     Start::Outside => return self.left_to_kernel(cx, thread, which, dirfd, path.bytes, last),
@@ -267,7 +267,7 @@ impl Process {
             }
             Course { slot: dir.slot, mount: dir.mount, base: dir.node, rest: path.bytes }
         };
-        if self.mounts.covers(course.slot) {
+        if course.mount.is_covered() {
             return self.go(cx, thread, which, course, last);
         }
         // The way of nearly every call: one walk that stays inside.
@@ -282,6 +282,12 @@ impl Process {
             },
             Err(error) => Err(error),
         }
+    }
+
+    /// The mount that an absolute path leads into by its text.
+    #[inline(always)]
+    fn find<'a>(&self, path: &'a [u8], last: Last) -> Option<(usize, &Mount, &'a [u8])> {
+        if last == Last::Parent { self.mounts.find_name(path) } else { self.mounts.find(path) }
     }
 
     /// Follows a course to its end, through as many mounts as it takes.
@@ -309,8 +315,8 @@ impl Process {
     ) -> base::Result<Place<'a>> {
         loop {
             let slot = course.slot;
-            let covered = |node| self.mounts.mounted_on(slot, node).is_some();
-            let covered: Option<&dyn Fn(Node) -> bool> = if self.mounts.covers(slot) { Some(&covered) } else { None };
+            let covered = |node: Node| self.mounts.mounted_on(course.mount, node.id).is_some();
+            let covered: Option<&dyn Fn(Node) -> bool> = if course.mount.is_covered() { Some(&covered) } else { None };
             // SAFETY: no text in this scratch is in use: `rest` is the program's
             // path or a copy in the thread's text.
             let scratch = unsafe { &mut *thread.scratch[which].get() };
@@ -337,7 +343,7 @@ impl Process {
     ) -> base::Result<Carry<'a>> {
         let (head, rest): (&[u8], &[u8]) = match exit {
             Exit::Mountpoint { node, rest } => {
-                let (slot, mount) = self.mounts.mounted_on(from.slot, node).ok_or(Error::Posix(Errno::ENOENT))?;
+                let (slot, mount) = self.mounts.mounted_on(from.mount, node.id).ok_or(Error::Posix(Errno::ENOENT))?;
                 // SAFETY: of what this text holds only `rest` is needed, and not afterwards.
                 let rest = unsafe { thread.compose(which, b"", rest) }?;
                 return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
@@ -374,7 +380,7 @@ impl Process {
             // SAFETY: as above.
             unsafe { thread.compose(which, head, rest) }?
         };
-        if let Some((slot, mount, rest)) = self.mounts.find(path) {
+        if let Some((slot, mount, rest)) = self.find(path, last) {
             return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
         }
         let mut start = self.elsewhere(cx, thread, which, text::Path { bytes: path, dotted: true }, last)?;

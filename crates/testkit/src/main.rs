@@ -2,15 +2,21 @@
 
 use bypath_testkit::differential::{self, Ours, Plan, run::Limits};
 use bypath_testkit::many;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vfs::native::Native;
 use vfs::native::cached::{CachedNative, Way};
 use vfs::native::kept::{AGE_NS, Kept};
 
+/// A number that no other call in this process gives.
+fn another() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    COUNT.fetch_add(1, Relaxed)
+}
+
 fn mem() -> &'static dyn vfs::Backend {
     // SAFETY: takes no arguments.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-    vfs::mem::Mem::leak(uid, gid, 0o777, 0x6d65)
+    vfs::mem::Mem::leak(uid, gid, 0o777, 0x6d65 + another())
 }
 
 fn native() -> &'static dyn vfs::Backend {
@@ -30,7 +36,7 @@ fn attached() -> &'static Native {
 /// The same image through the cached way.
 fn cached_native(way: Way) -> &'static dyn vfs::Backend {
     let place = std::path::PathBuf::from(differential::sandbox::root_of(std::process::id() as i32));
-    let kept = place.join("kept");
+    let kept = place.join(format!("kept-{}", another()));
     std::fs::create_dir_all(&place).expect("a directory");
     std::fs::File::create(&kept).and_then(|file| file.set_len(Kept::bytes())).expect("a file");
     let kept = Kept::open(&[kept.as_os_str().as_encoded_bytes(), b"\0"].concat(), AGE_NS).expect("what is kept");
@@ -169,7 +175,7 @@ fn daemons(args: &[String]) -> bool {
     }
 }
 
-const USAGE: &str = "usage: testkit differential [--backend mem|native|conventional|byvfs|host|wire|mount] [--directory DIR] [--ops N] [--len N] [--seed S] [--jobs N]\n\
+const USAGE: &str = "usage: testkit differential [--backend mem|native|conventional|byvfs|host|wire|mount] [--nested] [--directory DIR] [--ops N] [--len N] [--seed S] [--jobs N]\n\
     \x20      testkit random [--processes N] [--ops N] [--seed S]\n\
     \x20      testkit append [--processes N] [--records N]\n\
     \x20      testkit visible [--rounds N]\n\
@@ -198,6 +204,7 @@ fn main() -> std::process::ExitCode {
         Some("differential") => {
             let backend = option(&args, "--backend").unwrap_or_else(|| "mem".into());
             let is_image = ["native", "conventional", "byvfs"].contains(&&backend[..]);
+            let nested = args.iter().any(|arg| arg == "--nested");
             let plan = Plan {
                 ours: match &backend[..] {
                     "mem" => Ours::Alone(mem),
@@ -208,6 +215,7 @@ fn main() -> std::process::ExitCode {
                     "byvfs" => Ours::Alone(byvfs),
                     _ => Ours::Alone(native),
                 },
+                nested,
                 limits: Limits {
                     no_shared_maps: backend == "mem" || backend == "wire",
                     space_ahead: is_image || backend == "mount",
@@ -219,6 +227,7 @@ fn main() -> std::process::ExitCode {
                     vague_lock_holders: backend == "mount",
                     no_tmpfile: backend == "wire",
                     no_copy_range: backend == "wire",
+                    mounts_by_text: nested,
                 },
                 ops: number(&args, "--ops", 20_000),
                 len: number(&args, "--len", 400) as usize,

@@ -3,6 +3,7 @@
 
 use pm::{Errno, call, sys};
 use posix::{Bitmap, Door, Numbers, Outcome, Process, ThreadState};
+use std::ffi::CStr;
 use vfs::Backend;
 
 /// The door of a [`World`]: numbers from a bitmap, no kernel.
@@ -101,6 +102,22 @@ impl World {
         let world = World { process, thread, has_kernel: door.has_kernel() };
         assert_eq!(world.enter(), 0, "chdir /");
         world
+    }
+
+    /// Mounts `backend` at `point`, where a directory for it is made.
+    ///
+    /// # Panics
+    /// If that can't be done.
+    pub fn mount_inside(&self, point: &CStr, backend: &'static dyn Backend) {
+        // Read in whole aligned blocks, as above.
+        let mut text = [0u128; 16];
+        // SAFETY: as many bytes as there are.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(text.as_mut_ptr().cast::<u8>(), size_of_val(&text)) };
+        bytes[..point.count_bytes()].copy_from_slice(point.to_bytes());
+        // SAFETY: a NUL-terminated text.
+        let made = unsafe { self.serve(sys::abi::__NR_mkdir as usize, [text.as_ptr() as usize, 0o755, 0, 0, 0, 0]) };
+        assert_eq!(made, 0, "mkdir");
+        self.process.mount(&self.thread, point.to_bytes(), backend).expect("mount inside");
     }
 
     /// Makes the root the working directory. Where random calls have shut out an owner

@@ -69,20 +69,9 @@ pub trait Backend: Sync {
         crate::walk::walk(self, cx, base, path, last, links, covered, scratch)
     }
 
-    /// As `walk`, where that is quick: a path of plain components (no leading
-    /// slash) whose nodes are at hand. A backend may always be unsure, and is
-    /// where a right is missing; nothing may be mounted in it.
-    fn glance(&self, _who: &Caller, _base: Node, _path: Text, _follow: bool, _sight: &mut Sight) -> Glance {
-        Glance::Unsure
-    }
-
-    /// As `walk` with [`Last::Parent`], where that is quick: the directory and the
-    /// last component, a proper name without a slash behind it.
-    fn glance_parent<'a>(&self, _who: &Caller, _base: Node, _path: Text<'a>) -> Option<(Node, &'a [u8])> {
-        None
-    }
-
-    /// As `glance` and `attr` in one, for the program; `out` is written only if the node was seen.
+    /// As `walk` and `attr` in one, for the program, where that is quick: a path of plain components (no leading
+    /// slash) whose nodes are at hand. A backend may always be unsure, and is where a right is missing;
+    /// nothing may be mounted in it. `out` is written only if the node was seen.
     fn glance_stat(&self, _who: &Caller, _base: Node, _path: Text, _follow: bool, _out: &mut MaybeUninit<Stat>) -> Glance {
         Glance::Unsure
     }

@@ -4,12 +4,13 @@
 //! rare and the caller's to serialise; a slot is written before the bit that
 //! publishes it is set, and never rewritten while the bit is set.
 
+mod glance;
+
 use crate::{Backend, Cx, Errno, Exit, Last, MOUNTS_MAX, Node, Scratch, Walk};
-use base::stat::Stat;
-use base::{Caller, Description, DescriptionId, Glance, NewNode, RenameMode, Sight, Thread};
+use base::{Description, DescriptionId, NewNode, RenameMode, Thread};
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{self, Relaxed};
 use pm::{Table, Text, UserSlice};
 
 /// Longest mount point, in bytes.
@@ -32,6 +33,8 @@ pub struct Mount {
     /// to the backend ([`Backend::read_one`], [`Backend::write_one`]).
     pub is_direct: bool,
     covers_in: u8,
+    /// Bit n: what is in slot n covers a node of it.
+    covered_by: AtomicU32,
     /// The file system.
     pub backend: &'static dyn Backend,
     covers: Node,
@@ -71,32 +74,10 @@ impl Mount {
         self.descriptions.get(id)
     }
 
-    /// [`Backend::glance`]. Who asks is only looked up where not everybody may search.
+    /// Whether something is mounted inside it.
     #[inline(always)]
-    pub fn glance<'c>(&self, who: impl Fn() -> &'c Caller, base: Node, path: Text, follow: bool) -> (Glance, Sight) {
-        #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
-            let mut sight = Sight::EMPTY;
-            return (fs.glance(who, base, path, follow, &mut sight), sight);
-        }
-        self.glance_by_backend(who(), base, path, follow)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn glance_by_backend(&self, who: &Caller, base: Node, path: Text, follow: bool) -> (Glance, Sight) {
-        let mut sight = Sight::EMPTY;
-        (self.backend.glance(who, base, path, follow, &mut sight), sight)
-    }
-
-    /// [`Backend::glance_parent`].
-    #[inline(always)]
-    pub fn glance_parent<'a>(&self, who: &Caller, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
-        #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
-            return fs.glance_parent(who, base, path);
-        }
-        self.backend.glance_parent(who, base, path)
+    pub fn is_covered(&self) -> bool {
+        self.covered_by.load(Relaxed) != 0
     }
 
     /// The native engine, while nobody has to be told of changes.
@@ -171,23 +152,6 @@ impl Mount {
             return fs.rename(cx, from_dir, from, to_dir, to, mode);
         }
         self.backend.rename(cx, from_dir, from, to_dir, to, mode)
-    }
-
-    /// [`Backend::glance_stat`], as [`Mount::glance`].
-    #[inline(always)]
-    pub fn glance_stat<'c>(
-        &self,
-        who: impl Fn() -> &'c Caller,
-        base: Node,
-        path: Text,
-        follow: bool,
-        out: &mut MaybeUninit<Stat>,
-    ) -> Glance {
-        #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
-            return fs.glance_stat(who, base, path, follow, out);
-        }
-        self.backend.glance_stat(who(), base, path, follow, out)
     }
 
     /// [`Backend::open`].
@@ -288,14 +252,13 @@ impl Mount {
     /// What follows the mount point in the absolute path `path`, without leading slashes.
     #[inline(always)]
     pub fn rest_of_text<'a>(&self, path: Text<'a>) -> Option<Text<'a>> {
-        let mut rest = path.after(self.prefix())?;
-        if rest.first() != b'/' {
-            return (rest.first() == 0).then_some(rest);
-        }
-        while let Some(next) = rest.after(b"/") {
-            rest = next;
-        }
-        Some(rest)
+        behind(path.after(self.prefix())?)
+    }
+
+    /// The same of what follows the mount point of `outer`, which this one is inside.
+    #[inline(always)]
+    fn rest_of_rest<'a>(&self, outer: &Mount, rest: Text<'a>) -> Option<Text<'a>> {
+        behind(rest.after(self.prefix().get(usize::from(outer.prefix_len) + 1..)?)?)
     }
 
     /// What follows the mount point in `path`, without leading slashes, if
@@ -319,14 +282,24 @@ impl Mount {
     }
 }
 
+/// What lies behind a mount point in a path: nothing, or what follows the slashes.
+#[inline(always)]
+fn behind(mut rest: Text) -> Option<Text> {
+    if rest.first() != b'/' {
+        return (rest.first() == 0).then_some(rest);
+    }
+    while let Some(next) = rest.after(b"/") {
+        rest = next;
+    }
+    Some(rest)
+}
+
 /// All mounts of one namespace. From the eighth byte of a line on, as it lies in a
 /// process, that line holds what calls read of the first mount.
 #[repr(C)]
 pub struct MountTable {
     /// Bit n: slot n is mounted.
     active: AtomicU32,
-    /// Bit n: slot n covers a node of another mount.
-    nested: AtomicU32,
     slots: [UnsafeCell<Option<Mount>>; MOUNTS_MAX],
 }
 
@@ -337,7 +310,7 @@ unsafe impl Sync for MountTable {}
 impl MountTable {
     /// A table without mounts.
     pub const fn new() -> Self {
-        MountTable { slots: [const { UnsafeCell::new(None) }; MOUNTS_MAX], active: AtomicU32::new(0), nested: AtomicU32::new(0) }
+        MountTable { slots: [const { UnsafeCell::new(None) }; MOUNTS_MAX], active: AtomicU32::new(0) }
     }
 
     /// Mounts `backend` at `point` (absolute); returns the slot. `EINVAL` for a
@@ -355,9 +328,9 @@ impl MountTable {
         }
         let parent = match self.find(&prefix[..prefix_len]) {
             None => None,
-            Some((slot, mount, rest)) => Some((slot, covered_node(cx, mount, rest, scratch)?)),
+            Some((slot, mount, rest)) => Some((slot, mount, covered_node(cx, mount, rest, scratch)?)),
         };
-        let free = !self.active.load(Ordering::Relaxed);
+        let free = !self.active.load(Relaxed);
         let slot = free.trailing_zeros() as usize;
         if slot >= MOUNTS_MAX {
             return Err(Errno::ENOSPC);
@@ -371,15 +344,16 @@ impl MountTable {
             #[cfg(feature = "native")]
             direct: backend.direct(),
             root: backend.root(),
-            covers_in: parent.map_or(NOWHERE, |(slot, _)| slot as u8),
-            covers: parent.map_or(backend.root(), |(_, node)| node),
+            covered_by: AtomicU32::new(0),
+            covers_in: parent.map_or(NOWHERE, |(slot, ..)| slot as u8),
+            covers: parent.map_or(backend.root(), |(.., node)| node),
             is_kernels: backend.is_kernels(),
             is_direct: backend.is_direct(),
         };
         // SAFETY: the slot's bit is clear, so nobody reads it; callers are serialised.
         unsafe { *self.slots[slot].get() = Some(mount) };
-        if parent.is_some() {
-            self.nested.fetch_or(1 << slot, Ordering::Relaxed);
+        if let Some((_, outer, _)) = parent {
+            outer.covered_by.fetch_or(1 << slot, Relaxed);
         }
         self.active.fetch_or(1 << slot, Ordering::Release);
         Ok(slot)
@@ -389,7 +363,11 @@ impl MountTable {
     /// every call; the backend is detached by the caller.
     pub fn remove(&self, slot: usize) {
         self.active.fetch_and(!(1 << slot), Ordering::AcqRel);
-        self.nested.fetch_and(!(1 << slot), Ordering::Relaxed);
+        if let Some((parent, _)) = self.held(slot).and_then(Mount::parent)
+            && let Some(outer) = self.get(parent)
+        {
+            outer.covered_by.fetch_and(!(1 << slot), Relaxed);
+        }
     }
 
     /// The mount in `slot`.
@@ -405,20 +383,31 @@ impl MountTable {
     /// Whether nothing is mounted.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.active.load(Ordering::Relaxed) == 0
+        self.active.load(Relaxed) == 0
     }
 
     /// All mounts with their slots.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Mount)> {
-        let mut left = self.active.load(Ordering::Acquire);
+        self.among(self.active.load(Ordering::Acquire))
+    }
+
+    /// The mounts directly inside `outer`, with their slots.
+    #[inline]
+    pub fn inside(&self, outer: &Mount) -> impl Iterator<Item = (usize, &Mount)> {
+        self.among(outer.covered_by.load(Relaxed) & self.active.load(Ordering::Acquire))
+    }
+
+    /// Those of `left` slots, which were seen to be mounted.
+    #[inline(always)]
+    fn among(&self, mut left: u32) -> impl Iterator<Item = (usize, &Mount)> {
         core::iter::from_fn(move || {
             let slot = left.trailing_zeros() as usize;
             if slot >= MOUNTS_MAX {
                 return None;
             }
             left &= left - 1;
-            Some((slot, self.get(slot)?))
+            Some((slot, self.held(slot)?))
         })
     }
 
@@ -443,7 +432,7 @@ impl MountTable {
         self.find_among(active, path)
     }
 
-    /// As `find`, in a table that is flat ([`Self::is_flat`]): no more than one mount is a path's.
+    /// As `find`.
     #[inline(always)]
     pub fn glance<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
         if self.active.load(Ordering::Acquire) != 1 {
@@ -455,13 +444,25 @@ impl MountTable {
 
     #[inline(never)]
     fn glance_among<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
-        self.iter().find_map(|(_, mount)| Some((mount, mount.rest_of_text(path)?)))
+        let (mut outer, mut rest) = self.iter().find_map(|(_, mount)| Some((mount, mount.rest_of_text(path)?)))?;
+        while let Some(inner) = self.inside(outer).find_map(|(_, mount)| Some((mount, mount.rest_of_rest(outer, rest)?))) {
+            (outer, rest) = inner;
+        }
+        Some((outer, rest))
     }
 
-    /// Whether nothing is mounted inside another mount.
-    #[inline(always)]
-    pub fn is_flat(&self) -> bool {
-        self.nested.load(Ordering::Relaxed) == 0
+    /// As `find`, of a name that itself is meant, not what is mounted on it: a mount point inside another mount is a name there.
+    #[inline]
+    pub fn find_name<'a>(&self, path: &'a [u8]) -> Option<(usize, &Mount, &'a [u8])> {
+        let found = self.find(path)?;
+        match found {
+            (_, mount, []) if mount.covers_in != NOWHERE => {
+                let slot = usize::from(mount.covers_in);
+                let outer = self.get(slot)?;
+                Some((slot, outer, outer.rest(path)?))
+            }
+            _ => Some(found),
+        }
     }
 
     fn find_among<'a>(&self, mut left: u32, path: &'a [u8]) -> Option<(usize, &Mount, &'a [u8])> {
@@ -479,15 +480,10 @@ impl MountTable {
         best
     }
 
-    /// Whether something may be mounted on nodes of `slot`.
+    /// What is mounted on node `id` of `outer`.
     #[inline]
-    pub fn covers(&self, slot: usize) -> bool {
-        self.nested.load(Ordering::Relaxed) != 0 && self.iter().any(|(_, m)| m.parent().is_some_and(|p| p.0 == slot))
-    }
-
-    /// What is mounted on `node` of mount `slot`.
-    pub fn mounted_on(&self, slot: usize, node: Node) -> Option<(usize, &Mount)> {
-        self.iter().find(|(_, m)| m.parent() == Some((slot, node)))
+    pub fn mounted_on(&self, outer: &Mount, id: u64) -> Option<(usize, &Mount)> {
+        self.inside(outer).find(|(_, mount)| mount.covers.id == id)
     }
 }
 
@@ -536,6 +532,9 @@ mod tests {
     use super::*;
     use crate::mem::Mem;
     use crate::{Cred, Thread};
+    use std::string::String;
+    use std::vec;
+    use std::vec::Vec;
 
     /// Which mount a text leads into: longest prefix, on component borders only.
     #[test]
@@ -576,5 +575,50 @@ mod tests {
         }
         table.remove(1);
         assert!(table.find(b"/a/bpx/z").is_none());
+    }
+
+    /// Goal: of mounts inside mounts the innermost is found, the one around it where the name itself is meant, and who
+    /// covers what is known until it is gone.
+    #[test]
+    fn nested() {
+        let (table, thread) = (MountTable::new(), Thread::new());
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let mut scratch = Scratch::new();
+        let directory = NewNode { kind: crate::Kind::Directory, mode: 0o755, rdev: 0, target: b"" };
+        for point in [&b"/a"[..], b"/a/b", b"/a/b/c", b"/a/d"] {
+            let mem = Mem::leak(0, 0, 0o755, 1);
+            for name in [b"b", b"c", b"d"] {
+                mem.create(&cx, mem.root(), name, &directory).unwrap();
+            }
+            table.add(&cx, point, mem, &mut scratch).unwrap();
+        }
+        let glance = |path: &[u8]| {
+            let mut bytes = [0u8; 16];
+            bytes[..path.len()].copy_from_slice(path);
+            // SAFETY: it ends with a NUL, and stays.
+            let glanced = table.glance(unsafe { Text::new(bytes.as_ptr()) });
+            glanced.map(|(mount, rest)| (usize::from(mount.slot), path[rest.address() - bytes.as_ptr() as usize..].to_vec()))
+        };
+        for (path, slot, rest, around) in [
+            (&b"/a/b/c/x"[..], 2, &b"x"[..], None),
+            (b"/a/b/c//", 2, b"", Some((1, &b"c//"[..]))),
+            (b"/a/b", 1, b"", Some((0, b"b"))),
+            (b"/a/bc", 0, b"bc", None),
+            (b"/a/d/e", 3, b"e", None),
+            (b"/a", 0, b"", None),
+        ] {
+            let shown = String::from_utf8_lossy(path);
+            let found = table.find(path).map(|f| (f.0, f.2));
+            assert_eq!(found, Some((slot, rest)), "{shown}");
+            assert_eq!(glance(path), Some((slot, rest.to_vec())), "{shown} at a glance");
+            assert_eq!(table.find_name(path).map(|f| (f.0, f.2)), around.or(found), "the name {shown}");
+        }
+        // A glance sees through slashes, where the walk comes to the covered directory.
+        assert_eq!((table.find(b"/a/b//c").map(|f| (f.0, f.2)), glance(b"/a/b//c")), (Some((1, &b"c"[..])), Some((2, vec![]))));
+        let covered = |slot: usize| table.inside(table.get(slot).unwrap()).map(|inner| inner.0).collect::<Vec<_>>();
+        assert_eq!((covered(0), covered(1), covered(2)), (vec![1, 3], vec![2], vec![]));
+        table.remove(3);
+        assert_eq!(covered(0), [1]);
+        assert_eq!(glance(b"/a/d/e"), Some((0, b"d/e".to_vec())));
     }
 }

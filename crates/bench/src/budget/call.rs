@@ -75,7 +75,11 @@ pub fn before(name: &str) -> &'static str {
     }
 }
 
-/// Calls whose cost must not depend on the size of the directory.
+/// What else is mounted where an image is, which must not cost its calls much.
+pub const SETTINGS: &[(&str, &[&CStr])] =
+    &[("alone", &[]), ("two beside", &[c"/one", c"/two"]), ("one inside", &[c"/image/one"])];
+
+/// Calls whose cost must not depend on the size of the directory, nor on what else is mounted.
 pub const FLAT: &[&str] = &["stat", "negative lookup", "open+close", "create+close", "rename", "unlink"];
 
 /// Most calls of one kind in a run.
@@ -130,41 +134,57 @@ pub struct Hand {
 }
 
 impl Hand {
-    /// In the image's root, or (for `FLAT`) in a directory that is there.
-    fn new(image: &str, directory: Option<&str>) -> Result<Hand, String> {
+    /// In the image's root.
+    fn new(image: &str) -> Result<Hand, String> {
+        let hand = Hand::on(Api::open(&text(image.into()))?, "/", "");
+        hand.make_files();
+        Ok(hand)
+    }
+
+    /// In a directory that is there, for `FLAT`.
+    fn inside(image: &str, directory: &str) -> Result<Hand, String> {
         let api = Api::open(&text(image.into()))?;
-        if let Some(directory) = directory {
-            good(api.chdir(&text(format!("/{directory}"))));
-        }
-        let names = |kind: &str, count: usize| (0..count).map(|i| text(format!("{kind}{i:07}"))).collect::<Vec<_>>();
-        let (data, log) = (api.open(c"/data", O_RDWR | O_CREAT), api.open(c"/log", O_WRONLY | O_CREAT | O_APPEND));
+        good(api.chdir(&text(format!("/{directory}"))));
+        Ok(Hand::on(api, "/", ""))
+    }
+
+    /// In the image's root, which is mounted beside others, by absolute paths.
+    fn among(image: &str, others: &[&CStr]) -> Result<Hand, String> {
+        let root = format!("{}/", Api::AMONG.to_string_lossy());
+        let hand = Hand::on(Api::among(&text(image.into()), others)?, &root, &root);
+        hand.make_files();
+        Ok(hand)
+    }
+
+    /// With an image whose root is `root`, and names that begin with `at`.
+    fn on(api: Api, root: &str, at: &str) -> Hand {
+        let names = |kind: &str, count: usize| (0..count).map(|i| text(format!("{at}{kind}{i:07}"))).collect::<Vec<_>>();
+        let data = api.open(&text(format!("{root}data")), O_RDWR | O_CREAT);
+        let log = api.open(&text(format!("{root}log")), O_WRONLY | O_CREAT | O_APPEND);
         let block = Box::new(Block([7; 4096]));
-        for at in 0..64 {
-            assert_eq!(api.pwrite(data, &block.0, at * 4096), 4096, "pwrite");
+        for block_at in 0..64 {
+            assert_eq!(api.pwrite(data, &block.0, block_at * 4096), 4096, "pwrite");
         }
-        let hand = Hand {
+        Hand {
             api,
-            files: turns(|i| format!("entry{i:07}")),
-            deep: turns(|i| format!("deep{}/file{i}", "/below".repeat(6))),
-            long: turns(|i| format!("{i:060}")),
-            longer: turns(|i| format!("{i:0200}")),
-            missing: turns(|i| format!("none{i:07}")),
+            files: turns(|i| format!("{at}entry{i:07}")),
+            deep: turns(|i| format!("{at}deep{}/file{i}", "/below".repeat(6))),
+            long: turns(|i| format!("{at}{i:060}")),
+            longer: turns(|i| format!("{at}{i:0200}")),
+            missing: turns(|i| format!("{at}none{i:07}")),
             fresh: names("new", MOST),
             moved: names("moved", MOST),
             data,
             log,
             block,
             source: vec![3; 64 * 4096],
-        };
-        if directory.is_none() {
-            hand.make_files();
         }
-        Ok(hand)
     }
 
     fn make_files(&self) {
-        for depth in 0..7 {
-            good(self.api.mkdir(&text(format!("deep{}", "/below".repeat(depth)))));
+        let deep = self.deep[0].to_string_lossy();
+        for (end, _) in deep.match_indices('/').filter(|(end, _)| deep[..*end].contains("deep")) {
+            good(self.api.mkdir(&text(deep[..end].into())));
         }
         for file in self.files.iter().chain(self.deep.iter()) {
             self.make_file(file);
@@ -210,7 +230,7 @@ pub const LOOKS: usize = 9;
 /// Calls that warm up.
 pub const WARM: usize = 64;
 
-/// `callgrind N IMAGE`, `in DIRECTORY N IMAGE`, `lackey IMAGE`, `fill N IMAGE`.
+/// `callgrind N IMAGE`, `in DIRECTORY N IMAGE`, `among SETTING N IMAGE`, `lackey IMAGE`, `fill N IMAGE`.
 ///
 /// In a thread of its own, whose stack and heap begin at the border of a page: those of
 /// the first one lie as arguments and environment are long, and so do the lines they touch.
@@ -224,14 +244,19 @@ fn work(args: &[String]) -> Result<(), String> {
     let number = |text: &str| text.parse::<usize>().map_err(|e| format!("{text}: {e}"));
     match words[..] {
         ["callgrind", n, image] => {
-            let hand = Hand::new(image, None)?;
+            let hand = Hand::new(image)?;
             count(hand, CALLS.iter(), number(n)?)
         }
         ["in", directory, n, image] => {
-            let hand = Hand::new(image, Some(directory))?;
+            let hand = Hand::inside(image, directory)?;
             count(hand, CALLS.iter().filter(|(name, _)| FLAT.contains(name)), number(n)?)
         }
-        ["lackey", image] => look(Hand::new(image, None)?),
+        ["among", setting, n, image] => {
+            let (_, others) = SETTINGS.iter().find(|(name, _)| *name == setting).ok_or(format!("worker: {setting}"))?;
+            let hand = Hand::among(image, others)?;
+            count(hand, CALLS.iter().filter(|(name, _)| FLAT.contains(name)), number(n)?)
+        }
+        ["lackey", image] => look(Hand::new(image)?),
         ["fill", n, image] => fill(image, number(n)?),
         _ => Err(format!("worker: {words:?}")),
     }

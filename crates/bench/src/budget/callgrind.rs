@@ -19,7 +19,16 @@ pub fn measure(scratch: &Scratch, image: &Path) -> Result<Vec<(&'static str, f64
 
 /// The calls of [`FLAT`] in a directory.
 pub fn measure_in(scratch: &Scratch, image: &Path, directory: &str) -> Result<Vec<(&'static str, f64)>, String> {
-    let totals = run(scratch, &["in", directory, &N.to_string()], image)?;
+    measure_some(scratch, &["in", directory], image)
+}
+
+/// The calls of [`FLAT`] by absolute paths, in one of the [`SETTINGS`](super::call::SETTINGS).
+pub fn measure_among(scratch: &Scratch, image: &Path, setting: &str) -> Result<Vec<(&'static str, f64)>, String> {
+    measure_some(scratch, &["among", setting], image)
+}
+
+fn measure_some(scratch: &Scratch, worker: &[&str], image: &Path) -> Result<Vec<(&'static str, f64)>, String> {
+    let totals = run(scratch, &[worker, &[&N.to_string()]].concat(), image)?;
     pair(CALLS.iter().map(|(name, _)| *name).filter(|name| FLAT.contains(name)).collect(), &totals)
 }
 

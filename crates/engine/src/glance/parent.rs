@@ -12,9 +12,16 @@ use pm::Text;
 
 impl Fs {
     /// The directory in which `path` from directory `base` ends, which may be
-    /// searched, and the last component: a proper name. `None`: walk properly.
+    /// searched, and the last component: a proper name. `covered` tells on which nodes
+    /// something is mounted. `None`: walk properly.
     #[inline(always)]
-    pub fn glance_parent<'a>(&self, who: &Caller, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
+    pub fn glance_parent<'a>(
+        &self,
+        who: &Caller,
+        base: Node,
+        path: Text<'a>,
+        covered: impl Fn(u64) -> bool,
+    ) -> Option<(Node, &'a [u8])> {
         let (mut dir, mut sequence) = self.start(base)?;
         let mut id = base.id;
         let mut rest = path;
@@ -45,6 +52,9 @@ impl Fs {
             };
             (dir, sequence) = (looked.child?, looked.word);
             id = dir.node.load(Relaxed);
+            if covered(id) {
+                return None;
+            }
             rest = next;
         }
     }
@@ -101,7 +111,8 @@ mod tests {
         let look = |uid: u32, path: &[u8]| {
             let text: Vec<u8> = path.iter().copied().chain([0]).collect();
             // SAFETY: the text ends in a NUL, and is dropped only after the glance.
-            let found = test.glance_parent(&Caller { uid, privileged: uid == 0 }, root, unsafe { Text::new(text.as_ptr()) });
+            let found =
+                test.glance_parent(&Caller { uid, privileged: uid == 0 }, root, unsafe { Text::new(text.as_ptr()) }, |_| false);
             found.map(|(node, name)| (node.id, name.to_vec()))
         };
         // The first look in a step of the index only learns where it lies.

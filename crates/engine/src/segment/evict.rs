@@ -296,7 +296,7 @@ mod tests {
                         let caller = Caller { uid: 0, privileged: true };
                         // SAFETY: the text ends in a NUL, and outlives the call.
                         let text = unsafe { Text::new(path.as_ptr()) };
-                        match fs.glance_stat(|| &caller, root, text, true, &mut stat) {
+                        match fs.glance_stat(|| &caller, root, text, true, |_| false, &mut stat) {
                             // SAFETY: zeroed, then filled.
                             Glance::Seen => assert_eq!(unsafe { stat.assume_init() }.st_ino, ino, "round {round}"),
                             Glance::Unsure => {}

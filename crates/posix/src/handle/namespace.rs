@@ -1,5 +1,6 @@
 //! Names: mkdir, mknod, symlink, unlink, rmdir, readlink; calls with two paths are in [`rename`].
 
+mod covered;
 mod rename;
 
 use super::{done, err, fail};
@@ -195,8 +196,8 @@ impl Process {
     ) -> Outcome {
         let remove = |cx: &Cx, spot: &Spot| {
             let (dir, name) = (spot.found.parent, spot.found.name);
-            if directory && spot.mount.is_served() {
-                self.not_covered(cx, spot)?;
+            if directory {
+                self.may_remove(cx, spot)?;
             }
             match if directory { spot.mount.rmdir(cx, dir, name) } else { spot.mount.unlink(cx, dir, name) } {
                 Ok(()) => Ok(0),
@@ -236,8 +237,8 @@ impl Process {
                 (true, _) => Errno::EBUSY,
             });
         }
-        self.not_covered(cx, spot)?;
         if directory {
+            self.may_remove(cx, spot)?;
             return spot.mount.rmdir(cx, dir, name).map(|()| 0);
         }
         if spot.found.slash {
@@ -246,21 +247,6 @@ impl Process {
             return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
         }
         spot.mount.unlink(cx, dir, name).map(|()| 0)
-    }
-
-    /// `EBUSY` where something is mounted on the name, by us or by the kernel.
-    fn not_covered(&self, cx: &Cx, spot: &Spot) -> base::Result<()> {
-        if spot.mount.is_served() && self.kernel_has_mounted(cx, spot) {
-            spot.mount.backend.access(cx, spot.found.parent, base::W | base::X)?;
-            return err(Errno::EBUSY);
-        }
-        if self.mounts.covers(spot.slot) {
-            let node = spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name);
-            if node.is_ok_and(|node| self.mounts.mounted_on(spot.slot, node).is_some()) {
-                return err(Errno::EBUSY);
-            }
-        }
-        Ok(())
     }
 
     /// `readlinkat(dirfd, path, out, len)`.

@@ -162,7 +162,7 @@ impl Process {
         let out = unsafe { in_place(out) }?;
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        match mount.glance_stat(|| self.credentials.caller(), base, path, follow, out) {
+        match mount.glance_stat(&self.mounts, || self.credentials.caller(), base, path, follow, out) {
             Glance::Seen => Some(0),
             Glance::Absent => Some(-(Errno::ENOENT.0 as isize)),
             Glance::Unsure => None,

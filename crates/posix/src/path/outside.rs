@@ -35,7 +35,7 @@ impl Process {
         } else {
             path
         };
-        if let Some((slot, mount, rest)) = self.mounts.find(whole) {
+        if let Some((slot, mount, rest)) = self.find(whole, last) {
             let course = Course { slot, mount, base: mount.root, rest };
             return self.go(cx, thread, which, course, last);
         }

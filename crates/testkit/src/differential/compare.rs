@@ -146,8 +146,8 @@ pub struct Tree {
     /// One line or more a node.
     pub lines: Vec<String>,
     clock: Clock,
-    /// Inode number → first path seen.
-    seen: HashMap<u64, String>,
+    /// Device and inode number → first path seen.
+    seen: HashMap<(u64, u64), String>,
 }
 
 impl Tree {
@@ -192,12 +192,14 @@ impl Tree {
         let stat = parse_stat(&out[0]);
         let mut line = format!("{path} d_type {kind} {}", show_stat(self.clock, &out[0]));
         if stat.st_ino != ino {
-            line += &format!(" d_ino {ino} but st_ino {}", stat.st_ino);
+            // As where something is mounted on it.
+            line += " d_ino is not st_ino";
         }
-        if let Some(first) = self.seen.get(&ino) {
+        let node = (stat.st_dev, stat.st_ino);
+        if let Some(first) = self.seen.get(&node) {
             line += &format!(" same as {first}");
         } else {
-            self.seen.insert(ino, path.clone());
+            self.seen.insert(node, path.clone());
         }
         self.lines.push(line);
         let open = |flags: i32| {
@@ -280,7 +282,7 @@ pub fn difference(kernel: &Tree, ours: &Tree) -> Option<String> {
     None
 }
 
-/// Removes all there is under `/`.
+/// Removes all there is under `/`, but for what something is mounted on.
 pub fn clear(side: &dyn Side) -> Result<(), String> {
     let_in(side, libc::AT_FDCWD as i64, b"/");
     let (root, _) = side.call(
@@ -323,7 +325,7 @@ fn clear_directory(side: &dyn Side, fd: i64) -> Result<(), String> {
         }
         let args = [Arg::Int(fd), Arg::Text(name.clone()), Arg::Int(flags as i64)];
         let (result, _) = side.call(nr::__NR_unlinkat as usize, &args);
-        if result < 0 {
+        if result < 0 && result != -(libc::EBUSY as isize) {
             return Err(format!("clearing: unlink {}: {}", name.escape_ascii(), error(result)));
         }
     }

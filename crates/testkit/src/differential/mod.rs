@@ -20,6 +20,7 @@ use crate::world::World;
 use compare::Clock;
 use run::{Limits, Pair};
 use sandbox::{Report, Watch};
+use std::ffi::CStr;
 use std::path::PathBuf;
 use vfs::Backend;
 
@@ -33,10 +34,15 @@ pub enum Ours {
     Mounted(PathBuf),
 }
 
+/// Where the second file system is, if there are two ([`Plan::nested`]): a name that sequences use.
+pub const INSIDE: &CStr = c"/b";
+
 /// What to run.
 pub struct Plan {
     /// The file system.
     pub ours: Ours,
+    /// Another one like it is mounted inside it, at [`INSIDE`]; only if it is [`Ours::Alone`].
+    pub nested: bool,
     /// What it can't do.
     pub limits: Limits,
     /// Steps in all.
@@ -116,7 +122,10 @@ fn with_pair(plan: &Plan, work: &dyn Fn(&Pair) -> Result<(), String>) -> Result<
     let (kernel, ours): (&dyn side::Side, &dyn side::Side) = match &plan.ours {
         Ours::Alone(backend) => {
             world = World::new(backend());
-            sandbox::own_root()?;
+            if plan.nested {
+                world.mount_inside(INSIDE, backend());
+            }
+            sandbox::own_root(plan.nested.then_some(INSIDE))?;
             (&side::Kernel, &world)
         }
         Ours::BesideKernel(backend) => {
@@ -133,6 +142,8 @@ fn with_pair(plan: &Plan, work: &dyn Fn(&Pair) -> Result<(), String>) -> Result<
     };
     // What an earlier child left behind, and when.
     compare::clear(ours)?;
-    run::plain_root(ours);
-    work(&Pair { kernel, ours, clock, limits: plan.limits })
+    let roots = if plan.nested { &[c"/", INSIDE][..] } else { &[c"/"] };
+    let pair = Pair { kernel, ours, clock, limits: plan.limits, roots };
+    pair.plain_roots(ours);
+    work(&pair)
 }

@@ -5,6 +5,7 @@ use super::op::{Arg, Op, Step};
 use super::side::{Kernel, Side};
 use crate::world::NOBODYS;
 use pm::sys::abi as nr;
+use std::ffi::CStr;
 
 /// What a backend can't do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +31,8 @@ pub struct Limits {
     pub vague_lock_holders: bool,
     /// Nothing is copied but through the program.
     pub no_copy_range: bool,
+    /// A path that begins with a mount point leads there by its text: nobody is asked for search permission above it.
+    pub mounts_by_text: bool,
 }
 
 /// Calls with two names or descriptors.
@@ -55,6 +58,8 @@ pub struct Pair<'a> {
     pub clock: Clock,
     /// What ours can't do.
     pub limits: Limits,
+    /// The roots of the file systems: that of all, and where another is mounted inside.
+    pub roots: &'a [&'a CStr],
 }
 
 /// Where the two sides differed first.
@@ -94,10 +99,17 @@ impl Pair<'_> {
         }
         for (name, side) in [("kernel", self.kernel), ("bypath", self.ours)] {
             clear(side).map_err(|text| format!("{name}: {text}"))?;
-            plain_root(side);
+            self.plain_roots(side);
         }
         let (kernel, ours) = (Tree::read(self.kernel, self.clock), Tree::read(self.ours, self.clock));
         difference(&kernel, &ours).map_or(Ok(()), Err)
+    }
+
+    /// Gives the roots the attributes that a sequence begins with, the innermost first.
+    pub fn plain_roots(&self, side: &dyn Side) {
+        for root in self.roots.iter().rev() {
+            plain_root(side, root);
+        }
     }
 
     fn become_user(&self, user: u32) {
@@ -198,6 +210,9 @@ impl Pair<'_> {
         if op.paths().iter().any(|(dir, path)| self.lost(*dir, path)) {
             return true;
         }
+        if self.limits.mounts_by_text && !op.paths().is_empty() && (self.is_shut() || TWO.contains(&number) && ends_above(op)) {
+            return true;
+        }
         if op.name == "truncate" && self.keeps_length(args) {
             return true;
         }
@@ -262,6 +277,17 @@ impl Pair<'_> {
             return self.kind_of(&args[0]) == Some(libc::S_IFDIR);
         }
         false
+    }
+
+    /// Whether the caller may not search the root directory.
+    fn is_shut(&self) -> bool {
+        let ask = [
+            Arg::Int(libc::AT_FDCWD as i64),
+            Arg::Text(b"/.".to_vec()),
+            Arg::Int(libc::X_OK as i64),
+            Arg::Int(libc::AT_EACCESS as i64),
+        ];
+        self.kernel.call(nr::__NR_faccessat2 as usize, &ask).0 < 0
     }
 
     /// Whether truncating by name leaves a file as long as it is: the times stay,
@@ -406,9 +432,9 @@ impl Pair<'_> {
     }
 }
 
-/// Gives the root directory the attributes that a sequence begins with.
-pub fn plain_root(side: &dyn Side) {
-    let root = || Arg::Text(b"/".to_vec());
+/// Gives a root directory the attributes that a sequence begins with.
+fn plain_root(side: &dyn Side, root: &CStr) {
+    let root = || Arg::Text(root.to_bytes().to_vec());
     let here = || Arg::Int(libc::AT_FDCWD as i64);
     side.call(nr::__NR_fchmodat as usize, &[here(), root(), Arg::Int(0o777)]);
     side.call(nr::__NR_fchownat as usize, &[here(), root(), Arg::Int(0), Arg::Int(0), Arg::Int(0)]);
@@ -416,6 +442,12 @@ pub fn plain_root(side: &dyn Side) {
         side.call(nr::__NR_removexattr as usize, &[root(), Arg::Text(xattr.to_vec())]);
     }
     side.call(nr::__NR_utimensat as usize, &[here(), root(), Arg::Int(0), Arg::Int(0)]);
+}
+
+/// Whether one of the paths ends in `..`, which may be another mount's: it is in the way of moving either way, as one or as the other.
+fn ends_above(op: &Op) -> bool {
+    let last = |path: &[u8]| path.rsplit(|&b| b == b'/').find(|part| !part.is_empty()).map(<[u8]>::to_vec);
+    op.paths().iter().any(|(_, path)| last(path).as_deref() == Some(b".."))
 }
 
 /// Whether a lock found is an open file's: its holder is no process.

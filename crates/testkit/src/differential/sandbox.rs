@@ -1,5 +1,6 @@
 //! Child processes with a root directory of their own, watched for crashes and hangs.
 
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -156,17 +157,20 @@ fn check(result: i32, what: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// [`NO_ROOT`] where the machine doesn't let an ordinary user do that.
-pub fn own_root() -> Result<(), String> {
+pub fn own_root(inside: Option<&CStr>) -> Result<(), String> {
     // SAFETY: takes no arguments.
     let (pid, user, group) = unsafe { (libc::getpid(), libc::geteuid(), libc::getegid()) };
     let root = root_of(pid);
     fs::create_dir_all(&root).map_err(|e| format!("{root}: {e}"))?;
-    let path = std::ffi::CString::new(root.as_str()).map_err(|e| e.to_string())?;
+    let path = CString::new(root.as_str()).map_err(|e| e.to_string())?;
     if user != 0 {
         own_user_namespace(user, group).map_err(|e| format!("{NO_ROOT}: {e}"))?;
     }
     // SAFETY: flags only.
-    if unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0 {
+    let mounts = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+    if mounts {
+        hide_mounts();
+        // If it fails, the plain directory on `/dev/shm` serves.
         mount_tmpfs(&path);
     }
     // SAFETY: a NUL-terminated text.
@@ -174,6 +178,14 @@ pub fn own_root() -> Result<(), String> {
     std::env::set_current_dir(Path::new("/")).map_err(|e| e.to_string())?;
     // SAFETY: a NUL-terminated text.
     check(unsafe { libc::chmod(c"/".as_ptr(), 0o777) }, "chmod")?;
+    if let Some(inside) = inside {
+        if !mounts {
+            return Err(format!("{NO_ROOT}, nor mounts"));
+        }
+        // SAFETY: a NUL-terminated text.
+        check(unsafe { libc::mkdir(inside.as_ptr(), 0o777) }, "mkdir")?;
+        check(mount_tmpfs(inside), "mount")?;
+    }
     // SAFETY: a mask.
     unsafe { libc::umask(0o22) };
     if user != 0 { drop_capabilities() } else { Ok(()) }
@@ -184,7 +196,7 @@ pub fn own_root() -> Result<(), String> {
 /// # Errors
 /// If there is none, or only root may do that.
 pub fn enter_root(directory: &Path) -> Result<(), String> {
-    let path = std::ffi::CString::new(directory.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
+    let path = CString::new(directory.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
     // SAFETY: a NUL-terminated text.
     check(unsafe { libc::chroot(path.as_ptr()) }, "chroot")?;
     // SAFETY: a NUL-terminated text.
@@ -207,13 +219,17 @@ fn own_user_namespace(user: u32, group: u32) -> Result<(), String> {
     write("gid_map", format!("{group} {group} 1"))
 }
 
-/// Mounts a tmpfs that nobody else sees. If it fails, the plain directory on `/dev/shm` serves.
-fn mount_tmpfs(path: &std::ffi::CStr) {
+/// Lets nobody else see what this thread mounts.
+fn hide_mounts() {
     // SAFETY: texts are NUL-terminated or null.
     unsafe { libc::mount(std::ptr::null(), c"/".as_ptr(), std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE, std::ptr::null()) };
+}
+
+/// Mounts a tmpfs; the call's result.
+fn mount_tmpfs(path: &CStr) -> i32 {
     let options = c"size=2g,mode=777".as_ptr().cast();
     // SAFETY: texts are NUL-terminated.
-    unsafe { libc::mount(c"tmpfs".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), libc::MS_NOATIME, options) };
+    unsafe { libc::mount(c"tmpfs".as_ptr(), path.as_ptr(), c"tmpfs".as_ptr(), libc::MS_NOATIME, options) }
 }
 
 /// Gives up what a new user namespace grants.

@@ -141,7 +141,7 @@ impl KernelElsewhere {
     /// # Errors
     /// As [`sandbox::own_root`].
     pub fn start() -> Result<KernelElsewhere, String> {
-        KernelElsewhere::behind(sandbox::own_root)
+        KernelElsewhere::behind(|| sandbox::own_root(None))
     }
 
     /// Starts the thread with an existing directory, a kernel mount's, as its root.

@@ -13,7 +13,7 @@ use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
 use engine::Fs;
-use pm::{Table, Text, UserSlice};
+use pm::{Table, UserSlice};
 
 /// An attached image, as a file system of the namespace.
 #[derive(Clone, Copy, Debug)]
@@ -88,18 +88,6 @@ impl Backend for Native {
         scratch: &'a mut Scratch,
     ) -> Result<Walk<'a>> {
         self.0.walk(cx, base, path, last, links, covered, scratch)
-    }
-
-    fn glance(&self, who: &Caller, base: Node, path: Text, follow: bool, sight: &mut Sight) -> Glance {
-        self.0.glance(|| who, base, path, follow, sight)
-    }
-
-    fn glance_parent<'a>(&self, who: &Caller, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
-        self.0.glance_parent(who, base, path)
-    }
-
-    fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
-        self.0.glance_stat(|| who, base, path, follow, out)
     }
 
     fn glance_node(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Glance {

@@ -20,8 +20,9 @@ const RENAME_EXCHANGE: u32 = 2;
 /// The kernel knows it, we do not.
 const WHITEOUT: u32 = 4;
 
-/// Why a file of the kernel's can't have a name of ours.
-fn link_here(cx: &Cx, spot: &Spot) -> base::Result<usize> {
+/// Why a file of the kernel's, or of another mount, can't have this name.
+#[cold]
+fn link_here(cx: &Cx, spot: &Spot) -> base::Result<()> {
     plain_name(cx, spot)?;
     match spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name) {
         Ok(_) => err(Errno::EEXIST),
@@ -97,7 +98,9 @@ impl Process {
         let follow = last == Last::Follow;
         // SAFETY: the caller's promise.
         let (first, second) = unsafe { self.start_two(from, to) }?;
-        let (Glance::Seen, sight) = first.mount.glance(|| self.credentials.caller(), first.base, first.path, follow) else {
+        let (Glance::Seen, sight) =
+            first.mount.glance(&self.mounts, || self.credentials.caller(), first.base, first.path, follow)
+        else {
             return None;
         };
         let spot = self.glance_parent_from(second)?;
@@ -143,7 +146,7 @@ impl Process {
             }
             (from_place, Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place, last) {
                 Err(errno) => fail(errno),
-                Ok(()) => done(link_here(cx, &spot)),
+                Ok(()) => done(link_here(cx, &spot).map(|()| 0)),
             },
             (Place::Ours(_), to_place) => fail(self.link_away(thread, to.0, call.1[to.1], &to_place)),
             (from_place, to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
@@ -159,7 +162,7 @@ impl Process {
     #[inline(always)]
     fn link_plainly(&self, cx: &Cx, slot: usize, node: Node, spot: &Spot) -> base::Result<()> {
         if slot != spot.slot {
-            return err(Errno::EXDEV);
+            return link_here(cx, spot);
         }
         if !cx.cred.privileged {
             self.may_link(cx, node, spot).map_err(gone)?;
@@ -277,9 +280,7 @@ impl Process {
             if from.slot != to.slot {
                 return fail(Errno::EXDEV);
             }
-            if from.mount.is_served()
-                && let Err(error) = self.not_covered(&cx, &from).and_then(|()| self.not_covered(&cx, &to))
-            {
+            if let Err(error) = self.may_rename(&cx, &from, &to, mode) {
                 return fail(error.errno());
             }
             let (dirs, names) = ((from.found.parent, to.found.parent), (from.found.name, to.found.name));
@@ -381,8 +382,7 @@ impl Process {
         if from.found.slash || to.found.slash {
             self.rename_slashes(cx, from, to, mode)?;
         }
-        self.not_covered(cx, from)?;
-        self.not_covered(cx, to)?;
+        self.may_rename(cx, from, to, mode)?;
         from.mount.rename(cx, from.found.parent, from.found.name, to.found.parent, to.found.name, mode).map(|()| 0).map_err(gone)
     }
 
