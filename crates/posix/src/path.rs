@@ -204,9 +204,41 @@ impl Process {
         pointer: usize,
         follow: bool,
     ) -> Option<(&Mount, Glance, Sight)> {
+        if !self.mounts.is_flat() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.glance_between(who(), dirfd, pointer, follow) };
+        }
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
-        let (glance, sight) = mount.glance(&self.mounts, who, base, path, follow);
+        let (glance, sight) = mount.glance(who, base, path, follow);
+        Some((mount, glance, sight))
+    }
+
+    /// As [`Process::glance`], from where a path starts.
+    #[inline(always)]
+    pub(crate) fn glance_from<'c>(&self, from: &Departure, who: impl Fn() -> &'c Caller, follow: bool) -> (Glance, Sight) {
+        match self.mounts.is_flat() {
+            true => from.mount.glance(who, from.base, from.path, follow),
+            false => self.glance_between_from(from, who(), follow),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn glance_between_from(&self, from: &Departure, who: &Caller, follow: bool) -> (Glance, Sight) {
+        from.mount.glance_between(&self.mounts, who, from.base, from.path, follow)
+    }
+
+    /// As [`Process::glance`], where something is mounted inside another mount.
+    ///
+    /// # Safety
+    /// As for [`Process::start`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn glance_between(&self, who: &Caller, dirfd: usize, pointer: usize, follow: bool) -> Option<(&Mount, Glance, Sight)> {
+        // SAFETY: the caller's promise.
+        let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
+        let (glance, sight) = self.glance_between_from(&Departure { mount, base, path }, who, follow);
         Some((mount, glance, sight))
     }
 
@@ -224,8 +256,18 @@ impl Process {
     /// As [`Process::glance_parent`], from where a path starts.
     #[inline(always)]
     pub(crate) fn glance_parent_from<'a>(&'a self, Departure { mount, base, path }: Departure<'a>) -> Option<Spot<'a>> {
-        let (parent, name) = mount.glance_parent(&self.mounts, self.credentials.caller(), base, path)?;
+        let who = self.credentials.caller();
+        let (parent, name) = match self.mounts.is_flat() {
+            true => mount.glance_parent(who, base, path),
+            false => self.glance_parent_between(who, mount, base, path),
+        }?;
         Some(Spot { slot: mount.slot.into(), mount, found: Found { parent, name, node: None, slash: false } })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn glance_parent_between<'a>(&self, who: &Caller, mount: &Mount, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
+        mount.glance_parent_between(&self.mounts, who, base, path)
     }
 
     /// Resolves a path argument. `which` (0 or 1) tells the two paths of one

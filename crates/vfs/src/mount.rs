@@ -24,7 +24,8 @@ pub struct Mount {
     descriptions: Table<Description>,
     /// Its root directory.
     pub root: Node,
-    prefix_len: u16,
+    /// Bit n: what is in slot n covers a node of it.
+    covered_by: AtomicU32,
     /// Its place in the table.
     pub slot: u8,
     /// Its files are opened as the kernel's: [`Backend::open_in_kernel`].
@@ -33,11 +34,10 @@ pub struct Mount {
     /// to the backend ([`Backend::read_one`], [`Backend::write_one`]).
     pub is_direct: bool,
     covers_in: u8,
-    /// Bit n: what is in slot n covers a node of it.
-    covered_by: AtomicU32,
     /// The file system.
     pub backend: &'static dyn Backend,
     covers: Node,
+    prefix_len: u16,
     prefix: [u8; PREFIX_MAX],
 }
 
@@ -300,6 +300,8 @@ fn behind(mut rest: Text) -> Option<Text> {
 pub struct MountTable {
     /// Bit n: slot n is mounted.
     active: AtomicU32,
+    /// Bit n: what is in slot n covers a node of another mount.
+    nested: AtomicU32,
     slots: [UnsafeCell<Option<Mount>>; MOUNTS_MAX],
 }
 
@@ -310,7 +312,7 @@ unsafe impl Sync for MountTable {}
 impl MountTable {
     /// A table without mounts.
     pub const fn new() -> Self {
-        MountTable { slots: [const { UnsafeCell::new(None) }; MOUNTS_MAX], active: AtomicU32::new(0) }
+        MountTable { slots: [const { UnsafeCell::new(None) }; MOUNTS_MAX], active: AtomicU32::new(0), nested: AtomicU32::new(0) }
     }
 
     /// Mounts `backend` at `point` (absolute); returns the slot. `EINVAL` for a
@@ -354,6 +356,7 @@ impl MountTable {
         unsafe { *self.slots[slot].get() = Some(mount) };
         if let Some((_, outer, _)) = parent {
             outer.covered_by.fetch_or(1 << slot, Relaxed);
+            self.nested.fetch_or(1 << slot, Relaxed);
         }
         self.active.fetch_or(1 << slot, Ordering::Release);
         Ok(slot)
@@ -367,6 +370,7 @@ impl MountTable {
             && let Some(outer) = self.get(parent)
         {
             outer.covered_by.fetch_and(!(1 << slot), Relaxed);
+            self.nested.fetch_and(!(1 << slot), Relaxed);
         }
     }
 
@@ -449,6 +453,12 @@ impl MountTable {
             (outer, rest) = inner;
         }
         Some((outer, rest))
+    }
+
+    /// Whether nothing is mounted inside another mount.
+    #[inline(always)]
+    pub fn is_flat(&self) -> bool {
+        self.nested.load(Relaxed) == 0
     }
 
     /// As `find`, of a name that itself is meant, not what is mounted on it: a mount point inside another mount is a name there.

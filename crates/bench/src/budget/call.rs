@@ -117,7 +117,8 @@ fn turns(name: impl Fn(usize) -> String) -> Names {
 #[repr(C, align(64))]
 struct Block([u8; 4096]);
 
-/// What the calls are made on.
+/// What the calls are made on. From a line's border on, so that what a call looks at here takes as many lines wherever it lies.
+#[repr(align(64))]
 pub struct Hand {
     api: Api,
     files: Names,

@@ -32,6 +32,16 @@ fn figures(attr: &Attr, device: u64) -> Figures {
     }
 }
 
+/// What a glance at attributes, which were to be written in place, answers.
+#[inline(always)]
+fn answer(glance: Glance) -> Option<isize> {
+    match glance {
+        Glance::Seen => Some(0),
+        Glance::Absent => Some(-(Errno::ENOENT.0 as isize)),
+        Glance::Unsure => None,
+    }
+}
+
 /// The program's `struct stat`, if it lies where it can be written in place.
 ///
 /// # Safety
@@ -160,13 +170,25 @@ impl Process {
     pub unsafe fn quick_stat(&self, dirfd: usize, path: usize, out: usize, follow: bool) -> Option<isize> {
         // SAFETY: the caller's promise.
         let out = unsafe { in_place(out) }?;
+        if !self.mounts.is_flat() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.quick_stat_between(dirfd, path, out, follow) };
+        }
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        match mount.glance_stat(&self.mounts, || self.credentials.caller(), base, path, follow, out) {
-            Glance::Seen => Some(0),
-            Glance::Absent => Some(-(Errno::ENOENT.0 as isize)),
-            Glance::Unsure => None,
-        }
+        answer(mount.glance_stat(|| self.credentials.caller(), base, path, follow, out))
+    }
+
+    /// As [`Process::quick_stat`], where something is mounted inside another mount.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn quick_stat_between(&self, dirfd: usize, path: usize, out: &mut MaybeUninit<Stat>, follow: bool) -> Option<isize> {
+        // SAFETY: the caller's promise.
+        let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
+        answer(mount.glance_stat_between(&self.mounts, self.credentials.caller(), base, path, follow, out))
     }
 
     /// `fstat(fd, out)`.

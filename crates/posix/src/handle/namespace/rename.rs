@@ -98,11 +98,7 @@ impl Process {
         let follow = last == Last::Follow;
         // SAFETY: the caller's promise.
         let (first, second) = unsafe { self.start_two(from, to) }?;
-        let (Glance::Seen, sight) =
-            first.mount.glance(&self.mounts, || self.credentials.caller(), first.base, first.path, follow)
-        else {
-            return None;
-        };
+        let (Glance::Seen, sight) = self.glance_from(&first, || self.credentials.caller(), follow) else { return None };
         let spot = self.glance_parent_from(second)?;
         Some(match self.link_plainly(cx, first.mount.slot.into(), sight.node, &spot) {
             Ok(()) => Outcome::Done(0),
