@@ -16,7 +16,7 @@ impl Process {
         if may_be_covered(spot.mount) { self.may_remove_covered(cx, spot) } else { Ok(()) }
     }
 
-    /// Fails if one of two names of one mount, which are to change places, is busy.
+    /// Fails if what is renamed, or what it replaces or changes places with, is busy; both are of one mount.
     #[inline(always)]
     pub(super) fn may_rename(&self, cx: &Cx, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<()> {
         if may_be_covered(from.mount) { self.may_rename_covered(cx, from, to, mode) } else { Ok(()) }
