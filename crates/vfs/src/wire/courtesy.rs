@@ -21,7 +21,7 @@ const ENOUGH: u32 = 4;
 /// an idle minute must not spoil the next busy one.
 const REST: u32 = 32;
 /// The same after a long turn: at first, and at most.
-const LONG_REST: u32 = 4096;
+const LONG_REST: u32 = 256;
 const LONG_REST_MAX: u32 = 65536;
 /// Longer than this a turn was a third program's: the kernel's ticks are a millisecond or more apart.
 const LONG_NS: i64 = 500_000;

@@ -6,7 +6,8 @@
 //! half of one. The client says now and then on which processor he has been answered after he gave way. A daemon's thread
 //! that has given way to him there for some hundred calls leaves that processor, with a request, and its client, who
 //! would be woken beside it, does not sleep meanwhile: an idle processor may take a fifth of a millisecond to
-//! come. If the others are busy that costs both a few turns; it is done ten times in a second at most.
+//! come. If the others are busy that costs both a few turns; it is done ten times in a second at most, unless so many
+//! requests were met apart since the last time that it has paid.
 
 use super::patience::spin_for;
 use core::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
@@ -16,8 +17,10 @@ use pm::{clock, processor};
 const SAY: u32 = 64;
 /// A daemon gives way so often before it leaves.
 const STAY: u32 = 256;
-/// Nanoseconds between two times.
+/// Nanoseconds between two times, unless it has paid.
 const AGAIN_NS: i64 = 100_000_000;
+/// It has paid when so many requests came while the daemon spun, for then they were apart.
+const PAID: u32 = 2048;
 /// How long a client stays awake for a daemon that leaves.
 const AWAKE_NS: i64 = 1_000_000;
 
@@ -36,11 +39,18 @@ pub struct Together {
     place: AtomicU32,
     /// When a daemon left last.
     left_ns: AtomicI64,
+    /// Requests that came to a daemon apart since then.
+    apart: AtomicU32,
 }
 
 impl Together {
     pub const fn new() -> Together {
-        Together { times: AtomicU32::new(0), place: AtomicU32::new(SOMEWHERE), left_ns: AtomicI64::new(i64::MIN / 2) }
+        Together {
+            times: AtomicU32::new(0),
+            place: AtomicU32::new(SOMEWHERE),
+            left_ns: AtomicI64::new(i64::MIN / 2),
+            apart: AtomicU32::new(0),
+        }
     }
 
     /// What a client says who gives way, or does not.
@@ -65,13 +75,21 @@ impl Together {
         times == STAY && place >= FIRST && self.leave(place - FIRST, leaving)
     }
 
+    /// A request has come while a daemon's thread spun.
+    #[inline]
+    pub fn met_apart(&self) {
+        self.apart.store(self.apart.load(Relaxed).saturating_add(1), Relaxed);
+    }
+
     #[cold]
     fn leave(&self, number: u32, leaving: &AtomicU32) -> bool {
         let now = clock::monotonic();
-        if processor::number() != Some(number) || now - self.left_ns.load(Relaxed) < AGAIN_NS {
+        let is_soon = now - self.left_ns.load(Relaxed) < AGAIN_NS && self.apart.load(Relaxed) < PAID;
+        if is_soon || processor::number() != Some(number) {
             return false;
         }
         self.left_ns.store(now, Relaxed);
+        self.apart.store(0, Relaxed);
         leaving.store(1, Relaxed);
         processor::leave(number)
     }
@@ -87,7 +105,8 @@ pub fn stay_awake<T>(done: impl FnMut() -> Option<T>) -> Option<T> {
 mod tests {
     use super::*;
 
-    /// Goal: who is met on his processor often enough is left alone there, once. Method: one thread for both.
+    /// Goal: who is met on his processor often enough is left alone there, and once more if it has paid.
+    /// Method: one thread for both.
     #[test]
     fn leaves_after_a_while() {
         let (client, daemon, leaving) = (Together::new(), Together::new(), AtomicU32::new(0));
@@ -110,5 +129,12 @@ mod tests {
         assert_eq!(leaving.load(Relaxed), 1);
         let _ = (0..STAY * 4).filter(|_| daemon.asked(here(), &leaving)).count();
         assert!(daemon.left_ns.load(Relaxed) == once || clock::monotonic() - once > AGAIN_NS);
+        let once = daemon.left_ns.load(Relaxed);
+        (0..PAID).for_each(|_| daemon.met_apart());
+        assert!((0..100).any(|_| {
+            let _ = (0..STAY).filter(|_| daemon.asked(here(), &leaving)).count();
+            daemon.left_ns.load(Relaxed) != once
+        }));
+        assert_eq!(daemon.apart.load(Relaxed), 0);
     }
 }

@@ -70,7 +70,7 @@ impl Channel {
             header.followers.fetch_sub(1, SeqCst);
             return result.map(|()| None);
         }
-        let mut found = self.patience.spin(take).or_else(|| self.give_way(header, take));
+        let mut found = self.patience.spin(take).inspect(|_| self.together.met_apart()).or_else(|| self.give_way(header, take));
         let mut result = Ok(());
         if found.is_none() {
             if header.daemon.load(Relaxed) == 0 {
