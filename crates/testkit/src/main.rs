@@ -205,6 +205,7 @@ fn main() -> std::process::ExitCode {
             let backend = option(&args, "--backend").unwrap_or_else(|| "mem".into());
             let is_image = ["native", "conventional", "byvfs"].contains(&&backend[..]);
             let nested = args.iter().any(|arg| arg == "--nested");
+            assert!(!nested || is_image || backend == "mem", "--nested: an image or the model inside another, not {backend:?}");
             let plan = Plan {
                 ours: match &backend[..] {
                     "mem" => Ours::Alone(mem),

@@ -10,6 +10,7 @@ use super::side::Side;
 use pm::sys::abi as nr;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::ffi::CStr;
 
 /// When the run began, to tell "now" from a time that was set; and what else to compare.
 #[derive(Clone, Copy)]
@@ -282,8 +283,8 @@ pub fn difference(kernel: &Tree, ours: &Tree) -> Option<String> {
     None
 }
 
-/// Removes all there is under `/`, but for what something is mounted on.
-pub fn clear(side: &dyn Side) -> Result<(), String> {
+/// Removes all there is under `/`, but for those of the file systems' `roots` that are there.
+pub fn clear(side: &dyn Side, roots: &[&CStr]) -> Result<(), String> {
     let_in(side, libc::AT_FDCWD as i64, b"/");
     let (root, _) = side.call(
         nr::__NR_openat as usize,
@@ -294,7 +295,8 @@ pub fn clear(side: &dyn Side) -> Result<(), String> {
             Arg::Int(0),
         ],
     );
-    let result = clear_directory(side, root as i64);
+    let is_root = |name: &[u8]| roots.iter().any(|root| root.to_bytes().strip_prefix(b"/") == Some(name));
+    let result = clear_directory(side, root as i64, &is_root);
     side.plain(nr::__NR_close, &[root as i64]);
     result
 }
@@ -307,7 +309,8 @@ fn let_in(side: &dyn Side, dir: i64, name: &[u8]) {
     }
 }
 
-fn clear_directory(side: &dyn Side, fd: i64) -> Result<(), String> {
+/// Removes all there is in a directory; what `is_kept` is emptied only.
+fn clear_directory(side: &dyn Side, fd: i64, is_kept: &dyn Fn(&[u8]) -> bool) -> Result<(), String> {
     let entries = read_dir(side, fd).map_err(|code| format!("clearing: readdir {}", error(code)))?;
     for (name, (kind, _)) in entries {
         if name == b"." || name == b".." {
@@ -319,13 +322,13 @@ fn clear_directory(side: &dyn Side, fd: i64) -> Result<(), String> {
             let args =
                 [Arg::Int(fd), Arg::Text(name.clone()), Arg::Int((libc::O_RDONLY | libc::O_DIRECTORY) as i64), Arg::Int(0)];
             let below = side.call(nr::__NR_openat as usize, &args).0 as i64;
-            clear_directory(side, below)?;
+            clear_directory(side, below, &|_| false)?;
             side.plain(nr::__NR_close, &[below]);
             flags = libc::AT_REMOVEDIR;
         }
         let args = [Arg::Int(fd), Arg::Text(name.clone()), Arg::Int(flags as i64)];
         let (result, _) = side.call(nr::__NR_unlinkat as usize, &args);
-        if result < 0 && result != -(libc::EBUSY as isize) {
+        if result < 0 && !(is_kept(&name) && result == -(libc::EBUSY as isize)) {
             return Err(format!("clearing: unlink {}: {}", name.escape_ascii(), error(result)));
         }
     }

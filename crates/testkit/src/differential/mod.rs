@@ -141,8 +141,8 @@ fn with_pair(plan: &Plan, work: &dyn Fn(&Pair) -> Result<(), String>) -> Result<
         }
     };
     // What an earlier child left behind, and when.
-    compare::clear(ours)?;
     let roots = if plan.nested { &[c"/", INSIDE][..] } else { &[c"/"] };
+    compare::clear(ours, roots)?;
     let pair = Pair { kernel, ours, clock, limits: plan.limits, roots };
     pair.plain_roots(ours);
     work(&pair)

@@ -98,7 +98,7 @@ impl Pair<'_> {
             return Err(text);
         }
         for (name, side) in [("kernel", self.kernel), ("bypath", self.ours)] {
-            clear(side).map_err(|text| format!("{name}: {text}"))?;
+            clear(side, self.roots).map_err(|text| format!("{name}: {text}"))?;
             self.plain_roots(side);
         }
         let (kernel, ours) = (Tree::read(self.kernel, self.clock), Tree::read(self.ours, self.clock));
@@ -446,8 +446,7 @@ fn plain_root(side: &dyn Side, root: &CStr) {
 
 /// Whether one of the paths ends in `..`, which may be another mount's: it is in the way of moving either way, as one or as the other.
 fn ends_above(op: &Op) -> bool {
-    let last = |path: &[u8]| path.rsplit(|&b| b == b'/').find(|part| !part.is_empty()).map(<[u8]>::to_vec);
-    op.paths().iter().any(|(_, path)| last(path).as_deref() == Some(b".."))
+    op.paths().iter().any(|(_, path)| path.rsplit(|&b| b == b'/').find(|part| !part.is_empty()) == Some(b".."))
 }
 
 /// Whether a lock found is an open file's: its holder is no process.

@@ -39,7 +39,7 @@ pub fn random(processes: u64, ops: u64, seed: u64) -> Result<String, String> {
     });
     wait_all(children.collect(), 60)?;
     let report = check(image.path())?;
-    wait_all(vec![spawn(|_| clear(&image.world()))], 60)?;
+    wait_all(vec![spawn(|_| clear(&image.world(), &[]))], 60)?;
     let empty = check(image.path()).map_err(|e| format!("after removing everything: {e}"))?;
     if (empty.names, empty.files) != (0, 1) {
         return Err(format!("after removing everything: {} names, {} files", empty.names, empty.files));
