@@ -210,7 +210,7 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
-        let (glance, sight) = mount.glance(who, base, path, follow);
+        let (glance, sight) = mount.glance::<false>(&self.mounts, who, base, path, follow);
         Some((mount, glance, sight))
     }
 
@@ -218,7 +218,7 @@ impl Process {
     #[inline(always)]
     pub(crate) fn glance_from<'c>(&self, from: &Departure, who: impl Fn() -> &'c Caller, follow: bool) -> (Glance, Sight) {
         match self.mounts.is_flat() {
-            true => from.mount.glance(who, from.base, from.path, follow),
+            true => from.mount.glance::<false>(&self.mounts, who, from.base, from.path, follow),
             false => self.glance_between_from(from, who(), follow),
         }
     }
@@ -226,7 +226,7 @@ impl Process {
     #[cold]
     #[inline(never)]
     fn glance_between_from(&self, from: &Departure, who: &Caller, follow: bool) -> (Glance, Sight) {
-        from.mount.glance_between(&self.mounts, who, from.base, from.path, follow)
+        from.mount.glance::<true>(&self.mounts, || who, from.base, from.path, follow)
     }
 
     /// As [`Process::glance`], where something is mounted inside another mount.
@@ -258,7 +258,7 @@ impl Process {
     pub(crate) fn glance_parent_from<'a>(&'a self, Departure { mount, base, path }: Departure<'a>) -> Option<Spot<'a>> {
         let who = self.credentials.caller();
         let (parent, name) = match self.mounts.is_flat() {
-            true => mount.glance_parent(who, base, path),
+            true => mount.glance_parent::<false>(&self.mounts, who, base, path),
             false => self.glance_parent_between(who, mount, base, path),
         }?;
         Some(Spot { slot: mount.slot.into(), mount, found: Found { parent, name, node: None, slash: false } })
@@ -267,7 +267,7 @@ impl Process {
     #[cold]
     #[inline(never)]
     fn glance_parent_between<'a>(&self, who: &Caller, mount: &Mount, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
-        mount.glance_parent_between(&self.mounts, who, base, path)
+        mount.glance_parent::<true>(&self.mounts, who, base, path)
     }
 
     /// Resolves a path argument. `which` (0 or 1) tells the two paths of one

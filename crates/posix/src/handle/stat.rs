@@ -176,7 +176,7 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        answer(mount.glance_stat(|| self.credentials.caller(), base, path, follow, out))
+        answer(mount.glance_stat::<false>(&self.mounts, || self.credentials.caller(), base, path, follow, out))
     }
 
     /// As [`Process::quick_stat`], where something is mounted inside another mount.
@@ -188,7 +188,7 @@ impl Process {
     unsafe fn quick_stat_between(&self, dirfd: usize, path: usize, out: &mut MaybeUninit<Stat>, follow: bool) -> Option<isize> {
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        answer(mount.glance_stat_between(&self.mounts, self.credentials.caller(), base, path, follow, out))
+        answer(mount.glance_stat::<true>(&self.mounts, || self.credentials.caller(), base, path, follow, out))
     }
 
     /// `fstat(fd, out)`.

@@ -1,8 +1,7 @@
 //! Glances at what a mount holds, quick where the native engine serves it.
 //!
-//! Nearly always nothing is mounted inside another mount; so what asks at each component whether it is
-//! covered, the glance *between* mounts, is compiled a second time, for the namespaces that are not flat
-//! ([`MountTable::is_flat`]).
+//! Nearly always nothing is mounted inside another mount, and nobody need ask at each component whether it is covered.
+//! So each glance is compiled twice: for such a namespace (`NESTED` false: [`MountTable::is_flat`]), and for the others.
 
 use super::{Mount, MountTable};
 use crate::Node;
@@ -12,63 +11,33 @@ use core::mem::MaybeUninit;
 use pm::Text;
 
 impl Mount {
-    /// As [`Backend::walk`](crate::Backend::walk), where that is quick and nothing is mounted inside: a path of plain components
-    /// (no leading slash) whose nodes are at hand. It may always be unsure, and is where a right is missing. Who asks is only
-    /// looked up where not everybody may search.
+    /// As [`Backend::walk`](crate::Backend::walk), where that is quick: a path of plain components (no leading slash)
+    /// whose nodes are at hand, none of them covered. It may always be unsure, and is where a right is missing. Who asks is
+    /// only looked up where not everybody may search.
     #[inline(always)]
-    pub fn glance<'c>(&self, _who: impl Fn() -> &'c Caller, _base: Node, _path: Text, _follow: bool) -> (Glance, Sight) {
-        #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
-            let mut sight = Sight::EMPTY;
-            return (fs.glance(_who, _base, _path, _follow, |_| false, &mut sight), sight);
-        }
-        (Glance::Unsure, Sight::EMPTY)
-    }
-
-    /// As [`Mount::glance`], of a name that may not be there yet: its directory, and the last component, a proper name
-    /// without a slash behind it.
-    #[inline(always)]
-    pub fn glance_parent<'a>(&self, _who: &Caller, _base: Node, _path: Text<'a>) -> Option<(Node, &'a [u8])> {
-        #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
-            return fs.glance_parent(_who, _base, _path, |_| false);
-        }
-        None
-    }
-
-    /// As [`Mount::glance`], and the node's attributes for the program; `out` is written only if it was seen.
-    #[inline(always)]
-    pub fn glance_stat<'c>(
+    pub fn glance<'c, const NESTED: bool>(
         &self,
-        who: impl Fn() -> &'c Caller,
-        base: Node,
-        path: Text,
-        follow: bool,
-        out: &mut MaybeUninit<Stat>,
-    ) -> Glance {
-        #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
-            return fs.glance_stat(who, base, path, follow, |_| false, out);
-        }
-        self.backend.glance_stat(who(), base, path, follow, out)
-    }
-}
-
-/// Between the mounts of a table: of the native engine only, other backends' glances do not ask what is covered.
-impl Mount {
-    /// As [`Mount::glance`], if none of the nodes is covered.
-    pub fn glance_between(&self, _among: &MountTable, _who: &Caller, _base: Node, _path: Text, _follow: bool) -> (Glance, Sight) {
+        _among: &MountTable,
+        _who: impl Fn() -> &'c Caller,
+        _base: Node,
+        _path: Text,
+        _follow: bool,
+    ) -> (Glance, Sight) {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
             let mut sight = Sight::EMPTY;
-            let covered = |node| _among.mounted_on(self, node).is_some();
-            return (fs.glance(|| _who, _base, _path, _follow, covered, &mut sight), sight);
+            return (
+                fs.glance(_who, _base, _path, _follow, |node| NESTED && self.is_mounted_on(_among, node), &mut sight),
+                sight,
+            );
         }
         (Glance::Unsure, Sight::EMPTY)
     }
 
-    /// As [`Mount::glance_parent`], if none of the directories on the way is covered; what the name leads to may be.
-    pub fn glance_parent_between<'a>(
+    /// As [`Mount::glance`], of a name that may not be there yet, or be covered: its directory, and the last component, a
+    /// proper name without a slash behind it.
+    #[inline(always)]
+    pub fn glance_parent<'a, const NESTED: bool>(
         &self,
         _among: &MountTable,
         _who: &Caller,
@@ -77,26 +46,34 @@ impl Mount {
     ) -> Option<(Node, &'a [u8])> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
-            return fs.glance_parent(_who, _base, _path, |node| _among.mounted_on(self, node).is_some());
+            return fs.glance_parent(_who, _base, _path, |node| NESTED && self.is_mounted_on(_among, node));
         }
         None
     }
 
-    /// As [`Mount::glance_stat`], if none of the nodes is covered.
-    pub fn glance_stat_between(
+    /// As [`Mount::glance`], and the node's attributes for the program; `out` is written only if it was seen.
+    #[inline(always)]
+    pub fn glance_stat<'c, const NESTED: bool>(
         &self,
         _among: &MountTable,
-        _who: &Caller,
-        _base: Node,
-        _path: Text,
-        _follow: bool,
-        _out: &mut MaybeUninit<Stat>,
+        who: impl Fn() -> &'c Caller,
+        base: Node,
+        path: Text,
+        follow: bool,
+        out: &mut MaybeUninit<Stat>,
     ) -> Glance {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
-            return fs.glance_stat(|| _who, _base, _path, _follow, |node| _among.mounted_on(self, node).is_some(), _out);
+            return fs.glance_stat(who, base, path, follow, |node| NESTED && self.is_mounted_on(_among, node), out);
         }
-        Glance::Unsure
+        // Another backend's glance does not ask what is covered.
+        if NESTED && self.is_covered() { Glance::Unsure } else { self.backend.glance_stat(who(), base, path, follow, out) }
+    }
+
+    /// Whether something is mounted on node `id`.
+    #[cfg(feature = "native")]
+    fn is_mounted_on(&self, among: &MountTable, id: u64) -> bool {
+        among.mounted_on(self, id).is_some()
     }
 
     /// Whether something may be mounted on the directory called `name` in `dir`.

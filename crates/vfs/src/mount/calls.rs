@@ -1,0 +1,161 @@
+//! Calls that change names or touch data: the native engine's functions, without a call through a table of them, while
+//! no kernel mount has to be told of changes; else the [`Backend`](crate::Backend)'s.
+
+use super::Mount;
+use crate::{Cx, Node};
+use base::{Description, DescriptionId, NewNode, RenameMode, Thread};
+use pm::UserSlice;
+
+impl Mount {
+    /// The native engine, while nobody has to be told of changes.
+    #[cfg(feature = "native")]
+    #[inline(always)]
+    fn unserved(&self) -> Option<&'static engine::Fs> {
+        self.direct.filter(|fs| !fs.is_served())
+    }
+
+    /// [`Backend::create`](crate::Backend::create).
+    #[inline(always)]
+    pub fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> base::Result<Node> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.create(cx, dir, name, new);
+        }
+        self.backend.create(cx, dir, name, new)
+    }
+
+    /// [`Backend::link`](crate::Backend::link).
+    #[inline(always)]
+    pub fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> base::Result<()> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.link(cx, node, dir, name);
+        }
+        self.backend.link(cx, node, dir, name)
+    }
+
+    /// [`Backend::unlink`](crate::Backend::unlink).
+    #[inline(always)]
+    pub fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> base::Result<()> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.unlink(cx, dir, name);
+        }
+        self.backend.unlink(cx, dir, name)
+    }
+
+    /// [`Backend::rmdir`](crate::Backend::rmdir).
+    #[inline(always)]
+    pub fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> base::Result<()> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.rmdir(cx, dir, name);
+        }
+        self.backend.rmdir(cx, dir, name)
+    }
+
+    /// [`Backend::rename`](crate::Backend::rename).
+    #[inline(always)]
+    pub fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> base::Result<()> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.rename(cx, from_dir, from, to_dir, to, mode);
+        }
+        self.backend.rename(cx, from_dir, from, to_dir, to, mode)
+    }
+
+    /// [`Backend::open`](crate::Backend::open).
+    #[inline(always)]
+    pub fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> base::Result<DescriptionId> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.open(cx, node, flags, fd);
+        }
+        self.backend.open(cx, node, flags, fd)
+    }
+
+    /// [`Backend::open`](crate::Backend::open) where that is quick, and the description; a context is
+    /// only asked for if it is needed. `None`: nothing has been done.
+    #[inline(always)]
+    pub fn open_at_hand<'c>(
+        &self,
+        _context: impl FnOnce() -> Cx<'c>,
+        _node: Node,
+        _flags: u32,
+        _fd: u32,
+    ) -> Option<(DescriptionId, &Description)> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.open_at_hand(_context, _node, _flags, _fd);
+        }
+        None
+    }
+
+    /// [`Backend::close`](crate::Backend::close); a context is only asked for if it is needed.
+    #[inline(always)]
+    pub fn close<'c>(&self, context: impl FnOnce() -> Cx<'c>, fd: u32) {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.close_at_hand(context, fd);
+        }
+        self.backend.close(&context(), fd);
+    }
+
+    /// Whether files may be opened for writing, as far as the mount as a whole is concerned.
+    #[inline(always)]
+    pub fn is_writable(&self) -> bool {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.is_writable();
+        }
+        false
+    }
+
+    /// [`Backend::glance_read`](crate::Backend::glance_read).
+    #[inline(always)]
+    pub fn glance_read(&self, node: Node, offset: u64, into: UserSlice) -> Option<usize> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.glance_read(node, offset, into);
+        }
+        self.backend.glance_read(node, offset, into)
+    }
+
+    /// [`Backend::write`](crate::Backend::write).
+    #[inline(always)]
+    pub fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> base::Result<(usize, u64)> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.write(cx, node, offset, from);
+        }
+        self.backend.write(cx, node, offset, from)
+    }
+
+    /// [`Backend::write`](crate::Backend::write) of one buffer, where that is quick; the offset after
+    /// it. `None`: do it properly, nothing has been done.
+    #[inline(always)]
+    pub fn write_at_hand(&self, _thread: &Thread, _node: Node, _offset: Option<u64>, _from: UserSlice) -> Option<u64> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.write_at_hand(_thread, _node, _offset, _from);
+        }
+        None
+    }
+
+    /// As [`Mount::write_at_hand`] at a description's offset, or at the end, which moves the offset.
+    #[inline(always)]
+    pub fn write_on_at_hand(
+        &self,
+        _thread: &Thread,
+        _id: DescriptionId,
+        _node: Node,
+        _append: bool,
+        _from: UserSlice,
+    ) -> Option<u64> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.write_on_at_hand(_thread, _id, _node, _append, _from);
+        }
+        None
+    }
+}
