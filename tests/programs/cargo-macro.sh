@@ -1,6 +1,5 @@
 #!/bin/bash
 # needs: cargo gcc
-# way: kernel
 # ignore: /target/|/cargo/
 # A procedural macro: the compiler loads the library that it has just made, by the kernel's way.
 mkdir -p w/m/src w/src && cd w || exit

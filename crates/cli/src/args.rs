@@ -32,8 +32,7 @@ carrier=socket or carrier=memory (found out: a static daemon has a socket); for 
 compare with its direct way: cache=conventional (names and attributes kept above it) or cache=byvfs (attributes).
 
 An image whose /DIR is a directory is mounted there for the kernel as well, as long as the session lasts, if
-/dev/fuse can be used: static and set-uid programs (Go's, busybox), other users, shared libraries inside the image
-and /proc see it only so. mkdir /DIR before makes it one.";
+/dev/fuse can be used: static and set-uid programs (Go's, busybox), other users and /proc see it only so. mkdir /DIR before makes it one.";
 
 /// A file system that programs use without system calls.
 #[derive(Parser)]

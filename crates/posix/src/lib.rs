@@ -22,5 +22,5 @@ pub use door::{Bitmap, Door, Numbers};
 pub use handle::MapFault;
 pub use process::{Outcome, Process};
 pub use processes::ForkToken;
-pub use text::bad as bad_pointer;
+pub use text::{bad as bad_pointer, proc_fd};
 pub use thread::ThreadState;

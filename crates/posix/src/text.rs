@@ -119,7 +119,7 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u32> {
 }
 
 /// Writes `/proc/self/fd/N` with a NUL into `out`.
-pub(crate) fn proc_fd(fd: u32, out: &mut [u8; 32]) {
+pub fn proc_fd(fd: u32, out: &mut [u8; 32]) {
     let head = b"/proc/self/fd/";
     out[..head.len()].copy_from_slice(head);
     let mut digits = [0u8; 10];

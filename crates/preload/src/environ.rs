@@ -2,6 +2,7 @@
 //! our variables put back if it was scrubbed.
 
 use crate::init::{DOMAIN, SAVED, SEGMENT_DIR};
+use crate::libraries::{Copies, NAME_MAX, name_of};
 use crate::patch::{SITES, WAYS};
 use crate::{alloc, libc};
 use core::ffi::{CStr, c_char};
@@ -54,6 +55,48 @@ impl Environment {
         unsafe { self.pointers.add(len).write(state) };
         // SAFETY: as above; the end of the array was one further on.
         unsafe { self.pointers.add(len + 1).write(core::ptr::null_mut()) };
+        result
+    }
+
+    /// Runs `exec` with these libraries behind those of `LD_PRELOAD`; it returns only if exec failed.
+    pub fn with_libraries(&self, libraries: &Copies, exec: impl FnOnce() -> isize) -> isize {
+        const ENOMEM: isize = -12;
+        // SAFETY: a NUL-terminated string of our own.
+        let before = unsafe { CStr::from_ptr(self.own[0].cast()) }.to_bytes();
+        let room = alloc::alloc(before.len() + libraries.count() * NAME_MAX + 1);
+        if room.is_null() {
+            return ENOMEM;
+        }
+        let mut len = 0;
+        let mut push = |part: &[u8]| {
+            // SAFETY: the block has room for what was there, and for each library a separator and a name without its NUL.
+            unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), room.add(len), part.len()) };
+            len += part.len();
+        };
+        push(before);
+        for (key, copy) in libraries.iter() {
+            push(b":");
+            push(name_of(key, copy).split(|&byte| byte == 0).next().unwrap_or(b""));
+        }
+        push(b"\0");
+        let place = |text: *mut u8| {
+            let mut at = self.pointers;
+            // SAFETY: inside our own array, which has it and ends with null.
+            while !unsafe { *at }.is_null() {
+                // SAFETY: as above; each is a NUL-terminated string.
+                if is(unsafe { CStr::from_ptr(*at) }.to_bytes(), b"LD_PRELOAD") {
+                    // SAFETY: as above.
+                    unsafe { at.write(text.cast()) };
+                }
+                // SAFETY: not yet at the end.
+                at = unsafe { at.add(1) };
+            }
+        };
+        place(room);
+        let result = exec();
+        place(self.own[0]);
+        // SAFETY: exec failed; nobody uses it.
+        unsafe { alloc::free(room) };
         result
     }
 

@@ -10,6 +10,7 @@
 use crate::call::Served;
 use crate::door::PROCESS;
 use crate::environ::Environment;
+use crate::libraries::{self, Copies, Paths};
 use crate::serve;
 use crate::{alloc, call, count, errno, guest, hand_over, in_mount, init, libc, placeholders, thread, tls};
 use core::ffi::{CStr, c_char, c_int};
@@ -274,12 +275,35 @@ impl Ready {
         let result = match copy_out(file, copy as i32) {
             // A static one inherits the kernel's descriptors, as any of the kernel's.
             // SAFETY: by contract; the descriptor is the program.
-            Ok(()) => unsafe { self.start(copy as i32, c"".as_ptr(), argv, AT_EMPTY_PATH as i32) },
+            Ok(()) => self.with_libraries(file, copy as i32, || unsafe {
+                self.start(copy as i32, c"".as_ptr(), argv, AT_EMPTY_PATH as i32)
+            }),
             Err(error) => error,
         };
         // SAFETY: our own descriptor.
         let _ = unsafe { pm::call!(__NR_close, copy) };
         result
+    }
+}
+
+impl Ready {
+    /// Runs `exec`, which executes `copy`, a copy of `file` of ours, with those of the libraries it needs that only we have.
+    fn with_libraries(&self, file: i32, copy: i32, exec: impl FnOnce() -> isize) -> isize {
+        let Some(environment) = &self.environment else { return exec() };
+        let Some(mut libraries) = Copies::new() else { return ENOMEM };
+        // SAFETY: the environment of the new program.
+        let given = unsafe { libraries::library_path(self.source) };
+        if let Err(error) = libraries.needs_of(file, copy, &Paths { given, wants: &|_| true }) {
+            return error;
+        }
+        if libraries.count() == 0 {
+            return exec();
+        }
+        for (_, library) in libraries.iter() {
+            // SAFETY: no pointers.
+            let _ = unsafe { pm::call!(__NR_fcntl, library, F_SETFD, 0) };
+        }
+        environment.with_libraries(&libraries, exec)
     }
 }
 
@@ -387,7 +411,7 @@ unsafe fn open_executable(dirfd: i32, path: *const c_char, flags: i32) -> Result
 }
 
 /// Copies a whole file of ours into a kernel descriptor.
-fn copy_out(from: i32, to: i32) -> Result<(), isize> {
+pub fn copy_out(from: i32, to: i32) -> Result<(), isize> {
     const PIECE: usize = 1 << 20;
     let buffer = alloc::alloc_pages(PIECE);
     if buffer.is_null() {

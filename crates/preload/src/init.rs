@@ -7,7 +7,7 @@
 use crate::attach::{Wishes, attach, refuse};
 use crate::door::PROCESS;
 use crate::tls::{self, Tls};
-use crate::{alloc, foreign, libc, patch, placeholders, thread};
+use crate::{alloc, foreign, libc, libraries, patch, placeholders, thread};
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
@@ -108,6 +108,8 @@ fn start(tls: &Tls) -> bool {
         return PHASE.load(Acquire) == ACTIVE;
     }
     tls::enter(tls);
+    // SAFETY: libc's array; programs change it themselves only later.
+    unsafe { libraries::inherit(libc::environ) };
     let active = with_environment(|get| mount_all(tls, get));
     // SAFETY: libc's array; programs change it themselves only later.
     unsafe { libc::remove_variable(libc::environ, environment::STATE) };

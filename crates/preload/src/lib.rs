@@ -38,6 +38,7 @@ pub mod in_plugin;
 pub mod init;
 pub mod kernel_files;
 pub mod libc;
+pub mod libraries;
 mod mem_test;
 pub mod message;
 pub mod panic;

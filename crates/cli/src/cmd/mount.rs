@@ -89,8 +89,8 @@ impl SessionMount {
         if !is_free(directory) {
             if directory.is_dir() && Path::new("/dev/fuse").exists() {
                 eprintln!(
-                    "bypath: {}: not empty, so the image is not mounted there for the kernel: static programs, other users and \
-                     libraries inside the image find what is there now (take an empty directory; --no-fuse to do without)",
+                    "bypath: {}: not empty, so the image is not mounted there for the kernel: static programs and other users \
+                     find what is there now (take an empty directory; --no-fuse to do without)",
                     directory.display()
                 );
             }

@@ -345,20 +345,8 @@ unsafe fn open_again(path: *const c_char, fd: c_int, mode: &Mode) -> isize {
         // SAFETY: the program's string.
         return unsafe { serve!(abi::__NR_openat, abi::AT_FDCWD, path, mode.open, 0o666) };
     }
-    let mut name = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    let mut digits = [0; 12];
-    let (mut rest, mut len) = (fd.max(0), 0);
-    loop {
-        digits[len] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        len += 1;
-        if rest == 0 {
-            break;
-        }
-    }
-    for i in 0..len {
-        name[14 + i] = digits[len - 1 - i];
-    }
+    let mut name = [0; 32];
+    posix::proc_fd(fd.max(0) as u32, &mut name);
     // SAFETY: a string on the stack.
     unsafe { serve!(abi::__NR_openat, abi::AT_FDCWD, name.as_ptr(), mode.open & !abi::O_CREAT, 0) }
 }

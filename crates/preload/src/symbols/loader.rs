@@ -1,14 +1,11 @@
-//! `dlopen` of a library inside a mount: the loader makes raw system calls. Where the
-//! kernel has nothing at that path, it says "No such file"; we say why, and let it fail.
+//! `dlopen` of a library inside a mount: [`libraries`].
 //!
-//! libc's `dlopen` looks at its return address (whose `RUNPATH`, which namespace),
-//! so it is jumped to, not called.
+//! libc's `dlopen` looks at its return address (whose `RUNPATH`, which namespace), so for all other libraries it is jumped
+//! to, not called.
 
+use crate::libraries::{self, Opened};
+use crate::{errno, init, next, tls};
 use core::ffi::{c_char, c_int, c_void};
-
-use pm::sys::abi;
-
-use crate::{call, errno, init, next, tls};
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
@@ -16,28 +13,35 @@ unsafe extern "C" fn no_loader(_path: *const c_char, _flags: c_int) -> *mut c_vo
     core::ptr::null_mut()
 }
 
-/// Complains if the library is ours; returns the address of libc's `dlopen`.
-unsafe extern "C" fn before(path: *const c_char) -> usize {
+/// In two registers.
+#[repr(C)]
+struct Next {
+    /// Where libc's `dlopen` is; 0: not to be asked.
+    address: usize,
+    /// What to answer then.
+    handle: *mut c_void,
+}
+
+/// Opens the library if it is ours; else says where libc's `dlopen` is.
+unsafe extern "C" fn before(path: *const c_char, flags: c_int) -> Next {
     // SAFETY: a string, where not null.
     if !path.is_null() && unsafe { *path } != 0 && init::serves(tls::get()) {
         let saved = errno::get();
-        let here = abi::AT_FDCWD as usize;
-        // SAFETY: a string.
-        let found = unsafe { call::serve(abi::__NR_faccessat as usize, [here, path as usize, 0, 0, 0, 0]) };
-        // SAFETY: a string.
-        let kernel_has_it = unsafe { pm::call!(abi::__NR_faccessat, here, path, 0) }.is_ok();
+        // SAFETY: as above.
+        let opened = unsafe { libraries::open(path, flags) };
         errno::set(saved);
-        // A bare name is looked for in the system's folders, not here.
-        // SAFETY: a string.
-        let text = unsafe { super::plain::bytes(path) };
-        if found.ours && found.result == 0 && !kernel_has_it && text.contains(&b'/') {
-            let name = core::str::from_utf8(text).unwrap_or("library");
-            crate::complain!(
-                "cannot load {name}: libraries inside an image need the kernel's way in; export it to a kernel directory"
-            );
+        match opened {
+            Opened::Answer(handle) => return Next { address: 0, handle },
+            Opened::Loaders => {}
+            Opened::Failed(error) => {
+                // SAFETY: as above.
+                let name = core::str::from_utf8(unsafe { super::plain::bytes(path) }).unwrap_or("a library");
+                let errno = pm::Errno(-error as i32);
+                crate::complain!("cannot load {name}: no copy of it could be made for the loader ({errno})");
+            }
         }
     }
-    next!(Dlopen, "dlopen").unwrap_or(no_loader) as *const () as usize
+    Next { address: next!(Dlopen, "dlopen").unwrap_or(no_loader) as *const () as usize, handle: core::ptr::null_mut() }
 }
 
 /// `dlopen(3)`.
@@ -56,7 +60,12 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
         "add rsp, 8",
         "pop rsi",
         "pop rdi",
+        "test rax, rax",
+        "jz 2f",
         "jmp rax",
+        "2:",
+        "mov rax, rdx",
+        "ret",
         before = sym before,
     )
 }
@@ -74,9 +83,14 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
         "stp x0, x1, [sp, #16]",
         "bl {before}",
         "mov x16, x0",
+        "mov x17, x1",
         "ldp x0, x1, [sp, #16]",
         "ldp x29, x30, [sp], #32",
+        "cbz x16, 2f",
         "br x16",
+        "2:",
+        "mov x0, x17",
+        "ret",
         before = sym before,
     )
 }
