@@ -98,14 +98,18 @@ for number in range(files):
         out.write("x" * (number % 100))
 PY
 }
-for way in "${ways[@]}"; do tree "$work/$way"; done
+for way in "${ways[@]}"; do
+    tree "$work/$way"
+    dd if=/dev/zero of="$work/$way/still" bs=1M count="$mib" status=none
+done
 : >"$work/rounds"
 for ((round = 0; round <= rounds; round++)); do
     for ((step = 0; step < ${#ways[@]}; step++)); do
         way=${ways[(round + step) % ${#ways[@]}]}
         cd "$work/$way" || exit 1
         spent "$way" 'sequential write 1 MiB' "$mib" dd if=/dev/zero of=big bs=1M count="$mib" conv=notrunc
-        spent "$way" 'sequential read 1 MiB' "$mib" dd if=big of=/dev/null bs=1M
+        spent "$way" 'just written, read 1 MiB' "$mib" dd if=big of=/dev/null bs=1M
+        spent "$way" 'sequential read 1 MiB' "$mib" dd if=still of=/dev/null bs=1M
         empty_caches
         spent "$way" 'stat cold' "$files" find tree -size +1000
         spent "$way" 'stat warm (find)' "$files" find tree -size +1000

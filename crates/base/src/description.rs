@@ -19,6 +19,10 @@ pub const EXECUTE: u32 = 0x20;
 /// `_IOW(0xb9, 1, u32)`.
 pub const SHARE: u32 = 1 << 30 | 4 << 16 | 0xb9 << 8 | 1;
 
+/// Of a file opened for reading through a kernel mount: every read is to come to the server, so that [`SHARE`] can
+/// follow its offset. The value of `O_NONBLOCK`, which means nothing for files, and which programs can take away again.
+pub const EACH_READ: u32 = 0o4000;
+
 /// An open file description, one cache line.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]

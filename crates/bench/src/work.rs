@@ -53,6 +53,8 @@ pub struct Hand {
     fresh: Vec<CString>,
     moved: Vec<CString>,
     listed: CString,
+    /// Only read.
+    source: CString,
     data: i32,
     log: i32,
     state: u64,
@@ -91,11 +93,17 @@ impl Hand {
         for i in 0..entries {
             make(calls, &text(format!("{who}-listed/entry{i:07}")), 0);
         }
-        let data = calls.open(&text(format!("{who}-data")), O_RDWR | O_CREAT | O_EXCL);
         let block: Vec<u8> = (0..65536u32).map(|i| (i % 251) as u8).collect();
-        for at in (0..DATA).step_by(block.len()) {
-            assert_eq!(calls.pwrite(data, &block, at), block.len() as isize, "pwrite");
-        }
+        let filled = |path: &CString| {
+            let data = calls.open(path, O_RDWR | O_CREAT | O_EXCL);
+            for at in (0..DATA).step_by(block.len()) {
+                assert_eq!(calls.pwrite(data, &block, at), block.len() as isize, "pwrite");
+            }
+            data
+        };
+        let data = filled(&text(format!("{who}-data")));
+        let source = text(format!("{who}-source"));
+        calls.close(filled(&source));
         let log = calls.open(&text(format!("{who}-log")), O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
         Hand {
             files,
@@ -104,6 +112,7 @@ impl Hand {
             fresh: names("new", n),
             moved: names("moved", n),
             listed,
+            source,
             data,
             log,
             state: 0x2545_f491,
@@ -177,9 +186,15 @@ impl Hand {
         let mut block = vec![0x5au8; 4096];
         let offsets: Vec<u64> = (0..n).map(|_| self.random() % (DATA / 4096) * 4096).collect();
         let first = |block: &[u8]| block[0] as u64 + block[63] as u64;
+        let mut pread = |len: usize| {
+            let fd = calls.open(&self.source, O_RDONLY);
+            let spent = timed_n(n, |i| calls.pread(fd, &mut block[..len], offsets[i]) as u64 + first(&block));
+            calls.close(fd);
+            spent
+        };
         match name {
-            "pread 64 B" => timed_n(n, |i| calls.pread(self.data, &mut block[..64], offsets[i]) as u64 + first(&block)),
-            "pread 4 KiB" => timed_n(n, |i| calls.pread(self.data, &mut block, offsets[i]) as u64 + first(&block)),
+            "pread 64 B" => pread(64),
+            "pread 4 KiB" => pread(4096),
             "overwrite 4 KiB" => timed_n(n, |i| {
                 block[0] = i as u8;
                 calls.pwrite(self.data, &block, offsets[i]) as u64

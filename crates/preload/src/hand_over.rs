@@ -190,15 +190,19 @@ impl Drop for HandedOver {
 /// offset; `None` if the kernel hasn't got it. With `share` the description's
 /// offset follows. Within an operation (`tls::enter`).
 pub fn open_in_kernel(tls: &tls::Tls, fd: u32, share: bool) -> Option<usize> {
+    use base::description::{EACH_READ, SHARE};
     let wanted = PROCESS.in_kernel(thread::state(tls), fd).ok()?;
-    let file = open_number(wanted.path, wanted.flags | O_CLOEXEC | O_LARGEFILE, wanted.ino)?;
+    let each_read = if share && wanted.flags & O_PATH == 0 { EACH_READ } else { 0 };
+    let file = open_number(wanted.path, wanted.flags | O_CLOEXEC | O_LARGEFILE | each_read, wanted.ino)?;
     if wanted.flags & O_PATH == 0 {
         // SAFETY: no pointers.
         let _ = unsafe { pm::call!(__NR_lseek, file, wanted.offset, SEEK_SET) };
         if share {
             // A server that does not know of it leaves the offsets apart.
             // SAFETY: a word that outlives the call.
-            let _ = unsafe { pm::call!(__NR_ioctl, file, base::description::SHARE, &raw const wanted.description) };
+            let _ = unsafe { pm::call!(__NR_ioctl, file, SHARE, &raw const wanted.description) };
+            // SAFETY: no pointers.
+            let _ = unsafe { pm::call!(__NR_fcntl, file, F_SETFL, wanted.flags) };
         }
     }
     Some(file)

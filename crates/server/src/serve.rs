@@ -29,6 +29,7 @@ pub struct Session {
     stop: Arc<AtomicBool>,
     workers: Vec<JoinHandle<Result<(), Errno>>>,
     waiter: JoinHandle<()>,
+    answerer: JoinHandle<()>,
     notifier: JoinHandle<()>,
 }
 
@@ -70,19 +71,20 @@ impl Session {
             workers.push(std::thread::Builder::new().name(format!("fuse-{number}")).spawn(work)?);
         }
         let notifier = {
-            let (fuse, stop, at_end) = (Arc::clone(&fuse), Arc::clone(&stop), at_end.clone());
+            let (fuse, device) = (Arc::clone(&fuse), Arc::clone(&device));
+            let (stop, at_end) = (Arc::clone(&stop), at_end.clone());
             let pass_on = move || {
                 let worker = Worker::default();
                 let cx = Cx { cred: Cred::ROOT, umask: 0, thread: worker.thread() };
                 while !stop.load(Relaxed) {
-                    notices(&cx, NAP_NS, &mut |stale| notify(&fuse, &device, stale, &stop));
+                    notices(&cx, NAP_NS, &mut |stale| notify(&fuse, &device, &cx, stale, &stop));
                 }
                 at_end(worker.thread());
             };
             std::thread::Builder::new().name("fuse-notices".to_string()).spawn(pass_on)?
         };
         let waiter = {
-            let (fuse, stop) = (Arc::clone(&fuse), Arc::clone(&stop));
+            let (fuse, stop, at_end) = (Arc::clone(&fuse), Arc::clone(&stop), at_end.clone());
             let wait = move || {
                 let worker = Worker::default();
                 fuse.wait_for_locks(&worker, &stop);
@@ -90,7 +92,18 @@ impl Session {
             };
             std::thread::Builder::new().name("fuse-locks".to_string()).spawn(wait)?
         };
-        Ok(Session { fuse, stop, workers, waiter, notifier })
+        let answerer = {
+            let (fuse, stop) = (Arc::clone(&fuse), Arc::clone(&stop));
+            let answer = move || {
+                let worker = Worker::default();
+                fuse.answer_in_turn(&worker, &stop, &|message| {
+                    let _ = send(&device, message);
+                });
+                at_end(worker.thread());
+            };
+            std::thread::Builder::new().name("fuse-answers".to_string()).spawn(answer)?
+        };
+        Ok(Session { fuse, stop, workers, waiter, answerer, notifier })
     }
 
     /// Whether the mount is gone.
@@ -106,8 +119,10 @@ impl Session {
         }
         self.stop.store(true, Relaxed);
         self.fuse.wake_locks();
+        self.fuse.wake_answers();
         wake();
         let _ = self.waiter.join();
+        let _ = self.answerer.join();
         let _ = self.notifier.join();
         result
     }
@@ -145,12 +160,15 @@ fn send(device: &OwnedFd, message: &[u8]) -> Result<(), Errno> {
 
 /// Makes the kernel forget. Once `stop` says that the mount is gone the kernel knows nothing more, though
 /// nobody has told us that it forgot: waiting for each node would keep the server for as many half seconds.
-fn notify(fuse: &Fuse, device: &OwnedFd, stale: Stale, stop: &AtomicBool) {
+fn notify(fuse: &Fuse, device: &OwnedFd, cx: &Cx, stale: Stale, stop: &AtomicBool) {
     let forget = |number| {
         if let Some(first) = fuse.settle_listing(number) {
             // That there is no such name, the kernel says when it has had the lock.
             let _ = send(device, &first);
         }
+        fuse.tell_end(cx, number, &|message| {
+            let _ = send(device, message);
+        });
         insist(|| !stop.load(Relaxed) && fuse.is_told(number), || send(device, &fuse::forget_node(number)));
     };
     match stale {

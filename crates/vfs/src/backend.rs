@@ -323,6 +323,12 @@ pub trait Backend: Sync {
         false
     }
 
+    /// Whether programs may have stored into the file's pages, of which nobody is told: what the kernel
+    /// has read of it may be old.
+    fn is_mapped_shared(&self, _cx: &Cx, _node: Node) -> bool {
+        false
+    }
+
     /// Adds to what is known of the calls there were. Not kept by default.
     fn count_calls(&self, _more: &Calls) {}
     /// Whether process `pid` has the file system open itself, as far as its PID tells.

@@ -212,8 +212,9 @@ impl Job<'_, '_> {
         Ok(())
     }
 
-    /// Notes that a process maps the file.
-    pub(super) fn mark_mapped(&mut self) {
-        self.cachelet.flags.fetch_or(cachelet::MAPPED, core::sync::atomic::Ordering::SeqCst);
+    /// Notes that a process maps the file; `shared`: to store into its pages.
+    pub(super) fn mark_mapped(&mut self, shared: bool) {
+        let flags = cachelet::MAPPED | if shared { cachelet::MAPPED_SHARED } else { 0 };
+        self.cachelet.flags.fetch_or(flags, core::sync::atomic::Ordering::SeqCst);
     }
 }

@@ -12,8 +12,8 @@ use pm::Errno;
 
 impl Fs {
     /// Reports where the bytes `offset..offset + len` (page-aligned) lie, in
-    /// order, as (file offset, image offset, length); holes within the file are
-    /// filled first if `write`. The caller holds a description for as long as
+    /// order, as (file offset, image offset, length); if `write` they may be stored into, and
+    /// holes within the file are filled first. The caller holds a description for as long as
     /// he uses them.
     pub fn map(
         &self,
@@ -36,7 +36,7 @@ impl Fs {
         };
         let cachelet = self.lock_file(&mut tx, cx, node)?;
         let mut job = Job::new(&mut tx, cachelet, node.id)?;
-        job.mark_mapped();
+        job.mark_mapped(write);
         let size = job.size();
         let past = size.next_multiple_of(BLOCK);
         if write {

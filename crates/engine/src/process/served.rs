@@ -146,6 +146,11 @@ impl Fs {
         self.has_flag(cx, node, cachelet::KNOWN)
     }
 
+    /// Whether programs may have stored into a file's own pages, of which nobody is told.
+    pub fn is_mapped_shared(&self, cx: &Cx, node: Node) -> bool {
+        self.has_flag(cx, node, cachelet::MAPPED_SHARED)
+    }
+
     /// Whether the kernel may keep names in a directory.
     pub fn knows_names(&self, cx: &Cx, dir: Node) -> bool {
         self.has_flag(cx, dir, cachelet::NAMES_KNOWN)

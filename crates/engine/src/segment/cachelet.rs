@@ -49,6 +49,9 @@ pub const KNOWN: u32 = 2048;
 pub const NAMES_KNOWN: u32 = 4096;
 /// The kernel executes the file, or has: whoever opens it for writing asks.
 pub const EXECUTED: u32 = 8192;
+/// A process has mapped the file's own pages, and may store into them without a call. Stays
+/// when the mapping has gone: what the kernel has read of the file meanwhile may be old.
+pub const MAPPED_SHARED: u32 = 16384;
 
 /// A cachelet, two lines.
 #[derive(Debug, FromBytes, KnownLayout)]

@@ -42,6 +42,7 @@ structures! {
         mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32, block_bytes: u32, flags: u32,
     } 88
     EntryOut { node: u64, generation: u64, entry_s: u64, attr_s: u64, entry_ns: u32, attr_ns: u32, attr: FuseAttr } 128
+    GetAttrIn { flags: u32, padding: u32, handle: u64 } 16
     AttrOut { valid_s: u64, valid_ns: u32, padding: u32, attr: FuseAttr } 104
     SetAttrIn {
         valid: u32, padding: u32, handle: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64, ctime: u64,
@@ -80,6 +81,7 @@ structures! {
     ForgetManyIn { count: u32, padding: u32 } 8
     ForgetOne { node: u64, times: u64 } 16
     ForgetInode { node: u64, offset: i64, len: i64 } 24
+    StoreData { node: u64, offset: u64, size: u32, padding: u32 } 24
     ForgetEntry { node: u64, name_len: u32, flags: u32 } 16
     DirentHead { ino: u64, next: u64, name_len: u32, kind: u32 } 24
 }
@@ -139,6 +141,7 @@ pub mod init {
     pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub const BIG_WRITES: u64 = 1 << 5;
     pub const FLOCK_LOCKS: u64 = 1 << 10;
+    pub const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub const ASYNC_DIO: u64 = 1 << 15;
@@ -165,6 +168,8 @@ pub mod set {
     pub const KILL_SET_ID: u32 = 1 << 11;
 }
 
+/// [`GetAttrIn::flags`]: asked through a handle, so by who reads and not by `stat`.
+pub const GETATTR_HANDLE: u32 = 1;
 /// [`OpenOut::flags`]: reads and writes come to us, whole.
 pub const OPEN_DIRECT_IO: u32 = 1;
 /// [`OpenOut::flags`]: what the kernel has of it stays.
@@ -175,6 +180,8 @@ pub const OPEN_CACHE_DIR: u32 = 1 << 3;
 pub const OPEN_KILL_SET_ID: u32 = 1;
 /// [`WriteIn::write_flags`]: writing takes set-id bits away.
 pub const WRITE_KILL_SET_ID: u32 = 1 << 2;
+/// [`WriteIn::write_flags`]: from the kernel's pages, where the data are already.
+pub const WRITE_FROM_PAGES: u32 = 1;
 /// [`LockIn::flags`]: a `flock`.
 pub const LOCK_FLOCK: u32 = 1;
 /// [`ReadIn::read_flags`], [`SyncIn::flags`]: data only.

@@ -2,6 +2,7 @@
 
 use super::Call;
 use super::abi::{self, CopyIn, FallocateIn, ReadIn, SeekIn, SeekOut, SyncIn, WriteIn, WriteOut};
+use super::contents::Sent;
 use super::init::DATA_MAX;
 use super::message::{Body, Reply, Result, err};
 use base::{Cred, Cx, Fallocate};
@@ -24,7 +25,7 @@ impl Call<'_> {
         })
     }
 
-    pub(super) fn write(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+    pub(super) fn write(&self, mut body: Body, reply: &mut Reply) -> Result<Sent> {
         let asked: WriteIn = body.take()?;
         let data = body.bytes(asked.size)?;
         // What the kernel takes for the end may be old: the end is where we say.
@@ -36,7 +37,7 @@ impl Call<'_> {
             self.backend().sync(&self.cx, Some(self.node()), asked.flags & sys::O_SYNC != sys::O_SYNC)?;
         }
         reply.put(&WriteOut { size: written as u32, padding: 0 });
-        Ok(())
+        Ok(self.count_write(asked.write_flags & abi::WRITE_FROM_PAGES != 0))
     }
 
     pub(super) fn sync(&self, mut body: Body) -> Result<()> {

@@ -27,7 +27,8 @@ const WANTED: u64 = init::ASYNC_READ
     | init::MAX_PAGES
     | init::HANDLE_KILLPRIV_V2
     | init::EXTENDED
-    | init::DIRECT_IO_ALLOW_MMAP;
+    | init::DIRECT_IO_ALLOW_MMAP
+    | init::AUTO_INVAL_DATA;
 
 impl Call<'_> {
     pub(super) fn init(&self, mut body: Body, reply: &mut Reply) -> Result<()> {

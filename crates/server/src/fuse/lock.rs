@@ -11,6 +11,7 @@
 //! us; an `INTERRUPT` takes one off.
 
 use super::abi::{InterruptIn, LOCK_FLOCK, LockIn, LockOut, op};
+use super::contents::Sent;
 use super::message::{Body, Reply, Result, err};
 use super::{Call, Done, Later, Worker};
 use base::{Cred, Cx, Lock, LockKind, LockOwner, Node};
@@ -191,7 +192,7 @@ impl Call<'_> {
                 self.fuse.locks.wake();
                 Ok(Done::Silent)
             }
-            result => result.map(|()| Done::Answered),
+            result => result.map(|()| Done::Answered(Sent::Now)),
         }
     }
 

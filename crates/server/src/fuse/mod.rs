@@ -7,6 +7,7 @@
 //! | `nodes` | numbers of nodes, attributes: `LOOKUP GETATTR SETATTR READLINK STATFS` |
 //! | `names` | `MKNOD MKDIR SYMLINK LINK UNLINK RMDIR RENAME` |
 //! | `open` | `OPEN CREATE TMPFILE OPENDIR RELEASE FLUSH IOCTL`, and the numbers of what is open |
+//! | `contents` | files whose contents the kernel keeps |
 //! | `data` | `READ WRITE FSYNC FALLOCATE LSEEK COPY_FILE_RANGE` |
 //! | `dir` | `READDIR READDIRPLUS` |
 //! | `listings` | directories that the kernel lists by itself |
@@ -20,6 +21,7 @@
 //! so calls are made with all rights, but in the caller's name: what is new belongs to him.
 
 pub mod abi;
+mod contents;
 mod data;
 mod dir;
 mod init;
@@ -35,6 +37,7 @@ mod xattr;
 
 use abi::{InHeader, op};
 use base::{Calls, Cred, Cx, Node, Thread};
+use contents::Sent;
 use message::{Body, Reply, Result, err};
 pub use nodes::Keepers;
 pub(crate) use notify::{forget_name, forget_node};
@@ -54,6 +57,7 @@ pub struct Fuse {
     locks: lock::Locks,
     told: told::Told,
     listings: listings::Listings,
+    contents: contents::Contents,
     /// Files go by direct I/O; false on kernels that could not map them then.
     direct: AtomicBool,
     /// The kernel may keep the attributes that it finds with a name; see [`abi::MINOR_EVICTIONS`].
@@ -89,6 +93,7 @@ impl Fuse {
             locks: lock::Locks::new(later),
             told: told::Told::default(),
             listings: listings::Listings::default(),
+            contents: contents::Contents::default(),
             direct: AtomicBool::new(true),
             keeps_found: AtomicBool::new(false),
             keeps_listed: AtomicBool::new(false),
@@ -102,7 +107,11 @@ impl Fuse {
         self.count(worker, &header);
         match self.dispatch(worker, &header, body, reply) {
             Ok(Done::Silent) => None,
-            Ok(Done::Answered) => Some(reply.finish(header.unique, Ok(()))),
+            Ok(Done::Answered(Sent::Now)) => Some(reply.finish(header.unique, Ok(()))),
+            Ok(Done::Answered(sent)) => {
+                self.in_turn(header.node, sent, reply.finish(header.unique, Ok(())));
+                None
+            }
             Err(error) => Some(reply.finish(header.unique, Err(error))),
         }
     }
@@ -123,10 +132,12 @@ impl Fuse {
             op::INTERRUPT => return call.interrupt(body),
             op::SETLKW => return call.set_lock(body, true),
             op::SETLK => return call.set_lock(body, false),
+            op::OPEN => return call.open(body, reply).map(Done::Answered),
+            op::WRITE => return call.write(body, reply).map(Done::Answered),
             op::INIT => call.init(body, reply),
             op::DESTROY => Ok(()),
             op::LOOKUP => call.lookup(body, reply),
-            op::GETATTR => call.get_attr(reply),
+            op::GETATTR => call.get_attr(body, reply),
             op::SETATTR => call.set_attr(body, reply),
             op::READLINK => call.read_link(reply),
             op::STATFS => call.statfs(reply),
@@ -138,14 +149,12 @@ impl Fuse {
             op::RMDIR => call.rmdir(body),
             op::RENAME => call.rename(body),
             op::RENAME2 => call.rename2(body),
-            op::OPEN => call.open(body, reply),
             op::OPENDIR => call.open_directory(body, reply),
             op::CREATE => call.create(body, reply),
             op::TMPFILE => call.tmpfile(body, reply),
             op::FLUSH => call.flush(body),
             op::RELEASE | op::RELEASEDIR => call.release(body),
             op::READ => call.read(body, reply),
-            op::WRITE => call.write(body, reply),
             op::FSYNC | op::FSYNCDIR => call.sync(body),
             op::FALLOCATE => call.fallocate(body),
             op::LSEEK => call.seek(body, reply),
@@ -160,7 +169,7 @@ impl Fuse {
             op::IOCTL => call.ioctl(body, reply),
             _ => err(Errno::ENOSYS),
         }?;
-        Ok(Done::Answered)
+        Ok(Done::Answered(Sent::Now))
     }
 
     /// Whether files go by direct I/O.
@@ -196,7 +205,7 @@ impl Worker {
 
 /// Whether an answer is to be sent.
 enum Done {
-    Answered,
+    Answered(Sent),
     Silent,
 }
 

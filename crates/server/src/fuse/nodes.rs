@@ -9,7 +9,7 @@
 //! A node's number is its identity in the image (the root's is 1), so there is
 //! no table of them; one that is gone is noticed (`ESTALE`).
 
-use super::abi::{AttrOut, EntryOut, FuseAttr, ROOT, SetAttrIn, StatfsOut, set};
+use super::abi::{self, AttrOut, EntryOut, FuseAttr, GetAttrIn, ROOT, SetAttrIn, StatfsOut, set};
 use super::message::{Body, Reply, Result, err};
 use super::notify::{KEEP_MADE_NS, KEEP_NAMES_S, KEEP_S};
 use super::{Call, Fuse};
@@ -103,7 +103,12 @@ impl Call<'_> {
     /// The kernel may from now on keep attributes and pages of a node: changes are
     /// to be told to it. For how long, seconds. Before they are looked at.
     pub(super) fn keep_attr(&self, node: Node) -> u64 {
-        self.backend().kernel_keeps(&self.cx, node, false).map_or(0, |_| KEEP_S)
+        self.backend().kernel_keeps(&self.cx, node, false).map_or(0, |_| if self.is_doubtful(node) { 0 } else { KEEP_S })
+    }
+
+    /// Whether pages that the kernel reads a file from may be older than what programs have stored into its mappings.
+    fn is_doubtful(&self, node: Node) -> bool {
+        self.fuse.contents.is_kept(self.fuse.number(node)) && self.backend().is_mapped_shared(&self.cx, node)
     }
 
     /// What is told about a node that has been made, under a name that may be kept for
@@ -176,15 +181,20 @@ impl Call<'_> {
         Ok(())
     }
 
-    pub(super) fn get_attr(&self, reply: &mut Reply) -> Result<()> {
+    pub(super) fn get_attr(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
         if let SPECIAL | BY_NUMBER = self.header.node {
             reply.put(&AttrOut { attr: self.fuse.keepers.attr(self.header.node), ..AttrOut::default() });
             return Ok(());
         }
         let node = self.node();
         let valid_s = self.keep_attr(node);
-        let attr = self.backend().attr(&self.cx, node)?;
-        reply.put(&AttrOut { valid_s, attr: fuse_attr(&attr), ..AttrOut::default() });
+        let mut attr = fuse_attr(&self.backend().attr(&self.cx, node)?);
+        // Who is about to read drops the pages for it, and shows it to nobody.
+        let asked: GetAttrIn = body.take()?;
+        if asked.flags & abi::GETATTR_HANDLE != 0 && self.is_doubtful(node) {
+            attr.mtime_ns = self.fuse.contents.other_time(attr.mtime_ns);
+        }
+        reply.put(&AttrOut { valid_s, attr, ..AttrOut::default() });
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! changes is told before the call that changes it returns. The times are the bounds on what
 //! no notice tells of (`engine::process::served`): of names that is more.
 
-use super::abi::{ForgetEntry, ForgetInode, OutHeader};
+use super::abi::{ForgetEntry, ForgetInode, OutHeader, StoreData};
 use zerocopy::IntoBytes;
 
 /// How long the kernel keeps attributes, seconds.
@@ -16,6 +16,7 @@ pub const KEEP_NAMES_S: u64 = 1;
 
 const INODE: i32 = 2;
 const ENTRY: i32 = 3;
+const STORE: i32 = 4;
 
 /// The message that makes the kernel forget a node's attributes and pages.
 pub(crate) fn forget_node(number: u64) -> Vec<u8> {
@@ -33,6 +34,11 @@ pub(crate) fn forget_name(dir: u64, name: &[u8]) -> Vec<u8> {
 /// the directory's lock, and finds no such name.
 pub(super) fn forget_no_name(dir: u64) -> Vec<u8> {
     forget_name(dir, b"/")
+}
+
+/// The message that gives the kernel bytes of a file, which is at least as long as that then.
+pub(super) fn store(number: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
+    notice(STORE, StoreData { node: number, offset, size: bytes.len() as u32, padding: 0 }.as_bytes(), bytes)
 }
 
 fn notice(code: i32, head: &[u8], tail: &[u8]) -> Vec<u8> {

@@ -4,8 +4,9 @@
 
 use super::Call;
 use super::abi::{self, CreateIn, FlushIn, IoctlIn, IoctlOut, OpenIn, OpenOut, ReleaseIn};
+use super::contents::{Opening, Sent};
 use super::message::{Body, Reply, Result, err};
-use base::description::{EXECUTE, SHARE};
+use base::description::{EACH_READ, EXECUTE, SHARE};
 use base::{Attr, Cred, Cx, DescriptionId, Kind, NewNode, Node, SetAttr};
 use pm::Errno;
 use pm::sys::abi as sys;
@@ -22,12 +23,17 @@ const TRIES_MAX: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Handles {
     free: Mutex<Vec<u32>>,
-    /// Description + 1 behind each, and [`SHARED`].
+    /// Description + 1 behind each, and [`MARKS`].
     descriptions: Vec<AtomicU32>,
 }
 
 /// The description is one of the short way too: its offset follows the kernel's.
 const SHARED: u32 = 1 << 31;
+/// What is read through the handle comes from the kernel's pages.
+const KEPT: u32 = 1 << 30;
+/// It can be written through the handle.
+const WRITES: u32 = 1 << 29;
+const MARKS: u32 = SHARED | KEPT | WRITES;
 
 impl Handles {
     pub(super) fn new() -> Handles {
@@ -60,31 +66,40 @@ impl Handles {
     /// The description behind a handle. `EBADF` if there is none.
     pub(super) fn description(&self, handle: u64) -> Result<DescriptionId> {
         let entry = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)).ok_or(Errno::EBADF)?;
-        Ok((entry.load(Relaxed) & !SHARED).checked_sub(1).ok_or(Errno::EBADF)?)
+        Ok((entry.load(Relaxed) & !MARKS).checked_sub(1).ok_or(Errno::EBADF)?)
     }
 
     /// The description behind a handle, if it is shared.
     fn shared(&self, handle: u64) -> Option<DescriptionId> {
         let entry = self.descriptions.get(usize::try_from(handle).ok()?)?.load(Relaxed);
-        if entry & SHARED == 0 { None } else { (entry & !SHARED).checked_sub(1) }
+        if entry & SHARED == 0 { None } else { (entry & !MARKS).checked_sub(1) }
     }
 
     /// Notes that a handle's description is now this one, which is shared.
     fn share(&self, handle: u64, id: DescriptionId) {
         if let Some(entry) = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)) {
-            entry.store((id + 1) | SHARED, Relaxed);
+            entry.store((id + 1) | SHARED | entry.load(Relaxed) & (KEPT | WRITES), Relaxed);
         }
     }
 
-    /// Ends a handle; `close` closes its number.
-    fn close(&self, handle: u64, close: impl FnOnce(u32)) -> Result<()> {
+    /// Notes how the file behind a handle is opened.
+    fn note(&self, handle: u64, opening: Opening) {
+        let marks = if opening.kept { KEPT } else { 0 } | if opening.writes { WRITES } else { 0 };
+        if let Some(entry) = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)) {
+            entry.fetch_or(marks, Relaxed);
+        }
+    }
+
+    /// Ends a handle; `close` closes its number. How the file was opened.
+    fn close(&self, handle: u64, close: impl FnOnce(u32)) -> Result<Opening> {
         let entry = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)).ok_or(Errno::EBADF)?;
-        if entry.swap(0, Relaxed) == 0 {
+        let before = entry.swap(0, Relaxed);
+        if before == 0 {
             return err(Errno::EBADF);
         }
         close(handle as u32);
         self.free().push(handle as u32);
-        Ok(())
+        Ok(Opening { kept: before & KEPT != 0, writes: before & WRITES != 0 })
     }
 }
 
@@ -99,24 +114,36 @@ impl Call<'_> {
         OpenOut { handle, flags: if self.fuse.direct() { abi::OPEN_DIRECT_IO } else { 0 }, backing: 0 }
     }
 
-    pub(super) fn open(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
+    pub(super) fn open(&self, mut body: Body, reply: &mut Reply) -> Result<Sent> {
         let asked: OpenIn = body.take()?;
         let node = self.node();
-        let out = self.handle(node, asked.flags)?;
+        let mut out = self.handle(node, asked.flags)?;
         // Whether the file is being executed, the kernel asks before only if it opens for writing
         // as well. Else it knows better: that a program has ended, the server is told late.
         let asks = asked.flags & sys::O_ACCMODE == sys::O_RDONLY;
         if asked.flags & sys::O_TRUNC != 0
             && let Err(error) = self.truncate_open(node, asks, asked.open_flags)
         {
-            self.close(out.handle)?;
+            self.close(node, out.handle)?;
             return Err(error);
         }
         if asked.flags & EXECUTE != 0 {
             self.backend().count_executed(&self.cx, self.node(), true);
         }
+        let sent = self.use_contents(node, asked.flags, &mut out);
         reply.put(&out);
-        Ok(())
+        Ok(sent)
+    }
+
+    /// Has the kernel keep what is read through a handle, if it may.
+    fn use_contents(&self, node: Node, flags: u32, out: &mut OpenOut) -> Sent {
+        let mut opening = self.opening(node, flags);
+        let sent = self.count_open(node, &mut opening);
+        self.fuse.handles.note(out.handle, opening);
+        if opening.kept {
+            out.flags = abi::OPEN_KEEP_CACHE;
+        }
+        sent
     }
 
     /// `O_TRUNC`. Executed files stay as they are if this `asks` for them.
@@ -165,10 +192,18 @@ impl Call<'_> {
                     Err(error) => return Err(error),
                 },
             };
-            let told = out.and_then(|out| match if is_new { self.made(node, entry_s) } else { self.entry(node, entry_s) } {
+            let told = out.and_then(|mut out| {
+                // The kernel holds the directory, which who sends answers in turn may be waiting for: it looks again,
+                // and opens the file by itself.
+                match self.use_contents(node, asked.flags | EACH_READ, &mut out) {
+                    Sent::Now => Ok(out),
+                    _ => self.close(node, out.handle).and(err(Errno::ESTALE)),
+                }
+            });
+            let told = told.and_then(|out| match if is_new { self.made(node, entry_s) } else { self.entry(node, entry_s) } {
                 Ok(entry) => Ok((entry, out)),
                 Err(error) => {
-                    self.close(out.handle)?;
+                    self.close(node, out.handle)?;
                     Err(error)
                 }
             });
@@ -203,7 +238,7 @@ impl Call<'_> {
         self.backend().access(&Cx { cred, ..self.cx }, node, if truncates { want | base::W } else { want })?;
         let out = self.handle(node, asked.flags)?;
         if truncates && let Err(error) = self.truncate_open(node, true, asked.open_flags) {
-            self.close(out.handle)?;
+            self.close(node, out.handle)?;
             return Err(error);
         }
         Ok(out)
@@ -222,11 +257,13 @@ impl Call<'_> {
         match self.entry(node, 0) {
             Ok(entry) => reply.put(&entry),
             Err(error) => {
-                self.close(handle)?;
+                self.close(node, handle)?;
                 return Err(error);
             }
         }
-        reply.put(&self.open_out(handle));
+        let mut out = self.open_out(handle);
+        self.use_contents(node, asked.flags, &mut out);
+        reply.put(&out);
         Ok(())
     }
 
@@ -254,7 +291,7 @@ impl Call<'_> {
         if shared.is_ok() {
             self.fuse.handles.share(asked.handle, id);
         }
-        self.close(held)?;
+        self.close(self.node(), held)?;
         shared?;
         reply.put(&IoctlOut::default());
         Ok(())
@@ -278,14 +315,16 @@ impl Call<'_> {
     pub(super) fn release(&self, mut body: Body) -> Result<()> {
         let asked: ReleaseIn = body.take()?;
         self.drop_owners_of(asked.handle);
-        self.close(asked.handle)?;
+        self.close(self.node(), asked.handle)?;
         if asked.flags & EXECUTE != 0 {
             self.backend().count_executed(&self.cx, self.node(), false);
         }
         Ok(())
     }
 
-    fn close(&self, handle: u64) -> Result<()> {
-        self.fuse.handles.close(handle, |number| self.backend().close(&self.cx, number))
+    fn close(&self, node: Node, handle: u64) -> Result<()> {
+        let opening = self.fuse.handles.close(handle, |number| self.backend().close(&self.cx, number))?;
+        self.fuse.contents.close(self.fuse.number(node), opening);
+        Ok(())
     }
 }

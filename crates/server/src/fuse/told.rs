@@ -90,6 +90,7 @@ impl Call<'_> {
     fn forgotten(&self, number: u64, times: u64) {
         if self.fuse.told.forget(number, times) {
             self.fuse.listings.forget(number);
+            self.fuse.contents.dropped(number, u32::MAX);
         }
     }
 }

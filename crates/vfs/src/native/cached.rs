@@ -346,6 +346,10 @@ impl Backend for CachedNative {
         self.native.is_executed(node)
     }
 
+    fn is_mapped_shared(&self, cx: &Cx, node: Node) -> bool {
+        self.native.is_mapped_shared(cx, node)
+    }
+
     fn count_calls(&self, more: &Calls) {
         self.native.count_calls(more)
     }

@@ -245,9 +245,13 @@ impl Backend for Native {
 
     fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, write: bool, each: &mut dyn FnMut(MapRange)) -> Result<()> {
         let base = self.0.base_address();
-        self.0.map(cx, node, offset, len, write, &mut |file, image, len| {
-            each(MapRange { file, image, address: base + image as usize, len });
-        })
+        let mut map = || {
+            self.0.map(cx, node, offset, len, write, &mut |file, image, len| {
+                each(MapRange { file, image, address: base + image as usize, len });
+            })
+        };
+        // Stores are told by nobody: from now on the kernel asks before it uses what it has of the file.
+        if write { self.change(cx, node, map) } else { map() }
     }
 
     fn backing(&self) -> Option<&[u8]> {
@@ -336,6 +340,10 @@ impl Backend for Native {
 
     fn is_executed(&self, node: Node) -> bool {
         self.0.any_executed() && self.0.is_executed(node)
+    }
+
+    fn is_mapped_shared(&self, cx: &Cx, node: Node) -> bool {
+        self.0.is_mapped_shared(cx, node)
     }
 
     fn count_calls(&self, more: &Calls) {
