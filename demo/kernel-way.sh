@@ -109,6 +109,7 @@ for ((round = 0; round <= rounds; round++)); do
         cd "$work/$way" || exit 1
         spent "$way" 'sequential write 1 MiB' "$mib" dd if=/dev/zero of=big bs=1M count="$mib" conv=notrunc
         spent "$way" 'just written, read 1 MiB' "$mib" dd if=big of=/dev/null bs=1M
+        dd if=still of=/dev/null bs=1M status=none
         spent "$way" 'sequential read 1 MiB' "$mib" dd if=still of=/dev/null bs=1M
         empty_caches
         spent "$way" 'stat cold' "$files" find tree -size +1000
