@@ -52,7 +52,7 @@ impl Session {
                 let _ = send(&device, answer);
             })
         };
-        let fuse = Arc::new(Fuse::new(backend, keepers, later));
+        let fuse = Arc::new(Fuse::new(backend, keepers, later, fuse::REST));
         let stop = Arc::new(AtomicBool::new(false));
         let mut workers = Vec::new();
         for number in 0..threads.max(2) {

@@ -7,6 +7,7 @@ use server::fuse::abi::op;
 use server::fuse::message::Reply;
 use server::fuse::{Fuse, Keepers, Worker};
 use std::cell::RefCell;
+use std::time::Duration;
 use vfs::Backend;
 
 /// Requests of one input.
@@ -92,7 +93,7 @@ impl Door {
         testkit::image::make(&path, 16 << 20);
         let backend: &'static dyn Backend = testkit::image::attach(&path);
         let _ = std::fs::remove_file(path);
-        let fuse = Fuse::new(backend, Keepers::of_file(0, 0, 0o600), Box::new(tells_right));
+        let fuse = Fuse::new(backend, Keepers::of_file(0, 0, 0o600), Box::new(tells_right), Duration::ZERO);
         Door { backend, fuse, worker: Worker::default(), reply: Reply::new() }
     }
 
@@ -107,8 +108,22 @@ impl Door {
             request.extend(word.to_le_bytes());
         }
         request.extend(body);
-        let answer = self.fuse.answer(&self.worker, &request, &mut self.reply)?;
-        looks_right(answer, Some(unique));
+        let answer = match self.fuse.answer(&self.worker, &request, &mut self.reply) {
+            Some(answer) => answer.to_vec(),
+            // It comes in turn, after notices, or not now.
+            None => {
+                let last = RefCell::new(Vec::new());
+                self.fuse.answer_waiting(&self.worker, &|message| {
+                    tells_right(message);
+                    last.replace(message.to_vec());
+                });
+                last.into_inner()
+            }
+        };
+        if answer.is_empty() {
+            return None;
+        }
+        looks_right(&answer, Some(unique));
         Some((i32::from_le_bytes(answer[4..8].try_into().ok()?), answer[16..].to_vec()))
     }
 
@@ -134,14 +149,16 @@ impl Door {
     }
 }
 
-/// What comes without being asked for at that moment: an answer that took its time, or the notice about a directory
-/// that has moved (`FUSE_NOTIFY_INVAL_INODE`: request number 0, its code, 24 bytes).
+/// What comes without being asked for at that moment: an answer that took its time, the notice about a directory
+/// that has moved or a file whose pages go (`FUSE_NOTIFY_INVAL_INODE`: request number 0, its code, 24 bytes), or the
+/// last byte of such a file (`FUSE_NOTIFY_STORE`: 24 bytes and that one).
 fn tells_right(message: &[u8]) {
     if message.get(8..16) != Some(&[0; 8]) {
         return looks_right(message, None);
     }
-    assert_eq!(message.len(), 16 + 24);
-    assert_eq!(message[..8], [40u32.to_le_bytes(), 2u32.to_le_bytes()].concat());
+    let len = message.len() as u32;
+    assert!(matches!((len, message[4]), (40, 2) | (41, 4)), "{len} bytes");
+    assert_eq!(message[..8], [len.to_le_bytes(), u32::from(message[4]).to_le_bytes()].concat());
 }
 
 fn looks_right(answer: &[u8], unique: Option<u64>) {

@@ -1,6 +1,6 @@
 //! Files whose contents the kernel keeps.
 //!
-//! A file that is opened to be read only, and that nobody has changed for [`REST_NS`], is read from the
+//! A file that is opened to be read only, and that nobody has changed for [`REST`], is read from the
 //! kernel's pages; all others by direct I/O. That what is read is never older than a finished call:
 //!
 //! | who changes the file | what happens |
@@ -30,8 +30,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// For so long nobody has changed a file whose contents are kept, nanoseconds.
-const REST_NS: i64 = 100_000_000;
+/// For so long nobody has changed a file whose contents are kept.
+pub const REST: Duration = Duration::from_millis(100);
 /// Times of change differ by less than so many nanoseconds from the true one.
 const OTHER_TIMES: u32 = 1000;
 /// How often the thread for answers in turn looks whether it is to stop.
@@ -81,6 +81,8 @@ pub(super) enum Sent {
 /// The files that are open, by number, and the answers that wait.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
+    /// For so long nobody has changed what is kept.
+    rest: Duration,
     users: Mutex<HashMap<u64, Users>>,
     /// Handles that read from pages, of all files.
     kept: AtomicU32,
@@ -96,6 +98,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Contents {
+    /// Nothing is open.
+    pub(super) fn new(rest: Duration) -> Contents {
+        Contents { rest, ..Contents::default() }
+    }
+
     /// Looks at or changes what is known of a file.
     fn with<T>(&self, number: u64, look: impl FnOnce(&mut Users) -> T) -> T {
         let mut all = locked(&self.users);
@@ -189,23 +196,28 @@ impl Fuse {
         }
     }
 
-    /// Sends answers that wait for pages to be dropped; ends with `stop`.
+    /// Sends answers that wait for pages to be dropped, as they come; ends with `stop`.
     pub fn answer_in_turn(&self, worker: &Worker, stop: &AtomicBool, send: &dyn Fn(&[u8])) {
-        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: worker.thread() };
         while !stop.load(Relaxed) {
             let waiting = locked(&self.contents.turns);
             let waits = |turns: &mut Vec<Turn>| turns.is_empty() && !stop.load(Relaxed);
-            let waited = self.contents.changed.wait_timeout_while(waiting, NAP, waits);
-            let turns = std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0);
-            for Turn { number, sent, answer } in turns {
-                let _turn = locked(&self.contents.turn);
-                if let Sent::Dropped(writes) = sent {
-                    self.store_end(&cx, number, send);
-                    send(&forget_node(number));
-                    self.contents.dropped(number, writes);
-                }
-                send(&answer);
+            drop(self.contents.changed.wait_timeout_while(waiting, NAP, waits));
+            self.answer_waiting(worker, send);
+        }
+    }
+
+    /// Sends the answers that wait now.
+    pub fn answer_waiting(&self, worker: &Worker, send: &dyn Fn(&[u8])) {
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: worker.thread() };
+        let turns = std::mem::take(&mut *locked(&self.contents.turns));
+        for Turn { number, sent, answer } in turns {
+            let _turn = locked(&self.contents.turn);
+            if let Sent::Dropped(writes) = sent {
+                self.store_end(&cx, number, send);
+                send(&forget_node(number));
+                self.contents.dropped(number, writes);
             }
+            send(&answer);
         }
     }
 
@@ -233,7 +245,7 @@ impl Call<'_> {
     /// Whether the kernel may keep a file's contents, as far as the short way is concerned.
     fn may_be_kept(&self, node: Node) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
-        let rests = |attr: Attr| (REST_NS..).contains(&now.saturating_sub(attr.ctime));
+        let rests = |attr: Attr| now.saturating_sub(attr.ctime) >= self.fuse.contents.rest.as_nanos() as i64;
         self.backend().attr(&self.cx, node).is_ok_and(rests) && !self.backend().is_mapped_shared(&self.cx, node)
     }
 

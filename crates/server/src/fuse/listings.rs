@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn notices() {
         let backend: &vfs::mem::Mem = Box::leak(Box::new(vfs::mem::Mem::new(0, 0, 0o755)));
-        let fuse = Fuse::new(backend, super::super::Keepers::of_file(0, 0, 0o600), Box::new(|_| ()));
+        let fuse = Fuse::new(backend, super::super::Keepers::of_file(0, 0, 0o600), Box::new(|_| ()), super::super::REST);
         assert_eq!(fuse.settle_listing(9), None);
         fuse.listings.answer(9, 0);
         assert_eq!(fuse.settle_listing(8), None);

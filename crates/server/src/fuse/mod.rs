@@ -37,6 +37,7 @@ mod xattr;
 
 use abi::{InHeader, op};
 use base::{Calls, Cred, Cx, Node, Thread};
+pub use contents::REST;
 use contents::Sent;
 use message::{Body, Reply, Result, err};
 pub use nodes::Keepers;
@@ -44,6 +45,7 @@ pub(crate) use notify::{forget_name, forget_node};
 use pm::Errno;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 use vfs::Backend;
 
 /// Carries an answer that is ready later than its request to the kernel.
@@ -84,8 +86,9 @@ impl std::fmt::Debug for Fuse {
 }
 
 impl Fuse {
-    /// Serves `backend`; `keepers` may search `.bypath`; answers to requests that wait go to `later`.
-    pub fn new(backend: &'static dyn Backend, keepers: Keepers, later: Later) -> Fuse {
+    /// Serves `backend`; `keepers` may search `.bypath`; answers to requests that wait go to `later`. The kernel
+    /// may keep the contents of files that nobody has changed for `rest`.
+    pub fn new(backend: &'static dyn Backend, keepers: Keepers, later: Later, rest: Duration) -> Fuse {
         Fuse {
             backend,
             keepers,
@@ -93,7 +96,7 @@ impl Fuse {
             locks: lock::Locks::new(later),
             told: told::Told::default(),
             listings: listings::Listings::default(),
-            contents: contents::Contents::default(),
+            contents: contents::Contents::new(rest),
             direct: AtomicBool::new(true),
             keeps_found: AtomicBool::new(false),
             keeps_listed: AtomicBool::new(false),
