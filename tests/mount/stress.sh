@@ -48,7 +48,9 @@ while time.monotonic() < end:
     counts[what] = counts.get(what, 0) + 1
     try:
         if what in "al":
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            # Opened only to be read, it may be kept by the kernel.
+            only_read = what == "l" and rng.randrange(2)
+            fd = os.open(path, os.O_RDONLY if only_read else os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
             try:
                 (append if what == "a" else look)(path, fd)
             finally:

@@ -99,6 +99,23 @@ int main(int argc, char **argv) {
     R(peek(own + 7 * PAGE));
     R(peek(none));
     R(poke(none + 9 * PAGE, 1));
+    say("by a descriptor that can't write");
+    int reader = open("f", O_RDONLY);
+    char *reading = mmap(NULL, 256 * PAGE, PROT_READ, MAP_SHARED, reader, 0);
+    P(reading);
+    R(peek(reading + 5 * PAGE));
+    R(poke(writable + 5 * PAGE, 'v'));
+    R(peek(reading + 5 * PAGE));
+    R(peek(reading + 6 * PAGE));
+    R(poke(writable + 6 * PAGE, 'u'));
+    R(peek(reading + 6 * PAGE));
+    R(mprotect(reading + 5 * PAGE, PAGE, PROT_READ | PROT_WRITE));
+    R(poke(reading + 5 * PAGE, 't'));
+    R(ftruncate(file, 9 * PAGE));
+    R(peek(reading + 8 * PAGE));
+    R(poke(writable + 8 * PAGE, 's'));
+    R(peek(reading + 8 * PAGE));
+    R(mprotect(reading + 8 * PAGE, PAGE, PROT_READ | PROT_WRITE));
     say("by a child");
     if (fork() == 0) {
         pwrite(file, "child", 5, 20 * PAGE);

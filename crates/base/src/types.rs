@@ -325,6 +325,17 @@ pub struct Cx<'a> {
     pub thread: &'a Thread,
 }
 
+/// What a file's pages are mapped for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapFor {
+    /// A private mapping: holes are left out.
+    Private,
+    /// A shared one that cannot be stored into. Holes are filled: a page that others write later must be this page.
+    Reading,
+    /// A shared one that may be stored into.
+    Writing,
+}
+
 /// What `rename` does when the target exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RenameMode {

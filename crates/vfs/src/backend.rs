@@ -241,9 +241,8 @@ pub trait Backend: Sync {
     fn sync(&self, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()>;
 
     /// Reports where the file's bytes `offset..offset + len` (page-aligned) lie,
-    /// in order; holes are filled first if `write`, else left out. The caller
-    /// must hold a description for as long as it uses the memory.
-    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, write: bool, each: &mut dyn FnMut(MapRange)) -> Result<()>;
+    /// in order. The caller must hold a description for as long as it uses the memory.
+    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()>;
 
     /// Path of the kernel file behind [`MapRange::image`], NUL-terminated, if there is one.
     fn backing(&self) -> Option<&[u8]>;
@@ -325,7 +324,7 @@ pub trait Backend: Sync {
 
     /// Whether programs may have stored into the file's pages, of which nobody is told: what the kernel
     /// has read of it may be old.
-    fn is_mapped_shared(&self, _cx: &Cx, _node: Node) -> bool {
+    fn may_be_stored(&self, _cx: &Cx, _node: Node) -> bool {
         false
     }
 

@@ -8,7 +8,7 @@ use super::{block_of, blocks_for};
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::segment::{Cachelet, cachelet};
-use base::{Cx, Error, Fallocate, Node, Result};
+use base::{Cx, Error, Fallocate, MapFor, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::BLOCK;
 use format::extent::{Extent, FILE_MAX, Root};
@@ -212,9 +212,9 @@ impl Job<'_, '_> {
         Ok(())
     }
 
-    /// Notes that a process maps the file; `shared`: to store into its pages.
-    pub(super) fn mark_mapped(&mut self, shared: bool) {
-        let flags = cachelet::MAPPED | if shared { cachelet::MAPPED_SHARED } else { 0 };
+    /// Notes that a process maps the file.
+    pub(super) fn mark_mapped(&mut self, what: MapFor) {
+        let flags = cachelet::MAPPED | if what == MapFor::Writing { cachelet::STORED } else { 0 };
         self.cachelet.flags.fetch_or(flags, core::sync::atomic::Ordering::SeqCst);
     }
 }

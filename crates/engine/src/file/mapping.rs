@@ -4,7 +4,7 @@ use super::BLOCKS_MAX;
 use super::job::Job;
 use crate::fs::Fs;
 use crate::segment::Cachelet;
-use base::{Cx, Error, Node, Result};
+use base::{Cx, Error, MapFor, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::BLOCK;
 use format::lane::Kind;
@@ -12,8 +12,7 @@ use pm::Errno;
 
 impl Fs {
     /// Reports where the bytes `offset..offset + len` (page-aligned) lie, in
-    /// order, as (file offset, image offset, length); if `write` they may be stored into, and
-    /// holes within the file are filled first. The caller holds a description for as long as
+    /// order, as (file offset, image offset, length). The caller holds a description for as long as
     /// he uses them.
     pub fn map(
         &self,
@@ -21,14 +20,14 @@ impl Fs {
         node: Node,
         offset: u64,
         len: u64,
-        write: bool,
+        what: MapFor,
         each: &mut dyn FnMut(u64, u64, u64),
     ) -> Result<()> {
         let end = offset.checked_add(len).filter(|end| *end <= BLOCKS_MAX * BLOCK).ok_or(Errno::EOVERFLOW)?;
         let mut tx = match self.begin(cx, Kind::Fallocate) {
             Ok(tx) => tx,
             // Nobody changes it: no marks are needed.
-            Err(Error::Posix(Errno::EROFS)) if !write => {
+            Err(Error::Posix(Errno::EROFS)) if what == MapFor::Private => {
                 let cachelet = self.cached(cx, node)?;
                 return self.report_ranges(cachelet, offset, end, each);
             }
@@ -36,10 +35,10 @@ impl Fs {
         };
         let cachelet = self.lock_file(&mut tx, cx, node)?;
         let mut job = Job::new(&mut tx, cachelet, node.id)?;
-        job.mark_mapped(write);
+        job.mark_mapped(what);
         let size = job.size();
         let past = size.next_multiple_of(BLOCK);
-        if write {
+        if what != MapFor::Private {
             job.fill_holes(offset, end.min(past), u64::MAX)?;
         }
         // What lies behind the end in its last page reads as zeros.

@@ -418,7 +418,8 @@ fn mapped_files_keep_their_blocks() {
     let node = make(&test, b"file");
     write(&test, node, 0, &[1; 10_000]);
     let mut ranges = Vec::new();
-    test.map(&test.cx(), node, 0, 1 << 20, true, &mut |file, image, len| ranges.push((file, image, len))).unwrap();
+    test.map(&test.cx(), node, 0, 1 << 20, base::MapFor::Reading, &mut |file, image, len| ranges.push((file, image, len)))
+        .unwrap();
     assert_eq!(ranges.iter().map(|r| r.2).sum::<u64>(), 3 * BLOCK);
     resize(&test, node, 1);
     let word = test.fs.image.word(ranges[0].1 + BLOCK).unwrap();

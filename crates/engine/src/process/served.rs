@@ -147,8 +147,8 @@ impl Fs {
     }
 
     /// Whether programs may have stored into a file's own pages, of which nobody is told.
-    pub fn is_mapped_shared(&self, cx: &Cx, node: Node) -> bool {
-        self.has_flag(cx, node, cachelet::MAPPED_SHARED)
+    pub fn may_be_stored(&self, cx: &Cx, node: Node) -> bool {
+        self.has_flag(cx, node, cachelet::STORED)
     }
 
     /// Whether the kernel may keep names in a directory.

@@ -51,7 +51,7 @@ pub const NAMES_KNOWN: u32 = 4096;
 pub const EXECUTED: u32 = 8192;
 /// A process has mapped the file's own pages, and may store into them without a call. Stays
 /// when the mapping has gone: what the kernel has read of the file meanwhile may be old.
-pub const MAPPED_SHARED: u32 = 16384;
+pub const STORED: u32 = 16384;
 
 /// A cachelet, two lines.
 #[derive(Debug, FromBytes, KnownLayout)]

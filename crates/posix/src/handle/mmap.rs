@@ -1,8 +1,8 @@
 //! Mapping files into memory, from the backend's own pages.
 //!
-//! A shared mapping duplicates the backend's mapping of its image, piece by
-//! piece, without a descriptor (`mremap` with old size 0). A private one maps
-//! the image file at the pieces' places, or copies where there is no such file.
+//! A shared mapping that may be stored into duplicates the backend's mapping of its image, piece by
+//! piece, without a descriptor (`mremap` with old size 0). One that may not, and a private one, map
+//! the image file at the pieces' places; where there is no such file, the one is as the other, and a private one copies.
 //! What lies past the end of the file is inaccessible until somebody touches it
 //! after the file has grown ([`fault`]).
 //!
@@ -19,7 +19,7 @@ use super::{done, err, fail};
 use crate::descriptors::{MAP_FD, MAPS_MAX};
 use crate::path::OpenFile;
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, DescriptionId, Error, Kind};
+use base::{Cx, DescriptionId, Error, Kind, MapFor};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use pm::sys::abi;
@@ -58,6 +58,14 @@ struct Mapping {
 }
 
 const FREE: Mapping = Mapping { start: 0, end: 0, filled: 0, offset: 0, description: 0, slot: 0, shared: false, prot: 0 };
+
+/// Where pages are put: `present` bytes at `base`, from `offset` of the file on.
+struct Place {
+    base: usize,
+    present: usize,
+    prot: usize,
+    offset: u64,
+}
 
 /// All mappings of our files in this process.
 pub(crate) struct Mappings {
@@ -186,19 +194,30 @@ impl Process {
         shared: bool,
         offset: u64,
     ) -> base::Result<usize> {
-        let backend = file.mount.backend;
-        let size = backend.attr(cx, file.node)?.size;
+        let size = file.mount.backend.attr(cx, file.node)?.size;
         let present = pages(size.saturating_sub(offset).min(len as u64) as usize).unwrap_or(0).min(len);
         if present == 0 {
             return Ok(0);
         }
-        if !shared {
-            return self.fill_private(cx, file, base, present, prot, offset).map(|()| present);
-        }
+        let what = match (shared, writable(file.flags())) {
+            (false, _) => MapFor::Private,
+            (true, false) => MapFor::Reading,
+            (true, true) => MapFor::Writing,
+        };
+        let place = Place { base, present, prot, offset };
+        let filled = match what {
+            MapFor::Writing => None,
+            _ => self.fill_from_image(cx, file, &place, what),
+        };
+        filled.unwrap_or_else(|| if shared { self.duplicate(cx, file, &place, what) } else { self.copy(cx, file, &place) })?;
+        Ok(present)
+    }
+
+    /// Duplicates the backend's own mapping over part of a reservation.
+    fn duplicate(&self, cx: &Cx, file: &OpenFile, place: &Place, what: MapFor) -> base::Result<()> {
         let mut failed = None;
-        // Holes are filled: a page that others write later must be this page.
-        backend.map(cx, file.node, offset, present as u64, true, &mut |range| {
-            let target = base + (range.file - offset) as usize;
+        file.mount.backend.map(cx, file.node, place.offset, place.present as u64, what, &mut |range| {
+            let target = place.base + (range.file - place.offset) as usize;
             // SAFETY: duplicates the backend's shared mapping over part of our reservation.
             let moved =
                 unsafe { pm::call!(abi::__NR_mremap, range.address, 0, range.len, MREMAP_MAYMOVE | MREMAP_FIXED, target) };
@@ -208,8 +227,8 @@ impl Process {
             return err(errno);
         }
         // SAFETY: our own range.
-        unsafe { pm::call!(abi::__NR_mprotect, base, present, prot) }?;
-        Ok(present)
+        unsafe { pm::call!(abi::__NR_mprotect, place.base, place.present, place.prot) }?;
+        Ok(())
     }
 
     /// A reservation whose pages are in place, as far as there are any, stays; otherwise it is given back.
@@ -225,37 +244,41 @@ impl Process {
         filled
     }
 
-    fn fill_private(&self, cx: &Cx, file: &OpenFile, base: usize, present: usize, prot: usize, offset: u64) -> base::Result<()> {
+    /// Reads the file into a reservation, where there is nothing to map.
+    fn copy(&self, cx: &Cx, file: &OpenFile, place: &Place) -> base::Result<()> {
+        // SAFETY: our own range, private to us.
+        unsafe { pm::call!(abi::__NR_mprotect, place.base, place.present, 3) }?;
+        // SAFETY: just made writable, and as long as that.
+        let into = unsafe { UserSlice::new(place.base as *mut u8, place.present) };
+        file.mount.backend.read(cx, file.node, place.offset, &[into])?;
+        // SAFETY: our own range.
+        unsafe { pm::call!(abi::__NR_mprotect, place.base, place.present, place.prot) }?;
+        Ok(())
+    }
+
+    /// Maps the image file, opened to be read, over part of a reservation, so that `mprotect` can't make a shared
+    /// mapping writable. `None` if there is no such file.
+    fn fill_from_image(&self, cx: &Cx, file: &OpenFile, place: &Place, what: MapFor) -> Option<base::Result<()>> {
         const READ_CLOEXEC: u32 = abi::O_RDONLY | abi::O_CLOEXEC;
+        let kind = if what == MapFor::Private { PRIVATE } else { SHARED };
+        let &Place { base, present, prot, offset } = place;
         let backend = file.mount.backend;
-        let image = backend.backing().and_then(|path| {
-            // SAFETY: a NUL-terminated path.
-            unsafe { pm::call!(abi::__NR_openat, crate::path::CWD, path.as_ptr(), READ_CLOEXEC) }.ok()
-        });
-        let Some(image) = image else {
-            // SAFETY: our own range, private to us.
-            unsafe { pm::call!(abi::__NR_mprotect, base, present, 3) }?;
-            // SAFETY: just made writable, and as long as that.
-            let into = unsafe { UserSlice::new(base as *mut u8, present) };
-            backend.read(cx, file.node, offset, &[into])?;
-            // SAFETY: our own range.
-            unsafe { pm::call!(abi::__NR_mprotect, base, present, prot) }?;
-            return Ok(());
-        };
+        let path = backend.backing()?;
+        // SAFETY: a NUL-terminated path.
+        let image = unsafe { pm::call!(abi::__NR_openat, crate::path::CWD, path.as_ptr(), READ_CLOEXEC) }.ok()?;
         // Holes are the reservation's own zero pages.
         // SAFETY: our own range.
         let zeroes = unsafe { pm::call!(abi::__NR_mprotect, base, present, prot) };
         let mut failed = zeroes.err();
-        let mapped = backend.map(cx, file.node, offset, present as u64, false, &mut |range| {
+        let mapped = backend.map(cx, file.node, offset, present as u64, what, &mut |range| {
             let target = base + (range.file - offset) as usize;
             // SAFETY: replaces part of our reservation.
-            let put = unsafe { pm::call!(abi::__NR_mmap, target, range.len, prot, PRIVATE | FIXED, image, range.image) };
+            let put = unsafe { pm::call!(abi::__NR_mmap, target, range.len, prot, kind | FIXED, image, range.image) };
             failed = failed.or(put.err());
         });
         // SAFETY: the descriptor opened above.
         let _ = unsafe { pm::call!(abi::__NR_close, image) };
-        mapped?;
-        failed.map_or(Ok(()), err)
+        Some(mapped.and_then(|()| failed.map_or(Ok(()), err)))
     }
 
     /// `munmap(address, len)`.

@@ -108,7 +108,7 @@ impl Call<'_> {
 
     /// Whether pages that the kernel reads a file from may be older than what programs have stored into its mappings.
     fn is_doubtful(&self, node: Node) -> bool {
-        self.fuse.contents.is_kept(self.fuse.number(node)) && self.backend().is_mapped_shared(&self.cx, node)
+        self.fuse.contents.is_kept(self.fuse.number(node)) && self.backend().may_be_stored(&self.cx, node)
     }
 
     /// What is told about a node that has been made, under a name that may be kept for

@@ -358,7 +358,7 @@ impl Op {
                 let node = file(fs, cx, a)?;
                 fs.open(cx, node, 2, fd)?;
                 let mut at = None;
-                fs.map(cx, node, 0, 4096, true, &mut |_, image, _| at = at.or(Some(image)))?;
+                fs.map(cx, node, 0, 4096, base::MapFor::Writing, &mut |_, image, _| at = at.or(Some(image)))?;
                 if let Some(at) = at {
                     machine.poke(at + 16, &fill(0x33, 8));
                 }

@@ -416,7 +416,7 @@ impl<S: Source> Backend for Cached<S> {
         self.source.sync(&self.ledger, cx, node, data_only)
     }
 
-    fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: bool, _: &mut dyn FnMut(MapRange)) -> Result<()> {
+    fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: MapFor, _: &mut dyn FnMut(MapRange)) -> Result<()> {
         posix(Errno::ENODEV)
     }
 

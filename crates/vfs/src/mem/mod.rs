@@ -294,7 +294,7 @@ impl Backend for Mem {
         Ok(())
     }
 
-    fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: bool, _: &mut dyn FnMut(MapRange)) -> Result<()> {
+    fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: MapFor, _: &mut dyn FnMut(MapRange)) -> Result<()> {
         // Its pages are heap memory; a private mapping is made by copying.
         posix(Errno::ENODEV)
     }

@@ -269,9 +269,9 @@ impl Backend for CachedNative {
         self.native.sync(cx, node, data_only)
     }
 
-    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, write: bool, each: &mut dyn FnMut(MapRange)) -> Result<()> {
+    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
         // Holes may be filled.
-        self.change(node, || self.native.map(cx, node, offset, len, write, each))
+        self.change(node, || self.native.map(cx, node, offset, len, what, each))
     }
 
     fn backing(&self) -> Option<&[u8]> {
@@ -346,8 +346,8 @@ impl Backend for CachedNative {
         self.native.is_executed(node)
     }
 
-    fn is_mapped_shared(&self, cx: &Cx, node: Node) -> bool {
-        self.native.is_mapped_shared(cx, node)
+    fn may_be_stored(&self, cx: &Cx, node: Node) -> bool {
+        self.native.may_be_stored(cx, node)
     }
 
     fn count_calls(&self, more: &Calls) {

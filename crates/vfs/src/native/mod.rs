@@ -243,15 +243,18 @@ impl Backend for Native {
         self.0.sync(cx, node, data_only)
     }
 
-    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, write: bool, each: &mut dyn FnMut(MapRange)) -> Result<()> {
+    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
         let base = self.0.base_address();
         let mut map = || {
-            self.0.map(cx, node, offset, len, write, &mut |file, image, len| {
+            self.0.map(cx, node, offset, len, what, &mut |file, image, len| {
                 each(MapRange { file, image, address: base + image as usize, len });
             })
         };
-        // Stores are told by nobody: from now on the kernel asks before it uses what it has of the file.
-        if write { self.change(cx, node, map) } else { map() }
+        match what {
+            MapFor::Private | MapFor::Reading => map(),
+            // Stores are told by nobody: from now on the kernel asks before it uses what it has of the file.
+            MapFor::Writing => self.change(cx, node, map),
+        }
     }
 
     fn backing(&self) -> Option<&[u8]> {
@@ -342,8 +345,8 @@ impl Backend for Native {
         self.0.any_executed() && self.0.is_executed(node)
     }
 
-    fn is_mapped_shared(&self, cx: &Cx, node: Node) -> bool {
-        self.0.is_mapped_shared(cx, node)
+    fn may_be_stored(&self, cx: &Cx, node: Node) -> bool {
+        self.0.may_be_stored(cx, node)
     }
 
     fn count_calls(&self, more: &Calls) {
