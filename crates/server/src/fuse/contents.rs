@@ -5,8 +5,8 @@
 //!
 //! | who changes the file | what happens |
 //! |---|---|
-//! | a call by the short way | the notice that it waits for drops the pages ([`Call::keep_attr`] sets the flag before a page is read), waiting for those that are being read in; then the kernel is told of the last byte ([`Fuse::end_of`]), and with it of the length: an answer with attributes that a notice has overtaken is not taken in, and a read would end where the file did before |
-//! | a `WRITE` through the mount | the kernel drops the pages before it asks, and whoever reads beside it may fetch the old ones again: they are dropped once more before the answer ([`Turn`]) |
+//! | a call by the short way | the notice that it waits for drops the pages ([`Call::keep_attr`] sets the flag before a page is read), waiting for those that are being read in. Before it the kernel is told of the last byte ([`Fuse::tell_end`]), and with it of the length: an answer with attributes that a notice has overtaken is not taken in, and a read would end where the file did before |
+//! | a `WRITE` through the mount | the kernel drops the pages before it asks, and whoever reads beside it may fetch the old ones again (before Linux 6.18): they are dropped once more before the answer ([`Turn`]) |
 //! | other calls through the mount | the kernel drops the pages when it has the answer |
 //! | stores into a mapping of the short way | nobody tells. Once there is such a mapping attributes are not kept, so that the kernel asks for them before each read (`AUTO_INVAL_DATA`), and each answer has another time of change, for which it drops the pages. A file that was ever mapped so is opened for direct I/O |
 //!
@@ -67,10 +67,9 @@ struct Turn {
 }
 
 /// How an answer is to be sent: at once, or by [`Fuse::answer_in_turn`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// At once.
-    #[default]
     Now,
     /// After who stores a last byte now.
     InTurn,

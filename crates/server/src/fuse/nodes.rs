@@ -191,7 +191,7 @@ impl Call<'_> {
         let mut attr = fuse_attr(&self.backend().attr(&self.cx, node)?);
         // Who is about to read drops the pages for it, and shows it to nobody.
         let asked: GetAttrIn = body.take()?;
-        if asked.flags & abi::GETATTR_HANDLE != 0 && self.is_doubtful(node) {
+        if asked.flags & abi::GETATTR_HANDLE != 0 && valid_s == 0 && self.is_doubtful(node) {
             attr.mtime_ns = self.fuse.contents.other_time(attr.mtime_ns);
         }
         reply.put(&AttrOut { valid_s, attr, ..AttrOut::default() });
