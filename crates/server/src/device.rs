@@ -1,5 +1,6 @@
 //! `/dev/fuse`, and the mount itself: as root by the system calls, else through `fusermount3`.
 
+use crate::fuse::READ_AHEAD;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
@@ -271,6 +272,13 @@ fn receive(socket: &OwnedFd) -> Option<OwnedFd> {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     })
+}
+
+/// Has the kernel read further ahead in the files of the mount with this `st_dev` than its usual 128 KiB: each
+/// part is a request. Before `INIT` is answered. If we may not, it stays as it is.
+pub fn read_ahead(device: u64) {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let _ = std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), (READ_AHEAD >> 10).to_string());
 }
 
 /// A file that ends the connection behind the mount with this `st_dev` when something

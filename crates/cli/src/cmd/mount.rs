@@ -296,6 +296,7 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: OwnedFd, d
     // Before anybody is answered: who sees the mount answer finds its server by it.
     if let Some(number) = number {
         fs.set_device(number);
+        device::read_ahead(number);
     }
     if let Err(error) = guard::start(number, directory) {
         log.say(&format!("there is no guard: {error}"));

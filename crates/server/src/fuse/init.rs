@@ -10,6 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 pub const DATA_MAX: u32 = 1 << 20;
 const PAGES_MAX: u16 = (DATA_MAX / 4096) as u16;
 
+/// How far the kernel reads ahead in files, bytes, where it is told so besides ([`crate::device::read_ahead`]).
+pub const READ_AHEAD: u32 = 512 << 10;
+
 /// What we want.
 ///
 /// Not among it: `WRITEBACK_CACHE` (the kernel would keep what others have to
@@ -52,7 +55,8 @@ impl Call<'_> {
         reply.put(&InitOut {
             major: MAJOR,
             minor: MINOR.min(asked.minor),
-            readahead: asked.readahead,
+            // The least of this and of what the mount is set to.
+            readahead: asked.readahead.max(READ_AHEAD),
             flags: agreed as u32,
             background: 64,
             congestion: 48,

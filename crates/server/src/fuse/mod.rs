@@ -39,6 +39,7 @@ use abi::{InHeader, op};
 use base::{Calls, Cred, Cx, Node, Thread};
 pub use contents::REST;
 use contents::Sent;
+pub use init::READ_AHEAD;
 use message::{Body, Reply, Result, err};
 pub use nodes::Keepers;
 pub(crate) use notify::{forget_name, forget_node};
