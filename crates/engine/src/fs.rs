@@ -14,6 +14,14 @@ use zerocopy::{FromBytes, KnownLayout};
 /// [`INDEX_SEGMENTS`](format::superblock::INDEX_SEGMENTS): no number needs a check.
 const BUCKET_STEPS: usize = 65 - format::bucket::BUCKETS_MIN.trailing_zeros() as usize;
 
+/// How many numbers in a row find their last description.
+const LAST_DESCRIPTIONS: usize = 16;
+
+/// A word on a line of its own: threads that open files in turn with others do not take it from each other.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Apart(pub AtomicU32);
+
 /// An image in use by this process: the mapped image, its segment, and what
 /// never changes about them.
 ///
@@ -40,7 +48,7 @@ pub struct Fs {
     pub(crate) slot: usize,
     /// Pages of this process's descriptor table that have real space, a bit each.
     pub(crate) descriptor_pages: AtomicU32,
-    /// Where this process looks for a free description first.
+    /// Where this process looks for a free description, if a number's last one is taken.
     pub(crate) description_hint: AtomicU32,
 
     pub(crate) image: Region,
@@ -63,6 +71,9 @@ pub struct Fs {
     pub(crate) number_key: NumberKey,
     /// Buckets of the index, as far as their places are known.
     pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, BUCKET_STEPS>,
+
+    /// The description + 1 that a number had last, of numbers alike; 0: none yet.
+    pub(crate) last_descriptions: [Apart; LAST_DESCRIPTIONS],
 
     /// The root block.
     pub(crate) root: Pinned<Root>,
@@ -101,6 +112,20 @@ const _: () = {
         assert!(offset_of!(Fs, image) == 64 && offset_of!(Fs, known_buckets) == 128 && offset_of!(Fs, buckets) < 192);
     }
 };
+
+impl Fs {
+    /// The description + 1 that `fd` had last, or another number like it.
+    #[inline(always)]
+    pub(crate) fn last_description(&self, fd: u32) -> &AtomicU32 {
+        &self.last_descriptions[fd as usize % LAST_DESCRIPTIONS].0
+    }
+
+    /// This process has opened nothing yet; `hint` is where it begins to look for descriptions.
+    pub(crate) fn forget_descriptions(&self, hint: u32) {
+        self.description_hint.store(hint, Relaxed);
+        self.last_descriptions.iter().for_each(|last| last.0.store(0, Relaxed));
+    }
+}
 
 /// The error for a damaged structure.
 #[cold]

@@ -18,6 +18,15 @@ fn call(world: &World, nr: u32, args: &[usize]) -> isize {
     world.call(nr, six)
 }
 
+/// Lets the kernel give numbers beyond 1,024, the usual limit of an ordinary user.
+fn raise_limit(world: &World) {
+    const RLIMIT_NOFILE: usize = 7;
+    let mut limit = [0u64; 2];
+    assert_eq!(call(world, __NR_prlimit64, &[0, RLIMIT_NOFILE, 0, limit.as_mut_ptr() as usize]), 0);
+    limit[0] = limit[1];
+    assert_eq!(call(world, __NR_prlimit64, &[0, RLIMIT_NOFILE, limit.as_ptr() as usize, 0]), 0);
+}
+
 fn text(path: &str) -> Vec<u8> {
     format!("{path}\0").into_bytes()
 }
@@ -164,6 +173,7 @@ fn nested_mounts() {
 #[test]
 fn descriptors() {
     let world = World::ours();
+    raise_limit(&world);
     let root = world.root.clone();
     write_file(&world, &format!("{root}/f"), b"content");
     let fd = open(&world, &format!("{root}/f"), O_RDWR | O_CLOEXEC);

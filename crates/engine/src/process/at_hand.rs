@@ -29,13 +29,7 @@ impl Fs {
         let process = self.process.load(Relaxed);
         let place = self.descriptor_at_hand(process, fd)?;
         let cachelet = self.cachelet(node.hint)?;
-        let id = self.description_hint.load(Relaxed);
-        let description = self.descriptions.get(id)?;
-        let ready = self.header().descriptions_high.has(id);
-        if !ready || description.refs.compare_exchange(0, MAKING | u64::from(process), AcqRel, Relaxed).is_err() {
-            return None;
-        }
-        self.description_hint.store(id + 1, Relaxed);
+        let (id, description) = self.description_at_hand(process, fd)?;
         pm::touched();
         description.node.store(node.id, Relaxed);
         description.hint.store(node.hint, Relaxed);
@@ -59,6 +53,31 @@ impl Fs {
         }
         pm::touched();
         description.refs.store(hold::opened(process.wrapping_sub(1), fd), Release);
+        Some((id, description))
+    }
+
+    /// A free description, marked as being made: the one that `fd` had last, so that threads whose numbers differ
+    /// have descriptions of their own; else the next.
+    #[inline(always)]
+    fn description_at_hand(&self, process: u32, fd: u32) -> Option<(DescriptionId, &Description)> {
+        let last = self.last_description(fd);
+        let id = last.load(Relaxed).wrapping_sub(1);
+        match self.descriptions.get(id) {
+            // Once had, it has space.
+            Some(description) if is_taken(description, process) => Some((id, description)),
+            _ => self.next_description(process, last),
+        }
+    }
+
+    #[inline(never)]
+    fn next_description(&self, process: u32, last: &AtomicU32) -> Option<(DescriptionId, &Description)> {
+        let id = self.description_hint.load(Relaxed);
+        let description = self.descriptions.get(id)?;
+        if !self.header().descriptions_high.has(id) || !is_taken(description, process) {
+            return None;
+        }
+        self.description_hint.store(id + 1, Relaxed);
+        last.store(id + 1, Relaxed);
         Some((id, description))
     }
 
@@ -108,7 +127,6 @@ impl Fs {
             self.last_unpin(&context(), cachelet);
         }
         description.refs.store(0, Release);
-        self.description_hint.store(entry - 1, Relaxed);
     }
 
     /// The place of a number of process `process - 1`, if it has space.
@@ -119,6 +137,12 @@ impl Fs {
         }
         self.descriptor(process.wrapping_sub(1), fd)
     }
+}
+
+/// Whether a description was free, and is being made by process `process - 1` now.
+#[inline(always)]
+fn is_taken(description: &Description, process: u32) -> bool {
+    description.refs.compare_exchange(0, MAKING | u64::from(process), AcqRel, Relaxed).is_ok()
 }
 
 /// Whether the last to close a node has more to do than to go.
@@ -185,6 +209,37 @@ mod tests {
         assert_eq!(test.census(), before);
     }
 
+    /// Goal: a number finds the description that it had last, and a free one where that is taken.
+    #[test]
+    fn last_descriptions() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        let file = test.create(&cx, root, b"file", &new).unwrap();
+        test.open(&cx, file, 2, 40).unwrap();
+        test.close(&cx, 40);
+        let open = |fd| test.open_at_hand(|| cx, file, 2, fd).map(|(id, _)| id).unwrap();
+        let (three, four) = (open(3), open(4));
+        assert_ne!(three, four);
+        test.close(&cx, 3);
+        test.close(&cx, 4);
+        // Whoever opens first takes nothing from the other.
+        assert_eq!((open(4), open(3)), (four, three));
+        // 19 is a number like 3, whose description is taken.
+        let other = open(19);
+        assert!(![three, four].contains(&other));
+        test.close(&cx, 3);
+        test.close(&cx, 19);
+        assert_eq!(open(3), other, "as 19 had it last");
+        test.close(&cx, 3);
+        test.close(&cx, 4);
+        assert_eq!(test.census().descriptions, 0);
+        // In another process, or a forked child, nothing is remembered.
+        test.forget_descriptions(100);
+        assert_eq!(open(3), 100);
+        test.close(&cx, 3);
+    }
+
     /// Goal: whoever closes a number that another thread has closed meanwhile ends nothing of somebody else's.
     /// Method: the second close sees what the first one saw, but goes on when the description is in use under
     /// another number; when it is free; when the number has been opened again as it was.
@@ -205,6 +260,7 @@ mod tests {
         let id = open(one, 4);
         let seen = place.load(Acquire);
         test.close(&cx, 4);
+        test.description_hint.store(id, Relaxed);
         assert_eq!(open(two, 5), id, "the description is used again");
         let (description, opened) = (test.description(id), hold::opened(process - 1, 5));
         let mut asked = 0;

@@ -384,6 +384,7 @@ pub(crate) fn unjoined(
         process: AtomicU32::new(0),
         descriptor_pages: AtomicU32::new(0),
         description_hint: AtomicU32::new(0),
+        last_descriptions: Default::default(),
         robust_list: AtomicUsize::new(0),
         forking_thread: AtomicU32::new(0),
         backing: AtomicU32::new(0),
