@@ -36,11 +36,12 @@ help:
 	@echo 'make recover  attaching after the death of all users, with a thousand files and with a million'
 	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
 
-# Three builds, not one: the preload library is no_std and must not get the
-# features that the others ask of the crates they share.
+# Several builds, not one: the preload library is no_std and must not get the
+# features that the others ask of the crates they share; and of a crate that is a library for
+# Rust as well, the one for C is linked without optimising across crates (docs/decisions/0161).
 build:
 	$(RELEASED) build --release $(CARGO_FLAGS) -p bypath-preload
-	$(RELEASED) build --release $(CARGO_FLAGS) -p bypath-capi
+	$(RELEASED) rustc --release $(CARGO_FLAGS) -p bypath-capi --crate-type cdylib
 	$(RELEASED) build --release $(CARGO_FLAGS) -p bypath-daemon
 	$(RELEASED) build --release $(CARGO_FLAGS) -p bypath-cli
 

@@ -12,7 +12,8 @@
 //! | `host.rs` | directories of the kernel's, with its files behind our numbers |
 //! | `daemons.rs` | FUSE daemons that this process has started |
 //! | `plugins.rs` | mounts of FUSE libraries |
-//! | `names.rs` | by path: open, stat, mkdir, rename, attributes |
+//! | `open.rs` | open in all its forms |
+//! | `names.rs` | by path: stat, mkdir, rename, attributes |
 //! | `directories.rs` | `bp_opendir` and its kin |
 #![allow(clippy::missing_safety_doc)]
 
@@ -22,6 +23,7 @@ mod files;
 mod host;
 mod names;
 mod namespace;
+mod open;
 mod plugins;
 mod sources;
 
@@ -29,6 +31,7 @@ pub use directories::*;
 pub use files::*;
 pub use names::*;
 pub use namespace::*;
+pub use open::*;
 pub use plugins::fuse_get_context;
 
 use libc::c_int;
@@ -47,12 +50,17 @@ fn fail(errno: i32) -> isize {
     -1
 }
 
+/// A number or a negated error number in the manner of C.
+#[inline(always)]
+fn number(result: isize) -> isize {
+    if result >= 0 { result } else { fail(-result as i32) }
+}
+
 /// A call's result in the manner of C.
 #[inline(always)]
 fn finish(outcome: Outcome) -> isize {
     match outcome {
-        Outcome::Done(result) if result >= 0 => result,
-        Outcome::Done(result) => fail(-result as i32),
+        Outcome::Done(result) => number(result),
         // A descriptor that nobody has; there is no kernel behind us.
         Outcome::Kernel | Outcome::KernelWith { .. } => fail(libc::EBADF),
     }
@@ -112,8 +120,7 @@ macro_rules! quick {
             // SAFETY: the caller's promise.
             #[allow(unused_unsafe)]
             match unsafe { ns.as_ref().and_then(|ns| ns.process.$quick($(|| crate::namespace::$state(),)? $($argument),*)) } {
-                Some(result) if result >= 0 => result as $result,
-                Some(error) => crate::fail(-error as i32) as $result,
+                Some(result) => crate::number(result) as $result,
                 // SAFETY: the caller's promise.
                 None => unsafe { properly(ns, $($parameter),*) },
             }

@@ -4,8 +4,6 @@ use crate::{CWD, calls, quick};
 use libc::{c_char, c_int, c_uint, c_void, dev_t, gid_t, mode_t, off_t, size_t, ssize_t, stat, timespec, uid_t};
 
 calls! {
-    /// `creat`.
-    fn bp_creat(path: *const c_char, mode: mode_t) -> c_int = openat_or_make(CWD, path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode);
     /// `fstatat`.
     fn bp_fstatat(dir: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int = newfstatat(dir, path, out, flags);
     /// `statx`.
@@ -83,10 +81,6 @@ calls! {
 }
 
 quick! {
-    /// `open`; the mode is always given and counts only with `O_CREAT` or `O_TMPFILE`.
-    fn bp_open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = quick_open[thread](CWD as usize, path as usize, flags as u32), else openat_or_make(CWD, path, flags, mode);
-    /// `openat`.
-    fn bp_openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = quick_open[thread](dir as usize, path as usize, flags as u32), else openat_or_make(dir, path, flags, mode);
     /// `stat`.
     fn bp_stat(path: *const c_char, out: *mut stat) -> c_int = quick_stat(CWD as usize, path as usize, out as usize, true), else newfstatat(CWD, path, out, 0);
     /// `lstat`.

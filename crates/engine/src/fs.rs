@@ -248,12 +248,12 @@ impl Fs {
         Some(base::Node { id: format::inode::node_id(offset, generation), hint: u32::MAX })
     }
 
-    /// `st_dev` of everything in the image: that of the kernel mount, if there is or was one.
+    /// `st_dev` of everything in the image: that of the kernel mount, if there is or was one. Without a segment, our own.
     #[inline]
     pub fn device(&self) -> u64 {
         match self.header().served.device.load(Relaxed) {
             0 => self.device,
-            mounted => mounted,
+            device => device,
         }
     }
 

@@ -44,9 +44,17 @@ const ABSENT: u32 = 1;
 /// Its bucket does not tell.
 const UNSURE: u32 = 0;
 
-impl Looked<'_> {
+impl<'a> Looked<'a> {
     const UNSURE: Self = Looked { child: None, word: UNSURE };
+
+    /// Of a name found where it is looked for first, or what a look elsewhere told.
+    fn of(near: Result<Near<'a>, Self>) -> Self {
+        near.map_or_else(|looked| looked, |(child, word)| Looked { child: Some(child), word })
+    }
 }
+
+/// What a look for one name tells where its home bucket has it: no second look at whether it was found.
+type Near<'a> = (&'a Cachelet, u32);
 
 impl Fs {
     /// What is at the end of `path` from directory `base`; `follow` says whether
@@ -68,9 +76,9 @@ impl Fs {
             path,
             covered,
             #[inline(always)]
-            |cachelet, sequence, dir| {
+            |cachelet, sequence, id, dir| {
                 let word = cachelet.mode.load(Relaxed);
-                sight.node = Node { id: cachelet.node.load(Relaxed), hint: self.cachelets.number(cachelet) };
+                sight.node = Node { id, hint: self.cachelets.number(cachelet) };
                 sight.parent = dir.node.load(Relaxed);
                 sight.word = word;
                 sight.uid = cachelet.uid.load(Relaxed);
@@ -100,7 +108,7 @@ impl Fs {
             path,
             covered,
             #[inline(always)]
-            |cachelet, sequence, _| self.stat_of(cachelet, sequence, follow, out),
+            |cachelet, sequence, id, _| self.stat_of(cachelet, sequence, id, follow, out),
         )
     }
 
@@ -112,7 +120,7 @@ impl Fs {
         if sequence & 1 != 0 || cachelet.node.load(Relaxed) != node.id {
             return Glance::Unsure;
         }
-        self.stat_of(cachelet, sequence, false, out)
+        self.stat_of(cachelet, sequence, node.id, false, out)
     }
 
     /// Whether a directory is called `name` in `dir`, if that is seen at a glance.
@@ -131,7 +139,7 @@ impl Fs {
     }
 
     /// Goes along `path`, but not onto what is `covered`. `seen` is told of the last component's cachelet, the
-    /// sequence while it carried the name, and the directory's.
+    /// sequence while it carried the name, its node, and the directory's cachelet.
     #[inline(always)]
     fn way<'a, 'c>(
         &'a self,
@@ -139,7 +147,7 @@ impl Fs {
         base: Node,
         path: Text,
         covered: impl Fn(u64) -> bool,
-        seen: impl FnOnce(&'a Cachelet, u32, &'a Cachelet) -> Glance,
+        seen: impl FnOnce(&'a Cachelet, u32, u64, &'a Cachelet) -> Glance,
     ) -> Glance {
         let Some((mut dir, mut sequence)) = self.start(base) else { return Glance::Unsure };
         let mut parent = node_offset(base.id);
@@ -149,32 +157,36 @@ impl Fs {
                 return Glance::Unsure;
             }
             let (looked, end) = match rest.short() {
-                // Empty, `.` or `..`.
-                Some((name, _)) if name.may_be_dots() => return Glance::Unsure,
+                // Empty, `.` or `..`: no names of the index.
                 Some((name, end)) => (self.look_short(parent, &name), end),
                 None => {
                     let (name, end) = rest.component();
-                    if matches!(name, b"" | b"." | b"..") {
+                    if matches!(name, b"" | b"." | b"..") || path.is_long_by(rest, end) {
                         return Glance::Unsure;
                     }
-                    (self.look_long(parent, name), end)
+                    (Err(self.look_long(parent, name)), end)
                 }
             };
-            let Some(child) = looked.child else {
-                let absent = looked.word == ABSENT && end.first() == 0 && path.is_short_until(end);
-                // The directory is looked at again after the bucket.
-                return if absent && dir.sequence.load(Relaxed) == sequence { Glance::Absent } else { Glance::Unsure };
+            let (child, word) = match looked {
+                Ok(near) => near,
+                Err(Looked { child: Some(child), word }) => (child, word),
+                Err(Looked { child: None, word }) => {
+                    // That holds when the bucket was read, whatever has become of the directory since it was
+                    // searched: a removed one has no names, and no name of another one is found by its offset.
+                    let absent = word == ABSENT && end.first() == 0 && !rest.is_dots_until(end);
+                    return if absent { Glance::Absent } else { Glance::Unsure };
+                }
             };
-            if covered(child.node.load(Relaxed)) {
+            let id = child.node.load(Relaxed);
+            if covered(id) {
                 return Glance::Unsure;
             }
             match end.next() {
-                None if path.is_short_until(end) => return seen(child, looked.word, dir),
-                None => return Glance::Unsure,
+                None => return seen(child, word, id, dir),
                 Some(next) => rest = next,
             }
-            parent = node_offset(child.node.load(Relaxed));
-            (dir, sequence) = (child, looked.word);
+            parent = node_offset(id);
+            (dir, sequence) = (child, word);
         }
     }
 
@@ -200,10 +212,10 @@ impl Fs {
         self.reference(self.inode(node_offset(id)).ok()?, id)
     }
 
-    /// Looks for a name of at most 15 bytes: see [`Looked`]. Two words that are the name's say
+    /// Looks for a name of at most 15 bytes: see [`Near`] and [`Looked`]. Two words that are the name's say
     /// how long it is too: a longer name has no zero at the end of the second one.
     #[inline(always)]
-    fn look_short(&self, parent: u64, name: &Short) -> Looked<'_> {
+    fn look_short(&self, parent: u64, name: &Short) -> Result<Near<'_>, Looked<'_>> {
         let hash = format::hash::name_short(self.name_key, parent, name.low, name.high, name.len);
         let is_named = |child: &Cachelet| child.name[0].load(Relaxed) == name.low && child.name[1].load(Relaxed) == name.high;
         self.look(hash, |bucket, i| self.look_at(bucket, i, parent, is_named), |_, _| self.look_short_behind(parent, *name))
@@ -218,7 +230,7 @@ impl Fs {
         let hash = self.hash(parent, name);
         let is_named = |child: &Cachelet| self.carries_name(child, parent, name);
         let at = |bucket, i| self.look_at(bucket, i, parent, is_named);
-        self.look(hash, at, |home, buckets| self.look_behind(home, buckets, hash, at))
+        Looked::of(self.look(hash, at, |home, buckets| self.look_behind(home, buckets, hash, at)))
     }
 
     /// Looks into the home bucket of a hash, and with `at` at what may be the name's entry. Where that
@@ -227,29 +239,27 @@ impl Fs {
     fn look<'a>(
         &'a self,
         hash: u64,
-        at: impl Fn(&'a Bucket, usize) -> Option<(&'a Cachelet, u32)>,
+        at: impl Fn(&'a Bucket, usize) -> Option<Near<'a>>,
         behind: impl FnOnce(&'a Bucket, u64) -> Looked<'a>,
-    ) -> Looked<'a> {
+    ) -> Result<Near<'a>, Looked<'a>> {
         let (number, buckets) = self.known_buckets.number(hash);
-        let Some(bucket) = self.buckets.get(number) else { return self.learn_bucket(number) };
+        let Some(bucket) = self.buckets.find(number) else { return Err(self.learn_bucket(hash)) };
+        let bucket = bucket.item();
         let print = format::hash::fingerprint(hash);
         for i in 0..ENTRIES {
             if bucket::entry_fingerprint(bucket.entries[i].load(Acquire)) == print {
-                return match at(bucket, i) {
-                    Some((child, sequence)) => Looked { child: Some(child), word: sequence },
-                    None => self.learn_buckets(),
-                };
+                return at(bucket, i).ok_or_else(|| self.learn_buckets());
             }
         }
         // Read before the number of buckets is looked at again, and by who asks the directory.
         fence(Acquire);
         if self.root.buckets.load(Acquire) != buckets {
-            return self.learn_buckets();
+            return Err(self.learn_buckets());
         }
-        match bucket.next.load(Acquire) {
+        Err(match bucket.next.load(Acquire) {
             0 => self.look_again(bucket, print),
             _ => behind(bucket, buckets),
-        }
+        })
     }
 
     /// There is nothing behind the bucket, and was nothing with this fingerprint in it. What was
@@ -272,7 +282,7 @@ impl Fs {
 
     /// The cachelet beside an entry may carry the name.
     #[inline(always)]
-    fn look_at(&self, bucket: &Bucket, i: usize, parent: u64, is_named: impl Fn(&Cachelet) -> bool) -> Option<(&Cachelet, u32)> {
+    fn look_at(&self, bucket: &Bucket, i: usize, parent: u64, is_named: impl Fn(&Cachelet) -> bool) -> Option<Near<'_>> {
         let child = self.cachelet(bucket.cachelets[i].load(Relaxed).wrapping_sub(1))?;
         let sequence = child.sequence.load(Acquire);
         let named = child.parent.load(Relaxed) == parent && is_named(child);
@@ -282,19 +292,19 @@ impl Fs {
     /// Takes note of where the buckets of a step of the index lie.
     #[cold]
     #[inline(never)]
-    fn learn_bucket(&self, number: u64) -> Looked<'_> {
-        self.learn_step(number);
+    fn learn_bucket(&self, hash: u64) -> Looked<'_> {
+        self.learn_step(self.known_buckets.number(hash).0);
         Looked::UNSURE
     }
 
-    /// The attributes of a node, read while its sequence was `sequence`.
+    /// The attributes of node `id`, read while its sequence was `sequence`.
     #[inline(always)]
-    fn stat_of(&self, cachelet: &Cachelet, sequence: u32, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
+    fn stat_of(&self, cachelet: &Cachelet, sequence: u32, id: u64, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
         let word = cachelet.mode.load(Relaxed);
         if (word >> 16) as u8 != Kind::Regular as u8 {
-            return self.stat_of_other(cachelet, sequence, follow, out);
+            return self.stat_of_other(cachelet, sequence, id, follow, out);
         }
-        let figures = self.figures(cachelet, word);
+        let figures = self.figures(cachelet, id, word);
         let blocks = u64::from(cachelet.blocks.load(Relaxed)) * (BLOCK / 512);
         let odd = cachelet.flags.load(Relaxed) & ODD_ATTRIBUTES;
         fence(Acquire);
@@ -307,11 +317,11 @@ impl Fs {
 
     /// What the cachelet of anything but a directory tells.
     #[inline(always)]
-    fn figures(&self, cachelet: &Cachelet, word: u32) -> Figures {
+    fn figures(&self, cachelet: &Cachelet, id: u64, word: u32) -> Figures {
         let mtime = cachelet.mtime.load(Relaxed) as i64;
         Figures {
-            device: self.device(),
-            ino: self.ino(node_offset(cachelet.node.load(Relaxed))),
+            device: self.header().served.device.load(Relaxed),
+            ino: self.ino(node_offset(id)),
             mode: word >> 4 & 0xf000 | word & 0xfff,
             nlink: cachelet.nlink.load(Relaxed),
             uid: cachelet.uid.load(Relaxed),
@@ -327,12 +337,12 @@ impl Fs {
 
     /// As `stat_of`, for directories, whose inode knows more, and symlinks.
     #[inline(never)]
-    fn stat_of_other(&self, cachelet: &Cachelet, sequence: u32, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
+    fn stat_of_other(&self, cachelet: &Cachelet, sequence: u32, id: u64, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
         let word = cachelet.mode.load(Relaxed);
-        let mut figures = self.figures(cachelet, word);
+        let mut figures = self.figures(cachelet, id, word);
         let plain = match (word >> 16) as u8 {
             10 => !follow,
-            4 => self.directory_figures(node_offset(cachelet.node.load(Relaxed)), &mut figures),
+            4 => self.directory_figures(node_offset(id), &mut figures),
             _ => false,
         };
         let odd = cachelet.flags.load(Relaxed) & ODD_ATTRIBUTES;
@@ -362,7 +372,7 @@ impl Fs {
 #[inline(always)]
 fn may_search<'c>(who: impl Fn() -> &'c Caller, dir: &Cachelet, sequence: u32) -> bool {
     let word = dir.mode.load(Relaxed);
-    let allowed = word & SEARCH.1 == SEARCH.0 || may_search_as(who(), dir, word);
+    let allowed = word & SEARCH.1 == SEARCH.0 || may_search_as(who(), dir);
     let odd = dir.flags.load(Relaxed) & ODD;
     fence(Acquire);
     allowed && odd == 0 && dir.sequence.load(Relaxed) == sequence
@@ -370,7 +380,8 @@ fn may_search<'c>(who: impl Fn() -> &'c Caller, dir: &Cachelet, sequence: u32) -
 
 /// As the owner or the superuser; by group, the proper way finds out.
 #[inline(never)]
-fn may_search_as(who: &Caller, dir: &Cachelet, word: u32) -> bool {
+fn may_search_as(who: &Caller, dir: &Cachelet) -> bool {
+    let word = dir.mode.load(Relaxed);
     (word >> 16) as u8 == Kind::Directory as u8 && who.may_search_own(dir.uid.load(Relaxed), word)
 }
 

@@ -6,6 +6,7 @@
 //! as long as the region is used; whoever replaces a region replaces these too.
 
 use crate::Region;
+use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use zerocopy::{FromBytes, KnownLayout};
@@ -125,15 +126,34 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
     /// The item with this number, if its step is known.
     #[inline(always)]
     pub fn get(&self, number: u64) -> Option<&T> {
+        self.find(number).map(Known::item)
+    }
+
+    /// The same for the hottest way: what is asked about is the step, not once more the item.
+    #[inline(always)]
+    pub fn find(&self, number: u64) -> Option<Known<'_, T>> {
         const { assert!(Self::step(u64::MAX) < STEPS) }
         // SAFETY: steps rise with numbers, and the greatest number's is one of them.
         let origin = unsafe { self.origins.get_unchecked(Self::step(number)) }.load(Ordering::Acquire);
-        if origin.is_null() {
-            return None;
-        }
-        let item = origin.wrapping_add(number as usize);
+        NonNull::new(origin).map(|origin| Known { origin, number, life: PhantomData })
+    }
+}
+
+/// An item of [`Steps`] whose step is known.
+#[derive(Debug)]
+pub struct Known<'a, T> {
+    /// Of its step, and not null.
+    origin: NonNull<T>,
+    number: u64,
+    life: PhantomData<&'a T>,
+}
+
+impl<'a, T> Known<'a, T> {
+    /// The item.
+    #[inline(always)]
+    pub fn item(self) -> &'a T {
         // SAFETY: every number of this step is within the step, which was checked in `set`.
-        Some(unsafe { &*item })
+        unsafe { &*self.origin.as_ptr().wrapping_add(self.number as usize) }
     }
 }
 

@@ -29,8 +29,10 @@ impl Short {
     }
 }
 
-/// Longest path that a glance looks at, bytes: with the mount point before it still well below `PATH_MAX`.
-const GLANCE_MAX: usize = 2048;
+/// Bytes of a page, and of the longest path with its NUL.
+const PAGE: usize = 4096;
+/// Longest path over the border of a page that a glance looks at, bytes, and what may precede it: below `PATH_MAX` together.
+const GLANCE_MAX: usize = PAGE / 2 - 1;
 
 /// What [`Text::short`] reads of its own: one line.
 #[cfg(target_arch = "x86_64")]
@@ -79,10 +81,49 @@ impl<'a> Text<'a> {
         self.at as usize
     }
 
-    /// Whether a path that ends at `end` is none that is too long for a glance.
+    /// Whether a path is too long for a glance. A text in one page is not: with its NUL it is no longer than a
+    /// path may be. So this is asked of what leaves a page only, which no component that [`Text::short`] takes
+    /// does: of each other one, from `start` to `end`.
     #[inline(always)]
-    pub fn is_short_until(self, end: Text) -> bool {
-        end.address().wrapping_sub(self.address()) <= GLANCE_MAX
+    pub fn is_long_by(self, start: Text, end: Text) -> bool {
+        (start.address() ^ (end.address() + 1)) / PAGE != 0 && self.is_long(end)
+    }
+
+    /// Whether `rest`, which is behind a mount point at the start of this text, is too far behind it, or too long for a glance.
+    #[inline(always)]
+    pub fn is_far_to(self, rest: Text) -> bool {
+        // Where a page ends before it, its own first component says how long it is.
+        rest.address().wrapping_sub(self.address()) > GLANCE_MAX
+            || (self.address() ^ rest.address()) / PAGE != 0 && rest.is_long(rest.component().1)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_long(self, mut end: Text) -> bool {
+        while let (Some(next), false) = (end.next(), end.address() - self.address() > GLANCE_MAX) {
+            end = next.component().1;
+        }
+        end.address() - self.address() > GLANCE_MAX
+    }
+
+    /// Whether a component from here lies in one page, with what follows it, for all that [`Text::short`] looks at.
+    #[inline(always)]
+    fn is_within_page(self) -> bool {
+        self.at as usize % PAGE < PAGE - 16
+    }
+
+    /// Whether the component that ends at `end` is no name: nothing, `.` or `..`.
+    #[inline(always)]
+    pub fn is_dots_until(self, end: Text) -> bool {
+        // NUL, dot and slash, and a few besides.
+        self.first() <= b'/' && self.is_only_dots_until(end)
+    }
+
+    #[inline(never)]
+    fn is_only_dots_until(self, end: Text) -> bool {
+        let len = end.address().wrapping_sub(self.address());
+        // SAFETY: these bytes are before the end of a component that starts here.
+        len <= 2 && (0..len).all(|i| unsafe { *self.at.add(i) } == b'.')
     }
 
     /// The first byte; 0 at the end.
@@ -117,7 +158,7 @@ impl<'a> Text<'a> {
     #[inline(always)]
     pub fn short(self) -> Option<(Short, Text<'a>)> {
         use core::arch::x86_64::*;
-        if self.at as usize % 4096 > 4096 - 16 {
+        if !self.is_within_page() {
             return None;
         }
         let tables = Tables::of_all();
@@ -149,7 +190,7 @@ impl<'a> Text<'a> {
     #[inline]
     pub fn short(self) -> Option<(Short, Text<'a>)> {
         let (name, end) = self.component();
-        if name.len() > 15 {
+        if name.len() > 15 || !self.is_within_page() {
             return None;
         }
         let mut words = [0u8; 16];
@@ -237,7 +278,7 @@ mod tests {
                         assert_eq!((short, after.at), (expected, end.at));
                         assert_eq!(rest.short_part().map(|part| part.1), Some(name));
                     }
-                    None => assert!(name.len() > 15 || rest.at as usize % 4096 > 4080),
+                    None => assert!(name.len() > 15 || !rest.is_within_page()),
                 }
                 let Some(next) = end.next() else { break };
                 rest = next;

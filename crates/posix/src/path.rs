@@ -188,7 +188,8 @@ impl Process {
 
     #[inline(never)]
     fn start_at_mount<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
-        self.mounts.glance(path)
+        let (mount, rest) = self.mounts.glance(path)?;
+        if path.is_far_to(rest) { None } else { Some((mount, rest)) }
     }
 
     /// A glance at a path argument: the mount it lies in, and what there is. `who` is

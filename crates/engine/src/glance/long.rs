@@ -32,7 +32,7 @@ impl Fs {
         }
         let sought = Sought { parent, name, hash: self.hash(parent, name), low: 0, high: 0 };
         let at = |bucket, i| self.look_on_medium(bucket, i, &sought);
-        self.look(sought.hash, at, |home, buckets| self.look_behind(home, buckets, sought.hash, at))
+        Looked::of(self.look(sought.hash, at, |home, buckets| self.look_behind(home, buckets, sought.hash, at)))
     }
 
     /// The entry may be the name's: what its edentry says, and whose cachelet lies beside it.
@@ -133,7 +133,7 @@ mod tests {
             let found = |name: &[u8]| {
                 let sought = Sought { parent, name, hash, low: 0, high: 0 };
                 let looked = test.look(hash, |bucket, i| test.look_on_medium(bucket, i, &sought), |_, _| Looked::UNSURE);
-                looked.child.map(|cachelet| cachelet.node.load(Acquire))
+                Looked::of(looked).child.map(|cachelet| cachelet.node.load(Acquire))
             };
             assert_eq!(found(&text), Some(node.id), "{len}");
             for at in 0..len {

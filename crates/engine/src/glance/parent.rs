@@ -2,7 +2,7 @@
 //! their kin begin with. The last component is not looked up; the operation does
 //! that under the bucket's lock.
 
-use super::may_search;
+use super::{Looked, may_search};
 use crate::fs::Fs;
 use base::{Caller, Node};
 use core::sync::atomic::Ordering::Relaxed;
@@ -35,22 +35,25 @@ impl Fs {
                 Some((short, name, end)) => (Some(short), name, end),
                 None => {
                     let (name, end) = rest.component();
-                    if matches!(name, b"" | b"." | b"..") {
+                    if matches!(name, b"" | b"." | b"..") || path.is_long_by(rest, end) {
                         return None;
                     }
                     (None, name, end)
                 }
             };
             let Some(next) = end.next() else {
-                let fits = name.len() <= NAME_MAX && path.is_short_until(end);
+                let fits = name.len() <= NAME_MAX;
                 return fits.then_some((Node { id, hint: self.cachelets.number(dir) }, name));
             };
             let parent = node_offset(id);
             let looked = match short {
                 Some(short) => self.look_short(parent, &short),
-                None => self.look_long(parent, name),
+                None => Err(self.look_long(parent, name)),
             };
-            (dir, sequence) = (looked.child?, looked.word);
+            (dir, sequence) = match looked {
+                Ok(near) => near,
+                Err(Looked { child, word }) => (child?, word),
+            };
             id = dir.node.load(Relaxed);
             if covered(id) {
                 return None;

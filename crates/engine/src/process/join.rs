@@ -82,6 +82,8 @@ impl Fs {
         self.pages =
             Table::new(&self.segment, self.areas.pages, count(blocks.div_ceil(PAGE_BLOCKS))).ok_or(AttachError::Damaged)?;
         self.shadow = Table::new(&self.segment, self.areas.shadow, count(blocks)).ok_or(AttachError::Damaged)?;
+        // A glance reads it without asking whether there is one.
+        let _ = self.header().served.device.compare_exchange(0, self.device, Release, Relaxed);
         Ok(())
     }
 

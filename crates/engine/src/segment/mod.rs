@@ -114,7 +114,7 @@ const _: () = assert!(size_of::<Header>() <= 4096);
 #[repr(C, align(64))]
 #[allow(missing_docs)]
 pub struct Served {
-    /// `st_dev` of the mount, also when it is gone; 0: there was none.
+    /// `st_dev` of the mount, also when it is gone; the image's own if there was none. 0 only before the first process is in.
     pub device: AtomicU64,
     /// Process that serves it + 1; 0: none.
     pub server: AtomicU32,

@@ -37,6 +37,10 @@ const LARGEFILE: u32 = 0x8000;
 #[cfg(not(target_arch = "x86_64"))]
 const LARGEFILE: u32 = abi::O_LARGEFILE;
 
+/// What an `open` that is only for reading may say.
+const FOR_READING: u32 =
+    abi::O_CLOEXEC | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_NOCTTY | abi::O_LARGEFILE | LARGEFILE;
+
 /// What came of looking for the node to open.
 enum Opened {
     /// Number of the new descriptor.
@@ -75,6 +79,12 @@ fn wanted(flags: u32) -> u16 {
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
+    /// Whether [`Process::quick_open`] may do for these flags.
+    #[inline(always)]
+    pub const fn may_be_there(flags: u32) -> bool {
+        flags & !(FOR_READING | ACCESS | abi::O_CREAT | abi::O_APPEND | abi::O_SYNC) == 0
+    }
+
     /// An `open` of what is there, for a plain path: a number or a negated error
     /// number. `None`: do it properly. `thread` is only asked where something rare has to be done.
     ///
@@ -88,10 +98,7 @@ impl Process {
         path: usize,
         flags: u32,
     ) -> Option<isize> {
-        const FOR_READING: u32 =
-            abi::O_CLOEXEC | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_NOCTTY | abi::O_LARGEFILE | LARGEFILE;
-        const PLAIN: u32 = FOR_READING | ACCESS | abi::O_CREAT | abi::O_APPEND | abi::O_SYNC;
-        if flags & !PLAIN != 0 {
+        if !Self::may_be_there(flags) {
             return None;
         }
         let who = || self.credentials.caller();
@@ -132,8 +139,8 @@ impl Process {
     ///
     /// # Safety
     /// As for [`Process::handle`].
-    #[inline]
-    unsafe fn quick_create(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32, mode: usize) -> Option<isize> {
+    #[inline(always)]
+    pub unsafe fn quick_create(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32, mode: usize) -> Option<isize> {
         const PLAIN: u32 =
             ACCESS | ONCE | abi::O_APPEND | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_SYNC | abi::O_LARGEFILE | LARGEFILE;
         if flags & !PLAIN != 0 || flags & abi::O_CREAT == 0 {
@@ -220,9 +227,13 @@ impl Process {
         unsafe { self.openat_slow(thread, args) }
     }
 
+    /// `openat`, where neither [`Process::quick_open`] nor [`Process::quick_create`] does.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
     #[cold]
     #[inline(never)]
-    unsafe fn openat_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+    pub unsafe fn openat_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe { self.open_at(thread, (abi::__NR_openat, args), args[0], 1, args[2] as u32, args[3]) }
     }

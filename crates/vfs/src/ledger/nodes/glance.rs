@@ -107,6 +107,9 @@ impl Ledger {
                 }
                 None => {
                     let (name, end) = rest.component();
+                    if path.is_long_by(rest, end) {
+                        return Glance::Unsure;
+                    }
                     (self.believed(index, hash_of(index, name), now, |record| record.is_called(name)), end)
                 }
             };
@@ -114,7 +117,7 @@ impl Ledger {
             names += 1;
             match (record.state.load(Relaxed), end.next()) {
                 (NAMED, Some(next)) => (dir, index, rest) = (record, at, next),
-                (state @ (NAMED | NEGATIVE), None) if path.is_short_until(end) => {
+                (state @ (NAMED | NEGATIVE), None) => {
                     let glance = match state {
                         NEGATIVE if self.is_still(version) => Glance::Absent,
                         NAMED => self.stat_of(record, version, now, rule, out),
