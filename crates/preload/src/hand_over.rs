@@ -192,7 +192,8 @@ impl Drop for HandedOver {
 pub fn open_in_kernel(tls: &tls::Tls, fd: u32, share: bool) -> Option<usize> {
     use base::description::{EACH_READ, SHARE};
     let wanted = PROCESS.in_kernel(thread::state(tls), fd).ok()?;
-    let each_read = if share && wanted.flags & O_PATH == 0 { EACH_READ } else { 0 };
+    // Only what is opened to be read might be kept, and then neither be asked for nor move the offset.
+    let each_read = if share && wanted.flags & (O_PATH | O_ACCMODE) == 0 { EACH_READ } else { 0 };
     let file = open_number(wanted.path, wanted.flags | O_CLOEXEC | O_LARGEFILE | each_read, wanted.ino)?;
     if wanted.flags & O_PATH == 0 {
         // SAFETY: no pointers.
@@ -201,6 +202,8 @@ pub fn open_in_kernel(tls: &tls::Tls, fd: u32, share: bool) -> Option<usize> {
             // A server that does not know of it leaves the offsets apart.
             // SAFETY: a word that outlives the call.
             let _ = unsafe { pm::call!(__NR_ioctl, file, SHARE, &raw const wanted.description) };
+        }
+        if each_read != 0 {
             // SAFETY: no pointers.
             let _ = unsafe { pm::call!(__NR_fcntl, file, F_SETFL, wanted.flags) };
         }

@@ -27,7 +27,7 @@ impl Fs {
         let mut tx = match self.begin(cx, Kind::Fallocate) {
             Ok(tx) => tx,
             // Nobody changes it: no marks are needed.
-            Err(Error::Posix(Errno::EROFS)) if what == MapFor::Private => {
+            Err(Error::Posix(Errno::EROFS)) if what != MapFor::Writing => {
                 let cachelet = self.cached(cx, node)?;
                 return self.report_ranges(cachelet, offset, end, each);
             }

@@ -234,11 +234,13 @@ impl Fuse {
 }
 
 impl Call<'_> {
-    /// How a file is opened with these flags.
-    pub(super) fn opening(&self, node: Node, flags: u32) -> Opening {
+    /// Counts a file that is being opened with these flags: how it is, and how that is to be answered.
+    pub(super) fn count_open(&self, node: Node, flags: u32) -> (Opening, Sent) {
         let writes = flags & sys::O_ACCMODE != sys::O_RDONLY;
         let kept = !writes && flags & EACH_READ == 0 && self.fuse.direct() && self.may_be_kept(node);
-        Opening { kept, writes }
+        let mut opening = Opening { kept, writes };
+        let sent = self.fuse.contents.open(self.fuse.number(node), &mut opening);
+        (opening, sent)
     }
 
     /// Whether the kernel may keep a file's contents, as far as the short way is concerned.
@@ -246,11 +248,6 @@ impl Call<'_> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
         let rests = |attr: Attr| now.saturating_sub(attr.ctime) >= self.fuse.contents.rest.as_nanos() as i64;
         self.backend().attr(&self.cx, node).is_ok_and(rests) && !self.backend().may_be_stored(&self.cx, node)
-    }
-
-    /// Counts a file that is being opened; how that is to be answered.
-    pub(super) fn count_open(&self, node: Node, opening: &mut Opening) -> Sent {
-        self.fuse.contents.open(self.fuse.number(node), opening)
     }
 
     /// How a `WRITE` that was made is to be answered.

@@ -137,8 +137,7 @@ impl Call<'_> {
 
     /// Has the kernel keep what is read through a handle, if it may.
     fn use_contents(&self, node: Node, flags: u32, out: &mut OpenOut) -> Sent {
-        let mut opening = self.opening(node, flags);
-        let sent = self.count_open(node, &mut opening);
+        let (opening, sent) = self.count_open(node, flags);
         self.fuse.handles.note(out.handle, opening);
         if opening.kept {
             out.flags = abi::OPEN_KEEP_CACHE;
