@@ -41,6 +41,16 @@ session ,ro sh -c 'cd /bp/tree && ls -R . && cat link && sort -rn numbers | head
 diff "$work/want" "$work/got"
 verdict "rescue: a session reads what is there" $?
 
+if command -v python3 >/dev/null 2>&1; then
+    map='import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+print(sum(mmap.mmap(file, 0, mmap.MAP_SHARED, mmap.PROT_READ)[:]))'
+    [ "$(session ,ro python3 -c "$map" /bp/tree/numbers 2>&1)" = "$(python3 -c "$map" "$work/tree/numbers")" ]
+    verdict "rescue: a shared mapping that is only read" $?
+else
+    echo "skip a shared mapping of an image that may not be written: no python3"
+fi
+
 session ,ro sh -c 'echo x >/bp/new; echo x >>/bp/tree/numbers; rm /bp/tree/link; mkdir /bp/d; mv /bp/tree /bp/t' >"$work/said" 2>&1
 [ "$(grep -c 'Read-only file system' "$work/said")" -eq 5 ]
 verdict "rescue: every change is refused" $? || cat "$work/said"
