@@ -6,7 +6,7 @@
 //! The engine's code works on mapped memory, which neither can see; so these are
 //! models: each follows the functions that it names step by step, with the same
 //! orderings. A change there is to be made here too. Where the code itself works on
-//! any atomic words (`base::hold`), it is that which is tried, by both.
+//! any atomic words (`base::hold`, `posix::here`), it is that which is tried, by both.
 //!
 //! Not for loom: entering and closing a directory (`lane/enter.rs`), which stands on
 //! sequential consistency; loom takes such accesses for acquire and release only.
@@ -28,6 +28,9 @@ type DescriptionId = u32;
 mod bucket;
 #[cfg(all(test, not(feature = "many")))]
 mod cachelet;
+#[cfg(all(test, not(feature = "many")))]
+#[path = "../../crates/posix/src/here.rs"]
+mod here;
 #[cfg(test)]
 #[allow(dead_code)]
 #[path = "../../crates/base/src/hold.rs"]
@@ -42,6 +45,8 @@ mod ledger;
 mod many;
 #[cfg(all(test, not(feature = "many")))]
 mod pins;
+#[cfg(all(test, not(feature = "many")))]
+mod relative;
 #[cfg(all(test, not(feature = "many")))]
 mod reservation;
 #[cfg(all(test, not(feature = "many")))]

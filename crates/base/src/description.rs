@@ -74,3 +74,29 @@ impl Default for Description {
         Self::new()
     }
 }
+
+/// What a close that was begun at hand has not done, since it takes a context or is rare.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unclosed {
+    /// Anything: nobody has begun.
+    All,
+    /// All of this description, which is marked as being ended, but still in its place in the table.
+    Placed(DescriptionId),
+    /// All of this description, which is marked as being ended.
+    Marked(DescriptionId),
+    /// What is to be done of the node of this description, which was the last one, and to end the description.
+    Last(DescriptionId),
+}
+
+/// What came of an attempt to open what a path leads to, at a glance.
+#[derive(Clone, Copy, Debug)]
+pub enum Opening<'a> {
+    /// Open, as this description, under this number.
+    Open(DescriptionId, &'a Description, u32),
+    /// There is no such thing.
+    Absent,
+    /// Open it properly, nothing has been done; the number is free.
+    Unused(u32),
+    /// The same before there was a number.
+    Unsure,
+}

@@ -101,7 +101,7 @@ extern "C" fn in_child() {
         // SAFETY: namespaces are taken off the list before they end.
         let ns = unsafe { &*(at as *const Namespace) };
         for slot in 0..base::MOUNTS_MAX {
-            ns.process.mounts.remove(slot);
+            ns.process.unmount(slot);
         }
         for fd in 0..=posix::FD_MAX {
             ns.process.descriptors.take(fd);
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn bp_close_namespace(ns: *mut Namespace) -> c_int {
         for slot in 0..base::MOUNTS_MAX {
             if let Some(mount) = ns.process.mounts.get(slot) {
                 let backend = mount.backend;
-                ns.process.mounts.remove(slot);
+                ns.process.unmount(slot);
                 end(&ns.process, thread, backend);
             }
         }
@@ -264,7 +264,7 @@ fn remove(ns: &Namespace, slot: usize) {
             ns.process.descriptors.take(posix::CWD_FD);
             backend.close(&ns.process.cx(thread), posix::CWD_FD);
         }
-        ns.process.mounts.remove(slot);
+        ns.process.unmount(slot);
         end(&ns.process, thread, backend);
     });
 }

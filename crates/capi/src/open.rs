@@ -11,12 +11,8 @@ use posix::Process;
 /// As for the call in C: pointers are valid for what it does with them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bp_open(ns: *const Namespace, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    if !Process::may_be_there(flags as u32) {
-        // SAFETY: the caller's promise.
-        return unsafe { make(ns, CWD, path, flags, mode) };
-    }
     // SAFETY: the caller's promise.
-    unsafe { open_there(ns, CWD, path, flags, mode) }
+    unsafe { open_at(ns, CWD, path, flags, mode) }
 }
 
 /// `openat`.
@@ -25,12 +21,8 @@ pub unsafe extern "C" fn bp_open(ns: *const Namespace, path: *const c_char, flag
 /// As for the call in C: pointers are valid for what it does with them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bp_openat(ns: *const Namespace, dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    if !Process::may_be_there(flags as u32) {
-        // SAFETY: the caller's promise.
-        return unsafe { make(ns, dir, path, flags, mode) };
-    }
     // SAFETY: the caller's promise.
-    unsafe { open_there(ns, dir, path, flags, mode) }
+    unsafe { open_at(ns, dir, path, flags, mode) }
 }
 
 /// `creat`.
@@ -44,7 +36,11 @@ pub unsafe extern "C" fn bp_creat(ns: *const Namespace, path: *const c_char, mod
 }
 
 #[inline(always)]
-unsafe fn open_there(ns: *const Namespace, dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+unsafe fn open_at(ns: *const Namespace, dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    if !Process::may_be_there(flags as u32) {
+        // SAFETY: the caller's promise.
+        return unsafe { make(ns, dir, path, flags, mode) };
+    }
     // SAFETY: the caller's promise; the thread's state is not used after the call.
     let quick = unsafe {
         ns.as_ref().and_then(|ns| ns.process.quick_open(|| crate::namespace::thread(), dir as usize, path as usize, flags as u32))
@@ -67,7 +63,9 @@ unsafe fn make(ns: *const Namespace, dir: c_int, path: *const c_char, flags: c_i
     match quick {
         Some(result) => number(result) as c_int,
         // SAFETY: the caller's promise.
-        None => unsafe { open_slowly(ns, dir, path, flags, mode) },
+        None if flags & libc::O_CREAT != 0 => unsafe { open_slowly(ns, dir, path, flags, mode) },
+        // SAFETY: as above.
+        None => unsafe { open_anyhow(ns, dir, path, flags, mode) },
     }
 }
 

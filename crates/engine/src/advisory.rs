@@ -179,8 +179,9 @@ impl Fs {
 
     // ---- the table ----
 
+    /// Whether there ever was a lock.
     #[inline(always)]
-    fn any_lock(&self) -> bool {
+    pub(crate) fn any_lock(&self) -> bool {
         self.header().locks_high.get() != 0
     }
 

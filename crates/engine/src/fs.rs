@@ -14,6 +14,9 @@ use zerocopy::{FromBytes, KnownLayout};
 /// [`INDEX_SEGMENTS`](format::superblock::INDEX_SEGMENTS): no number needs a check.
 const BUCKET_STEPS: usize = 65 - format::bucket::BUCKETS_MIN.trailing_zeros() as usize;
 
+/// Past the tables, with any number of a page behind it.
+pub(crate) const NOWHERE: u32 = u32::MAX / 2;
+
 /// How many numbers in a row find their last description.
 const LAST_DESCRIPTIONS: usize = 16;
 
@@ -48,8 +51,8 @@ pub struct Fs {
     pub(crate) slot: usize,
     /// Pages of this process's descriptor table that have real space, a bit each.
     pub(crate) descriptor_pages: AtomicU32,
-    /// Where this process looks for a free description, if a number's last one is taken.
-    pub(crate) description_hint: AtomicU32,
+    /// Where in the tables this process's own begins, while its first page has space; else [`NOWHERE`].
+    pub(crate) own_descriptors: AtomicU32,
 
     pub(crate) image: Region,
     /// All cachelets of the segment.
@@ -63,7 +66,7 @@ pub struct Fs {
     pub(crate) head: Pinned<Header>,
     /// Generation of the segment: volatile references in the image must carry it.
     pub(crate) generation: u32,
-    /// This process's number in the process table + 1; 0 before it has one. Set anew in a forked child.
+    /// This process's number in the process table + 1; 0 before it has one ([`Fs::set_process`]).
     pub(crate) process: AtomicU32,
     /// `st_dev` as long as there was no kernel mount.
     pub(crate) device: u64,
@@ -74,6 +77,8 @@ pub struct Fs {
 
     /// The description + 1 that a number had last, of numbers alike; 0: none yet.
     pub(crate) last_descriptions: [Apart; LAST_DESCRIPTIONS],
+    /// Where this process looks for a free description, if a number's last one is taken.
+    pub(crate) description_hint: AtomicU32,
 
     /// The root block.
     pub(crate) root: Pinned<Root>,

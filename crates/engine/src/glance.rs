@@ -56,6 +56,18 @@ impl<'a> Looked<'a> {
 /// What a look for one name tells where its home bucket has it: no second look at whether it was found.
 type Near<'a> = (&'a Cachelet, u32);
 
+/// What was seen at the end of a path, for who opens it.
+pub(crate) struct Seen<'a> {
+    pub cachelet: &'a Cachelet,
+    /// [`Node::id`] of it, and of the directory that it was seen in.
+    pub id: u64,
+    pub parent: u64,
+    /// Its mode word: [`Sight::word`].
+    pub word: u32,
+    /// Owner.
+    pub uid: u32,
+}
+
 impl Fs {
     /// What is at the end of `path` from directory `base`; `follow` says whether
     /// a symlink there is to be followed. `who` is only asked where not everybody may search;
@@ -87,6 +99,36 @@ impl Fs {
                 fence(Acquire);
                 let link = follow && (word >> 16) as u8 == Kind::Symlink as u8;
                 if odd != 0 || link || cachelet.sequence.load(Relaxed) != sequence { Glance::Unsure } else { Glance::Seen }
+            },
+        )
+    }
+
+    /// As [`Fs::glance`], for who opens what is there, and no symlink.
+    #[inline(always)]
+    pub(crate) fn glance_at<'a, 'c>(
+        &'a self,
+        who: impl Fn() -> &'c Caller,
+        base: Node,
+        path: Text,
+        covered: impl Fn(u64) -> bool,
+        at: &mut Option<Seen<'a>>,
+    ) -> Glance {
+        self.way(
+            who,
+            base,
+            path,
+            covered,
+            #[inline(always)]
+            |cachelet, sequence, id, dir| {
+                let (word, uid) = (cachelet.mode.load(Relaxed), cachelet.uid.load(Relaxed));
+                let parent = dir.node.load(Relaxed);
+                let odd = cachelet.flags.load(Relaxed) & ODD;
+                fence(Acquire);
+                if odd != 0 || cachelet.sequence.load(Relaxed) != sequence {
+                    return Glance::Unsure;
+                }
+                *at = Some(Seen { cachelet, id, parent, word, uid });
+                Glance::Seen
             },
         )
     }

@@ -5,6 +5,7 @@
 //! (`open`, `dup`), then the table; and on `close` the table first, then the
 //! backend, then the number goes back to the door.
 
+use crate::here::{Here, Spot};
 use base::{DescriptionId, Kind, MOUNTS_MAX};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -51,13 +52,18 @@ impl Entry {
         )
     }
 
+    /// One of a file or directory opened with these `O_*`, not as a path only.
+    #[inline(always)]
+    pub fn opened(slot: u8, description: DescriptionId, kind: Kind, flags: u32) -> Self {
+        const _: () = assert!((CLOEXEC >> 13) as u32 == pm::sys::abi::O_CLOEXEC);
+        let cloexec = u64::from(flags & pm::sys::abi::O_CLOEXEC) << 13;
+        Entry(USED | u64::from(slot) << 40 | (kind as u64) << 36 | access(flags) | cloexec | u64::from(description))
+    }
+
     /// The same, open for reading and writing as these `O_*` say.
     #[inline]
     pub fn with_access(self, flags: u32) -> Self {
-        const _: () = assert!(READ == 1 << 34 && WRITE == 2 << 34);
-        // `O_RDONLY` 0, `O_WRONLY` 1, `O_RDWR` 2: one more is the two bits; 3 is neither.
-        let access = u64::from(flags.wrapping_add(1) & 3) << 34;
-        Entry(if self.path_only() { self.0 } else { self.0 | access })
+        Entry(if self.path_only() { self.0 } else { self.0 | access(flags) })
     }
 
     /// Open for reading.
@@ -109,21 +115,49 @@ impl Entry {
     }
 }
 
-/// The table. The working directory's word comes last, at the border of a line if the table begins at one.
+/// `READ` and `WRITE` of these `O_*`.
+#[inline(always)]
+const fn access(flags: u32) -> u64 {
+    const _: () = assert!(READ == 1 << 34 && WRITE == 2 << 34);
+    // `O_RDONLY` 0, `O_WRONLY` 1, `O_RDWR` 2: one more is the two bits; 3 is neither.
+    (flags.wrapping_add(1) as u64 & 3) << 34
+}
+
+/// The table. The working directory's word comes last, at the border of a line if the table begins at one; what is
+/// known of it lies behind.
 #[repr(C)]
 pub struct Descriptors {
     /// Every number ever put (the working directory's aside) is below this, so
     /// that a search for all of them is short.
     end: AtomicU32,
+    /// How many settle `here`.
+    settling: AtomicU32,
     words: [AtomicU64; FD_MAX as usize + 1],
+    here: Here,
 }
 
-const _: () = assert!((size_of::<Descriptors>() - 8).is_multiple_of(64));
+const _: () = assert!((core::mem::offset_of!(Descriptors, here) - 8).is_multiple_of(64));
 
 impl Descriptors {
     /// An empty table.
     pub const fn new() -> Self {
-        Descriptors { words: [const { AtomicU64::new(0) }; FD_MAX as usize + 1], end: AtomicU32::new(0) }
+        Descriptors {
+            end: AtomicU32::new(0),
+            settling: AtomicU32::new(0),
+            words: [const { AtomicU64::new(0) }; FD_MAX as usize + 1],
+            here: Here { node: AtomicU64::new(0), state: AtomicU32::new(0), hint: AtomicU32::new(0) },
+        }
+    }
+
+    /// Where relative paths start, if that is at hand.
+    #[inline(always)]
+    pub fn here(&self) -> Option<Spot> {
+        self.here.get()
+    }
+
+    /// After a change of the working directory's word, or of what is mounted: takes note of where relative paths start now.
+    pub fn settle_here(&self, now: impl Fn() -> Option<Spot>) {
+        self.here.settle(&self.settling, now);
     }
 
     /// What `fd` stands for, if it is ours.
@@ -145,7 +179,16 @@ impl Descriptors {
         if fd < FD_MAX && fd >= self.end.load(Ordering::Relaxed) {
             self.end.fetch_max(fd + 1, Ordering::AcqRel);
         }
-        let old = self.words.get(fd as usize)?.swap(entry.0, Ordering::AcqRel);
+        self.swap(fd, entry.0)
+    }
+
+    /// Changes a word. Where relative paths start is no longer at hand if that was changed, until it is settled.
+    #[inline]
+    fn swap(&self, fd: u32, word: u64) -> Option<Entry> {
+        let old = self.words.get(fd as usize)?.swap(word, Ordering::AcqRel);
+        if fd == CWD_FD {
+            self.here.clear();
+        }
         if old == 0 { None } else { Some(Entry(old)) }
     }
 
@@ -160,11 +203,17 @@ impl Descriptors {
         }
     }
 
+    /// Takes an entry out of a program's number, which it is known to be.
+    #[inline(always)]
+    pub fn take_own(&self, fd: u32) -> Option<Entry> {
+        let old = self.words[(fd % FD_MAX.next_power_of_two()) as usize].swap(0, Ordering::AcqRel);
+        if old == 0 { None } else { Some(Entry(old)) }
+    }
+
     /// Takes an entry out.
     #[inline]
     pub fn take(&self, fd: u32) -> Option<Entry> {
-        let old = self.words.get(fd as usize)?.swap(0, Ordering::AcqRel);
-        if old == 0 { None } else { Some(Entry(old)) }
+        self.swap(fd, 0)
     }
 
     /// Changes the close-on-exec flag of `fd`.

@@ -8,6 +8,7 @@ pub mod descriptors;
 pub mod door;
 pub mod environment;
 pub mod handle;
+pub mod here;
 pub mod in_kernel;
 mod path;
 pub mod process;
@@ -16,6 +17,8 @@ mod protected;
 mod text;
 mod text_out;
 pub mod thread;
+
+use core::sync::atomic;
 
 pub use descriptors::{CWD_FD, Entry, FD_MAX};
 pub use door::{Bitmap, Door, Numbers};

@@ -156,6 +156,12 @@ impl Process {
             let (mount, rest) = self.start_at_mount(path)?;
             return Some((mount, mount.root, rest));
         }
+        if dirfd as i32 == abi::AT_FDCWD
+            && let Some((place, id, hint)) = self.descriptors.here()
+        {
+            // SAFETY: told of the working directory's mount, and taken back before that may be unmounted.
+            return Some((unsafe { self.mounts.at(place) }, Node { id, hint }, path));
+        }
         let dir = self.directory(dirfd)?;
         Some((dir.mount, dir.node, path))
     }

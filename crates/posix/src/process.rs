@@ -1,7 +1,7 @@
 //! One program (or one namespace of the C API) as the core sees it.
 
 use crate::credentials::Credentials;
-use crate::descriptors::Descriptors;
+use crate::descriptors::{CWD_FD, Descriptors};
 use crate::handle::Mappings;
 use crate::protected::Protected;
 use crate::{Bitmap, Door, Numbers, ThreadState};
@@ -30,7 +30,7 @@ pub enum Outcome {
 /// Mounts, descriptors, working directory, credentials and mappings of one
 /// program. Allocates nothing; can be a `static`.
 ///
-/// The working directory's word and what calls read of the first mount lie on one line.
+/// The working directory's word, where it is, and what calls read of the first mount lie on one line.
 #[repr(C, align(64))]
 pub struct Process {
     /// Which numbers are ours.
@@ -60,8 +60,8 @@ pub struct Process {
 
 const _: () = {
     use core::mem::offset_of;
-    // After the word of the working directory, which is the last one.
-    assert!(offset_of!(Process, descriptors) == 0 && offset_of!(Process, mounts) % 64 == 8);
+    // After the word of the working directory, which is the last one, and where it is.
+    assert!(offset_of!(Process, descriptors) == 0 && offset_of!(Process, mounts) % 64 == 24);
 };
 
 impl Process {
@@ -103,8 +103,13 @@ impl Process {
     pub(crate) fn give_number_back(&self, fd: u32) {
         match self.bitmap {
             Some(bitmap) => bitmap.give_back(fd),
-            None => self.door.numbers().give_back(fd),
+            None => self.give_back_to_door(fd),
         }
+    }
+
+    #[inline(never)]
+    fn give_back_to_door(&self, fd: u32) {
+        self.door.numbers().give_back(fd);
     }
 
     /// Mounts `backend` at the absolute path `point`; returns its slot. See
@@ -113,9 +118,25 @@ impl Process {
         // SAFETY: the thread's scratch is in use by no other call of this thread.
         let scratch = unsafe { &mut *thread.scratch[0].get() };
         let slot = self.mounts.add(&self.cx(thread), point, backend, scratch)?;
+        self.settle_here();
         self.point_mounted(point);
         self.kernel_cwd_changed();
         Ok(slot)
+    }
+
+    /// Unmounts `slot`: see [`MountTable::remove`]. Calls must not race with one another.
+    pub fn unmount(&self, slot: usize) {
+        self.mounts.remove(slot);
+        self.settle_here();
+    }
+
+    /// Takes note of where relative paths start, after the working directory's word has been changed.
+    pub(crate) fn settle_here(&self) {
+        self.descriptors.settle_here(|| {
+            // Else a path has to be looked at component by component.
+            let file = self.mounts.is_flat().then(|| self.open_file(self.descriptors.get(CWD_FD)?)).flatten()?;
+            Some((self.mounts.place(file.slot)?, file.node.id, file.node.hint))
+        });
     }
 
     /// The context of a call by this thread.

@@ -129,6 +129,7 @@ impl Process {
                 mount.backend.close(&cx, fd);
             }
         }
+        self.settle_here();
         if self.descriptors.get(CWD_FD).is_none() {
             self.kernel_cwd_changed();
         }
@@ -293,6 +294,7 @@ impl Process {
             }
         }
         self.close_on_exec(thread);
+        self.settle_here();
         // Where the kernel's is was not handed on: beside a mount it may be the same directory.
         let mount = self.descriptors.get(CWD_FD).and_then(|cwd| self.mounts.get(cwd.slot()));
         self.cwd_is_virtual.store(mount.is_some_and(|mount| !mount.is_served()), Ordering::Relaxed);

@@ -22,8 +22,6 @@ pub struct Mount {
     #[cfg(feature = "native")]
     direct: Option<&'static engine::Fs>,
     descriptions: Table<Description>,
-    /// Its root directory.
-    pub root: Node,
     /// Bit n: what is in slot n covers a node of it.
     covered_by: AtomicU32,
     /// Its place in the table.
@@ -34,6 +32,8 @@ pub struct Mount {
     /// to the backend ([`Backend::read_one`], [`Backend::write_one`]).
     pub is_direct: bool,
     covers_in: u8,
+    /// Its root directory.
+    pub root: Node,
     /// The file system.
     pub backend: &'static dyn Backend,
     covers: Node,

@@ -3,12 +3,15 @@
 //! something rare is left to do. The protocol is that of `descriptions`.
 
 use super::descriptions::{DOUBT, PINNED, forget_pin};
+use super::table::PAGE_DESCRIPTORS;
 use crate::fs::Fs;
+use crate::glance::Seen;
 use crate::segment::{Cachelet, cachelet};
 use base::hold::{self, MAKING};
-use base::{Cx, Description, DescriptionId, Kind, Node};
+use base::{Caller, Cx, Description, DescriptionId, Glance, Kind, Node, Opening, Unclosed};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use pm::Text;
 
 /// Flags of a cachelet that is not to be pinned without further ado.
 const ODD: u32 = cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD | cachelet::INVALID | cachelet::EXECUTED;
@@ -23,13 +26,62 @@ impl Fs {
         &self,
         context: impl FnOnce() -> Cx<'c>,
         node: Node,
+        kind: Kind,
+        flags: u32,
+        fd: u32,
+    ) -> Option<(DescriptionId, &Description)> {
+        self.open_seen(context, self.cachelet(node.hint)?, node, kind, flags, fd)
+    }
+
+    /// Opens what is at the end of a path from a directory. `decide` is told its mode word and owner, and says with which
+    /// flags it is to be opened, under which number, if it is of this kind (no symlink).
+    #[inline(always)]
+    pub fn glance_open<'a, 'c>(
+        &'a self,
+        who: impl Fn() -> &'c Caller,
+        (base, path): (Node, Text),
+        covered: impl Fn(u64) -> bool,
+        kind: Kind,
+        decide: impl FnOnce(u32, u32) -> Option<(u32, u32)>,
+        context: impl FnOnce() -> Cx<'c>,
+    ) -> Opening<'a> {
+        let mut seen = None;
+        let glance = self.glance_at(who, base, path, covered, &mut seen);
+        let Some(Seen { cachelet, id, parent, word, uid }) = seen else {
+            return if glance == Glance::Absent { Opening::Absent } else { Opening::Unsure };
+        };
+        let Some((flags, fd)) = decide(word, uid) else { return Opening::Unsure };
+        let node = Node { id, hint: self.cachelet_number(cachelet) };
+        match self.open_seen(context, cachelet, node, kind, flags, fd) {
+            Some((id, description)) => {
+                description.reserved2.store(parent, Relaxed);
+                Opening::Open(id, description, fd)
+            }
+            None => Opening::Unused(fd),
+        }
+    }
+
+    /// Opens a node whose cachelet is `cachelet`, if that is so.
+    #[inline(always)]
+    fn open_seen<'c>(
+        &self,
+        context: impl FnOnce() -> Cx<'c>,
+        cachelet: &Cachelet,
+        node: Node,
+        kind: Kind,
         flags: u32,
         fd: u32,
     ) -> Option<(DescriptionId, &Description)> {
         let process = self.process.load(Relaxed);
-        let place = self.descriptor_at_hand(process, fd)?;
-        let cachelet = self.cachelet(node.hint)?;
-        let (id, description) = self.description_at_hand(process, fd)?;
+        let place = self.place_at_hand(fd)?;
+        // The one that this number had last, so that threads whose numbers differ have descriptions of their own.
+        let last = self.last_description(fd);
+        let seen = last.load(Relaxed).wrapping_sub(1);
+        let (id, description) = match self.descriptions.get(seen) {
+            // Once had, it has space.
+            Some(description) if is_taken(description, process) => (seen, description),
+            _ => self.next_description(process, last)?,
+        };
         pm::touched();
         description.node.store(node.id, Relaxed);
         description.hint.store(node.hint, Relaxed);
@@ -39,7 +91,7 @@ impl Fs {
         cachelet.opens.fetch_add(1, SeqCst);
         pm::touched();
         if cachelet.flags.load(SeqCst) & ODD != 0 || cachelet.node.load(SeqCst) != node.id {
-            self.not_at_hand(&context(), cachelet, description);
+            self.not_at_hand(context, cachelet, description);
             return None;
         }
         description.reserved.store(PINNED, Release);
@@ -47,28 +99,18 @@ impl Fs {
         description.flags.store(flags, Relaxed);
         description.offset.store(0, Relaxed);
         description.offset_owner.store(0, Relaxed);
-        description.kind.store(cachelet.mode.load(Relaxed) >> 16 & 0xff, Relaxed);
+        description.kind.store(kind as u32, Relaxed);
         if place.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
-            self.put(&context(), process - 1, fd, id);
+            // A number that was left in the table.
+            self.not_at_hand(context, cachelet, description);
+            return None;
         }
         pm::touched();
         description.refs.store(hold::opened(process.wrapping_sub(1), fd), Release);
         Some((id, description))
     }
 
-    /// A free description, marked as being made: the one that `fd` had last, so that threads whose numbers differ
-    /// have descriptions of their own; else the next.
-    #[inline(always)]
-    fn description_at_hand(&self, process: u32, fd: u32) -> Option<(DescriptionId, &Description)> {
-        let last = self.last_description(fd);
-        let id = last.load(Relaxed).wrapping_sub(1);
-        match self.descriptions.get(id) {
-            // Once had, it has space.
-            Some(description) if is_taken(description, process) => Some((id, description)),
-            _ => self.next_description(process, last),
-        }
-    }
-
+    /// A free description, marked as being made: the next one, which `last` takes note of.
     #[inline(never)]
     fn next_description(&self, process: u32, last: &AtomicU32) -> Option<(DescriptionId, &Description)> {
         let id = self.description_hint.load(Relaxed);
@@ -81,42 +123,40 @@ impl Fs {
         Some((id, description))
     }
 
-    /// Takes back what `open_at_hand` has begun.
+    /// Takes back what `open_seen` has begun.
     #[cold]
     #[inline(never)]
-    fn not_at_hand(&self, cx: &Cx, cachelet: &Cachelet, description: &Description) {
-        self.unpin(cx, cachelet, description);
+    fn not_at_hand<'c>(&self, context: impl FnOnce() -> Cx<'c>, cachelet: &Cachelet, description: &Description) {
+        self.unpin(&context(), cachelet, description);
         description.refs.store(0, Release);
     }
 
-    /// As [`Fs::close`], with a context where one is needed.
+    /// Begins to close a number of this process, shared or not; nearly always that is all. Else the rest is for [`Fs::close_rest`].
     #[inline(always)]
-    pub fn close_at_hand<'c>(&self, context: impl FnOnce() -> Cx<'c>, fd: u32) {
-        let process = self.process.load(Relaxed);
-        if let Some(place) = self.descriptor_at_hand(process, fd) {
-            self.close_seen(context, process, fd, place, place.load(Acquire));
-        }
+    pub fn close_at_hand(&self, fd: u32) -> Option<Unclosed> {
+        let Some(place) = self.place_at_hand(fd) else { return Some(Unclosed::All) };
+        self.close_seen(fd, place, place.load(Acquire))
     }
 
-    /// Closes a number of process `process - 1`, whose place held `entry` when it was looked at.
+    /// Closes a number of this process whose place held `entry` when it was looked at.
     #[inline(always)]
-    fn close_seen<'c>(&self, context: impl FnOnce() -> Cx<'c>, process: u32, fd: u32, place: &AtomicU32, entry: u32) {
-        let Some(description) = self.descriptions.get(entry.wrapping_sub(1)) else { return };
+    fn close_seen(&self, fd: u32, place: &AtomicU32, entry: u32) -> Option<Unclosed> {
+        let process = self.process.load(Relaxed);
+        let id = entry.wrapping_sub(1);
+        let Some(description) = self.descriptions.get(id) else { return Some(Unclosed::All) };
         let opened = hold::opened(process.wrapping_sub(1), fd);
         if description.refs.compare_exchange(opened, MAKING | u64::from(process), SeqCst, Relaxed).is_err() {
-            return self.give_up(&context(), process - 1, fd);
+            return Some(Unclosed::All);
         }
         pm::touched();
         // Nobody else ever held it: marked before it leaves the table, so that it ends even if we die in between.
         if place.compare_exchange(entry, 0, AcqRel, Relaxed).is_err() {
-            hold::leave(place, entry - 1);
+            return Some(Unclosed::Placed(id));
         }
-        let cachelet = self.cachelet(description.hint.load(Relaxed));
-        let (true, Some(cachelet)) =
-            (description.reserved.load(Acquire) == PINNED && !self.has_locks(description.node.load(Relaxed)), cachelet)
-        else {
-            return self.end_description(&context(), entry - 1, description);
-        };
+        if description.reserved.load(Acquire) != PINNED || self.any_lock() {
+            return Some(Unclosed::Marked(id));
+        }
+        let Some(cachelet) = self.cachelet(description.hint.load(Relaxed)) else { return Some(Unclosed::Marked(id)) };
         description.reserved.store(DOUBT, Release);
         pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
@@ -124,18 +164,46 @@ impl Fs {
         forget_pin(description);
         pm::touched();
         if last && leaves_something(cachelet) {
-            self.last_unpin(&context(), cachelet);
+            return Some(Unclosed::Last(id));
         }
         description.refs.store(0, Release);
+        None
     }
 
-    /// The place of a number of process `process - 1`, if it has space.
+    /// Closes the rest of what [`Fs::close_at_hand`] began.
+    #[cold]
+    #[inline(never)]
+    pub fn close_rest(&self, cx: &Cx, fd: u32, rest: Unclosed) {
+        match rest {
+            Unclosed::All => {
+                if let Ok(process) = self.own_process() {
+                    self.give_up(cx, process, fd);
+                }
+            }
+            Unclosed::Placed(id) => {
+                if let Some(place) = self.place_at_hand(fd) {
+                    hold::leave(place, id);
+                }
+                self.end_description(cx, id, self.description(id));
+            }
+            Unclosed::Marked(id) => self.end_description(cx, id, self.description(id)),
+            Unclosed::Last(id) => {
+                let description = self.description(id);
+                if let Some(cachelet) = self.cachelet(description.hint.load(Relaxed)) {
+                    self.last_unpin(cx, cachelet);
+                }
+                description.refs.store(0, Release);
+            }
+        }
+    }
+
+    /// The place of a number of this process, if it is one of the first and they have space.
     #[inline(always)]
-    fn descriptor_at_hand(&self, process: u32, fd: u32) -> Option<&AtomicU32> {
-        if self.descriptor_pages.load(Relaxed).wrapping_shr(fd / 1024) & 1 == 0 {
+    fn place_at_hand(&self, fd: u32) -> Option<&AtomicU32> {
+        if u64::from(fd) >= PAGE_DESCRIPTORS {
             return None;
         }
-        self.descriptor(process.wrapping_sub(1), fd)
+        self.descriptor_words.get(self.own_descriptors.load(Relaxed).wrapping_add(fd))
     }
 }
 
@@ -171,7 +239,7 @@ mod tests {
             test.create(&cx, root, name, &new).unwrap()
         };
         let (file, gone) = (make(b"file"), make(b"gone"));
-        let open = |node, fd| test.open_at_hand(|| cx, node, 2, fd).map(|(id, _)| id);
+        let open = |node, fd| test.open_at_hand(|| cx, node, Kind::Regular, 2, fd).map(|(id, _)| id);
         assert_eq!(open(file, 4), None, "the page of the number has no space yet");
         test.open(&cx, file, 2, 4).unwrap();
         test.close(&cx, 4);
@@ -201,9 +269,11 @@ mod tests {
         test.close(&cx, 6);
         assert_eq!(test.census(), before);
 
-        // Over a number that was left in the table: the old holder goes.
+        // A number that was left in the table: not at hand, and the old holder goes.
         open(file, 7).unwrap();
-        open(file, 7).unwrap();
+        let before_it = test.census();
+        assert_eq!((open(file, 7), test.census()), (None, before_it));
+        test.open(&cx, file, 2, 7).unwrap();
         assert_eq!(test.census().descriptions, before.descriptions + 1);
         test.close(&cx, 7);
         assert_eq!(test.census(), before);
@@ -218,7 +288,7 @@ mod tests {
         let file = test.create(&cx, root, b"file", &new).unwrap();
         test.open(&cx, file, 2, 40).unwrap();
         test.close(&cx, 40);
-        let open = |fd| test.open_at_hand(|| cx, file, 2, fd).map(|(id, _)| id).unwrap();
+        let open = |fd| test.open_at_hand(|| cx, file, Kind::Regular, 2, fd).map(|(id, _)| id).unwrap();
         let (three, four) = (open(3), open(4));
         assert_ne!(three, four);
         test.close(&cx, 3);
@@ -253,9 +323,9 @@ mod tests {
         test.open(&cx, one, 2, 4).unwrap();
         test.close(&cx, 4);
         let before = test.census();
-        let open = |node, fd| test.open_at_hand(|| cx, node, 2, fd).map(|(id, _)| id).unwrap();
+        let open = |node, fd| test.open_at_hand(|| cx, node, Kind::Regular, 2, fd).map(|(id, _)| id).unwrap();
         let process = test.process.load(Relaxed);
-        let place = test.descriptor_at_hand(process, 4).unwrap();
+        let place = test.place_at_hand(4).unwrap();
 
         let id = open(one, 4);
         let seen = place.load(Acquire);
@@ -263,29 +333,27 @@ mod tests {
         test.description_hint.store(id, Relaxed);
         assert_eq!(open(two, 5), id, "the description is used again");
         let (description, opened) = (test.description(id), hold::opened(process - 1, 5));
-        let mut asked = 0;
-        let context = || {
-            asked += 1;
-            // Were it marked, and this thread killed now, it would be ended under its holder.
-            assert_eq!(description.refs.load(Relaxed), opened);
-            cx
-        };
-        test.close_seen(context, process, 4, place, seen);
-        assert_eq!((asked, description.node.load(Relaxed), description.refs.load(Relaxed)), (1, two.id, opened));
+        // Were it marked, and this thread killed now, it would be ended under its holder.
+        assert_eq!(test.close_seen(4, place, seen), Some(Unclosed::All));
+        assert_eq!((description.node.load(Relaxed), description.refs.load(Relaxed)), (two.id, opened));
+        test.close_rest(&cx, 4, Unclosed::All);
+        assert_eq!((description.node.load(Relaxed), description.refs.load(Relaxed)), (two.id, opened));
         assert_eq!(test.census(), Census { descriptions: before.descriptions + 1, pins: before.pins + 1, ..before });
         test.close(&cx, 5);
-        test.close_seen(|| cx, process, 4, place, seen);
+        assert_eq!(test.close_seen(4, place, seen), Some(Unclosed::All));
+        test.close_rest(&cx, 4, Unclosed::All);
         assert_eq!(test.census(), before);
 
         // Another thread is giving it up, by the other way, and waits for the mark: whoever has set it ends it.
         assert_eq!(open(one, 4), id);
         place.store(seen | 1 << 30, Release);
-        test.close_seen(|| cx, process, 4, place, seen);
+        assert_eq!(test.close_seen(4, place, seen), Some(Unclosed::Placed(id)));
+        test.close_rest(&cx, 4, Unclosed::Placed(id));
         assert_eq!((place.load(Relaxed), test.census()), (0, before));
 
         // Opened again it is the number's own: one close closes it, as in the kernel.
         assert_eq!(open(one, 4), id);
-        test.close_seen(|| cx, process, 4, place, seen);
+        assert_eq!(test.close_seen(4, place, seen), None);
         assert_eq!((place.load(Relaxed), test.census()), (0, before));
     }
 }

@@ -10,7 +10,7 @@
 //! None of it depends on the number of files.
 
 use super::{kernel, volatile};
-use crate::fs::Fs;
+use crate::fs::{Fs, NOWHERE};
 use crate::index::KnownBuckets;
 use crate::segment::{Areas, ProcessSlot, cachelet_budget};
 use base::{Cx, Error};
@@ -383,6 +383,7 @@ pub(crate) fn unjoined(
         slot: options.slot % base::MOUNTS_MAX,
         process: AtomicU32::new(0),
         descriptor_pages: AtomicU32::new(0),
+        own_descriptors: AtomicU32::new(NOWHERE),
         description_hint: AtomicU32::new(0),
         last_descriptions: Default::default(),
         robust_list: AtomicUsize::new(0),

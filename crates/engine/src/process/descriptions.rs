@@ -108,7 +108,9 @@ impl Fs {
 
     /// Descriptor `fd` of this process lets go of whatever it holds.
     pub fn close(&self, cx: &Cx, fd: u32) {
-        self.close_at_hand(|| *cx, fd);
+        if let Some(rest) = self.close_at_hand(fd) {
+            self.close_rest(cx, fd, rest);
+        }
     }
 
     /// A descriptor of this process lets go of whatever it holds, shared or not.

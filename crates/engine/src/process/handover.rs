@@ -93,7 +93,7 @@ impl Fs {
     /// In the child, first thing: takes the slot that the parent readied.
     pub fn fork_child(&self, token: u64) {
         pm::mutex::renew_robust_list(self.robust_list.load(Relaxed), self.forking_thread.load(Relaxed));
-        self.process.store(0, Relaxed);
+        self.set_process(0, 0);
         let Some((number, nonce)) = untoken(token) else { return };
         let (Some(mutex), Some(slot)) = (self.process_mutex(number), self.process_slot(number)) else { return };
         if self.take_prepared(mutex, slot, nonce, state::FORKING).is_err() {
@@ -242,8 +242,7 @@ impl Fs {
         let Ok(number) = self.own_process() else { return };
         self.empty_process(cx, number);
         self.give_lane_back(cx.thread);
-        self.process.store(0, Relaxed);
-        self.descriptor_pages.store(0, Relaxed);
+        self.set_process(0, 0);
         if let Some(mutex) = self.process_mutex(number) {
             mutex.give_back();
         }

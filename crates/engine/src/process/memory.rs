@@ -88,12 +88,13 @@ impl Fs {
 
     fn take_process_in_memory(&self) {
         let number = self.header().processes_high.take();
+        let mut pages = 0;
         if let Some(slot) = self.process_slot(number) {
             slot.state.store(state::USED, Release);
             slot.pid.store(number + 1, Relaxed);
-            self.descriptor_pages.store(Self::table_pages(slot).load(Acquire) as u32, Relaxed);
+            pages = Self::table_pages(slot).load(Acquire) as u32;
         }
-        self.process.store(number + 1, Release);
+        self.set_process(number + 1, pages);
         self.forget_descriptions(number * 61 % 4096);
     }
 }

@@ -5,7 +5,7 @@
 //! used is noted in its slot, so that fork and death need not look at all of it.
 
 use super::{adopt, kernel};
-use crate::fs::Fs;
+use crate::fs::{Fs, NOWHERE};
 use crate::segment::{DESCRIPTIONS, DESCRIPTORS, ProcessSlot};
 use base::{Cx, DescriptionId, Result};
 use core::sync::atomic::AtomicU32;
@@ -73,8 +73,20 @@ impl Fs {
         }
         let page = u64::from(fd) / PAGE_DESCRIPTORS;
         self.ready_descriptor_page(process, page)?;
-        self.descriptor_pages.fetch_or(1 << page, Relaxed);
+        let pages = self.descriptor_pages.fetch_or(1 << page, Relaxed) | 1 << page;
+        self.own_descriptors.store(own_descriptors(process + 1, pages), Relaxed);
+        if self.process.load(Acquire) != process + 1 {
+            // Detached meanwhile.
+            self.own_descriptors.store(NOWHERE, Relaxed);
+        }
         Ok(())
+    }
+
+    /// This process is number `process - 1` of the table (0: none), and these pages of its descriptors have space.
+    pub(super) fn set_process(&self, process: u32, pages: u32) {
+        self.descriptor_pages.store(pages, Relaxed);
+        self.process.store(process, Release);
+        self.own_descriptors.store(own_descriptors(process, pages), Relaxed);
     }
 
     /// Space for a page of a table, noted in its slot.
@@ -162,12 +174,21 @@ impl Fs {
 
     /// Makes this process the one of slot `number`.
     pub(super) fn become_process(&self, number: u32) {
+        let mut pages = 0;
         if let Some(slot) = self.process_slot(number) {
             slot.pid.store(kernel::pid(), Relaxed);
-            self.descriptor_pages.store(Self::table_pages(slot).load(Acquire) as u32, Relaxed);
+            pages = Self::table_pages(slot).load(Acquire) as u32;
         }
-        self.process.store(number + 1, Release);
+        self.set_process(number + 1, pages);
         // Processes start to look for descriptions in different places.
         self.forget_descriptions(number * 61 % 4096);
+    }
+}
+
+/// Where in the tables that of number `process - 1` begins, if these pages of it have space and the first is one of them.
+fn own_descriptors(process: u32, pages: u32) -> u32 {
+    match process.checked_sub(1) {
+        Some(number) if number < PROCESSES && pages & 1 != 0 => number * DESCRIPTORS as u32,
+        _ => NOWHERE,
     }
 }

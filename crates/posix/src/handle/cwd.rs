@@ -65,6 +65,7 @@ impl Process {
 
     /// The working directory is no longer one of ours.
     fn leave(&self, thread: &ThreadState) {
+        // Not at hand from here on, and nothing to be settled.
         if let Some(entry) = self.descriptors.take(CWD_FD)
             && let Some(mount) = self.mounts.get(entry.slot())
         {
@@ -94,6 +95,7 @@ impl Process {
         backend.close(cx, SPARE_FD);
         held?;
         self.descriptors.put(CWD_FD, Entry::new(slot, id, Kind::Directory, false, true));
+        self.settle_here();
         self.cwd_above_mount.store(false, Relaxed);
         Ok(0)
     }

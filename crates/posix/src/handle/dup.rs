@@ -59,7 +59,7 @@ impl Process {
             // A kernel descriptor replaces one of ours.
             // SAFETY: the caller's promise.
             let result = unsafe { self.door.kernel(call.0 as usize, call.1) };
-            if result >= 0 && self.let_go(|| thread, new) {
+            if result >= 0 && self.let_go(thread, new) {
                 self.door.numbers().lost(new);
             }
             return Outcome::Done(result);
@@ -68,7 +68,7 @@ impl Process {
             return fail(Errno::EBADF);
         }
         let entry = source.entry;
-        if !self.let_go(|| thread, new)
+        if !self.let_go(thread, new)
             && let Err(errno) = self.door.numbers().take_exact(new, cloexec)
         {
             return fail(errno);

@@ -5,7 +5,7 @@ use crate::descriptors::Entry;
 use crate::path::{CWD, Place, Spot};
 use crate::protected::{FIFOS, REGULAR};
 use crate::{Outcome, Process, ThreadState};
-use base::{Attr, Caller, Cx, DescriptionId, Error, Glance, Kind, Last, NewNode, Node, R, SetAttr, Sight, W};
+use base::{Attr, Caller, Cx, DescriptionId, Error, Kind, Last, NewNode, Node, Opening, R, SetAttr, Unclosed, W};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
@@ -40,6 +40,9 @@ const LARGEFILE: u32 = abi::O_LARGEFILE;
 /// What an `open` that is only for reading may say.
 const FOR_READING: u32 =
     abi::O_CLOEXEC | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_NOCTTY | abi::O_LARGEFILE | LARGEFILE;
+
+/// What an `open` of a file may say that is only for reading.
+const READ_FILE: u32 = FOR_READING & !abi::O_DIRECTORY;
 
 /// What came of looking for the node to open.
 enum Opened {
@@ -82,10 +85,10 @@ impl Process {
     /// Whether [`Process::quick_open`] may do for these flags.
     #[inline(always)]
     pub const fn may_be_there(flags: u32) -> bool {
-        flags & !(FOR_READING | ACCESS | abi::O_CREAT | abi::O_APPEND | abi::O_SYNC) == 0
+        flags & !(READ_FILE | ACCESS | abi::O_CREAT | abi::O_APPEND | abi::O_SYNC) == 0
     }
 
-    /// An `open` of what is there, for a plain path: a number or a negated error
+    /// An `open` of a file that is there, for a plain path: a number or a negated error
     /// number. `None`: do it properly. `thread` is only asked where something rare has to be done.
     ///
     /// # Safety
@@ -101,38 +104,106 @@ impl Process {
         if !Self::may_be_there(flags) {
             return None;
         }
-        let who = || self.credentials.caller();
-        let follow = flags & abi::O_NOFOLLOW == 0;
+        if !self.mounts.is_flat() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.quick_open_between(thread(), dirfd, path, flags) };
+        }
         // SAFETY: the caller's promise.
-        let (mount, sight) = match unsafe { self.glance(who, dirfd, path, follow) }? {
-            (mount, Glance::Seen, sight) => (mount, sight),
-            (_, Glance::Absent, _) if flags & abi::O_CREAT == 0 => return Some(-(Errno::ENOENT.0 as isize)),
-            _ => return None,
+        unsafe { self.open_file_seen::<false>(thread, dirfd, path, flags) }
+    }
+
+    /// As [`Process::quick_open`], where something is mounted inside another mount.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn quick_open_between(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32) -> Option<isize> {
+        // SAFETY: the caller's promise.
+        unsafe { self.open_file_seen::<true>(|| thread, dirfd, path, flags) }
+    }
+
+    /// As [`Process::quick_open`], in a [nested](vfs::mount::MountTable::is_flat) namespace or another.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    unsafe fn open_file_seen<'t, const NESTED: bool>(
+        &'t self,
+        thread: impl FnOnce() -> &'t ThreadState,
+        dirfd: usize,
+        path: usize,
+        flags: u32,
+    ) -> Option<isize> {
+        let plain = flags & !READ_FILE == 0;
+        let decide = |mount: &Mount, word: u32, uid: u32| {
+            const READABLE: u32 = (Kind::Regular as u32) << 16 | 0o444;
+            // What everybody may read, everybody may.
+            plain && word & (0xff_0000 | 0o444) == READABLE
+                || (word >> 16) as u8 == Kind::Regular as u8 && may_open_seen(self.credentials.caller(), mount, word, uid, flags)
         };
-        let plain = flags & !FOR_READING == 0;
-        let kind = match (sight.word >> 16) as u8 {
-            8 if flags & abi::O_DIRECTORY == 0 => Kind::Regular,
-            4 if plain => Kind::Directory,
-            _ => return None,
-        };
-        // What everybody may read, everybody may.
-        let may = plain && sight.word & 0o444 == 0o444 || may_open_seen(who(), mount, &sight, flags);
-        if !may {
+        // SAFETY: the caller's promise.
+        unsafe { self.open_seen::<NESTED>(thread, dirfd, path, flags, Kind::Regular, decide) }
+    }
+
+    /// As [`Process::quick_open`], of a directory, to be read.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    unsafe fn quick_open_directory(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32) -> Option<isize> {
+        if flags & !FOR_READING != 0 {
             return None;
         }
-        let cloexec = flags & abi::O_CLOEXEC != 0;
-        let flags = (flags & KNOWN & !ONCE) | LARGEFILE;
-        let fd = match self.take_number(cloexec) {
-            Ok(fd) => fd,
-            Err(errno) => return Some(-(errno.0 as isize)),
+        let decide = |mount: &Mount, word: u32, uid: u32| {
+            (word >> 16) as u8 == Kind::Directory as u8 && may_open_seen(self.credentials.caller(), mount, word, uid, flags)
         };
-        let Some((id, description)) = mount.open_at_hand(|| self.cx(thread()), sight.node, flags, fd) else {
-            self.give_number_back(fd);
-            return None;
-        };
-        description.reserved2.store(sight.parent, Relaxed);
-        self.descriptors.put_new(fd, Entry::new(mount.slot.into(), id, kind, cloexec, false).with_access(flags));
-        Some(fd as isize)
+        // SAFETY: the caller's promise.
+        unsafe { self.open_seen::<true>(|| thread, dirfd, path, flags, Kind::Directory, decide) }
+    }
+
+    /// Opens what a glance finds, if `decide` says so of its mode word and owner; it is of this kind then.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(always)]
+    unsafe fn open_seen<'t, const NESTED: bool>(
+        &'t self,
+        thread: impl FnOnce() -> &'t ThreadState,
+        dirfd: usize,
+        path: usize,
+        flags: u32,
+        kind: Kind,
+        decide: impl FnOnce(&Mount, u32, u32) -> bool,
+    ) -> Option<isize> {
+        // SAFETY: the caller's promise.
+        let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
+        let opening = mount.glance_open::<NESTED>(
+            &self.mounts,
+            || self.credentials.caller(),
+            (base, path),
+            kind,
+            #[inline(always)]
+            |word, uid| {
+                if !decide(mount, word, uid) {
+                    return None;
+                }
+                Some(((flags & KNOWN & !ONCE) | LARGEFILE, self.take_number(flags & abi::O_CLOEXEC != 0).ok()?))
+            },
+            || self.cx(thread()),
+        );
+        match opening {
+            Opening::Open(id, _, fd) => {
+                self.descriptors.put_new(fd, Entry::opened(mount.slot, id, kind, flags));
+                Some(fd as isize)
+            }
+            Opening::Absent if flags & abi::O_CREAT == 0 => Some(-(Errno::ENOENT.0 as isize)),
+            Opening::Unused(fd) => {
+                self.give_number_back(fd);
+                None
+            }
+            _ => None,
+        }
     }
 
     /// An `open` that makes a file at a plain path: a number or a negated error number. `None`: do it properly.
@@ -159,17 +230,17 @@ impl Process {
         };
         let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
         let exclusive = flags & abi::O_EXCL != 0;
-        let flags = (flags & !ONCE) | LARGEFILE;
+        let kept = (flags & !ONCE) | LARGEFILE;
         let node = match spot.mount.create(&cx, spot.found.parent, spot.found.name, &new) {
             Ok(node) => node,
             Err(error) => return self.not_made(fd, exclusive, error),
         };
-        if let Some((id, description)) = spot.mount.open_at_hand(|| cx, node, flags, fd) {
+        if let Some((id, description)) = spot.mount.open_at_hand(|| cx, node, Kind::Regular, kept, fd) {
             description.reserved2.store(spot.found.parent.id, Relaxed);
-            self.descriptors.put_new(fd, Entry::new(spot.slot, id, Kind::Regular, cloexec, false).with_access(flags));
+            self.descriptors.put_new(fd, Entry::opened(spot.mount.slot, id, Kind::Regular, flags));
             return Some(fd as isize);
         }
-        self.open_made(&cx, &spot, node, (fd, cloexec, exclusive), flags)
+        self.open_made(&cx, &spot, node, (fd, cloexec, exclusive), kept)
     }
 
     /// Opens a file just made, where not all that it takes is at hand.
@@ -219,6 +290,10 @@ impl Process {
     /// As for [`Process::handle`].
     #[inline(never)]
     pub unsafe fn openat_or_make(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        if let Some(result) = unsafe { self.quick_open_directory(thread, args[0], args[1], args[2] as u32) } {
+            return Outcome::Done(result);
+        }
         // SAFETY: the caller's promise.
         if let Some(result) = unsafe { self.quick_create(thread, args[0], args[1], args[2] as u32, args[3]) } {
             return Outcome::Done(result);
@@ -478,7 +553,7 @@ impl Process {
 
     /// The kernel has a file of its own on `fd` now: ends what it stood for here.
     pub fn became_kernels(&self, thread: &ThreadState, fd: u32) {
-        if self.let_go(|| thread, fd) {
+        if self.let_go(thread, fd) {
             self.door.numbers().lost(fd);
         }
     }
@@ -490,35 +565,56 @@ impl Process {
         if !self.descriptors.is_ours(fd as usize) {
             return None;
         }
-        if !self.let_go(thread, fd) {
-            return Some(-(Errno::EBADF.0 as isize));
+        let Some(entry) = self.descriptors.take_own(fd) else { return Some(-(Errno::EBADF.0 as isize)) };
+        if let Some(rest) = self.end_at_hand(entry, fd) {
+            self.close_rest(thread, entry, fd, rest);
+            return Some(0);
         }
         self.give_number_back(fd);
         Some(0)
     }
 
+    /// What [`Process::quick_close`] has left.
+    #[cold]
+    #[inline(never)]
+    fn close_rest<'t>(&'t self, thread: impl FnOnce() -> &'t ThreadState, entry: Entry, fd: u32, rest: Unclosed) {
+        self.end_rest(thread(), entry, fd, rest);
+        self.give_number_back(fd);
+    }
+
     /// Ends what `fd` stands for, but keeps the number. False if it was not ours.
-    #[inline(always)]
-    pub(crate) fn let_go<'t>(&'t self, thread: impl FnOnce() -> &'t ThreadState, fd: u32) -> bool {
+    pub(crate) fn let_go(&self, thread: &ThreadState, fd: u32) -> bool {
         let Some(entry) = self.descriptors.take(fd) else { return false };
-        let Some(mount) = self.mounts.held(entry.slot()) else { return true };
-        if self.record_locks.load(Relaxed) && !entry.path_only() {
-            self.close_locked(thread(), mount, entry, fd);
-        } else {
-            mount.close(|| self.cx(thread()), fd);
+        if let Some(rest) = self.end_at_hand(entry, fd) {
+            self.end_rest(thread, entry, fd, rest);
         }
         true
     }
 
-    /// Ends what `fd` stands for where this process may have locked records of it.
+    /// Ends what an entry stood for that was taken out of `fd`, as far as that is quick.
+    #[inline(always)]
+    fn end_at_hand(&self, entry: Entry, fd: u32) -> Option<Unclosed> {
+        let mount = self.mounts.held(entry.slot())?;
+        // This process may have locked records of it.
+        if self.record_locks.load(Relaxed) {
+            return Some(Unclosed::All);
+        }
+        mount.close_at_hand(fd)
+    }
+
+    /// What [`Process::end_at_hand`] has left.
     #[cold]
     #[inline(never)]
-    fn close_locked(&self, thread: &ThreadState, mount: &Mount, entry: Entry, fd: u32) {
+    fn end_rest(&self, thread: &ThreadState, entry: Entry, fd: u32, rest: Unclosed) {
+        let Some(mount) = self.mounts.held(entry.slot()) else { return };
         let cx = self.cx(thread);
-        if let Some(file) = self.open_file(entry) {
+        if self.record_locks.load(Relaxed)
+            && !entry.path_only()
+            && let Some(file) = self.open_file(entry)
+        {
             mount.backend.drop_process_locks(&cx, file.node);
         }
-        mount.close(|| cx, fd);
+        mount.close_rest(&cx, fd, rest);
     }
 
     /// `close_range(first, last, flags)`.
@@ -531,7 +627,7 @@ impl Process {
         for (fd, _) in self.descriptors.range(first, last) {
             if flags & CLOSE_RANGE_CLOEXEC != 0 {
                 self.descriptors.set_cloexec(fd, true);
-            } else if self.let_go(|| thread, fd) {
+            } else if self.let_go(thread, fd) {
                 self.door.numbers().lost(fd);
             }
         }
@@ -546,14 +642,14 @@ unsafe fn ends_in_slash(pointer: usize) -> bool {
     unsafe { crate::text::path(pointer) }.is_ok_and(|path| path.bytes.ends_with(b"/"))
 }
 
-/// Whether who has only seen a node may open it: as everybody, its owner or the
+/// Whether who has only seen a node, its mode word and owner, may open it: as everybody, its owner or the
 /// superuser. False: find out properly.
 #[inline(always)]
-fn may_open_seen(who: &Caller, mount: &Mount, sight: &Sight, flags: u32) -> bool {
+fn may_open_seen(who: &Caller, mount: &Mount, word: u32, uid: u32, flags: u32) -> bool {
     // Reading, writing, both, neither.
     let Some(need) = [0o444, 0o222, 0o666].get((flags & ACCESS) as usize) else { return false };
-    let own = who.uid == sight.uid;
-    let may = sight.word & need == *need || who.privileged || own && sight.word & need & 0o700 == need & 0o700;
+    let own = who.uid == uid;
+    let may = word & need == *need || who.privileged || own && word & need & 0o700 == need & 0o700;
     // What somebody else has made may be protected.
     let protected = flags & abi::O_CREAT != 0 && !own;
     may && !protected && (flags & ACCESS == abi::O_RDONLY || mount.is_writable())

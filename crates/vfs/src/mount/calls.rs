@@ -3,7 +3,7 @@
 
 use super::Mount;
 use crate::{Cx, Node};
-use base::{Description, DescriptionId, NewNode, RenameMode, Thread};
+use base::{Description, DescriptionId, Kind, NewNode, RenameMode, Thread, Unclosed};
 use pm::UserSlice;
 
 impl Mount {
@@ -81,24 +81,34 @@ impl Mount {
         &self,
         _context: impl FnOnce() -> Cx<'c>,
         _node: Node,
+        _kind: Kind,
         _flags: u32,
         _fd: u32,
     ) -> Option<(DescriptionId, &Description)> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
-            return fs.open_at_hand(_context, _node, _flags, _fd);
+            return fs.open_at_hand(_context, _node, _kind, _flags, _fd);
         }
         None
     }
 
-    /// [`Backend::close`](crate::Backend::close); a context is only asked for if it is needed.
+    /// [`Backend::close`](crate::Backend::close), as far as that is quick; the rest is for [`Mount::close_rest`].
     #[inline(always)]
-    pub fn close<'c>(&self, context: impl FnOnce() -> Cx<'c>, fd: u32) {
+    pub fn close_at_hand(&self, _fd: u32) -> Option<Unclosed> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
-            return fs.close_at_hand(context, fd);
+            return fs.close_at_hand(_fd);
         }
-        self.backend.close(&context(), fd);
+        Some(Unclosed::All)
+    }
+
+    /// What [`Mount::close_at_hand`] has left.
+    pub fn close_rest(&self, cx: &Cx, fd: u32, _rest: Unclosed) {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.close_rest(cx, fd, _rest);
+        }
+        self.backend.close(cx, fd);
     }
 
     /// Whether files may be opened for writing, as far as the mount as a whole is concerned.

@@ -6,7 +6,7 @@
 use super::{Mount, MountTable};
 use crate::Node;
 use base::stat::Stat;
-use base::{Caller, Glance, Sight};
+use base::{Caller, Cx, Glance, Kind, Opening, Sight};
 use core::mem::MaybeUninit;
 use pm::Text;
 
@@ -32,6 +32,27 @@ impl Mount {
             );
         }
         (Glance::Unsure, Sight::EMPTY)
+    }
+
+    /// As [`Mount::glance`], and opens what is there. `decide` is told its mode word ([`Sight::word`]) and owner, and says
+    /// with which flags it is to be opened, under which number, if it is of this kind (no symlink). A context is only asked
+    /// for if it is needed.
+    #[inline(always)]
+    pub fn glance_open<'a, 'c, const NESTED: bool>(
+        &'a self,
+        _among: &MountTable,
+        _who: impl Fn() -> &'c Caller,
+        _from: (Node, Text),
+        _kind: Kind,
+        _decide: impl FnOnce(u32, u32) -> Option<(u32, u32)>,
+        _context: impl FnOnce() -> Cx<'c>,
+    ) -> Opening<'a> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            let covered = |node| NESTED && self.is_mounted_on(_among, node);
+            return fs.glance_open(_who, _from, covered, _kind, _decide, _context);
+        }
+        Opening::Unsure
     }
 
     /// As [`Mount::glance`], of a name that may not be there yet, or be covered: its directory, and the last component, a

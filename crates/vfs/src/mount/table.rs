@@ -7,11 +7,12 @@
 use super::{Mount, NOWHERE, PREFIX_MAX};
 use crate::{Backend, Cx, Errno, Exit, Last, MOUNTS_MAX, Node, Scratch, Walk};
 use core::cell::UnsafeCell;
+use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{self, Relaxed};
 use pm::Text;
 
-/// All mounts of one namespace. From the eighth byte of a line on, as it lies in a
+/// All mounts of one namespace. From byte 24 of a line on, as it lies in a
 /// process, that line holds what calls read of the first mount.
 #[repr(C)]
 pub struct MountTable {
@@ -21,6 +22,10 @@ pub struct MountTable {
     nested: AtomicU32,
     slots: [UnsafeCell<Option<Mount>>; MOUNTS_MAX],
 }
+
+/// Bytes from one slot to the next.
+const SLOT: usize = size_of::<UnsafeCell<Option<Mount>>>();
+const _: () = assert!(offset_of!(MountTable, slots) + MOUNTS_MAX * SLOT < 1 << 16 && offset_of!(MountTable, slots) != 0);
 
 // SAFETY: a slot is only written while its bit in `active` is clear, and only
 // read after that bit was seen set.
@@ -139,6 +144,21 @@ impl MountTable {
         // SAFETY: whoever has a descriptor has seen the slot written; it is not
         // written again before all descriptors are gone.
         unsafe { (*self.slots.get(slot)?.get()).as_ref() }
+    }
+
+    /// Where in this table the mount in `slot` lies, for [`MountTable::at`]: less than 2^16, and not 0.
+    pub fn place(&self, slot: usize) -> Option<u32> {
+        (slot < MOUNTS_MAX).then_some((offset_of!(MountTable, slots) + slot * SLOT) as u32)
+    }
+
+    /// The mount at a place.
+    ///
+    /// # Safety
+    /// [`MountTable::place`] told of it, and [`MountTable::held`] would give it.
+    #[inline(always)]
+    pub unsafe fn at(&self, place: u32) -> &Mount {
+        // SAFETY: the place of one of the slots, which has been written, and is not written again now.
+        unsafe { (*core::ptr::from_ref(self).byte_add(place as usize).cast::<Option<Mount>>()).as_ref().unwrap_unchecked() }
     }
 
     /// The mount that an absolute path leads into by its text alone: longest

@@ -339,9 +339,10 @@ fn a_look_delays_and_no_more() {
     looker.join().unwrap();
     let looker = looks();
     let mut seen = std::vec::Vec::new();
-    test.process.store(0, Relaxed);
+    let pages = test.descriptor_pages.load(Relaxed);
+    test.set_process(0, 0);
     test.exec_claim(token, &mut |fd, id| seen.push((fd, id))).unwrap();
     looker.join().unwrap();
     assert_eq!(seen, [(3, id)]);
-    test.process.store(parent, Relaxed);
+    test.set_process(parent, pages);
 }
