@@ -25,7 +25,7 @@ calls! {
     /// `unlinkat`.
     fn bp_unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int = unlinkat(dir, path, flags);
     /// `rename`.
-    fn bp_rename(from: *const c_char, to: *const c_char) -> c_int = renameat2(CWD, from, CWD, to, 0);
+    fn bp_rename(from: *const c_char, to: *const c_char) -> c_int = rename_in_line(CWD, from, CWD, to);
     /// `renameat`.
     fn bp_renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int = renameat2(from_dir, from, to_dir, to, 0);
     /// `renameat2`.

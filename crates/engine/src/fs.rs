@@ -33,47 +33,50 @@ pub(crate) struct Apart(pub AtomicU32);
 /// What the quick ways read lies together, on as few lines as can be:
 ///
 /// ```text
-/// line 0   opening, writing: descriptors, descriptions, lanes
-///      1   everything: image, cachelets, name key
-///      2   looking for names: number of buckets, head, where the first buckets lie; of what is found, its number
-///      3…  where the other buckets lie
+/// line 0   looking for names: cachelets, name key, number of buckets, where the first ones lie
+///      1…  where the other buckets lie
+///      8   opening, closing, what is found: descriptors, descriptions, number of an inode, head of the segment
+///      9   reading, writing, changing: image, cachelets, lanes
 /// ```
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Fs {
+    /// All cachelets of the segment.
+    pub(crate) cachelets: Table<Cachelet>,
+    /// Key of the name hash.
+    pub(crate) name_key: NameKey,
+    /// How many buckets are in use, as far as this process has seen.
+    pub(crate) known_buckets: KnownBuckets,
+    /// Generation of the segment: volatile references in the image must carry it.
+    pub(crate) generation: u32,
+    /// This process's number in the process table + 1; 0 before it has one ([`Fs::set_process`]).
+    pub(crate) process: AtomicU32,
+    /// Buckets of the index, as far as their places are known.
+    pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, BUCKET_STEPS>,
+
+    /// `st_dev` as long as there was no kernel mount.
+    pub(crate) device: u64,
+    /// Robust list of the thread that is about to fork (`pm::mutex::renew_robust_list`).
+    pub(crate) robust_list: core::sync::atomic::AtomicUsize,
+
     /// The descriptor tables of all processes, one after the other.
     pub(crate) descriptor_words: Table<AtomicU32>,
     /// All open file descriptions.
     pub(crate) descriptions: Table<Description>,
-    /// The volatile halves of all lanes.
-    pub(crate) lane_states: Table<LaneState>,
-    /// Which of a thread's lanes is for this image.
-    pub(crate) slot: usize,
+    /// Key of inode numbers.
+    pub(crate) number_key: NumberKey,
+    /// The head of the segment.
+    pub(crate) head: Pinned<Header>,
     /// Pages of this process's descriptor table that have real space, a bit each.
     pub(crate) descriptor_pages: AtomicU32,
     /// Where in the tables this process's own begins, while its first page has space; else [`NOWHERE`].
     pub(crate) own_descriptors: AtomicU32,
 
     pub(crate) image: Region,
-    /// All cachelets of the segment.
-    pub(crate) cachelets: Table<Cachelet>,
-    /// Key of the name hash.
-    pub(crate) name_key: NameKey,
-
-    /// How many buckets are in use, as far as this process has seen.
-    pub(crate) known_buckets: KnownBuckets,
-    /// The head of the segment.
-    pub(crate) head: Pinned<Header>,
-    /// Generation of the segment: volatile references in the image must carry it.
-    pub(crate) generation: u32,
-    /// This process's number in the process table + 1; 0 before it has one ([`Fs::set_process`]).
-    pub(crate) process: AtomicU32,
-    /// `st_dev` as long as there was no kernel mount.
-    pub(crate) device: u64,
-    /// Key of inode numbers.
-    pub(crate) number_key: NumberKey,
-    /// Buckets of the index, as far as their places are known.
-    pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, BUCKET_STEPS>,
+    /// All cachelets once more, for who reads and writes.
+    pub(crate) cachelets_of_files: Table<Cachelet>,
+    /// The volatile halves of all lanes.
+    pub(crate) lane_states: Table<LaneState>,
 
     /// The description + 1 that a number had last, of numbers alike; 0: none yet.
     pub(crate) last_descriptions: [Apart; LAST_DESCRIPTIONS],
@@ -82,6 +85,8 @@ pub struct Fs {
 
     /// The root block.
     pub(crate) root: Pinned<Root>,
+    /// Which of a thread's lanes is for this image.
+    pub(crate) slot: usize,
     /// Nothing may be changed: mapped read-only, or a persist failed.
     pub(crate) read_only: bool,
     pub(crate) segment: Region,
@@ -98,9 +103,7 @@ pub struct Fs {
     pub(crate) shadow: Table<AtomicU64>,
     pub(crate) layout: Layout,
     pub(crate) areas: Areas,
-    /// Robust list of the thread that is about to fork (`pm::mutex::renew_robust_list`).
-    pub(crate) robust_list: core::sync::atomic::AtomicUsize,
-    /// Its number.
+    /// Number of the thread that is about to fork.
     pub(crate) forking_thread: core::sync::atomic::AtomicU32,
     /// What the image's file system is (`file::sync`): 0 not known yet.
     pub(crate) backing: AtomicU32,
@@ -114,7 +117,7 @@ pub struct Fs {
 const _: () = {
     use core::mem::offset_of;
     if size_of::<Region>() == 32 {
-        assert!(offset_of!(Fs, image) == 64 && offset_of!(Fs, known_buckets) == 128 && offset_of!(Fs, buckets) < 192);
+        assert!(offset_of!(Fs, buckets) == 56 && offset_of!(Fs, descriptor_words) == 512 && offset_of!(Fs, image) == 576);
     }
 };
 
@@ -227,6 +230,12 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn cachelet(&self, number: u32) -> Option<&Cachelet> {
         self.cachelets.get(number)
+    }
+
+    /// The same, for who reads or writes it.
+    #[inline(always)]
+    pub(crate) fn cachelet_of_file(&self, number: u32) -> Option<&Cachelet> {
+        self.cachelets_of_files.get(number)
     }
 
     /// Number of a cachelet of this segment.

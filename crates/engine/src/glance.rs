@@ -103,6 +103,31 @@ impl Fs {
         )
     }
 
+    /// As [`Fs::glance`], where nothing is asked but whether there is something.
+    #[inline(always)]
+    pub fn glance_existence<'c>(
+        &self,
+        who: impl Fn() -> &'c Caller,
+        base: Node,
+        path: Text,
+        follow: bool,
+        covered: impl Fn(u64) -> bool,
+    ) -> Glance {
+        self.way(
+            who,
+            base,
+            path,
+            covered,
+            #[inline(always)]
+            |cachelet, sequence, _, _| {
+                let link = follow && (cachelet.mode.load(Relaxed) >> 16) as u8 == Kind::Symlink as u8;
+                let odd = cachelet.flags.load(Relaxed) & ODD;
+                fence(Acquire);
+                if odd != 0 || link || cachelet.sequence.load(Relaxed) != sequence { Glance::Unsure } else { Glance::Seen }
+            },
+        )
+    }
+
     /// As [`Fs::glance`], for who opens what is there, and no symlink.
     #[inline(always)]
     pub(crate) fn glance_at<'a, 'c>(

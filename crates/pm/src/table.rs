@@ -119,8 +119,9 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
     #[inline(always)]
     const fn step(number: u64) -> usize {
         const { assert!(FIRST.is_power_of_two() && FIRST > 1) }
-        let top = 63 - (number | FIRST >> 1).leading_zeros();
-        (top - (FIRST.trailing_zeros() - 1)) as usize
+        // As an index from the start: what is subtracted becomes part of an address.
+        let top = (63 - (number | FIRST >> 1).leading_zeros()) as usize;
+        top.wrapping_sub(FIRST.trailing_zeros() as usize - 1)
     }
 
     /// The item with this number, if its step is known.

@@ -91,7 +91,9 @@ impl Bitmap {
     pub(crate) fn take_quickly(&self) -> Option<u32> {
         let seen = self.words[0].load(Acquire);
         let bit = (!seen).trailing_zeros();
-        (seen != u64::MAX && self.words[0].compare_exchange(seen, seen | 1 << bit, AcqRel, Acquire).is_ok()).then_some(bit)
+        // With the lowest zero set.
+        let taken = seen | seen.wrapping_add(1);
+        (seen != u64::MAX && self.words[0].compare_exchange(seen, taken, AcqRel, Acquire).is_ok()).then_some(bit)
     }
 }
 

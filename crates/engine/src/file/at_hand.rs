@@ -75,7 +75,7 @@ impl Fs {
 
     #[inline(always)]
     fn write_in_lane(&self, state: &LaneState, owner: u32, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
-        let cachelet = self.cachelet(node.hint)?;
+        let cachelet = self.cachelet_of_file(node.hint)?;
         let at = node_offset(node.id);
         let inode = self.image.at::<format::Inode>(at)?;
         if !self.is_writable() {

@@ -371,6 +371,7 @@ pub(crate) fn unjoined(
         descriptor_words: Table::EMPTY,
         bucket_locks: Table::EMPTY,
         cachelets: Table::EMPTY,
+        cachelets_of_files: Table::EMPTY,
         pages: Table::EMPTY,
         shadow: Table::EMPTY,
         descriptions: Table::EMPTY,

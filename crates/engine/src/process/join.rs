@@ -74,6 +74,7 @@ impl Fs {
             Table::new(&self.segment, self.areas.descriptors, PROCESSES * DESCRIPTORS as u32).ok_or(AttachError::Damaged)?;
         self.cachelets =
             Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
+        self.cachelets_of_files = self.cachelets;
         self.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
         self.bucket_locks =
             Table::new(&self.segment, self.areas.bucket_locks, BUCKET_LOCKS as u32).ok_or(AttachError::Damaged)?;
@@ -92,7 +93,8 @@ impl Fs {
         let (base, len) = (self.segment.base(), self.segment.len());
         self.segment = no_region();
         (self.head, self.lane_states, self.descriptor_words) = (Pinned::zero(), Table::EMPTY, Table::EMPTY);
-        (self.cachelets, self.descriptions) = (Table::EMPTY, Table::EMPTY);
+        (self.cachelets, self.cachelets_of_files) = (Table::EMPTY, Table::EMPTY);
+        self.descriptions = Table::EMPTY;
         (self.pages, self.shadow) = (Table::EMPTY, Table::EMPTY);
         self.bucket_locks = Table::EMPTY;
         if len != 0 {

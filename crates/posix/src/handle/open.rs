@@ -646,10 +646,11 @@ unsafe fn ends_in_slash(pointer: usize) -> bool {
 /// superuser. False: find out properly.
 #[inline(always)]
 fn may_open_seen(who: &Caller, mount: &Mount, word: u32, uid: u32, flags: u32) -> bool {
-    // Reading, writing, both, neither.
-    let Some(need) = [0o444, 0o222, 0o666].get((flags & ACCESS) as usize) else { return false };
+    // Reading 1, writing 2, both 3; 0 is neither.
+    let access = (flags & ACCESS).wrapping_add(1) & 3;
+    let need = 0o111 * ((access & 1) << 2 | access & 2);
     let own = who.uid == uid;
-    let may = word & need == *need || who.privileged || own && word & need & 0o700 == need & 0o700;
+    let may = access != 0 && (word & need == need || who.privileged || own && word & need & 0o700 == need & 0o700);
     // What somebody else has made may be protected.
     let protected = flags & abi::O_CREAT != 0 && !own;
     may && !protected && (flags & ACCESS == abi::O_RDONLY || mount.is_writable())

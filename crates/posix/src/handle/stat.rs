@@ -287,18 +287,32 @@ impl Process {
     /// As for [`Process::handle`].
     #[inline(always)]
     pub unsafe fn quick_access(&self, dirfd: usize, path: usize, want: usize, flags: usize) -> Option<isize> {
-        let effective = flags as u32 & abi::AT_EACCESS != 0;
+        if want != 0 || flags != 0 || !self.mounts.is_flat() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.quick_access_as(dirfd, path, want, flags as u32) };
+        }
+        // SAFETY: the caller's promise.
+        let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
+        answer(mount.glance_existence::<false>(&self.mounts, || self.credentials.real_caller(), base, path, true))
+    }
+
+    /// As [`Process::quick_access`], where rights are asked for, or something is mounted inside another mount.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(never)]
+    unsafe fn quick_access_as(&self, dirfd: usize, path: usize, want: usize, flags: u32) -> Option<isize> {
+        let effective = flags & abi::AT_EACCESS != 0;
         // Whether anything may be written at all, the backend must say.
-        if want & !usize::from(R | X) != 0 || flags as u32 & !(abi::AT_EACCESS | abi::AT_SYMLINK_NOFOLLOW) != 0 {
+        if want & !usize::from(R | X) != 0 || flags & !(abi::AT_EACCESS | abi::AT_SYMLINK_NOFOLLOW) != 0 {
             return None;
         }
         let who = || if effective { self.credentials.caller() } else { self.credentials.real_caller() };
         // SAFETY: the caller's promise.
-        match unsafe { self.glance(who, dirfd, path, flags as u32 & abi::AT_SYMLINK_NOFOLLOW == 0) }? {
-            (_, Glance::Seen, _) if want == 0 => Some(0),
+        match unsafe { self.glance(who, dirfd, path, flags & abi::AT_SYMLINK_NOFOLLOW == 0) }? {
             (_, Glance::Seen, sight) => {
                 let cred = if effective { self.credentials.effective() } else { self.credentials.real() };
-                let may = cred.may(sight.kind()?, sight.mode(), sight.uid, sight.gid, want as u16);
+                let may = want == 0 || cred.may(sight.kind()?, sight.mode(), sight.uid, sight.gid, want as u16);
                 Some(if may { 0 } else { -(Errno::EACCES.0 as isize) })
             }
             (_, Glance::Absent, _) => Some(-(Errno::ENOENT.0 as isize)),

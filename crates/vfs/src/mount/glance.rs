@@ -34,6 +34,23 @@ impl Mount {
         (Glance::Unsure, Sight::EMPTY)
     }
 
+    /// As [`Mount::glance`], where nothing is asked but whether there is something.
+    #[inline(always)]
+    pub fn glance_existence<'c, const NESTED: bool>(
+        &self,
+        _among: &MountTable,
+        _who: impl Fn() -> &'c Caller,
+        _base: Node,
+        _path: Text,
+        _follow: bool,
+    ) -> Glance {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.direct {
+            return fs.glance_existence(_who, _base, _path, _follow, |node| NESTED && self.is_mounted_on(_among, node));
+        }
+        Glance::Unsure
+    }
+
     /// As [`Mount::glance`], and opens what is there. `decide` is told its mode word ([`Sight::word`]) and owner, and says
     /// with which flags it is to be opened, under which number, if it is of this kind (no symlink). A context is only asked
     /// for if it is needed.

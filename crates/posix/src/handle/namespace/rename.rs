@@ -236,6 +236,13 @@ impl Process {
         unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), args[4] as u32) }
     }
 
+    /// `renameat2` without flags, as part of the caller, which the compiler does with or without according to the profile.
+    #[inline(always)]
+    pub unsafe fn rename_in_line(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), 0) }
+    }
+
     /// `renameat(dirfd, path, dirfd, path)`.
     pub unsafe fn renameat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
