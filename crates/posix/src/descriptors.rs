@@ -130,8 +130,6 @@ pub struct Descriptors {
     /// Every number ever put (the working directory's aside) is below this, so
     /// that a search for all of them is short.
     end: AtomicU32,
-    /// How many settle `here`.
-    settling: AtomicU32,
     words: [AtomicU64; FD_MAX as usize + 1],
     here: Here,
 }
@@ -143,7 +141,6 @@ impl Descriptors {
     pub const fn new() -> Self {
         Descriptors {
             end: AtomicU32::new(0),
-            settling: AtomicU32::new(0),
             words: [const { AtomicU64::new(0) }; FD_MAX as usize + 1],
             here: Here { node: AtomicU64::new(0), state: AtomicU32::new(0), hint: AtomicU32::new(0) },
         }
@@ -155,9 +152,9 @@ impl Descriptors {
         self.here.get()
     }
 
-    /// After a change of the working directory's word, or of what is mounted: takes note of where relative paths start now.
-    pub fn settle_here(&self, now: impl Fn() -> Option<Spot>) {
-        self.here.settle(&self.settling, now);
+    /// Takes note of where relative paths start now. By one thread at a time, and whenever the working directory's word was put.
+    pub(crate) fn set_here(&self, spot: Option<Spot>) {
+        self.here.set(spot);
     }
 
     /// What `fd` stands for, if it is ours.
@@ -182,12 +179,12 @@ impl Descriptors {
         self.swap(fd, entry.0)
     }
 
-    /// Changes a word. Where relative paths start is no longer at hand if that was changed, until it is settled.
+    /// Changes a word. Where relative paths start is not at hand then if it was the working directory's.
     #[inline]
     fn swap(&self, fd: u32, word: u64) -> Option<Entry> {
         let old = self.words.get(fd as usize)?.swap(word, Ordering::AcqRel);
         if fd == CWD_FD {
-            self.here.clear();
+            self.here.set(None);
         }
         if old == 0 { None } else { Some(Entry(old)) }
     }

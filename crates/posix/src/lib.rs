@@ -10,6 +10,7 @@ pub mod environment;
 pub mod handle;
 pub mod here;
 pub mod in_kernel;
+mod lock;
 mod path;
 pub mod process;
 pub mod processes;

@@ -3,6 +3,7 @@
 use crate::credentials::Credentials;
 use crate::descriptors::{CWD_FD, Descriptors};
 use crate::handle::Mappings;
+use crate::lock::Lock;
 use crate::protected::Protected;
 use crate::{Bitmap, Door, Numbers, ThreadState};
 use base::Cx;
@@ -53,6 +54,8 @@ pub struct Process {
     /// A record lock was ever taken, so that `close` must drop them.
     pub(crate) record_locks: AtomicBool,
     pub(crate) door: &'static dyn Door,
+    /// Held by who moves the working directory, which takes several steps.
+    pub(crate) moving: Lock,
     pub(crate) credentials: Credentials,
     pub(crate) mappings: Mappings,
     pub(crate) protected: Protected,
@@ -72,6 +75,7 @@ impl Process {
             bitmap: None,
             mounts: MountTable::new(),
             descriptors: Descriptors::new(),
+            moving: Lock::new(),
             credentials: Credentials::new(),
             umask: AtomicU32::new(u32::MAX),
             cwd_above_mount: AtomicBool::new(false),
@@ -130,13 +134,16 @@ impl Process {
         self.settle_here();
     }
 
-    /// Takes note of where relative paths start, after the working directory's word has been changed.
+    /// Takes note of where relative paths start, after the working directory's word was put or what is mounted has changed.
     pub(crate) fn settle_here(&self) {
-        self.descriptors.settle_here(|| {
-            // Else a path has to be looked at component by component.
-            let file = self.mounts.is_flat().then(|| self.open_file(self.descriptors.get(CWD_FD)?)).flatten()?;
-            Some((self.mounts.place(file.slot)?, file.node.id, file.node.hint))
-        });
+        self.moving.with(|| self.note_here());
+    }
+
+    /// The same for who is moving the working directory.
+    pub(crate) fn note_here(&self) {
+        // Else a path has to be looked at component by component.
+        let file = self.mounts.is_flat().then(|| self.open_file(self.descriptors.get(CWD_FD)?)).flatten();
+        self.descriptors.set_here(file.and_then(|file| Some((self.mounts.place(file.slot)?, file.node.id, file.node.hint))));
     }
 
     /// The context of a call by this thread.

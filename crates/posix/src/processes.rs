@@ -54,6 +54,7 @@ impl Process {
         }
         // Record locks are not inherited.
         self.record_locks.store(false, Ordering::Relaxed);
+        self.moving.fork_child();
         self.mappings.fork_child();
     }
 

@@ -45,7 +45,7 @@ impl Fs {
             // The arena's block must stay the one that `taken` is about.
             return self.reserve_lines(number, state, count, arena, false);
         }
-        self.return_stock(state, place);
+        self.return_stock(number, state, place);
         let (block, bits) = self.reserve_lines(number, state, count, arena, true)?;
         if !self.stock_up(state, place, block, bits) {
             return Ok((block, bits));
@@ -73,7 +73,7 @@ impl Fs {
     }
 
     /// Gives what is left in a stock back to the shadow; listed once more, so that it is not lost if we die in between.
-    pub(crate) fn return_stock(&self, state: &LaneState, place: usize) {
+    pub(crate) fn return_stock(&self, number: u32, state: &LaneState, place: usize) {
         let left = state.stock[place].load(Relaxed);
         if left == 0 {
             return;
@@ -85,16 +85,16 @@ impl Fs {
             entry.run.store(run, Release);
         }
         state.stock[place].store(0, Release);
-        self.release(run, left);
+        self.release(number, run, left);
         if let Some(entry) = listed {
             entry.run.store(0, Release);
         }
     }
 
     /// Gives all stocks of a lane back: at the end of its use, or when there is no other space.
-    pub(crate) fn return_stocks(&self, state: &LaneState) {
+    pub(crate) fn return_stocks(&self, number: u32, state: &LaneState) {
         for place in 0..ARENAS {
-            self.return_stock(state, place);
+            self.return_stock(number, state, place);
         }
     }
 

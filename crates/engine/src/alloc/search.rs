@@ -184,7 +184,7 @@ impl Fs {
             }
         }
         // No more blocks: what is kept back counts too.
-        self.return_stocks(state);
+        self.return_stocks(number, state);
         if let Some(found) = self.search_everything(number, state, &take)? {
             return Ok(found);
         }

@@ -286,12 +286,12 @@ impl Fs {
     /// Gives back what an operation reserved and no record used.
     #[cold]
     #[inline(never)]
-    pub(crate) fn return_reservations(&self, state: &LaneState) {
+    pub(crate) fn return_reservations(&self, number: u32, state: &LaneState) {
         let count = (state.reserved_count.load(Acquire) as usize).min(RESERVED_MAX);
         for entry in &state.reserved[..count] {
             let (run, bits) = (entry.run.load(Relaxed), entry.bits.load(Relaxed));
             // A record may have committed before its lane died: then the bits are the image's.
-            self.release(run, bits);
+            self.release(number, run, bits);
             entry.run.store(0, Release);
         }
         state.reserved_count.store(0, Release);
@@ -350,25 +350,25 @@ impl Fs {
         }
     }
 
-    /// Clears those of the bits reserved in the shadow that the bitmap does not have.
-    pub(super) fn release(&self, run: u64, bits: u64) {
+    /// Clears those of the bits reserved in the shadow that the bitmap does not have, for lane `number`.
+    pub(super) fn release(&self, number: u32, run: u64, bits: u64) {
         let (block, count) = (run & 0xff_ffff_ffff, (run >> 40).max(1));
         let bits = if bits == 0 { u64::MAX } else { bits };
         // A page that was waited for in vain is not waited for again for each of its blocks.
         let mut given_up = None;
         for block in block..block + count {
-            let number = block / PAGE_BLOCKS;
-            let Some(page) = self.page(number) else { return };
+            let at = block / PAGE_BLOCKS;
+            let Some(page) = self.page(at) else { return };
             // Not loaded: the bitmap alone counts. Being loaded: the loader may
             // have read the word before it was cleared, so wait for him.
-            let mut wait = Waiter::new();
+            let mut wait = Waiter::of(number);
             let ready = loop {
                 match page.ready.load(Acquire) {
                     0 => break false,
                     1 => break true,
-                    holder if given_up != Some(number) && wait.once(self, holder >> 8) && !wait.is_nonsense() => {}
+                    holder if given_up != Some(at) && wait.once(self, holder >> 8) && !wait.is_nonsense() => {}
                     _ => {
-                        given_up = Some(number);
+                        given_up = Some(at);
                         break false;
                     }
                 }

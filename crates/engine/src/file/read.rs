@@ -64,7 +64,7 @@ impl Fs {
 
     #[inline(never)]
     fn read_slow(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
-        let mut wait = Waiter::of(cx.thread.lanes[self.slot].get().wrapping_sub(1));
+        let mut wait = Waiter::by(self, cx);
         for _ in 0..ROUNDS {
             let cachelet = self.cached(cx, node)?;
             let before = cachelet.map_sequence.load(Acquire);

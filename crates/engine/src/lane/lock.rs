@@ -3,7 +3,7 @@
 use super::{LOCKS, Tx};
 use crate::fs::{Fs, corrupt};
 use crate::segment::{Cachelet, LockWord, cachelet};
-use base::Result;
+use base::{Cx, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::LANES;
 use pm::Errno;
@@ -180,6 +180,11 @@ impl Waiter {
         Waiter { rounds: 0, vain: 0, nobody: 0, own: own.wrapping_add(1) }
     }
 
+    /// For the thread of a call, with a lane or without one.
+    pub(crate) fn by(fs: &Fs, cx: &Cx) -> Waiter {
+        Waiter { rounds: 0, vain: 0, nobody: 0, own: cx.thread.lanes[fs.slot].get() }
+    }
+
     /// Waits a little for the lane `holder - 1` to let go of something. False if
     /// that is in vain: nobody has had that lane, time after time.
     pub(crate) fn once(&mut self, fs: &Fs, holder: u32) -> bool {
@@ -228,6 +233,7 @@ impl Waiter {
 #[cfg(test)]
 mod tests {
     use super::{NONSENSE, SPINS, Waiter};
+    use crate::alloc::loading_by;
     use crate::segment::{BUCKET_LOCKS, LockWord, cachelet};
     use crate::testing::TestFs;
     use crate::{Error, Kind, NewNode, SetAttr};
@@ -286,6 +292,30 @@ mod tests {
         for _ in 0..SPINS + NONSENSE {
             assert!(wait.once(test.fs, living) && !wait.is_nonsense(), "who lives is waited for");
         }
+    }
+
+    /// Goal: nobody waits for himself, whatever word names him. Method: each call that might; without it, one never returns.
+    #[test]
+    fn nobody_waits_for_himself() {
+        let test = TestFs::new(16 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let node = test.create(&cx, root, b"file", &FILE).unwrap();
+        let id = test.open(&cx, node, 2, 5).unwrap();
+        let own = test.thread.lanes[0].get();
+        let is_fair = |result: Result<u32, Error>| matches!(result, Ok(_) | Err(Error::Corrupt { .. }));
+        test.fs.description(id).offset_owner.store(own, SeqCst);
+        test.offset_lock(&cx, id);
+        test.offset_unlock(&cx, id);
+        let flags = &test.fs.cachelet(node.hint).unwrap().flags;
+        flags.store(cachelet::EVICTING | own << 16, SeqCst);
+        assert!(is_fair(test.open(&cx, node, 2, 6)));
+        flags.store(0, SeqCst);
+        // What is left in stock goes back to a page that we seem to be loading.
+        let state = test.fs.lane_state(own - 1);
+        assert!(state.stock.iter().any(|stock| stock.load(SeqCst) != 0));
+        (0..).map_while(|at| test.fs.page(at)).for_each(|page| page.ready.store(loading_by(own - 1), SeqCst));
+        test.fs.return_stocks(own - 1, state);
+        assert!(state.stock.iter().all(|stock| stock.load(SeqCst) == 0));
     }
 
     /// Goal: whoever writes a word for ever keeps nobody for ever. Method: a thread that writes, beside calls that

@@ -358,7 +358,7 @@ impl<'a> Tx<'a> {
     /// Gives up what has been recorded and reserved since the last commit.
     pub(crate) fn abandon(&mut self) {
         self.fs.put_back_lines(self.state);
-        self.fs.return_reservations(self.state);
+        self.fs.return_reservations(self.number, self.state);
         self.start_afresh();
     }
 

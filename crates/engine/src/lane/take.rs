@@ -60,7 +60,7 @@ impl Fs {
     pub fn give_lane_back(&self, thread: &Thread) {
         let taken = thread.lanes[self.slot].replace(0);
         if let (1.., Some(mutex)) = (taken, self.lane_mutex(taken.wrapping_sub(1))) {
-            self.return_stocks(self.lane_state(taken - 1));
+            self.return_stocks(taken - 1, self.lane_state(taken - 1));
             mutex.give_back();
         }
     }

@@ -336,7 +336,7 @@ impl Fs {
     #[cold]
     #[inline(never)]
     pub(super) fn pin_slow(&self, cx: &Cx, cachelet: &Cachelet, id: u64) -> Result<bool> {
-        let mut wait = Waiter::new();
+        let mut wait = Waiter::by(self, cx);
         loop {
             let flags = cachelet.flags.load(SeqCst);
             if cachelet.node.load(SeqCst) != id || flags & cachelet::DEAD != 0 {
@@ -429,7 +429,7 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn offset_wait(&self, cx: &Cx, word: &AtomicU32, owner: u32) {
-        let mut wait = Waiter::new();
+        let mut wait = Waiter::by(self, cx);
         // For processes, which it knows nothing of.
         let mut process_wait = Waiter::new();
         let mut rounds = 0u32;

@@ -342,7 +342,7 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn consistent_slow<T>(&self, cx: &Cx, cachelet: &Cachelet, id: u64, read: &dyn Fn(&Cachelet) -> T) -> Result<T> {
-        let mut wait = Waiter::of(cx.thread.lanes[self.slot].get().wrapping_sub(1));
+        let mut wait = Waiter::by(self, cx);
         for _ in 0..ROUNDS {
             let before = cachelet.sequence.load(Acquire);
             if cachelet.node.load(Acquire) != id || cachelet.flags.load(Acquire) & cachelet::DEAD != 0 {

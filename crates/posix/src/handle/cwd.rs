@@ -48,10 +48,15 @@ impl Process {
         if !self.door.has_kernel() {
             return Outcome::Kernel;
         }
-        // SAFETY: the caller's promise.
-        let result = unsafe { self.door.kernel(nr, args) };
+        let result = self.moving.with(|| {
+            // SAFETY: the caller's promise.
+            let result = unsafe { self.door.kernel(nr, args) };
+            if result == 0 {
+                self.leave(thread);
+            }
+            result
+        });
         if result == 0 {
-            self.leave(thread);
             self.kernel_cwd_changed();
         } else if nr == abi::__NR_chdir as usize && !thread.retry.get() {
             // SAFETY: the caller's promise.
@@ -63,9 +68,8 @@ impl Process {
         Outcome::Done(result)
     }
 
-    /// The working directory is no longer one of ours.
+    /// The working directory is no longer one of ours. For who is moving it.
     fn leave(&self, thread: &ThreadState) {
-        // Not at hand from here on, and nothing to be settled.
         if let Some(entry) = self.descriptors.take(CWD_FD)
             && let Some(mount) = self.mounts.get(entry.slot())
         {
@@ -79,6 +83,12 @@ impl Process {
             return err(Errno::ENOTDIR);
         }
         backend.access(cx, node, X)?;
+        self.moving.with(|| self.move_to(cx, slot, mount, node))
+    }
+
+    /// For who is moving the working directory.
+    fn move_to(&self, cx: &Cx, slot: usize, mount: &Mount, node: Node) -> base::Result<usize> {
+        let backend = mount.backend;
         let was_ours = self.descriptors.get(CWD_FD);
         // Held by the spare number while the old one gives the place free.
         let id = backend.open(cx, node, abi::O_PATH | abi::O_DIRECTORY, SPARE_FD)?;
@@ -95,7 +105,7 @@ impl Process {
         backend.close(cx, SPARE_FD);
         held?;
         self.descriptors.put(CWD_FD, Entry::new(slot, id, Kind::Directory, false, true));
-        self.settle_here();
+        self.note_here();
         self.cwd_above_mount.store(false, Relaxed);
         Ok(0)
     }

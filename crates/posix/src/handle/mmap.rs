@@ -17,6 +17,7 @@ pub use fault::MapFault;
 use super::attr::{readable, writable};
 use super::{done, err, fail};
 use crate::descriptors::{MAP_FD, MAPS_MAX};
+use crate::lock::Lock;
 use crate::path::OpenFile;
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, DescriptionId, Error, Kind, MapFor};
@@ -69,7 +70,7 @@ struct Place {
 
 /// All mappings of our files in this process.
 pub(crate) struct Mappings {
-    lock: AtomicU32,
+    lock: Lock,
     /// How many there are; 0 lets `munmap` pass at once.
     used: AtomicU32,
     table: UnsafeCell<[Mapping; MAPS_MAX]>,
@@ -80,12 +81,12 @@ unsafe impl Sync for Mappings {}
 
 impl Mappings {
     pub(crate) const fn new() -> Self {
-        Mappings { lock: AtomicU32::new(0), used: AtomicU32::new(0), table: UnsafeCell::new([FREE; MAPS_MAX]) }
+        Mappings { lock: Lock::new(), used: AtomicU32::new(0), table: UnsafeCell::new([FREE; MAPS_MAX]) }
     }
 
     /// In a forked child: whoever held the lock is not here.
     pub(crate) fn fork_child(&self) {
-        self.lock.store(0, Ordering::Release);
+        self.lock.fork_child();
     }
 
     fn is_empty(&self) -> bool {
@@ -93,14 +94,8 @@ impl Mappings {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut [Mapping; MAPS_MAX]) -> T) -> T {
-        while self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            // SAFETY: takes no arguments.
-            unsafe { pm::sys::raw(abi::__NR_sched_yield as usize, [0; 6]) };
-        }
         // SAFETY: the lock is held.
-        let result = work(unsafe { &mut *self.table.get() });
-        self.lock.store(0, Ordering::Release);
-        result
+        self.lock.with(|| work(unsafe { &mut *self.table.get() }))
     }
 }
 
