@@ -127,7 +127,8 @@ impl Process {
         unsafe { self.at_name_properly(thread, call, dirfd, index, &mut { mknod }) }
     }
 
-    /// `symlinkat(target, dirfd, path)`.
+    /// `symlinkat(target, dirfd, path)`. Part of its caller, which the compiler does with or without according to the profile.
+    #[inline(always)]
     pub unsafe fn symlinkat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe { self.symlink_at(thread, (abi::__NR_symlinkat, args), args[1], 2) }
@@ -140,6 +141,7 @@ impl Process {
         unsafe { self.symlink_at(thread, (abi::__NR_symlink, args), CWD, 1) }
     }
 
+    #[inline(always)]
     unsafe fn symlink_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize) -> Outcome {
         // SAFETY: the caller's promise.
         let target = match unsafe { text::path(call.1[0]) } {

@@ -236,7 +236,7 @@ impl Process {
         unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), args[4] as u32) }
     }
 
-    /// `renameat2` without flags, as part of the caller, which the compiler does with or without according to the profile.
+    /// `renameat2` without flags. Part of its caller, as `symlinkat`.
     #[inline(always)]
     pub unsafe fn rename_in_line(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
