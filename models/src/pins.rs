@@ -14,7 +14,7 @@ const SETTLING: u32 = 3;
 
 struct Pins {
     opens: AtomicU32,
-    /// `reserved` of the descriptions.
+    /// `pin` of the descriptions.
     marks: [AtomicU32; 3],
     generations: [AtomicU32; 3],
     lock: Mutex<()>,

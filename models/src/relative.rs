@@ -1,7 +1,7 @@
 //! Where relative paths start (`posix::here`): readers while the working directory changes from one mount to another, by
 //! two threads in turn.
 
-use crate::here::{Here, Spot};
+use crate::here::{Beginning, Here};
 use loom::sync::atomic::Ordering::{AcqRel, Acquire};
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::sync::{Arc, Mutex};
@@ -16,19 +16,19 @@ struct Process {
 }
 
 /// Directories 1 and 3 are of one mount, 2 is of another.
-fn spot(word: u64) -> Spot {
+fn beginning(word: u64) -> Beginning {
     (if word == 2 { 2 } else { 1 }, word * 10, word as u32 * 100)
 }
 
-fn is_whole(seen: Spot) -> bool {
-    seen == spot(seen.1 / 10)
+fn is_whole(seen: Beginning) -> bool {
+    seen == beginning(seen.1 / 10)
 }
 
 impl Process {
     fn new() -> Arc<Process> {
         let here = Here { node: AtomicU64::new(0), state: AtomicU32::new(0), hint: AtomicU32::new(0) };
         let process = Process { word: AtomicU64::new(1), moving: Mutex::new(()), here };
-        process.here.set(Some(spot(1)));
+        process.here.set(Some(beginning(1)));
         Arc::new(process)
     }
 
@@ -37,7 +37,7 @@ impl Process {
         let _moving = self.moving.lock().unwrap();
         self.word.swap(word, AcqRel);
         self.here.set(None);
-        self.here.set(Some(spot(self.word.load(Acquire))));
+        self.here.set(Some(beginning(self.word.load(Acquire))));
     }
 }
 
@@ -61,7 +61,7 @@ fn never_torn() {
             }
         }
         changes.join().unwrap();
-        assert_eq!(process.here.get(), Some(spot(3)));
+        assert_eq!(process.here.get(), Some(beginning(3)));
     });
 }
 
@@ -75,12 +75,12 @@ fn never_old() {
             move || {
                 process.change(word);
                 let seen = process.here.get();
-                assert!(seen.is_none_or(|seen| seen != spot(1) && is_whole(seen)), "{seen:?}");
+                assert!(seen.is_none_or(|seen| seen != beginning(1) && is_whole(seen)), "{seen:?}");
             }
         };
         let first = thread::spawn(change(2));
         change(3)();
         first.join().unwrap();
-        assert_eq!(process.here.get(), Some(spot(process.word.load(Acquire))));
+        assert_eq!(process.here.get(), Some(beginning(process.word.load(Acquire))));
     });
 }

@@ -43,10 +43,10 @@ pub struct Description {
     pub kind: AtomicU32,
     /// Number of reuses of this slot.
     pub generation: AtomicU32,
-    /// Unused.
-    pub reserved: AtomicU32,
-    /// Unused.
-    pub reserved2: AtomicU64,
+    /// How certain it is that this description is counted among those that have its node open: a mark of the native engine's.
+    pub pin: AtomicU32,
+    /// [`Node::id`](crate::types::Node::id) of the directory in which it was opened.
+    pub parent: AtomicU64,
 }
 
 const _: () = assert!(core::mem::size_of::<Description>() == 64);
@@ -63,8 +63,8 @@ impl Description {
             offset_owner: AtomicU32::new(0),
             kind: AtomicU32::new(0),
             generation: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
-            reserved2: AtomicU64::new(0),
+            pin: AtomicU32::new(0),
+            parent: AtomicU64::new(0),
         }
     }
 }

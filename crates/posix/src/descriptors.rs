@@ -5,7 +5,7 @@
 //! (`open`, `dup`), then the table; and on `close` the table first, then the
 //! backend, then the number goes back to the door.
 
-use crate::here::{Here, Spot};
+use crate::here::{Beginning, Here};
 use base::{DescriptionId, Kind, MOUNTS_MAX};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -56,6 +56,7 @@ impl Entry {
     #[inline(always)]
     pub fn opened(slot: u8, description: DescriptionId, kind: Kind, flags: u32) -> Self {
         const _: () = assert!((CLOEXEC >> 13) as u32 == pm::sys::abi::O_CLOEXEC);
+        debug_assert!(usize::from(slot) < MOUNTS_MAX);
         let cloexec = u64::from(flags & pm::sys::abi::O_CLOEXEC) << 13;
         Entry(USED | u64::from(slot) << 40 | (kind as u64) << 36 | access(flags) | cloexec | u64::from(description))
     }
@@ -148,13 +149,13 @@ impl Descriptors {
 
     /// Where relative paths start, if that is at hand.
     #[inline(always)]
-    pub fn here(&self) -> Option<Spot> {
+    pub fn here(&self) -> Option<Beginning> {
         self.here.get()
     }
 
     /// Takes note of where relative paths start now. By one thread at a time, and whenever the working directory's word was put.
-    pub(crate) fn set_here(&self, spot: Option<Spot>) {
-        self.here.set(spot);
+    pub(crate) fn set_here(&self, beginning: Option<Beginning>) {
+        self.here.set(beginning);
     }
 
     /// What `fd` stands for, if it is ours.

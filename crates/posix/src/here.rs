@@ -22,13 +22,13 @@ pub struct Here {
 const PLACE: u32 = 0xffff;
 const TURN: u32 = PLACE + 1;
 
-/// A directory: place of its mount, node, hint.
-pub type Spot = (u32, u64, u32);
+/// Where a relative path begins: place of the mount, node, hint.
+pub type Beginning = (u32, u64, u32);
 
 impl Here {
     /// Where relative paths start; `None`: not at hand.
     #[inline(always)]
-    pub fn get(&self) -> Option<Spot> {
+    pub fn get(&self) -> Option<Beginning> {
         let state = self.state.load(Acquire);
         if state & PLACE == 0 {
             return None;
@@ -39,10 +39,10 @@ impl Here {
     }
 
     /// From now on relative paths start there, or at what is not at hand. By one thread at a time.
-    pub fn set(&self, spot: Option<Spot>) {
+    pub fn set(&self, beginning: Option<Beginning>) {
         let cleared = (self.state.load(Relaxed) & !PLACE).wrapping_add(TURN);
         self.state.store(cleared, Release);
-        if let Some((place, node, hint)) = spot.filter(|(place, ..)| (1..=PLACE).contains(place)) {
+        if let Some((place, node, hint)) = beginning.filter(|(place, ..)| (1..=PLACE).contains(place)) {
             // After the state was cleared, for whoever reads them.
             fence(Release);
             self.node.store(node, Relaxed);

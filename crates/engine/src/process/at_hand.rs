@@ -54,7 +54,7 @@ impl Fs {
         let node = Node { id, hint: self.cachelet_number(cachelet) };
         match self.open_seen(context, cachelet, node, kind, flags, fd) {
             Some((id, description)) => {
-                description.reserved2.store(parent, Relaxed);
+                description.parent.store(parent, Relaxed);
                 Opening::Open(id, description, fd)
             }
             None => Opening::Unused(fd),
@@ -85,7 +85,7 @@ impl Fs {
         pm::touched();
         description.node.store(node.id, Relaxed);
         description.hint.store(node.hint, Relaxed);
-        description.reserved.store(DOUBT, Release);
+        description.pin.store(DOUBT, Release);
         pm::touched();
         // Count first, then look.
         cachelet.opens.fetch_add(1, SeqCst);
@@ -94,7 +94,7 @@ impl Fs {
             self.not_at_hand(context, cachelet, description);
             return None;
         }
-        description.reserved.store(PINNED, Release);
+        description.pin.store(PINNED, Release);
         pm::touched();
         description.flags.store(flags, Relaxed);
         description.offset.store(0, Relaxed);
@@ -153,11 +153,11 @@ impl Fs {
         if place.compare_exchange(entry, 0, AcqRel, Relaxed).is_err() {
             return Some(Unclosed::Placed(id));
         }
-        if description.reserved.load(Acquire) != PINNED || self.any_lock() {
+        if description.pin.load(Acquire) != PINNED || self.any_lock() {
             return Some(Unclosed::Marked(id));
         }
         let Some(cachelet) = self.cachelet(description.hint.load(Relaxed)) else { return Some(Unclosed::Marked(id)) };
-        description.reserved.store(DOUBT, Release);
+        description.pin.store(DOUBT, Release);
         pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
         pm::touched();

@@ -12,7 +12,7 @@
 //! count to 0 does what is left to do for an inode without names.
 //!
 //! Counting and noting that one has counted are two steps. Between them the mark
-//! in `reserved` says `DOUBT`; if death comes then, the adopter counts the marks
+//! in `pin` says `DOUBT`; if death comes then, the adopter counts the marks
 //! of all descriptions (`recount_pins`), one adopter at a time, under the lock of
 //! the descriptions. `generation` rises before a mark goes, so that nobody can
 //! count and be counted unnoticed while that is going on.
@@ -30,11 +30,11 @@ use format::inode::node_offset;
 use format::lane::Kind;
 use pm::Errno;
 
-/// In `reserved`: the description holds a pin on its cachelet.
+/// In `pin`: the description holds a pin on its cachelet.
 pub(super) const PINNED: u32 = 1;
-/// In `reserved`: the pin is being taken or given up.
+/// In `pin`: the pin is being taken or given up.
 pub(super) const DOUBT: u32 = 2;
-/// In `reserved`: died in doubt, and is being settled.
+/// In `pin`: died in doubt, and is being settled.
 const SETTLING: u32 = 3;
 /// How often an adopter counts until nobody else is in doubt.
 const COUNTS: u32 = 100;
@@ -144,7 +144,7 @@ impl Fs {
     #[inline(never)]
     pub(super) fn end_description(&self, cx: &Cx, id: DescriptionId, description: &Description) {
         self.description_ends(cx, id, description.node.load(Relaxed));
-        if description.reserved.load(Acquire) == PINNED
+        if description.pin.load(Acquire) == PINNED
             && let Some(cachelet) = self.cachelet(description.hint.load(Relaxed))
         {
             self.unpin(cx, cachelet, description);
@@ -161,9 +161,9 @@ impl Fs {
                 .filter(|(_, description)| description.refs.load(Acquire) == hold::making(process))
         };
         // All of them first: one thread's doubt is not to be waited for when another's is settled.
-        for (_, description) in half_made().filter(|(_, description)| description.reserved.load(Acquire) == DOUBT) {
+        for (_, description) in half_made().filter(|(_, description)| description.pin.load(Acquire) == DOUBT) {
             // Not counted from here on; if we die too, the next adopter finds it again.
-            description.reserved.store(SETTLING, SeqCst);
+            description.pin.store(SETTLING, SeqCst);
         }
         let mut ended = true;
         for (id, description) in half_made() {
@@ -178,7 +178,7 @@ impl Fs {
 
     /// After a death between counting a pin and noting it. False if that can't be settled now.
     fn settle_pin(&self, cx: &Cx, description: &Description) -> bool {
-        let (mark, number) = (description.reserved.load(Acquire), description.hint.load(Relaxed));
+        let (mark, number) = (description.pin.load(Acquire), description.hint.load(Relaxed));
         let Some(cachelet) = self.cachelet(number) else { return true };
         if mark == SETTLING && !self.recount_pins(cx, number, cachelet) {
             return false;
@@ -229,7 +229,7 @@ impl Fs {
         for id in 0..self.header().descriptions_high.get() {
             let description = self.description(id);
             // In this order: the generation rises before a mark goes.
-            let mark = description.reserved.load(SeqCst);
+            let mark = description.pin.load(SeqCst);
             if description.hint.load(SeqCst) == number {
                 certain += u32::from(mark == PINNED);
                 doubtful += u32::from(mark == DOUBT);
@@ -314,7 +314,7 @@ impl Fs {
         for _ in 0..PINS {
             let cachelet = self.cached(cx, node)?;
             description.hint.store(self.cachelet_number(cachelet), Relaxed);
-            description.reserved.store(DOUBT, Release);
+            description.pin.store(DOUBT, Release);
             pm::touched();
             // Count first, then look: see above.
             cachelet.opens.fetch_add(1, SeqCst);
@@ -323,7 +323,7 @@ impl Fs {
             let pinned = flags & ODD == 0 && cachelet.node.load(SeqCst) == node.id;
             let kept = if pinned { Ok(true) } else { self.pin_slow(cx, cachelet, node.id) };
             if kept == Ok(true) {
-                description.reserved.store(PINNED, Release);
+                description.pin.store(PINNED, Release);
                 return Ok(cachelet);
             }
             self.unpin(cx, cachelet, description);
@@ -364,7 +364,7 @@ impl Fs {
 
     /// Gives up a pin; the last one does what is left to do for an inode without names.
     pub(super) fn unpin(&self, cx: &Cx, cachelet: &Cachelet, description: &Description) {
-        description.reserved.store(DOUBT, Release);
+        description.pin.store(DOUBT, Release);
         pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
         pm::touched();
@@ -477,7 +477,7 @@ impl Holders for Fs {
 #[inline]
 pub(super) fn forget_pin(description: &Description) {
     description.generation.store(description.generation.load(Relaxed).wrapping_add(1), Release);
-    description.reserved.store(0, Release);
+    description.pin.store(0, Release);
 }
 
 /// Offsets that a thread can hold at a time (a copy from one file to another takes two).
@@ -528,7 +528,7 @@ mod tests {
             for _ in 0..2000 {
                 description.node.store(node.id, Relaxed);
                 description.hint.store(kept.hint.load(Relaxed), Relaxed);
-                description.reserved.store(DOUBT, SeqCst);
+                description.pin.store(DOUBT, SeqCst);
                 cachelet.opens.fetch_add(1, SeqCst);
                 description.refs.store(hold::making(process), SeqCst);
                 barrier.wait();
@@ -559,13 +559,13 @@ mod tests {
         for (description, process) in [(dead, 5), (living, 6)] {
             description.node.store(node.id, Relaxed);
             description.hint.store(kept.hint.load(Relaxed), Relaxed);
-            description.reserved.store(DOUBT, SeqCst);
+            description.pin.store(DOUBT, SeqCst);
             cachelet.opens.fetch_add(1, SeqCst);
             description.refs.store(hold::making(process), SeqCst);
         }
         assert!(!test.end_half_made(&test.cx(), 5));
         assert_eq!((cachelet.opens.load(SeqCst), dead.refs.load(SeqCst)), (3, hold::making(5)));
-        living.reserved.store(PINNED, SeqCst);
+        living.pin.store(PINNED, SeqCst);
         assert!(test.end_half_made(&test.cx(), 5));
         assert_eq!((cachelet.opens.load(SeqCst), dead.refs.load(SeqCst)), (2, 0));
         assert!(test.end_half_made(&test.cx(), 6));

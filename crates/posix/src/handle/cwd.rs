@@ -186,7 +186,7 @@ impl Process {
         let mut at = PATH_MAX;
         let mut node = file.node;
         if file.entry.kind() != Kind::Directory {
-            let parent = Node { id: file.description.reserved2.load(Relaxed), hint: 0 };
+            let parent = Node { id: file.description.parent.load(Relaxed), hint: 0 };
             let ino = backend.attr(cx, node)?.ino;
             let mut found = false;
             backend.readdir(cx, parent, 0, &mut |entry| {

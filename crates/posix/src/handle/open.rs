@@ -236,7 +236,7 @@ impl Process {
             Err(error) => return self.not_made(fd, exclusive, error),
         };
         if let Some((id, description)) = spot.mount.open_at_hand(|| cx, node, Kind::Regular, kept, fd) {
-            description.reserved2.store(spot.found.parent.id, Relaxed);
+            description.parent.store(spot.found.parent.id, Relaxed);
             self.descriptors.put_new(fd, Entry::opened(spot.mount.slot, id, Kind::Regular, flags));
             return Some(fd as isize);
         }
@@ -515,7 +515,7 @@ impl Process {
     #[inline]
     fn enter(&self, spot: &Spot, fd: u32, id: DescriptionId, kind: Kind, cloexec: bool, flags: u32) {
         // Where `/proc/self/fd/N` looks for its name.
-        spot.mount.description(id).reserved2.store(spot.found.parent.id, Relaxed);
+        spot.mount.description(id).parent.store(spot.found.parent.id, Relaxed);
         self.descriptors.put(fd, Entry::new(spot.slot, id, kind, cloexec, flags & abi::O_PATH != 0).with_access(flags));
     }
 
