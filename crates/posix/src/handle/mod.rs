@@ -6,6 +6,7 @@
 //! for what is not ours. Its `# Safety` is always that of [`Process::handle`].
 
 mod attr;
+mod close;
 mod copy;
 pub(crate) mod cwd;
 mod dir;

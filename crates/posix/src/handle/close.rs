@@ -1,0 +1,103 @@
+//! `close`, and what else ends what a number stands for.
+
+use super::{done, fail};
+use crate::descriptors::Entry;
+use crate::{Outcome, Process, ThreadState};
+use base::Unclosed;
+use core::sync::atomic::Ordering::Relaxed;
+use pm::Errno;
+
+#[allow(clippy::missing_safety_doc)]
+impl Process {
+    /// `close(fd)`.
+    #[inline(always)]
+    pub unsafe fn close(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        match self.quick_close(|| thread, args[0]) {
+            Some(result) => Outcome::Done(result),
+            None => Outcome::Kernel,
+        }
+    }
+
+    /// The kernel has a file of its own on `fd` now: ends what it stood for here.
+    pub fn became_kernels(&self, thread: &ThreadState, fd: u32) {
+        if self.let_go(thread, fd) {
+            self.door.numbers().lost(fd);
+        }
+    }
+
+    /// `close`, if `fd` is ours; `thread` is only asked where something rare has to be done.
+    #[inline(always)]
+    pub fn quick_close<'t>(&'t self, thread: impl FnOnce() -> &'t ThreadState, fd: usize) -> Option<isize> {
+        let fd = fd as u32;
+        if !self.descriptors.is_ours(fd as usize) {
+            return None;
+        }
+        let Some(entry) = self.descriptors.take_own(fd) else { return Some(-(Errno::EBADF.0 as isize)) };
+        if let Some(rest) = self.end_at_hand(entry, fd) {
+            self.close_rest(thread, entry, fd, rest);
+            return Some(0);
+        }
+        self.give_number_back(fd);
+        Some(0)
+    }
+
+    /// What [`Process::quick_close`] has left.
+    #[cold]
+    #[inline(never)]
+    fn close_rest<'t>(&'t self, thread: impl FnOnce() -> &'t ThreadState, entry: Entry, fd: u32, rest: Unclosed) {
+        self.end_rest(thread(), entry, fd, rest);
+        self.give_number_back(fd);
+    }
+
+    /// Ends what `fd` stands for, but keeps the number. False if it was not ours.
+    pub(crate) fn let_go(&self, thread: &ThreadState, fd: u32) -> bool {
+        let Some(entry) = self.descriptors.take(fd) else { return false };
+        if let Some(rest) = self.end_at_hand(entry, fd) {
+            self.end_rest(thread, entry, fd, rest);
+        }
+        true
+    }
+
+    /// Ends what an entry stood for that was taken out of `fd`, as far as that is quick.
+    #[inline(always)]
+    fn end_at_hand(&self, entry: Entry, fd: u32) -> Option<Unclosed> {
+        let mount = self.mounts.held(entry.slot())?;
+        // This process may have locked records of it.
+        if self.record_locks.load(Relaxed) {
+            return Some(Unclosed::All);
+        }
+        mount.close_at_hand(fd)
+    }
+
+    /// What [`Process::end_at_hand`] has left.
+    #[cold]
+    #[inline(never)]
+    fn end_rest(&self, thread: &ThreadState, entry: Entry, fd: u32, rest: Unclosed) {
+        let Some(mount) = self.mounts.held(entry.slot()) else { return };
+        let cx = self.cx(thread);
+        if self.record_locks.load(Relaxed)
+            && !entry.path_only()
+            && let Some(file) = self.open_file(entry)
+        {
+            mount.backend.drop_process_locks(&cx, file.node);
+        }
+        mount.close_rest(&cx, fd, rest);
+    }
+
+    /// `close_range(first, last, flags)`.
+    pub unsafe fn close_range(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        const CLOSE_RANGE_CLOEXEC: u32 = 4;
+        let (first, last, flags) = (args[0] as u32, args[1] as u32, args[2] as u32);
+        if first > last || flags & !(2 | CLOSE_RANGE_CLOEXEC) != 0 {
+            return fail(Errno::EINVAL);
+        }
+        for (fd, _) in self.descriptors.range(first, last) {
+            if flags & CLOSE_RANGE_CLOEXEC != 0 {
+                self.descriptors.set_cloexec(fd, true);
+            } else if self.let_go(thread, fd) {
+                self.door.numbers().lost(fd);
+            }
+        }
+        if self.door.has_kernel() { Outcome::Kernel } else { done(Ok(0)) }
+    }
+}
