@@ -6,7 +6,7 @@
 //! The engine's code works on mapped memory, which neither can see; so these are
 //! models: each follows the functions that it names step by step, with the same
 //! orderings. A change there is to be made here too. Where the code itself works on
-//! any atomic words (`base::hold`, `posix::here`), it is that which is tried, by both.
+//! any atomic words (`base::hold`, `posix::here`, `pm::counted`), it is that which is tried, by both.
 //!
 //! Not for loom: entering and closing a directory (`lane/enter.rs`), which stands on
 //! sequential consistency; loom takes such accesses for acquire and release only.
@@ -29,6 +29,9 @@ mod bucket;
 #[cfg(all(test, not(feature = "many")))]
 mod cachelet;
 #[cfg(all(test, not(feature = "many")))]
+#[path = "../../crates/pm/src/counted.rs"]
+mod counted;
+#[cfg(all(test, not(feature = "many")))]
 #[path = "../../crates/posix/src/here.rs"]
 mod here;
 #[cfg(test)]
@@ -37,6 +40,8 @@ mod here;
 mod hold;
 #[cfg(all(test, not(feature = "many")))]
 mod holders;
+#[cfg(all(test, not(feature = "many")))]
+mod known;
 #[cfg(all(test, not(feature = "many")))]
 mod lane;
 #[cfg(all(test, not(feature = "many")))]

@@ -1,13 +1,12 @@
 //! An attached image.
 
-use crate::index::KnownBuckets;
 use crate::segment::{Areas, BucketLock, Cachelet, Header, LaneState, Page};
 use base::{Description, Error, Result};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use format::hash::{NameKey, NumberKey};
 use format::permission::Permission;
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
-use pm::{Errno, Pinned, Region, Steps, Table};
+use pm::{Errno, Ordinal, Pinned, Region, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// Steps of the index for every number that a word can be, of which an image has
@@ -33,7 +32,7 @@ pub(crate) struct Apart(pub AtomicU32);
 /// What the quick ways read lies together, on as few lines as can be:
 ///
 /// ```text
-/// line 0   looking for names: cachelets, name key, number of buckets, where the first ones lie
+/// line 0   looking for names: cachelets, name key, how many buckets there are, where the first ones lie
 ///      1…  where the other buckets lie
 ///      8   opening, closing, what is found: descriptors, descriptions, number of an inode, head of the segment
 ///      9   reading, writing, changing: image, cachelets, lanes
@@ -41,23 +40,23 @@ pub(crate) struct Apart(pub AtomicU32);
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Fs {
-    /// All cachelets of the segment.
-    pub(crate) cachelets: Table<Cachelet>,
-    /// Key of the name hash.
-    pub(crate) name_key: NameKey,
-    /// How many buckets are in use, as far as this process has seen.
-    pub(crate) known_buckets: KnownBuckets,
-    /// Generation of the segment: volatile references in the image must carry it.
-    pub(crate) generation: u32,
+    /// All cachelets of the segment, as buckets number them: for glances.
+    pub(crate) glanced: Ordinal<Cachelet>,
     /// This process's number in the process table + 1; 0 before it has one ([`Fs::set_process`]).
     pub(crate) process: AtomicU32,
-    /// Buckets of the index, as far as their places are known.
+    /// Key of the name hash.
+    pub(crate) name_key: NameKey,
+    /// Buckets of the index that are in use, as far as this process has seen.
     pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, BUCKET_STEPS>,
 
     /// `st_dev` as long as there was no kernel mount.
     pub(crate) device: u64,
     /// Robust list of the thread that is about to fork (`pm::mutex::renew_robust_list`).
     pub(crate) robust_list: core::sync::atomic::AtomicUsize,
+    /// Number of that thread.
+    pub(crate) forking_thread: AtomicU32,
+    /// What the image's file system is (`file::sync`): 0 not known yet.
+    pub(crate) backing: AtomicU32,
 
     /// The descriptor tables of all processes, one after the other.
     pub(crate) descriptor_words: Table<AtomicU32>,
@@ -73,22 +72,26 @@ pub struct Fs {
     pub(crate) own_descriptors: AtomicU32,
 
     pub(crate) image: Region,
-    /// All cachelets once more, for who reads and writes.
-    pub(crate) cachelets_of_files: Table<Cachelet>,
-    /// The volatile halves of all lanes.
-    pub(crate) lane_states: Table<LaneState>,
+    /// All cachelets once more.
+    pub(crate) cachelets: Table<Cachelet>,
+    /// The volatile halves of all lanes, as threads number them.
+    pub(crate) lane_states: Ordinal<LaneState>,
+    /// Which of a thread's lanes is for this image.
+    pub(crate) slot: u8,
+    /// Nothing may be changed: mapped read-only, or a persist failed.
+    pub(crate) read_only: bool,
+    /// The same if the image is [plain](Fs::is_plain), else none of them.
+    pub(crate) plain_slot: u8,
 
     /// The description + 1 that a number had last, of numbers alike; 0: none yet.
     pub(crate) last_descriptions: [Apart; LAST_DESCRIPTIONS],
     /// Where this process looks for a free description, if a number's last one is taken.
     pub(crate) description_hint: AtomicU32,
+    /// Generation of the segment: volatile references in the image must carry it.
+    pub(crate) generation: u32,
 
     /// The root block.
     pub(crate) root: Pinned<Root>,
-    /// Which of a thread's lanes is for this image.
-    pub(crate) slot: usize,
-    /// Nothing may be changed: mapped read-only, or a persist failed.
-    pub(crate) read_only: bool,
     pub(crate) segment: Region,
     /// The lanes.
     pub(crate) lanes: Table<Lane>,
@@ -103,10 +106,6 @@ pub struct Fs {
     pub(crate) shadow: Table<AtomicU64>,
     pub(crate) layout: Layout,
     pub(crate) areas: Areas,
-    /// Number of the thread that is about to fork.
-    pub(crate) forking_thread: core::sync::atomic::AtomicU32,
-    /// What the image's file system is (`file::sync`): 0 not known yet.
-    pub(crate) backing: AtomicU32,
     /// Path of the image, NUL-terminated.
     pub(crate) path: [u8; 4096],
     /// Path of the segment, NUL-terminated.
@@ -117,7 +116,7 @@ pub struct Fs {
 const _: () = {
     use core::mem::offset_of;
     if size_of::<Region>() == 32 {
-        assert!(offset_of!(Fs, buckets) == 56 && offset_of!(Fs, descriptor_words) == 512 && offset_of!(Fs, image) == 576);
+        assert!(offset_of!(Fs, buckets) == 32 && offset_of!(Fs, descriptor_words) == 512 && offset_of!(Fs, image) == 576);
     }
 };
 
@@ -214,10 +213,16 @@ impl Fs {
         0..if few { FEW } else { layout::LANES }
     }
 
+    /// The lane of a thread's for this image + 1; 0: none.
+    #[inline(always)]
+    pub(crate) fn own_lane<'t>(&self, thread: &'t base::Thread) -> &'t core::cell::Cell<u32> {
+        &thread.lanes[usize::from(self.slot) % base::MOUNTS_MAX]
+    }
+
     /// Its volatile half.
     #[inline(always)]
     pub(crate) fn lane_state(&self, lane: u32) -> &LaneState {
-        self.lane_states.get(lane % layout::LANES).expect("lane states are mapped")
+        self.lane_states.get(lane % layout::LANES + 1).expect("lane states are mapped")
     }
 
     /// The head of the segment.
@@ -232,10 +237,16 @@ impl Fs {
         self.cachelets.get(number)
     }
 
-    /// The same, for who reads or writes it.
+    /// The same, on the line that a glance reads.
     #[inline(always)]
-    pub(crate) fn cachelet_of_file(&self, number: u32) -> Option<&Cachelet> {
-        self.cachelets_of_files.get(number)
+    pub(crate) fn cachelet_at_hand(&self, number: u32) -> Option<&Cachelet> {
+        self.glanced.get(number.wrapping_add(1))
+    }
+
+    /// Number of a cachelet, on the line that a glance reads.
+    #[inline(always)]
+    pub(crate) fn number_at_hand(&self, cachelet: &Cachelet) -> u32 {
+        self.glanced.number(cachelet).wrapping_sub(1)
     }
 
     /// Number of a cachelet of this segment.
@@ -277,9 +288,21 @@ impl Fs {
         if self.is_writable() { Ok(()) } else { Err(Errno::EROFS.into()) }
     }
 
+    /// Whether who writes has nothing to ask and nothing to order: the image may be changed, and since nothing is made
+    /// durable, no persist can fail and end that.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain_slot == self.slot
+    }
+
+    #[inline(never)]
+    fn is_writable_with_care(&self) -> bool {
+        !self.read_only && self.root().flags.load(Relaxed) & 1 == 0
+    }
+
     /// Whether anything may be changed.
     #[inline(always)]
     pub fn is_writable(&self) -> bool {
-        !self.read_only && self.root().flags.load(Relaxed) & 1 == 0
+        self.is_plain() || self.is_writable_with_care()
     }
 }

@@ -90,7 +90,7 @@ impl Fs {
             #[inline(always)]
             |cachelet, sequence, id, dir| {
                 let word = cachelet.mode.load(Relaxed);
-                sight.node = Node { id, hint: self.cachelets.number(cachelet) };
+                sight.node = Node { id, hint: self.number_at_hand(cachelet) };
                 sight.parent = dir.node.load(Relaxed);
                 sight.word = word;
                 sight.uid = cachelet.uid.load(Relaxed);
@@ -182,7 +182,7 @@ impl Fs {
     /// The attributes of an open node, for the program, as `glance_stat`.
     #[inline]
     pub fn glance_node(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Glance {
-        let Some(cachelet) = self.cachelet(node.hint) else { return Glance::Unsure };
+        let Some(cachelet) = self.cachelet_at_hand(node.hint) else { return Glance::Unsure };
         let sequence = cachelet.sequence.load(Acquire);
         if sequence & 1 != 0 || cachelet.node.load(Relaxed) != node.id {
             return Glance::Unsure;
@@ -260,7 +260,7 @@ impl Fs {
     /// The cachelet of the directory where a way starts, and its sequence while it is not being changed.
     #[inline(always)]
     fn start(&self, base: Node) -> Option<(&Cachelet, u32)> {
-        let mut dir = self.cachelets.get(base.hint).or_else(|| self.by_reference(base.id))?;
+        let mut dir = self.cachelet_at_hand(base.hint).or_else(|| self.by_reference(base.id))?;
         let mut sequence = dir.sequence.load(Acquire);
         if dir.node.load(Relaxed) != base.id {
             // The hint of a mount's root is as old as the mount.
@@ -285,7 +285,9 @@ impl Fs {
     fn look_short(&self, parent: u64, name: &Short) -> Result<Near<'_>, Looked<'_>> {
         let hash = format::hash::name_short(self.name_key, parent, name.low, name.high, name.len);
         let is_named = |child: &Cachelet| child.name[0].load(Relaxed) == name.low && child.name[1].load(Relaxed) == name.high;
-        self.look(hash, |bucket, i| self.look_at(bucket, i, parent, is_named), |_, _| self.look_short_behind(parent, *name))
+        // Its length is not kept for what is rare.
+        let behind = |_, _| self.look_short_behind(parent, Short::of_words(name.low, name.high));
+        self.look(hash, |bucket, i| self.look_at(bucket, i, parent, is_named), behind)
     }
 
     /// Looks for any other name.
@@ -309,31 +311,28 @@ impl Fs {
         at: impl Fn(&'a Bucket, usize) -> Option<Near<'a>>,
         behind: impl FnOnce(&'a Bucket, u64) -> Looked<'a>,
     ) -> Result<Near<'a>, Looked<'a>> {
-        let (number, buckets) = self.known_buckets.number(hash);
-        let Some(bucket) = self.buckets.find(number) else { return Err(self.learn_bucket(hash)) };
-        let bucket = bucket.item();
-        let print = format::hash::fingerprint(hash);
+        let (bucket, buckets) = self.buckets.of_hash(hash);
         for i in 0..ENTRIES {
-            if bucket::entry_fingerprint(bucket.entries[i].load(Acquire)) == print {
-                return at(bucket, i).ok_or_else(|| self.learn_buckets());
+            if bucket::seems_of(bucket.entries[i].load(Acquire), hash) {
+                return at(bucket, i).ok_or_else(|| self.look_later());
             }
         }
         // Read before the number of buckets is looked at again, and by who asks the directory.
         fence(Acquire);
         if self.root.buckets.load(Acquire) != buckets {
-            return Err(self.learn_buckets());
+            return Err(self.look_later());
         }
         Err(match bucket.next.load(Acquire) {
-            0 => self.look_again(bucket, print),
+            0 => self.look_again(bucket, hash),
             _ => behind(bucket, buckets),
         })
     }
 
-    /// There is nothing behind the bucket, and was nothing with this fingerprint in it. What was
+    /// There is nothing behind the bucket, and was nothing that seemed to be of this hash in it. What was
     /// behind until now has come here before (`index::split`).
     #[inline(never)]
-    fn look_again(&self, bucket: &Bucket, print: u64) -> Looked<'_> {
-        match self.seems_free(bucket, print) {
+    fn look_again(&self, bucket: &Bucket, hash: u64) -> Looked<'_> {
+        match self.seems_free(bucket, format::hash::fingerprint(hash)) {
             true => Looked { child: None, word: ABSENT },
             false => Looked::UNSURE,
         }
@@ -342,26 +341,21 @@ impl Fs {
     /// The name may be in a bucket that there was not yet when we last asked.
     #[cold]
     #[inline(never)]
-    fn learn_buckets(&self) -> Looked<'_> {
-        self.known_buckets.learn(self.root.buckets.load(Acquire));
+    fn look_later(&self) -> Looked<'_> {
+        self.learn_buckets();
         Looked::UNSURE
     }
 
-    /// The cachelet beside an entry may carry the name.
+    /// The cachelet beside an entry may carry the name. If it does, the name is there, whoever gave its number and in
+    /// whatever generation: so nobody asks that of the bucket.
     #[inline(always)]
     fn look_at(&self, bucket: &Bucket, i: usize, parent: u64, is_named: impl Fn(&Cachelet) -> bool) -> Option<Near<'_>> {
-        let child = self.cachelet(bucket.cachelets[i].load(Relaxed).wrapping_sub(1))?;
+        let child = self.glanced.get(bucket.cachelets[i].load(Relaxed))?;
         let sequence = child.sequence.load(Acquire);
-        let named = child.parent.load(Relaxed) == parent && is_named(child);
-        (named && sequence & 1 == 0 && bucket.generation.load(Relaxed) == self.generation).then_some((child, sequence))
-    }
-
-    /// Takes note of where the buckets of a step of the index lie.
-    #[cold]
-    #[inline(never)]
-    fn learn_bucket(&self, hash: u64) -> Looked<'_> {
-        self.learn_step(self.known_buckets.number(hash).0);
-        Looked::UNSURE
+        if sequence & 1 != 0 {
+            return None;
+        }
+        (child.parent.load(Relaxed) == parent && is_named(child)).then_some((child, sequence))
     }
 
     /// The attributes of node `id`, read while its sequence was `sequence`.
@@ -542,8 +536,10 @@ mod tests {
             make(&test, root, name(made).strip_suffix(b"\0").unwrap(), Kind::Regular);
             made += 1;
         }
-        let moved =
-            |i: &u32| bucket::number(hash(*i), test.root().buckets.load(Acquire)) != test.known_buckets.number(hash(*i)).0;
+        let moved = |i: &u32| {
+            let home = test.bucket_offset(hash(*i), test.root().buckets.load(Acquire)).unwrap();
+            test.fs.image.offset_of(test.buckets.of_hash(hash(*i)).0) != home
+        };
         let first = (0..made).find(moved).expect("some names have moved");
         assert_eq!([look(first), look(first)], [Glance::Unsure, Glance::Seen]);
         assert_eq!((0..made).find(moved), None, "one look learns the number");

@@ -50,6 +50,13 @@ pub const fn entry_fingerprint(entry: u64) -> u64 {
     entry >> 48
 }
 
+/// Whether an entry may be the one of this hash. One name in 65,536 has a hash whose fingerprint is not its upper
+/// end: its entry seems not to be its own, and what is free does. So "no" is no answer where that matters.
+#[inline(always)]
+pub const fn seems_of(entry: u64, hash: u64) -> bool {
+    (entry ^ hash) >> 48 == 0
+}
+
 /// Offset of the edentry of an entry.
 #[inline]
 pub const fn entry_offset(entry: u64) -> u64 {

@@ -6,7 +6,7 @@
 //!
 //! - [`region`]: a mapping, its words and its copies; every store that must
 //!   survive goes through it, and can be recorded (`record`).
-//! - [`table`]: what lies at a fixed place of a region, checked once; [`text`]: a program's path.
+//! - [`table`]: what lies at a fixed place of a region, checked once; [`steps`]: an array that grows; [`text`]: a program's path.
 //! - [`domain`]: what survives what, and what an ordering point costs there.
 //! - [`mutex`]: robust mutexes, the proof of a peer's death.
 //! - [`sys`]: raw system calls; [`file`](mod@file): the few the engine makes.
@@ -16,6 +16,7 @@
 extern crate std;
 
 pub mod clock;
+mod counted;
 pub mod domain;
 pub mod errno;
 pub mod fetch;
@@ -28,15 +29,19 @@ pub mod processor;
 #[cfg(feature = "sim")]
 pub mod record;
 pub mod region;
+pub mod steps;
 pub mod sys;
 pub mod table;
 pub mod text;
 pub mod user;
 
+use core::sync::atomic;
+
 pub use domain::Domain;
 pub use errno::Errno;
 pub use region::Region;
-pub use table::{Pinned, Steps, Table};
+pub use steps::Steps;
+pub use table::{Ordinal, Pinned, Table};
 pub use text::Text;
 pub use user::UserSlice;
 

@@ -6,9 +6,8 @@
 //! as long as the region is used; whoever replaces a region replaces these too.
 
 use crate::Region;
-use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 use zerocopy::{FromBytes, KnownLayout};
 
 /// A structure of atomics at a fixed place of a region.
@@ -24,6 +23,13 @@ unsafe impl<T> Sync for Pinned<T> {}
 #[repr(C, align(4096))]
 struct Zero([AtomicU64; 512]);
 
+/// A structure of zeros that stays.
+pub(crate) const fn zero<T: FromBytes>() -> *const T {
+    const { assert!(size_of::<T>() <= size_of::<Zero>() && align_of::<T>() <= align_of::<Zero>()) }
+    static ZERO: Zero = Zero([const { AtomicU64::new(0) }; 512]);
+    ptr::from_ref(&ZERO).cast()
+}
+
 impl<T: FromBytes + KnownLayout> Pinned<T> {
     /// The structure at `offset`; `None` as for [`Region::at`].
     pub fn new(region: &Region, offset: u64) -> Option<Pinned<T>> {
@@ -32,9 +38,7 @@ impl<T: FromBytes + KnownLayout> Pinned<T> {
 
     /// A structure of zeros, in memory of its own, to stand where there is no region.
     pub fn zero() -> Pinned<T> {
-        const { assert!(size_of::<T>() <= size_of::<Zero>() && align_of::<T>() <= align_of::<Zero>()) }
-        static ZERO: Zero = Zero([const { AtomicU64::new(0) }; 512]);
-        Pinned(ptr::from_ref(&ZERO).cast())
+        Pinned(zero())
     }
 }
 
@@ -101,82 +105,50 @@ impl<T: FromBytes + KnownLayout> Table<T> {
     }
 }
 
-/// An array in steps that lie apart: the first has `FIRST` items, each other one
-/// as many as all before it. `FIRST` is a power of two. There is a step for every number.
-#[derive(Debug)]
-pub struct Steps<T, const FIRST: u64, const STEPS: usize> {
-    /// Where item 0 would be if the step went on downwards; null: not known yet.
-    origins: [AtomicPtr<T>; STEPS],
+/// A [`Table`] as those see it who number its items from 1, so that 0 is none. Twelve bytes, so that a word fits beside it.
+#[repr(C, packed(4))]
+pub struct Ordinal<T> {
+    /// Where item 0 would be: what is counted too much is in it, and costs nothing.
+    before: *const T,
+    count: u32,
 }
 
-impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
-    /// No step is known yet.
-    pub const fn new() -> Self {
-        Steps { origins: [const { AtomicPtr::new(ptr::null_mut()) }; STEPS] }
+// SAFETY: as for `Pinned`.
+unsafe impl<T> Send for Ordinal<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Ordinal<T> {}
+
+impl<T> core::fmt::Debug for Ordinal<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
+        f.debug_struct("Ordinal").field("before", &{ self.before }).field("count", &{ self.count }).finish()
+    }
+}
+
+impl<T> Ordinal<T> {
+    /// An array of nothing.
+    pub const EMPTY: Ordinal<T> = Ordinal::of(Table::EMPTY);
+
+    /// The items of a table.
+    pub const fn of(table: Table<T>) -> Ordinal<T> {
+        Ordinal { before: table.first.as_ptr().wrapping_sub(1), count: table.count }
     }
 
-    /// Step of an item.
+    /// The item with this number.
     #[inline(always)]
-    const fn step(number: u64) -> usize {
-        const { assert!(FIRST.is_power_of_two() && FIRST > 1) }
-        // As an index from the start: what is subtracted becomes part of an address.
-        let top = (63 - (number | FIRST >> 1).leading_zeros()) as usize;
-        top.wrapping_sub(FIRST.trailing_zeros() as usize - 1)
-    }
-
-    /// The item with this number, if its step is known.
-    #[inline(always)]
-    pub fn get(&self, number: u64) -> Option<&T> {
-        self.find(number).map(Known::item)
-    }
-
-    /// The same for the hottest way: what is asked about is the step, not once more the item.
-    #[inline(always)]
-    pub fn find(&self, number: u64) -> Option<Known<'_, T>> {
-        const { assert!(Self::step(u64::MAX) < STEPS) }
-        // SAFETY: steps rise with numbers, and the greatest number's is one of them.
-        let origin = unsafe { self.origins.get_unchecked(Self::step(number)) }.load(Ordering::Acquire);
-        NonNull::new(origin).map(|origin| Known { origin, number, life: PhantomData })
-    }
-}
-
-/// An item of [`Steps`] whose step is known.
-#[derive(Debug)]
-pub struct Known<'a, T> {
-    /// Of its step, and not null.
-    origin: NonNull<T>,
-    number: u64,
-    life: PhantomData<&'a T>,
-}
-
-impl<'a, T> Known<'a, T> {
-    /// The item.
-    #[inline(always)]
-    pub fn item(self) -> &'a T {
-        // SAFETY: every number of this step is within the step, which was checked in `set`.
-        unsafe { &*self.origin.as_ptr().wrapping_add(self.number as usize) }
-    }
-}
-
-impl<T, const FIRST: u64, const STEPS: usize> Default for Steps<T, FIRST, STEPS> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T: FromBytes + KnownLayout, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
-    /// Makes known that a step starts at `offset`. False if it is not whole in the valid part, or unaligned.
-    pub fn set(&self, region: &Region, step: usize, offset: u64) -> bool {
-        let start = if step == 0 { 0 } else { FIRST << (step - 1) };
-        let count = if step == 0 { FIRST } else { start };
-        let whole = count.checked_mul(size_of::<T>() as u64).is_some_and(|bytes| region.holds(offset, bytes));
-        match (self.origins.get(step), region.at::<T>(offset)) {
-            (Some(origin), Some(first)) if whole => {
-                origin.store(ptr::from_ref(first).wrapping_sub(start as usize).cast_mut(), Ordering::Release);
-                true
-            }
-            _ => false,
+    pub fn get(&self, number: u32) -> Option<&T> {
+        crate::touched();
+        if number.wrapping_sub(1) >= self.count {
+            return None;
         }
+        // SAFETY: an item of the table, which is as it was when it was made.
+        Some(unsafe { &*self.before.wrapping_add(number as usize) })
+    }
+
+    /// Number of an item that is in the table.
+    #[inline(always)]
+    pub fn number(&self, item: &T) -> u32 {
+        const { assert!(size_of::<T>().is_power_of_two()) }
+        ((ptr::from_ref(item) as usize).wrapping_sub(self.before as usize) / size_of::<T>()) as u32
     }
 }
 
@@ -184,7 +156,7 @@ impl<T: FromBytes + KnownLayout, const FIRST: u64, const STEPS: usize> Steps<T, 
 mod tests {
     use super::*;
     use crate::Domain;
-    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use core::sync::atomic::Ordering::Relaxed;
     use std::vec;
     use std::vec::Vec;
 
@@ -204,24 +176,14 @@ mod tests {
         assert_eq!(table.get(0).unwrap().load(Relaxed), 10);
         assert_eq!(table.number(table.get(53).unwrap()), 53);
         assert!(table.get(54).is_none() && table.get(u32::MAX).is_none());
+        let ordinal = Ordinal::of(table);
+        assert!(ptr::eq(ordinal.get(1).unwrap(), table.get(0).unwrap()));
+        assert!(ptr::eq(ordinal.get(54).unwrap(), table.get(53).unwrap()) && ordinal.number(table.get(53).unwrap()) == 54);
+        assert!([0, 55, u32::MAX].into_iter().all(|number| ordinal.get(number).is_none()));
+        assert!([0, 1].into_iter().all(|number| Ordinal::<AtomicU64>::EMPTY.get(number).is_none()));
         assert!(Table::<AtomicU64>::new(&region, 80, 55).is_none());
         assert!(Table::<AtomicU64>::new(&region, 84, 1).is_none());
         assert!(Pinned::<AtomicU64>::new(&region, 512).is_none());
         assert_eq!(Pinned::<AtomicU64>::new(&region, 504).unwrap().load(Relaxed), 63);
-    }
-
-    /// Goal: steps that lie anywhere are one array. Method: three, out of order.
-    #[test]
-    fn steps_are_one_array() {
-        let mut words = vec![0; 64];
-        let region = numbered(&mut words);
-        let steps = Steps::<AtomicU64, 8, 62>::new();
-        assert!(steps.set(&region, 0, 40 * 8) && steps.set(&region, 1, 0) && steps.set(&region, 2, 16 * 8));
-        for number in 0..32 {
-            let expected = if number < 8 { 40 + number } else { number - 8 + if number < 16 { 0 } else { 8 } };
-            assert_eq!(steps.get(number).unwrap().load(Relaxed), expected, "{number}");
-        }
-        assert!(steps.get(32).is_none() && steps.get(1 << 40).is_none() && steps.get(u64::MAX).is_none());
-        assert!(!steps.set(&region, 2, 56 * 8) && !steps.set(&region, 62, 0), "out of bounds");
     }
 }

@@ -22,6 +22,12 @@ pub struct Short {
 }
 
 impl Short {
+    /// The component of these words, which has no NUL in it.
+    pub fn of_words(low: u64, high: u64) -> Short {
+        let all = u128::from(high) << 64 | u128::from(low);
+        Short { low, high, len: (128 - all.leading_zeros()).div_ceil(8) }
+    }
+
     /// Whether it may be no name: nothing, `.` or `..`. True of a few odd names besides.
     #[inline(always)]
     pub fn may_be_dots(&self) -> bool {
@@ -109,7 +115,8 @@ impl<'a> Text<'a> {
     /// Whether a component from here lies in one page, with what follows it, for all that [`Text::short`] looks at.
     #[inline(always)]
     fn is_within_page(self) -> bool {
-        self.at as usize % PAGE < PAGE - 16
+        // Sixteen bytes on is not among the first sixteen of a page.
+        self.address().wrapping_add(16) & (PAGE - 16) != 0
     }
 
     /// Whether the component that ends at `end` is no name: nothing, `.` or `..`.
@@ -166,10 +173,11 @@ impl<'a> Text<'a> {
         let bytes = unsafe { _mm_loadu_si128(self.at.cast()) };
         // SAFETY: an aligned member.
         let slashes = unsafe { _mm_load_si128((&raw const tables.slashes).cast()) };
+        // 0 where the byte is NUL or differs from a slash in nothing.
         // SAFETY: every x86-64 has SSE2.
-        let ends = unsafe { _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_setzero_si128()), _mm_cmpeq_epi8(bytes, slashes)) };
+        let least = unsafe { _mm_min_epu8(bytes, _mm_xor_si128(bytes, slashes)) };
         // SAFETY: as above.
-        let ends = unsafe { _mm_movemask_epi8(ends) } as u32;
+        let ends = unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(least, _mm_setzero_si128())) } as u32;
         if ends == 0 {
             return None;
         }
@@ -254,15 +262,16 @@ mod tests {
     use super::*;
     use std::vec;
 
-    /// Goal: both ways of taking a component agree, at every alignment.
+    /// Goal: both ways of taking a component agree, at every alignment, and where a page ends in the text.
     #[test]
     fn components_agree() {
         let text = b"a/bc/x86_64-linux-gnu/012345678901234/0123456789abcdef//.hidden/\xff/end";
-        for lead in 0..32 {
-            let mut buffer = vec![b'/'; lead];
-            buffer.extend_from_slice(text);
-            buffer.push(0);
-            buffer.extend_from_slice(&[b'z'; 16]);
+        let mut buffer = vec![b'z'; 3 * PAGE];
+        let page = PAGE - buffer.as_ptr() as usize % PAGE;
+        for lead in (0..32).chain(page + PAGE - text.len() - 32..page + PAGE + 1) {
+            buffer.fill(b'z');
+            buffer[lead..][..text.len()].copy_from_slice(text);
+            buffer[lead + text.len()] = 0;
             // SAFETY: the text ends in a NUL.
             let mut rest = unsafe { Text::new(buffer.as_ptr().add(lead)) };
             loop {
@@ -276,6 +285,7 @@ mod tests {
                         let all = u128::from_le_bytes(words);
                         let expected = Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32 };
                         assert_eq!((short, after.at), (expected, end.at));
+                        assert_eq!(Short::of_words(short.low, short.high), expected);
                         assert_eq!(rest.short_part().map(|part| part.1), Some(name));
                     }
                     None => assert!(name.len() > 15 || !rest.is_within_page()),

@@ -25,8 +25,8 @@ pub const SPARE_FD: u32 = MAP_FD + MAPS_MAX as u32;
 /// What a number stands for.
 ///
 /// ```text
-/// 63 .. 45 44    43..40 39..36 35 34  33     32        31 .. 0
-/// unused | used | slot | DT_* | W, R | path | cloexec | description
+/// 63 62  61 .. 45 44    43..40 39..36 35 34   33     32        31 .. 0
+/// W, R | unused | used | slot | DT_* | unused | path | cloexec | description
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry(u64);
@@ -36,8 +36,9 @@ const USED: u64 = 1 << 44;
 const _: () = assert!(MOUNTS_MAX == 16);
 const CLOEXEC: u64 = 1 << 32;
 const PATH: u64 = 1 << 33;
-const READ: u64 = 1 << 34;
-const WRITE: u64 = 1 << 35;
+const READ: u64 = 1 << 62;
+/// The sign: a word is asked at once whether it is there and may be written.
+const WRITE: u64 = 1 << 63;
 
 impl Entry {
     /// Packs one.
@@ -74,7 +75,7 @@ impl Entry {
     }
 
     /// Open for writing.
-    #[inline]
+    #[inline(always)]
     pub fn writable(self) -> bool {
         self.0 & WRITE != 0
     }
@@ -119,9 +120,9 @@ impl Entry {
 /// `READ` and `WRITE` of these `O_*`.
 #[inline(always)]
 const fn access(flags: u32) -> u64 {
-    const _: () = assert!(READ == 1 << 34 && WRITE == 2 << 34);
+    const _: () = assert!(READ == 1 << 62 && WRITE == 2 << 62);
     // `O_RDONLY` 0, `O_WRONLY` 1, `O_RDWR` 2: one more is the two bits; 3 is neither.
-    (flags.wrapping_add(1) as u64 & 3) << 34
+    (flags.wrapping_add(1) as u64) << 62
 }
 
 /// The table. The working directory's word comes last, at the border of a line if the table begins at one; what is

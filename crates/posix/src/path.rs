@@ -111,11 +111,31 @@ impl Process {
     /// The same for a call's quick way; `None` also where there is no such way, since a file has to be asked for.
     #[inline(always)]
     pub(crate) fn file_at_hand(&self, fd: usize) -> Option<OpenFile<'_>> {
+        self.file_of(self.entry_at_hand(fd)?)
+    }
+
+    /// As [`Process::file_at_hand`], if it is open for writing.
+    #[inline(always)]
+    pub(crate) fn writable_at_hand(&self, fd: usize) -> Option<OpenFile<'_>> {
+        let entry = self.entry_at_hand(fd)?;
+        // Before anything is looked up: one question with whether there is an entry.
+        if !entry.writable() {
+            return None;
+        }
+        self.file_of(entry)
+    }
+
+    #[inline(always)]
+    fn entry_at_hand(&self, fd: usize) -> Option<Entry> {
         let fd = fd as u32;
         if fd >= CWD_FD {
             return None;
         }
-        let entry = self.descriptors.get(fd)?;
+        self.descriptors.get(fd)
+    }
+
+    #[inline(always)]
+    fn file_of(&self, entry: Entry) -> Option<OpenFile<'_>> {
         let slot = entry.slot();
         let mount = self.mounts.held(slot)?;
         let description = mount.description_at_hand(entry.description())?;

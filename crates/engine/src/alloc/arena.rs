@@ -261,7 +261,7 @@ mod tests {
                 Ok(_) => made += 1,
                 Err(error) => {
                     assert_eq!(error.errno(), Errno::ENOSPC);
-                    let state = test.lane_state(threads[turn % 2].lanes[test.slot].get() - 1);
+                    let state = test.lane_state(test.own_lane(&threads[turn % 2]).get() - 1);
                     // The inode's line, which the failed operation has put back.
                     let left: u32 = state.stock.iter().map(|stock| stock.load(Relaxed).count_ones()).sum();
                     assert!(left <= 1, "{left} lines");

@@ -31,9 +31,9 @@ impl<'a> Ahead<'a> {
     pub(super) fn listed(&mut self, fs: &'a Fs, parent: u64, name: &[u8]) {
         let hash = fs.hash(parent, name);
         let home = fs.known_home(hash);
-        home.inspect(|home| fetch(*home));
-        let now = home.map(|home| (home, format::hash::fingerprint(hash)));
-        if let Some(earlier) = core::mem::replace(&mut self.names[self.next % LATER], now) {
+        fetch(home);
+        let now = (home, format::hash::fingerprint(hash));
+        if let Some(earlier) = self.names[self.next % LATER].replace(now) {
             fs.fetch_cachelet(earlier);
         }
         self.next += 1;
@@ -48,8 +48,8 @@ impl<'a> Ahead<'a> {
 impl Fs {
     /// The home bucket of a hash, by what this process knows of the index: a guess that costs nothing.
     #[inline]
-    fn known_home(&self, hash: u64) -> Option<&Bucket> {
-        self.buckets.get(self.known_buckets.number(hash).0)
+    fn known_home(&self, hash: u64) -> &Bucket {
+        self.buckets.of_hash(hash).0
     }
 
     /// Fetches the cachelet that lies beside the entry of a fingerprint.

@@ -4,50 +4,48 @@
 
 use super::job::stamp;
 use crate::fs::Fs;
-use crate::segment::{LaneState, LockWord, cachelet};
+use crate::segment::{Cachelet, LaneState, LockWord, cachelet};
 use base::{DescriptionId, Kind, Node, Thread};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 use format::BLOCK;
 use format::extent::Root;
 use format::inode::node_offset;
 use pm::UserSlice;
 
 /// In the mode word: a regular file without set-id bits, whose mode a write does not change.
-const PLAIN: (u32, u32) = ((Kind::Regular as u32) << 16, 0xff_0000 | 0o6000);
+const ORDINARY: (u32, u32) = ((Kind::Regular as u32) << 16, 0xff_0000 | 0o6000);
 
-/// A word that names the lane that has it, listed in the lane's state for as long.
-struct Held<'a> {
-    listed: &'a AtomicU64,
-    word: &'a AtomicU32,
-    owner: u32,
+/// Takes a word that names the lane that has it, if it is free and nothing else is listed where the lane's state lists it.
+#[inline(always)]
+fn take(fs: &Fs, listed: &AtomicU64, word: &LockWord, owner: u32) -> Option<()> {
+    if listed.load(Relaxed) != 0 {
+        return None;
+    }
+    // Listed before it is taken, so that whoever finds the holder dead knows.
+    listed.store(fs.segment.offset_of(word), Release);
+    if word.compare_exchange(0, owner, Acquire, Relaxed).is_err() {
+        listed.store(0, Release);
+        return None;
+    }
+    Some(())
 }
 
-impl<'a> Held<'a> {
-    /// Takes it if it is free, and nothing else is listed there.
-    #[inline(always)]
-    fn take(fs: &Fs, listed: &'a AtomicU64, word: &'a LockWord, owner: u32) -> Option<Held<'a>> {
-        if listed.load(Relaxed) != 0 {
-            return None;
-        }
-        // Listed before it is taken, so that whoever finds the holder dead knows.
-        listed.store(fs.segment.offset_of(word), Release);
-        if word.compare_exchange(0, owner, Acquire, Relaxed).is_err() {
-            listed.store(0, Release);
-            return None;
-        }
-        Some(Held { listed, word, owner })
-    }
+/// Gives it back. Nobody takes it from the living: what else is there is a peer's mistake, which should keep nobody waiting.
+#[inline(always)]
+fn give_back(listed: &AtomicU64, word: &LockWord) {
+    word.store(0, Release);
+    listed.store(0, Release);
 }
 
-impl Drop for Held<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.word.load(Relaxed) == self.owner {
-            self.word.store(0, Release);
-        }
-        self.listed.store(0, Release);
-    }
+/// Where bytes go.
+struct Place {
+    /// The file's size before.
+    size: u64,
+    /// Where they end in the file.
+    end: u64,
+    /// Where they begin in the image.
+    at: u64,
 }
 
 impl Fs {
@@ -55,52 +53,99 @@ impl Fs {
     /// that is quick; the offset after it. `None`: do it properly, nothing has been done.
     #[inline(always)]
     pub fn write_at_hand(&self, thread: &Thread, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
-        let owner = thread.lanes[self.slot].get();
-        let state = self.lane_state(owner.checked_sub(1)?);
-        self.write_in_lane(state, owner, node, offset, from)
+        let Some(lane) = thread.lanes.get(usize::from(self.plain_slot)) else {
+            return self.write_with_care(self.own_lane(thread).get(), node, offset, from);
+        };
+        let owner = lane.get();
+        self.write_as::<true>(self.lane_states.get(owner)?, owner, node, offset, from)
     }
 
     /// As [`Fs::write_at_hand`] at a description's offset, or at the end, which moves the offset.
     #[inline(always)]
     pub fn write_on_at_hand(&self, thread: &Thread, id: DescriptionId, node: Node, append: bool, from: UserSlice) -> Option<u64> {
-        let owner = thread.lanes[self.slot].get();
-        let state = self.lane_state(owner.checked_sub(1)?);
+        let owner = self.own_lane(thread).get();
+        let state = self.lane_states.get(owner)?;
         let description = self.descriptions.get(id)?;
-        let _held = Held::take(self, &state.spare2[0], &description.offset_owner, owner)?;
+        take(self, &state.offsets[0], &description.offset_owner, owner)?;
         let offset = if append { None } else { Some(description.offset.load(Relaxed)) };
-        let end = self.write_in_lane(state, owner, node, offset, from)?;
-        description.offset.store(end, Relaxed);
-        Some(end)
+        let end = match self.is_plain() {
+            true => self.write_as::<true>(state, owner, node, offset, from),
+            false => self.write_with_care(owner, node, offset, from),
+        };
+        if let Some(end) = end {
+            description.offset.store(end, Relaxed);
+        }
+        give_back(&state.offsets[0], &description.offset_owner);
+        end
     }
 
-    #[inline(always)]
-    fn write_in_lane(&self, state: &LaneState, owner: u32, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
-        let cachelet = self.cachelet_of_file(node.hint)?;
-        let at = node_offset(node.id);
-        let inode = self.image.at::<format::Inode>(at)?;
+    /// In any domain, where that is allowed.
+    #[inline(never)]
+    fn write_with_care(&self, owner: u32, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
         if !self.is_writable() {
             return None;
         }
-        let _held = Held::take(self, &state.held[0], &cachelet.owner, owner)?;
+        self.write_as::<false>(self.lane_states.get(owner)?, owner, node, offset, from)
+    }
+
+    /// `PLAIN`: as of [`Fs::is_plain`].
+    #[inline(always)]
+    fn write_as<const PLAIN: bool>(
+        &self,
+        state: &LaneState,
+        owner: u32,
+        node: Node,
+        offset: Option<u64>,
+        from: UserSlice,
+    ) -> Option<u64> {
+        let cachelet = self.cachelet(node.hint)?;
+        take(self, &state.held[0], &cachelet.owner, owner)?;
+        let Some(place) = self.place_of(cachelet, node, offset, from.len as u64) else {
+            give_back(&state.held[0], &cachelet.owner);
+            return None;
+        };
+        if self.image.copy_in_as::<PLAIN>(place.at, from).is_err() {
+            give_back(&state.held[0], &cachelet.owner);
+            return None;
+        }
+        // From here on nothing fails, so that little has to be kept.
+        let now = pm::clock::now() as u64;
+        if place.end > place.size || cachelet.mtime.load(Relaxed) != now || cachelet.ctime.load(Relaxed) != now {
+            self.stamp_at_hand(cachelet, place.end.max(place.size), now);
+        } else if !PLAIN {
+            self.image.fence();
+        }
+        give_back(&state.held[0], &cachelet.owner);
+        Some(place.end)
+    }
+
+    /// Where `len` bytes go, if that is into one run of blocks. The cachelet is held.
+    #[inline(always)]
+    fn place_of(&self, cachelet: &Cachelet, node: Node, offset: Option<u64>, len: u64) -> Option<Place> {
         let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID);
-        let other = cachelet.mode.load(Relaxed) & PLAIN.1 ^ PLAIN.0;
+        let other = cachelet.mode.load(Relaxed) & ORDINARY.1 ^ ORDINARY.0;
         if unusable | other != 0 || cachelet.node.load(Acquire) != node.id {
             return None;
         }
         let size = cachelet.size.load(Relaxed);
-        let (start, len) = (offset.unwrap_or(size), from.len as u64);
-        let (block, blocks) = Root::one(inode.root.load(Relaxed))?;
-        let room = blocks * BLOCK;
-        // `copy_in` looks where the blocks end; nothing before them is a file's.
-        if start > size || start > room || len > room - start || block < self.layout.first_block() {
+        let start = offset.unwrap_or(size);
+        if start > size {
             return None;
         }
-        self.image.copy_in(block * BLOCK + start, from).ok()?;
-        let end = start + len;
-        // Asked for last, where little is left that has to be kept over the call.
-        let now = pm::clock::now() as u64;
-        stamp(self, cachelet, inode, at, size.max(end), now);
-        Some(end)
+        let (block, blocks) = Root::one(cachelet.root.load(Relaxed))?;
+        // Of a size that is none they wrap; so it is the place itself that is looked at: nothing before the
+        // blocks is a file's, and `copy_in` looks where they end.
+        let (end, at) = (start.wrapping_add(len), (block * BLOCK).wrapping_add(start));
+        (end <= blocks * BLOCK && at >= self.layout.blocks).then_some(Place { size, end, at })
+    }
+
+    /// Publishes the size and time of a file whose cachelet is held.
+    #[inline(always)]
+    fn stamp_at_hand(&self, cachelet: &Cachelet, size: u64, now: u64) {
+        let at = node_offset(cachelet.node.load(Relaxed));
+        if let Some(inode) = self.image.at(at) {
+            stamp(self, cachelet, inode, at, size, now);
+        }
     }
 }
 

@@ -32,7 +32,7 @@ impl Fs {
     /// at hand, out of one extent. `None`: do it properly.
     #[inline(always)]
     pub fn glance_read(&self, node: Node, offset: u64, buffer: UserSlice) -> Option<usize> {
-        let cachelet = self.cachelet_of_file(node.hint)?;
+        let cachelet = self.cachelet(node.hint)?;
         let before = cachelet.map_sequence.load(Acquire);
         let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID);
         let other = cachelet.mode.load(Relaxed) >> 16 & 0xff ^ Kind::Regular as u32;

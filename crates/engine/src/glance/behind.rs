@@ -27,8 +27,7 @@ impl Fs {
     #[inline(never)]
     pub(super) fn look_short_behind(&self, parent: u64, name: Short) -> Looked<'_> {
         let hash = format::hash::name_short(self.name_key, parent, name.low, name.high, name.len);
-        let (number, buckets) = self.known_buckets.number(hash);
-        let Some(home) = self.buckets.get(number) else { return self.learn_bucket(number) };
+        let (home, buckets) = self.buckets.of_hash(hash);
         let is_named = |child: &Cachelet| child.name[0].load(Relaxed) == name.low && child.name[1].load(Relaxed) == name.high;
         self.look_behind(home, buckets, hash, |bucket, i| self.look_at(bucket, i, parent, is_named))
     }
@@ -51,11 +50,11 @@ impl Fs {
             let next = bucket.next.load(Acquire);
             fence(Acquire);
             if home.next.load(Relaxed) != chain {
-                return self.learn_buckets();
+                return self.look_later();
             }
             match looked {
                 Some(Some((child, sequence))) => return Looked { child: Some(child), word: sequence },
-                Some(None) => return self.learn_buckets(),
+                Some(None) => return self.look_later(),
                 None if next == 0 => return self.absent_behind(buckets),
                 None => match self.bucket(next) {
                     Ok(behind) => bucket = behind,
@@ -70,7 +69,7 @@ impl Fs {
     fn absent_behind(&self, buckets: u64) -> Looked<'_> {
         match self.root.buckets.load(Acquire) == buckets {
             true => Looked { child: None, word: ABSENT },
-            false => self.learn_buckets(),
+            false => self.look_later(),
         }
     }
 }

@@ -39,7 +39,7 @@ impl Fs {
     #[inline(always)]
     fn look_on_medium(&self, bucket: &Bucket, i: usize, sought: &Sought) -> Option<(&Cachelet, u32)> {
         let entry = bucket.entries[i].load(Acquire);
-        let child = self.cachelet(self.hint_of(bucket, i))?;
+        let child = self.cachelet_at_hand(self.hint_of(bucket, i))?;
         let sequence = child.sequence.load(Acquire);
         let node = child.node.load(Relaxed);
         let offset = entry_offset(entry);

@@ -43,7 +43,7 @@ impl Fs {
             };
             let Some(next) = end.next() else {
                 let fits = name.len() <= NAME_MAX;
-                return fits.then_some((Node { id, hint: self.cachelets.number(dir) }, name));
+                return fits.then_some((Node { id, hint: self.number_at_hand(dir) }, name));
             };
             let parent = node_offset(id);
             let looked = match short {

@@ -20,13 +20,11 @@
 
 pub(crate) mod change;
 pub(crate) mod find;
-pub(crate) mod known;
 pub(crate) mod sought;
 pub(crate) mod split;
 
 pub(crate) use change::{Room, Spot};
 pub(crate) use find::{Hit, Seen};
-pub(crate) use known::KnownBuckets;
 pub(crate) use sought::Sought;
 
 use crate::fs::{Fs, corrupt};
@@ -49,33 +47,29 @@ impl Fs {
     /// The bucket for `hash` when `buckets` are in use, the first of its chain.
     #[inline(always)]
     pub(crate) fn home(&self, hash: u64, buckets: u64) -> Result<&Bucket> {
-        match self.buckets.get(bucket::number(hash, buckets)) {
-            Some(bucket) if buckets >= BUCKETS_MIN => Ok(bucket),
-            _ => {
-                let bucket = self.home_anyhow(hash, buckets)?;
-                Ok(bucket)
-            }
+        let (bucket, known) = self.buckets.of_hash(hash);
+        if known == buckets && buckets >= BUCKETS_MIN {
+            return Ok(bucket);
         }
-    }
-
-    /// It is not known yet where it lies.
-    #[cold]
-    #[inline(never)]
-    fn home_anyhow(&self, hash: u64, buckets: u64) -> Result<&Bucket> {
-        let bucket = self.bucket(self.bucket_offset(hash, buckets)?)?;
-        self.learn_step(bucket::number(hash, buckets));
+        let bucket = self.home_anyhow(hash, buckets)?;
         Ok(bucket)
     }
 
-    /// Takes note of where the buckets of a step of the index lie.
-    pub(crate) fn learn_step(&self, number: u64) {
-        let (segment, _) = bucket::place(number);
-        if let Some(start) = self.root.index.get(segment) {
-            let start = start.load(Acquire);
-            if self.present(start, bucket::segment_buckets(segment) * format::LINE).is_ok() {
-                self.buckets.set(&self.image, segment, start);
-            }
-        }
+    /// There are more than this process knew.
+    #[cold]
+    #[inline(never)]
+    fn home_anyhow(&self, hash: u64, buckets: u64) -> Result<&Bucket> {
+        self.learn_buckets();
+        self.bucket(self.bucket_offset(hash, buckets)?)
+    }
+
+    /// Takes note of how many buckets there are, and where.
+    pub(crate) fn learn_buckets(&self) {
+        self.buckets.learn(&self.image, self.root.buckets.load(Acquire), |segment| {
+            let start = self.root.index.get(segment).map(|start| start.load(Acquire)).filter(|start| *start != 0)?;
+            self.present(start, bucket::segment_buckets(segment) * format::LINE).ok()?;
+            Some(start)
+        });
     }
 
     /// Offset of the bucket for `hash` when `buckets` are in use.

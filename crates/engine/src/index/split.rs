@@ -202,7 +202,7 @@ impl Fs {
 
     /// Gives the index another segment, as large as all before it.
     fn add_segment(&self, cx: &Cx, segment: usize) -> Result<()> {
-        let wait = &self.header().reserved2[0];
+        let wait = &self.header().index_patience;
         let left = wait.load(Relaxed);
         if left > 0 {
             wait.store(left - 1, Relaxed);

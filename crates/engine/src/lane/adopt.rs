@@ -138,8 +138,7 @@ impl Fs {
             entered.store(0, SeqCst);
         }
         // Offsets of open files come first, the lock taken first comes last: by it a lane is known to be busy.
-        let offsets = &state.spare2[..crate::process::descriptions::OFFSETS];
-        for held in offsets.iter().chain([&state.loading_cachelet]).chain(state.held.iter().rev()) {
+        for held in state.offsets.iter().chain([&state.loading_cachelet]).chain(state.held.iter().rev()) {
             self.free_lock(number, held.load(Acquire));
             held.store(0, Release);
         }

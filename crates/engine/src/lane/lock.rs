@@ -182,7 +182,7 @@ impl Waiter {
 
     /// For the thread of a call, with a lane or without one.
     pub(crate) fn by(fs: &Fs, cx: &Cx) -> Waiter {
-        Waiter { rounds: 0, vain: 0, nobody: 0, own: cx.thread.lanes[fs.slot].get() }
+        Waiter { rounds: 0, vain: 0, nobody: 0, own: fs.own_lane(cx.thread).get() }
     }
 
     /// Waits a little for the lane `holder - 1` to let go of something. False if

@@ -65,7 +65,7 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn begin<'a>(&'a self, cx: &Cx<'a>, kind: Kind) -> Result<Tx<'a>> {
         self.writable()?;
-        let number = match cx.thread.lanes[self.slot].get() {
+        let number = match self.own_lane(cx.thread).get() {
             0 => self.take_lane(cx.thread)?,
             taken => taken - 1,
         };

@@ -25,7 +25,7 @@ impl Fs {
                 continue;
             }
             self.lane_state(number).process.store(self.process.load(Relaxed), Relaxed);
-            thread.lanes[self.slot].set(number + 1);
+            self.own_lane(thread).set(number + 1);
             return Ok(number);
         }
         Err(Errno::ENOLCK.into())
@@ -58,7 +58,7 @@ impl Fs {
 
     /// Gives this thread's lane back, at the orderly end of the thread or of its use of the image.
     pub fn give_lane_back(&self, thread: &Thread) {
-        let taken = thread.lanes[self.slot].replace(0);
+        let taken = self.own_lane(thread).replace(0);
         if let (1.., Some(mutex)) = (taken, self.lane_mutex(taken.wrapping_sub(1))) {
             self.return_stocks(taken - 1, self.lane_state(taken - 1));
             mutex.give_back();
@@ -75,7 +75,7 @@ impl Fs {
     /// The number of this thread's lane, taken if it has none yet.
     #[inline]
     pub(crate) fn lane_of(&self, cx: &base::Cx) -> Result<u32> {
-        match cx.thread.lanes[self.slot].get() {
+        match self.own_lane(cx.thread).get() {
             0 => self.take_lane(cx.thread),
             taken => Ok(taken - 1),
         }

@@ -3,7 +3,7 @@
 //!
 //! A slot holds a node id, or 0. It is filled and emptied by the record of the
 //! operation, under a leaf lock held to the end of it. Searches stop at a
-//! volatile high-water mark (`Header::reserved2[2]`, slots used ever + 1; 0 after
+//! volatile high-water mark (`Header::orphans_high`, slots used ever + 1; 0 after
 //! a new segment, when the whole table counts): a program with many open files
 //! that have no name is rare, so a search touches little.
 
@@ -34,7 +34,7 @@ impl Fs {
     /// Slots that a search must look at.
     #[inline]
     pub(crate) fn orphans_high(&self) -> Result<u64> {
-        match self.header().reserved2[2].load(Acquire) {
+        match self.header().orphans_high.load(Acquire) {
             0 => self.find_orphans_high(),
             known => Ok(u64::from(known - 1).min(layout::ORPHANS)),
         }
@@ -50,7 +50,7 @@ impl Fs {
                 high = number + 1;
             }
         }
-        self.header().reserved2[2].fetch_max(high as u32 + 1, SeqCst);
+        self.header().orphans_high.fetch_max(high as u32 + 1, SeqCst);
         Ok(high)
     }
 
@@ -65,7 +65,7 @@ impl Fs {
         for number in 0..(high + 1).min(layout::ORPHANS) {
             if self.orphan_slot(number)?.load(Acquire) == 0 {
                 if number >= high {
-                    self.header().reserved2[2].fetch_max(number as u32 + 2, SeqCst);
+                    self.header().orphans_high.fetch_max(number as u32 + 2, SeqCst);
                 }
                 return tx.set(layout::ORPHAN_TABLE + number * 8, id);
             }

@@ -106,7 +106,7 @@ pub(super) fn is_between_steps(slot: &ProcessSlot, young: i64) -> bool {
 
 /// How long ago a fork or exec was begun, nanoseconds.
 fn age(slot: &ProcessSlot) -> i64 {
-    let begun = slot.reserved[1].load(Relaxed) as i64;
+    let begun = slot.begun.load(Relaxed) as i64;
     #[cfg(test)]
     if begun == 0 {
         return i64::MAX;

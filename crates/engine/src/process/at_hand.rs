@@ -30,7 +30,7 @@ impl Fs {
         flags: u32,
         fd: u32,
     ) -> Option<(DescriptionId, &Description)> {
-        self.open_seen(context, self.cachelet(node.hint)?, node, kind, flags, fd)
+        self.open_seen(context, self.cachelet_at_hand(node.hint)?, node, kind, flags, fd)
     }
 
     /// Opens what is at the end of a path from a directory. `decide` is told its mode word and owner, and says with which
@@ -51,7 +51,7 @@ impl Fs {
             return if glance == Glance::Absent { Opening::Absent } else { Opening::Unsure };
         };
         let Some((flags, fd)) = decide(word, uid) else { return Opening::Unsure };
-        let node = Node { id, hint: self.cachelet_number(cachelet) };
+        let node = Node { id, hint: self.number_at_hand(cachelet) };
         match self.open_seen(context, cachelet, node, kind, flags, fd) {
             Some((id, description)) => {
                 description.parent.store(parent, Relaxed);
@@ -156,7 +156,7 @@ impl Fs {
         if description.pin.load(Acquire) != PINNED || self.any_lock() {
             return Some(Unclosed::Marked(id));
         }
-        let Some(cachelet) = self.cachelet(description.hint.load(Relaxed)) else { return Some(Unclosed::Marked(id)) };
+        let Some(cachelet) = self.cachelet_at_hand(description.hint.load(Relaxed)) else { return Some(Unclosed::Marked(id)) };
         description.pin.store(DOUBT, Release);
         pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
@@ -189,7 +189,7 @@ impl Fs {
             Unclosed::Marked(id) => self.end_description(cx, id, self.description(id)),
             Unclosed::Last(id) => {
                 let description = self.description(id);
-                if let Some(cachelet) = self.cachelet(description.hint.load(Relaxed)) {
+                if let Some(cachelet) = self.cachelet_at_hand(description.hint.load(Relaxed)) {
                     self.last_unpin(cx, cachelet);
                 }
                 description.refs.store(0, Release);

@@ -11,7 +11,6 @@
 
 use super::{kernel, volatile};
 use crate::fs::{Fs, NOWHERE};
-use crate::index::KnownBuckets;
 use crate::segment::{Areas, ProcessSlot, cachelet_budget};
 use base::{Cx, Error};
 use core::fmt;
@@ -26,7 +25,7 @@ use format::layout::{self, BLOCK, Layout};
 use format::superblock::SuperblockError;
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
-use pm::{Domain, Errno, Pinned, Region, Steps, Table};
+use pm::{Domain, Errno, Ordinal, Pinned, Region, Steps, Table};
 use zerocopy::IntoBytes;
 
 /// Where segments are, unless an option says otherwise.
@@ -358,8 +357,9 @@ pub(crate) fn unjoined(
     options: &Options,
 ) -> Result<Fs, AttachError> {
     let root = Pinned::<format::Root>::new(&image, layout::ROOT).ok_or(AttachError::Damaged)?;
+    let is_plain = !options.read_only && image.domain() == Domain::Process && root.flags.load(Relaxed) & 1 == 0;
+    let slot = (options.slot % base::MOUNTS_MAX) as u8;
     let mut fs = Fs {
-        known_buckets: KnownBuckets::new(root.buckets.load(Acquire)),
         root,
         lanes: Table::new(&image, layout::LANE_AREA, layout::LANES).ok_or(AttachError::Damaged)?,
         permissions: Table::new(&image, layout::PERMISSION_TABLE, layout::PERMISSIONS as u32).ok_or(AttachError::Damaged)?,
@@ -367,11 +367,11 @@ pub(crate) fn unjoined(
         image,
         segment: no_region(),
         head: Pinned::zero(),
-        lane_states: Table::EMPTY,
+        lane_states: Ordinal::EMPTY,
         descriptor_words: Table::EMPTY,
         bucket_locks: Table::EMPTY,
+        glanced: Ordinal::EMPTY,
         cachelets: Table::EMPTY,
-        cachelets_of_files: Table::EMPTY,
         pages: Table::EMPTY,
         shadow: Table::EMPTY,
         descriptions: Table::EMPTY,
@@ -381,7 +381,7 @@ pub(crate) fn unjoined(
         number_key: NumberKey::new(superblock.ino_key),
         name_key: NameKey::new(superblock.hash_seed),
         generation: 0,
-        slot: options.slot % base::MOUNTS_MAX,
+        slot,
         process: AtomicU32::new(0),
         descriptor_pages: AtomicU32::new(0),
         own_descriptors: AtomicU32::new(NOWHERE),
@@ -392,6 +392,7 @@ pub(crate) fn unjoined(
         backing: AtomicU32::new(0),
         device: device(superblock),
         read_only: options.read_only,
+        plain_slot: if is_plain { slot } else { u8::MAX },
         path: [0; 4096],
         segment_path: [0; 256],
     };

@@ -402,9 +402,9 @@ impl Fs {
     pub fn offset_unlock(&self, cx: &Cx, id: DescriptionId) {
         let word = &self.description(id).offset_owner;
         word.store(0, Release);
-        if let Some(number) = cx.thread.lanes[self.slot].get().checked_sub(1) {
+        if let Some(number) = self.own_lane(cx.thread).get().checked_sub(1) {
             let at = self.segment.offset_of(word);
-            for listed in &self.lane_state(number).spare2[..OFFSETS] {
+            for listed in &self.lane_state(number).offsets {
                 if listed.load(Relaxed) == at {
                     listed.store(0, Release);
                 }
@@ -418,7 +418,7 @@ impl Fs {
         let Ok(number) = self.lane_of(cx) else {
             return BY_PROCESS | self.process.load(Relaxed);
         };
-        let list = &self.lane_state(number).spare2[..OFFSETS];
+        let list = &self.lane_state(number).offsets;
         if let Some(free) = list.iter().find(|listed| listed.load(Relaxed) == 0) {
             free.store(self.segment.offset_of(word), Release);
         }
@@ -479,9 +479,6 @@ pub(super) fn forget_pin(description: &Description) {
     description.generation.store(description.generation.load(Relaxed).wrapping_add(1), Release);
     description.pin.store(0, Release);
 }
-
-/// Offsets that a thread can hold at a time (a copy from one file to another takes two).
-pub(crate) const OFFSETS: usize = 2;
 
 #[cfg(test)]
 mod tests {

@@ -42,7 +42,7 @@ fn noted_child(pid: u32, nonce: u64) -> u64 {
 
 /// The PID of the child that a slot was readied for; 0 if it is not noted yet.
 pub(super) fn child_of(slot: &ProcessSlot) -> u32 {
-    let noted = slot.reserved[2].load(Acquire);
+    let noted = slot.child.load(Acquire);
     let pid = noted as u32;
     if noted == noted_child(pid, slot.nonce.load(Acquire)) { pid } else { 0 }
 }
@@ -59,8 +59,8 @@ impl Fs {
         slot.pid.store(kernel::pid(), Relaxed);
         slot.pid_namespace.store(self.process_slot(parent).map_or(0, |own| own.pid_namespace.load(Relaxed)), Relaxed);
         slot.started.store(0, Relaxed);
-        slot.reserved[1].store(pm::clock::monotonic() as u64, Relaxed);
-        slot.reserved[2].store(0, Relaxed);
+        slot.begun.store(pm::clock::monotonic() as u64, Relaxed);
+        slot.child.store(0, Relaxed);
         slot.state.store(state::FORKING, Release);
         let copied = self.copy_table(parent, number);
         if copied.is_err() {
@@ -113,7 +113,7 @@ impl Fs {
         let Some((number, nonce)) = untoken(token) else { return };
         let Some(slot) = self.process_slot(number) else { return };
         // By now the slot may be somebody else's: half of the nonce tells.
-        slot.reserved[2].store(noted_child(pid, nonce), Release);
+        slot.child.store(noted_child(pid, nonce), Release);
     }
 
     /// In the parent, when `fork` failed.
@@ -136,7 +136,7 @@ impl Fs {
         slot.pid.store(pid, Relaxed);
         slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
         slot.started.store(kernel::start_time(pid), Relaxed);
-        slot.reserved[1].store(pm::clock::monotonic() as u64, Relaxed);
+        slot.begun.store(pm::clock::monotonic() as u64, Relaxed);
         let _ = slot.state.compare_exchange(state::FORKING, state::EXECUTING, AcqRel, Relaxed);
     }
 
@@ -172,7 +172,7 @@ impl Fs {
         slot.nonce.store(nonce, Relaxed);
         slot.pid.store(pid, Relaxed);
         slot.started.store(kernel::start_time(pid), Relaxed);
-        slot.reserved[1].store(pm::clock::monotonic() as u64, Relaxed);
+        slot.begun.store(pm::clock::monotonic() as u64, Relaxed);
         slot.state.store(state::EXECUTING, Release);
         token(number, nonce)
     }

@@ -152,7 +152,7 @@ impl Fs {
     }
 
     fn leftovers(&self) -> &AtomicU32 {
-        &self.header().reserved2[5]
+        &self.header().leftovers
     }
 }
 

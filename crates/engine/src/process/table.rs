@@ -51,7 +51,7 @@ impl Fs {
 
     /// Pages of a process's descriptor table that are in use, a bit each.
     pub(super) fn table_pages(slot: &ProcessSlot) -> &core::sync::atomic::AtomicU64 {
-        &slot.reserved[0]
+        &slot.table_pages
     }
 
     /// The table entry of a number of this process; its page gets space at first use. `EBADF` past the end.
@@ -85,8 +85,10 @@ impl Fs {
     /// This process is number `process - 1` of the table (0: none), and these pages of its descriptors have space.
     pub(super) fn set_process(&self, process: u32, pages: u32) {
         self.descriptor_pages.store(pages, Relaxed);
+        // Where descriptors are is known while there is a process only, for another thread that opens something meanwhile.
+        self.own_descriptors.store(NOWHERE, Release);
         self.process.store(process, Release);
-        self.own_descriptors.store(own_descriptors(process, pages), Relaxed);
+        self.own_descriptors.store(own_descriptors(process, pages), Release);
     }
 
     /// Space for a page of a table, noted in its slot.

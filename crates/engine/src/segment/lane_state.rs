@@ -7,6 +7,8 @@ use zerocopy::{FromBytes, KnownLayout};
 pub const HELD_MAX: usize = 14;
 /// Kinds of lines (`alloc::Arena`).
 pub const ARENAS: usize = 3;
+/// Offsets of open files that a thread can hold at a time (a copy from one file to another takes two).
+pub const OFFSETS: usize = 2;
 /// Reservations an operation can make.
 pub const RESERVED_MAX: usize = 30;
 
@@ -60,7 +62,9 @@ pub struct LaneState {
     /// Stamp of the last record whose freed space went back to the shadow: not the
     /// lane's, so long as one frees what the shadow has not got back; 0 in a new segment.
     pub released: AtomicU64,
-    pub spare2: [AtomicU64; 30],
+    /// Segment offsets of the owner words of open files' offsets held, or about to be.
+    pub offsets: [AtomicU64; OFFSETS],
+    pub spare: [AtomicU64; 30 - OFFSETS],
     /// Node that this lane has made without a name, for whoever opens it next: nobody frees it before.
     pub unopened: AtomicU64,
     pub reserved: [Reserved; RESERVED_MAX],

@@ -83,7 +83,15 @@ pub struct Header {
     pub page_hint: AtomicU32,
     /// Cachelets below this number have real space.
     pub cachelet_ready: AtomicU32,
-    pub reserved2: [AtomicU32; 7],
+    /// How often the index is not asked for another segment, since there was no room for one.
+    pub index_patience: AtomicU32,
+    pub spare: AtomicU32,
+    /// Slots of the orphan table that were ever in use + 1; 0: not known (`names/orphan.rs`).
+    pub orphans_high: AtomicU32,
+    pub spare2: [AtomicU32; 2],
+    /// Whether a recovery has left something to be done (`process/recover.rs`).
+    pub leftovers: AtomicU32,
+    pub spare3: AtomicU32,
     // The global locks, a line each.
     pub rename: PaddedLock,
     pub split: PaddedLock,
@@ -181,7 +189,12 @@ pub struct ProcessSlot {
     pub reserved2: AtomicU32,
     /// Lane that is changing this entry + 1.
     pub owner: LockWord,
-    pub reserved: [AtomicU64; 3],
+    /// Pages of its descriptor table that have space, a bit each.
+    pub table_pages: AtomicU64,
+    /// When the state that does not last began, by the monotonic clock, nanoseconds.
+    pub begun: AtomicU64,
+    /// The child that the slot was readied for: half of the nonce 32 | PID 32 (`process/handover.rs`).
+    pub child: AtomicU64,
 }
 
 const _: () = assert!(size_of::<ProcessSlot>() == 64);

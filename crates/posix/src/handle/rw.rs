@@ -180,9 +180,12 @@ impl Process {
         word(at.0.backend.read_one(&self.cx(thread), at.1, offset, into))
     }
 
+    /// Finds the file once more, so that who has no need of this keeps nothing for it.
     #[inline(never)]
-    fn straight_pwrite(&self, thread: &ThreadState, at: Straight, offset: u64, from: UserSlice) -> isize {
-        word(at.0.backend.write_one(&self.cx(thread), at.1, offset, from))
+    fn straight_pwrite(&self, thread: &ThreadState, fd: u32, offset: usize, from: UserSlice) -> Option<isize> {
+        let file = self.file_at_hand(fd as usize)?;
+        let straight = file.mount.is_direct && offset <= isize::MAX as usize - COUNT_MAX;
+        straight.then(|| word(file.mount.backend.write_one(&self.cx(thread), file.node, offset as u64, from)))
     }
 
     #[inline(never)]
@@ -320,9 +323,9 @@ impl Process {
         buffer: usize,
         len: usize,
     ) -> Option<isize> {
-        let file = self.file_at_hand(fd)?;
+        let file = self.writable_at_hand(fd)?;
         let flags = file.flags();
-        if flags & abi::O_DSYNC != 0 || !self.may_write_quickly(&file, buffer, len) {
+        if flags & abi::O_DSYNC != 0 || !self.may_write_quickly(buffer, len) {
             return None;
         }
         // SAFETY: the caller's promise.
@@ -338,8 +341,8 @@ impl Process {
     /// Whether a buffer is one for the quick way: whatever is not right about the
     /// arguments is found out properly, and so is a limit on file sizes.
     #[inline(always)]
-    fn may_write_quickly(&self, file: &OpenFile, buffer: usize, len: usize) -> bool {
-        file.entry.writable() && !bad(buffer) && len.wrapping_sub(1) < COUNT_MAX && self.file_limit.load(Relaxed) == u64::MAX
+    fn may_write_quickly(&self, buffer: usize, len: usize) -> bool {
+        !bad(buffer) && len.wrapping_sub(1) < COUNT_MAX && self.file_limit.load(Relaxed) == u64::MAX
     }
 
     /// `write(fd, buffer, len)`.
@@ -436,17 +439,18 @@ impl Process {
         len: usize,
         offset: usize,
     ) -> Option<isize> {
-        let file = self.file_at_hand(fd)?;
-        let unusual = file.flags() & (abi::O_APPEND | abi::O_DSYNC) != 0 || offset > isize::MAX as usize - COUNT_MAX;
-        if unusual || !self.may_write_quickly(&file, buffer, len) {
+        let file = self.writable_at_hand(fd)?;
+        if file.flags() & (abi::O_APPEND | abi::O_DSYNC) != 0 || !self.may_write_quickly(buffer, len) {
             return None;
         }
         // SAFETY: the caller's promise.
         let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        if file.mount.is_direct {
-            return Some(self.straight_pwrite(thread(), Straight(file.mount, file.node), offset as u64, from));
+        let thread = thread();
+        // Of a file of the engine's an offset that is none is beyond the end.
+        if let Some(_end) = file.mount.write_at_hand(&thread.thread, file.node, Some(offset as u64), from) {
+            return Some(len as isize);
         }
-        file.mount.write_at_hand(&thread().thread, file.node, Some(offset as u64), from).map(|_| len as isize)
+        self.straight_pwrite(thread, fd as u32, offset, from)
     }
 
     /// `pwrite64(fd, buffer, len, offset)`.

@@ -51,11 +51,11 @@ fn a_parent_dies_before_it_notes_its_child() {
     wait(dead);
     let token = test.fork_prepare(&cx).unwrap();
     let slot = test.process_slot((token & 0xffff) as u32 - 1).unwrap();
-    let begun = slot.reserved[1].load(Relaxed);
+    let begun = slot.begun.load(Relaxed);
     let own = slot.pid.load(Relaxed);
     for (pid, seconds, kept) in [(dead as u32, 0, 1), (own, 30, 1), (dead as u32, 30, 0)] {
         slot.pid.store(pid, Relaxed);
-        slot.reserved[1].store(begun - seconds * 1_000_000_000, Relaxed);
+        slot.begun.store(begun - seconds * 1_000_000_000, Relaxed);
         assert_eq!((test.adopt_dead_processes(&cx), refs()), (kept, 1 + u64::from(kept)), "{seconds} s");
     }
 }

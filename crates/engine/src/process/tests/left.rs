@@ -74,7 +74,7 @@ fn as_far_as_one_was() {
     };
     assert_eq!(met(), 0);
     // As a new segment has it.
-    test.header().reserved2[2].store(0, SeqCst);
+    test.header().orphans_high.store(0, SeqCst);
     assert_eq!(met(), 1);
     adopt(&test);
     assert_eq!((far.load(SeqCst), orphans(&test)), (0, 0));

@@ -1,0 +1,45 @@
+//! How many items of an array are known, and which of them a hash falls on (linear hashing): see [`Steps`](crate::Steps).
+//!
+//! Invariant: both words only grow, the bits first. So whoever reads the count and then the bits has bits at least as new; and
+//! if the count is the truth after both were read, the bits belong to it, for newer ones would mean a greater count.
+
+use crate::atomic::AtomicU64;
+use crate::atomic::Ordering::{AcqRel, Acquire};
+
+/// How many items are known.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Counted {
+    count: AtomicU64,
+    /// The bits of a hash that number an item in any case; the one above them counts where there is such an item.
+    low_bits: AtomicU64,
+}
+
+impl Counted {
+    /// These words, which are 0: none yet. (Those that a model tries cannot be made when compiling.)
+    pub(crate) const fn none(count: AtomicU64, low_bits: AtomicU64) -> Counted {
+        Counted { count, low_bits }
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        self.count.load(Acquire)
+    }
+
+    /// The item that a hash falls on, and how many there are. It is below the count, or of the bits, and so below the
+    /// count that they belong to, or item 0.
+    #[inline(always)]
+    pub(crate) fn number(&self, hash: u64) -> (u64, u64) {
+        let count = self.count.load(Acquire);
+        let low_bits = self.low_bits.load(Acquire);
+        let number = hash & (low_bits << 1 | 1);
+        (if number < count { number } else { hash & low_bits }, count)
+    }
+
+    /// There are so many, and not none. Whoever says so has made all of them known.
+    pub(crate) fn learn(&self, count: u64) {
+        self.low_bits.fetch_max(u64::MAX >> (count - 1).leading_zeros() >> 1, AcqRel);
+        self.count.fetch_max(count, AcqRel);
+    }
+}

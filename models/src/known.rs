@@ -1,0 +1,76 @@
+//! How many items of an array are known (`pm::counted`), and where its steps begin (`pm::steps`): finding one by its hash
+//! while others learn of more.
+
+use crate::counted::Counted;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64;
+use loom::sync::atomic::Ordering::{Acquire, Release};
+use loom::thread;
+
+/// `Steps`, with a first step of one item. 0: an origin that is not known.
+struct Steps {
+    counted: Counted,
+    origins: [AtomicU64; 4],
+    /// How many there really are: the root block's word.
+    truth: AtomicU64,
+}
+
+fn step(number: u64) -> usize {
+    (64 - number.leading_zeros()) as usize
+}
+
+impl Steps {
+    fn new(count: u64) -> Arc<Steps> {
+        let zero = |_| AtomicU64::new(0);
+        let steps = Steps { counted: Counted::none(AtomicU64::new(0), AtomicU64::new(0)), origins: [0; 4].map(zero), truth: AtomicU64::new(count) };
+        steps.learn();
+        Arc::new(steps)
+    }
+
+    /// `Steps::learn`.
+    fn learn(&self) {
+        let count = self.truth.load(Acquire);
+        let known = self.counted.get().checked_sub(1).map_or(0, |last| step(last) + 1);
+        for step in known..=step(count - 1) {
+            self.origins[step].store(step as u64 + 1, Release);
+        }
+        self.counted.learn(count);
+    }
+
+    /// `Steps::of_hash`: number, count; the item must be known.
+    fn of_hash(&self, hash: u64) -> (u64, u64) {
+        let (number, count) = self.counted.number(hash);
+        let step = step(number);
+        assert_eq!(self.origins[step].load(Acquire), step as u64 + 1, "hash {hash}, count {count}: item {number} is not known");
+        (number, count)
+    }
+}
+
+/// Goal: what is found is known, and if there are as many as was said, it is where the hash belongs. Method: one learns
+/// as the number rises across two steps, another learns too and looks.
+#[test]
+fn what_is_found_is_known() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let steps = Steps::new(2);
+        let other = steps.clone();
+        let grows = thread::spawn(move || {
+            for count in [3, 5] {
+                other.truth.store(count, Release);
+                other.learn();
+            }
+        });
+        for hash in [7, 6] {
+            let (number, count) = steps.of_hash(hash);
+            if steps.truth.load(Acquire) == count {
+                let wide = hash % count.next_power_of_two();
+                assert_eq!(number, if wide < count { wide } else { hash % (count.next_power_of_two() / 2) });
+            }
+            steps.learn();
+        }
+        grows.join().unwrap();
+        steps.learn();
+        assert_eq!([7, 6, 4].map(|hash| steps.of_hash(hash)), [(3, 5), (2, 5), (4, 5)]);
+    });
+}
