@@ -517,6 +517,22 @@ mod tests {
         assert!(seen >= 3 * 63 && absent >= 2 * 63, "{seen} seen, {absent} absent");
     }
 
+    /// Goal: an image whose root block says that there are no buckets hides no name. Method: one with that
+    /// damage, attached anew.
+    #[test]
+    fn no_buckets_hide_nothing() {
+        let test = TestFs::new(16 << 20);
+        test.root().buckets.store(0, Relaxed);
+        let test = test.again();
+        let root = test.root_node();
+        // The directory itself is at hand.
+        test.attr(&test.cx(), root).unwrap();
+        for name in 0..100 {
+            let name = std::format!("name{name}");
+            assert_eq!(crate::testing::glance(&test, root, name.as_bytes()).0, Glance::Unsure, "{name}");
+        }
+    }
+
     /// Goal: a number of buckets that others have raised since hides no name. Method: names are made, without
     /// a glance, until the index has grown; then each is looked at: never absent, and seen at the second look.
     #[test]

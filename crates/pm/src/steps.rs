@@ -8,7 +8,6 @@
 
 use crate::Region;
 use crate::counted::Counted;
-use crate::table::zero;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
@@ -57,11 +56,12 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
         (number < self.counted.get()).then(|| self.item(number))
     }
 
-    /// The item that a hash falls on, and how many there are for all that is known. If none is known, one of zeros.
+    /// The item that a hash falls on, and how many there are for all that is known. If that is none, one of ones:
+    /// whatever it says of others leads nowhere.
     #[inline(always)]
     pub fn of_hash(&self, hash: u64) -> (&T, u64) {
         let (number, count) = self.counted.number(hash);
-        // It was counted; or nothing was, and it is item 0, of zeros.
+        // It was counted; or nothing was, and it is item 0, which is `UNKNOWN`.
         (self.item(number), count)
     }
 }
@@ -69,7 +69,7 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
 impl<T: FromBytes + KnownLayout, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
     /// Nothing is known yet.
     pub const fn new() -> Self {
-        let origins = [const { AtomicPtr::new(zero::<T>().cast_mut()) }; STEPS];
+        let origins = [const { AtomicPtr::new(unknown::<T>().cast_mut()) }; STEPS];
         Steps { counted: Counted::none(AtomicU64::new(0), AtomicU64::new(0)), origins }
     }
 
@@ -106,6 +106,16 @@ impl<T: FromBytes + KnownLayout, const FIRST: u64, const STEPS: usize> Default f
     }
 }
 
+/// What is found before anything is known. Of atomics, so that whoever writes to it does no harm.
+#[repr(C, align(64))]
+struct Unknown([AtomicU64; 8]);
+
+const fn unknown<T: FromBytes>() -> *const T {
+    const { assert!(size_of::<T>() <= size_of::<Unknown>() && align_of::<T>() <= align_of::<Unknown>()) }
+    static UNKNOWN: Unknown = Unknown([const { AtomicU64::new(u64::MAX) }; 8]);
+    ptr::from_ref(&UNKNOWN).cast()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,7 +147,7 @@ mod tests {
         let steps = Words::new();
         assert!(steps.get(0).is_none());
         let (item, count) = steps.of_hash(u64::MAX);
-        assert_eq!((item.load(Relaxed), count), (0, 0));
+        assert_eq!((item.load(Relaxed), count), (u64::MAX, 0));
         assert!(steps.learn(&region, 32, start));
         for number in 0..32 {
             let expected = if number < 8 { 40 + number } else { number - 8 + if number < 16 { 0 } else { 8 } };

@@ -23,13 +23,6 @@ unsafe impl<T> Sync for Pinned<T> {}
 #[repr(C, align(4096))]
 struct Zero([AtomicU64; 512]);
 
-/// A structure of zeros that stays.
-pub(crate) const fn zero<T: FromBytes>() -> *const T {
-    const { assert!(size_of::<T>() <= size_of::<Zero>() && align_of::<T>() <= align_of::<Zero>()) }
-    static ZERO: Zero = Zero([const { AtomicU64::new(0) }; 512]);
-    ptr::from_ref(&ZERO).cast()
-}
-
 impl<T: FromBytes + KnownLayout> Pinned<T> {
     /// The structure at `offset`; `None` as for [`Region::at`].
     pub fn new(region: &Region, offset: u64) -> Option<Pinned<T>> {
@@ -38,7 +31,9 @@ impl<T: FromBytes + KnownLayout> Pinned<T> {
 
     /// A structure of zeros, in memory of its own, to stand where there is no region.
     pub fn zero() -> Pinned<T> {
-        Pinned(zero())
+        const { assert!(size_of::<T>() <= size_of::<Zero>() && align_of::<T>() <= align_of::<Zero>()) }
+        static ZERO: Zero = Zero([const { AtomicU64::new(0) }; 512]);
+        Pinned(ptr::from_ref(&ZERO).cast())
     }
 }
 
