@@ -15,7 +15,7 @@
 //!   behind to the home bucket before that is led to no longer. So a miss is a miss if the
 //!   number of buckets is the same after the scan as before, and what is behind too.
 //!
-//! [`sought`] is what is asked for, [`find`] reads, [`known`] is what a glance goes by, [`change`] inserts and removes,
+//! [`sought`] is what is asked for, [`find`] reads, [`Steps`](pm::Steps) is what a glance goes by, [`change`] inserts and removes,
 //! [`split`] makes the index grow.
 
 pub(crate) mod change;
