@@ -57,7 +57,7 @@ impl Fs {
         {
             return Ok(index as u16);
         }
-        let index = self.find_or_add_permission(tx, uid, gid, mode)?;
+        let index = tx.aside(|tx| self.find_or_add_permission(tx, uid, gid, mode))?;
         hint.store(u32::from(index), Relaxed);
         Ok(index)
     }

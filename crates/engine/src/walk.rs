@@ -208,16 +208,22 @@ impl Fs {
 
     /// The node called `name` in `dir`. See `vfs::Backend::lookup`.
     pub fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        let parent = self.see(cx, dir).map_err(gone)?;
-        if !parent.is(Kind::Directory) {
-            return Err(Errno::ENOTDIR.into());
-        }
-        may_search(&cx.cred, &parent)?;
+        let parent = self.searched(cx, dir)?;
         check_name(name)?;
         match self.step(cx, &parent, name)? {
             Some(child) => Ok(self.node_seen(&child)),
             None => Err(Errno::ENOENT.into()),
         }
+    }
+
+    /// A directory to look for names in: `ENOTDIR`, or `EACCES` if it may not be searched.
+    pub(crate) fn searched(&self, cx: &Cx, dir: Node) -> Result<Seen<'_>> {
+        let seen = self.see(cx, dir).map_err(gone)?;
+        if !seen.is(Kind::Directory) {
+            return Err(Errno::ENOTDIR.into());
+        }
+        may_search(&cx.cred, &seen)?;
+        Ok(seen)
     }
 
     /// The directory that holds directory `dir`; the root's is the root.

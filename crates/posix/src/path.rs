@@ -20,6 +20,7 @@ use pm::{Errno, Text};
 use vfs::Mount;
 
 /// A node, or a name in a directory, of ours.
+#[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
     pub slot: usize,
     pub mount: &'a Mount,
@@ -283,18 +284,17 @@ impl Process {
     /// As [`Process::glance_parent`], from where a path starts.
     #[inline(always)]
     pub(crate) fn glance_parent_from<'a>(&'a self, Departure { mount, base, path }: Departure<'a>) -> Option<Spot<'a>> {
-        let who = self.credentials.caller();
         let (parent, name) = match self.mounts.is_flat() {
-            true => mount.glance_parent::<false>(&self.mounts, who, base, path),
-            false => self.glance_parent_between(who, mount, base, path),
+            true => mount.glance_parent::<false>(&self.mounts, || self.credentials.caller(), base, path),
+            false => self.glance_parent_between(mount, base, path),
         }?;
         Some(Spot { slot: mount.slot.into(), mount, found: Found { parent, name, node: None, slash: false } })
     }
 
     #[cold]
     #[inline(never)]
-    fn glance_parent_between<'a>(&self, who: &Caller, mount: &Mount, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
-        mount.glance_parent::<true>(&self.mounts, who, base, path)
+    fn glance_parent_between<'a>(&self, mount: &Mount, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {
+        mount.glance_parent::<true>(&self.mounts, || self.credentials.caller(), base, path)
     }
 
     /// Resolves a path argument. `which` (0 or 1) tells the two paths of one

@@ -52,7 +52,7 @@ impl Fs {
                 return Ok((at, word));
             }
         }
-        let found = self.search_slot(tx, directory, parent.seen.id, parent.inode)?;
+        let found = tx.aside(|tx| self.search_slot(tx, directory, parent.seen.id, parent.inode))?;
         Ok(found)
     }
 

@@ -9,57 +9,74 @@ use core::sync::atomic::Ordering::Relaxed;
 use format::edentry::NAME_MAX;
 use format::inode::node_offset;
 use pm::Text;
+use pm::text::Short;
 
 impl Fs {
-    /// The directory in which `path` from directory `base` ends, which may be
-    /// searched, and the last component: a proper name. `covered` tells on which nodes
-    /// something is mounted. `None`: walk properly.
+    /// The directory in which `path` from `base` ends, and the last component: a proper name. That
+    /// is a directory which may be searched, or `base` itself: who enters that asks the same of it.
+    /// `covered` tells on which nodes something is mounted. `None`: walk properly.
     #[inline(always)]
-    pub fn glance_parent<'a>(
+    pub fn glance_parent<'a, 'c>(
         &self,
-        who: &Caller,
+        who: impl Fn() -> &'c Caller,
         base: Node,
         path: Text<'a>,
         covered: impl Fn(u64) -> bool,
     ) -> Option<(Node, &'a [u8])> {
+        let mut part = Part::first_of(path, path)?;
+        let Some(mut rest) = part.end.next() else { return part.fits().then_some((base, part.name)) };
         let (mut dir, mut sequence) = self.start(base)?;
         let mut id = base.id;
-        let mut rest = path;
+        if !may_search(&who, dir, sequence) {
+            return None;
+        }
         loop {
-            if !may_search(|| who, dir, sequence) {
-                return None;
-            }
-            let (short, name, end) = match rest.short_part() {
-                // Empty, `.` or `..`.
-                Some((short, ..)) if short.may_be_dots() => return None,
-                Some((short, name, end)) => (Some(short), name, end),
-                None => {
-                    let (name, end) = rest.component();
-                    if matches!(name, b"" | b"." | b"..") || path.is_long_by(rest, end) {
-                        return None;
-                    }
-                    (None, name, end)
-                }
-            };
-            let Some(next) = end.next() else {
-                let fits = name.len() <= NAME_MAX;
-                return fits.then_some((Node { id, hint: self.number_at_hand(dir) }, name));
-            };
             let parent = node_offset(id);
-            let looked = match short {
+            let looked = match part.short {
                 Some(short) => self.look_short(parent, &short),
-                None => Err(self.look_long(parent, name)),
+                None => Err(self.look_long(parent, part.name)),
             };
             (dir, sequence) = match looked {
                 Ok(near) => near,
                 Err(Looked { child, word }) => (child?, word),
             };
             id = dir.node.load(Relaxed);
-            if covered(id) {
+            if covered(id) || !may_search(&who, dir, sequence) {
                 return None;
             }
-            rest = next;
+            part = Part::first_of(rest, path)?;
+            match part.end.next() {
+                None => return part.fits().then_some((Node { id, hint: self.number_at_hand(dir) }, part.name)),
+                Some(next) => rest = next,
+            }
         }
+    }
+}
+
+/// A component that is a proper name.
+struct Part<'a> {
+    /// Its words, if it has at most 15 bytes.
+    short: Option<Short>,
+    name: &'a [u8],
+    end: Text<'a>,
+}
+
+impl<'a> Part<'a> {
+    /// The first one of what is left of `path`; `None` if it is empty, `.` or `..`, or `path` too long.
+    #[inline(always)]
+    fn first_of(rest: Text<'a>, path: Text<'a>) -> Option<Part<'a>> {
+        if let Some((short, name, end)) = rest.short_part() {
+            return (!short.may_be_dots()).then_some(Part { short: Some(short), name, end });
+        }
+        let (name, end) = rest.component();
+        let proper = !matches!(name, b"" | b"." | b"..") && !path.is_long_by(rest, end);
+        proper.then_some(Part { short: None, name, end })
+    }
+
+    /// Whether a directory can have such a name.
+    #[inline(always)]
+    fn fits(&self) -> bool {
+        self.name.len() <= NAME_MAX
     }
 }
 
@@ -112,10 +129,11 @@ mod tests {
             &too_long,
         ];
         let look = |uid: u32, path: &[u8]| {
+            let who = Caller { uid, privileged: uid == 0 };
             let text: Vec<u8> = path.iter().copied().chain([0]).collect();
             // SAFETY: the text ends in a NUL, and is dropped only after the glance.
             let found =
-                test.glance_parent(&Caller { uid, privileged: uid == 0 }, root, unsafe { Text::new(text.as_ptr()) }, |_| false);
+                test.glance_parent(|| &who, root, unsafe { Text::new(text.as_ptr()) }, |_| false);
             found.map(|(node, name)| (node.id, name.to_vec()))
         };
         // The first look in a step of the index only learns where it lies.

@@ -9,7 +9,7 @@ use base::{Node, Result};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::LINE;
-use format::bucket::{self, Bucket, ENTRIES};
+use format::bucket::{self, Bucket, ENTRIES, Prints};
 use format::edentry::Edentry;
 use format::hash::fingerprint;
 use pm::Errno;
@@ -131,17 +131,12 @@ impl Fs {
     /// As [`Fs::room`], with the name's home bucket.
     #[inline(always)]
     pub(crate) fn room_in<'a>(&'a self, bucket: &'a Bucket, sought: &Sought) -> Result<Room<'a>> {
-        let print = fingerprint(sought.hash);
-        let (mut free, mut known) = (ENTRIES as u32, bucket.next.load(Acquire) != 0);
-        for index in (0..ENTRIES).rev() {
-            let entry = bucket.entries[index].load(Acquire);
-            if entry == 0 {
-                free = index as u32;
-            }
-            known |= entry >> 48 == print;
-        }
-        if !known && free < ENTRIES as u32 {
-            return Ok(Room::At(Spot { bucket, index: free }));
+        let prints = Prints::of(bucket.entries.each_ref().map(|entry| entry.load(Acquire)));
+        if let Some(index) = prints.first_free()
+            && !prints.have(fingerprint(sought.hash))
+            && bucket.next.load(Acquire) == 0
+        {
+            return Ok(Room::At(Spot { bucket, index }));
         }
         let room = self.room_in_chain(bucket, *sought)?;
         Ok(room)
@@ -179,11 +174,11 @@ impl Fs {
     /// the commit ([`Fs::lead`]): what the entry's last user left must not lead
     /// anybody from the new name.
     #[inline(always)]
-    pub(crate) fn insert<'a>(&'a self, tx: &mut Tx, room: Room<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
+    pub(crate) fn insert<'a>(&'a self, tx: &mut Tx<'a>, room: Room<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
         if let Room::At(spot) = room {
             return Ok((spot, spot.set(hash, edentry)));
         }
-        let added = self.insert_elsewhere(tx, room, hash, edentry)?;
+        let added = tx.aside_adding(|tx| self.insert_elsewhere(tx, room, hash, edentry))?;
         Ok(added)
     }
 

@@ -76,7 +76,7 @@ impl Fs {
         {
             return Ok(Some(seen));
         }
-        let found = self.find_unsure(cx, *sought, bucket, buckets)?;
+        let found = self.find_unsure(*cx, *sought, bucket, buckets)?;
         Ok(found)
     }
 
@@ -88,7 +88,7 @@ impl Fs {
 
     /// The bucket does not tell at once where the name is, or it is not there.
     #[inline(never)]
-    fn find_unsure<'a>(&'a self, cx: &Cx, sought: Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
+    fn find_unsure<'a>(&'a self, cx: Cx, sought: Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
         let print = fingerprint(sought.hash);
         // Before the entries: what was behind comes here before it is given up (`split`).
         let next = bucket.next.load(Acquire);
@@ -96,7 +96,7 @@ impl Fs {
         if !known && next == 0 && self.root().buckets.load(Acquire) == buckets {
             return Ok(None);
         }
-        self.find_cold(cx, &sought)
+        self.find_cold(&cx, &sought)
     }
 
     #[inline(always)]

@@ -171,7 +171,7 @@ impl Fs {
             state.held[0].store(at, Release);
             state.held.iter().skip(1).for_each(|held| held.store(0, Release));
         }
-        let mut tx = self.tx_of_dead(number, file);
+        let mut tx = self.tx_of_dead(number);
         let finished = file.is_none_or(|file| self.cut_noted(&mut tx, file, id));
         tx.abandon();
         if finished {
@@ -180,14 +180,12 @@ impl Fs {
             let _ = tx.set(at, 0).and_then(|()| tx.commit());
         }
         tx.unlock_to(1);
-        tx.over = true;
         finished
     }
 
-    /// An operation that goes on for a dead lane, which has locked `file`: its end is for `adopt_lane`.
-    fn tx_of_dead<'a>(&'a self, number: u32, file: Option<&'a Cachelet>) -> Tx<'a> {
+    /// An operation that goes on for a dead lane, whose lock listed first stays: its end is for `adopt_lane`.
+    fn tx_of_dead(&self, number: u32) -> Tx<'_> {
         let mut tx = Tx::new(self, number, Kind::Truncate);
-        tx.locks[0] = file.map(|file| &file.owner);
         tx.held = 1;
         tx
     }
@@ -253,7 +251,7 @@ mod tests {
     }
 
     /// Publishes the record of an operation and makes its stores, as far as a death lets it: it is not retired.
-    fn die_applied(tx: super::super::Tx) -> u32 {
+    fn die_applied(tx: super::super::Begun) -> u32 {
         let (fs, number, lane) = (tx.fs, tx.number, tx.lane);
         let ops = lane.ops.iter().take_while(|op| op.place.load(Relaxed) != 0).count();
         let state = State { sequence: 4711, kind: lane::Kind::Unlink as u16, objects: 0, ops: ops as u8 };
@@ -266,7 +264,7 @@ mod tests {
     }
 
     /// An operation on a lane whose earlier records are forgotten.
-    fn fresh_tx<'a>(test: &'a TestFs, thread: &'a Thread) -> super::super::Tx<'a> {
+    fn fresh_tx<'a>(test: &'a TestFs, thread: &'a Thread) -> super::super::Begun<'a> {
         let tx = test.begin(&Cx { cred: Cred::ROOT, umask: 0, thread }, lane::Kind::Unlink).unwrap();
         tx.lane.ops.iter().for_each(|op| op.place.store(0, Relaxed));
         tx

@@ -4,6 +4,7 @@ use super::{LOCKS, Tx};
 use crate::fs::{Fs, corrupt};
 use crate::segment::{Cachelet, LockWord, cachelet};
 use base::{Cx, Result};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::LANES;
 use pm::Errno;
@@ -28,47 +29,23 @@ impl<'a> Tx<'a> {
         if self.held >= LOCKS {
             return Err(Errno::EIO.into());
         }
-        let (listed, mine) = (&self.state.held[self.held], &mut self.locks[self.held]);
+        let listed = &self.state.held[self.held];
         // Listed before it is taken: see the module's parent.
         listed.store(self.fs.segment.offset_of(word), Release);
-        *mine = Some(word);
-        self.held += 1;
         if word.compare_exchange(0, self.number + 1, Acquire, Relaxed).is_err() {
-            self.lock_slow(word)?;
+            self.fs.wait_for_lock(word, listed, self.number)?;
         }
+        self.held += 1;
         Ok(())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn lock_slow(&mut self, word: &LockWord) -> Result<()> {
-        let mut wait = Waiter::of(self.number);
-        if wait.take(self.fs, word, self.number + 1) {
-            return Ok(());
-        }
-        self.held -= 1;
-        if let Some(listed) = self.state.held.get(self.held) {
-            listed.store(0, Release);
-        }
-        Err(corrupt("lock", self.fs.segment.offset_of(word)))
     }
 
     /// Gives back the lock taken last but `keep` locks.
     #[inline(always)]
     pub(crate) fn unlock_to(&mut self, keep: usize) {
-        let mine = self.number + 1;
-        let mut held = self.held;
-        while held > keep {
-            held -= 1;
-            let place = held % LOCKS;
-            if let Some(word) = self.locks[place] {
-                if word.load(Relaxed) == mine {
-                    word.store(0, Release);
-                }
-                self.state.held[place].store(0, Release);
-            }
+        while self.held > keep {
+            self.held -= 1;
+            self.give_back(&self.state.held[self.held % LOCKS]);
         }
-        self.held = held;
     }
 
     /// Gives back all locks, of which there are `LOCKED` as a rule: without a loop then.
@@ -77,16 +54,21 @@ impl<'a> Tx<'a> {
         if self.held != LOCKED {
             return self.unlock_all();
         }
-        let mine = self.number + 1;
-        for (word, listed) in self.locks.iter().zip(&self.state.held).take(LOCKED) {
-            if let Some(word) = word
-                && word.load(Relaxed) == mine
-            {
-                word.store(0, Release);
-            }
-            listed.store(0, Release);
+        for listed in self.state.held.iter().take(LOCKED) {
+            self.give_back(listed);
         }
         self.held = 0;
+    }
+
+    /// Gives back the lock that is listed there.
+    #[inline(always)]
+    fn give_back(&self, listed: &AtomicU64) {
+        if let Some(word) = self.fs.segment.at::<LockWord>(listed.load(Relaxed))
+            && word.load(Relaxed) == self.number + 1
+        {
+            word.store(0, Release);
+        }
+        listed.store(0, Release);
     }
 
     /// Gives back all locks.
@@ -121,7 +103,7 @@ impl<'a> Tx<'a> {
         let keep = self.held;
         self.lock(&cachelet.owner)?;
         if !cachelet.is_sound(node) {
-            self.mend_inode(cachelet, node, keep)?;
+            self.aside_adding(|tx| tx.mend_inode(cachelet, node, keep))?;
         }
         Ok(())
     }
@@ -147,6 +129,18 @@ impl<'a> Tx<'a> {
 }
 
 impl Fs {
+    /// Waits for a lock that lane `number` wants and has listed; it is listed no more if that is in vain.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_lock(&self, word: &LockWord, listed: &AtomicU64, number: u32) -> Result<()> {
+        let mut wait = Waiter::of(number);
+        if wait.take(self, word, number + 1) {
+            return Ok(());
+        }
+        listed.store(0, Release);
+        Err(corrupt("lock", self.segment.offset_of(word)))
+    }
+
     /// The lock of the bucket that `hash` belongs to, now and after splits.
     #[inline(always)]
     pub(crate) fn bucket_lock(&self, hash: u64) -> &LockWord {

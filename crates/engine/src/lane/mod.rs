@@ -7,10 +7,10 @@
 //!    what exists are collected (`set`, `raise`, `count`, …).
 //! 4. [`Tx::commit`]: record written, one fence: **the commit point**; stores
 //!    applied, fence; record retired.
-//! 5. Dropping the `Tx` gives back locks, and reservations that no commit used.
+//! 5. Dropping what `begin` returned gives back locks, and reservations that no commit used.
 //!
 //! `commit` may be called several times in one operation (a chain of records);
-//! locks stay until the `Tx` is dropped.
+//! locks stay until then.
 
 pub mod adopt;
 pub mod apply;
@@ -22,8 +22,9 @@ pub mod take;
 
 use crate::alloc::{Arena, fault};
 use crate::fs::Fs;
-use crate::segment::{Cachelet, LaneState, LockWord};
+use crate::segment::{Cachelet, LaneState};
 use base::{Cx, Result};
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
 use format::{LINE, Lane, layout};
@@ -37,14 +38,17 @@ const LOOK_EVERY: u32 = 64;
 const LOCKS: usize = 8;
 
 /// An operation in progress on this thread's lane.
+///
+/// All that is plain values, of which the compiler keeps what it needs in registers as long as nobody
+/// gets its address: what is out of line is called [aside](Tx::aside).
+#[derive(Clone, Copy)]
 pub struct Tx<'a> {
     pub(crate) fs: &'a Fs,
     pub(crate) number: u32,
     pub(crate) lane: &'a Lane,
     pub(crate) state: &'a LaneState,
     kind: Kind,
-    /// Locks held, and how many; `state.held` lists them too.
-    locks: [Option<&'a LockWord>; LOCKS],
+    /// How many locks it holds: the first ones that `state.held` lists.
     pub(crate) held: usize,
     /// How many objects and stores the record has.
     objects: usize,
@@ -63,13 +67,41 @@ pub struct Tx<'a> {
 impl Fs {
     /// Starts an operation: `EROFS`, or `ENOLCK` when every lane is taken.
     #[inline(always)]
-    pub(crate) fn begin<'a>(&'a self, cx: &Cx<'a>, kind: Kind) -> Result<Tx<'a>> {
+    pub(crate) fn begin<'a>(&'a self, cx: &Cx<'a>, kind: Kind) -> Result<Begun<'a>> {
         self.writable()?;
         let number = match self.own_lane(cx.thread).get() {
             0 => self.take_lane(cx.thread)?,
             taken => taken - 1,
         };
-        Ok(Tx::new(self, number, kind))
+        Ok(Begun(Tx::new(self, number, kind)))
+    }
+}
+
+/// An [operation](Tx) that gives back what it holds when it is dropped.
+pub(crate) struct Begun<'a>(Tx<'a>);
+
+impl<'a> Deref for Begun<'a> {
+    type Target = Tx<'a>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Tx<'a> {
+        &self.0
+    }
+}
+
+impl DerefMut for Begun<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl Drop for Begun<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.over {
+            self.aside(Tx::end_late);
+        }
     }
 }
 
@@ -83,7 +115,6 @@ impl<'a> Tx<'a> {
             lane: fs.lane(number),
             state: fs.lane_state(number),
             kind,
-            locks: [None; LOCKS],
             held: 0,
             objects: 0,
             ops: 0,
@@ -93,6 +124,33 @@ impl<'a> Tx<'a> {
             closed: None,
             over: false,
         }
+    }
+
+    /// Makes a call that is rare, and out of line, with a copy: so the address of the operation
+    /// itself goes nowhere, and its usual way has its fields in registers or as constants. The
+    /// call holds no more locks afterwards, and has listed nothing that is not committed.
+    #[inline(always)]
+    pub(crate) fn aside<R>(&self, call: impl FnOnce(&mut Tx<'a>) -> R) -> R {
+        let mut copy = *self;
+        call(&mut copy)
+    }
+
+    /// As [`Tx::aside`], of a call that takes locks, allocates, frees, or lists stores.
+    #[inline(always)]
+    pub(crate) fn aside_adding<R>(&mut self, call: impl FnOnce(&mut Tx<'a>) -> R) -> R {
+        let mut copy = *self;
+        let result = call(&mut copy);
+        (self.held, self.objects, self.ops) = (copy.held, copy.objects, copy.ops);
+        (self.lines, self.frees) = (copy.lines, copy.frees);
+        result
+    }
+
+    /// The operation as it is, for who ends it out of line: nothing is left to be done here.
+    #[inline(always)]
+    pub(crate) fn pass_on(&mut self) -> Begun<'a> {
+        let passed = Begun(*self);
+        self.over = true;
+        passed
     }
 
     /// Adds an operation to the record. `EFBIG`-like overflow is a bug of the
@@ -194,8 +252,7 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     pub(crate) fn commit_with<S: Stores>(&mut self, stores: S) -> Result<()> {
         if self.ops != 0 {
-            self.list(stores)?;
-            return self.commit();
+            return self.aside_adding(|tx| tx.commit_listed(stores));
         }
         self.commit_together::<S, false>(0, stores)
     }
@@ -205,8 +262,7 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     pub(crate) fn commit_even<S: Stores>(&mut self, stores: S) -> Result<()> {
         if self.ops != 0 {
-            self.list(stores)?;
-            return self.commit();
+            return self.aside_adding(|tx| tx.commit_listed(stores));
         }
         self.commit_together::<S, true>(0, stores)
     }
@@ -215,6 +271,14 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     pub(crate) fn commit_more<S: Stores>(&mut self, stores: S) -> Result<()> {
         self.commit_together::<S, false>(self.ops, stores)
+    }
+
+    /// Commits `stores` after those listed, made as those are.
+    #[cold]
+    #[inline(never)]
+    fn commit_listed<S: Stores>(&mut self, stores: S) -> Result<()> {
+        self.list(stores)?;
+        self.commit()
     }
 
     /// Commits `stores` after those `listed`.
@@ -237,7 +301,7 @@ impl<'a> Tx<'a> {
         }
         let state = self.head(listed + together);
         if image.domain() != pm::Domain::Process {
-            return self.commit_to_medium(state);
+            return self.aside_adding(|tx| tx.commit_to_medium(state));
         }
         self.publish(state);
         let mut applied = Ok(());
@@ -324,7 +388,7 @@ impl<'a> Tx<'a> {
         }
         let rare = self.frees || self.state.reserved_count.load(Relaxed) != 0;
         if rare || state.sequence.is_multiple_of(LOOK_EVERY) {
-            self.retired_more(state.sequence, listed);
+            self.aside(|tx| tx.retired_more(state.sequence, listed));
         }
         self.start_afresh();
     }
@@ -479,9 +543,15 @@ impl Tx<'_> {
     #[inline(always)]
     pub(crate) fn end(&mut self) {
         if self.has_reserved() {
-            self.give_up();
+            self.aside(Tx::give_up);
         }
         self.finish();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_late(&mut self) {
+        self.end();
     }
 
     /// Ends an operation whose last commit has used all that was reserved, in line.
@@ -501,18 +571,3 @@ impl Tx<'_> {
     }
 }
 
-impl Drop for Tx<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if !self.over {
-            self.end_late();
-        }
-    }
-}
-
-impl Tx<'_> {
-    #[inline(never)]
-    fn end_late(&mut self) {
-        self.end();
-    }
-}

@@ -18,7 +18,7 @@ impl Fs {
         check_name(name)?;
         let mut tx = match self.begin(cx, lane::Kind::Create) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_exists(cx, dir, name, error)),
+            Err(error) => return Err(self.unless_exists(*cx, dir, name, error)),
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
@@ -59,18 +59,27 @@ impl Fs {
         let stores = (allocated, Set { word: slot, value: edentry }, entry, touched, text);
         let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, own, Some((&spot, &sought)), stores)?;
         tx.slots_filled();
-        self.release_fresh(&tx, cachelet);
+        self.release_fresh(tx.state, cachelet);
         tx.finish_holding::<1>();
         if spot.is_full() {
-            self.grow_index(cx);
+            self.grow_index(*cx);
         }
         Ok(Node { id: place.id, hint: number })
     }
 
-    /// On a file system that cannot be written, an existing name is the first thing wrong.
+    /// An operation could not begin, for `error`: that a directory may not be searched is the first thing wrong.
     #[cold]
-    pub(crate) fn unless_exists(&self, cx: &Cx, dir: Node, name: &[u8], error: base::Error) -> base::Error {
-        match self.lookup(cx, dir, name) {
+    #[inline(never)]
+    pub(crate) fn unless_closed_to(&self, cx: Cx, dirs: [Node; 2], error: base::Error) -> base::Error {
+        let searched = dirs.into_iter().try_for_each(|dir| self.searched(&cx, dir).map(drop));
+        searched.err().unwrap_or(error)
+    }
+
+    /// As [`Fs::unless_closed_to`], and then, that the name exists.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn unless_exists(&self, cx: Cx, dir: Node, name: &[u8], error: base::Error) -> base::Error {
+        match self.lookup(&cx, dir, name) {
             Ok(_) => Errno::EEXIST.into(),
             Err(base::Error::Posix(Errno::ENOENT)) => error,
             Err(other) => other,
@@ -89,7 +98,7 @@ impl Fs {
         // Before the table names it: who frees what nobody has open looks here first. It stays until there is
         // another one: whether this one has been opened the lane need not be told.
         tx.state.unopened.store(place.id, SeqCst);
-        self.add_orphan(&mut tx, place.id)?;
+        tx.aside_adding(|tx| self.add_orphan(tx, place.id))?;
         let plan = Plan {
             kind: Kind::Regular,
             mode,
@@ -103,7 +112,7 @@ impl Fs {
             now: pm::clock::now(),
         };
         let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, 0, None, ())?;
-        self.release_fresh(&tx, cachelet);
+        self.release_fresh(tx.state, cachelet);
         Ok(Node { id: place.id, hint: number })
     }
 

@@ -8,6 +8,7 @@ use crate::index::{Sought, Spot};
 use crate::lane::Tx;
 use crate::lane::record::{Set, SetBits, Stores};
 use crate::segment::cache::write_name;
+use crate::segment::LaneState;
 use crate::segment::cachelet::{self, Cachelet, pack_mode};
 use base::{Cx, Kind, Result};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -106,7 +107,7 @@ impl Fs {
         match tx.commit_with((place.allocated, stores)) {
             Ok(()) => Ok((cachelet, number)),
             Err(error) => {
-                self.forget_fresh(tx, cachelet);
+                self.forget_fresh(tx.state, cachelet);
                 Err(error)
             }
         }
@@ -155,18 +156,18 @@ impl Fs {
 
     /// After the commit: lets go of a new inode's cachelet.
     #[inline(always)]
-    pub(crate) fn release_fresh(&self, tx: &Tx, cachelet: &Cachelet) {
+    pub(crate) fn release_fresh(&self, state: &LaneState, cachelet: &Cachelet) {
         cachelet.owner.store(0, Release);
-        tx.state.loading_cachelet.store(0, Release);
+        state.loading_cachelet.store(0, Release);
     }
 
     /// The commit failed: the cachelet is nobody's again.
     #[cold]
     #[inline(never)]
-    fn forget_fresh(&self, tx: &Tx, cachelet: &Cachelet) {
+    fn forget_fresh(&self, state: &LaneState, cachelet: &Cachelet) {
         cachelet.node.store(0, SeqCst);
         cachelet.parent.store(0, SeqCst);
-        self.release_fresh(tx, cachelet);
+        self.release_fresh(state, cachelet);
     }
 
     /// Lets a cachelet whose `owner` is held carry a name, or none if it is too long.
@@ -200,13 +201,13 @@ impl Fs {
         {
             return Ok(Some(gone));
         }
-        self.add_orphan(tx, id)?;
+        tx.aside_adding(|tx| self.add_orphan(tx, id))?;
         Ok(None)
     }
 
-    /// After the commit, or after it failed: openers may go on; `dead` tells them what they find.
+    /// After the commit of this lane, or after it failed: openers may go on; `dead` tells them what they find.
     #[inline(always)]
-    pub(crate) fn settle_victim(&self, tx: &Tx, cachelet: &Cachelet, dead: bool) {
+    pub(crate) fn settle_victim(&self, lane: u32, cachelet: &Cachelet, dead: bool) {
         if dead {
             cachelet.flags.fetch_or(cachelet::DEAD, SeqCst);
         }
@@ -214,7 +215,7 @@ impl Fs {
         if flags & cachelet::DELETING != 0 {
             // A directory closed by this operation, which opens it at its end.
             cachelet.flags.fetch_and(!cachelet::EVICTING, SeqCst);
-        } else if flags >> 16 == tx.number + 1 {
+        } else if flags >> 16 == lane + 1 {
             cachelet.flags.fetch_and(!(cachelet::EVICTING | 0xffff_0000), SeqCst);
         }
     }

@@ -20,7 +20,7 @@ impl Fs {
         check_name(name)?;
         let mut tx = match self.begin(cx, lane::Kind::Link) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_exists(cx, dir, name, error)),
+            Err(error) => return Err(self.unless_exists(*cx, dir, name, error)),
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
@@ -33,7 +33,7 @@ impl Fs {
         let (nlink, _) = unpack_links(links);
         self.check_links(nlink)?;
         if nlink == 0 {
-            self.adopt_nameless(&mut tx, node.id)?;
+            tx.aside_adding(|tx| self.adopt_nameless(tx, node.id))?;
         }
         let now = pm::clock::now();
         let kind = (seen.word >> 16) as u8;
@@ -54,7 +54,7 @@ impl Fs {
         }
         tx.finish_holding::<2>();
         if spot.is_full() {
-            self.grow_index(cx);
+            self.grow_index(*cx);
         }
         Ok(())
     }
@@ -80,7 +80,10 @@ impl Fs {
         let (at, slot) = self.reserve_any_slot(tx, parent)?;
         match tx.lock_inode(seen.cachelet, node.id) {
             Ok(()) => Ok((at, slot, seen.cachelet, seen)),
-            Err(base::Error::Posix(Errno::ESTALE)) => Ok((at, slot, self.lock_node(tx, cx, node).map_err(super::gone)?, seen)),
+            Err(base::Error::Posix(Errno::ESTALE)) => {
+                let cachelet = tx.aside_adding(|tx| self.lock_node(tx, &{ *cx }, node)).map_err(super::gone)?;
+                Ok((at, slot, cachelet, seen))
+            }
             Err(error) => Err(error),
         }
     }

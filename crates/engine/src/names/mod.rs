@@ -124,7 +124,7 @@ impl Fs {
                 return self.parent(seen);
             }
             // Once it has been entered it is at hand.
-            [dir.hint, _] = self.enter_anyhow(tx, cx, [dir, dir], &mut attempts)?;
+            [dir.hint, _] = tx.aside(|tx| self.enter_anyhow(tx, *cx, [dir, dir], &mut attempts))?;
         }
     }
 
@@ -132,15 +132,15 @@ impl Fs {
     /// entry: enters the one or two, and tells the numbers of their cachelets.
     #[cold]
     #[inline(never)]
-    fn enter_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, [a, b]: [Node; 2], attempts: &mut u32) -> Result<[u32; 2]> {
+    fn enter_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: Cx, [a, b]: [Node; 2], attempts: &mut u32) -> Result<[u32; 2]> {
         while *attempts < ATTEMPTS {
             *attempts += 1;
-            let (first, second) = (self.cached(cx, a).map_err(gone)?, self.cached(cx, b).map_err(gone)?);
+            let (first, second) = (self.cached(&cx, a).map_err(gone)?, self.cached(&cx, b).map_err(gone)?);
             let both = [(first, a.id), (second, b.id)];
             match tx.enter(&both[..1 + usize::from(a.id != b.id)]) {
                 Ok(()) => {
-                    self.check_directory(cx, first, a.id)?;
-                    self.check_directory(cx, second, b.id)?;
+                    self.check_directory(&cx, first, a.id)?;
+                    self.check_directory(&cx, second, b.id)?;
                     return Ok([self.cachelet_number(first), self.cachelet_number(second)]);
                 }
                 Err(base::Error::Posix(Errno::ESTALE)) => {}
@@ -164,7 +164,7 @@ impl Fs {
             if let Some((first, second)) = tx.enter_both_at_hand(a, b) {
                 return Ok((self.parent(first)?, self.parent(second)?));
             }
-            [a.hint, b.hint] = self.enter_anyhow(tx, cx, [a, b], &mut attempts)?;
+            [a.hint, b.hint] = tx.aside(|tx| self.enter_anyhow(tx, *cx, [a, b], &mut attempts))?;
         }
     }
 
@@ -192,14 +192,14 @@ impl Fs {
             }
             tx.unlock_to(keep);
         }
-        let cachelet = self.lock_named_anyhow(tx, cx, node)?;
+        let cachelet = tx.aside_adding(|tx| self.lock_named_anyhow(tx, *cx, node))?;
         Ok(cachelet)
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_named_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
-        match self.lock_node(tx, cx, node) {
+    fn lock_named_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: Cx, node: Node) -> Result<&'a Cachelet> {
+        match self.lock_node(tx, &cx, node) {
             Err(base::Error::Posix(Errno::ESTALE)) => Err(corrupt("edentry without inode", node_offset(node.id))),
             result => result,
         }
@@ -244,7 +244,7 @@ impl Fs {
             tx.new_lines(2, Arena::Edentries)?
         } else {
             lines = edentry::lines(sought.name.len());
-            self.long_edentry(tx, lines, &sought.name[edentry::WORDS * 8..])?
+            tx.aside_adding(|tx| self.long_edentry(tx, lines, &sought.name[edentry::WORDS * 8..]))?
         };
         let (image, edentry) = (&self.image, self.edentry(at)?);
         image.store(&edentry.head, sought.head(kind));
@@ -306,7 +306,7 @@ impl Fs {
         if len <= edentry::WORDS * 8 {
             return tx.old_lines(at, 2);
         }
-        let cleared = self.old_long_edentry(tx, at, len)?;
+        let cleared = tx.aside_adding(|tx| self.old_long_edentry(tx, at, len))?;
         Ok(cleared)
     }
 

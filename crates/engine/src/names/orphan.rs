@@ -122,11 +122,11 @@ impl Fs {
         // As in `give_up_inode`: flag first, then look.
         cachelet.flags.fetch_or(cachelet::EVICTING | (tx.number + 1) << 16, SeqCst);
         if cachelet.opens.load(SeqCst) != 0 {
-            self.settle_victim(&tx, cachelet, false);
+            self.settle_victim(tx.number, cachelet, false);
             return Ok(());
         }
         let result = self.free_orphan(&mut tx, cachelet, node_offset(node.id));
-        self.settle_victim(&tx, cachelet, result.is_ok());
+        self.settle_victim(tx.number, cachelet, result.is_ok());
         result
     }
 

@@ -30,7 +30,10 @@ impl Fs {
     /// Removes a name that is not a directory. See `vfs::Backend::unlink`.
     pub fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         check_name(name)?;
-        let mut tx = self.begin(cx, lane::Kind::Unlink)?;
+        let mut tx = match self.begin(cx, lane::Kind::Unlink) {
+            Ok(tx) => tx,
+            Err(error) => return Err(self.unless_closed_to(*cx, [dir, dir], error)),
+        };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
         if !free {
@@ -89,14 +92,14 @@ impl Fs {
         let gone = match self.give_up_inode(tx, victim, hit.node.id, inode) {
             Ok(Some(gone)) => gone,
             Ok(None) => return self.commit_stays(tx, change, inode, now, stores),
-            Err(error) => return Err(self.not_removed(tx, change, error)),
+            Err(error) => return Err(self.not_removed(tx.number, change, error)),
         };
         if let Err(error) = tx.commit_more((stores, gone)) {
-            return Err(self.not_removed(tx, change, error));
+            return Err(self.not_removed(tx.number, change, error));
         }
         after_name(&change, 0, now);
         drop(change);
-        self.settle_victim(tx, victim, true);
+        self.settle_victim(tx.number, victim, true);
         Ok(Fate::Freed)
     }
 
@@ -118,7 +121,7 @@ impl Fs {
         }
         let cachelet = victim.end();
         if left == 0 {
-            self.settle_victim(tx, cachelet, false);
+            self.settle_victim(tx.number, cachelet, false);
         }
         kept.map(|()| if left == 0 { Fate::Orphan } else { Fate::Stays })
     }
@@ -126,9 +129,9 @@ impl Fs {
     /// The record could not be committed: openers may go on.
     #[cold]
     #[inline(never)]
-    fn not_removed(&self, tx: &Tx, victim: Change, error: base::Error) -> base::Error {
+    fn not_removed(&self, lane: u32, victim: Change, error: base::Error) -> base::Error {
         let cachelet = victim.end();
-        self.settle_victim(tx, cachelet, false);
+        self.settle_victim(lane, cachelet, false);
         error
     }
 
@@ -139,10 +142,10 @@ impl Fs {
         let own = listed.and_then(|()| self.own_word(node_offset(id), inode));
         let own = own.and_then(|own| self.at::<AtomicU64>(own, "own edentry"));
         if let Err(error) = own.and_then(|own| tx.set(self.image.offset_of(own), 0)).and_then(|()| tx.commit()) {
-            return Err(self.not_removed(tx, victim, error));
+            return Err(self.not_removed(tx.number, victim, error));
         }
         let cachelet = after_directory(victim, 0);
-        self.settle_victim(tx, cachelet, false);
+        self.settle_victim(tx.number, cachelet, false);
         Ok(Fate::Orphan)
     }
 
@@ -151,17 +154,17 @@ impl Fs {
     #[inline(always)]
     pub(super) fn after_removal(&self, cx: &Cx, victim: &Cachelet, node: Node, fate: Fate) {
         if fate == Fate::Orphan {
-            self.after_last_name(cx, victim, node);
+            self.after_last_name(*cx, victim, node);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn after_last_name(&self, cx: &Cx, victim: &Cachelet, node: Node) {
+    fn after_last_name(&self, cx: Cx, victim: &Cachelet, node: Node) {
         // Whoever has it open keeps its cachelet.
         if victim.opens.load(SeqCst) == 0 || victim.node.load(SeqCst) != node.id {
             // Whatever fails here is tried again after the next attach.
-            let _ = self.reclaim_orphan(cx, node);
+            let _ = self.reclaim_orphan(&cx, node);
         }
     }
 
@@ -180,13 +183,15 @@ impl Fs {
         let gone = match self.give_up_inode(tx, victim, id, inode) {
             Ok(Some(gone)) => gone,
             Ok(None) => {
-                let listed = tx.list(stores);
-                return self.commit_orphan(tx, change, id, inode, listed);
+                return tx.aside_adding(|tx| {
+                    let listed = tx.list(stores);
+                    self.commit_orphan(tx, change, id, inode, listed)
+                });
             }
-            Err(error) => return Err(self.not_removed(tx, change, error)),
+            Err(error) => return Err(self.not_removed(tx.number, change, error)),
         };
         if let Err(error) = tx.commit_more((stores, gone)) {
-            return Err(self.not_removed(tx, change, error));
+            return Err(self.not_removed(tx.number, change, error));
         }
         // Openers may go on when the operation ends, which opens the directory.
         after_directory(change, cachelet::DEAD);

@@ -13,7 +13,7 @@ use super::rmdir::{Outcome, check_empty, must_recount};
 use super::{Parent, STICKY, check_name, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
-use crate::lane::Tx;
+use crate::lane::{Begun, Tx};
 use crate::lane::record::{Empty, Raise, Set, Stores, Touch};
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
@@ -113,7 +113,10 @@ impl Fs {
 
     #[inline(always)]
     fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
-        let mut tx = self.begin(cx, lane::Kind::Rename)?;
+        let mut tx = match self.begin(cx, lane::Kind::Rename) {
+            Ok(tx) => tx,
+            Err(error) => return Err(self.unless_closed_to(*cx, [request.from_dir, request.to_dir], error)),
+        };
         let (a, b) = self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?;
         let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
         let (from, to) = (self.sought(a.offset(), request.from), self.sought(b.offset(), request.to));
@@ -125,16 +128,17 @@ impl Fs {
             && let Some(full) = self.move_plainly(&mut tx, cx, (&a, &b), (&from, &to), (home, buckets))?
         {
             if full {
-                self.grow_index(cx);
+                self.grow_index(*cx);
             }
             return Ok(Outcome::Done);
         }
-        self.rename_with_care(&mut tx, cx, request.mode, Ends { a, b, from, to, free })
+        self.rename_with_care(tx.pass_on(), *cx, request.mode, Ends { a, b, from, to, free })
     }
 
     /// Whatever is to be moved, wherever.
     #[inline(never)]
-    fn rename_with_care<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, mode: RenameMode, ends: Ends<'a>) -> Result<Outcome> {
+    fn rename_with_care<'a>(&'a self, mut tx: Begun<'a>, cx: Cx, mode: RenameMode, ends: Ends<'a>) -> Result<Outcome> {
+        let (tx, cx) = (&mut *tx, &cx);
         let mut plan = self.plan_rename(cx, mode, ends)?;
         if plan.moves_directory() {
             // Only for the right error, before anything else is looked at.
@@ -341,7 +345,7 @@ impl Fs {
             self.after_removal(cx, target.cachelet, target.hit.node, fate);
         }
         if full {
-            self.grow_index(cx);
+            self.grow_index(*cx);
         }
     }
 

@@ -29,10 +29,10 @@ pub(super) fn check_target(target: &[u8]) -> Result<()> {
 impl Fs {
     /// Allocates and writes the text of a symlink; returns its offset, and the
     /// store that allocates it, for the record.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new_text<'a>(&'a self, tx: &mut Tx<'a>, target: &[u8]) -> Result<(u64, SetBits<'a>)> {
         if target.len() > LINE as usize {
-            let text = self.new_long_text(tx, target)?;
+            let text = tx.aside_adding(|tx| self.new_long_text(tx, target))?;
             return Ok(text);
         }
         let (at, allocated) = tx.new_lines(1, Arena::Other)?;

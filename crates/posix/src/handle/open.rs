@@ -240,7 +240,7 @@ impl Process {
             self.descriptors.put_new(fd, Entry::opened(spot.mount.slot, id, Kind::Regular, flags));
             return Some(fd as isize);
         }
-        self.open_made(&cx, &spot, node, (fd, cloexec, exclusive), kept)
+        self.open_made(cx, spot, node, (fd, cloexec, exclusive), kept)
     }
 
     /// Opens a file just made, where not all that it takes is at hand.
@@ -248,15 +248,15 @@ impl Process {
     #[inline(never)]
     fn open_made(
         &self,
-        cx: &Cx,
-        spot: &Spot,
+        cx: Cx,
+        spot: Spot,
         node: Node,
         (fd, cloexec, exclusive): (u32, bool, bool),
         flags: u32,
     ) -> Option<isize> {
-        match spot.mount.open(cx, node, flags, fd) {
+        match spot.mount.open(&cx, node, flags, fd) {
             Ok(id) => {
-                self.enter(spot, fd, id, Kind::Regular, cloexec, flags);
+                self.enter(&spot, fd, id, Kind::Regular, cloexec, flags);
                 Some(fd as isize)
             }
             Err(error) => self.not_made(fd, exclusive, error),

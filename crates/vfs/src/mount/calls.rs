@@ -21,7 +21,8 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.create(cx, dir, name, new);
         }
-        self.backend.create(cx, dir, name, new)
+        // Copies: what the engine is given stays in registers.
+        self.backend.create(&{ *cx }, dir, name, &{ *new })
     }
 
     /// [`Backend::link`](crate::Backend::link).
@@ -31,7 +32,7 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.link(cx, node, dir, name);
         }
-        self.backend.link(cx, node, dir, name)
+        self.backend.link(&{ *cx }, node, dir, name)
     }
 
     /// [`Backend::unlink`](crate::Backend::unlink).
@@ -41,7 +42,7 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.unlink(cx, dir, name);
         }
-        self.backend.unlink(cx, dir, name)
+        self.backend.unlink(&{ *cx }, dir, name)
     }
 
     /// [`Backend::rmdir`](crate::Backend::rmdir).
@@ -51,7 +52,7 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.rmdir(cx, dir, name);
         }
-        self.backend.rmdir(cx, dir, name)
+        self.backend.rmdir(&{ *cx }, dir, name)
     }
 
     /// [`Backend::rename`](crate::Backend::rename).
@@ -61,7 +62,7 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.rename(cx, from_dir, from, to_dir, to, mode);
         }
-        self.backend.rename(cx, from_dir, from, to_dir, to, mode)
+        self.backend.rename(&{ *cx }, from_dir, from, to_dir, to, mode)
     }
 
     /// [`Backend::open`](crate::Backend::open).

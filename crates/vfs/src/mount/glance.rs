@@ -75,10 +75,10 @@ impl Mount {
     /// As [`Mount::glance`], of a name that may not be there yet, or be covered: its directory, and the last component, a
     /// proper name without a slash behind it.
     #[inline(always)]
-    pub fn glance_parent<'a, const NESTED: bool>(
+    pub fn glance_parent<'a, 'c, const NESTED: bool>(
         &self,
         _among: &MountTable,
-        _who: &Caller,
+        _who: impl Fn() -> &'c Caller,
         _base: Node,
         _path: Text<'a>,
     ) -> Option<(Node, &'a [u8])> {

@@ -13,17 +13,19 @@ impl Process {
     /// Fails for a directory to be removed if it is busy.
     #[inline(always)]
     pub(super) fn may_remove(&self, cx: &Cx, spot: &Spot) -> base::Result<()> {
-        if may_be_covered(spot.mount) { self.may_remove_covered(cx, spot) } else { Ok(()) }
+        if may_be_covered(spot.mount) { self.may_remove_covered(*cx, *spot) } else { Ok(()) }
     }
 
     /// Fails if what is renamed, or what it replaces or changes places with, is busy; both are of one mount.
     #[inline(always)]
     pub(super) fn may_rename(&self, cx: &Cx, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<()> {
-        if may_be_covered(from.mount) { self.may_rename_covered(cx, from, to, mode) } else { Ok(()) }
+        if may_be_covered(from.mount) { self.may_rename_covered(*cx, (*from, *to), mode) } else { Ok(()) }
     }
 
     #[cold]
-    fn may_remove_covered(&self, cx: &Cx, spot: &Spot) -> base::Result<()> {
+    #[inline(never)]
+    fn may_remove_covered(&self, cx: Cx, spot: Spot) -> base::Result<()> {
+        let (cx, spot) = (&cx, &spot);
         if !self.is_covered(cx, spot) {
             return Ok(());
         }
@@ -33,7 +35,9 @@ impl Process {
     }
 
     #[cold]
-    fn may_rename_covered(&self, cx: &Cx, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<()> {
+    #[inline(never)]
+    fn may_rename_covered(&self, cx: Cx, (from, to): (Spot, Spot), mode: RenameMode) -> base::Result<()> {
+        let (cx, from, to) = (&cx, &from, &to);
         if !self.is_covered(cx, from) && !self.is_covered(cx, to) {
             return Ok(());
         }

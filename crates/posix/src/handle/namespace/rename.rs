@@ -22,7 +22,9 @@ const WHITEOUT: u32 = 4;
 
 /// Why a file of the kernel's, or of another mount, can't have this name.
 #[cold]
-fn link_here(cx: &Cx, spot: &Spot) -> base::Result<()> {
+#[inline(never)]
+fn link_here(cx: Cx, spot: Spot) -> base::Result<()> {
+    let (cx, spot) = (&cx, &spot);
     plain_name(cx, spot)?;
     match spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name) {
         Ok(_) => err(Errno::EEXIST),
@@ -89,7 +91,7 @@ impl Process {
             return done;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.link_properly(&cx, thread, call, from, to, last) }
+        unsafe { self.link_properly(cx, thread, call, from, to, last) }
     }
 
     /// A `link` whose source and place a glance finds.
@@ -109,13 +111,14 @@ impl Process {
     #[inline(never)]
     unsafe fn link_properly(
         &self,
-        cx: &Cx,
+        cx: Cx,
         thread: &ThreadState,
         call: (u32, [usize; 6]),
         from: (usize, usize),
         to: (usize, usize),
         last: Last,
     ) -> Outcome {
+        let cx = &cx;
         // SAFETY: the caller's promise.
         let from_place = match unsafe { self.resolve(cx, thread, 0, from.0, call.1[from.1], last) } {
             Ok(place) => place,
@@ -142,7 +145,7 @@ impl Process {
             }
             (from_place, Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place, last) {
                 Err(errno) => fail(errno),
-                Ok(()) => done(link_here(cx, &spot).map(|()| 0)),
+                Ok(()) => done(link_here(*cx, spot).map(|()| 0)),
             },
             (Place::Ours(_), to_place) => fail(self.link_away(thread, to.0, call.1[to.1], &to_place)),
             (from_place, to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
@@ -158,10 +161,10 @@ impl Process {
     #[inline(always)]
     fn link_plainly(&self, cx: &Cx, slot: usize, node: Node, spot: &Spot) -> base::Result<()> {
         if slot != spot.slot {
-            return link_here(cx, spot);
+            return link_here(*cx, *spot);
         }
         if !cx.cred.privileged {
-            self.may_link(cx, node, spot).map_err(gone)?;
+            self.may_link(*cx, node, *spot).map_err(gone)?;
         }
         match spot.mount.link(cx, node, spot.found.parent, spot.found.name) {
             Ok(()) => Ok(()),
@@ -172,7 +175,8 @@ impl Process {
     /// The kernel's `protected_hardlinks`: on a file of somebody else only if
     /// the caller could do as much without the link.
     #[inline(never)]
-    fn may_link(&self, cx: &Cx, node: Node, spot: &Spot) -> base::Result<()> {
+    fn may_link(&self, cx: Cx, node: Node, spot: Spot) -> base::Result<()> {
+        let (cx, spot) = (&cx, &spot);
         let backend = spot.mount.backend;
         let attr = backend.attr(cx, node)?;
         if attr.uid == cx.cred.uid || self.protected.get(&self.protected.hardlinks, HARDLINKS) == 0 {
@@ -279,10 +283,8 @@ impl Process {
             && let Some((from, to)) = unsafe { self.start_two((from.0, call.1[from.1]), (to.0, call.1[to.1])) }
             && let Some(from) = self.glance_parent_from(from)
             && let Some(to) = self.glance_parent_from(to)
+            && from.slot == to.slot
         {
-            if from.slot != to.slot {
-                return fail(Errno::EXDEV);
-            }
             if let Err(error) = self.may_rename(&cx, &from, &to, mode) {
                 return fail(error.errno());
             }
@@ -293,19 +295,20 @@ impl Process {
             };
         }
         // SAFETY: the caller's promise.
-        unsafe { self.rename_properly(&cx, thread, call, from, to, (flags, mode)) }
+        unsafe { self.rename_properly(cx, thread, call, from, to, (flags, mode)) }
     }
 
     #[inline(never)]
     unsafe fn rename_properly(
         &self,
-        cx: &Cx,
+        cx: Cx,
         thread: &ThreadState,
         call: (u32, [usize; 6]),
         from: (usize, usize),
         to: (usize, usize),
         (flags, mode): (u32, RenameMode),
     ) -> Outcome {
+        let cx = &cx;
         // SAFETY: the caller's promise.
         let from_place = match unsafe { self.resolve(cx, thread, 0, from.0, call.1[from.1], Last::Parent) } {
             Ok(place) => place,
