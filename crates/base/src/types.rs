@@ -325,6 +325,16 @@ pub struct Cx<'a> {
     pub thread: &'a Thread,
 }
 
+impl<'a> Cx<'a> {
+    /// A copy, for a call that is out of line. It is made field by field: of a copy as a whole compilers
+    /// make the original, and what somebody may have the address of stays in no register.
+    #[inline(always)]
+    pub fn copied(&self) -> Cx<'a> {
+        let Cred { uid, gid, groups, privileged } = self.cred;
+        Cx { cred: Cred { uid, gid, groups, privileged }, umask: self.umask, thread: self.thread }
+    }
+}
+
 /// What a file's pages are mapped for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapFor {

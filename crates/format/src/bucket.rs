@@ -70,8 +70,10 @@ impl Prints {
     #[inline(always)]
     pub const fn of(entries: [u64; ENTRIES]) -> Self {
         let [a, b, c, d] = entries;
-        let (cd, ab) = ((d >> 48) << 16 | c >> 48, (b >> 48) << 16 | a >> 48);
-        Prints(cd << 32 | ab)
+        let last = (d >> 48) << 16 | c >> 48;
+        // Each a shift of two words.
+        let most = last << 16 | b >> 48;
+        Prints(most << 16 | a >> 48)
     }
 
     /// Whether there is an entry with this fingerprint.

@@ -27,7 +27,14 @@ pub(crate) struct Spot<'a> {
     pub found: Found<'a>,
 }
 
-impl Spot<'_> {
+impl<'a> Spot<'a> {
+    /// A copy for a call that is out of line, as [`Cx::copied`].
+    #[inline(always)]
+    pub(crate) fn copied(&self) -> Spot<'a> {
+        let Found { parent: Node { id, hint }, name, node, slash } = self.found;
+        Spot { slot: self.slot, mount: self.mount, found: Found { parent: Node { id, hint }, name, node, slash } }
+    }
+
     /// The node, which must exist; a trailing slash asks for a directory.
     #[inline]
     pub fn node(&self, cx: &Cx) -> base::Result<Node> {

@@ -53,6 +53,7 @@ impl Fs {
             }
         }
         let found = tx.aside(|tx| self.search_slot(tx, directory, parent.seen.id, parent.inode))?;
+        tx.slots += 1;
         Ok(found)
     }
 

@@ -33,7 +33,8 @@ impl Fs {
         let offset = self.image.offset_of(inode);
         let head = inode.head();
         let plain = head.kind != Kind::Symlink as u8 && head.flags & COLD == 0;
-        let freed = plain && inode.root.load(Acquire) == 0 || tx.aside_adding(|tx| self.free_contents(tx, inode, offset, head))?;
+        let freed =
+            plain && inode.root.load(Acquire) == 0 || tx.aside_taking(|tx| self.free_contents(tx, inode, offset, head))?;
         if !freed {
             return Ok(None);
         }

@@ -132,8 +132,7 @@ mod tests {
             let who = Caller { uid, privileged: uid == 0 };
             let text: Vec<u8> = path.iter().copied().chain([0]).collect();
             // SAFETY: the text ends in a NUL, and is dropped only after the glance.
-            let found =
-                test.glance_parent(|| &who, root, unsafe { Text::new(text.as_ptr()) }, |_| false);
+            let found = test.glance_parent(|| &who, root, unsafe { Text::new(text.as_ptr()) }, |_| false);
             found.map(|(node, name)| (node.id, name.to_vec()))
         };
         // The first look in a step of the index only learns where it lies.

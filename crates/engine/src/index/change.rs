@@ -178,7 +178,7 @@ impl Fs {
         if let Room::At(spot) = room {
             return Ok((spot, spot.set(hash, edentry)));
         }
-        let added = tx.aside_adding(|tx| self.insert_elsewhere(tx, room, hash, edentry))?;
+        let added = tx.aside_listing(|tx| self.insert_elsewhere(tx, room, hash, edentry))?;
         Ok(added)
     }
 

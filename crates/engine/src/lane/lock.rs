@@ -103,7 +103,7 @@ impl<'a> Tx<'a> {
         let keep = self.held;
         self.lock(&cachelet.owner)?;
         if !cachelet.is_sound(node) {
-            self.aside_adding(|tx| tx.mend_inode(cachelet, node, keep))?;
+            self.aside_taking(|tx| tx.mend_inode(cachelet, node, keep))?;
         }
         Ok(())
     }

@@ -50,6 +50,8 @@ pub struct Tx<'a> {
     kind: Kind,
     /// How many locks it holds: the first ones that `state.held` lists.
     pub(crate) held: usize,
+    /// And how many directory slots are reserved, of `state.slots`.
+    pub(crate) slots: usize,
     /// How many objects and stores the record has.
     objects: usize,
     ops: usize,
@@ -116,6 +118,7 @@ impl<'a> Tx<'a> {
             state: fs.lane_state(number),
             kind,
             held: 0,
+            slots: 0,
             objects: 0,
             ops: 0,
             lines: 0,
@@ -127,22 +130,43 @@ impl<'a> Tx<'a> {
     }
 
     /// Makes a call that is rare, and out of line, with a copy: so the address of the operation
-    /// itself goes nowhere, and its usual way has its fields in registers or as constants. The
-    /// call holds no more locks afterwards, and has listed nothing that is not committed.
+    /// itself goes nowhere, and its usual way has its fields in registers or as constants. Locks
+    /// that the call still holds are given back; what it has listed must be committed.
     #[inline(always)]
     pub(crate) fn aside<R>(&self, call: impl FnOnce(&mut Tx<'a>) -> R) -> R {
         let mut copy = *self;
-        call(&mut copy)
+        let result = call(&mut copy);
+        copy.unlock_to(self.held);
+        result
     }
 
-    /// As [`Tx::aside`], of a call that takes locks, allocates, frees, or lists stores.
+    /// As [`Tx::aside`], of a call that allocates and lists stores.
     #[inline(always)]
-    pub(crate) fn aside_adding<R>(&mut self, call: impl FnOnce(&mut Tx<'a>) -> R) -> R {
+    pub(crate) fn aside_listing<R>(&mut self, call: impl FnOnce(&mut Tx<'a>) -> R) -> R {
         let mut copy = *self;
         let result = call(&mut copy);
-        (self.held, self.objects, self.ops) = (copy.held, copy.objects, copy.ops);
-        (self.lines, self.frees) = (copy.lines, copy.frees);
+        copy.unlock_to(self.held);
+        (self.objects, self.ops, self.lines) = (copy.objects, copy.ops, copy.lines);
         result
+    }
+
+    /// As [`Tx::aside_listing`], of a call that may free something, or take locks to keep.
+    #[inline(always)]
+    pub(crate) fn aside_taking<R>(&mut self, call: impl FnOnce(&mut Tx<'a>) -> R) -> R {
+        let mut copy = *self;
+        let result = call(&mut copy);
+        (self.objects, self.ops, self.lines) = (copy.objects, copy.ops, copy.lines);
+        (self.held, self.frees) = (copy.held, copy.frees);
+        result
+    }
+
+    /// An [aside](Tx::aside) that commits.
+    #[inline(always)]
+    fn commit_aside(&mut self, commit: impl FnOnce(&mut Tx<'a>) -> Result<()>) -> Result<()> {
+        let committed = self.aside(commit);
+        self.start_afresh();
+        committed?;
+        Ok(())
     }
 
     /// The operation as it is, for who ends it out of line: nothing is left to be done here.
@@ -196,6 +220,12 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     pub(crate) fn set_bits(&mut self, at: u64, bits: u64) -> Result<()> {
         self.push(Op::SetBits { at, bits })
+    }
+
+    /// Number of lines this record allocates beside those of [`Tx::new_lines`].
+    #[inline(always)]
+    pub(crate) fn more_lines(&mut self, lines: u32) {
+        self.lines += i64::from(lines);
     }
 
     /// Number of inodes this record makes (+) or frees (−), for `statfs`.
@@ -252,7 +282,7 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     pub(crate) fn commit_with<S: Stores>(&mut self, stores: S) -> Result<()> {
         if self.ops != 0 {
-            return self.aside_adding(|tx| tx.commit_listed(stores));
+            return self.commit_aside(|tx| tx.commit_listed(stores));
         }
         self.commit_together::<S, false>(0, stores)
     }
@@ -262,7 +292,7 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     pub(crate) fn commit_even<S: Stores>(&mut self, stores: S) -> Result<()> {
         if self.ops != 0 {
-            return self.aside_adding(|tx| tx.commit_listed(stores));
+            return self.commit_aside(|tx| tx.commit_listed(stores));
         }
         self.commit_together::<S, true>(0, stores)
     }
@@ -299,10 +329,13 @@ impl<'a> Tx<'a> {
             counters.write(image, room, &mut together);
             stores.write(image, room, &mut together);
         }
-        let state = self.head(listed + together);
         if image.domain() != pm::Domain::Process {
-            return self.aside_adding(|tx| tx.commit_to_medium(state));
+            let state = self.head(listed + together);
+            return self.commit_aside(|tx| tx.commit_to_medium(state));
         }
+        // No objects are listed here: a constant.
+        self.objects = 0;
+        let state = self.head(listed + together);
         self.publish(state);
         let mut applied = Ok(());
         if listed != 0 {
@@ -570,4 +603,3 @@ impl Tx<'_> {
         self.over = true;
     }
 }
-

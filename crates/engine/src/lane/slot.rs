@@ -14,27 +14,26 @@ impl<'a> Tx<'a> {
     /// free again when the operation ends.
     #[inline(always)]
     pub(crate) fn reserve_slot(&mut self, at: u64) -> Result<Option<&'a AtomicU64>> {
-        let (fs, slots) = (self.fs, &self.state.slots);
-        let listed = if slots[0].load(Relaxed) == 0 { &slots[0] } else { &slots[1] };
+        let fs = self.fs;
         let word = fs.at::<AtomicU64>(at, "directory slot")?;
         let seen = word.load(Acquire);
         if seen != 0 && !fs.is_stale_slot(seen) {
             return Ok(None);
         }
-        if listed.load(Relaxed) != 0 {
-            return Err(Errno::EIO.into());
-        }
+        let Some(listed) = self.state.slots.get(self.slots) else { return Err(Errno::EIO.into()) };
         listed.store(at, Release);
         if fs.image.swap_if(word, seen, reservation(self.number, fs.generation)).is_err() {
             listed.store(0, Release);
             return Ok(None);
         }
+        self.slots += 1;
         Ok(Some(word))
     }
 
     /// After the commit: the slots reserved have their values.
     #[inline(always)]
-    pub(crate) fn slots_filled(&self) {
+    pub(crate) fn slots_filled(&mut self) {
+        self.slots = 0;
         for slot in &self.state.slots {
             slot.store(0, Release);
         }

@@ -18,7 +18,7 @@ impl Fs {
         check_name(name)?;
         let mut tx = match self.begin(cx, lane::Kind::Create) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_exists(*cx, dir, name, error)),
+            Err(error) => return Err(self.unless_exists(cx.copied(), dir, name, error)),
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
@@ -62,7 +62,7 @@ impl Fs {
         self.release_fresh(tx.state, cachelet);
         tx.finish_holding::<1>();
         if spot.is_full() {
-            self.grow_index(*cx);
+            self.grow_index(cx.copied());
         }
         Ok(Node { id: place.id, hint: number })
     }
@@ -98,7 +98,7 @@ impl Fs {
         // Before the table names it: who frees what nobody has open looks here first. It stays until there is
         // another one: whether this one has been opened the lane need not be told.
         tx.state.unopened.store(place.id, SeqCst);
-        tx.aside_adding(|tx| self.add_orphan(tx, place.id))?;
+        tx.aside_taking(|tx| self.add_orphan(tx, place.id))?;
         let plan = Plan {
             kind: Kind::Regular,
             mode,

@@ -7,8 +7,8 @@ use crate::fs::Fs;
 use crate::index::{Sought, Spot};
 use crate::lane::Tx;
 use crate::lane::record::{Set, SetBits, Stores};
-use crate::segment::cache::write_name;
 use crate::segment::LaneState;
+use crate::segment::cache::write_name;
 use crate::segment::cachelet::{self, Cachelet, pack_mode};
 use base::{Cx, Kind, Result};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -136,12 +136,12 @@ impl Fs {
         change.node.store(id, SeqCst);
         change.flags.store(cachelet::REFERENCED, Relaxed);
         let mut name_len = 0;
-        change.parent.store(0, Relaxed);
-        if let Some(sought) = name
-            && sought.fits_cachelet()
-        {
-            name_len = sought.name.len() as u8;
-            write_name(&change, sought);
+        match name {
+            Some(sought) if sought.fits_cachelet() => {
+                name_len = sought.name.len() as u8;
+                write_name(&change, sought);
+            }
+            _ => change.parent.store(0, Relaxed),
         }
         change.mode.store(pack_mode(name_len, plan.kind as u8, plan.mode), Relaxed);
         change.uid.store(plan.uid, Relaxed);
@@ -201,7 +201,7 @@ impl Fs {
         {
             return Ok(Some(gone));
         }
-        tx.aside_adding(|tx| self.add_orphan(tx, id))?;
+        tx.aside_taking(|tx| self.add_orphan(tx, id))?;
         Ok(None)
     }
 

@@ -20,7 +20,7 @@ impl Fs {
         check_name(name)?;
         let mut tx = match self.begin(cx, lane::Kind::Link) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_exists(*cx, dir, name, error)),
+            Err(error) => return Err(self.unless_exists(cx.copied(), dir, name, error)),
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
@@ -33,7 +33,7 @@ impl Fs {
         let (nlink, _) = unpack_links(links);
         self.check_links(nlink)?;
         if nlink == 0 {
-            tx.aside_adding(|tx| self.adopt_nameless(tx, node.id))?;
+            tx.aside_taking(|tx| self.adopt_nameless(tx, node.id))?;
         }
         let now = pm::clock::now();
         let kind = (seen.word >> 16) as u8;
@@ -54,7 +54,7 @@ impl Fs {
         }
         tx.finish_holding::<2>();
         if spot.is_full() {
-            self.grow_index(*cx);
+            self.grow_index(cx.copied());
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Fs {
         match tx.lock_inode(seen.cachelet, node.id) {
             Ok(()) => Ok((at, slot, seen.cachelet, seen)),
             Err(base::Error::Posix(Errno::ESTALE)) => {
-                let cachelet = tx.aside_adding(|tx| self.lock_node(tx, &{ *cx }, node)).map_err(super::gone)?;
+                let cachelet = tx.aside_taking(|tx| self.lock_node(tx, &cx.copied(), node)).map_err(super::gone)?;
                 Ok((at, slot, cachelet, seen))
             }
             Err(error) => Err(error),

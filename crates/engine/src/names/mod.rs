@@ -67,13 +67,9 @@ impl Parent<'_> {
     }
 
     /// Search permission, which the kernel asks for before it looks at the name.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn may_search(self, cred: &Cred) -> Result<()> {
-        if cred.may(Kind::Directory, self.seen.mode(), self.seen.uid, self.seen.gid, X) {
-            return Ok(());
-        }
-        Err(Errno::EACCES.into())
+    #[inline(always)]
+    pub(crate) fn may_search(&self, cx: &Cx) -> Result<()> {
+        may_search(cx.copied(), self.seen.mode(), self.seen.uid, self.seen.gid)
     }
 
     /// Permission to change names.
@@ -118,30 +114,29 @@ impl Fs {
     /// Enters one directory. `ENOTDIR`, or `ENOENT` if it is gone.
     #[inline(always)]
     pub(crate) fn enter<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, mut dir: Node) -> Result<Parent<'a>> {
-        let mut attempts = 0;
+        let mut attempts = ATTEMPTS;
         loop {
             if let Some(seen) = tx.enter_at_hand(dir) {
                 return self.parent(seen);
             }
             // Once it has been entered it is at hand.
-            [dir.hint, _] = tx.aside(|tx| self.enter_anyhow(tx, *cx, [dir, dir], &mut attempts))?;
+            ([dir.hint, _], attempts) = tx.aside(|tx| self.enter_anyhow(tx, cx.copied(), [dir, dir], attempts))?;
         }
     }
 
     /// A cachelet is not at hand, is being changed, or a directory is closed to
-    /// entry: enters the one or two, and tells the numbers of their cachelets.
+    /// entry: enters the one or two, and tells the numbers of their cachelets, and how many attempts are left.
     #[cold]
     #[inline(never)]
-    fn enter_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: Cx, [a, b]: [Node; 2], attempts: &mut u32) -> Result<[u32; 2]> {
-        while *attempts < ATTEMPTS {
-            *attempts += 1;
+    fn enter_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: Cx, [a, b]: [Node; 2], attempts: u32) -> Result<([u32; 2], u32)> {
+        for left in (0..attempts).rev() {
             let (first, second) = (self.cached(&cx, a).map_err(gone)?, self.cached(&cx, b).map_err(gone)?);
             let both = [(first, a.id), (second, b.id)];
             match tx.enter(&both[..1 + usize::from(a.id != b.id)]) {
                 Ok(()) => {
                     self.check_directory(&cx, first, a.id)?;
                     self.check_directory(&cx, second, b.id)?;
-                    return Ok([self.cachelet_number(first), self.cachelet_number(second)]);
+                    return Ok(([self.cachelet_number(first), self.cachelet_number(second)], left));
                 }
                 Err(base::Error::Posix(Errno::ESTALE)) => {}
                 Err(error) => return Err(error),
@@ -159,12 +154,12 @@ impl Fs {
         mut a: Node,
         mut b: Node,
     ) -> Result<(Parent<'a>, Parent<'a>)> {
-        let mut attempts = 0;
+        let mut attempts = ATTEMPTS;
         loop {
             if let Some((first, second)) = tx.enter_both_at_hand(a, b) {
                 return Ok((self.parent(first)?, self.parent(second)?));
             }
-            [a.hint, b.hint] = tx.aside(|tx| self.enter_anyhow(tx, *cx, [a, b], &mut attempts))?;
+            ([a.hint, b.hint], attempts) = tx.aside(|tx| self.enter_anyhow(tx, cx.copied(), [a, b], attempts))?;
         }
     }
 
@@ -192,7 +187,7 @@ impl Fs {
             }
             tx.unlock_to(keep);
         }
-        let cachelet = tx.aside_adding(|tx| self.lock_named_anyhow(tx, *cx, node))?;
+        let cachelet = tx.aside_taking(|tx| self.lock_named_anyhow(tx, cx.copied(), node))?;
         Ok(cachelet)
     }
 
@@ -218,7 +213,7 @@ impl Fs {
         sought: &Sought,
     ) -> Result<Room<'a>> {
         if !free {
-            parent.may_search(&cx.cred)?;
+            parent.may_search(cx)?;
         }
         tx.lock_bucket(sought.hash)?;
         let room = self.room(sought)?;
@@ -239,12 +234,12 @@ impl Fs {
         child: u64,
         slot: u64,
     ) -> Result<(u64, SetBits<'a>)> {
-        let mut lines = 2;
         let (at, allocated) = if sought.name.len() <= edentry::WORDS * 8 {
             tx.new_lines(2, Arena::Edentries)?
         } else {
-            lines = edentry::lines(sought.name.len());
-            tx.aside_adding(|tx| self.long_edentry(tx, lines, &sought.name[edentry::WORDS * 8..]))?
+            let made = tx.aside(|tx| self.long_edentry(tx, sought.name))?;
+            tx.more_lines(edentry::lines(sought.name.len()));
+            made
         };
         let (image, edentry) = (&self.image, self.edentry(at)?);
         image.store(&edentry.head, sought.head(kind));
@@ -262,7 +257,7 @@ impl Fs {
         } else {
             self.write_long_name(edentry, sought.name);
         }
-        tx.object(at, lines)?;
+        tx.object(at, edentry::lines(sought.name.len()))?;
         Ok((at, allocated))
     }
 
@@ -279,7 +274,8 @@ impl Fs {
     /// Allocates an edentry of more than two lines, and writes what of the name is behind these.
     #[cold]
     #[inline(never)]
-    fn long_edentry<'a>(&'a self, tx: &mut Tx<'a>, lines: u32, rest: &[u8]) -> Result<(u64, SetBits<'a>)> {
+    fn long_edentry<'a>(&'a self, tx: &mut Tx<'a>, name: &[u8]) -> Result<(u64, SetBits<'a>)> {
+        let (lines, rest) = (edentry::lines(name.len()), &name[edentry::WORDS * 8..]);
         let (at, allocated) = tx.new_lines(lines, Arena::Edentries)?;
         for i in 0..(lines as usize - 2) * 8 {
             let word: &AtomicU64 = self.at(at + NAME + (edentry::WORDS + i) as u64 * 8, "name")?;
@@ -306,7 +302,7 @@ impl Fs {
         if len <= edentry::WORDS * 8 {
             return tx.old_lines(at, 2);
         }
-        let cleared = tx.aside_adding(|tx| self.old_long_edentry(tx, at, len))?;
+        let cleared = tx.aside_taking(|tx| self.old_long_edentry(tx, at, len))?;
         Ok(cleared)
     }
 
@@ -315,6 +311,13 @@ impl Fs {
     fn old_long_edentry<'a>(&self, tx: &mut Tx<'a>, at: u64, len: usize) -> Result<ClearBits<'a>> {
         tx.old_lines(at, edentry::lines(len))
     }
+}
+
+/// See [`Parent::may_search`].
+#[cold]
+#[inline(never)]
+fn may_search(cx: Cx, mode: u16, uid: u32, gid: u32) -> Result<()> {
+    if cx.cred.may(Kind::Directory, mode, uid, gid, X) { Ok(()) } else { Err(Errno::EACCES.into()) }
 }
 
 /// The stores for a change of names in the directory `inode`.

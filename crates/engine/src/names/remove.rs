@@ -32,12 +32,12 @@ impl Fs {
         check_name(name)?;
         let mut tx = match self.begin(cx, lane::Kind::Unlink) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_closed_to(*cx, [dir, dir], error)),
+            Err(error) => return Err(self.unless_closed_to(cx.copied(), [dir, dir], error)),
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
         if !free {
-            parent.may_search(&cx.cred)?;
+            parent.may_search(cx)?;
         }
         let sought = self.sought(parent.offset(), name);
         tx.lock_bucket(sought.hash)?;
@@ -154,7 +154,7 @@ impl Fs {
     #[inline(always)]
     pub(super) fn after_removal(&self, cx: &Cx, victim: &Cachelet, node: Node, fate: Fate) {
         if fate == Fate::Orphan {
-            self.after_last_name(*cx, victim, node);
+            self.after_last_name(cx.copied(), victim, node);
         }
     }
 
@@ -183,7 +183,7 @@ impl Fs {
         let gone = match self.give_up_inode(tx, victim, id, inode) {
             Ok(Some(gone)) => gone,
             Ok(None) => {
-                return tx.aside_adding(|tx| {
+                return tx.aside_taking(|tx| {
                     let listed = tx.list(stores);
                     self.commit_orphan(tx, change, id, inode, listed)
                 });

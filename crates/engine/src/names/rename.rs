@@ -13,8 +13,8 @@ use super::rmdir::{Outcome, check_empty, must_recount};
 use super::{Parent, STICKY, check_name, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
-use crate::lane::{Begun, Tx};
 use crate::lane::record::{Empty, Raise, Set, Stores, Touch};
+use crate::lane::{Begun, Tx};
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, RenameMode, Result, W};
@@ -115,7 +115,7 @@ impl Fs {
     fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
         let mut tx = match self.begin(cx, lane::Kind::Rename) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_closed_to(*cx, [request.from_dir, request.to_dir], error)),
+            Err(error) => return Err(self.unless_closed_to(cx.copied(), [request.from_dir, request.to_dir], error)),
         };
         let (a, b) = self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?;
         let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
@@ -128,11 +128,11 @@ impl Fs {
             && let Some(full) = self.move_plainly(&mut tx, cx, (&a, &b), (&from, &to), (home, buckets))?
         {
             if full {
-                self.grow_index(*cx);
+                self.grow_index(cx.copied());
             }
             return Ok(Outcome::Done);
         }
-        self.rename_with_care(tx.pass_on(), *cx, request.mode, Ends { a, b, from, to, free })
+        self.rename_with_care(tx.pass_on(), cx.copied(), request.mode, Ends { a, b, from, to, free })
     }
 
     /// Whatever is to be moved, wherever.
@@ -200,8 +200,8 @@ impl Fs {
     fn plan_rename<'a>(&'a self, cx: &Cx, mode: RenameMode, ends: Ends<'a>) -> Result<Plan<'a>> {
         let Ends { a, b, from, to, free } = ends;
         if !free {
-            a.may_search(&cx.cred)?;
-            b.may_search(&cx.cred)?;
+            a.may_search(cx)?;
+            b.may_search(cx)?;
         }
         let Some(source) = self.find(cx, &from)? else { return Err(Errno::ENOENT.into()) };
         let target = self.find(cx, &to)?;
@@ -345,7 +345,7 @@ impl Fs {
             self.after_removal(cx, target.cachelet, target.hit.node, fate);
         }
         if full {
-            self.grow_index(*cx);
+            self.grow_index(cx.copied());
         }
     }
 

@@ -62,12 +62,12 @@ impl Fs {
     fn try_rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
         let mut tx = match self.begin(cx, lane::Kind::Rmdir) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_closed_to(*cx, [dir, dir], error)),
+            Err(error) => return Err(self.unless_closed_to(cx.copied(), [dir, dir], error)),
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
         if !free {
-            parent.may_search(&cx.cred)?;
+            parent.may_search(cx)?;
         }
         let sought = self.sought(parent.offset(), name);
         let buckets = self.root().buckets.load(Acquire);

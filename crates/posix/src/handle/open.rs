@@ -240,7 +240,7 @@ impl Process {
             self.descriptors.put_new(fd, Entry::opened(spot.mount.slot, id, Kind::Regular, flags));
             return Some(fd as isize);
         }
-        self.open_made(cx, spot, node, (fd, cloexec, exclusive), kept)
+        self.open_made(cx.copied(), spot.copied(), node, (fd, cloexec, exclusive), kept)
     }
 
     /// Opens a file just made, where not all that it takes is at hand.

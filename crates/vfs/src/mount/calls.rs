@@ -21,8 +21,9 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.create(cx, dir, name, new);
         }
-        // Copies: what the engine is given stays in registers.
-        self.backend.create(&{ *cx }, dir, name, &{ *new })
+        let NewNode { kind, mode, rdev, target } = *new;
+        let made = self.backend.create(&cx.copied(), dir, name, &NewNode { kind, mode, rdev, target })?;
+        Ok(made)
     }
 
     /// [`Backend::link`](crate::Backend::link).
@@ -32,7 +33,7 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.link(cx, node, dir, name);
         }
-        self.backend.link(&{ *cx }, node, dir, name)
+        self.backend.link(&cx.copied(), node, dir, name)
     }
 
     /// [`Backend::unlink`](crate::Backend::unlink).
@@ -42,7 +43,7 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.unlink(cx, dir, name);
         }
-        self.backend.unlink(&{ *cx }, dir, name)
+        self.backend.unlink(&cx.copied(), dir, name)
     }
 
     /// [`Backend::rmdir`](crate::Backend::rmdir).
@@ -52,7 +53,7 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.rmdir(cx, dir, name);
         }
-        self.backend.rmdir(&{ *cx }, dir, name)
+        self.backend.rmdir(&cx.copied(), dir, name)
     }
 
     /// [`Backend::rename`](crate::Backend::rename).
@@ -62,7 +63,7 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.rename(cx, from_dir, from, to_dir, to, mode);
         }
-        self.backend.rename(&{ *cx }, from_dir, from, to_dir, to, mode)
+        self.backend.rename(&cx.copied(), from_dir, from, to_dir, to, mode)
     }
 
     /// [`Backend::open`](crate::Backend::open).

@@ -13,13 +13,13 @@ impl Process {
     /// Fails for a directory to be removed if it is busy.
     #[inline(always)]
     pub(super) fn may_remove(&self, cx: &Cx, spot: &Spot) -> base::Result<()> {
-        if may_be_covered(spot.mount) { self.may_remove_covered(*cx, *spot) } else { Ok(()) }
+        if may_be_covered(spot.mount) { self.may_remove_covered(cx.copied(), spot.copied()) } else { Ok(()) }
     }
 
     /// Fails if what is renamed, or what it replaces or changes places with, is busy; both are of one mount.
     #[inline(always)]
     pub(super) fn may_rename(&self, cx: &Cx, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<()> {
-        if may_be_covered(from.mount) { self.may_rename_covered(*cx, (*from, *to), mode) } else { Ok(()) }
+        if may_be_covered(from.mount) { self.may_rename_covered(cx.copied(), (from.copied(), to.copied()), mode) } else { Ok(()) }
     }
 
     #[cold]

@@ -91,7 +91,7 @@ impl Process {
             return done;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.link_properly(cx, thread, call, from, to, last) }
+        unsafe { self.link_properly(cx.copied(), thread, call, from, to, last) }
     }
 
     /// A `link` whose source and place a glance finds.
@@ -161,10 +161,10 @@ impl Process {
     #[inline(always)]
     fn link_plainly(&self, cx: &Cx, slot: usize, node: Node, spot: &Spot) -> base::Result<()> {
         if slot != spot.slot {
-            return link_here(*cx, *spot);
+            return link_here(cx.copied(), spot.copied());
         }
         if !cx.cred.privileged {
-            self.may_link(*cx, node, *spot).map_err(gone)?;
+            self.may_link(cx.copied(), node, spot.copied()).map_err(gone)?;
         }
         match spot.mount.link(cx, node, spot.found.parent, spot.found.name) {
             Ok(()) => Ok(()),
@@ -295,7 +295,7 @@ impl Process {
             };
         }
         // SAFETY: the caller's promise.
-        unsafe { self.rename_properly(cx, thread, call, from, to, (flags, mode)) }
+        unsafe { self.rename_properly(cx.copied(), thread, call, from, to, (flags, mode)) }
     }
 
     #[inline(never)]
