@@ -195,6 +195,15 @@ pub struct NewNode<'a> {
     pub target: &'a [u8],
 }
 
+impl<'a> NewNode<'a> {
+    /// A copy for a call that is out of line, as [`Cx::copied`].
+    #[inline(always)]
+    pub fn copied(&self) -> NewNode<'a> {
+        let NewNode { kind, mode, rdev, target } = *self;
+        NewNode { kind, mode: mode.rotate_left(0), rdev, target }
+    }
+}
+
 /// One entry that `readdir` reports.
 #[derive(Clone, Copy, Debug)]
 pub struct DirEntry<'a> {
@@ -326,12 +335,14 @@ pub struct Cx<'a> {
 }
 
 impl<'a> Cx<'a> {
-    /// A copy, for a call that is out of line. It is made field by field: of a copy as a whole compilers
-    /// make the original, and what somebody may have the address of stays in no register.
+    /// A copy, for a call that is out of line. It is made field by field: for a copy as a whole the
+    /// compiler gives the original, and what somebody may have the address of stays in no register.
     #[inline(always)]
     pub fn copied(&self) -> Cx<'a> {
         let Cred { uid, gid, groups, privileged } = self.cred;
-        Cx { cred: Cred { uid, gid, groups, privileged }, umask: self.umask, thread: self.thread }
+        // Not rotated at all; all fields as they are would be a copy as a whole.
+        let cred = Cred { uid: uid.rotate_left(0), gid, groups, privileged };
+        Cx { cred, umask: self.umask, thread: self.thread }
     }
 }
 

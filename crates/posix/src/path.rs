@@ -32,7 +32,8 @@ impl<'a> Spot<'a> {
     #[inline(always)]
     pub(crate) fn copied(&self) -> Spot<'a> {
         let Found { parent: Node { id, hint }, name, node, slash } = self.found;
-        Spot { slot: self.slot, mount: self.mount, found: Found { parent: Node { id, hint }, name, node, slash } }
+        let parent = Node { id: id.rotate_left(0), hint };
+        Spot { slot: self.slot, mount: self.mount, found: Found { parent, name, node, slash } }
     }
 
     /// The node, which must exist; a trailing slash asks for a directory.

@@ -5,6 +5,7 @@ use super::{check_name, symlink, touch_directory};
 use crate::fs::Fs;
 use crate::lane::record::Set;
 use base::{Cx, Kind, NewNode, Node, Result};
+use core::convert::Infallible;
 use core::sync::atomic::Ordering::SeqCst;
 use format::{inode, lane};
 use pm::Errno;
@@ -18,7 +19,7 @@ impl Fs {
         check_name(name)?;
         let mut tx = match self.begin(cx, lane::Kind::Create) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_exists(cx.copied(), dir, name, error)),
+            Err(error) => match self.unless_exists(cx.copied(), dir, name, error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
@@ -70,20 +71,20 @@ impl Fs {
     /// An operation could not begin, for `error`: that a directory may not be searched is the first thing wrong.
     #[cold]
     #[inline(never)]
-    pub(crate) fn unless_closed_to(&self, cx: Cx, dirs: [Node; 2], error: base::Error) -> base::Error {
+    pub(crate) fn unless_closed_to(&self, cx: Cx, dirs: [Node; 2], error: base::Error) -> Result<Infallible> {
         let searched = dirs.into_iter().try_for_each(|dir| self.searched(&cx, dir).map(drop));
-        searched.err().unwrap_or(error)
+        Err(searched.err().unwrap_or(error))
     }
 
     /// As [`Fs::unless_closed_to`], and then, that the name exists.
     #[cold]
     #[inline(never)]
-    pub(crate) fn unless_exists(&self, cx: Cx, dir: Node, name: &[u8], error: base::Error) -> base::Error {
-        match self.lookup(&cx, dir, name) {
+    pub(crate) fn unless_exists(&self, cx: Cx, dir: Node, name: &[u8], error: base::Error) -> Result<Infallible> {
+        Err(match self.lookup(&cx, dir, name) {
             Ok(_) => Errno::EEXIST.into(),
             Err(base::Error::Posix(Errno::ENOENT)) => error,
             Err(other) => other,
-        }
+        })
     }
 
     /// Makes a regular file without a name in the directory `dir` (`O_TMPFILE`).

@@ -20,7 +20,7 @@ impl Fs {
         check_name(name)?;
         let mut tx = match self.begin(cx, lane::Kind::Link) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_exists(cx.copied(), dir, name, error)),
+            Err(error) => match self.unless_exists(cx.copied(), dir, name, error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);

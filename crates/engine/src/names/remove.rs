@@ -32,7 +32,7 @@ impl Fs {
         check_name(name)?;
         let mut tx = match self.begin(cx, lane::Kind::Unlink) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_closed_to(cx.copied(), [dir, dir], error)),
+            Err(error) => match self.unless_closed_to(cx.copied(), [dir, dir], error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);

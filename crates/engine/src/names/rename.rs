@@ -115,7 +115,7 @@ impl Fs {
     fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
         let mut tx = match self.begin(cx, lane::Kind::Rename) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_closed_to(cx.copied(), [request.from_dir, request.to_dir], error)),
+            Err(error) => match self.unless_closed_to(cx.copied(), [request.from_dir, request.to_dir], error)? {},
         };
         let (a, b) = self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?;
         let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);

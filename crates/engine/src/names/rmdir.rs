@@ -62,7 +62,7 @@ impl Fs {
     fn try_rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
         let mut tx = match self.begin(cx, lane::Kind::Rmdir) {
             Ok(tx) => tx,
-            Err(error) => return Err(self.unless_closed_to(cx.copied(), [dir, dir], error)),
+            Err(error) => match self.unless_closed_to(cx.copied(), [dir, dir], error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);

@@ -91,7 +91,7 @@ impl Fs {
         cachelet.opens.fetch_add(1, SeqCst);
         pm::touched();
         if cachelet.flags.load(SeqCst) & ODD != 0 || cachelet.node.load(SeqCst) != node.id {
-            self.not_at_hand(context, cachelet, description);
+            self.not_at_hand(context().copied(), cachelet, description);
             return None;
         }
         description.pin.store(PINNED, Release);
@@ -102,7 +102,7 @@ impl Fs {
         description.kind.store(kind as u32, Relaxed);
         if place.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
             // A number that was left in the table.
-            self.not_at_hand(context, cachelet, description);
+            self.not_at_hand(context().copied(), cachelet, description);
             return None;
         }
         pm::touched();
@@ -126,8 +126,8 @@ impl Fs {
     /// Takes back what `open_seen` has begun.
     #[cold]
     #[inline(never)]
-    fn not_at_hand<'c>(&self, context: impl FnOnce() -> Cx<'c>, cachelet: &Cachelet, description: &Description) {
-        self.unpin(&context(), cachelet, description);
+    fn not_at_hand(&self, cx: Cx, cachelet: &Cachelet, description: &Description) {
+        self.unpin(&cx, cachelet, description);
         description.refs.store(0, Release);
     }
 

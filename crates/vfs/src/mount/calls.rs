@@ -21,8 +21,7 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.create(cx, dir, name, new);
         }
-        let NewNode { kind, mode, rdev, target } = *new;
-        let made = self.backend.create(&cx.copied(), dir, name, &NewNode { kind, mode, rdev, target })?;
+        let made = self.backend.create(&cx.copied(), dir, name, &new.copied())?;
         Ok(made)
     }
 
