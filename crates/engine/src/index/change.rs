@@ -24,6 +24,17 @@ pub(crate) enum Room<'a> {
     Taken,
 }
 
+impl<'a> Room<'a> {
+    /// A copy for a call that is out of line, as [`base::Cx::copied`].
+    #[inline(always)]
+    pub(crate) fn copied(&self) -> Room<'a> {
+        match *self {
+            Room::At(Spot { bucket, index }) => Room::At(Spot { bucket, index: index.rotate_left(0) }),
+            other => other,
+        }
+    }
+}
+
 /// A place for an entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'a> {
@@ -83,7 +94,7 @@ impl Fs {
         {
             return Ok(Some(hit));
         }
-        let hit = self.hit_in_chain(self.image.offset_of(bucket), *sought)?;
+        let hit = self.hit_in_chain(self.image.offset_of(bucket), sought.copied())?;
         Ok(hit)
     }
 
@@ -138,7 +149,7 @@ impl Fs {
         {
             return Ok(Room::At(Spot { bucket, index }));
         }
-        let room = self.room_in_chain(bucket, *sought)?;
+        let room = self.room_in_chain(bucket, sought.copied())?;
         Ok(room)
     }
 
@@ -175,17 +186,19 @@ impl Fs {
     /// anybody from the new name.
     #[inline(always)]
     pub(crate) fn insert<'a>(&'a self, tx: &mut Tx<'a>, room: Room<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
-        if let Room::At(spot) = room {
-            return Ok((spot, spot.set(hash, edentry)));
+        match room {
+            Room::At(spot) => Ok((spot, spot.set(hash, edentry))),
+            Room::After(last) => {
+                let added = tx.aside_listing(|tx| self.insert_behind(tx, last, hash, edentry))?;
+                Ok(added)
+            }
+            Room::Taken => Err(Errno::EEXIST.into()),
         }
-        let added = tx.aside_listing(|tx| self.insert_elsewhere(tx, room, hash, edentry))?;
-        Ok(added)
     }
 
     #[cold]
     #[inline(never)]
-    fn insert_elsewhere<'a>(&'a self, tx: &mut Tx, room: Room<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
-        let Room::After(last) = room else { return Err(Errno::EEXIST.into()) };
+    fn insert_behind<'a>(&'a self, tx: &mut Tx, last: &'a Bucket, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
         let offset = tx.lines(1, Arena::Other)?;
         self.write_bucket(offset, &[Item { entry: bucket::pack_entry(hash, edentry), hint: 0 }], 0)?;
         tx.object(offset, 1)?;

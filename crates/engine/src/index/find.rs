@@ -76,7 +76,7 @@ impl Fs {
         {
             return Ok(Some(seen));
         }
-        let found = self.find_unsure(cx.copied(), *sought, bucket, buckets)?;
+        let found = self.find_unsure(cx.copied(), sought.copied(), bucket, buckets)?;
         Ok(found)
     }
 

@@ -27,7 +27,14 @@ pub(crate) struct Sought<'a> {
     pub(crate) high: u64,
 }
 
-impl Sought<'_> {
+impl<'a> Sought<'a> {
+    /// A copy for a call that is out of line, as [`base::Cx::copied`].
+    #[inline(always)]
+    pub(crate) fn copied(&self) -> Sought<'a> {
+        let Sought { parent, name, hash, low, high } = *self;
+        Sought { parent: parent.rotate_left(0), name, hash, low, high }
+    }
+
     /// Whether `low` and `high` are the whole name.
     #[inline(always)]
     pub(crate) fn is_short(&self) -> bool {

@@ -185,7 +185,7 @@ impl Fs {
 
     /// An operation that goes on for a dead lane, whose lock listed first stays: its end is for `adopt_lane`.
     fn tx_of_dead(&self, number: u32) -> Tx<'_> {
-        let mut tx = Tx::new(self, number, Kind::Truncate);
+        let mut tx = Tx::new(self, number, Kind::Truncate, false);
         tx.held = 1;
         tx
     }

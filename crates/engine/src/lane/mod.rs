@@ -48,6 +48,8 @@ pub struct Tx<'a> {
     pub(crate) lane: &'a Lane,
     pub(crate) state: &'a LaneState,
     kind: Kind,
+    /// Whether it has nothing to order and to write back ([`Fs::is_plain`]).
+    pub(crate) plain: bool,
     /// How many locks it holds: the first ones that `state.held` lists.
     pub(crate) held: usize,
     /// And how many directory slots are reserved, of `state.slots`.
@@ -70,12 +72,15 @@ impl Fs {
     /// Starts an operation: `EROFS`, or `ENOLCK` when every lane is taken.
     #[inline(always)]
     pub(crate) fn begin<'a>(&'a self, cx: &Cx<'a>, kind: Kind) -> Result<Begun<'a>> {
-        self.writable()?;
+        let plain = self.is_plain();
+        if !plain {
+            self.writable()?;
+        }
         let number = match self.own_lane(cx.thread).get() {
             0 => self.take_lane(cx.thread)?,
             taken => taken - 1,
         };
-        Ok(Begun(Tx::new(self, number, kind)))
+        Ok(Begun(Tx::new(self, number, kind, plain)))
     }
 }
 
@@ -110,13 +115,14 @@ impl Drop for Begun<'_> {
 impl<'a> Tx<'a> {
     /// An operation of a lane that has locked and written nothing yet.
     #[inline(always)]
-    fn new(fs: &'a Fs, number: u32, kind: Kind) -> Self {
+    fn new(fs: &'a Fs, number: u32, kind: Kind, plain: bool) -> Self {
         Tx {
             fs,
             number,
             lane: fs.lane(number),
             state: fs.lane_state(number),
             kind,
+            plain,
             held: 0,
             slots: 0,
             objects: 0,
@@ -240,8 +246,8 @@ impl<'a> Tx<'a> {
     /// their writer and ordered by [`Tx::order`] instead.
     #[inline(always)]
     pub(crate) fn object(&mut self, offset: u64, lines: u32) -> Result<()> {
-        if self.fs.image.domain() == pm::Domain::Process {
-            // No checksum is taken, and nothing written back: the order of stores is proof.
+        // No checksum is taken, and nothing written back: the order of stores is proof.
+        if self.plain || self.fs.image.domain() == pm::Domain::Process {
             return Ok(());
         }
         if self.objects >= OBJECTS_MAX {
@@ -329,7 +335,7 @@ impl<'a> Tx<'a> {
             counters.write(image, room, &mut together);
             stores.write(image, room, &mut together);
         }
-        if image.domain() != pm::Domain::Process {
+        if !self.plain && image.domain() != pm::Domain::Process {
             let state = self.head(listed + together);
             return self.commit_aside(|tx| tx.commit_to_medium(state));
         }

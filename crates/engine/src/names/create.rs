@@ -1,9 +1,11 @@
 //! Making nodes: files, directories, devices, symlinks, and files without a name.
 
 use super::inode::{Plan, inherit};
-use super::{check_name, symlink, touch_directory};
+use super::{Parent, check_name, symlink, touch_directory};
 use crate::fs::Fs;
+use crate::index::{Room, Sought};
 use crate::lane::record::Set;
+use crate::lane::{Begun, Tx};
 use base::{Cx, Kind, NewNode, Node, Result};
 use core::convert::Infallible;
 use core::sync::atomic::Ordering::SeqCst;
@@ -22,43 +24,72 @@ impl Fs {
             Err(error) => match self.unless_exists(cx.copied(), dir, name, error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
-        let free = parent.is_free_to(&cx.cred);
-        let sought = self.sought(parent.offset(), name);
-        let room = self.new_name(&mut tx, cx, &parent, free, &sought)?;
-        if !free {
-            return Err(Errno::EACCES.into());
+        if !parent.is_free_to(&cx.cred) {
+            match self.unless_exists(cx.copied(), dir, name, Errno::EACCES.into())? {}
         }
-        // Files, directories and sockets, which need no look.
-        let plain = new.kind as u8 & 3 == 0;
-        if !plain {
+        let sought = self.sought(parent.offset(), name);
+        let room = self.new_name(&mut tx, cx, &parent, true, &sought)?;
+        if !needs_no_look(new.kind) {
             check_kind(cx, new)?;
         }
+        // Most are so, of which the compiler makes a way without questions.
+        if let (true, true, Room::At(spot)) = (tx.plain, sought.is_short(), room) {
+            return self.make(&mut tx, cx, &parent, &sought, Room::At(spot), new);
+        }
+        let made = self.make_anyhow(tx.pass_on(), cx.copied(), parent.copied(), sought.copied(), room.copied(), new.copied())?;
+        Ok(made)
+    }
 
+    /// As [`Fs::make`], of whatever it is.
+    #[inline(never)]
+    fn make_anyhow<'a>(
+        &'a self,
+        mut tx: Begun<'a>,
+        cx: Cx,
+        parent: Parent<'a>,
+        sought: Sought,
+        room: Room<'a>,
+        new: NewNode,
+    ) -> Result<Node> {
+        self.make(&mut tx, &cx, &parent, &sought, room, &new)
+    }
+
+    /// Makes a node in the directory entered, whose name has room in a bucket that is locked.
+    #[inline(always)]
+    fn make<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        cx: &Cx,
+        parent: &Parent<'a>,
+        sought: &Sought,
+        room: Room<'a>,
+        new: &NewNode,
+    ) -> Result<Node> {
         // What has a record of its own comes first.
-        let (at, slot) = self.reserve_any_slot(&mut tx, &parent)?;
-        let (mode, gid) = inherit(cx, &parent, new.kind, new.mode);
-        let permission = self.permission_index(&mut tx, cx.cred.uid, gid, mode)?;
+        let (at, slot) = self.reserve_any_slot(tx, parent)?;
+        let (mode, gid) = inherit(cx, parent, new.kind, new.mode);
+        let permission = self.permission_index(tx, cx.cred.uid, gid, mode)?;
 
         let directory = new.kind == Kind::Directory;
         let now = pm::clock::now();
-        let place = self.place_inode(&mut tx)?;
-        let (edentry, allocated) = self.new_edentry(&mut tx, &sought, new.kind as u8, place.id, at)?;
+        let place = self.place_inode(tx)?;
+        let (edentry, allocated) = self.new_edentry(tx, sought, new.kind as u8, place.id, at)?;
         let (root, size, text) = match new.kind {
-            _ if plain => (0, 0, None),
+            kind if needs_no_look(kind) => (0, 0, None),
             Kind::Symlink => {
-                let (at, text) = self.new_text(&mut tx, new.target)?;
+                let (at, text) = self.new_text(tx, new.target)?;
                 (at, new.target.len() as u64, Some(text))
             }
             Kind::CharDevice | Kind::BlockDevice => (new.rdev, 0, None),
             _ => (0, 0, None),
         };
-        let (spot, entry) = self.insert(&mut tx, room, sought.hash, edentry)?;
+        let (spot, entry) = self.insert(tx, room, sought.hash, edentry)?;
         let uid = cx.cred.uid;
         let plan = Plan { kind: new.kind, mode, uid, gid, permission, flags: 0, nlink: 1, size, root, now };
         let own = if directory { edentry } else { 0 };
         let touched = touch_directory(parent.inode, now, 1, i32::from(directory));
         let stores = (allocated, Set { word: slot, value: edentry }, entry, touched, text);
-        let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, own, Some((&spot, &sought)), stores)?;
+        let (cachelet, number) = self.commit_fresh(tx, &place, &plan, own, Some((&spot, sought)), stores)?;
         tx.slots_filled();
         self.release_fresh(tx.state, cachelet);
         tx.finish_holding::<1>();
@@ -123,6 +154,12 @@ impl Fs {
         // A failure leaves it in the orphan table.
         let _ = self.reclaim_orphan(cx, node);
     }
+}
+
+/// Files, directories and sockets, which everybody may make, and which begin empty.
+#[inline(always)]
+fn needs_no_look(kind: Kind) -> bool {
+    kind as u8 & 3 == 0
 }
 
 /// What may not be made, or not by everybody.

@@ -100,6 +100,9 @@ impl Fs {
         let number = self.cachelet_number(cachelet);
         self.fill_fresh(cachelet, place.id, plan, name.map(|(_, sought)| sought));
         self.write_inode(place, plan, own, number);
+        if !tx.plain {
+            self.image.flush(place.offset, LINE);
+        }
         if let Some((spot, _)) = name {
             self.lead(spot, number);
         }
@@ -126,7 +129,6 @@ impl Fs {
         image.store(&inode.root, plan.root);
         image.store_volatile(&inode.cachelet, u64::from(self.generation) << 32 | u64::from(cachelet + 1));
         image.store(&inode.extra, own);
-        image.flush(place.offset, LINE);
     }
 
     /// Fills the cachelet of a new inode, without asking the inode.

@@ -53,7 +53,14 @@ pub(crate) struct Parent<'a> {
     pub(crate) seen: Seen<'a>,
 }
 
-impl Parent<'_> {
+impl<'a> Parent<'a> {
+    /// A copy for a call that is out of line, as [`Cx::copied`].
+    #[inline(always)]
+    pub(crate) fn copied(&self) -> Parent<'a> {
+        let Seen { id, cachelet, word, uid, gid } = self.seen;
+        Parent { inode: self.inode, seen: Seen { id: id.rotate_left(0), cachelet, word, uid, gid } }
+    }
+
     /// Offset of the inode.
     #[inline(always)]
     pub(crate) fn offset(&self) -> u64 {

@@ -30,7 +30,9 @@ impl Fs {
         flags: u32,
         fd: u32,
     ) -> Option<(DescriptionId, &Description)> {
-        self.open_seen(context, self.cachelet_at_hand(node.hint)?, node, kind, flags, fd)
+        let undo =
+            |cachelet: &Cachelet, description: &Description| self.not_at_hand_in(context().copied(), cachelet, description);
+        self.open_seen(undo, self.cachelet_at_hand(node.hint)?, node, kind, flags, fd)
     }
 
     /// Opens what is at the end of a path from a directory. `decide` is told its mode word and owner, and says with which
@@ -52,7 +54,8 @@ impl Fs {
         };
         let Some((flags, fd)) = decide(word, uid) else { return Opening::Unsure };
         let node = Node { id, hint: self.number_at_hand(cachelet) };
-        match self.open_seen(context, cachelet, node, kind, flags, fd) {
+        let undo = |cachelet: &Cachelet, description: &Description| self.not_at_hand(context, cachelet, description);
+        match self.open_seen(undo, cachelet, node, kind, flags, fd) {
             Some((id, description)) => {
                 description.parent.store(parent, Relaxed);
                 Opening::Open(id, description, fd)
@@ -61,11 +64,11 @@ impl Fs {
         }
     }
 
-    /// Opens a node whose cachelet is `cachelet`, if that is so.
+    /// Opens a node whose cachelet is `cachelet`, if that is so; `undo` takes back what has been begun.
     #[inline(always)]
-    fn open_seen<'c>(
+    fn open_seen(
         &self,
-        context: impl FnOnce() -> Cx<'c>,
+        undo: impl FnOnce(&Cachelet, &Description),
         cachelet: &Cachelet,
         node: Node,
         kind: Kind,
@@ -91,7 +94,7 @@ impl Fs {
         cachelet.opens.fetch_add(1, SeqCst);
         pm::touched();
         if cachelet.flags.load(SeqCst) & ODD != 0 || cachelet.node.load(SeqCst) != node.id {
-            self.not_at_hand(context().copied(), cachelet, description);
+            undo(cachelet, description);
             return None;
         }
         description.pin.store(PINNED, Release);
@@ -102,7 +105,7 @@ impl Fs {
         description.kind.store(kind as u32, Relaxed);
         if place.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
             // A number that was left in the table.
-            self.not_at_hand(context().copied(), cachelet, description);
+            undo(cachelet, description);
             return None;
         }
         pm::touched();
@@ -126,7 +129,14 @@ impl Fs {
     /// Takes back what `open_seen` has begun.
     #[cold]
     #[inline(never)]
-    fn not_at_hand(&self, cx: Cx, cachelet: &Cachelet, description: &Description) {
+    fn not_at_hand<'c>(&self, context: impl FnOnce() -> Cx<'c>, cachelet: &Cachelet, description: &Description) {
+        self.not_at_hand_in(context(), cachelet, description);
+    }
+
+    /// As [`Fs::not_at_hand`], where there is a context.
+    #[cold]
+    #[inline(never)]
+    fn not_at_hand_in(&self, cx: Cx, cachelet: &Cachelet, description: &Description) {
         self.unpin(&cx, cachelet, description);
         description.refs.store(0, Release);
     }
