@@ -56,7 +56,7 @@ impl<'a> Spot<'a> {
 
     /// The store that gives the entry its value.
     #[inline(always)]
-    fn set(&self, hash: u64, edentry: u64) -> Set<'a> {
+    pub(crate) fn set(&self, hash: u64, edentry: u64) -> Set<'a> {
         Set { word: &self.bucket.entries[self.index as usize % ENTRIES], value: bucket::pack_entry(hash, edentry) }
     }
 }

@@ -48,7 +48,7 @@ pub struct Tx<'a> {
     pub(crate) lane: &'a Lane,
     pub(crate) state: &'a LaneState,
     kind: Kind,
-    /// Whether it has nothing to order and to write back ([`Fs::is_plain`]).
+    /// Whether it has nothing to order and to write back ([`Fs::is_plain`]): then its records have no checksum.
     pub(crate) plain: bool,
     /// How many locks it holds: the first ones that `state.held` lists.
     pub(crate) held: usize,
@@ -247,7 +247,7 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     pub(crate) fn object(&mut self, offset: u64, lines: u32) -> Result<()> {
         // No checksum is taken, and nothing written back: the order of stores is proof.
-        if self.plain || self.fs.image.domain() == pm::Domain::Process {
+        if self.plain {
             return Ok(());
         }
         if self.objects >= OBJECTS_MAX {
@@ -274,7 +274,7 @@ impl<'a> Tx<'a> {
         self.put(Op::Set { at: at + word::LINES, value: lines });
         self.put(Op::Set { at: at + word::FILES, value: files });
         let state = self.head(self.ops);
-        if self.fs.image.domain() != pm::Domain::Process {
+        if !self.plain {
             return self.commit_to_medium(state);
         }
         self.publish(state);
@@ -335,7 +335,7 @@ impl<'a> Tx<'a> {
             counters.write(image, room, &mut together);
             stores.write(image, room, &mut together);
         }
-        if !self.plain && image.domain() != pm::Domain::Process {
+        if !self.plain {
             let state = self.head(listed + together);
             return self.commit_aside(|tx| tx.commit_to_medium(state));
         }

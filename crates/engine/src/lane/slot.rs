@@ -33,10 +33,10 @@ impl<'a> Tx<'a> {
     /// After the commit: the slots reserved have their values.
     #[inline(always)]
     pub(crate) fn slots_filled(&mut self) {
-        self.slots = 0;
-        for slot in &self.state.slots {
+        for slot in self.state.slots.iter().take(self.slots) {
             slot.store(0, Release);
         }
+        self.slots = 0;
     }
 
     /// Frees the slots that were reserved and not filled.

@@ -83,7 +83,10 @@ impl Fs {
             Kind::CharDevice | Kind::BlockDevice => (new.rdev, 0, None),
             _ => (0, 0, None),
         };
-        let (spot, entry) = self.insert(tx, room, sought.hash, edentry)?;
+        let (spot, entry) = match room {
+            Room::At(spot) => (spot, spot.set(sought.hash, edentry)),
+            _ => self.insert(tx, room, sought.hash, edentry)?,
+        };
         let uid = cx.cred.uid;
         let plan = Plan { kind: new.kind, mode, uid, gid, permission, flags: 0, nlink: 1, size, root, now };
         let own = if directory { edentry } else { 0 };
