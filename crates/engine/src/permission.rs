@@ -57,11 +57,15 @@ impl Fs {
         {
             return Ok(index as u16);
         }
-        let index = tx.aside(|tx| self.find_or_add_permission(tx, uid, gid, mode))?;
+        let index = tx.aside(
+            #[inline(always)]
+            |tx| self.find_or_add_permission(tx, uid, gid, mode),
+        )?;
         hint.store(u32::from(index), Relaxed);
         Ok(index)
     }
 
+    #[cold]
     #[inline(never)]
     fn find_or_add_permission<'a>(&'a self, tx: &mut Tx<'a>, uid: u32, gid: u32, mode: u16) -> Result<u16> {
         match self.find_permission(uid, gid, mode)? {

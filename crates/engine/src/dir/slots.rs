@@ -52,7 +52,10 @@ impl Fs {
                 return Ok((at, word));
             }
         }
-        let found = tx.aside(|tx| self.search_slot(tx, directory, parent.seen.id, parent.inode))?;
+        let found = tx.aside(
+            #[inline(always)]
+            |tx| self.search_slot(tx, directory, parent.seen.id, parent.inode),
+        )?;
         tx.slots += 1;
         Ok(found)
     }
@@ -67,6 +70,7 @@ impl Fs {
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn search_slot<'a>(
         &'a self,

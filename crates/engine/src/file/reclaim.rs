@@ -33,8 +33,11 @@ impl Fs {
         let offset = self.image.offset_of(inode);
         let head = inode.head();
         let plain = head.kind != Kind::Symlink as u8 && head.flags & COLD == 0;
-        let freed =
-            plain && inode.root.load(Acquire) == 0 || tx.aside_taking(|tx| self.free_contents(tx, inode, offset, head))?;
+        let freed = plain && inode.root.load(Acquire) == 0
+            || tx.aside_taking(
+                #[inline(always)]
+                |tx| self.free_contents(tx, inode, offset, head),
+            )?;
         if !freed {
             return Ok(None);
         }
@@ -45,6 +48,7 @@ impl Fs {
     }
 
     /// Frees all that an inode holds; false if that does not fit into the record.
+    #[cold]
     #[inline(never)]
     fn free_contents(&self, tx: &mut Tx, inode: &Inode, offset: u64, head: Head) -> Result<bool> {
         let room = tx.room().saturating_sub(OTHERS + SPARE);

@@ -112,6 +112,7 @@ impl Fs {
         Some(Hit { node, kind: (head >> 16) as u8, edentry: offset, place: Some((bucket, edentry)), index, entry })
     }
 
+    #[cold]
     #[inline(never)]
     fn hit_in_chain<'a>(&'a self, home: u64, sought: Sought) -> Result<Option<Hit<'a>>> {
         let (mut offset, print) = (home, fingerprint(sought.hash));
@@ -150,9 +151,10 @@ impl Fs {
             return Ok(Room::At(Spot { bucket, index }));
         }
         let room = self.room_in_chain(bucket, sought.copied())?;
-        Ok(room)
+        Ok(room.copied())
     }
 
+    #[cold]
     #[inline(never)]
     fn room_in_chain<'a>(&'a self, home: &'a Bucket, sought: Sought) -> Result<Room<'a>> {
         if self.hit_in_chain(self.image.offset_of(home), sought)?.is_some() {
@@ -189,7 +191,10 @@ impl Fs {
         match room {
             Room::At(spot) => Ok((spot, spot.set(hash, edentry))),
             Room::After(last) => {
-                let added = tx.aside_listing(|tx| self.insert_behind(tx, last, hash, edentry))?;
+                let added = tx.aside_listing(
+                    #[inline(always)]
+                    |tx| self.insert_behind(tx, last, hash, edentry),
+                )?;
                 Ok(added)
             }
             Room::Taken => Err(Errno::EEXIST.into()),

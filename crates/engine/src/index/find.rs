@@ -87,6 +87,7 @@ impl Fs {
     }
 
     /// The bucket does not tell at once where the name is, or it is not there.
+    #[cold]
     #[inline(never)]
     fn find_unsure<'a>(&'a self, cx: Cx, sought: Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
         let print = fingerprint(sought.hash);

@@ -103,7 +103,14 @@ impl<'a> Tx<'a> {
         let keep = self.held;
         self.lock(&cachelet.owner)?;
         if !cachelet.is_sound(node) {
-            self.aside_taking(|tx| tx.mend_inode(cachelet, node, keep))?;
+            // Where that fails, the lock has been given back.
+            if let Err(error) = self.aside(
+                #[inline(always)]
+                |tx| tx.mend_inode(cachelet, node, keep),
+            ) {
+                self.held = keep;
+                return Err(error);
+            }
         }
         Ok(())
     }

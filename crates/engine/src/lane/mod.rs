@@ -156,6 +156,15 @@ impl<'a> Tx<'a> {
         result
     }
 
+    /// As [`Tx::aside`], of a call that takes one lock to keep, unless it fails.
+    #[inline(always)]
+    pub(crate) fn aside_locking<R>(&mut self, call: impl FnOnce(&mut Tx<'a>) -> Result<R>) -> Result<R> {
+        let mut copy = *self;
+        let result = call(&mut copy)?;
+        self.held += 1;
+        Ok(result)
+    }
+
     /// As [`Tx::aside_listing`], of a call that may free something, or take locks to keep.
     #[inline(always)]
     pub(crate) fn aside_taking<R>(&mut self, call: impl FnOnce(&mut Tx<'a>) -> R) -> R {
@@ -228,10 +237,10 @@ impl<'a> Tx<'a> {
         self.push(Op::SetBits { at, bits })
     }
 
-    /// Number of lines this record allocates beside those of [`Tx::new_lines`].
+    /// Number of lines that an [aside](Tx::aside) has allocated (+) or freed (−) for this record.
     #[inline(always)]
-    pub(crate) fn more_lines(&mut self, lines: u32) {
-        self.lines += i64::from(lines);
+    pub(crate) fn lines_aside(&mut self, change: i64) {
+        self.lines += change;
     }
 
     /// Number of inodes this record makes (+) or frees (−), for `statfs`.
@@ -288,7 +297,10 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     pub(crate) fn commit_with<S: Stores>(&mut self, stores: S) -> Result<()> {
         if self.ops != 0 {
-            return self.commit_aside(|tx| tx.commit_listed(stores));
+            return self.commit_aside(
+                #[inline(always)]
+                |tx| tx.commit_listed(stores),
+            );
         }
         self.commit_together::<S, false>(0, stores)
     }
@@ -298,7 +310,10 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     pub(crate) fn commit_even<S: Stores>(&mut self, stores: S) -> Result<()> {
         if self.ops != 0 {
-            return self.commit_aside(|tx| tx.commit_listed(stores));
+            return self.commit_aside(
+                #[inline(always)]
+                |tx| tx.commit_listed(stores),
+            );
         }
         self.commit_together::<S, true>(0, stores)
     }
@@ -337,7 +352,10 @@ impl<'a> Tx<'a> {
         }
         if !self.plain {
             let state = self.head(listed + together);
-            return self.commit_aside(|tx| tx.commit_to_medium(state));
+            return self.commit_aside(
+                #[inline(always)]
+                |tx| tx.commit_to_medium(state),
+            );
         }
         // No objects are listed here: a constant.
         self.objects = 0;
@@ -427,7 +445,10 @@ impl<'a> Tx<'a> {
         }
         let rare = self.frees || self.state.reserved_count.load(Relaxed) != 0;
         if rare || state.sequence.is_multiple_of(LOOK_EVERY) {
-            self.aside(|tx| tx.retired_more(state.sequence, listed));
+            self.aside(
+                #[inline(always)]
+                |tx| tx.retired_more(state.sequence, listed),
+            );
         }
         self.start_afresh();
     }

@@ -203,7 +203,10 @@ impl Fs {
         {
             return Ok(Some(gone));
         }
-        tx.aside_taking(|tx| self.add_orphan(tx, id))?;
+        tx.aside_taking(
+            #[inline(always)]
+            |tx| self.add_orphan(tx, id),
+        )?;
         Ok(None)
     }
 

@@ -17,6 +17,12 @@ use pm::Errno;
 impl Fs {
     /// Gives `node` the name `name` in `dir`. See `vfs::Backend::link`.
     pub fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        self.link_in_line(cx, node, dir, name)
+    }
+
+    /// As [`Fs::link`], in one function with the caller.
+    #[inline(always)]
+    pub fn link_in_line(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         check_name(name)?;
         let mut tx = match self.begin(cx, lane::Kind::Link) {
             Ok(tx) => tx,
@@ -33,7 +39,10 @@ impl Fs {
         let (nlink, _) = unpack_links(links);
         self.check_links(nlink)?;
         if nlink == 0 {
-            tx.aside_taking(|tx| self.adopt_nameless(tx, node.id))?;
+            tx.aside_taking(
+                #[inline(always)]
+                |tx| self.adopt_nameless(tx, node.id),
+            )?;
         }
         let now = pm::clock::now();
         let kind = (seen.word >> 16) as u8;
@@ -81,7 +90,12 @@ impl Fs {
         match tx.lock_inode(seen.cachelet, node.id) {
             Ok(()) => Ok((at, slot, seen.cachelet, seen)),
             Err(base::Error::Posix(Errno::ESTALE)) => {
-                let cachelet = tx.aside_taking(|tx| self.lock_node(tx, &cx.copied(), node)).map_err(super::gone)?;
+                let cachelet = tx
+                    .aside_locking(
+                        #[inline(always)]
+                        |tx| self.lock_node(tx, &cx.copied(), node),
+                    )
+                    .map_err(super::gone)?;
                 Ok((at, slot, cachelet, seen))
             }
             Err(error) => Err(error),

@@ -127,7 +127,10 @@ impl Fs {
                 return self.parent(seen);
             }
             // Once it has been entered it is at hand.
-            ([dir.hint, _], attempts) = tx.aside(|tx| self.enter_anyhow(tx, cx.copied(), [dir, dir], attempts))?;
+            ([dir.hint, _], attempts) = tx.aside(
+                #[inline(always)]
+                |tx| self.enter_anyhow(tx, cx.copied(), [dir, dir], attempts),
+            )?;
         }
     }
 
@@ -166,7 +169,10 @@ impl Fs {
             if let Some((first, second)) = tx.enter_both_at_hand(a, b) {
                 return Ok((self.parent(first)?, self.parent(second)?));
             }
-            ([a.hint, b.hint], attempts) = tx.aside(|tx| self.enter_anyhow(tx, cx.copied(), [a, b], attempts))?;
+            ([a.hint, b.hint], attempts) = tx.aside(
+                #[inline(always)]
+                |tx| self.enter_anyhow(tx, cx.copied(), [a, b], attempts),
+            )?;
         }
     }
 
@@ -194,7 +200,10 @@ impl Fs {
             }
             tx.unlock_to(keep);
         }
-        let cachelet = tx.aside_taking(|tx| self.lock_named_anyhow(tx, cx.copied(), node))?;
+        let cachelet = tx.aside_locking(
+            #[inline(always)]
+            |tx| self.lock_named_anyhow(tx, cx.copied(), node),
+        )?;
         Ok(cachelet)
     }
 
@@ -244,8 +253,11 @@ impl Fs {
         let (at, allocated) = if sought.name.len() <= edentry::WORDS * 8 {
             tx.new_lines(2, Arena::Edentries)?
         } else {
-            let made = tx.aside(|tx| self.long_edentry(tx, sought.name))?;
-            tx.more_lines(edentry::lines(sought.name.len()));
+            let made = tx.aside(
+                #[inline(always)]
+                |tx| self.long_edentry(tx, sought.name),
+            )?;
+            tx.lines_aside(edentry::lines(sought.name.len()).into());
             made
         };
         let (image, edentry) = (&self.image, self.edentry(at)?);
@@ -309,7 +321,11 @@ impl Fs {
         if len <= edentry::WORDS * 8 {
             return tx.old_lines(at, 2);
         }
-        let cleared = tx.aside_taking(|tx| self.old_long_edentry(tx, at, len))?;
+        let cleared = tx.aside(
+            #[inline(always)]
+            |tx| self.old_long_edentry(tx, at, len),
+        )?;
+        tx.lines_aside(-i64::from(cleared.count));
         Ok(cleared)
     }
 

@@ -183,10 +183,13 @@ impl Fs {
         let gone = match self.give_up_inode(tx, victim, id, inode) {
             Ok(Some(gone)) => gone,
             Ok(None) => {
-                return tx.aside_taking(|tx| {
-                    let listed = tx.list(stores);
-                    self.commit_orphan(tx, change, id, inode, listed)
-                });
+                return tx.aside_taking(
+                    #[inline(always)]
+                    |tx| {
+                        let listed = tx.list(stores);
+                        self.commit_orphan(tx, change, id, inode, listed)
+                    },
+                );
             }
             Err(error) => return Err(self.not_removed(tx.number, change, error)),
         };

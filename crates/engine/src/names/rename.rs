@@ -136,6 +136,7 @@ impl Fs {
     }
 
     /// Whatever is to be moved, wherever.
+    #[cold]
     #[inline(never)]
     fn rename_with_care<'a>(&'a self, mut tx: Begun<'a>, cx: Cx, mode: RenameMode, ends: Ends<'a>) -> Result<Outcome> {
         let (tx, cx) = (&mut *tx, &cx);

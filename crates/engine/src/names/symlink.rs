@@ -32,7 +32,10 @@ impl Fs {
     #[inline(always)]
     pub(super) fn new_text<'a>(&'a self, tx: &mut Tx<'a>, target: &[u8]) -> Result<(u64, SetBits<'a>)> {
         if target.len() > LINE as usize {
-            let text = tx.aside_listing(|tx| self.new_long_text(tx, target))?;
+            let text = tx.aside_listing(
+                #[inline(always)]
+                |tx| self.new_long_text(tx, target),
+            )?;
             return Ok(text);
         }
         let (at, allocated) = tx.new_lines(1, Arena::Other)?;

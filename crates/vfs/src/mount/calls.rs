@@ -19,7 +19,7 @@ impl Mount {
     pub fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> base::Result<Node> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.unserved() {
-            return fs.create(cx, dir, name, new);
+            return fs.create_in_line(cx, dir, name, new);
         }
         let made = self.backend.create(&cx.copied(), dir, name, &new.copied())?;
         Ok(made)
@@ -30,7 +30,7 @@ impl Mount {
     pub fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> base::Result<()> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.unserved() {
-            return fs.link(cx, node, dir, name);
+            return fs.link_in_line(cx, node, dir, name);
         }
         self.backend.link(&cx.copied(), node, dir, name)
     }
