@@ -29,6 +29,12 @@ pub(super) enum Fate {
 impl Fs {
     /// Removes a name that is not a directory. See `vfs::Backend::unlink`.
     pub fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        self.unlink_in_line(cx, dir, name)
+    }
+
+    /// As [`Fs::unlink`], in one function with the caller.
+    #[inline(always)]
+    pub fn unlink_in_line(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         check_name(name)?;
         let mut tx = match self.begin(cx, lane::Kind::Unlink) {
             Ok(tx) => tx,

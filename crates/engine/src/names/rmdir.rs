@@ -26,6 +26,12 @@ pub(super) enum Outcome {
 impl Fs {
     /// Removes an empty directory. See `vfs::Backend::rmdir`.
     pub fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        self.rmdir_in_line(cx, dir, name)
+    }
+
+    /// As [`Fs::rmdir`], in one function with the caller.
+    #[inline(always)]
+    pub fn rmdir_in_line(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         check_name(name)?;
         match self.try_rmdir(cx, dir, name)? {
             Outcome::Done => Ok(()),

@@ -326,6 +326,46 @@ fn permissions() {
     );
 }
 
+/// Goal: whether a directory may be searched comes first, then whether a name is there, then whether names may be
+/// changed; a glance leaves the directory in which a path begins to these calls. Method: each call in a directory
+/// that may be written to and not searched, and in one that may be searched and not written to.
+#[test]
+fn search_permission_comes_first() {
+    let test = TestFs::new(64 * MIB);
+    let (cx, root) = (test.cx(), test.root_node());
+    let user = test.cx_as(1000, 1000);
+    let directory = |name: &[u8], mode| {
+        let dir = test.create(&cx, root, name, &new(Kind::Directory)).unwrap();
+        test.create(&cx, dir, b"there", &new(Kind::Regular)).unwrap();
+        test.create(&cx, dir, b"empty", &new(Kind::Directory)).unwrap();
+        test.set_attr(&cx, dir, &SetAttr { mode: Some(mode), ..SetAttr::default() }).unwrap();
+        dir
+    };
+    let (dark, fixed, free) = (directory(b"dark", 0o702), directory(b"fixed", 0o705), directory(b"free", 0o707));
+    let own = test.create(&user, free, b"own", &new(Kind::Regular)).unwrap();
+    let calls = |dir: Node, name: &[u8]| {
+        let renamed = |from, from_name, to, to_name| errno(test.rename(&user, from, from_name, to, to_name, RenameMode::Replace));
+        [
+            errno(test.create(&user, dir, name, &new(Kind::Regular))),
+            errno(test.create(&user, dir, name, &new(Kind::Directory))),
+            errno(test.create(&user, dir, name, &NewNode { target: b"text", ..new(Kind::Symlink) })),
+            errno(test.link(&user, own, dir, name)),
+            errno(test.unlink(&user, dir, name)),
+            errno(test.rmdir(&user, dir, name)),
+            renamed(dir, name, free, b"new"),
+            renamed(dir, name, dir, b"new"),
+        ]
+    };
+    for name in [b"there", b"empty", b"gone!"] {
+        assert_eq!(calls(dark, name), [Errno::EACCES; 8], "{name:?}");
+        assert_eq!(errno(test.rename(&user, free, b"own", dark, name, RenameMode::Replace)), Errno::EACCES);
+    }
+    let (exists, gone, no) = (Errno::EEXIST, Errno::ENOENT, Errno::EACCES);
+    assert_eq!(calls(fixed, b"there"), [exists, exists, exists, exists, no, no, no, no]);
+    assert_eq!(calls(fixed, b"gone!"), [no, no, no, no, gone, gone, gone, gone]);
+    assert!(test.lookup(&cx, free, b"own").is_ok());
+}
+
 /// Goal: an open file outlives its name, and its space comes back at the last close.
 #[test]
 fn unlinked_while_open() {

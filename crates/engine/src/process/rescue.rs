@@ -79,7 +79,7 @@ mod tests {
     use crate::check::tests::{at, new, node, populated};
     use crate::testing::{TestFs, TestImage};
     use crate::{Kind, Node};
-    use base::{Cred, Thread};
+    use base::{Cred, SetAttr, Thread};
     use core::sync::atomic::Ordering::Relaxed;
     use format::inode::{node_offset, word};
     use format::lane::{self, Op, State};
@@ -110,6 +110,8 @@ mod tests {
         let test = populated();
         let file = node(&test, b"file-0-");
         test.write(&test.cx(), file, Some(0), &[UserSlice::from_ref(b"contents")]).unwrap();
+        let closed = test.create(&test.cx(), test.root_node(), b"closed", &new(Kind::Directory)).unwrap();
+        test.set_attr(&test.cx(), closed, &SetAttr { mode: Some(0o700), ..SetAttr::default() }).unwrap();
         test.fs.detach(&test.cx());
         interrupted(&test, file);
         let before = std::fs::read(test.image.file()).unwrap();
@@ -135,6 +137,15 @@ mod tests {
         assert_eq!(fs.create(&cx, root, b"new", &new(Kind::Regular)), refused);
         assert_eq!(fs.write(&cx, found, Some(0), &[UserSlice::from_ref(b"x")]).map(drop), refused.map(drop));
         assert_eq!(fs.unlink(&cx, root, b"file-0-").map(drop), refused.map(drop));
+        // What may not even be searched is the first thing wrong.
+        let user = Cx { cred: Cred { uid: 1000, gid: 1000, groups: &[], privileged: false }, ..cx };
+        for (who, wrong) in [(&cx, Errno::EROFS), (&user, Errno::EACCES)] {
+            let wrong = Err(Error::Posix(wrong));
+            assert_eq!(fs.unlink(who, closed, b"x"), wrong);
+            assert_eq!(fs.rmdir(who, closed, b"x"), wrong);
+            assert_eq!(fs.rename(who, closed, b"x", root, b"y", base::RenameMode::Replace), wrong);
+            assert_eq!(fs.create(who, closed, b"x", &new(Kind::Regular)).map(drop), wrong);
+        }
         fs.end_session(&cx);
 
         assert!(std::fs::read(test.image.file()).unwrap() == before, "the file has changed");

@@ -61,9 +61,17 @@ impl Process {
 
     #[inline(always)]
     unsafe fn mkdir_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, mode: usize) -> Outcome {
-        let mkdir = |cx: &Cx, spot: &Spot| make(cx, spot, Kind::Directory, mode & 0o1777, 0, b"");
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], mkdir) } {
+        let done = unsafe {
+            self.at_plain_name(
+                thread,
+                dirfd,
+                call.1[index],
+                #[inline(always)]
+                |cx, spot| make(cx, spot, Kind::Directory, mode & 0o1777, 0, b""),
+            )
+        };
+        if let Some(done) = done {
             return done;
         }
         // SAFETY: the caller's promise.
@@ -149,9 +157,17 @@ impl Process {
             Ok(target) => target.bytes,
             Err(errno) => return fail(errno),
         };
-        let symlink = |cx: &Cx, spot: &Spot| make(cx, spot, Kind::Symlink, 0o777, 0, target);
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], symlink) } {
+        let done = unsafe {
+            self.at_plain_name(
+                thread,
+                dirfd,
+                call.1[index],
+                #[inline(always)]
+                |cx, spot| make(cx, spot, Kind::Symlink, 0o777, 0, target),
+            )
+        };
+        if let Some(done) = done {
             return done;
         }
         // SAFETY: the caller's promise.
@@ -196,18 +212,26 @@ impl Process {
         index: usize,
         directory: bool,
     ) -> Outcome {
-        let remove = |cx: &Cx, spot: &Spot| {
-            let (dir, name) = (spot.found.parent, spot.found.name);
-            if directory {
-                self.may_remove(cx, spot)?;
-            }
-            match if directory { spot.mount.rmdir(cx, dir, name) } else { spot.mount.unlink(cx, dir, name) } {
-                Ok(()) => Ok(0),
-                Err(error) => Err(error),
-            }
-        };
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], remove) } {
+        let done = unsafe {
+            self.at_plain_name(
+                thread,
+                dirfd,
+                call.1[index],
+                #[inline(always)]
+                |cx, spot| {
+                    let (dir, name) = (spot.found.parent, spot.found.name);
+                    if directory {
+                        self.may_remove(cx, spot)?;
+                    }
+                    match if directory { spot.mount.rmdir(cx, dir, name) } else { spot.mount.unlink(cx, dir, name) } {
+                        Ok(()) => Ok(0),
+                        Err(error) => Err(error),
+                    }
+                },
+            )
+        };
+        if let Some(done) = done {
             return done;
         }
         let path = call.1[index];

@@ -40,7 +40,7 @@ impl Mount {
     pub fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> base::Result<()> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.unserved() {
-            return fs.unlink(cx, dir, name);
+            return fs.unlink_in_line(cx, dir, name);
         }
         self.backend.unlink(&cx.copied(), dir, name)
     }
@@ -50,7 +50,7 @@ impl Mount {
     pub fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> base::Result<()> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.unserved() {
-            return fs.rmdir(cx, dir, name);
+            return fs.rmdir_in_line(cx, dir, name);
         }
         self.backend.rmdir(&cx.copied(), dir, name)
     }
