@@ -8,7 +8,7 @@ use crate::lane::record::Set;
 use crate::lane::{Begun, Tx};
 use base::{Cx, Kind, NewNode, Node, Result};
 use core::convert::Infallible;
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::{Release, SeqCst};
 use format::{inode, lane};
 use pm::Errno;
 
@@ -116,10 +116,14 @@ impl Fs {
         Err(searched.err().unwrap_or(error))
     }
 
-    /// As [`Fs::unless_closed_to`], and then, that the name exists.
+    /// As [`Fs::unless_closed_to`], and then, that the name exists. Nothing is entered any more: who waits for
+    /// that may be waited for here.
     #[cold]
     #[inline(never)]
     pub(crate) fn unless_exists(&self, cx: Cx, dir: Node, name: &[u8], error: base::Error) -> Result<Infallible> {
+        if let Some(lane) = self.own_lane(cx.thread).get().checked_sub(1) {
+            self.lane_state(lane).entered.iter().for_each(|entered| entered.store(0, Release));
+        }
         Err(match self.lookup(&cx, dir, name) {
             Ok(_) => Errno::EEXIST.into(),
             Err(base::Error::Posix(Errno::ENOENT)) => error,
