@@ -276,6 +276,10 @@ impl Cred<'_> {
     /// this mode and owner.
     #[inline]
     pub fn may(&self, kind: Kind, mode: u16, uid: u32, gid: u32, want: u16) -> bool {
+        // The usual answer first, and by itself: so nobody waits for the other.
+        if self.uid == uid && mode >> 6 & want == want {
+            return true;
+        }
         let class = if self.uid == uid {
             mode >> 6
         } else if self.in_group(gid) {

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use format::hash::{NameKey, NumberKey};
 use format::permission::Permission;
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
-use pm::{Errno, Ordinal, Pinned, Region, Steps, Table};
+use pm::{Errno, Ordinal, Pinned, Region, Ring, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// Steps of the index for every number that a word can be, of which an image has
@@ -74,8 +74,8 @@ pub struct Fs {
     pub(crate) image: Region,
     /// All cachelets once more.
     pub(crate) cachelets: Table<Cachelet>,
-    /// The volatile halves of all lanes, as threads number them.
-    pub(crate) lane_states: Ordinal<LaneState>,
+    /// The volatile halves of all lanes.
+    pub(crate) lane_states: Ring<LaneState>,
     /// Which of a thread's lanes is for this image.
     pub(crate) slot: u8,
     /// Nothing may be changed: mapped read-only, or a persist failed.
@@ -94,9 +94,9 @@ pub struct Fs {
     pub(crate) root: Pinned<Root>,
     pub(crate) segment: Region,
     /// The lanes.
-    pub(crate) lanes: Table<Lane>,
+    pub(crate) lanes: Ring<Lane>,
     /// The locks of the index.
-    pub(crate) bucket_locks: Table<BucketLock>,
+    pub(crate) bucket_locks: Ring<BucketLock>,
     /// The permission table.
     pub(crate) permissions: Table<Permission>,
     /// Where entries for new inodes were found last, of modes that everybody may not or may execute.
@@ -200,7 +200,7 @@ impl Fs {
     /// The lane with this number.
     #[inline(always)]
     pub(crate) fn lane(&self, lane: u32) -> &Lane {
-        self.lanes.get(lane % layout::LANES).expect("lanes are mapped")
+        self.lanes.get(lane)
     }
 
     /// Numbers of the lanes that may hold something: all of them, but for an
@@ -222,7 +222,13 @@ impl Fs {
     /// Its volatile half.
     #[inline(always)]
     pub(crate) fn lane_state(&self, lane: u32) -> &LaneState {
-        self.lane_states.get(lane % layout::LANES + 1).expect("lane states are mapped")
+        self.lane_states.get(lane)
+    }
+
+    /// The same by the lane + 1; 0: there is none.
+    #[inline(always)]
+    pub(crate) fn state_of(&self, owner: u32) -> Option<&LaneState> {
+        owner.checked_sub(1).map(|lane| self.lane_state(lane))
     }
 
     /// The head of the segment.

@@ -57,46 +57,6 @@ pub const fn seems_of(entry: u64, hash: u64) -> bool {
     (entry ^ hash) >> 48 == 0
 }
 
-/// The fingerprints of a bucket's entries, asked all at once: a lane of 16 bits each, the first one lowest.
-#[derive(Debug, Clone, Copy)]
-pub struct Prints(u64);
-
-impl Prints {
-    /// The lowest bit of each lane, and the highest.
-    const LOW: u64 = 0x0001_0001_0001_0001;
-    const HIGH: u64 = Self::LOW << 15;
-
-    /// Of the entries of one bucket.
-    #[inline(always)]
-    pub const fn of(entries: [u64; ENTRIES]) -> Self {
-        let [a, b, c, d] = entries;
-        let last = (d >> 48) << 16 | c >> 48;
-        // Each a shift of two words.
-        let most = last << 16 | b >> 48;
-        Prints(most << 16 | a >> 48)
-    }
-
-    /// Whether there is an entry with this fingerprint.
-    #[inline(always)]
-    pub const fn have(self, fingerprint: u64) -> bool {
-        Self::zeros(self.0 ^ fingerprint.wrapping_mul(Self::LOW)) != 0
-    }
-
-    /// The first entry that is free.
-    #[inline(always)]
-    pub const fn first_free(self) -> Option<u32> {
-        match Self::zeros(self.0) {
-            0 => None,
-            zeros => Some(zeros.trailing_zeros() / 16),
-        }
-    }
-
-    /// The highest bit of the first lane that is 0, and of some behind it; 0 if none is.
-    const fn zeros(lanes: u64) -> u64 {
-        lanes.wrapping_sub(Self::LOW) & !lanes & Self::HIGH
-    }
-}
-
 /// Offset of the edentry of an entry.
 #[inline]
 pub const fn entry_offset(entry: u64) -> u64 {
@@ -143,26 +103,6 @@ mod tests {
             expected.1 += 1;
             if expected.1 == segment_buckets(expected.0) {
                 expected = (expected.0 + 1, 0);
-            }
-        }
-    }
-
-    /// Goal: what is asked of four fingerprints at once is what is true of each. Method: all
-    /// buckets whose entries are free or have one of some telling fingerprints.
-    #[test]
-    fn prints_agree() {
-        let telling = [0, 1, 2, 0x7fff, 0x8000, 0x8001, 0xffff];
-        let entry = |i: usize| telling[i % 7] << 48 | if telling[i % 7] == 0 { 0 } else { i as u64 };
-        for i in 0..7usize.pow(4) {
-            let entries = [entry(i), entry(i / 7), entry(i / 49), entry(i / 343)];
-            let prints = Prints::of(entries);
-            let free = entries.iter().position(|entry| *entry == 0);
-            assert_eq!(prints.first_free(), free.map(|index| index as u32), "{entries:x?}");
-            for print in 1..=0xffff {
-                if telling.contains(&print) || print % 0x777 == 0 {
-                    let has = entries.iter().any(|entry| entry_fingerprint(*entry) == print);
-                    assert_eq!(prints.have(print), has, "{print:x} {entries:x?}");
-                }
             }
         }
     }

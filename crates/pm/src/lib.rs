@@ -25,6 +25,7 @@ pub mod handover;
 pub mod host;
 pub mod huge;
 pub mod mutex;
+pub mod prints;
 pub mod processor;
 #[cfg(feature = "sim")]
 pub mod record;
@@ -39,9 +40,10 @@ use core::sync::atomic;
 
 pub use domain::Domain;
 pub use errno::Errno;
+pub use prints::Prints;
 pub use region::Region;
 pub use steps::Steps;
-pub use table::{Ordinal, Pinned, Table};
+pub use table::{Ordinal, Pinned, Ring, Table};
 pub use text::Text;
 pub use user::UserSlice;
 

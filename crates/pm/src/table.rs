@@ -100,6 +100,49 @@ impl<T: FromBytes + KnownLayout> Table<T> {
     }
 }
 
+/// An array whose length is a power of two, and whose numbers wrap around: to ask for an item costs no comparison, and
+/// there is always one. Twelve bytes, as of [`Ordinal`].
+#[repr(C, packed(4))]
+pub struct Ring<T> {
+    first: *const T,
+    /// The length − 1.
+    mask: u32,
+}
+
+// SAFETY: as for `Pinned`.
+unsafe impl<T> Send for Ring<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Ring<T> {}
+
+impl<T> core::fmt::Debug for Ring<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
+        f.debug_struct("Ring").field("first", &{ self.first }).field("mask", &{ self.mask }).finish()
+    }
+}
+
+impl<T: FromBytes + KnownLayout> Ring<T> {
+    /// The items of a table; `None` if their number is no power of two.
+    pub fn of(table: Table<T>) -> Option<Ring<T>> {
+        table.count.is_power_of_two().then(|| Ring { first: table.first.as_ptr(), mask: table.count - 1 })
+    }
+
+    /// One item of zeros, to stand where there is no region: see [`Pinned::zero`].
+    pub fn zero() -> Ring<T> {
+        Ring { first: Pinned::zero().0, mask: 0 }
+    }
+}
+
+impl<T> Ring<T> {
+    /// The item with this number, or with what is left of it.
+    #[inline(always)]
+    pub fn get(&self, number: u32) -> &T {
+        crate::touched();
+        let first = self.first;
+        // SAFETY: an item of the table, which is as it was when it was made, or the one item of zeros.
+        unsafe { &*first.add((number & self.mask) as usize) }
+    }
+}
+
 /// A [`Table`] as those see it who number its items from 1, so that 0 is none. Twelve bytes, so that a word fits beside it.
 #[repr(C, packed(4))]
 pub struct Ordinal<T> {

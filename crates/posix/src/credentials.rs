@@ -22,8 +22,17 @@ struct Copy {
     effective_gid: u32,
     real: Caller,
     real_gid: u32,
+    /// How many there are, at most [`GROUPS_MAX`]: [`ask`] sees to that.
     groups_len: usize,
     groups: [u32; GROUPS_MAX],
+}
+
+impl Copy {
+    #[inline(always)]
+    fn groups(&self) -> &[u32] {
+        // SAFETY: in bounds, see `groups_len`; asking that at every call would cost more than the groups are looked at.
+        unsafe { self.groups.get_unchecked(..self.groups_len) }
+    }
 }
 
 /// The process's credentials.
@@ -79,7 +88,7 @@ impl Credentials {
     pub(crate) fn effective(&self) -> Cred<'_> {
         let copy = self.copy();
         let (Caller { uid, privileged }, gid) = (copy.effective, copy.effective_gid);
-        Cred { uid, gid, groups: &copy.groups[..copy.groups_len.min(GROUPS_MAX)], privileged }
+        Cred { uid, gid, groups: copy.groups(), privileged }
     }
 
     /// Real identity, for `access`.
@@ -87,7 +96,7 @@ impl Credentials {
     pub(crate) fn real(&self) -> Cred<'_> {
         let copy = self.copy();
         let (Caller { uid, privileged }, gid) = (copy.real, copy.real_gid);
-        Cred { uid, gid, groups: &copy.groups[..copy.groups_len.min(GROUPS_MAX)], privileged }
+        Cred { uid, gid, groups: copy.groups(), privileged }
     }
 
     /// Asks the kernel again at the door's word.

@@ -12,7 +12,7 @@
 //! one, and a lane's own stock goes back before `ENOSPC` is said.
 
 use super::Arena;
-use super::search::free_run;
+use super::search::{free_run, free_start, run};
 use super::shadow::WAITS;
 use crate::fs::Fs;
 use crate::segment::LaneState;
@@ -21,19 +21,20 @@ use base::Result;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 impl Fs {
-    /// Takes `count` (1–64) neighbouring lines of one block: (block, bits). `ENOSPC`.
+    /// Takes `count` (1–64) neighbouring lines of one block: (block, the first of them, bits). `ENOSPC`.
     #[inline(always)]
-    pub(crate) fn take_lines(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u64)> {
+    pub(crate) fn take_lines(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u32, u64)> {
         let (stock, taken) = (&state.stock[arena as usize], &state.taken[arena as usize]);
         let left = stock.load(Relaxed);
-        let Some(bits) = free_run(!left, count) else {
-            let lines = self.take_lines_elsewhere(number, state, count, arena)?;
-            return Ok(lines);
+        let Some(start) = free_start(!left, count) else {
+            let (block, bits) = self.take_lines_elsewhere(number, state, count, arena)?;
+            return Ok((block, bits.trailing_zeros(), bits));
         };
+        let bits = run(start, count);
         // In this order: see the module.
         taken.store(taken.load(Relaxed) | bits, Release);
         stock.store(left & !bits, Release);
-        Ok((state.arenas[arena as usize].load(Relaxed), bits))
+        Ok((state.arenas[arena as usize].load(Relaxed), start, bits))
     }
 
     /// The stock does not have them.

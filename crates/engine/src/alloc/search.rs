@@ -6,6 +6,7 @@ use super::shadow::PAGE_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::LaneState;
 use base::Result;
+use core::num::NonZeroU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use pm::Errno;
 
@@ -16,19 +17,27 @@ enum Claim {
     Blocks = 1,
 }
 
-/// The lowest `count` neighbouring free bits of a word, if it has them.
+/// Where the lowest `count` neighbouring free bits of a word begin, if it has them.
 #[inline(always)]
-pub(super) fn free_run(word: u64, count: u32) -> Option<u64> {
+pub(super) fn free_start(word: u64, count: u32) -> Option<u32> {
     let mut starts = !word;
     for _ in 1..count {
         starts &= starts >> 1;
     }
     // `starts` has a bit wherever `count` free bits begin: each step above has
     // shortened every run by one from its upper end.
-    if starts == 0 {
-        return None;
-    }
-    Some((u64::MAX >> (64 - count)) << starts.trailing_zeros())
+    NonZeroU64::new(starts).map(NonZeroU64::trailing_zeros)
+}
+
+/// `count` (1–64) bits from `start` on.
+#[inline(always)]
+pub(super) fn run(start: u32, count: u32) -> u64 {
+    (u64::MAX >> (64 - count)) << start
+}
+
+/// The bits themselves.
+pub(super) fn free_run(word: u64, count: u32) -> Option<u64> {
+    free_start(word, count).map(|start| run(start, count))
 }
 
 /// How often others may be faster at reserving lines of a block, or at using up by what the image has grown.

@@ -57,14 +57,14 @@ impl Fs {
             return self.write_with_care(self.own_lane(thread).get(), node, offset, from);
         };
         let owner = lane.get();
-        self.write_as::<true>(self.lane_states.get(owner)?, owner, node, offset, from)
+        self.write_as::<true>(self.state_of(owner)?, owner, node, offset, from)
     }
 
     /// As [`Fs::write_at_hand`] at a description's offset, or at the end, which moves the offset.
     #[inline(always)]
     pub fn write_on_at_hand(&self, thread: &Thread, id: DescriptionId, node: Node, append: bool, from: UserSlice) -> Option<u64> {
         let owner = self.own_lane(thread).get();
-        let state = self.lane_states.get(owner)?;
+        let state = self.state_of(owner)?;
         let description = self.descriptions.get(id)?;
         take(self, &state.offsets[0], &description.offset_owner, owner)?;
         let offset = if append { None } else { Some(description.offset.load(Relaxed)) };
@@ -85,7 +85,7 @@ impl Fs {
         if !self.is_writable() {
             return None;
         }
-        self.write_as::<false>(self.lane_states.get(owner)?, owner, node, offset, from)
+        self.write_as::<false>(self.state_of(owner)?, owner, node, offset, from)
     }
 
     /// `PLAIN`: as of [`Fs::is_plain`].

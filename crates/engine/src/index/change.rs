@@ -9,10 +9,10 @@ use base::{Node, Result};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::LINE;
-use format::bucket::{self, Bucket, ENTRIES, Prints};
+use format::bucket::{self, Bucket, ENTRIES};
 use format::edentry::Edentry;
 use format::hash::fingerprint;
-use pm::Errno;
+use pm::{Errno, Prints};
 
 /// Where a name that is to be made finds a place in its chain.
 #[derive(Clone, Copy)]
@@ -143,9 +143,9 @@ impl Fs {
     /// As [`Fs::room`], with the name's home bucket.
     #[inline(always)]
     pub(crate) fn room_in<'a>(&'a self, bucket: &'a Bucket, sought: &Sought) -> Result<Room<'a>> {
-        let prints = Prints::of(bucket.entries.each_ref().map(|entry| entry.load(Acquire)));
-        if let Some(index) = prints.first_free()
-            && !prints.have(fingerprint(sought.hash))
+        let prints = Prints::of(&bucket.entries, fingerprint(sought.hash) as u16);
+        if !prints.have()
+            && let Some(index) = prints.first_free()
             && bucket.next.load(Acquire) == 0
         {
             return Ok(Room::At(Spot { bucket, index }));

@@ -293,18 +293,13 @@ impl Fs {
     #[inline(always)]
     pub(super) fn suggest(&self, bucket: &Bucket, index: usize, number: u32) {
         if bucket.generation.load(Acquire) != self.generation {
-            self.forget_suggestions(bucket);
+            // The first name here since the segment was made: those left from before mean nothing.
+            for cachelet in &bucket.cachelets {
+                self.image.store_volatile32(cachelet, 0);
+            }
+            self.image.store_volatile32(&bucket.generation, self.generation);
         }
         self.image.store_volatile32(&bucket.cachelets[index], number.wrapping_add(1));
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn forget_suggestions(&self, bucket: &Bucket) {
-        for cachelet in &bucket.cachelets {
-            self.image.store_volatile32(cachelet, 0);
-        }
-        self.image.store_volatile32(&bucket.generation, self.generation);
     }
 
     /// Lets a cachelet carry the name of an entry. Who removes the name must hold

@@ -22,7 +22,7 @@ pub mod take;
 
 use crate::alloc::{Arena, fault};
 use crate::fs::Fs;
-use crate::segment::{Cachelet, LaneState};
+use crate::segment::{Cachelet, LaneState, LockWord};
 use base::{Cx, Result};
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
@@ -521,10 +521,10 @@ impl<'a> Tx<'a> {
             return Err(Errno::ENOSPC.into());
         }
         let fs = self.fs;
-        let (block, bits) = fs.take_lines(self.number, self.state, count, arena)?;
+        let (block, start, bits) = fs.take_lines(self.number, self.state, count, arena)?;
         let word = fs.at(layout::Layout::bitmap_word(block), "bitmap word")?;
         self.lines += i64::from(count);
-        Ok((block * layout::BLOCK + u64::from(bits.trailing_zeros()) * LINE, SetBits { word, bits }))
+        Ok((block * layout::BLOCK + u64::from(start) * LINE, SetBits { word, bits }))
     }
 
     /// Allocates up to `want` contiguous blocks, after block `near` if that is
@@ -617,16 +617,16 @@ impl Tx<'_> {
     /// Ends an operation whose last commit has used all that was reserved, in line.
     #[inline(always)]
     pub(crate) fn finish(&mut self) {
-        self.finish_holding::<0>();
+        self.finish_holding([]);
     }
 
-    /// As `finish`, of an operation that as a rule holds so many locks.
+    /// As `finish`, of an operation that holds these locks, as a rule.
     #[inline(always)]
-    pub(crate) fn finish_holding<const LOCKED: usize>(&mut self) {
+    pub(crate) fn finish_holding<const LOCKED: usize>(&mut self, words: [&LockWord; LOCKED]) {
         // Where nobody else writes these words.
         debug_assert!(!cfg!(test) || !self.has_reserved());
         self.leave_directories();
-        self.unlock_holding::<LOCKED>();
+        self.unlock_known(words);
         self.over = true;
     }
 }

@@ -6,6 +6,7 @@ use crate::fs::Fs;
 use crate::index::{Room, Sought};
 use crate::lane::record::Set;
 use crate::lane::{Begun, Tx};
+use crate::segment::LockWord;
 use base::{Cx, Kind, NewNode, Node, Result};
 use core::convert::Infallible;
 use core::sync::atomic::Ordering::{Release, SeqCst};
@@ -34,15 +35,16 @@ impl Fs {
             match self.unless_exists(cx.copied(), dir, name, Errno::EACCES.into())? {}
         }
         let sought = self.sought(parent.offset(), name);
-        let room = self.new_name(&mut tx, cx, &parent, true, &sought)?;
+        let (lock, room) = self.new_name(&mut tx, &sought)?;
         if !needs_no_look(new.kind) {
             check_kind(cx, new)?;
         }
         // Most are so, of which the compiler makes a way without questions.
         if let (true, true, Room::At(spot)) = (tx.plain, sought.is_short(), room) {
-            return self.make(&mut tx, cx, &parent, &sought, Room::At(spot), new);
+            return self.make(&mut tx, cx, &parent, &sought, (lock, Room::At(spot)), new);
         }
-        let made = self.make_anyhow(tx.pass_on(), cx.copied(), parent.copied(), sought.copied(), room.copied(), new.copied())?;
+        let room = (lock, room.copied());
+        let made = self.make_anyhow(tx.pass_on(), cx.copied(), parent.copied(), sought.copied(), room, new.copied())?;
         Ok(made)
     }
 
@@ -54,7 +56,7 @@ impl Fs {
         cx: Cx,
         parent: Parent<'a>,
         sought: Sought,
-        room: Room<'a>,
+        room: (&LockWord, Room<'a>),
         new: NewNode,
     ) -> Result<Node> {
         self.make(&mut tx, &cx, &parent, &sought, room, &new)
@@ -68,7 +70,7 @@ impl Fs {
         cx: &Cx,
         parent: &Parent<'a>,
         sought: &Sought,
-        room: Room<'a>,
+        (lock, room): (&LockWord, Room<'a>),
         new: &NewNode,
     ) -> Result<Node> {
         // What has a record of its own comes first.
@@ -101,7 +103,7 @@ impl Fs {
         let (cachelet, number) = self.commit_fresh(tx, &place, &plan, own, Some((&spot, sought)), stores)?;
         tx.slots_filled();
         self.release_fresh(tx.state, cachelet);
-        tx.finish_holding::<1>();
+        tx.finish_holding([lock]);
         if spot.is_full() {
             self.grow_index(cx.copied());
         }

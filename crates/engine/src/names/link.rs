@@ -30,8 +30,11 @@ impl Fs {
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);
+        if !free {
+            parent.may_search(cx)?;
+        }
         let sought = self.sought(parent.offset(), name);
-        let room = self.new_name(&mut tx, cx, &parent, free, &sought)?;
+        let (lock, room) = self.new_name(&mut tx, &sought)?;
         let (at, slot, cachelet, seen) = self.prepare_link(&mut tx, cx, node, &parent, free)?;
 
         let inode = self.inode(node_offset(node.id))?;
@@ -61,7 +64,7 @@ impl Fs {
         if cachelet.parent.load(Relaxed) == 0 {
             self.name_cachelet(cachelet, &sought);
         }
-        tx.finish_holding::<2>();
+        tx.finish_holding([lock, &cachelet.owner]);
         if spot.is_full() {
             self.grow_index(cx.copied());
         }

@@ -25,7 +25,7 @@ use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::Tx;
 use crate::lane::record::{ClearBits, SetBits, Touch};
-use crate::segment::Cachelet;
+use crate::segment::{Cachelet, LockWord};
 use crate::segment::cache::short_word;
 use base::{Cred, Cx, Kind, Node, Result, W, X};
 use core::sync::atomic::AtomicU64;
@@ -216,27 +216,15 @@ impl Fs {
         }
     }
 
-    /// Takes the bucket of a name that is to be made in a directory entered: the
-    /// room for its entry. `EEXIST`, or `EACCES` if the directory may not be
-    /// searched; `free` is what [`Parent::is_free_to`] says.
+    /// Takes the bucket of a name that is to be made in a directory entered: its lock, and the room for an entry. `EEXIST`.
     #[inline(always)]
-    pub(crate) fn new_name<'a>(
-        &'a self,
-        tx: &mut Tx<'a>,
-        cx: &Cx,
-        parent: &Parent,
-        free: bool,
-        sought: &Sought,
-    ) -> Result<Room<'a>> {
-        if !free {
-            parent.may_search(cx)?;
-        }
-        tx.lock_bucket(sought.hash)?;
+    pub(crate) fn new_name<'a>(&'a self, tx: &mut Tx<'a>, sought: &Sought) -> Result<(&'a LockWord, Room<'a>)> {
+        let lock = tx.lock_bucket(sought.hash)?;
         let room = self.room(sought)?;
         if matches!(room, Room::Taken) {
             return Err(Errno::EEXIST.into());
         }
-        Ok(room)
+        Ok((lock, room))
     }
 
     /// Allocates and writes an edentry, and puts it under the record's checksum:

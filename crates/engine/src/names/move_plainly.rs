@@ -30,7 +30,7 @@ impl Fs {
         (from, to): (&Sought, &Sought),
         (mut home, buckets): (&'a Bucket, u64),
     ) -> Result<Option<bool>> {
-        tx.lock_buckets(from.hash, to.hash)?;
+        let [first, second] = tx.lock_buckets(from.hash, to.hash)?;
         let there_are = self.root().buckets.load(Acquire);
         if there_are != buckets {
             home = self.home(to.hash, there_are)?;
@@ -78,7 +78,7 @@ impl Fs {
         };
         change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | kept << 24, Relaxed);
         drop(change);
-        tx.finish_holding::<3>();
+        tx.finish_holding([first, second, &cachelet.owner]);
         Ok(Some(spot.is_full()))
     }
 }

@@ -46,7 +46,7 @@ impl Fs {
             parent.may_search(cx)?;
         }
         let sought = self.sought(parent.offset(), name);
-        tx.lock_bucket(sought.hash)?;
+        let lock = tx.lock_bucket(sought.hash)?;
         let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
         parent.may_remove(&cx.cred, free, victim.uid.load(Relaxed))?;
@@ -58,7 +58,7 @@ impl Fs {
         let touched = touch_directory(parent.inode, now, -1, 0);
         let fate = self.commit_removal(&mut tx, victim, &hit, now, (removed, touched))?;
         self.slot_freed(&parent, slot);
-        tx.finish_holding::<2>();
+        tx.finish_holding([lock, &victim.owner]);
         self.after_removal(cx, victim, hit.node, fate);
         Ok(())
     }

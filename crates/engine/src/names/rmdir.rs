@@ -94,7 +94,7 @@ impl Fs {
             Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
             Err(error) => return Err(error),
         }
-        tx.lock_bucket(sought.hash)?;
+        let lock = tx.lock_bucket(sought.hash)?;
         let there_are = self.root().buckets.load(Acquire);
         if there_are != buckets {
             home = self.home(sought.hash, there_are)?;
@@ -115,7 +115,7 @@ impl Fs {
         let touched = touch_directory(parent.inode, pm::clock::now(), -1, -1);
         let fate = self.commit_directory_removal(&mut tx, victim, hit.node.id, (removed, touched))?;
         self.slot_freed(&parent, slot);
-        tx.finish_holding::<2>();
+        tx.finish_holding([lock, &victim.owner]);
         self.after_removal(cx, victim, hit.node, fate);
         Ok(Outcome::Done)
     }

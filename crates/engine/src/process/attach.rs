@@ -25,7 +25,7 @@ use format::layout::{self, BLOCK, Layout};
 use format::superblock::SuperblockError;
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
-use pm::{Domain, Errno, Ordinal, Pinned, Region, Steps, Table};
+use pm::{Domain, Errno, Ordinal, Pinned, Region, Ring, Steps, Table};
 use zerocopy::IntoBytes;
 
 /// Where segments are, unless an option says otherwise.
@@ -361,15 +361,15 @@ pub(crate) fn unjoined(
     let slot = (options.slot % base::MOUNTS_MAX) as u8;
     let mut fs = Fs {
         root,
-        lanes: Table::new(&image, layout::LANE_AREA, layout::LANES).ok_or(AttachError::Damaged)?,
+        lanes: Table::new(&image, layout::LANE_AREA, layout::LANES).and_then(Ring::of).ok_or(AttachError::Damaged)?,
         permissions: Table::new(&image, layout::PERMISSION_TABLE, layout::PERMISSIONS as u32).ok_or(AttachError::Damaged)?,
         permission_hints: [const { AtomicU32::new(0) }; 2],
         image,
         segment: no_region(),
         head: Pinned::zero(),
-        lane_states: Ordinal::EMPTY,
+        lane_states: Ring::zero(),
         descriptor_words: Table::EMPTY,
-        bucket_locks: Table::EMPTY,
+        bucket_locks: Ring::zero(),
         glanced: Ordinal::EMPTY,
         cachelets: Table::EMPTY,
         pages: Table::EMPTY,

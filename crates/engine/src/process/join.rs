@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::{self, BLOCK, LANES, PROCESSES};
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
-use pm::{Domain, Errno, Ordinal, Pinned, Region, Table};
+use pm::{Domain, Errno, Ordinal, Pinned, Region, Ring, Table};
 
 /// What the name of a segment starts with; the token follows in 16 hexadecimal digits.
 pub(super) const PREFIX: &[u8] = b"/bypath-";
@@ -69,16 +69,16 @@ impl Fs {
     pub(super) fn use_segment(&mut self, segment: Region) -> Result<(), AttachError> {
         self.segment = segment;
         self.head = Pinned::new(&self.segment, 0).ok_or(AttachError::Damaged)?;
-        let lane_states = Table::new(&self.segment, self.areas.lanes, LANES).ok_or(AttachError::Damaged)?;
-        self.lane_states = Ordinal::of(lane_states);
+        let lane_states = Table::new(&self.segment, self.areas.lanes, LANES);
+        self.lane_states = lane_states.and_then(Ring::of).ok_or(AttachError::Damaged)?;
         self.descriptor_words =
             Table::new(&self.segment, self.areas.descriptors, PROCESSES * DESCRIPTORS as u32).ok_or(AttachError::Damaged)?;
         self.cachelets =
             Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
         self.glanced = Ordinal::of(self.cachelets);
         self.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
-        self.bucket_locks =
-            Table::new(&self.segment, self.areas.bucket_locks, BUCKET_LOCKS as u32).ok_or(AttachError::Damaged)?;
+        let bucket_locks = Table::new(&self.segment, self.areas.bucket_locks, BUCKET_LOCKS as u32);
+        self.bucket_locks = bucket_locks.and_then(Ring::of).ok_or(AttachError::Damaged)?;
         let blocks = self.layout.block_count();
         let count = |items: u64| u32::try_from(items).unwrap_or(u32::MAX);
         self.pages =
@@ -93,11 +93,11 @@ impl Fs {
     pub(super) fn leave_segment(&mut self) {
         let (base, len) = (self.segment.base(), self.segment.len());
         self.segment = no_region();
-        (self.head, self.lane_states, self.descriptor_words) = (Pinned::zero(), Ordinal::EMPTY, Table::EMPTY);
+        (self.head, self.lane_states, self.descriptor_words) = (Pinned::zero(), Ring::zero(), Table::EMPTY);
         (self.glanced, self.cachelets) = (Ordinal::EMPTY, Table::EMPTY);
         self.descriptions = Table::EMPTY;
         (self.pages, self.shadow) = (Table::EMPTY, Table::EMPTY);
-        self.bucket_locks = Table::EMPTY;
+        self.bucket_locks = Ring::zero();
         if len != 0 {
             // SAFETY: the region is gone; a segment holds no mutexes.
             unsafe { file::unmap(base, len) };
