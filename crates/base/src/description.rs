@@ -4,6 +4,7 @@
 //! memory), so that processes share offsets as POSIX says. Everything in one is
 //! atomic; another process may change it at any time.
 
+use crate::Kind;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use zerocopy::{FromBytes, KnownLayout};
 
@@ -90,9 +91,9 @@ pub enum Unclosed {
 
 /// What came of an attempt to open what a path leads to, at a glance.
 #[derive(Clone, Copy, Debug)]
-pub enum Opening<'a> {
-    /// Open, as this description, under this number.
-    Open(DescriptionId, &'a Description, u32),
+pub enum Opening {
+    /// Open, as this description, of such a node, under this number.
+    Open(DescriptionId, Kind, u32),
     /// There is no such thing.
     Absent,
     /// Open it properly, nothing has been done; the number is free.

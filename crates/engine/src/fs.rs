@@ -301,7 +301,7 @@ impl Fs {
         self.plain_slot == self.slot
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn is_writable_with_care(&self) -> bool {
         !self.read_only && self.root().flags.load(Relaxed) & 1 == 0
     }

@@ -1,7 +1,7 @@
 //! In whose name calls are made.
 //!
 //! Asking the kernel at every call would cost more than the call, so the
-//! answer is kept until the door says that it changed. Credentials are the
+//! answer is kept from the first mount on, until the door says that it changed. Credentials are the
 //! process's: threads that change theirs alone by raw system calls are not
 //! supported.
 
@@ -28,6 +28,19 @@ struct Copy {
 }
 
 impl Copy {
+    const EMPTY: Copy = {
+        const NOBODY: Caller = Caller { uid: u32::MAX, privileged: false };
+        let nobodys = u32::MAX;
+        Copy {
+            effective: NOBODY,
+            effective_gid: nobodys,
+            real: NOBODY,
+            real_gid: nobodys,
+            groups: [0; GROUPS_MAX],
+            groups_len: 0,
+        }
+    };
+
     #[inline(always)]
     fn groups(&self) -> &[u32] {
         // SAFETY: in bounds, see `groups_len`; asking that at every call would cost more than the groups are looked at.
@@ -38,7 +51,7 @@ impl Copy {
 /// The process's credentials.
 #[repr(C)]
 pub struct Credentials {
-    /// The current copy; null before the first question.
+    /// The current copy; before the first question a stranger's.
     current: AtomicPtr<Copy>,
     /// How often it was asked.
     asked: AtomicUsize,
@@ -49,25 +62,30 @@ pub struct Credentials {
 // door serialises; readers of older copies finish within COPIES changes.
 unsafe impl Sync for Credentials {}
 
+/// Who has not been asked for: nobody's rights.
+static STRANGER: Copy = Copy::EMPTY;
+
 impl Credentials {
     pub(crate) const fn new() -> Self {
-        const NOBODY: Caller = Caller { uid: 0, privileged: false };
-        const EMPTY: Copy =
-            Copy { effective: NOBODY, effective_gid: 0, real: NOBODY, real_gid: 0, groups: [0; GROUPS_MAX], groups_len: 0 };
         Credentials {
-            copies: [const { UnsafeCell::new(EMPTY) }; COPIES],
-            current: AtomicPtr::new(core::ptr::null_mut()),
+            copies: [const { UnsafeCell::new(Copy::EMPTY) }; COPIES],
+            current: AtomicPtr::new((&raw const STRANGER).cast_mut()),
             asked: AtomicUsize::new(0),
+        }
+    }
+
+    /// Asks the kernel for the first time, if nobody has: before there is anything that rights are needed for.
+    pub(crate) fn ask_once(&self) {
+        if self.asked.load(Ordering::Relaxed) == 0 {
+            self.refresh();
         }
     }
 
     #[inline(always)]
     fn copy(&self) -> &Copy {
-        let mut current = self.current.load(Ordering::Acquire);
-        if current.is_null() {
-            current = self.refresh();
-        }
-        // SAFETY: one of `copies`, and the current one is not written to.
+        let current = self.current.load(Ordering::Acquire);
+        debug_assert!(!core::ptr::eq(current, &STRANGER), "nobody has asked who calls");
+        // SAFETY: `STRANGER`, or one of `copies`, of which the current one is not written to.
         unsafe { &*current }
     }
 
@@ -106,12 +124,11 @@ impl Credentials {
 
     /// Asks the kernel again.
     #[cold]
-    fn refresh(&self) -> *mut Copy {
+    fn refresh(&self) {
         let next = self.copies[self.asked.fetch_add(1, Ordering::Relaxed) % COPIES].get();
         // SAFETY: not the current copy; callers are serialised by the door.
         ask(unsafe { &mut *next });
         self.current.store(next, Ordering::Release);
-        next
     }
 }
 

@@ -121,6 +121,7 @@ impl Process {
     pub fn mount(&self, thread: &ThreadState, point: &[u8], backend: &'static dyn Backend) -> Result<usize, Errno> {
         // SAFETY: the thread's scratch is in use by no other call of this thread.
         let scratch = unsafe { &mut *thread.scratch[0].get() };
+        self.credentials.ask_once();
         let slot = self.mounts.add(&self.cx(thread), point, backend, scratch)?;
         self.settle_here();
         self.point_mounted(point);
@@ -146,7 +147,7 @@ impl Process {
         self.descriptors.set_here(file.and_then(|file| Some((self.mounts.place(file.slot)?, file.node.id, file.node.hint))));
     }
 
-    /// The context of a call by this thread.
+    /// The context of a call by this thread; something must have been mounted.
     #[inline]
     pub fn cx<'a>(&'a self, thread: &'a ThreadState) -> Cx<'a> {
         Cx { cred: self.credentials.effective(), umask: self.umask_now(), thread: &thread.thread }

@@ -143,15 +143,28 @@ impl Fs {
     /// As [`Fs::room`], with the name's home bucket.
     #[inline(always)]
     pub(crate) fn room_in<'a>(&'a self, bucket: &'a Bucket, sought: &Sought) -> Result<Room<'a>> {
-        let prints = Prints::of(&bucket.entries, fingerprint(sought.hash) as u16);
-        if !prints.have()
-            && let Some(index) = prints.first_free()
-            && bucket.next.load(Acquire) == 0
-        {
-            return Ok(Room::At(Spot { bucket, index }));
+        if let Some(spot) = self.spot_in(bucket, sought) {
+            return Ok(Room::At(spot));
         }
         let room = self.room_in_chain(bucket, sought.copied())?;
         Ok(room.copied())
+    }
+
+    /// The usual [room](Fs::room): the home bucket has a free entry, and nothing that could be the name, nor anything behind it.
+    #[inline(always)]
+    pub(crate) fn spot_at_hand(&self, sought: &Sought) -> Result<Option<Spot<'_>>> {
+        Ok(self.spot_in(self.home(sought.hash, self.root().buckets.load(Acquire))?, sought))
+    }
+
+    /// As [`Fs::spot_at_hand`], with the name's home bucket.
+    #[inline(always)]
+    fn spot_in<'a>(&'a self, bucket: &'a Bucket, sought: &Sought) -> Option<Spot<'a>> {
+        let prints = Prints::of(&bucket.entries, fingerprint(sought.hash) as u16);
+        if prints.have() {
+            return None;
+        }
+        let index = prints.first_free()?;
+        (bucket.next.load(Acquire) == 0).then_some(Spot { bucket, index })
     }
 
     #[cold]

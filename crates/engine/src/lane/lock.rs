@@ -156,8 +156,7 @@ impl Fs {
     /// The lock of the bucket that `hash` belongs to, now and after splits.
     #[inline(always)]
     pub(crate) fn bucket_lock(&self, hash: u64) -> &LockWord {
-        let number = hash % crate::segment::BUCKET_LOCKS;
-        &self.bucket_locks.get(number as u32).word
+        &self.bucket_locks.get(hash as u32).word
     }
 }
 

@@ -71,8 +71,13 @@ pub struct Tx<'a> {
 impl Fs {
     /// Starts an operation: `EROFS`, or `ENOLCK` when every lane is taken.
     #[inline(always)]
-    pub(crate) fn begin<'a>(&'a self, cx: &Cx<'a>, kind: Kind) -> Result<Begun<'a>> {
-        let plain = self.is_plain();
+    pub(crate) fn begin<'a>(&'a self, cx: &Cx, kind: Kind) -> Result<Begun<'a>> {
+        self.begin_as(cx, kind, self.is_plain())
+    }
+
+    /// As [`Fs::begin`], where the caller has asked whether the image [is plain](Fs::is_plain).
+    #[inline(always)]
+    pub(crate) fn begin_as<'a>(&'a self, cx: &Cx, kind: Kind, plain: bool) -> Result<Begun<'a>> {
         if !plain {
             self.writable()?;
         }
@@ -106,8 +111,10 @@ impl DerefMut for Begun<'_> {
 impl Drop for Begun<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        // No more than a copy and a call, so that it is always in line: else the operation itself had an address.
         if !self.over {
-            self.aside(Tx::end_late);
+            let mut rest = self.0;
+            rest.end_late();
         }
     }
 }

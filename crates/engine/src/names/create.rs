@@ -6,7 +6,7 @@ use crate::fs::Fs;
 use crate::index::{Room, Sought};
 use crate::lane::record::Set;
 use crate::lane::{Begun, Tx};
-use crate::segment::LockWord;
+use crate::segment::{Cachelet, LockWord};
 use base::{Cx, Kind, NewNode, Node, Result};
 use core::convert::Infallible;
 use core::sync::atomic::Ordering::{Release, SeqCst};
@@ -25,8 +25,30 @@ impl Fs {
     /// As [`Fs::create`], in one function with the caller.
     #[inline(always)]
     pub fn create_in_line(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        self.create_seen(cx, dir, name, new).map(|(node, _)| node)
+    }
+
+    /// As [`Fs::create_in_line`], and tells the cachelet too.
+    #[inline(always)]
+    pub(crate) fn create_seen(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<(Node, &Cachelet)> {
+        if self.is_plain() {
+            return self.create_as::<true>(cx, dir, name, new);
+        }
+        let made = self.create_in_any(cx.copied(), dir, name, new.copied())?;
+        Ok(made)
+    }
+
+    /// In any image, where that is allowed.
+    #[inline(never)]
+    fn create_in_any(&self, cx: Cx, dir: Node, name: &[u8], new: NewNode) -> Result<(Node, &Cachelet)> {
+        self.create_as::<false>(&cx, dir, name, &new)
+    }
+
+    /// `PLAIN`: as of [`Fs::is_plain`].
+    #[inline(always)]
+    fn create_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<(Node, &Cachelet)> {
         check_name(name)?;
-        let mut tx = match self.begin(cx, lane::Kind::Create) {
+        let mut tx = match self.begin_as(cx, lane::Kind::Create, PLAIN) {
             Ok(tx) => tx,
             Err(error) => match self.unless_exists(cx.copied(), dir, name, error)? {},
         };
@@ -35,20 +57,21 @@ impl Fs {
             match self.unless_exists(cx.copied(), dir, name, Errno::EACCES.into())? {}
         }
         let sought = self.sought(parent.offset(), name);
-        let (lock, room) = self.new_name(&mut tx, &sought)?;
-        if !needs_no_look(new.kind) {
-            check_kind(cx, new)?;
-        }
-        // Most are so, of which the compiler makes a way without questions.
-        if let (true, true, Room::At(spot)) = (tx.plain, sought.is_short(), room) {
+        let lock = tx.lock_bucket(sought.hash)?;
+        // Most have room at hand for a short name, of which the compiler makes a way without questions.
+        if let Some(spot) = self.spot_at_hand(&sought)?
+            && sought.is_short()
+        {
+            if !needs_no_look(new.kind) {
+                check_kind(cx, new)?;
+            }
             return self.make(&mut tx, cx, &parent, &sought, (lock, Room::At(spot)), new);
         }
-        let room = (lock, room.copied());
-        let made = self.make_anyhow(tx.pass_on(), cx.copied(), parent.copied(), sought.copied(), room, new.copied())?;
+        let made = self.make_anyhow(tx.pass_on(), cx.copied(), parent.copied(), sought.copied(), lock, new.copied())?;
         Ok(made)
     }
 
-    /// As [`Fs::make`], of whatever it is.
+    /// As [`Fs::make`], of whatever it is, wherever there is room.
     #[inline(never)]
     fn make_anyhow<'a>(
         &'a self,
@@ -56,10 +79,15 @@ impl Fs {
         cx: Cx,
         parent: Parent<'a>,
         sought: Sought,
-        room: (&LockWord, Room<'a>),
+        lock: &LockWord,
         new: NewNode,
-    ) -> Result<Node> {
-        self.make(&mut tx, &cx, &parent, &sought, room, &new)
+    ) -> Result<(Node, &'a Cachelet)> {
+        let room = self.room(&sought)?;
+        if matches!(room, Room::Taken) {
+            return Err(Errno::EEXIST.into());
+        }
+        check_kind(&cx, &new)?;
+        self.make(&mut tx, &cx, &parent, &sought, (lock, room), &new)
     }
 
     /// Makes a node in the directory entered, whose name has room in a bucket that is locked.
@@ -72,7 +100,7 @@ impl Fs {
         sought: &Sought,
         (lock, room): (&LockWord, Room<'a>),
         new: &NewNode,
-    ) -> Result<Node> {
+    ) -> Result<(Node, &'a Cachelet)> {
         // What has a record of its own comes first.
         let (at, slot) = self.reserve_any_slot(tx, parent)?;
         let (mode, gid) = inherit(cx, parent, new.kind, new.mode);
@@ -107,7 +135,7 @@ impl Fs {
         if spot.is_full() {
             self.grow_index(cx.copied());
         }
-        Ok(Node { id: place.id, hint: number })
+        Ok((Node { id: place.id, hint: number }, cachelet))
     }
 
     /// An operation could not begin, for `error`: that a directory may not be searched is the first thing wrong.

@@ -23,8 +23,23 @@ impl Fs {
     /// As [`Fs::link`], in one function with the caller.
     #[inline(always)]
     pub fn link_in_line(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        match self.is_plain() {
+            true => self.link_as::<true>(cx, node, dir, name),
+            false => self.link_in_any(cx.copied(), node, dir, name),
+        }
+    }
+
+    /// In any image, where that is allowed.
+    #[inline(never)]
+    fn link_in_any(&self, cx: Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        self.link_as::<false>(&cx, node, dir, name)
+    }
+
+    /// `PLAIN`: as of [`Fs::is_plain`].
+    #[inline(always)]
+    fn link_as<const PLAIN: bool>(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         check_name(name)?;
-        let mut tx = match self.begin(cx, lane::Kind::Link) {
+        let mut tx = match self.begin_as(cx, lane::Kind::Link, PLAIN) {
             Ok(tx) => tx,
             Err(error) => match self.unless_exists(cx.copied(), dir, name, error)? {},
         };

@@ -35,8 +35,23 @@ impl Fs {
     /// As [`Fs::unlink`], in one function with the caller.
     #[inline(always)]
     pub fn unlink_in_line(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        match self.is_plain() {
+            true => self.unlink_as::<true>(cx, dir, name),
+            false => self.unlink_in_any(cx.copied(), dir, name),
+        }
+    }
+
+    /// In any image, where that is allowed.
+    #[inline(never)]
+    fn unlink_in_any(&self, cx: Cx, dir: Node, name: &[u8]) -> Result<()> {
+        self.unlink_as::<false>(&cx, dir, name)
+    }
+
+    /// `PLAIN`: as of [`Fs::is_plain`].
+    #[inline(always)]
+    fn unlink_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         check_name(name)?;
-        let mut tx = match self.begin(cx, lane::Kind::Unlink) {
+        let mut tx = match self.begin_as(cx, lane::Kind::Unlink, PLAIN) {
             Ok(tx) => tx,
             Err(error) => match self.unless_closed_to(cx.copied(), [dir, dir], error)? {},
         };

@@ -113,7 +113,22 @@ impl Fs {
 
     #[inline(always)]
     fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
-        let mut tx = match self.begin(cx, lane::Kind::Rename) {
+        match self.is_plain() {
+            true => self.rename_as::<true>(cx, request),
+            false => self.rename_in_any(cx.copied(), request),
+        }
+    }
+
+    /// In any image, where that is allowed.
+    #[inline(never)]
+    fn rename_in_any(&self, cx: Cx, request: &Request) -> Result<Outcome> {
+        self.rename_as::<false>(&cx, request)
+    }
+
+    /// `PLAIN`: as of [`Fs::is_plain`].
+    #[inline(always)]
+    fn rename_as<const PLAIN: bool>(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
+        let mut tx = match self.begin_as(cx, lane::Kind::Rename, PLAIN) {
             Ok(tx) => tx,
             Err(error) => match self.unless_closed_to(cx.copied(), [request.from_dir, request.to_dir], error)? {},
         };

@@ -39,6 +39,20 @@ impl Fs {
         }
     }
 
+    #[inline(always)]
+    fn try_rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
+        match self.is_plain() {
+            true => self.rmdir_as::<true>(cx, dir, name),
+            false => self.rmdir_in_any(cx.copied(), dir, name),
+        }
+    }
+
+    /// In any image, where that is allowed.
+    #[inline(never)]
+    fn rmdir_in_any(&self, cx: Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
+        self.rmdir_as::<false>(&cx, dir, name)
+    }
+
     /// Repeats an attempt, whose outcome was `last`, until it is decided.
     #[cold]
     #[inline(never)]
@@ -64,9 +78,10 @@ impl Fs {
         Err(Errno::EIO.into())
     }
 
+    /// `PLAIN`: as of [`Fs::is_plain`].
     #[inline(always)]
-    fn try_rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
-        let mut tx = match self.begin(cx, lane::Kind::Rmdir) {
+    fn rmdir_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
+        let mut tx = match self.begin_as(cx, lane::Kind::Rmdir, PLAIN) {
             Ok(tx) => tx,
             Err(error) => match self.unless_closed_to(cx.copied(), [dir, dir], error)? {},
         };

@@ -8,7 +8,7 @@ use crate::fs::Fs;
 use crate::glance::Seen;
 use crate::segment::{Cachelet, cachelet};
 use base::hold::{self, MAKING};
-use base::{Caller, Cx, Description, DescriptionId, Glance, Kind, Node, Opening, Unclosed};
+use base::{Caller, Cx, Description, DescriptionId, Glance, Kind, NewNode, Node, Opening, Result, Unclosed};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use pm::Text;
@@ -19,52 +19,58 @@ const ODD: u32 = cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD | cach
 const LEFT: u32 = cachelet::AHEAD | cachelet::MAPPED | cachelet::INVALID | cachelet::REMOVED;
 
 impl Fs {
-    /// As [`Fs::open`], where a description, the descriptor's place and the node's
-    /// cachelet are at hand. `None`: open it properly, nothing has been done.
+    /// [Makes](Fs::create) a node and opens it, as [`Fs::open`] with these flags under this number. No description: open it
+    /// properly.
     #[inline(always)]
-    pub fn open_at_hand<'c>(
+    pub fn create_open(
         &self,
-        context: impl FnOnce() -> Cx<'c>,
-        node: Node,
-        kind: Kind,
-        flags: u32,
-        fd: u32,
-    ) -> Option<(DescriptionId, &Description)> {
-        let undo =
-            |cachelet: &Cachelet, description: &Description| self.not_at_hand_in(context().copied(), cachelet, description);
-        self.open_seen(undo, self.cachelet_at_hand(node.hint)?, node, kind, flags, fd)
+        cx: &Cx,
+        dir: Node,
+        name: &[u8],
+        new: &NewNode,
+        (flags, fd): (u32, u32),
+    ) -> Result<(Node, Option<(DescriptionId, &Description)>)> {
+        let (node, cachelet) = self.create_seen(cx, dir, name, new)?;
+        // Copied here, so that the context itself may be in registers.
+        let undo = |cachelet: &Cachelet, description: &Description| self.not_at_hand_in(cx.copied(), cachelet, description);
+        Ok((node, self.open_seen(undo, cachelet, node, new.kind, flags, fd)))
     }
 
-    /// Opens what is at the end of a path from a directory. `decide` is told its mode word and owner, and says with which
-    /// flags it is to be opened, under which number, if it is of this kind (no symlink).
+    /// Opens what is at the end of a path from a directory, only if the image may be changed where `writable` is asked for.
+    /// `decide` is told its mode word and owner, and says of which kind it is (no symlink), with which flags it is to be
+    /// opened, and under which number.
     #[inline(always)]
-    pub fn glance_open<'a, 'c>(
-        &'a self,
+    pub fn glance_open<'c>(
+        &self,
         who: impl Fn() -> &'c Caller,
         (base, path): (Node, Text),
         covered: impl Fn(u64) -> bool,
-        kind: Kind,
-        decide: impl FnOnce(u32, u32) -> Option<(u32, u32)>,
+        writable: bool,
+        decide: impl FnOnce(u32, u32) -> Option<(Kind, u32, u32)>,
         context: impl FnOnce() -> Cx<'c>,
-    ) -> Opening<'a> {
+    ) -> Opening {
         let mut seen = None;
         let glance = self.glance_at(who, base, path, covered, &mut seen);
         let Some(Seen { cachelet, id, parent, word, uid }) = seen else {
             return if glance == Glance::Absent { Opening::Absent } else { Opening::Unsure };
         };
-        let Some((flags, fd)) = decide(word, uid) else { return Opening::Unsure };
+        if writable && !self.is_writable() {
+            return Opening::Unsure;
+        }
+        let Some((kind, flags, fd)) = decide(word, uid) else { return Opening::Unsure };
         let node = Node { id, hint: self.number_at_hand(cachelet) };
         let undo = |cachelet: &Cachelet, description: &Description| self.not_at_hand(context, cachelet, description);
         match self.open_seen(undo, cachelet, node, kind, flags, fd) {
             Some((id, description)) => {
                 description.parent.store(parent, Relaxed);
-                Opening::Open(id, description, fd)
+                Opening::Open(id, kind, fd)
             }
             None => Opening::Unused(fd),
         }
     }
 
-    /// Opens a node whose cachelet is `cachelet`, if that is so; `undo` takes back what has been begun.
+    /// Opens a node whose cachelet is `cachelet`, if that is so, and if a description and the number's place are at hand.
+    /// `None`: nothing has been done, or `undo` has taken it back.
     #[inline(always)]
     fn open_seen(
         &self,
@@ -235,7 +241,20 @@ mod tests {
     use super::*;
     use crate::process::census::Census;
     use crate::testing::TestFs;
-    use base::{Lock, LockKind, LockOwner, NewNode};
+    use base::{Lock, LockKind, LockOwner};
+
+    /// Opens a file for reading and writing, where all that it takes is at hand.
+    fn open(test: &TestFs, cx: Cx, node: Node, fd: u32) -> Option<DescriptionId> {
+        test.open_seen(
+            |cachelet, description| test.not_at_hand_in(cx, cachelet, description),
+            test.cachelet_at_hand(node.hint)?,
+            node,
+            Kind::Regular,
+            2,
+            fd,
+        )
+        .map(|(id, _)| id)
+    }
 
     /// Goal: what is opened at hand is open as by `open`, and ends as completely.
     /// Method: a plain close; the last one of a file without a name; one of a file
@@ -249,7 +268,7 @@ mod tests {
             test.create(&cx, root, name, &new).unwrap()
         };
         let (file, gone) = (make(b"file"), make(b"gone"));
-        let open = |node, fd| test.open_at_hand(|| cx, node, Kind::Regular, 2, fd).map(|(id, _)| id);
+        let open = |node, fd| open(&test, cx, node, fd);
         assert_eq!(open(file, 4), None, "the page of the number has no space yet");
         test.open(&cx, file, 2, 4).unwrap();
         test.close(&cx, 4);
@@ -298,7 +317,7 @@ mod tests {
         let file = test.create(&cx, root, b"file", &new).unwrap();
         test.open(&cx, file, 2, 40).unwrap();
         test.close(&cx, 40);
-        let open = |fd| test.open_at_hand(|| cx, file, Kind::Regular, 2, fd).map(|(id, _)| id).unwrap();
+        let open = |fd| open(&test, cx, file, fd).unwrap();
         let (three, four) = (open(3), open(4));
         assert_ne!(three, four);
         test.close(&cx, 3);
@@ -333,7 +352,7 @@ mod tests {
         test.open(&cx, one, 2, 4).unwrap();
         test.close(&cx, 4);
         let before = test.census();
-        let open = |node, fd| test.open_at_hand(|| cx, node, Kind::Regular, 2, fd).map(|(id, _)| id).unwrap();
+        let open = |node, fd| open(&test, cx, node, fd).unwrap();
         let process = test.process.load(Relaxed);
         let place = test.place_at_hand(4).unwrap();
 

@@ -10,7 +10,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
 use vfs::cached::KernelOpen;
-use vfs::mount::Mount;
 
 const TMPFILE: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
 const ACCESS: u32 = abi::O_ACCMODE;
@@ -136,33 +135,43 @@ impl Process {
         flags: u32,
     ) -> Option<isize> {
         let plain = flags & !READ_FILE == 0;
-        let decide = |mount: &Mount, word: u32, uid: u32| {
+        let decide = |word: u32, uid: u32| {
             const READABLE: u32 = (Kind::Regular as u32) << 16 | 0o444;
-            // What everybody may read, everybody may.
-            plain && word & (0xff_0000 | 0o444) == READABLE
-                || (word >> 16) as u8 == Kind::Regular as u8 && may_open_seen(self.credentials.caller(), mount, word, uid, flags)
+            const OWN: u32 = (Kind::Regular as u32) << 16 | 0o600;
+            // What everybody may read, everybody may. And what somebody writes is his own as a rule, and his to read and write.
+            let usual = plain && word & (0xff_0000 | 0o444) == READABLE
+                || word & (0xff_0000 | 0o600) == OWN && self.credentials.caller().uid == uid && flags & ACCESS != ACCESS;
+            usual.then_some(Kind::Regular)
         };
         // SAFETY: the caller's promise.
-        unsafe { self.open_seen::<NESTED>(thread, dirfd, path, flags, Kind::Regular, decide) }
+        unsafe { self.open_seen::<NESTED>(thread, dirfd, path, flags, !plain, decide) }
     }
 
-    /// As [`Process::quick_open`], of a directory, to be read.
+    /// As [`Process::quick_open`], of what is opened less often: directories, to be read, and files that one may open by
+    /// another right than those that it knows, as everybody, their owner or the superuser.
     ///
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(always)]
-    unsafe fn quick_open_directory(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32) -> Option<isize> {
-        if flags & !FOR_READING != 0 {
+    unsafe fn quick_open_other(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32) -> Option<isize> {
+        let (file, directory) = (Self::may_be_there(flags), flags & !FOR_READING == 0);
+        if !file && !directory {
             return None;
         }
-        let decide = |mount: &Mount, word: u32, uid: u32| {
-            (word >> 16) as u8 == Kind::Directory as u8 && may_open_seen(self.credentials.caller(), mount, word, uid, flags)
+        let decide = |word: u32, uid: u32| {
+            let kind = match Kind::from_dt((word >> 16) as u8) {
+                Some(Kind::Regular) if file => Kind::Regular,
+                Some(Kind::Directory) if directory => Kind::Directory,
+                _ => return None,
+            };
+            may_open_seen(self.credentials.caller(), word, uid, flags).then_some(kind)
         };
         // SAFETY: the caller's promise.
-        unsafe { self.open_seen::<true>(|| thread, dirfd, path, flags, Kind::Directory, decide) }
+        unsafe { self.open_seen::<true>(|| thread, dirfd, path, flags, flags & ACCESS != abi::O_RDONLY, decide) }
     }
 
-    /// Opens what a glance finds, if `decide` says so of its mode word and owner; it is of this kind then.
+    /// Opens what a glance finds, if `decide` says of its mode word and owner, as what kind; where `writable` is asked for,
+    /// only in an image that may be changed.
     ///
     /// # Safety
     /// As for [`Process::handle`].
@@ -173,8 +182,8 @@ impl Process {
         dirfd: usize,
         path: usize,
         flags: u32,
-        kind: Kind,
-        decide: impl FnOnce(&Mount, u32, u32) -> bool,
+        writable: bool,
+        decide: impl FnOnce(u32, u32) -> Option<Kind>,
     ) -> Option<isize> {
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
@@ -182,18 +191,16 @@ impl Process {
             &self.mounts,
             || self.credentials.caller(),
             (base, path),
-            kind,
+            writable,
             #[inline(always)]
             |word, uid| {
-                if !decide(mount, word, uid) {
-                    return None;
-                }
-                Some(((flags & KNOWN & !ONCE) | LARGEFILE, self.take_number(flags & abi::O_CLOEXEC != 0).ok()?))
+                let kind = decide(word, uid)?;
+                Some((kind, (flags & KNOWN & !ONCE) | LARGEFILE, self.take_number(flags & abi::O_CLOEXEC != 0).ok()?))
             },
             || self.cx(thread()),
         );
         match opening {
-            Opening::Open(id, _, fd) => {
+            Opening::Open(id, kind, fd) => {
                 self.descriptors.put_new(fd, Entry::opened(mount.slot, id, kind, flags));
                 Some(fd as isize)
             }
@@ -231,11 +238,11 @@ impl Process {
         let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
         let exclusive = flags & abi::O_EXCL != 0;
         let kept = (flags & !ONCE) | LARGEFILE;
-        let node = match spot.mount.create(&cx, spot.found.parent, spot.found.name, &new) {
-            Ok(node) => node,
+        let (node, opened) = match spot.mount.create_open(&cx, spot.found.parent, spot.found.name, &new, (kept, fd)) {
+            Ok(made) => made,
             Err(error) => return self.not_made(fd, exclusive, error),
         };
-        if let Some((id, description)) = spot.mount.open_at_hand(|| cx, node, Kind::Regular, kept, fd) {
+        if let Some((id, description)) = opened {
             description.parent.store(spot.found.parent.id, Relaxed);
             self.descriptors.put_new(fd, Entry::opened(spot.mount.slot, id, Kind::Regular, flags));
             return Some(fd as isize);
@@ -291,11 +298,11 @@ impl Process {
     #[inline(never)]
     pub unsafe fn openat_or_make(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_open_directory(thread, args[0], args[1], args[2] as u32) } {
+        if let Some(result) = unsafe { self.quick_create(thread, args[0], args[1], args[2] as u32, args[3]) } {
             return Outcome::Done(result);
         }
         // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_create(thread, args[0], args[1], args[2] as u32, args[3]) } {
+        if let Some(result) = unsafe { self.quick_open_other(thread, args[0], args[1], args[2] as u32) } {
             return Outcome::Done(result);
         }
         // SAFETY: the caller's promise.
@@ -553,15 +560,7 @@ unsafe fn ends_in_slash(pointer: usize) -> bool {
 /// Whether who has only seen a node, its mode word and owner, may open it: as everybody, its owner or the
 /// superuser. False: find out properly.
 #[inline(always)]
-fn may_open_seen(who: &Caller, mount: &Mount, word: u32, uid: u32, flags: u32) -> bool {
-    // What somebody writes is his own as a rule, and his to read and to write.
-    let usual = who.uid == uid && word & 0o600 == 0o600 && flags & ACCESS != ACCESS;
-    (usual || may_open_as(who, word, uid, flags)) && (flags & ACCESS == abi::O_RDONLY || mount.is_writable())
-}
-
-/// As [`may_open_seen`], by all that is known.
-#[inline(never)]
-fn may_open_as(who: &Caller, word: u32, uid: u32, flags: u32) -> bool {
+fn may_open_seen(who: &Caller, word: u32, uid: u32, flags: u32) -> bool {
     // Reading 1, writing 2, both 3; 0 is neither.
     let access = (flags & ACCESS).wrapping_add(1) & 3;
     let need = 0o111 * ((access & 1) << 2 | access & 2);

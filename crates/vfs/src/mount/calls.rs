@@ -3,7 +3,7 @@
 
 use super::Mount;
 use crate::{Cx, Node};
-use base::{Description, DescriptionId, Kind, NewNode, RenameMode, Thread, Unclosed};
+use base::{Description, DescriptionId, NewNode, RenameMode, Thread, Unclosed};
 use pm::UserSlice;
 
 impl Mount {
@@ -23,6 +23,25 @@ impl Mount {
         }
         let made = self.backend.create(&cx.copied(), dir, name, &new.copied())?;
         Ok(made)
+    }
+
+    /// [`Mount::create`] and [`Mount::open`] in one, with these flags and under this number; and the description, if that
+    /// is quick. Else only the node has been made.
+    #[inline(always)]
+    pub fn create_open(
+        &self,
+        cx: &Cx,
+        dir: Node,
+        name: &[u8],
+        new: &NewNode,
+        _opened: (u32, u32),
+    ) -> base::Result<(Node, Option<(DescriptionId, &Description)>)> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.create_open(cx, dir, name, new, _opened);
+        }
+        let made = self.backend.create(&cx.copied(), dir, name, &new.copied())?;
+        Ok((made, None))
     }
 
     /// [`Backend::link`](crate::Backend::link).
@@ -75,24 +94,6 @@ impl Mount {
         self.backend.open(cx, node, flags, fd)
     }
 
-    /// [`Backend::open`](crate::Backend::open) where that is quick, and the description; a context is
-    /// only asked for if it is needed. `None`: nothing has been done.
-    #[inline(always)]
-    pub fn open_at_hand<'c>(
-        &self,
-        _context: impl FnOnce() -> Cx<'c>,
-        _node: Node,
-        _kind: Kind,
-        _flags: u32,
-        _fd: u32,
-    ) -> Option<(DescriptionId, &Description)> {
-        #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
-            return fs.open_at_hand(_context, _node, _kind, _flags, _fd);
-        }
-        None
-    }
-
     /// [`Backend::close`](crate::Backend::close), as far as that is quick; the rest is for [`Mount::close_rest`].
     #[inline(always)]
     pub fn close_at_hand(&self, _fd: u32) -> Option<Unclosed> {
@@ -110,16 +111,6 @@ impl Mount {
             return fs.close_rest(cx, fd, _rest);
         }
         self.backend.close(cx, fd);
-    }
-
-    /// Whether files may be opened for writing, as far as the mount as a whole is concerned.
-    #[inline(always)]
-    pub fn is_writable(&self) -> bool {
-        #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
-            return fs.is_writable();
-        }
-        false
     }
 
     /// [`Backend::glance_read`](crate::Backend::glance_read).

@@ -51,23 +51,23 @@ impl Mount {
         Glance::Unsure
     }
 
-    /// As [`Mount::glance`], and opens what is there. `decide` is told its mode word ([`Sight::word`]) and owner, and says
-    /// with which flags it is to be opened, under which number, if it is of this kind (no symlink). A context is only asked
-    /// for if it is needed.
+    /// As [`Mount::glance`], and opens what is there, if the image may be changed where that is asked for. `decide` is told
+    /// its mode word ([`Sight::word`]) and owner, and says of which kind it is (no symlink), with which flags it is to be
+    /// opened, and under which number. A context is only asked for if it is needed.
     #[inline(always)]
-    pub fn glance_open<'a, 'c, const NESTED: bool>(
-        &'a self,
+    pub fn glance_open<'c, const NESTED: bool>(
+        &self,
         _among: &MountTable,
         _who: impl Fn() -> &'c Caller,
         _from: (Node, Text),
-        _kind: Kind,
-        _decide: impl FnOnce(u32, u32) -> Option<(u32, u32)>,
+        _writable: bool,
+        _decide: impl FnOnce(u32, u32) -> Option<(Kind, u32, u32)>,
         _context: impl FnOnce() -> Cx<'c>,
-    ) -> Opening<'a> {
+    ) -> Opening {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
             let covered = |node| NESTED && self.is_mounted_on(_among, node);
-            return fs.glance_open(_who, _from, covered, _kind, _decide, _context);
+            return fs.glance_open(_who, _from, covered, _writable, _decide, _context);
         }
         Opening::Unsure
     }
