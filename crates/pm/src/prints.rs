@@ -64,7 +64,8 @@ impl Prints {
     /// The first word whose upper end is 0.
     #[inline(always)]
     pub fn first_free(self) -> Option<u32> {
-        Some(NonZeroU32::new(self.0 & 0xff00)?.trailing_zeros() / 2 - 4)
+        // Bits 8 and 9 are those of the first one, and so on: after them the numbers begin anew.
+        Some(NonZeroU32::new(self.0 & 0xff00)?.trailing_zeros() / 2 % 4)
     }
 }
 

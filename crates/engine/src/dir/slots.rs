@@ -204,7 +204,7 @@ impl Fs {
             }
         };
         let cursor = directory.root.load(Relaxed);
-        if unpack(cursor).0 != 0 && slot < 0xffff_ffff {
+        if slot < 0xffff_ffff && unpack(cursor).0 != 0 {
             let _ = directory.root.compare_exchange(cursor, unpack(cursor).0 | (slot + 1) << 32, Release, Relaxed);
         }
     }

@@ -14,6 +14,7 @@
 
 pub mod adopt;
 pub mod apply;
+mod aside;
 pub mod enter;
 pub mod lock;
 pub mod record;
@@ -23,8 +24,8 @@ pub mod take;
 use crate::alloc::{Arena, fault};
 use crate::fs::Fs;
 use crate::segment::{Cachelet, LaneState, LockWord};
+pub(crate) use aside::Begun;
 use base::{Cx, Result};
-use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
 use format::{LINE, Lane, layout};
@@ -89,36 +90,6 @@ impl Fs {
     }
 }
 
-/// An [operation](Tx) that gives back what it holds when it is dropped.
-pub(crate) struct Begun<'a>(Tx<'a>);
-
-impl<'a> Deref for Begun<'a> {
-    type Target = Tx<'a>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Tx<'a> {
-        &self.0
-    }
-}
-
-impl DerefMut for Begun<'_> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
-
-impl Drop for Begun<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // No more than a copy and a call, so that it is always in line: else the operation itself had an address.
-        if !self.over {
-            let mut rest = self.0;
-            rest.end_late();
-        }
-    }
-}
-
 impl<'a> Tx<'a> {
     /// An operation of a lane that has locked and written nothing yet.
     #[inline(always)]
@@ -140,63 +111,6 @@ impl<'a> Tx<'a> {
             closed: None,
             over: false,
         }
-    }
-
-    /// Makes a call that is rare, and out of line, with a copy: so the address of the operation
-    /// itself goes nowhere, and its usual way has its fields in registers or as constants. Locks
-    /// that the call still holds are given back; what it has listed must be committed.
-    #[inline(always)]
-    pub(crate) fn aside<R>(&self, call: impl FnOnce(&mut Tx<'a>) -> R) -> R {
-        let mut copy = *self;
-        let result = call(&mut copy);
-        copy.unlock_to(self.held);
-        result
-    }
-
-    /// As [`Tx::aside`], of a call that allocates and lists stores.
-    #[inline(always)]
-    pub(crate) fn aside_listing<R>(&mut self, call: impl FnOnce(&mut Tx<'a>) -> R) -> R {
-        let mut copy = *self;
-        let result = call(&mut copy);
-        copy.unlock_to(self.held);
-        (self.objects, self.ops, self.lines) = (copy.objects, copy.ops, copy.lines);
-        result
-    }
-
-    /// As [`Tx::aside`], of a call that takes one lock to keep, unless it fails.
-    #[inline(always)]
-    pub(crate) fn aside_locking<R>(&mut self, call: impl FnOnce(&mut Tx<'a>) -> Result<R>) -> Result<R> {
-        let mut copy = *self;
-        let result = call(&mut copy)?;
-        self.held += 1;
-        Ok(result)
-    }
-
-    /// As [`Tx::aside_listing`], of a call that may free something, or take locks to keep.
-    #[inline(always)]
-    pub(crate) fn aside_taking<R>(&mut self, call: impl FnOnce(&mut Tx<'a>) -> R) -> R {
-        let mut copy = *self;
-        let result = call(&mut copy);
-        (self.objects, self.ops, self.lines) = (copy.objects, copy.ops, copy.lines);
-        (self.held, self.frees) = (copy.held, copy.frees);
-        result
-    }
-
-    /// An [aside](Tx::aside) that commits.
-    #[inline(always)]
-    fn commit_aside(&mut self, commit: impl FnOnce(&mut Tx<'a>) -> Result<()>) -> Result<()> {
-        let committed = self.aside(commit);
-        self.start_afresh();
-        committed?;
-        Ok(())
-    }
-
-    /// The operation as it is, for who ends it out of line: nothing is left to be done here.
-    #[inline(always)]
-    pub(crate) fn pass_on(&mut self) -> Begun<'a> {
-        let passed = Begun(*self);
-        self.over = true;
-        passed
     }
 
     /// Adds an operation to the record. `EFBIG`-like overflow is a bug of the
@@ -450,8 +364,9 @@ impl<'a> Tx<'a> {
         for taken in &self.state.taken {
             taken.store(0, Release);
         }
-        let rare = self.frees || self.state.reserved_count.load(Relaxed) != 0;
-        if rare || state.sequence.is_multiple_of(LOOK_EVERY) {
+        let rare = u32::from(self.frees) | self.state.reserved_count.load(Relaxed);
+        // One comparison for both: there is something rare, or it is time to look.
+        if state.sequence % LOOK_EVERY <= rare.wrapping_mul(LOOK_EVERY) {
             self.aside(
                 #[inline(always)]
                 |tx| tx.retired_more(state.sequence, listed),

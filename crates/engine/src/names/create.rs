@@ -151,14 +151,26 @@ impl Fs {
     #[cold]
     #[inline(never)]
     pub(crate) fn unless_exists(&self, cx: Cx, dir: Node, name: &[u8], error: base::Error) -> Result<Infallible> {
-        if let Some(lane) = self.own_lane(cx.thread).get().checked_sub(1) {
-            self.lane_state(lane).entered.iter().for_each(|entered| entered.store(0, Release));
-        }
-        Err(match self.lookup(&cx, dir, name) {
+        Err(match self.lookup_outside(&cx, dir, name) {
             Ok(_) => Errno::EEXIST.into(),
             Err(base::Error::Posix(Errno::ENOENT)) => error,
             Err(other) => other,
         })
+    }
+
+    /// Names may not be changed in `dir`: that the name cannot be found comes first.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn unless_missing(&self, cx: Cx, dir: Node, name: &[u8]) -> Result<Infallible> {
+        Err(self.lookup_outside(&cx, dir, name).err().unwrap_or(Errno::EACCES.into()))
+    }
+
+    /// A lookup by an operation that goes no further: it leaves the directories that it has entered.
+    fn lookup_outside(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
+        if let Some(lane) = self.own_lane(cx.thread).get().checked_sub(1) {
+            self.lane_state(lane).entered.iter().for_each(|entered| entered.store(0, Release));
+        }
+        self.lookup(cx, dir, name)
     }
 
     /// Makes a regular file without a name in the directory `dir` (`O_TMPFILE`).

@@ -86,12 +86,9 @@ impl<'a> Parent<'a> {
     }
 
     /// In a sticky directory only the owner of the victim or of the directory
-    /// removes or moves a name. `free`: what [`Parent::is_free_to`] says.
+    /// removes or moves a name; names may be changed in it, as a rule.
     #[inline(always)]
-    pub(crate) fn may_remove(&self, cred: &Cred, free: bool, victim_uid: u32) -> Result<()> {
-        if !free {
-            return Err(Errno::EACCES.into());
-        }
+    pub(crate) fn may_remove(&self, cred: &Cred, victim_uid: u32) -> Result<()> {
         if self.seen.mode() & STICKY != 0 && !cred.privileged && cred.uid != victim_uid && cred.uid != self.seen.uid {
             return Err(Errno::EPERM.into());
         }

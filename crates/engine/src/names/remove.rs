@@ -56,15 +56,14 @@ impl Fs {
             Err(error) => match self.unless_closed_to(cx.copied(), [dir, dir], error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
-        let free = parent.is_free_to(&cx.cred);
-        if !free {
-            parent.may_search(cx)?;
+        if !parent.is_free_to(&cx.cred) {
+            match self.unless_missing(cx.copied(), dir, name)? {}
         }
         let sought = self.sought(parent.offset(), name);
         let lock = tx.lock_bucket(sought.hash)?;
         let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
-        parent.may_remove(&cx.cred, free, victim.uid.load(Relaxed))?;
+        parent.may_remove(&cx.cred, victim.uid.load(Relaxed))?;
         if hit.kind == Kind::Directory as u8 {
             return Err(Errno::EISDIR.into());
         }

@@ -431,12 +431,14 @@ impl Fs {
 /// The kernel's `may_delete` and `may_create`, in its order.
 fn check_permissions(cx: &Cx, plan: &Plan) -> Result<()> {
     let (cred, source) = (&cx.cred, &plan.source);
-    plan.a.may_remove(cred, plan.free || plan.a.is_free_to(cred), source.seen.uid)?;
+    let may_change = |parent: &Parent| if plan.free { Ok(()) } else { parent.may_change(cred) };
+    may_change(&plan.a)?;
+    plan.a.may_remove(cred, source.seen.uid)?;
     match &plan.target {
-        None if plan.free => {}
-        None => plan.b.may_change(cred)?,
+        None => may_change(&plan.b)?,
         Some(target) => {
-            plan.b.may_remove(cred, plan.free || plan.b.is_free_to(cred), target.seen.uid)?;
+            may_change(&plan.b)?;
+            plan.b.may_remove(cred, target.seen.uid)?;
             if !plan.exchange && source.is_directory() != target.is_directory() {
                 return Err(if source.is_directory() { Errno::ENOTDIR } else { Errno::EISDIR }.into());
             }

@@ -86,15 +86,14 @@ impl Fs {
             Err(error) => match self.unless_closed_to(cx.copied(), [dir, dir], error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
-        let free = parent.is_free_to(&cx.cred);
-        if !free {
-            parent.may_search(cx)?;
+        if !parent.is_free_to(&cx.cred) {
+            match self.unless_missing(cx.copied(), dir, name)? {}
         }
         let sought = self.sought(parent.offset(), name);
         let buckets = self.root().buckets.load(Acquire);
         let mut home = self.home(sought.hash, buckets)?;
         let Some(seen) = self.find_in(cx, &sought, home, buckets)? else { return Err(Errno::ENOENT.into()) };
-        parent.may_remove(&cx.cred, free, seen.uid)?;
+        parent.may_remove(&cx.cred, seen.uid)?;
         if !seen.is(Kind::Directory) {
             return Err(Errno::ENOTDIR.into());
         }
