@@ -36,6 +36,7 @@ pub(super) fn run(start: u32, count: u32) -> u64 {
 }
 
 /// The bits themselves.
+#[inline(always)]
 pub(super) fn free_run(word: u64, count: u32) -> Option<u64> {
     free_start(word, count).map(|start| run(start, count))
 }

@@ -58,7 +58,7 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn shadow_word(&self, block: u64) -> Result<&AtomicU64> {
         // A number from the segment may be any: what wraps is out of bounds, or harmless.
-        self.segment.word(self.areas.shadow.wrapping_add(block.wrapping_mul(8))).ok_or(corrupt("shadow", block))
+        self.segment.word(self.areas.shadow.wrapping_add(block.wrapping_mul(8))).ok_or_else(|| corrupt("shadow", block))
     }
 
     /// Makes a page usable: loads its shadow from the bitmap if nobody has yet.
@@ -96,13 +96,13 @@ impl Fs {
             }
         }
         let grown = self.root().grown.load(Acquire).min(self.layout.block_count());
-        let blocks = page_number * PAGE_BLOCKS..(page_number + 1) * PAGE_BLOCKS;
+        let (blocks, usable) = (page_number * PAGE_BLOCKS..(page_number + 1) * PAGE_BLOCKS, self.layout.first_block()..grown);
         for block in blocks.clone() {
             // Blocks past the end count as taken; `catch_up` frees them later.
-            let word = if block < self.layout.first_block() || block >= grown {
-                u64::MAX
-            } else {
+            let word = if usable.contains(&block) {
                 self.at::<AtomicU64>(Layout::bitmap_word(block), "bitmap word")?.load(Acquire)
+            } else {
+                u64::MAX
             };
             self.shadow_word(block)?.store(word, Relaxed);
         }

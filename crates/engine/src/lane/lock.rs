@@ -26,10 +26,11 @@ impl<'a> Tx<'a> {
     /// `EIO` if this operation holds too many locks.
     #[inline(always)]
     pub(crate) fn lock(&mut self, word: &'a LockWord) -> Result<()> {
-        if self.held >= LOCKS {
+        let held = usize::from(self.held);
+        if held >= LOCKS {
             return Err(Errno::EIO.into());
         }
-        let listed = &self.state.held[self.held];
+        let listed = &self.state.held[held];
         // Listed before it is taken: see the module's parent.
         listed.store(self.fs.segment.offset_of(word), Release);
         if word.compare_exchange(0, self.number + 1, Acquire, Relaxed).is_err() {
@@ -41,17 +42,17 @@ impl<'a> Tx<'a> {
 
     /// Gives back the lock taken last but `keep` locks.
     #[inline(always)]
-    pub(crate) fn unlock_to(&mut self, keep: usize) {
+    pub(crate) fn unlock_to(&mut self, keep: u8) {
         while self.held > keep {
             self.held -= 1;
-            self.give_back(&self.state.held[self.held % LOCKS]);
+            self.give_back(&self.state.held[usize::from(self.held) % LOCKS]);
         }
     }
 
     /// Gives back all locks, which are these as a rule: then nothing needs to be read from the list.
     #[inline(always)]
     pub(super) fn unlock_known<const LOCKED: usize>(&mut self, words: [&LockWord; LOCKED]) {
-        if self.held != LOCKED {
+        if usize::from(self.held) != LOCKED {
             return self.unlock_all();
         }
         let listed = &self.state.held[..LOCKED];
@@ -124,7 +125,7 @@ impl<'a> Tx<'a> {
     /// node's (`ESTALE`), or is to be loaded again.
     #[cold]
     #[inline(never)]
-    fn mend_inode(&mut self, cachelet: &Cachelet, node: u64, keep: usize) -> Result<()> {
+    fn mend_inode(&mut self, cachelet: &Cachelet, node: u64, keep: u8) -> Result<()> {
         if cachelet.node.load(Acquire) != node || cachelet.flags.load(Acquire) & cachelet::DEAD != 0 {
             self.unlock_to(keep);
             return Err(Errno::ESTALE.into());

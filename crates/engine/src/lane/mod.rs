@@ -52,12 +52,12 @@ pub struct Tx<'a> {
     /// Whether it has nothing to order and to write back ([`Fs::is_plain`]): then its records have no checksum.
     pub(crate) plain: bool,
     /// How many locks it holds: the first ones that `state.held` lists.
-    pub(crate) held: usize,
+    pub(crate) held: u8,
     /// And how many directory slots are reserved, of `state.slots`.
-    pub(crate) slots: usize,
+    pub(crate) slots: u8,
     /// How many objects and stores the record has.
-    objects: usize,
-    ops: usize,
+    objects: u8,
+    ops: u8,
     /// Change of the lane's counters that the next commit records.
     lines: i64,
     files: i64,
@@ -68,6 +68,9 @@ pub struct Tx<'a> {
     /// Everything has been given back.
     over: bool,
 }
+
+// What is out of line gets a copy of it: one line.
+const _: () = assert!(size_of::<Tx>() <= LINE as usize);
 
 impl Fs {
     /// Starts an operation: `EROFS`, or `ENOLCK` when every lane is taken.
@@ -117,7 +120,7 @@ impl<'a> Tx<'a> {
     /// caller, who must stay within [`Tx::room`]; it is refused with `EIO`.
     #[inline(always)]
     fn push(&mut self, op: Op) -> Result<()> {
-        if self.ops >= OPS_MAX - 2 {
+        if usize::from(self.ops) >= OPS_MAX - 2 {
             return Err(Errno::EIO.into());
         }
         self.put(op);
@@ -128,7 +131,7 @@ impl<'a> Tx<'a> {
     fn put(&mut self, op: Op) {
         let (place, value) = op.pack();
         // `push` and `commit_with` look for room: always there.
-        if let Some(slot) = self.lane.ops.get(self.ops) {
+        if let Some(slot) = self.lane.ops.get(usize::from(self.ops)) {
             self.fs.image.store(&slot.place, place);
             self.fs.image.store(&slot.value, value);
             self.ops += 1;
@@ -137,7 +140,7 @@ impl<'a> Tx<'a> {
 
     /// Operations that still fit into the record (two are kept for the lane's counters).
     pub(crate) fn room(&self) -> usize {
-        OPS_MAX - 2 - self.ops
+        OPS_MAX - 2 - usize::from(self.ops)
     }
 
     /// The word at `at` becomes `value`.
@@ -180,10 +183,10 @@ impl<'a> Tx<'a> {
         if self.plain {
             return Ok(());
         }
-        if self.objects >= OBJECTS_MAX {
+        if usize::from(self.objects) >= OBJECTS_MAX {
             return Err(Errno::EIO.into());
         }
-        self.fs.image.store(&self.lane.objects[self.objects], offset | u64::from(lines) << 48);
+        self.fs.image.store(&self.lane.objects[usize::from(self.objects)], offset | u64::from(lines) << 48);
         self.fs.image.flush(offset, u64::from(lines) * LINE);
         self.objects += 1;
         Ok(())
@@ -203,13 +206,14 @@ impl<'a> Tx<'a> {
         let at = self.fs.image.offset_of(lane);
         self.put(Op::Set { at: at + word::LINES, value: lines });
         self.put(Op::Set { at: at + word::FILES, value: files });
-        let state = self.head(self.ops);
+        let ops = usize::from(self.ops);
+        let state = self.head(ops);
         if !self.plain {
             return self.commit_to_medium(state);
         }
         self.publish(state);
-        let applied = apply::apply::<false>(self.fs, self.lane, self.ops);
-        self.retired(state, self.ops);
+        let applied = apply::apply::<false>(self.fs, self.lane, ops);
+        self.retired(state, ops);
         self.state.released.store(state.stamp(), Release);
         applied
     }
@@ -242,7 +246,7 @@ impl<'a> Tx<'a> {
     /// As `commit_with`, where some are often listed.
     #[inline(always)]
     pub(crate) fn commit_more<S: Stores>(&mut self, stores: S) -> Result<()> {
-        self.commit_together::<S, false>(self.ops, stores)
+        self.commit_together::<S, false>(self.ops.into(), stores)
     }
 
     /// Commits `stores` after those listed, made as those are.
@@ -297,12 +301,12 @@ impl<'a> Tx<'a> {
     /// Adds stores to those listed.
     #[inline(always)]
     pub(crate) fn list<S: Stores>(&mut self, stores: S) -> Result<()> {
-        let Some(room) = self.lane.ops.get(self.ops..).and_then(|room| room.first_chunk()) else {
+        let Some(room) = self.lane.ops.get(usize::from(self.ops)..).and_then(|room| room.first_chunk()) else {
             return Err(Errno::EIO.into());
         };
         let mut together = 0;
         stores.write(&self.fs.image, room, &mut together);
-        self.ops += together;
+        self.ops += together as u8;
         self.frees = true;
         Ok(())
     }
@@ -318,7 +322,7 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     fn head(&self, ops: usize) -> State {
         let sequence = (self.lane.sequence.load(Relaxed) as u32).wrapping_add(1);
-        State { sequence, kind: self.kind as u16, objects: self.objects as u8, ops: ops as u8 }
+        State { sequence, kind: self.kind as u16, objects: self.objects, ops: ops as u8 }
     }
 
     /// The commit point where stores become visible in order: that is all there is to it.

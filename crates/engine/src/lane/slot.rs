@@ -20,7 +20,7 @@ impl<'a> Tx<'a> {
         if seen != 0 && !fs.is_stale_slot(seen) {
             return Ok(None);
         }
-        let Some(listed) = self.state.slots.get(self.slots) else { return Err(Errno::EIO.into()) };
+        let Some(listed) = self.state.slots.get(usize::from(self.slots)) else { return Err(Errno::EIO.into()) };
         listed.store(at, Release);
         if fs.image.swap_if(word, seen, reservation(self.number, fs.generation)).is_err() {
             listed.store(0, Release);
@@ -33,7 +33,7 @@ impl<'a> Tx<'a> {
     /// After the commit: the slots reserved have their values.
     #[inline(always)]
     pub(crate) fn slots_filled(&mut self) {
-        for slot in self.state.slots.iter().take(self.slots) {
+        for slot in self.state.slots.iter().take(self.slots.into()) {
             slot.store(0, Release);
         }
         self.slots = 0;

@@ -89,11 +89,16 @@ impl<'a> Parent<'a> {
     /// removes or moves a name; names may be changed in it, as a rule.
     #[inline(always)]
     pub(crate) fn may_remove(&self, cred: &Cred, victim_uid: u32) -> Result<()> {
-        if self.seen.mode() & STICKY != 0 && !cred.privileged && cred.uid != victim_uid && cred.uid != self.seen.uid {
-            return Err(Errno::EPERM.into());
-        }
-        Ok(())
+        let sticks = self.seen.mode() & STICKY != 0 && sticks(cred.privileged, cred.uid, [victim_uid, self.seen.uid]);
+        if sticks { Err(Errno::EPERM.into()) } else { Ok(()) }
     }
+}
+
+/// Whether a name stays in a sticky directory that belongs to these two: the owners of what is called so and of the directory.
+#[cold]
+#[inline(never)]
+fn sticks(privileged: bool, uid: u32, owners: [u32; 2]) -> bool {
+    !privileged && !owners.contains(&uid)
 }
 
 /// `ENAMETOOLONG`, or `ENOENT` for the empty name.
