@@ -9,6 +9,7 @@ use crate::{Bitmap, Door, Numbers, ThreadState};
 use base::Cx;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use pm::Errno;
+use pm::sys::abi;
 use vfs::{Backend, mount::MountTable};
 
 /// What became of a call.
@@ -93,12 +94,12 @@ impl Process {
         Process { bitmap: Some(numbers), ..Process::new(door) }
     }
 
-    /// The lowest free number. `EMFILE` when there is none.
+    /// The lowest free number, for who opens with these `O_*`. `EMFILE` when there is none.
     #[inline(always)]
-    pub(crate) fn take_number(&self, cloexec: bool) -> Result<u32, Errno> {
+    pub(crate) fn take_number(&self, flags: u32) -> Result<u32, Errno> {
         match self.bitmap.and_then(Bitmap::take_quickly) {
             Some(fd) => Ok(fd),
-            None => self.door.numbers().take(0, cloexec),
+            None => self.door.numbers().take(0, flags & abi::O_CLOEXEC != 0),
         }
     }
 

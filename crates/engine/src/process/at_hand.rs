@@ -28,12 +28,12 @@ impl Fs {
         dir: Node,
         name: &[u8],
         new: &NewNode,
-        (flags, fd): (u32, u32),
+        (flags, fd): (impl FnOnce() -> u32, u32),
     ) -> Result<(Node, Option<(DescriptionId, &Description)>)> {
         let (node, cachelet) = self.create_seen(cx, dir, name, new)?;
         // Copied here, so that the context itself may be in registers.
         let undo = |cachelet: &Cachelet, description: &Description| self.not_at_hand_in(cx.copied(), cachelet, description);
-        Ok((node, self.open_seen(undo, cachelet, node, new.kind, flags, fd)))
+        Ok((node, self.open_seen(undo, cachelet, node, new.kind, flags(), fd)))
     }
 
     /// Opens what is at the end of a path from a directory, only if the image may be changed where `writable` is asked for.

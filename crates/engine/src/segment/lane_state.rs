@@ -41,10 +41,12 @@ pub struct LaneState {
 
     /// Segment offset of the owner word of a cachelet being loaded outside an operation's locks.
     pub loading_cachelet: AtomicU64,
+    /// Stamp of the last record whose freed space went back to the shadow: not the
+    /// lane's, so long as one frees what the shadow has not got back; 0 in a new segment.
+    /// Every operation writes it: so it is beside the locks.
+    pub released: AtomicU64,
     /// Segment offsets of lock words held, or about to be: listed before they are taken.
     pub held: [AtomicU64; HELD_MAX],
-    /// Page of the shadow being loaded + 1.
-    pub loading: AtomicU64,
 
     /// Block whose lines this lane hands out, by arena.
     pub arenas: [AtomicU64; ARENAS],
@@ -59,9 +61,8 @@ pub struct LaneState {
     pub closed: [AtomicU64; 2],
     /// Pages claimed + 1: metadata, data.
     pub pages: [AtomicU64; 2],
-    /// Stamp of the last record whose freed space went back to the shadow: not the
-    /// lane's, so long as one frees what the shadow has not got back; 0 in a new segment.
-    pub released: AtomicU64,
+    /// Page of the shadow being loaded + 1.
+    pub loading: AtomicU64,
     /// Segment offsets of the owner words of open files' offsets held, or about to be.
     pub offsets: [AtomicU64; OFFSETS],
     pub spare: [AtomicU64; 30 - OFFSETS],

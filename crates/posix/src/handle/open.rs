@@ -195,7 +195,7 @@ impl Process {
             #[inline(always)]
             |word, uid| {
                 let kind = decide(word, uid)?;
-                Some((kind, (flags & KNOWN & !ONCE) | LARGEFILE, self.take_number(flags & abi::O_CLOEXEC != 0).ok()?))
+                Some((kind, (flags & KNOWN & !ONCE) | LARGEFILE, self.take_number(flags).ok()?))
             },
             || self.cx(thread()),
         );
@@ -230,51 +230,45 @@ impl Process {
             return None;
         }
         let cx = self.cx(thread);
-        let cloexec = flags & abi::O_CLOEXEC != 0;
-        let fd = match self.take_number(cloexec) {
+        // Of the flags nothing is worked out before it is needed: they are kept as they are.
+        let fd = match self.take_number(flags) {
             Ok(fd) => fd,
             Err(errno) => return Some(-(errno.0 as isize)),
         };
         let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
-        let exclusive = flags & abi::O_EXCL != 0;
-        let kept = (flags & !ONCE) | LARGEFILE;
+        let kept = || (flags & !ONCE) | LARGEFILE;
         let (node, opened) = match spot.mount.create_open(&cx, spot.found.parent, spot.found.name, &new, (kept, fd)) {
             Ok(made) => made,
-            Err(error) => return self.not_made(fd, exclusive, error),
+            Err(error) => return self.not_made(fd, flags, error),
         };
         if let Some((id, description)) = opened {
             description.parent.store(spot.found.parent.id, Relaxed);
             self.descriptors.put_new(fd, Entry::opened(spot.mount.slot, id, Kind::Regular, flags));
             return Some(fd as isize);
         }
-        self.open_made(cx.copied(), spot.copied(), node, (fd, cloexec, exclusive), kept)
+        self.open_made(cx.copied(), spot.copied(), node, fd, flags)
     }
 
     /// Opens a file just made, where not all that it takes is at hand.
     #[cold]
     #[inline(never)]
-    fn open_made(
-        &self,
-        cx: Cx,
-        spot: Spot,
-        node: Node,
-        (fd, cloexec, exclusive): (u32, bool, bool),
-        flags: u32,
-    ) -> Option<isize> {
-        match spot.mount.open(&cx, node, flags, fd) {
+    fn open_made(&self, cx: Cx, spot: Spot, node: Node, fd: u32, flags: u32) -> Option<isize> {
+        let kept = (flags & !ONCE) | LARGEFILE;
+        match spot.mount.open(&cx, node, kept, fd) {
             Ok(id) => {
-                self.enter(&spot, fd, id, Kind::Regular, cloexec, flags);
+                self.enter(&spot, fd, id, Kind::Regular, flags & abi::O_CLOEXEC != 0, kept);
                 Some(fd as isize)
             }
-            Err(error) => self.not_made(fd, exclusive, error),
+            Err(error) => self.not_made(fd, flags, error),
         }
     }
 
     /// A file could not be made or opened.
     #[cold]
     #[inline(never)]
-    fn not_made(&self, fd: u32, exclusive: bool, error: Error) -> Option<isize> {
+    fn not_made(&self, fd: u32, flags: u32, error: Error) -> Option<isize> {
         self.give_number_back(fd);
+        let exclusive = flags & abi::O_EXCL != 0;
         // What is there is opened properly; what is gone is looked for once more.
         let again = matches!(error, Error::Posix(Errno::ESTALE)) || error == Error::Posix(Errno::EEXIST) && !exclusive;
         if again { None } else { Some(-(error.errno().0 as isize)) }

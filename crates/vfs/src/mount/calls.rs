@@ -34,7 +34,7 @@ impl Mount {
         dir: Node,
         name: &[u8],
         new: &NewNode,
-        _opened: (u32, u32),
+        _opened: (impl FnOnce() -> u32, u32),
     ) -> base::Result<(Node, Option<(DescriptionId, &Description)>)> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.unserved() {
