@@ -2,7 +2,7 @@
 
 use crate::segment::{Areas, BucketLock, Cachelet, Header, LaneState, Page};
 use base::{Description, Error, Result};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use format::hash::{NameKey, NumberKey};
 use format::permission::Permission;
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
@@ -29,17 +29,34 @@ pub(crate) struct Apart(pub AtomicU32);
 ///
 /// Threads share it; what belongs to a thread is in [`base::Thread`].
 ///
-/// What the quick ways read lies together, on as few lines as can be:
+/// What the quick ways read lies together, on as few lines as can be, and what is asked most often within the first 128
+/// bytes, whose addresses are short:
 ///
 /// ```text
-/// line 0   looking for names: cachelets, name key, how many buckets there are, where the first ones lie
-///      1…  where the other buckets lie
-///      8   opening, closing, what is found: descriptors, descriptions, number of an inode, head of the segment
-///      9   reading, writing, changing: image, cachelets, lanes
+/// line 0   reading, writing, changing: image, cachelets, lanes
+///      1   looking for names: cachelets, name key, how many buckets there are, where the first ones lie
+///      2…  where the other buckets lie
+///      9   opening, closing, what is found: descriptors, descriptions, number of an inode, head of the segment, root
+///     26   changing names: first block, lanes, locks, permissions, where the segment is
+///     27   freeing: the shadow
 /// ```
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Fs {
+    pub(crate) image: Region,
+    /// All cachelets once more.
+    pub(crate) cachelets: Table<Cachelet>,
+    /// The volatile halves of all lanes.
+    pub(crate) lane_states: Ring<LaneState>,
+    /// Which of a thread's lanes is for this image.
+    pub(crate) slot: u8,
+    /// Nothing may be changed: mapped read-only, or a persist failed.
+    pub(crate) read_only: bool,
+    /// The same if the image is [plain](Fs::is_plain), else none of them.
+    pub(crate) plain_slot: u8,
+    /// Generation of the segment: volatile references in the image must carry it.
+    pub(crate) generation: u32,
+
     /// All cachelets of the segment, as buckets number them: for glances.
     pub(crate) glanced: Ordinal<Cachelet>,
     /// This process's number in the process table + 1; 0 before it has one ([`Fs::set_process`]).
@@ -66,45 +83,30 @@ pub struct Fs {
     pub(crate) number_key: NumberKey,
     /// The head of the segment.
     pub(crate) head: Pinned<Header>,
+    /// The root block.
+    pub(crate) root: Pinned<Root>,
     /// Pages of this process's descriptor table that have real space, a bit each.
     pub(crate) descriptor_pages: AtomicU32,
     /// Where in the tables this process's own begins, while its first page has space; else [`NOWHERE`].
     pub(crate) own_descriptors: AtomicU32,
 
-    pub(crate) image: Region,
-    /// All cachelets once more.
-    pub(crate) cachelets: Table<Cachelet>,
-    /// The volatile halves of all lanes.
-    pub(crate) lane_states: Ring<LaneState>,
-    /// Which of a thread's lanes is for this image.
-    pub(crate) slot: u8,
-    /// Nothing may be changed: mapped read-only, or a persist failed.
-    pub(crate) read_only: bool,
-    /// The same if the image is [plain](Fs::is_plain), else none of them.
-    pub(crate) plain_slot: u8,
-
     /// The description + 1 that a number had last, of numbers alike; 0: none yet.
     pub(crate) last_descriptions: [Apart; LAST_DESCRIPTIONS],
-    /// Where this process looks for a free description, if a number's last one is taken.
-    pub(crate) description_hint: AtomicU32,
-    /// Generation of the segment: volatile references in the image must carry it.
-    pub(crate) generation: u32,
-
-    /// The root block.
-    pub(crate) root: Pinned<Root>,
-    pub(crate) segment: Region,
+    pub(crate) layout: Layout,
     /// The lanes.
     pub(crate) lanes: Ring<Lane>,
     /// The locks of the index.
     pub(crate) bucket_locks: Ring<BucketLock>,
     /// The permission table.
-    pub(crate) permissions: Table<Permission>,
+    pub(crate) permissions: Ring<Permission>,
     /// Where entries for new inodes were found last, of modes that everybody may not or may execute.
-    pub(crate) permission_hints: [AtomicU32; 2],
+    pub(crate) permission_hints: [AtomicU16; 2],
+    pub(crate) segment: Region,
     /// Pages of the shadow, and its words (of an image of 16 TiB not the last one).
     pub(crate) pages: Table<Page>,
     pub(crate) shadow: Table<AtomicU64>,
-    pub(crate) layout: Layout,
+    /// Where this process looks for a free description, if a number's last one is taken.
+    pub(crate) description_hint: AtomicU32,
     pub(crate) areas: Areas,
     /// Path of the image, NUL-terminated.
     pub(crate) path: [u8; 4096],
@@ -116,7 +118,8 @@ pub struct Fs {
 const _: () = {
     use core::mem::offset_of;
     if size_of::<Region>() == 32 {
-        assert!(offset_of!(Fs, buckets) == 32 && offset_of!(Fs, descriptor_words) == 512 && offset_of!(Fs, image) == 576);
+        assert!(offset_of!(Fs, glanced) == 64 && offset_of!(Fs, buckets) == 96 && offset_of!(Fs, descriptor_words) == 9 * 64);
+        assert!(offset_of!(Fs, layout) == 26 * 64 && offset_of!(Fs, segment) == 27 * 64 - 8);
     }
 };
 

@@ -28,14 +28,14 @@ fn is_for(entry: &Permission, uid: u32, gid: u32, mode: u16) -> bool {
 
 impl Fs {
     #[inline(always)]
-    fn permission_entry(&self, index: u16) -> Result<&Permission> {
-        self.permissions.get(u32::from(index)).ok_or(corrupt("permission index", u64::from(index)))
+    fn permission_entry(&self, index: u16) -> &Permission {
+        self.permissions.get(u32::from(index))
     }
 
     /// The owner and mode behind an index: (uid, gid, 12 bits of mode).
     #[inline(always)]
     pub(crate) fn permission(&self, index: u16) -> Result<(u32, u32, u16)> {
-        let entry = self.permission_entry(index)?;
+        let entry = self.permission_entry(index);
         let mode = entry.mode.load(Acquire);
         if mode & VALID == 0 {
             return Err(corrupt("permission index", u64::from(index)));
@@ -51,17 +51,14 @@ impl Fs {
         // A directory and a file have different modes as a rule, two of either the same.
         let hint = &self.permission_hints[usize::from(mode & 1)];
         let index = hint.load(Relaxed);
-        if let Some(entry) = self.permissions.get(index)
-            && is_for(entry, uid, gid, mode)
-            && (tx.plain || self.is_settled())
-        {
-            return Ok(index as u16);
+        if is_for(self.permission_entry(index), uid, gid, mode) && (tx.plain || self.is_settled()) {
+            return Ok(index);
         }
         let index = tx.aside(
             #[inline(always)]
             |tx| self.find_or_add_permission(tx, uid, gid, mode),
         )?;
-        hint.store(u32::from(index), Relaxed);
+        hint.store(index, Relaxed);
         Ok(index)
     }
 
@@ -85,7 +82,7 @@ impl Fs {
         let first = start(uid, gid, mode);
         for step in 0..layout::PERMISSIONS {
             let index = first.wrapping_add(step as u16);
-            let entry = self.permission_entry(index)?;
+            let entry = self.permission_entry(index);
             if is_for(entry, uid, gid, mode) {
                 return Ok(Place::At(index));
             }
@@ -110,7 +107,7 @@ impl Fs {
         let index = match self.find_permission(uid, gid, mode)? {
             Place::At(index) => {
                 // Who added it may have died before it was durable.
-                self.settle(self.permission_entry(index)?);
+                self.settle(self.permission_entry(index));
                 return Ok(index);
             }
             Place::Free(index) => index,
@@ -118,7 +115,7 @@ impl Fs {
         if fault::strikes(fault::Kind::Permission) {
             return Err(Errno::ENOSPC.into());
         }
-        let entry = self.permission_entry(index)?;
+        let entry = self.permission_entry(index);
         let image = &self.image;
         // Both words are in one line, which reaches the medium in the order of its stores.
         image.store(&entry.owner, u64::from(gid) << 32 | u64::from(uid));

@@ -60,11 +60,12 @@ const _: () = assert!(BITMAP.is_multiple_of(BLOCK));
 
 /// The areas whose place depends on the size limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub struct Layout {
-    /// Limit of the image in bytes, a multiple of [`BLOCK`].
-    pub limit: u64,
     /// Offset of the first block that can be allocated.
     pub blocks: u64,
+    /// Limit of the image in bytes, a multiple of [`BLOCK`].
+    pub limit: u64,
 }
 
 impl Layout {

@@ -53,3 +53,36 @@ pub fn touched() {
     #[cfg(feature = "sim")]
     record::touched();
 }
+
+/// The same reference, of which the compiler no longer knows where it comes from: what is reached from it is addressed
+/// by how far it is from there, in one byte where that is less than 128, and not from where it was computed.
+#[inline(always)]
+pub fn from_here<T>(item: &T) -> &T {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut place = core::ptr::from_ref(item);
+        // SAFETY: no instruction: it leaves the address what it is.
+        #[allow(clippy::pointers_in_nomem_asm_block, reason = "there is nothing that could look where it leads")]
+        unsafe {
+            core::arch::asm!("/* {0} */", inout(reg) place, options(pure, nomem, nostack, preserves_flags))
+        };
+        // SAFETY: the reference that came in.
+        unsafe { &*place }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    item
+}
+
+/// The same number, which the compiler no longer knows.
+#[inline(always)]
+pub fn unknown(number: u64) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut number = number;
+        // SAFETY: no instruction: it leaves the number what it is.
+        unsafe { core::arch::asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags)) };
+        number
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    number
+}

@@ -47,8 +47,8 @@ impl<T> core::ops::Deref for Pinned<T> {
     }
 }
 
-/// An array of structures of atomics in a region.
-#[derive(Debug)]
+/// An array of structures of atomics in a region. Twelve bytes, so that a word fits beside it.
+#[repr(C, packed(4))]
 pub struct Table<T> {
     first: NonNull<T>,
     count: u32,
@@ -58,6 +58,12 @@ pub struct Table<T> {
 unsafe impl<T> Send for Table<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Table<T> {}
+
+impl<T> core::fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
+        f.debug_struct("Table").field("first", &{ self.first }).field("count", &{ self.count }).finish()
+    }
+}
 
 impl<T> Clone for Table<T> {
     fn clone(&self) -> Self {
@@ -77,15 +83,17 @@ impl<T> Table<T> {
         if number >= self.count {
             return None;
         }
+        let first = self.first;
         // SAFETY: all `count` items were checked when the table was made; the mapping stays.
-        Some(unsafe { self.first.add(number as usize).as_ref() })
+        Some(unsafe { first.add(number as usize).as_ref() })
     }
 
     /// Number of an item that is in the table.
     #[inline(always)]
     pub fn number(&self, item: &T) -> u32 {
         const { assert!(size_of::<T>().is_power_of_two()) }
-        ((ptr::from_ref(item) as usize).wrapping_sub(self.first.as_ptr() as usize) / size_of::<T>()) as u32
+        let first = self.first;
+        ((ptr::from_ref(item) as usize).wrapping_sub(first.as_ptr() as usize) / size_of::<T>()) as u32
     }
 }
 
@@ -101,7 +109,7 @@ impl<T: FromBytes + KnownLayout> Table<T> {
 }
 
 /// An array whose length is a power of two, and whose numbers wrap around: to ask for an item costs no comparison, and
-/// there is always one. Twelve bytes, as of [`Ordinal`].
+/// there is always one. Twelve bytes, as of [`Table`].
 #[repr(C, packed(4))]
 pub struct Ring<T> {
     first: *const T,
@@ -123,7 +131,8 @@ impl<T> core::fmt::Debug for Ring<T> {
 impl<T: FromBytes + KnownLayout> Ring<T> {
     /// The items of a table; `None` if their number is no power of two.
     pub fn of(table: Table<T>) -> Option<Ring<T>> {
-        table.count.is_power_of_two().then(|| Ring { first: table.first.as_ptr(), mask: table.count - 1 })
+        let Table { first, count } = table;
+        count.is_power_of_two().then(|| Ring { first: first.as_ptr(), mask: count - 1 })
     }
 
     /// One item of zeros, to stand where there is no region: see [`Pinned::zero`].
@@ -143,7 +152,7 @@ impl<T> Ring<T> {
     }
 }
 
-/// A [`Table`] as those see it who number its items from 1, so that 0 is none. Twelve bytes, so that a word fits beside it.
+/// A [`Table`] as those see it who number its items from 1, so that 0 is none. Twelve bytes too.
 #[repr(C, packed(4))]
 pub struct Ordinal<T> {
     /// Where item 0 would be: what is counted too much is in it, and costs nothing.
@@ -168,7 +177,8 @@ impl<T> Ordinal<T> {
 
     /// The items of a table.
     pub const fn of(table: Table<T>) -> Ordinal<T> {
-        Ordinal { before: table.first.as_ptr().wrapping_sub(1), count: table.count }
+        let Table { first, count } = table;
+        Ordinal { before: first.as_ptr().wrapping_sub(1), count }
     }
 
     /// The item with this number.

@@ -66,6 +66,9 @@ unsafe impl Sync for Credentials {}
 static STRANGER: Copy = Copy::EMPTY;
 
 impl Credentials {
+    /// How far the first copy's own words reach.
+    pub(crate) const FIRST: usize = core::mem::offset_of!(Credentials, copies) + core::mem::offset_of!(Copy, groups);
+
     pub(crate) const fn new() -> Self {
         Credentials {
             copies: [const { UnsafeCell::new(Copy::EMPTY) }; COPIES],

@@ -29,20 +29,25 @@ pub enum Outcome {
     },
 }
 
+/// What comes next begins a line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line;
+
 /// Mounts, descriptors, working directory, credentials and mappings of one
 /// program. Allocates nothing; can be a `static`.
 ///
-/// The working directory's word, where it is, and what calls read of the first mount lie on one line.
+/// The working directory's word, where it is, and what calls read of the first mount lie on one line; the numbers, the
+/// mask and who calls, as long as it has not changed who it is, on another.
 #[repr(C, align(64))]
 pub struct Process {
     /// Which numbers are ours.
     pub descriptors: Descriptors,
     /// What is mounted where.
     pub mounts: MountTable,
+    who: Line,
     /// The door's numbers, if they are a bitmap, which is quick to ask.
     bitmap: Option<&'static Bitmap>,
-    /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
-    pub(crate) file_limit: AtomicU64,
     /// File-creation mask; `u32::MAX` until first asked for.
     pub(crate) umask: AtomicU32,
     /// The kernel's working directory is above a mount point, so that relative
@@ -54,10 +59,12 @@ pub struct Process {
     pub(crate) points_exist: AtomicBool,
     /// A record lock was ever taken, so that `close` must drop them.
     pub(crate) record_locks: AtomicBool,
+    pub(crate) credentials: Credentials,
     pub(crate) door: &'static dyn Door,
+    /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
+    pub(crate) file_limit: AtomicU64,
     /// Held by who moves the working directory, which takes several steps.
     pub(crate) moving: Lock,
-    pub(crate) credentials: Credentials,
     pub(crate) mappings: Mappings,
     pub(crate) protected: Protected,
 }
@@ -66,6 +73,7 @@ const _: () = {
     use core::mem::offset_of;
     // After the word of the working directory, which is the last one, and where it is.
     assert!(offset_of!(Process, descriptors) == 0 && offset_of!(Process, mounts) % 64 == 24);
+    assert!(offset_of!(Process, bitmap) % 64 == 0 && offset_of!(Process, credentials) % 64 + Credentials::FIRST <= 64);
 };
 
 impl Process {
@@ -73,6 +81,7 @@ impl Process {
     pub const fn new(door: &'static dyn Door) -> Self {
         Process {
             door,
+            who: Line,
             bitmap: None,
             mounts: MountTable::new(),
             descriptors: Descriptors::new(),

@@ -2,9 +2,9 @@
 //! and handed out with a few instructions.
 //!
 //! The shadow has a bit for every line in a stock, so nobody else takes them.
-//! `LaneState::stock` names those that are left, `taken` those that the operation
+//! [`LaneState::stock`] names those that are left, `taken` those that the operation
 //! under way has taken out: the image's once its record has committed, back in
-//! the stock if it does not. A line is in `taken` before it leaves `stock`, so
+//! the stock if it does not. A line is in `taken` before it leaves its stock, so
 //! whoever adopts a dead lane finds each of them, and gives back to the shadow
 //! what the bitmap does not have.
 //!
@@ -24,7 +24,7 @@ impl Fs {
     /// Takes `count` (1–64) neighbouring lines of one block: (block, the first of them, bits). `ENOSPC`.
     #[inline(always)]
     pub(crate) fn take_lines(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u32, u64)> {
-        let (stock, taken) = (&state.stock[arena as usize], &state.taken[arena as usize]);
+        let (stock, taken) = (&state.stock(arena as usize).lines, &state.taken[arena as usize]);
         let left = stock.load(Relaxed);
         let Some(start) = free_start(!left, count) else {
             let (block, bits) = self.take_lines_elsewhere(number, state, count, arena)?;
@@ -34,7 +34,7 @@ impl Fs {
         // In this order: see the module.
         taken.store(taken.load(Relaxed) | bits, Release);
         stock.store(left & !bits, Release);
-        Ok((state.arenas[arena as usize].load(Relaxed), start, bits))
+        Ok((state.stock(arena as usize).block.load(Relaxed), start, bits))
     }
 
     /// The stock does not have them.
@@ -53,7 +53,7 @@ impl Fs {
         }
         let mine = free_run(!bits, count).unwrap_or(bits);
         state.taken[place].store(mine, Release);
-        state.stock[place].store(bits & !mine, Release);
+        state.stock(place).lines.store(bits & !mine, Release);
         Ok((block, mine))
     }
 
@@ -65,8 +65,8 @@ impl Fs {
     fn stock_up(&self, state: &LaneState, place: usize, block: u64, bits: u64) -> bool {
         let Some(last) = (state.reserved_count.load(Relaxed) as usize).checked_sub(1) else { return false };
         state.reserved_count.store(last as u32, Release);
-        state.arenas[place].store(block, Release);
-        state.stock[place].store(bits, Release);
+        state.stock(place).block.store(block, Release);
+        state.stock(place).lines.store(bits, Release);
         if let Some(entry) = state.reserved.get(last) {
             entry.run.store(0, Release);
         }
@@ -75,17 +75,17 @@ impl Fs {
 
     /// Gives what is left in a stock back to the shadow; listed once more, so that it is not lost if we die in between.
     pub(crate) fn return_stock(&self, number: u32, state: &LaneState, place: usize) {
-        let left = state.stock[place].load(Relaxed);
+        let left = state.stock(place).lines.load(Relaxed);
         if left == 0 {
             return;
         }
-        let run = state.arenas[place].load(Relaxed) | 1 << 40;
+        let run = state.stock(place).block.load(Relaxed) | 1 << 40;
         let listed = state.reserved.get(state.reserved_count.load(Relaxed) as usize);
         if let Some(entry) = listed {
             entry.bits.store(left, Relaxed);
             entry.run.store(run, Release);
         }
-        state.stock[place].store(0, Release);
+        state.stock(place).lines.store(0, Release);
         self.release(number, run, left);
         if let Some(entry) = listed {
             entry.run.store(0, Release);
@@ -102,8 +102,9 @@ impl Fs {
     /// Puts back what an operation has taken and no record has made the image's.
     #[inline]
     pub(crate) fn put_back_lines(&self, state: &LaneState) {
-        for (stock, taken) in state.stock.iter().zip(&state.taken) {
-            stock.store(stock.load(Relaxed) | taken.load(Relaxed), Release);
+        for (place, taken) in state.taken.iter().enumerate() {
+            let stock = state.stock(place);
+            stock.lines.store(stock.lines.load(Relaxed) | taken.load(Relaxed), Release);
             taken.store(0, Release);
         }
     }
@@ -113,11 +114,11 @@ impl Fs {
     pub(crate) fn return_arenas(&self, number: u32, state: &LaneState) {
         let mut waits = WAITS;
         for place in 0..ARENAS {
-            let bits = state.stock[place].load(Relaxed) | state.taken[place].load(Relaxed);
+            let bits = state.stock(place).lines.load(Relaxed) | state.taken[place].load(Relaxed);
             if bits != 0 {
-                self.release_own(number, state.arenas[place].load(Relaxed), bits, &mut waits);
+                self.release_own(number, state.stock(place).block.load(Relaxed), bits, &mut waits);
             }
-            for word in [&state.stock[place], &state.taken[place], &state.arenas[place]] {
+            for word in [&state.stock(place).lines, &state.taken[place], &state.stock(place).block] {
                 word.store(0, Release);
             }
         }
@@ -126,10 +127,10 @@ impl Fs {
 
 /// The lines of `block` that the arenas of a lane have.
 pub(crate) fn stocked(state: &LaneState, block: u64) -> u64 {
-    let places = (0..ARENAS).filter(|place| state.arenas[*place].load(Relaxed) == block);
+    let places = (0..ARENAS).filter(|place| state.stock(*place).block.load(Relaxed) == block);
     // Taken out they are in both for a moment, put back too: so in this order nothing is missed.
     let both = |place: usize| {
-        let (stock, taken) = (&state.stock[place], &state.taken[place]);
+        let (stock, taken) = (&state.stock(place).lines, &state.taken[place]);
         stock.load(Acquire) | taken.load(Acquire) | stock.load(Acquire)
     };
     places.fold(0, |lines, place| lines | both(place))
@@ -138,8 +139,8 @@ pub(crate) fn stocked(state: &LaneState, block: u64) -> u64 {
 /// How many lines the arenas of a lane have.
 #[cfg(any(test, feature = "check"))]
 pub(crate) fn lines_stocked(state: &LaneState) -> u64 {
-    let places = state.stock.iter().zip(&state.taken);
-    places.map(|(stock, taken)| u64::from((stock.load(Relaxed) | taken.load(Relaxed)).count_ones())).sum()
+    let lines = |place: usize| state.stock(place).lines.load(Relaxed) | state.taken[place].load(Relaxed);
+    (0..ARENAS).map(|place| u64::from(lines(place).count_ones())).sum()
 }
 
 #[cfg(test)]
@@ -170,7 +171,7 @@ mod tests {
             let state = fs.lane_state(number);
             for place in 0..ARENAS {
                 assert_eq!(state.taken[place].load(Relaxed), 0);
-                kept.push((state.arenas[place].load(Relaxed), state.stock[place].load(Relaxed)));
+                kept.push((state.stock(place).block.load(Relaxed), state.stock(place).lines.load(Relaxed)));
             }
         }
         let mut count = 0;
@@ -264,7 +265,7 @@ mod tests {
                     assert_eq!(error.errno(), Errno::ENOSPC);
                     let state = test.lane_state(test.own_lane(&threads[turn % 2]).get() - 1);
                     // The inode's line, which the failed operation has put back.
-                    let left: u32 = state.stock.iter().map(|stock| stock.load(Relaxed).count_ones()).sum();
+                    let left: u32 = (0..ARENAS).map(|place| state.stock(place).lines.load(Relaxed).count_ones()).sum();
                     assert!(left <= 1, "{left} lines");
                     break;
                 }

@@ -58,7 +58,7 @@ impl Fs {
     ) -> Result<(u64, u64)> {
         // The block that was used up may have got lines back; those that follow
         // in the same page are likely to be empty still.
-        let last = state.arenas[arena as usize].load(Relaxed);
+        let last = state.stock(arena as usize).block.load(Relaxed);
         for block in last..last + 9 {
             let here = last != 0 && block / PAGE_BLOCKS == last / PAGE_BLOCKS;
             if here

@@ -242,6 +242,7 @@ impl Waiter {
 mod tests {
     use super::{NONSENSE, SPINS, Waiter};
     use crate::alloc::loading_by;
+    use crate::segment::lane_state::ARENAS;
     use crate::segment::{BUCKET_LOCKS, LockWord, cachelet};
     use crate::testing::TestFs;
     use crate::{Error, Kind, NewNode, SetAttr};
@@ -320,10 +321,10 @@ mod tests {
         flags.store(0, SeqCst);
         // What is left in stock goes back to a page that we seem to be loading.
         let state = test.fs.lane_state(own - 1);
-        assert!(state.stock.iter().any(|stock| stock.load(SeqCst) != 0));
+        assert!((0..ARENAS).any(|place| state.stock(place).lines.load(SeqCst) != 0));
         (0..).map_while(|at| test.fs.page(at)).for_each(|page| page.ready.store(loading_by(own - 1), SeqCst));
         test.fs.return_stocks(own - 1, state);
-        assert!(state.stock.iter().all(|stock| stock.load(SeqCst) == 0));
+        assert!((0..ARENAS).all(|place| state.stock(place).lines.load(SeqCst) == 0));
     }
 
     /// Goal: whoever writes a word for ever keeps nobody for ever. Method: a thread that writes, beside calls that

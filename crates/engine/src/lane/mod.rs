@@ -30,7 +30,7 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
 use format::{LINE, Lane, layout};
 use pm::Errno;
-use record::{ClearBits, Counters, SetBits, Stores, TOGETHER};
+use record::{ClearBits, Counters, SetBits, Stores, TOGETHER, Writer};
 
 /// After that many records a lane looks whether another one's user has died.
 const LOOK_EVERY: u32 = 64;
@@ -262,19 +262,18 @@ impl<'a> Tx<'a> {
     fn commit_together<S: Stores, const EVEN: bool>(&mut self, listed: usize, stores: S) -> Result<()> {
         const { assert!(S::COUNT + Counters::COUNT <= TOGETHER) };
         let image = &self.fs.image;
-        let Some(room) = self.lane.ops.get(listed..).and_then(|room| room.first_chunk()) else {
-            return Err(Errno::EIO.into());
-        };
+        let Some(mut writer) = Writer::new(image, self.lane, listed) else { return Err(Errno::EIO.into()) };
         let changed = !EVEN || self.lines != 0 || self.files != 0;
-        let (counters, mut together) = (changed.then(|| self.counters()), 0);
+        let counters = changed.then(|| self.counters());
         // Those whose number is known come first: then so are the places of the others.
         if EVEN {
-            stores.write(image, room, &mut together);
-            counters.write(image, room, &mut together);
+            stores.write(&mut writer);
+            counters.write(&mut writer);
         } else {
-            counters.write(image, room, &mut together);
-            stores.write(image, room, &mut together);
+            counters.write(&mut writer);
+            stores.write(&mut writer);
         }
+        let together = writer.written();
         if !self.plain {
             let state = self.head(listed + together);
             return self.commit_aside(
@@ -301,12 +300,9 @@ impl<'a> Tx<'a> {
     /// Adds stores to those listed.
     #[inline(always)]
     pub(crate) fn list<S: Stores>(&mut self, stores: S) -> Result<()> {
-        let Some(room) = self.lane.ops.get(usize::from(self.ops)..).and_then(|room| room.first_chunk()) else {
-            return Err(Errno::EIO.into());
-        };
-        let mut together = 0;
-        stores.write(&self.fs.image, room, &mut together);
-        self.ops += together as u8;
+        let Some(mut writer) = Writer::new(&self.fs.image, self.lane, self.ops.into()) else { return Err(Errno::EIO.into()) };
+        stores.write(&mut writer);
+        self.ops += writer.written() as u8;
         self.frees = true;
         Ok(())
     }

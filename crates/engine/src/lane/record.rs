@@ -10,7 +10,7 @@
 use crate::fs::Fs;
 use core::sync::atomic::AtomicU64;
 use format::inode::word;
-use format::lane::{self, Op, RawOp};
+use format::lane::{self, Op, RawOp, code};
 use format::{Inode, Lane};
 use pm::Region;
 
@@ -79,18 +79,45 @@ pub(crate) struct Count<'a> {
 
 /// Most stores that are committed together, the lane's counters among them.
 pub(crate) const TOGETHER: usize = 24;
-/// Room for them in a lane.
-pub(crate) type Room = [RawOp; TOGETHER];
+/// As many of them as an address and a byte of distance reach.
+const NEAR: usize = 8;
 
-/// Writes a store into a lane.
-#[inline(always)]
-pub(super) fn put(image: &Region, room: &Room, next: &mut usize, op: Op) {
-    let (place, value) = op.pack();
-    // There is room: `Stores::COUNT` is looked at when the program is built.
-    if let Some(slot) = room.get(*next) {
-        image.store(&slot.place, place);
-        image.store(&slot.value, value);
-        *next += 1;
+/// Writes stores into a lane, one after the other.
+pub(crate) struct Writer<'a> {
+    image: &'a Region,
+    /// Room for them: the first ones, and the others.
+    near: &'a [RawOp; NEAR],
+    far: &'a [RawOp; TOGETHER - NEAR],
+    /// [`code::ONE`].
+    one: u64,
+    /// How many have been written.
+    written: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Behind the first `listed` stores of a lane; `None` where there is no room.
+    #[inline(always)]
+    pub(super) fn new(image: &'a Region, lane: &'a Lane, listed: usize) -> Option<Self> {
+        let room = lane.ops.get(listed..)?;
+        let (near, far) = (room.first_chunk()?, room.get(NEAR..)?.first_chunk()?);
+        Some(Writer { image, near: pm::from_here(near), far: pm::from_here(far), one: pm::unknown(code::ONE), written: 0 })
+    }
+
+    /// How many have been written.
+    #[inline(always)]
+    pub(super) fn written(&self) -> usize {
+        self.written
+    }
+
+    #[inline(always)]
+    fn put(&mut self, op: Op) {
+        let (place, value) = op.pack_by(self.one);
+        // There is room: `Stores::COUNT` is looked at when the program is built.
+        if let Some(slot) = self.near.get(self.written).or(self.far.get(self.written.wrapping_sub(NEAR))) {
+            self.image.store(&slot.place, place);
+            self.image.store(&slot.value, value);
+            self.written += 1;
+        }
     }
 }
 
@@ -98,8 +125,8 @@ pub(super) fn put(image: &Region, room: &Room, next: &mut usize, op: Op) {
 pub(crate) trait Stores: Copy {
     /// How many there are at most.
     const COUNT: usize;
-    /// Writes them into the lane, from `*next` on.
-    fn write(self, image: &Region, room: &Room, next: &mut usize);
+    /// Writes them into the lane.
+    fn write(self, to: &mut Writer);
     /// Makes them.
     fn make(self, image: &Region);
     /// Once the record of lane `number` is gone: lets what they have freed be used again.
@@ -111,9 +138,9 @@ impl Stores for Set<'_> {
     const COUNT: usize = 1;
 
     #[inline(always)]
-    fn write(self, image: &Region, room: &Room, next: &mut usize) {
-        let at = image.offset_of(self.word);
-        put(image, room, next, Op::Set { at, value: self.value });
+    fn write(self, to: &mut Writer) {
+        let at = to.image.offset_of(self.word);
+        to.put(Op::Set { at, value: self.value });
     }
 
     #[inline(always)]
@@ -126,9 +153,9 @@ impl Stores for Empty<'_> {
     const COUNT: usize = 1;
 
     #[inline(always)]
-    fn write(self, image: &Region, room: &Room, next: &mut usize) {
-        let at = image.offset_of(self.word);
-        put(image, room, next, Op::Empty { at, was: self.was });
+    fn write(self, to: &mut Writer) {
+        let at = to.image.offset_of(self.word);
+        to.put(Op::Empty { at, was: self.was });
     }
 
     #[inline(always)]
@@ -141,9 +168,9 @@ impl Stores for Raise<'_> {
     const COUNT: usize = 1;
 
     #[inline(always)]
-    fn write(self, image: &Region, room: &Room, next: &mut usize) {
-        let at = image.offset_of(self.word);
-        put(image, room, next, Op::Max { at, value: self.value });
+    fn write(self, to: &mut Writer) {
+        let at = to.image.offset_of(self.word);
+        to.put(Op::Max { at, value: self.value });
     }
 
     #[inline(always)]
@@ -156,9 +183,9 @@ impl Stores for SetBits<'_> {
     const COUNT: usize = 1;
 
     #[inline(always)]
-    fn write(self, image: &Region, room: &Room, next: &mut usize) {
-        let at = image.offset_of(self.word);
-        put(image, room, next, Op::SetBits { at, bits: self.bits });
+    fn write(self, to: &mut Writer) {
+        let at = to.image.offset_of(self.word);
+        to.put(Op::SetBits { at, bits: self.bits });
     }
 
     #[inline(always)]
@@ -171,9 +198,9 @@ impl Stores for ClearBits<'_> {
     const COUNT: usize = 1;
 
     #[inline(always)]
-    fn write(self, image: &Region, room: &Room, next: &mut usize) {
-        let at = image.offset_of(self.word);
-        put(image, room, next, Op::ClearBits { at, bits: self.bits });
+    fn write(self, to: &mut Writer) {
+        let at = to.image.offset_of(self.word);
+        to.put(Op::ClearBits { at, bits: self.bits });
     }
 
     #[inline(always)]
@@ -191,9 +218,9 @@ impl Stores for Count<'_> {
     const COUNT: usize = 1;
 
     #[inline(always)]
-    fn write(self, image: &Region, room: &Room, next: &mut usize) {
-        let at = image.offset_of(self.inode);
-        put(image, room, next, Op::Count { at, entries: self.entries, directories: self.directories });
+    fn write(self, to: &mut Writer) {
+        let at = to.image.offset_of(self.inode);
+        to.put(Op::Count { at, entries: self.entries, directories: self.directories });
     }
 
     #[inline(always)]
@@ -209,13 +236,13 @@ impl Stores for Touch<'_> {
     const COUNT: usize = 3;
 
     #[inline(always)]
-    fn write(self, image: &Region, room: &Room, next: &mut usize) {
+    fn write(self, to: &mut Writer) {
         // One offset for all three: each by itself would be taken from its word's address.
-        let at = image.offset_of(self.inode);
-        put(image, room, next, Op::Max { at: at + word::MTIME, value: self.now });
-        put(image, room, next, Op::Max { at: at + word::CTIME, value: self.now });
+        let at = to.image.offset_of(self.inode);
+        to.put(Op::Max { at: at + word::MTIME, value: self.now });
+        to.put(Op::Max { at: at + word::CTIME, value: self.now });
         if self.entries != 0 || self.directories != 0 {
-            put(image, room, next, Op::Count { at, entries: self.entries, directories: self.directories });
+            to.put(Op::Count { at, entries: self.entries, directories: self.directories });
         }
     }
 
@@ -233,10 +260,10 @@ impl Stores for Counters<'_> {
     const COUNT: usize = 2;
 
     #[inline(always)]
-    fn write(self, image: &Region, room: &Room, next: &mut usize) {
-        let at = image.offset_of(self.lane);
-        put(image, room, next, Op::Set { at: at + lane::word::LINES, value: self.lines });
-        put(image, room, next, Op::Set { at: at + lane::word::FILES, value: self.files });
+    fn write(self, to: &mut Writer) {
+        let at = to.image.offset_of(self.lane);
+        to.put(Op::Set { at: at + lane::word::LINES, value: self.lines });
+        to.put(Op::Set { at: at + lane::word::FILES, value: self.files });
     }
 
     #[inline(always)]
@@ -250,9 +277,9 @@ impl<S: Stores> Stores for Option<S> {
     const COUNT: usize = S::COUNT;
 
     #[inline(always)]
-    fn write(self, image: &Region, room: &Room, next: &mut usize) {
+    fn write(self, to: &mut Writer) {
         if let Some(stores) = self {
-            stores.write(image, room, next);
+            stores.write(to);
         }
     }
 
@@ -278,9 +305,9 @@ macro_rules! stores {
 
             #[inline(always)]
             #[allow(non_snake_case, unused_variables)]
-            fn write(self, image: &Region, room: &Room, next: &mut usize) {
+            fn write(self, to: &mut Writer) {
                 let ($($name,)*) = self;
-                $($name.write(image, room, next);)*
+                $($name.write(to);)*
             }
 
             #[inline(always)]

@@ -82,10 +82,7 @@ impl Fs {
         lock: &LockWord,
         new: NewNode,
     ) -> Result<(Node, &'a Cachelet)> {
-        let room = self.room(&sought)?;
-        if matches!(room, Room::Taken) {
-            return Err(Errno::EEXIST.into());
-        }
+        let room = self.room_for(&sought)?;
         check_kind(&cx, &new)?;
         self.make(&mut tx, &cx, &parent, &sought, (lock, room), &new)
     }

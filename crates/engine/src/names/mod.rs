@@ -222,11 +222,16 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn new_name<'a>(&'a self, tx: &mut Tx<'a>, sought: &Sought) -> Result<(&'a LockWord, Room<'a>)> {
         let lock = tx.lock_bucket(sought.hash)?;
-        let room = self.room(sought)?;
-        if matches!(room, Room::Taken) {
-            return Err(Errno::EEXIST.into());
+        Ok((lock, self.room_for(sought)?))
+    }
+
+    /// The room for an entry of a name whose bucket is locked. `EEXIST`.
+    #[inline(always)]
+    fn room_for(&self, sought: &Sought) -> Result<Room<'_>> {
+        match self.room(sought)? {
+            Room::Taken => Err(Errno::EEXIST.into()),
+            room => Ok(room),
         }
-        Ok((lock, room))
     }
 
     /// Allocates and writes an edentry, and puts it under the record's checksum:

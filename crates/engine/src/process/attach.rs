@@ -362,8 +362,10 @@ pub(crate) fn unjoined(
     let mut fs = Fs {
         root,
         lanes: Table::new(&image, layout::LANE_AREA, layout::LANES).and_then(Ring::of).ok_or(AttachError::Damaged)?,
-        permissions: Table::new(&image, layout::PERMISSION_TABLE, layout::PERMISSIONS as u32).ok_or(AttachError::Damaged)?,
-        permission_hints: [const { AtomicU32::new(0) }; 2],
+        permissions: Table::new(&image, layout::PERMISSION_TABLE, layout::PERMISSIONS as u32)
+            .and_then(Ring::of)
+            .ok_or(AttachError::Damaged)?,
+        permission_hints: Default::default(),
         image,
         segment: no_region(),
         head: Pinned::zero(),

@@ -23,7 +23,20 @@ pub struct Reserved {
     pub bits: AtomicU64,
 }
 
+/// Lines of one block, reserved for a lane to hand them out.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Stock {
+    /// The block.
+    pub block: AtomicU64,
+    /// Lines of it reserved and not handed out yet.
+    pub lines: AtomicU64,
+}
+
 /// The volatile half of a lane, 1 KiB.
+///
+/// What every change of names asks lies on the first two lines, to the first two locks.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]
 #[allow(missing_docs)]
@@ -36,27 +49,25 @@ pub struct LaneState {
     pub reserved_count: AtomicU32,
     /// Offset in the image of a directory slot reserved, twice for rename.
     pub slots: [AtomicU64; 2],
-    /// Lines that the operation under way has taken out of `stock`, by arena.
+    /// Lines that the operation under way has taken out of a stock, by arena.
     pub taken: [AtomicU64; ARENAS],
 
     /// Segment offset of the owner word of a cachelet being loaded outside an operation's locks.
     pub loading_cachelet: AtomicU64,
     /// Stamp of the last record whose freed space went back to the shadow: not the
     /// lane's, so long as one frees what the shadow has not got back; 0 in a new segment.
-    /// Every operation writes it: so it is beside the locks.
     pub released: AtomicU64,
+    /// What this lane hands out, of all arenas but the last: see [`LaneState::stock`].
+    pub stocks: [Stock; ARENAS - 1],
     /// Segment offsets of lock words held, or about to be: listed before they are taken.
     pub held: [AtomicU64; HELD_MAX],
 
-    /// Block whose lines this lane hands out, by arena.
-    pub arenas: [AtomicU64; ARENAS],
-    /// Lines of that block reserved and not handed out yet.
-    pub stock: [AtomicU64; ARENAS],
+    /// What it hands out of the last arena.
+    pub last_stock: Stock,
     /// Where the search for blocks goes on.
     pub cursor: AtomicU64,
     /// Where the last block of slots was found.
     pub slot_block: AtomicU64,
-
     /// Segment offsets of the cachelets of directories this lane has closed to entry.
     pub closed: [AtomicU64; 2],
     /// Pages claimed + 1: metadata, data.
@@ -71,4 +82,12 @@ pub struct LaneState {
     pub reserved: [Reserved; RESERVED_MAX],
 }
 
-const _: () = assert!(size_of::<LaneState>() == 1024);
+impl LaneState {
+    /// What this lane hands out of an arena (`alloc::Arena`).
+    #[inline(always)]
+    pub fn stock(&self, arena: usize) -> &Stock {
+        self.stocks.get(arena).unwrap_or(&self.last_stock)
+    }
+}
+
+const _: () = assert!(size_of::<LaneState>() == 1024 && core::mem::offset_of!(LaneState, held) + 16 == 128);

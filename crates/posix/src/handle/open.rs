@@ -195,7 +195,7 @@ impl Process {
             #[inline(always)]
             |word, uid| {
                 let kind = decide(word, uid)?;
-                Some((kind, (flags & KNOWN & !ONCE) | LARGEFILE, self.take_number(flags).ok()?))
+                Some((kind, kept(flags & KNOWN), self.take_number(flags).ok()?))
             },
             || self.cx(thread()),
         );
@@ -236,8 +236,7 @@ impl Process {
             Err(errno) => return Some(-(errno.0 as isize)),
         };
         let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
-        let kept = || (flags & !ONCE) | LARGEFILE;
-        let (node, opened) = match spot.mount.create_open(&cx, spot.found.parent, spot.found.name, &new, (kept, fd)) {
+        let (node, opened) = match spot.mount.create_open(&cx, spot.found.parent, spot.found.name, &new, (|| kept(flags), fd)) {
             Ok(made) => made,
             Err(error) => return self.not_made(fd, flags, error),
         };
@@ -253,7 +252,7 @@ impl Process {
     #[cold]
     #[inline(never)]
     fn open_made(&self, cx: Cx, spot: Spot, node: Node, fd: u32, flags: u32) -> Option<isize> {
-        let kept = (flags & !ONCE) | LARGEFILE;
+        let kept = kept(flags);
         match spot.mount.open(&cx, node, kept, fd) {
             Ok(id) => {
                 self.enter(&spot, fd, id, Kind::Regular, flags & abi::O_CLOEXEC != 0, kept);
@@ -542,6 +541,12 @@ impl Process {
             }
         }
     }
+}
+
+/// What a description keeps of the flags that it was opened with.
+#[inline(always)]
+fn kept(flags: u32) -> u32 {
+    (flags & !ONCE) | LARGEFILE
 }
 
 /// # Safety
