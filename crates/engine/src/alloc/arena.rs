@@ -33,7 +33,8 @@ impl Fs {
         let bits = run(start, count);
         // In this order: see the module.
         taken.store(taken.load(Relaxed) | bits, Release);
-        stock.store(left & !bits, Release);
+        // They are in it.
+        stock.store(left - bits, Release);
         Ok((state.stock(arena as usize).block.load(Relaxed), start, bits))
     }
 
