@@ -256,3 +256,28 @@ impl State {
         if ops > OPS_MAX { 0 } else { ops }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the words of each operation are those that images have, and lead back to it. Method: literal words.
+    #[test]
+    fn operations_are_these_words() {
+        let (at, value) = (0x0000_1234_5678_9ab8, 0xfedc_ba98_7654_3210);
+        let words = [
+            (Op::Set { at, value }, 0x0100_1234_5678_9ab8, value),
+            (Op::Max { at, value: -2 }, 0x0200_1234_5678_9ab8, 0xffff_ffff_ffff_fffe),
+            (Op::SetBits { at, bits: value }, 0x0300_1234_5678_9ab8, value),
+            (Op::ClearBits { at, bits: value }, 0x0400_1234_5678_9ab8, value),
+            (Op::SetRun { at, count: 3 }, 0x0500_1234_5678_9ab8, 3),
+            (Op::ClearRun { at, count: 3 }, 0x0600_1234_5678_9ab8, 3),
+            (Op::Count { at, entries: -1, directories: 2 }, 0x0700_1234_5678_9ab8, 0xffff_ffff_0000_0002),
+            (Op::Empty { at, was: value }, 0x0800_1234_5678_9ab8, value),
+        ];
+        for (op, place, value) in words {
+            assert_eq!((op.pack(), Op::unpack(place, value)), ((place, value), Some(op)));
+        }
+        assert!([0, 9].iter().all(|code| Op::unpack(code << 56 | at, value).is_none()));
+    }
+}

@@ -17,6 +17,7 @@ use zerocopy::{FromBytes, KnownLayout};
 
 /// A mapping of an image or a segment. Offsets are bytes from its start.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Region {
     base: NonNull<u8>,
     /// Bytes of address space.

@@ -1,4 +1,4 @@
-//! An array that grows in steps, whose items are found by number or by hash (linear hashing).
+//! An array that grows in steps, whose items are found by hash (linear hashing).
 //!
 //! How many items there are may be older than the truth: whoever looks by it learns when it was. What is known,
 //! is known whole, so that finding an item by its hash asks nothing but the hash.

@@ -63,11 +63,7 @@ impl Tables {
             }
             Tables { slashes: [b'/'; 16], keep }
         };
-        let mut all = (&raw const ALL).expose_provenance();
-        // SAFETY: no instruction: the address comes out as it went in.
-        unsafe { core::arch::asm!("/* {0} */", inout(reg) all, options(pure, nomem, nostack, preserves_flags)) };
-        // SAFETY: the address of `ALL`.
-        unsafe { &*core::ptr::with_exposed_provenance(all) }
+        crate::from_here(&ALL)
     }
 }
 

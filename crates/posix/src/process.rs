@@ -30,7 +30,6 @@ pub enum Outcome {
 }
 
 /// What comes next begins a line.
-#[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line;
 

@@ -16,7 +16,7 @@ use super::search::{free_run, free_start, run};
 use super::shadow::WAITS;
 use crate::fs::Fs;
 use crate::segment::LaneState;
-use crate::segment::lane_state::ARENAS;
+use crate::segment::lane_state::{ARENAS, Stock};
 use base::Result;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -24,8 +24,8 @@ impl Fs {
     /// Takes `count` (1–64) neighbouring lines of one block: (block, the first of them, bits). `ENOSPC`.
     #[inline(always)]
     pub(crate) fn take_lines(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u32, u64)> {
-        let (stock, taken) = (&state.stock(arena as usize).lines, &state.taken[arena as usize]);
-        let left = stock.load(Relaxed);
+        let (Stock { block, lines }, taken) = (state.stock(arena as usize), &state.taken[arena as usize]);
+        let left = lines.load(Relaxed);
         let Some(start) = free_start(!left, count) else {
             let (block, bits) = self.take_lines_elsewhere(number, state, count, arena)?;
             return Ok((block, bits.trailing_zeros(), bits));
@@ -33,9 +33,9 @@ impl Fs {
         let bits = run(start, count);
         // In this order: see the module.
         taken.store(taken.load(Relaxed) | bits, Release);
-        // They are in it.
-        stock.store(left - bits, Release);
-        Ok((state.stock(arena as usize).block.load(Relaxed), start, bits))
+        // All of them are in it. (Without that bit, for one: the compiler makes `btr`, which valgrind has in memory.)
+        lines.store(left - bits, Release);
+        Ok((block.load(Relaxed), start, bits))
     }
 
     /// The stock does not have them.
@@ -66,8 +66,9 @@ impl Fs {
     fn stock_up(&self, state: &LaneState, place: usize, block: u64, bits: u64) -> bool {
         let Some(last) = (state.reserved_count.load(Relaxed) as usize).checked_sub(1) else { return false };
         state.reserved_count.store(last as u32, Release);
-        state.stock(place).block.store(block, Release);
-        state.stock(place).lines.store(bits, Release);
+        let stock = state.stock(place);
+        stock.block.store(block, Release);
+        stock.lines.store(bits, Release);
         if let Some(entry) = state.reserved.get(last) {
             entry.run.store(0, Release);
         }
@@ -76,17 +77,18 @@ impl Fs {
 
     /// Gives what is left in a stock back to the shadow; listed once more, so that it is not lost if we die in between.
     pub(crate) fn return_stock(&self, number: u32, state: &LaneState, place: usize) {
-        let left = state.stock(place).lines.load(Relaxed);
+        let Stock { block, lines } = state.stock(place);
+        let left = lines.load(Relaxed);
         if left == 0 {
             return;
         }
-        let run = state.stock(place).block.load(Relaxed) | 1 << 40;
+        let run = block.load(Relaxed) | 1 << 40;
         let listed = state.reserved.get(state.reserved_count.load(Relaxed) as usize);
         if let Some(entry) = listed {
             entry.bits.store(left, Relaxed);
             entry.run.store(run, Release);
         }
-        state.stock(place).lines.store(0, Release);
+        lines.store(0, Release);
         self.release(number, run, left);
         if let Some(entry) = listed {
             entry.run.store(0, Release);
@@ -115,11 +117,12 @@ impl Fs {
     pub(crate) fn return_arenas(&self, number: u32, state: &LaneState) {
         let mut waits = WAITS;
         for place in 0..ARENAS {
-            let bits = state.stock(place).lines.load(Relaxed) | state.taken[place].load(Relaxed);
+            let (Stock { block, lines }, taken) = (state.stock(place), &state.taken[place]);
+            let bits = lines.load(Relaxed) | taken.load(Relaxed);
             if bits != 0 {
-                self.release_own(number, state.stock(place).block.load(Relaxed), bits, &mut waits);
+                self.release_own(number, block.load(Relaxed), bits, &mut waits);
             }
-            for word in [&state.stock(place).lines, &state.taken[place], &state.stock(place).block] {
+            for word in [lines, taken, block] {
                 word.store(0, Release);
             }
         }

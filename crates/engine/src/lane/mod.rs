@@ -300,7 +300,10 @@ impl<'a> Tx<'a> {
     /// Adds stores to those listed.
     #[inline(always)]
     pub(crate) fn list<S: Stores>(&mut self, stores: S) -> Result<()> {
-        let Some(mut writer) = Writer::new(&self.fs.image, self.lane, self.ops.into()) else { return Err(Errno::EIO.into()) };
+        const { assert!(S::COUNT <= TOGETHER) };
+        let Some(mut writer) = Writer::new(&self.fs.image, self.lane, self.ops.into()) else {
+            return Err(Errno::EIO.into());
+        };
         stores.write(&mut writer);
         self.ops += writer.written() as u8;
         self.frees = true;

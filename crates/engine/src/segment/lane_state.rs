@@ -58,12 +58,12 @@ pub struct LaneState {
     /// lane's, so long as one frees what the shadow has not got back; 0 in a new segment.
     pub released: AtomicU64,
     /// What this lane hands out, of all arenas but the last: see [`LaneState::stock`].
-    pub stocks: [Stock; ARENAS - 1],
+    stocks: [Stock; ARENAS - 1],
     /// Segment offsets of lock words held, or about to be: listed before they are taken.
     pub held: [AtomicU64; HELD_MAX],
 
     /// What it hands out of the last arena.
-    pub last_stock: Stock,
+    last_stock: Stock,
     /// Where the search for blocks goes on.
     pub cursor: AtomicU64,
     /// Where the last block of slots was found.

@@ -531,7 +531,7 @@ impl Process {
         let fd = numbers.take(0, cloexec)?;
         match backend.tmpfile(cx, dir, mode as u16 & 0o7777, flags, fd) {
             Ok(id) => {
-                backend.description(id).flags.store(flags & !ONCE, Relaxed);
+                backend.description(id).flags.store(kept(flags), Relaxed);
                 self.enter(spot, fd, id, Kind::Regular, cloexec, flags);
                 Ok(fd as usize)
             }
@@ -543,7 +543,7 @@ impl Process {
     }
 }
 
-/// What a description keeps of the flags that it was opened with.
+/// What a description keeps of the flags that it was opened with, but for `O_PATH`.
 #[inline(always)]
 fn kept(flags: u32) -> u32 {
     (flags & !ONCE) | LARGEFILE

@@ -116,7 +116,8 @@ pub(super) fn die(image: &Image, plan: &Round, rng: &mut Rng) -> Result<u64, Str
             })
         })
         .collect();
-    let begun = (0..WORKERS).all(|worker| words.wait(MADE + worker, plan.least, Duration::from_secs(20)));
+    let late = (0..WORKERS).find(|worker| !words.wait(MADE + worker, plan.least, Duration::from_secs(20)));
+    let made = late.map_or(0, |worker| words.get(MADE + worker));
     std::thread::sleep(Duration::from_micros(rng.below(2000)));
     words.set(STOP, 1);
     for pid in &pids {
@@ -128,8 +129,10 @@ pub(super) fn die(image: &Image, plan: &Round, rng: &mut Rng) -> Result<u64, Str
     for pid in &pids {
         wait(*pid);
     }
-    if words.get(FAILED) != 0 || !begun {
-        return Err("a worker failed or did not begin".into());
+    match (words.get(FAILED), late) {
+        (0, None) => {}
+        (0, Some(worker)) => return Err(format!("worker {worker} made {made} of {} calls in 20 s", plan.least)),
+        (failed, _) => return Err(format!("worker {} failed", failed - 1)),
     }
     Ok((0..WORKERS).map(|worker| words.get(INSIDE + worker)).sum::<u64>())
 }
