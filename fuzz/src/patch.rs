@@ -85,7 +85,7 @@ pub fn image(place: &mut Place, input: &mut Input) {
 fn revive(place: &Place, which: u16) {
     let words = place.words();
     let lane = (LANE_AREA + u64::from(which & 3) * LANE_BYTES) as usize / 8;
-    let state = State { sequence: words[lane + 12].load(Relaxed) as u32, kind: 1, objects: 0, ops: (which >> 8) as u8 % 56 + 1 };
+    let state = State { sequence: State::next(words[lane].load(Relaxed)), kind: 1, objects: 0, ops: (which >> 8) as u8 % 56 + 1 };
     words[lane].store(state.pack(), Relaxed);
 }
 

@@ -48,6 +48,8 @@ pub struct Description {
     pub pin: AtomicU32,
     /// [`Node::id`](crate::types::Node::id) of the directory in which it was opened.
     pub parent: AtomicU64,
+    /// Not 0: it may hold locks (`flock`, `F_OFD_SETLK`). The native engine's.
+    pub locks: AtomicU32,
 }
 
 const _: () = assert!(core::mem::size_of::<Description>() == 64);
@@ -66,6 +68,7 @@ impl Description {
             generation: AtomicU32::new(0),
             pin: AtomicU32::new(0),
             parent: AtomicU64::new(0),
+            locks: AtomicU32::new(0),
         }
     }
 }

@@ -40,7 +40,6 @@ use posix::{Outcome, Process, ThreadState};
 /// `bp_ns`: a namespace.
 pub struct Namespace {
     process: Process,
-    door: &'static namespace::Alone,
 }
 
 #[cold]

@@ -7,21 +7,17 @@
 use crate::{Namespace, daemons, fail, sources};
 use libc::{c_char, c_int};
 use posix::environment;
-use posix::{Bitmap, Door, Numbers, Process, ThreadState};
+use posix::{Door, Process, ThreadState};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 use vfs::Backend;
 
-/// The door of a namespace: numbers of its own, no kernel behind.
-pub(crate) struct Alone(Bitmap);
+/// The door of a namespace: no kernel behind.
+struct Alone;
 
 impl Door for Alone {
-    fn numbers(&self) -> &dyn Numbers {
-        &self.0
-    }
-
     fn has_kernel(&self) -> bool {
         false
     }
@@ -119,12 +115,12 @@ pub extern "C" fn bp_open_namespace() -> *mut Namespace {
         // SAFETY: a function of this library, which is never unloaded while namespaces live.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
-    let door: &'static Alone = Box::leak(Box::new(Alone(Bitmap::new())));
+    let ns = Box::new(Namespace { process: Process::with_numbers(&Alone) });
     for fd in 0..3 {
         // As in any program; 0 is nobody's idea of a fresh descriptor.
-        let _ = door.0.take_exact(fd, false);
+        let _ = ns.process.numbers().take_exact(fd, false);
     }
-    let ns = Box::into_raw(Box::new(Namespace { process: Process::with_numbers(door, &door.0), door }));
+    let ns = Box::into_raw(ns);
     if let Ok(mut all) = ALL.lock() {
         all.push(ns as usize);
     }
@@ -161,10 +157,6 @@ pub unsafe extern "C" fn bp_close_namespace(ns: *mut Namespace) -> c_int {
             }
         }
     });
-    // SAFETY: made by `Box::leak` in `bp_open_namespace`; the process that used it ends here.
-    let door = unsafe { Box::from_raw(std::ptr::from_ref(ns.door).cast_mut()) };
-    drop(ns);
-    drop(door);
     0
 }
 

@@ -103,6 +103,10 @@ impl Fs {
         let attempt = || {
             let mut tx = self.begin(cx, Kind::SetAttr)?;
             self.lock_table(&mut tx)?;
+            if let Some(description) = self.description_of(&wanted) {
+                // First: whoever closes it from here on looks for locks.
+                description.locks.store(1, SeqCst);
+            }
             self.change_locks(&wanted, lock.kind)?;
             if lock.kind == LockKind::Unlock || self.is_still_open(&wanted) {
                 return Ok(());
@@ -150,10 +154,11 @@ impl Fs {
 
     /// Drops the locks of a description that ends.
     pub(crate) fn drop_locks_of_description(&self, cx: &Cx, id: DescriptionId, node: u64) {
-        if self.has_locks(node) {
-            let id = u64::from(id);
-            let owners = [OF_DESCRIPTION << 32 | id, OF_FLOCK << 32 | id];
+        let locks = &self.description(id).locks;
+        if locks.load(SeqCst) != 0 {
+            let owners = [OF_DESCRIPTION, OF_FLOCK].map(|kind| kind << 32 | u64::from(id));
             self.drop_locks(cx, chain_of(node), |held| owners.contains(&held.owner));
+            locks.store(0, SeqCst);
         }
     }
 
@@ -200,12 +205,14 @@ impl Fs {
     /// Whether the owner of a lock that was just added can give it up again: if it is a description, whether that
     /// is open. One that was closed by another thread meanwhile may have looked for locks before.
     fn is_still_open(&self, added: &Held) -> bool {
-        if !matches!(owner_kind(added.owner), OF_DESCRIPTION | OF_FLOCK) {
-            return true;
-        }
+        let Some(description) = self.description_of(added) else { return true };
         fence(SeqCst);
-        let description = self.description(added.owner as u32);
         base::hold::count(description.refs.load(SeqCst)) != 0 && description.node.load(Relaxed) == added.node
+    }
+
+    /// The description that owns a lock, if one does.
+    fn description_of(&self, held: &Held) -> Option<&base::Description> {
+        matches!(owner_kind(held.owner), OF_DESCRIPTION | OF_FLOCK).then(|| self.description(held.owner as u32))
     }
 
     /// Locks in the table.

@@ -100,7 +100,7 @@ fn lane(fs: &Fs, number: u32, out: &mut dyn Write) -> Result<(), Error> {
         )?;
     }
     match State::unpack(state) {
-        _ if state == 0 => Ok(()),
+        _ if !State::counts(state) => Ok(()),
         None => writeln!(out, "             a record whose state word is damaged: {state:#x}"),
         Some(record) => {
             let whole = if apply::valid_record(fs, lane).is_some() { "whole" } else { "torn: it never happened" };
@@ -124,8 +124,12 @@ fn operations(lane: &Lane, record: State, out: &mut dyn Write) -> Result<(), Err
             Some(Op::SetRun { at, count }) => writeln!(out, "               {count} blocks from {} are used", run(at))?,
             Some(Op::ClearRun { at, count }) => writeln!(out, "               {count} blocks from {} are free", run(at))?,
             Some(Op::Empty { at, was }) => writeln!(out, "               {at:#x} = 0, if it is {was:#x}")?,
-            Some(Op::Count { at, entries, directories }) => {
-                writeln!(out, "               directory {at:#x} counts {entries:+} entries, {directories:+} directories")?;
+            Some(Op::Touch { at, now, entries, directories }) => {
+                let counts = format_args!("{entries:+} entries, {directories:+} directories");
+                writeln!(out, "               directory {at:#x} changed at {now}, {counts}")?;
+            }
+            Some(Op::Counters { lines, files }) => {
+                writeln!(out, "               the lane counts {} lines, {} inodes", lines as i64, files as i64)?;
             }
             None => writeln!(out, "               an operation that does not exist")?,
         }

@@ -1,11 +1,12 @@
 //! An attached image.
 
-use crate::segment::{Areas, BucketLock, Cachelet, Header, LaneState, Page};
+use crate::segment::{Areas, BucketLock, Cachelet, Descriptor, Header, LaneState, Page};
 use base::{Description, Error, Result};
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use format::hash::{NameKey, NumberKey};
 use format::permission::Permission;
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
+use pm::clock::Clock;
 use pm::{Errno, Ordinal, Pinned, Region, Ring, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
 
@@ -15,14 +16,6 @@ const BUCKET_STEPS: usize = 65 - format::bucket::BUCKETS_MIN.trailing_zeros() as
 
 /// Past the tables, with any number of a page behind it.
 pub(crate) const NOWHERE: u32 = u32::MAX / 2;
-
-/// How many numbers in a row find their last description.
-const LAST_DESCRIPTIONS: usize = 16;
-
-/// A word on a line of its own: threads that open files in turn with others do not take it from each other.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub(crate) struct Apart(pub AtomicU32);
 
 /// An image in use by this process: the mapped image, its segment, and what
 /// never changes about them.
@@ -37,8 +30,8 @@ pub(crate) struct Apart(pub AtomicU32);
 ///      1   looking for names: cachelets, name key, how many buckets there are, where the first ones lie
 ///      2…  where the other buckets lie
 ///      9   opening, closing, what is found: descriptors, descriptions, number of an inode, head of the segment, root
-///     26   changing names: first block, lanes, locks, permissions, where the segment is
-///     27   freeing: the shadow
+///     10   changing names: lanes, locks, clock, owners and modes found last, first block, where the segment is
+///     11   freeing: the shadow
 /// ```
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -76,7 +69,7 @@ pub struct Fs {
     pub(crate) backing: AtomicU32,
 
     /// The descriptor tables of all processes, one after the other.
-    pub(crate) descriptor_words: Table<AtomicU32>,
+    pub(crate) descriptors: Table<Descriptor>,
     /// All open file descriptions.
     pub(crate) descriptions: Table<Description>,
     /// Key of inode numbers.
@@ -85,29 +78,34 @@ pub struct Fs {
     pub(crate) head: Pinned<Header>,
     /// The root block.
     pub(crate) root: Pinned<Root>,
-    /// Pages of this process's descriptor table that have real space, a bit each.
-    pub(crate) descriptor_pages: AtomicU32,
+    /// Descriptions below this have real space, as this process knows.
+    pub(crate) descriptions_known: AtomicU32,
     /// Where in the tables this process's own begins, while its first page has space; else [`NOWHERE`].
     pub(crate) own_descriptors: AtomicU32,
 
-    /// The description + 1 that a number had last, of numbers alike; 0: none yet.
-    pub(crate) last_descriptions: [Apart; LAST_DESCRIPTIONS],
-    pub(crate) layout: Layout,
     /// The lanes.
     pub(crate) lanes: Ring<Lane>,
     /// The locks of the index.
     pub(crate) bucket_locks: Ring<BucketLock>,
-    /// The permission table.
-    pub(crate) permissions: Ring<Permission>,
-    /// Where entries for new inodes were found last, of modes that everybody may not or may execute.
-    pub(crate) permission_hints: [AtomicU16; 2],
+    /// What stamps files.
+    pub(crate) clock: Clock,
+    /// Owners and modes of new inodes, and where they were found, as [`permission`](crate::permission) packs them: of
+    /// modes that everybody may not or may execute.
+    pub(crate) permissions_found: [AtomicU64; 2],
+    /// Number of the first block that can be allocated.
+    pub(crate) first_block: u32,
     pub(crate) segment: Region,
     /// Pages of the shadow, and its words (of an image of 16 TiB not the last one).
     pub(crate) pages: Table<Page>,
     pub(crate) shadow: Table<AtomicU64>,
+    /// Pages of this process's descriptor table that have real space, a bit each.
+    pub(crate) descriptor_pages: AtomicU32,
     /// Where this process looks for a free description, if a number's last one is taken.
     pub(crate) description_hint: AtomicU32,
     pub(crate) areas: Areas,
+    pub(crate) layout: Layout,
+    /// The permission table.
+    pub(crate) permissions: Ring<Permission>,
     /// Path of the image, NUL-terminated.
     pub(crate) path: [u8; 4096],
     /// Path of the segment, NUL-terminated.
@@ -118,24 +116,10 @@ pub struct Fs {
 const _: () = {
     use core::mem::offset_of;
     if size_of::<Region>() == 32 {
-        assert!(offset_of!(Fs, glanced) == 64 && offset_of!(Fs, buckets) == 96 && offset_of!(Fs, descriptor_words) == 9 * 64);
-        assert!(offset_of!(Fs, layout) == 26 * 64 && offset_of!(Fs, segment) == 27 * 64 - 8);
+        assert!(offset_of!(Fs, glanced) == 64 && offset_of!(Fs, buckets) == 96 && offset_of!(Fs, descriptors) == 9 * 64);
+        assert!(offset_of!(Fs, lanes) == 10 * 64 && offset_of!(Fs, segment) == 11 * 64 - 8);
     }
 };
-
-impl Fs {
-    /// The description + 1 that `fd` had last, or another number like it.
-    #[inline(always)]
-    pub(crate) fn last_description(&self, fd: u32) -> &AtomicU32 {
-        &self.last_descriptions[fd as usize % LAST_DESCRIPTIONS].0
-    }
-
-    /// This process has opened nothing yet; `hint` is where it begins to look for descriptions.
-    pub(crate) fn forget_descriptions(&self, hint: u32) {
-        self.description_hint.store(hint, Relaxed);
-        self.last_descriptions.iter().for_each(|last| last.0.store(0, Relaxed));
-    }
-}
 
 /// The error for a damaged structure.
 #[cold]
@@ -188,7 +172,7 @@ impl Fs {
         self.at(offset, "inode")
     }
 
-    /// The first two lines of the edentry at an offset.
+    /// The first line of the edentry at an offset.
     #[inline(always)]
     pub(crate) fn edentry(&self, offset: u64) -> Result<&Edentry> {
         self.at(offset, "edentry")

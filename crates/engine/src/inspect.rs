@@ -9,6 +9,7 @@ use crate::process::attach::{self, AttachError, Options};
 use base::Result;
 use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering::Relaxed;
+use format::lane::State;
 use format::{BLOCK, Layout, Superblock, layout};
 use pm::file::{self, File};
 use pm::sys::abi;
@@ -82,7 +83,7 @@ impl Inspected {
 
     /// Applies, in the copy, the records that were left in the lanes; how many there were.
     pub fn recover(&self) -> Result<u32> {
-        let pending = (0..layout::LANES).filter(|lane| self.fs.lane(*lane).state.load(Relaxed) != 0).count();
+        let pending = (0..layout::LANES).filter(|lane| State::counts(self.fs.lane(*lane).state.load(Relaxed))).count();
         self.fs.recover_records()?;
         Ok(pending as u32)
     }

@@ -19,6 +19,17 @@ enum Place {
     Free(u16),
 }
 
+/// Numbers of users and groups below this have room in a word, beside a mode and an index. Others are looked up each time.
+const FOUND_ID_END: u32 = 0x3_ffff;
+/// No triple and its index, in a word.
+pub(crate) const NOT_FOUND: u64 = u64::MAX;
+
+/// A triple of small numbers, and its index, in a word.
+#[inline(always)]
+const fn found_at(uid: u32, gid: u32, mode: u16, index: u16) -> u64 {
+    (uid as u64) << 46 | (gid as u64) << 28 | (mode as u64) << 16 | index as u64
+}
+
 /// Whether an entry is that of this triple.
 #[inline(always)]
 fn is_for(entry: &Permission, uid: u32, gid: u32, mode: u16) -> bool {
@@ -49,16 +60,20 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn permission_index<'a>(&'a self, tx: &mut Tx<'a>, uid: u32, gid: u32, mode: u16) -> Result<u16> {
         // A directory and a file have different modes as a rule, two of either the same.
-        let hint = &self.permission_hints[usize::from(mode & 1)];
-        let index = hint.load(Relaxed);
-        if is_for(self.permission_entry(index), uid, gid, mode) && (tx.plain || self.is_settled()) {
-            return Ok(index);
+        let found = &self.permissions_found[usize::from(mode & 1)];
+        let seen = found.load(Relaxed);
+        let is_small = uid | gid < FOUND_ID_END;
+        // Of the word nothing but the index is left.
+        if seen ^ found_at(uid, gid, mode, 0) <= u64::from(u16::MAX) && is_small && (tx.plain || self.is_settled()) {
+            return Ok(seen as u16);
         }
         let index = tx.aside(
             #[inline(always)]
             |tx| self.find_or_add_permission(tx, uid, gid, mode),
         )?;
-        hint.store(index, Relaxed);
+        if is_small {
+            found.store(found_at(uid, gid, mode, index), Relaxed);
+        }
         Ok(index)
     }
 
@@ -145,14 +160,17 @@ mod tests {
         let test = TestFs::new(64 << 20);
         test.set_attr(&test.cx(), test.root_node(), &SetAttr { mode: Some(0o777), ..SetAttr::default() }).unwrap();
         let make = |name: &str, which: u32| {
-            let (uid, gid, mode) = (1000 + (which & 1), 50 + (which >> 1 & 1), [0o640, 0o600, 0o711, 0o755][which as usize >> 2]);
+            // Two of each: numbers that have room in a word, and ones that would look like these there.
+            let uid = [1000, 1000 | 1 << 18, 1001][which as usize % 3];
+            let gid = [50, 50 | 1 << 18][which as usize / 3 % 2];
+            let mode = [0o640, 0o711, 0o755][which as usize / 6];
             let cx = test.cx_as(uid, gid);
             let new = NewNode { kind: Kind::Regular, mode, rdev: 0, target: b"" };
             let node = test.create(&cx, test.root_node(), name.as_bytes(), &new).unwrap();
             let index = test.inode(node_offset(node.id)).unwrap().head().permission;
             assert_eq!(test.permission(index), Ok((uid, gid, mode & !cx.umask)), "{name}");
         };
-        for (first, second) in (0..16).flat_map(|first| (0..16).map(move |second| (first, second))) {
+        for (first, second) in (0..18).flat_map(|first| (0..18).map(move |second| (first, second))) {
             make(&format!("{first} before {second}"), first);
             make(&format!("{second} after {first}"), second);
         }

@@ -1,6 +1,6 @@
 //! The extended dentry (DirectFS): a name, where it stands, and what it leads to.
 //!
-//! 128 bytes with a name of up to 88; longer names take up to three more lines
+//! One line with a name of up to 32 bytes; longer names take up to four more lines
 //! that follow. An edentry is written once, before the record that publishes
 //! it, and never changed: a rename makes a new one.
 //!
@@ -9,15 +9,14 @@
 //!  8 parent  offset of the directory's inode
 //! 16 child   node id of the inode (generation 24 | line 40)
 //! 24 slot    offset of the directory slot that refers to this edentry
-//! 32 reserved
-//! 40 name
+//! 32 name
 //! ```
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::AtomicU64;
 use zerocopy::{FromBytes, KnownLayout};
 
-/// An edentry on the medium, up to the end of its first two lines.
+/// An edentry on the medium, up to the end of its first line.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]
 #[allow(missing_docs)]
@@ -26,28 +25,24 @@ pub struct Edentry {
     pub parent: AtomicU64,
     pub child: AtomicU64,
     pub slot: AtomicU64,
-    pub reserved: AtomicU64,
     /// Name bytes, little-endian in each word, zero-filled to the end of a word, and of the second one at least.
     pub name: [AtomicU64; WORDS],
 }
 
-/// Words of a name in the first two lines.
-pub const WORDS: usize = 11;
+/// Words of a name in the first line.
+pub const WORDS: usize = 4;
 /// Offset of the name within an edentry.
-pub const NAME: u64 = 40;
+pub const NAME: u64 = 32;
 /// Longest name.
 pub const NAME_MAX: usize = 255;
 const MARK: u64 = 0xED;
 
-const _: () = assert!(size_of::<Edentry>() == 128 && offset_of!(Edentry, name) == NAME as usize);
-// The word of a name that the second line begins with.
-const _: () = assert!(NAME as usize + 3 * 8 == crate::LINE as usize);
+const _: () = assert!(size_of::<Edentry>() == crate::LINE as usize && offset_of!(Edentry, name) == NAME as usize);
 
-/// Lines that an edentry with a name of `name_len` bytes takes: 2 to 5.
+/// Lines that an edentry with a name of `name_len` bytes takes: 1 to 5.
 #[inline]
 pub const fn lines(name_len: usize) -> u32 {
-    let bytes = NAME as usize + name_len;
-    if bytes <= 128 { 2 } else { bytes.div_ceil(64) as u32 }
+    (NAME as usize + name_len).div_ceil(crate::LINE as usize) as u32
 }
 
 /// The bits of a name's first two words that lie behind its end. Look-ups of

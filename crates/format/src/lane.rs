@@ -1,22 +1,22 @@
 //! A lane: room for one thread's operation in progress.
 //!
-//! A record is a few idempotent stores. Written whole (checksum right), it is
-//! the commit point of its operation: whoever comes next can apply it. Applied
-//! and retired, it is gone. The checksum also covers the new objects that the
+//! A record is a few stores that may be made again. Written whole (checksum right), it is
+//! the commit point of its operation: whoever comes next can apply it. Applied,
+//! it is ended. The checksum also covers the new objects that the
 //! operation wrote aside, so one fence orders them all.
 //!
 //! ```text
-//!   0 state      sequence 32 | kind 16 | objects 8 | operations 8;   0: nothing here
+//!   0 state      sequence 32 | kind 16 | ended 1 | objects 7 | operations 8;   0: nothing here yet
 //!   8 checksum   over state, the operations, and the words of the objects
-//!  16 objects[6] offset 48 | lines 16
-//!  64 intent     node id of an inode whose blocks are being given up; 0: none
-//!  72 intent_arg file block from which on they are given up
-//!  80 lines      lines this lane has allocated minus freed, ever (two's complement)
-//!  88 files      inodes made minus freed, ever
-//!  96 sequence   of the last record: its state word with the halves exchanged, so the number is in the lower one
-//! 104 reserved[3]
-//! 128 operations[56], 16 bytes each: code 8 | offset 56, value 64
+//!  16 lines      lines this lane has allocated minus freed, ever (two's complement)
+//!  24 files      inodes made minus freed, ever
+//!  32 operations[56], 16 bytes each
+//! 928 objects[6] offset 48 | lines 16
+//! 976 intent     node id of an inode whose blocks are being given up; 0: none
+//! 984 intent_arg file block from which on they are given up
+//! 992 reserved[4]
 //! ```
+//! So a record of six operations lies on two lines, with all that it takes to write it.
 
 use crate::layout::LANE_BYTES;
 use core::mem::{offset_of, size_of};
@@ -44,28 +44,36 @@ pub struct RawOp {
 pub struct Lane {
     pub state: AtomicU64,
     pub checksum: AtomicU64,
+    pub lines: AtomicU64,
+    pub files: AtomicU64,
+    pub ops: [RawOp; OPS_MAX],
     pub objects: [AtomicU64; OBJECTS_MAX],
     pub intent: AtomicU64,
     pub intent_arg: AtomicU64,
-    pub lines: AtomicU64,
-    pub files: AtomicU64,
-    pub sequence: AtomicU64,
-    pub reserved: [AtomicU64; 3],
-    pub ops: [RawOp; OPS_MAX],
+    pub reserved: [AtomicU64; 4],
 }
 
-const _: () = assert!(size_of::<Lane>() == LANE_BYTES as usize && offset_of!(Lane, ops) == 128 && offset_of!(Lane, intent) == 64);
+const _: () = assert!(size_of::<Lane>() == LANE_BYTES as usize && offset_of!(Lane, lines) == word::LINES as usize);
+const _: () = assert!(offset_of!(Lane, ops) == word::OPS as usize && offset_of!(Lane, intent) == word::INTENT as usize);
 
-/// Offsets within a lane, for record operations on its own counters.
+/// Offsets within a lane.
 #[allow(missing_docs)]
 pub mod word {
-    pub const INTENT: u64 = 64;
-    pub const INTENT_ARG: u64 = 72;
-    pub const LINES: u64 = 80;
-    pub const FILES: u64 = 88;
+    pub const LINES: u64 = 16;
+    pub const FILES: u64 = 24;
+    pub const OPS: u64 = 32;
+    pub const OBJECTS: u64 = 928;
+    pub const INTENT: u64 = 976;
+    pub const INTENT_ARG: u64 = 984;
 }
 
-/// An idempotent store.
+/// What an operation of a record does. All but [`Op::Touch`] may be done again.
+///
+/// ```text
+/// code 8 | offset 56                                     value 64
+/// touch: code 8 | entries 4 | directories 4 | offset 48  time 64
+/// counters: code 8 | files 56                            lines 64
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// The word becomes `value`.
@@ -118,15 +126,24 @@ pub enum Op {
         /// What it held.
         was: u64,
     },
-    /// A directory's counts change. Not idempotent, so applying it a second time
-    /// marks the directory `RECOUNT` instead.
-    Count {
-        /// Byte offset of the directory's inode.
+    /// Times and counts of a directory change. Counts don't bear that twice, so
+    /// applying it a second time marks the directory `RECOUNT` instead.
+    Touch {
+        /// Byte offset of the directory's inode, below 2⁴⁸.
         at: u64,
-        /// Change in the number of entries.
-        entries: i32,
-        /// Change in the number of sub-directories.
-        directories: i32,
+        /// Lower bound of mtime and ctime; [`i64::MIN`]: they stay.
+        now: i64,
+        /// Change in the number of entries, −8 to 7.
+        entries: i8,
+        /// Change in the number of sub-directories, −8 to 7.
+        directories: i8,
+    },
+    /// The counters of the record's own lane become these.
+    Counters {
+        /// [`Lane::lines`].
+        lines: u64,
+        /// [`Lane::files`], of 56 bits with a sign.
+        files: u64,
     },
 }
 
@@ -139,8 +156,9 @@ pub mod code {
     pub const CLEAR_BITS: u64 = 4;
     pub const SET_RUN: u64 = 5;
     pub const CLEAR_RUN: u64 = 6;
-    pub const COUNT: u64 = 7;
+    pub const TOUCH: u64 = 7;
     pub const EMPTY: u64 = 8;
+    pub const COUNTERS: u64 = 9;
     /// Code 1 where it stands in that word.
     pub const ONE: u64 = 1 << 56;
     /// The other bits of that word.
@@ -166,9 +184,10 @@ impl Op {
             Op::SetRun { at, count } => (code::SET_RUN, at, count),
             Op::ClearRun { at, count } => (code::CLEAR_RUN, at, count),
             Op::Empty { at, was } => (code::EMPTY, at, was),
-            Op::Count { at, entries, directories } => {
-                (code::COUNT, at, (entries as u32 as u64) << 32 | directories as u32 as u64)
+            Op::Touch { at, now, entries, directories } => {
+                (code::TOUCH, at | (entries as u64 & 15) << 52 | (directories as u64 & 15) << 48, now as u64)
             }
+            Op::Counters { lines, files } => (code::COUNTERS, files & code::OFFSET, lines),
         };
         (at.wrapping_add(one.wrapping_mul(code)), value)
     }
@@ -184,8 +203,15 @@ impl Op {
             code::CLEAR_BITS => Op::ClearBits { at, bits: value },
             code::SET_RUN => Op::SetRun { at, count: value },
             code::CLEAR_RUN => Op::ClearRun { at, count: value },
-            code::COUNT => Op::Count { at, entries: (value >> 32) as u32 as i32, directories: value as u32 as i32 },
+            code::TOUCH => Op::Touch {
+                at: at & ((1 << 48) - 1),
+                now: value as i64,
+                // From the upper half of a byte, whose sign is theirs.
+                entries: (at >> 48) as i8 >> 4,
+                directories: (at >> 44) as i8 >> 4,
+            },
             code::EMPTY => Op::Empty { at, was: value },
+            code::COUNTERS => Op::Counters { lines: value, files: ((place << 8) as i64 >> 8) as u64 },
             _ => return None,
         })
     }
@@ -228,6 +254,9 @@ pub struct State {
     pub ops: u8,
 }
 
+/// In a state word: the record has been applied, and counts no more.
+const ENDED: u64 = 1 << 15;
+
 impl State {
     /// Packs it.
     #[inline]
@@ -240,19 +269,37 @@ impl State {
     pub const fn unpack(word: u64) -> Option<State> {
         let state =
             State { sequence: (word >> 32) as u32, kind: (word >> 16) as u16, objects: (word >> 8) as u8, ops: word as u8 };
-        if word == 0 || state.objects as usize > OBJECTS_MAX || state.ops as usize > OPS_MAX { None } else { Some(state) }
+        if !Self::counts(word) || state.objects as usize > OBJECTS_MAX || state.ops as usize > OPS_MAX { None } else { Some(state) }
     }
 
-    /// What `Lane::sequence` keeps of it once the record is retired.
+    /// Whether a state word tells of a record that is to be applied, if it is whole.
     #[inline]
-    pub const fn stamp(self) -> u64 {
-        self.pack().rotate_left(32)
+    pub const fn counts(word: u64) -> bool {
+        word != 0 && word & ENDED == 0
     }
 
-    /// How many operations the record had whose stamp this is; 0 where an older version wrote its number only.
+    /// The same state word, of a record that has been applied.
+    #[inline(always)]
+    pub const fn ended(word: u64) -> u64 {
+        word | ENDED
+    }
+
+    /// What a state word tells of its lane's last record, the same before its end and after it.
+    #[inline]
+    pub const fn stamp(word: u64) -> u64 {
+        word & !ENDED
+    }
+
+    /// The number of the record after the one that a state word is of.
+    #[inline(always)]
+    pub const fn next(word: u64) -> u32 {
+        ((word >> 32) as u32).wrapping_add(1)
+    }
+
+    /// How many operations the record had whose stamp this is.
     #[inline]
     pub const fn ops_of(stamp: u64) -> usize {
-        let ops = (stamp >> 32) as u8 as usize;
+        let ops = stamp as u8 as usize;
         if ops > OPS_MAX { 0 } else { ops }
     }
 }
@@ -272,12 +319,27 @@ mod tests {
             (Op::ClearBits { at, bits: value }, 0x0400_1234_5678_9ab8, value),
             (Op::SetRun { at, count: 3 }, 0x0500_1234_5678_9ab8, 3),
             (Op::ClearRun { at, count: 3 }, 0x0600_1234_5678_9ab8, 3),
-            (Op::Count { at, entries: -1, directories: 2 }, 0x0700_1234_5678_9ab8, 0xffff_ffff_0000_0002),
+            (Op::Touch { at, now: 3, entries: -1, directories: 2 }, 0x07f2_1234_5678_9ab8, 3),
+            (Op::Touch { at, now: -3, entries: 1, directories: -1 }, 0x071f_1234_5678_9ab8, 0xffff_ffff_ffff_fffd),
             (Op::Empty { at, was: value }, 0x0800_1234_5678_9ab8, value),
+            (Op::Counters { lines: value, files: 5 }, 0x0900_0000_0000_0005, value),
+            (Op::Counters { lines: 5, files: u64::MAX }, 0x09ff_ffff_ffff_ffff, 5),
         ];
         for (op, place, value) in words {
             assert_eq!((op.pack(), Op::unpack(place, value)), ((place, value), Some(op)));
         }
-        assert!([0, 9].iter().all(|code| Op::unpack(code << 56 | at, value).is_none()));
+        assert!([0, 10].iter().all(|code| Op::unpack(code << 56 | at, value).is_none()));
+    }
+
+    /// Goal: a record counts from its state word's store to its end, and what tells it from others stays the same then.
+    #[test]
+    fn states() {
+        let state = State { sequence: u32::MAX, kind: 2, objects: 3, ops: 4 };
+        let word = state.pack();
+        let ended = State::ended(word);
+        assert_eq!((State::unpack(word), State::unpack(ended), State::unpack(0)), (Some(state), None, None));
+        assert_eq!((State::counts(word), State::counts(ended), State::counts(0)), (true, false, false));
+        assert_eq!((State::stamp(ended), State::next(ended), State::ops_of(State::stamp(ended))), (word, 0, 4));
+        assert_eq!((State::unpack(word | 57), State::ops_of(57)), (None, 0));
     }
 }

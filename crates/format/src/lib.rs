@@ -33,4 +33,4 @@ pub use layout::{BLOCK, LINE, Layout};
 pub use superblock::{Root, Superblock, Volatile};
 
 /// Version of the format; an image of another version is refused.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;

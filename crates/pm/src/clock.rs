@@ -1,6 +1,7 @@
 //! The clock that stamps files.
 
 use crate::sys::abi;
+use crate::vdso::{self, ClockGettime};
 
 unsafe extern "C" {
     // The vDSO behind it makes this a function call; libc's is no file function.
@@ -9,7 +10,6 @@ unsafe extern "C" {
 
 /// Now, nanoseconds since the epoch, from the kernel's coarse clock: what its
 /// own file systems stamp with.
-#[inline]
 pub fn now() -> i64 {
     read(abi::CLOCK_REALTIME_COARSE as i32)
 }
@@ -36,8 +36,12 @@ pub fn make_up(start: i64) {
     STEPS.store(start, core::sync::atomic::Ordering::Relaxed);
 }
 
-#[inline]
 fn read(clock: i32) -> i64 {
+    ask(clock_gettime, clock)
+}
+
+#[inline(always)]
+fn ask(clock_gettime: ClockGettime, clock: i32) -> i64 {
     #[cfg(feature = "sim")]
     if STEPS.load(core::sync::atomic::Ordering::Relaxed) != 0 {
         return STEPS.fetch_add(1000, core::sync::atomic::Ordering::Relaxed);
@@ -46,4 +50,31 @@ fn read(clock: i32) -> i64 {
     // SAFETY: `time` is a valid timespec; x86-64 and aarch64 have 64-bit time_t.
     unsafe { clock_gettime(clock, &mut time) };
     time.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec)
+}
+
+/// The clock that stamps files, at hand: whoever keeps it asks the kernel's function itself, and not what libc has in
+/// front of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(ClockGettime);
+
+impl Clock {
+    /// That of this program, for as long as it lives.
+    pub fn here() -> Clock {
+        Clock(vdso::clock_gettime().unwrap_or(by_call))
+    }
+
+    /// As [`now`].
+    #[inline(always)]
+    pub fn now(self) -> i64 {
+        ask(self.0, abi::CLOCK_REALTIME_COARSE as i32)
+    }
+}
+
+/// As the kernel's function, where it has mapped none.
+///
+/// # Safety
+/// `time` is valid.
+unsafe extern "C" fn by_call(clock: i32, time: *mut abi::__kernel_timespec) -> i32 {
+    // SAFETY: the caller's.
+    unsafe { crate::sys::raw(abi::__NR_clock_gettime as usize, [clock as usize, time as usize, 0, 0, 0, 0]) as i32 }
 }

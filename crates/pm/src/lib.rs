@@ -35,6 +35,7 @@ pub mod sys;
 pub mod table;
 pub mod text;
 pub mod user;
+pub mod vdso;
 
 use core::sync::atomic;
 

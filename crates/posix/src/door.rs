@@ -25,8 +25,10 @@ pub trait Numbers: Sync {
 
 /// Services of the door around a [`Process`](crate::Process).
 pub trait Door: Sync {
-    /// Descriptor numbers.
-    fn numbers(&self) -> &dyn Numbers;
+    /// Descriptor numbers; `None`: the process has its own.
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        None
+    }
 
     /// Whether there is a kernel namespace beside ours. Without one, whatever
     /// is not ours does not exist.
@@ -73,13 +75,22 @@ pub trait Door: Sync {
     }
 }
 
-/// Numbers of our own: a bitmap, lowest first. For doors without a kernel table.
+/// Numbers of our own: a bitmap, lowest first. For doors without a kernel table. The word of the lowest ones comes last.
+#[repr(transparent)]
 pub struct Bitmap {
     words: [core::sync::atomic::AtomicU64; Bitmap::WORDS],
 }
 
 impl Bitmap {
     const WORDS: usize = crate::FD_MAX as usize / 64;
+    /// Where the word of the lowest numbers is, bytes from the beginning.
+    pub(crate) const LOWEST: usize = (Bitmap::WORDS - 1) * 8;
+
+    /// The word of a number, if it has one.
+    #[inline(always)]
+    fn word(&self, fd: u32) -> Option<&core::sync::atomic::AtomicU64> {
+        self.words.get((Bitmap::WORDS - 1).wrapping_sub(fd as usize / 64))
+    }
 
     /// All numbers free.
     pub const fn new() -> Self {
@@ -89,11 +100,12 @@ impl Bitmap {
     /// The lowest free number where it is one of the first, as it is nearly always.
     #[inline(always)]
     pub(crate) fn take_quickly(&self) -> Option<u32> {
-        let seen = self.words[0].load(Acquire);
+        let word = &self.words[Bitmap::WORDS - 1];
+        let seen = word.load(Acquire);
         let bit = (!seen).trailing_zeros();
         // With the lowest zero set.
         let taken = seen | seen.wrapping_add(1);
-        (seen != u64::MAX && self.words[0].compare_exchange(seen, taken, AcqRel, Acquire).is_ok()).then_some(bit)
+        (seen != u64::MAX && word.compare_exchange(seen, taken, AcqRel, Acquire).is_ok()).then_some(bit)
     }
 }
 
@@ -116,7 +128,7 @@ impl Numbers for Bitmap {
             return Ok(fd);
         }
         let first = lowest as usize / 64;
-        for (index, word) in self.words.iter().enumerate().skip(first) {
+        for (index, word) in self.words.iter().rev().enumerate().skip(first) {
             let below = if index == first { (1u64 << (lowest % 64)) - 1 } else { 0 };
             let mut seen = word.load(Acquire);
             while seen | below != u64::MAX {
@@ -138,14 +150,14 @@ impl Numbers for Bitmap {
         if fd >= crate::FD_MAX {
             return Err(Errno::EBADF);
         }
-        self.words[fd as usize / 64].fetch_or(1 << (fd % 64), AcqRel);
+        self.word(fd).ok_or(Errno::EBADF)?.fetch_or(1 << (fd % 64), AcqRel);
         Ok(())
     }
 
     #[inline]
     fn give_back(&self, fd: u32) {
-        if fd < crate::FD_MAX {
-            self.words[fd as usize / 64].fetch_and(!(1 << (fd % 64)), AcqRel);
+        if let Some(word) = self.word(fd) {
+            word.fetch_and(!(1 << (fd % 64)), AcqRel);
         }
     }
 

@@ -36,17 +36,18 @@ struct Line;
 /// Mounts, descriptors, working directory, credentials and mappings of one
 /// program. Allocates nothing; can be a `static`.
 ///
-/// The working directory's word, where it is, and what calls read of the first mount lie on one line; the numbers, the
-/// mask and who calls, as long as it has not changed who it is, on another.
+/// The working directory's word, where it is, and what calls read of the first mount lie on one line; the lowest numbers,
+/// the mask and who calls, as long as it has not changed who it is, on another.
 #[repr(C, align(64))]
 pub struct Process {
     /// Which numbers are ours.
     pub descriptors: Descriptors,
     /// What is mounted where.
     pub mounts: MountTable,
-    who: Line,
-    /// The door's numbers, if they are a bitmap, which is quick to ask.
-    bitmap: Option<&'static Bitmap>,
+    before_numbers: Line,
+    shift: [u64; 2],
+    /// Numbers of its own, if the door has none.
+    numbers: Bitmap,
     /// File-creation mask; `u32::MAX` until first asked for.
     pub(crate) umask: AtomicU32,
     /// The kernel's working directory is above a mount point, so that relative
@@ -54,12 +55,14 @@ pub struct Process {
     pub(crate) cwd_above_mount: AtomicBool,
     /// While the working directory is ours: the kernel's is where [`Door::enter_virtual_cwd`] leads.
     pub(crate) cwd_is_virtual: AtomicBool,
-    /// A mount point exists in the kernel's namespace too.
-    pub(crate) points_exist: AtomicBool,
     /// A record lock was ever taken, so that `close` must drop them.
     pub(crate) record_locks: AtomicBool,
+    /// The numbers are its own, and quick to ask.
+    has_numbers: bool,
     pub(crate) credentials: Credentials,
     pub(crate) door: &'static dyn Door,
+    /// A mount point exists in the kernel's namespace too.
+    pub(crate) points_exist: AtomicBool,
     /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
     pub(crate) file_limit: AtomicU64,
     /// Held by who moves the working directory, which takes several steps.
@@ -72,7 +75,9 @@ const _: () = {
     use core::mem::offset_of;
     // After the word of the working directory, which is the last one, and where it is.
     assert!(offset_of!(Process, descriptors) == 0 && offset_of!(Process, mounts) % 64 == 24);
-    assert!(offset_of!(Process, bitmap) % 64 == 0 && offset_of!(Process, credentials) % 64 + Credentials::FIRST <= 64);
+    assert!((offset_of!(Process, numbers) + Bitmap::LOWEST) % 64 == 0);
+    assert!(offset_of!(Process, credentials) % 64 + Credentials::FIRST <= 64);
+    assert!(offset_of!(Process, credentials) < offset_of!(Process, numbers) + Bitmap::LOWEST + 64);
 };
 
 impl Process {
@@ -80,8 +85,10 @@ impl Process {
     pub const fn new(door: &'static dyn Door) -> Self {
         Process {
             door,
-            who: Line,
-            bitmap: None,
+            before_numbers: Line,
+            shift: [0; 2],
+            numbers: Bitmap::new(),
+            has_numbers: false,
             mounts: MountTable::new(),
             descriptors: Descriptors::new(),
             moving: Lock::new(),
@@ -97,32 +104,39 @@ impl Process {
         }
     }
 
-    /// A process without mounts, whose door's numbers are this bitmap.
-    pub const fn with_numbers(door: &'static dyn Door, numbers: &'static Bitmap) -> Self {
-        Process { bitmap: Some(numbers), ..Process::new(door) }
+    /// A process without mounts, behind a door without numbers.
+    pub const fn with_numbers(door: &'static dyn Door) -> Self {
+        Process { has_numbers: true, ..Process::new(door) }
+    }
+
+    /// Where its numbers come from.
+    pub fn numbers(&self) -> &dyn Numbers {
+        self.door.numbers().unwrap_or(&self.numbers)
     }
 
     /// The lowest free number, for who opens with these `O_*`. `EMFILE` when there is none.
     #[inline(always)]
     pub(crate) fn take_number(&self, flags: u32) -> Result<u32, Errno> {
-        match self.bitmap.and_then(Bitmap::take_quickly) {
-            Some(fd) => Ok(fd),
-            None => self.door.numbers().take(0, flags & abi::O_CLOEXEC != 0),
+        if self.has_numbers
+            && let Some(fd) = self.numbers.take_quickly()
+        {
+            return Ok(fd);
         }
+        self.numbers().take(0, flags & abi::O_CLOEXEC != 0)
     }
 
     /// Nobody uses `fd` any more.
     #[inline(always)]
     pub(crate) fn give_number_back(&self, fd: u32) {
-        match self.bitmap {
-            Some(bitmap) => bitmap.give_back(fd),
-            None => self.give_back_to_door(fd),
+        if self.has_numbers {
+            return self.numbers.give_back(fd);
         }
+        self.give_back_to_door(fd);
     }
 
     #[inline(never)]
     fn give_back_to_door(&self, fd: u32) {
-        self.door.numbers().give_back(fd);
+        self.numbers().give_back(fd);
     }
 
     /// Mounts `backend` at the absolute path `point`; returns its slot. See

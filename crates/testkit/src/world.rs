@@ -10,8 +10,8 @@ use vfs::Backend;
 struct Alone(Bitmap);
 
 impl Door for Alone {
-    fn numbers(&self) -> &dyn Numbers {
-        &self.0
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        Some(&self.0)
     }
 
     fn has_kernel(&self) -> bool {
@@ -27,8 +27,8 @@ struct Beside;
 const PLACEHOLDER: u32 = 901;
 
 impl Door for Beside {
-    fn numbers(&self) -> &dyn Numbers {
-        self
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        Some(self)
     }
 }
 

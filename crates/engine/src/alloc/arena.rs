@@ -277,9 +277,12 @@ mod tests {
         }
         // What one of the two may still keep is little.
         assert!(settled(&test) <= 6 * 64);
+        // A new name may need a bucket behind a full one besides.
+        let remove = |turn: usize| test.unlink(&cx(&threads[turn % 2]), test.root_node(), format!("file{turn}").as_bytes());
+        (100..110).try_for_each(remove).unwrap();
         for round in 0..100 {
             let cx = cx(&threads[round % 2]);
-            test.unlink(&cx, test.root_node(), format!("file{round}").as_bytes()).unwrap();
+            remove(round).unwrap();
             create(&test, &cx, &format!("again{round}")).unwrap();
         }
         settled(&test);

@@ -131,7 +131,7 @@ impl Fs {
     /// Tells `each` which lines of `blocks` the record of a lane frees, if the shadow has not got all back yet.
     fn each_freed(&self, number: u32, blocks: &Range<u64>, mut each: impl FnMut(u64, u64)) {
         let (lane, released) = (self.lane(number), &self.lane_state(number).released);
-        let stamp = lane.sequence.load(Acquire);
+        let stamp = State::stamp(lane.state.load(Acquire));
         // Nobody has used the lane since the segment was made, or the shadow has got back all.
         if [0, stamp].contains(&released.load(Acquire)) {
             return;
@@ -139,7 +139,7 @@ impl Fs {
         for (first, count, bits) in self.freed(lane, State::ops_of(stamp)) {
             fence(Acquire);
             // Else it has been given back, and perhaps this was written since then.
-            if lane.sequence.load(Relaxed) != stamp || released.load(Acquire) == stamp {
+            if State::stamp(lane.state.load(Relaxed)) != stamp || released.load(Acquire) == stamp {
                 return;
             }
             for block in first.max(blocks.start)..(first + count).min(blocks.end) {
@@ -312,7 +312,7 @@ impl Fs {
     /// freed, some of which may have been given back and taken by others already.
     pub(crate) fn release_freed_again(&self, number: u32) {
         let (lane, mut waits) = (self.lane(number), WAITS);
-        for (first, count, bits) in self.freed(lane, State::ops_of(lane.sequence.load(Acquire))) {
+        for (first, count, bits) in self.freed(lane, State::ops_of(State::stamp(lane.state.load(Acquire)))) {
             (first..first + count).for_each(|block| {
                 if self.ready_page(number, self.lane_state(number), block / PAGE_BLOCKS).is_ok() {
                     self.release_own(number, block, bits, &mut waits);

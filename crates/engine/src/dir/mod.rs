@@ -20,10 +20,10 @@ use base::Result;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::directory::SLOTS_PER_BLOCK;
-use format::edentry::{Head, NAME};
+use format::edentry::{self, Head};
 use format::extent::Root;
 use format::inode::{self, Inode};
-use format::{BLOCK, Cold};
+use format::{BLOCK, Cold, LINE};
 
 /// Room for a name, read word by word.
 pub(crate) struct NameBuffer([u8; 256]);
@@ -64,7 +64,7 @@ impl Fs {
             *chunk = word.load(Relaxed).to_le_bytes();
         }
         if words > edentry.name.len() {
-            self.read_long_name(offset, words, name)?;
+            self.read_rest(offset, words, name)?;
         }
         Ok(Entry {
             head,
@@ -76,10 +76,15 @@ impl Fs {
 
     #[cold]
     #[inline(never)]
-    fn read_long_name(&self, offset: u64, words: usize, name: &mut NameBuffer) -> Result<()> {
+    fn read_rest(&self, offset: u64, words: usize, name: &mut NameBuffer) -> Result<()> {
         let (chunks, _) = name.0.as_chunks_mut::<8>();
-        for (i, chunk) in chunks.iter_mut().enumerate().take(words).skip(11) {
-            *chunk = self.at::<AtomicU64>(offset + NAME + i as u64 * 8, "name")?.load(Relaxed).to_le_bytes();
+        let mut at = offset;
+        for chunks in chunks[edentry::WORDS..words].chunks_mut(LINE as usize / 8) {
+            at += LINE;
+            let line: &[AtomicU64; LINE as usize / 8] = self.at(at, "name")?;
+            for (word, chunk) in line.iter().zip(chunks) {
+                *chunk = word.load(Relaxed).to_le_bytes();
+            }
         }
         Ok(())
     }

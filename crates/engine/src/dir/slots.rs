@@ -5,7 +5,8 @@
 //! At the end of a block one earlier block is looked at (a clock hand in the
 //! cachelet's `blocks`), and gone through if an eighth of it is free; so names
 //! that come and go do not make a directory grow for ever, and one that only
-//! grows pays for a look at each block in turn.
+//! grows pays for a look at each block in turn. Where the image has no room for
+//! another block, any free slot will do.
 
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
@@ -130,11 +131,30 @@ impl Fs {
                 return Ok(hand * SLOTS_PER_BLOCK + first);
             }
         }
-        self.grow_directory(tx, directory, id, inode, blocks)
+        match self.grow_directory(tx, directory, id, inode, blocks) {
+            Err(base::Error::Posix(Errno::ENOSPC)) => self.last_resort(inode, blocks),
+            grown => grown,
+        }
+    }
+
+    /// Where the image has no room for another block: any free slot, in whichever block. `ENOSPC`.
+    #[cold]
+    fn last_resort(&self, inode: &Inode, blocks: u64) -> Result<u64> {
+        for block in 0..blocks {
+            if let Some(first) = self.free_slots(inode, block, 1)? {
+                return Ok(block * SLOTS_PER_BLOCK + first);
+            }
+        }
+        Err(Errno::ENOSPC.into())
     }
 
     /// The first free slot of a block, if enough of them are free.
     fn worthy_block(&self, inode: &Inode, block: u64) -> Result<Option<u64>> {
+        self.free_slots(inode, block, WORTH)
+    }
+
+    /// The first free slot of a block that has as many.
+    fn free_slots(&self, inode: &Inode, block: u64, enough: u64) -> Result<Option<u64>> {
         let Some(at) = self.slot_offset(inode, block * SLOTS_PER_BLOCK)? else { return Ok(None) };
         let slots: &[AtomicU64; SLOTS_PER_BLOCK as usize] = self.at(at, "directory block")?;
         let (mut first, mut free) = (SLOTS_PER_BLOCK, 0);
@@ -143,7 +163,7 @@ impl Fs {
             if slot == 0 || self.is_stale_slot(slot) {
                 first = first.min(i as u64);
                 free += 1;
-                if free == WORTH {
+                if free == enough {
                     return Ok(Some(first));
                 }
             }

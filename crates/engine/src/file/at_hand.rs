@@ -109,7 +109,7 @@ impl Fs {
             return None;
         }
         // From here on nothing fails, so that little has to be kept.
-        let now = pm::clock::now() as u64;
+        let now = self.clock.now() as u64;
         if place.end > place.size || cachelet.mtime.load(Relaxed) != now || cachelet.ctime.load(Relaxed) != now {
             self.stamp_at_hand(cachelet, place.end.max(place.size), now);
         } else if !PLAIN {

@@ -57,7 +57,7 @@ impl<'t, 'a> Job<'t, 'a> {
     /// Starts work on a file whose inode is locked.
     pub(super) fn new(tx: &'t mut Tx<'a>, cachelet: &'a Cachelet, id: u64) -> Result<Job<'t, 'a>> {
         let (fs, at) = (tx.fs, node_offset(id));
-        Ok(Job { fs, tx, cachelet, inode: fs.inode(at)?, at, now: pm::clock::now() })
+        Ok(Job { fs, tx, cachelet, inode: fs.inode(at)?, at, now: fs.clock.now() })
     }
 
     /// Size in bytes.

@@ -255,7 +255,7 @@ impl Fs {
         }
     }
 
-    /// What of a long name is behind the first two lines.
+    /// What of a long name is behind the first line.
     #[inline(never)]
     fn has_rest(&self, offset: u64, rest: &[u8]) -> Result<bool> {
         let mut at = offset + size_of::<Edentry>() as u64;

@@ -6,7 +6,7 @@ use crate::fs::Fs;
 use crate::segment::{Cachelet, LaneState, LockWord, cachelet};
 use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use format::lane::{Kind, word};
+use format::lane::{Kind, State, word};
 use pm::mutex::Attempt;
 
 /// How often, and for how long each time, another adopter is waited for: some 100 ms in all.
@@ -55,10 +55,11 @@ impl Fs {
     /// Whether a lane's state tells of an operation in progress.
     pub(crate) fn is_lane_busy(&self, number: u32) -> bool {
         let (lane, state) = (self.lane(number), self.lane_state(number));
-        let (stamp, released) = (lane.sequence.load(Relaxed).max(1), state.released.load(Relaxed));
+        let word = lane.state.load(Acquire);
+        let (stamp, released) = (State::stamp(word).max(1), state.released.load(Relaxed));
         let words =
             [&state.held[0], &state.entered[0], &state.closed[0], &state.slots[0], &state.loading, &state.loading_cachelet];
-        lane.state.load(Acquire) != 0
+        State::counts(word)
             // The record is gone, and what it freed is not the shadow's yet.
             || ![0, stamp].contains(&released)
             || state.reserved_count.load(Relaxed) != 0
@@ -94,13 +95,14 @@ impl Fs {
     pub(crate) fn adopt_lane(&self, number: u32) -> Result<bool> {
         let (lane, state) = (self.lane(number), self.lane_state(number));
         let mut result = Ok(());
-        if lane.state.load(Acquire) != 0 {
+        let word = lane.state.load(Acquire);
+        if State::counts(word) {
             let record = apply::valid_record(self, lane);
             if let Some(record) = record {
                 result = apply::apply::<true>(self, lane, usize::from(record.ops));
                 self.image.fence();
             }
-            self.image.store(&lane.state, 0);
+            self.image.store(&lane.state, State::ended(word));
             self.image.flush(self.image.offset_of(lane), 8);
             self.image.fence();
             // Not before: were we to die now, the record would be made again, over
@@ -108,12 +110,12 @@ impl Fs {
             self.forget_loading(number, state);
             if let Some(record) = record {
                 self.release_freed(number, usize::from(record.ops));
-                state.released.store(lane.sequence.load(Acquire), Release);
+                state.released.store(State::stamp(word), Release);
             }
         }
         self.forget_loading(number, state);
         // Death came after the end of the record: some of it may have been released.
-        let (stamp, released) = (lane.sequence.load(Acquire), state.released.load(Acquire));
+        let (stamp, released) = (State::stamp(word), state.released.load(Acquire));
         // 0: no record since the segment was made, which has what earlier ones freed.
         if ![0, stamp].contains(&released) {
             self.release_freed_again(number);
@@ -255,7 +257,6 @@ mod tests {
         let (fs, number, lane) = (tx.fs, tx.number, tx.lane);
         let ops = lane.ops.iter().take_while(|op| op.place.load(Relaxed) != 0).count();
         let state = State { sequence: 4711, kind: lane::Kind::Unlink as u16, objects: 0, ops: ops as u8 };
-        fs.image.store(&lane.sequence, state.stamp());
         fs.image.store(&lane.checksum, super::apply::mark(state));
         fs.image.store(&lane.state, state.pack());
         super::apply::apply::<false>(fs, lane, ops).unwrap();

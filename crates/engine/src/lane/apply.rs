@@ -1,6 +1,6 @@
 //! Reading a record: whether it is whole, and making its stores.
 
-use super::record::{Count, Empty, Raise, Set, SetBits, Stores};
+use super::record::{Counters, Empty, Raise, Set, SetBits, Stores, Touch};
 use crate::fs::{Fs, corrupt};
 use base::Result;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -52,7 +52,7 @@ pub(crate) fn valid_record(fs: &Fs, lane: &Lane) -> Option<State> {
 pub(crate) fn apply<const AGAIN: bool>(fs: &Fs, lane: &Lane, count: usize) -> Result<()> {
     for raw in lane.ops.iter().take(count) {
         match Op::unpack(raw.place.load(Relaxed), raw.value.load(Relaxed)) {
-            Some(op) => make::<AGAIN>(fs, op)?,
+            Some(op) => make::<AGAIN>(fs, lane, op)?,
             None => return Err(corrupt("record operation", fs.image.offset_of(raw))),
         }
     }
@@ -61,7 +61,7 @@ pub(crate) fn apply<const AGAIN: bool>(fs: &Fs, lane: &Lane, count: usize) -> Re
 
 /// Makes one store and starts its write-back.
 #[inline(always)]
-fn make<const AGAIN: bool>(fs: &Fs, op: Op) -> Result<()> {
+fn make<const AGAIN: bool>(fs: &Fs, lane: &Lane, op: Op) -> Result<()> {
     let (image, what) = (&fs.image, "word of a record");
     let at = match op {
         Op::Set { at, value } => {
@@ -91,15 +91,22 @@ fn make<const AGAIN: bool>(fs: &Fs, op: Op) -> Result<()> {
         }
         Op::SetRun { at, count } => return run(fs, at, count, u64::MAX),
         Op::ClearRun { at, count } => return run(fs, at, count, 0),
-        Op::Count { at, .. } if AGAIN => {
-            // Counted before or not? Whoever needs the counts takes them again.
-            let flag = Head { generation: 0, flags: inode::RECOUNT, kind: 0, permission: 0 }.pack();
-            image.or(&fs.inode(at)?.head, flag);
+        Op::Touch { at, now, entries, directories } => {
+            let inode = fs.inode(at)?;
+            if AGAIN && (entries != 0 || directories != 0) {
+                // Counted before or not? Whoever needs the counts takes them again.
+                let flag = Head { generation: 0, flags: inode::RECOUNT, kind: 0, permission: 0 }.pack();
+                image.or(&inode.head, flag);
+                Touch { inode, now, entries: 0, directories: 0 }.make(image);
+            } else {
+                Touch { inode, now, entries, directories }.make(image);
+            }
+            // All of it is one line.
             at
         }
-        Op::Count { at, entries, directories } => {
-            Count { inode: fs.inode(at)?, entries, directories }.make(image);
-            at
+        Op::Counters { lines, files } => {
+            Counters { lane, lines, files }.make(image);
+            image.offset_of(&lane.lines)
         }
     };
     image.flush(at, 8);

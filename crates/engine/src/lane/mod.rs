@@ -120,7 +120,7 @@ impl<'a> Tx<'a> {
     /// caller, who must stay within [`Tx::room`]; it is refused with `EIO`.
     #[inline(always)]
     fn push(&mut self, op: Op) -> Result<()> {
-        if usize::from(self.ops) >= OPS_MAX - 2 {
+        if usize::from(self.ops) >= OPS_MAX - 1 {
             return Err(Errno::EIO.into());
         }
         self.put(op);
@@ -138,9 +138,9 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Operations that still fit into the record (two are kept for the lane's counters).
+    /// Operations that still fit into the record (one is kept for the lane's counters).
     pub(crate) fn room(&self) -> usize {
-        OPS_MAX - 2 - usize::from(self.ops)
+        OPS_MAX - 1 - usize::from(self.ops)
     }
 
     /// The word at `at` becomes `value`.
@@ -202,10 +202,8 @@ impl<'a> Tx<'a> {
     /// everything as it was; one after it means a damaged image (`Corrupt`).
     #[inline(never)]
     pub(crate) fn commit(&mut self) -> Result<()> {
-        let Counters { lane, lines, files } = self.counters();
-        let at = self.fs.image.offset_of(lane);
-        self.put(Op::Set { at: at + word::LINES, value: lines });
-        self.put(Op::Set { at: at + word::FILES, value: files });
+        let Counters { lines, files, .. } = self.counters();
+        self.put(Op::Counters { lines, files });
         let ops = usize::from(self.ops);
         let state = self.head(ops);
         if !self.plain {
@@ -214,7 +212,7 @@ impl<'a> Tx<'a> {
         self.publish(state);
         let applied = apply::apply::<false>(self.fs, self.lane, ops);
         self.retired(state, ops);
-        self.state.released.store(state.stamp(), Release);
+        self.state.released.store(state.pack(), Release);
         applied
     }
 
@@ -293,7 +291,7 @@ impl<'a> Tx<'a> {
         counters.make(image);
         self.retired(state, listed);
         stores.release(self.fs, self.number);
-        self.state.released.store(state.stamp(), Release);
+        self.state.released.store(state.pack(), Release);
         applied
     }
 
@@ -320,7 +318,7 @@ impl<'a> Tx<'a> {
     /// The state word of the next record, with so many stores.
     #[inline(always)]
     fn head(&self, ops: usize) -> State {
-        let sequence = (self.lane.sequence.load(Relaxed) as u32).wrapping_add(1);
+        let sequence = State::next(self.lane.state.load(Relaxed));
         State { sequence, kind: self.kind as u16, objects: self.objects, ops: ops as u8 }
     }
 
@@ -328,7 +326,6 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     fn publish(&self, state: State) {
         let image = &self.fs.image;
-        image.store(&self.lane.sequence, state.stamp());
         image.store(&self.lane.checksum, apply::mark(state));
         image.store(&self.lane.state, state.pack());
     }
@@ -341,21 +338,21 @@ impl<'a> Tx<'a> {
         let image = &self.fs.image;
         let lane = image.offset_of(self.lane);
         let sum = apply::checksum(self.fs, self.lane, state)?;
-        image.store(&self.lane.sequence, state.stamp());
         image.store(&self.lane.checksum, sum);
         image.store(&self.lane.state, state.pack());
-        image.flush(lane, 128 + u64::from(state.ops) * 16);
+        image.flush(lane, word::OPS + u64::from(state.ops) * 16);
+        image.flush(lane + word::OBJECTS, u64::from(state.objects) * 8);
         image.fence();
         let applied = apply::apply::<false>(self.fs, self.lane, usize::from(state.ops));
         image.fence();
-        image.store(&self.lane.state, 0);
+        image.store(&self.lane.state, State::ended(state.pack()));
         image.flush(lane, 8);
         // Not left to the next record's fence: what this one has freed may be
         // another's from here on, and a record found whole is applied again.
         image.fence();
         self.frees = true;
         self.retired(state, usize::from(state.ops));
-        self.state.released.store(state.stamp(), Release);
+        self.state.released.store(state.pack(), Release);
         applied
     }
 
@@ -363,7 +360,7 @@ impl<'a> Tx<'a> {
     /// `listed` stores of it freed can be used again.
     #[inline(always)]
     fn retired(&mut self, state: State, listed: usize) {
-        self.fs.image.store(&self.lane.state, 0);
+        self.fs.image.store(&self.lane.state, State::ended(state.pack()));
         for taken in &self.state.taken {
             taken.store(0, Release);
         }
@@ -493,7 +490,7 @@ impl<'a> Tx<'a> {
     pub(crate) fn old_lines(&mut self, offset: u64, count: u32) -> Result<ClearBits<'a>> {
         let first = offset % layout::BLOCK / LINE;
         let (block, count) = (offset / layout::BLOCK, u64::from(count));
-        if first + count > 64 || count == 0 || offset < self.fs.layout.blocks {
+        if first + count > 64 || count == 0 || block < u64::from(self.fs.first_block) {
             return Err(crate::fs::corrupt("lines to be freed", offset));
         }
         let fs = self.fs;

@@ -9,8 +9,7 @@
 
 use crate::fs::Fs;
 use core::sync::atomic::AtomicU64;
-use format::inode::word;
-use format::lane::{self, Op, RawOp, code};
+use format::lane::{Op, RawOp, code};
 use format::{Inode, Lane};
 use pm::Region;
 
@@ -57,8 +56,8 @@ pub(crate) struct ClearBits<'a> {
 pub(crate) struct Touch<'a> {
     pub(crate) inode: &'a Inode,
     pub(crate) now: i64,
-    pub(crate) entries: i32,
-    pub(crate) directories: i32,
+    pub(crate) entries: i8,
+    pub(crate) directories: i8,
 }
 
 /// The counters of a lane become these.
@@ -67,14 +66,6 @@ pub(super) struct Counters<'a> {
     pub(super) lane: &'a Lane,
     pub(super) lines: u64,
     pub(super) files: u64,
-}
-
-/// The counts of a directory change.
-#[derive(Clone, Copy)]
-pub(crate) struct Count<'a> {
-    pub(crate) inode: &'a Inode,
-    pub(crate) entries: i32,
-    pub(crate) directories: i32,
 }
 
 /// Most stores that are committed together, the lane's counters among them.
@@ -214,56 +205,34 @@ impl Stores for ClearBits<'_> {
     }
 }
 
-impl Stores for Count<'_> {
+impl Stores for Touch<'_> {
     const COUNT: usize = 1;
 
     #[inline(always)]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.inode);
-        to.put(Op::Count { at, entries: self.entries, directories: self.directories });
-    }
-
-    #[inline(always)]
-    fn make(self, image: &Region) {
-        image.add(&self.inode.size, i64::from(self.entries) as u64);
-        if self.directories != 0 {
-            image.add(&self.inode.links, i64::from(self.directories) as u64);
-        }
-    }
-}
-
-impl Stores for Touch<'_> {
-    const COUNT: usize = 3;
-
-    #[inline(always)]
-    fn write(self, to: &mut Writer) {
-        // One offset for all three: each by itself would be taken from its word's address.
-        let at = to.image.offset_of(self.inode);
-        to.put(Op::Max { at: at + word::MTIME, value: self.now });
-        to.put(Op::Max { at: at + word::CTIME, value: self.now });
-        if self.entries != 0 || self.directories != 0 {
-            to.put(Op::Count { at, entries: self.entries, directories: self.directories });
-        }
+        to.put(Op::Touch { at, now: self.now, entries: self.entries, directories: self.directories });
     }
 
     #[inline(always)]
     fn make(self, image: &Region) {
         image.raise(&self.inode.mtime, self.now);
         image.raise(&self.inode.ctime, self.now);
-        if self.entries != 0 || self.directories != 0 {
-            Count { inode: self.inode, entries: self.entries, directories: self.directories }.make(image);
+        if self.entries != 0 {
+            image.add(&self.inode.size, i64::from(self.entries) as u64);
+        }
+        if self.directories != 0 {
+            image.add(&self.inode.links, i64::from(self.directories) as u64);
         }
     }
 }
 
 impl Stores for Counters<'_> {
-    const COUNT: usize = 2;
+    const COUNT: usize = 1;
 
     #[inline(always)]
     fn write(self, to: &mut Writer) {
-        let at = to.image.offset_of(self.lane);
-        to.put(Op::Set { at: at + lane::word::LINES, value: self.lines });
-        to.put(Op::Set { at: at + lane::word::FILES, value: self.files });
+        to.put(Op::Counters { lines: self.lines, files: self.files });
     }
 
     #[inline(always)]

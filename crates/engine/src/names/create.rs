@@ -104,7 +104,7 @@ impl Fs {
         let permission = self.permission_index(tx, cx.cred.uid, gid, mode)?;
 
         let directory = new.kind == Kind::Directory;
-        let now = pm::clock::now();
+        let now = self.clock.now();
         let place = self.place_inode(tx)?;
         let (edentry, allocated) = self.new_edentry(tx, sought, new.kind as u8, place.id, at)?;
         let (root, size, text) = match new.kind {
@@ -123,7 +123,7 @@ impl Fs {
         let uid = cx.cred.uid;
         let plan = Plan { kind: new.kind, mode, uid, gid, permission, flags: 0, nlink: 1, size, root, now };
         let own = if directory { edentry } else { 0 };
-        let touched = touch_directory(parent.inode, now, 1, i32::from(directory));
+        let touched = touch_directory(parent.inode, now, 1, i8::from(directory));
         let stores = (allocated, Set { word: slot, value: edentry }, entry, touched, text);
         let (cachelet, number) = self.commit_fresh(tx, &place, &plan, own, Some((&spot, sought)), stores)?;
         tx.slots_filled();
@@ -196,7 +196,7 @@ impl Fs {
             nlink: 0,
             size: 0,
             root: 0,
-            now: pm::clock::now(),
+            now: self.clock.now(),
         };
         let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, 0, None, ())?;
         self.release_fresh(tx.state, cachelet);

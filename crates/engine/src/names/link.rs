@@ -62,7 +62,7 @@ impl Fs {
                 |tx| self.adopt_nameless(tx, node.id),
             )?;
         }
-        let now = pm::clock::now();
+        let now = self.clock.now();
         let kind = (seen.word >> 16) as u8;
         let (edentry, allocated) = self.new_edentry(&mut tx, &sought, kind, node.id, at)?;
         let (spot, entry) = self.insert(&mut tx, room, sought.hash, edentry)?;

@@ -246,7 +246,7 @@ impl Fs {
         slot: u64,
     ) -> Result<(u64, SetBits<'a>)> {
         let (at, allocated) = if sought.name.len() <= edentry::WORDS * 8 {
-            tx.new_lines(2, Arena::Edentries)?
+            tx.new_lines(1, Arena::Edentries)?
         } else {
             let made = tx.aside(
                 #[inline(always)]
@@ -260,14 +260,11 @@ impl Fs {
         image.store(&edentry.parent, sought.parent);
         image.store(&edentry.child, child);
         image.store(&edentry.slot, slot);
-        image.store(&edentry.reserved, 0);
         if sought.is_short() {
-            // What stands behind is nobody's to read. But the second line must not begin as
-            // what was there before did, or a repair could take it for that.
-            let [low, high, _, second, ..] = &edentry.name;
+            // What stands behind is nobody's to read.
+            let [low, high, ..] = &edentry.name;
             image.store(low, sought.low);
             image.store(high, sought.high);
-            image.store(second, 0);
         } else {
             self.write_long_name(edentry, sought.name);
         }
@@ -275,7 +272,7 @@ impl Fs {
         Ok((at, allocated))
     }
 
-    /// Writes the words of a name as far as they stand in an edentry's first two lines.
+    /// Writes the words of a name as far as they stand in an edentry's first line.
     #[cold]
     #[inline(never)]
     fn write_long_name(&self, edentry: &Edentry, name: &[u8]) {
@@ -285,13 +282,13 @@ impl Fs {
         }
     }
 
-    /// Allocates an edentry of more than two lines, and writes what of the name is behind these.
+    /// Allocates an edentry of more than one line, and writes what of the name is behind that.
     #[cold]
     #[inline(never)]
     fn long_edentry<'a>(&'a self, tx: &mut Tx<'a>, name: &[u8]) -> Result<(u64, SetBits<'a>)> {
         let (lines, rest) = (edentry::lines(name.len()), &name[edentry::WORDS * 8..]);
         let (at, allocated) = tx.new_lines(lines, Arena::Edentries)?;
-        for i in 0..(lines as usize - 2) * 8 {
+        for i in 0..(lines as usize - 1) * 8 {
             let word: &AtomicU64 = self.at(at + NAME + (edentry::WORDS + i) as u64 * 8, "name")?;
             self.image.store(word, rest.chunks(8).nth(i).map_or(0, chunk_word));
         }
@@ -314,7 +311,7 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn old_edentry<'a>(&self, tx: &mut Tx<'a>, at: u64, len: usize) -> Result<ClearBits<'a>> {
         if len <= edentry::WORDS * 8 {
-            return tx.old_lines(at, 2);
+            return tx.old_lines(at, 1);
         }
         let cleared = tx.aside(
             #[inline(always)]
@@ -340,7 +337,7 @@ fn may_search(cx: Cx, mode: u16, uid: u32, gid: u32) -> Result<()> {
 
 /// The stores for a change of names in the directory `inode`.
 #[inline(always)]
-pub(crate) fn touch_directory(inode: &Inode, now: i64, entries: i32, directories: i32) -> Touch<'_> {
+pub(crate) fn touch_directory(inode: &Inode, now: i64, entries: i8, directories: i8) -> Touch<'_> {
     Touch { inode, now, entries, directories }
 }
 

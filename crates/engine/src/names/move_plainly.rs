@@ -9,7 +9,7 @@ use super::{Parent, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Room, Sought};
 use crate::lane::Tx;
-use crate::lane::record::{Count, Empty, Set};
+use crate::lane::record::{Empty, Set};
 use crate::segment::cache::write_name;
 use base::{Cx, Kind, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -51,7 +51,7 @@ impl Fs {
             return Err(corrupt("type in an edentry", hit.edentry));
         }
         let inode = self.inode(node_offset(hit.node.id))?;
-        let now = pm::clock::now();
+        let now = self.clock.now();
         let (edentry, allocated) = self.new_edentry(tx, to, hit.kind, hit.node.id, at)?;
         let (spot, entry) = self.insert(tx, Room::At(spot), to.hash, edentry)?;
         self.lead(&spot, self.cachelet_number(cachelet));
@@ -59,10 +59,10 @@ impl Fs {
         let new = (allocated, entry, Set { word: slot, value: edentry });
         let gone = (self.remove(&hit)?, self.old_edentry(tx, hit.edentry, from.name.len())?);
         let across = cross.then(|| {
-            let count = Count { inode: a.inode, entries: -1, directories: 0 };
-            (Empty { word: old_slot, was: hit.edentry }, count, touch_directory(b.inode, now, 1, 0))
+            (Empty { word: old_slot, was: hit.edentry }, touch_directory(b.inode, now, 1, 0))
         });
-        tx.commit_even((new, gone, ctime_change(inode, now), touch_directory(a.inode, now, 0, 0), across))?;
+        let left = touch_directory(a.inode, now, -i8::from(cross), 0);
+        tx.commit_even((new, gone, ctime_change(inode, now), left, across))?;
         if cross {
             tx.slots_filled();
             self.slot_freed(a, old_at);

@@ -67,7 +67,7 @@ impl Fs {
         if hit.kind == Kind::Directory as u8 {
             return Err(Errno::EISDIR.into());
         }
-        let now = pm::clock::now();
+        let now = self.clock.now();
         let (slot, removed) = self.remove_entry(&mut tx, &hit, name.len())?;
         let touched = touch_directory(parent.inode, now, -1, 0);
         let fate = self.commit_removal(&mut tx, victim, &hit, now, (removed, touched))?;

@@ -309,7 +309,7 @@ impl Fs {
             }
             check_empty(inode)?;
         }
-        let now = pm::clock::now();
+        let now = self.clock.now();
         let (edentry, allocated) = self.new_edentry(tx, &plan.to, source.hit.kind, source.hit.node.id, at)?;
         let (spot, entry) = match &plan.target {
             Some(target) => self.redirect(&target.hit, plan.to.hash, edentry)?,
@@ -385,9 +385,9 @@ impl Fs {
     /// Times and counts of the two directories.
     #[inline(always)]
     fn count_move<'a>(&self, plan: &Plan<'a>, now: i64) -> (Touch<'a>, Option<Touch<'a>>) {
-        let moved = i32::from(plan.source.is_directory());
-        let gone = i32::from(plan.target.is_some());
-        let gone_directory = i32::from(plan.target.is_some_and(|t| t.is_directory()));
+        let moved = i8::from(plan.source.is_directory());
+        let gone = i8::from(plan.target.is_some());
+        let gone_directory = i8::from(plan.target.is_some_and(|t| t.is_directory()));
         if !plan.cross {
             return (touch_directory(plan.a.inode, now, -gone, -gone_directory), None);
         }
@@ -404,7 +404,7 @@ impl Fs {
         if !self.lock_ends(tx, source, Some(target))? {
             return Ok(Outcome::Again(0));
         }
-        let now = pm::clock::now();
+        let now = self.clock.now();
         let (at_a, new_a) = self.new_edentry(tx, &plan.from, target.hit.kind, target.hit.node.id, at)?;
         let (at_b, new_b) = self.new_edentry(tx, &plan.to, source.hit.kind, source.hit.node.id, other)?;
         let (in_a, entry_a) = self.redirect(&source.hit, plan.from.hash, at_a)?;
@@ -417,7 +417,7 @@ impl Fs {
             self.old_edentry(tx, target.hit.edentry, plan.to.name.len())?,
         );
         let moved = (self.moved(source, at_b, now)?, self.moved(target, at_a, now)?);
-        let change = i32::from(target.is_directory()) - i32::from(source.is_directory());
+        let change = i8::from(target.is_directory()) - i8::from(source.is_directory());
         let in_one = if plan.cross { change } else { 0 };
         let touched = touch_directory(a.inode, now, 0, in_one);
         let other = plan.cross.then(|| touch_directory(b.inode, now, 0, -change));

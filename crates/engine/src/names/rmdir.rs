@@ -126,7 +126,7 @@ impl Fs {
         }
         check_empty(inode)?;
         let (slot, removed) = self.remove_entry(&mut tx, &hit, name.len())?;
-        let touched = touch_directory(parent.inode, pm::clock::now(), -1, -1);
+        let touched = touch_directory(parent.inode, self.clock.now(), -1, -1);
         let fate = self.commit_directory_removal(&mut tx, victim, hit.node.id, (removed, touched))?;
         self.slot_freed(&parent, slot);
         tx.finish_holding([lock, &victim.owner]);

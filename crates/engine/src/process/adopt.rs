@@ -72,7 +72,7 @@ impl Fs {
     /// Gives up all that the process of a slot holds, and frees the slot; not yet if somebody who lives keeps
     /// some of it in doubt: then the next who looks goes on. The caller holds its mutex.
     pub(super) fn empty_process(&self, cx: &Cx, number: u32) {
-        for (fd, _) in self.descriptors(number) {
+        for (fd, _) in self.descriptors_of(number) {
             self.empty_entry(cx, number, fd);
         }
         let ended = self.end_half_made(cx, number);

@@ -6,7 +6,7 @@ use super::descriptions::{DOUBT, PINNED, forget_pin};
 use super::table::PAGE_DESCRIPTORS;
 use crate::fs::Fs;
 use crate::glance::Seen;
-use crate::segment::{Cachelet, cachelet};
+use crate::segment::{Cachelet, Descriptor, cachelet};
 use base::hold::{self, MAKING};
 use base::{Caller, Cx, Description, DescriptionId, Glance, Kind, NewNode, Node, Opening, Result, Unclosed};
 use core::sync::atomic::AtomicU32;
@@ -84,12 +84,13 @@ impl Fs {
         let process = self.process.load(Relaxed);
         let place = self.place_at_hand(fd)?;
         // The one that this number had last, so that threads whose numbers differ have descriptions of their own.
-        let last = self.last_description(fd);
-        let seen = last.load(Relaxed).wrapping_sub(1);
+        let seen = place.last.load(Relaxed).wrapping_sub(1);
         let (id, description) = match self.descriptions.get(seen) {
-            // Once had, it has space.
-            Some(description) if is_taken(description, process) => (seen, description),
-            _ => self.next_description(process, last)?,
+            // Peers may have written anything there.
+            Some(description) if seen < self.descriptions_known.load(Relaxed) && is_taken(description, process) => {
+                (seen, description)
+            }
+            _ => self.next_description(process, &place.last)?,
         };
         pm::touched();
         description.node.store(node.id, Relaxed);
@@ -109,7 +110,7 @@ impl Fs {
         description.offset.store(0, Relaxed);
         description.offset_owner.store(0, Relaxed);
         description.kind.store(kind as u32, Relaxed);
-        if place.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
+        if place.word.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
             // A number that was left in the table.
             undo(cachelet, description);
             return None;
@@ -128,6 +129,7 @@ impl Fs {
             return None;
         }
         self.description_hint.store(id + 1, Relaxed);
+        self.descriptions_known.fetch_max(id + 1, Relaxed);
         last.store(id + 1, Relaxed);
         Some((id, description))
     }
@@ -151,7 +153,7 @@ impl Fs {
     #[inline(always)]
     pub fn close_at_hand(&self, fd: u32) -> Option<Unclosed> {
         let Some(place) = self.place_at_hand(fd) else { return Some(Unclosed::All) };
-        self.close_seen(fd, place, place.load(Acquire))
+        self.close_seen(fd, &place.word, place.word.load(Acquire))
     }
 
     /// Closes a number of this process whose place held `entry` when it was looked at.
@@ -169,7 +171,7 @@ impl Fs {
         if place.compare_exchange(entry, 0, AcqRel, Relaxed).is_err() {
             return Some(Unclosed::Placed(id));
         }
-        if description.pin.load(Acquire) != PINNED || self.any_lock() {
+        if description.pin.load(Acquire) != PINNED || description.locks.load(SeqCst) != 0 {
             return Some(Unclosed::Marked(id));
         }
         let Some(cachelet) = self.cachelet_at_hand(description.hint.load(Relaxed)) else { return Some(Unclosed::Marked(id)) };
@@ -198,7 +200,7 @@ impl Fs {
             }
             Unclosed::Placed(id) => {
                 if let Some(place) = self.place_at_hand(fd) {
-                    hold::leave(place, id);
+                    hold::leave(&place.word, id);
                 }
                 self.end_description(cx, id, self.description(id));
             }
@@ -215,11 +217,11 @@ impl Fs {
 
     /// The place of a number of this process, if it is one of the first and they have space.
     #[inline(always)]
-    fn place_at_hand(&self, fd: u32) -> Option<&AtomicU32> {
+    fn place_at_hand(&self, fd: u32) -> Option<&Descriptor> {
         if u64::from(fd) >= PAGE_DESCRIPTORS {
             return None;
         }
-        self.descriptor_words.get(self.own_descriptors.load(Relaxed).wrapping_add(fd))
+        self.descriptors.get(self.own_descriptors.load(Relaxed).wrapping_add(fd))
     }
 }
 
@@ -324,19 +326,27 @@ mod tests {
         test.close(&cx, 4);
         // Whoever opens first takes nothing from the other.
         assert_eq!((open(4), open(3)), (four, three));
-        // 19 is a number like 3, whose description is taken.
-        let other = open(19);
-        assert!(![three, four].contains(&other));
+        // Its description is somebody else's meanwhile.
         test.close(&cx, 3);
-        test.close(&cx, 19);
-        assert_eq!(open(3), other, "as 19 had it last");
+        let taken = test.try_description(three, 99).unwrap().1;
+        test.description_hint.store(four + 1, Relaxed);
+        let other = open(3);
+        assert!(![three, four].contains(&other));
+        taken.refs.store(0, Relaxed);
+        test.close(&cx, 3);
+        assert_eq!(open(3), other, "as it had it last");
         test.close(&cx, 3);
         test.close(&cx, 4);
         assert_eq!(test.census().descriptions, 0);
-        // In another process, or a forked child, nothing is remembered.
-        test.forget_descriptions(100);
-        assert_eq!(open(3), 100);
-        test.close(&cx, 3);
+        // Whatever a peer writes there, nothing but what is free and has space.
+        let high = test.header().descriptions_high.get();
+        for word in [u32::MAX, 0, high + 1, other + 1] {
+            test.place_at_hand(3).unwrap().last.store(word, Relaxed);
+            test.description_hint.store(other, Relaxed);
+            assert_eq!(open(3), other, "{word}");
+            test.close(&cx, 3);
+        }
+        assert_eq!(test.census().descriptions, 0);
     }
 
     /// Goal: whoever closes a number that another thread has closed meanwhile ends nothing of somebody else's.
@@ -354,7 +364,7 @@ mod tests {
         let before = test.census();
         let open = |node, fd| open(&test, cx, node, fd).unwrap();
         let process = test.process.load(Relaxed);
-        let place = test.place_at_hand(4).unwrap();
+        let place = &test.place_at_hand(4).unwrap().word;
 
         let id = open(one, 4);
         let seen = place.load(Acquire);

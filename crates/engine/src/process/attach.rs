@@ -16,7 +16,7 @@ use base::{Cx, Error};
 use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{
-    AtomicU32, AtomicUsize,
+    AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},
 };
 use format::Superblock;
@@ -365,12 +365,14 @@ pub(crate) fn unjoined(
         permissions: Table::new(&image, layout::PERMISSION_TABLE, layout::PERMISSIONS as u32)
             .and_then(Ring::of)
             .ok_or(AttachError::Damaged)?,
-        permission_hints: Default::default(),
+        permissions_found: [const { AtomicU64::new(crate::permission::NOT_FOUND) }; 2],
+        clock: pm::clock::Clock::here(),
+        first_block: layout.first_block() as u32,
         image,
         segment: no_region(),
         head: Pinned::zero(),
         lane_states: Ring::zero(),
-        descriptor_words: Table::EMPTY,
+        descriptors: Table::EMPTY,
         bucket_locks: Ring::zero(),
         glanced: Ordinal::EMPTY,
         cachelets: Table::EMPTY,
@@ -388,7 +390,7 @@ pub(crate) fn unjoined(
         descriptor_pages: AtomicU32::new(0),
         own_descriptors: AtomicU32::new(NOWHERE),
         description_hint: AtomicU32::new(0),
-        last_descriptions: Default::default(),
+        descriptions_known: AtomicU32::new(0),
         robust_list: AtomicUsize::new(0),
         forking_thread: AtomicU32::new(0),
         backing: AtomicU32::new(0),

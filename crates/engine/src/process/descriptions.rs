@@ -261,7 +261,7 @@ impl Fs {
     }
 
     #[inline]
-    fn try_description(&self, id: DescriptionId, process: u32) -> Option<(DescriptionId, &Description)> {
+    pub(super) fn try_description(&self, id: DescriptionId, process: u32) -> Option<(DescriptionId, &Description)> {
         let description = self.descriptions.get(id)?;
         if description.refs.load(Relaxed) == 0
             && description.refs.compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok()

@@ -78,7 +78,7 @@ impl Fs {
 
     fn copy_table(&self, from: u32, to: u32) -> Result<()> {
         let mut ready = u32::MAX;
-        for (fd, id) in self.descriptors(from) {
+        for (fd, id) in self.descriptors_of(from) {
             // What another thread is taking or giving up at this moment the child has not got.
             let Some(id) = id else { continue };
             if ready != fd / 1024 {
@@ -201,7 +201,7 @@ impl Fs {
         if let Ok(attached_as) = attached_as {
             self.free_slot(attached_as);
         }
-        for (fd, id) in self.descriptors(number) {
+        for (fd, id) in self.descriptors_of(number) {
             match id {
                 Some(id) => each(fd, id),
                 // A thread that exec ended was at it.

@@ -71,7 +71,7 @@ impl Fs {
         self.head = Pinned::new(&self.segment, 0).ok_or(AttachError::Damaged)?;
         let lane_states = Table::new(&self.segment, self.areas.lanes, LANES);
         self.lane_states = lane_states.and_then(Ring::of).ok_or(AttachError::Damaged)?;
-        self.descriptor_words =
+        self.descriptors =
             Table::new(&self.segment, self.areas.descriptors, PROCESSES * DESCRIPTORS as u32).ok_or(AttachError::Damaged)?;
         self.cachelets =
             Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
@@ -93,7 +93,7 @@ impl Fs {
     pub(super) fn leave_segment(&mut self) {
         let (base, len) = (self.segment.base(), self.segment.len());
         self.segment = no_region();
-        (self.head, self.lane_states, self.descriptor_words) = (Pinned::zero(), Ring::zero(), Table::EMPTY);
+        (self.head, self.lane_states, self.descriptors) = (Pinned::zero(), Ring::zero(), Table::EMPTY);
         (self.glanced, self.cachelets) = (Ordinal::EMPTY, Table::EMPTY);
         self.descriptions = Table::EMPTY;
         (self.pages, self.shadow) = (Table::EMPTY, Table::EMPTY);

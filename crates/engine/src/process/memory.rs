@@ -33,7 +33,7 @@ pub fn segment_parts(limit: u64, users: u64) -> Option<[(u64, u64); 8]> {
         (areas.lanes, users * size_of::<LaneState>() as u64),
         (areas.processes, users * 64),
         (areas.descriptors, BLOCK),
-        (areas.descriptors + crate::segment::DESCRIPTORS * 4, BLOCK),
+        (areas.descriptors + crate::segment::DESCRIPTORS * size_of::<crate::segment::Descriptor>() as u64, BLOCK),
         (areas.descriptions, 512 * 64),
         (areas.pages, pages * size_of::<crate::segment::Page>() as u64 + pages * BLOCK + (areas.shadow - areas.pages)),
         (areas.cachelets, 128 * 128),
@@ -95,7 +95,7 @@ impl Fs {
             pages = Self::table_pages(slot).load(Acquire) as u32;
         }
         self.set_process(number + 1, pages);
-        self.forget_descriptions(number * 61 % 4096);
+        self.description_hint.store(number * 61 % 4096, Relaxed);
     }
 }
 

@@ -40,7 +40,8 @@ impl Fs {
         let mut cutting = [0; LANE_WORDS];
         for number in self.lane_numbers() {
             let lane = self.lane(number);
-            if lane.state.load(Acquire) == 0 {
+            let word = lane.state.load(Acquire);
+            if !State::counts(word) {
                 continue;
             }
             any = true;
@@ -51,7 +52,7 @@ impl Fs {
                     cutting[number as usize / 64] |= 1 << (number % 64);
                 }
             }
-            self.image.store(&lane.state, 0);
+            self.image.store(&lane.state, State::ended(word));
             self.image.flush(self.image.offset_of(lane), 8);
         }
         if any {
@@ -83,7 +84,7 @@ impl Fs {
                 continue;
             }
             let is_last = cutting[number as usize / 64] & 1 << (number % 64) != 0
-                || self.cuts_noted(lane, State::ops_of(lane.sequence.load(Relaxed)));
+                || self.cuts_noted(lane, State::ops_of(State::stamp(lane.state.load(Relaxed))));
             let is_so = is_last && locked < NOTES && self.is_as_noted(id, end);
             if is_so && self.lock_noted_by(cx, number, id).is_ok() {
                 locked += 1;

@@ -6,7 +6,7 @@
 
 use super::{adopt, kernel};
 use crate::fs::{Fs, NOWHERE};
-use crate::segment::{DESCRIPTIONS, DESCRIPTORS, ProcessSlot};
+use crate::segment::{DESCRIPTIONS, DESCRIPTORS, Descriptor, ProcessSlot};
 use base::{Cx, DescriptionId, Result};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -94,8 +94,9 @@ impl Fs {
     /// Space for a page of a table, noted in its slot.
     pub(super) fn ready_descriptor_page(&self, process: u32, page: u64) -> Result<()> {
         let slot = self.process_slot(process).ok_or(Errno::ENXIO)?;
-        let at = self.areas.descriptors + (u64::from(process) * DESCRIPTORS + page * PAGE_DESCRIPTORS) * 4;
-        self.segment_space(at, PAGE_DESCRIPTORS * 4)?;
+        let first = u64::from(process) * DESCRIPTORS + page * PAGE_DESCRIPTORS;
+        let size = size_of::<Descriptor>() as u64;
+        self.segment_space(self.areas.descriptors + first * size, PAGE_DESCRIPTORS * size)?;
         Self::table_pages(slot).fetch_or(1 << page, AcqRel);
         Ok(())
     }
@@ -106,11 +107,11 @@ impl Fs {
         if u64::from(fd) >= DESCRIPTORS || process >= PROCESSES {
             return None;
         }
-        self.descriptor_words.get(process * DESCRIPTORS as u32 + fd)
+        self.descriptors.get(process * DESCRIPTORS as u32 + fd).map(|descriptor| &descriptor.word)
     }
 
     /// Entries in use of a process's table: number, and description if it is certain (`base::hold`).
-    pub(super) fn descriptors(&self, process: u32) -> impl Iterator<Item = (u32, Option<DescriptionId>)> {
+    pub(super) fn descriptors_of(&self, process: u32) -> impl Iterator<Item = (u32, Option<DescriptionId>)> {
         let pages = self.process_slot(process).map_or(0, |slot| Self::table_pages(slot).load(Acquire));
         let numbers = (0..DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS))
             .filter(move |page| pages & 1 << page != 0)
@@ -183,7 +184,7 @@ impl Fs {
         }
         self.set_process(number + 1, pages);
         // Processes start to look for descriptions in different places.
-        self.forget_descriptions(number * 61 % 4096);
+        self.description_hint.store(number * 61 % 4096, Relaxed);
     }
 }
 

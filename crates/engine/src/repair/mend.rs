@@ -28,7 +28,7 @@ impl Mender<'_> {
                 format!("the slot referred to {at:#x}, where no edentry can be: emptied"),
             );
         }
-        if !self.is_free(at, 2) {
+        if !self.is_free(at, 1) {
             self.set(slot, 0);
             return self.act(
                 IssueKind::Edentry,
@@ -94,7 +94,7 @@ impl Mender<'_> {
     /// How many bytes of a name have room at `at`: lines that are somebody else's now end it, and its block does.
     fn name_room(&self, at: u64) -> usize {
         let lines = u64::from(edentry::lines(edentry::NAME_MAX)).min((BLOCK - at % BLOCK) / LINE);
-        let free = (2..=lines).take_while(|lines| self.is_free(at, *lines)).last();
+        let free = (1..=lines).take_while(|lines| self.is_free(at, *lines)).last();
         free.map_or(0, |lines| (lines * LINE - NAME) as usize)
     }
 

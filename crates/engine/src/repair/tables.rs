@@ -9,7 +9,7 @@ use base::Kind;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use format::inode::{Head, node_generation, node_offset, word};
-use format::lane::Op;
+use format::lane::{Op, State};
 use format::layout::{self, BLOCK, LANES, LINE, ORPHAN_TABLE, PERMISSION_TABLE, ROOT, SUPERBLOCK_COPY, VOLATILE};
 use format::permission::{VALID, start};
 use format::{Root, bucket};
@@ -27,7 +27,8 @@ impl Plan {
         let mut pending = 0;
         for number in 0..LANES {
             let lane = fs.lane(number);
-            if lane.state.load(Relaxed) == 0 {
+            let word = lane.state.load(Relaxed);
+            if !State::counts(word) {
                 continue;
             }
             pending += 1;
@@ -39,7 +40,7 @@ impl Plan {
                     self.act(IssueKind::Record, lane_at(number), true, "a record that cannot be applied is forgotten".into());
                 }
             }
-            self.set(fs, lane_at(number), 0);
+            self.set(fs, lane_at(number), State::ended(word));
         }
         pending
     }
@@ -54,9 +55,10 @@ impl Plan {
                 | Op::ClearBits { at, .. }
                 | Op::Empty { at, .. },
             ) => (at, 8),
-            Some(Op::Count { at, .. }) => (at, LINE),
+            Some(Op::Touch { at, .. }) => (at, LINE),
             Some(Op::SetRun { at, count } | Op::ClearRun { at, count }) => (at, count.min(1 << 24) * 8),
-            None => return,
+            // On the first line of its lane, which is written anyhow.
+            Some(Op::Counters { .. }) | None => return,
         };
         for line in at / LINE..=(at.saturating_add(bytes) - 1) / LINE {
             self.changes.lines.insert(line * LINE);

@@ -53,7 +53,8 @@ pub const EXECUTED: u32 = 8192;
 /// when the mapping has gone: what the kernel has read of the file meanwhile may be old.
 pub const STORED: u32 = 16384;
 
-/// A cachelet, two lines.
+/// A cachelet, two lines: what is asked of a directory that names are changed in, and of a file that is read, lies on
+/// the first.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(128))]
 #[allow(missing_docs)]
@@ -62,14 +63,14 @@ pub struct Cachelet {
     pub flags: AtomicU32,
     /// Node id of the inode; 0: free.
     pub node: AtomicU64,
-    /// Offset of the parent directory's inode, for the name below; 0: no name cached.
-    pub parent: AtomicU64,
+    /// Files: copy of the data root. Directories: slot cursor (next 32 | last freed + 1 32).
+    pub root: AtomicU64,
     /// name length 8 | kind 8 | mode 16.
     pub mode: AtomicU32,
     pub uid: AtomicU32,
     pub gid: AtomicU32,
-    /// Link count; sub-directories + 2 for directories.
-    pub nlink: AtomicU32,
+    /// Rises when blocks are taken from the file or moved; odd while that is going on.
+    pub map_sequence: AtomicU32,
     pub size: AtomicU64,
     pub mtime: AtomicU64,
     pub ctime: AtomicU64,
@@ -78,12 +79,12 @@ pub struct Cachelet {
     pub owner: AtomicU32,
     /// Open file descriptions on it.
     pub opens: AtomicU32,
-    /// Rises when blocks are taken from the file or moved; odd while that is going on.
-    pub map_sequence: AtomicU32,
+    /// Link count; sub-directories + 2 for directories.
+    pub nlink: AtomicU32,
     /// Blocks allocated.
     pub blocks: AtomicU32,
-    /// Files: copy of the data root. Directories: slot cursor (next 32 | last freed + 1 32).
-    pub root: AtomicU64,
+    /// Offset of the parent directory's inode, for the name below; 0: no name cached.
+    pub parent: AtomicU64,
     /// The name, zero-filled.
     pub name: [AtomicU64; 5],
 }

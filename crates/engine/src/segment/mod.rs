@@ -6,7 +6,7 @@
 //! notices         what the kernel must no longer keep
 //! lane states     locks held, reservations made, directories entered
 //! processes       who uses the image
-//! descriptors     a table of description numbers for each process
+//! descriptors     a table of numbers for each process
 //! descriptions    open file descriptions
 //! advisory locks
 //! pages           hint and readiness of each 2 MiB of the shadow
@@ -34,7 +34,7 @@ use format::layout::{LANES, Layout, PROCESSES};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// First word of a segment.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x09");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x0a");
 /// Descriptors of a process: 16,384 numbers (the last one stands for the working
 /// directory) and 4,096 for mappings.
 pub const DESCRIPTORS: u64 = 16_384 + 4_096;
@@ -199,6 +199,16 @@ pub struct ProcessSlot {
 
 const _: () = assert!(size_of::<ProcessSlot>() == 64);
 
+/// A number in the descriptor table of a process.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(8))]
+pub struct Descriptor {
+    /// What it stands for (`base::hold`); 0: nothing.
+    pub word: AtomicU32,
+    /// The description + 1 that it had last, to which it comes back if that is free; 0: none yet.
+    pub last: AtomicU32,
+}
+
 /// A page of the shadow: 512 blocks, 2 MiB of image.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]
@@ -245,7 +255,7 @@ impl Areas {
         let lanes = up(notices + NOTICES as u64 * size_of::<Notice>() as u64);
         let processes = up(lanes + LANES as u64 * size_of::<LaneState>() as u64);
         let descriptors = up(processes + PROCESSES as u64 * 64);
-        let descriptions = up(descriptors + PROCESSES as u64 * DESCRIPTORS * 4);
+        let descriptions = up(descriptors + PROCESSES as u64 * DESCRIPTORS * size_of::<Descriptor>() as u64);
         let advisory = up(descriptions + DESCRIPTIONS as u64 * 64);
         let pages = up(advisory + ADVISORY_LOCKS as u64 * 64);
         let page_count = layout.block_count().div_ceil(512);

@@ -21,7 +21,7 @@ impl Process {
     /// The kernel has a file of its own on `fd` now: ends what it stood for here.
     pub fn became_kernels(&self, thread: &ThreadState, fd: u32) {
         if self.let_go(thread, fd) {
-            self.door.numbers().lost(fd);
+            self.numbers().lost(fd);
         }
     }
 
@@ -95,7 +95,7 @@ impl Process {
             if flags & CLOSE_RANGE_CLOEXEC != 0 {
                 self.descriptors.set_cloexec(fd, true);
             } else if self.let_go(thread, fd) {
-                self.door.numbers().lost(fd);
+                self.numbers().lost(fd);
             }
         }
         if self.door.has_kernel() { Outcome::Kernel } else { done(Ok(0)) }

@@ -11,7 +11,7 @@ use pm::sys::abi;
 impl Process {
     /// Another number, at least `lowest`, for what `entry` stands for.
     pub(crate) fn dup_above(&self, entry: Entry, lowest: u32, cloexec: bool) -> base::Result<usize> {
-        let numbers = self.door.numbers();
+        let numbers = self.numbers();
         let fd = numbers.take(lowest, cloexec)?;
         self.dup_onto(entry, fd, cloexec).inspect_err(|_| numbers.give_back(fd))
     }
@@ -60,7 +60,7 @@ impl Process {
             // SAFETY: the caller's promise.
             let result = unsafe { self.door.kernel(call.0 as usize, call.1) };
             if result >= 0 && self.let_go(thread, new) {
-                self.door.numbers().lost(new);
+                self.numbers().lost(new);
             }
             return Outcome::Done(result);
         };
@@ -69,14 +69,14 @@ impl Process {
         }
         let entry = source.entry;
         if !self.let_go(thread, new)
-            && let Err(errno) = self.door.numbers().take_exact(new, cloexec)
+            && let Err(errno) = self.numbers().take_exact(new, cloexec)
         {
             return fail(errno);
         }
         let result = match self.dup_onto(entry, new, cloexec) {
             Ok(fd) => Ok(fd),
             Err(error) => {
-                self.door.numbers().give_back(new);
+                self.numbers().give_back(new);
                 err(error.errno())
             }
         };

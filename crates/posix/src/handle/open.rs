@@ -488,7 +488,7 @@ impl Process {
     fn install(&self, cx: &Cx, spot: &Spot, node: Node, kind: Kind, flags: u32) -> base::Result<usize> {
         let backend = spot.mount.backend;
         let cloexec = flags & abi::O_CLOEXEC != 0;
-        let numbers = self.door.numbers();
+        let numbers = self.numbers();
         let fd = numbers.take(0, cloexec)?;
         let opened = backend.open(cx, node, flags & !ONCE, fd).and_then(|id| {
             if flags & abi::O_TRUNC != 0 && kind == Kind::Regular {
@@ -526,7 +526,7 @@ impl Process {
         if backend.attr(cx, dir)?.kind != Kind::Directory {
             return err(Errno::ENOTDIR);
         }
-        let numbers = self.door.numbers();
+        let numbers = self.numbers();
         let cloexec = flags & abi::O_CLOEXEC != 0;
         let fd = numbers.take(0, cloexec)?;
         match backend.tmpfile(cx, dir, mode as u16 & 0o7777, flags, fd) {

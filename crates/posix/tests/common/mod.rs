@@ -29,8 +29,8 @@ pub struct TestDoor {
 }
 
 impl Door for TestDoor {
-    fn numbers(&self) -> &dyn Numbers {
-        &self.numbers
+    fn numbers(&self) -> Option<&dyn Numbers> {
+        Some(&self.numbers)
     }
 }
 

@@ -4,7 +4,7 @@
 //! again, if that is alike to an image that was. What nothing refers to, and therefore does not count:
 //!
 //! - lines that the bitmap has as free;
-//! - of a lane without a record and without a truncation noted, all but its counters and its sequence number.
+//! - of a lane without a record and without a truncation noted, all but its counters and the number of its last record.
 //!
 //! Of an image with a record or a note in any lane every byte counts: a record covers lines that are still free, and a
 //! lane's last operations are read again where a truncation is noted. That nothing reads the rest is what the explorer is
@@ -12,19 +12,24 @@
 //! with rubbish wherever nothing counts ([`Effort::alike_every`](super::explore::Effort)).
 
 use super::memory::LIMIT;
-use super::model::{Line, mix};
+use super::model::{Line, hash_of, mix};
 use super::mutate::word_of;
+use format::lane::{State, word};
 use format::layout::{BLOCK, LANE_AREA, LANE_BYTES, LINE, Layout, PERMISSION_TABLE};
 use std::collections::BTreeMap;
 
 /// Lines of a lane.
 const LANE_LINES: u32 = (LANE_BYTES / LINE) as u32;
-/// Which of them begins with the state word, ...
+/// Which of them begins with the state word; the counters are there too, ...
 const HEAD: u32 = 0;
-/// ... and which with the note of a truncation; the counters are there too.
-const COUNTERS: u32 = (format::lane::word::INTENT / LINE) as u32;
+/// ... and in which, and where, a truncation is noted.
+const NOTE: u32 = (word::INTENT / LINE) as u32;
+const NOTE_AT: usize = (word::INTENT % LINE) as usize;
 
-const _: () = assert!(LANE_AREA.is_multiple_of(LANE_BYTES) && format::lane::word::FILES / LINE == COUNTERS as u64);
+const _: () = assert!(LANE_AREA.is_multiple_of(LANE_BYTES) && word::FILES < LINE);
+
+/// The bits of the words of a lane's head that count while it is idle: the number of its last record, and its counters.
+const COUNTING: [u64; 4] = [u64::MAX << 32, 0, u64::MAX, u64::MAX];
 
 /// Lines in which an image differs from the one that all began with, and their shares in its number.
 pub type Changed = BTreeMap<u32, u64>;
@@ -41,6 +46,26 @@ pub struct Image<'a, F: Fn(u32) -> Line> {
     pub line: F,
 }
 
+/// Whether a line is the head of a lane.
+fn is_head(number: u32) -> bool {
+    is_of_lane(number) && number % LANE_LINES == HEAD
+}
+
+/// A line that keeps the bits of `from` that count where a lane is idle, and has those of `others` elsewhere.
+fn mixed(number: u32, from: &Line, others: &Line) -> Line {
+    let mut line = *others;
+    let counting = |at: usize| match (is_head(number), number % LANE_LINES == NOTE && is_of_lane(number)) {
+        (true, _) => COUNTING.get(at).copied().unwrap_or(0),
+        (_, true) if at == NOTE_AT / 8 => u64::MAX,
+        _ => 0,
+    };
+    for (at, word) in line.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let (kept, other) = (word_of(&from[at * 8..]), u64::from_le_bytes(*word));
+        *word = (kept & counting(at) | other & !counting(at)).to_le_bytes();
+    }
+    line
+}
+
 fn is_of_lane(number: u32) -> bool {
     (LANE_AREA..PERMISSION_TABLE).contains(&(u64::from(number) * LINE))
 }
@@ -52,11 +77,24 @@ impl<F: Fn(u32) -> Line> Image<'_, F> {
             return self.number;
         }
         let mut alike = 0;
-        self.each(|_, share, counts| alike ^= if counts { share } else { 0 });
+        self.each(|number, share, counts| {
+            alike ^= match counts {
+                true => share,
+                // What is as it was in the beginning has no share.
+                false if is_head(number) && share != 0 => self.share_of_idle_head(number),
+                false => 0,
+            }
+        });
         alike
     }
 
-    /// The changed lines that do not count. Of the first line of a lane the state word does.
+    /// The share of what counts of an idle lane's head: of one that was never used, none.
+    fn share_of_idle_head(&self, number: u32) -> u64 {
+        let counting = mixed(number, &(self.line)(number), &[0; LINE as usize]);
+        if counting == [0; LINE as usize] { 0 } else { hash_of(number, &counting) }
+    }
+
+    /// The changed lines that do not count, or not all.
     pub fn idle_lines(&self) -> Vec<u32> {
         let mut idle = Vec::new();
         if !self.is_busy() {
@@ -77,7 +115,7 @@ impl<F: Fn(u32) -> Line> Image<'_, F> {
         let mut counts = |number: u32| {
             let block = u64::from(number) * LINE / BLOCK;
             if block < first {
-                return !is_of_lane(number) || number % LANE_LINES == COUNTERS;
+                return !is_of_lane(number);
             }
             if last.0 != block {
                 let at = Layout::bitmap_word(block);
@@ -101,20 +139,27 @@ impl<F: Fn(u32) -> Line> Image<'_, F> {
         let over = self.over.iter().map(|(number, _)| *number).filter(|number| lanes.contains(number));
         let changed = self.changed.range(lanes.clone()).map(|(number, _)| *number);
         changed.chain(over).any(|number| {
-            let part = number % LANE_LINES;
-            (part == HEAD || part == COUNTERS) && word_of(&(self.line)(number)) != 0
+            match number % LANE_LINES {
+                HEAD => State::counts(word_of(&(self.line)(number))),
+                NOTE => word_of(&(self.line)(number)[NOTE_AT..]) != 0,
+                _ => false,
+            }
         })
     }
 }
 
-/// A line of rubbish, which depends on `seed`; where it has the state word of a lane, that stays 0.
-pub fn rubbish(number: u32, seed: u64) -> Line {
-    let mut line = [0; LINE as usize];
-    let is_head = is_of_lane(number) && number % LANE_LINES == HEAD;
-    for (at, word) in line.as_chunks_mut::<8>().0.iter_mut().enumerate().skip(usize::from(is_head)) {
+/// The line with rubbish, which depends on `seed`, in place of what does not count. No record comes to life by that.
+pub fn soiled(number: u32, line: &Line, seed: u64) -> Line {
+    let mut rubbish = [0; LINE as usize];
+    for (at, word) in rubbish.as_chunks_mut::<8>().0.iter_mut().enumerate() {
         *word = mix(seed ^ u64::from(number) << 8 ^ at as u64).to_le_bytes();
     }
-    line
+    if is_head(number) {
+        // The rest of the state word: of a lane that was used, and is idle.
+        let rest = if word_of(line) == 0 { 0 } else { State::ended(word_of(&rubbish)) };
+        rubbish[..8].copy_from_slice(&rest.to_le_bytes());
+    }
+    mixed(number, line, &rubbish)
 }
 
 #[cfg(test)]
@@ -144,14 +189,14 @@ mod tests {
             (block * 64 + line) as u32
         };
         let (used, free) = (block(true), block(false));
-        let number = |changes: &[(u32, usize)]| {
+        let number = |changes: &[(u32, usize, u8)]| {
             let held = |line: u32| {
                 let mut bytes: Line = base.get(u64::from(line) * LINE);
-                changes.iter().filter(|(other, _)| *other == line).for_each(|(_, at)| bytes[*at] ^= 1);
+                changes.iter().filter(|(other, ..)| *other == line).for_each(|(_, at, bits)| bytes[*at] ^= bits);
                 bytes
             };
             let share = |line: u32| (line, hash_of(line, &base.get(u64::from(line) * LINE)) ^ hash_of(line, &held(line)));
-            let mut lines: Vec<u32> = changes.iter().map(|(line, _)| *line).collect();
+            let mut lines: Vec<u32> = changes.iter().map(|(line, ..)| *line).collect();
             lines.sort_unstable();
             let shares: Vec<(u32, u64)> = lines.into_iter().map(share).collect();
             let whole = shares.iter().fold(0, |sum, (_, share)| sum ^ share);
@@ -161,16 +206,20 @@ mod tests {
             assert_eq!(over, Image { number: whole, changed: &changed, over: &nothing, line: held }.alike());
             over
         };
-        let counted = [used, lane + COUNTERS, (PERMISSION_TABLE / LINE) as u32, 0, (Layout::bitmap_word(0) / LINE) as u32];
-        let idle = [free, lane + 2, lane + LANE_LINES - 1, lane + LANE_LINES];
-        // A word that is not the first: that would be a record, or a note.
-        for line in counted {
-            assert_ne!(number(&[(line, 8)]), 0, "{line}");
-            idle.iter().for_each(|idle| assert_eq!(number(&[(line, 8), (*idle, 8)]), number(&[(line, 8)]), "{line} {idle}"));
+        let (counter, sequence) = ((lane + HEAD, word::FILES as usize, 1), (lane + HEAD, 4, 1));
+        let counted = [used, (PERMISSION_TABLE / LINE) as u32, 0, (Layout::bitmap_word(0) / LINE) as u32].map(|line| (line, 8, 1));
+        // Of a head, the checksum.
+        let idle = [free, lane + 2, lane + LANE_LINES - 1, lane + LANE_LINES].map(|line| (line, 8, 1));
+        for counts in counted.into_iter().chain([counter, sequence]) {
+            assert_ne!(number(&[counts]), 0, "{counts:?}");
+            idle.iter().for_each(|idle| assert_eq!(number(&[counts, *idle]), number(&[counts]), "{counts:?} {idle:?}"));
         }
-        for busy in [lane + HEAD, lane + COUNTERS, lane + LANE_LINES] {
-            let of_it = number(&[(busy, 0)]);
-            idle.iter().filter(|idle| **idle != busy).for_each(|idle| assert_ne!(number(&[(busy, 0), (*idle, 8)]), of_it));
+        let ended = base.get(u64::from(lane) * LINE);
+        assert!(!State::counts(word_of(&ended)) && word_of(&ended) != 0, "a lane that was used");
+        // A record that has not ended; one in a lane that was never used; a note.
+        for busy in [(lane + HEAD, 1, 0x80), (lane + LANE_LINES, 0, 1), (lane + NOTE, NOTE_AT, 1)] {
+            let of_it = number(&[busy]);
+            idle.iter().filter(|idle| idle.0 != busy.0).for_each(|idle| assert_ne!(number(&[busy, *idle]), of_it));
         }
     }
 

@@ -1,6 +1,6 @@
 //! One state: is it recovered, whole, as expected, and usable?
 
-use super::alike::{Changed, Image, rubbish};
+use super::alike::{self, Changed, Image};
 use super::memory::{Machine, Memory};
 use super::model::{ByNumber, Line, hash_of, mix};
 use super::record::{Event, What};
@@ -173,7 +173,7 @@ impl Given<'_> {
     pub fn soiled(&self, seed: u64) -> Option<(Vec<(u32, Line)>, u64)> {
         let idle = self.image(self.alike?, &self.over()).idle_lines();
         let mut lines: BTreeMap<u32, Line> = self.overlay.iter().copied().collect();
-        lines.extend(idle.into_iter().map(|number| (number, rubbish(number, seed))));
+        lines.extend(idle.into_iter().map(|number| (number, alike::soiled(number, &self.line(number), seed))));
         let soiled = Given { overlay: &lines.into_iter().collect::<Vec<_>>(), ..*self };
         let shares = self.over().into_iter().chain(soiled.over());
         Some((soiled.overlay.to_vec(), shares.fold(self.hash, |hash, (_, share)| hash ^ share)))

@@ -7,7 +7,7 @@
 
 use super::record::{Event, What};
 use format::Layout;
-use format::lane::word;
+use format::lane::{State, word};
 use format::layout::{BITMAP, BLOCK, LANE_AREA, LANE_BYTES, LINE, PERMISSION_TABLE};
 use pm::record::{Site, Stored};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,10 +29,8 @@ pub enum By {
 /// Thread, and number of the stretch.
 type Stretch = (u8, usize);
 
-/// In a lane, where what makes its record count ends.
-const LANE_OBJECTS: u64 = std::mem::offset_of!(format::Lane, objects) as u64;
-/// Bytes of a lane's head; behind it stand the stores of its record.
-const LANE_HEAD: u64 = 128;
+/// In a lane, where what makes its record count ends, and the counters begin.
+const LANE_COUNTERS: u64 = word::LINES;
 
 /// Of each store that a crash may show: its place among the events, and its stretch.
 fn stores(events: &[Event], by: By) -> impl Iterator<Item = (usize, Stretch)> {
@@ -41,7 +39,7 @@ fn stores(events: &[Event], by: By) -> impl Iterator<Item = (usize, Stretch)> {
         let (stretch, ended, settles) = threads.entry(event.thread).or_insert((0usize, false, false));
         match event.what {
             What::Store { how, offset, .. } if how != Stored::Volatile => {
-                let does = by == By::Record && lane_word(u64::from(offset)).is_some_and(|at| at < LANE_OBJECTS);
+                let does = by == By::Record && lane_word(u64::from(offset)).is_some_and(|at| at < LANE_COUNTERS);
                 let changes = std::mem::replace(settles, does) != does;
                 *stretch += usize::from(std::mem::take(ended) || changes);
                 Some((at, (event.thread, *stretch)))
@@ -135,15 +133,34 @@ fn lane_word(offset: u64) -> Option<u64> {
     (LANE_AREA..PERMISSION_TABLE).contains(&offset).then(|| (offset - LANE_AREA) % LANE_BYTES)
 }
 
-/// The word that says whether anything refers to the store at `offset`, and in which bits.
-fn guard(offset: u64) -> Option<(u64, u64)> {
+/// What a word says about what it guards.
+#[derive(Clone, Copy)]
+enum Bits {
+    /// Something refers to it while one of these is set.
+    Of(u64),
+    /// It is the state word of a lane.
+    Record,
+}
+
+impl Bits {
+    fn refer(self, value: u64) -> bool {
+        match self {
+            Bits::Of(bits) => value & bits != 0,
+            Bits::Record => State::counts(value),
+        }
+    }
+}
+
+/// The word that says whether anything refers to the store at `offset`, and how.
+fn guard(offset: u64) -> Option<(u64, Bits)> {
     if let Some(at) = lane_word(offset) {
-        // A record means nothing before its state word; the lane's own words are no part of it.
-        return (at > 0 && !(word::INTENT..word::FILES + 8).contains(&at) || at >= LANE_HEAD).then_some((offset - at, u64::MAX));
+        // A record means nothing before its state word, nor when that says that it has ended; the lane's own words are
+        // no part of it.
+        return (at > 0 && !(LANE_COUNTERS..word::OPS).contains(&at) && at < word::INTENT).then_some((offset - at, Bits::Record));
     }
     let block = offset / BLOCK;
     let layout = Layout::new(super::memory::LIMIT)?;
-    (offset >= BITMAP && block >= layout.first_block()).then(|| (Layout::bitmap_word(block), 1 << (offset % BLOCK / LINE)))
+    (offset >= BITMAP && block >= layout.first_block()).then(|| (Layout::bitmap_word(block), Bits::Of(1 << (offset % BLOCK / LINE))))
 }
 
 /// What the words that tell what is in use hold, over the events.
@@ -172,7 +189,7 @@ impl<'a> Guards<'a> {
         let stores = self.stores.get(&word).unwrap_or(&none);
         let first = stores.iter().rev().find(|(event, _)| *event < from).map_or_else(|| (self.before)(word), |(_, value)| *value);
         let meanwhile = stores.iter().filter(|(event, _)| (from..at).contains(event)).map(|(_, value)| *value);
-        std::iter::once(first).chain(meanwhile).all(|value| value & bits == 0)
+        std::iter::once(first).chain(meanwhile).all(|value| !bits.refer(value))
     }
 }
 
@@ -195,7 +212,7 @@ mod tests {
         let fence = Event { what: What::Fence, thread: 0, site: listed };
         let elsewhere = BITMAP - BLOCK;
         let events = [
-            store(LANE_AREA + LANE_HEAD, 1, listed),
+            store(LANE_AREA + word::OPS, 1, listed),
             fence,
             store(LANE_AREA + 8, 2, marked),
             store(LANE_AREA, 3, counts),
@@ -203,7 +220,7 @@ mod tests {
             fence,
             store(elsewhere + 8, 5, made),
             store(LANE_AREA, 0, ended),
-            store(LANE_AREA + LANE_HEAD, 6, listed),
+            store(LANE_AREA + word::OPS, 6, listed),
         ];
         let of: Vec<usize> = stores(&events, By::Record).map(|(_, (_, number))| number).collect();
         assert_eq!(of, [0, 1, 1, 2, 2, 3, 4]);
