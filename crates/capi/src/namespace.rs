@@ -7,11 +7,11 @@
 use crate::{Namespace, daemons, fail, sources};
 use libc::{c_char, c_int};
 use posix::environment;
-use posix::{Door, Process, ThreadState};
+use posix::{Door, Process, Room, ThreadState};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vfs::Backend;
 
 /// The door of a namespace: no kernel behind.
@@ -23,21 +23,26 @@ impl Door for Alone {
     }
 }
 
-/// This thread's state; its lanes go back when it ends.
-struct OfThread(ThreadState);
+/// When a thread ends, its lanes go back, and its room.
+struct End;
 
-impl Drop for OfThread {
+impl Drop for End {
     fn drop(&mut self) {
-        STATE.with(|state| state.store(std::ptr::null_mut(), Relaxed));
-        #[cfg(feature = "native")]
-        native::thread_ends(&self.0);
+        STATE.with(|state| {
+            #[cfg(feature = "native")]
+            native::thread_ends(state);
+            if let Some(room) = state.end() {
+                // SAFETY: leaked in `begin`, and nobody's any more.
+                drop(unsafe { Box::from_raw(room) });
+            }
+        });
     }
 }
 
 thread_local! {
-    // An atomic, so that a forked child's hook can't meet it half written.
-    static STATE: AtomicPtr<ThreadState> = const { AtomicPtr::new(std::ptr::null_mut()) };
-    static OWNED: std::cell::RefCell<Option<Box<OfThread>>> = const { std::cell::RefCell::new(None) };
+    // Nothing is left to do when it goes: so it can be used until its memory goes.
+    static STATE: ThreadState = const { ThreadState::new() };
+    static END: End = const { End };
 }
 
 /// Calls `serve` with this thread's state.
@@ -53,32 +58,22 @@ pub(crate) fn with_thread<T>(serve: impl FnOnce(&ThreadState) -> T) -> T {
 /// For use within one call by this thread, which it outlives.
 #[inline(always)]
 pub(crate) unsafe fn thread<'a>() -> &'a ThreadState {
-    let mut state = STATE.with(|state| state.load(Relaxed));
-    if state.is_null() {
-        state = new_thread();
-    }
+    let state = STATE.with(std::ptr::from_ref);
     // SAFETY: it lives until this thread has ended.
-    unsafe { &*state }
+    let state = unsafe { &*state };
+    if !state.has_begun() {
+        begin(state);
+    }
+    state
 }
 
 #[cold]
 #[inline(never)]
-fn new_thread() -> *mut ThreadState {
-    let whole = Box::into_raw(Box::new(OfThread(ThreadState::new())));
-    // SAFETY: just made.
-    let pointer = unsafe { &raw mut (*whole).0 };
-    // In a destructor of this thread that runs after ours there is no place to
-    // keep it: it stays, and its lanes go back when others find this thread dead.
-    let kept = OWNED.try_with(|place| {
-        // SAFETY: made above, and owned by this place alone from here on.
-        place.replace(Some(unsafe { Box::from_raw(whole) }))
-    });
-    if let Ok(Some(old)) = kept {
-        // A forked child's copy of its parent's; the lanes in it are the parent's.
-        std::mem::forget(old);
-    }
-    STATE.with(|state| state.store(pointer, Relaxed));
-    pointer
+fn begin(state: &ThreadState) {
+    state.begin(Box::leak(Box::new(Room::new())));
+    // In a destructor of this thread that runs after ours that is too late: its room stays, and its lanes go back when
+    // others find this thread dead.
+    let _ = END.try_with(|_| ());
 }
 
 /// All namespaces, for what must be done in a forked child.
@@ -91,7 +86,8 @@ extern "C" fn in_child() {
     // What it opens from here on is its own, not its parent's.
     pm::host::forget_pid();
     daemons::in_child();
-    STATE.with(|state| state.store(std::ptr::null_mut(), Relaxed));
+    // Its lanes are the parent's; its room may be in use, if this is a signal handler.
+    STATE.with(ThreadState::end);
     let all = ALL.try_lock().map(|all| all.clone()).unwrap_or_default();
     for at in all {
         // SAFETY: namespaces are taken off the list before they end.
@@ -347,10 +343,10 @@ pub(crate) mod native {
         };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
         let at: *mut MaybeUninit<Fs> = place;
-        let state = ThreadState::new();
-        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &state.thread };
+        let thread = base::Thread::new();
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let attached = Fs::attach_at(place, &cx, image.to_bytes_with_nul(), &options);
-        let result = attached.inspect(|fs| fs.give_lane_back(&state.thread));
+        let result = attached.inspect(|fs| fs.give_lane_back(&thread));
         result.map_err(|error| {
             // SAFETY: leaked above; nothing is in it after an error.
             drop(unsafe { Box::from_raw(at) });

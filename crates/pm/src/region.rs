@@ -131,6 +131,17 @@ impl Region {
         self.at(offset)
     }
 
+    /// `count` words from `offset` on, all in the valid part; else `None`.
+    #[inline]
+    pub fn words(&self, offset: u64, count: usize) -> Option<&[AtomicU64]> {
+        let first = self.word(offset)?;
+        if (count as u64).checked_mul(8)? > self.valid() - offset {
+            return None;
+        }
+        // SAFETY: as many are in bounds; as of `at`.
+        Some(unsafe { core::slice::from_raw_parts(first, count) })
+    }
+
     /// Offset of a word or structure of this region.
     #[inline]
     pub fn offset_of<T>(&self, item: &T) -> u64 {
@@ -478,14 +489,16 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
         // SAFETY: the caller's.
         return unsafe { core::ptr::copy(from, to, len) };
     }
-    // From both ends: they may have bytes in common. All is read before any is written.
-    let places = [0, PART, len - 2 * PART, len - PART];
     // SAFETY: within the `len` bytes at `from`.
-    let parts = places.map(|at| unsafe { from.add(at).cast::<[u8; PART]>().read_unaligned() });
-    for (at, part) in places.into_iter().zip(parts) {
-        // SAFETY: within the `len` bytes at `to`.
-        unsafe { to.add(at).cast::<[u8; PART]>().write_unaligned(part) };
-    }
+    let read = |at: usize| unsafe { from.add(at).cast::<[u8; PART]>().read_unaligned() };
+    // SAFETY: within the `len` bytes at `to`.
+    let write = |at: usize, part: [u8; PART]| unsafe { to.add(at).cast::<[u8; PART]>().write_unaligned(part) };
+    // From both ends: they may have bytes in common. All is read before any is written.
+    let (first, second, third, last) = (read(0), read(PART), read(len - 2 * PART), read(len - PART));
+    write(0, first);
+    write(PART, second);
+    write(len - 2 * PART, third);
+    write(len - PART, last);
 }
 
 #[cfg(test)]

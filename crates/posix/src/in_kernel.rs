@@ -45,7 +45,7 @@ impl Process {
         if file.entry.kind() == Kind::Directory {
             let len = self.path_of(&cx, thread, &file)?.len();
             // SAFETY: the second text of this thread, which is not in use by a call.
-            let out = unsafe { &mut *thread.text[1].get() };
+            let out = unsafe { &mut *thread.room().text[1].get() };
             let start = out.len() - len;
             if start == 0 {
                 return Err(Errno::ENAMETOOLONG.into());
@@ -57,7 +57,7 @@ impl Process {
             return Ok(InKernel { path: &out[start - 1..], flags, offset: 0, description, ino });
         }
         // SAFETY: as above.
-        let out = unsafe { &mut *thread.text[1].get() };
+        let out = unsafe { &mut *thread.room().text[1].get() };
         let mut text = TextOut::new(out, Errno::ENAMETOOLONG);
         put_by_number(&mut text, file.mount, file.node, ino)?;
         Ok(InKernel { path: text.bytes(), flags, offset, description, ino })

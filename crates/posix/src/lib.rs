@@ -27,4 +27,4 @@ pub use handle::MapFault;
 pub use process::{Outcome, Process};
 pub use processes::ForkToken;
 pub use text::{bad as bad_pointer, proc_fd};
-pub use thread::ThreadState;
+pub use thread::{Room, ThreadState};

@@ -350,7 +350,7 @@ impl Process {
         // The way of nearly every call: one walk that stays inside.
         let mut links = 0;
         // SAFETY: no text in this scratch is in use yet.
-        let scratch = unsafe { &mut *thread.scratch[which].get() };
+        let scratch = unsafe { &mut *thread.room().scratch[which].get() };
         match course.mount.backend.walk(cx, course.base, course.rest, last, &mut links, None, scratch) {
             Ok(Walk::Found(found)) => Ok(Place::Ours(Spot { slot: course.slot, mount: course.mount, found })),
             Ok(Walk::Exit(exit)) => match self.carry_on(cx, thread, which, &course, exit, last)? {
@@ -396,7 +396,7 @@ impl Process {
             let covered: Option<&dyn Fn(Node) -> bool> = if course.mount.is_covered() { Some(&covered) } else { None };
             // SAFETY: no text in this scratch is in use: `rest` is the program's
             // path or a copy in the thread's text.
-            let scratch = unsafe { &mut *thread.scratch[which].get() };
+            let scratch = unsafe { &mut *thread.room().scratch[which].get() };
             match course.mount.backend.walk(cx, course.base, course.rest, last, &mut links, covered, scratch)? {
                 Walk::Found(found) => return Ok(Place::Ours(Spot { slot, mount: course.mount, found })),
                 Walk::Exit(exit) => match self.carry_on(cx, thread, which, &course, exit, last)? {
@@ -547,7 +547,7 @@ impl ThreadState {
         if len >= PATH_MAX {
             return Err(Error::Posix(Errno::ENAMETOOLONG));
         }
-        let out = self.text[which].get().cast::<u8>();
+        let out = self.room().text[which].get().cast::<u8>();
         // SAFETY: within the text; a move, so the two may overlap.
         unsafe { core::ptr::copy(tail.cast::<u8>(), out.add(head.len()), tail.len()) };
         // SAFETY: within the text; the caller's promise.

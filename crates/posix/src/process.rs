@@ -143,7 +143,7 @@ impl Process {
     /// [`MountTable::add`] for errors. Calls must not race with one another.
     pub fn mount(&self, thread: &ThreadState, point: &[u8], backend: &'static dyn Backend) -> Result<usize, Errno> {
         // SAFETY: the thread's scratch is in use by no other call of this thread.
-        let scratch = unsafe { &mut *thread.scratch[0].get() };
+        let scratch = unsafe { &mut *thread.room().scratch[0].get() };
         self.credentials.ask_once();
         let slot = self.mounts.add(&self.cx(thread), point, backend, scratch)?;
         self.settle_here();

@@ -3,13 +3,21 @@
 use base::{PATH_MAX, Scratch, Thread};
 use core::cell::{Cell, UnsafeCell};
 
-/// State of one thread of the program: lanes, room for symlink texts and for
-/// path names that are rewritten for the kernel. About 36 KiB; all zeroes is a
-/// valid fresh one. A forked child and a new thread start with a fresh one.
+/// State of one thread of the program: lanes, and where its [`Room`] is. A forked child and a new thread start with a
+/// fresh one. Small, so that a door may keep it where a thread finds its own at once.
 #[repr(C)]
 pub struct ThreadState {
+    room: Cell<Option<&'static Room>>,
     /// Lanes held; handed down to the backends.
     pub thread: Thread,
+    /// Second attempt at a call that failed in the kernel.
+    pub(crate) retry: Cell<bool>,
+}
+
+/// Room of one thread for symlink texts, and for path names that are rewritten for the kernel: about 36 KiB; all zeroes
+/// is a valid fresh one.
+#[repr(C)]
+pub struct Room {
     /// Symlink expansions, one for each of the (at most two) paths of a call.
     pub(crate) scratch: [UnsafeCell<Scratch>; 2],
     /// Texts that outlive a walk: paths to start again with, or for the kernel
@@ -17,24 +25,61 @@ pub struct ThreadState {
     pub(crate) text: [UnsafeCell<[u8; PATH_MAX]>; 2],
     /// For walks through the kernel's namespace.
     pub(crate) outside: UnsafeCell<[[u8; PATH_MAX]; 3]>,
-    /// Second attempt at a call that failed in the kernel.
-    pub(crate) retry: Cell<bool>,
 }
 
 impl ThreadState {
+    /// A fresh one, which makes no calls before it has a [room](ThreadState::begin).
+    pub const fn new() -> Self {
+        ThreadState { room: Cell::new(None), thread: Thread::new(), retry: Cell::new(false) }
+    }
+
+    /// A fresh one with a room.
+    pub fn with_room(room: &'static mut Room) -> Self {
+        let state = ThreadState::new();
+        state.begin(room);
+        state
+    }
+
+    /// From now on it is a fresh one with this room.
+    pub fn begin(&self, room: &'static mut Room) {
+        self.thread.lanes.iter().for_each(|lane| lane.set(0));
+        self.retry.set(false);
+        self.room.set(Some(room));
+    }
+
+    /// Whether it has a room.
+    #[inline(always)]
+    pub fn has_begun(&self) -> bool {
+        self.room.get().is_some()
+    }
+
+    /// Takes its room away, if it has one: no call is being made.
+    pub fn end(&self) -> Option<*mut Room> {
+        self.room.take().map(|room| core::ptr::from_ref(room).cast_mut())
+    }
+
+    /// Its room.
+    ///
+    /// # Panics
+    /// If the door has given it none.
+    #[inline]
+    pub(crate) fn room(&self) -> &'static Room {
+        self.room.get().expect("a thread's room")
+    }
+}
+
+impl Room {
     /// A fresh one.
     pub const fn new() -> Self {
-        ThreadState {
-            thread: Thread::new(),
+        Room {
             scratch: [const { UnsafeCell::new(Scratch::new()) }; 2],
             text: [const { UnsafeCell::new([0; PATH_MAX]) }; 2],
             outside: UnsafeCell::new([[0; PATH_MAX]; 3]),
-            retry: Cell::new(false),
         }
     }
 }
 
-impl Default for ThreadState {
+impl Default for Room {
     fn default() -> Self {
         Self::new()
     }
@@ -47,7 +92,7 @@ mod tests {
     /// What is left of a path often lies in the text that it is written to, at any place.
     #[test]
     fn a_text_is_composed_from_itself() {
-        let thread = ThreadState::new();
+        let thread = ThreadState::with_room(std::boxed::Box::leak(std::boxed::Box::new(Room::new())));
         let names: Vec<u8> = (0..2000u32).map(|i| b'a' + (i % 23) as u8).collect();
         for head in [&b""[..], b"/", b"/a/mount/point/"] {
             for at in [0, 1, 7, 64, 1990] {

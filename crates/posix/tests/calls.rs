@@ -359,7 +359,7 @@ fn file_size_limit() {
 fn not_ours() {
     let world = World::ours();
     let process = world.process();
-    let thread = bypath_posix::ThreadState::new();
+    let thread = common::thread_state();
     for (nr, args) in [
         (__NR_getpid, [0; 6]),
         (__NR_read, [0, 0, 0, 0, 0, 0]),
@@ -382,7 +382,7 @@ fn listing_ends() {
     for name in ["one", "two", "three", "four"] {
         write_file(&world, &format!("{}/{name}", world.root), b"");
     }
-    let thread = bypath_posix::ThreadState::new();
+    let thread = common::thread_state();
     let list = |fd: isize, room: usize| {
         let (mut buffer, mut ended) = ([0u64; 64], false);
         let args = [fd as usize, buffer.as_mut_ptr() as usize, room, 0, 0, 0];

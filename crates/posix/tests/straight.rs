@@ -1,7 +1,7 @@
 //! Reads and writes of one buffer, which go straight to a backend that is not native: its answers, its errors and the
 //! order in which everything else is found out are those of the long way. Over a source that counts what it is asked.
 
-use bypath_posix::{Bitmap, Door, Numbers, Outcome, Process, ThreadState};
+use bypath_posix::{Bitmap, Door, Numbers, Outcome, Process, Room, ThreadState};
 use pm::sys::abi::*;
 use pm::{Errno, UserSlice};
 use std::ffi::CString;
@@ -166,7 +166,7 @@ impl World {
         std::fs::remove_file(&path).unwrap();
         ledger.limit_pages(if remembered { 1 << 20 } else { 0 });
         let process: &'static Process = Box::leak(Box::new(Process::new(Box::leak(Box::new(Here(Bitmap::new()))))));
-        let world = World { process, thread: ThreadState::new(), source, _alone: alone };
+        let world = World { process, thread: ThreadState::with_room(Box::leak(Box::new(Room::new()))), source, _alone: alone };
         process.mount(&world.thread, b"/straight", Box::leak(Box::new(Cached::new(source, ledger)))).expect("mount");
         world
     }

@@ -1,15 +1,14 @@
 //! The state of each thread that `posix` asks for.
 //!
 //! The first thread's is a static (pages appear as they are touched); the others
-//! get a mapping of their own, given back by a key destructor when they end. All
-//! zeroes is a fresh state.
+//! get a mapping of their own, given back by a key destructor when they end.
 
 use crate::alloc;
 use crate::tls::{self, Tls};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use posix::ThreadState;
+use posix::{Room, ThreadState};
 
 #[link(name = "c")]
 unsafe extern "C" {
@@ -17,10 +16,14 @@ unsafe extern "C" {
     fn pthread_setspecific(key: c_int, value: *const c_void) -> c_int;
 }
 
-struct First(UnsafeCell<ThreadState>);
+/// A state and its room; all zeroes is a fresh pair, which has not met.
+#[repr(C)]
+struct Pair(ThreadState, Room);
+
+struct First(UnsafeCell<Pair>);
 // SAFETY: only the thread that set `FIRST_TAKEN` uses it.
 unsafe impl Sync for First {}
-static FIRST: First = First(UnsafeCell::new(ThreadState::new()));
+static FIRST: First = First(UnsafeCell::new(Pair(ThreadState::new(), Room::new())));
 static FIRST_TAKEN: AtomicU32 = AtomicU32::new(0);
 
 /// 0: not made, 1: being made, 2 + key: made.
@@ -37,22 +40,25 @@ pub fn state(tls: &Tls) -> &'static ThreadState {
 
 #[cold]
 fn make(tls: &Tls) -> &'static ThreadState {
-    let at: *mut u8 = if FIRST_TAKEN.swap(1, AcqRel) == 0 {
-        FIRST.0.get().cast()
+    let first = FIRST.0.get();
+    let at: *mut Pair = if FIRST_TAKEN.swap(1, AcqRel) == 0 {
+        first
     } else {
-        let at = alloc::alloc_pages(size_of::<ThreadState>());
+        let at = alloc::alloc_pages(size_of::<Pair>()).cast::<Pair>();
         if at.is_null() {
             crate::complain!("no memory for a thread's state");
             crate::panic::abort();
         }
         at
     };
-    tls.state.set(at);
-    if at != FIRST.0.get().cast() {
-        give_back_at_end(at);
-    }
     // SAFETY: zeroed memory of the right size and alignment, this thread's alone.
-    unsafe { &*at.cast() }
+    let (state, room) = unsafe { (&(*at).0, &mut (*at).1) };
+    state.begin(room);
+    tls.state.set(at.cast());
+    if at != first {
+        give_back_at_end(at.cast());
+    }
+    state
 }
 
 fn give_back_at_end(at: *mut u8) {

@@ -4,7 +4,6 @@ use crate::leavings;
 use base::{Cred, Cx};
 use engine::Fs;
 use engine::process::attach::Options;
-use posix::ThreadState;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -93,15 +92,15 @@ pub static CACHELETS: AtomicU32 = AtomicU32::new(0);
 /// # Panics
 /// If that does not work.
 pub fn attach(path: &Path) -> &'static Native {
-    let state = ThreadState::new();
-    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &state.thread };
+    let thread = base::Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
     let directory = segments();
     let cachelets = Some(CACHELETS.load(Relaxed)).filter(|count| *count != 0);
     let options = Options { segment_dir: Some(directory.as_os_str().as_encoded_bytes()), cachelets, ..Default::default() };
     match Fs::attach_at(place, &cx, &text(path), &options) {
         Ok(fs) => {
-            fs.give_lane_back(&state.thread);
+            fs.give_lane_back(&thread);
             Box::leak(Box::new(Native(fs)))
         }
         Err(error) => panic!("{}: {error}", path.display()),

@@ -2,7 +2,7 @@
 //! backends whose open files are the kernel's, with one.
 
 use pm::{Errno, call, sys};
-use posix::{Bitmap, Door, Numbers, Outcome, Process, ThreadState};
+use posix::{Bitmap, Door, Numbers, Outcome, Process, Room, ThreadState};
 use std::ffi::CStr;
 use vfs::Backend;
 
@@ -68,6 +68,11 @@ pub struct World {
     pub has_kernel: bool,
 }
 
+/// A thread's state with a room.
+pub fn thread_state() -> Box<ThreadState> {
+    Box::new(ThreadState::with_room(Box::leak(Box::new(Room::new()))))
+}
+
 impl World {
     /// Mounts `backend` at `/`. Descriptors 0 to 2 are taken, as in a program.
     ///
@@ -97,7 +102,7 @@ impl World {
 
     fn behind(door: &'static dyn Door, backend: &'static dyn Backend) -> World {
         let process: &'static Process = Box::leak(Box::new(Process::new(door)));
-        let thread = Box::<ThreadState>::default();
+        let thread = thread_state();
         process.mount(&thread, b"/", backend).expect("mount at /");
         let world = World { process, thread, has_kernel: door.has_kernel() };
         assert_eq!(world.enter(), 0, "chdir /");

@@ -258,14 +258,11 @@ impl Fs {
     /// What of a long name is behind the first line.
     #[inline(never)]
     fn has_rest(&self, offset: u64, rest: &[u8]) -> Result<bool> {
-        let mut at = offset + size_of::<Edentry>() as u64;
-        for part in rest.chunks(format::LINE as usize) {
-            if !same_words(self.at::<[AtomicU64; format::LINE as usize / 8]>(at, "name")?, part) {
-                return Ok(false);
-            }
-            at += format::LINE;
+        let at = offset + size_of::<Edentry>() as u64;
+        match self.image.words(at, rest.len().div_ceil(8)) {
+            Some(words) => Ok(same_words(words, rest)),
+            None => Err(corrupt("name", at)),
         }
-        Ok(true)
     }
 
     /// The cachelet that a bucket suggests for an entry.

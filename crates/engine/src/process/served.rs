@@ -54,7 +54,7 @@ impl Fs {
     /// another one is and lives.
     pub fn start_serving(&self, cx: &Cx) -> Result<()> {
         let own = self.own_process()? + 1;
-        let server = &self.header().served.server;
+        let server = &self.header().server;
         loop {
             let before = server.load(Acquire);
             if before == own {
@@ -86,7 +86,7 @@ impl Fs {
 
     /// If the process of slot `number` was the server, there is none now.
     pub(super) fn server_ends(&self, number: u32) {
-        let _ = self.header().served.server.compare_exchange(number + 1, 0, AcqRel, Relaxed);
+        let _ = self.header().server.compare_exchange(number + 1, 0, AcqRel, Relaxed);
     }
 
     /// Makes the mount's `st_dev` that of everything in the image, so that both ways agree.
@@ -96,7 +96,7 @@ impl Fs {
 
     /// PID of the server as its own namespace knows it, if there is one that lives.
     pub fn server(&self, cx: &Cx) -> Option<u32> {
-        let server = self.header().served.server.load(Acquire);
+        let server = self.header().server.load(Acquire);
         if server == 0 || (server != self.process.load(Relaxed) && !self.server_lives(cx, server)) {
             return None;
         }
@@ -137,7 +137,7 @@ impl Fs {
     /// Whether changes by this process must be told to the kernel.
     #[inline]
     pub fn is_served(&self) -> bool {
-        let server = self.header().served.server.load(Relaxed);
+        let server = self.header().server.load(Relaxed);
         server != 0 && server != self.process.load(Relaxed)
     }
 
@@ -248,7 +248,7 @@ impl Fs {
     /// the kernel is to forget everything.
     #[cold]
     pub(crate) fn tell_later(&self, node: u64) {
-        if self.header().served.server.load(Relaxed) == 0 {
+        if self.header().server.load(Relaxed) == 0 {
             return;
         }
         if let Some(notice) = self.take_notice(node) {
@@ -281,7 +281,7 @@ impl Fs {
                 return;
             }
             file::wait(word, before, LOOK);
-            let server = self.header().served.server.load(Acquire);
+            let server = self.header().server.load(Acquire);
             if word.load(Acquire) == before && (server == 0 || !self.server_lives(cx, server)) {
                 // Its mount is dead, and nothing that is kept for it is seen.
                 return;

@@ -85,7 +85,8 @@ pub struct Header {
     pub cachelet_ready: AtomicU32,
     /// How often the index is not asked for another segment, since there was no room for one.
     pub index_patience: AtomicU32,
-    pub spare: AtomicU32,
+    /// Process that serves the kernel mount + 1; 0: none. Here, where who makes something looks anyway.
+    pub server: AtomicU32,
     /// Slots of the orphan table that were ever in use + 1; 0: not known (`names/orphan.rs`).
     pub orphans_high: AtomicU32,
     pub spare2: [AtomicU32; 2],
@@ -124,8 +125,6 @@ const _: () = assert!(size_of::<Header>() <= 4096);
 pub struct Served {
     /// `st_dev` of the mount, also when it is gone; the image's own if there was none. 0 only before the first process is in.
     pub device: AtomicU64,
-    /// Process that serves it + 1; 0: none.
-    pub server: AtomicU32,
     /// Notices that wait to be passed on to the kernel.
     pub pending: AtomicU32,
     /// Rises with each notice: the server sleeps on it.
@@ -142,7 +141,7 @@ pub struct Served {
     pub missed: AtomicU32,
     /// How many of those the kernel has been made to forget everything for: who waits for that sleeps on it.
     pub missed_told: AtomicU32,
-    pub reserved: [AtomicU32; 5],
+    pub reserved: [AtomicU32; 6],
 }
 
 /// Notices there can be at a time.

@@ -86,7 +86,7 @@ impl Process {
         position: Position,
     ) -> base::Result<usize> {
         // SAFETY: no walk through the kernel's namespace is going on in this thread.
-        let buffer = unsafe { &mut *thread.outside.get() }.as_flattened_mut();
+        let buffer = unsafe { &mut *thread.room().outside.get() }.as_flattened_mut();
         // SAFETY: the caller's promise.
         let mut at = unsafe { position.get() }?;
         let (mut sent, count) = (0, args[3].min(COUNT_MAX));

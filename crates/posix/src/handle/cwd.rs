@@ -181,7 +181,7 @@ impl Process {
     /// one of the same directory that leads to it. `ENOENT` if it is gone.
     pub(crate) fn path_of<'a>(&self, cx: &Cx, thread: &'a ThreadState, file: &OpenFile) -> base::Result<&'a [u8]> {
         // SAFETY: the second text of this thread is not in use by a call with one path.
-        let out = unsafe { &mut *thread.text[1].get() };
+        let out = unsafe { &mut *thread.room().text[1].get() };
         let backend = file.mount.backend;
         let mut at = PATH_MAX;
         let mut node = file.node;

@@ -127,7 +127,7 @@ impl Process {
             return Outcome::Kernel;
         }
         // SAFETY: no walk through the kernel's namespace is going on in this thread.
-        let kept = unsafe { &mut *thread.outside.get().cast::<[[u64; SELECT_WORDS]; 2]>() };
+        let kept = unsafe { &mut *thread.room().outside.get().cast::<[[u64; SELECT_WORDS]; 2]>() };
         let mut ready = 0;
         for (which, &set) in args[1..4].iter().enumerate().filter(|s| *s.1 != 0) {
             for index in 0..words {

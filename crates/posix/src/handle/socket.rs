@@ -64,7 +64,7 @@ impl Process {
             return err(Errno::ENAMETOOLONG);
         }
         // SAFETY: no walk through the kernel's namespace is going on in this thread.
-        let room = unsafe { &mut *thread.outside.get() }.as_flattened_mut();
+        let room = unsafe { &mut *thread.room().outside.get() }.as_flattened_mut();
         room[..2].copy_from_slice(&AF_UNIX.to_ne_bytes());
         room[2..2 + path.len()].copy_from_slice(path);
         room[2 + path.len()] = 0;

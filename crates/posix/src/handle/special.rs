@@ -63,7 +63,7 @@ impl Process {
             return err(Errno::EOPNOTSUPP);
         }
         // SAFETY: the paths of this call are resolved: nobody uses the text.
-        let out = unsafe { &mut *thread.text[0].get() };
+        let out = unsafe { &mut *thread.room().text[0].get() };
         let mut text = Text { out, len: 0 };
         text.put(self.door.private_directory())?;
         text.put(b"/bypath-")?;

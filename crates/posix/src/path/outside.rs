@@ -60,7 +60,7 @@ impl Process {
         last: Last,
     ) -> base::Result<Start<'a>> {
         // SAFETY: used by this function alone, which does not call itself.
-        let buffers = unsafe { &mut *thread.outside.get() };
+        let buffers = unsafe { &mut *thread.room().outside.get() };
         let [here, rest, spare] = buffers;
         let Some(mut outside) = Outside::new(here, rest, spare, path) else { return Ok(Start::Outside) };
         while let Some(step) = outside.step(last == Last::Follow, |at| self.mounts.iter().any(|(_, m)| under(m.prefix(), at))) {

@@ -2,7 +2,7 @@
 //! `mem` file system behind `Process::handle`.
 #![allow(dead_code)]
 
-use bypath_posix::{Bitmap, Door, Numbers, Outcome, Process, ThreadState};
+use bypath_posix::{Bitmap, Door, Numbers, Outcome, Process, Room, ThreadState};
 use pm::sys::{abi, raw};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -56,13 +56,18 @@ fn own(device: u64) -> &'static Mem {
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
+/// A thread's state with a room.
+pub fn thread_state() -> Box<ThreadState> {
+    Box::new(ThreadState::with_room(Box::leak(Box::new(Room::new()))))
+}
+
 impl World {
     /// A process with an empty `mem` file system at a fresh path.
     pub fn ours() -> World {
         let root = place("o");
         let door: &'static TestDoor = Box::leak(Box::new(TestDoor { numbers: High(Bitmap::new()) }));
         let process: &'static Process = Box::leak(Box::new(Process::new(door)));
-        let thread = Box::new(ThreadState::new());
+        let thread = thread_state();
         // The device's number also names its FIFOs in the kernel.
         let device = (std::process::id() as u64) << 8 | NEXT.load(Ordering::Relaxed) as u64;
         process.mount(&thread, root.as_bytes(), own(device)).expect("mount");
@@ -81,7 +86,7 @@ impl World {
                 [source.as_ptr() as usize, target.as_ptr() as usize, kind.as_ptr() as usize, 0, options.as_ptr() as usize, 0],
             )
         };
-        World { root, process: None, thread: Box::new(ThreadState::new()) }
+        World { root, process: None, thread: thread_state() }
     }
 
     pub fn process(&self) -> &'static Process {

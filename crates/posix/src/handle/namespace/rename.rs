@@ -226,7 +226,7 @@ impl Process {
         }
         let end = path.iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
         // SAFETY: no walk through the kernel's namespace is going on in this thread.
-        let room = unsafe { &mut *thread.outside.get() }.as_flattened_mut();
+        let room = unsafe { &mut *thread.room().outside.get() }.as_flattened_mut();
         room[..end].copy_from_slice(&path[..end]);
         room[end..end + 2].copy_from_slice(b".\0");
         // SAFETY: a NUL-terminated text.

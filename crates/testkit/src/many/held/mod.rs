@@ -235,7 +235,7 @@ fn stay(image: &Image, seed: u64, words: Words, dies: bool) -> Result<(), String
                 }
                 world.process.fork_child(token);
                 restless::begin(draw);
-                let world = World { process: world.process, thread: Box::default(), has_kernel: false };
+                let world = World { process: world.process, thread: crate::world::thread_state(), has_kernel: false };
                 // Of two threads one might lock what the other has just put under a number.
                 let numbers: &[i64] = if threads == 1 { &inherited } else { &[] };
                 Worker::new(draw, words, numbers).run(world, threads);

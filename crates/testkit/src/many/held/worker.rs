@@ -6,7 +6,6 @@ use crate::rng::Rng;
 use crate::shared::Words;
 use crate::world::World;
 use pm::sys::abi as nr;
-use posix::ThreadState;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -82,7 +81,7 @@ impl Worker {
             let process = calls.0.process;
             scope.spawn(move || {
                 restless::begin(self.seed ^ 1);
-                let world = World { process, thread: Box::<ThreadState>::default(), has_kernel: false };
+                let world = World { process, thread: crate::world::thread_state(), has_kernel: false };
                 self.work(&Calls(world), false);
             });
             self.work(&calls, false);
@@ -165,7 +164,7 @@ impl Worker {
             }
             world.process.fork_child(token);
             restless::begin(draw);
-            let world = World { process: world.process, thread: Box::default(), has_kernel: false };
+            let world = World { process: world.process, thread: crate::world::thread_state(), has_kernel: false };
             let numbers: Vec<i64> = self.numbers.iter().map(|number| number.load(Relaxed)).collect();
             Worker::new(draw, self.words, &numbers).run(world, 1);
         });

@@ -21,7 +21,6 @@ use crate::world::World;
 use board::{Board, LIVES, SEATS, now};
 use calls::Worker;
 use hdrhistogram::Histogram;
-use posix::ThreadState;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -101,7 +100,7 @@ impl Storm {
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
                 // SAFETY: numbers only.
                 unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
-                let thread = Box::<ThreadState>::default();
+                let thread = crate::world::thread_state();
                 process.fork_child(token);
                 if self.restless && !life.is_multiple_of(4) {
                     restless::begin(self.seed ^ u64::from(life) << 40);
