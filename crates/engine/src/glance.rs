@@ -252,12 +252,13 @@ impl Fs {
                 None => return seen(child, word, id, dir),
                 Some(next) => rest = next,
             }
-            parent = node_offset(id);
+            // As `node_offset`: two shifts, of which the compiler would make a longer mask.
+            parent = pm::unknown(id << OFFSET_FROM) >> OFFSET_TO;
             (dir, sequence) = (child, word);
         }
     }
 
-    /// The cachelet of the directory where a way starts, and its sequence while it is not being changed.
+    /// The cachelet of the directory where a way starts, and its sequence, [settled].
     #[inline(always)]
     fn start(&self, base: Node) -> Option<(&Cachelet, u32)> {
         let mut dir = self.cachelet_at_hand(base.hint).or_else(|| self.by_reference(base.id))?;
@@ -270,7 +271,7 @@ impl Fs {
                 return None;
             }
         }
-        (sequence & 1 == 0).then_some((dir, sequence))
+        Some((dir, settled(sequence)))
     }
 
     #[cold]
@@ -351,10 +352,7 @@ impl Fs {
     #[inline(always)]
     fn look_at(&self, bucket: &Bucket, i: usize, parent: u64, is_named: impl Fn(&Cachelet) -> bool) -> Option<Near<'_>> {
         let child = self.glanced.get(bucket.cachelets[i].load(Relaxed))?;
-        let sequence = child.sequence.load(Acquire);
-        if sequence & 1 != 0 {
-            return None;
-        }
+        let sequence = settled(child.sequence.load(Acquire));
         (child.parent.load(Relaxed) == parent && is_named(child)).then_some((child, sequence))
     }
 
@@ -426,6 +424,18 @@ impl Fs {
         figures.atime = figures.mtime;
         inode.head().flags & (format::inode::RECOUNT | format::inode::COLD) == 0
     }
+}
+
+/// Where the number of the line begins in a node's id, from above, and in its offset.
+const OFFSET_FROM: u32 = 24;
+const OFFSET_TO: u32 = OFFSET_FROM - format::LINE.trailing_zeros();
+const _: () = assert!(node_offset(u64::MAX) == u64::MAX << OFFSET_FROM >> OFFSET_TO);
+
+/// A sequence number that stays while nothing is changed. In the middle of a change it is one that will not come again:
+/// who asks for it afterwards, as all must, finds another.
+#[inline(always)]
+fn settled(sequence: u32) -> u32 {
+    sequence & !1
 }
 
 /// Whether a cachelet is a directory's that the caller may search, and was so

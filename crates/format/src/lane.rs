@@ -269,7 +269,11 @@ impl State {
     pub const fn unpack(word: u64) -> Option<State> {
         let state =
             State { sequence: (word >> 32) as u32, kind: (word >> 16) as u16, objects: (word >> 8) as u8, ops: word as u8 };
-        if !Self::counts(word) || state.objects as usize > OBJECTS_MAX || state.ops as usize > OPS_MAX { None } else { Some(state) }
+        if !Self::counts(word) || state.objects as usize > OBJECTS_MAX || state.ops as usize > OPS_MAX {
+            None
+        } else {
+            Some(state)
+        }
     }
 
     /// Whether a state word tells of a record that is to be applied, if it is whole.

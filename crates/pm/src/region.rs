@@ -331,6 +331,12 @@ impl Region {
     /// Copies from `offset` into a program's buffer.
     #[inline]
     pub fn copy_out(&self, offset: u64, into: UserSlice) -> Result<(), Errno> {
+        self.copy_out_in_line(offset, into)
+    }
+
+    /// As [`Region::copy_out`], compiled into the caller.
+    #[inline(always)]
+    pub fn copy_out_in_line(&self, offset: u64, into: UserSlice) -> Result<(), Errno> {
         if !self.holds(offset, into.len as u64) {
             return Err(Errno::EFAULT);
         }

@@ -75,7 +75,7 @@ const _: () = {
     use core::mem::offset_of;
     // After the word of the working directory, which is the last one, and where it is.
     assert!(offset_of!(Process, descriptors) == 0 && offset_of!(Process, mounts) % 64 == 24);
-    assert!((offset_of!(Process, numbers) + Bitmap::LOWEST) % 64 == 0);
+    assert!((offset_of!(Process, numbers) + Bitmap::LOWEST).is_multiple_of(64));
     assert!(offset_of!(Process, credentials) % 64 + Credentials::FIRST <= 64);
     assert!(offset_of!(Process, credentials) < offset_of!(Process, numbers) + Bitmap::LOWEST + 64);
 };

@@ -47,12 +47,6 @@ impl ThreadState {
         self.room.set(Some(room));
     }
 
-    /// Whether it has a room.
-    #[inline(always)]
-    pub fn has_begun(&self) -> bool {
-        self.room.get().is_some()
-    }
-
     /// Takes its room away, if it has one: no call is being made.
     pub fn end(&self) -> Option<*mut Room> {
         self.room.take().map(|room| core::ptr::from_ref(room).cast_mut())
@@ -76,6 +70,12 @@ impl Room {
             text: [const { UnsafeCell::new([0; PATH_MAX]) }; 2],
             outside: UnsafeCell::new([[0; PATH_MAX]; 3]),
         }
+    }
+}
+
+impl Default for ThreadState {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -132,7 +132,9 @@ fn index() {
 #[test]
 fn edentries() {
     assert_eq!(planted(|t, _| at(t, edentry_of(t, b"link") + 24).fetch_add(8, Relaxed)), [IssueKind::Edentry]);
-    let name = planted(|t, _| at(t, edentry_of(t, b"link") + format::edentry::NAME).store(u64::from_le_bytes(*b"li/k\0\0\0\0"), Relaxed));
+    let name = planted(|t, _| {
+        at(t, edentry_of(t, b"link") + format::edentry::NAME).store(u64::from_le_bytes(*b"li/k\0\0\0\0"), Relaxed)
+    });
     assert!(name.contains(&IssueKind::Name), "{name:?}");
     let own = planted(|t, _| at(t, node_offset(node(t, b"dir").id) + word::EXTRA).store(64, Relaxed));
     assert_eq!(own, [IssueKind::Own]);

@@ -58,7 +58,7 @@ impl Fs {
             return None;
         }
         let part = buffer.part(0, count as usize);
-        self.image.copy_out(block * BLOCK + offset, part).ok()?;
+        self.image.copy_out_in_line(block * BLOCK + offset, part).ok()?;
         Some(part.len)
     }
 

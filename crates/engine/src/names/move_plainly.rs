@@ -58,9 +58,7 @@ impl Fs {
         // The new name comes before the old one goes.
         let new = (allocated, entry, Set { word: slot, value: edentry });
         let gone = (self.remove(&hit)?, self.old_edentry(tx, hit.edentry, from.name.len())?);
-        let across = cross.then(|| {
-            (Empty { word: old_slot, was: hit.edentry }, touch_directory(b.inode, now, 1, 0))
-        });
+        let across = cross.then(|| (Empty { word: old_slot, was: hit.edentry }, touch_directory(b.inode, now, 1, 0)));
         let left = touch_directory(a.inode, now, -i8::from(cross), 0);
         tx.commit_even((new, gone, ctime_change(inode, now), left, across))?;
         if cross {

@@ -138,12 +138,10 @@ impl<F: Fn(u32) -> Line> Image<'_, F> {
         let lanes = (LANE_AREA / LINE) as u32..(PERMISSION_TABLE / LINE) as u32;
         let over = self.over.iter().map(|(number, _)| *number).filter(|number| lanes.contains(number));
         let changed = self.changed.range(lanes.clone()).map(|(number, _)| *number);
-        changed.chain(over).any(|number| {
-            match number % LANE_LINES {
-                HEAD => State::counts(word_of(&(self.line)(number))),
-                NOTE => word_of(&(self.line)(number)[NOTE_AT..]) != 0,
-                _ => false,
-            }
+        changed.chain(over).any(|number| match number % LANE_LINES {
+            HEAD => State::counts(word_of(&(self.line)(number))),
+            NOTE => word_of(&(self.line)(number)[NOTE_AT..]) != 0,
+            _ => false,
         })
     }
 }
@@ -207,14 +205,15 @@ mod tests {
             over
         };
         let (counter, sequence) = ((lane + HEAD, word::FILES as usize, 1), (lane + HEAD, 4, 1));
-        let counted = [used, (PERMISSION_TABLE / LINE) as u32, 0, (Layout::bitmap_word(0) / LINE) as u32].map(|line| (line, 8, 1));
+        let counted =
+            [used, (PERMISSION_TABLE / LINE) as u32, 0, (Layout::bitmap_word(0) / LINE) as u32].map(|line| (line, 8, 1));
         // Of a head, the checksum.
         let idle = [free, lane + 2, lane + LANE_LINES - 1, lane + LANE_LINES].map(|line| (line, 8, 1));
         for counts in counted.into_iter().chain([counter, sequence]) {
             assert_ne!(number(&[counts]), 0, "{counts:?}");
             idle.iter().for_each(|idle| assert_eq!(number(&[counts, *idle]), number(&[counts]), "{counts:?} {idle:?}"));
         }
-        let ended = base.get(u64::from(lane) * LINE);
+        let ended: Line = base.get(u64::from(lane) * LINE);
         assert!(!State::counts(word_of(&ended)) && word_of(&ended) != 0, "a lane that was used");
         // A record that has not ended; one in a lane that was never used; a note.
         for busy in [(lane + HEAD, 1, 0x80), (lane + LANE_LINES, 0, 1), (lane + NOTE, NOTE_AT, 1)] {

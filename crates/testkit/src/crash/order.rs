@@ -160,7 +160,8 @@ fn guard(offset: u64) -> Option<(u64, Bits)> {
     }
     let block = offset / BLOCK;
     let layout = Layout::new(super::memory::LIMIT)?;
-    (offset >= BITMAP && block >= layout.first_block()).then(|| (Layout::bitmap_word(block), Bits::Of(1 << (offset % BLOCK / LINE))))
+    (offset >= BITMAP && block >= layout.first_block())
+        .then(|| (Layout::bitmap_word(block), Bits::Of(1 << (offset % BLOCK / LINE))))
 }
 
 /// What the words that tell what is in use hold, over the events.
