@@ -135,7 +135,7 @@ impl Region {
     #[inline]
     pub fn words(&self, offset: u64, count: usize) -> Option<&[AtomicU64]> {
         let first = self.word(offset)?;
-        if (count as u64).checked_mul(8)? > self.valid() - offset {
+        if count as u64 > (self.valid() - offset) / 8 {
             return None;
         }
         // SAFETY: as many are in bounds; as of `at`.

@@ -249,19 +249,18 @@ impl Fs {
     /// Whether the name of an edentry is `name`, of the same length.
     #[inline(always)]
     pub(crate) fn has_name(&self, offset: u64, edentry: &Edentry, name: &[u8]) -> Result<bool> {
-        match name.split_at_checked(edentry::WORDS * 8) {
-            Some((front, rest)) => Ok(same_words(&edentry.name, front) && self.has_rest(offset, rest)?),
-            None => Ok(same_words(&edentry.name, name)),
+        if name.len() <= edentry::WORDS * 8 {
+            return Ok(same_words(&edentry.name, name));
         }
+        self.has_long_name(offset, name)
     }
 
-    /// What of a long name is behind the first line.
-    #[inline(never)]
-    fn has_rest(&self, offset: u64, rest: &[u8]) -> Result<bool> {
-        let at = offset + size_of::<Edentry>() as u64;
-        match self.image.words(at, rest.len().div_ceil(8)) {
-            Some(words) => Ok(same_words(words, rest)),
-            None => Err(corrupt("name", at)),
+    /// The same of a name that goes on behind the first line.
+    #[inline(always)]
+    fn has_long_name(&self, offset: u64, name: &[u8]) -> Result<bool> {
+        match self.image.words(offset + edentry::NAME, name.len().div_ceil(8)) {
+            Some(words) => Ok(same_words(words, name)),
+            None => Err(corrupt("name", offset)),
         }
     }
 
@@ -323,6 +322,11 @@ impl Fs {
 fn same_words(words: &[AtomicU64], bytes: &[u8]) -> bool {
     let (whole, rest) = bytes.as_chunks::<8>();
     let last = words.get(whole.len());
+    // Of a name with a whole word, the rest ends its last eight bytes.
+    let rest_word = || match bytes.last_chunk::<8>() {
+        Some(end) => u64::from_le_bytes(*end) >> (64 - 8 * rest.len()),
+        None => short_word(rest),
+    };
     words.iter().zip(whole).all(|(word, bytes)| word.load(Relaxed) == u64::from_le_bytes(*bytes))
-        && (rest.is_empty() || last.is_some_and(|word| word.load(Relaxed) == short_word(rest)))
+        && (rest.is_empty() || last.is_some_and(|word| word.load(Relaxed) == rest_word()))
 }

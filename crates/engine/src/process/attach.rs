@@ -108,7 +108,9 @@ impl fmt::Display for AttachError {
             }
             AttachError::NotAnImage => f.write_str("not a Bypath image; make one with bypath mkfs"),
             AttachError::Version(version) => {
-                write!(f, "an image of format version {version}; this program knows version {}", format::VERSION)
+                let known = format::VERSION;
+                write!(f, "an image of format version {version}, and this program knows version {known} only; ")?;
+                f.write_str("bypath export of the program that made it copies its files out, and bypath import copies them in")
             }
             AttachError::Damaged => f.write_str("the superblock is damaged in both copies, or the root is; see bypath dump"),
             AttachError::Truncated { has, needs } => {
