@@ -5,9 +5,9 @@
 //! The volatile area holds zeros, which are ordinary free mutexes: nobody dies here.
 
 use super::attach::{AttachError, Options, unjoined};
-use super::table::state;
+use super::table::{PAGE_DESCRIPTORS, state};
 use crate::fs::Fs;
-use crate::segment::{Areas, LaneState, MAGIC, cachelet_budget};
+use crate::segment::{Areas, DESCRIPTORS, Descriptor, LaneState, MAGIC, cachelet_budget};
 use base::Cx;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -28,12 +28,13 @@ pub fn segment_parts(limit: u64, users: u64) -> Option<[(u64, u64); 8]> {
     let layout = Layout::new(limit)?;
     let areas = Areas::new(&layout, cachelet_budget(&layout));
     let pages = layout.block_count().div_ceil(512);
+    let descriptor = size_of::<Descriptor>() as u64;
     Some([
         (0, areas.lanes),
         (areas.lanes, users * size_of::<LaneState>() as u64),
         (areas.processes, users * 64),
-        (areas.descriptors, BLOCK),
-        (areas.descriptors + crate::segment::DESCRIPTORS * size_of::<crate::segment::Descriptor>() as u64, BLOCK),
+        (areas.descriptors, PAGE_DESCRIPTORS * descriptor),
+        (areas.descriptors + DESCRIPTORS * descriptor, PAGE_DESCRIPTORS * descriptor),
         (areas.descriptions, 512 * 64),
         (areas.pages, pages * size_of::<crate::segment::Page>() as u64 + pages * BLOCK + (areas.shadow - areas.pages)),
         (areas.cachelets, 128 * 128),
