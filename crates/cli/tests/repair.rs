@@ -33,7 +33,7 @@ impl Damaged {
         let file = std::fs::File::options().read(true).write(true).open(&image).unwrap();
         let bytes = std::fs::read(&image).unwrap();
         let at = bytes.windows(13).position(|window| window == b"a lonely name").unwrap();
-        file.write_all_at(&[0; 128], at as u64 & !63).unwrap();
+        file.write_all_at(&[0; 64], at as u64 & !63).unwrap();
         damaged
     }
 
