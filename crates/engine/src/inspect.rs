@@ -42,6 +42,11 @@ impl Inspected {
         let said = fs.root().grown.load(Relaxed);
         let least = fs.layout.first_block() + 1;
         let plausible = (least..=fs.layout.block_count()).contains(&said);
+        // An image has whole blocks. Where the root does not say how many, nothing else tells of what was cut off.
+        let whole = inspected.file_len.next_multiple_of(BLOCK);
+        if !plausible && whole != inspected.file_len {
+            return Err(AttachError::Truncated { has: inspected.file_len, needs: whole });
+        }
         let grown = last_used(&file, fs.layout)?.max(if plausible { said } else { least });
         fs.root().grown.store(grown, Relaxed);
         inspected.validate()?;

@@ -3,6 +3,7 @@
 use super::{Repair, RepairError};
 use crate::check;
 use crate::check::tests::{at, edentry_of, new, node, populated};
+use crate::process::attach::AttachError;
 use crate::testing::{TestFs, TestImage};
 use crate::{Cx, Kind, NewNode, Node};
 use core::sync::atomic::Ordering::Relaxed;
@@ -137,6 +138,23 @@ fn clean() {
 fn in_use() {
     let test = with_data();
     assert!(matches!(Repair::plan(&test.image.path(), &mut |_| {}), Err(RepairError::InUse)));
+}
+
+/// Goal: an image that was cut off is refused, though the root, which is damaged too, no longer says how long it was.
+#[test]
+fn cut_off_with_its_root() {
+    let test = with_data();
+    let len = test.fs.root().grown.load(Relaxed) * BLOCK;
+    at(&test, layout::ROOT + 8).store(u64::MAX / 3, Relaxed);
+    test.fs.detach(&test.cx());
+    let path = test.image.path();
+    let file = std::fs::File::options().write(true).open(test.image.file()).unwrap();
+    file.set_len(len - BLOCK - 5).unwrap();
+    let cut_short = |error| matches!(error, RepairError::Open(AttachError::Truncated { .. }));
+    assert!(Repair::plan(&path, &mut |_| {}).is_err_and(cut_short));
+    // With all that it had, it is as before.
+    file.set_len(len).unwrap();
+    assert!(Repair::plan(&path, &mut |_| {}).is_ok());
 }
 
 /// Goal: what can be derived is derived again.
