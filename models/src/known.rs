@@ -1,10 +1,10 @@
 //! How many items of an array are known (`pm::counted`), and where its steps begin (`pm::steps`): finding one by its hash
-//! while others learn of more.
+//! while others learn of more; and that a split, which marks what it splits, hides no name (`format::bucket`, `engine::index`).
 
 use crate::counted::Counted;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64;
-use loom::sync::atomic::Ordering::{Acquire, Release};
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use loom::sync::atomic::{AtomicU64, fence};
 use loom::thread;
 
 /// `Steps`, with a first step of one item. 0: an origin that is not known.
@@ -72,5 +72,64 @@ fn what_is_found_is_known() {
         grows.join().unwrap();
         steps.learn();
         assert_eq!([7, 6, 4].map(|hash| steps.of_hash(hash)), [(3, 5), (2, 5), (4, 5)]);
+    });
+}
+
+/// An index of which each bucket has room for one name's hash.
+struct Index {
+    steps: Arc<Steps>,
+    entries: [AtomicU64; 5],
+    /// Of how many buckets each was split last: `Bucket::split`.
+    marks: [AtomicU64; 5],
+}
+
+impl Index {
+    /// `Fs::split_into`, by the holder of the bucket's lock: bucket `number` of `home`. The mark comes before the number, and that before
+    /// anything moves.
+    fn split(&self, number: u64) {
+        let home = number ^ 1 << number.ilog2();
+        let entry = &self.entries[home as usize];
+        let wide = (number + 1).next_power_of_two();
+        let goes = entry.load(Relaxed) != 0 && entry.load(Relaxed) % wide == number;
+        if goes {
+            self.entries[number as usize].store(entry.load(Relaxed), Relaxed);
+        }
+        self.marks[home as usize].store(number + 1, Release);
+        self.steps.truth.store(number + 1, Release);
+        if goes {
+            entry.store(0, Release);
+        }
+    }
+
+    /// `Fs::look`: whether the name is there; `None` if that cannot be said.
+    fn look(&self, hash: u64) -> Option<bool> {
+        let (number, count) = self.steps.of_hash(hash);
+        if self.entries[number as usize].load(Acquire) == hash {
+            return Some(true);
+        }
+        fence(Acquire);
+        if self.marks[number as usize].load(Acquire) > count { None } else { Some(false) }
+    }
+}
+
+/// Goal: a name that is there all the time is never said to be missing. Method: one splits its bucket, and others, another
+/// one learns of them, a third looks by what is known.
+#[test]
+fn no_name_is_hidden_by_a_split() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let zero = |_| AtomicU64::new(0);
+        let index = Index { steps: Steps::new(2), entries: [0; 5].map(zero), marks: [0; 5].map(zero) };
+        index.entries[1].store(7, Release);
+        let index = Arc::new(index);
+        let (splits, learns) = (index.clone(), index.clone());
+        let splits = thread::spawn(move || (2..5).for_each(|number| splits.split(number)));
+        let learns = thread::spawn(move || learns.steps.learn());
+        assert_ne!(index.look(7), Some(false));
+        splits.join().unwrap();
+        learns.join().unwrap();
+        index.steps.learn();
+        assert_eq!(index.look(7), Some(true));
     });
 }

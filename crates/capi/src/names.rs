@@ -19,9 +19,9 @@ calls! {
     /// `mkfifo`.
     fn bp_mkfifo(path: *const c_char, mode: mode_t) -> c_int = mknodat(CWD, path, mode | libc::S_IFIFO, 0);
     /// `rmdir`.
-    fn bp_rmdir(path: *const c_char) -> c_int = unlinkat(CWD, path, libc::AT_REMOVEDIR);
+    fn bp_rmdir(path: *const c_char) -> c_int = rmdir_in_line(CWD, path, libc::AT_REMOVEDIR);
     /// `unlink`.
-    fn bp_unlink(path: *const c_char) -> c_int = unlinkat(CWD, path, 0);
+    fn bp_unlink(path: *const c_char) -> c_int = unlink_in_line(CWD, path, 0);
     /// `unlinkat`.
     fn bp_unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int = unlinkat(dir, path, flags);
     /// `rename`.

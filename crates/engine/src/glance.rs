@@ -12,7 +12,7 @@ mod long;
 mod parent;
 
 use crate::fs::Fs;
-use crate::segment::cachelet::{self, Cachelet, NAME_SHORT};
+use crate::segment::cachelet::{Cachelet, NAME_SHORT, ODD, ODD_ATTRIBUTES};
 use base::stat::{Figures, Stat};
 use base::{Caller, Glance, Kind, Node, Sight};
 use core::mem::MaybeUninit;
@@ -22,27 +22,28 @@ use format::BLOCK;
 use format::bucket::{self, Bucket, ENTRIES};
 use format::inode::node_offset;
 use pm::Text;
-use pm::text::Short;
+use pm::text::{Scan, Short};
 
-/// Flags that make a cachelet one for the proper way.
-const ODD: u32 = cachelet::INVALID | cachelet::DEAD | cachelet::REMOVED;
-/// And where all attributes are wanted.
-const ODD_ATTRIBUTES: u32 = ODD | cachelet::COLD | cachelet::RECOUNT;
 /// The mode word of a directory that everybody may search, and the bits that say so.
 const SEARCH: (u32, u32) = ((Kind::Directory as u32) << 16 | 0o111, 0xff_0000 | 0o111);
+
+/// Set in the mode word of a symlink, and of devices, but of no file, directory, FIFO or socket.
+const MAY_BE_LINK: u32 = 2 << 16;
+const _: () =
+    assert!(Kind::Symlink as u32 & 2 != 0 && (Kind::Regular as u32 | Kind::Directory as u32 | Kind::Socket as u32) & 2 == 0);
 
 /// What a look for one name tells. Two words, so that it comes back in registers from where it is looked for out of line.
 struct Looked<'a> {
     /// The name's cachelet.
     child: Option<&'a Cachelet>,
     /// The sequence while the cachelet carried the name; without one [`ABSENT`] or [`UNSURE`].
-    word: u32,
+    word: u64,
 }
 
 /// There was no such name when the bucket was looked at.
-const ABSENT: u32 = 1;
+const ABSENT: u64 = 1;
 /// Its bucket does not tell.
-const UNSURE: u32 = 0;
+const UNSURE: u64 = 0;
 
 impl<'a> Looked<'a> {
     const UNSURE: Self = Looked { child: None, word: UNSURE };
@@ -54,7 +55,7 @@ impl<'a> Looked<'a> {
 }
 
 /// What a look for one name tells where its home bucket has it: no second look at whether it was found.
-type Near<'a> = (&'a Cachelet, u32);
+type Near<'a> = (&'a Cachelet, u64);
 
 /// What was seen at the end of a path, for who opens it.
 pub(crate) struct Seen<'a> {
@@ -84,7 +85,7 @@ impl Fs {
     ) -> Glance {
         self.way(
             who,
-            base,
+            (base, node_offset),
             path,
             covered,
             #[inline(always)]
@@ -95,10 +96,8 @@ impl Fs {
                 sight.word = word;
                 sight.uid = cachelet.uid.load(Relaxed);
                 sight.gid = cachelet.gid.load(Relaxed);
-                let odd = cachelet.flags.load(Relaxed) & ODD;
-                fence(Acquire);
-                let link = follow && (word >> 16) as u8 == Kind::Symlink as u8;
-                if odd != 0 || link || cachelet.sequence.load(Relaxed) != sequence { Glance::Unsure } else { Glance::Seen }
+                let link = follow && word & MAY_BE_LINK != 0;
+                if link || !cachelet.is_still::<ODD>(sequence) { Glance::Unsure } else { Glance::Seen }
             },
         )
     }
@@ -115,15 +114,13 @@ impl Fs {
     ) -> Glance {
         self.way(
             who,
-            base,
+            (base, offset_of),
             path,
             covered,
             #[inline(always)]
             |cachelet, sequence, _, _| {
-                let link = follow && (cachelet.mode.load(Relaxed) >> 16) as u8 == Kind::Symlink as u8;
-                let odd = cachelet.flags.load(Relaxed) & ODD;
-                fence(Acquire);
-                if odd != 0 || link || cachelet.sequence.load(Relaxed) != sequence { Glance::Unsure } else { Glance::Seen }
+                let link = follow && cachelet.mode.load(Relaxed) & MAY_BE_LINK != 0;
+                if link || !cachelet.is_still::<ODD>(sequence) { Glance::Unsure } else { Glance::Seen }
             },
         )
     }
@@ -140,16 +137,14 @@ impl Fs {
     ) -> Glance {
         self.way(
             who,
-            base,
+            (base, node_offset),
             path,
             covered,
             #[inline(always)]
             |cachelet, sequence, id, dir| {
                 let (word, uid) = (cachelet.mode.load(Relaxed), cachelet.uid.load(Relaxed));
                 let parent = dir.node.load(Relaxed);
-                let odd = cachelet.flags.load(Relaxed) & ODD;
-                fence(Acquire);
-                if odd != 0 || cachelet.sequence.load(Relaxed) != sequence {
+                if !cachelet.is_still::<ODD>(sequence) {
                     return Glance::Unsure;
                 }
                 *at = Some(Seen { cachelet, id, parent, word, uid });
@@ -171,7 +166,7 @@ impl Fs {
     ) -> Glance {
         self.way(
             who,
-            base,
+            (base, node_offset),
             path,
             covered,
             #[inline(always)]
@@ -187,7 +182,7 @@ impl Fs {
         if sequence & 1 != 0 || cachelet.node.load(Relaxed) != node.id {
             return Glance::Unsure;
         }
-        self.stat_of(cachelet, sequence, node.id, false, out)
+        self.stat_of(cachelet, u64::from(sequence), node.id, false, out)
     }
 
     /// Whether a directory is called `name` in `dir`, if that is seen at a glance.
@@ -199,48 +194,48 @@ impl Fs {
             return None;
         }
         let is_named = is_there && self.carries_name(cachelet, parent, name);
-        let odd = cachelet.flags.load(Relaxed) & ODD;
-        fence(Acquire);
-        let seen = odd == 0 && cachelet.sequence.load(Relaxed) == sequence;
-        seen.then_some(is_named)
+        cachelet.is_still::<ODD>(sequence).then_some(is_named)
     }
 
-    /// Goes along `path`, but not onto what is `covered`. `seen` is told of the last component's cachelet, the
+    /// Goes along `path` from a directory, whose inode's offset is got by either way to do so, but not onto what is `covered`. `seen` is told of the last component's cachelet, the
     /// sequence while it carried the name, its node, and the directory's cachelet.
     #[inline(always)]
     fn way<'a, 'c>(
         &'a self,
         who: impl Fn() -> &'c Caller,
-        base: Node,
+        (base, offset): (Node, impl FnOnce(u64) -> u64),
         path: Text,
         covered: impl Fn(u64) -> bool,
-        seen: impl FnOnce(&'a Cachelet, u32, u64, &'a Cachelet) -> Glance,
+        seen: impl FnOnce(&'a Cachelet, u64, u64, &'a Cachelet) -> Glance,
     ) -> Glance {
         let Some((mut dir, mut sequence)) = self.start(base) else { return Glance::Unsure };
-        let mut parent = node_offset(base.id);
-        let mut rest = path;
+        let mut parent = offset(base.id);
+        let (mut scan, mut rest) = (Scan::start(), path);
         loop {
             if !may_search(&who, dir, sequence) {
                 return Glance::Unsure;
             }
-            let (looked, end) = match rest.short() {
+            let (looked, end, dots) = match scan.short(rest) {
                 // Empty, `.` or `..`: no names of the index.
-                Some((name, end)) => (self.look_short(parent, &name), end),
+                Some((name, end)) => (self.look_short(parent, &name), end, name.may_be_dots()),
                 None => {
                     let (name, end) = rest.component();
                     if matches!(name, b"" | b"." | b"..") || path.is_long_by(rest, end) {
                         return Glance::Unsure;
                     }
-                    (Err(self.look_long(parent, name)), end)
+                    (Err(self.look_long(parent, name)), end, false)
                 }
             };
             let (child, word) = match looked {
                 Ok(near) => near,
-                Err(Looked { child: Some(child), word }) => (child, word),
+                Err(Looked { child: Some(child), word }) => {
+                    scan.renew();
+                    (child, word)
+                }
                 Err(Looked { child: None, word }) => {
                     // That holds when the bucket was read, whatever has become of the directory since it was
                     // searched: a removed one has no names, and no name of another one is found by its offset.
-                    let absent = word == ABSENT && end.first() == 0 && !rest.is_dots_until(end);
+                    let absent = word == ABSENT && end.first() == 0 && !dots;
                     return if absent { Glance::Absent } else { Glance::Unsure };
                 }
             };
@@ -252,15 +247,14 @@ impl Fs {
                 None => return seen(child, word, id, dir),
                 Some(next) => rest = next,
             }
-            // As `node_offset`: two shifts, of which the compiler would make a longer mask.
-            parent = pm::unknown(id << OFFSET_FROM) >> OFFSET_TO;
+            parent = offset_of(id);
             (dir, sequence) = (child, word);
         }
     }
 
     /// The cachelet of the directory where a way starts, and its sequence, [settled].
     #[inline(always)]
-    fn start(&self, base: Node) -> Option<(&Cachelet, u32)> {
+    fn start(&self, base: Node) -> Option<(&Cachelet, u64)> {
         let mut dir = self.cachelet_at_hand(base.hint).or_else(|| self.by_reference(base.id))?;
         let mut sequence = dir.sequence.load(Acquire);
         if dir.node.load(Relaxed) != base.id {
@@ -318,9 +312,9 @@ impl Fs {
                 return at(bucket, i).ok_or_else(|| self.look_later());
             }
         }
-        // Read before the number of buckets is looked at again, and by who asks the directory.
+        // Read before the bucket is asked whether it was split, and by who asks the directory.
         fence(Acquire);
-        if self.root.buckets.load(Acquire) != buckets {
+        if bucket.is_split_since(buckets) {
             return Err(self.look_later());
         }
         Err(match bucket.next.load(Acquire) {
@@ -330,8 +324,8 @@ impl Fs {
     }
 
     /// There is nothing behind the bucket, and was nothing that seemed to be of this hash in it. What was
-    /// behind until now has come here before (`index::split`).
-    #[inline(never)]
+    /// behind until now has come here before, by a split that we may know of already (`index::split`).
+    #[inline(always)]
     fn look_again(&self, bucket: &Bucket, hash: u64) -> Looked<'_> {
         match self.seems_free(bucket, format::hash::fingerprint(hash)) {
             true => Looked { child: None, word: ABSENT },
@@ -358,16 +352,14 @@ impl Fs {
 
     /// The attributes of node `id`, read while its sequence was `sequence`.
     #[inline(always)]
-    fn stat_of(&self, cachelet: &Cachelet, sequence: u32, id: u64, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
+    fn stat_of(&self, cachelet: &Cachelet, sequence: u64, id: u64, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
         let word = cachelet.mode.load(Relaxed);
         if (word >> 16) as u8 != Kind::Regular as u8 {
             return self.stat_of_other(cachelet, sequence, id, follow, out);
         }
         let figures = self.figures(cachelet, id, word);
         let blocks = u64::from(cachelet.blocks.load(Relaxed)) * (BLOCK / 512);
-        let odd = cachelet.flags.load(Relaxed) & ODD_ATTRIBUTES;
-        fence(Acquire);
-        if odd != 0 || cachelet.sequence.load(Relaxed) != sequence {
+        if !cachelet.is_still::<ODD_ATTRIBUTES>(sequence) {
             return Glance::Unsure;
         }
         Figures { blocks, ..figures }.write(out);
@@ -396,7 +388,7 @@ impl Fs {
 
     /// As `stat_of`, for directories, whose inode knows more, and symlinks.
     #[inline(never)]
-    fn stat_of_other(&self, cachelet: &Cachelet, sequence: u32, id: u64, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
+    fn stat_of_other(&self, cachelet: &Cachelet, sequence: u64, id: u64, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
         let word = cachelet.mode.load(Relaxed);
         let mut figures = self.figures(cachelet, id, word);
         let plain = match (word >> 16) as u8 {
@@ -404,9 +396,7 @@ impl Fs {
             4 => self.directory_figures(node_offset(id), &mut figures),
             _ => false,
         };
-        let odd = cachelet.flags.load(Relaxed) & ODD_ATTRIBUTES;
-        fence(Acquire);
-        if !plain || odd != 0 || cachelet.sequence.load(Relaxed) != sequence {
+        if !plain || !cachelet.is_still::<ODD_ATTRIBUTES>(sequence) {
             return Glance::Unsure;
         }
         figures.write(out);
@@ -431,22 +421,26 @@ const OFFSET_FROM: u32 = 24;
 const OFFSET_TO: u32 = OFFSET_FROM - format::LINE.trailing_zeros();
 const _: () = assert!(node_offset(u64::MAX) == u64::MAX << OFFSET_FROM >> OFFSET_TO);
 
+/// As [`node_offset`]: two shifts, of which the compiler would make a longer mask.
+#[inline(always)]
+fn offset_of(id: u64) -> u64 {
+    pm::unknown(id << OFFSET_FROM) >> OFFSET_TO
+}
+
 /// A sequence number that stays while nothing is changed. In the middle of a change it is one that will not come again:
 /// who asks for it afterwards, as all must, finds another.
 #[inline(always)]
-fn settled(sequence: u32) -> u32 {
-    sequence & !1
+fn settled(sequence: u32) -> u64 {
+    u64::from(sequence) & !1
 }
 
 /// Whether a cachelet is a directory's that the caller may search, and was so
 /// while its sequence was `sequence`.
 #[inline(always)]
-fn may_search<'c>(who: impl Fn() -> &'c Caller, dir: &Cachelet, sequence: u32) -> bool {
+fn may_search<'c>(who: impl Fn() -> &'c Caller, dir: &Cachelet, sequence: u64) -> bool {
     let word = dir.mode.load(Relaxed);
     let allowed = word & SEARCH.1 == SEARCH.0 || may_search_as(who(), dir);
-    let odd = dir.flags.load(Relaxed) & ODD;
-    fence(Acquire);
-    allowed && odd == 0 && dir.sequence.load(Relaxed) == sequence
+    allowed && dir.is_still::<ODD>(sequence)
 }
 
 /// As the owner or the superuser; by group, the proper way finds out.

@@ -4,7 +4,7 @@
 //!  0 entries[4]    fingerprint 16 | edentry line number 48      persistent
 //! 32 cachelets[4]  cachelet index + 1 of the same entry          volatile
 //! 48 generation    under which `cachelets` is valid              volatile
-//! 52 reserved
+//! 52 split        of how many buckets it was split last: `split_mark`     volatile
 //! 56 next          offset of an overflow bucket, 0 if none       persistent
 //! ```
 //! Buckets are numbered by linear hashing: with `n` buckets in use and `k` the
@@ -13,7 +13,7 @@
 //! hash, so one lock serves a bucket and those it will be split into.
 
 use core::mem::{offset_of, size_of};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// Entries in a bucket.
@@ -29,8 +29,23 @@ pub struct Bucket {
     pub entries: [AtomicU64; ENTRIES],
     pub cachelets: [AtomicU32; ENTRIES],
     pub generation: AtomicU32,
-    pub reserved: AtomicU32,
+    pub split: AtomicU32,
     pub next: AtomicU64,
+}
+
+impl Bucket {
+    /// Whether it may have been split since there were `count` buckets. If not, what belonged into it then does now. A
+    /// split says so before anything moves; what an earlier one left, in whatever generation, is no more than `count`.
+    #[inline(always)]
+    pub fn is_split_since(&self, count: u64) -> bool {
+        // Where no mark fits, it is greater than any count.
+        i64::from(self.split.load(Acquire) as i32) as u64 > count
+    }
+}
+
+/// The mark of a bucket that is split to make `count` buckets.
+pub const fn split_mark(count: u64) -> u32 {
+    if count <= i32::MAX as u64 { count as u32 } else { u32::MAX }
 }
 
 /// Offset of the overflow reference.

@@ -490,15 +490,20 @@ impl Region {
 /// As of [`core::ptr::copy`].
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    const PART: usize = 16;
+    // What a register holds: of bytes the compiler would have a copy on the stack.
+    #[cfg(target_arch = "x86_64")]
+    type Part = core::arch::x86_64::__m128i;
+    #[cfg(not(target_arch = "x86_64"))]
+    type Part = u128;
+    const PART: usize = size_of::<Part>();
     if len.wrapping_sub(2 * PART) > 2 * PART {
         // SAFETY: the caller's.
         return unsafe { core::ptr::copy(from, to, len) };
     }
     // SAFETY: within the `len` bytes at `from`.
-    let read = |at: usize| unsafe { from.add(at).cast::<[u8; PART]>().read_unaligned() };
+    let read = |at: usize| unsafe { from.add(at).cast::<Part>().read_unaligned() };
     // SAFETY: within the `len` bytes at `to`.
-    let write = |at: usize, part: [u8; PART]| unsafe { to.add(at).cast::<[u8; PART]>().write_unaligned(part) };
+    let write = |at: usize, part: Part| unsafe { to.add(at).cast::<Part>().write_unaligned(part) };
     // From both ends: they may have bytes in common. All is read before any is written.
     let (first, second, third, last) = (read(0), read(PART), read(len - 2 * PART), read(len - PART));
     write(0, first);

@@ -8,6 +8,8 @@
 use crate::Region;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU64;
+#[cfg(not(target_arch = "x86_64"))]
+use core::sync::atomic::{AtomicU32, Ordering::Acquire};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// A structure of atomics at a fixed place of a region.
@@ -44,6 +46,27 @@ impl<T> core::ops::Deref for Pinned<T> {
     fn deref(&self) -> &T {
         // SAFETY: checked when it was made; the mapping stays.
         unsafe { &*self.0 }
+    }
+}
+
+/// The first eight bytes of a structure of atomics, whatever their sizes, read at once, and not before what was read
+/// before a fence. Elsewhere than on x86-64 two halves, the higher one first.
+#[inline(always)]
+pub fn first_word<T: FromBytes + KnownLayout>(item: &T) -> u64 {
+    const { assert!(size_of::<T>() >= 8 && align_of::<T>() >= 8) }
+    let place = core::ptr::from_ref(item);
+    #[cfg(target_arch = "x86_64")]
+    {
+        let word: u64;
+        // SAFETY: within the structure, and aligned; it may change meanwhile, which an instruction that loads does not mind.
+        unsafe { core::arch::asm!("mov {0}, [{1}]", out(reg) word, in(reg) place, options(readonly, nostack, preserves_flags)) };
+        word
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        // SAFETY: two halves within the structure, aligned; its parts are atomics.
+        let half = |i: usize| u64::from(unsafe { &*place.cast::<AtomicU32>().add(i) }.load(Acquire));
+        half(1) << 32 | half(0)
     }
 }
 
@@ -188,8 +211,11 @@ impl<T> Ordinal<T> {
         if number.wrapping_sub(1) >= self.count {
             return None;
         }
+        let item = self.before.wrapping_add(number as usize);
+        // SAFETY: an item of the table lies where something is, and nothing lies at 0. (Nobody asks whether there is one, again.)
+        unsafe { core::hint::assert_unchecked(!item.is_null()) };
         // SAFETY: an item of the table, which is as it was when it was made.
-        Some(unsafe { &*self.before.wrapping_add(number as usize) })
+        Some(unsafe { &*item })
     }
 
     /// Number of an item that is in the table.

@@ -40,33 +40,6 @@ const PAGE: usize = 4096;
 /// Longest path over the border of a page that a glance looks at, bytes, and what may precede it: below `PATH_MAX` together.
 const GLANCE_MAX: usize = PAGE / 2 - 1;
 
-/// What [`Text::short`] reads of its own: one line.
-#[cfg(target_arch = "x86_64")]
-#[repr(C, align(64))]
-struct Tables {
-    slashes: [u8; 16],
-    /// 16 bytes from `16 - n` on keep the first n.
-    keep: [u8; 32],
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Tables {
-    /// They, in a manner that keeps the compiler from putting `slashes` among constants elsewhere.
-    #[inline(always)]
-    fn of_all() -> &'static Tables {
-        static ALL: Tables = {
-            let mut keep = [0; 32];
-            let mut i = 0;
-            while i < 16 {
-                keep[i] = 0xff;
-                i += 1;
-            }
-            Tables { slashes: [b'/'; 16], keep }
-        };
-        crate::from_here(&ALL)
-    }
-}
-
 impl<'a> Text<'a> {
     /// Wraps a text.
     ///
@@ -84,7 +57,7 @@ impl<'a> Text<'a> {
     }
 
     /// Whether a path is too long for a glance. A text in one page is not: with its NUL it is no longer than a
-    /// path may be. So this is asked of what leaves a page only, which no component that [`Text::short`] takes
+    /// path may be. So this is asked of what leaves a page only, which no component that [`Scan::short`] takes
     /// does: of each other one, from `start` to `end`.
     #[inline(always)]
     pub fn is_long_by(self, start: Text, end: Text) -> bool {
@@ -108,25 +81,11 @@ impl<'a> Text<'a> {
         end.address() - self.address() > GLANCE_MAX
     }
 
-    /// Whether a component from here lies in one page, with what follows it, for all that [`Text::short`] looks at.
+    /// Whether a component from here lies in one page, with what follows it, for all that [`Scan::short`] looks at.
     #[inline(always)]
     fn is_within_page(self) -> bool {
         // Sixteen bytes on is not among the first sixteen of a page.
         self.address().wrapping_add(16) & (PAGE - 16) != 0
-    }
-
-    /// Whether the component that ends at `end` is no name: nothing, `.` or `..`.
-    #[inline(always)]
-    pub fn is_dots_until(self, end: Text) -> bool {
-        // NUL, dot and slash, and a few besides.
-        self.first() <= b'/' && self.is_only_dots_until(end)
-    }
-
-    #[inline(never)]
-    fn is_only_dots_until(self, end: Text) -> bool {
-        let len = end.address().wrapping_sub(self.address());
-        // SAFETY: these bytes are before the end of a component that starts here.
-        len <= 2 && (0..len).all(|i| unsafe { *self.at.add(i) } == b'.')
     }
 
     /// The first byte; 0 at the end.
@@ -153,63 +112,6 @@ impl<'a> Text<'a> {
             rest.at = rest.at.wrapping_add(1);
         }
         Some(rest)
-    }
-
-    /// The first component, and its end; `None` if it is longer than [`Short`]
-    /// or lies where looking at 16 bytes is not safe.
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    pub fn short(self) -> Option<(Short, Text<'a>)> {
-        use core::arch::x86_64::*;
-        if !self.is_within_page() {
-            return None;
-        }
-        let tables = Tables::of_all();
-        // SAFETY: all 16 bytes are in the page of the first one, which is part of the text.
-        let bytes = unsafe { _mm_loadu_si128(self.at.cast()) };
-        // SAFETY: an aligned member.
-        let slashes = unsafe { _mm_load_si128((&raw const tables.slashes).cast()) };
-        // 0 where the byte is NUL or differs from a slash in nothing.
-        // SAFETY: every x86-64 has SSE2.
-        let least = unsafe { _mm_min_epu8(bytes, _mm_xor_si128(bytes, slashes)) };
-        // SAFETY: as above.
-        let ends = unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(least, _mm_setzero_si128())) } as u32;
-        if ends == 0 {
-            return None;
-        }
-        let len = ends.trailing_zeros();
-        // SAFETY: `len` is at most 15: 16 bytes within `keep`.
-        let keep = unsafe { _mm_loadu_si128(tables.keep.as_ptr().add(16 - len as usize).cast()) };
-        // SAFETY: every x86-64 has SSE2.
-        let name = unsafe { _mm_and_si128(bytes, keep) };
-        // SAFETY: as above.
-        let low = unsafe { _mm_cvtsi128_si64(name) } as u64;
-        // SAFETY: as above.
-        let high = unsafe { _mm_cvtsi128_si64(_mm_unpackhi_epi64(name, name)) } as u64;
-        Some((Short { low, high, len }, Text { at: self.at.wrapping_add(len as usize), life: PhantomData }))
-    }
-
-    /// As above, a byte at a time.
-    #[cfg(not(target_arch = "x86_64"))]
-    #[inline]
-    pub fn short(self) -> Option<(Short, Text<'a>)> {
-        let (name, end) = self.component();
-        if name.len() > 15 || !self.is_within_page() {
-            return None;
-        }
-        let mut words = [0u8; 16];
-        words[..name.len()].copy_from_slice(name);
-        let all = u128::from_le_bytes(words);
-        Some((Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32 }, end))
-    }
-
-    /// As [`Text::short`], with the component's bytes where they lie.
-    #[inline(always)]
-    pub fn short_part(self) -> Option<(Short, &'a [u8], Text<'a>)> {
-        let (short, end) = self.short()?;
-        // SAFETY: these bytes were just read.
-        let name = unsafe { core::slice::from_raw_parts(self.at, short.len as usize) };
-        Some((short, name, end))
     }
 
     /// The first component, and its end.
@@ -253,6 +155,106 @@ impl<'a> Text<'a> {
     }
 }
 
+/// How components of a text are taken: what is made once for all of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan {
+    #[cfg(target_arch = "x86_64")]
+    slashes: core::arch::x86_64::__m128i,
+}
+
+impl Scan {
+    /// For any text.
+    #[inline(always)]
+    pub fn start() -> Scan {
+        Scan {
+            #[cfg(target_arch = "x86_64")]
+            slashes: slashes(),
+        }
+    }
+
+    /// Once something was called that no text of the usual kind needs: else that would make all of them keep what is in here
+    /// on the stack.
+    #[inline(always)]
+    pub fn renew(&mut self) {
+        *self = Scan::start();
+    }
+
+    /// The first component of `rest`, and its end; `None` if it is longer than [`Short`]
+    /// or lies where looking at 16 bytes is not safe.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub fn short<'a>(&self, rest: Text<'a>) -> Option<(Short, Text<'a>)> {
+        use core::arch::x86_64::*;
+        if !rest.is_within_page() {
+            return None;
+        }
+        // SAFETY: all 16 bytes are in the page of the first one, which is part of the text.
+        let bytes = unsafe { _mm_loadu_si128(rest.at.cast()) };
+        // 0 where the byte is NUL or differs from a slash in nothing.
+        // SAFETY: every x86-64 has SSE2.
+        let least = unsafe { _mm_min_epu8(bytes, _mm_xor_si128(bytes, self.slashes)) };
+        // SAFETY: as above.
+        let ends = unsafe { _mm_cmpeq_epi8(least, _mm_setzero_si128()) };
+        // SAFETY: as above.
+        let mask = unsafe { _mm_movemask_epi8(ends) } as u32;
+        if mask == 0 {
+            return None;
+        }
+        let len = mask.trailing_zeros();
+        // A number of 128 bits less one has all bits before its first one, and behind it those that it had.
+        let before = number_of(ends) - 1;
+        // SAFETY: as above.
+        let name = number_of(unsafe { _mm_andnot_si128(ends, bytes) }) & before;
+        let short = Short { low: name as u64, high: (name >> 64) as u64, len };
+        Some((short, Text { at: rest.at.wrapping_add(len as usize), life: PhantomData }))
+    }
+
+    /// As above, a byte at a time.
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline]
+    pub fn short<'a>(&self, rest: Text<'a>) -> Option<(Short, Text<'a>)> {
+        let (name, end) = rest.component();
+        if name.len() > 15 || !rest.is_within_page() {
+            return None;
+        }
+        let mut words = [0u8; 16];
+        words[..name.len()].copy_from_slice(name);
+        let all = u128::from_le_bytes(words);
+        Some((Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32 }, end))
+    }
+
+    /// As [`Scan::short`], with the component's bytes where they lie.
+    #[inline(always)]
+    pub fn short_part<'a>(&self, rest: Text<'a>) -> Option<(Short, &'a [u8], Text<'a>)> {
+        let (short, end) = self.short(rest)?;
+        // SAFETY: these bytes were just read.
+        let name = unsafe { core::slice::from_raw_parts(rest.at, short.len as usize) };
+        Some((short, name, end))
+    }
+}
+
+/// Sixteen slashes, made without the compiler's knowledge, who would read them from a line of constants, and anew each time.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn slashes() -> core::arch::x86_64::__m128i {
+    use core::arch::x86_64::{_mm_cvtsi32_si128, _mm_shuffle_epi32};
+    let mut four = 0x2f2f_2f2f;
+    // SAFETY: no instruction: it leaves the number what it is.
+    unsafe { core::arch::asm!("/* {0:e} */", inout(reg) four, options(nomem, nostack, preserves_flags)) };
+    // SAFETY: every x86-64 has SSE2.
+    unsafe { _mm_shuffle_epi32(_mm_cvtsi32_si128(four), 0) }
+}
+
+/// Sixteen bytes as a number.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn number_of(bytes: core::arch::x86_64::__m128i) -> u128 {
+    use core::arch::x86_64::{_mm_cvtsi128_si64, _mm_unpackhi_epi64};
+    // SAFETY: every x86-64 has SSE2.
+    let (low, high) = unsafe { (_mm_cvtsi128_si64(bytes), _mm_cvtsi128_si64(_mm_unpackhi_epi64(bytes, bytes))) };
+    u128::from(high as u64) << 64 | u128::from(low as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,11 +272,12 @@ mod tests {
             buffer[lead + text.len()] = 0;
             // SAFETY: the text ends in a NUL.
             let mut rest = unsafe { Text::new(buffer.as_ptr().add(lead)) };
+            let scan = Scan::start();
             loop {
                 let (name, end) = rest.component();
                 let left = &buffer[rest.at as usize - buffer.as_ptr() as usize..];
                 assert_eq!(name.len(), left.iter().position(|b| matches!(b, 0 | b'/')).unwrap());
-                match rest.short() {
+                match scan.short(rest) {
                     Some((short, after)) => {
                         let mut words = [0; 16];
                         words[..name.len()].copy_from_slice(name);
@@ -282,7 +285,7 @@ mod tests {
                         let expected = Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32 };
                         assert_eq!((short, after.at), (expected, end.at));
                         assert_eq!(Short::of_words(short.low, short.high), expected);
-                        assert_eq!(rest.short_part().map(|part| part.1), Some(name));
+                        assert_eq!(scan.short_part(rest).map(|part| part.1), Some(name));
                     }
                     None => assert!(name.len() > 15 || !rest.is_within_page()),
                 }

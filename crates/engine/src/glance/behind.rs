@@ -7,9 +7,9 @@
 //! Invariants
 //! - A split may take a whole chain away and use its lines again: what lies there
 //!   counts only while the home bucket leads to it.
-//! - A split raises the number of buckets before it takes a name out of the chain, and what comes from behind to
-//!   the home bucket is there before the chain is given up. So a miss is a miss if number and chain are the same
-//!   after the scan as before.
+//! - A split marks the home bucket before it takes a name out of the chain, and what comes from behind to the home
+//!   bucket is there before the chain is given up. So a miss is a miss if mark and chain are the same after the scan
+//!   as before.
 
 use super::{ABSENT, Looked};
 use crate::fs::Fs;
@@ -39,7 +39,7 @@ impl Fs {
         home: &'a Bucket,
         buckets: u64,
         hash: u64,
-        at: impl Fn(&'a Bucket, usize) -> Option<(&'a Cachelet, u32)>,
+        at: impl Fn(&'a Bucket, usize) -> Option<super::Near<'a>>,
     ) -> Looked<'a> {
         let print = format::hash::fingerprint(hash);
         let chain = home.next.load(Acquire);
@@ -55,7 +55,7 @@ impl Fs {
             match looked {
                 Some(Some((child, sequence))) => return Looked { child: Some(child), word: sequence },
                 Some(None) => return self.look_later(),
-                None if next == 0 => return self.absent_behind(buckets),
+                None if next == 0 => return self.absent_behind(home, buckets),
                 None => match self.bucket(next) {
                     Ok(behind) => bucket = behind,
                     Err(_) => return Looked::UNSURE,
@@ -66,10 +66,10 @@ impl Fs {
     }
 
     /// No bucket of the chain has the name.
-    fn absent_behind(&self, buckets: u64) -> Looked<'_> {
-        match self.root.buckets.load(Acquire) == buckets {
-            true => Looked { child: None, word: ABSENT },
-            false => self.look_later(),
+    fn absent_behind(&self, home: &Bucket, buckets: u64) -> Looked<'_> {
+        match home.is_split_since(buckets) {
+            true => self.look_later(),
+            false => Looked { child: None, word: ABSENT },
         }
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     /// Whether the name's home bucket has others behind it.
     fn is_chained(test: &TestFs, name: &[u8]) -> bool {
         let hash = test.hash(node_offset(test.root_node().id), name);
-        test.home(hash, test.root().buckets.load(Acquire)).unwrap().next.load(Acquire) != 0
+        test.home(hash).unwrap().0.next.load(Acquire) != 0
     }
 
     /// Goal: a glance sees every name that is in a chain of buckets, short, long and very long, says of

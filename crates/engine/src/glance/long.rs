@@ -13,10 +13,9 @@
 //!   looked at again: if the sequence is still the same when the attributes have
 //!   been read, they are those of the node that had the name.
 
-use super::Looked;
+use super::{Looked, Near};
 use crate::fs::Fs;
 use crate::index::Sought;
-use crate::segment::cachelet::Cachelet;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 use format::bucket::{Bucket, entry_offset};
@@ -37,7 +36,7 @@ impl Fs {
 
     /// The entry may be the name's: what its edentry says, and whose cachelet lies beside it.
     #[inline(always)]
-    fn look_on_medium(&self, bucket: &Bucket, i: usize, sought: &Sought) -> Option<(&Cachelet, u32)> {
+    fn look_on_medium(&self, bucket: &Bucket, i: usize, sought: &Sought) -> Option<Near<'_>> {
         let entry = bucket.entries[i].load(Acquire);
         let child = self.cachelet_at_hand(self.hint_of(bucket, i))?;
         let sequence = child.sequence.load(Acquire);
@@ -50,7 +49,7 @@ impl Fs {
             && self.has_name(offset, edentry, sought.name) == Ok(true);
         fence(Acquire);
         let stands = bucket.entries[i].load(Relaxed) == entry;
-        (named && stands && sequence & 1 == 0).then_some((child, sequence))
+        (named && stands && sequence & 1 == 0).then_some((child, u64::from(sequence)))
     }
 }
 
@@ -124,7 +123,7 @@ mod tests {
         let test = TestFs::new(64 << 20);
         let (cx, root) = (test.cx(), test.root_node());
         let other = make(&test, &cx, root, &name(41, b'o'), Kind::Regular, 0o644);
-        let (parent, buckets) = (node_offset(root.id), test.root().buckets.load(Acquire));
+        let parent = node_offset(root.id);
         look(&test, root, b"missing");
         for len in [41, 64, 88, 89, 152, 153, 216, 217, 255] {
             let text = name(len, b'f');
@@ -142,7 +141,7 @@ mod tests {
                 assert_eq!(found(&wrong), None, "{len}: byte {at}");
             }
             assert_eq!(found(&text[..len - 1]), None, "{len}");
-            let bucket = test.home(hash, buckets).unwrap();
+            let (bucket, _) = test.home(hash).unwrap();
             let i = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == fingerprint(hash)).unwrap();
             for number in [other.hint + 1, 0, u32::MAX] {
                 test.fs.image.store_volatile32(&bucket.cachelets[i], number);

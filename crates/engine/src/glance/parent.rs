@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use format::edentry::NAME_MAX;
 use format::inode::node_offset;
 use pm::Text;
-use pm::text::Short;
+use pm::text::{Scan, Short};
 
 impl Fs {
     /// The directory in which `path` from `base` ends, and the last component: a proper name. That
@@ -23,7 +23,8 @@ impl Fs {
         path: Text<'a>,
         covered: impl Fn(u64) -> bool,
     ) -> Option<(Node, &'a [u8])> {
-        let mut part = Part::first_of(path, path)?;
+        let mut scan = Scan::start();
+        let mut part = Part::first_of(&mut scan, path, path)?;
         let Some(mut rest) = part.end.next() else { return part.fits().then_some((base, part.name)) };
         let (mut dir, mut sequence) = self.start(base)?;
         let mut id = base.id;
@@ -44,7 +45,7 @@ impl Fs {
             if covered(id) || !may_search(&who, dir, sequence) {
                 return None;
             }
-            part = Part::first_of(rest, path)?;
+            part = Part::first_of(&mut scan, rest, path)?;
             match part.end.next() {
                 None => return part.fits().then_some((Node { id, hint: self.number_at_hand(dir) }, part.name)),
                 Some(next) => rest = next,
@@ -64,11 +65,12 @@ struct Part<'a> {
 impl<'a> Part<'a> {
     /// The first one of what is left of `path`; `None` if it is empty, `.` or `..`, or `path` too long.
     #[inline(always)]
-    fn first_of(rest: Text<'a>, path: Text<'a>) -> Option<Part<'a>> {
-        if let Some((short, name, end)) = rest.short_part() {
+    fn first_of(scan: &mut Scan, rest: Text<'a>, path: Text<'a>) -> Option<Part<'a>> {
+        if let Some((short, name, end)) = scan.short_part(rest) {
             return (!short.may_be_dots()).then_some(Part { short: Some(short), name, end });
         }
         let (name, end) = rest.component();
+        scan.renew();
         let proper = !matches!(name, b"" | b"." | b"..") && !path.is_long_by(rest, end);
         proper.then_some(Part { short: None, name, end })
     }

@@ -82,7 +82,7 @@ impl Fs {
     /// The entry of a name, for the holder of its bucket's lock.
     #[inline(always)]
     pub(crate) fn hit<'a>(&'a self, sought: &Sought) -> Result<Option<Hit<'a>>> {
-        self.hit_in(self.home(sought.hash, self.root().buckets.load(Acquire))?, sought)
+        self.hit_in(self.home(sought.hash)?.0, sought)
     }
 
     /// As [`Fs::hit`], with the name's home bucket.
@@ -137,7 +137,7 @@ impl Fs {
     /// Where an entry for a name can go, for the holder of its bucket's lock.
     #[inline(always)]
     pub(crate) fn room(&self, sought: &Sought) -> Result<Room<'_>> {
-        self.room_in(self.home(sought.hash, self.root().buckets.load(Acquire))?, sought)
+        self.room_in(self.home(sought.hash)?.0, sought)
     }
 
     /// As [`Fs::room`], with the name's home bucket.
@@ -153,7 +153,7 @@ impl Fs {
     /// The usual [room](Fs::room): the home bucket has a free entry, and nothing that could be the name, nor anything behind it.
     #[inline(always)]
     pub(crate) fn spot_at_hand(&self, sought: &Sought) -> Result<Option<Spot<'_>>> {
-        Ok(self.spot_in(self.home(sought.hash, self.root().buckets.load(Acquire))?, sought))
+        Ok(self.spot_in(self.home(sought.hash)?.0, sought))
     }
 
     /// As [`Fs::spot_at_hand`], with the name's home bucket.
@@ -233,7 +233,7 @@ impl Fs {
             self.image.store_volatile32(&bucket.cachelets[i], item.hint);
         }
         self.image.store_volatile32(&bucket.generation, self.generation);
-        self.image.store_volatile32(&bucket.reserved, 0);
+        self.image.store_volatile32(&bucket.split, 0);
         self.image.store(&bucket.next, next);
         self.image.flush(offset, LINE);
         Ok(())

@@ -62,13 +62,17 @@ impl Fs {
     /// Looks up a name. `None`: no such name.
     #[inline(always)]
     pub(crate) fn find<'a>(&'a self, cx: &Cx, sought: &Sought) -> Result<Option<Seen<'a>>> {
-        let buckets = self.root().buckets.load(Acquire);
-        self.find_in(cx, sought, self.home(sought.hash, buckets)?, buckets)
+        self.find_in(cx, sought, self.home(sought.hash)?)
     }
 
-    /// As [`Fs::find`], with the name's home `bucket` while there are `buckets`.
+    /// As [`Fs::find`], with the name's [home](Fs::home).
     #[inline(always)]
-    pub(crate) fn find_in<'a>(&'a self, cx: &Cx, sought: &Sought, bucket: &'a Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
+    pub(crate) fn find_in<'a>(
+        &'a self,
+        cx: &Cx,
+        sought: &Sought,
+        (bucket, buckets): (&'a Bucket, u64),
+    ) -> Result<Option<Seen<'a>>> {
         let print = fingerprint(sought.hash);
         if let Some(i) = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == print)
             && let Some(cachelet) = self.cachelet(self.hint_of(bucket, i))
@@ -94,7 +98,7 @@ impl Fs {
         // Before the entries: what was behind comes here before it is given up (`split`).
         let next = bucket.next.load(Acquire);
         let known = bucket.entries.iter().any(|entry| entry.load(Acquire) >> 48 == print);
-        if !known && next == 0 && self.root().buckets.load(Acquire) == buckets {
+        if !known && next == 0 && !bucket.is_split_since(buckets) {
             return Ok(None);
         }
         self.find_cold(&cx, &sought)

@@ -44,23 +44,25 @@ impl Fs {
         hash::name(self.name_key, parent, name)
     }
 
-    /// The bucket for `hash` when `buckets` are in use, the first of its chain.
+    /// The bucket for `hash`, the first of its chain, and of how many it is; until it is split
+    /// ([`Bucket::is_split_since`]), which needs its lock.
     #[inline(always)]
-    pub(crate) fn home(&self, hash: u64, buckets: u64) -> Result<&Bucket> {
+    pub(crate) fn home(&self, hash: u64) -> Result<(&Bucket, u64)> {
         let (bucket, known) = self.buckets.of_hash(hash);
-        if known == buckets && buckets >= BUCKETS_MIN {
-            return Ok(bucket);
+        if !bucket.is_split_since(known) {
+            return Ok((bucket, known));
         }
-        let bucket = self.home_anyhow(hash, buckets)?;
-        Ok(bucket)
+        let home = self.home_anyhow(hash)?;
+        Ok(home)
     }
 
-    /// There are more than this process knew.
+    /// There may be more than this process knew.
     #[cold]
     #[inline(never)]
-    fn home_anyhow(&self, hash: u64, buckets: u64) -> Result<&Bucket> {
+    fn home_anyhow(&self, hash: u64) -> Result<(&Bucket, u64)> {
         self.learn_buckets();
-        self.bucket(self.bucket_offset(hash, buckets)?)
+        let buckets = self.root().buckets.load(Acquire);
+        Ok((self.bucket(self.bucket_offset(hash, buckets)?)?, buckets))
     }
 
     /// Takes note of how many buckets there are, and where.

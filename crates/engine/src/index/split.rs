@@ -1,7 +1,8 @@
 //! The index grows: linear hashing, a bucket at a time, a segment when one is used up.
 //!
 //! Bucket `n` is made from bucket `n` without its highest bit. Both have the
-//! same lock. The record raises the number of buckets first and clears what has
+//! same lock. The old one is marked, so that nobody looks there by what he knew before;
+//! the record raises the number of buckets first and clears what has
 //! moved after that; the new bucket was written aside. If what stays fits into
 //! the home bucket, its overflow buckets are given up: what stayed in them comes to where something has left, or
 //! nothing was. No entry moves within a bucket: whoever looks through it without a lock would miss it.
@@ -121,6 +122,8 @@ impl Fs {
         self.read_chain(home, number, &mut chain)?;
         self.write_chain(tx, self.bucket_place(number)?, chain.going())?;
         tx.set(layout::ROOT + offset_of!(Root, buckets) as u64, number + 1)?;
+        // Before anything moves: who knows of fewer buckets asks the root from here on. If this comes to nothing, in vain.
+        self.image.store_volatile32(&self.bucket(home)?.split, bucket::split_mark(number + 1));
         if (1..=OVERFLOW_MAX).contains(&chain.overflows) && chain.stay <= ENTRIES {
             let bucket = self.bucket(home)?;
             let at_home = |index: usize| chain.staying().iter().any(|one| one.bucket == home && one.index == index);

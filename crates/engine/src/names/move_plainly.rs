@@ -12,7 +12,7 @@ use crate::lane::Tx;
 use crate::lane::record::{Empty, Set};
 use crate::segment::cache::write_name;
 use base::{Cx, Kind, Result};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use format::Bucket;
 use format::inode::node_offset;
 
@@ -31,9 +31,8 @@ impl Fs {
         (mut home, buckets): (&'a Bucket, u64),
     ) -> Result<Option<bool>> {
         let [first, second] = tx.lock_buckets(from.hash, to.hash)?;
-        let there_are = self.root().buckets.load(Acquire);
-        if there_are != buckets {
-            home = self.home(to.hash, there_are)?;
+        if home.is_split_since(buckets) {
+            (home, _) = self.home(to.hash)?;
         }
         let (hit, spot) = match (self.hit(from)?, self.room_in(home, to)?) {
             (Some(hit), Room::At(spot)) if hit.kind != Kind::Directory as u8 => (hit, spot),

@@ -18,7 +18,7 @@ use crate::lane::{Begun, Tx};
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, RenameMode, Result, W};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use format::hash::fingerprint;
 use format::inode::{Inode, node_offset};
 use format::lane;
@@ -35,6 +35,15 @@ struct Request<'a> {
     to_dir: Node,
     to: &'a [u8],
     mode: RenameMode,
+}
+
+impl<'a> Request<'a> {
+    /// A copy for a call that is out of line, as [`Cx::copied`].
+    #[inline(always)]
+    fn copied(&self) -> Request<'a> {
+        let Request { from_dir: Node { id, hint }, from, to_dir, to, mode } = *self;
+        Request { from_dir: Node { id: id.rotate_left(0), hint }, from, to_dir, to, mode }
+    }
 }
 
 /// A name that takes part: where it leads.
@@ -97,32 +106,45 @@ type Moved<'a> = (Option<Set<'a>>, Option<(Raise<'a>, Set<'a>)>);
 
 impl Fs {
     /// Moves a name. See `vfs::Backend::rename`.
+    #[inline(never)]
     pub fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
+        self.rename_in_line(cx, from_dir, from, to_dir, to, mode)
+    }
+
+    /// As [`Fs::rename`], in one function with the caller.
+    #[inline(always)]
+    pub fn rename_in_line(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
         check_name(from)?;
         if let Err(error) = check_name(to) {
             // The source is looked up first.
-            self.lookup(cx, from_dir, from)?;
+            self.lookup(&cx.copied(), from_dir, from)?;
             return Err(error);
         }
         let request = Request { from_dir, from, to_dir, to, mode };
         match self.try_rename(cx, &request)? {
             Outcome::Done => Ok(()),
-            undecided => self.until_done(cx, undecided, &|fs| fs.try_rename(cx, &request)),
+            undecided => self.rename_again(cx.copied(), undecided.copied(), request.copied()),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn rename_again(&self, cx: Cx, last: Outcome, request: Request) -> Result<()> {
+        self.until_done(&cx, last, &|fs| fs.try_rename(&cx, &request))
     }
 
     #[inline(always)]
     fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
         match self.is_plain() {
             true => self.rename_as::<true>(cx, request),
-            false => self.rename_in_any(cx.copied(), request),
+            false => self.rename_in_any(cx.copied(), request.copied()),
         }
     }
 
     /// In any image, where that is allowed.
     #[inline(never)]
-    fn rename_in_any(&self, cx: Cx, request: &Request) -> Result<Outcome> {
-        self.rename_as::<false>(&cx, request)
+    fn rename_in_any(&self, cx: Cx, request: Request) -> Result<Outcome> {
+        self.rename_as::<false>(&cx, &request)
     }
 
     /// `PLAIN`: as of [`Fs::is_plain`].
@@ -136,11 +158,10 @@ impl Fs {
         let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
         let (from, to) = (self.sought(a.offset(), request.from), self.sought(b.offset(), request.to));
         let plain = free && request.mode != RenameMode::Exchange && a.seen.mode() & STICKY == 0;
-        let buckets = self.root().buckets.load(Acquire);
-        let home = self.home(to.hash, buckets)?;
+        let home = self.home(to.hash)?;
         if plain
-            && self.seems_free(home, fingerprint(to.hash))
-            && let Some(full) = self.move_plainly(&mut tx, cx, (&a, &b), (&from, &to), (home, buckets))?
+            && self.seems_free(home.0, fingerprint(to.hash))
+            && let Some(full) = self.move_plainly(&mut tx, cx, (&a, &b), (&from, &to), home)?
         {
             if full {
                 self.grow_index(cx.copied());

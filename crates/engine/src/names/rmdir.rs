@@ -23,6 +23,18 @@ pub(super) enum Outcome {
     Recount(Node),
 }
 
+impl Outcome {
+    /// A copy for a call that is out of line, as [`Cx::copied`].
+    #[inline(always)]
+    pub(super) fn copied(&self) -> Outcome {
+        match *self {
+            Outcome::Done => Outcome::Done,
+            Outcome::Again(holder) => Outcome::Again(holder.rotate_left(0)),
+            Outcome::Recount(Node { id, hint }) => Outcome::Recount(Node { id: id.rotate_left(0), hint }),
+        }
+    }
+}
+
 impl Fs {
     /// Removes an empty directory. See `vfs::Backend::rmdir`.
     pub fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
@@ -35,8 +47,14 @@ impl Fs {
         check_name(name)?;
         match self.try_rmdir(cx, dir, name)? {
             Outcome::Done => Ok(()),
-            undecided => self.until_done(cx, undecided, &|fs| fs.try_rmdir(cx, dir, name)),
+            undecided => self.rmdir_again(cx.copied(), undecided.copied(), dir, name),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn rmdir_again(&self, cx: Cx, last: Outcome, dir: Node, name: &[u8]) -> Result<()> {
+        self.until_done(&cx, last, &|fs| fs.try_rmdir(&cx, dir, name))
     }
 
     #[inline(always)]
@@ -54,8 +72,6 @@ impl Fs {
     }
 
     /// Repeats an attempt, whose outcome was `last`, until it is decided.
-    #[cold]
-    #[inline(never)]
     pub(super) fn until_done(&self, cx: &Cx, mut last: Outcome, attempt: &dyn Fn(&Fs) -> Result<Outcome>) -> Result<()> {
         let (mut wait, mut vain) = (Waiter::new(), 0);
         for _ in 1..super::ATTEMPTS {
@@ -90,9 +106,8 @@ impl Fs {
             match self.unless_missing(cx.copied(), dir, name)? {}
         }
         let sought = self.sought(parent.offset(), name);
-        let buckets = self.root().buckets.load(Acquire);
-        let mut home = self.home(sought.hash, buckets)?;
-        let Some(seen) = self.find_in(cx, &sought, home, buckets)? else { return Err(Errno::ENOENT.into()) };
+        let (mut home, buckets) = self.home(sought.hash)?;
+        let Some(seen) = self.find_in(cx, &sought, (home, buckets))? else { return Err(Errno::ENOENT.into()) };
         parent.may_remove(&cx.cred, seen.uid)?;
         if !seen.is(Kind::Directory) {
             return Err(Errno::ENOTDIR.into());
@@ -109,9 +124,8 @@ impl Fs {
             Err(error) => return Err(error),
         }
         let lock = tx.lock_bucket(sought.hash)?;
-        let there_are = self.root().buckets.load(Acquire);
-        if there_are != buckets {
-            home = self.home(sought.hash, there_are)?;
+        if home.is_split_since(buckets) {
+            (home, _) = self.home(sought.hash)?;
         }
         let Some(hit) = self.hit_in(home, &sought)?.filter(|hit| hit.node.id == node.id) else {
             return Ok(Outcome::Again(0));

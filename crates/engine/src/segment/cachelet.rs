@@ -13,30 +13,37 @@
 //!
 //! Flags and their words in DirectFS: [`UNREADABLE`], [`DELETING`], [`INVALID`].
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, fence};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// Longest name kept in a cachelet, bytes.
 pub const NAME_SHORT: usize = 40;
 
-/// A directory closed to entry for a while (being recounted or evicted).
-pub const UNREADABLE: u32 = 1;
-/// A directory being removed: nobody may enter; nobody may make names in it.
-pub const DELETING: u32 = 2;
 /// Contents are not to be used: load them from the inode.
-pub const INVALID: u32 = 4;
+pub const INVALID: u32 = 1;
 /// The inode is gone (no links, no opens); the node is stale.
-pub const DEAD: u32 = 8;
-/// Used since the CLOCK hand last passed.
-pub const REFERENCED: u32 = 16;
-/// The inode has a cold line (atime, btime, xattrs).
-pub const COLD: u32 = 32;
-/// A directory whose counts must be retaken.
-pub const RECOUNT: u32 = 64;
-/// About to be given to another inode: openers keep off.
-pub const EVICTING: u32 = 128;
+pub const DEAD: u32 = 2;
 /// A directory whose name is gone, kept for those who have it open.
-pub const REMOVED: u32 = 512;
+pub const REMOVED: u32 = 4;
+/// How many flags, from the lowest, say that a cachelet is no longer what was looked for ([`Cachelet::is_still`]).
+pub const ODD: u32 = 3;
+/// The inode has a cold line (atime, btime, xattrs).
+pub const COLD: u32 = 8;
+/// A directory whose counts must be retaken.
+pub const RECOUNT: u32 = 16;
+/// How many that, or that not all attributes are in it.
+pub const ODD_ATTRIBUTES: u32 = 5;
+const _: () = assert!(INVALID | DEAD | REMOVED == (1 << ODD) - 1);
+const _: () = assert!(INVALID | DEAD | REMOVED | COLD | RECOUNT == (1 << ODD_ATTRIBUTES) - 1);
+/// A directory closed to entry for a while (being recounted or evicted).
+pub const UNREADABLE: u32 = 32;
+/// A directory being removed: nobody may enter; nobody may make names in it.
+pub const DELETING: u32 = 64;
+/// Used since the CLOCK hand last passed.
+pub const REFERENCED: u32 = 128;
+/// About to be given to another inode: openers keep off.
+pub const EVICTING: u32 = 512;
 /// A process has mapped the file since the last time that nobody had it open:
 /// its blocks are zeroed, not freed.
 pub const MAPPED: u32 = 256;
@@ -92,6 +99,16 @@ pub struct Cachelet {
 const _: () = assert!(size_of::<Cachelet>() == 128);
 
 impl Cachelet {
+    /// Whether the sequence is still `sequence`, and none of the lowest `ODD` flags is set: of what was read before this, that
+    /// it was so. Both at once, since they lie in one word.
+    #[inline(always)]
+    pub(crate) fn is_still<const ODD: u32>(&self, sequence: u64) -> bool {
+        const { assert!(offset_of!(Self, sequence) == 0 && offset_of!(Self, flags) == 4) }
+        fence(Acquire);
+        // The compiler would rather mask, with a longer constant.
+        pm::unknown(pm::first_word(self) ^ sequence) << (32 - ODD) == 0
+    }
+
     /// For the holder of `owner`: whether it is this node's and says what is so.
     #[inline(always)]
     pub(crate) fn is_sound(&self, node: u64) -> bool {

@@ -60,6 +60,13 @@ fn unless_stale(result: base::Result<usize>) -> Option<Outcome> {
     }
 }
 
+/// A call's number and words for a function that is out of line, which else would keep them on the stack from the
+/// beginning: as [`Cx::copied`].
+#[inline(always)]
+pub(crate) fn apart((number, [a, b, c, d, e, f]): (u32, [usize; 6])) -> (u32, [usize; 6]) {
+    (number.rotate_left(0), [a, b, c, d, e, f])
+}
+
 /// A failure.
 #[inline(always)]
 pub(crate) fn fail(errno: Errno) -> Outcome {

@@ -3,7 +3,7 @@
 mod covered;
 mod rename;
 
-use super::{done, err, fail};
+use super::{apart, done, err, fail};
 #[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
 use crate::path::{Spot, descriptor_name};
@@ -76,7 +76,7 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            self.at_name_properly(thread, call, dirfd, index, &mut move |cx, spot| match spot.is_name() {
+            self.at_name_properly(thread, apart(call), dirfd, index, &mut move |cx, spot| match spot.is_name() {
                 true => make(cx, spot, Kind::Directory, mode & 0o1777, 0, b""),
                 false => err(Errno::EEXIST),
             })
@@ -132,7 +132,7 @@ impl Process {
             return done;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.at_name_properly(thread, call, dirfd, index, &mut { mknod }) }
+        unsafe { self.at_name_properly(thread, apart(call), dirfd, index, &mut { mknod }) }
     }
 
     /// `symlinkat(target, dirfd, path)`. Part of its caller, which the compiler does with or without according to the profile.
@@ -172,7 +172,7 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            self.at_name_properly(thread, call, dirfd, index, &mut move |cx, spot| {
+            self.at_name_properly(thread, apart(call), dirfd, index, &mut move |cx, spot| {
                 plain_name(cx, spot)?;
                 make(cx, spot, Kind::Symlink, 0o777, 0, target)
             })
@@ -187,6 +187,20 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         unsafe { self.remove_at(thread, (abi::__NR_unlinkat, args), args[0], 1, flags & abi::AT_REMOVEDIR != 0) }
+    }
+
+    /// `unlinkat` without flags. Part of its caller, as `symlinkat`.
+    #[inline(always)]
+    pub unsafe fn unlink_in_line(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.remove_at(thread, (abi::__NR_unlinkat, args), args[0], 1, false) }
+    }
+
+    /// `unlinkat` with `AT_REMOVEDIR`. Part of its caller, as `symlinkat`.
+    #[inline(always)]
+    pub unsafe fn rmdir_in_line(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        unsafe { self.remove_at(thread, (abi::__NR_unlinkat, args), args[0], 1, true) }
     }
 
     /// `unlink(path)`.
@@ -240,7 +254,7 @@ impl Process {
             unsafe { self.remove_carefully(cx, spot, path, directory) }
         };
         // SAFETY: the caller's promise.
-        unsafe { self.at_name_properly(thread, call, dirfd, index, &mut carefully) }
+        unsafe { self.at_name_properly(thread, apart(call), dirfd, index, &mut carefully) }
     }
 
     /// Removes what may not be a proper name, or have a slash behind it; `path` is the call's own.

@@ -84,6 +84,24 @@ impl Mount {
         self.backend.rename(&cx.copied(), from_dir, from, to_dir, to, mode)
     }
 
+    /// [`Mount::rename`], in one function with the caller.
+    #[inline(always)]
+    pub fn rename_in_line(
+        &self,
+        cx: &Cx,
+        from_dir: Node,
+        from: &[u8],
+        to_dir: Node,
+        to: &[u8],
+        mode: RenameMode,
+    ) -> base::Result<()> {
+        #[cfg(feature = "native")]
+        if let Some(fs) = self.unserved() {
+            return fs.rename_in_line(cx, from_dir, from, to_dir, to, mode);
+        }
+        self.backend.rename(&cx.copied(), from_dir, from, to_dir, to, mode)
+    }
+
     /// [`Backend::open`](crate::Backend::open).
     #[inline(always)]
     pub fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> base::Result<DescriptionId> {

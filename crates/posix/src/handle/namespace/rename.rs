@@ -4,7 +4,7 @@
 //! kernel's, the call fails as it does between two file systems, in the kernel's order.
 
 use super::plain_name;
-use crate::handle::{done, err, fail};
+use crate::handle::{apart, done, err, fail};
 #[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
 use crate::path::{OpenFile, Place, Spot};
@@ -91,7 +91,7 @@ impl Process {
             return done;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.link_properly(cx.copied(), thread, call, from, to, last) }
+        unsafe { self.link_properly(cx.copied(), thread, apart(call), from, to, last) }
     }
 
     /// A `link` whose source and place a glance finds.
@@ -237,27 +237,27 @@ impl Process {
     /// `renameat2(dirfd, path, dirfd, path, flags)`.
     pub unsafe fn renameat2(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), args[4] as u32) }
+        unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), args[4] as u32, false) }
     }
 
     /// `renameat2` without flags. Part of its caller, as `symlinkat`.
     #[inline(always)]
     pub unsafe fn rename_in_line(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), 0) }
+        unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), 0, true) }
     }
 
     /// `renameat(dirfd, path, dirfd, path)`.
     pub unsafe fn renameat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at(thread, (abi::__NR_renameat, args), (args[0], 1), (args[2], 3), 0) }
+        unsafe { self.rename_at(thread, (abi::__NR_renameat, args), (args[0], 1), (args[2], 3), 0, false) }
     }
 
     /// `rename(path, path)`.
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn rename(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at(thread, (abi::__NR_rename, args), (CWD, 0), (CWD, 1), 0) }
+        unsafe { self.rename_at(thread, (abi::__NR_rename, args), (CWD, 0), (CWD, 1), 0, false) }
     }
 
     #[inline(always)]
@@ -268,6 +268,7 @@ impl Process {
         from: (usize, usize),
         to: (usize, usize),
         flags: u32,
+        in_line: bool,
     ) -> Outcome {
         if flags & !7 != 0 || flags & RENAME_EXCHANGE != 0 && flags != RENAME_EXCHANGE {
             return fail(Errno::EINVAL);
@@ -289,13 +290,17 @@ impl Process {
                 return fail(error.errno());
             }
             let (dirs, names) = ((from.found.parent, to.found.parent), (from.found.name, to.found.name));
-            return match from.mount.rename(&cx, dirs.0, names.0, dirs.1, names.1, mode) {
+            let done = match in_line {
+                true => from.mount.rename_in_line(&cx, dirs.0, names.0, dirs.1, names.1, mode),
+                false => from.mount.rename(&cx, dirs.0, names.0, dirs.1, names.1, mode),
+            };
+            return match done {
                 Ok(()) => Outcome::Done(0),
                 Err(error) => fail(gone(error).errno()),
             };
         }
         // SAFETY: the caller's promise.
-        unsafe { self.rename_properly(cx.copied(), thread, call, from, to, (flags, mode)) }
+        unsafe { self.rename_properly(cx.copied(), thread, apart(call), from, to, (flags, mode)) }
     }
 
     #[inline(never)]

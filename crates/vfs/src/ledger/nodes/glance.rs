@@ -19,6 +19,7 @@ use base::stat::Stat;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering::*, fence};
 use pm::Text;
+use pm::text::Scan;
 
 /// Nodes of a chain that a glance looks at.
 const STEPS: u32 = 16;
@@ -93,12 +94,12 @@ impl Ledger {
         let (Some(version), Ok(mut dir)) = (self.version(), self.get(base)) else { return Glance::Unsure };
         let now = Self::now();
         let mut index = base.id as u32;
-        let (mut rest, mut names) = (path, 0);
+        let (mut scan, mut rest, mut names) = (Scan::start(), path, 0);
         loop {
             if dir.kind() != Kind::Directory || rule.who.is_some_and(|who| !self.may_search(who, dir, now)) {
                 return Glance::Unsure;
             }
-            let (found, end) = match rest.short() {
+            let (found, end) = match scan.short(rest) {
                 // Empty, `.` or `..`.
                 Some((name, _)) if name.may_be_dots() => return Glance::Unsure,
                 Some((name, end)) => {
@@ -107,6 +108,7 @@ impl Ledger {
                 }
                 None => {
                     let (name, end) = rest.component();
+                    scan.renew();
                     if path.is_long_by(rest, end) {
                         return Glance::Unsure;
                     }
