@@ -46,6 +46,7 @@ pub const CALLS: &[(&str, Call)] = &[
     (NOTHING, |_, _| {}),
     (A_NAME, |h, i| seen((&h.api, h.files[i % FILES].as_c_str()))),
     (A_NEW_NAME, |h, i| seen((&h.api, h.fresh[i].as_c_str()))),
+    (TWO_NEW_NAMES, |h, i| seen((&h.api, h.fresh[i].as_c_str(), h.moved[i].as_c_str()))),
     (A_BLOCK, |h, i| seen((&h.api, h.data, &mut h.block, (i as u64 % 64) * 4096))),
     // Last, since they make their files when they warm up: the others find the image as it is without these.
     ("stat, name of 60 bytes", |h, i| h.there(&h.long[i % FILES])),
@@ -56,6 +57,7 @@ pub const CALLS: &[(&str, Call)] = &[
 pub const NOTHING: &str = "nothing";
 const A_NAME: &str = "a name";
 const A_NEW_NAME: &str = "a new name";
+const TWO_NEW_NAMES: &str = "two new names";
 const A_BLOCK: &str = "a block";
 
 /// The row that does what comes before a call.
@@ -70,7 +72,8 @@ pub fn before(name: &str) -> &'static str {
         | "open+close"
         | "open(O_CREAT)+close" => A_NAME,
         "pread 64 B" | "pread 4 KiB" | "overwrite 4 KiB" => A_BLOCK,
-        "append 4 KiB" | "copy 64 B" | "copy 4 KiB" | NOTHING | A_NAME | A_NEW_NAME | A_BLOCK => NOTHING,
+        "append 4 KiB" | "copy 64 B" | "copy 4 KiB" | NOTHING | A_NAME | A_NEW_NAME | TWO_NEW_NAMES | A_BLOCK => NOTHING,
+        "rename" => TWO_NEW_NAMES,
         _ => A_NEW_NAME,
     }
 }

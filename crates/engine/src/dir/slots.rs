@@ -57,7 +57,7 @@ impl Fs {
             #[inline(always)]
             |tx| self.search_slot(tx, directory, parent.seen.id, parent.inode),
         )?;
-        tx.slots += 1;
+        tx.slot = true;
         Ok(found)
     }
 

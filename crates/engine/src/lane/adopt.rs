@@ -57,8 +57,7 @@ impl Fs {
         let (lane, state) = (self.lane(number), self.lane_state(number));
         let word = lane.state.load(Acquire);
         let (stamp, released) = (State::stamp(word).max(1), state.released.load(Relaxed));
-        let words =
-            [&state.held[0], &state.entered[0], &state.closed[0], &state.slots[0], &state.loading, &state.loading_cachelet];
+        let words = [&state.held[0], &state.entered[0], &state.closed, &state.slot, &state.loading, &state.loading_cachelet];
         State::counts(word)
             // The record is gone, and what it freed is not the shadow's yet.
             || ![0, stamp].contains(&released)
@@ -126,16 +125,13 @@ impl Fs {
             return Ok(false);
         }
         self.return_arenas(number, state);
-        for slot in &state.slots {
-            self.return_slot(number, slot.load(Acquire));
-            slot.store(0, Release);
+        self.return_slot(number, state.slot.load(Acquire));
+        state.slot.store(0, Release);
+        let closed = state.closed.load(Relaxed);
+        if let (1.., Some(directory)) = (closed, self.segment.at::<Cachelet>(closed)) {
+            self.reopen(directory, number);
         }
-        for closed in &state.closed {
-            if let (1.., Some(directory)) = (closed.load(Relaxed), self.segment.at::<Cachelet>(closed.load(Relaxed))) {
-                self.reopen(directory, number);
-            }
-            closed.store(0, SeqCst);
-        }
+        state.closed.store(0, SeqCst);
         for entered in &state.entered {
             entered.store(0, SeqCst);
         }

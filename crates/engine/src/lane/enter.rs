@@ -118,7 +118,7 @@ impl<'a> Tx<'a> {
         }
         if let Some(directory) = self.closed.take() {
             self.fs.reopen(directory, self.number);
-            self.state.closed[0].store(0, SeqCst);
+            self.state.closed.store(0, SeqCst);
         }
     }
 
@@ -133,14 +133,7 @@ impl<'a> Tx<'a> {
         if self.closed.is_some() {
             return Err(Errno::EIO.into());
         }
-        self.closed = Some(directory);
-        let listed = &self.state.closed[0];
-        listed.store(self.fs.segment.offset_of(directory), SeqCst);
-        let mine = flag | (self.number + 1) << 16;
-        let closed = directory.flags.fetch_update(SeqCst, SeqCst, |flags| (flags & CLOSED == 0).then_some(flags | mine));
-        if closed.is_err() {
-            self.closed = None;
-            listed.store(0, SeqCst);
+        if self.close_to_others(directory, flag).is_err() {
             return Err(Errno::EBUSY.into());
         }
         let (fs, number) = (self.fs, self.number);
@@ -148,6 +141,32 @@ impl<'a> Tx<'a> {
         if directory.node.load(SeqCst) != node {
             return Err(Errno::ESTALE.into());
         }
+        Ok(())
+    }
+
+    /// As [`Tx::close_directory`], but it waits for nobody: so the locks may be held, that of the directory among
+    /// them. Else the lane + 1 that is inside, or has closed it; then it opens again when the operation ends.
+    #[inline(always)]
+    pub(crate) fn close_if_left(&mut self, directory: &'a Cachelet, node: u64, flag: u32) -> core::result::Result<(), u32> {
+        self.close_to_others(directory, flag)?;
+        match self.fs.lane_inside(0, self.number, node_offset(node)) {
+            Some(lane) => Err(lane + 1),
+            None => Ok(()),
+        }
+    }
+
+    /// Closes a directory to entry; tells the lane + 1 that has done so already.
+    #[inline(always)]
+    fn close_to_others(&mut self, directory: &'a Cachelet, flag: u32) -> core::result::Result<(), u32> {
+        let listed = &self.state.closed;
+        listed.store(self.fs.segment.offset_of(directory), SeqCst);
+        let mine = flag | (self.number + 1) << 16;
+        let closed = directory.flags.fetch_update(SeqCst, SeqCst, |flags| (flags & CLOSED == 0).then_some(flags | mine));
+        if let Err(flags) = closed {
+            listed.store(0, SeqCst);
+            return Err(flags >> 16);
+        }
+        self.closed = Some(directory);
         Ok(())
     }
 }

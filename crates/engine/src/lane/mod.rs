@@ -53,8 +53,8 @@ pub struct Tx<'a> {
     pub(crate) plain: bool,
     /// How many locks it holds: the first ones that `state.held` lists.
     pub(crate) held: u8,
-    /// And how many directory slots are reserved, of `state.slots`.
-    pub(crate) slots: u8,
+    /// Whether a directory slot is reserved (`state.slot`).
+    pub(crate) slot: bool,
     /// How many objects and stores the record has.
     objects: u8,
     ops: u8,
@@ -105,7 +105,7 @@ impl<'a> Tx<'a> {
             kind,
             plain,
             held: 0,
-            slots: 0,
+            slot: false,
             objects: 0,
             ops: 0,
             lines: 0,
@@ -413,7 +413,7 @@ impl<'a> Tx<'a> {
     #[inline(never)]
     fn give_up(&mut self) {
         self.abandon();
-        self.return_slots();
+        self.give_slot_back();
     }
 
     /// Changes what kind of record the next commit writes; returns what it was.
@@ -518,7 +518,7 @@ impl Tx<'_> {
         let state = self.state;
         let reserved = state.reserved_count.load(Relaxed);
         let lines = state.taken[0].load(Relaxed) | state.taken[1].load(Relaxed) | state.taken[2].load(Relaxed);
-        lines | state.slots[0].load(Relaxed) | state.slots[1].load(Relaxed) | u64::from(reserved) != 0
+        lines | state.slot.load(Relaxed) | u64::from(reserved) != 0
     }
 
     /// Ends the operation, as dropping it does.

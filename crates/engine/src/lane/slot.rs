@@ -10,7 +10,7 @@ use pm::Errno;
 
 impl<'a> Tx<'a> {
     /// Reserves the slot at image offset `at`: its word if it was free and is ours now.
-    /// The record gives it its value (then [`Tx::slots_filled`]); else it is
+    /// The record gives it its value (then [`Tx::slot_filled`]); else it is
     /// free again when the operation ends.
     #[inline(always)]
     pub(crate) fn reserve_slot(&mut self, at: u64) -> Result<Option<&'a AtomicU64>> {
@@ -20,34 +20,33 @@ impl<'a> Tx<'a> {
         if seen != 0 && !fs.is_stale_slot(seen) {
             return Ok(None);
         }
-        let Some(listed) = self.state.slots.get(usize::from(self.slots)) else { return Err(Errno::EIO.into()) };
+        if self.slot {
+            return Err(Errno::EIO.into());
+        }
+        let listed = &self.state.slot;
         listed.store(at, Release);
         if fs.image.swap_if(word, seen, reservation(self.number, fs.generation)).is_err() {
             listed.store(0, Release);
             return Ok(None);
         }
-        self.slots += 1;
+        self.slot = true;
         Ok(Some(word))
     }
 
-    /// After the commit: the slots reserved have their values.
+    /// After the commit: the slot reserved, if any, has its value.
     #[inline(always)]
-    pub(crate) fn slots_filled(&mut self) {
-        for slot in self.state.slots.iter().take(self.slots.into()) {
-            slot.store(0, Release);
+    pub(crate) fn slot_filled(&mut self) {
+        if self.slot {
+            self.state.slot.store(0, Release);
         }
-        self.slots = 0;
+        self.slot = false;
     }
 
-    /// Frees the slots that were reserved and not filled.
-    pub(super) fn return_slots(&mut self) {
-        for slot in &self.state.slots {
-            let at = slot.load(Relaxed);
-            if at != 0 {
-                self.fs.return_slot(self.number, at);
-                slot.store(0, Release);
-            }
-        }
+    /// Frees the slot if it was reserved and not filled.
+    pub(super) fn give_slot_back(&mut self) {
+        let slot = &self.state.slot;
+        self.fs.return_slot(self.number, slot.load(Relaxed));
+        slot.store(0, Release);
     }
 }
 

@@ -126,7 +126,7 @@ impl Fs {
         let touched = touch_directory(parent.inode, now, 1, i8::from(directory));
         let stores = (allocated, Set { word: slot, value: edentry }, entry, touched, text);
         let (cachelet, number) = self.commit_fresh(tx, &place, &plan, own, Some((&spot, sought)), stores)?;
-        tx.slots_filled();
+        tx.slot_filled();
         self.release_fresh(tx.state, cachelet);
         tx.finish_holding([lock]);
         if spot.is_full() {

@@ -25,7 +25,10 @@ impl Fs {
     pub fn link_in_line(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         match self.is_plain() {
             true => self.link_as::<true>(cx, node, dir, name),
-            false => self.link_in_any(cx.copied(), node, dir, name),
+            false => {
+                self.link_in_any(cx.copied(), node, dir, name)?;
+                Ok(())
+            }
         }
     }
 
@@ -70,14 +73,14 @@ impl Fs {
         let counted = links_change(inode, links, nlink + 1, now);
         let touched = touch_directory(parent.inode, now, 1, 0);
         tx.commit_with((allocated, Set { word: slot, value: edentry }, entry, counted, touched))?;
-        tx.slots_filled();
+        tx.slot_filled();
 
         let change = self.change(cachelet);
         change.nlink.store(nlink + 1, Relaxed);
         change.ctime.store(now as u64, Relaxed);
         drop(change);
         if cachelet.parent.load(Relaxed) == 0 {
-            self.name_cachelet(cachelet, &sought);
+            self.name_cachelet(cachelet, &sought.copied());
         }
         tx.finish_holding([lock, &cachelet.owner]);
         if spot.is_full() {

@@ -18,11 +18,11 @@ use format::inode::node_offset;
 
 impl Fs {
     /// Moves a name of `a` to a free one of `b`; both are entered, and names may
-    /// be changed in them. `home` is where the free one belongs while there are
+    /// be changed in them. `WITHIN`: they are one. `home` is where the free one belongs while there are
     /// `buckets`. `None`: this is not the usual case; nothing has
     /// happened, and nothing is locked. Else whether the index wants to grow.
     #[inline(always)]
-    pub(super) fn move_plainly<'a>(
+    pub(super) fn move_plainly<'a, const WITHIN: bool>(
         &'a self,
         tx: &mut Tx<'a>,
         cx: &Cx,
@@ -41,7 +41,7 @@ impl Fs {
                 return Ok(None);
             }
         };
-        let cross = a.seen.id != b.seen.id;
+        let cross = !WITHIN && a.seen.id != b.seen.id;
         let (old_at, old_slot) = self.slot_of(&hit)?;
         // In its directory a name keeps its place, so that readers see it once.
         let (at, slot) = if cross { self.reserve_any_slot(tx, b)? } else { (old_at, old_slot) };
@@ -61,7 +61,7 @@ impl Fs {
         let left = touch_directory(a.inode, now, -i8::from(cross), 0);
         tx.commit_even((new, gone, ctime_change(inode, now), left, across))?;
         if cross {
-            tx.slots_filled();
+            tx.slot_filled();
             self.slot_freed(a, old_at);
         }
         let change = self.change(cachelet);

@@ -37,7 +37,10 @@ impl Fs {
     pub fn unlink_in_line(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         match self.is_plain() {
             true => self.unlink_as::<true>(cx, dir, name),
-            false => self.unlink_in_any(cx.copied(), dir, name),
+            false => {
+                self.unlink_in_any(cx.copied(), dir, name)?;
+                Ok(())
+            }
         }
     }
 

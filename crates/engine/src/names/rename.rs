@@ -123,7 +123,10 @@ impl Fs {
         let request = Request { from_dir, from, to_dir, to, mode };
         match self.try_rename(cx, &request)? {
             Outcome::Done => Ok(()),
-            undecided => self.rename_again(cx.copied(), undecided.copied(), request.copied()),
+            undecided => {
+                self.rename_again(cx.copied(), undecided.copied(), request.copied())?;
+                Ok(())
+            }
         }
     }
 
@@ -135,40 +138,51 @@ impl Fs {
 
     #[inline(always)]
     fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
+        if self.is_plain() && request.from_dir.id == request.to_dir.id {
+            return self.rename_as::<true, true>(cx, request);
+        }
+        let outcome = self.rename_in_any(cx.copied(), request.copied())?;
+        Ok(outcome.copied())
+    }
+
+    /// In any image, where that is allowed, and between directories.
+    #[inline(never)]
+    fn rename_in_any(&self, cx: Cx, request: Request) -> Result<Outcome> {
         match self.is_plain() {
-            true => self.rename_as::<true>(cx, request),
-            false => self.rename_in_any(cx.copied(), request.copied()),
+            true => self.rename_as::<true, false>(&cx, &request),
+            false => self.rename_as::<false, false>(&cx, &request),
         }
     }
 
-    /// In any image, where that is allowed.
-    #[inline(never)]
-    fn rename_in_any(&self, cx: Cx, request: Request) -> Result<Outcome> {
-        self.rename_as::<false>(&cx, &request)
-    }
-
-    /// `PLAIN`: as of [`Fs::is_plain`].
+    /// `PLAIN`: as of [`Fs::is_plain`]. `WITHIN`: both names are in one directory.
     #[inline(always)]
-    fn rename_as<const PLAIN: bool>(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
+    fn rename_as<const PLAIN: bool, const WITHIN: bool>(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
         let mut tx = match self.begin_as(cx, lane::Kind::Rename, PLAIN) {
             Ok(tx) => tx,
             Err(error) => match self.unless_closed_to(cx.copied(), [request.from_dir, request.to_dir], error)? {},
         };
-        let (a, b) = self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?;
-        let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
+        let (a, b) = match WITHIN {
+            true => {
+                let parent = self.enter(&mut tx, cx, request.from_dir)?;
+                (parent, parent)
+            }
+            false => self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?,
+        };
+        let free = a.is_free_to(&cx.cred) && (WITHIN || b.is_free_to(&cx.cred));
         let (from, to) = (self.sought(a.offset(), request.from), self.sought(b.offset(), request.to));
         let plain = free && request.mode != RenameMode::Exchange && a.seen.mode() & STICKY == 0;
         let home = self.home(to.hash)?;
         if plain
             && self.seems_free(home.0, fingerprint(to.hash))
-            && let Some(full) = self.move_plainly(&mut tx, cx, (&a, &b), (&from, &to), home)?
+            && let Some(full) = self.move_plainly::<WITHIN>(&mut tx, cx, (&a, &b), (&from, &to), home)?
         {
             if full {
                 self.grow_index(cx.copied());
             }
             return Ok(Outcome::Done);
         }
-        self.rename_with_care(tx.pass_on(), cx.copied(), request.mode, Ends { a, b, from, to, free })
+        let outcome = self.rename_with_care(tx.pass_on(), cx.copied(), request.mode, Ends { a, b, from, to, free })?;
+        Ok(outcome.copied())
     }
 
     /// Whatever is to be moved, wherever.
@@ -349,7 +363,7 @@ impl Fs {
             }
             Some(target) => Some(self.commit_replacement(tx, (target, plan.to.name.len()), now, stores)?),
         };
-        tx.slots_filled();
+        tx.slot_filled();
         self.name_moved(source, &plan.to, now);
         if at != old_at {
             self.slot_freed(a, old_at);

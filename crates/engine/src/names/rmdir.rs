@@ -1,11 +1,15 @@
-//! Removing a directory: closed to entry first, so that it stays empty.
+//! Removing a directory: closed to entry, so that it stays empty.
+//!
+//! Names are changed inside it without a lock on it. So what is seen to be empty
+//! is closed, and looked at again once nobody is inside. Whoever is may want
+//! one of the locks held here: then all is given back, and the attempt repeated.
 
 use super::{check_name, touch_directory};
 use crate::fs::Fs;
 use crate::lane::lock::Waiter;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, Result};
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::inode::{self, Inode, node_offset};
 use format::lane;
 use pm::Errno;
@@ -47,7 +51,10 @@ impl Fs {
         check_name(name)?;
         match self.try_rmdir(cx, dir, name)? {
             Outcome::Done => Ok(()),
-            undecided => self.rmdir_again(cx.copied(), undecided.copied(), dir, name),
+            undecided => {
+                self.rmdir_again(cx.copied(), undecided.copied(), dir, name)?;
+                Ok(())
+            }
         }
     }
 
@@ -61,7 +68,10 @@ impl Fs {
     fn try_rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
         match self.is_plain() {
             true => self.rmdir_as::<true>(cx, dir, name),
-            false => self.rmdir_in_any(cx.copied(), dir, name),
+            false => {
+                let outcome = self.rmdir_in_any(cx.copied(), dir, name)?;
+                Ok(outcome.copied())
+            }
         }
     }
 
@@ -106,37 +116,23 @@ impl Fs {
             match self.unless_missing(cx.copied(), dir, name)? {}
         }
         let sought = self.sought(parent.offset(), name);
-        let (mut home, buckets) = self.home(sought.hash)?;
-        let Some(seen) = self.find_in(cx, &sought, (home, buckets))? else { return Err(Errno::ENOENT.into()) };
-        parent.may_remove(&cx.cred, seen.uid)?;
-        if !seen.is(Kind::Directory) {
+        let lock = tx.lock_bucket(sought.hash)?;
+        let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
+        let victim = self.lock_named(&mut tx, cx, hit.node)?;
+        parent.may_remove(&cx.cred, victim.uid.load(Relaxed))?;
+        if hit.kind != Kind::Directory as u8 {
             return Err(Errno::ENOTDIR.into());
         }
-        let (victim, node, inode) = (seen.cachelet, self.node_seen(&seen), self.inode(node_offset(seen.id))?);
+        let inode = self.inode(node_offset(hit.node.id))?;
         if must_recount(inode) {
-            return Ok(Outcome::Recount(node));
+            return Ok(Outcome::Recount(hit.node));
         }
         check_empty(inode)?;
-        match tx.close_directory(victim, node.id, DELETING) {
-            Ok(()) => {}
-            Err(base::Error::Posix(Errno::EBUSY)) => return Ok(Outcome::Again(self.closer_of(victim))),
-            Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
-            Err(error) => return Err(error),
-        }
-        let lock = tx.lock_bucket(sought.hash)?;
-        if home.is_split_since(buckets) {
-            (home, _) = self.home(sought.hash)?;
-        }
-        let Some(hit) = self.hit_in(home, &sought)?.filter(|hit| hit.node.id == node.id) else {
-            return Ok(Outcome::Again(0));
-        };
-        match tx.lock_inode(victim, node.id) {
-            Ok(()) => {}
-            Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
-            Err(error) => return Err(error),
+        if let Err(lane) = tx.close_if_left(victim, hit.node.id, DELETING) {
+            return Ok(Outcome::Again(lane));
         }
         if must_recount(inode) {
-            return Ok(Outcome::Recount(node));
+            return Ok(Outcome::Recount(hit.node));
         }
         check_empty(inode)?;
         let (slot, removed) = self.remove_entry(&mut tx, &hit, name.len())?;

@@ -47,8 +47,10 @@ pub struct LaneState {
     pub process: AtomicU32,
     /// Number of `reserved` in use.
     pub reserved_count: AtomicU32,
-    /// Offset in the image of a directory slot reserved, twice for rename.
-    pub slots: [AtomicU64; 2],
+    /// Offset in the image of the directory slot reserved.
+    pub slot: AtomicU64,
+    /// Segment offset of the cachelet of the directory this lane has closed to entry.
+    pub closed: AtomicU64,
     /// Lines that the operation under way has taken out of a stock, by arena.
     pub taken: [AtomicU64; ARENAS],
 
@@ -68,15 +70,13 @@ pub struct LaneState {
     pub cursor: AtomicU64,
     /// Where the last block of slots was found.
     pub slot_block: AtomicU64,
-    /// Segment offsets of the cachelets of directories this lane has closed to entry.
-    pub closed: [AtomicU64; 2],
     /// Pages claimed + 1: metadata, data.
     pub pages: [AtomicU64; 2],
     /// Page of the shadow being loaded + 1.
     pub loading: AtomicU64,
     /// Segment offsets of the owner words of open files' offsets held, or about to be.
     pub offsets: [AtomicU64; OFFSETS],
-    pub spare: [AtomicU64; 30 - OFFSETS],
+    pub spare: [AtomicU64; 32 - OFFSETS],
     /// Node that this lane has made without a name, for whoever opens it next: nobody frees it before.
     pub unopened: AtomicU64,
     pub reserved: [Reserved; RESERVED_MAX],

@@ -51,7 +51,8 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.link_in_line(cx, node, dir, name);
         }
-        self.backend.link(&cx.copied(), node, dir, name)
+        self.backend.link(&cx.copied(), node, dir, name)?;
+        Ok(())
     }
 
     /// [`Backend::unlink`](crate::Backend::unlink).
@@ -61,7 +62,8 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.unlink_in_line(cx, dir, name);
         }
-        self.backend.unlink(&cx.copied(), dir, name)
+        self.backend.unlink(&cx.copied(), dir, name)?;
+        Ok(())
     }
 
     /// [`Backend::rmdir`](crate::Backend::rmdir).
@@ -71,7 +73,8 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.rmdir_in_line(cx, dir, name);
         }
-        self.backend.rmdir(&cx.copied(), dir, name)
+        self.backend.rmdir(&cx.copied(), dir, name)?;
+        Ok(())
     }
 
     /// [`Backend::rename`](crate::Backend::rename).
@@ -81,7 +84,8 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.rename(cx, from_dir, from, to_dir, to, mode);
         }
-        self.backend.rename(&cx.copied(), from_dir, from, to_dir, to, mode)
+        self.backend.rename(&cx.copied(), from_dir, from, to_dir, to, mode)?;
+        Ok(())
     }
 
     /// [`Mount::rename`], in one function with the caller.
@@ -99,7 +103,8 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.rename_in_line(cx, from_dir, from, to_dir, to, mode);
         }
-        self.backend.rename(&cx.copied(), from_dir, from, to_dir, to, mode)
+        self.backend.rename(&cx.copied(), from_dir, from, to_dir, to, mode)?;
+        Ok(())
     }
 
     /// [`Backend::open`](crate::Backend::open).
