@@ -299,6 +299,23 @@ impl Process {
         Some(Spot { slot: mount.slot.into(), mount, found: Found { parent, name, node: None, slash: false } })
     }
 
+    /// As [`Process::glance_parent_from`], of both paths of one call, which start in one mount.
+    #[inline(always)]
+    pub(crate) fn glance_parents<'a>(&'a self, from: Departure<'a>, to: Departure<'a>) -> Option<(Spot<'a>, Spot<'a>)> {
+        let mount = from.mount;
+        let glance = |Departure { base, path, .. }: Departure<'a>| {
+            mount.glance_parent::<false>(&self.mounts, || self.credentials.caller(), base, path)
+        };
+        let between = |Departure { base, path, .. }: Departure<'a>| self.glance_parent_between(mount, base, path);
+        let [from, to] = match self.mounts.is_flat() {
+            true => [glance(from)?, glance(to)?],
+            false => [between(from)?, between(to)?],
+        };
+        let spot =
+            |(parent, name)| Spot { slot: mount.slot.into(), mount, found: Found { parent, name, node: None, slash: false } };
+        Some((spot(from), spot(to)))
+    }
+
     #[cold]
     #[inline(never)]
     fn glance_parent_between<'a>(&self, mount: &Mount, base: Node, path: Text<'a>) -> Option<(Node, &'a [u8])> {

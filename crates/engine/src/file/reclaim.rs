@@ -24,27 +24,42 @@ const SPARE: usize = 18;
 /// The stores that free an inode's line.
 pub(crate) type Gone<'a> = (Set<'a>, ClearBits<'a>);
 
+/// Whether an inode holds no more than its line.
+#[inline(always)]
+fn has_nothing(inode: &Inode, head: Head) -> bool {
+    head.kind != Kind::Symlink as u8 && head.flags & COLD == 0 && inode.root.load(Acquire) == 0
+}
+
 impl Fs {
     /// Adds to `tx` what frees all that an inode holds, if that fits beside what
     /// the record has already, and returns the stores that free its line, for the
     /// record too. `None` if it does not fit: then nothing was added.
     #[inline(always)]
     pub(crate) fn free_small<'a>(&'a self, tx: &mut Tx<'a>, inode: &'a Inode) -> Result<Option<Gone<'a>>> {
-        let offset = self.image.offset_of(inode);
         let head = inode.head();
-        let plain = head.kind != Kind::Symlink as u8 && head.flags & COLD == 0;
-        let freed = plain && inode.root.load(Acquire) == 0
+        let freed = has_nothing(inode, head)
             || tx.aside_taking(
                 #[inline(always)]
-                |tx| self.free_contents(tx, inode, offset, head),
+                |tx| self.free_contents(tx, inode, self.image.offset_of(inode), head),
             )?;
-        if !freed {
-            return Ok(None);
-        }
+        if freed { Ok(Some(self.free_line(tx, inode, head)?)) } else { Ok(None) }
+    }
+
+    /// As [`Fs::free_small`], of an inode that holds nothing; `None` if this one does.
+    #[inline(always)]
+    pub(crate) fn free_empty<'a>(&'a self, tx: &mut Tx<'a>, inode: &'a Inode) -> Option<Gone<'a>> {
+        let head = inode.head();
+        if has_nothing(inode, head) { self.free_line(tx, inode, head).ok() } else { None }
+    }
+
+    /// The stores that free the line of an inode.
+    #[inline(always)]
+    fn free_line<'a>(&'a self, tx: &mut Tx<'a>, inode: &'a Inode, head: Head) -> Result<Gone<'a>> {
+        let line = tx.old_lines(self.image.offset_of(inode), 1)?;
         // The generation stays: the next inode here gets another.
         let value = Head { generation: head.generation, flags: 0, kind: 0, permission: 0 }.pack();
         tx.files(-1);
-        Ok(Some((Set { word: &inode.head, value }, tx.old_lines(offset, 1)?)))
+        Ok((Set { word: &inode.head, value }, line))
     }
 
     /// Frees all that an inode holds; false if that does not fit into the record.

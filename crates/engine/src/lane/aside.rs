@@ -80,11 +80,11 @@ impl<'a> Tx<'a> {
 
     /// An [aside](Tx::aside) that commits.
     #[inline(always)]
-    pub(super) fn commit_aside(&mut self, commit: impl FnOnce(&mut Tx<'a>) -> Result<()>) -> Result<()> {
+    pub(crate) fn commit_aside<R: Copy>(&mut self, commit: impl FnOnce(&mut Tx<'a>) -> Result<R>) -> Result<R> {
         let committed = self.aside(commit);
         self.start_afresh();
-        committed?;
-        Ok(())
+        let result = committed?;
+        Ok(result)
     }
 
     /// The operation as it is, for who ends it out of line: nothing is left to be done here.

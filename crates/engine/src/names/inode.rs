@@ -196,9 +196,7 @@ impl Fs {
         id: u64,
         inode: &'a Inode,
     ) -> Result<Option<Gone<'a>>> {
-        let closed = cachelet::EVICTING | (tx.number + 1) << 16;
-        cachelet.flags.fetch_or(closed, SeqCst);
-        if cachelet.opens.load(SeqCst) == 0
+        if keep_openers_out(tx, cachelet)
             && let Some(gone) = self.free_small(tx, inode)?
         {
             return Ok(Some(gone));
@@ -208,6 +206,13 @@ impl Fs {
             |tx| self.add_orphan(tx, id),
         )?;
         Ok(None)
+    }
+
+    /// As [`Fs::give_up_inode`], of one that holds nothing and that nobody has open, as most are that are not
+    /// written to. `None`: give it up in full.
+    #[inline(always)]
+    pub(crate) fn give_up_empty<'a>(&'a self, tx: &mut Tx<'a>, cachelet: &Cachelet, inode: &'a Inode) -> Option<Gone<'a>> {
+        if keep_openers_out(tx, cachelet) { self.free_empty(tx, inode) } else { None }
     }
 
     /// After the commit of this lane, or after it failed: openers may go on; `dead` tells them what they find.
@@ -229,6 +234,14 @@ impl Fs {
     pub(crate) fn check_links(&self, nlink: u32) -> Result<()> {
         if nlink >= super::LINKS_MAX { Err(Errno::EMLINK.into()) } else { Ok(()) }
     }
+}
+
+/// Whether nobody has an inode open, and nobody opens it, until [`Fs::settle_victim`].
+#[inline(always)]
+fn keep_openers_out(tx: &Tx, cachelet: &Cachelet) -> bool {
+    let closed = cachelet::EVICTING | (tx.number + 1) << 16;
+    cachelet.flags.fetch_or(closed, SeqCst);
+    cachelet.opens.load(SeqCst) == 0
 }
 
 /// The stores for one name less (or more) of a locked inode that is no

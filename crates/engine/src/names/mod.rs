@@ -102,15 +102,21 @@ fn sticks(privileged: bool, uid: u32, owners: [u32; 2]) -> bool {
 }
 
 /// `ENAMETOOLONG`, or `ENOENT` for the empty name.
-#[inline]
+#[inline(always)]
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
-    if name.len() > NAME_MAX {
-        return Err(Errno::ENAMETOOLONG.into());
-    }
-    if name.is_empty() {
-        return Err(Errno::ENOENT.into());
-    }
-    Ok(())
+    if is_proper(name) { Ok(()) } else { Err(improper(name)) }
+}
+
+/// Whether a name is neither empty nor too long.
+#[inline(always)]
+pub(crate) fn is_proper(name: &[u8]) -> bool {
+    (1..=NAME_MAX).contains(&name.len())
+}
+
+#[cold]
+#[inline(never)]
+fn improper(name: &[u8]) -> base::Error {
+    if name.is_empty() { Errno::ENOENT.into() } else { Errno::ENAMETOOLONG.into() }
 }
 
 /// What becomes of a failure to find a directory that was there a moment ago.

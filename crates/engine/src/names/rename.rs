@@ -10,7 +10,7 @@
 
 use super::remove::Fate;
 use super::rmdir::{Outcome, check_empty, must_recount};
-use super::{Parent, STICKY, check_name, touch_directory};
+use super::{Parent, STICKY, check_name, improper, is_proper, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::record::{Empty, Raise, Set, Stores, Touch};
@@ -18,6 +18,7 @@ use crate::lane::{Begun, Tx};
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
 use base::{Cx, Kind, Node, RenameMode, Result, W};
+use core::convert::Infallible;
 use core::sync::atomic::Ordering::Relaxed;
 use format::hash::fingerprint;
 use format::inode::{Inode, node_offset};
@@ -114,11 +115,8 @@ impl Fs {
     /// As [`Fs::rename`], in one function with the caller.
     #[inline(always)]
     pub fn rename_in_line(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
-        check_name(from)?;
-        if let Err(error) = check_name(to) {
-            // The source is looked up first.
-            self.lookup(&cx.copied(), from_dir, from)?;
-            return Err(error);
+        if !is_proper(from) || !is_proper(to) {
+            match self.unless_proper(cx.copied(), from_dir, from, to)? {}
         }
         let request = Request { from_dir, from, to_dir, to, mode };
         match self.try_rename(cx, &request)? {
@@ -128,6 +126,15 @@ impl Fs {
                 Ok(())
             }
         }
+    }
+
+    /// One of the names cannot be one; the source is looked up first.
+    #[cold]
+    #[inline(never)]
+    fn unless_proper(&self, cx: Cx, from_dir: Node, from: &[u8], to: &[u8]) -> Result<Infallible> {
+        check_name(from)?;
+        self.lookup(&cx, from_dir, from)?;
+        Err(improper(to))
     }
 
     #[cold]

@@ -7,7 +7,7 @@ use super::plain_name;
 use crate::handle::{apart, done, err, fail};
 #[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
-use crate::path::{Departure, OpenFile, Place, Spot};
+use crate::path::{OpenFile, Place, Spot};
 use crate::protected::HARDLINKS;
 use crate::text;
 use crate::{Outcome, Process, ThreadState};
@@ -283,8 +283,7 @@ impl Process {
             // SAFETY: the caller's promise.
             && let Some((from, to)) = unsafe { self.start_two((from.0, call.1[from.1]), (to.0, call.1[to.1])) }
             && core::ptr::eq(from.mount, to.mount)
-            && let Some(from) = self.glance_parent_from(from)
-            && let Some(to) = self.glance_parent_from(Departure { mount: from.mount, ..to })
+            && let Some((from, to)) = self.glance_parents(from, to)
         {
             if let Err(error) = self.may_rename(&cx, &from, &to, mode) {
                 return fail(error.errno());
