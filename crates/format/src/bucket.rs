@@ -48,10 +48,13 @@ pub const fn split_mark(count: u64) -> u32 {
     if count <= i32::MAX as u64 { count as u32 } else { u32::MAX }
 }
 
+/// Offset of the generation of its cachelets' numbers, and of the mark of its last split behind it.
+pub const GENERATION: u64 = 48;
 /// Offset of the overflow reference.
 pub const NEXT: u64 = 56;
 
 const _: () = assert!(size_of::<Bucket>() == 64 && offset_of!(Bucket, next) == NEXT as usize);
+const _: () = assert!(offset_of!(Bucket, generation) == GENERATION as usize && offset_of!(Bucket, split) == 52);
 
 /// An entry that refers to the edentry at `offset` under `hash`.
 #[inline]

@@ -110,7 +110,8 @@ impl Fs {
         let inode = self.inode(node_offset(id))?;
         let change = self.change(victim);
         let last = unpack_links(inode.links.load(Acquire)).0 <= 1;
-        let Some(gone) = last.then(|| self.give_up_empty(tx, victim, inode)).flatten() else {
+        let gone = if last { self.give_up_empty(tx, victim, inode) } else { None };
+        let Some(gone) = gone else {
             return tx.commit_aside(
                 #[inline(always)]
                 |tx| self.commit_removal_in_full(tx, change, (id, inode), now, stores),

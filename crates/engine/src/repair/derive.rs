@@ -5,7 +5,7 @@ use super::names::slots;
 use crate::check::IssueKind;
 use crate::index::CHAIN_MAX;
 use core::mem::offset_of;
-use format::bucket::{self, BUCKETS_MIN, Bucket, ENTRIES, NEXT};
+use format::bucket::{self, BUCKETS_MIN, ENTRIES, GENERATION, NEXT};
 use format::inode::{self, RECOUNT, pack_links, unpack_links, word};
 use format::layout::{BLOCK, LANE_AREA, LANES, LINE, Layout, ROOT};
 use format::{Root, lane};
@@ -13,8 +13,6 @@ use heap::format;
 use heap::vec::Vec;
 
 const BUCKETS: u64 = ROOT + offset_of!(Root, buckets) as u64;
-/// The generation of a bucket's cachelets, and the word behind it.
-const GENERATION: u64 = offset_of!(Bucket, generation) as u64;
 const INDEX: u64 = ROOT + offset_of!(Root, index) as u64;
 
 impl Mender<'_> {

@@ -105,7 +105,7 @@ impl Cachelet {
     pub(crate) fn is_still<const ODD: u32>(&self, sequence: u64) -> bool {
         const { assert!(offset_of!(Self, sequence) == 0 && offset_of!(Self, flags) == 4) }
         fence(Acquire);
-        // The compiler would rather mask, with a longer constant.
+        // In `stat` the compiler would rather mask, with a longer constant.
         pm::unknown(pm::first_word(self) ^ sequence) << (32 - ODD) == 0
     }
 
