@@ -1,7 +1,7 @@
 //! A directory entered by many and closed by one at a time; who is inside, or has closed it, may die.
 //!
-//! Follows `engine/src/lane/enter.rs` (`enter`, `close_directory`, `wait_until_left`, `reopen`) and what
-//! `lane/adopt.rs` (`adopt_lane`) does with a dead lane's directories. It stands on sequential consistency, which
+//! Follows `engine/src/lane/enter.rs` (`enter`, `close_directory`, `wait_until_left`, `close_if_left`, `reopen`), who
+//! looks whether it is empty before and after that (`names/rmdir.rs`), and what `lane/adopt.rs` (`adopt_lane`) does with a dead lane's directories. It stands on sequential consistency, which
 //! loom does not have.
 
 use super::mortal::{AtomicU32, Ordering, Robust, life};
@@ -30,6 +30,8 @@ struct Shared {
     lanes: [Lane; THREADS],
     /// 0, or the lane + 1 that has closed it.
     flags: AtomicU32,
+    /// Names in it: one or none.
+    names: AtomicU32,
     /// Lane + 1 that has it to itself, so that the model can tell.
     alone: Mark,
 }
@@ -74,6 +76,7 @@ impl Shared {
             lane.entered.load(SeqCst);
             assert_eq!(self.alone.load(SeqCst), 0, "entered while it is another's");
         }
+        self.names.store(any(2), SeqCst);
         lane.inside.store(0, SeqCst);
         lane.entered.store(0, SeqCst);
     }
@@ -102,11 +105,35 @@ impl Shared {
         lane.closed.store(0, SeqCst);
     }
 
+    /// Looked whether it is empty, closed without waiting, and looked again.
+    fn remove_if_left(&self, own: usize) {
+        let lane = &self.lanes[own];
+        if self.names.load(SeqCst) != 0 {
+            return;
+        }
+        lane.closed.store(1, SeqCst);
+        if self.flags.compare_exchange(0, own as u32 + 1, SeqCst, SeqCst).is_err() {
+            lane.closed.store(0, SeqCst);
+            return;
+        }
+        let others = || self.lanes.iter().enumerate().filter(|(number, _)| *number != own);
+        let left = others().all(|(_, other)| other.entered.load(SeqCst) == 0);
+        if left && self.names.load(SeqCst) == 0 {
+            self.alone.store(own as u32 + 1, SeqCst);
+            for _ in 0..2 {
+                assert_eq!(self.names.load(SeqCst), 0, "a name in a directory removed");
+            }
+        }
+        self.reopen(own);
+        lane.closed.store(0, SeqCst);
+    }
+
     fn live(&self, own: usize) {
         assert!(self.lanes[own].mutex.try_take(own as u32 + 1));
         for _ in 0..4 {
-            match any(3) {
+            match any(4) {
                 0 => self.close_and_open(own),
+                1 => self.remove_if_left(own),
                 _ => self.enter_and_leave(own),
             }
         }
@@ -114,7 +141,7 @@ impl Shared {
     }
 }
 
-/// Goal: who has a directory to himself is alone, and it opens again whoever dies.
+/// Goal: who has a directory to himself is alone, what is removed is empty, and it opens again whoever dies.
 #[test]
 fn alone_or_open() {
     schedules(30_000, || {

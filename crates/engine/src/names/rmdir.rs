@@ -1,13 +1,18 @@
 //! Removing a directory: closed to entry, so that it stays empty.
 //!
 //! Names are changed inside it without a lock on it. So what is seen to be empty
-//! is closed, and looked at again once nobody is inside. Whoever is may want
-//! one of the locks held here: then all is given back, and the attempt repeated.
+//! is closed, and looked at again once nobody is inside. Most directories are left
+//! alone: the name is looked up with the locks held, and the directory closed without
+//! waiting. Whoever is inside may want one of these locks: then all is given back, and
+//! the directory closed before anything is locked.
 
-use super::{check_name, touch_directory};
+use super::{Parent, check_name, touch_directory};
 use crate::fs::Fs;
+use crate::index::Hit;
+use crate::lane::Tx;
 use crate::lane::lock::Waiter;
 use crate::segment::cachelet::DELETING;
+use crate::segment::{Cachelet, LockWord};
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::inode::{self, Inode, node_offset};
@@ -61,7 +66,7 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn rmdir_again(&self, cx: Cx, last: Outcome, dir: Node, name: &[u8]) -> Result<()> {
-        self.until_done(&cx, last, &|fs| fs.try_rmdir(&cx, dir, name))
+        self.until_done(&cx, last, &|fs| fs.rmdir_with_care(&cx, dir, name))
     }
 
     #[inline(always)]
@@ -135,10 +140,63 @@ impl Fs {
             return Ok(Outcome::Recount(hit.node));
         }
         check_empty(inode)?;
-        let (slot, removed) = self.remove_entry(&mut tx, &hit, name.len())?;
+        self.remove_directory(&mut tx, cx, &parent, &hit, (victim, lock, name.len()))
+    }
+
+    /// Whoever may be inside: the directory is closed, and left, before anything is locked.
+    #[inline(never)]
+    fn rmdir_with_care(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
+        let mut tx = self.begin(cx, lane::Kind::Rmdir)?;
+        let parent = self.enter(&mut tx, cx, dir)?;
+        parent.may_change(&cx.cred)?;
+        let sought = self.sought(parent.offset(), name);
+        let Some(seen) = self.find(cx, &sought)? else { return Err(Errno::ENOENT.into()) };
+        parent.may_remove(&cx.cred, seen.uid)?;
+        if !seen.is(Kind::Directory) {
+            return Err(Errno::ENOTDIR.into());
+        }
+        let (victim, node, inode) = (seen.cachelet, self.node_seen(&seen), self.inode(node_offset(seen.id))?);
+        if must_recount(inode) {
+            return Ok(Outcome::Recount(node));
+        }
+        check_empty(inode)?;
+        match tx.close_directory(victim, node.id, DELETING) {
+            Ok(()) => {}
+            Err(base::Error::Posix(Errno::EBUSY)) => return Ok(Outcome::Again(self.closer_of(victim))),
+            Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
+            Err(error) => return Err(error),
+        }
+        let lock = tx.lock_bucket(sought.hash)?;
+        let Some(hit) = self.hit(&sought)?.filter(|hit| hit.node.id == node.id) else {
+            return Ok(Outcome::Again(0));
+        };
+        match tx.lock_inode(victim, node.id) {
+            Ok(()) => {}
+            Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
+            Err(error) => return Err(error),
+        }
+        if must_recount(inode) {
+            return Ok(Outcome::Recount(node));
+        }
+        check_empty(inode)?;
+        self.remove_directory(&mut tx, cx, &parent, &hit, (victim, lock, name.len()))
+    }
+
+    /// Removes the empty directory `victim`, which is closed and locked, with its name of `len` bytes, whose bucket's
+    /// lock is held.
+    #[inline(always)]
+    fn remove_directory<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        cx: &Cx,
+        parent: &Parent<'a>,
+        hit: &Hit<'a>,
+        (victim, lock, len): (&'a Cachelet, &'a LockWord, usize),
+    ) -> Result<Outcome> {
+        let (slot, removed) = self.remove_entry(tx, hit, len)?;
         let touched = touch_directory(parent.inode, self.clock.now(), -1, -1);
-        let fate = self.commit_directory_removal(&mut tx, victim, hit.node.id, (removed, touched))?;
-        self.slot_freed(&parent, slot);
+        let fate = self.commit_directory_removal(tx, victim, hit.node.id, (removed, touched))?;
+        self.slot_freed(parent, slot);
         tx.finish_holding([lock, &victim.owner]);
         self.after_removal(cx, victim, hit.node, fate);
         Ok(Outcome::Done)

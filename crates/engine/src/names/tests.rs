@@ -2,7 +2,9 @@
 //! kernel are the differential tests of `testkit`.
 
 use crate::testing::TestFs;
+use ::format::inode::node_offset;
 use base::*;
+use core::sync::atomic::Ordering::SeqCst;
 use std::collections::BTreeMap;
 use std::format;
 use std::string::String;
@@ -483,6 +485,71 @@ fn threads_at_once() {
         for name in &names {
             test.lookup(&cx, *dir, name).unwrap();
         }
+    }
+}
+
+/// Goal: who removes a directory that somebody is inside waits with nothing held, and takes it once it is left, but not
+/// if it has a name by then. Method: this thread is inside while another one removes; each lock of the removal must be
+/// seen free.
+#[test]
+fn a_removal_waits_with_nothing_held() {
+    const ROUNDS: u32 = 20;
+    const LOOKS: u32 = 10_000;
+    let test = TestFs::new(64 * MIB);
+    let (cx, root, fs) = (test.cx(), test.root_node(), test.fs);
+    for filled in [false, true] {
+        let dir = test.create(&cx, root, b"dir", &new(Kind::Directory)).unwrap();
+        let mut tx = test.begin(&cx, ::format::lane::Kind::Create).unwrap();
+        let cachelet = test.enter(&mut tx, &cx, dir).unwrap().seen.cachelet;
+        let bucket = test.bucket_lock(test.hash(node_offset(root.id), b"dir"));
+        let seen = |what: &dyn Fn() -> bool| (0..LOOKS).any(|_| what() || (std::thread::yield_now(), false).1);
+        std::thread::scope(|scope| {
+            let removal = scope.spawn(move || {
+                let own = Thread::new();
+                let result = fs.rmdir(&Cx { cred: Cred::ROOT, umask: 0o022, thread: &own }, root, b"dir");
+                fs.give_lane_back(&own);
+                result
+            });
+            for _ in 0..ROUNDS {
+                // It has tried, and tries again.
+                std::thread::sleep(core::time::Duration::from_millis(1));
+                assert!(seen(&|| bucket.load(SeqCst) == 0), "the lock of the name");
+                assert!(seen(&|| cachelet.owner.load(SeqCst) == 0), "the lock of the directory");
+            }
+            assert!(!removal.is_finished());
+            drop(tx);
+            let made = filled.then(|| test.create(&cx, dir, b"name", &new(Kind::Regular)));
+            let result = removal.join().unwrap();
+            match made {
+                Some(Ok(_)) => assert_eq!(errno(result), Errno::ENOTEMPTY),
+                Some(Err(error)) => assert_eq!((error.errno(), result.is_ok()), (Errno::ENOENT, true)),
+                None => result.unwrap(),
+            }
+        });
+    }
+}
+
+/// Goal: a directory that is removed is empty, and stays so. Method: one thread makes names in it and takes them away
+/// again, another removes it, until that succeeds.
+#[test]
+fn no_name_is_made_in_a_directory_removed() {
+    let test = TestFs::new(64 * MIB);
+    let (cx, root, fs) = (test.cx(), test.root_node(), test.fs);
+    for _ in 0..30 {
+        let dir = test.create(&cx, root, b"dir", &new(Kind::Directory)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let own = Thread::new();
+                let cx = Cx { cred: Cred::ROOT, umask: 0o022, thread: &own };
+                while let Err(error) = fs.rmdir(&cx, root, b"dir") {
+                    assert_eq!(error.errno(), Errno::ENOTEMPTY);
+                }
+                fs.give_lane_back(&own);
+            });
+            while test.create(&cx, dir, b"name", &new(Kind::Regular)).map_err(Error::errno) != Err(Errno::ENOENT) {
+                test.unlink(&cx, dir, b"name").unwrap();
+            }
+        });
     }
 }
 
