@@ -182,6 +182,40 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
 }
 
+/// A name that something in a directory can have: neither empty nor too long, and with no slash in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'a> {
+    bytes: &'a [u8],
+    words: [u64; 2],
+}
+
+impl<'a> Name<'a> {
+    /// A name of these bytes. `words`: up to 16 bytes, little-endian, zero-filled; of a longer one, of no meaning.
+    #[inline(always)]
+    pub const fn of(bytes: &'a [u8], words: [u64; 2]) -> Name<'a> {
+        Name { bytes, words }
+    }
+
+    /// A copy for a call that is out of line, or of what one has told: as [`Cx::copied`].
+    #[inline(always)]
+    pub fn copied(&self) -> Name<'a> {
+        let [low, high] = self.words;
+        Name { bytes: self.bytes, words: [low.rotate_left(0), high] }
+    }
+
+    /// Its bytes.
+    #[inline(always)]
+    pub const fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// All of it, if it has up to 16 bytes.
+    #[inline(always)]
+    pub const fn words(self) -> [u64; 2] {
+        self.words
+    }
+}
+
 /// What `create` makes.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode<'a> {

@@ -149,6 +149,25 @@ impl Fs {
         self.image.at(offset).ok_or(corrupt(what, offset))
     }
 
+    /// `count` words of the image from `offset` on; else as [`Fs::at`].
+    #[inline(always)]
+    pub(crate) fn words(&self, offset: u64, count: usize, what: &'static str) -> Result<&[AtomicU64]> {
+        match self.image.words(offset, count) {
+            Some(words) => Ok(words),
+            None => {
+                let words = self.words_grown(offset, count, what)?;
+                Ok(words)
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn words_grown(&self, offset: u64, count: usize, what: &'static str) -> Result<&[AtomicU64]> {
+        self.refresh_valid();
+        self.image.words(offset, count).ok_or(corrupt(what, offset))
+    }
+
     /// Takes note of how far the image has grown.
     pub(crate) fn refresh_valid(&self) {
         let grown = self.root().grown.load(core::sync::atomic::Ordering::Acquire);

@@ -8,13 +8,12 @@
 use crate::dir::NameBuffer;
 use crate::fs::{Fs, corrupt};
 use crate::index::Seen;
-use crate::names::{check_name, gone};
+use crate::names::{gone, proper};
 use base::walk::{Exit, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
 use base::{Cred, Cx, Kind, Node, Result, X};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
-use format::edentry::NAME_MAX;
 use format::inode::{node_id, node_offset};
 use pm::{Errno, UserSlice};
 
@@ -127,11 +126,7 @@ impl Fs {
     /// One component down.
     #[inline(always)]
     fn step<'f>(&'f self, cx: &Cx, dir: &Seen, name: &[u8]) -> Result<Option<Seen<'f>>> {
-        if name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG.into());
-        }
-        let parent = node_offset(dir.id);
-        let found = self.find(cx, &self.sought(parent, name))?;
+        let found = self.find(cx, &self.sought(node_offset(dir.id), proper(name)?))?;
         // The place may have become another directory's while we looked.
         if dir.cachelet.node.load(Relaxed) != dir.id {
             self.still(dir.id)?;
@@ -209,7 +204,6 @@ impl Fs {
     /// The node called `name` in `dir`. See `vfs::Backend::lookup`.
     pub fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         let parent = self.searched(cx, dir)?;
-        check_name(name)?;
         match self.step(cx, &parent, name)? {
             Some(child) => Ok(self.node_seen(&child)),
             None => Err(Errno::ENOENT.into()),

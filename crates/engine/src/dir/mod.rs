@@ -78,13 +78,9 @@ impl Fs {
     #[inline(never)]
     fn read_rest(&self, offset: u64, words: usize, name: &mut NameBuffer) -> Result<()> {
         let (chunks, _) = name.0.as_chunks_mut::<8>();
-        let mut at = offset;
-        for chunks in chunks[edentry::WORDS..words].chunks_mut(LINE as usize / 8) {
-            at += LINE;
-            let line: &[AtomicU64; LINE as usize / 8] = self.at(at, "name")?;
-            for (word, chunk) in line.iter().zip(chunks) {
-                *chunk = word.load(Relaxed).to_le_bytes();
-            }
+        let rest = self.words(offset + LINE, words - edentry::WORDS, "name")?;
+        for (word, chunk) in rest.iter().zip(&mut chunks[edentry::WORDS..]) {
+            *chunk = word.load(Relaxed).to_le_bytes();
         }
         Ok(())
     }

@@ -4,9 +4,10 @@
 
 use super::{Looked, may_search};
 use crate::fs::Fs;
-use base::{Caller, Node};
+use base::{Caller, Name, Node};
 use core::sync::atomic::Ordering::Relaxed;
 use format::edentry::NAME_MAX;
+use format::hash::short_words;
 use format::inode::node_offset;
 use pm::Text;
 use pm::text::{Scan, Short};
@@ -22,10 +23,10 @@ impl Fs {
         base: Node,
         path: Text<'a>,
         covered: impl Fn(u64) -> bool,
-    ) -> Option<(Node, &'a [u8])> {
+    ) -> Option<(Node, Name<'a>)> {
         let mut scan = Scan::start();
         let mut part = Part::first_of(&mut scan, path, path)?;
-        let Some(mut rest) = part.end.next() else { return part.fits().then_some((base, part.name)) };
+        let Some(mut rest) = part.end.next() else { return Some((base, part.name)) };
         let (mut dir, mut sequence) = self.start(base)?;
         let mut id = base.id;
         if !may_search(&who, dir, sequence) {
@@ -33,9 +34,9 @@ impl Fs {
         }
         loop {
             let parent = node_offset(id);
-            let looked = match part.short {
+            let looked = match part.short() {
                 Some(short) => self.look_short(parent, &short),
-                None => Err(self.look_long(parent, part.name)),
+                None => Err(self.look_long(parent, part.name.bytes())),
             };
             (dir, sequence) = match looked {
                 Ok(near) => near,
@@ -47,7 +48,7 @@ impl Fs {
             }
             part = Part::first_of(&mut scan, rest, path)?;
             match part.end.next() {
-                None => return part.fits().then_some((Node { id, hint: self.number_at_hand(dir) }, part.name)),
+                None => return Some((Node { id, hint: self.number_at_hand(dir) }, part.name)),
                 Some(next) => rest = next,
             }
         }
@@ -56,29 +57,29 @@ impl Fs {
 
 /// A component that is a proper name.
 struct Part<'a> {
-    /// Its words, if it has at most 15 bytes.
-    short: Option<Short>,
-    name: &'a [u8],
+    name: Name<'a>,
     end: Text<'a>,
 }
 
 impl<'a> Part<'a> {
-    /// The first one of what is left of `path`; `None` if it is empty, `.` or `..`, or `path` too long.
+    /// The first one of what is left of `path`; `None` if it is empty, `.`, `..` or too long, or `path` is.
     #[inline(always)]
     fn first_of(scan: &mut Scan, rest: Text<'a>, path: Text<'a>) -> Option<Part<'a>> {
         if let Some((short, name, end)) = scan.short_part(rest) {
-            return (!short.may_be_dots()).then_some(Part { short: Some(short), name, end });
+            return (!short.may_be_dots()).then_some(Part { name: Name::of(name, [short.low, short.high]), end });
         }
         let (name, end) = rest.component();
         scan.renew();
-        let proper = !matches!(name, b"" | b"." | b"..") && !path.is_long_by(rest, end);
-        proper.then_some(Part { short: None, name, end })
+        let proper = matches!(name.len(), 1..=NAME_MAX) && !matches!(name, b"." | b"..") && !path.is_long_by(rest, end);
+        let (low, high) = short_words(name);
+        proper.then_some(Part { name: Name::of(name, [low, high]), end })
     }
 
-    /// Whether a directory can have such a name.
+    /// Its words, if it has at most 15 bytes.
     #[inline(always)]
-    fn fits(&self) -> bool {
-        self.name.len() <= NAME_MAX
+    fn short(&self) -> Option<Short> {
+        let ([low, high], len) = (self.name.words(), self.name.bytes().len());
+        (len < 16).then_some(Short { low, high, len: len as u32 })
     }
 }
 
@@ -135,7 +136,7 @@ mod tests {
             let text: Vec<u8> = path.iter().copied().chain([0]).collect();
             // SAFETY: the text ends in a NUL, and is dropped only after the glance.
             let found = test.glance_parent(|| &who, root, unsafe { Text::new(text.as_ptr()) }, |_| false);
-            found.map(|(node, name)| (node.id, name.to_vec()))
+            found.map(|(node, name)| (node.id, name.bytes().to_vec()))
         };
         // The first look in a step of the index only learns where it lies.
         look(0, b"dir/x");

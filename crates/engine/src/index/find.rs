@@ -62,17 +62,7 @@ impl Fs {
     /// Looks up a name. `None`: no such name.
     #[inline(always)]
     pub(crate) fn find<'a>(&'a self, cx: &Cx, sought: &Sought) -> Result<Option<Seen<'a>>> {
-        self.find_in(cx, sought, self.home(sought.hash)?)
-    }
-
-    /// As [`Fs::find`], with the name's [home](Fs::home).
-    #[inline(always)]
-    pub(crate) fn find_in<'a>(
-        &'a self,
-        cx: &Cx,
-        sought: &Sought,
-        (bucket, buckets): (&'a Bucket, u64),
-    ) -> Result<Option<Seen<'a>>> {
+        let (bucket, buckets) = self.home(sought.hash)?;
         let print = fingerprint(sought.hash);
         if let Some(i) = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == print)
             && let Some(cachelet) = self.cachelet(self.hint_of(bucket, i))
@@ -262,6 +252,7 @@ impl Fs {
     /// The same of a name that goes on behind the first line.
     #[inline(always)]
     fn has_long_name(&self, offset: u64, name: &[u8]) -> Result<bool> {
+        // In the block of the edentry's first line, which has been looked at.
         match self.image.words(offset + edentry::NAME, name.len().div_ceil(8)) {
             Some(words) => Ok(same_words(words, name)),
             None => Err(corrupt("name", offset)),

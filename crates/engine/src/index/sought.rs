@@ -4,6 +4,7 @@
 
 use crate::fs::Fs;
 use crate::segment::cachelet::{Cachelet, NAME_SHORT};
+use base::Name;
 use core::sync::atomic::Ordering::Relaxed;
 use format::edentry::{Edentry, Head};
 use format::hash;
@@ -81,11 +82,11 @@ impl<'a> Sought<'a> {
 impl Fs {
     /// A name in the directory with its inode at `parent`.
     #[inline(always)]
-    pub(crate) fn sought<'a>(&self, parent: u64, name: &'a [u8]) -> Sought<'a> {
+    pub(crate) fn sought<'a>(&self, parent: u64, name: Name<'a>) -> Sought<'a> {
+        let (name, [low, high]) = (name.bytes(), name.words());
         if name.len() > WORDS_MAX {
             return Sought { parent, name, hash: self.hash_long(parent, name), low: 0, high: 0 };
         }
-        let (low, high) = hash::short_words(name);
         let hash = hash::name_short(self.name_key, parent, low, high, name.len() as u32);
         Sought { parent, name, hash, low, high }
     }

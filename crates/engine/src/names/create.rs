@@ -1,13 +1,13 @@
 //! Making nodes: files, directories, devices, symlinks, and files without a name.
 
 use super::inode::{Plan, inherit};
-use super::{Parent, check_name, symlink, touch_directory};
+use super::{Parent, proper, symlink, touch_directory};
 use crate::fs::Fs;
 use crate::index::{Room, Sought};
 use crate::lane::record::Set;
 use crate::lane::{Begun, Tx};
 use crate::segment::{Cachelet, LockWord};
-use base::{Cx, Kind, NewNode, Node, Result};
+use base::{Cx, Kind, Name, NewNode, Node, Result};
 use core::convert::Infallible;
 use core::sync::atomic::Ordering::{Release, SeqCst};
 use format::{inode, lane};
@@ -19,42 +19,41 @@ const O_EXCL: u32 = pm::sys::abi::O_EXCL;
 impl Fs {
     /// Makes a node called `name` in `dir`. See `vfs::Backend::create`.
     pub fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
-        self.create_in_line(cx, dir, name, new)
+        self.create_in_line(cx, dir, proper(name)?, new)
     }
 
     /// As [`Fs::create`], in one function with the caller.
     #[inline(always)]
-    pub fn create_in_line(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+    pub fn create_in_line(&self, cx: &Cx, dir: Node, name: Name, new: &NewNode) -> Result<Node> {
         self.create_seen(cx, dir, name, new).map(|(node, _)| node)
     }
 
     /// As [`Fs::create_in_line`], and tells the cachelet too.
     #[inline(always)]
-    pub(crate) fn create_seen(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<(Node, &Cachelet)> {
+    pub(crate) fn create_seen(&self, cx: &Cx, dir: Node, name: Name, new: &NewNode) -> Result<(Node, &Cachelet)> {
         if self.is_plain() {
             return self.create_as::<true>(cx, dir, name, new);
         }
-        let made = self.create_in_any(cx.copied(), dir, name, new.copied())?;
+        let made = self.create_in_any(cx.copied(), dir, name.bytes(), new.copied())?;
         Ok(made)
     }
 
     /// In any image, where that is allowed.
     #[inline(never)]
     fn create_in_any(&self, cx: Cx, dir: Node, name: &[u8], new: NewNode) -> Result<(Node, &Cachelet)> {
-        self.create_as::<false>(&cx, dir, name, &new)
+        self.create_as::<false>(&cx, dir, proper(name)?, &new)
     }
 
     /// `PLAIN`: as of [`Fs::is_plain`].
     #[inline(always)]
-    fn create_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<(Node, &Cachelet)> {
-        check_name(name)?;
+    fn create_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: Name, new: &NewNode) -> Result<(Node, &Cachelet)> {
         let mut tx = match self.begin_as(cx, lane::Kind::Create, PLAIN) {
             Ok(tx) => tx,
-            Err(error) => match self.unless_exists(cx.copied(), dir, name, error)? {},
+            Err(error) => match self.unless_exists(cx.copied(), dir, name.bytes(), error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         if !parent.is_free_to(&cx.cred) {
-            match self.unless_exists(cx.copied(), dir, name, Errno::EACCES.into())? {}
+            match self.unless_exists(cx.copied(), dir, name.bytes(), Errno::EACCES.into())? {}
         }
         let sought = self.sought(parent.offset(), name);
         let lock = tx.lock_bucket(sought.hash)?;

@@ -1,13 +1,13 @@
 //! Another name for an inode.
 
 use super::inode::links_change;
-use super::{Parent, SET_GID, SET_UID, check_name, touch_directory};
+use super::{Parent, SET_GID, SET_UID, proper, touch_directory};
 use crate::fs::Fs;
 use crate::index::Seen;
 use crate::lane::Tx;
 use crate::lane::record::Set;
 use crate::segment::Cachelet;
-use base::{Cx, Kind, Node, R, Result, W};
+use base::{Cx, Kind, Name, Node, R, Result, W};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::inode::{self, Head, node_offset, unpack_links, word};
@@ -17,16 +17,16 @@ use pm::Errno;
 impl Fs {
     /// Gives `node` the name `name` in `dir`. See `vfs::Backend::link`.
     pub fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
-        self.link_in_line(cx, node, dir, name)
+        self.link_in_line(cx, node, dir, proper(name)?)
     }
 
     /// As [`Fs::link`], in one function with the caller.
     #[inline(always)]
-    pub fn link_in_line(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+    pub fn link_in_line(&self, cx: &Cx, node: Node, dir: Node, name: Name) -> Result<()> {
         match self.is_plain() {
             true => self.link_as::<true>(cx, node, dir, name),
             false => {
-                self.link_in_any(cx.copied(), node, dir, name)?;
+                self.link_in_any(cx.copied(), node, dir, name.bytes())?;
                 Ok(())
             }
         }
@@ -35,16 +35,15 @@ impl Fs {
     /// In any image, where that is allowed.
     #[inline(never)]
     fn link_in_any(&self, cx: Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
-        self.link_as::<false>(&cx, node, dir, name)
+        self.link_as::<false>(&cx, node, dir, proper(name)?)
     }
 
     /// `PLAIN`: as of [`Fs::is_plain`].
     #[inline(always)]
-    fn link_as<const PLAIN: bool>(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
-        check_name(name)?;
+    fn link_as<const PLAIN: bool>(&self, cx: &Cx, node: Node, dir: Node, name: Name) -> Result<()> {
         let mut tx = match self.begin_as(cx, lane::Kind::Link, PLAIN) {
             Ok(tx) => tx,
-            Err(error) => match self.unless_exists(cx.copied(), dir, name, error)? {},
+            Err(error) => match self.unless_exists(cx.copied(), dir, name.bytes(), error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         let free = parent.is_free_to(&cx.cred);

@@ -27,10 +27,12 @@ use crate::lane::Tx;
 use crate::lane::record::{ClearBits, SetBits, Touch};
 use crate::segment::cache::short_word;
 use crate::segment::{Cachelet, LockWord};
-use base::{Cred, Cx, Kind, Node, Result, W, X};
+use base::{Cred, Cx, Kind, Name, Node, Result, W, X};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
-use format::edentry::{self, Edentry, NAME, NAME_MAX};
+use format::LINE;
+use format::edentry::{self, Edentry, NAME_MAX};
+use format::hash::short_words;
 use format::inode::{Inode, node_offset};
 use pm::Errno;
 
@@ -101,22 +103,17 @@ fn sticks(privileged: bool, uid: u32, owners: [u32; 2]) -> bool {
     !privileged && !owners.contains(&uid)
 }
 
-/// `ENAMETOOLONG`, or `ENOENT` for the empty name.
-#[inline(always)]
-pub(crate) fn check_name(name: &[u8]) -> Result<()> {
-    if is_proper(name) { Ok(()) } else { Err(improper(name)) }
-}
-
-/// Whether a name is neither empty nor too long.
-#[inline(always)]
-pub(crate) fn is_proper(name: &[u8]) -> bool {
-    (1..=NAME_MAX).contains(&name.len())
-}
-
-#[cold]
-#[inline(never)]
-fn improper(name: &[u8]) -> base::Error {
-    if name.is_empty() { Errno::ENOENT.into() } else { Errno::ENAMETOOLONG.into() }
+/// These bytes as a name; `ENAMETOOLONG`, or `ENOENT` if there are none.
+#[inline]
+pub(crate) fn proper(name: &[u8]) -> Result<Name<'_>> {
+    match name.len() {
+        0 => Err(Errno::ENOENT.into()),
+        1..=NAME_MAX => {
+            let (low, high) = short_words(name);
+            Ok(Name::of(name, [low, high]))
+        }
+        _ => Err(Errno::ENAMETOOLONG.into()),
+    }
 }
 
 /// What becomes of a failure to find a directory that was there a moment ago.
@@ -294,9 +291,9 @@ impl Fs {
     fn long_edentry<'a>(&'a self, tx: &mut Tx<'a>, name: &[u8]) -> Result<(u64, SetBits<'a>)> {
         let (lines, rest) = (edentry::lines(name.len()), &name[edentry::WORDS * 8..]);
         let (at, allocated) = tx.new_lines(lines, Arena::Edentries)?;
-        for i in 0..(lines as usize - 1) * 8 {
-            let word: &AtomicU64 = self.at(at + NAME + (edentry::WORDS + i) as u64 * 8, "name")?;
-            self.image.store(word, rest.chunks(8).nth(i).map_or(0, chunk_word));
+        let mut chunks = rest.chunks(8);
+        for word in self.words(at + LINE, (lines as usize - 1) * 8, "name")? {
+            self.image.store(word, chunks.next().map_or(0, chunk_word));
         }
         Ok((at, allocated))
     }

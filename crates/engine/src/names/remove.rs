@@ -1,14 +1,14 @@
 //! Removing a name, and what that does to its inode.
 
 use super::inode::links_change;
-use super::{check_name, touch_directory};
+use super::{proper, touch_directory};
 use crate::fs::Fs;
 use crate::index::Hit;
 use crate::lane::Tx;
 use crate::lane::record::{ClearBits, Empty, Set, Stores};
 use crate::segment::cache::Change;
 use crate::segment::cachelet::{self, Cachelet};
-use base::{Cx, Kind, Node, Result};
+use base::{Cx, Kind, Name, Node, Result};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use format::inode::{Inode, node_offset, unpack_links};
@@ -29,16 +29,16 @@ pub(super) enum Fate {
 impl Fs {
     /// Removes a name that is not a directory. See `vfs::Backend::unlink`.
     pub fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.unlink_in_line(cx, dir, name)
+        self.unlink_in_line(cx, dir, proper(name)?)
     }
 
     /// As [`Fs::unlink`], in one function with the caller.
     #[inline(always)]
-    pub fn unlink_in_line(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+    pub fn unlink_in_line(&self, cx: &Cx, dir: Node, name: Name) -> Result<()> {
         match self.is_plain() {
             true => self.unlink_as::<true>(cx, dir, name),
             false => {
-                self.unlink_in_any(cx.copied(), dir, name)?;
+                self.unlink_in_any(cx.copied(), dir, name.bytes())?;
                 Ok(())
             }
         }
@@ -47,20 +47,19 @@ impl Fs {
     /// In any image, where that is allowed.
     #[inline(never)]
     fn unlink_in_any(&self, cx: Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.unlink_as::<false>(&cx, dir, name)
+        self.unlink_as::<false>(&cx, dir, proper(name)?)
     }
 
     /// `PLAIN`: as of [`Fs::is_plain`].
     #[inline(always)]
-    fn unlink_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        check_name(name)?;
+    fn unlink_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: Name) -> Result<()> {
         let mut tx = match self.begin_as(cx, lane::Kind::Unlink, PLAIN) {
             Ok(tx) => tx,
             Err(error) => match self.unless_closed_to(cx.copied(), [dir, dir], error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         if !parent.is_free_to(&cx.cred) {
-            match self.unless_missing(cx.copied(), dir, name)? {}
+            match self.unless_missing(cx.copied(), dir, name.bytes())? {}
         }
         let sought = self.sought(parent.offset(), name);
         let lock = tx.lock_bucket(sought.hash)?;
@@ -71,7 +70,7 @@ impl Fs {
             return Err(Errno::EISDIR.into());
         }
         let now = self.clock.now();
-        let (slot, removed) = self.remove_entry(&mut tx, &hit, name.len())?;
+        let (slot, removed) = self.remove_entry(&mut tx, &hit, name.bytes().len())?;
         let touched = touch_directory(parent.inode, now, -1, 0);
         let fate = self.commit_removal(&mut tx, victim, &hit, now, (removed, touched))?;
         self.slot_freed(&parent, slot);

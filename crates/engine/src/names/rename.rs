@@ -9,16 +9,15 @@
 //! ([`super::move_plainly`]).
 
 use super::remove::Fate;
-use super::rmdir::{Outcome, check_empty, must_recount};
-use super::{Parent, STICKY, check_name, improper, is_proper, touch_directory};
+use super::rmdir::{Outcome, is_surely_empty};
+use super::{Parent, STICKY, proper, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::record::{Empty, Raise, Set, Stores, Touch};
 use crate::lane::{Begun, Tx};
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
-use base::{Cx, Kind, Node, RenameMode, Result, W};
-use core::convert::Infallible;
+use base::{Cx, Kind, Name, Node, RenameMode, Result, W};
 use core::sync::atomic::Ordering::Relaxed;
 use format::hash::fingerprint;
 use format::inode::{Inode, node_offset};
@@ -32,9 +31,9 @@ const DEPTH_MAX: u32 = 1 << 20;
 #[derive(Clone, Copy)]
 struct Request<'a> {
     from_dir: Node,
-    from: &'a [u8],
+    from: Name<'a>,
     to_dir: Node,
-    to: &'a [u8],
+    to: Name<'a>,
     mode: RenameMode,
 }
 
@@ -109,15 +108,21 @@ impl Fs {
     /// Moves a name. See `vfs::Backend::rename`.
     #[inline(never)]
     pub fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
+        let from = proper(from)?;
+        let to = match proper(to) {
+            Ok(to) => to,
+            Err(error) => {
+                // The source is looked up first.
+                self.lookup(cx, from_dir, from.bytes())?;
+                return Err(error);
+            }
+        };
         self.rename_in_line(cx, from_dir, from, to_dir, to, mode)
     }
 
     /// As [`Fs::rename`], in one function with the caller.
     #[inline(always)]
-    pub fn rename_in_line(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
-        if !is_proper(from) || !is_proper(to) {
-            match self.unless_proper(cx.copied(), from_dir, from, to)? {}
-        }
+    pub fn rename_in_line(&self, cx: &Cx, from_dir: Node, from: Name, to_dir: Node, to: Name, mode: RenameMode) -> Result<()> {
         let request = Request { from_dir, from, to_dir, to, mode };
         match self.try_rename(cx, &request)? {
             Outcome::Done => Ok(()),
@@ -126,15 +131,6 @@ impl Fs {
                 Ok(())
             }
         }
-    }
-
-    /// One of the names cannot be one; the source is looked up first.
-    #[cold]
-    #[inline(never)]
-    fn unless_proper(&self, cx: Cx, from_dir: Node, from: &[u8], to: &[u8]) -> Result<Infallible> {
-        check_name(from)?;
-        self.lookup(&cx, from_dir, from)?;
-        Err(improper(to))
     }
 
     #[cold]
@@ -212,11 +208,9 @@ impl Fs {
 
         let replaced = plan.target.filter(|_| !plan.exchange);
         if let Some(target) = replaced.filter(End::is_directory) {
-            let inode = target.inode(self)?;
-            if must_recount(inode) {
+            if !is_surely_empty(target.inode(self)?)? {
                 return Ok(Outcome::Recount(target.hit.node));
             }
-            check_empty(inode)?;
             match tx.close_directory(target.cachelet, target.hit.node.id, DELETING) {
                 Ok(()) => {}
                 Err(base::Error::Posix(Errno::EBUSY)) => return Ok(Outcome::Again(self.closer_of(target.cachelet))),
@@ -344,12 +338,10 @@ impl Fs {
         if !self.lock_ends(tx, source, plan.target.as_ref())? {
             return Ok(Outcome::Again(0));
         }
-        if let Some(target) = plan.target.filter(End::is_directory) {
-            let inode = target.inode(self)?;
-            if must_recount(inode) {
-                return Ok(Outcome::Recount(target.hit.node));
-            }
-            check_empty(inode)?;
+        if let Some(target) = plan.target.filter(End::is_directory)
+            && !is_surely_empty(target.inode(self)?)?
+        {
+            return Ok(Outcome::Recount(target.hit.node));
         }
         let now = self.clock.now();
         let (edentry, allocated) = self.new_edentry(tx, &plan.to, source.hit.kind, source.hit.node.id, at)?;

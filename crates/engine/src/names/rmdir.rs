@@ -6,14 +6,14 @@
 //! waiting. Whoever is inside may want one of these locks: then all is given back, and
 //! the directory closed before anything is locked.
 
-use super::{Parent, check_name, touch_directory};
+use super::{Parent, proper, touch_directory};
 use crate::fs::Fs;
 use crate::index::Hit;
 use crate::lane::Tx;
 use crate::lane::lock::Waiter;
 use crate::segment::cachelet::DELETING;
 use crate::segment::{Cachelet, LockWord};
-use base::{Cx, Kind, Node, Result};
+use base::{Cx, Kind, Name, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::inode::{self, Inode, node_offset};
 use format::lane;
@@ -47,17 +47,16 @@ impl Outcome {
 impl Fs {
     /// Removes an empty directory. See `vfs::Backend::rmdir`.
     pub fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.rmdir_in_line(cx, dir, name)
+        self.rmdir_in_line(cx, dir, proper(name)?)
     }
 
     /// As [`Fs::rmdir`], in one function with the caller.
     #[inline(always)]
-    pub fn rmdir_in_line(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        check_name(name)?;
+    pub fn rmdir_in_line(&self, cx: &Cx, dir: Node, name: Name) -> Result<()> {
         match self.try_rmdir(cx, dir, name)? {
             Outcome::Done => Ok(()),
             undecided => {
-                self.rmdir_again(cx.copied(), undecided.copied(), dir, name)?;
+                self.rmdir_again(cx.copied(), undecided.copied(), dir, name.bytes())?;
                 Ok(())
             }
         }
@@ -66,15 +65,16 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn rmdir_again(&self, cx: Cx, last: Outcome, dir: Node, name: &[u8]) -> Result<()> {
+        let name = proper(name)?;
         self.until_done(&cx, last, &|fs| fs.rmdir_with_care(&cx, dir, name))
     }
 
     #[inline(always)]
-    fn try_rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
+    fn try_rmdir(&self, cx: &Cx, dir: Node, name: Name) -> Result<Outcome> {
         match self.is_plain() {
             true => self.rmdir_as::<true>(cx, dir, name),
             false => {
-                let outcome = self.rmdir_in_any(cx.copied(), dir, name)?;
+                let outcome = self.rmdir_in_any(cx.copied(), dir, name.bytes())?;
                 Ok(outcome.copied())
             }
         }
@@ -83,7 +83,7 @@ impl Fs {
     /// In any image, where that is allowed.
     #[inline(never)]
     fn rmdir_in_any(&self, cx: Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
-        self.rmdir_as::<false>(&cx, dir, name)
+        self.rmdir_as::<false>(&cx, dir, proper(name)?)
     }
 
     /// Repeats an attempt, whose outcome was `last`, until it is decided.
@@ -111,14 +111,14 @@ impl Fs {
 
     /// `PLAIN`: as of [`Fs::is_plain`].
     #[inline(always)]
-    fn rmdir_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
+    fn rmdir_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: Name) -> Result<Outcome> {
         let mut tx = match self.begin_as(cx, lane::Kind::Rmdir, PLAIN) {
             Ok(tx) => tx,
             Err(error) => match self.unless_closed_to(cx.copied(), [dir, dir], error)? {},
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         if !parent.is_free_to(&cx.cred) {
-            match self.unless_missing(cx.copied(), dir, name)? {}
+            match self.unless_missing(cx.copied(), dir, name.bytes())? {}
         }
         let sought = self.sought(parent.offset(), name);
         let lock = tx.lock_bucket(sought.hash)?;
@@ -129,23 +129,21 @@ impl Fs {
             return Err(Errno::ENOTDIR.into());
         }
         let inode = self.inode(node_offset(hit.node.id))?;
-        if must_recount(inode) {
+        if !is_surely_empty(inode)? {
             return Ok(Outcome::Recount(hit.node));
         }
-        check_empty(inode)?;
         if let Err(lane) = tx.close_if_left(victim, hit.node.id, DELETING) {
             return Ok(Outcome::Again(lane));
         }
-        if must_recount(inode) {
+        if !is_surely_empty(inode)? {
             return Ok(Outcome::Recount(hit.node));
         }
-        check_empty(inode)?;
-        self.remove_directory(&mut tx, cx, &parent, &hit, (victim, lock, name.len()))
+        self.remove_directory(&mut tx, cx, &parent, &hit, (victim, lock, name.bytes().len()))
     }
 
     /// Whoever may be inside: the directory is closed, and left, before anything is locked.
     #[inline(never)]
-    fn rmdir_with_care(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
+    fn rmdir_with_care(&self, cx: &Cx, dir: Node, name: Name) -> Result<Outcome> {
         let mut tx = self.begin(cx, lane::Kind::Rmdir)?;
         let parent = self.enter(&mut tx, cx, dir)?;
         parent.may_change(&cx.cred)?;
@@ -156,10 +154,9 @@ impl Fs {
             return Err(Errno::ENOTDIR.into());
         }
         let (victim, node, inode) = (seen.cachelet, self.node_seen(&seen), self.inode(node_offset(seen.id))?);
-        if must_recount(inode) {
+        if !is_surely_empty(inode)? {
             return Ok(Outcome::Recount(node));
         }
-        check_empty(inode)?;
         match tx.close_directory(victim, node.id, DELETING) {
             Ok(()) => {}
             Err(base::Error::Posix(Errno::EBUSY)) => return Ok(Outcome::Again(self.closer_of(victim))),
@@ -175,11 +172,10 @@ impl Fs {
             Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
             Err(error) => return Err(error),
         }
-        if must_recount(inode) {
+        if !is_surely_empty(inode)? {
             return Ok(Outcome::Recount(node));
         }
-        check_empty(inode)?;
-        self.remove_directory(&mut tx, cx, &parent, &hit, (victim, lock, name.len()))
+        self.remove_directory(&mut tx, cx, &parent, &hit, (victim, lock, name.bytes().len()))
     }
 
     /// Removes the empty directory `victim`, which is closed and locked, with its name of `len` bytes, whose bucket's
@@ -203,14 +199,11 @@ impl Fs {
     }
 }
 
-/// Whether a directory's counts are in doubt.
+/// Whether a directory is empty: false if its counts are in doubt, `ENOTEMPTY` if it has entries.
 #[inline(always)]
-pub(super) fn must_recount(inode: &Inode) -> bool {
-    inode.head().flags & inode::RECOUNT != 0
-}
-
-/// `ENOTEMPTY` if a directory has entries.
-#[inline(always)]
-pub(super) fn check_empty(inode: &Inode) -> Result<()> {
-    if inode.size.load(Acquire) != 0 { Err(Errno::ENOTEMPTY.into()) } else { Ok(()) }
+pub(super) fn is_surely_empty(inode: &Inode) -> Result<bool> {
+    if inode.head().flags & inode::RECOUNT != 0 {
+        return Ok(false);
+    }
+    if inode.size.load(Acquire) != 0 { Err(Errno::ENOTEMPTY.into()) } else { Ok(true) }
 }

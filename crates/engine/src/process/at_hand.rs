@@ -8,7 +8,7 @@ use crate::fs::Fs;
 use crate::glance::Seen;
 use crate::segment::{Cachelet, Descriptor, cachelet};
 use base::hold::{self, MAKING};
-use base::{Caller, Cx, Description, DescriptionId, Glance, Kind, NewNode, Node, Opening, Result, Unclosed};
+use base::{Caller, Cx, Description, DescriptionId, Glance, Kind, Name, NewNode, Node, Opening, Result, Unclosed};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use pm::Text;
@@ -26,7 +26,7 @@ impl Fs {
         &self,
         cx: &Cx,
         dir: Node,
-        name: &[u8],
+        name: Name,
         new: &NewNode,
         (flags, fd): (impl FnOnce() -> u32, u32),
     ) -> Result<(Node, Option<(DescriptionId, &Description)>)> {

@@ -3,6 +3,7 @@
 use super::{Repair, RepairError};
 use crate::check;
 use crate::check::tests::{at, edentry_of, new, node, populated};
+use crate::names::proper;
 use crate::process::attach::AttachError;
 use crate::testing::{TestFs, TestImage};
 use crate::{Cx, Kind, NewNode, Node};
@@ -177,7 +178,7 @@ fn derived() {
 fn index() {
     let entry = |t: &TestFs| {
         let root = t.fs.root().root_inode.load(Relaxed);
-        let hit = t.fs.hit(&t.fs.sought(root, b"link")).unwrap().unwrap();
+        let hit = t.fs.hit(&t.fs.sought(root, proper(b"link").unwrap())).unwrap().unwrap();
         crate::index::change::entry_word(t.fs.image.offset_of(hit.place.unwrap().0), hit.index)
     };
     nothing_lost(|t| flip(t, entry(t), 1 << 50));
@@ -308,7 +309,7 @@ fn a_full_block_is_no_text() {
 fn a_name_in_a_name() {
     let name = format!("file-39-{}", "x".repeat(195));
     let (mut before, after, _) = repaired(|t| {
-        let sought = t.fs.sought(inode(t, b"dir"), name.as_bytes());
+        let sought = t.fs.sought(inode(t, b"dir"), proper(name.as_bytes()).unwrap());
         let (long, own) = (t.fs.hit(&sought).unwrap().unwrap().edentry, edentry_of(t, b"dir"));
         for word in (0..64).step_by(8) {
             at(t, long + 128 + word).store(at(t, own + word).swap(0, Relaxed), Relaxed);

@@ -31,6 +31,7 @@ mod xattr;
 pub use mmap::MapFault;
 pub(crate) use mmap::Mappings;
 
+use crate::path::glance::Named;
 use crate::path::{OpenFile, Place, Spot};
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Glance, Last, Node};
@@ -90,11 +91,11 @@ impl Process {
         thread: &'a ThreadState,
         dirfd: usize,
         pointer: usize,
-        serve: impl FnOnce(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
+        serve: impl FnOnce(&Cx<'a>, &Named<'a>) -> base::Result<usize>,
     ) -> Option<Outcome> {
         // SAFETY: the caller's promise.
-        let spot = unsafe { self.glance_parent(dirfd, pointer) }?;
-        unless_stale(serve(&self.cx(thread), &spot))
+        let named = unsafe { self.glance_parent(dirfd, pointer) }?;
+        unless_stale(serve(&self.cx(thread), &named))
     }
 
     /// The rest of such a call, where a glance did not find the place: for `at`, of a name.

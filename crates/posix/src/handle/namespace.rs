@@ -6,6 +6,7 @@ mod rename;
 use super::{apart, done, err, fail};
 #[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
+use crate::path::glance::Named;
 use crate::path::{Spot, descriptor_name};
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
@@ -27,12 +28,17 @@ fn plain_name(cx: &Cx, spot: &Spot) -> base::Result<()> {
 }
 
 #[inline(always)]
-fn make(cx: &Cx, spot: &Spot, kind: Kind, mode: usize, rdev: u64, target: &[u8]) -> base::Result<usize> {
-    let new = NewNode { kind, mode: mode as u16 & 0o7777, rdev, target };
-    match spot.mount.create(cx, spot.found.parent, spot.found.name, &new) {
+fn make_plainly(cx: &Cx, at: &Named, kind: Kind, mode: usize, target: &[u8]) -> base::Result<usize> {
+    let new = NewNode { kind, mode: mode as u16 & 0o7777, rdev: 0, target };
+    match at.mount.create(cx, at.dir, at.name, &new) {
         Ok(_) => Ok(0),
         Err(error) => Err(error),
     }
+}
+
+fn make(cx: &Cx, spot: &Spot, kind: Kind, mode: usize, rdev: u64, target: &[u8]) -> base::Result<usize> {
+    let new = NewNode { kind, mode: mode as u16 & 0o7777, rdev, target };
+    spot.mount.backend.create(cx, spot.found.parent, spot.found.name, &new).map(|_| 0)
 }
 
 /// Kernel encoding of a device number as `mknod` gets it.
@@ -68,7 +74,7 @@ impl Process {
                 dirfd,
                 call.1[index],
                 #[inline(always)]
-                |cx, spot| make(cx, spot, Kind::Directory, mode & 0o1777, 0, b""),
+                |cx, at| make_plainly(cx, at, Kind::Directory, mode & 0o1777, b""),
             )
         };
         if let Some(done) = done {
@@ -128,7 +134,7 @@ impl Process {
             make(cx, spot, kind, mode, if device { rdev as u32 as u64 } else { 0 }, b"")
         };
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], mknod) } {
+        if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], |cx, at| mknod(cx, &at.spot())) } {
             return done;
         }
         // SAFETY: the caller's promise.
@@ -164,7 +170,7 @@ impl Process {
                 dirfd,
                 call.1[index],
                 #[inline(always)]
-                |cx, spot| make(cx, spot, Kind::Symlink, 0o777, 0, target),
+                |cx, at| make_plainly(cx, at, Kind::Symlink, 0o777, target),
             )
         };
         if let Some(done) = done {
@@ -233,12 +239,11 @@ impl Process {
                 dirfd,
                 call.1[index],
                 #[inline(always)]
-                |cx, spot| {
-                    let (dir, name) = (spot.found.parent, spot.found.name);
+                |cx, &Named { mount, dir, name }| {
                     if directory {
-                        self.may_remove(cx, spot)?;
+                        self.may_remove(cx, mount, || Named { mount, dir, name }.spot())?;
                     }
-                    match if directory { spot.mount.rmdir(cx, dir, name) } else { spot.mount.unlink(cx, dir, name) } {
+                    match if directory { mount.rmdir(cx, dir, name) } else { mount.unlink(cx, dir, name) } {
                         Ok(()) => Ok(0),
                         Err(error) => Err(error),
                     }
@@ -278,15 +283,15 @@ impl Process {
             });
         }
         if directory {
-            self.may_remove(cx, spot)?;
-            return spot.mount.rmdir(cx, dir, name).map(|()| 0);
+            self.may_remove(cx, spot.mount, || *spot)?;
+            return backend.rmdir(cx, dir, name).map(|()| 0);
         }
         if spot.found.slash {
             let node = backend.lookup(cx, dir, name)?;
             let is_dir = backend.attr(cx, node)?.kind == Kind::Directory;
             return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
         }
-        spot.mount.unlink(cx, dir, name).map(|()| 0)
+        backend.unlink(cx, dir, name).map(|()| 0)
     }
 
     /// `readlinkat(dirfd, path, out, len)`.

@@ -225,8 +225,8 @@ impl Process {
             return None;
         }
         // SAFETY: the caller's promise.
-        let spot = unsafe { self.glance_parent(dirfd, path) }?;
-        if spot.mount.is_kernels {
+        let named = unsafe { self.glance_parent(dirfd, path) }?;
+        if named.mount.is_kernels {
             return None;
         }
         let cx = self.cx(thread);
@@ -236,16 +236,16 @@ impl Process {
             Err(errno) => return Some(-(errno.0 as isize)),
         };
         let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
-        let (node, opened) = match spot.mount.create_open(&cx, spot.found.parent, spot.found.name, &new, (|| kept(flags), fd)) {
+        let (node, opened) = match named.mount.create_open(&cx, named.dir, named.name, &new, (|| kept(flags), fd)) {
             Ok(made) => made,
             Err(error) => return self.not_made(fd, flags, error),
         };
         if let Some((id, description)) = opened {
-            description.parent.store(spot.found.parent.id, Relaxed);
-            self.descriptors.put_new(fd, Entry::opened(spot.mount.slot, id, Kind::Regular, flags));
+            description.parent.store(named.dir.id, Relaxed);
+            self.descriptors.put_new(fd, Entry::opened(named.mount.slot, id, Kind::Regular, flags));
             return Some(fd as isize);
         }
-        self.open_made(cx.copied(), spot.copied(), node, fd, flags)
+        self.open_made(cx.copied(), named.spot(), node, fd, flags)
     }
 
     /// Opens a file just made, where not all that it takes is at hand.

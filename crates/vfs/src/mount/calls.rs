@@ -3,7 +3,7 @@
 
 use super::Mount;
 use crate::{Cx, Node};
-use base::{Description, DescriptionId, NewNode, RenameMode, Thread, Unclosed};
+use base::{Description, DescriptionId, Name, NewNode, RenameMode, Thread, Unclosed};
 use pm::UserSlice;
 
 impl Mount {
@@ -16,12 +16,12 @@ impl Mount {
 
     /// [`Backend::create`](crate::Backend::create).
     #[inline(always)]
-    pub fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> base::Result<Node> {
+    pub fn create(&self, cx: &Cx, dir: Node, name: Name, new: &NewNode) -> base::Result<Node> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.unserved() {
             return fs.create_in_line(cx, dir, name, new);
         }
-        let made = self.backend.create(&cx.copied(), dir, name, &new.copied())?;
+        let made = self.backend.create(&cx.copied(), dir, name.bytes(), &new.copied())?;
         Ok(made)
     }
 
@@ -32,7 +32,7 @@ impl Mount {
         &self,
         cx: &Cx,
         dir: Node,
-        name: &[u8],
+        name: Name,
         new: &NewNode,
         _opened: (impl FnOnce() -> u32, u32),
     ) -> base::Result<(Node, Option<(DescriptionId, &Description)>)> {
@@ -40,70 +40,62 @@ impl Mount {
         if let Some(fs) = self.unserved() {
             return fs.create_open(cx, dir, name, new, _opened);
         }
-        let made = self.backend.create(&cx.copied(), dir, name, &new.copied())?;
+        let made = self.backend.create(&cx.copied(), dir, name.bytes(), &new.copied())?;
         Ok((made, None))
     }
 
     /// [`Backend::link`](crate::Backend::link).
     #[inline(always)]
-    pub fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> base::Result<()> {
+    pub fn link(&self, cx: &Cx, node: Node, dir: Node, name: Name) -> base::Result<()> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.unserved() {
             return fs.link_in_line(cx, node, dir, name);
         }
-        self.backend.link(&cx.copied(), node, dir, name)?;
+        self.backend.link(&cx.copied(), node, dir, name.bytes())?;
         Ok(())
     }
 
     /// [`Backend::unlink`](crate::Backend::unlink).
     #[inline(always)]
-    pub fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> base::Result<()> {
+    pub fn unlink(&self, cx: &Cx, dir: Node, name: Name) -> base::Result<()> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.unserved() {
             return fs.unlink_in_line(cx, dir, name);
         }
-        self.backend.unlink(&cx.copied(), dir, name)?;
+        self.backend.unlink(&cx.copied(), dir, name.bytes())?;
         Ok(())
     }
 
     /// [`Backend::rmdir`](crate::Backend::rmdir).
     #[inline(always)]
-    pub fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> base::Result<()> {
+    pub fn rmdir(&self, cx: &Cx, dir: Node, name: Name) -> base::Result<()> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.unserved() {
             return fs.rmdir_in_line(cx, dir, name);
         }
-        self.backend.rmdir(&cx.copied(), dir, name)?;
+        self.backend.rmdir(&cx.copied(), dir, name.bytes())?;
         Ok(())
     }
 
-    /// [`Backend::rename`](crate::Backend::rename).
+    /// [`Backend::rename`](crate::Backend::rename); `IN_LINE`: in one function with the caller.
     #[inline(always)]
-    pub fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> base::Result<()> {
-        #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
-            return fs.rename(cx, from_dir, from, to_dir, to, mode);
-        }
-        self.backend.rename(&cx.copied(), from_dir, from, to_dir, to, mode)?;
-        Ok(())
-    }
-
-    /// [`Mount::rename`], in one function with the caller.
-    #[inline(always)]
-    pub fn rename_in_line(
+    pub fn rename<const IN_LINE: bool>(
         &self,
         cx: &Cx,
         from_dir: Node,
-        from: &[u8],
+        from: Name,
         to_dir: Node,
-        to: &[u8],
+        to: Name,
         mode: RenameMode,
     ) -> base::Result<()> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.unserved() {
-            return fs.rename_in_line(cx, from_dir, from, to_dir, to, mode);
+            return match IN_LINE {
+                true => fs.rename_in_line(cx, from_dir, from, to_dir, to, mode),
+                false => fs.rename(cx, from_dir, from.bytes(), to_dir, to.bytes(), mode),
+            };
         }
-        self.backend.rename(&cx.copied(), from_dir, from, to_dir, to, mode)?;
+        self.backend.rename(&cx.copied(), from_dir, from.bytes(), to_dir, to.bytes(), mode)?;
         Ok(())
     }
 

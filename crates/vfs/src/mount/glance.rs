@@ -6,7 +6,7 @@
 use super::{Mount, MountTable};
 use crate::Node;
 use base::stat::Stat;
-use base::{Caller, Cx, Glance, Kind, Opening, Sight};
+use base::{Caller, Cx, Glance, Kind, Name, Opening, Sight};
 use core::mem::MaybeUninit;
 use pm::Text;
 
@@ -81,7 +81,7 @@ impl Mount {
         _who: impl Fn() -> &'c Caller,
         _base: Node,
         _path: Text<'a>,
-    ) -> Option<(Node, &'a [u8])> {
+    ) -> Option<(Node, Name<'a>)> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
             return fs.glance_parent(_who, _base, _path, |node| NESTED && self.is_mounted_on(_among, node));

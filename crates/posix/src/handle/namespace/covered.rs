@@ -10,16 +10,22 @@ use pm::Errno;
 use vfs::Mount;
 
 impl Process {
-    /// Fails for a directory to be removed if it is busy.
+    /// Fails for a directory to be removed, at a `spot` of a mount, if it is busy.
     #[inline(always)]
-    pub(super) fn may_remove(&self, cx: &Cx, spot: &Spot) -> base::Result<()> {
-        if may_be_covered(spot.mount) { self.may_remove_covered(cx.copied(), spot.copied()) } else { Ok(()) }
+    pub(super) fn may_remove<'a>(&self, cx: &Cx, mount: &Mount, spot: impl FnOnce() -> Spot<'a>) -> base::Result<()> {
+        if may_be_covered(mount) { self.may_remove_covered(cx.copied(), spot()) } else { Ok(()) }
     }
 
-    /// Fails if what is renamed, or what it replaces or changes places with, is busy; both are of one mount.
+    /// Fails if what is renamed, or what it replaces or changes places with, is busy; both `spots` are of one mount.
     #[inline(always)]
-    pub(super) fn may_rename(&self, cx: &Cx, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<()> {
-        if may_be_covered(from.mount) { self.may_rename_covered(cx.copied(), (from.copied(), to.copied()), mode) } else { Ok(()) }
+    pub(super) fn may_rename<'a>(
+        &self,
+        cx: &Cx,
+        mount: &Mount,
+        spots: impl FnOnce() -> (Spot<'a>, Spot<'a>),
+        mode: RenameMode,
+    ) -> base::Result<()> {
+        if may_be_covered(mount) { self.may_rename_covered(cx.copied(), spots(), mode) } else { Ok(()) }
     }
 
     #[cold]

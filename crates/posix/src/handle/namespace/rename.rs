@@ -7,6 +7,7 @@ use super::plain_name;
 use crate::handle::{apart, done, err, fail};
 #[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
+use crate::path::glance::Named;
 use crate::path::{OpenFile, Place, Spot};
 use crate::protected::HARDLINKS;
 use crate::text;
@@ -14,6 +15,7 @@ use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Glance, Kind, Last, Node, RenameMode};
 use pm::Errno;
 use pm::sys::abi;
+use vfs::Mount;
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
@@ -101,8 +103,8 @@ impl Process {
         // SAFETY: the caller's promise.
         let (first, second) = unsafe { self.start_two(from, to) }?;
         let (Glance::Seen, sight) = self.glance_from(&first, || self.credentials.caller(), follow) else { return None };
-        let spot = self.glance_parent_from(second)?;
-        Some(match self.link_plainly(cx, first.mount.slot.into(), sight.node, &spot) {
+        let named = self.glance_parent_from(second)?;
+        Some(match self.link_plainly(cx, first.mount.slot.into(), sight.node, &named) {
             Ok(()) => Outcome::Done(0),
             Err(error) => fail(error.errno()),
         })
@@ -154,22 +156,36 @@ impl Process {
 
     fn link_ours(&self, cx: &Cx, slot: usize, node: Node, spot: &Spot) -> base::Result<usize> {
         plain_name(cx, spot)?;
-        self.link_plainly(cx, slot, node, spot).map(|()| 0)
+        self.can_link(cx, (slot, node), spot.mount, || *spot)?;
+        spot.mount.backend.link(cx, node, spot.found.parent, spot.found.name).map(|()| 0).map_err(gone)
     }
 
     /// As `link_ours`, for a proper name without a slash behind it.
     #[inline(always)]
-    fn link_plainly(&self, cx: &Cx, slot: usize, node: Node, spot: &Spot) -> base::Result<()> {
-        if slot != spot.slot {
-            return link_here(cx.copied(), spot.copied());
-        }
-        if !cx.cred.privileged {
-            self.may_link(cx.copied(), node, spot.copied()).map_err(gone)?;
-        }
-        match spot.mount.link(cx, node, spot.found.parent, spot.found.name) {
+    fn link_plainly(&self, cx: &Cx, slot: usize, node: Node, at: &Named) -> base::Result<()> {
+        self.can_link(cx, (slot, node), at.mount, || at.spot())?;
+        match at.mount.link(cx, node, at.dir, at.name) {
             Ok(()) => Ok(()),
             Err(error) => Err(gone(error)),
         }
+    }
+
+    /// Fails where a node of the mount in a slot may not be linked to a `spot` of this mount.
+    #[inline(always)]
+    fn can_link<'a>(
+        &self,
+        cx: &Cx,
+        (slot, node): (usize, Node),
+        mount: &Mount,
+        spot: impl FnOnce() -> Spot<'a>,
+    ) -> base::Result<()> {
+        if slot != mount.slot.into() {
+            return link_here(cx.copied(), spot());
+        }
+        if !cx.cred.privileged {
+            self.may_link(cx.copied(), node, spot()).map_err(gone)?;
+        }
+        Ok(())
     }
 
     /// The kernel's `protected_hardlinks`: on a file of somebody else only if
@@ -237,38 +253,37 @@ impl Process {
     /// `renameat2(dirfd, path, dirfd, path, flags)`.
     pub unsafe fn renameat2(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), args[4] as u32, false) }
+        unsafe { self.rename_at::<false>(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), args[4] as u32) }
     }
 
     /// `renameat2` without flags. Part of its caller, as `symlinkat`.
     #[inline(always)]
     pub unsafe fn rename_in_line(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), 0, true) }
+        unsafe { self.rename_at::<true>(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), 0) }
     }
 
     /// `renameat(dirfd, path, dirfd, path)`.
     pub unsafe fn renameat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at(thread, (abi::__NR_renameat, args), (args[0], 1), (args[2], 3), 0, false) }
+        unsafe { self.rename_at::<false>(thread, (abi::__NR_renameat, args), (args[0], 1), (args[2], 3), 0) }
     }
 
     /// `rename(path, path)`.
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn rename(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at(thread, (abi::__NR_rename, args), (CWD, 0), (CWD, 1), 0, false) }
+        unsafe { self.rename_at::<false>(thread, (abi::__NR_rename, args), (CWD, 0), (CWD, 1), 0) }
     }
 
     #[inline(always)]
-    unsafe fn rename_at(
+    unsafe fn rename_at<const IN_LINE: bool>(
         &self,
         thread: &ThreadState,
         call: (u32, [usize; 6]),
         from: (usize, usize),
         to: (usize, usize),
         flags: u32,
-        in_line: bool,
     ) -> Outcome {
         if flags & !7 != 0 || flags & RENAME_EXCHANGE != 0 && flags != RENAME_EXCHANGE {
             return fail(Errno::EINVAL);
@@ -285,15 +300,10 @@ impl Process {
             && core::ptr::eq(from.mount, to.mount)
             && let Some((from, to)) = self.glance_parents(from, to)
         {
-            if let Err(error) = self.may_rename(&cx, &from, &to, mode) {
+            if let Err(error) = self.may_rename(&cx, from.mount, || (from.spot(), to.spot()), mode) {
                 return fail(error.errno());
             }
-            let (dirs, names) = ((from.found.parent, to.found.parent), (from.found.name, to.found.name));
-            let done = match in_line {
-                true => from.mount.rename_in_line(&cx, dirs.0, names.0, dirs.1, names.1, mode),
-                false => from.mount.rename(&cx, dirs.0, names.0, dirs.1, names.1, mode),
-            };
-            return match done {
+            return match from.mount.rename::<IN_LINE>(&cx, from.dir, from.name, to.dir, to.name, mode) {
                 Ok(()) => Outcome::Done(0),
                 Err(error) => fail(gone(error).errno()),
             };
@@ -392,8 +402,9 @@ impl Process {
         if from.found.slash || to.found.slash {
             self.rename_slashes(cx, from, to, mode)?;
         }
-        self.may_rename(cx, from, to, mode)?;
-        from.mount.rename(cx, from.found.parent, from.found.name, to.found.parent, to.found.name, mode).map(|()| 0).map_err(gone)
+        self.may_rename(cx, from.mount, || (*from, *to), mode)?;
+        let (from_name, to_name) = (from.found.name, to.found.name);
+        from.mount.backend.rename(cx, from.found.parent, from_name, to.found.parent, to_name, mode).map(|()| 0).map_err(gone)
     }
 
     /// A trailing slash asks for directories.
