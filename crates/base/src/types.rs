@@ -190,7 +190,8 @@ pub struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// A name of these bytes. `words`: up to 16 bytes, little-endian, zero-filled; of a longer one, of no meaning.
+    /// A name of these bytes, as the caller has made sure. `words`: they themselves, little-endian, zero-filled, if
+    /// there are no more than 16; else of no meaning.
     #[inline(always)]
     pub const fn of(bytes: &'a [u8], words: [u64; 2]) -> Name<'a> {
         Name { bytes, words }
