@@ -1,19 +1,20 @@
 //! Instructions a call, by callgrind.
 
 use super::Scratch;
-use super::call::{CALLS, FLAT, before};
+use super::call::{CALLS, FLAT, caller, nothing_in};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Calls of the first count; the second has twice as many.
 const N: usize = 200;
 
-/// Every call, in the order of [`CALLS`], without what comes before it.
+/// Every call, in the order of [`CALLS`], without its caller.
 pub fn measure(scratch: &Scratch, image: &Path) -> Result<Vec<(&'static str, f64)>, String> {
     let totals = run(scratch, &["callgrind", &N.to_string()], image)?;
     let costs = pair(CALLS.iter().map(|(name, _)| *name).collect(), &totals)?;
     let all: BTreeMap<_, _> = costs.iter().copied().collect();
-    let own = |(name, cost)| (name, cost - all.get(before(name)).copied().unwrap_or_default());
+    let callers = |name| all.get(caller(name)).copied().unwrap_or_default() - nothing_in(caller(name)).instructions;
+    let own = |(name, cost)| (name, cost - callers(name));
     Ok(costs.into_iter().map(own).collect())
 }
 

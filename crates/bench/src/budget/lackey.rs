@@ -8,14 +8,14 @@
 //! ```
 
 use super::Scratch;
-use super::call::{CALLS, LOOKS, before};
+use super::call::{CALLS, LOOKS, caller, nothing_in};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Code and data lines of every call: the median of its looks, without what comes
-/// before the call touches.
+/// Code and data lines of every call: the median of its looks, without what its
+/// caller touches.
 pub fn measure(scratch: &Scratch, image: &Path) -> Result<BTreeMap<&'static str, [u64; 2]>, String> {
     let tool = ["--tool=lackey".to_string(), "--trace-mem=yes".into(), "--basic-counts=no".into()];
     let mut command = scratch.valgrind(&tool, &["lackey"], image)?;
@@ -35,8 +35,9 @@ pub fn measure(scratch: &Scratch, image: &Path) -> Result<BTreeMap<&'static str,
     let all: BTreeMap<_, _> =
         CALLS.iter().zip(looks.found.chunks(LOOKS)).map(|((name, _), looks)| (*name, median(looks))).collect();
     let own = |(name, lines): (&&'static str, &[u64; 2])| {
-        let others = all.get(before(name)).copied().unwrap_or_default();
-        (*name, [0, 1].map(|at| lines[at].saturating_sub(others[at])))
+        let callers = all.get(caller(name)).copied().unwrap_or_default();
+        let callers = [callers[0] - nothing_in(caller(name)).lines, callers[1]];
+        (*name, [0, 1].map(|at| lines[at].saturating_sub(callers[at])))
     };
     Ok(all.iter().map(own).collect())
 }
