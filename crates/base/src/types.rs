@@ -311,8 +311,8 @@ impl Cred<'_> {
     /// this mode and owner.
     #[inline(always)]
     pub fn may(&self, kind: Kind, mode: u16, uid: u32, gid: u32, want: u16) -> bool {
-        // The usual answer; for another a copy is asked, as [`Cx::copied`].
-        self.uid == uid && mode >> 6 & want == want
+        // The usual answer, in one comparison; for another a copy is asked, as [`Cx::copied`].
+        (self.uid ^ uid) | (u32::from(want) << 6 & !u32::from(mode)) == 0
             || may_otherwise((self.uid, self.gid, self.groups, self.privileged), kind, mode, (uid, gid), want)
     }
 }
@@ -344,6 +344,9 @@ pub const X: u16 = 1;
 
 /// How many images one process can have open at a time.
 pub const MOUNTS_MAX: usize = 16;
+
+/// Descriptors below this are opened and closed by quick ways.
+pub const NUMBERS_AT_HAND: u32 = 1024;
 
 /// What a thread carries from call to call: the lane it holds in each image it
 /// has written to. A door keeps one per thread and hands it down; a forked

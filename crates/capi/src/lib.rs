@@ -42,10 +42,12 @@ pub struct Namespace {
     process: Process,
 }
 
+// SAFETY: libc tells.
+static ERRNO: pm::CErrno = unsafe { pm::CErrno::new(libc::__errno_location) };
+
 #[cold]
 fn fail(errno: i32) -> isize {
-    // SAFETY: the address of this thread's errno.
-    unsafe { *libc::__errno_location() = errno };
+    ERRNO.set(errno);
     -1
 }
 

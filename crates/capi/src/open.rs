@@ -43,7 +43,9 @@ unsafe fn open_at(ns: *const Namespace, dir: c_int, path: *const c_char, flags: 
     }
     // SAFETY: the caller's promise; the thread's state is not used after the call.
     let quick = unsafe {
-        ns.as_ref().and_then(|ns| ns.process.quick_open(|| crate::namespace::thread(), dir as usize, path as usize, flags as u32))
+        ns.as_ref().and_then(|ns| {
+            ns.process.quick_open::<true>(|| crate::namespace::thread(), dir as usize, path as usize, flags as u32)
+        })
     };
     match quick {
         Some(result) => number(result) as c_int,
@@ -54,10 +56,12 @@ unsafe fn open_at(ns: *const Namespace, dir: c_int, path: *const c_char, flags: 
 
 #[inline(never)]
 unsafe fn make(ns: *const Namespace, dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // Whatever else it says means nothing: so the rest need not be kept for who does it properly.
+    let mode = mode & 0o7777;
     // SAFETY: as above.
     let quick = unsafe {
         ns.as_ref().and_then(|ns| {
-            ns.process.quick_create(crate::namespace::thread(), dir as usize, path as usize, flags as u32, mode as usize)
+            ns.process.quick_create::<true>(crate::namespace::thread(), dir as usize, path as usize, flags as u32, mode as usize)
         })
     };
     match quick {

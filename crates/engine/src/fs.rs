@@ -68,21 +68,13 @@ pub struct Fs {
     /// What the image's file system is (`file::sync`): 0 not known yet.
     pub(crate) backing: AtomicU32,
 
-    /// The descriptor tables of all processes, one after the other.
-    pub(crate) descriptors: Table<Descriptor>,
-    /// All open file descriptions.
-    pub(crate) descriptions: Table<Description>,
+    pub(crate) opens: Opens,
     /// Key of inode numbers.
     pub(crate) number_key: NumberKey,
     /// The head of the segment.
     pub(crate) head: Pinned<Header>,
     /// The root block.
     pub(crate) root: Pinned<Root>,
-    /// Descriptions below this have real space, as this process knows.
-    pub(crate) descriptions_known: AtomicU32,
-    /// Where in the tables this process's own begins, while its first page has space; else [`NOWHERE`].
-    pub(crate) own_descriptors: AtomicU32,
-
     /// The lanes.
     pub(crate) lanes: Ring<Lane>,
     /// The locks of the index.
@@ -112,11 +104,25 @@ pub struct Fs {
     pub(crate) segment_path: [u8; 256],
 }
 
+/// What opening and closing ask ([`Fs::opens_from_here`]).
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Opens {
+    /// The descriptor tables of all processes, one after the other.
+    pub(crate) descriptors: Table<Descriptor>,
+    /// Descriptions below this have real space, as this process knows.
+    pub(crate) known: AtomicU32,
+    /// All open file descriptions.
+    pub(crate) descriptions: Table<Description>,
+    /// Where in the tables this process's own begins, while its first page has space; else [`NOWHERE`].
+    pub(crate) own: AtomicU32,
+}
+
 // A recorder, which only tests have, makes a region longer.
 const _: () = {
     use core::mem::offset_of;
     if size_of::<Region>() == 32 {
-        assert!(offset_of!(Fs, glanced) == 64 && offset_of!(Fs, buckets) == 96 && offset_of!(Fs, descriptors) == 9 * 64);
+        assert!(offset_of!(Fs, glanced) == 64 && offset_of!(Fs, buckets) == 96 && offset_of!(Fs, opens) == 9 * 64);
         assert!(offset_of!(Fs, lanes) == 10 * 64 && offset_of!(Fs, segment) == 11 * 64 - 8);
     }
 };
@@ -137,6 +143,23 @@ impl Fs {
             None => {
                 let item = self.at_grown(offset, what)?;
                 Ok(item)
+            }
+        }
+    }
+
+    /// As [`Fs::at`], two structures.
+    #[inline(always)]
+    pub(crate) fn at_both<A: FromBytes + KnownLayout, B: FromBytes + KnownLayout>(
+        &self,
+        a: u64,
+        b: u64,
+        what: &'static str,
+    ) -> Result<(&A, &B)> {
+        match self.image.at_both(a, b) {
+            Some(both) => Ok(both),
+            None => {
+                let (a, b) = (self.at_grown(a, what)?, self.at_grown(b, what)?);
+                Ok((a, b))
             }
         }
     }
@@ -235,6 +258,12 @@ impl Fs {
     #[inline(always)]
     pub(crate) fn state_of(&self, owner: u32) -> Option<&LaneState> {
         owner.checked_sub(1).map(|lane| self.lane_state(lane))
+    }
+
+    /// Tables of what is open, for who asks several of them.
+    #[inline(always)]
+    pub(crate) fn opens_from_here(&self) -> &Opens {
+        pm::from_here(&self.opens)
     }
 
     /// The head of the segment.

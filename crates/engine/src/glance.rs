@@ -423,7 +423,7 @@ const _: () = assert!(node_offset(u64::MAX) == u64::MAX << OFFSET_FROM >> OFFSET
 
 /// As [`node_offset`]: two shifts, of which the compiler would make a longer mask.
 #[inline(always)]
-fn offset_of(id: u64) -> u64 {
+pub(crate) fn offset_of(id: u64) -> u64 {
     pm::unknown(id << OFFSET_FROM) >> OFFSET_TO
 }
 

@@ -27,7 +27,13 @@ pub(crate) const NOT_FOUND: u64 = u64::MAX;
 /// A triple of small numbers, and its index, in a word.
 #[inline(always)]
 const fn found_at(uid: u32, gid: u32, mode: u16, index: u16) -> u64 {
-    (uid as u64) << 46 | (gid as u64) << 28 | (mode as u64) << 16 | index as u64
+    triple(uid, gid, mode) << 16 | index as u64
+}
+
+/// The triple in the upper 48 bits of that word.
+#[inline(always)]
+const fn triple(uid: u32, gid: u32, mode: u16) -> u64 {
+    ((uid as u64) << 18 | gid as u64) << 12 | mode as u64
 }
 
 /// Whether an entry is that of this triple.
@@ -63,8 +69,7 @@ impl Fs {
         let found = &self.permissions_found[usize::from(mode & 1)];
         let seen = found.load(Relaxed);
         let is_small = uid | gid < FOUND_ID_END;
-        // Of the word nothing but the index is left.
-        if seen ^ found_at(uid, gid, mode, 0) <= u64::from(u16::MAX) && is_small && (tx.plain || self.is_settled()) {
+        if seen >> 16 == triple(uid, gid, mode) && is_small && (tx.plain || self.is_settled()) {
             return Ok(seen as u16);
         }
         let index = tx.aside(

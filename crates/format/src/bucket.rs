@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!  0 entries[4]    fingerprint 16 | edentry line number 48      persistent
-//! 32 cachelets[4]  cachelet index + 1 of the same entry          volatile
-//! 48 generation    under which `cachelets` is valid              volatile
-//! 52 split        of how many buckets it was split last: `split_mark`     volatile
+//! 32 cachelets[4]  cachelet index + 1 of the same entry, or anything: whoever follows it looks whose cachelet it is
+//!                                                                volatile
+//! 48 reserved      4 bytes
+//! 52 split         of how many buckets it was split last: `split_mark`     volatile
 //! 56 next          offset of an overflow bucket, 0 if none       persistent
 //! ```
 //! Buckets are numbered by linear hashing: with `n` buckets in use and `k` the
@@ -28,7 +29,7 @@ pub const BUCKETS_MIN: u64 = 1024;
 pub struct Bucket {
     pub entries: [AtomicU64; ENTRIES],
     pub cachelets: [AtomicU32; ENTRIES],
-    pub generation: AtomicU32,
+    pub reserved: AtomicU32,
     pub split: AtomicU32,
     pub next: AtomicU64,
 }
@@ -48,13 +49,13 @@ pub const fn split_mark(count: u64) -> u32 {
     if count <= i32::MAX as u64 { count as u32 } else { u32::MAX }
 }
 
-/// Offset of the generation of its cachelets' numbers, and of the mark of its last split behind it.
-pub const GENERATION: u64 = 48;
+/// Offset of the word whose upper half is the mark of its last split.
+pub const SPLIT: u64 = 48;
 /// Offset of the overflow reference.
 pub const NEXT: u64 = 56;
 
 const _: () = assert!(size_of::<Bucket>() == 64 && offset_of!(Bucket, next) == NEXT as usize);
-const _: () = assert!(offset_of!(Bucket, generation) == GENERATION as usize && offset_of!(Bucket, split) == 52);
+const _: () = assert!(offset_of!(Bucket, split) == SPLIT as usize + 4);
 
 /// An entry that refers to the edentry at `offset` under `hash`.
 #[inline]

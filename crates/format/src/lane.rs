@@ -185,9 +185,10 @@ impl Op {
             Op::ClearRun { at, count } => (code::CLEAR_RUN, at, count),
             Op::Empty { at, was } => (code::EMPTY, at, was),
             Op::Touch { at, now, entries, directories } => {
-                (code::TOUCH, at | (entries as u64 & 15) << 52 | (directories as u64 & 15) << 48, now as u64)
+                let (entries, directories) = (entries as u64 & 15, directories as u64 & 15);
+                (code::TOUCH, at.wrapping_add((one >> 4) * entries + (one >> 8) * directories), now as u64)
             }
-            Op::Counters { lines, files } => (code::COUNTERS, files & code::OFFSET, lines),
+            Op::Counters { lines, files } => (code::COUNTERS, files & one.wrapping_sub(1), lines),
         };
         (at.wrapping_add(one.wrapping_mul(code)), value)
     }

@@ -46,9 +46,11 @@ fn ask(clock_gettime: ClockGettime, clock: i32) -> i64 {
     if STEPS.load(core::sync::atomic::Ordering::Relaxed) != 0 {
         return STEPS.fetch_add(1000, core::sync::atomic::Ordering::Relaxed);
     }
-    let mut time = abi::__kernel_timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec; x86-64 and aarch64 have 64-bit time_t.
-    unsafe { clock_gettime(clock, &mut time) };
+    let mut time = core::mem::MaybeUninit::<abi::__kernel_timespec>::uninit();
+    // SAFETY: room for a timespec; x86-64 and aarch64 have 64-bit time_t.
+    unsafe { clock_gettime(clock, time.as_mut_ptr()) };
+    // SAFETY: of a clock that there is, it tells the time.
+    let time = unsafe { time.assume_init() };
     time.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec)
 }
 

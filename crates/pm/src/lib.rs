@@ -15,6 +15,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod c_errno;
 pub mod clock;
 mod counted;
 pub mod domain;
@@ -39,6 +40,7 @@ pub mod vdso;
 
 use core::sync::atomic;
 
+pub use c_errno::CErrno;
 pub use domain::Domain;
 pub use errno::Errno;
 pub use prints::Prints;
@@ -72,6 +74,21 @@ pub fn from_here<T>(item: &T) -> &T {
     }
     #[cfg(not(target_arch = "x86_64"))]
     item
+}
+
+/// 0, which the compiler does not know: it keeps it in a register, whose store takes four bytes less than that of a number.
+/// For where several zeros are stored.
+#[inline(always)]
+pub fn zero() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let zero: u64;
+        // SAFETY: changes this register and flags.
+        unsafe { core::arch::asm!("xor {0:e}, {0:e}", out(reg) zero, options(nomem, nostack)) };
+        zero
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    0
 }
 
 /// The same number, which the compiler no longer knows.

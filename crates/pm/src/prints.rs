@@ -55,10 +55,16 @@ impl Prints {
         Prints(mask)
     }
 
+    /// Two bits for each word that has the upper end asked for.
+    #[inline(always)]
+    pub fn matching(self) -> u8 {
+        self.0 as u8
+    }
+
     /// Whether a word has the upper end asked for.
     #[inline(always)]
     pub fn have(self) -> bool {
-        self.0 & 0xff != 0
+        self.matching() != 0
     }
 
     /// The first word whose upper end is 0.

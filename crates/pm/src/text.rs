@@ -194,7 +194,9 @@ impl Scan {
         // SAFETY: every x86-64 has SSE2.
         let least = unsafe { _mm_min_epu8(bytes, _mm_xor_si128(bytes, self.slashes)) };
         // SAFETY: as above.
-        let ends = unsafe { _mm_cmpeq_epi8(least, _mm_setzero_si128()) };
+        let mut ends = unsafe { _mm_cmpeq_epi8(least, _mm_setzero_si128()) };
+        // SAFETY: no instruction. (Else it would be compared once more for what comes later.)
+        unsafe { core::arch::asm!("/* {0} */", inout(xmm_reg) ends, options(pure, nomem, nostack, preserves_flags)) };
         // SAFETY: as above.
         let mask = unsafe { _mm_movemask_epi8(ends) } as u32;
         if mask == 0 {

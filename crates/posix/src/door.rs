@@ -83,6 +83,8 @@ pub struct Bitmap {
 
 impl Bitmap {
     const WORDS: usize = crate::FD_MAX as usize / 64;
+    /// How many of the lowest numbers one word has.
+    pub(crate) const FIRST: u32 = 64;
     /// Where the word of the lowest numbers is, bytes from the beginning.
     pub(crate) const LOWEST: usize = (Bitmap::WORDS - 1) * 8;
 
@@ -95,6 +97,13 @@ impl Bitmap {
     /// All numbers free.
     pub const fn new() -> Self {
         Bitmap { words: [const { core::sync::atomic::AtomicU64::new(0) }; Bitmap::WORDS] }
+    }
+
+    #[inline(never)]
+    fn give_back_far(&self, fd: u32) {
+        if let Some(word) = self.word(fd) {
+            word.fetch_and(!(1 << (fd % 64)), AcqRel);
+        }
     }
 
     /// The lowest free number where it is one of the first, as it is nearly always.
@@ -154,11 +163,12 @@ impl Numbers for Bitmap {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn give_back(&self, fd: u32) {
-        if let Some(word) = self.word(fd) {
-            word.fetch_and(!(1 << (fd % 64)), AcqRel);
+        if fd >= Bitmap::FIRST {
+            return self.give_back_far(fd);
         }
+        self.words[Bitmap::WORDS - 1].fetch_and(!(1 << fd), AcqRel);
     }
 
     fn lost(&self, fd: u32) {

@@ -7,7 +7,8 @@ use crate::lock::Lock;
 use crate::protected::Protected;
 use crate::{Bitmap, Door, Numbers, ThreadState};
 use base::Cx;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use pm::Errno;
 use pm::sys::abi;
 use vfs::{Backend, mount::MountTable};
@@ -28,6 +29,11 @@ pub enum Outcome {
         args: [usize; 6],
     },
 }
+
+/// The numbers are its own, and quick to ask.
+pub(crate) const OWN_NUMBERS: u8 = 1;
+/// A record lock was ever taken.
+pub(crate) const RECORD_LOCKS: u8 = 2;
 
 /// What comes next begins a line.
 #[repr(align(64))]
@@ -55,10 +61,8 @@ pub struct Process {
     pub(crate) cwd_above_mount: AtomicBool,
     /// While the working directory is ours: the kernel's is where [`Door::enter_virtual_cwd`] leads.
     pub(crate) cwd_is_virtual: AtomicBool,
-    /// A record lock was ever taken, so that `close` must drop them.
-    pub(crate) record_locks: AtomicBool,
-    /// The numbers are its own, and quick to ask.
-    has_numbers: bool,
+    /// What a close has to ask: [`OWN_NUMBERS`], [`RECORD_LOCKS`].
+    pub(crate) closing: AtomicU8,
     pub(crate) credentials: Credentials,
     pub(crate) door: &'static dyn Door,
     /// A mount point exists in the kernel's namespace too.
@@ -88,7 +92,6 @@ impl Process {
             before_numbers: Line,
             shift: [0; 2],
             numbers: Bitmap::new(),
-            has_numbers: false,
             mounts: MountTable::new(),
             descriptors: Descriptors::new(),
             moving: Lock::new(),
@@ -97,7 +100,7 @@ impl Process {
             cwd_above_mount: AtomicBool::new(false),
             cwd_is_virtual: AtomicBool::new(false),
             points_exist: AtomicBool::new(false),
-            record_locks: AtomicBool::new(false),
+            closing: AtomicU8::new(0),
             file_limit: AtomicU64::new(u64::MAX - 1),
             mappings: Mappings::new(),
             protected: Protected::new(),
@@ -106,7 +109,7 @@ impl Process {
 
     /// A process without mounts, behind a door without numbers.
     pub const fn with_numbers(door: &'static dyn Door) -> Self {
-        Process { has_numbers: true, ..Process::new(door) }
+        Process { closing: AtomicU8::new(OWN_NUMBERS), ..Process::new(door) }
     }
 
     /// Where its numbers come from.
@@ -115,9 +118,11 @@ impl Process {
     }
 
     /// The lowest free number, for who opens with these `O_*`. `EMFILE` when there is none.
+    /// `NUMBERED`: it is known that the numbers are its own.
     #[inline(always)]
-    pub(crate) fn take_number(&self, flags: u32) -> Result<u32, Errno> {
-        if self.has_numbers
+    pub(crate) fn take_number<const NUMBERED: bool>(&self, flags: u32) -> Result<u32, Errno> {
+        debug_assert!(!NUMBERED || self.has_numbers());
+        if (NUMBERED || self.has_numbers())
             && let Some(fd) = self.numbers.take_quickly()
         {
             return Ok(fd);
@@ -128,10 +133,27 @@ impl Process {
     /// Nobody uses `fd` any more.
     #[inline(always)]
     pub(crate) fn give_number_back(&self, fd: u32) {
-        if self.has_numbers {
-            return self.numbers.give_back(fd);
+        if self.has_numbers() {
+            return self.give_own_number_back(fd);
         }
         self.give_back_to_door(fd);
+    }
+
+    /// The same where the numbers are its own.
+    #[inline(always)]
+    pub(crate) fn give_own_number_back(&self, fd: u32) {
+        self.numbers.give_back(fd);
+    }
+
+    #[inline(always)]
+    fn has_numbers(&self) -> bool {
+        self.closing.load(Relaxed) & OWN_NUMBERS != 0
+    }
+
+    /// A record lock was ever taken, so that `close` must drop them.
+    #[inline(always)]
+    pub(crate) fn has_record_locks(&self) -> bool {
+        self.closing.load(Relaxed) & RECORD_LOCKS != 0
     }
 
     #[inline(never)]
@@ -145,6 +167,7 @@ impl Process {
         // SAFETY: the thread's scratch is in use by no other call of this thread.
         let scratch = unsafe { &mut *thread.room().scratch[0].get() };
         self.credentials.ask_once();
+        self.umask_now();
         let slot = self.mounts.add(&self.cx(thread), point, backend, scratch)?;
         self.settle_here();
         self.point_mounted(point);
@@ -173,6 +196,6 @@ impl Process {
     /// The context of a call by this thread; something must have been mounted.
     #[inline]
     pub fn cx<'a>(&'a self, thread: &'a ThreadState) -> Cx<'a> {
-        Cx { cred: self.credentials.effective(), umask: self.umask_now(), thread: &thread.thread }
+        Cx { cred: self.credentials.effective(), umask: self.umask_at_hand(), thread: &thread.thread }
     }
 }

@@ -13,6 +13,7 @@
 //! ```
 
 use crate::descriptors::{CWD_FD, Entry, FD_MAX, MAP_FD};
+use crate::process::RECORD_LOCKS;
 use crate::text_out::TextOut;
 use crate::{Process, ThreadState};
 use base::{Kind, MOUNTS_MAX};
@@ -53,7 +54,7 @@ impl Process {
             }
         }
         // Record locks are not inherited.
-        self.record_locks.store(false, Ordering::Relaxed);
+        self.closing.fetch_and(!RECORD_LOCKS, Ordering::Relaxed);
         self.moving.fork_child();
         self.mappings.fork_child();
     }

@@ -7,9 +7,9 @@ use core::cell::{Cell, UnsafeCell};
 /// fresh one. Small, so that a door may keep it where a thread finds its own at once.
 #[repr(C)]
 pub struct ThreadState {
-    room: Cell<Option<&'static Room>>,
-    /// Lanes held; handed down to the backends.
+    /// Lanes held; handed down to the backends. First, so that it is where this is.
     pub thread: Thread,
+    room: Cell<Option<&'static Room>>,
     /// Second attempt at a call that failed in the kernel.
     pub(crate) retry: Cell<bool>,
 }

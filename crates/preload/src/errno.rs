@@ -1,11 +1,12 @@
 //! `errno`, which only the symbol wrappers touch.
 
+// SAFETY: libc tells.
+static ERRNO: pm::CErrno = unsafe { pm::CErrno::new(crate::libc::__errno_location) };
+
 /// Sets the calling thread's `errno`.
 #[inline]
 pub fn set(errno: i32) {
-    let at = crate::libc::__errno_location();
-    // SAFETY: libc returns a valid pointer to the calling thread's errno.
-    unsafe { *at = errno };
+    ERRNO.set(errno);
 }
 
 /// The calling thread's `errno`.

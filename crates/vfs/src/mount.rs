@@ -5,6 +5,7 @@ mod calls;
 mod glance;
 mod table;
 
+pub use calls::Native;
 pub use table::MountTable;
 
 use crate::{Backend, Cx, MOUNTS_MAX, Node};

@@ -46,7 +46,8 @@ impl Fs {
         // The common case: the cursor is right, in the block looked at last, and
         // not at the end of a block.
         if (slot % SLOTS_PER_BLOCK != 0 || freed != 0) && seen >> 40 == slot / SLOTS_PER_BLOCK + 1 {
-            let at = (seen & 0xff_ffff_ffff) * BLOCK + slot % SLOTS_PER_BLOCK * 8;
+            // The block: the lower 40 bits.
+            let at = pm::unknown(pm::unknown(seen << 24) >> 24) * BLOCK + slot % SLOTS_PER_BLOCK * 8;
             if let Some(word) = tx.reserve_slot(at)? {
                 let after = if freed != 0 { next } else { next + 1 };
                 let _ = directory.root.compare_exchange(cursor, after, Release, Relaxed);

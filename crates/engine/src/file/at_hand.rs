@@ -65,7 +65,7 @@ impl Fs {
     pub fn write_on_at_hand(&self, thread: &Thread, id: DescriptionId, node: Node, append: bool, from: UserSlice) -> Option<u64> {
         let owner = self.own_lane(thread).get();
         let state = self.state_of(owner)?;
-        let description = self.descriptions.get(id)?;
+        let description = self.opens.descriptions.get(id)?;
         take(self, &state.offsets[0], &description.offset_owner, owner)?;
         let offset = if append { None } else { Some(description.offset.load(Relaxed)) };
         let end = match self.is_plain() {

@@ -24,6 +24,25 @@ impl Fs {
         path: Text<'a>,
         covered: impl Fn(u64) -> bool,
     ) -> Option<(Node, Name<'a>)> {
+        if let Some((short, name, end)) = Scan::start().short_part(path)
+            && end.next().is_none()
+        {
+            return (!short.may_be_dots()).then_some((base, Name::of(name, [short.low, short.high])));
+        }
+        let (Node { id, hint }, name) = self.glance_parent_along(who, base, path, covered)?;
+        // Copies, so that they may be in registers where there is but one component.
+        Some((Node { id: id.rotate_left(0), hint }, name.copied()))
+    }
+
+    /// As [`Fs::glance_parent`], of several components, or a long one.
+    #[inline(never)]
+    fn glance_parent_along<'a, 'c>(
+        &self,
+        who: impl Fn() -> &'c Caller,
+        base: Node,
+        path: Text<'a>,
+        covered: impl Fn(u64) -> bool,
+    ) -> Option<(Node, Name<'a>)> {
         let mut scan = Scan::start();
         let mut part = Part::first_of(&mut scan, path, path)?;
         let Some(mut rest) = part.end.next() else { return Some((base, part.name)) };

@@ -160,11 +160,9 @@ impl Fs {
     #[inline(always)]
     fn spot_in<'a>(&'a self, bucket: &'a Bucket, sought: &Sought) -> Option<Spot<'a>> {
         let prints = Prints::of(&bucket.entries, fingerprint(sought.hash) as u16);
-        if prints.have() {
-            return None;
-        }
         let index = prints.first_free()?;
-        (bucket.next.load(Acquire) == 0).then_some(Spot { bucket, index })
+        // One comparison for both.
+        (u64::from(prints.matching()) | bucket.next.load(Acquire) == 0).then_some(Spot { bucket, index })
     }
 
     #[cold]
@@ -232,7 +230,6 @@ impl Fs {
             self.image.store(&bucket.entries[i], item.entry);
             self.image.store_volatile32(&bucket.cachelets[i], item.hint);
         }
-        self.image.store_volatile32(&bucket.generation, self.generation);
         self.image.store_volatile32(&bucket.split, 0);
         self.image.store(&bucket.next, next);
         self.image.flush(offset, LINE);

@@ -259,12 +259,9 @@ impl Fs {
         }
     }
 
-    /// The cachelet that a bucket suggests for an entry.
+    /// The cachelet that a bucket suggests for an entry, which may be another's, or of a segment that is gone.
     #[inline(always)]
     pub(crate) fn hint_of(&self, bucket: &Bucket, index: usize) -> u32 {
-        if bucket.generation.load(Acquire) != self.generation {
-            return u32::MAX;
-        }
         bucket.cachelets[index].load(Relaxed).wrapping_sub(1)
     }
 
@@ -283,13 +280,6 @@ impl Fs {
     /// Notes the cachelet of an entry. Races are harmless: identity is always checked.
     #[inline(always)]
     pub(super) fn suggest(&self, bucket: &Bucket, index: usize, number: u32) {
-        if bucket.generation.load(Acquire) != self.generation {
-            // The first name here since the segment was made: those left from before mean nothing.
-            for cachelet in &bucket.cachelets {
-                self.image.store_volatile32(cachelet, 0);
-            }
-            self.image.store_volatile32(&bucket.generation, self.generation);
-        }
         self.image.store_volatile32(&bucket.cachelets[index], number.wrapping_add(1));
     }
 
@@ -324,4 +314,45 @@ fn same_words(words: &[AtomicU64], bytes: &[u8]) -> bool {
     };
     words.iter().zip(whole).all(|(word, bytes)| word.load(Relaxed) == u64::from_le_bytes(*bytes))
         && (rest.is_empty() || last.is_some_and(|word| word.load(Relaxed) == rest_word()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{TestFs, glance};
+    use base::{Glance, Kind, NewNode};
+    use core::sync::atomic::Ordering::{Acquire, Relaxed};
+    use std::format;
+    use std::vec::Vec;
+
+    /// Goal: the numbers of cachelets that buckets suggest are believed by nobody: those that an earlier segment has left are
+    /// as good as any. Method: each is another entry's, or none; names are looked for, made, moved and removed.
+    #[test]
+    fn a_wrong_suggestion_leads_nowhere() {
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        let name = |i: usize| format!("name-{i}{}", if i.is_multiple_of(3) { "-of-more-than-sixteen-bytes" } else { "" });
+        let nodes: Vec<_> = (0..500).map(|i| test.create(&cx, root, name(i).as_bytes(), &new).unwrap()).collect();
+        let mislead = |by: u32| {
+            for number in 0..test.root().buckets.load(Acquire) {
+                let bucket = test.bucket(test.bucket_place(number).unwrap()).unwrap();
+                for (i, cachelet) in bucket.cachelets.iter().enumerate() {
+                    cachelet.store((number as u32 * 4 + i as u32).wrapping_mul(by) % 700, Relaxed);
+                }
+            }
+        };
+        for (round, by) in [1, 7, 0, 0x9e37_79b1].into_iter().enumerate() {
+            mislead(by);
+            for (i, node) in nodes.iter().enumerate().skip(4) {
+                let name = name(i);
+                let (seen, id, _) = glance(&test, root, name.as_bytes());
+                assert!(seen == Glance::Unsure || (seen == Glance::Seen && id == node.id), "{name}: {seen:?}");
+                assert_eq!(test.lookup(&cx, root, name.as_bytes()).unwrap().id, node.id, "{name}");
+            }
+            mislead(by.wrapping_add(2));
+            test.unlink(&cx, root, name(round).as_bytes()).unwrap();
+            test.create(&cx, root, format!("new {round}").as_bytes(), &new).unwrap();
+            assert!(test.create(&cx, root, name(100).as_bytes(), &new).is_err());
+        }
+    }
 }

@@ -51,7 +51,7 @@ impl<'a> Sought<'a> {
     /// The head of an edentry with this name that leads to something of this `DT_*`.
     #[inline(always)]
     pub(crate) fn head(&self, kind: u8) -> u64 {
-        Head { hash: (self.hash >> 32) as u32, kind, name_len: self.name.len() as u8 }.pack()
+        pm::unknown(self.hash >> 32) << 32 | Head { hash: 0, kind, name_len: self.name.len() as u8 }.pack()
     }
 
     /// Whether an edentry, its head read as `head`, is in this directory, and its name as long and of the same hash.
@@ -83,12 +83,24 @@ impl Fs {
     /// A name in the directory with its inode at `parent`.
     #[inline(always)]
     pub(crate) fn sought<'a>(&self, parent: u64, name: Name<'a>) -> Sought<'a> {
+        match self.sought_short(parent, name) {
+            Some(sought) => sought,
+            None => {
+                let name = name.bytes();
+                Sought { parent, name, hash: self.hash_long(parent, name), low: 0, high: 0 }
+            }
+        }
+    }
+
+    /// The same of a [short](Sought::is_short) one.
+    #[inline(always)]
+    pub(crate) fn sought_short<'a>(&self, parent: u64, name: Name<'a>) -> Option<Sought<'a>> {
         let (name, [low, high]) = (name.bytes(), name.words());
         if name.len() > WORDS_MAX {
-            return Sought { parent, name, hash: self.hash_long(parent, name), low: 0, high: 0 };
+            return None;
         }
         let hash = hash::name_short(self.name_key, parent, low, high, name.len() as u32);
-        Sought { parent, name, hash, low, high }
+        Some(Sought { parent, name, hash, low, high })
     }
 
     #[cold]

@@ -36,6 +36,12 @@ pub(crate) fn checksum(fs: &Fs, lane: &Lane, state: State) -> Result<u64> {
 /// state word that is not 0 is proof enough of everything stored before it.
 #[inline]
 pub(crate) fn mark(state: State) -> u64 {
+    !state.pack()
+}
+
+/// What stood for it before, in records that are still to be found in images.
+#[cold]
+fn mark_before(state: State) -> u64 {
     Sum::new(!state.pack()).finish()
 }
 
@@ -43,7 +49,7 @@ pub(crate) fn mark(state: State) -> u64 {
 pub(crate) fn valid_record(fs: &Fs, lane: &Lane) -> Option<State> {
     let state = State::unpack(lane.state.load(Acquire))?;
     let sum = lane.checksum.load(Acquire);
-    (sum == mark(state) || checksum(fs, lane, state).ok()? == sum).then_some(state)
+    (sum == mark(state) || sum == mark_before(state) || checksum(fs, lane, state).ok()? == sum).then_some(state)
 }
 
 /// Makes the first `count` stores of a record and starts their write-back.
@@ -124,4 +130,34 @@ fn run(fs: &Fs, at: u64, count: u64, value: u64) -> Result<()> {
     }
     fs.image.flush(at, count * 8);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{mark, mark_before, valid_record};
+    use crate::testing::TestFs;
+    use core::sync::atomic::Ordering::Relaxed;
+    use format::lane::{Kind, State};
+
+    /// Goal: a record counts by the mark of its state, by the one that records had before, and by no other state's. Method:
+    /// a record of no operations, with each of them.
+    #[test]
+    fn a_record_counts_by_its_own_mark() {
+        let test = TestFs::new(64 << 20);
+        let lane = test.lane(100);
+        let state = |sequence| State { sequence, kind: Kind::SetAttr as u16, objects: 0, ops: 1 };
+        lane.state.store(state(7).pack(), Relaxed);
+        for (sum, counts) in [
+            (mark(state(7)), true),
+            (mark_before(state(7)), true),
+            (mark(state(6)), false),
+            (mark_before(state(6)), false),
+            (0, false),
+            (state(7).pack(), false),
+        ] {
+            lane.checksum.store(sum, Relaxed);
+            assert_eq!(valid_record(&test, lane).is_some(), counts, "{sum:#x}");
+        }
+        lane.state.store(0, Relaxed);
+    }
 }

@@ -25,11 +25,11 @@ const CLOSED: u32 = cachelet::UNREADABLE | cachelet::DELETING | cachelet::EVICTI
 const ODD: u32 = CLOSED | cachelet::DEAD | cachelet::REMOVED | cachelet::INVALID;
 
 impl<'a> Tx<'a> {
-    /// Enters one directory whose cachelet is at hand; `None` if there is
+    /// Enters one directory whose cachelet is at hand, its inode at `offset`; `None` if there is
     /// anything about it that [`Fs::enter`] must look into.
     #[inline(always)]
-    pub(crate) fn enter_at_hand(&mut self, node: Node) -> Option<Seen<'a>> {
-        self.state.entered[0].store(node_offset(node.id), SeqCst);
+    pub(crate) fn enter_at_hand(&mut self, node: Node, offset: u64) -> Option<Seen<'a>> {
+        self.state.entered[0].store(offset, SeqCst);
         let seen = self.look_at_hand(node);
         if seen.is_none() {
             self.leave_directories();
@@ -39,14 +39,14 @@ impl<'a> Tx<'a> {
 
     /// As [`Tx::enter_at_hand`], two that may be the same.
     #[inline(always)]
-    pub(crate) fn enter_both_at_hand(&mut self, a: Node, b: Node) -> Option<(Seen<'a>, Seen<'a>)> {
-        self.state.entered[0].store(node_offset(a.id), SeqCst);
+    pub(crate) fn enter_both_at_hand(&mut self, [a, b]: [Node; 2], offsets: [u64; 2]) -> Option<(Seen<'a>, Seen<'a>)> {
+        self.state.entered[0].store(offsets[0], SeqCst);
         if a.id == b.id {
             if let Some(seen) = self.look_at_hand(a) {
                 return Some((seen, seen));
             }
         } else {
-            self.state.entered[1].store(node_offset(b.id), SeqCst);
+            self.state.entered[1].store(offsets[1], SeqCst);
             if let (Some(first), Some(second)) = (self.look_at_hand(a), self.look_at_hand(b)) {
                 return Some((first, second));
             }
@@ -68,10 +68,11 @@ impl<'a> Tx<'a> {
             uid: directory.uid.load(Relaxed),
             gid: directory.gid.load(Relaxed),
         };
-        let same = directory.node.load(SeqCst) == node.id;
+        let other = directory.node.load(SeqCst) ^ node.id;
         fence(Acquire);
-        let still = before & 1 == 0 && directory.sequence.load(Relaxed) == before;
-        (odd == 0 && same && still && seen.is(Kind::Directory)).then_some(seen)
+        let changed = before & 1 | (directory.sequence.load(Relaxed) ^ before);
+        // One comparison for all of them.
+        (other | u64::from(odd | changed) == 0 && seen.is(Kind::Directory)).then_some(seen)
     }
 
     /// Enters up to two directories (their cachelet and node id), to change
@@ -113,8 +114,9 @@ impl<'a> Tx<'a> {
     /// Leaves the directories entered.
     #[inline(always)]
     pub(crate) fn leave_directories(&mut self) {
+        let zero = pm::zero();
         for entered in &self.state.entered {
-            entered.store(0, Release);
+            entered.store(zero, Release);
         }
         if let Some(directory) = self.closed.take() {
             self.fs.reopen(directory, self.number);

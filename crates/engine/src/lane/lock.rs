@@ -60,11 +60,12 @@ impl<'a> Tx<'a> {
         let is_listed = |word: &LockWord| listed.iter().any(|at| at.load(Relaxed) == self.fs.segment.offset_of(word));
         debug_assert!(!cfg!(test) || words.iter().all(|word| is_listed(word)));
         // All are free before one is listed no more: whoever finds this lane's user dead finds each that is not.
+        let zero = pm::zero();
         for word in words {
-            word.store(0, Release);
+            word.store(zero as u32, Release);
         }
         for listed in listed {
-            listed.store(0, Release);
+            listed.store(zero, Release);
         }
         self.held = 0;
     }

@@ -26,11 +26,13 @@ use crate::fs::Fs;
 use crate::segment::{Cachelet, LaneState, LockWord};
 pub(crate) use aside::Begun;
 use base::{Cx, Result};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use format::lane::{Kind, OBJECTS_MAX, OPS_MAX, Op, State, word};
 use format::{LINE, Lane, layout};
 use pm::Errno;
 use record::{ClearBits, Counters, SetBits, Stores, TOGETHER, Writer};
+use zerocopy::{FromBytes, KnownLayout};
 
 /// After that many records a lane looks whether another one's user has died.
 const LOOK_EVERY: u32 = 64;
@@ -288,7 +290,11 @@ impl<'a> Tx<'a> {
             applied = apply::apply::<false>(self.fs, self.lane, listed);
         }
         stores.make(image);
-        counters.make(image);
+        match self.lane.ops.get(listed) {
+            // From where they stand, which is nearer than where a compiler keeps them.
+            Some(slot) if !EVEN => Counters::written(self.lane, slot).make(image),
+            _ => counters.make(image),
+        }
         self.retired(state, listed);
         stores.release(self.fs, self.number);
         self.state.released.store(state.pack(), Release);
@@ -361,8 +367,9 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     fn retired(&mut self, state: State, listed: usize) {
         self.fs.image.store(&self.lane.state, State::ended(state.pack()));
+        let zero = pm::zero();
         for taken in &self.state.taken {
-            taken.store(0, Release);
+            taken.store(zero, Release);
         }
         let rare = u32::from(self.frees) | self.state.reserved_count.load(Relaxed);
         // One comparison for both: there is something rare, or it is time to look.
@@ -439,14 +446,26 @@ impl<'a> Tx<'a> {
     /// must put into the record.
     #[inline(always)]
     pub(crate) fn new_lines(&mut self, count: u32, arena: Arena) -> Result<(u64, SetBits<'a>)> {
+        let (offset, _, allocated) = self.new_place::<AtomicU64>(count, arena)?;
+        Ok((offset, allocated))
+    }
+
+    /// As [`Tx::new_lines`], and what is to be written on the first one.
+    #[inline(always)]
+    pub(crate) fn new_place<T: FromBytes + KnownLayout>(
+        &mut self,
+        count: u32,
+        arena: Arena,
+    ) -> Result<(u64, &'a T, SetBits<'a>)> {
         if fault::strikes(fault::Kind::Space) {
             return Err(Errno::ENOSPC.into());
         }
         let fs = self.fs;
         let (block, start, bits) = fs.take_lines(self.number, self.state, count, arena)?;
-        let word = fs.at(layout::Layout::bitmap_word(block), "bitmap word")?;
+        let offset = block * layout::BLOCK + u64::from(start) * LINE;
+        let (word, place) = fs.at_both(layout::Layout::bitmap_word(block), offset, "lines of a stock")?;
         self.lines += i64::from(count);
-        Ok((block * layout::BLOCK + u64::from(start) * LINE, SetBits { word, bits }))
+        Ok((offset, place, SetBits { word, bits }))
     }
 
     /// Allocates up to `want` contiguous blocks, after block `near` if that is

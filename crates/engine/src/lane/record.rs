@@ -9,6 +9,7 @@
 
 use crate::fs::Fs;
 use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use format::lane::{Op, RawOp, code};
 use format::{Inode, Lane};
 use pm::Region;
@@ -224,6 +225,15 @@ impl Stores for Touch<'_> {
         if self.directories != 0 {
             image.add(&self.inode.links, i64::from(self.directories) as u64);
         }
+    }
+}
+
+impl<'a> Counters<'a> {
+    /// As they were written there.
+    #[inline(always)]
+    pub(super) fn written(lane: &'a Lane, slot: &RawOp) -> Counters<'a> {
+        let files = (slot.place.load(Relaxed) << 8) as i64 >> 8;
+        Counters { lane, lines: slot.value.load(Relaxed), files: files as u64 }
     }
 }
 

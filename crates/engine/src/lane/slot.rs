@@ -37,7 +37,7 @@ impl<'a> Tx<'a> {
     #[inline(always)]
     pub(crate) fn slot_filled(&mut self) {
         if self.slot {
-            self.state.slot.store(0, Release);
+            self.state.slot.store(pm::zero(), Release);
         }
         self.slot = false;
     }

@@ -55,12 +55,13 @@ impl Fs {
         if !parent.is_free_to(&cx.cred) {
             match self.unless_exists(cx.copied(), dir, name.bytes(), Errno::EACCES.into())? {}
         }
-        let sought = self.sought(parent.offset(), name);
+        let Some(sought) = self.sought_short(parent.offset, name) else {
+            let made = self.create_long(tx.pass_on(), cx.copied(), parent.copied(), name.copied(), new.copied())?;
+            return Ok(made);
+        };
         let lock = tx.lock_bucket(sought.hash)?;
-        // Most have room at hand for a short name, of which the compiler makes a way without questions.
-        if let Some(spot) = self.spot_at_hand(&sought)?
-            && sought.is_short()
-        {
+        // Most have room at hand, of which the compiler makes a way without questions.
+        if let Some(spot) = self.spot_at_hand(&sought)? {
             if !needs_no_look(new.kind) {
                 check_kind(cx, new)?;
             }
@@ -68,6 +69,21 @@ impl Fs {
         }
         let made = self.make_anyhow(tx.pass_on(), cx.copied(), parent.copied(), sought.copied(), lock, new.copied())?;
         Ok(made)
+    }
+
+    /// A name that is not [short](Sought::is_short).
+    #[inline(never)]
+    fn create_long<'a>(
+        &'a self,
+        mut tx: Begun<'a>,
+        cx: Cx,
+        parent: Parent<'a>,
+        name: Name,
+        new: NewNode,
+    ) -> Result<(Node, &'a Cachelet)> {
+        let sought = self.sought(parent.offset, name);
+        let lock = tx.lock_bucket(sought.hash)?;
+        self.make_anyhow(tx, cx, parent, sought, lock, new)
     }
 
     /// As [`Fs::make`], of whatever it is, wherever there is room.

@@ -13,7 +13,7 @@ use crate::segment::cachelet::{self, Cachelet, pack_mode};
 use base::{Cx, Kind, Result};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use format::LINE;
-use format::inode::{Head, Inode, node_generation, node_id, pack_links};
+use format::inode::{Head, Inode, pack_links};
 use pm::Errno;
 
 /// What a new inode is to be.
@@ -74,11 +74,10 @@ impl Fs {
     /// Allocates the line of a new inode.
     #[inline(always)]
     pub(crate) fn place_inode<'a>(&'a self, tx: &mut Tx<'a>) -> Result<Place<'a>> {
-        let (offset, allocated) = tx.new_lines(1, Arena::Inodes)?;
-        let inode = self.inode(offset)?;
-        // Whatever stood here: the next generation.
-        let before = Head::unpack(inode.head.load(Relaxed)).generation;
-        Ok(Place { offset, id: node_id(offset, before.wrapping_add(1)), inode, allocated })
+        let (offset, inode, allocated) = tx.new_place::<Inode>(1, Arena::Inodes)?;
+        // Whatever stood here: the next generation, of which `node_id` keeps 24 bits.
+        let generation = pm::unknown(inode.head.load(Relaxed) >> 32) + 1;
+        Ok(Place { offset, id: (generation << 40) | (offset / LINE), inode, allocated })
     }
 
     /// Writes a new inode and its cachelet, and commits the record with `stores`.
@@ -119,16 +118,18 @@ impl Fs {
     #[inline(always)]
     fn write_inode(&self, place: &Place, plan: &Plan, own: u64, cachelet: u32) {
         let (image, inode) = (&self.image, place.inode);
-        let generation = node_generation(place.id);
+        let generation = pm::unknown(place.id >> 40) as u32;
         let head = Head { generation, flags: plan.flags, kind: plan.kind as u8, permission: plan.permission };
+        let zero = pm::zero();
+        let small = |value| if value == 0 { zero } else { value };
         image.store(&inode.head, head.pack());
-        image.store(&inode.links, if plan.kind == Kind::Directory { 0 } else { pack_links(plan.nlink, 0) });
-        image.store(&inode.size, plan.size);
+        image.store(&inode.links, if plan.kind == Kind::Directory { zero } else { zero + pack_links(plan.nlink, 0) });
+        image.store(&inode.size, small(plan.size));
         image.store(&inode.mtime, plan.now as u64);
         image.store(&inode.ctime, plan.now as u64);
-        image.store(&inode.root, plan.root);
+        image.store(&inode.root, small(plan.root));
         image.store_volatile(&inode.cachelet, u64::from(self.generation) << 32 | u64::from(cachelet + 1));
-        image.store(&inode.extra, own);
+        image.store(&inode.extra, small(own));
     }
 
     /// Fills the cachelet of a new inode, without asking the inode.
@@ -148,19 +149,21 @@ impl Fs {
         change.mode.store(pack_mode(name_len, plan.kind as u8, plan.mode), Relaxed);
         change.uid.store(plan.uid, Relaxed);
         change.gid.store(plan.gid, Relaxed);
-        change.nlink.store(plan.nlink, Relaxed);
-        change.blocks.store(0, Relaxed);
-        change.size.store(plan.size, Relaxed);
+        let zero = pm::zero();
+        change.nlink.store(zero as u32 + plan.nlink, Relaxed);
+        change.blocks.store(zero as u32, Relaxed);
+        change.size.store(if plan.size == 0 { zero } else { plan.size }, Relaxed);
         change.mtime.store(plan.now as u64, Relaxed);
         change.ctime.store(plan.now as u64, Relaxed);
-        change.root.store(if plan.kind == Kind::Directory { 0 } else { plan.root }, Relaxed);
+        change.root.store(if plan.kind == Kind::Directory || plan.root == 0 { zero } else { plan.root }, Relaxed);
     }
 
     /// After the commit: lets go of a new inode's cachelet.
     #[inline(always)]
     pub(crate) fn release_fresh(&self, state: &LaneState, cachelet: &Cachelet) {
-        cachelet.owner.store(0, Release);
-        state.loading_cachelet.store(0, Release);
+        let zero = pm::zero();
+        cachelet.owner.store(zero as u32, Release);
+        state.loading_cachelet.store(zero, Release);
     }
 
     /// The commit failed: the cachelet is nobody's again.

@@ -50,7 +50,7 @@ impl Fs {
         if !free {
             parent.may_search(cx)?;
         }
-        let sought = self.sought(parent.offset(), name);
+        let sought = self.sought(parent.offset, name);
         let (lock, room) = self.new_name(&mut tx, &sought)?;
         let (at, slot, cachelet, seen) = self.prepare_link(&mut tx, cx, node, &parent, free)?;
 

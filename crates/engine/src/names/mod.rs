@@ -22,6 +22,7 @@ mod tests;
 
 use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
+use crate::glance::offset_of;
 use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::Tx;
 use crate::lane::record::{ClearBits, SetBits, Touch};
@@ -51,6 +52,8 @@ pub(crate) const ATTEMPTS: u32 = 100_000;
 #[derive(Clone, Copy)]
 pub(crate) struct Parent<'a> {
     pub(crate) inode: &'a Inode,
+    /// Offset of the inode.
+    pub(crate) offset: u64,
     /// Cachelet, node id, owner and mode.
     pub(crate) seen: Seen<'a>,
 }
@@ -60,13 +63,8 @@ impl<'a> Parent<'a> {
     #[inline(always)]
     pub(crate) fn copied(&self) -> Parent<'a> {
         let Seen { id, cachelet, word, uid, gid } = self.seen;
-        Parent { inode: self.inode, seen: Seen { id: id.rotate_left(0), cachelet, word, uid, gid } }
-    }
-
-    /// Offset of the inode.
-    #[inline(always)]
-    pub(crate) fn offset(&self) -> u64 {
-        node_offset(self.seen.id)
+        let seen = Seen { id: id.rotate_left(0), cachelet, word, uid, gid };
+        Parent { inode: self.inode, offset: self.offset, seen }
     }
 
     /// Whether names may be changed, as a rule: then they may be searched for too.
@@ -125,17 +123,28 @@ pub(crate) fn gone(error: base::Error) -> base::Error {
 impl Fs {
     /// Enters one directory. `ENOTDIR`, or `ENOENT` if it is gone.
     #[inline(always)]
-    pub(crate) fn enter<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, mut dir: Node) -> Result<Parent<'a>> {
-        let mut attempts = ATTEMPTS;
+    pub(crate) fn enter<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
+        let offset = offset_of(dir.id);
+        if let Some(seen) = tx.enter_at_hand(dir, offset) {
+            return self.parent(seen, offset);
+        }
+        let parent = tx.aside(
+            #[inline(always)]
+            |tx| self.enter_late(tx, cx.copied(), dir),
+        )?;
+        Ok(parent.copied())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_late<'a>(&'a self, tx: &mut Tx<'a>, cx: Cx, mut dir: Node) -> Result<Parent<'a>> {
+        let (mut attempts, offset) = (ATTEMPTS, offset_of(dir.id));
         loop {
-            if let Some(seen) = tx.enter_at_hand(dir) {
-                return self.parent(seen);
-            }
             // Once it has been entered it is at hand.
-            ([dir.hint, _], attempts) = tx.aside(
-                #[inline(always)]
-                |tx| self.enter_anyhow(tx, cx.copied(), [dir, dir], attempts),
-            )?;
+            ([dir.hint, _], attempts) = self.enter_anyhow(tx, cx, [dir, dir], attempts)?;
+            if let Some(seen) = tx.enter_at_hand(dir, offset) {
+                return self.parent(seen, offset);
+            }
         }
     }
 
@@ -162,22 +171,27 @@ impl Fs {
 
     /// Enters two directories (which may be the same).
     #[inline(always)]
-    pub(crate) fn enter_two<'a>(
-        &'a self,
-        tx: &mut Tx<'a>,
-        cx: &Cx,
-        mut a: Node,
-        mut b: Node,
-    ) -> Result<(Parent<'a>, Parent<'a>)> {
-        let mut attempts = ATTEMPTS;
+    pub(crate) fn enter_two<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(Parent<'a>, Parent<'a>)> {
+        let offsets = [offset_of(a.id), offset_of(b.id)];
+        if let Some((first, second)) = tx.enter_both_at_hand([a, b], offsets) {
+            return Ok((self.parent(first, offsets[0])?, self.parent(second, offsets[1])?));
+        }
+        let (first, second) = tx.aside(
+            #[inline(always)]
+            |tx| self.enter_two_late(tx, cx.copied(), a, b),
+        )?;
+        Ok((first.copied(), second.copied()))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_two_late<'a>(&'a self, tx: &mut Tx<'a>, cx: Cx, mut a: Node, mut b: Node) -> Result<(Parent<'a>, Parent<'a>)> {
+        let (mut attempts, offsets) = (ATTEMPTS, [offset_of(a.id), offset_of(b.id)]);
         loop {
-            if let Some((first, second)) = tx.enter_both_at_hand(a, b) {
-                return Ok((self.parent(first)?, self.parent(second)?));
+            ([a.hint, b.hint], attempts) = self.enter_anyhow(tx, cx, [a, b], attempts)?;
+            if let Some((first, second)) = tx.enter_both_at_hand([a, b], offsets) {
+                return Ok((self.parent(first, offsets[0])?, self.parent(second, offsets[1])?));
             }
-            ([a.hint, b.hint], attempts) = tx.aside(
-                #[inline(always)]
-                |tx| self.enter_anyhow(tx, cx.copied(), [a, b], attempts),
-            )?;
         }
     }
 
@@ -187,8 +201,8 @@ impl Fs {
     }
 
     #[inline(always)]
-    fn parent<'a>(&'a self, seen: Seen<'a>) -> Result<Parent<'a>> {
-        Ok(Parent { inode: self.inode(node_offset(seen.id))?, seen })
+    fn parent<'a>(&'a self, seen: Seen<'a>, offset: u64) -> Result<Parent<'a>> {
+        Ok(Parent { inode: self.inode(offset)?, offset, seen })
     }
 
     /// Takes the inode of a node that the index says is there and whose bucket
@@ -248,17 +262,17 @@ impl Fs {
         child: u64,
         slot: u64,
     ) -> Result<(u64, SetBits<'a>)> {
-        let (at, allocated) = if sought.name.len() <= edentry::WORDS * 8 {
-            tx.new_lines(1, Arena::Edentries)?
+        let (at, edentry, allocated) = if sought.name.len() <= edentry::WORDS * 8 {
+            tx.new_place::<Edentry>(1, Arena::Edentries)?
         } else {
-            let made = tx.aside(
+            let (at, allocated) = tx.aside(
                 #[inline(always)]
                 |tx| self.long_edentry(tx, sought.name),
             )?;
             tx.lines_aside(edentry::lines(sought.name.len()).into());
-            made
+            (at, self.edentry(at)?, allocated)
         };
-        let (image, edentry) = (&self.image, self.edentry(at)?);
+        let image = &self.image;
         image.store(&edentry.head, sought.head(kind));
         image.store(&edentry.parent, sought.parent);
         image.store(&edentry.child, child);

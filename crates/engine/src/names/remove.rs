@@ -61,7 +61,7 @@ impl Fs {
         if !parent.is_free_to(&cx.cred) {
             match self.unless_missing(cx.copied(), dir, name.bytes())? {}
         }
-        let sought = self.sought(parent.offset(), name);
+        let sought = self.sought(parent.offset, name);
         let lock = tx.lock_bucket(sought.hash)?;
         let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;

@@ -172,7 +172,7 @@ impl Fs {
             false => self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?,
         };
         let free = a.is_free_to(&cx.cred) && (WITHIN || b.is_free_to(&cx.cred));
-        let (from, to) = (self.sought(a.offset(), request.from), self.sought(b.offset(), request.to));
+        let (from, to) = (self.sought(a.offset, request.from), self.sought(b.offset, request.to));
         let plain = free && request.mode != RenameMode::Exchange && a.seen.mode() & STICKY == 0;
         let home = self.home(to.hash)?;
         if plain
@@ -275,11 +275,11 @@ impl Fs {
     /// A directory may not move into itself (`EINVAL`), nor onto one that it is
     /// in (`ENOTEMPTY`). The rename lock is held.
     fn check_loops(&self, plan: &Plan) -> Result<()> {
-        if plan.source.is_directory() && self.is_within(plan.b.offset(), plan.source.offset())? {
+        if plan.source.is_directory() && self.is_within(plan.b.offset, plan.source.offset())? {
             return Err(Errno::EINVAL.into());
         }
         match plan.target {
-            Some(target) if target.is_directory() && self.is_within(plan.a.offset(), target.offset())? => {
+            Some(target) if target.is_directory() && self.is_within(plan.a.offset, target.offset())? => {
                 Err(if plan.exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into())
             }
             _ => Ok(()),

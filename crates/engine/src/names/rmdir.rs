@@ -120,7 +120,7 @@ impl Fs {
         if !parent.is_free_to(&cx.cred) {
             match self.unless_missing(cx.copied(), dir, name.bytes())? {}
         }
-        let sought = self.sought(parent.offset(), name);
+        let sought = self.sought(parent.offset, name);
         let lock = tx.lock_bucket(sought.hash)?;
         let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
@@ -147,7 +147,7 @@ impl Fs {
         let mut tx = self.begin(cx, lane::Kind::Rmdir)?;
         let parent = self.enter(&mut tx, cx, dir)?;
         parent.may_change(&cx.cred)?;
-        let sought = self.sought(parent.offset(), name);
+        let sought = self.sought(parent.offset, name);
         let Some(seen) = self.find(cx, &sought)? else { return Err(Errno::ENOENT.into()) };
         parent.may_remove(&cx.cred, seen.uid)?;
         if !seen.is(Kind::Directory) {

@@ -4,7 +4,7 @@
 
 use super::descriptions::{DOUBT, PINNED, forget_pin};
 use super::table::PAGE_DESCRIPTORS;
-use crate::fs::Fs;
+use crate::fs::{Fs, Opens};
 use crate::glance::Seen;
 use crate::segment::{Cachelet, Descriptor, cachelet};
 use base::hold::{self, MAKING};
@@ -82,14 +82,13 @@ impl Fs {
         fd: u32,
     ) -> Option<(DescriptionId, &Description)> {
         let process = self.process.load(Relaxed);
-        let place = self.place_at_hand(fd)?;
+        let opens = self.opens_from_here();
+        let place = opens.place(fd)?;
         // The one that this number had last, so that threads whose numbers differ have descriptions of their own.
         let seen = place.last.load(Relaxed).wrapping_sub(1);
-        let (id, description) = match self.descriptions.get(seen) {
+        let (id, description) = match opens.descriptions.get(seen) {
             // Peers may have written anything there.
-            Some(description) if seen < self.descriptions_known.load(Relaxed) && is_taken(description, process) => {
-                (seen, description)
-            }
+            Some(description) if seen < opens.known.load(Relaxed) && is_taken(description, process) => (seen, description),
             _ => self.next_description(process, &place.last)?,
         };
         pm::touched();
@@ -107,8 +106,9 @@ impl Fs {
         description.pin.store(PINNED, Release);
         pm::touched();
         description.flags.store(flags, Relaxed);
-        description.offset.store(0, Relaxed);
-        description.offset_owner.store(0, Relaxed);
+        let zero = pm::zero();
+        description.offset.store(zero, Relaxed);
+        description.offset_owner.store(zero as u32, Relaxed);
         description.kind.store(kind as u32, Relaxed);
         if place.word.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
             // A number that was left in the table.
@@ -124,12 +124,12 @@ impl Fs {
     #[inline(never)]
     fn next_description(&self, process: u32, last: &AtomicU32) -> Option<(DescriptionId, &Description)> {
         let id = self.description_hint.load(Relaxed);
-        let description = self.descriptions.get(id)?;
+        let description = self.opens.descriptions.get(id)?;
         if !self.header().descriptions_high.has(id) || !is_taken(description, process) {
             return None;
         }
         self.description_hint.store(id + 1, Relaxed);
-        self.descriptions_known.fetch_max(id + 1, Relaxed);
+        self.opens.known.fetch_max(id + 1, Relaxed);
         last.store(id + 1, Relaxed);
         Some((id, description))
     }
@@ -152,7 +152,7 @@ impl Fs {
     /// Begins to close a number of this process, shared or not; nearly always that is all. Else the rest is for [`Fs::close_rest`].
     #[inline(always)]
     pub fn close_at_hand(&self, fd: u32) -> Option<Unclosed> {
-        let Some(place) = self.place_at_hand(fd) else { return Some(Unclosed::All) };
+        let Some(place) = self.opens_from_here().place(fd) else { return Some(Unclosed::All) };
         self.close_seen(fd, &place.word, place.word.load(Acquire))
     }
 
@@ -161,7 +161,7 @@ impl Fs {
     fn close_seen(&self, fd: u32, place: &AtomicU32, entry: u32) -> Option<Unclosed> {
         let process = self.process.load(Relaxed);
         let id = entry.wrapping_sub(1);
-        let Some(description) = self.descriptions.get(id) else { return Some(Unclosed::All) };
+        let Some(description) = self.opens_from_here().descriptions.get(id) else { return Some(Unclosed::All) };
         let opened = hold::opened(process.wrapping_sub(1), fd);
         if description.refs.compare_exchange(opened, MAKING | u64::from(process), SeqCst, Relaxed).is_err() {
             return Some(Unclosed::All);
@@ -171,20 +171,23 @@ impl Fs {
         if place.compare_exchange(entry, 0, AcqRel, Relaxed).is_err() {
             return Some(Unclosed::Placed(id));
         }
-        if description.pin.load(Acquire) != PINNED || description.locks.load(SeqCst) != 0 {
+        // One comparison for both.
+        if description.pin.load(Acquire) ^ PINNED | description.locks.load(SeqCst) != 0 {
             return Some(Unclosed::Marked(id));
         }
         let Some(cachelet) = self.cachelet_at_hand(description.hint.load(Relaxed)) else { return Some(Unclosed::Marked(id)) };
+        let cachelet = pm::from_here(cachelet);
         description.pin.store(DOUBT, Release);
         pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
         pm::touched();
-        forget_pin(description);
+        let zero = pm::zero();
+        forget_pin(description, zero as u32);
         pm::touched();
         if last && leaves_something(cachelet) {
             return Some(Unclosed::Last(id));
         }
-        description.refs.store(0, Release);
+        description.refs.store(zero, Release);
         None
     }
 
@@ -199,7 +202,7 @@ impl Fs {
                 }
             }
             Unclosed::Placed(id) => {
-                if let Some(place) = self.place_at_hand(fd) {
+                if let Some(place) = self.opens.place(fd) {
                     hold::leave(&place.word, id);
                 }
                 self.end_description(cx, id, self.description(id));
@@ -214,14 +217,16 @@ impl Fs {
             }
         }
     }
+}
 
+impl Opens {
     /// The place of a number of this process, if it is one of the first and they have space.
     #[inline(always)]
-    fn place_at_hand(&self, fd: u32) -> Option<&Descriptor> {
+    fn place(&self, fd: u32) -> Option<&Descriptor> {
         if u64::from(fd) >= PAGE_DESCRIPTORS {
             return None;
         }
-        self.descriptors.get(self.own_descriptors.load(Relaxed).wrapping_add(fd))
+        self.descriptors.get(self.own.load(Relaxed).wrapping_add(fd))
     }
 }
 
@@ -341,7 +346,7 @@ mod tests {
         // Whatever a peer writes there, nothing but what is free and has space.
         let high = test.header().descriptions_high.get();
         for word in [u32::MAX, 0, high + 1, other + 1] {
-            test.place_at_hand(3).unwrap().last.store(word, Relaxed);
+            test.opens.place(3).unwrap().last.store(word, Relaxed);
             test.description_hint.store(other, Relaxed);
             assert_eq!(open(3), other, "{word}");
             test.close(&cx, 3);
@@ -364,7 +369,7 @@ mod tests {
         let before = test.census();
         let open = |node, fd| open(&test, cx, node, fd).unwrap();
         let process = test.process.load(Relaxed);
-        let place = &test.place_at_hand(4).unwrap().word;
+        let place = &test.opens.place(4).unwrap().word;
 
         let id = open(one, 4);
         let seen = place.load(Acquire);

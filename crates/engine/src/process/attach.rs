@@ -10,7 +10,7 @@
 //! None of it depends on the number of files.
 
 use super::{kernel, volatile};
-use crate::fs::{Fs, NOWHERE};
+use crate::fs::{Fs, NOWHERE, Opens};
 use crate::segment::{Areas, ProcessSlot, cachelet_budget};
 use base::{Cx, Error};
 use core::fmt;
@@ -374,13 +374,17 @@ pub(crate) fn unjoined(
         segment: no_region(),
         head: Pinned::zero(),
         lane_states: Ring::zero(),
-        descriptors: Table::EMPTY,
         bucket_locks: Ring::zero(),
         glanced: Ordinal::EMPTY,
         cachelets: Table::EMPTY,
         pages: Table::EMPTY,
         shadow: Table::EMPTY,
-        descriptions: Table::EMPTY,
+        opens: Opens {
+            descriptors: Table::EMPTY,
+            descriptions: Table::EMPTY,
+            known: AtomicU32::new(0),
+            own: AtomicU32::new(NOWHERE),
+        },
         buckets: Steps::new(),
         layout,
         areas: Areas::new(&layout, cachelet_budget(&layout)),
@@ -390,9 +394,7 @@ pub(crate) fn unjoined(
         slot,
         process: AtomicU32::new(0),
         descriptor_pages: AtomicU32::new(0),
-        own_descriptors: AtomicU32::new(NOWHERE),
         description_hint: AtomicU32::new(0),
-        descriptions_known: AtomicU32::new(0),
         robust_list: AtomicUsize::new(0),
         forking_thread: AtomicU32::new(0),
         backing: AtomicU32::new(0),

@@ -87,13 +87,13 @@ impl Fs {
 
     /// The table of descriptions.
     pub fn descriptions(&self) -> pm::Table<Description> {
-        self.descriptions
+        self.opens.descriptions
     }
 
     /// The description with this number.
     #[inline]
     pub fn description(&self, id: DescriptionId) -> &Description {
-        self.descriptions.get(id).unwrap_or(&NOTHING)
+        self.opens.descriptions.get(id).unwrap_or(&NOTHING)
     }
 
     /// Descriptor `fd` of this process holds `id` too. `EBADF` if nobody holds it.
@@ -184,7 +184,7 @@ impl Fs {
             return false;
         }
         if mark != PINNED {
-            forget_pin(description);
+            forget_pin(description, 0);
             let id = cachelet.node.load(SeqCst);
             // The last one may have died before he did what the last one does.
             if id == description.node.load(Relaxed) && cachelet.opens.load(SeqCst) == 0 {
@@ -262,7 +262,7 @@ impl Fs {
 
     #[inline]
     pub(super) fn try_description(&self, id: DescriptionId, process: u32) -> Option<(DescriptionId, &Description)> {
-        let description = self.descriptions.get(id)?;
+        let description = self.opens.descriptions.get(id)?;
         if description.refs.load(Relaxed) == 0
             && description.refs.compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok()
         {
@@ -368,7 +368,7 @@ impl Fs {
         pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
         pm::touched();
-        forget_pin(description);
+        forget_pin(description, 0);
         pm::touched();
         if last {
             self.last_unpin(cx, cachelet);
@@ -473,11 +473,11 @@ impl Holders for Fs {
     }
 }
 
-/// Takes the mark off a description.
+/// Takes the mark off a description: `none` is 0.
 #[inline]
-pub(super) fn forget_pin(description: &Description) {
+pub(super) fn forget_pin(description: &Description, none: u32) {
     description.generation.store(description.generation.load(Relaxed).wrapping_add(1), Release);
-    description.pin.store(0, Release);
+    description.pin.store(none, Release);
 }
 
 #[cfg(test)]

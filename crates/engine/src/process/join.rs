@@ -71,12 +71,12 @@ impl Fs {
         self.head = Pinned::new(&self.segment, 0).ok_or(AttachError::Damaged)?;
         let lane_states = Table::new(&self.segment, self.areas.lanes, LANES);
         self.lane_states = lane_states.and_then(Ring::of).ok_or(AttachError::Damaged)?;
-        self.descriptors =
+        self.opens.descriptors =
             Table::new(&self.segment, self.areas.descriptors, PROCESSES * DESCRIPTORS as u32).ok_or(AttachError::Damaged)?;
         self.cachelets =
             Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
         self.glanced = Ordinal::of(self.cachelets);
-        self.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
+        self.opens.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
         let bucket_locks = Table::new(&self.segment, self.areas.bucket_locks, BUCKET_LOCKS as u32);
         self.bucket_locks = bucket_locks.and_then(Ring::of).ok_or(AttachError::Damaged)?;
         let blocks = self.layout.block_count();
@@ -93,9 +93,9 @@ impl Fs {
     pub(super) fn leave_segment(&mut self) {
         let (base, len) = (self.segment.base(), self.segment.len());
         self.segment = no_region();
-        (self.head, self.lane_states, self.descriptors) = (Pinned::zero(), Ring::zero(), Table::EMPTY);
+        (self.head, self.lane_states, self.opens.descriptors) = (Pinned::zero(), Ring::zero(), Table::EMPTY);
         (self.glanced, self.cachelets) = (Ordinal::EMPTY, Table::EMPTY);
-        self.descriptions = Table::EMPTY;
+        self.opens.descriptions = Table::EMPTY;
         (self.pages, self.shadow) = (Table::EMPTY, Table::EMPTY);
         self.bucket_locks = Ring::zero();
         if len != 0 {

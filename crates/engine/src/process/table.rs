@@ -25,7 +25,7 @@ pub(super) mod state {
 /// A fork or exec begun less than that many nanoseconds ago is not looked into by who seeks a free slot.
 const YOUNG: i64 = 20_000_000;
 /// Numbers in a page of a descriptor table.
-pub(super) const PAGE_DESCRIPTORS: u64 = 1024;
+pub(super) const PAGE_DESCRIPTORS: u64 = base::NUMBERS_AT_HAND as u64;
 const _: () = assert!(DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS) <= 32);
 const _: () = assert!((PROCESSES as u64) * DESCRIPTORS <= u32::MAX as u64);
 
@@ -74,10 +74,10 @@ impl Fs {
         let page = u64::from(fd) / PAGE_DESCRIPTORS;
         self.ready_descriptor_page(process, page)?;
         let pages = self.descriptor_pages.fetch_or(1 << page, Relaxed) | 1 << page;
-        self.own_descriptors.store(own_descriptors(process + 1, pages), Relaxed);
+        self.opens.own.store(own_descriptors(process + 1, pages), Relaxed);
         if self.process.load(Acquire) != process + 1 {
             // Detached meanwhile.
-            self.own_descriptors.store(NOWHERE, Relaxed);
+            self.opens.own.store(NOWHERE, Relaxed);
         }
         Ok(())
     }
@@ -86,9 +86,9 @@ impl Fs {
     pub(super) fn set_process(&self, process: u32, pages: u32) {
         self.descriptor_pages.store(pages, Relaxed);
         // Where descriptors are is known while there is a process only, for another thread that opens something meanwhile.
-        self.own_descriptors.store(NOWHERE, Release);
+        self.opens.own.store(NOWHERE, Release);
         self.process.store(process, Release);
-        self.own_descriptors.store(own_descriptors(process, pages), Release);
+        self.opens.own.store(own_descriptors(process, pages), Release);
     }
 
     /// Space for a page of a table, noted in its slot.
@@ -107,7 +107,7 @@ impl Fs {
         if u64::from(fd) >= DESCRIPTORS || process >= PROCESSES {
             return None;
         }
-        self.descriptors.get(process * DESCRIPTORS as u32 + fd).map(|descriptor| &descriptor.word)
+        self.opens.descriptors.get(process * DESCRIPTORS as u32 + fd).map(|descriptor| &descriptor.word)
     }
 
     /// Entries in use of a process's table: number, and description if it is certain (`base::hold`).

@@ -5,7 +5,7 @@ use super::names::slots;
 use crate::check::IssueKind;
 use crate::index::CHAIN_MAX;
 use core::mem::offset_of;
-use format::bucket::{self, BUCKETS_MIN, ENTRIES, GENERATION, NEXT};
+use format::bucket::{self, BUCKETS_MIN, ENTRIES, NEXT, SPLIT};
 use format::inode::{self, RECOUNT, pack_links, unpack_links, word};
 use format::layout::{BLOCK, LANE_AREA, LANES, LINE, Layout, ROOT};
 use format::{Root, lane};
@@ -103,8 +103,8 @@ impl Mender<'_> {
         for number in 0..buckets {
             let Ok(at) = self.fs.bucket_place(number) else { return };
             (0..ENTRIES as u64).for_each(|i| self.set(at + i * 8, 0));
-            // With the mark of its last split, which may be of more buckets than there are now.
-            self.set(at + GENERATION, 0);
+            // It may have been split when there were more of them.
+            self.set(at + SPLIT, 0);
             self.set(at + NEXT, 0);
         }
         for (hash, at) in names {

@@ -84,7 +84,9 @@ impl Fs {
     fn take_for_loading(&self, lane: u32, state: &LaneState, cachelet: &Cachelet) -> bool {
         let listed = &state.loading_cachelet;
         listed.store(self.segment.offset_of(&cachelet.owner), SeqCst);
-        let taken = cachelet.owner.compare_exchange(0, lane + 1, SeqCst, Relaxed).is_ok();
+        // Added anew: the sum of an earlier lock would have to be kept for it.
+        let owner = pm::unknown(lane.into()) as u32 + 1;
+        let taken = cachelet.owner.compare_exchange(0, owner, SeqCst, Relaxed).is_ok();
         if !taken {
             listed.store(0, SeqCst);
         }

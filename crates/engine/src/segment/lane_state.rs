@@ -36,7 +36,7 @@ pub struct Stock {
 
 /// The volatile half of a lane, 1 KiB.
 ///
-/// What every change of names asks lies on the first two lines, to the first three locks.
+/// What every change of names asks lies on the first two lines, to the first two locks.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]
 #[allow(missing_docs)]
@@ -59,11 +59,11 @@ pub struct LaneState {
     pub released: AtomicU64,
     /// What this lane hands out, of all arenas but the last: see [`LaneState::stock`].
     stocks: [Stock; ARENAS - 1],
+    /// Segment offset of the owner word of a cachelet being loaded outside an operation's locks.
+    pub loading_cachelet: AtomicU64,
     /// Segment offsets of lock words held, or about to be: listed before they are taken.
     pub held: [AtomicU64; HELD_MAX],
 
-    /// Segment offset of the owner word of a cachelet being loaded outside an operation's locks.
-    pub loading_cachelet: AtomicU64,
     /// What it hands out of the last arena.
     last_stock: Stock,
     /// Where the search for blocks goes on.
@@ -90,4 +90,4 @@ impl LaneState {
     }
 }
 
-const _: () = assert!(size_of::<LaneState>() == 1024 && core::mem::offset_of!(LaneState, held) + 24 == 128);
+const _: () = assert!(size_of::<LaneState>() == 1024 && core::mem::offset_of!(LaneState, held) + 16 == 128);

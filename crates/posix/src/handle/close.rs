@@ -2,7 +2,8 @@
 
 use super::{done, fail};
 use crate::descriptors::Entry;
-use crate::{Outcome, Process, ThreadState};
+use crate::process::OWN_NUMBERS;
+use crate::{Bitmap, Outcome, Process, ThreadState};
 use base::Unclosed;
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
@@ -12,7 +13,7 @@ impl Process {
     /// `close(fd)`.
     #[inline(always)]
     pub unsafe fn close(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        match self.quick_close(|| thread, args[0]) {
+        match self.close_number(thread, args[0] as u32) {
             Some(result) => Outcome::Done(result),
             None => Outcome::Kernel,
         }
@@ -25,19 +26,38 @@ impl Process {
         }
     }
 
-    /// `close`, if `fd` is ours; `thread` is only asked where something rare has to be done.
+    /// `close`, if `fd` is ours.
     #[inline(always)]
-    pub fn quick_close<'t>(&'t self, thread: impl FnOnce() -> &'t ThreadState, fd: usize) -> Option<isize> {
-        let fd = fd as u32;
+    fn close_number(&self, thread: &ThreadState, fd: u32) -> Option<isize> {
         if !self.descriptors.is_ours(fd as usize) {
             return None;
         }
+        // Not the kernel's to close: somebody else has just closed ours.
         let Some(entry) = self.descriptors.take_own(fd) else { return Some(-(Errno::EBADF.0 as isize)) };
-        if let Some(rest) = self.end_at_hand(entry, fd) {
+        match self.end_at_hand(entry, fd) {
+            Some(rest) => self.close_rest(|| thread, entry, fd, rest),
+            None => self.give_number_back(fd),
+        }
+        Some(0)
+    }
+
+    /// `close` of one of the first numbers, where they are the process's own; `None`: do it properly. `thread` is only asked
+    /// where something rare has to be done.
+    #[inline(always)]
+    pub fn quick_close<'t>(&'t self, thread: impl FnOnce() -> &'t ThreadState, fd: usize) -> Option<isize> {
+        let fd = fd as u32;
+        if fd >= Bitmap::FIRST || self.closing.load(Relaxed) != OWN_NUMBERS {
+            return None;
+        }
+        // Whatever else it is, nobody else's: there is no kernel whose it could be.
+        let entry = self.descriptors.take_own(fd)?;
+        if let Some(mount) = self.mounts.held(entry.slot())
+            && let Some(rest) = mount.close_at_hand(fd)
+        {
             self.close_rest(thread, entry, fd, rest);
             return Some(0);
         }
-        self.give_number_back(fd);
+        self.give_own_number_back(fd);
         Some(0)
     }
 
@@ -63,7 +83,7 @@ impl Process {
     fn end_at_hand(&self, entry: Entry, fd: u32) -> Option<Unclosed> {
         let mount = self.mounts.held(entry.slot())?;
         // This process may have locked records of it.
-        if self.record_locks.load(Relaxed) {
+        if self.has_record_locks() {
             return Some(Unclosed::All);
         }
         mount.close_at_hand(fd)
@@ -75,7 +95,7 @@ impl Process {
     fn end_rest(&self, thread: &ThreadState, entry: Entry, fd: u32, rest: Unclosed) {
         let Some(mount) = self.mounts.held(entry.slot()) else { return };
         let cx = self.cx(thread);
-        if self.record_locks.load(Relaxed)
+        if self.has_record_locks()
             && !entry.path_only()
             && let Some(file) = self.open_file(entry)
         {

@@ -6,6 +6,7 @@
 use super::attr::{readable, writable};
 use super::err;
 use crate::path::OpenFile;
+use crate::process::RECORD_LOCKS;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Lock, LockKind, LockOwner};
@@ -138,7 +139,7 @@ impl Process {
             return err(Errno::EBADF);
         }
         if !ofd {
-            self.record_locks.store(true, Relaxed);
+            self.closing.fetch_or(RECORD_LOCKS, Relaxed);
         }
         let blocking = matches!(command, abi::F_SETLKW | abi::F_OFD_SETLKW);
         wait(self.door, || backend.lock(cx, file.node, &lock), blocking).map(|()| 0)

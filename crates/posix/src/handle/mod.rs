@@ -269,7 +269,13 @@ impl Process {
         self.credentials.changed();
     }
 
+    /// The mask, once something was mounted.
     #[inline(always)]
+    pub(crate) fn umask_at_hand(&self) -> u16 {
+        self.umask.load(Relaxed) as u16
+    }
+
+    #[inline]
     pub(crate) fn umask_now(&self) -> u16 {
         let mask = self.umask.load(Relaxed);
         if mask == u32::MAX { self.umask_ask() } else { mask as u16 }

@@ -30,7 +30,7 @@ fn plain_name(cx: &Cx, spot: &Spot) -> base::Result<()> {
 #[inline(always)]
 fn make_plainly(cx: &Cx, at: &Named, kind: Kind, mode: usize, target: &[u8]) -> base::Result<usize> {
     let new = NewNode { kind, mode: mode as u16 & 0o7777, rdev: 0, target };
-    match at.mount.create(cx, at.dir, at.name, &new) {
+    match at.mount.create(at.native, cx, at.dir, at.name, &new) {
         Ok(_) => Ok(0),
         Err(error) => Err(error),
     }
@@ -239,11 +239,11 @@ impl Process {
                 dirfd,
                 call.1[index],
                 #[inline(always)]
-                |cx, &Named { mount, dir, name }| {
+                |cx, &Named { mount, native, dir, name }| {
                     if directory {
-                        self.may_remove(cx, mount, || Named { mount, dir, name }.spot())?;
+                        self.may_remove(cx, mount, || Named { mount, native, dir, name }.spot())?;
                     }
-                    match if directory { mount.rmdir(cx, dir, name) } else { mount.unlink(cx, dir, name) } {
+                    match if directory { mount.rmdir(native, cx, dir, name) } else { mount.unlink(native, cx, dir, name) } {
                         Ok(()) => Ok(0),
                         Err(error) => Err(error),
                     }

@@ -88,12 +88,13 @@ impl Process {
     }
 
     /// An `open` of a file that is there, for a plain path: a number or a negated error
-    /// number. `None`: do it properly. `thread` is only asked where something rare has to be done.
+    /// number. `None`: do it properly. `thread` is only asked where something rare has to be done. `NUMBERED`: it is known that
+    /// the process has numbers of its own.
     ///
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(always)]
-    pub unsafe fn quick_open<'t>(
+    pub unsafe fn quick_open<'t, const NUMBERED: bool>(
         &'t self,
         thread: impl FnOnce() -> &'t ThreadState,
         dirfd: usize,
@@ -105,10 +106,10 @@ impl Process {
         }
         if !self.mounts.is_flat() {
             // SAFETY: the caller's promise.
-            return unsafe { self.quick_open_between(thread(), dirfd, path, flags) };
+            return unsafe { self.quick_open_between::<NUMBERED>(thread(), dirfd, path, flags) };
         }
         // SAFETY: the caller's promise.
-        unsafe { self.open_file_seen::<false>(thread, dirfd, path, flags) }
+        unsafe { self.open_file_seen::<false, NUMBERED>(thread, dirfd, path, flags) }
     }
 
     /// As [`Process::quick_open`], where something is mounted inside another mount.
@@ -117,9 +118,15 @@ impl Process {
     /// As for [`Process::handle`].
     #[cold]
     #[inline(never)]
-    unsafe fn quick_open_between(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32) -> Option<isize> {
+    unsafe fn quick_open_between<const NUMBERED: bool>(
+        &self,
+        thread: &ThreadState,
+        dirfd: usize,
+        path: usize,
+        flags: u32,
+    ) -> Option<isize> {
         // SAFETY: the caller's promise.
-        unsafe { self.open_file_seen::<true>(|| thread, dirfd, path, flags) }
+        unsafe { self.open_file_seen::<true, NUMBERED>(|| thread, dirfd, path, flags) }
     }
 
     /// As [`Process::quick_open`], in a [nested](vfs::mount::MountTable::is_flat) namespace or another.
@@ -127,7 +134,7 @@ impl Process {
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(always)]
-    unsafe fn open_file_seen<'t, const NESTED: bool>(
+    unsafe fn open_file_seen<'t, const NESTED: bool, const NUMBERED: bool>(
         &'t self,
         thread: impl FnOnce() -> &'t ThreadState,
         dirfd: usize,
@@ -144,7 +151,7 @@ impl Process {
             usual.then_some(Kind::Regular)
         };
         // SAFETY: the caller's promise.
-        unsafe { self.open_seen::<NESTED>(thread, dirfd, path, flags, !plain, decide) }
+        unsafe { self.open_seen::<NESTED, NUMBERED>(thread, dirfd, path, flags, !plain, decide) }
     }
 
     /// As [`Process::quick_open`], of what is opened less often: directories, to be read, and files that one may open by
@@ -167,7 +174,7 @@ impl Process {
             may_open_seen(self.credentials.caller(), word, uid, flags).then_some(kind)
         };
         // SAFETY: the caller's promise.
-        unsafe { self.open_seen::<true>(|| thread, dirfd, path, flags, flags & ACCESS != abi::O_RDONLY, decide) }
+        unsafe { self.open_seen::<true, false>(|| thread, dirfd, path, flags, flags & ACCESS != abi::O_RDONLY, decide) }
     }
 
     /// Opens what a glance finds, if `decide` says of its mode word and owner, as what kind; where `writable` is asked for,
@@ -176,7 +183,7 @@ impl Process {
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(always)]
-    unsafe fn open_seen<'t, const NESTED: bool>(
+    unsafe fn open_seen<'t, const NESTED: bool, const NUMBERED: bool>(
         &'t self,
         thread: impl FnOnce() -> &'t ThreadState,
         dirfd: usize,
@@ -195,7 +202,7 @@ impl Process {
             #[inline(always)]
             |word, uid| {
                 let kind = decide(word, uid)?;
-                Some((kind, kept(flags & KNOWN), self.take_number(flags).ok()?))
+                Some((kind, kept(flags & KNOWN), self.take_number::<NUMBERED>(flags).ok()?))
             },
             || self.cx(thread()),
         );
@@ -218,7 +225,14 @@ impl Process {
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(always)]
-    pub unsafe fn quick_create(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32, mode: usize) -> Option<isize> {
+    pub unsafe fn quick_create<const NUMBERED: bool>(
+        &self,
+        thread: &ThreadState,
+        dirfd: usize,
+        path: usize,
+        flags: u32,
+        mode: usize,
+    ) -> Option<isize> {
         const PLAIN: u32 =
             ACCESS | ONCE | abi::O_APPEND | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_SYNC | abi::O_LARGEFILE | LARGEFILE;
         if flags & !PLAIN != 0 || flags & abi::O_CREAT == 0 {
@@ -226,17 +240,14 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let named = unsafe { self.glance_parent(dirfd, path) }?;
-        if named.mount.is_kernels {
-            return None;
-        }
         let cx = self.cx(thread);
         // Of the flags nothing is worked out before it is needed: they are kept as they are.
-        let fd = match self.take_number(flags) {
+        let fd = match self.take_number::<NUMBERED>(flags) {
             Ok(fd) => fd,
             Err(errno) => return Some(-(errno.0 as isize)),
         };
         let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
-        let (node, opened) = match named.mount.create_open(&cx, named.dir, named.name, &new, (|| kept(flags), fd)) {
+        let (node, opened) = match named.mount.create_open(named.native, &cx, named.dir, named.name, &new, (|| kept(flags), fd)) {
             Ok(made) => made,
             Err(error) => return self.not_made(fd, flags, error),
         };
@@ -277,7 +288,7 @@ impl Process {
     #[inline(always)]
     pub unsafe fn openat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_open(|| thread, args[0], args[1], args[2] as u32) } {
+        if let Some(result) = unsafe { self.quick_open::<false>(|| thread, args[0], args[1], args[2] as u32) } {
             return Outcome::Done(result);
         }
         // SAFETY: the caller's promise.
@@ -291,7 +302,7 @@ impl Process {
     #[inline(never)]
     pub unsafe fn openat_or_make(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_create(thread, args[0], args[1], args[2] as u32, args[3]) } {
+        if let Some(result) = unsafe { self.quick_create::<false>(thread, args[0], args[1], args[2] as u32, args[3]) } {
             return Outcome::Done(result);
         }
         // SAFETY: the caller's promise.

@@ -8,6 +8,7 @@ use base::{Caller, Found, Glance, Name, Node, Sight};
 use pm::Text;
 use pm::sys::abi;
 use vfs::Mount;
+use vfs::mount::Native;
 
 /// Where a glance at a path starts.
 #[derive(Clone, Copy)]
@@ -21,6 +22,7 @@ pub(crate) struct Departure<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Named<'a> {
     pub(crate) mount: &'a Mount,
+    pub(crate) native: Native,
     pub(crate) dir: Node,
     pub(crate) name: Name<'a>,
 }
@@ -158,11 +160,11 @@ impl Process {
     /// As [`Process::glance_parent`], from where a path starts.
     #[inline(always)]
     pub(crate) fn glance_parent_from<'a>(&'a self, Departure { mount, base, path }: Departure<'a>) -> Option<Named<'a>> {
-        let (dir, name) = match self.mounts.is_flat() {
+        let (native, dir, name) = match self.mounts.is_flat() {
             true => mount.glance_parent::<false>(&self.mounts, || self.credentials.caller(), base, path)?,
             false => copied(self.glance_parent_between(mount, base, path)?),
         };
-        Some(Named { mount, dir, name })
+        Some(Named { mount, native, dir, name })
     }
 
     /// As [`Process::glance_parent_from`], of both paths of one call, which start in one mount.
@@ -177,19 +179,19 @@ impl Process {
             true => [glance(from)?, glance(to)?],
             false => [between(from)?, between(to)?],
         };
-        let named = |(dir, name)| Named { mount, dir, name };
+        let named = |(native, dir, name)| Named { mount, native, dir, name };
         Some((named(from), named(to)))
     }
 
     #[cold]
     #[inline(never)]
-    fn glance_parent_between<'a>(&self, mount: &Mount, base: Node, path: Text<'a>) -> Option<(Node, Name<'a>)> {
+    fn glance_parent_between<'a>(&self, mount: &Mount, base: Node, path: Text<'a>) -> Option<(Native, Node, Name<'a>)> {
         mount.glance_parent::<true>(&self.mounts, || self.credentials.caller(), base, path)
     }
 }
 
 /// A copy of what a call out of line has told, as [`base::Cx::copied`].
 #[inline(always)]
-fn copied((Node { id, hint }, name): (Node, Name)) -> (Node, Name) {
-    (Node { id: id.rotate_left(0), hint }, name.copied())
+fn copied((native, Node { id, hint }, name): (Native, Node, Name)) -> (Native, Node, Name) {
+    (native, Node { id: id.rotate_left(0), hint }, name.copied())
 }

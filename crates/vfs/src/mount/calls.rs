@@ -6,19 +6,26 @@ use crate::{Cx, Node};
 use base::{Description, DescriptionId, Name, NewNode, RenameMode, Thread, Unclosed};
 use pm::UserSlice;
 
-impl Mount {
-    /// The native engine, while nobody has to be told of changes.
-    #[cfg(feature = "native")]
-    #[inline(always)]
-    fn unserved(&self) -> Option<&'static engine::Fs> {
-        self.direct.filter(|fs| !fs.is_served())
-    }
+/// The native engine of a mount in which a [glance](Mount::glance_parent) has found a name: nobody asks again whether there is one.
+#[cfg(feature = "native")]
+pub type Native = &'static engine::Fs;
+/// There is none: no glance finds a name.
+#[cfg(not(feature = "native"))]
+pub type Native = ();
 
+/// The native engine, while nobody has to be told of changes.
+#[cfg(feature = "native")]
+#[inline(always)]
+fn unserved(native: Native) -> Option<&'static engine::Fs> {
+    (!native.is_served()).then_some(native)
+}
+
+impl Mount {
     /// [`Backend::create`](crate::Backend::create).
     #[inline(always)]
-    pub fn create(&self, cx: &Cx, dir: Node, name: Name, new: &NewNode) -> base::Result<Node> {
+    pub fn create(&self, _native: Native, cx: &Cx, dir: Node, name: Name, new: &NewNode) -> base::Result<Node> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = unserved(_native) {
             return fs.create_in_line(cx, dir, name, new);
         }
         let made = self.backend.create(&cx.copied(), dir, name.bytes(), &new.copied())?;
@@ -30,6 +37,7 @@ impl Mount {
     #[inline(always)]
     pub fn create_open(
         &self,
+        _native: Native,
         cx: &Cx,
         dir: Node,
         name: Name,
@@ -37,7 +45,7 @@ impl Mount {
         _opened: (impl FnOnce() -> u32, u32),
     ) -> base::Result<(Node, Option<(DescriptionId, &Description)>)> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = unserved(_native) {
             return fs.create_open(cx, dir, name, new, _opened);
         }
         let made = self.backend.create(&cx.copied(), dir, name.bytes(), &new.copied())?;
@@ -46,9 +54,9 @@ impl Mount {
 
     /// [`Backend::link`](crate::Backend::link).
     #[inline(always)]
-    pub fn link(&self, cx: &Cx, node: Node, dir: Node, name: Name) -> base::Result<()> {
+    pub fn link(&self, _native: Native, cx: &Cx, node: Node, dir: Node, name: Name) -> base::Result<()> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = unserved(_native) {
             return fs.link_in_line(cx, node, dir, name);
         }
         self.backend.link(&cx.copied(), node, dir, name.bytes())?;
@@ -57,9 +65,9 @@ impl Mount {
 
     /// [`Backend::unlink`](crate::Backend::unlink).
     #[inline(always)]
-    pub fn unlink(&self, cx: &Cx, dir: Node, name: Name) -> base::Result<()> {
+    pub fn unlink(&self, _native: Native, cx: &Cx, dir: Node, name: Name) -> base::Result<()> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = unserved(_native) {
             return fs.unlink_in_line(cx, dir, name);
         }
         self.backend.unlink(&cx.copied(), dir, name.bytes())?;
@@ -68,9 +76,9 @@ impl Mount {
 
     /// [`Backend::rmdir`](crate::Backend::rmdir).
     #[inline(always)]
-    pub fn rmdir(&self, cx: &Cx, dir: Node, name: Name) -> base::Result<()> {
+    pub fn rmdir(&self, _native: Native, cx: &Cx, dir: Node, name: Name) -> base::Result<()> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = unserved(_native) {
             return fs.rmdir_in_line(cx, dir, name);
         }
         self.backend.rmdir(&cx.copied(), dir, name.bytes())?;
@@ -81,15 +89,14 @@ impl Mount {
     #[inline(always)]
     pub fn rename<const IN_LINE: bool>(
         &self,
+        _native: Native,
         cx: &Cx,
-        from_dir: Node,
-        from: Name,
-        to_dir: Node,
-        to: Name,
+        (from_dir, from): (Node, Name),
+        (to_dir, to): (Node, Name),
         mode: RenameMode,
     ) -> base::Result<()> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = unserved(_native) {
             return match IN_LINE {
                 true => fs.rename_in_line(cx, from_dir, from, to_dir, to, mode),
                 false => fs.rename(cx, from_dir, from.bytes(), to_dir, to.bytes(), mode),
@@ -142,7 +149,7 @@ impl Mount {
     #[inline(always)]
     pub fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> base::Result<(usize, u64)> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = self.direct.and_then(unserved) {
             return fs.write(cx, node, offset, from);
         }
         self.backend.write(cx, node, offset, from)
@@ -153,7 +160,7 @@ impl Mount {
     #[inline(always)]
     pub fn write_at_hand(&self, _thread: &Thread, _node: Node, _offset: Option<u64>, _from: UserSlice) -> Option<u64> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = self.direct.and_then(unserved) {
             return fs.write_at_hand(_thread, _node, _offset, _from);
         }
         None
@@ -170,7 +177,7 @@ impl Mount {
         _from: UserSlice,
     ) -> Option<u64> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = self.direct.and_then(unserved) {
             return fs.write_on_at_hand(_thread, _id, _node, _append, _from);
         }
         None

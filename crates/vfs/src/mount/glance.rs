@@ -3,7 +3,7 @@
 //! Nearly always nothing is mounted inside another mount, and nobody need ask at each component whether it is covered.
 //! So each glance is compiled twice: for such a namespace (`NESTED` false: [`MountTable::is_flat`]), and for the others.
 
-use super::{Mount, MountTable};
+use super::{Mount, MountTable, Native};
 use crate::Node;
 use base::stat::Stat;
 use base::{Caller, Cx, Glance, Kind, Name, Opening, Sight};
@@ -72,8 +72,8 @@ impl Mount {
         Opening::Unsure
     }
 
-    /// As [`Mount::glance`], of a name that may not be there yet, or be covered: its directory, and the last component, a
-    /// proper name without a slash behind it.
+    /// As [`Mount::glance`], of a name that may not be there yet, or be covered: the engine, its directory, and the last
+    /// component, a proper name without a slash behind it.
     #[inline(always)]
     pub fn glance_parent<'a, 'c, const NESTED: bool>(
         &self,
@@ -81,10 +81,11 @@ impl Mount {
         _who: impl Fn() -> &'c Caller,
         _base: Node,
         _path: Text<'a>,
-    ) -> Option<(Node, Name<'a>)> {
+    ) -> Option<(Native, Node, Name<'a>)> {
         #[cfg(feature = "native")]
         if let Some(fs) = self.direct {
-            return fs.glance_parent(_who, _base, _path, |node| NESTED && self.is_mounted_on(_among, node));
+            let (dir, name) = fs.glance_parent(_who, _base, _path, |node| NESTED && self.is_mounted_on(_among, node))?;
+            return Some((fs, dir, name));
         }
         None
     }

@@ -164,7 +164,7 @@ impl Process {
     #[inline(always)]
     fn link_plainly(&self, cx: &Cx, slot: usize, node: Node, at: &Named) -> base::Result<()> {
         self.can_link(cx, (slot, node), at.mount, || at.spot())?;
-        match at.mount.link(cx, node, at.dir, at.name) {
+        match at.mount.link(at.native, cx, node, at.dir, at.name) {
             Ok(()) => Ok(()),
             Err(error) => Err(gone(error)),
         }
@@ -303,7 +303,7 @@ impl Process {
             if let Err(error) = self.may_rename(&cx, from.mount, || (from.spot(), to.spot()), mode) {
                 return fail(error.errno());
             }
-            return match from.mount.rename::<IN_LINE>(&cx, from.dir, from.name, to.dir, to.name, mode) {
+            return match from.mount.rename::<IN_LINE>(from.native, &cx, (from.dir, from.name), (to.dir, to.name), mode) {
                 Ok(()) => Outcome::Done(0),
                 Err(error) => fail(gone(error).errno()),
             };
