@@ -62,7 +62,8 @@ impl Fs {
         if at == 0 {
             return;
         }
-        if let Some(word) = self.image.word(at) {
+        // In whatever another process has added to the image since we looked, too.
+        if let Ok(word) = self.at::<AtomicU64>(at, "directory slot") {
             let _ = self.image.swap_if(word, reservation(number, self.generation), 0);
         }
     }

@@ -128,11 +128,19 @@ fn orders(explorer: &mut Explorer, tree: &Rc<Tree>, a: Op, b: Op) -> Result<[Vec
     Ok([vec![Rc::clone(tree)], vec![one], vec![other], both])
 }
 
+/// Whether an operation has failed, in either order, for what happened between its look-up and its locks; the kernel's does
+/// too. A link's file was renamed or removed; a rename's directory has become the one that is renamed.
+fn has_missed(op: Op, error: Option<base::Error>) -> bool {
+    use base::{Errno, Error::Posix};
+    match error {
+        Some(Posix(Errno::ENOENT)) => matches!(op, Op::Link(..)),
+        Some(Posix(Errno::EINVAL)) => matches!(op, Op::Rename(..)),
+        _ => false,
+    }
+}
+
 fn record_pair(explorer: &mut Explorer, tree: &Rc<Tree>, a: Op, b: Op, seed: u64, processes: bool) -> Result<Recorded, String> {
     let [neither, one, other, both] = orders(explorer, tree, a, b)?;
-    // A link whose file another rename or removal takes away between look-up and
-    // link fails, in either order; the kernel's does too.
-    let may_miss = [a, b].map(|op| matches!(op, Op::Link(..)));
     let ((window, ends, after), events) = explorer.run_with(|machine| {
         let first = machine.attach(0).map_err(|error| error.to_string())?;
         let second = if processes { machine.attach(1).map_err(|error| error.to_string())? } else { first };
@@ -148,11 +156,11 @@ fn record_pair(explorer: &mut Explorer, tree: &Rc<Tree>, a: Op, b: Op, seed: u64
                     record::i_am(me as u8);
                     WHO.set(Some(me));
                     wait(schedule(), me);
-                    // Whether it fails is a matter of the order.
-                    let missed = matches!(op.perform(machine, fs, me), Err(base::Error::Posix(base::Errno::ENOENT)));
+                    // Whether it fails is a matter of the order, but for this.
+                    let missed = has_missed(op, op.perform(machine, fs, me).err());
                     let end = machine.log.len();
                     finished(me);
-                    (end, missed && may_miss[me])
+                    (end, missed)
                 })
             });
             threads.map(|thread| thread.join().map_err(|_| "a thread has panicked".to_string()))
