@@ -129,12 +129,12 @@ fn orders(explorer: &mut Explorer, tree: &Rc<Tree>, a: Op, b: Op) -> Result<[Vec
 }
 
 /// Whether an operation has failed, in either order, for what happened between its look-up and its locks; the kernel's does
-/// too. A link's file was renamed or removed; a rename's directory has become the one that is renamed.
-fn has_missed(op: Op, error: Option<base::Error>) -> bool {
+/// too. A link's file was renamed or removed; a rename's directory has become the one that is renamed, by another rename.
+fn has_missed(op: Op, beside: Op, error: Option<base::Error>) -> bool {
     use base::{Errno, Error::Posix};
     match error {
         Some(Posix(Errno::ENOENT)) => matches!(op, Op::Link(..)),
-        Some(Posix(Errno::EINVAL)) => matches!(op, Op::Rename(..)),
+        Some(Posix(Errno::EINVAL)) => matches!((op, beside), (Op::Rename(..), Op::Rename(..) | Op::Exchange(..))),
         _ => false,
     }
 }
@@ -157,7 +157,7 @@ fn record_pair(explorer: &mut Explorer, tree: &Rc<Tree>, a: Op, b: Op, seed: u64
                     WHO.set(Some(me));
                     wait(schedule(), me);
                     // Whether it fails is a matter of the order, but for this.
-                    let missed = has_missed(op, op.perform(machine, fs, me).err());
+                    let missed = has_missed(op, [b, a][me], op.perform(machine, fs, me).err());
                     let end = machine.log.len();
                     finished(me);
                     (end, missed)
