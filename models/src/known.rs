@@ -4,7 +4,7 @@
 use crate::counted::Counted;
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use loom::sync::atomic::{AtomicU64, fence};
+use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::thread;
 
 /// `Steps`, with a first step of one item. 0: an origin that is not known.
@@ -22,7 +22,11 @@ fn step(number: u64) -> usize {
 impl Steps {
     fn new(count: u64) -> Arc<Steps> {
         let zero = |_| AtomicU64::new(0);
-        let steps = Steps { counted: Counted::none(AtomicU64::new(0), AtomicU64::new(0)), origins: [0; 4].map(zero), truth: AtomicU64::new(count) };
+        let steps = Steps {
+            counted: Counted::none(AtomicU32::new(0), AtomicU32::new(0)),
+            origins: [0; 4].map(zero),
+            truth: AtomicU64::new(count),
+        };
         steps.learn();
         Arc::new(steps)
     }
@@ -30,16 +34,17 @@ impl Steps {
     /// `Steps::learn`.
     fn learn(&self) {
         let count = self.truth.load(Acquire);
-        let known = self.counted.get().checked_sub(1).map_or(0, |last| step(last) + 1);
+        let known = self.counted.get().checked_sub(1).map_or(0, |last| step(last.into()) + 1);
         for step in known..=step(count - 1) {
             self.origins[step].store(step as u64 + 1, Release);
         }
-        self.counted.learn(count);
+        self.counted.learn(count as u32);
     }
 
     /// `Steps::of_hash`: number, count; the item must be known.
     fn of_hash(&self, hash: u64) -> (u64, u64) {
         let (number, count) = self.counted.number(hash);
+        let (number, count) = (u64::from(number), u64::from(count));
         let step = step(number);
         assert_eq!(self.origins[step].load(Acquire), step as u64 + 1, "hash {hash}, count {count}: item {number} is not known");
         (number, count)

@@ -6,7 +6,26 @@ is() { # WHAT WORDS COMMAND…: fails with one line that holds the words
     code=$?
     if [ $code -ne 0 ] && [ "$(echo "$out" | wc -l)" -eq 1 ] && [[ $out == *"$words"* ]]; then ok "$what"; else fail "$what: $code: $out"; fi
 }
+# Who was there before the mount, and has asked: in a directory, which tells of what is in it.
+short sh -c "mkdir $mnt/before; touch $mnt/before/f"
+if command -v python3 >/dev/null; then
+    mkfifo "$work/mounted"
+    short python3 -S -c '
+import os, sys
+device = lambda: os.stat(sys.argv[1]).st_dev
+print(device() == device(), open(sys.argv[2]).read(), device(), device())
+' "$mnt/before/f" "$work/mounted" >"$work/devices" &
+    before=$!
+else
+    echo "skip who was there before: no python3 here: NOT tested"
+fi
 "$bypath" mount "$image" "$mnt" && ok 'mounts in the background' || fail 'mount'
+if [ -p "$work/mounted" ]; then
+    echo -n then >"$work/mounted"
+    wait $before
+    device=$(stat -c %d "$mnt/before/f")
+    same 'who was there before sees its device' "$(cat "$work/devices")" "True then $device $device"
+fi
 echo hello >"$mnt/f"
 same 'what the mount writes, the short way reads' "$(short cat "$mnt/f")" hello
 short sh -c "echo more >>$mnt/f; mkdir $mnt/d; mkfifo $mnt/p; ln -s f $mnt/l"

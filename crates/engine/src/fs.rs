@@ -10,9 +10,9 @@ use pm::clock::Clock;
 use pm::{Errno, Ordinal, Pinned, Region, Ring, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
 
-/// Steps of the index for every number that a word can be, of which an image has
-/// [`INDEX_SEGMENTS`](format::superblock::INDEX_SEGMENTS): no number needs a check.
-const BUCKET_STEPS: usize = 65 - format::bucket::BUCKETS_MIN.trailing_zeros() as usize;
+/// Steps of the index for every number of a bucket: none needs a check. (An image may have more,
+/// [`INDEX_SEGMENTS`](format::superblock::INDEX_SEGMENTS); but nobody makes so many buckets, `index::split`.)
+const BUCKET_STEPS: usize = 33 - format::bucket::BUCKETS_MIN.trailing_zeros() as usize;
 
 /// Past the tables, with any number of a page behind it.
 pub(crate) const NOWHERE: u32 = u32::MAX / 2;
@@ -27,11 +27,12 @@ pub(crate) const NOWHERE: u32 = u32::MAX / 2;
 ///
 /// ```text
 /// line 0   reading, writing, changing: image, cachelets, lanes
-///      1   looking for names: cachelets, name key, how many buckets there are, where the first ones lie
+///      1   looking for names, and `stat`: cachelets, name key, key of inode numbers, how many buckets there are, where
+///          the first ones lie
 ///      2…  where the other buckets lie
-///      9   opening, closing, what is found: descriptors, descriptions, number of an inode, head of the segment, root
-///     10   changing names: lanes, locks, clock, owners and modes found last, first block, where the segment is
-///     11   freeing: the shadow
+///      5   opening, closing: descriptors, descriptions, head of the segment, root
+///      6   changing names: lanes, locks, clock, owners and modes found last, first block, where the segment is
+///      7   freeing: the shadow
 /// ```
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -56,6 +57,8 @@ pub struct Fs {
     pub(crate) process: AtomicU32,
     /// Key of the name hash.
     pub(crate) name_key: NameKey,
+    /// Key of inode numbers.
+    pub(crate) number_key: NumberKey,
     /// Buckets of the index that are in use, as far as this process has seen.
     pub(crate) buckets: Steps<Bucket, { format::bucket::BUCKETS_MIN }, BUCKET_STEPS>,
 
@@ -63,18 +66,17 @@ pub struct Fs {
     pub(crate) device: u64,
     /// Robust list of the thread that is about to fork (`pm::mutex::renew_robust_list`).
     pub(crate) robust_list: core::sync::atomic::AtomicUsize,
-    /// Number of that thread.
-    pub(crate) forking_thread: AtomicU32,
-    /// What the image's file system is (`file::sync`): 0 not known yet.
-    pub(crate) backing: AtomicU32,
 
     pub(crate) opens: Opens,
-    /// Key of inode numbers.
-    pub(crate) number_key: NumberKey,
     /// The head of the segment.
     pub(crate) head: Pinned<Header>,
     /// The root block.
     pub(crate) root: Pinned<Root>,
+    /// Number of the thread that is about to fork.
+    pub(crate) forking_thread: AtomicU32,
+    /// What the image's file system is (`file::sync`): 0 not known yet.
+    pub(crate) backing: AtomicU32,
+
     /// The lanes.
     pub(crate) lanes: Ring<Lane>,
     /// The locks of the index.
@@ -116,14 +118,16 @@ pub(crate) struct Opens {
     pub(crate) descriptions: Table<Description>,
     /// Where in the tables this process's own begins, while its first page has space; else [`NOWHERE`].
     pub(crate) own: AtomicU32,
+    /// [`Fs::is_plain`], on the line that opening asks anyway.
+    pub(crate) is_plain: bool,
 }
 
 // A recorder, which only tests have, makes a region longer.
 const _: () = {
     use core::mem::offset_of;
     if size_of::<Region>() == 32 {
-        assert!(offset_of!(Fs, glanced) == 64 && offset_of!(Fs, buckets) == 96 && offset_of!(Fs, opens) == 9 * 64);
-        assert!(offset_of!(Fs, lanes) == 10 * 64 && offset_of!(Fs, segment) == 11 * 64 - 8);
+        assert!(offset_of!(Fs, glanced) == 64 && offset_of!(Fs, buckets) == 112 && offset_of!(Fs, opens) == 5 * 64);
+        assert!(offset_of!(Fs, lanes) == 6 * 64 && offset_of!(Fs, segment) == 7 * 64 - 8);
     }
 };
 
@@ -314,15 +318,6 @@ impl Fs {
         Some(base::Node { id: format::inode::node_id(offset, generation), hint: u32::MAX })
     }
 
-    /// `st_dev` of everything in the image: that of the kernel mount, if there is or was one. Without a segment, our own.
-    #[inline]
-    pub fn device(&self) -> u64 {
-        match self.header().served.device.load(Relaxed) {
-            0 => self.device,
-            device => device,
-        }
-    }
-
     /// `EROFS` if nothing may be changed.
     #[inline]
     pub(crate) fn writable(&self) -> Result<()> {
@@ -337,7 +332,7 @@ impl Fs {
     }
 
     #[inline(always)]
-    fn is_writable_with_care(&self) -> bool {
+    pub(crate) fn is_writable_with_care(&self) -> bool {
         !self.read_only && self.root().flags.load(Relaxed) & 1 == 0
     }
 

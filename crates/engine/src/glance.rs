@@ -170,7 +170,10 @@ impl Fs {
             path,
             covered,
             #[inline(always)]
-            |cachelet, sequence, id, _| self.stat_of(cachelet, sequence, id, follow, out),
+            |cachelet, sequence, id, dir| match dir.told_device() {
+                Some(device) => self.stat_of(cachelet, sequence, (id, device), follow, out),
+                None => Glance::Unsure,
+            },
         )
     }
 
@@ -182,7 +185,7 @@ impl Fs {
         if sequence & 1 != 0 || cachelet.node.load(Relaxed) != node.id {
             return Glance::Unsure;
         }
-        self.stat_of(cachelet, u64::from(sequence), node.id, false, out)
+        self.stat_of(cachelet, u64::from(sequence), (node.id, self.device()), false, out)
     }
 
     /// Whether a directory is called `name` in `dir`, if that is seen at a glance.
@@ -350,14 +353,21 @@ impl Fs {
         (child.parent.load(Relaxed) == parent && is_named(child)).then_some((child, sequence))
     }
 
-    /// The attributes of node `id`, read while its sequence was `sequence`.
+    /// The attributes of node `id` on `device`, read while its sequence was `sequence`.
     #[inline(always)]
-    fn stat_of(&self, cachelet: &Cachelet, sequence: u64, id: u64, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
+    fn stat_of(
+        &self,
+        cachelet: &Cachelet,
+        sequence: u64,
+        (id, device): (u64, u64),
+        follow: bool,
+        out: &mut MaybeUninit<Stat>,
+    ) -> Glance {
         let word = cachelet.mode.load(Relaxed);
         if (word >> 16) as u8 != Kind::Regular as u8 {
             return self.stat_of_other(cachelet, sequence, id, follow, out);
         }
-        let figures = self.figures(cachelet, id, word);
+        let figures = self.figures(cachelet, (id, device), word);
         let blocks = u64::from(cachelet.blocks.load(Relaxed)) * (BLOCK / 512);
         if !cachelet.is_still::<ODD_ATTRIBUTES>(sequence) {
             return Glance::Unsure;
@@ -368,10 +378,10 @@ impl Fs {
 
     /// What the cachelet of anything but a directory tells.
     #[inline(always)]
-    fn figures(&self, cachelet: &Cachelet, id: u64, word: u32) -> Figures {
+    fn figures(&self, cachelet: &Cachelet, (id, device): (u64, u64), word: u32) -> Figures {
         let mtime = cachelet.mtime.load(Relaxed) as i64;
         Figures {
-            device: self.header().served.device.load(Relaxed),
+            device,
             ino: self.ino(node_offset(id)),
             mode: word >> 4 & 0xf000 | word & 0xfff,
             nlink: cachelet.nlink.load(Relaxed),
@@ -390,7 +400,7 @@ impl Fs {
     #[inline(never)]
     fn stat_of_other(&self, cachelet: &Cachelet, sequence: u64, id: u64, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
         let word = cachelet.mode.load(Relaxed);
-        let mut figures = self.figures(cachelet, id, word);
+        let mut figures = self.figures(cachelet, (id, self.device()), word);
         let plain = match (word >> 16) as u8 {
             10 => !follow,
             4 => self.directory_figures(node_offset(id), &mut figures),

@@ -113,6 +113,9 @@ impl Fs {
                 return Ok(Stop::Mountpoint { node: self.node_seen(&child), rest: next });
             }
             if is_last {
+                if dir.cachelet.told_device().is_none() {
+                    self.learn_device(cx, dir);
+                }
                 return Ok(Stop::Found { at, end, node: Some(self.node_seen(&child)), slash });
             }
             if !child.is(Kind::Directory) {

@@ -10,11 +10,11 @@ use crate::Region;
 use crate::counted::Counted;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// The array: its first step has `FIRST` items, each other one as many as all before it.
-/// `FIRST` is a power of two. There is a step for every number.
+/// `FIRST` is a power of two. There is a step for every number below 2^32.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Steps<T, const FIRST: u64, const STEPS: usize> {
@@ -27,10 +27,10 @@ pub struct Steps<T, const FIRST: u64, const STEPS: usize> {
 impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
     /// Step of an item.
     #[inline(always)]
-    const fn step(number: u64) -> usize {
-        const { assert!(FIRST.is_power_of_two() && FIRST > 1) }
+    const fn step(number: u32) -> usize {
+        const { assert!(FIRST.is_power_of_two() && FIRST > 1 && FIRST < 1 << 32) }
         // As an index from the start: what is subtracted becomes part of an address.
-        let top = (63 - (number | FIRST >> 1).leading_zeros()) as usize;
+        let top = (31 - (number | FIRST as u32 >> 1).leading_zeros()) as usize;
         top.wrapping_sub(FIRST.trailing_zeros() as usize - 1)
     }
 
@@ -41,8 +41,8 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
 
     /// An item of a step whose origin is known.
     #[inline(always)]
-    fn item(&self, number: u64) -> &T {
-        const { assert!(Self::step(u64::MAX) < STEPS) }
+    fn item(&self, number: u32) -> &T {
+        const { assert!(Self::step(u32::MAX) < STEPS) }
         // SAFETY: steps rise with numbers, and the greatest number's is one of them.
         let origin = unsafe { self.origins.get_unchecked(Self::step(number)) }.load(Acquire);
         // SAFETY: the origin is known, and every number of this step is within the step, which was checked in `set`.
@@ -51,7 +51,7 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
 
     /// The item with this number, if it is known.
     #[cfg(test)]
-    fn get(&self, number: u64) -> Option<&T> {
+    fn get(&self, number: u32) -> Option<&T> {
         // What is below the count has a known origin.
         (number < self.counted.get()).then(|| self.item(number))
     }
@@ -62,7 +62,7 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
     pub fn of_hash(&self, hash: u64) -> (&T, u64) {
         let (number, count) = self.counted.number(hash);
         // It was counted; or nothing was, and it is item 0, which is `UNKNOWN`.
-        (self.item(number), count)
+        (self.item(number), u64::from(count))
     }
 }
 
@@ -70,15 +70,13 @@ impl<T: FromBytes + KnownLayout, const FIRST: u64, const STEPS: usize> Steps<T, 
     /// Nothing is known yet.
     pub const fn new() -> Self {
         let origins = [const { AtomicPtr::new(unknown::<T>().cast_mut()) }; STEPS];
-        Steps { counted: Counted::none(AtomicU64::new(0), AtomicU64::new(0)), origins }
+        Steps { counted: Counted::none(AtomicU32::new(0), AtomicU32::new(0)), origins }
     }
 
     /// Learns that there are `count` items, at least `FIRST`. Where a step starts that was not known, `start` tells. False,
-    /// and nothing learnt, if one of them is not whole in the valid part, or unaligned.
+    /// and nothing learnt, if they are 2^32 or more, or one of them is not whole in the valid part, or unaligned.
     pub fn learn(&self, region: &Region, count: u64, start: impl Fn(usize) -> Option<u64>) -> bool {
-        if count < FIRST {
-            return false;
-        }
+        let Some(count) = u32::try_from(count).ok().filter(|count| u64::from(*count) >= FIRST) else { return false };
         let known = self.counted.get().checked_sub(1).map_or(0, |last| Self::step(last) + 1);
         let learnt = (known..=Self::step(count - 1)).all(|step| start(step).is_some_and(|offset| self.set(region, step, offset)));
         if learnt {
@@ -123,7 +121,7 @@ mod tests {
     use core::sync::atomic::Ordering::Relaxed;
     use std::vec;
 
-    type Words = Steps<AtomicU64, 8, 62>;
+    type Words = Steps<AtomicU64, 8, 30>;
 
     /// Where three steps start, out of order.
     const STARTS: [u64; 3] = [40 * 8, 0, 16 * 8];
@@ -151,9 +149,9 @@ mod tests {
         assert!(steps.learn(&region, 32, start));
         for number in 0..32 {
             let expected = if number < 8 { 40 + number } else { number - 8 + if number < 16 { 0 } else { 8 } };
-            assert_eq!(steps.get(number).unwrap().load(Relaxed), expected, "{number}");
+            assert_eq!(steps.get(number).unwrap().load(Relaxed), u64::from(expected), "{number}");
         }
-        assert!(steps.get(32).is_none() && steps.get(1 << 40).is_none() && steps.get(u64::MAX).is_none());
+        assert!(steps.get(32).is_none() && steps.get(1 << 31).is_none() && steps.get(u32::MAX).is_none());
     }
 
     /// Goal: nothing is learnt of a step that is not there, of too few items or of more than there can be.
@@ -166,6 +164,7 @@ mod tests {
         let unaligned = |step| Some(start(step)? + 4);
         assert!(!steps.learn(&region, 32, outside) && !steps.learn(&region, 8, unaligned));
         assert!(!steps.learn(&region, 33, start) && !steps.learn(&region, 7, start) && !steps.learn(&region, u64::MAX, start));
+        assert!(!steps.learn(&region, (1 << 32) + 32, start));
         assert!(steps.get(0).is_none());
         assert!(steps.learn(&region, 16, outside) && steps.get(15).is_some() && steps.get(16).is_none());
     }
@@ -185,7 +184,7 @@ mod tests {
                 let wide = hash % greatest.next_power_of_two();
                 let number = if wide < greatest { wide } else { hash % (greatest.next_power_of_two() / 2) };
                 let (item, count) = steps.of_hash(hash);
-                assert_eq!((item.load(Relaxed), count), (steps.get(number).unwrap().load(Relaxed), greatest));
+                assert_eq!((item.load(Relaxed), count), (steps.get(number as u32).unwrap().load(Relaxed), greatest));
             }
         }
     }

@@ -105,6 +105,10 @@ impl Fs {
         // Nothing else is held here; holders of bucket locks never wait for this one.
         tx.lock(&self.header().split.0)?;
         let number = self.root().buckets.load(Acquire);
+        if number >= u64::from(u32::MAX) {
+            // As many as `pm::Steps` knows: chains grow from here on.
+            return Ok(());
+        }
         let (segment, _) = bucket::place(number);
         let Some(base) = self.root().index.get(segment) else { return Ok(()) };
         if base.load(Acquire) == 0 {

@@ -10,6 +10,7 @@ use crate::lane::record::{Set, SetBits, Stores};
 use crate::segment::LaneState;
 use crate::segment::cache::write_name;
 use crate::segment::cachelet::{self, Cachelet, pack_mode};
+use crate::segment::device::UNTOLD;
 use base::{Cx, Kind, Result};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use format::LINE;
@@ -153,7 +154,7 @@ impl Fs {
         change.nlink.store(zero as u32 + plan.nlink, Relaxed);
         change.blocks.store(zero as u32, Relaxed);
         change.size.store(if plan.size == 0 { zero } else { plan.size }, Relaxed);
-        change.mtime.store(plan.now as u64, Relaxed);
+        change.mtime.store(if plan.kind == Kind::Directory { UNTOLD } else { plan.now as u64 }, Relaxed);
         change.ctime.store(plan.now as u64, Relaxed);
         change.root.store(if plan.kind == Kind::Directory || plan.root == 0 { zero } else { plan.root }, Relaxed);
     }

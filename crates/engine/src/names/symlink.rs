@@ -41,15 +41,15 @@ impl Fs {
         let (at, allocated) = tx.new_lines(1, Arena::Other)?;
         let line: &[AtomicU64; 8] = self.at(at, "text of a symlink")?;
         let (chunks, rest) = target.as_chunks::<8>();
-        let mut words = line.iter();
-        for (chunk, word) in chunks.iter().zip(words.by_ref()) {
+        // Zeros behind it, so that a damaged length shows: everywhere, which is shorter than asking each word.
+        for word in line {
+            self.image.store(word, 0);
+        }
+        for (chunk, word) in chunks.iter().zip(line) {
             self.image.store(word, u64::from_le_bytes(*chunk));
         }
-        // Zeros behind it, so that a damaged length shows.
-        let mut last = short_word(rest);
-        for word in words {
-            self.image.store(word, last);
-            last = 0;
+        if let Some(word) = line.get(chunks.len()) {
+            self.image.store(word, short_word(rest));
         }
         tx.object(at, 1)?;
         Ok((at, allocated))

@@ -54,7 +54,7 @@ impl Fs {
         let Some(Seen { cachelet, id, parent, word, uid }) = seen else {
             return if glance == Glance::Absent { Opening::Absent } else { Opening::Unsure };
         };
-        if writable && !self.is_writable() {
+        if writable && !(self.opens.is_plain || self.is_writable_with_care()) {
             return Opening::Unsure;
         }
         let Some((kind, flags, fd)) = decide(word, uid) else { return Opening::Unsure };

@@ -384,6 +384,7 @@ pub(crate) fn unjoined(
             descriptions: Table::EMPTY,
             known: AtomicU32::new(0),
             own: AtomicU32::new(NOWHERE),
+            is_plain,
         },
         buckets: Steps::new(),
         layout,

@@ -86,6 +86,7 @@ impl Fs {
         self.shadow = Table::new(&self.segment, self.areas.shadow, count(blocks)).ok_or(AttachError::Damaged)?;
         // A glance reads it without asking whether there is one.
         let _ = self.header().served.device.compare_exchange(0, self.device, Release, Relaxed);
+        self.tell_device();
         Ok(())
     }
 

@@ -89,11 +89,6 @@ impl Fs {
         let _ = self.header().server.compare_exchange(number + 1, 0, AcqRel, Relaxed);
     }
 
-    /// Makes the mount's `st_dev` that of everything in the image, so that both ways agree.
-    pub fn set_device(&self, device: u64) {
-        self.header().served.device.store(device, Release);
-    }
-
     /// PID of the server as its own namespace knows it, if there is one that lives.
     pub fn server(&self, cx: &Cx) -> Option<u32> {
         let server = self.header().server.load(Acquire);

@@ -16,6 +16,7 @@
 //! they are read from the inode, never from the cachelet.
 
 use super::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
+use super::device::UNTOLD;
 use crate::fs::{Fs, corrupt};
 use crate::index::{Seen, Sought};
 use crate::lane::lock::Waiter;
@@ -250,9 +251,10 @@ impl Fs {
             cachelet.ctime.store(inode.ctime.load(Relaxed), Relaxed);
             cachelet.root.store(inode.root.load(Acquire), Relaxed);
         } else {
-            // Volatile slot cursor, and the block looked at last: unknown.
+            // Volatile slot cursor, the block looked at last, and `st_dev`: unknown.
             cachelet.root.store(0, Relaxed);
             cachelet.size.store(0, Relaxed);
+            cachelet.mtime.store(UNTOLD, Relaxed);
         }
         let cold = if head.flags & inode::COLD != 0 { cachelet::COLD } else { 0 };
         let recount = if head.flags & inode::RECOUNT != 0 { cachelet::RECOUNT } else { 0 };

@@ -79,6 +79,7 @@ pub struct Cachelet {
     /// Rises when blocks are taken from the file or moved; odd while that is going on.
     pub map_sequence: AtomicU32,
     pub size: AtomicU64,
+    /// Files: the time. Directories: `st_dev` (`segment/device.rs`).
     pub mtime: AtomicU64,
     pub ctime: AtomicU64,
 

@@ -18,6 +18,7 @@
 
 pub mod cache;
 pub mod cachelet;
+pub(crate) mod device;
 pub mod evict;
 pub mod high;
 pub mod lane_state;
@@ -34,7 +35,7 @@ use format::layout::{LANES, Layout, PROCESSES};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// First word of a segment.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x0d");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x0e");
 /// Descriptors of a process: 16,384 numbers (the last one stands for the working
 /// directory) and 4,096 for mappings.
 pub const DESCRIPTORS: u64 = 16_384 + 4_096;
@@ -141,7 +142,9 @@ pub struct Served {
     pub missed: AtomicU32,
     /// How many of those the kernel has been made to forget everything for: who waits for that sleeps on it.
     pub missed_told: AtomicU32,
-    pub reserved: [AtomicU32; 6],
+    /// `device` as the directories' cachelets have been told: another one, if whoever was telling them has died.
+    pub device_told: AtomicU64,
+    pub reserved: [AtomicU32; 4],
 }
 
 /// Notices there can be at a time.
