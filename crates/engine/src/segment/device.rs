@@ -191,14 +191,15 @@ mod tests {
                     let thread = Thread::new();
                     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
                     let mut walked = 0;
-                    while walked < 600 && looking.load(SeqCst) > 0 {
+                    while walked < 20_000 && looking.load(SeqCst) > 0 {
                         let before = set.load(SeqCst);
                         match glanced(fs, root) {
                             Some(device) if device < before => {
                                 looking.store(0, SeqCst);
                                 panic!("{device} after {before}");
                             }
-                            Some(_) => {}
+                            // Until there is another number, where there are fewer processors than threads.
+                            Some(_) => std::thread::yield_now(),
                             None => {
                                 walk(fs, &cx, root);
                                 walked += 1;
@@ -215,7 +216,6 @@ mod tests {
                 fs.set_device(device);
                 set.store(device, SeqCst);
                 if device % 64 == 0 {
-                    // Where there are fewer processors than threads.
                     std::thread::yield_now();
                 }
             }
