@@ -194,17 +194,17 @@ impl Fs {
     fn rename_with_care<'a>(&'a self, mut tx: Begun<'a>, cx: Cx, mode: RenameMode, ends: Ends<'a>) -> Result<Outcome> {
         let (tx, cx) = (&mut *tx, &cx);
         let mut plan = self.plan_rename(cx, mode, ends)?;
-        if plan.moves_directory() {
-            // Only for the right error, before anything else is looked at.
-            let keep = tx.held;
-            tx.lock(&self.header().rename.0)?;
-            self.check_loops(&plan)?;
-            tx.unlock_to(keep);
+        match self.needs_nothing(tx, cx, &plan) {
+            Ok(false) => {}
+            // That was seen without locks, of one name after the other.
+            decided => {
+                tx.lock_buckets(plan.from.hash, plan.to.hash)?;
+                return match self.is_as_planned(&plan)? {
+                    true => decided.map(|_| Outcome::Done),
+                    false => Ok(Outcome::Again(0)),
+                };
+            }
         }
-        if plan.target.is_some_and(|target| target.hit.node == plan.source.hit.node) {
-            return Ok(Outcome::Done);
-        }
-        check_permissions(cx, &plan)?;
 
         let replaced = plan.target.filter(|_| !plan.exchange);
         if let Some(target) = replaced.filter(End::is_directory) {
@@ -245,6 +245,28 @@ impl Fs {
             return self.exchange(tx, &plan);
         }
         self.move_name(tx, cx, &plan, room)
+    }
+
+    /// Whether there is nothing to do, both names being one file's; or why it may not be done.
+    fn needs_nothing<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, plan: &Plan) -> Result<bool> {
+        if plan.moves_directory() {
+            // Only for the right error, before anything else is looked at.
+            let keep = tx.held;
+            tx.lock(&self.header().rename.0)?;
+            self.check_loops(plan)?;
+            tx.unlock_to(keep);
+        }
+        if plan.target.is_some_and(|target| target.hit.node == plan.source.hit.node) {
+            return Ok(true);
+        }
+        check_permissions(cx, plan).map(|()| false)
+    }
+
+    /// Whether both names still lead to what was planned for. Their buckets are locked.
+    fn is_as_planned(&self, plan: &Plan) -> Result<bool> {
+        let id = |sought| self.hit(sought).map(|hit| hit.map(|hit| hit.node.id));
+        let source = Some(plan.source.hit.node.id);
+        Ok(id(&plan.from)? == source && id(&plan.to)? == plan.target.map(|target| target.hit.node.id))
     }
 
     /// Looks at both names, without locks.
