@@ -19,7 +19,7 @@ RELEASED = $(if $(PROFILE),env BYPATH_PROFILED=1 RUSTFLAGS='$(strip $(RUSTFLAGS)
 
 .PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
-    fmt clippy docs dependencies unit preload-tests ways-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-nested system-model system-host \
+    fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-nested system-model system-host \
     damage flips system-damage system-flips system-random system-append system-visible system-storm system-deaths system-recover system-flat recover deaths held fuzz fuzz-ci loom shuttle budgets profile tiny-bench tiny-demo
 
 all: build
@@ -54,7 +54,7 @@ bench: build
 
 # ---- tests ----
 
-test: tools unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests
+test: tools unit preload-tests ways-tests conformance-tests program-tests direct-tests mount-tests system-tests
 
 unit:
 	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload --no-fail-fast
@@ -69,6 +69,10 @@ ways-tests: build
 program-tests: build
 	$(STEP) 'real programs in a mount and beside it' env BYPATH=$(RELEASE)/bypath tests/programs/run.sh
 	$(STEP) 'real programs on the patched way' env BYPATH_WAYS=patched BYPATH=$(RELEASE)/bypath tests/programs/run.sh awk-sed bash findutils node rsync vim
+
+# Cases that outside suites, hostile neighbours and public bug reports found: `CASES='name …'` for some.
+conformance-tests: build
+	$(STEP) 'conformance: as on tmpfs, on every way' env BYPATH=$(RELEASE)/bypath tests/conformance/run.sh $(CASES)
 
 # Each program on each way; CI has time for all of them on the first and the last, for a selection on the others.
 program-tests-all:
@@ -210,7 +214,7 @@ shuttle:
 # ---- CI ----
 
 ci: tools
-	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests program-tests direct-tests mount-tests system-tests crash-ci fuzz-ci loom shuttle docs budgets tiny-bench tiny-demo
+	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests conformance-tests program-tests direct-tests mount-tests system-tests crash-ci fuzz-ci loom shuttle docs budgets tiny-bench tiny-demo
 
 fmt:
 	$(STEP) 'format' $(CARGO) fmt --all --check
