@@ -104,6 +104,8 @@ pub struct Fs {
     pub(crate) path: [u8; 4096],
     /// Path of the segment, NUL-terminated.
     pub(crate) segment_path: [u8; 256],
+    /// Slot + 1 of the process that this one was forked from; 0: none.
+    pub(crate) forked_from: AtomicU32,
 }
 
 /// What opening and closing ask ([`Fs::opens_from_here`]).

@@ -52,6 +52,15 @@ pub fn stat(path: &[u8]) -> Result<Stat, Errno> {
     Ok(Stat::new(&stat))
 }
 
+/// Attributes of what is open under a number of the kernel's.
+pub fn stat_of(number: u32) -> Result<Stat, Errno> {
+    // SAFETY: a zeroed `stat` is a valid one; the kernel fills it.
+    let mut stat: abi::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the buffer is a `struct stat`.
+    unsafe { call!(abi::__NR_fstat, number, &raw mut stat) }?;
+    Ok(Stat::new(&stat))
+}
+
 impl File {
     /// Opens `path` (NUL-terminated) with `O_*` flags; `O_CLOEXEC` is added.
     pub fn open(path: &[u8], flags: u32, mode: u32) -> Result<File, Errno> {
@@ -75,11 +84,7 @@ impl File {
 
     /// Identity, mode, owner and size.
     pub fn stat(&self) -> Result<Stat, Errno> {
-        // SAFETY: a zeroed `stat` is a valid one; the kernel fills it.
-        let mut stat: abi::stat = unsafe { core::mem::zeroed() };
-        // SAFETY: the buffer is a `struct stat`.
-        unsafe { call!(abi::__NR_fstat, self.0, &raw mut stat) }?;
-        Ok(Stat::new(&stat))
+        stat_of(self.0 as u32)
     }
 
     /// Sets the length in bytes.

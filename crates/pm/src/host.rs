@@ -267,6 +267,12 @@ pub fn own_pid() -> u32 {
     unsafe { crate::sys::raw(abi::__NR_getpid as usize, [0; 6]) as u32 }
 }
 
+/// The PID of this process's parent; 0 if it is of another namespace.
+pub fn parent_pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { crate::sys::raw(abi::__NR_getppid as usize, [0; 6]) as u32 }
+}
+
 /// The same without a system call; right in a forked child too, once it has
 /// called [`forget_pid`].
 #[inline]

@@ -225,6 +225,11 @@ impl Descriptors {
         }
     }
 
+    /// All numbers that were ever ours (without the working directory's).
+    pub(crate) fn ever_put(&self) -> impl Iterator<Item = u32> + use<> {
+        0..self.end.load(Ordering::Acquire)
+    }
+
     /// All numbers of ours in `first..=last` (without the working directory's).
     pub fn range(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, Entry)> {
         (first..last.saturating_add(1).min(self.end.load(Ordering::Acquire))).filter_map(|fd| Some((fd, self.get(fd)?)))

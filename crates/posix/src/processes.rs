@@ -16,7 +16,7 @@ use crate::descriptors::{CWD_FD, Entry, FD_MAX, MAP_FD};
 use crate::process::RECORD_LOCKS;
 use crate::text_out::TextOut;
 use crate::{Process, ThreadState};
-use base::{Kind, MOUNTS_MAX};
+use base::{DescriptionId, Kind, MOUNTS_MAX};
 use core::sync::atomic::Ordering;
 use pm::Errno;
 use pm::sys::abi;
@@ -57,6 +57,44 @@ impl Process {
         self.closing.fetch_and(!RECORD_LOCKS, Ordering::Relaxed);
         self.moving.fork_child();
         self.mappings.fork_child();
+    }
+
+    /// In the child of a program with other threads, after `fork_child`: what the table says they have left in the
+    /// middle of things. It becomes what the file systems hold for this process.
+    pub fn fork_settled(&self, thread: &ThreadState) {
+        let cx = self.cx(thread);
+        for fd in self.descriptors.ever_put().chain(core::iter::once(CWD_FD)) {
+            let entry = self.descriptors.get(fd);
+            let mut kept = None;
+            for (slot, mount) in self.mounts.iter() {
+                let known = entry.filter(|entry| entry.slot() == slot).map(Entry::description);
+                let Some(id) = mount.backend.inherited(&cx, fd, known) else { continue };
+                match entry {
+                    Some(entry) if known == Some(id) => kept = Some(entry),
+                    // Another thread put something else there since this was copied.
+                    Some(entry) if kept.is_none() => kept = Some(described(slot, mount, id, entry.cloexec())),
+                    _ => mount.backend.close(&cx, fd),
+                }
+            }
+            match kept {
+                Some(kept) if entry != Some(kept) => drop(self.descriptors.put(fd, kept)),
+                None if entry.is_some() => drop(self.descriptors.take(fd)),
+                _ => {}
+            }
+        }
+        self.settle_here();
+        if self.descriptors.get(CWD_FD).is_none() {
+            self.kernel_cwd_changed();
+        }
+    }
+
+    /// In that child: the kernel has something else under `fd`.
+    pub fn fork_lost(&self, thread: &ThreadState, fd: u32) {
+        if let Some(entry) = self.descriptors.take(fd)
+            && let Some(mount) = self.mounts.get(entry.slot())
+        {
+            mount.backend.close(&self.cx(thread), fd);
+        }
     }
 
     /// In the parent, when the child is process `pid`.
@@ -274,11 +312,7 @@ impl Process {
                     above = above.max(fd + 1);
                     return;
                 }
-                let description = mount.backend.description(id);
-                let kind = Kind::from_dt(description.kind.load(Ordering::Relaxed) as u8).unwrap_or(Kind::Regular);
-                let flags = description.flags.load(Ordering::Relaxed);
-                let entry = Entry::new(slot, id, kind, true, flags & abi::O_PATH != 0);
-                self.descriptors.put(fd, entry.with_access(flags));
+                self.descriptors.put(fd, described(slot, mount, id, true));
             });
             claimed.map_err(|e| e.errno())?;
             // Mappings do not outlive the old program.
@@ -323,6 +357,14 @@ impl Process {
             mount.backend.detach(&self.cx(thread));
         }
     }
+}
+
+/// The entry of a number that holds description `id` of a mount, by what that says of itself.
+fn described(slot: usize, mount: &Mount, id: DescriptionId, cloexec: bool) -> Entry {
+    let description = mount.backend.description(id);
+    let kind = Kind::from_dt(description.kind.load(Ordering::Relaxed) as u8).unwrap_or(Kind::Regular);
+    let flags = description.flags.load(Ordering::Relaxed);
+    Entry::new(slot, id, kind, cloexec, flags & abi::O_PATH != 0).with_access(flags)
 }
 
 fn pid() -> u64 {

@@ -7,14 +7,31 @@
 
 use crate::door::PROCESS;
 use crate::errno;
-use crate::{alloc, count, guest, init, next, placeholders, signals, thread, tls};
+use crate::{alloc, count, guest, init, libc, next, placeholders, signals, thread, tls};
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use pm::sys::{self, abi::*};
 use posix::ForkToken;
 
 /// What stands ready for a child; ends in [`Ready::child`] or [`Ready::parent`].
 struct Ready {
     token: Option<ForkToken>,
+    /// Other threads go on meanwhile, and the child gets a table of the kernel's of its own.
+    threaded: bool,
+}
+
+/// Whether this program may have more than one thread. Not where a child of `vfork` calls.
+fn has_threads() -> bool {
+    /// 0: not asked yet, 1: libc doesn't tell, else where it tells.
+    static TOLD: AtomicUsize = AtomicUsize::new(0);
+    let mut told = TOLD.load(Relaxed);
+    if told == 0 {
+        // SAFETY: 0 is `RTLD_DEFAULT`: a program may have this variable for libc. The name is NUL-terminated.
+        told = (unsafe { libc::dlsym(core::ptr::null_mut(), c"__libc_single_threaded".as_ptr()) } as usize).max(1);
+        TOLD.store(told, Relaxed);
+    }
+    // SAFETY: a byte of libc's that is there for good.
+    told == 1 || unsafe { (told as *const u8).read_volatile() } == 0
 }
 
 /// Readies the descriptors. The thread stays inside an operation until `child`
@@ -23,11 +40,11 @@ fn prepare() -> Result<Ready, i32> {
     let tls = tls::get();
     guest::settle(tls)?;
     if !init::is_active(tls) {
-        return Ok(Ready { token: None });
+        return Ok(Ready { token: None, threaded: false });
     }
     tls::enter(tls);
     match PROCESS.fork_prepare(thread::state(tls)) {
-        Ok(token) => Ok(Ready { token: Some(token) }),
+        Ok(token) => Ok(Ready { token: Some(token), threaded: has_threads() }),
         Err(errno) => {
             tls::leave(tls);
             Err(errno.0)
@@ -40,6 +57,9 @@ impl Ready {
         let Some(token) = self.token else { return };
         let tls = tls::get();
         begins(tls, token);
+        if self.threaded {
+            settle_beside_threads(tls);
+        }
         tls::leave(tls);
     }
 
@@ -64,12 +84,23 @@ pub fn begins(tls: &tls::Tls, token: ForkToken) {
     count::forget(tls);
 }
 
+/// In a child whose parent has other threads. The kernel copies its table of descriptors first and memory, with what
+/// we know of that table, after it; what the file systems have readied was copied before either. A thread that opens
+/// or closes meanwhile leaves the three unlike: the file systems' copy holds, the other two are made like it.
+#[cold]
+fn settle_beside_threads(tls: &tls::Tls) {
+    let state = thread::state(tls);
+    PROCESS.fork_settled(state);
+    placeholders::settle_forked(|fd| PROCESS.descriptors.is_ours(fd as usize), |fd| PROCESS.fork_lost(state, fd));
+}
+
 /// Makes a child by `make` (0 in the child, negative or −1 on failure).
 #[inline(always)]
-fn around(make: impl FnOnce() -> isize) -> isize {
+fn around(flags: u32, make: impl FnOnce() -> isize) -> isize {
     match prepare() {
         Err(errno) => -(errno as isize),
-        Ok(ready) => {
+        Ok(mut ready) => {
+            ready.threaded &= flags & CLONE_FILES == 0;
             let result = make();
             if result == 0 {
                 ready.child();
@@ -87,8 +118,14 @@ fn around(make: impl FnOnce() -> isize) -> isize {
 /// As for the system call.
 pub unsafe fn raw_clone(nr: usize, args: [usize; 6]) -> isize {
     placeholders::flush();
+    let flags = match nr as u32 {
+        __NR_clone => args[0] as u32,
+        // SAFETY: by contract: `struct clone_args` begins with the flags.
+        __NR_clone3 => unsafe { (args[0] as *const u32).read_unaligned() },
+        _ => 0,
+    };
     // SAFETY: by contract.
-    around(|| unsafe { sys::raw(nr, args) })
+    around(flags, || unsafe { sys::raw(nr, args) })
 }
 
 /// libc's `_Fork` (no handlers run): for our own children. −1 and `errno` on failure.
@@ -206,13 +243,13 @@ pub(crate) type Clone =
 struct Begin {
     entry: Entry,
     argument: *mut c_void,
-    token: Option<ForkToken>,
+    ready: Ready,
 }
 
 unsafe extern "C" fn begin(at: *mut c_void) -> c_int {
     // SAFETY: `clone` below made it for us.
     let begin = unsafe { at.cast::<Begin>().read() };
-    Ready { token: begin.token }.child();
+    begin.ready.child();
     // SAFETY: as the program asked.
     unsafe { (begin.entry)(begin.argument) }
 }
@@ -244,25 +281,26 @@ unsafe extern "C" fn clone(
         let make = || unsafe { own(entry, stack, flags, argument, parent, area, child) };
         return if shares { tls.aside.raw_during(make) } else { make() };
     }
-    let token = match prepare() {
+    let Ready { token, threaded } = match prepare() {
         Err(errno) => {
             errno::set(errno);
             return -1;
         }
-        Ok(ready) => ready.token,
+        Ok(ready) => ready,
     };
+    let threaded = threaded && flags as u32 & CLONE_FILES == 0;
     let start = alloc::alloc(size_of::<Begin>()).cast::<Begin>();
     if start.is_null() {
-        Ready { token }.parent(-1);
+        Ready { token, threaded }.parent(-1);
         errno::set(pm::Errno::ENOMEM.0);
         return -1;
     }
     // SAFETY: the block is large enough and aligned to 16.
-    unsafe { start.write(Begin { entry, argument, token }) };
+    unsafe { start.write(Begin { entry, argument, ready: Ready { token, threaded } }) };
     // SAFETY: `begin` gets the block; the rest is the program's.
     let pid = unsafe { own(begin, stack, flags, start.cast(), parent, area, child) };
     let saved = errno::get();
-    Ready { token }.parent(pid as isize);
+    Ready { token, threaded }.parent(pid as isize);
     // SAFETY: the child has its own copy.
     unsafe { alloc::free(start.cast()) };
     errno::set(saved);

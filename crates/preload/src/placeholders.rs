@@ -15,11 +15,14 @@
 use crate::guest;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use pm::Errno;
+use pm::file::File;
 use pm::sys::{self, abi::*};
 use posix::{FD_MAX, Numbers};
 
 /// Pooled at most; more would only hide descriptors from the program.
 const POOL_MAX: u32 = 4;
+/// Numbers that are asked for one by one where `/proc` does not list them.
+const PROBED: u32 = 1024;
 
 static HELD: [AtomicU64; FD_MAX as usize / 64 + 1] = [const { AtomicU64::new(0) }; FD_MAX as usize / 64 + 1];
 /// Bits in `HELD`.
@@ -260,9 +263,7 @@ pub fn kernel_closed(fd: usize) {
 /// Number `fd` arrived over `exec`: whether it still carries a placeholder,
 /// which is then ours again and close-on-exec.
 pub fn adopt(fd: u32) -> bool {
-    // SAFETY: no pointers.
-    let flags = unsafe { pm::call!(__NR_fcntl, fd, F_GETFL) };
-    if fd >= FD_MAX || !flags.is_ok_and(|f| f as u32 & O_PATH != 0) {
+    if fd >= FD_MAX || !is_path_only(fd) {
         return false;
     }
     set_cloexec(fd, true);
@@ -277,6 +278,68 @@ pub fn settle(numbers: impl Iterator<Item = u32>) {
     POOL.store(0, Relaxed);
     HOLE.store(0, Relaxed);
     numbers.for_each(hold);
+}
+
+/// In a child of a fork beside other threads: the kernel's table and ours were copied at different times. `is_ours`
+/// tells which numbers are ours, and shall have placeholders, `lost` ends one of them that the kernel has given away.
+pub fn settle_forked(is_ours: impl Fn(u32) -> bool, mut lost: impl FnMut(u32)) {
+    HELD.iter().for_each(|word| word.store(0, Relaxed));
+    COUNT.store(0, Relaxed);
+    POOL.store(0, Relaxed);
+    HOLE.store(0, Relaxed);
+    let link = File::open(b"/proc/self\0", O_PATH | O_NOFOLLOW, 0).and_then(|link| link.stat());
+    let is_one_more = |fd| link.is_ok_and(|link| pm::file::stat_of(fd).is_ok_and(|it| (it.dev, it.ino) == (link.dev, link.ino)));
+    each_in_kernel(|fd| match is_ours(fd) {
+        true if is_path_only(fd) => hold(fd),
+        true => lost(fd),
+        // A thread was about to use this number, or to give it up.
+        false if is_one_more(fd) => raw_close(fd),
+        false => {}
+    });
+    // All others are known by now: none of them is the lowest that a new placeholder may fall on.
+    for fd in (0..FD_MAX).filter(|fd| is_ours(*fd)) {
+        if !is_held(fd) && Placeholders.take_exact(fd, true).is_err() {
+            lost(fd);
+        }
+    }
+}
+
+/// Calls `each` for every number that the kernel has something on, below ours at least.
+fn each_in_kernel(mut each: impl FnMut(u32)) {
+    let probe = |fd: &u32| {
+        // SAFETY: no pointers.
+        unsafe { pm::call!(__NR_fcntl, *fd, F_GETFD) }.is_ok()
+    };
+    let Ok(list) = File::open(b"/proc/self/fd\0", O_RDONLY | O_DIRECTORY, 0) else {
+        return (0..PROBED).filter(probe).for_each(each);
+    };
+    let mut entries = [0u8; 2048];
+    while let Ok(len @ 1..) = list.entries(&mut entries) {
+        let mut left = entries.get(..len).unwrap_or(&[]);
+        // `struct linux_dirent64`: the length at byte 16, the name from byte 19 on.
+        while let Some(&[low, high]) = left.get(16..18) {
+            let (Some(entry), Some(rest)) = left.split_at_checked(usize::from(u16::from_le_bytes([low, high]))).unzip() else {
+                break;
+            };
+            if let Some(fd) = entry.get(19..).and_then(number_in) {
+                each(fd);
+            }
+            left = rest;
+        }
+    }
+}
+
+/// The number that a name is; `None` for `.` and `..`.
+fn number_in(name: &[u8]) -> Option<u32> {
+    let digits = name.split(|byte| *byte == 0).next()?;
+    u32::from_str_radix(core::str::from_utf8(digits).ok()?, 10).ok().filter(|fd| *fd < FD_MAX)
+}
+
+/// Whether what the kernel has on `fd` is open as a path only, as a placeholder is.
+fn is_path_only(fd: u32) -> bool {
+    // SAFETY: no pointers.
+    let flags = unsafe { pm::call!(__NR_fcntl, fd, F_GETFL) };
+    flags.is_ok_and(|flags| flags as u32 & O_PATH != 0)
 }
 
 /// Puts a placeholder back on a number of ours that the kernel was given for an `exec` that failed.

@@ -276,6 +276,12 @@ pub trait Backend: Sync {
     fn fork_prepare(&self, cx: &Cx) -> Result<u64>;
     /// In the child, first thing.
     fn fork_child(&self, token: u64);
+    /// In the child of a program with other threads, after `fork_child`: what number `fd` holds there. `known` is what
+    /// the program's table says: what a thread opened after `fork_prepare` is held if the parent still has it.
+    /// A file system in memory of the process's own has what the table says.
+    fn inherited(&self, _cx: &Cx, _fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId> {
+        known
+    }
     /// In the parent: the child is process `pid`, so that its early death is noticed.
     fn fork_done(&self, _token: u64, _pid: u32) {}
     /// In the parent, when `fork` failed.

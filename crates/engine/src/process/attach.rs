@@ -398,6 +398,7 @@ pub(crate) fn unjoined(
         description_hint: AtomicU32::new(0),
         robust_list: AtomicUsize::new(0),
         forking_thread: AtomicU32::new(0),
+        forked_from: AtomicU32::new(0),
         backing: AtomicU32::new(0),
         device: device(superblock),
         read_only: options.read_only,

@@ -14,7 +14,7 @@
 
 use super::adopt::GRACE_FORK;
 use super::kernel;
-use super::table::state;
+use super::table::{PAGE_DESCRIPTORS, state};
 use crate::fs::Fs;
 use crate::segment::ProcessSlot;
 use base::{Cx, DescriptionId, Result};
@@ -93,6 +93,7 @@ impl Fs {
     /// In the child, first thing: takes the slot that the parent readied.
     pub fn fork_child(&self, token: u64) {
         pm::mutex::renew_robust_list(self.robust_list.load(Relaxed), self.forking_thread.load(Relaxed));
+        self.forked_from.store(self.process.load(Relaxed), Relaxed);
         self.set_process(0, 0);
         let Some((number, nonce)) = untoken(token) else { return };
         let (Some(mutex), Some(slot)) = (self.process_mutex(number), self.process_slot(number)) else { return };
@@ -105,6 +106,31 @@ impl Fs {
         slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
         self.become_process(number);
         slot.state.store(state::USED, Release);
+    }
+
+    /// In a child of a program with other threads, after `fork_child`: what `fd` holds. If the table that came with
+    /// our memory has `known` there, which was not copied, and the parent's number still holds that, so does ours.
+    pub fn inherited(&self, cx: &Cx, fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId> {
+        let holding = |process: u32| {
+            let pages = Self::table_pages(self.process_slot(process)?).load(Acquire);
+            let is_ready = pages & 1u64.checked_shl(fd / PAGE_DESCRIPTORS as u32)? != 0;
+            base::hold::held(self.descriptor(process, fd).filter(|_| is_ready)?.load(Acquire))
+        };
+        let held = holding(self.own_process().ok()?);
+        let (None, Some(id)) = (held, known) else { return held };
+        let parent = self.forked_from.load(Relaxed).checked_sub(1)?;
+        let is_parents = || {
+            let lives = self.process_slot(parent).is_some_and(|slot| slot.pid.load(Relaxed) == kernel::parent_pid());
+            lives && holding(parent) == Some(id)
+        };
+        if !is_parents() || self.dup(id, fd).is_err() {
+            return None;
+        }
+        if is_parents() {
+            return Some(id);
+        }
+        self.close(cx, fd);
+        None
     }
 
     /// In the parent, when `fork` has made process `pid`: from now on the slot is

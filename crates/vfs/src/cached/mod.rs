@@ -468,6 +468,10 @@ impl<S: Source> Backend for Cached<S> {
         self.ledger.fork_child(token)
     }
 
+    fn inherited(&self, cx: &Cx, fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId> {
+        self.ledger.inherited(fd, known, &mut |id| self.ended(cx, id))
+    }
+
     fn fork_failed(&self, cx: &Cx, token: u64) {
         self.ledger.fork_failed(token, &mut |id| self.ended(cx, id))
     }

@@ -252,12 +252,40 @@ impl Ledger {
     /// In the child.
     pub fn fork_child(&self, token: u64) {
         host::forget_pid();
+        self.parent.store(self.process.load(Acquire), Relaxed);
         let slot = (token as u32).checked_sub(1).and_then(|index| self.process_slot(index));
         let taken = slot.is_some_and(|slot| {
             let parents = slot.who();
             parents.1 == FORKING && slot.turns(parents, (host::own_pid_cached(), LIVES))
         });
         self.process.store(if taken { token as u32 } else { 0 }, Release);
+    }
+
+    /// In a child of a program with other threads, after `fork_child`: what `fd` holds. If the table that came with
+    /// our memory has `known` there, which was not copied, and the parent's number still holds that, so does ours.
+    pub fn inherited(
+        &self,
+        fd: u32,
+        known: Option<DescriptionId>,
+        ended: &mut dyn FnMut(DescriptionId),
+    ) -> Option<DescriptionId> {
+        let (held, Some(id)) = (self.holding(fd), known) else { return self.holding(fd) };
+        if held.is_some() {
+            return held;
+        }
+        let parent = self.parent.load(Relaxed).checked_sub(1)?;
+        let is_parents = || {
+            let lives = self.process_slot(parent).is_some_and(|slot| slot.who() == (host::parent_pid(), LIVES));
+            lives && self.place(parent, fd).is_some_and(|place| hold::held(place.load(Acquire)) == Some(id))
+        };
+        if !is_parents() || self.dup(id, fd, ended).is_err() {
+            return None;
+        }
+        if is_parents() {
+            return Some(id);
+        }
+        self.close(fd, ended);
+        None
     }
 
     /// In the parent, when there is no child after all.

@@ -131,6 +131,8 @@ pub struct Ledger {
     device: u64,
     /// This process's slot + 1; 0 before it is needed.
     process: AtomicU32,
+    /// That of the process that this one was forked from.
+    parent: AtomicU32,
 }
 
 /// Holds the lock.
@@ -164,7 +166,7 @@ impl Ledger {
         let device = 0xff << 8 | ino & 0xff | (ino & 0xf_ff00) << 12;
         let records = Table::new(&region, NODES_AT, NODES).ok_or(Errno::EINVAL)?;
         let descriptions = Table::new(&region, DESCRIPTIONS_AT, DESCRIPTIONS).ok_or(Errno::EINVAL)?;
-        let ledger = Ledger { region, records, descriptions, device, process: AtomicU32::new(0) };
+        let ledger = Ledger { region, records, descriptions, device, process: AtomicU32::new(0), parent: AtomicU32::new(0) };
         let magic = ledger.region.word(0).ok_or(Errno::EINVAL)?;
         match magic.compare_exchange(0, MAGIC, AcqRel, Acquire) {
             Ok(_) | Err(MAGIC) => Ok(ledger),

@@ -314,6 +314,10 @@ impl Backend for CachedNative {
         self.native.fork_child(token)
     }
 
+    fn inherited(&self, cx: &Cx, fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId> {
+        self.native.inherited(cx, fd, known)
+    }
+
     fn fork_done(&self, token: u64, pid: u32) {
         self.native.fork_done(token, pid)
     }

@@ -297,6 +297,10 @@ impl Backend for Native {
         self.0.fork_child(token)
     }
 
+    fn inherited(&self, cx: &Cx, fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId> {
+        self.0.inherited(cx, fd, known)
+    }
+
     fn fork_done(&self, token: u64, pid: u32) {
         self.0.fork_done(token, pid)
     }
