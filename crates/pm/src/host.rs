@@ -42,7 +42,21 @@ pub fn open_plain(at: Option<&File>, path: &CStr, flags: u32, mode: u16) -> Resu
     }
 }
 
+/// Type and permission bits of what a descriptor of the kernel's is open on.
+pub fn kind_of(fd: i32) -> Result<u16, Errno> {
+    // SAFETY: all fields are integers, for which zero is a value.
+    let mut out: Statx = unsafe { core::mem::zeroed() };
+    // SAFETY: an empty path and a `struct statx`.
+    unsafe { call!(abi::__NR_statx, fd, c"".as_ptr(), EMPTY, abi::STATX_TYPE, &raw mut out) }?;
+    Ok(out.stx_mode)
+}
+
 impl File {
+    /// A handle on what lies at an absolute path none of whose components is a symlink (`ELOOP`).
+    pub fn handle_followed(path: &CStr) -> Result<File, Errno> {
+        open_plain(None, path, abi::O_PATH | abi::O_CLOEXEC, 0).map(File::from_number)
+    }
+
     /// A handle (`O_PATH`) on what lies at an absolute path; a symlink itself, not its target.
     pub fn handle(path: &CStr) -> Result<File, Errno> {
         open_plain(None, path, abi::O_PATH | abi::O_NOFOLLOW | abi::O_CLOEXEC, 0).map(File::from_number)

@@ -316,6 +316,22 @@ pub trait Backend: Sync {
     fn open_in_kernel(&self, _spot: &crate::cached::KernelOpen, _make: &mut crate::cached::KernelCall) -> Option<Result<usize>> {
         None
     }
+    /// A handle (`O_PATH`) of the kernel's on what lies at `path` below `base`, if it takes no more than that plain path:
+    /// names and single slashes, no symlink on the way nor, with `follow`, at its end. `None`: walk.
+    fn handle_below(&self, _base: Node, _path: &[u8], _follow: bool) -> Option<Result<pm::file::File>> {
+        None
+    }
+    /// As [`Backend::open_in_kernel`] for such a path. What is opened may be a directory.
+    fn open_below(
+        &self,
+        _base: Node,
+        _path: &[u8],
+        _flags: u32,
+        _mode: u16,
+        _make: &mut crate::cached::KernelCall,
+    ) -> Option<Result<usize>> {
+        None
+    }
     /// At orderly exit: gives everything back (death does the same, later).
     fn detach(&self, cx: &Cx);
 

@@ -13,6 +13,7 @@ mod dir;
 mod dup;
 mod fcntl;
 mod lock;
+mod lower;
 mod misc;
 mod mmap;
 mod namespace;

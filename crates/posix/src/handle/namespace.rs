@@ -328,6 +328,16 @@ impl Process {
             return outcome;
         }
         // SAFETY: the caller's promise.
+        if let Some(handle) = unsafe { self.lower_handle(dirfd, call.1[index], false) } {
+            // SAFETY: the caller's promise; the kernel looks at it.
+            let out = unsafe { UserSlice::new(out as *mut u8, len) };
+            return done(handle.and_then(|handle| match handle.target(out) {
+                // Of a handle, what is no symlink has no name.
+                Err(Errno::ENOENT) => err(Errno::EINVAL),
+                other => Ok(other?),
+            }));
+        }
+        // SAFETY: the caller's promise.
         if let Ok(path) = unsafe { text::path(call.1[index]) } {
             if path.bytes.is_empty() && call.0 == abi::__NR_readlinkat {
                 // The symlink that an `O_PATH | O_NOFOLLOW` descriptor holds.

@@ -1,6 +1,6 @@
 //! `open` in all its forms.
 
-use super::{ATTEMPTS, err, fail};
+use super::{ATTEMPTS, done, err, fail};
 use crate::descriptors::Entry;
 use crate::path::{CWD, Place, Spot};
 use crate::protected::{FIFOS, REGULAR};
@@ -375,6 +375,10 @@ impl Process {
             if parent != fail(Errno::EEXIST) {
                 return parent;
             }
+        }
+        // SAFETY: the caller's promise.
+        if let Some(opened) = unsafe { self.lower_open(dirfd, call.1[index], flags, mode) } {
+            return done(opened);
         }
         // Another process may make or remove the name between look-up and creation.
         for _ in 0..ATTEMPTS {

@@ -6,7 +6,7 @@ use crate::path::CWD;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::stat::{Figures, Stat};
-use base::{Attr, Cx, Glance, Last, Node, R, X};
+use base::{Attr, Cx, Glance, Last, Node, R, W, X};
 use core::mem::MaybeUninit;
 use pm::Errno;
 use pm::sys::abi;
@@ -135,8 +135,17 @@ unsafe fn write_statx(from: &Stat, btime: Option<i64>, out: usize) -> base::Resu
 /// As for [`write_statx`].
 unsafe fn statx_node(cx: &Cx, backend: &dyn Backend, node: Node, out: usize) -> base::Result<usize> {
     let attr = backend.attr(cx, node)?;
+    // SAFETY: the caller's promise.
+    unsafe { write_statx_of(&attr, backend.device_of(node), out) }
+}
+
+/// As `write_statx`, of attributes.
+///
+/// # Safety
+/// As for [`write_statx`].
+unsafe fn write_statx_of(attr: &Attr, device: u64, out: usize) -> base::Result<usize> {
     let mut stat = MaybeUninit::uninit();
-    let stat = figures(&attr, backend.device_of(node)).write(&mut stat);
+    let stat = figures(attr, device).write(&mut stat);
     // SAFETY: the caller's promise.
     unsafe { write_statx(stat, attr.btime, out) }
 }
@@ -234,6 +243,13 @@ impl Process {
             // SAFETY: the caller's promise.
             return done(unsafe { stat_node(&cx, file.mount.backend, Some(file.node), false, args[2]) });
         }
+        let follow = last(flags) == Last::Follow;
+        // SAFETY: the caller's promise.
+        if let Some(handle) = unsafe { self.lower_handle(args[0], args[1], follow) } {
+            let told = handle.and_then(|file| vfs::host::attr_and_device(&file));
+            // SAFETY: the caller's promise.
+            return done(told.and_then(|(attr, device)| unsafe { write_stat(&attr, device, args[2]) }));
+        }
         // SAFETY: the caller's promise.
         unsafe {
             self.at(thread, (abi::__NR_newfstatat, args), args[0], 1, last(flags), |cx, spot| {
@@ -265,6 +281,12 @@ impl Process {
             Some(0) => return done(unsafe { write_statx(stat.assume_init_ref(), None, args[4]) }),
             Some(error) => return Outcome::Done(error),
             None => {}
+        }
+        // SAFETY: the caller's promise.
+        if let Some(handle) = unsafe { self.lower_handle(args[0], args[1], flags & abi::AT_SYMLINK_NOFOLLOW == 0) } {
+            let told = handle.and_then(|file| vfs::host::attr_and_device(&file));
+            // SAFETY: the caller's promise.
+            return done(told.and_then(|(attr, device)| unsafe { write_statx_of(&attr, device, args[4]) }));
         }
         // SAFETY: the caller's promise.
         unsafe {
@@ -367,6 +389,15 @@ impl Process {
         if unsafe { Self::empty_path(call.1[index], flags, false) } {
             let Some(file) = self.directory(dirfd) else { return Outcome::Kernel };
             return done(file.mount.backend.access(&cx, file.node, want as u16).map(|()| 0));
+        }
+        // Whether anything may be written at all, the backend must say.
+        if want & u32::from(W) == 0
+            // SAFETY: the caller's promise.
+            && let Some(handle) = unsafe { self.lower_handle(dirfd, call.1[index], last(flags) == Last::Follow) }
+        {
+            let effective = flags as u32 & abi::AT_EACCESS != 0;
+            let may = |file: &pm::file::File| if want == 0 { Ok(()) } else { file.may(want as u16, effective) };
+            return done(handle.and_then(|handle| Ok(may(&handle).map(|()| 0)?)));
         }
         // SAFETY: the caller's promise.
         unsafe {

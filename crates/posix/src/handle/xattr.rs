@@ -46,6 +46,29 @@ unsafe fn get(cx: &Cx, backend: &dyn Backend, node: Node, a: &[usize; 6]) -> bas
     backend.get_xattr(cx, node, name, out)
 }
 
+/// As [`get`], of a file of the kernel's.
+///
+/// # Safety
+/// As for [`get`].
+unsafe fn get_of(file: &pm::file::File, a: &[usize; 6]) -> base::Result<usize> {
+    let mut text = [0u8; NAME_MAX + 1];
+    // SAFETY: the caller's promise.
+    let name = unsafe { name(a[1]) }?;
+    text[..name.len()].copy_from_slice(name);
+    let name = core::ffi::CStr::from_bytes_until_nul(&text).map_err(|_| base::Error::Posix(Errno::ERANGE))?;
+    // SAFETY: the caller's promise; the kernel looks at it.
+    Ok(file.get_xattr(name, unsafe { UserSlice::new(a[2] as *mut u8, a[3]) })?)
+}
+
+/// As [`list`], of a file of the kernel's.
+///
+/// # Safety
+/// As for [`list`].
+unsafe fn list_of(file: &pm::file::File, a: &[usize; 6]) -> base::Result<usize> {
+    // SAFETY: the caller's promise; the kernel looks at it.
+    Ok(file.list_xattr(unsafe { UserSlice::new(a[1] as *mut u8, a[2]) })?)
+}
+
 /// # Safety
 /// As for [`Process::handle`], for arguments name, buffer, size and flags at 1 to 4.
 unsafe fn set(cx: &Cx, backend: &dyn Backend, node: Node, a: &[usize; 6]) -> base::Result<usize> {
@@ -125,9 +148,25 @@ impl Process {
         // SAFETY: the caller's promise.
         let seen = unsafe { self.at_seen(thread, CWD, args[0], last, |cx, backend, node| operation(cx, backend, node, args)) };
         // SAFETY: the caller's promise.
-        seen.unwrap_or_else(|| unsafe {
+        seen.or_else(|| unsafe { self.on_lower_attributes(nr, args, last) }).unwrap_or_else(|| unsafe {
             self.at(thread, (nr, *args), CWD, 0, last, |cx, spot| operation(cx, spot.mount.backend, spot.node(cx)?, args))
         })
+    }
+
+    /// Those calls that only read, which programs make by the thousand, on a file of the kernel's.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(never)]
+    unsafe fn on_lower_attributes(&self, nr: u32, args: &[usize; 6], last: Last) -> Option<Outcome> {
+        let lists = matches!(nr, abi::__NR_listxattr | abi::__NR_llistxattr);
+        if !lists && !matches!(nr, abi::__NR_getxattr | abi::__NR_lgetxattr) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let handle = unsafe { self.lower_handle(CWD, args[0], last == Last::Follow) }?;
+        // SAFETY: the caller's promise.
+        Some(done(handle.and_then(|handle| unsafe { if lists { list_of(&handle, args) } else { get_of(&handle, args) } })))
     }
 
     family!(get: getxattr __NR_getxattr, lgetxattr __NR_lgetxattr, fgetxattr);

@@ -496,6 +496,14 @@ impl<S: Source> Backend for Cached<S> {
         self.source.is_kernels()
     }
 
+    fn handle_below(&self, base: Node, path: &[u8], follow: bool) -> Option<Result<pm::file::File>> {
+        self.source.handle_below(&self.ledger, base, path, follow)
+    }
+
+    fn open_below(&self, base: Node, path: &[u8], flags: u32, mode: u16, make: &mut KernelCall) -> Option<Result<usize>> {
+        self.source.open_below(&self.ledger, base, path, flags, mode, make)
+    }
+
     fn open_in_kernel(&self, spot: &KernelOpen, make: &mut KernelCall) -> Option<Result<usize>> {
         let result = self.source.open_in_kernel(&self.ledger, spot, make)?;
         if spot.node.is_none() && result.is_ok() {

@@ -161,6 +161,26 @@ pub trait Source: Sync {
         let _ = (l, spot, make);
         None
     }
+
+    /// See [`Backend::handle_below`](crate::Backend::handle_below).
+    fn handle_below(&self, l: &Ledger, base: Node, path: &[u8], follow: bool) -> Option<Result<pm::file::File>> {
+        let _ = (l, base, path, follow);
+        None
+    }
+
+    /// See [`Backend::open_below`](crate::Backend::open_below).
+    fn open_below(
+        &self,
+        l: &Ledger,
+        base: Node,
+        path: &[u8],
+        flags: u32,
+        mode: u16,
+        make: &mut KernelCall,
+    ) -> Option<Result<usize>> {
+        let _ = (l, base, path, flags, mode, make);
+        None
+    }
 }
 
 /// A kernel call on the program's behalf: number, arguments, raw result.

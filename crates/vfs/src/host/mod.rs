@@ -109,6 +109,12 @@ fn attr_of(stat: &host::Statx) -> Result<Attr> {
     })
 }
 
+/// Attributes and `st_dev` by a handle, of whatever kind.
+pub fn attr_and_device(handle: &File) -> Result<(Attr, u64)> {
+    let stat = handle.statx()?;
+    Ok((attr_of(&stat)?, device(stat.stx_dev_major, stat.stx_dev_minor)))
+}
+
 /// Attributes by a handle, of whatever kind.
 pub fn attr_by(handle: &File) -> Result<Attr> {
     attr_of(&handle.statx()?)
@@ -368,14 +374,63 @@ impl Source for Host {
         }
         Some(self.open_file(l, spot, make))
     }
+
+    fn handle_below(&self, l: &Ledger, base: Node, path: &[u8], follow: bool) -> Option<Result<File>> {
+        let path = self.path(l, base, path).ok()?;
+        let text = path.text().ok()?;
+        decided(if follow { File::handle_followed(text) } else { File::handle(text) })
+    }
+
+    fn open_below(
+        &self,
+        l: &Ledger,
+        base: Node,
+        path: &[u8],
+        flags: u32,
+        mode: u16,
+        make: &mut KernelCall,
+    ) -> Option<Result<usize>> {
+        if self.read_only && changes(flags) {
+            return None;
+        }
+        let path = self.path(l, base, path).ok()?;
+        decided(open_by(path.text().ok()?, flags, mode, make))
+    }
+}
+
+/// What an open of a plain path says; `None` where it met a symlink, or the path is no node's any more.
+fn decided<T>(result: core::result::Result<T, Errno>) -> Option<Result<T>> {
+    match result {
+        Err(Errno::ELOOP | Errno::ESTALE) => None,
+        other => Some(other.map_err(Error::Posix)),
+    }
+}
+
+/// Whether opening with these flags may change the file.
+fn changes(flags: u32) -> bool {
+    flags & abi::O_ACCMODE != abi::O_RDONLY || flags & (abi::O_CREAT | abi::O_TRUNC) != 0
+}
+
+/// Opens a path none of whose components may be a symlink, by a system call on the program's behalf. (No `O_NOFOLLOW`
+/// for that, which `F_GETFL` would show.)
+fn open_by(path: &CStr, flags: u32, mode: u16, make: &mut KernelCall) -> core::result::Result<usize, Errno> {
+    let mode = if flags & (abi::O_CREAT | TMPFILE) != 0 { mode & 0o7777 } else { 0 };
+    let resolve = abi::RESOLVE_NO_SYMLINKS | abi::RESOLVE_NO_MAGICLINKS;
+    let how: [u64; 3] = [u64::from(flags), u64::from(mode), u64::from(resolve)];
+    loop {
+        let args = [abi::AT_FDCWD as usize, path.as_ptr() as usize, how.as_ptr() as usize, size_of_val(&how), 0, 0];
+        match pm::sys::check(make(abi::__NR_openat2, args)) {
+            Err(Errno::EAGAIN) if flags & abi::O_NONBLOCK == 0 => {}
+            other => return other,
+        }
+    }
 }
 
 const TMPFILE: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
 
 impl Host {
     fn open_file(&self, l: &Ledger, spot: &KernelOpen, make: &mut KernelCall) -> Result<usize> {
-        let changes = spot.flags & abi::O_ACCMODE != abi::O_RDONLY || spot.flags & (abi::O_CREAT | abi::O_TRUNC) != 0;
-        if self.read_only && spot.flags & abi::O_PATH == 0 && changes {
+        if self.read_only && spot.flags & abi::O_PATH == 0 && changes(spot.flags) {
             let may_be_device = spot.node.and_then(|node| l.get(node).ok()).is_some_and(|r| r.kind() != Kind::Regular);
             if !may_be_device {
                 return Err(Error::Posix(Errno::EROFS));
@@ -385,19 +440,6 @@ impl Host {
             Some(node) => self.path(l, node, b"")?,
             None => self.path(l, spot.dir, spot.name)?,
         };
-        let flags = spot.flags;
-        let mode = if flags & (abi::O_CREAT | TMPFILE) != 0 { spot.mode & 0o7777 } else { 0 };
-        // Whatever lies there must be it, not a symlink that others put there. (No
-        // `O_NOFOLLOW`, which `F_GETFL` would show.)
-        let resolve = abi::RESOLVE_NO_SYMLINKS | abi::RESOLVE_NO_MAGICLINKS;
-        let how: [u64; 3] = [u64::from(flags), u64::from(mode), u64::from(resolve)];
-        let text = path.text()?;
-        loop {
-            let args = [abi::AT_FDCWD as usize, text.as_ptr() as usize, how.as_ptr() as usize, size_of_val(&how), 0, 0];
-            match pm::sys::check(make(abi::__NR_openat2, args)) {
-                Err(Errno::EAGAIN) if spot.flags & abi::O_NONBLOCK == 0 => {}
-                other => return Ok(other?),
-            }
-        }
+        Ok(open_by(path.text()?, spot.flags, spot.mode, make)?)
     }
 }
