@@ -77,6 +77,11 @@ impl File {
         File(number)
     }
 
+    /// Gives the descriptor up to whoever is to close it.
+    pub fn into_number(self) -> i32 {
+        core::mem::ManuallyDrop::new(self).0
+    }
+
     /// The descriptor's number.
     pub fn number(&self) -> i32 {
         self.0

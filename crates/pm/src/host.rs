@@ -42,6 +42,18 @@ pub fn open_plain(at: Option<&File>, path: &CStr, flags: u32, mode: u16) -> Resu
     }
 }
 
+/// All attributes of what has this name in the directory that a descriptor of the kernel's is open on; a symlink's own.
+/// An empty name: of that directory.
+pub fn statx_at(dir: i32, name: &CStr) -> Result<Statx, Errno> {
+    // SAFETY: all fields are integers, for which zero is a value.
+    let mut out: Statx = unsafe { core::mem::zeroed() };
+    let flags = EMPTY | abi::AT_SYMLINK_NOFOLLOW;
+    let mask = abi::STATX_BASIC_STATS | abi::STATX_BTIME;
+    // SAFETY: a NUL-terminated name and a `struct statx`.
+    unsafe { call!(abi::__NR_statx, dir, name.as_ptr(), flags, mask, &raw mut out) }?;
+    Ok(out)
+}
+
 /// Type and permission bits of what a descriptor of the kernel's is open on.
 pub fn kind_of(fd: i32) -> Result<u16, Errno> {
     // SAFETY: all fields are integers, for which zero is a value.
@@ -105,12 +117,7 @@ impl File {
 
     /// All attributes, by handle.
     pub fn statx(&self) -> Result<Statx, Errno> {
-        // SAFETY: all fields are integers, for which zero is a value.
-        let mut out: Statx = unsafe { core::mem::zeroed() };
-        let mask = abi::STATX_BASIC_STATS | abi::STATX_BTIME;
-        // SAFETY: an empty path and a `struct statx`.
-        unsafe { call!(abi::__NR_statx, self.number(), c"".as_ptr(), EMPTY, mask, &raw mut out) }?;
-        Ok(out)
+        statx_at(self.number(), c"")
     }
 
     /// Whether the caller's effective identity may do `want` (`R_OK`, …).

@@ -1,6 +1,7 @@
 //! What a door (preload, C API, server) lends to the core.
 
 use pm::Errno;
+use pm::file::File;
 
 /// Where descriptor numbers come from.
 ///
@@ -13,6 +14,28 @@ pub trait Numbers: Sync {
 
     /// Exactly `fd`, whatever the kernel had there is closed (`dup2`). `EBADF` if out of range.
     fn take_exact(&self, fd: u32, cloexec: bool) -> Result<(), Errno>;
+
+    /// Before a handle for [`Numbers::keep`] is opened: the kernel gives out the lowest free number.
+    fn before_handle(&self) {}
+
+    /// Keeps the number of a handle (`O_PATH`) on a directory of the kernel's as one of ours, so that what goes by it can be
+    /// asked of the kernel at once. `None` where numbers are not the kernel's.
+    fn keep(&self, handle: File) -> Option<Result<u32, Errno>> {
+        let _ = handle;
+        None
+    }
+
+    /// As `take`, for another number of what `fd` stands for.
+    fn take_like(&self, fd: u32, lowest: u32, cloexec: bool) -> Result<u32, Errno> {
+        let _ = fd;
+        self.take(lowest, cloexec)
+    }
+
+    /// Whether `fd`, one of ours, is the kernel's number of the directory that it stands for.
+    fn is_directory(&self, fd: u32) -> bool {
+        let _ = fd;
+        false
+    }
 
     /// Nobody uses `fd` any more.
     fn give_back(&self, fd: u32);

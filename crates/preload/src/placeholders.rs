@@ -6,6 +6,8 @@
 //!
 //! Invariants
 //! - `HELD` has a bit for each number that carries a placeholder.
+//! - `DIRECTORIES` ⊆ `HELD`: numbers under which the placeholder is a handle (`O_PATH`) of the kernel's directory that the
+//!   number stands for. No other number gets a copy of it, and the pool never.
 //! - `POOL` ⊆ `HELD`: placeholders that nobody uses, kept for the next open. To
 //!   the program they are closed: `before_kernel` answers `EBADF` for them and
 //!   gives them up before any kernel call that makes a descriptor.
@@ -25,6 +27,7 @@ const POOL_MAX: u32 = 4;
 const PROBED: u32 = 1024;
 
 static HELD: [AtomicU64; FD_MAX as usize / 64 + 1] = [const { AtomicU64::new(0) }; FD_MAX as usize / 64 + 1];
+static DIRECTORIES: [AtomicU64; FD_MAX as usize / 64 + 1] = [const { AtomicU64::new(0) }; FD_MAX as usize / 64 + 1];
 /// Bits in `HELD`.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static POOL: AtomicU64 = AtomicU64::new(0);
@@ -46,7 +49,18 @@ fn hold(fd: u32) {
     SOURCE.store(fd, Relaxed);
 }
 
+fn is_directory(fd: u32) -> bool {
+    fd < FD_MAX && DIRECTORIES[fd as usize / 64].load(Relaxed) & (1 << (fd % 64)) != 0
+}
+
+/// As [`hold`], of a number with a handle of the kernel's directory under it.
+fn hold_directory(fd: u32) {
+    DIRECTORIES[fd as usize / 64].fetch_or(1 << (fd % 64), Relaxed);
+    hold(fd);
+}
+
 fn forget(fd: u32) {
+    DIRECTORIES[fd as usize / 64].fetch_and(!(1 << (fd % 64)), Relaxed);
     if HELD[fd as usize / 64].fetch_and(!(1 << (fd % 64)), Relaxed) & (1 << (fd % 64)) != 0 {
         COUNT.fetch_sub(1, Relaxed);
     }
@@ -66,10 +80,11 @@ fn raw_close(fd: u32) {
 /// A placeholder to duplicate, if there is one.
 fn source() -> Option<u32> {
     let guess = SOURCE.load(Relaxed);
-    if is_held(guess) {
+    if is_held(guess) && !is_directory(guess) {
         return Some(guess);
     }
-    let (index, word) = HELD.iter().enumerate().map(|(i, w)| (i, w.load(Relaxed))).find(|w| w.1 != 0)?;
+    let words = HELD.iter().zip(&DIRECTORIES).map(|(held, other)| held.load(Relaxed) & !other.load(Relaxed));
+    let (index, word) = words.enumerate().find(|w| w.1 != 0)?;
     Some(index as u32 * 64 + word.trailing_zeros())
 }
 
@@ -135,7 +150,7 @@ impl Numbers for Placeholders {
             return Err(Errno::EBADF);
         }
         unpool(fd);
-        if is_held(fd) {
+        if is_held(fd) && !is_directory(fd) {
             return Ok(());
         }
         let (from, own) = match source() {
@@ -150,15 +165,53 @@ impl Numbers for Placeholders {
             }
             done?;
         }
+        forget(fd);
         hold(fd);
         Ok(())
+    }
+
+    fn before_handle(&self) {
+        flush();
+    }
+
+    fn keep(&self, handle: File) -> Option<Result<u32, Errno>> {
+        let fd = handle.number() as u32;
+        if fd >= FD_MAX {
+            return Some(Err(Errno::EMFILE));
+        }
+        hold_directory(handle.into_number() as u32);
+        // The lowest free one.
+        HOLE.fetch_max(fd + 1, Relaxed);
+        Some(Ok(fd))
+    }
+
+    fn take_like(&self, fd: u32, lowest: u32, cloexec: bool) -> Result<u32, Errno> {
+        if !is_directory(fd) {
+            return self.take(lowest, cloexec);
+        }
+        flush();
+        // SAFETY: no pointers.
+        let new = unsafe { pm::call!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, lowest) }? as u32;
+        if new >= FD_MAX {
+            raw_close(new);
+            return Err(Errno::EMFILE);
+        }
+        hold_directory(new);
+        if lowest <= HOLE.load(Relaxed) {
+            HOLE.store(new + 1, Relaxed);
+        }
+        Ok(new)
+    }
+
+    fn is_directory(&self, fd: u32) -> bool {
+        is_directory(fd)
     }
 
     fn give_back(&self, fd: u32) {
         if !is_held(fd) {
             return;
         }
-        if fd < 64 && POOL.load(Relaxed).count_ones() < POOL_MAX {
+        if fd < 64 && POOL.load(Relaxed).count_ones() < POOL_MAX && !is_directory(fd) {
             POOL.fetch_or(1 << fd, AcqRel);
             return;
         }
@@ -267,30 +320,39 @@ pub fn adopt(fd: u32) -> bool {
         return false;
     }
     set_cloexec(fd, true);
-    hold(fd);
+    hold_found(fd);
     true
+}
+
+/// As [`hold`], of a number whose placeholder may be a handle of a directory.
+fn hold_found(fd: u32) {
+    match pm::host::kind_of(fd as i32) {
+        Ok(mode) if mode & 0o170000 == 0o040000 => hold_directory(fd),
+        _ => hold(fd),
+    }
 }
 
 /// In a child that was a guest of its parent: these numbers carry placeholders, and no others.
 pub fn settle(numbers: impl Iterator<Item = u32>) {
-    HELD.iter().for_each(|word| word.store(0, Relaxed));
+    nothing_held();
+    numbers.for_each(hold_found);
+}
+
+fn nothing_held() {
+    HELD.iter().chain(&DIRECTORIES).for_each(|word| word.store(0, Relaxed));
     COUNT.store(0, Relaxed);
     POOL.store(0, Relaxed);
     HOLE.store(0, Relaxed);
-    numbers.for_each(hold);
 }
 
 /// In a child of a fork beside other threads: the kernel's table and ours were copied at different times. `is_ours`
 /// tells which numbers are ours, and shall have placeholders, `lost` ends one of them that the kernel has given away.
 pub fn settle_forked(is_ours: impl Fn(u32) -> bool, mut lost: impl FnMut(u32)) {
-    HELD.iter().for_each(|word| word.store(0, Relaxed));
-    COUNT.store(0, Relaxed);
-    POOL.store(0, Relaxed);
-    HOLE.store(0, Relaxed);
+    nothing_held();
     let link = File::open(b"/proc/self\0", O_PATH | O_NOFOLLOW, 0).and_then(|link| link.stat());
     let is_one_more = |fd| link.is_ok_and(|link| pm::file::stat_of(fd).is_ok_and(|it| (it.dev, it.ino) == (link.dev, link.ino)));
     each_in_kernel(|fd| match is_ours(fd) {
-        true if is_path_only(fd) => hold(fd),
+        true if is_path_only(fd) => hold_found(fd),
         true => lost(fd),
         // A thread was about to use this number, or to give it up.
         false if is_one_more(fd) => raw_close(fd),

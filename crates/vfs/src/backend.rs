@@ -321,6 +321,11 @@ pub trait Backend: Sync {
     fn handle_below(&self, _base: Node, _path: &[u8], _follow: bool) -> Option<Result<pm::file::File>> {
         None
     }
+    /// As [`Backend::handle_below`] of a directory that is to be listed: its handle, the
+    /// directory that holds it, and its node. The caller may read it.
+    fn directory_below(&self, _base: Node, _path: &[u8]) -> Option<Result<(pm::file::File, Node, Node)>> {
+        None
+    }
     /// As [`Backend::open_in_kernel`] for such a path. What is opened may be a directory.
     fn open_below(
         &self,

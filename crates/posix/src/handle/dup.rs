@@ -9,10 +9,10 @@ use pm::sys::abi;
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
-    /// Another number, at least `lowest`, for what `entry` stands for.
-    pub(crate) fn dup_above(&self, entry: Entry, lowest: u32, cloexec: bool) -> base::Result<usize> {
+    /// Another number, at least `lowest`, for what `entry`, number `old`, stands for.
+    pub(crate) fn dup_above(&self, entry: Entry, old: usize, lowest: u32, cloexec: bool) -> base::Result<usize> {
         let numbers = self.numbers();
-        let fd = numbers.take(lowest, cloexec)?;
+        let fd = numbers.take_like(old as u32, lowest, cloexec)?;
         self.dup_onto(entry, fd, cloexec).inspect_err(|_| numbers.give_back(fd))
     }
 
@@ -27,7 +27,7 @@ impl Process {
     /// `dup(fd)`.
     pub unsafe fn dup(&self, _thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let Some(file) = self.file(args[0]) else { return Outcome::Kernel };
-        done(self.dup_above(file.entry, 0, false))
+        done(self.dup_above(file.entry, args[0], 0, false))
     }
 
     /// `dup2(old, new)`.
@@ -68,9 +68,12 @@ impl Process {
             return fail(Errno::EBADF);
         }
         let entry = source.entry;
-        if !self.let_go(thread, new)
-            && let Err(errno) = self.numbers().take_exact(new, cloexec)
+        let numbers = self.numbers();
+        // What stands under a number of ours is any other's too, but for a directory's own.
+        if (!self.let_go(thread, new) || numbers.is_directory(new))
+            && let Err(errno) = numbers.take_exact(new, cloexec)
         {
+            numbers.give_back(new);
             return fail(errno);
         }
         let result = match self.dup_onto(entry, new, cloexec) {

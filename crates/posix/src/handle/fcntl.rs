@@ -35,8 +35,8 @@ impl Process {
         let Some(file) = self.file(args[0]) else { return Outcome::Kernel };
         let (fd, command, argument) = (args[0] as u32, args[1] as u32, args[2]);
         let result = match command {
-            abi::F_DUPFD => self.dup_above(file.entry, argument as u32, false),
-            abi::F_DUPFD_CLOEXEC => self.dup_above(file.entry, argument as u32, true),
+            abi::F_DUPFD => self.dup_above(file.entry, args[0], argument as u32, false),
+            abi::F_DUPFD_CLOEXEC => self.dup_above(file.entry, args[0], argument as u32, true),
             abi::F_GETFD => Ok(if file.entry.cloexec() { FD_CLOEXEC } else { 0 }),
             abi::F_SETFD => {
                 self.descriptors.set_cloexec(fd, argument & FD_CLOEXEC != 0);

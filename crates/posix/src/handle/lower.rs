@@ -1,18 +1,45 @@
-//! Calls by path on a mount of a directory of the kernel's, where its plain path is enough: one open that follows no
-//! symlink, the call on that, and no call that nothing needs. Whatever such an open can't answer (a symlink on the way,
-//! `..`, a mount inside) is resolved properly, which asks a component at a time.
+//! Calls on a mount of a directory of the kernel's, where its plain path is enough: no more system calls than the
+//! program's own call, an open that follows no symlink, and a close.
+//!
+//! - A path of names and single slashes takes one open; the call is made on that.
+//! - A name in a directory that the program itself has open takes the call alone, by the program's number, under which
+//!   lies a handle of that directory ([`Numbers::keep`](crate::Numbers::keep)). It is the right one whoever has moved it.
+//!
+//! Whatever can't be answered so (a symlink on the way, `..`, a mount inside) is resolved properly, a component at a time.
 
-use crate::{Process, text};
-use base::{Kind, Node};
+use super::open::{ONCE, TMPFILE};
+use crate::descriptors::Entry;
+use crate::{Process, ThreadState, text};
+use base::{Attr, Kind, Node};
+use core::ffi::CStr;
+use core::sync::atomic::Ordering::Relaxed;
 use pm::file::File;
 use pm::sys::abi;
 use vfs::Mount;
 
 /// A path below a node of such a mount: names and single slashes only.
 struct Below<'a> {
+    slot: usize,
     mount: &'a Mount,
     base: Node,
     path: &'a [u8],
+    /// The number of `base`, where it is the kernel's and the path one name.
+    number: Option<i32>,
+}
+
+/// A name with its NUL.
+struct Name([u8; 256]);
+
+impl Name {
+    fn new(name: &[u8]) -> Option<Name> {
+        let mut text = [0; 256];
+        text[..255].get_mut(..name.len())?.copy_from_slice(name);
+        Some(Name(text))
+    }
+
+    fn text(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
 }
 
 impl Process {
@@ -23,48 +50,93 @@ impl Process {
     unsafe fn below<'a>(&'a self, dirfd: usize, pointer: usize) -> Option<Below<'a>> {
         // SAFETY: the caller's promise.
         let path = unsafe { text::path(pointer) }.ok()?;
-        let (mount, base, rest) = if path.bytes.first() == Some(&b'/') {
-            let (_, mount, rest) = self.mounts.find(path.bytes)?;
-            (mount, mount.root, rest)
+        let mut number = None;
+        let (slot, mount, base, rest) = if path.bytes.first() == Some(&b'/') {
+            let (slot, mount, rest) = self.mounts.find(path.bytes)?;
+            (slot, mount, mount.root, rest)
         } else {
             let dir = self.directory(dirfd)?;
             if dir.entry.kind() != Kind::Directory {
                 return None;
             }
-            (dir.mount, dir.node, path.bytes)
+            if dirfd as i32 != abi::AT_FDCWD && self.numbers().is_directory(dirfd as u32) && !path.bytes.contains(&b'/') {
+                number = Some(dirfd as i32);
+            }
+            (dir.slot, dir.mount, dir.node, path.bytes)
         };
         let is_plain = !path.dotted && !rest.starts_with(b".") && !rest.ends_with(b"/") && !rest.is_empty();
-        (is_plain && mount.is_kernels && !mount.is_covered()).then_some(Below { mount, base, path: rest })
+        let is_so = is_plain && mount.is_kernels && !mount.is_covered();
+        is_so.then_some(Below { slot, mount, base, path: rest, number })
     }
 
-    /// Opens what a path leads to, for one call (`O_PATH`); `follow` refuses a symlink, which is then resolved properly. `None`: do that.
+    /// Opens what a path leads to, for one call (`O_PATH`); `follow` refuses a symlink, which is then resolved properly.
+    /// `None`: do that.
     ///
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(never)]
     pub(super) unsafe fn lower_handle(&self, dirfd: usize, pointer: usize, follow: bool) -> Option<base::Result<File>> {
         // SAFETY: the caller's promise.
-        let Below { mount, base, path } = unsafe { self.below(dirfd, pointer) }?;
+        let Below { mount, base, path, .. } = unsafe { self.below(dirfd, pointer) }?;
         mount.backend.handle_below(base, path, follow)
     }
 
-    /// Opens a file as the kernel's descriptor. `None`: resolve its path properly.
+    /// Attributes and `st_dev` of what a path leads to. `None`: resolve it properly.
     ///
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(never)]
-    pub(super) unsafe fn lower_open(&self, dirfd: usize, pointer: usize, flags: u32, mode: usize) -> Option<base::Result<usize>> {
-        const ELSEWHERE: u32 = abi::O_PATH | abi::O_DIRECTORY | abi::O_TMPFILE;
-        if flags & ELSEWHERE != 0 || !self.door.has_kernel() {
+    pub(super) unsafe fn lower_attr(&self, dirfd: usize, pointer: usize, follow: bool) -> Option<base::Result<(Attr, u64)>> {
+        // SAFETY: the caller's promise.
+        let Below { mount, base, path, number, .. } = unsafe { self.below(dirfd, pointer) }?;
+        let stat = match number {
+            Some(number) => pm::host::statx_at(number, Name::new(path)?.text()).map_err(base::Error::Posix),
+            None => mount.backend.handle_below(base, path, follow)?.and_then(|file| Ok(file.statx()?)),
+        };
+        let told = stat.and_then(|stat| vfs::host::attr_and_device(&stat));
+        let is_link = told.is_ok_and(|(attr, _)| attr.kind == Kind::Symlink);
+        if follow && is_link { None } else { Some(told) }
+    }
+
+    /// Attributes and `st_dev` of the directory that number `fd` stands for, if it is the kernel's number of that.
+    pub(super) fn lower_attr_of(&self, fd: usize) -> Option<base::Result<(Attr, u64)>> {
+        if !self.numbers().is_directory(fd as u32) {
+            return None;
+        }
+        Some(pm::host::statx_at(fd as i32, c"").map_err(base::Error::Posix).and_then(|stat| vfs::host::attr_and_device(&stat)))
+    }
+
+    /// Opens a file as the kernel's descriptor, or a directory as a number of ours with a handle of it. `None`: resolve
+    /// its path properly.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline(never)]
+    pub(super) unsafe fn lower_open(
+        &self,
+        thread: &ThreadState,
+        dirfd: usize,
+        pointer: usize,
+        flags: u32,
+        mode: usize,
+    ) -> Option<base::Result<usize>> {
+        if flags & (abi::O_PATH | TMPFILE) != 0 || !self.door.has_kernel() {
             return None;
         }
         // SAFETY: the caller's promise.
-        let Below { mount, base, path } = unsafe { self.below(dirfd, pointer) }?;
+        let at = unsafe { self.below(dirfd, pointer) }?;
+        if flags & abi::O_DIRECTORY != 0 {
+            return if flags & (abi::O_ACCMODE | abi::O_CREAT | abi::O_NOATIME) == 0 {
+                self.open_directory(thread, &at, flags)
+            } else {
+                None
+            };
+        }
         let mut make = |nr: u32, args: [usize; 6]| {
             // SAFETY: the backend's own arguments, alive during the call.
             unsafe { self.door.kernel(nr as usize, args) }
         };
-        let opened = mount.backend.open_below(base, path, flags, mode as u16 & 0o7777, &mut make)?;
+        let opened = at.mount.backend.open_below(at.base, at.path, flags, mode as u16 & 0o7777, &mut make)?;
         // Directories are held here: what is looked up relative to them stays in the namespace.
         if let Ok(fd) = opened
             && flags & abi::O_ACCMODE == abi::O_RDONLY
@@ -75,6 +147,24 @@ impl Process {
             return None;
         }
         Some(opened)
+    }
+
+    fn open_directory(&self, thread: &ThreadState, at: &Below, flags: u32) -> Option<base::Result<usize>> {
+        let cx = self.cx(thread);
+        let numbers = self.numbers();
+        numbers.before_handle();
+        let (handle, parent, node) = match at.mount.backend.directory_below(at.base, at.path)? {
+            Ok(opened) => opened,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(numbers.keep(handle)?.map_err(base::Error::Posix).and_then(|fd| {
+            let opened = at.mount.backend.open(&cx, node, flags & !ONCE, fd);
+            let id = opened.inspect_err(|_| numbers.give_back(fd))?;
+            at.mount.description(id).parent.store(parent.id, Relaxed);
+            let entry = Entry::new(at.slot, id, Kind::Directory, flags & abi::O_CLOEXEC != 0, false);
+            self.descriptors.put(fd, entry.with_access(flags));
+            Ok(fd as usize)
+        }))
     }
 }
 

@@ -11,10 +11,10 @@ use pm::Errno;
 use pm::sys::abi;
 use vfs::cached::KernelOpen;
 
-const TMPFILE: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
+pub(super) const TMPFILE: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
 const ACCESS: u32 = abi::O_ACCMODE;
 /// What only matters while opening; the rest is what `F_GETFL` reports.
-const ONCE: u32 = abi::O_CREAT | abi::O_EXCL | abi::O_NOCTTY | abi::O_TRUNC | abi::O_CLOEXEC;
+pub(super) const ONCE: u32 = abi::O_CREAT | abi::O_EXCL | abi::O_NOCTTY | abi::O_TRUNC | abi::O_CLOEXEC;
 /// All that `O_PATH` leaves of the others.
 const WITH_PATH: u32 = abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_PATH | abi::O_CLOEXEC;
 /// Everything `open` knows; it ignores the rest.
@@ -377,7 +377,7 @@ impl Process {
             }
         }
         // SAFETY: the caller's promise.
-        if let Some(opened) = unsafe { self.lower_open(dirfd, call.1[index], flags, mode) } {
+        if let Some(opened) = unsafe { self.lower_open(thread, dirfd, call.1[index], flags, mode) } {
             return done(opened);
         }
         // Another process may make or remove the name between look-up and creation.

@@ -209,6 +209,10 @@ impl Process {
         {
             return Outcome::Done(0);
         }
+        if let Some(told) = self.lower_attr_of(args[0]) {
+            // SAFETY: the caller's promise.
+            return done(told.and_then(|(attr, device)| unsafe { write_stat(&attr, device, args[1]) }));
+        }
         self.on_any(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             unsafe { stat_node(cx, file.mount.backend, Some(file.node), false, args[1]) }
@@ -239,14 +243,17 @@ impl Process {
         // SAFETY: the caller's promise.
         if unsafe { Self::empty_path(args[1], flags, true) } {
             let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };
+            if let Some(told) = self.lower_attr_of(args[0]) {
+                // SAFETY: the caller's promise.
+                return done(told.and_then(|(attr, device)| unsafe { write_stat(&attr, device, args[2]) }));
+            }
             let cx = self.cx(thread);
             // SAFETY: the caller's promise.
             return done(unsafe { stat_node(&cx, file.mount.backend, Some(file.node), false, args[2]) });
         }
         let follow = last(flags) == Last::Follow;
         // SAFETY: the caller's promise.
-        if let Some(handle) = unsafe { self.lower_handle(args[0], args[1], follow) } {
-            let told = handle.and_then(|file| vfs::host::attr_and_device(&file));
+        if let Some(told) = unsafe { self.lower_attr(args[0], args[1], follow) } {
             // SAFETY: the caller's promise.
             return done(told.and_then(|(attr, device)| unsafe { write_stat(&attr, device, args[2]) }));
         }
@@ -271,6 +278,10 @@ impl Process {
         // SAFETY: the caller's promise.
         if unsafe { Self::empty_path(args[1], args[2], true) } {
             let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };
+            if let Some(told) = self.lower_attr_of(args[0]) {
+                // SAFETY: the caller's promise.
+                return done(told.and_then(|(attr, device)| unsafe { write_statx_of(&attr, device, args[4]) }));
+            }
             // SAFETY: the caller's promise.
             return done(unsafe { statx_node(&self.cx(thread), file.mount.backend, file.node, args[4]) });
         }
@@ -283,8 +294,7 @@ impl Process {
             None => {}
         }
         // SAFETY: the caller's promise.
-        if let Some(handle) = unsafe { self.lower_handle(args[0], args[1], flags & abi::AT_SYMLINK_NOFOLLOW == 0) } {
-            let told = handle.and_then(|file| vfs::host::attr_and_device(&file));
+        if let Some(told) = unsafe { self.lower_attr(args[0], args[1], flags & abi::AT_SYMLINK_NOFOLLOW == 0) } {
             // SAFETY: the caller's promise.
             return done(told.and_then(|(attr, device)| unsafe { write_statx_of(&attr, device, args[4]) }));
         }

@@ -500,6 +500,18 @@ impl<S: Source> Backend for Cached<S> {
         self.source.handle_below(&self.ledger, base, path, follow)
     }
 
+    fn directory_below(&self, base: Node, path: &[u8]) -> Option<Result<(pm::file::File, Node, Node)>> {
+        let (dir, name) = self.last_known_parent(base, path)?;
+        let asked = self.ledger.moment();
+        match self.source.directory_below(&self.ledger, base, path)? {
+            Ok((handle, entry)) => {
+                let node = self.ledger.enter(dir, name, &entry, asked, &mut self.forget());
+                Some(node.map(|node| (handle, dir, node)))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     fn open_below(&self, base: Node, path: &[u8], flags: u32, mode: u16, make: &mut KernelCall) -> Option<Result<usize>> {
         self.source.open_below(&self.ledger, base, path, flags, mode, make)
     }
@@ -531,6 +543,18 @@ impl<S: Source> Fetch for Asks<'_, S> {
 }
 
 impl<S: Source> Cached<S> {
+    /// The directory of a plain path's last name, by the names on the way as they were last seen; who opens the path
+    /// sees whether they are still there.
+    fn last_known_parent<'a>(&self, base: Node, path: &'a [u8]) -> Option<(Node, &'a [u8])> {
+        let mut parts = path.split(|&byte| byte == b'/');
+        let name = parts.next_back()?;
+        let known = |dir: Node, part: &[u8]| {
+            let node = self.ledger.last_known(dir, part)?;
+            (self.ledger.get(node).ok()?.kind() == Kind::Directory).then_some(node)
+        };
+        Some((parts.try_fold(base, known)?, name))
+    }
+
     /// Makes a node whose name is free, as far as we know.
     fn make(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
         let mut asked = self.ledger.moment();

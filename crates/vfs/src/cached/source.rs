@@ -168,6 +168,12 @@ pub trait Source: Sync {
         None
     }
 
+    /// See [`Backend::directory_below`](crate::Backend::directory_below).
+    fn directory_below(&self, l: &Ledger, base: Node, path: &[u8]) -> Option<Result<(pm::file::File, Entry)>> {
+        let _ = (l, base, path);
+        None
+    }
+
     /// See [`Backend::open_below`](crate::Backend::open_below).
     fn open_below(
         &self,

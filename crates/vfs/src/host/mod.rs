@@ -109,10 +109,9 @@ fn attr_of(stat: &host::Statx) -> Result<Attr> {
     })
 }
 
-/// Attributes and `st_dev` by a handle, of whatever kind.
-pub fn attr_and_device(handle: &File) -> Result<(Attr, u64)> {
-    let stat = handle.statx()?;
-    Ok((attr_of(&stat)?, device(stat.stx_dev_major, stat.stx_dev_minor)))
+/// Attributes and `st_dev`, of whatever kind.
+pub fn attr_and_device(stat: &host::Statx) -> Result<(Attr, u64)> {
+    Ok((attr_of(stat)?, device(stat.stx_dev_major, stat.stx_dev_minor)))
 }
 
 /// Attributes by a handle, of whatever kind.
@@ -379,6 +378,16 @@ impl Source for Host {
         let path = self.path(l, base, path).ok()?;
         let text = path.text().ok()?;
         decided(if follow { File::handle_followed(text) } else { File::handle(text) })
+    }
+
+    fn directory_below(&self, l: &Ledger, base: Node, path: &[u8]) -> Option<Result<(File, Entry)>> {
+        let path = self.path(l, base, path).ok()?;
+        let opened = decided(File::directory(path.text().ok()?))?;
+        Some(opened.and_then(|handle| {
+            handle.may(crate::R, true)?;
+            let entry = entry_of(&handle.statx()?)?;
+            Ok((handle, entry))
+        }))
     }
 
     fn open_below(
