@@ -394,7 +394,7 @@ fn each_in_kernel(mut each: impl FnMut(u32)) {
 /// The number that a name is; `None` for `.` and `..`.
 fn number_in(name: &[u8]) -> Option<u32> {
     let digits = name.split(|byte| *byte == 0).next()?;
-    u32::from_str_radix(core::str::from_utf8(digits).ok()?, 10).ok().filter(|fd| *fd < FD_MAX)
+    core::str::from_utf8(digits).ok()?.parse().ok().filter(|fd| *fd < FD_MAX)
 }
 
 /// Whether what the kernel has on `fd` is open as a path only, as a placeholder is.
