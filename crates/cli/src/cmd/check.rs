@@ -22,6 +22,8 @@ struct Report<'a> {
     names: u64,
     /// Files without a name, still open somewhere or to be freed.
     orphans: u64,
+    /// Space that they take.
+    orphan_bytes: u64,
     blocks_used: u64,
     /// Operations that a crash interrupted; whoever uses the image next finishes them.
     pending: u32,
@@ -101,6 +103,7 @@ fn verify(image: &Path, json: bool) -> Result<u8> {
             directories: verdict.directories,
             names: verdict.names,
             orphans: verdict.orphans,
+            orphan_bytes: orphan_bytes(&verdict),
             blocks_used: verdict.blocks_used,
             pending: verdict.pending,
         })?;
@@ -121,10 +124,19 @@ fn verify(image: &Path, json: bool) -> Result<u8> {
     Ok(u8::from(!clean))
 }
 
+/// Bytes that files without a name take.
+fn orphan_bytes(verdict: &engine::check::Report) -> u64 {
+    verdict.orphan_lines * 64
+}
+
 fn clean_line(verdict: &engine::check::Report) -> String {
     let mut text = format!("clean; {} files, {} of them directories", verdict.files, verdict.directories);
     if verdict.orphans > 0 {
-        text.push_str(&format!("; {} without a name", verdict.orphans));
+        let kib = orphan_bytes(verdict).div_ceil(1024);
+        text.push_str(&format!(
+            "; {} removed but not freed ({kib} KiB): still open, or for the next user or --repair to free",
+            verdict.orphans
+        ));
     }
     if verdict.pending > 0 {
         text.push_str(&format!("; {} interrupted operations, which the next user finishes", verdict.pending));

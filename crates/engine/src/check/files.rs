@@ -109,7 +109,7 @@ impl Checker<'_> {
     /// Entries must fill their run exactly.
     fn attributes(&mut self, cold: u64, start: u64, len: u64) {
         let mut at = 0;
-        while at < len && len <= xattr::SIZE_MAX {
+        while at < len && len <= xattr::ALL_MAX {
             match self.fs.attribute_bytes(start + at) {
                 Some(bytes) => at += bytes,
                 None => break,

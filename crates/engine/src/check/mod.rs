@@ -134,8 +134,10 @@ pub struct Report {
     pub directories: u64,
     /// Names.
     pub names: u64,
-    /// Inodes without a name.
+    /// Inodes without a name: open somewhere, or, where nobody uses the image, to be freed by whoever does next.
     pub orphans: u64,
+    /// Lines that they use.
+    pub orphan_lines: u64,
     /// Blocks of which at least a line is in use.
     pub blocks_used: u64,
     /// Lines in use.

@@ -103,6 +103,7 @@ impl Checker<'_> {
 
     /// Inodes without a name: each refers to one, and what they hold is claimed.
     pub(super) fn orphans(&mut self) {
+        let before = self.report.lines_used;
         for number in self.fs.orphan_numbers() {
             let at = layout::ORPHAN_TABLE + number * 8;
             let Ok(slot) = self.fs.orphan_slot(number) else { return };
@@ -129,5 +130,6 @@ impl Checker<'_> {
             // Directories that were removed have no entries left.
             self.wait_for_directories();
         }
+        self.report.orphan_lines = self.report.lines_used - before;
     }
 }

@@ -2,24 +2,24 @@
 //!
 //! A small one goes in the record of whoever removes it; a large one gives up
 //! its data in records of their own first, each of which leaves a smaller whole
-//! file, so whoever finds it in the orphan table goes on.
+//! file, so whoever finds it in the orphan table goes on. None of that needs space.
 
 use super::BLOCKS_MAX;
 use super::edit::Edit;
 use super::extents::leaf_entry;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
-use crate::lane::record::{ClearBits, Set};
+use crate::lane::record::{ClearBits, Set, TOGETHER};
 use base::{Kind, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::extent::{Root, symlink_lines};
 use format::inode::{COLD, Head, node_id, pack_links, unpack_links, word};
 use format::{BLOCK, Cold, Inode};
 
-/// Operations that freeing everything but data takes: the inode's line and head, cold line, xattrs, text, two to spare.
+/// Operations that freeing everything but data takes: node of the map, cold line, xattrs, text, orphan entry, two to spare.
 const OTHERS: usize = 7;
-/// Operations left to the caller: name, orphan entry, counts, times.
-const SPARE: usize = 18;
+/// Operations left to the caller, as many as he may commit together with those listed.
+const SPARE: usize = TOGETHER - 1;
 
 /// The stores that free an inode's line.
 pub(crate) type Gone<'a> = (Set<'a>, ClearBits<'a>);

@@ -221,8 +221,7 @@ impl Fs {
     /// What [`Fs::tmpfile`] has made could not be opened: it goes again.
     #[cold]
     pub fn forget_tmpfile(&self, cx: &Cx, node: Node) {
-        // A failure leaves it in the orphan table.
-        let _ = self.reclaim_orphan(cx, node);
+        self.free_orphan(cx, node);
     }
 }
 

@@ -104,11 +104,34 @@ impl Fs {
         Ok(unpack_links(self.inode(node_offset(id))?.links.load(Acquire)).0 == 0)
     }
 
+    /// Frees an orphan that nobody has open any more. What cannot be freed now stays
+    /// in the table: whoever attaches, forks or removes another tries again.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn free_orphan(&self, cx: &Cx, node: Node) {
+        if !self.try_orphan(cx, node) {
+            self.note_leftovers();
+        }
+    }
+
+    /// Frees an orphan that nobody has open; false if that is to be tried again.
+    pub(crate) fn try_orphan(&self, cx: &Cx, node: Node) -> bool {
+        match self.reclaim_orphan(cx, node) {
+            Ok(()) => true,
+            // Damage stays for the repair; who may write nothing leaves it to whoever attaches next.
+            Err(base::Error::Corrupt { .. } | base::Error::Posix(Errno::EROFS)) => true,
+            Err(_) => false,
+        }
+    }
+
     /// Frees an orphan that nobody has open any more: at the last close, or when
     /// what a crash left is cleared up. Does nothing if it has a name or is open.
     #[cold]
     #[inline(never)]
-    pub(crate) fn reclaim_orphan(&self, cx: &Cx, node: Node) -> Result<()> {
+    fn reclaim_orphan(&self, cx: &Cx, node: Node) -> Result<()> {
+        if fault::strikes(fault::Kind::Reclaim) {
+            return Err(Errno::ENOLCK.into());
+        }
         let mut tx = self.begin(cx, lane::Kind::Orphan)?;
         let cachelet = match self.lock_node(&mut tx, cx, node) {
             Ok(cachelet) => cachelet,
@@ -125,14 +148,14 @@ impl Fs {
             self.settle_victim(tx.number, cachelet, false);
             return Ok(());
         }
-        let result = self.free_orphan(&mut tx, cachelet, node_offset(node.id));
+        let result = self.reclaim_changing(&mut tx, cachelet, node_offset(node.id));
         self.settle_victim(tx.number, cachelet, result.is_ok());
         result
     }
 
     /// A chain of records if it is large; the entry in the table goes with the
     /// last one, so whoever comes after a crash finds it again.
-    fn free_orphan<'a>(&'a self, tx: &mut Tx<'a>, cachelet: &Cachelet, offset: u64) -> Result<()> {
+    fn reclaim_changing<'a>(&'a self, tx: &mut Tx<'a>, cachelet: &Cachelet, offset: u64) -> Result<()> {
         let change = self.change(cachelet);
         let result = self.reclaim(tx, offset);
         drop(change);

@@ -212,8 +212,8 @@ impl Fs {
     fn after_last_name(&self, cx: Cx, victim: &Cachelet, node: Node) {
         // Whoever has it open keeps its cachelet.
         if victim.opens.load(SeqCst) == 0 || victim.node.load(SeqCst) != node.id {
-            // Whatever fails here is tried again after the next attach.
-            let _ = self.reclaim_orphan(&cx, node);
+            self.finish_beside_others(&cx);
+            self.free_orphan(&cx, node);
         }
     }
 

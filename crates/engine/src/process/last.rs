@@ -36,15 +36,15 @@ impl Fs {
     #[inline(never)]
     fn last_close_of_orphan(&self, cx: &Cx, cachelet: &Cachelet, id: u64) {
         if self.is_nameless(cachelet, id) == Ok(true) {
-            // A failure leaves it in the orphan table, for the next who attaches alone.
-            let _ = self.reclaim_orphan(cx, Node { id, hint: self.cachelet_number(cachelet) });
+            self.free_orphan(cx, Node { id, hint: self.cachelet_number(cachelet) });
         }
     }
 
     /// Work that the dead left, while `go_on` says so: truncations, and orphans
     /// that nobody has open. Nobody else uses the image. False if some is left.
     pub(super) fn finish_leftovers(&self, cx: &Cx, go_on: &mut dyn FnMut() -> bool) -> bool {
-        self.finish_truncations(go_on)
+        let mut finished = true;
+        let looked_at_all = self.finish_truncations(go_on)
             && self.each_orphan(|node| {
                 if !go_on() {
                     return false;
@@ -54,9 +54,10 @@ impl Fs {
                 if let Ok(cachelet) = self.cached(cx, node) {
                     cachelet.opens.store(0, SeqCst);
                 }
-                let _ = self.reclaim_orphan(cx, node);
+                finished &= self.try_orphan(cx, node);
                 true
-            })
+            });
+        finished && looked_at_all
     }
 
     /// As `finish_leftovers`, beside others, who are spared what they have open and
@@ -76,7 +77,7 @@ impl Fs {
                     return true;
                 }
                 go_on() && {
-                    let _ = self.reclaim_orphan(cx, node);
+                    finished &= self.try_orphan(cx, node);
                     true
                 }
             });

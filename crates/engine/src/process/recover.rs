@@ -130,7 +130,7 @@ impl Fs {
     }
 
     /// As `finish_work`, beside others.
-    pub(super) fn finish_beside_others(&self, cx: &Cx) {
+    pub(crate) fn finish_beside_others(&self, cx: &Cx) {
         if self.read_only || !self.has_leftovers() {
             return;
         }
@@ -142,8 +142,8 @@ impl Fs {
         }
     }
 
-    /// There may be work that the dead have left: in a new segment, and after every adoption.
-    pub(super) fn note_leftovers(&self) {
+    /// There may be work that the dead have left: in a new segment, and after every adoption; or that could not be done.
+    pub(crate) fn note_leftovers(&self) {
         self.leftovers().store(WORK, SeqCst);
     }
 

@@ -85,7 +85,7 @@ impl Mender<'_> {
             return true;
         }
         let blocks = len.div_ceil(BLOCK).max(1);
-        let free = len <= xattr::SIZE_MAX
+        let free = len <= xattr::ALL_MAX
             && (block..block + blocks).all(|block| self.place(block).is_some_and(|place| self.used[place] == 0));
         let whole = if free { self.whole_attributes(block * BLOCK, len) } else { 0 };
         if whole > 0 {

@@ -169,7 +169,7 @@ impl Repair {
         let mut before = check::whole(&image.fs, &mut |step| progress(step / 4));
         before.pending = pending;
         plan.grown(&image.fs, &mut before, grown);
-        if before.issues.is_empty() {
+        if before.issues.is_empty() && before.orphans == 0 {
             progress(1000);
             return Ok((image, before.clone(), before, plan));
         }
@@ -190,9 +190,9 @@ impl Repair {
         Err(RepairError::Left(after.issues))
     }
 
-    /// Whether there is anything to do.
+    /// Whether there is anything to do: damage, or removed files whose space nobody has given back.
     pub fn is_needed(&self) -> bool {
-        !self.before.issues.is_empty()
+        !self.before.issues.is_empty() || self.before.orphans != 0
     }
 }
 

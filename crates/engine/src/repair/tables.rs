@@ -137,7 +137,7 @@ impl Mender<'_> {
         usual
     }
 
-    /// Inodes that are open without a name, or to be freed.
+    /// Inodes without a name. Directories that still have blocks are left to whoever attaches.
     pub(super) fn orphans(&mut self) {
         for number in 0..layout::ORPHANS {
             let at = ORPHAN_TABLE + number * 8;
@@ -158,7 +158,12 @@ impl Mender<'_> {
                 && head.generation & 0xff_ffff == node_generation(id)
                 && Kind::from_dt(head.kind).is_some()
                 && self.is_free(offset, 1);
-            if right {
+            if right && head.kind != Kind::Directory as u8 {
+                // Nobody uses the image, so nobody has it open: what it holds is claimed by nothing.
+                self.act(IssueKind::Orphan, at, false, format!("the removed file at {offset:#x} is freed"));
+                self.set(offset + word::HEAD, Head { generation: head.generation, flags: 0, kind: 0, permission: 0 }.pack());
+                self.set(at, 0);
+            } else if right {
                 self.meet(offset, 0);
                 self.walk(offset);
             } else {

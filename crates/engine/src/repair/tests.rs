@@ -1,6 +1,7 @@
 //! Each test plants damage, repairs it, and looks whether anything is gone that should not be.
 
 use super::{Repair, RepairError};
+use crate::alloc::fault;
 use crate::check;
 use crate::check::tests::{at, edentry_of, new, node, populated};
 use crate::names::proper;
@@ -359,6 +360,33 @@ fn attributes() {
     let mut names = [0; 64];
     let len = test.list_xattr(&test.cx(), node(&test, b"holes"), UserSlice::from_mut(&mut names)).unwrap();
     assert_eq!(names[..len], *b"user.first\0");
+}
+
+/// Goal: a removed file that nobody could free is freed by a repair, and nothing else changes.
+#[test]
+fn removed_files_are_freed() {
+    let test = with_data();
+    let cx = test.cx();
+    let file = test.create(&cx, test.root_node(), b"removed", &new(Kind::Regular)).unwrap();
+    for i in 0..70 {
+        write(&test, &cx, file, i * 2 * BLOCK, b"x");
+    }
+    test.set_xattr(&cx, file, b"user.a", UserSlice::from_ref(b"1"), 0).unwrap();
+    fault::arm(fault::Kind::Reclaim, 1);
+    test.unlink(&cx, test.root_node(), b"removed").unwrap();
+    assert!(fault::disarm());
+    let before = tree(&test);
+    let image = left(test);
+    let found = check::run(&image.path(), &mut |_| {}).unwrap();
+    assert_eq!((&found.issues[..], found.orphans, found.orphan_lines), (&[][..], 1, 72 * 64 + 2));
+    let repair = Repair::plan(&image.path(), &mut |_| {}).unwrap();
+    assert!(repair.is_needed());
+    assert_eq!((repair.drops, repair.after.orphans), (0, 0));
+    repair.apply().unwrap();
+    drop(repair);
+    let after = check::run(&image.path(), &mut |_| {}).unwrap();
+    assert_eq!((&after.issues[..], after.orphans, after.lines_used), (&[][..], 0, found.lines_used - found.orphan_lines));
+    assert_eq!(tree(&TestFs::from_image(image).unwrap()), before);
 }
 
 /// Goal: what has lost its name is found, though an entry says that it has none. Method: as in `testkit damage`

@@ -276,7 +276,7 @@ fn kill_storm() {
                 let cached = test.cached(&test.cx(), Node { id, hint: u32::MAX });
                 std::println!(
                     "orphan {number}: {id:x} {cached:?}: {:?}",
-                    test.reclaim_orphan(&test.cx(), Node { id, hint: u32::MAX })
+                    test.try_orphan(&test.cx(), Node { id, hint: u32::MAX })
                 );
             }
         }
