@@ -205,6 +205,10 @@ impl Fs {
             let grown =
                 self.append_blocks(tx, directory, node_offset(id), (blocks / 8).clamp(1, 16), true).and_then(|_| tx.commit());
             tx.now(kind);
+            if grown.is_err() {
+                // The operation may go on without: nothing of this is part of it.
+                tx.abandon();
+            }
             grown?;
         }
         tx.unlock_to(keep);

@@ -173,14 +173,7 @@ impl Job<'_, '_> {
         if size > before {
             self.zero_allocated(before, size)?;
         }
-        let filled = self.fill_holes(from, to, size.max(before));
-        if filled.is_err() {
-            // All or nothing beyond the end; within the file blocks of zeros change nothing.
-            if to > before && !self.is_mapped() {
-                self.cut(blocks_for(before), super::BLOCKS_MAX)?;
-            }
-            return filled;
-        }
+        self.fill_holes(from, to, size.max(before))?;
         self.publish(size);
         Ok(())
     }
@@ -189,13 +182,14 @@ impl Job<'_, '_> {
     fn punch(&mut self, from: u64, to: u64) -> Result<()> {
         if from < to {
             let (first, last) = (blocks_for(from), if to == self.size() { blocks_for(to) } else { block_of(to) });
-            if first < last && !self.is_mapped() {
-                self.cut(first, last)?;
-                self.zero_allocated(from, (first * BLOCK).min(to))?;
-                self.zero_allocated((last * BLOCK).min(to), to)?;
-            } else {
-                self.zero_allocated(from, to)?;
+            let cut = if first < last && !self.is_mapped() { self.cut(first, last) } else { Ok(()) };
+            match cut {
+                Ok(()) => {}
+                // No block for the map, not even of those kept back: what is still there is zeroed.
+                Err(Error::Posix(Errno::ENOSPC)) => self.tx.abandon(),
+                Err(error) => return Err(error),
             }
+            self.zero_allocated(from, to)?;
         }
         let size = self.size();
         self.publish(size);

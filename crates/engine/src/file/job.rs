@@ -17,6 +17,9 @@ use pm::Errno;
 /// Blocks that one change of a map may need for its nodes.
 const MAP_BLOCKS: u64 = 2 * (format::extent::DEPTH_MAX as u64 + 1);
 
+/// Most holes that are made again where not all could be filled.
+pub(super) const UNDONE_MAX: usize = 32;
+
 /// The work on one file.
 pub(super) struct Job<'t, 'a> {
     pub fs: &'a Fs,
@@ -136,11 +139,15 @@ impl<'t, 'a> Job<'t, 'a> {
         loop {
             let e = self.allocate(block, want)?;
             match self.insert(e) {
-                Err(Error::Posix(Errno::ENOSPC)) if e.len > 1 => {
+                Ok(edited) => return Ok((e, edited)),
+                Err(error) => {
+                    // The blocks are listed in the record, which may be committed for something else.
                     self.tx.abandon();
+                    if error != Error::Posix(Errno::ENOSPC) || e.len <= 1 {
+                        return Err(error);
+                    }
                     want = e.len.saturating_sub(MAP_BLOCKS).max(1);
                 }
-                result => return Ok((e, result?)),
             }
         }
     }
@@ -206,8 +213,26 @@ impl<'t, 'a> Job<'t, 'a> {
     }
 
     /// Fills the holes among `from..to` (bytes) with blocks; what of them lies
-    /// below `zero_to` is zeroed. `ENOSPC` leaves those that there was space for.
+    /// below `zero_to` is zeroed. Where that fails the holes are made again, but
+    /// for a mapped file, and for those beyond the first [`UNDONE_MAX`]: there are
+    /// zeros in them then, or blocks behind the end, which go with the last close.
     pub(super) fn fill_holes(&mut self, from: u64, to: u64, zero_to: u64) -> Result<()> {
+        let mut filled = [(0, 0); UNDONE_MAX];
+        let result = self.fill_each_hole((from, to), zero_to, &mut filled);
+        if result.is_err() {
+            // What was listed for a record that was not to be.
+            self.tx.abandon();
+            let undone = !self.is_mapped() && filled.iter().rev().all(|(first, end)| self.cut(*first, *end).is_ok());
+            if !undone || filled.last().is_some_and(|(_, end)| *end != 0) {
+                self.tx.abandon();
+                self.cachelet.flags.fetch_or(cachelet::AHEAD, Relaxed);
+            }
+        }
+        result
+    }
+
+    fn fill_each_hole(&mut self, (from, to): (u64, u64), zero_to: u64, filled: &mut [(u64, u64)]) -> Result<()> {
+        let mut filled = filled.iter_mut();
         let (mut block, end) = (block_of(from), super::blocks_for(to));
         while block < end {
             let next = self.fs.find_extent(self.root(), block)?;
@@ -224,6 +249,9 @@ impl<'t, 'a> Job<'t, 'a> {
             self.tx.order();
             let size = self.size();
             self.commit(edited, e.len, size, false)?;
+            if let Some(filled) = filled.next() {
+                *filled = (e.file, e.file + e.len);
+            }
             block += e.len;
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use crate::testing::TestFs;
 use crate::{Fallocate, Kind, NewNode, Node, RenameMode, Result, SetAttr, SetTime};
+use format::BLOCK;
 use pm::UserSlice;
 use std::string::String;
 use std::vec;
@@ -37,6 +38,7 @@ pub(super) struct Tree {
     file: Node,
     data: Node,
     holes: Node,
+    ahead: Node,
     plain: Node,
     open: Node,
 }
@@ -76,13 +78,16 @@ impl Tree {
         for i in 0..5 {
             write(test, holes, Some(i * 50_000), 10).unwrap();
         }
+        let ahead = make(test, dir, b"ahead", Kind::Regular, b"").unwrap();
+        write(test, ahead, Some(0), 10).unwrap();
+        allocate(test, ahead, Fallocate::KeepSize, 1 << 20, BLOCK).unwrap();
         let plain = make(test, dir, b"plain", Kind::Regular, b"").unwrap();
         test.set_xattr(&test.cx(), plain, b"user.a", UserSlice::from_ref(b"1"), 0).unwrap();
         test.set_xattr(&test.cx(), plain, b"user.b", UserSlice::from_ref(&[2; 300]), 0).unwrap();
         let open = make(test, dir, b"open", Kind::Regular, b"").unwrap();
         write(test, open, Some(0), 9000).unwrap();
         test.open(&test.cx(), open, 2, 3).unwrap();
-        Tree { dir, other, file, data, holes, plain, open }
+        Tree { dir, other, file, data, holes, ahead, plain, open }
     }
 }
 
@@ -151,11 +156,23 @@ pub(super) const ALL: &[Operation] = &[
     flexible("fallocate, keeping the size", |t, n| allocate(t, n.data, Fallocate::KeepSize, 65_536, 100_000)),
     flexible("fallocate over holes", |t, n| allocate(t, n.holes, Fallocate::Allocate, 0, 200_010)),
     flexible("zero range", |t, n| allocate(t, n.data, Fallocate::Zero, 10, 80_000)),
+    changes("fallocate of a block that the map has no room for", |t, n| allocate(t, n.data, Fallocate::KeepSize, 1 << 20, 10)),
+    changes("fallocate of a block, longer", |t, n| allocate(t, n.data, Fallocate::Allocate, 1 << 20, 10)),
+    changes("fallocate around a block", |t, n| allocate(t, n.ahead, Fallocate::Allocate, (1 << 20) - BLOCK, 3 * BLOCK)),
+    flexible("fallocate of many holes", |t, n| allocate(t, n.holes, Fallocate::Allocate, 5000, 200_000)),
+    changes("fallocate of holes, keeping the size", |t, n| {
+        allocate(t, n.ahead, Fallocate::KeepSize, (1 << 20) - BLOCK, 3 * BLOCK)
+    }),
+    changes("zero range around a block", |t, n| allocate(t, n.ahead, Fallocate::ZeroKeepSize, (1 << 20) - BLOCK, 3 * BLOCK)),
+    changes("fallocate of a block in a hole", |t, n| allocate(t, n.holes, Fallocate::Allocate, 20_000, 10)),
+    changes("zero range, in a hole", |t, n| allocate(t, n.holes, Fallocate::Zero, 20_000, 10)),
+    changes("zero range behind the end", |t, n| allocate(t, n.data, Fallocate::Zero, 1 << 20, 10)),
+    flexible("copy to a far place", |t, n| t.copy_range(&t.cx(), n.data, 0, n.holes, 1 << 20, 9000).map(drop)),
     changes("xattr", |t, n| xattr(t, n.file, b"user.new", 10)),
     changes("xattr, large", |t, n| xattr(t, n.file, b"user.large", 30_000)),
     changes("xattr of a directory", |t, n| xattr(t, n.dir, b"user.new", 10)),
     changes("xattr, replaced", |t, n| xattr(t, n.plain, b"user.a", 500)),
-    changes("remove xattr, others stay", |t, n| t.remove_xattr(&t.cx(), n.plain, b"user.a")),
+    flexible("remove xattr, others stay", |t, n| t.remove_xattr(&t.cx(), n.plain, b"user.a")),
     changes("chmod", |t, n| set(t, n.file, SetAttr { mode: Some(0o613), ..Default::default() })),
     changes("chown", |t, n| set(t, n.dir, SetAttr { uid: Some(77), gid: Some(88), ..Default::default() })),
     changes("atime", |t, n| set(t, n.file, SetAttr { atime: Some(SetTime::At(5)), ..Default::default() })),
