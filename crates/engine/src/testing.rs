@@ -185,7 +185,7 @@ pub fn segment_areas(fs: &Fs) -> Vec<(u64, u64)> {
     let areas = &fs.areas;
     let cachelets = u64::from(fs.header().cachelet_next.load(Relaxed)).max(64) * 128;
     [
-        (0, 832),
+        (0, size_of::<crate::segment::Header>() as u64),
         (areas.bucket_locks, 16 * crate::segment::BUCKET_LOCKS),
         (areas.lanes, 4096),
         (areas.processes, 256),

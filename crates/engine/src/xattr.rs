@@ -1,16 +1,21 @@
 //! Extended attributes (`format::xattr`): all of an inode's in one run of
 //! blocks. A change writes a new run aside; the record puts it in the place of
-//! the old one. Readers hold the inode.
+//! the old one. What is added and fits into the old run's last block goes there,
+//! where nothing is until the record says so. Readers hold the inode.
+//!
+//! Who makes them fewer or smaller needs a run all the same; where the image is
+//! full, it comes from what is kept back for that (`alloc::spare`), and the
+//! attributes move once more, to where they were.
 
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::segment::{Cachelet, Snapshot, cachelet};
-use base::{Cx, Kind, Node, R, Result, W};
+use base::{Cx, Error, Kind, Node, R, Result, W};
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use format::inode::{self, node_offset, word};
-use format::xattr::{HEAD, NAME_MAX, SIZE_MAX, entry_bytes, pack_head, unpack_head};
+use format::xattr::{ALL_MAX, HEAD, LIST_MAX, NAME_MAX, SIZE_MAX, entry_bytes, pack_head, unpack_head};
 use format::{BLOCK, Cold, lane};
 use pm::{Errno, UserSlice};
 
@@ -58,7 +63,7 @@ impl Fs {
         })
     }
 
-    /// Copies the names, each with a NUL behind it; returns their length.
+    /// Copies the names, each with a NUL behind it; returns their length. `ERANGE`, `E2BIG`.
     pub fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
         self.reading(cx, node, |fs, run| {
             let mut len = 0;
@@ -66,8 +71,9 @@ impl Fs {
                 if write && (out.len == 0 || len == 0) {
                     break;
                 }
-                if write && len > out.len {
-                    return Err(Errno::ERANGE.into());
+                if write && len > out.len.min(LIST_MAX) {
+                    // As the kernel says it, of what no buffer can hold.
+                    return Err(if out.len < LIST_MAX { Errno::ERANGE } else { Errno::E2BIG }.into());
                 }
                 len = 0;
                 fs.each_xattr(run, |entry| {
@@ -143,7 +149,7 @@ impl Fs {
         if word == 0 {
             return Ok(run);
         }
-        if run.len > SIZE_MAX || run.len == 0 || !self.is_allocatable(run.block, run.len.div_ceil(BLOCK)) {
+        if run.len > ALL_MAX || run.len == 0 || !self.is_allocatable(run.block, run.len.div_ceil(BLOCK)) {
             return Err(corrupt("extended attributes", at));
         }
         self.present(run.block * BLOCK, run.len)?;
@@ -199,47 +205,68 @@ impl Fs {
             (None, None) => return Err(Errno::ENODATA.into()),
             _ => {}
         }
-        let new = self.write_xattrs(&mut tx, run, old, value.map(|(value, _)| (name, value)))?;
-        if run.block != 0 {
-            tx.free_blocks(run.block, run.len.div_ceil(BLOCK))?;
+        let new = value.map(|(value, _)| (name, value));
+        let len = run.len - old.map_or(0, |e| e.end() - e.at) + new.map_or(0, |(name, value)| added_bytes(name, value));
+        if len > ALL_MAX {
+            return Err(Errno::ENOSPC.into());
         }
-        self.record_xattrs(&mut tx, cachelet, offset, new)
+        if let (None, Some(new)) = (old, new)
+            && len.div_ceil(BLOCK) == run.len.div_ceil(BLOCK)
+        {
+            self.write_entry(run.block * BLOCK + run.len, new)?;
+            tx.order();
+            return self.record_xattrs(&mut tx, cachelet, offset, Run { len, ..run });
+        }
+        let (block, is_spare) = place(&mut tx, len, run)?;
+        let at = Run { block, len };
+        self.write_xattrs(&mut tx, at, run, old, new)?;
+        self.replace(&mut tx, cachelet, offset, (run, at))?;
+        if is_spare && let Ok(back) = tx.run(len.div_ceil(BLOCK), run.block) {
+            // Out of what is kept back, so that it lies together again for the next one.
+            let back = Run { block: back, len };
+            self.write_xattrs(&mut tx, back, at, None, None)?;
+            self.replace(&mut tx, cachelet, offset, (at, back))?;
+        }
+        Ok(())
     }
 
-    /// Writes all attributes but `old`, and `new` behind them, aside.
-    fn write_xattrs(&self, tx: &mut Tx, run: Run, old: Option<Entry>, new: Option<(&[u8], UserSlice)>) -> Result<Run> {
-        let gone = old.map_or(0, |e| e.end() - e.at);
-        let added = new.map_or(0, |(name, value)| entry_bytes(name.len() as u64, value.len as u64));
-        let len = run.len - gone + added;
-        if len == 0 {
-            return Ok(Run::default());
+    /// Frees the old run and records the new one.
+    fn replace(&self, tx: &mut Tx, cachelet: &Cachelet, offset: u64, (old, new): (Run, Run)) -> Result<()> {
+        if old.block != 0 {
+            tx.free_blocks(old.block, old.len.div_ceil(BLOCK))?;
         }
-        if len > SIZE_MAX {
-            return Err(Errno::ENOSPC.into());
+        self.record_xattrs(tx, cachelet, offset, new)
+    }
+
+    /// Writes all attributes of `from` but `old`, and `new` behind them, to the run `to`.
+    fn write_xattrs(&self, tx: &mut Tx, to: Run, from: Run, old: Option<Entry>, new: Option<(&[u8], UserSlice)>) -> Result<()> {
+        if to.len == 0 {
+            return Ok(());
         }
-        let want = len.div_ceil(BLOCK);
-        let (block, count) = tx.blocks(want, 0)?;
-        if count < want {
-            // No place where so many lie together.
-            return Err(Errno::ENOSPC.into());
-        }
-        self.present(block * BLOCK, count * BLOCK)?;
-        let (from, mut to) = (run.block * BLOCK, block * BLOCK);
+        self.present(to.block * BLOCK, to.len)?;
+        let (start, mut at) = (from.block * BLOCK, to.block * BLOCK);
         // What lies before the old value, and what behind it.
-        let (head, tail) = old.map_or((run.len, run.len), |e| (e.at - from, e.end() - from));
-        for (start, end) in [(0, head), (tail, run.len)] {
-            self.image.copy_within(from + start, to, end - start)?;
-            to += end - start;
+        let (head, tail) = old.map_or((from.len, from.len), |e| (e.at - start, e.end() - start));
+        for (first, end) in [(0, head), (tail, from.len)] {
+            self.image.copy_within(start + first, at, end - first)?;
+            at += end - first;
         }
-        if let Some((name, value)) = new {
-            self.image.zero(to + added - 8, 8)?;
-            self.image.store(self.at(to, "attribute")?, pack_head(name.len(), value.len));
-            self.image.copy_in(to + HEAD, UserSlice::from_ref(name))?;
-            self.image.copy_in(to + HEAD + name.len() as u64, value)?;
-            self.image.flush(to, added);
+        if let Some(new) = new {
+            self.write_entry(at, new)?;
         }
         tx.order();
-        Ok(Run { block, len })
+        Ok(())
+    }
+
+    /// Writes an entry where nothing is.
+    fn write_entry(&self, at: u64, (name, value): (&[u8], UserSlice)) -> Result<()> {
+        let bytes = added_bytes(name, value);
+        self.image.zero(at + bytes - 8, 8)?;
+        self.image.store(self.at(at, "attribute")?, pack_head(name.len(), value.len));
+        self.image.copy_in(at + HEAD, UserSlice::from_ref(name))?;
+        self.image.copy_in(at + HEAD + name.len() as u64, value)?;
+        self.image.flush(at, bytes);
+        Ok(())
     }
 
     fn record_xattrs(&self, tx: &mut Tx, cachelet: &Cachelet, offset: u64, run: Run) -> Result<()> {
@@ -264,6 +291,23 @@ impl Fs {
             change.ctime.store(inode.ctime.load(Relaxed), Relaxed);
         }
         Ok(())
+    }
+}
+
+/// Bytes of an entry to be.
+fn added_bytes(name: &[u8], value: UserSlice) -> u64 {
+    entry_bytes(name.len() as u64, value.len as u64)
+}
+
+/// A place for `len` bytes of attributes that come after those of `old`, and whether it is of what is kept back. `ENOSPC`.
+fn place(tx: &mut Tx, len: u64, old: Run) -> Result<(u64, bool)> {
+    let want = len.div_ceil(BLOCK);
+    if want == 0 {
+        return Ok((0, false));
+    }
+    match tx.run(want, 0) {
+        Err(Error::Posix(Errno::ENOSPC)) if len <= old.len => Ok((tx.spare_run(want)?, true)),
+        result => Ok((result?, false)),
     }
 }
 
@@ -358,7 +402,8 @@ mod tests {
                 test.list_xattr(&cx, node, UserSlice::from_mut(&mut list[..5])).map_err(|e| e.errno()),
                 Err(Errno::ERANGE)
             );
-            assert_eq!(set(&test, node, b"user.big", &[1; 65_536], 0), Err(Errno::ENOSPC));
+            set(&test, node, b"user.big", &[1; 65_536], 0).unwrap();
+            test.remove_xattr(&cx, node, b"user.big").unwrap();
             assert_eq!(set(&test, node, b"user.big", &[1; 65_537], 0), Err(Errno::E2BIG));
             assert_eq!(set(&test, node, b"system.x", b"", 0), Err(Errno::EOPNOTSUPP));
             test.remove_xattr(&cx, node, b"user.a").unwrap();
@@ -377,5 +422,69 @@ mod tests {
         test.unlink(&test.cx(), test.root_node(), b"file").unwrap();
         test.rmdir(&test.cx(), test.root_node(), b"dir").unwrap();
         assert!(test.statfs().unwrap().blocks_free.abs_diff(before) <= 2);
+    }
+
+    fn file(test: &TestFs, name: &str) -> Node {
+        let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+        test.create(&test.cx(), test.root_node(), name.as_bytes(), &new).unwrap()
+    }
+
+    /// Goal: as many small attributes as documented; each can be made shorter, read and removed. Method: 3,000 of some
+    /// 10 bytes, of one file; and names that no buffer can hold.
+    #[test]
+    fn many_small_ones() {
+        let test = TestFs::new(64 << 20);
+        let node = file(&test, "many");
+        let name = |i: usize| std::format!("user.var_{i}").into_bytes();
+        for i in 0..3000 {
+            set(&test, node, &name(i), std::format!("original {i}").as_bytes(), CREATE).unwrap();
+        }
+        for i in 0..3000 {
+            set(&test, node, &name(i), std::format!("new {i}").as_bytes(), REPLACE).unwrap();
+        }
+        for i in (0..3000).rev() {
+            assert_eq!(get(&test, node, &name(i)), Ok(std::format!("new {i}").into_bytes()));
+        }
+        let mut list = vec![0; LIST_MAX];
+        let len = test.list_xattr(&test.cx(), node, UserSlice::from_mut(&mut list)).unwrap();
+        assert_eq!(list[..len].iter().filter(|byte| **byte == 0).count(), 3000);
+        for i in 0..300 {
+            set(&test, node, &[b"user.".to_vec(), vec![b'x'; 240], name(i)[5..].to_vec()].concat(), b"", 0).unwrap();
+        }
+        let mut listed = |len: usize| {
+            let list = UserSlice::from_mut(&mut list[..len]);
+            test.list_xattr(&test.cx(), node, list).map_err(|error| error.errno())
+        };
+        assert_eq!((listed(LIST_MAX), listed(LIST_MAX - 1)), (Err(Errno::E2BIG), Err(Errno::ERANGE)));
+        for i in 0..3000 {
+            test.remove_xattr(&test.cx(), node, &name(i)).unwrap();
+        }
+        let report = crate::check::run(&test.image.path(), &mut |_| {}).unwrap();
+        assert_eq!(report.issues, []);
+    }
+
+    /// Goal: attributes larger than a block find a place, however many files have some. Method: 9,000 bytes for each of
+    /// many files, each made just before; all are read, replaced and removed.
+    #[test]
+    fn larger_than_a_block() {
+        let test = TestFs::new(64 << 20);
+        let files: Vec<Node> = (0..1500)
+            .map(|i| {
+                let node = file(&test, &std::format!("{i}"));
+                set(&test, node, b"user.large", &[i as u8; 9000], 0).unwrap();
+                node
+            })
+            .collect();
+        for (i, node) in files.iter().enumerate() {
+            assert_eq!(get(&test, *node, b"user.large"), Ok(vec![i as u8; 9000]));
+            set(&test, *node, b"user.large", &vec![i as u8; 5000 + 8000 * (i & 1)], 0).unwrap();
+            set(&test, *node, b"user.small", b"1", 0).unwrap();
+        }
+        for node in &files {
+            test.remove_xattr(&test.cx(), *node, b"user.large").unwrap();
+            assert_eq!(get(&test, *node, b"user.small"), Ok(b"1".to_vec()));
+        }
+        let report = crate::check::run(&test.image.path(), &mut |_| {}).unwrap();
+        assert_eq!(report.issues, []);
     }
 }

@@ -9,8 +9,12 @@
 
 /// Longest name, bytes, with its namespace.
 pub const NAME_MAX: usize = 255;
-/// Longest value, and most bytes of all entries of an inode.
+/// Longest value, bytes.
 pub const SIZE_MAX: u64 = 64 << 10;
+/// Most bytes of all names of an inode, each with a NUL, that a program can list.
+pub const LIST_MAX: usize = 64 << 10;
+/// Most bytes of all entries of an inode.
+pub const ALL_MAX: u64 = 256 << 10;
 
 /// Bytes in front of the name.
 pub const HEAD: u64 = 8;

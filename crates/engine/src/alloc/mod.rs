@@ -11,12 +11,13 @@
 //! way; a claim is a wish, not a lock, and a full image ignores them all.
 //!
 //! [`arena`] hands out lines from a lane's own stock, [`shadow`] has the pages and
-//! reservations, [`search`] finds room.
+//! reservations, [`search`] finds room, [`spare`] keeps some back for what frees.
 
 pub(crate) mod arena;
 pub(crate) mod fault;
 pub(crate) mod search;
 pub(crate) mod shadow;
+mod spare;
 
 pub(crate) use shadow::loading_by;
 

@@ -462,10 +462,10 @@ impl Fs {
         freed
     }
 
-    /// The lines of `block` that lanes other than `number` list, as reserved or in stock.
+    /// The lines of `block` that lanes other than `number` list, as reserved or in stock; all of them if it is kept back.
     fn listed_by_others(&self, number: u32, block: u64) -> u64 {
         let lanes = self.header().lanes_high.get();
-        let mut listed = 0;
+        let (mut listed, kept) = (0, self.is_spare(block));
         for other in (0..lanes).filter(|other| *other != number) {
             let other = self.lane_state(other);
             // Reservations first: they become stock.
@@ -478,7 +478,8 @@ impl Fs {
             }
             listed |= arena::stocked(other, block);
         }
-        listed
+        // After the lists: to one of those it may have gone from here. And before them, for those that have just come.
+        if kept || self.is_spare(block) { u64::MAX } else { listed }
     }
 }
 

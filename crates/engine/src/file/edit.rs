@@ -10,7 +10,7 @@
 use super::extents::{Path, leaf_entry, pack_run};
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
-use base::Result;
+use base::{Error, Result};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use format::BLOCK;
@@ -32,11 +32,13 @@ pub(super) struct Edit<'t, 'a> {
     pub freed: u64,
     /// A node was written aside: a fence is due before the record.
     wrote: bool,
+    /// Data are taken: what that needs may come from the blocks kept back.
+    frees: bool,
 }
 
 impl<'t, 'a> Edit<'t, 'a> {
     pub(super) fn new(tx: &'t mut Tx<'a>, root: u64) -> Edit<'t, 'a> {
-        Edit { fs: tx.fs, tx, root, moved: false, freed: 0, wrote: false }
+        Edit { fs: tx.fs, tx, root, moved: false, freed: 0, wrote: false, frees: false }
     }
 
     /// Orders the nodes written aside; call it when the edit is done.
@@ -154,6 +156,7 @@ impl<'t, 'a> Edit<'t, 'a> {
         if from >= to {
             return Ok(from);
         }
+        self.frees = true;
         match Root::unpack(self.root) {
             Some(Root::Empty) => Ok(from),
             Some(Root::One { block, len }) => self.cut_one(block, len, from, to),
@@ -293,7 +296,11 @@ impl<'t, 'a> Edit<'t, 'a> {
 
     /// Writes a new node aside.
     fn new_node(&mut self, level: usize, count: usize, entry: impl Fn(usize) -> (u64, u64)) -> Result<u64> {
-        let (block, _) = self.tx.blocks(1, 0)?;
+        let block = match self.tx.blocks(1, 0) {
+            Ok((block, _)) => block,
+            Err(Error::Posix(Errno::ENOSPC)) if self.frees => self.tx.spare_run(1)?,
+            Err(error) => return Err(error),
+        };
         let node: &Node = self.fs.at(block * BLOCK, "extent node")?;
         let image = &self.fs.image;
         for (i, slot) in node.entries.iter().take(count).enumerate() {

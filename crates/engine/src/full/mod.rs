@@ -4,6 +4,7 @@
 //! run out: the right error, the same tree as before, the same free space, a
 //! clean check. And on images that are really full.
 
+mod freeing;
 mod operations;
 mod state;
 

@@ -480,6 +480,30 @@ impl<'a> Tx<'a> {
         Ok((block, count))
     }
 
+    /// As [`Tx::blocks`], of just `want` blocks; returns the first.
+    pub(crate) fn run(&mut self, want: u64, near: u64) -> Result<u64> {
+        if fault::strikes(fault::Kind::Space) {
+            return Err(Errno::ENOSPC.into());
+        }
+        let block = self.fs.reserve_run(self.number, self.state, want, near)?;
+        self.set_run(block, want)
+    }
+
+    /// As [`Tx::run`], of the blocks kept back for an operation that frees as many.
+    pub(crate) fn spare_run(&mut self, want: u64) -> Result<u64> {
+        if fault::strikes(fault::Kind::Spare) {
+            return Err(Errno::ENOSPC.into());
+        }
+        let block = self.fs.take_spare(self.state, want)?;
+        self.set_run(block, want)
+    }
+
+    fn set_run(&mut self, block: u64, count: u64) -> Result<u64> {
+        self.push(Op::SetRun { at: layout::Layout::bitmap_word(block), count })?;
+        self.lines += (count * layout::LINES_PER_BLOCK) as i64;
+        Ok(block)
+    }
+
     /// As [`Tx::blocks`], for the slots of a directory.
     pub(crate) fn slot_blocks(&mut self, want: u64, near: u64) -> Result<(u64, u64)> {
         if fault::strikes(fault::Kind::Space) {

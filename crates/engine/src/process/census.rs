@@ -5,7 +5,7 @@ use crate::alloc::shadow::PAGE_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::{Header, LockWord, PaddedLock, cachelet};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use format::layout::Layout;
+use format::layout::{LINES_PER_BLOCK, Layout};
 
 /// How much is held; each a number of things.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,7 +25,7 @@ pub struct Census {
     pub flags: u32,
     /// Advisory locks.
     pub advisory: u32,
-    /// Lines reserved that the image does not count as used, but for the stocks of lanes.
+    /// Lines reserved that the image does not count as used, but for the stocks of lanes and what is kept back.
     pub reserved_lines: u64,
 }
 
@@ -37,7 +37,7 @@ impl Fs {
             processes: self.users().count() as u32,
             lanes: (0..header.lanes_high.get()).filter(|lane| self.is_lane_busy(*lane)).count() as u32,
             advisory: self.advisory_count(),
-            reserved_lines: self.reserved_lines().saturating_sub(self.lines_stocked()),
+            reserved_lines: self.reserved_lines().saturating_sub(self.lines_stocked() + self.spare_blocks() * LINES_PER_BLOCK),
             ..Census::default()
         };
         for id in 0..header.descriptions_high.get() {
@@ -45,7 +45,7 @@ impl Fs {
         }
         let held = |lock: &LockWord| u32::from(lock.load(Acquire) != 0);
         census.locks = (0..crate::segment::BUCKET_LOCKS).map(|hash| held(self.bucket_lock(hash))).sum();
-        census.locks += global_locks(header).iter().map(|lock| held(&lock.0)).sum::<u32>();
+        census.locks += global_locks(header).iter().map(|lock| held(&lock.0)).sum::<u32>() + held(&header.spare.lock);
         let numbers = 0..header.cachelet_next.load(Acquire);
         for cachelet in numbers.map_while(|number| self.cachelet(number)).filter(|one| one.node.load(Relaxed) != 0) {
             let flags = cachelet.flags.load(Acquire);

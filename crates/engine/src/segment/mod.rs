@@ -35,7 +35,7 @@ use format::layout::{LANES, Layout, PROCESSES};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// First word of a segment.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x0e");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x0f");
 /// Descriptors of a process: 16,384 numbers (the last one stands for the working
 /// directory) and 4,096 for mappings.
 pub const DESCRIPTORS: u64 = 16_384 + 4_096;
@@ -105,10 +105,28 @@ pub struct Header {
     pub advisory: PaddedLock,
     pub space: PaddedLock,
     pub process: PaddedLock,
+    /// What is kept back.
+    pub spare: Spare,
     /// The kernel's way in.
     pub served: Served,
     pub calls: Counted,
     pub requests: Counted,
+}
+
+/// Blocks kept back for what frees space; see `alloc/spare.rs`.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+#[allow(missing_docs)]
+pub struct Spare {
+    /// Blocks that lie together: count 24 | first block 40; 0: none.
+    pub run: AtomicU64,
+    /// Single blocks; 0: none.
+    pub blocks: [AtomicU64; 7],
+    /// Lane that fills it + 1.
+    pub lock: LockWord,
+    /// 1: nothing is missing.
+    pub whole: AtomicU32,
+    pub reserved: [AtomicU32; 14],
 }
 
 /// Two counts of calls, on a line of their own; see `process/calls.rs`.
