@@ -11,6 +11,8 @@ pub const MINOR_MIN: u32 = 31;
 /// First minor of kernels that drop the attributes in the answer to a look-up if the node was
 /// forgotten while it was under way: Linux 6.14.
 pub const MINOR_EVICTIONS: u32 = 42;
+/// First minor of kernels that drop the pages of a file after a direct write as well as before: Linux 6.18.
+pub const MINOR_DROPS_AFTER: u32 = 45;
 /// Node number of the root.
 pub const ROOT: u64 = 1;
 
@@ -182,6 +184,8 @@ pub const OPEN_KILL_SET_ID: u32 = 1;
 pub const WRITE_KILL_SET_ID: u32 = 1 << 2;
 /// [`WriteIn::write_flags`]: from the kernel's pages, where the data are already.
 pub const WRITE_FROM_PAGES: u32 = 1;
+/// [`ReadIn::read_flags`]: for a call of a program's, which `lock_owner` says, and not for a page.
+pub const READ_BY_OWNER: u32 = 1 << 1;
 /// [`LockIn::flags`]: a `flock`.
 pub const LOCK_FLOCK: u32 = 1;
 /// [`ReadIn::read_flags`], [`SyncIn::flags`]: data only.

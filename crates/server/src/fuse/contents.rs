@@ -131,16 +131,22 @@ impl Contents {
         })
     }
 
-    /// A handle is closed.
-    pub(super) fn close(&self, number: u64, opening: Opening) {
+    /// A handle is closed; whether nobody can write the file now.
+    pub(super) fn close(&self, number: u64, opening: Opening) -> bool {
         if opening == Opening::default() {
-            return;
+            return false;
         }
         self.with(number, |users| {
             users.writing = users.writing.saturating_sub(u32::from(opening.writes));
             users.kept = users.kept.saturating_sub(u32::from(opening.kept));
             self.kept.fetch_sub(u32::from(opening.kept), SeqCst);
-        });
+            users.writing == 0
+        })
+    }
+
+    /// Whether a handle is open that can write the file.
+    pub(super) fn is_written(&self, number: u64) -> bool {
+        self.with(number, |users| users.writing != 0)
     }
 
     /// Whether a file is read from the kernel's pages.
@@ -253,7 +259,14 @@ impl Call<'_> {
     /// How a `WRITE` that was made is to be answered.
     pub(super) fn count_write(&self, from_pages: bool) -> Sent {
         // What comes from the kernel's pages is in them; and who drops a page may be waiting for it.
-        if from_pages { Sent::Now } else { self.fuse.contents.write(self.header.node) }
+        if from_pages {
+            return Sent::Now;
+        }
+        match self.fuse.contents.write(self.header.node) {
+            // A page that was read in meanwhile is old, and stays.
+            Sent::Now if !self.fuse.drops_after.load(Relaxed) && self.fuse.stores.knows(self.header.node) => Sent::Dropped(0),
+            sent => sent,
+        }
     }
 }
 

@@ -18,26 +18,64 @@ impl Call<'_> {
         let size = asked.size.min(DATA_MAX) as usize;
         // It may be for a page that is mapped.
         self.keep_attr(self.node());
-        reply.fill(size, |room| {
-            let read = self.backend().read(&self.cx, self.node(), asked.offset, &[UserSlice::from_mut(room)])?;
-            self.moved(asked.handle, asked.offset + read as u64);
-            Ok(read)
-        })
+        let for_page = asked.read_flags & abi::READ_BY_OWNER == 0;
+        let mut read = || {
+            reply.fill(size, |room| {
+                let read = self.backend().read(&self.cx, self.node(), asked.offset, &[UserSlice::from_mut(room)])?;
+                if !for_page {
+                    self.moved(asked.handle, asked.offset + read as u64);
+                }
+                Ok(read)
+            })
+        };
+        match for_page && self.fuse.may_store(self.header.node) {
+            true => self.fuse.stores.read(self.header.node, asked.offset, size as u64, read),
+            false => read(),
+        }
     }
 
     pub(super) fn write(&self, mut body: Body, reply: &mut Reply) -> Result<Sent> {
         let asked: WriteIn = body.take()?;
         let data = body.bytes(asked.size)?;
-        // What the kernel takes for the end may be old: the end is where we say.
-        let at = (asked.flags & sys::O_APPEND == 0).then_some(asked.offset);
-        let cred = Cred { privileged: asked.write_flags & abi::WRITE_KILL_SET_ID == 0, ..self.cx.cred };
-        let (written, end) = self.backend().write(&Cx { cred, ..self.cx }, self.node(), at, &[UserSlice::from_ref(data)])?;
-        self.moved(asked.handle, end);
+        let from_pages = asked.write_flags & abi::WRITE_FROM_PAGES != 0;
+        let written = if from_pages { self.take_back(&asked, data)? } else { self.write_as_asked(&asked, data)? };
         if asked.flags & (sys::O_SYNC | sys::O_DSYNC) != 0 {
             self.backend().sync(&self.cx, Some(self.node()), asked.flags & sys::O_SYNC != sys::O_SYNC)?;
         }
         reply.put(&WriteOut { size: written as u32, padding: 0 });
-        Ok(self.count_write(asked.write_flags & abi::WRITE_FROM_PAGES != 0))
+        Ok(self.count_write(from_pages))
+    }
+
+    /// In whose name contents are written.
+    fn writer(&self, asked: &WriteIn) -> Cx<'_> {
+        let cred = Cred { privileged: asked.write_flags & abi::WRITE_KILL_SET_ID == 0, ..self.cx.cred };
+        Cx { cred, ..self.cx }
+    }
+
+    fn write_as_asked(&self, asked: &WriteIn, data: &[u8]) -> Result<usize> {
+        // What the kernel takes for the end may be old: the end is where we say.
+        let at = (asked.flags & sys::O_APPEND == 0).then_some(asked.offset);
+        let write = || self.backend().write(&self.writer(asked), self.node(), at, &[UserSlice::from_ref(data)]);
+        // Where the end will be found nobody knows yet.
+        let range = at.map_or((0, u64::MAX), |at| (at, at.saturating_add(data.len() as u64)));
+        let (written, end) = self.fuse.stores.write(self.header.node, range, write)?;
+        self.moved(asked.handle, end);
+        Ok(written)
+    }
+
+    /// Pages that were stored into: see `stores`. They do not make the file longer, whatever the kernel takes for its end.
+    fn take_back(&self, asked: &WriteIn, data: &[u8]) -> Result<usize> {
+        let cx = self.writer(asked);
+        let size = self.backend().attr(&cx, self.node())?.size;
+        let (start, end) = (asked.offset, asked.offset.saturating_add(data.len() as u64).min(size));
+        if start < end {
+            self.fuse.stores.take_back(self.header.node, start, end, |from, to| {
+                let part = data.get((from - start) as usize..(to - start) as usize).unwrap_or_default();
+                let (written, _) = self.backend().write(&cx, self.node(), Some(from), &[UserSlice::from_ref(part)])?;
+                if written == part.len() { Ok(()) } else { err(Errno::ENOSPC) }
+            })?;
+        }
+        Ok(data.len())
     }
 
     pub(super) fn sync(&self, mut body: Body) -> Result<()> {
@@ -66,6 +104,10 @@ impl Call<'_> {
         let asked: CopyIn = body.take()?;
         if asked.flags != 0 {
             return err(Errno::EINVAL);
+        }
+        if self.fuse.stores.knows(asked.to_node) {
+            // The kernel would drop pages that were stored into; it copies by itself then.
+            return err(Errno::EOPNOTSUPP);
         }
         let (from, to) = (self.node(), self.fuse.node(asked.to_node));
         let len = asked.len.min(COPY_MAX);

@@ -49,6 +49,7 @@ impl Call<'_> {
         let offered = u64::from(asked.flags) | u64::from(asked.flags2) << 32;
         let agreed = offered & WANTED;
         self.fuse.direct.store(agreed & init::DIRECT_IO_ALLOW_MMAP != 0, Relaxed);
+        self.fuse.drops_after.store(asked.minor >= abi::MINOR_DROPS_AFTER, Relaxed);
         self.fuse.keeps_found.store(asked.minor >= abi::MINOR_EVICTIONS, Relaxed);
         let is_told = self.keep_attr(self.backend().root()) != 0;
         self.fuse.keeps_listed.store(is_told && listings::can_be_kept(), Relaxed);

@@ -8,6 +8,7 @@
 //! | `names` | `MKNOD MKDIR SYMLINK LINK UNLINK RMDIR RENAME` |
 //! | `open` | `OPEN CREATE TMPFILE OPENDIR RELEASE FLUSH IOCTL`, and the numbers of what is open |
 //! | `contents` | files whose contents the kernel keeps |
+//! | `stores` | stores into mapped pages beside writes to the same pages |
 //! | `data` | `READ WRITE FSYNC FALLOCATE LSEEK COPY_FILE_RANGE` |
 //! | `dir` | `READDIR READDIRPLUS` |
 //! | `listings` | directories that the kernel lists by itself |
@@ -32,6 +33,7 @@ mod names;
 mod nodes;
 mod notify;
 mod open;
+mod stores;
 mod told;
 mod xattr;
 
@@ -61,6 +63,9 @@ pub struct Fuse {
     told: told::Told,
     listings: listings::Listings,
     contents: contents::Contents,
+    stores: stores::Stores,
+    /// The kernel drops pages after a direct write by itself; see [`abi::MINOR_DROPS_AFTER`].
+    drops_after: AtomicBool,
     /// Files go by direct I/O; false on kernels that could not map them then.
     direct: AtomicBool,
     /// The kernel may keep the attributes that it finds with a name; see [`abi::MINOR_EVICTIONS`].
@@ -98,6 +103,8 @@ impl Fuse {
             told: told::Told::default(),
             listings: listings::Listings::default(),
             contents: contents::Contents::new(rest),
+            stores: stores::Stores::default(),
+            drops_after: AtomicBool::new(false),
             direct: AtomicBool::new(true),
             keeps_found: AtomicBool::new(false),
             keeps_listed: AtomicBool::new(false),

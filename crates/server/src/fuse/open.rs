@@ -323,7 +323,10 @@ impl Call<'_> {
 
     fn close(&self, node: Node, handle: u64) -> Result<()> {
         let opening = self.fuse.handles.close(handle, |number| self.backend().close(&self.cx, number))?;
-        self.fuse.contents.close(self.fuse.number(node), opening);
+        let number = self.fuse.number(node);
+        if self.fuse.contents.close(number, opening) {
+            self.fuse.stores.forget(number);
+        }
         Ok(())
     }
 }
