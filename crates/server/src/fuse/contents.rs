@@ -310,7 +310,7 @@ mod tests {
         contents.dropped(7, 2);
         contents.dropped(7, 2);
         assert_eq!(open(), Sent::Now);
-        (0..3).for_each(|_| contents.close(7, READS));
+        assert_eq!([READS; 3].map(|opening| contents.close(7, opening)), [true; 3]);
         assert!(locked(&contents.users).is_empty());
     }
 
