@@ -161,7 +161,11 @@ impl File {
         let flags = if sync { abi::MAP_SHARED_VALIDATE | abi::MAP_SYNC } else { abi::MAP_SHARED } | abi::MAP_NORESERVE;
         // SAFETY: a new mapping at a place of the kernel's choice, or over one of ours that nobody knows of, hurts nobody.
         let map = |at, len, fixed| unsafe { call!(abi::__NR_mmap, at, len, protection, flags | fixed, self.0, 0) };
-        huge::place(len, map).map(|address| address as *mut u8)
+        let address = huge::place(len, map)?;
+        crate::own::note(address, len as usize);
+        // All of it in the dump of each program that crashes would be no use.
+        let _ = advise(address as *mut u8, len, abi::MADV_DONTDUMP);
+        Ok(address as *mut u8)
     }
 
     /// Maps `len` bytes as a private copy: what is stored there is nobody else's. `Ok(address)`.
@@ -197,6 +201,7 @@ pub fn share(path: &[u8], len: u64) -> Result<crate::Region, Errno> {
 /// # Safety
 /// Nothing may use `address..address + len` any more.
 pub unsafe fn unmap(address: *mut u8, len: u64) {
+    crate::own::forget(address as usize);
     // SAFETY: the caller vouches for it.
     let _ = unsafe { call!(abi::__NR_munmap, address, len) };
 }
@@ -211,9 +216,12 @@ pub fn map_private(len: u64) -> Result<*mut u8, Errno> {
 
 /// Gives memory advice (`MADV_*`) on a mapping of ours; failure is harmless.
 pub fn advise(address: *mut u8, len: u64, advice: u32) -> Result<(), Errno> {
-    use abi::{MADV_COLLAPSE, MADV_HUGEPAGE, MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_WILLNEED};
-    if !matches!(advice, MADV_COLLAPSE | MADV_HUGEPAGE | MADV_POPULATE_READ | MADV_POPULATE_WRITE | MADV_WILLNEED) {
-        return Err(Errno::EINVAL);
+    use abi::{MADV_COLLAPSE, MADV_DODUMP, MADV_DONTDUMP, MADV_HUGEPAGE};
+    use abi::{MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_WILLNEED};
+    match advice {
+        MADV_COLLAPSE | MADV_DODUMP | MADV_DONTDUMP | MADV_HUGEPAGE => {}
+        MADV_POPULATE_READ | MADV_POPULATE_WRITE | MADV_WILLNEED => {}
+        _ => return Err(Errno::EINVAL),
     }
     // SAFETY: none of the advices let through changes contents.
     unsafe { call!(abi::__NR_madvise, address, len, advice) }.map(drop)

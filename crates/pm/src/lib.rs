@@ -26,6 +26,7 @@ pub mod handover;
 pub mod host;
 pub mod huge;
 pub mod mutex;
+pub mod own;
 pub mod prints;
 pub mod processor;
 #[cfg(feature = "sim")]

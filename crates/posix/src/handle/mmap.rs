@@ -11,6 +11,7 @@
 //! space change together, under the lock.
 
 mod fault;
+mod lock;
 
 pub use fault::MapFault;
 
@@ -35,6 +36,9 @@ const FIXED: usize = abi::MAP_FIXED as usize;
 const FIXED_NOREPLACE: usize = 0x10_0000;
 const ANONYMOUS: usize = abi::MAP_ANONYMOUS as usize;
 const NORESERVE: usize = 0x4000;
+const LOCKED: usize = 0x2000;
+const POPULATE: usize = 0x8000;
+const NON_BLOCKING: usize = 0x1_0000;
 /// `MAP_32BIT` of x86-64.
 const LOW: usize = if cfg!(target_arch = "x86_64") { 0x40 } else { 0 };
 const PROT_WRITE: usize = 2;
@@ -73,6 +77,8 @@ pub(crate) struct Mappings {
     lock: Lock,
     /// How many there are; 0 lets `munmap` pass at once.
     used: AtomicU32,
+    /// The flags with which `mlockall` was asked to lock what comes; 0: it was not.
+    future: AtomicU32,
     table: UnsafeCell<[Mapping; MAPS_MAX]>,
 }
 
@@ -81,12 +87,19 @@ unsafe impl Sync for Mappings {}
 
 impl Mappings {
     pub(crate) const fn new() -> Self {
-        Mappings { lock: Lock::new(), used: AtomicU32::new(0), table: UnsafeCell::new([FREE; MAPS_MAX]) }
+        Mappings {
+            lock: Lock::new(),
+            used: AtomicU32::new(0),
+            future: AtomicU32::new(0),
+            table: UnsafeCell::new([FREE; MAPS_MAX]),
+        }
     }
 
     /// In a forked child: whoever held the lock is not here.
     pub(crate) fn fork_child(&self) {
         self.lock.fork_child();
+        // Locks on memory are not inherited.
+        self.future.store(0, Ordering::Relaxed);
     }
 
     fn is_empty(&self) -> bool {
@@ -151,7 +164,7 @@ impl Process {
         self.mappings.with(|table| {
             let index = table.iter().position(|m| m.end == 0).ok_or(Error::Posix(Errno::ENOMEM))?;
             let hold = MAP_FD + index as u32;
-            let kept = flags & (FIXED | FIXED_NOREPLACE | LOW);
+            let kept = flags & (FIXED | FIXED_NOREPLACE | LOW | LOCKED);
             // SAFETY: a fresh reservation, or one that the program asked to put there.
             let base =
                 unsafe { pm::call!(abi::__NR_mmap, address, len, 0, PRIVATE | ANONYMOUS | NORESERVE | kept, usize::MAX, 0) }?;
@@ -173,6 +186,7 @@ impl Process {
                 prot: prot as u8,
             };
             self.mappings.used.fetch_add(1, Ordering::AcqRel);
+            self.settle_memory(base, present, prot, flags);
             Ok(base)
         })
     }
@@ -223,6 +237,7 @@ impl Process {
         }
         // SAFETY: our own range.
         unsafe { pm::call!(abi::__NR_mprotect, place.base, place.present, place.prot) }?;
+        let _ = pm::file::advise(place.base as *mut u8, place.present as u64, abi::MADV_DODUMP);
         Ok(())
     }
 

@@ -124,6 +124,8 @@ impl Process {
             __NR_munmap => to!(munmap),
             __NR_mremap => to!(mremap),
             __NR_msync => to!(msync),
+            __NR_mlockall => to!(mlockall),
+            __NR_munlockall => to!(munlockall),
             __NR_sendfile => to!(sendfile),
             __NR_copy_file_range => to!(copy_file_range),
             __NR_splice => to!(splice),

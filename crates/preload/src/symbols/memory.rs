@@ -16,5 +16,10 @@ export! {
     }
     fn msync(address: usize, len: usize, flags: i32) -> i32 {
         ret_int(serve!(__NR_msync, address, len, flags))
+    }    fn mlockall(flags: i32) -> i32 {
+        ret_int(serve!(__NR_mlockall, flags))
+    }
+    fn munlockall() -> i32 {
+        ret_int(serve!(__NR_munlockall))
     }
 }
