@@ -193,6 +193,7 @@ It is for static and set-uid programs, and for users who may not open the image 
 
 Examples:
   bypath mount work.img /mnt/work          returns as soon as the mount answers
+  bypath mount -o ro work.img /mnt/work    nobody can change anything through it
   bypath umount /mnt/work
   bypath mount --foreground --log /var/log/work.log work.img /mnt/work
 
@@ -204,6 +205,9 @@ pub struct Mount {
     pub image: PathBuf,
     /// A directory
     pub directory: PathBuf,
+    /// ro: nobody can change anything through it
+    #[arg(short, long = "options", value_name = "OPTION", value_delimiter = ',', value_parser = ["ro", "rw"])]
+    pub options: Vec<String>,
     /// Serve from this process, until the mount is taken away
     #[arg(long, short)]
     pub foreground: bool,
@@ -219,6 +223,13 @@ pub struct Mount {
     /// Take the mount away when standard input has ended and nobody uses the image
     #[arg(long, hide = true)]
     pub while_used: bool,
+}
+
+impl Mount {
+    /// The last word on whether anything can be changed.
+    pub fn is_read_only(&self) -> bool {
+        self.options.last().is_some_and(|option| option == "ro")
+    }
 }
 
 #[derive(clap::Args)]

@@ -43,6 +43,11 @@ pub fn attach_as(path: &Path, slot: usize) -> Result<Attached> {
     shared(path, slot)?.map_err(|error| refused(path, error))
 }
 
+/// As [`attach`], without any right to change it.
+pub fn attach_read_only(path: &Path) -> Result<Attached> {
+    shared_as(path, 0, true)?.map_err(|error| refused(path, error))
+}
+
 /// As `attach_as`; `None` if the file may not be written.
 pub fn attach_if_writable(path: &Path, slot: usize) -> Result<Option<Attached>> {
     match shared(path, slot)? {
@@ -74,9 +79,13 @@ pub fn attach_to_read(path: &Path) -> Result<Attached> {
 }
 
 fn shared(path: &Path, slot: usize) -> Result<std::result::Result<Attached, AttachError>> {
+    shared_as(path, slot, false)
+}
+
+fn shared_as(path: &Path, slot: usize, read_only: bool) -> Result<std::result::Result<Attached, AttachError>> {
     let directory = segment_directory();
     let segment_dir = directory.as_deref().map(|directory| directory.as_os_str().as_bytes());
-    let options = Options { domain: domain()?, read_only: false, segment_dir, slot, cachelets: None };
+    let options = Options { domain: domain()?, read_only, segment_dir, slot, cachelets: None };
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     Ok(Fs::attach_at(place(), &cx, &text(path), &options).map(|fs| ready(fs, &thread)))

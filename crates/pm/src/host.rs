@@ -282,6 +282,13 @@ impl DescriptorName {
     }
 }
 
+/// Gives the calling thread a mount namespace of its own. `EPERM` where it may not.
+pub fn own_mounts() -> Result<(), Errno> {
+    const CLONE_NEWNS: usize = 0x2_0000;
+    // SAFETY: no pointers.
+    unsafe { call!(abi::__NR_unshare, CLONE_NEWNS) }.map(|_| ())
+}
+
 /// This process.
 pub fn own_pid() -> u32 {
     // SAFETY: no arguments.

@@ -3,7 +3,7 @@
 use crate::fuse::READ_AHEAD;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType};
 use std::collections::HashSet;
 use std::fmt;
@@ -65,6 +65,8 @@ pub struct Wanted<'a> {
     /// Set-id programs and devices in it are honoured: only where nobody but
     /// root could have put them there.
     pub trusted: bool,
+    /// The kernel refuses every change.
+    pub read_only: bool,
 }
 
 /// Looks whether something can be mounted on a directory; what is left of a
@@ -115,6 +117,8 @@ pub struct Mounted {
     pub kind: String,
     /// `st_dev` of what is in it.
     pub device: u64,
+    /// The kernel refuses every change.
+    pub read_only: bool,
 }
 
 impl fmt::Display for Mounted {
@@ -169,10 +173,11 @@ fn mount_in(line: &[u8]) -> Option<(Vec<u8>, Mounted)> {
     let mut fields = line.split(|byte| *byte == b' ');
     let device = device_in(fields.nth(2))?;
     let at = unescape(fields.nth(1)?);
+    let read_only = fields.next()?.split(|byte| *byte == b',').any(|word| word == b"ro");
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let mut text = || String::from_utf8_lossy(&unescape(rest.next().unwrap_or_default())).into_owned();
     let (kind, source) = (text(), text());
-    Some((at, Mounted { source, kind, device }))
+    Some((at, Mounted { source, kind, device, read_only }))
 }
 
 /// Undoes the octal escapes of `mountinfo`.
@@ -222,7 +227,8 @@ fn direct(wanted: &Wanted) -> Result<OwnedFd, MountError> {
         rustix::process::getgid().as_raw(),
     );
     let options = std::ffi::CString::new(options).map_err(|_| MountError::Failed("mount", Errno::INVAL))?;
-    let flags = if wanted.trusted { MountFlags::empty() } else { MountFlags::NOSUID | MountFlags::NODEV };
+    let trust = if wanted.trusted { MountFlags::empty() } else { MountFlags::NOSUID | MountFlags::NODEV };
+    let flags = if wanted.read_only { trust | MountFlags::RDONLY } else { trust };
     rustix::mount::mount(wanted.source, wanted.directory, "fuse.bypath", flags, Some(options.as_c_str()))
         .map_err(|errno| MountError::Failed("mount", errno))?;
     Ok(device)
@@ -232,7 +238,8 @@ fn direct(wanted: &Wanted) -> Result<OwnedFd, MountError> {
 fn helped(wanted: &Wanted) -> Result<OwnedFd, MountError> {
     // Whether others may come in is for /etc/fuse.conf to say.
     let source = wanted.source.to_string_lossy().replace('\\', "\\\\").replace(',', "\\,");
-    let common = format!("default_permissions,fsname={source},subtype=bypath");
+    let access = if wanted.read_only { "ro," } else { "" };
+    let common = format!("{access}default_permissions,fsname={source},subtype=bypath");
     match helper_mount(wanted.directory, &format!("allow_other,{common}")) {
         Err(MountError::Helper(_)) => helper_mount(wanted.directory, &common),
         result => result,
@@ -298,6 +305,26 @@ fn connections() -> Result<OwnedFd, Errno> {
     rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
+/// Gives the calling thread a copy of the mounts that it sees. What it mounts at `points` is for itself and its
+/// children only; all else that is mounted here or elsewhere is seen as before.
+pub fn set_apart(points: &[PathBuf]) -> Result<(), MountError> {
+    pm::host::own_mounts().map_err(|errno| MountError::Failed("unshare", Errno::from_raw_os_error(errno.0)))?;
+    for point in points {
+        let real = std::fs::canonicalize(point).map_err(|error| failed("realpath", &error))?;
+        let holder = real.ancestors().skip(1).find(|above| mounted_at(above).is_some()).unwrap_or(Path::new("/"));
+        rustix::mount::mount_change(holder, MountPropagationFlags::DOWNSTREAM)
+            .map_err(|errno| MountError::Failed("mount", errno))?;
+    }
+    Ok(())
+}
+
+/// Covers a directory by an empty one in which nothing can be made.
+pub fn cover(directory: &Path) -> Result<(), MountError> {
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount("bypath", directory, "tmpfs", flags, Some(c"size=4k,nr_inodes=1,mode=0555"))
+        .map_err(|errno| MountError::Failed("mount", errno))
+}
+
 /// Takes a mount away; `lazily` also one that is in use: it ends with its last user.
 pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
     let flags = UnmountFlags::NOFOLLOW | if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
@@ -332,7 +359,8 @@ mod tests {
     /// Goal: a line of `mountinfo` is understood, with and without optional fields; what is mounted elsewhere is not it.
     #[test]
     fn lines() {
-        let wanted = Mounted { source: "/i mg".into(), kind: "fuse.bypath".into(), device: rustix::fs::makedev(0, 300) };
+        let device = rustix::fs::makedev(0, 300);
+        let wanted = Mounted { source: "/i mg".into(), kind: "fuse.bypath".into(), device, read_only: false };
         let at = Path::new("/a b");
         for line in [
             r"40 20 0:300 / /a\040b rw - fuse.bypath /i\040mg rw",
@@ -341,6 +369,8 @@ mod tests {
             assert_eq!(mounted_in(line.as_bytes(), at).as_ref(), Some(&wanted), "{line}");
             assert_eq!(mounted_in(line.as_bytes(), Path::new("/a")), None);
         }
+        let read_only = br"40 20 0:300 / /a\040b ro,nosuid - fuse.bypath /i\040mg ro";
+        assert_eq!(mounted_in(read_only, at), Some(Mounted { read_only: true, ..wanted }));
         assert_eq!(mounted_in(b"", at), None);
         assert_eq!(mounted_in(br"40 20 x:y / /a\040b rw - a b rw", at), None);
     }

@@ -42,7 +42,7 @@ pub fn mount(args: &Mount) -> Result<u8> {
     if args.foreground {
         return serve(args).map(|()| 0);
     }
-    let mut command = server_command(&args.image, &args.directory, args.threads)?;
+    let mut command = server_command(&args.image, &args.directory, args.threads, args.is_read_only())?;
     if let Some(log) = &args.log {
         command.arg("--log").arg(std::path::absolute(log).map_err(|error| Failure::io(log.display(), &error))?);
     }
@@ -57,10 +57,13 @@ pub fn mount(args: &Mount) -> Result<u8> {
 }
 
 /// This program as a server of `image` at `directory`.
-fn server_command(image: &Path, directory: &Path, threads: u8) -> Result<Command> {
+fn server_command(image: &Path, directory: &Path, threads: u8, read_only: bool) -> Result<Command> {
     let own = std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?;
     let mut command = Command::new(own);
     command.args(["mount", "--foreground", "--announce", "--threads", &threads.to_string()]);
+    if read_only {
+        command.args(["-o", "ro"]);
+    }
     command.arg(image).arg(directory);
     Ok(command)
 }
@@ -80,23 +83,9 @@ pub struct SessionMount {
 }
 
 impl SessionMount {
-    /// Mounts `image`, attached as `attached`, at `directory`, or shares the
-    /// mount that is there. `None` if this cannot be; the short way does without.
-    pub fn start(image: &Path, attached: &Attached, directory: &Path) -> Option<SessionMount> {
-        if is_mounted(attached, directory) {
-            return None;
-        }
-        if !is_free(directory) {
-            if directory.is_dir() && Path::new("/dev/fuse").exists() {
-                eprintln!(
-                    "bypath: {}: not empty, so the image is not mounted there for the kernel: static programs and other users \
-                     find what is there now (take an empty directory; --no-fuse to do without)",
-                    directory.display()
-                );
-            }
-            return None;
-        }
-        let mut command = server_command(image, directory, 4).ok()?;
+    /// Mounts `image` at `directory`, which is free. `None` if this cannot be; the short way does without.
+    pub fn start(image: &Path, directory: &Path, read_only: bool) -> Option<SessionMount> {
+        let mut command = server_command(image, directory, 4, read_only).ok()?;
         command.arg("--while-used").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         let hold = child.stdin.take();
@@ -120,17 +109,11 @@ impl SessionMount {
 }
 
 /// Whether the kernel shows the image there already.
-fn is_mounted(attached: &Attached, directory: &Path) -> bool {
+pub fn is_mounted(attached: &Attached, directory: &Path) -> bool {
     let thread = Thread::new();
     let served = attached.fs.server(&cx(&thread)).is_some();
     attached.fs.give_lane_back(&thread);
     served && std::fs::metadata(directory).is_ok_and(|meta| meta.dev() == attached.fs.device())
-}
-
-/// A mount for a session hides nothing: only an empty directory will do, or a
-/// mount whose server has died.
-fn is_free(directory: &Path) -> bool {
-    device::is_stale(directory) || std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 fn cx(thread: &Thread) -> Cx<'_> {
@@ -234,7 +217,7 @@ fn serve(args: &Mount) -> Result<()> {
     if args.announce {
         let _ = rustix::process::setsid();
     }
-    let attached = attach::attach(&args.image)?;
+    let attached = if args.is_read_only() { attach::attach_read_only(&args.image)? } else { attach::attach(&args.image)? };
     let thread = Thread::new();
     let mut claimed = attached.fs.start_serving(&cx(&thread));
     // One whose mount was taken away just now needs a moment to end; a session need not wait for that.
@@ -256,7 +239,8 @@ fn serve(args: &Mount) -> Result<()> {
         )));
     }
     let result = device::prepare(&args.directory).map_err(refused).and_then(|directory| {
-        let wanted = Wanted { source: &source, directory: &directory, trusted: is_trusted(&source) };
+        let wanted =
+            Wanted { source: &source, directory: &directory, trusted: is_trusted(&source), read_only: args.is_read_only() };
         let device = device::mount(&wanted).map_err(refused)?;
         let served = serve_mounted(args, &log, attached, device, &directory);
         if served.is_err() {

@@ -9,9 +9,10 @@ use crate::args::Run;
 use crate::cmd::ways;
 use crate::failure::{Failure, Result};
 use crate::mounts::spec::{self, Mount};
-use crate::mounts::{Session, beside, check_points};
+use crate::mounts::{For, Session, beside, check_points};
 use posix::environment;
 use rustix::process::{Pid, Signal, kill_process};
+use server::device;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -39,7 +40,7 @@ pub fn run(args: &Run) -> Result<u8> {
     // The mounts of a session around this one, then ours.
     let around = std::env::var_os(variable(environment::MOUNTS)).unwrap_or_default().into_vec();
     let mounts = beside(mounts, &around)?;
-    let session = Session::start(&mounts, around, !args.no_fuse)?;
+    let session = Session::start(&mounts, around, For::Programs { kernel: !args.no_fuse })?;
     Ok(code(start(args, &mounts, &session, &library)?))
 }
 
@@ -81,8 +82,30 @@ fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Res
         command.env(ways::SITES, sites.path());
     }
     let signals = forwarded_signals()?;
-    let child = command.spawn().map_err(|error| not_started(program, &error))?;
+    let child = spawn(command, &session.uncovered).map_err(|error| not_started(program, &error))?;
     wait(child, signals)
+}
+
+/// Starts the program; where `uncovered` directories would be found in the place of mounts, from a thread with mounts of
+/// its own, in which empty ones that nobody can change cover them. Only root may; for others they stay as they are.
+fn spawn(mut command: Command, uncovered: &[PathBuf]) -> std::io::Result<Child> {
+    if uncovered.is_empty() {
+        return command.spawn();
+    }
+    let uncovered = uncovered.to_vec();
+    let start = move || {
+        if device::set_apart(&uncovered).is_ok() {
+            let here = std::env::current_dir();
+            uncovered.iter().for_each(|point| drop(device::cover(point)));
+            // Who is in such a directory goes into what covers it.
+            if let Ok(here) = here {
+                let _ = std::env::set_current_dir(here);
+            }
+        }
+        command.spawn()
+    };
+    let spawned = std::thread::spawn(start).join();
+    spawned.unwrap_or_else(|_| Err(std::io::Error::from_raw_os_error(pm::Errno::EAGAIN.0)))
 }
 
 fn is_inside(program: &OsStr, mounts: &[Mount]) -> bool {

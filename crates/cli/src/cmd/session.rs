@@ -7,7 +7,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::mounts::spec::Mount;
-use crate::mounts::{Session, check_points};
+use crate::mounts::{For, Session, check_points};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -30,7 +30,7 @@ fn start(mounts: &[OsString]) -> Result<u8> {
 fn keep(mounts: &[OsString]) -> Result<u8> {
     let mounts = mounts.iter().map(|text| Mount::parse(text)).collect::<Result<Vec<_>>>()?;
     check_points(&mounts)?;
-    let session = Session::start(&mounts, Vec::new(), false)?;
+    let session = Session::start(&mounts, Vec::new(), For::Itself)?;
     // Whoever has gone is noticed below, where all is taken away in order.
     let mut output = std::io::stdout().lock();
     let _ = output.write_all(&[&session.list[..], b"\0"].concat()).and_then(|()| output.flush());

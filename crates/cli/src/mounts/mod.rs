@@ -5,6 +5,7 @@ mod daemon;
 pub mod helper;
 mod leavings;
 mod ledger;
+mod point;
 mod relay;
 mod rescue;
 pub mod spec;
@@ -16,12 +17,13 @@ use base::{Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
 use ledger::SharedFile;
 use plugin::{Aside, Plugin};
+use point::Under;
 use posix::environment::{self, MountSpec};
 use spec::{Mount, Source};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use vfs::cached::Cached;
 use vfs::host::Host;
 use vfs::native::cached::Way;
@@ -41,20 +43,35 @@ pub struct Session {
     kernel: Vec<SessionMount>,
     daemons: Vec<Daemon>,
     ledgers: Vec<SharedFile>,
+    /// Empty directories where programs without the library would find them in a mount's place.
+    pub uncovered: Vec<PathBuf>,
     /// What the programs of the session are told.
     pub list: Vec<u8>,
 }
 
+/// Who looks at the mounts of a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    /// A program that has no other way to them.
+    Itself,
+    /// Programs, some of which go past the library.
+    Programs {
+        /// The kernel gets mounts too, where it can.
+        kernel: bool,
+    },
+}
+
 impl Session {
-    /// Makes all mounts, in order; those of images through the kernel too, if `kernel`.
-    pub fn start(mounts: &[Mount], list: Vec<u8>, kernel: bool) -> Result<Session> {
-        let mut session = Session { images: Vec::new(), kernel: Vec::new(), daemons: Vec::new(), ledgers: Vec::new(), list };
+    /// Makes all mounts, in order.
+    pub fn start(mounts: &[Mount], list: Vec<u8>, whom: For) -> Result<Session> {
+        let (images, kernel, daemons) = (Vec::new(), Vec::new(), Vec::new());
+        let mut session = Session { images, kernel, daemons, ledgers: Vec::new(), uncovered: Vec::new(), list };
         // Mounted here too, so that what no program could mount is said once.
         let table = MountTable::new();
         let (thread, mut scratch) = (Thread::new(), Box::new(Scratch::new()));
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         for (slot, mount) in mounts.iter().enumerate() {
-            let backend = session.make(mount, slot, kernel)?;
+            let backend = session.make(mount, slot, whom)?;
             table
                 .add(&cx, &mount.point, backend, &mut scratch)
                 .map_err(|errno| Failure::errno(format!("{} at {}", mount.source.shown(), mount.shown_point()), errno))?;
@@ -65,18 +82,43 @@ impl Session {
         Ok(session)
     }
 
-    fn make(&mut self, mount: &Mount, slot: usize, kernel: bool) -> Result<&'static dyn Backend> {
+    fn make(&mut self, mount: &Mount, slot: usize, whom: For) -> Result<&'static dyn Backend> {
+        if let Source::Image(path) = &mount.source {
+            return self.make_image(mount, path, slot, whom);
+        }
+        if whom != For::Itself {
+            self.guard(mount, point::look(mount, None)?);
+        }
         match &mount.source {
-            Source::Image(path) => self.make_image(mount, path, slot, kernel),
+            Source::Image(path) => self.make_image(mount, path, slot, whom),
             Source::Host(path) => self.make_host(mount, path),
             Source::Fuse(words) => self.make_fuse(mount, words),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
     }
 
-    fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, kernel: bool) -> Result<&'static dyn Backend> {
+    /// Notes a mount point that programs without the library find as it is.
+    fn guard(&mut self, mount: &Mount, there: Under) {
+        if there == Under::Empty {
+            self.uncovered.push(PathBuf::from(OsStr::from_bytes(&mount.point)));
+        }
+    }
+
+    fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
         let (image, copy) = image(path, slot, mount.options.read_only)?;
         self.images.push(image);
+        let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
+        let direct = mount.options.cache.is_none() && copy.is_none();
+        let kernel = match (there, whom) {
+            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if direct => {
+                SessionMount::start(path, Path::new(OsStr::from_bytes(&mount.point)), mount.options.read_only)
+            }
+            _ => None,
+        };
+        match kernel {
+            Some(kernel) => self.kernel.push(kernel),
+            None => self.guard(mount, there),
+        }
         if let Some(way) = mount.options.cache {
             self.tell_cached(mount, way, copy.as_ref().map_or(path.as_os_str().as_bytes(), SharedFile::bytes))?;
             self.ledgers.extend(copy);
@@ -87,10 +129,6 @@ impl Session {
             self.tell(mount, copy.bytes());
             self.ledgers.push(copy);
             return Ok(image.backend);
-        }
-        let point = Path::new(OsStr::from_bytes(&mount.point));
-        if kernel && let Some(kernel) = SessionMount::start(path, &image, point) {
-            self.kernel.push(kernel);
         }
         self.tell(mount, path.as_os_str().as_bytes());
         Ok(image.backend)
