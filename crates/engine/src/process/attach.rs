@@ -139,6 +139,9 @@ impl fmt::Display for AttachError {
     }
 }
 
+/// Nobody is there to be joined, and without the lock nothing else can be done.
+const UNLOCKED: AttachError = AttachError::Open(Errno::ENOSYS);
+
 /// The usable superblock of an open file, and the layout.
 pub(crate) fn superblock(file: &File) -> Result<(Superblock, Layout), AttachError> {
     let read = |at: u64| -> Result<Superblock, AttachError> {
@@ -163,12 +166,16 @@ pub(super) struct Opened {
     pub layout: Layout,
     /// Blocks with real space.
     pub grown: u64,
+    /// Nobody else attaches or leaves meanwhile.
+    pub locked: bool,
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
         // The mapping keeps the kernel's file, and with it the lock, alive.
-        self.file.unlock();
+        if self.locked {
+            self.file.unlock();
+        }
     }
 }
 
@@ -178,9 +185,18 @@ fn open(path: &[u8]) -> Result<Opened, AttachError> {
         Errno::EISDIR => AttachError::NotAnImage,
         other => AttachError::Open(other),
     })?;
-    file.lock().map_err(AttachError::Open)?;
-    let opened = examine(file)?;
+    // Where a filter of system calls lets nobody lock, one can join those who use it, and no more.
+    let locked = match file.lock() {
+        Ok(()) => true,
+        Err(Errno::ENOSYS | Errno::EPERM) => false,
+        Err(errno) => return Err(AttachError::Open(errno)),
+    };
+    let mut opened = examine(file)?;
+    opened.locked = locked;
     let Opened { file, stat, layout, grown, .. } = &opened;
+    if !locked {
+        return if stat.size < layout.limit { Err(UNLOCKED) } else { Ok(opened) };
+    }
     if stat.size < layout.limit {
         file.truncate(layout.limit).map_err(AttachError::Open)?;
     }
@@ -207,7 +223,7 @@ pub(super) fn examine(file: File) -> Result<Opened, AttachError> {
     if stat.size < grown * BLOCK {
         return Err(AttachError::Truncated { has: stat.size, needs: grown * BLOCK });
     }
-    Ok(Opened { file, stat, superblock, layout, grown })
+    Ok(Opened { file, stat, superblock, layout, grown, locked: true })
 }
 
 /// A copy of an image may have lost its real space (zeros became holes): it gets it back.
@@ -273,10 +289,16 @@ impl Fs {
         let directory = options.segment_dir.unwrap_or(SEGMENT_DIRECTORY);
         let identity = volatile::Identity::new(&opened.stat);
         if !identity.matches(self.volatile()) {
+            if !opened.locked {
+                return Err(UNLOCKED);
+            }
             identity.initialise(&self.image, self.volatile());
         }
         let mut joined = self.join(directory)?;
         let alone = !joined || self.adopt_all(cx) == 0;
+        if alone && !opened.locked {
+            return Err(UNLOCKED);
+        }
         if joined && alone && !self.settle_alone() {
             // Death at an unlucky instant has left something counted that nobody holds.
             self.give_lane_back(cx.thread);
@@ -296,6 +318,11 @@ impl Fs {
             Error::Posix(Errno::ENOSPC) => AttachError::NoSpace,
             _ => AttachError::TooManyProcesses,
         })?;
+        // Who leaves gives up his place before he looks whether he was the last: whoever has a place still sees ours.
+        if !opened.locked && self.adopt_all(cx) == 0 {
+            self.detach(cx);
+            return Err(UNLOCKED);
+        }
         if alone {
             self.finish_work(cx);
         } else {
