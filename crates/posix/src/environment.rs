@@ -3,6 +3,9 @@
 //!
 //! ```text
 //! BYPATH_MOUNTS = IMAGE:/point[:options];…      in the order they are mounted
+//!                 options, separated by commas: ro; id=DEVICE.INODE of the image's file; same (the kernel has the same
+//!                 files at the point)
+//! BYPATH_SESSION = DEVICE.INODE;/path     of the session's root directory; where is noted what was said
 //! BYPATH_STATE  = what Process::exec_prepare wrote, for the next program only
 //! ```
 //! `%`, `:` and `;` in an image path or mount point are written `%25`, `%3a`, `%3b`.
@@ -11,6 +14,23 @@
 pub const MOUNTS: &[u8] = b"BYPATH_MOUNTS";
 /// Variable that hands descriptors and working directory over `exec`.
 pub const STATE: &[u8] = b"BYPATH_STATE";
+
+/// Variable that tells programs of a session about it.
+pub const SESSION: &[u8] = b"BYPATH_SESSION";
+
+/// The value of option `name` of a mount; empty for one that is a word alone.
+pub fn option<'a>(options: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    options.split(|&b| b == b',').find_map(|word| match word.strip_prefix(name)? {
+        b"" => Some(&b""[..]),
+        rest => rest.strip_prefix(b"="),
+    })
+}
+
+/// A file's device and inode, as the options and [`SESSION`] have them.
+pub fn identity(text: &[u8]) -> Option<(u64, u64)> {
+    let mut parts = core::str::from_utf8(text).ok()?.splitn(2, '.').map(str::parse::<u64>);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
+}
 
 /// One mount of [`MOUNTS`], still escaped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,5 +123,15 @@ mod tests {
         let len = unescape(specs[1].point, &mut out).unwrap();
         assert_eq!((&out[..len], specs[1].options), (&b"/q;"[..], &b"ro,y"[..]));
         assert_eq!(parse(b"junk;;a:").count(), 0);
+    }
+
+    /// Goal: options are found by their whole names, identities are two numbers.
+    #[test]
+    fn options() {
+        let options = b"ro,id=25.317,same";
+        assert_eq!((option(options, b"ro"), option(options, b"same")), (Some(&b""[..]), Some(&b""[..])));
+        assert_eq!(option(options, b"id").and_then(identity), Some((25, 317)));
+        assert_eq!((option(options, b"i"), option(options, b"r"), option(b"", b"ro")), (None, None, None));
+        assert_eq!((identity(b"25"), identity(b"25.x"), identity(b"")), (None, None, None));
     }
 }

@@ -67,6 +67,8 @@ pub struct Process {
     pub(crate) door: &'static dyn Door,
     /// A mount point exists in the kernel's namespace too.
     pub(crate) points_exist: AtomicBool,
+    /// Bit n: the kernel has the same files as slot n at its mount point.
+    pub(crate) shown: AtomicU32,
     /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
     pub(crate) file_limit: AtomicU64,
     /// Held by who moves the working directory, which takes several steps.
@@ -100,6 +102,7 @@ impl Process {
             cwd_above_mount: AtomicBool::new(false),
             cwd_is_virtual: AtomicBool::new(false),
             points_exist: AtomicBool::new(false),
+            shown: AtomicU32::new(0),
             closing: AtomicU8::new(0),
             file_limit: AtomicU64::new(u64::MAX - 1),
             mappings: Mappings::new(),
@@ -170,7 +173,7 @@ impl Process {
         self.umask_now();
         let slot = self.mounts.add(&self.cx(thread), point, backend, scratch)?;
         self.settle_here();
-        self.point_mounted(point);
+        self.point_mounted(slot, point);
         self.kernel_cwd_changed();
         Ok(slot)
     }

@@ -2,7 +2,7 @@
 
 use plugin::Plugin;
 use pm::Errno;
-use posix::ThreadState;
+use posix::{ThreadState, environment};
 use vfs::Backend;
 use vfs::cached::Cached;
 use vfs::host::Host;
@@ -24,36 +24,77 @@ pub struct Wishes<'a> {
     pub domain: Option<&'a [u8]>,
 }
 
-/// Attaches the image `source` as mount number `slot`, which will be at `point` (both NUL-terminated);
-/// a line on stderr and `None` if that does not work. `conventional:KEPT:IMAGE` and `byvfs:KEPT:IMAGE`
-/// are images too, with a file of what the session keeps of them.
-///
-/// A user who may not write the image has the kernel's mount at the same path: no line, if there is one.
+/// Why a mount can't be served.
+#[derive(Clone, Copy, Debug)]
+pub enum Why {
+    /// The image can't be attached.
+    #[cfg(feature = "native")]
+    Image(engine::process::attach::AttachError),
+    /// The image is not there any more, or another file is.
+    Gone,
+    /// What is shared with the session's other programs can't be used, or the file system itself.
+    Other(Errno),
+}
+
+impl Why {
+    /// What calls on it are answered.
+    pub fn errno(&self) -> Errno {
+        let errno = match self {
+            #[cfg(feature = "native")]
+            Why::Image(error) => error.errno(),
+            Why::Gone => Errno::ESTALE,
+            Why::Other(errno) => *errno,
+        };
+        match errno {
+            Errno::ESTALE | Errno::EACCES => errno,
+            Errno::EPERM => Errno::EACCES,
+            _ => Errno::EIO,
+        }
+    }
+}
+
+impl core::fmt::Display for Why {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            #[cfg(feature = "native")]
+            Why::Image(error) => error.fmt(f),
+            Why::Gone => f.write_str("the image has been moved, removed or replaced"),
+            Why::Other(Errno::EACCES) => f.write_str("the session is another user's, and was not made with allow_other"),
+            Why::Other(errno) => errno.fmt(f),
+        }
+    }
+}
+
+/// Attaches the image `source` (NUL-terminated) as mount number `slot`. `conventional:KEPT:IMAGE` and
+/// `byvfs:KEPT:IMAGE` are images too, with a file of what the session keeps of them.
 #[cfg(feature = "native")]
 pub fn attach(
     state: &ThreadState,
     source: &[u8],
-    point: &[u8],
     slot: usize,
     options: &[u8],
     wishes: &Wishes,
-) -> Option<&'static dyn Backend> {
+) -> Result<&'static dyn Backend, Why> {
     use engine::Fs;
     use engine::process::attach::{AttachError, Options};
-    use pm::file::{FileSystem, file_system};
 
     let (path, cache) = match cached_image(source) {
-        None if source.first() != Some(&b'/') => return attach_other(source, options),
+        None if source.first() != Some(&b'/') => return attach_other(source, options).map_err(Why::Other),
         None => (source, None),
         Some((way, kept, path)) => (path, Some((way, kept))),
     };
-    let Some(place) = place::take() else {
-        crate::complain!("{}: no memory", Shown(path));
-        return None;
-    };
+    // A file that came later is none of the session's.
+    if let Some(wanted) = environment::option(options, b"id").and_then(environment::identity) {
+        match pm::file::stat(path) {
+            Ok(stat) if (stat.dev, stat.ino) == wanted => {}
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => return Err(Why::Gone),
+            Err(errno) => return Err(Why::Image(AttachError::Open(errno))),
+        }
+    }
+    let Some(place) = place::take() else { return Err(Why::Other(Errno::ENOMEM)) };
     let options = Options {
         domain: wishes.domain.and_then(|name| pm::Domain::from_name(core::str::from_utf8(name).ok()?)),
-        read_only: options.split(|&b| b == b',').any(|word| word == b"ro"),
+        read_only: environment::option(options, b"ro").is_some(),
         segment_dir: wishes.segment_dir,
         slot,
         cachelets: None,
@@ -61,14 +102,11 @@ pub fn attach(
     let cx = crate::door::PROCESS.cx(state);
     match Fs::attach_at(&mut place.fs, &cx, path, &options) {
         Ok(fs) => match cache {
-            None => Some(place.native.write(Native(fs))),
-            Some((way, kept)) => cached_native(Native(fs), kept, way),
+            None => Ok(place.native.write(Native(fs))),
+            Some((way, kept)) => cached_native(Native(fs), kept, way).map_err(Why::Other),
         },
-        Err(AttachError::NotWritable | AttachError::Open(Errno::EACCES)) if file_system(point) == Ok(FileSystem::Fuse) => None,
-        Err(error) => {
-            crate::complain!("{}: {error}", Shown(path));
-            None
-        }
+        Err(AttachError::Open(Errno::ENOENT | Errno::ENOTDIR)) => Err(Why::Gone),
+        Err(error) => Err(Why::Image(error)),
     }
 }
 
@@ -83,9 +121,8 @@ fn cached_image(source: &[u8]) -> Option<(Way, &[u8], &[u8])> {
 #[cfg(feature = "native")]
 #[cold]
 #[inline(never)]
-fn cached_native(native: Native, kept: &[u8], way: Way) -> Option<&'static dyn Backend> {
-    let made = open_kept(kept).and_then(|kept| keep(CachedNative::new(native, kept, way)));
-    made.map_err(|errno| crate::complain!("{}: {errno}", Shown(kept))).ok()
+fn cached_native(native: Native, kept: &[u8], way: Way) -> Result<&'static dyn Backend, Errno> {
+    open_kept(kept).and_then(|kept| keep(CachedNative::new(native, kept, way)))
 }
 
 #[cfg(feature = "native")]
@@ -96,34 +133,29 @@ fn open_kept(path: &[u8]) -> Result<Kept, Errno> {
 }
 
 /// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,
-/// NUL-terminated; a line on stderr and `None` if that does not work.
+/// NUL-terminated.
 ///
 /// Out of line, and so is the making of each kind: they are large, and where they become part of the start
 /// of every program, it touches the stack that they would need.
 #[cold]
 #[inline(never)]
-pub fn attach_other(source: &[u8], options: &[u8]) -> Option<&'static dyn Backend> {
-    let refuse = |errno: Errno| -> Option<&'static dyn Backend> {
-        crate::complain!("{}: {errno}", Shown(source));
-        None
-    };
-    let read_only = options.split(|&b| b == b',').any(|word| word == b"ro");
+pub fn attach_other(source: &[u8], options: &[u8]) -> Result<&'static dyn Backend, Errno> {
+    let read_only = environment::option(options, b"ro").is_some();
     let text = source.strip_suffix(b"\0").unwrap_or(source);
     let mut parts = text.splitn(3, |&b| b == b':');
     let (kind, ledger, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
     let mut path = [0u8; 4096];
     if ledger.len() >= path.len() {
-        return refuse(Errno::ENAMETOOLONG);
+        return Err(Errno::ENAMETOOLONG);
     }
     path[..ledger.len()].copy_from_slice(ledger);
     let path = &path[..ledger.len() + 1];
-    let made = match kind {
+    match kind {
         b"host" => host(path, rest, read_only),
         b"wire" => wire(path, rest, read_only),
         b"plugin" => self::plugin(path, rest, read_only),
         _ => Err(Errno::EINVAL),
-    };
-    made.or_else(|errno| refuse(errno).ok_or(errno)).ok()
+    }
 }
 
 #[cold]
@@ -190,13 +222,12 @@ mod place {
 
 /// Attaches nothing: built without images.
 #[cfg(not(feature = "native"))]
-pub fn attach(_: &ThreadState, path: &[u8], _: &[u8], _: usize, _: &[u8], _: &Wishes) -> Option<&'static dyn Backend> {
-    crate::complain!("{}: {}", Shown(path), Errno::ENOSYS);
-    None
+pub fn attach(_: &ThreadState, _: &[u8], _: usize, _: &[u8], _: &Wishes) -> Result<&'static dyn Backend, Why> {
+    Err(Why::Other(Errno::ENOSYS))
 }
 
 /// A path for a person.
-struct Shown<'a>(&'a [u8]);
+pub struct Shown<'a>(pub &'a [u8]);
 
 impl core::fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

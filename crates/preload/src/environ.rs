@@ -10,7 +10,8 @@ use core::sync::atomic::Ordering::Acquire;
 use posix::environment;
 
 /// Variables that the new environment gets from us, not from the program.
-const OURS: [&[u8]; 7] = [b"LD_PRELOAD", environment::MOUNTS, environment::STATE, SEGMENT_DIR, DOMAIN, WAYS, SITES];
+const OURS: [&[u8]; 8] =
+    [b"LD_PRELOAD", environment::MOUNTS, environment::STATE, SEGMENT_DIR, DOMAIN, WAYS, SITES, environment::SESSION];
 
 /// Strings and pointers of a rebuilt environment; freed on drop.
 pub struct Environment {
@@ -55,6 +56,20 @@ impl Environment {
         unsafe { self.pointers.add(len).write(state) };
         // SAFETY: as above; the end of the array was one further on.
         unsafe { self.pointers.add(len + 1).write(core::ptr::null_mut()) };
+        result
+    }
+
+    /// Runs `exec` with an environment in which the loader does not look for us; it returns only if exec failed.
+    pub fn without_library(&self, exec: impl FnOnce() -> isize) -> isize {
+        let own = own_name();
+        // SAFETY: a NUL-terminated string of our own, which nobody else has.
+        let text = unsafe { core::slice::from_raw_parts_mut(self.own[0], CStr::from_ptr(self.own[0].cast()).count_bytes()) };
+        let begin = text.split(|&b| matches!(b, b':' | b' ' | b'=')).find(|part| *part == own);
+        let Some(begin) = begin.map(|part| part.as_ptr() as usize - text.as_ptr() as usize) else { return exec() };
+        // Names that are empty are passed over.
+        text[begin..begin + own.len()].fill(b' ');
+        let result = exec();
+        text[begin..begin + own.len()].copy_from_slice(own);
         result
     }
 
@@ -142,8 +157,13 @@ impl Environment {
         };
         environment.own[1] = join(&[environment::MOUNTS, b"=", value(environment::MOUNTS, &SAVED.mounts)])?;
         environment.own[2] = if state.is_empty() { core::ptr::null_mut() } else { join(&[environment::STATE, b"=", state])? };
-        let others =
-            [(3, SEGMENT_DIR, &SAVED.segment_dir), (4, DOMAIN, &SAVED.domain), (5, WAYS, &SAVED.ways), (6, SITES, &SAVED.sites)];
+        let others = [
+            (3, SEGMENT_DIR, &SAVED.segment_dir),
+            (4, DOMAIN, &SAVED.domain),
+            (5, WAYS, &SAVED.ways),
+            (6, SITES, &SAVED.sites),
+            (7, environment::SESSION, &SAVED.session),
+        ];
         for (index, name, at) in others {
             let value = value(name, at);
             if !value.is_empty() {
@@ -185,7 +205,7 @@ fn saved(slot: &core::sync::atomic::AtomicPtr<u8>) -> &'static [u8] {
 }
 
 /// The name under which the loader found us.
-fn own_name() -> &'static [u8] {
+pub fn own_name() -> &'static [u8] {
     saved(&SAVED.preload)
         .split(|&b| b == b':' || b == b' ')
         .find(|part| part.windows(14).any(|w| w == b"bypath_preload"))

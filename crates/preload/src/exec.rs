@@ -12,7 +12,7 @@ use crate::door::PROCESS;
 use crate::environ::Environment;
 use crate::libraries::{self, Copies, Paths};
 use crate::serve;
-use crate::{alloc, call, count, errno, guest, hand_over, in_mount, init, libc, placeholders, thread, tls};
+use crate::{alloc, call, count, errno, guest, hand_over, in_mount, init, libc, past, placeholders, thread, tls};
 use core::ffi::{CStr, c_char, c_int};
 use pm::sys::{self, abi::*};
 use posix::Outcome;
@@ -150,11 +150,23 @@ impl Ready {
     /// As for `try_path`.
     unsafe fn start(&self, dirfd: i32, path: *const c_char, argv: Strings, flags: i32) -> isize {
         // SAFETY: by contract.
-        let loads_us = !PROCESS.hands_on() || unsafe { hand_over::loads_us(dirfd, path, flags) };
-        // SAFETY: by contract.
         let exec = || unsafe { kernel_exec(dirfd, path, argv, self.environ(), flags) };
+        if !hand_over::can_be_loaded() {
+            // From another root directory: the mounts do not belong there, but what is open goes along.
+            return self.environment.as_ref().map_or_else(exec, |environment| {
+                let _handed = hand_over::HandedOver::all();
+                environment.without_state(|| environment.without_library(exec))
+            });
+        }
+        let matters = PROCESS.hands_on() || PROCESS.hidden().next().is_some();
+        // SAFETY: by contract.
+        let loads_us = !matters || unsafe { hand_over::loads_us(dirfd, path, flags) };
         match &self.environment {
             Some(environment) if !loads_us => {
+                // SAFETY: by contract.
+                if unsafe { past::is_refused(name_of(path, argv), argv) } {
+                    return EACCES;
+                }
                 let handed = hand_over::HandedOver::all();
                 if !handed.is_all {
                     // SAFETY: by contract.

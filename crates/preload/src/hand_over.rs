@@ -13,6 +13,7 @@
 use crate::door::PROCESS;
 use crate::{alloc, placeholders, thread, tls};
 use core::ffi::c_char;
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use pm::sys::abi::*;
 use posix::{CWD_FD, FD_MAX};
 
@@ -21,12 +22,28 @@ const HERE: i32 = -100;
 const HEAD_BYTES: usize = 4096;
 const INTERPRETERS_MAX: u32 = 4;
 
+/// Whether the loader would find us: not from a root directory without us.
+pub fn can_be_loaded() -> bool {
+    let name = crate::environ::own_name();
+    // By a name alone it is looked for in several places.
+    let mut text = [0u8; 4096];
+    if name.first() != Some(&b'/') || name.len() >= text.len() {
+        return true;
+    }
+    text[..name.len()].copy_from_slice(name);
+    // SAFETY: a NUL-terminated path.
+    unsafe { pm::call!(__NR_faccessat, HERE, text.as_ptr(), 0) }.is_ok()
+}
+
 /// Whether the loader would load us into the program at this kernel path. Yes
 /// for whatever can't be read: its exec will show.
 ///
 /// # Safety
 /// `path` is a NUL-terminated string.
 pub unsafe fn loads_us(dirfd: i32, path: *const c_char, flags: i32) -> bool {
+    if !can_be_loaded() {
+        return false;
+    }
     let head = alloc::alloc(HEAD_BYTES);
     if head.is_null() {
         return true;
@@ -44,9 +61,9 @@ pub unsafe fn loads_us(dirfd: i32, path: *const c_char, flags: i32) -> bool {
 /// As for [`loads_us`].
 unsafe fn program_loads_us(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]) -> bool {
     // SAFETY: by contract.
-    let Some((len, mode)) = (unsafe { read_head(dirfd, path, flags, head) }) else { return true };
-    let mut len = len;
-    let mut mode = mode;
+    let Some((mut len, mut found)) = (unsafe { read_head(dirfd, path, flags, head) }) else { return true };
+    // SAFETY: by contract.
+    let mut is_loader = is_loaders_name(unsafe { crate::symbols::plain::bytes(path) });
     for _ in 0..INTERPRETERS_MAX {
         if !head[..len].starts_with(b"#!") {
             break;
@@ -64,22 +81,36 @@ unsafe fn program_loads_us(dirfd: i32, path: *const c_char, flags: i32, head: &m
         room.copy_from_slice(&head[start..end + 1]);
         // SAFETY: a NUL-terminated copy.
         match unsafe { read_head(HERE, name.as_ptr().cast(), 0, head) } {
-            Some(found) => (len, mode) = found,
+            Some(interpreter) => (len, found) = interpreter,
             None => return true,
         }
+        is_loader = is_loaders_name(&head[start..end]);
     }
-    // Set-uid and set-gid programs run in the loader's secure mode.
-    if mode & (S_ISUID | S_ISGID) != 0 && mode & 0o111 != 0 {
-        return false;
-    }
-    has_loader(&head[..len])
+    !is_secure(&found) && (is_loader || has_loader(&head[..len]))
 }
 
-/// The first bytes of a program and its mode; `None` if it can't be read.
+/// Whether the program runs in the loader's secure mode: with other ids than those of whoever starts it.
+fn is_secure(program: &stat) -> bool {
+    // SAFETY: no arguments.
+    let id = |nr: u32| unsafe { pm::sys::raw(nr as usize, [0; 6]) } as u32;
+    let (uid, gid) = (id(__NR_getuid), id(__NR_getgid));
+    let sets = |bit: u32| program.st_mode & bit != 0 && program.st_mode & 0o111 != 0;
+    let becomes = if sets(S_ISUID) { program.st_uid } else { id(__NR_geteuid) };
+    let joins = if sets(S_ISGID) { program.st_gid } else { id(__NR_getegid) };
+    (becomes, joins) != (uid, gid)
+}
+
+/// Whether a path is that of a loader, started by its name to load a program: it heeds `LD_PRELOAD`, and names no loader.
+fn is_loaders_name(path: &[u8]) -> bool {
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(b"");
+    [&b"ld-linux"[..], b"ld.so", b"ld64.so", b"ld-2."].iter().any(|begin| name.starts_with(begin))
+}
+
+/// The first bytes of a program and its attributes; `None` if it can't be read.
 ///
 /// # Safety
 /// As for [`loads_us`].
-unsafe fn read_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]) -> Option<(usize, u32)> {
+unsafe fn read_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]) -> Option<(usize, stat)> {
     let own = if flags as u32 & AT_EMPTY_PATH != 0 { dirfd } else { -1 };
     let fd = if own >= 0 {
         own as usize
@@ -102,7 +133,7 @@ unsafe fn read_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]
     known.ok()?;
     // SAFETY: zeroed, and filled by the kernel.
     let stat = unsafe { stat.assume_init() };
-    Some((len.ok()?, stat.st_mode))
+    Some((len.ok()?, stat))
 }
 
 /// Whether an ELF program names a loader. What is no ELF file is not ours to judge.
@@ -116,6 +147,29 @@ fn has_loader(head: &[u8]) -> bool {
     }
     let (Some(table), Some(size), Some(count)) = (word(32), half(54), half(56)) else { return true };
     (0..count).any(|index| word((table as usize).saturating_add(index * size)) == Some(INTERPRETER))
+}
+
+/// The root directory that this process had before it took another one; negative: it has it.
+static ROOT: AtomicI32 = AtomicI32::new(-1);
+
+/// Before this process takes another root directory: it keeps a descriptor of the one in which the kernel's mounts are,
+/// so that what is open can be given to programs that know the kernel's descriptors only. Out of the way of the program's.
+pub fn keep_root() {
+    const OUT_OF_THE_WAY: usize = 1000;
+    if ROOT.load(Relaxed) >= 0 || !PROCESS.hands_on() {
+        return;
+    }
+    let flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+    // SAFETY: the path is NUL-terminated.
+    let low = unsafe { placeholders::creating(__NR_openat, [HERE as usize, c"/".as_ptr() as usize, flags as usize, 0, 0, 0]) };
+    // SAFETY: no pointers.
+    if let Ok(root) = unsafe { pm::call!(__NR_fcntl, low, F_DUPFD_CLOEXEC, OUT_OF_THE_WAY) } {
+        ROOT.store(root as i32, Relaxed);
+    }
+    if low >= 0 {
+        // SAFETY: opened above.
+        let _ = unsafe { pm::call!(__NR_close, low) };
+    }
 }
 
 /// What was given to the kernel; dropping it takes everything back (`exec` failed).
@@ -215,7 +269,14 @@ pub fn open_in_kernel(tls: &tls::Tls, fd: u32, share: bool) -> Option<usize> {
 /// kernel has something else there.
 pub fn open_number(path: &[u8], flags: u32, ino: u64) -> Option<usize> {
     // SAFETY: the path is NUL-terminated.
-    let file = unsafe { placeholders::creating(__NR_openat, [HERE as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0]) };
+    let open = |from: usize, path: &[u8]| unsafe {
+        placeholders::creating(__NR_openat, [from, path.as_ptr() as usize, flags as usize, 0, 0, 0])
+    };
+    let root = ROOT.load(Relaxed);
+    let file = match usize::try_from(root) {
+        Ok(root) => open(root, path.get(1..)?),
+        Err(_) => open(HERE as usize, path),
+    };
     let file = usize::try_from(file).ok()?;
     let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
     // SAFETY: room for a `struct stat`.

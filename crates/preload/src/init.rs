@@ -7,7 +7,7 @@
 use crate::attach::{Wishes, attach, refuse};
 use crate::door::PROCESS;
 use crate::tls::{self, Tls};
-use crate::{alloc, foreign, libc, libraries, patch, placeholders, thread};
+use crate::{alloc, foreign, libc, libraries, patch, placeholders, refused, thread};
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
@@ -36,6 +36,8 @@ pub struct Saved {
     pub ways: AtomicPtr<u8>,
     /// `BYPATH_SITES`.
     pub sites: AtomicPtr<u8>,
+    /// `BYPATH_SESSION`.
+    pub session: AtomicPtr<u8>,
 }
 
 /// See [`Saved`].
@@ -46,6 +48,7 @@ pub static SAVED: Saved = Saved {
     domain: AtomicPtr::new(core::ptr::null_mut()),
     ways: AtomicPtr::new(core::ptr::null_mut()),
     sites: AtomicPtr::new(core::ptr::null_mut()),
+    session: AtomicPtr::new(core::ptr::null_mut()),
 };
 /// Names of two of them.
 pub const SEGMENT_DIR: &[u8] = b"BYPATH_SEGMENT_DIR";
@@ -198,6 +201,8 @@ fn mount_all(tls: &Tls, get: &dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool {
     let (segment_dir, domain) = (given(SEGMENT_DIR), given(DOMAIN));
     let wishes = Wishes { segment_dir: segment_dir.map(CStr::to_bytes), domain: domain.map(CStr::to_bytes) };
     let mut any = crate::mem_test::mount(state);
+    // Before the mounts: what can't be served is judged by it.
+    save(&SAVED.session, given(environment::SESSION));
     if let Some(value) = mounts {
         for (slot, spec) in environment::parse(value.to_bytes()).take(base::MOUNTS_MAX).enumerate() {
             any |= mount(state, slot, &spec, &wishes);
@@ -228,7 +233,7 @@ fn mount_all(tls: &Tls, get: &dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool {
     true
 }
 
-/// Attaches one image; a line on stderr if it can't be.
+/// Mounts one file system, or what stands in its place if it can't be served; whether there is any.
 fn mount(state: &posix::ThreadState, slot: usize, spec: &MountSpec, wishes: &Wishes) -> bool {
     let mut image = [0u8; 4096];
     let mut point = [0u8; 1024];
@@ -236,14 +241,22 @@ fn mount(state: &posix::ThreadState, slot: usize, spec: &MountSpec, wishes: &Wis
     let Some(point_len) = environment::unescape(spec.point, &mut point[..1023]) else { return false };
     // One more byte each: the NUL.
     let (image, point) = (&image[..image_len + 1], &point[..point_len + 1]);
-    let Some(backend) = attach(state, image, point, slot, spec.options, wishes) else { return false };
-    match PROCESS.mount(state, &point[..point_len], backend) {
-        Ok(_) => true,
-        Err(errno) => {
-            refuse(point, errno);
-            false
+    let made = attach(state, image, slot, spec.options, wishes);
+    let backend = made.map_or_else(|why| refused::instead(image, point, slot, spec.options, &why), Some);
+    let mounted = backend.map(|backend| PROCESS.mount(state, &point[..point_len], backend));
+    match mounted {
+        Some(Ok(slot)) => {
+            if environment::option(spec.options, b"same").is_some() {
+                PROCESS.set_shown(slot);
+            }
+            return true;
         }
+        // Inside one that is refused everything is.
+        Some(Err(errno)) if !refused::holds(&point[..point_len]) => refuse(point, errno),
+        _ => {}
     }
+    refused::keep_slot(state, slot);
+    false
 }
 
 /// Takes over the descriptors that the program before us left under the state

@@ -42,12 +42,14 @@ pub mod libraries;
 mod mem_test;
 pub mod message;
 pub mod panic;
+pub mod past;
 #[cfg(target_arch = "x86_64")]
 pub mod patch;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "patch/none.rs"]
 pub mod patch;
 pub mod placeholders;
+pub mod refused;
 pub mod shell;
 pub mod signals;
 pub mod spawn;

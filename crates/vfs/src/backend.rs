@@ -33,6 +33,11 @@ pub trait Backend: Sync {
     /// `st_dev` of everything in it.
     fn device(&self) -> u64;
 
+    /// The error with which everything is answered, if the file system can't be served ([`crate::refused`]).
+    fn refuses(&self) -> Option<Errno> {
+        None
+    }
+
     /// A number that stays the same whatever `device` does, for names outside of it.
     fn identity(&self) -> u64 {
         self.device()

@@ -17,6 +17,7 @@ pub mod mem;
 pub mod mount;
 #[cfg(feature = "native")]
 pub mod native;
+pub mod refused;
 pub mod walk;
 pub mod wire;
 

@@ -77,6 +77,7 @@ fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Res
     };
     command.env("LD_PRELOAD", preload_list(library));
     command.env(variable(environment::MOUNTS), OsStr::from_bytes(&session.list));
+    command.env(variable(environment::SESSION), OsStr::from_bytes(&session.told()));
     let sites = ways::sites()?;
     if let Some(sites) = &sites {
         command.env(ways::SITES, sites.path());

@@ -20,7 +20,11 @@ pub fn remove_from(directory: &Path, age: Duration) {
         let is_old = entry.metadata().and_then(|meta| meta.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|past| past >= age));
         let is_orphan = entry.file_name().to_str().and_then(maker).is_some_and(|pid| !pm::host::is_alive(pid));
         if is_old && is_orphan {
-            remove_unused(&entry.path());
+            match entry.file_type() {
+                // Whoever may still make a name in it does without.
+                Ok(kind) if kind.is_dir() => drop(fs::remove_dir_all(entry.path())),
+                _ => remove_unused(&entry.path()),
+            }
         }
     }
 }
@@ -29,7 +33,7 @@ pub fn remove_from(directory: &Path, age: Duration) {
 fn maker(name: &str) -> Option<u32> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     let (kind, pid, count) = (parts.next()?, parts.next()?, parts.next()?);
-    if !matches!(kind, "ledger" | "channel" | "kept") || count.parse::<u32>().is_err() || parts.next().is_some() {
+    if !matches!(kind, "ledger" | "channel" | "kept" | "said") || count.parse::<u32>().is_err() || parts.next().is_some() {
         return None;
     }
     pid.parse().ok()
@@ -71,6 +75,8 @@ mod tests {
         for name in stay.iter().chain(&go) {
             fs::write(place.join(name), [0; 4096]).unwrap();
         }
+        let said = format!("{PREFIX}said-{dead}-0");
+        fs::create_dir_all(place.join(&said).join("0.5")).unwrap();
         let there = |name: &String| place.join(name).exists();
         let mapped = CString::new(place.join(&stay[1]).as_os_str().as_bytes()).unwrap();
         pm::file::share(mapped.as_bytes_with_nul(), 4096).unwrap();
@@ -78,7 +84,7 @@ mod tests {
         assert!(stay.iter().chain(&go).all(there), "all are too young");
         remove_from(&place, Duration::ZERO);
         assert!(stay.iter().all(there));
-        assert!(!go.iter().any(there));
+        assert!(!go.iter().any(there) && !there(&said));
         fs::remove_dir_all(&place).unwrap();
     }
 }

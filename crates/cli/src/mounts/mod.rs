@@ -8,6 +8,7 @@ mod ledger;
 mod point;
 mod relay;
 mod rescue;
+mod said;
 pub mod spec;
 
 use crate::attach::{self, Attached};
@@ -19,6 +20,7 @@ use ledger::SharedFile;
 use plugin::{Aside, Plugin};
 use point::Under;
 use posix::environment::{self, MountSpec};
+use said::Said;
 use spec::{Mount, Source};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -45,7 +47,8 @@ pub struct Session {
     ledgers: Vec<SharedFile>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
-    /// What the programs of the session are told.
+    said: Option<Said>,
+    /// What the programs of the session are told of its mounts.
     pub list: Vec<u8>,
 }
 
@@ -65,7 +68,8 @@ impl Session {
     /// Makes all mounts, in order.
     pub fn start(mounts: &[Mount], list: Vec<u8>, whom: For) -> Result<Session> {
         let (images, kernel, daemons) = (Vec::new(), Vec::new(), Vec::new());
-        let mut session = Session { images, kernel, daemons, ledgers: Vec::new(), uncovered: Vec::new(), list };
+        let mut session = Session { images, kernel, daemons, ledgers: Vec::new(), uncovered: Vec::new(), said: None, list };
+        session.said = (whom != For::Itself).then(Said::make);
         // Mounted here too, so that what no program could mount is said once.
         let table = MountTable::new();
         let (thread, mut scratch) = (Thread::new(), Box::new(Scratch::new()));
@@ -86,12 +90,11 @@ impl Session {
         if let Source::Image(path) = &mount.source {
             return self.make_image(mount, path, slot, whom);
         }
-        if whom != For::Itself {
-            self.guard(mount, point::look(mount, None)?);
-        }
+        let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, None)? };
+        self.guard(mount, there);
         match &mount.source {
             Source::Image(path) => self.make_image(mount, path, slot, whom),
-            Source::Host(path) => self.make_host(mount, path),
+            Source::Host(path) => self.make_host(mount, path, there),
             Source::Fuse(words) => self.make_fuse(mount, words),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
@@ -126,23 +129,24 @@ impl Session {
         }
         if let Some(copy) = copy {
             // The kernel's way would be one to the copy, which nobody else has.
-            self.tell(mount, copy.bytes());
+            self.tell(mount, copy.bytes(), &id(copy.bytes()));
             self.ledgers.push(copy);
             return Ok(image.backend);
         }
-        self.tell(mount, path.as_os_str().as_bytes());
+        self.tell(mount, path.as_os_str().as_bytes(), &id(path.as_os_str().as_bytes()));
         Ok(image.backend)
     }
 
     // Not inlined, and so the next two: cached file systems are built on the stack, which would
     // be touched page by page for images too: a tenth of the page faults of `bypath run`.
     #[inline(never)]
-    fn make_host(&mut self, mount: &Mount, path: &Path) -> Result<&'static dyn Backend> {
+    fn make_host(&mut self, mount: &Mount, path: &Path, there: Under) -> Result<&'static dyn Backend> {
         let shown = mount.source.shown();
         let (file, ledger) = SharedFile::ledger()?;
         let text = path.as_os_str().as_bytes();
         let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
-        self.tell(mount, &[b"host:", file.bytes(), b":", text].concat());
+        let same = if there == Under::Same { "same" } else { "" };
+        self.tell(mount, &[b"host:", file.bytes(), b":", text].concat(), same);
         self.ledgers.push(file);
         Ok(Box::leak(Box::new(Cached::new(host, ledger))))
     }
@@ -154,7 +158,7 @@ impl Session {
         let daemon = Daemon::start(mount, words)?;
         let wire = Wire::open(daemon.bytes(), ledger.device(), mount.options.read_only);
         let wire = wire.map_err(|errno| Failure::errno(&shown, errno))?;
-        self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat());
+        self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat(), "");
         self.daemons.push(daemon);
         self.ledgers.push(file);
         Ok(Box::leak(Box::new(Cached::new(wire, ledger))))
@@ -175,7 +179,7 @@ impl Session {
         if !is_plugin(library)? {
             return Err(Failure::new(format!("{shown}: not a library with a function bypath_plugin (bypath_plugin.h)")));
         }
-        self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat());
+        self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat(), "");
         self.ledgers.push(file);
         Ok(Box::leak(Box::new(Cached::new(plugin, ledger))))
     }
@@ -185,16 +189,28 @@ impl Session {
     fn tell_cached(&mut self, mount: &Mount, way: Way, image: &[u8]) -> Result<()> {
         let file = SharedFile::make("kept", Kept::bytes())?;
         Kept::open(&[file.bytes(), b"\0"].concat(), AGE_NS).map_err(|errno| Failure::errno(file.path().display(), errno))?;
-        self.tell(mount, &[way.name(), b":", file.bytes(), b":", image].concat());
+        self.tell(mount, &[way.name(), b":", file.bytes(), b":", image].concat(), &id(image));
         self.ledgers.push(file);
         Ok(())
     }
 
-    fn tell(&mut self, mount: &Mount, source: &[u8]) {
-        let options: &[u8] = if mount.options.read_only { b"ro" } else { b"" };
+    /// Adds a mount to the list, with what programs must know of it besides.
+    fn tell(&mut self, mount: &Mount, source: &[u8], besides: &str) {
+        let words = [if mount.options.read_only { "ro" } else { "" }, besides];
+        let options = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",");
         let list = &mut self.list;
-        environment::format(list.is_empty(), source, &mount.point, options, &mut |b| list.push(b));
+        environment::format(list.is_empty(), source, &mount.point, options.as_bytes(), &mut |b| list.push(b));
     }
+
+    /// What programs are told of the session itself.
+    pub fn told(&self) -> Vec<u8> {
+        self.said.as_ref().map_or_else(Vec::new, Said::told)
+    }
+}
+
+/// The option by which programs know the image's file again.
+fn id(image: &[u8]) -> String {
+    said::identity(Path::new(OsStr::from_bytes(image))).map_or_else(String::new, |id| format!("id={id}"))
 }
 
 impl Drop for Session {
@@ -283,7 +299,7 @@ pub fn beside(mounts: Vec<Mount>, around: &[u8]) -> Result<Vec<Mount>> {
 /// Whether that is what the mount asks for: the same image, as it is.
 fn is_same(mount: &Mount, outer: MountSpec<'_>) -> bool {
     let Source::Image(path) = &mount.source else { return false };
-    let is_read_only = outer.options == b"ro";
+    let is_read_only = environment::option(outer.options, b"ro").is_some();
     let other = plain(outer.image);
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     let same_file = identity(path).is_some_and(|file| identity(Path::new(OsStr::from_bytes(&other))) == Some(file));

@@ -31,7 +31,7 @@ impl Process {
                 return done(changed);
             }
         }
-        fail(Errno::ENOENT)
+        fail(self.never_there())
     }
 
     /// `fchdir(fd)`.

@@ -200,7 +200,15 @@ impl Process {
                 Err(error) => return fail(error.errno()),
             }
         }
-        fail(Errno::ENOENT)
+        fail(self.never_there())
+    }
+
+    /// What is said of a path that leads to something that is gone each time: there is no such thing; unless a file
+    /// system answers everything so.
+    #[cold]
+    pub(crate) fn never_there(&self) -> Errno {
+        let is_stale = self.mounts.iter().any(|(_, mount)| mount.backend.refuses() == Some(Errno::ESTALE));
+        if is_stale { Errno::ESTALE } else { Errno::ENOENT }
     }
 
     /// Serves a call on descriptor `fd` if it is ours; `EBADF` for `O_PATH`.

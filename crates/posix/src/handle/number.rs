@@ -3,12 +3,23 @@
 // The kernel names its calls so.
 #![allow(non_upper_case_globals)]
 
+use super::fail;
 use crate::path::CWD;
 use crate::{Outcome, Process, ThreadState};
+use base::Last;
+use pm::Errno;
 use pm::sys::abi::*;
 
 /// Numbers newer than the constants at hand; the same on all architectures.
+const NR_CACHESTAT: u32 = 451;
 const NR_FCHMODAT2: u32 = 452;
+const NR_SETXATTRAT: u32 = 463;
+const NR_REMOVEXATTRAT: u32 = 466;
+const NR_OPEN_TREE_ATTR: u32 = 467;
+const NR_FILE_GETATTR: u32 = 468;
+const NR_FILE_SETATTR: u32 = 469;
+/// The last call of which it is known where it has paths and descriptors.
+const NR_LAST: u32 = NR_FILE_SETATTR;
 
 impl Process {
     /// Serves system call `nr` if it concerns a file, descriptor or path of ours.
@@ -141,8 +152,30 @@ impl Process {
             __NR_inotify_add_watch => unsafe { self.refuse(thread, (__NR_inotify_add_watch, args), CWD, 1) },
             // SAFETY: the caller's promise.
             __NR_name_to_handle_at => unsafe { self.refuse(thread, (__NR_name_to_handle_at, args), args[0], 1) },
+            // There are older calls for the same, to which programs turn then.
+            NR_SETXATTRAT..=NR_REMOVEXATTRAT | NR_OPEN_TREE_ATTR | NR_FILE_GETATTR | NR_FILE_SETATTR => {
+                // SAFETY: the caller's promise.
+                unsafe { self.refuse_at(thread, nr as u32, args, Errno::ENOSYS) }
+            }
+            NR_CACHESTAT => self.on(thread, args[0], |_, _| Err(Errno::EOPNOTSUPP.into())),
+            // A newer kernel's: it might be told a path of ours, and would look for it elsewhere.
+            nr if nr > NR_LAST && self.door.has_kernel() => fail(Errno::ENOSYS),
             _ => Outcome::Kernel,
         }
+    }
+
+    /// Answers a call on `(dirfd, path, flags, …)` with `errno` if that is ours: by the path, or by the descriptor alone.
+    ///
+    /// # Safety
+    /// As for [`handle`](Self::handle).
+    #[cold]
+    unsafe fn refuse_at(&self, thread: &ThreadState, nr: u32, args: [usize; 6], errno: Errno) -> Outcome {
+        // SAFETY: the caller's promise.
+        if args[1] == 0 || unsafe { Self::empty_path(args[1], AT_EMPTY_PATH as usize, true) } {
+            return if self.directory(args[0]).is_some() { fail(errno) } else { Outcome::Kernel };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.at(thread, (nr, args), args[0], 1, Last::Follow, |_, _| Err(errno.into())) }
     }
 }
 
@@ -191,21 +224,23 @@ pub(super) fn takes_path(nr: usize) -> bool {
             | __NR_readlinkat
             | __NR_fchmodat
             | NR_FCHMODAT2
-            | __NR_fchownat
-            | __NR_utimensat
-            | __NR_truncate
-            | __NR_chdir
-            | __NR_statfs
-            | __NR_getxattr
-            | __NR_lgetxattr
-            | __NR_setxattr
-            | __NR_lsetxattr
-            | __NR_listxattr
-            | __NR_llistxattr
-            | __NR_removexattr
-            | __NR_lremovexattr
-            | __NR_inotify_add_watch
-            | __NR_bind
-            | __NR_connect
+            | NR_SETXATTRAT
+            ..=NR_FILE_SETATTR
+                | __NR_fchownat
+                | __NR_utimensat
+                | __NR_truncate
+                | __NR_chdir
+                | __NR_statfs
+                | __NR_getxattr
+                | __NR_lgetxattr
+                | __NR_setxattr
+                | __NR_lsetxattr
+                | __NR_listxattr
+                | __NR_llistxattr
+                | __NR_removexattr
+                | __NR_lremovexattr
+                | __NR_inotify_add_watch
+                | __NR_bind
+                | __NR_connect
     )
 }

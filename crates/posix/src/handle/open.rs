@@ -406,7 +406,7 @@ impl Process {
                 Err(error) => return fail(error.errno()),
             }
         }
-        fail(Errno::ENOENT)
+        fail(self.never_there())
     }
 
     #[inline]

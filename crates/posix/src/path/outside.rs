@@ -1,12 +1,14 @@
 //! Paths of the kernel's that may lead into a mount: through symlinks, `.` and `..`, or from a directory above it.
 
 use super::{CWD, Course, Place, Start};
+use crate::descriptors::CWD_FD;
 use crate::text::{self, needs_care};
 use crate::{Process, ThreadState};
 use base::{Cx, Error, Last, PATH_MAX};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
+use vfs::Mount;
 
 impl Process {
     #[cold]
@@ -79,15 +81,43 @@ impl Process {
 
     /// Notes whether a mount point exists in the kernel's namespace too: then
     /// the kernel does not stumble over it, and the absence of a name says less.
-    pub(crate) fn point_mounted(&self, point: &[u8]) {
+    /// And whether the kernel has the same file system mounted there.
+    pub(crate) fn point_mounted(&self, slot: usize, point: &[u8]) {
         let mut path = [0u8; vfs::mount::PREFIX_MAX + 1];
-        if self.door.has_kernel() && point.len() < path.len() {
-            path[..point.len()].copy_from_slice(point);
-            // SAFETY: a NUL-terminated path.
-            if unsafe { pm::call!(abi::__NR_faccessat, CWD, path.as_ptr(), 0) }.is_ok() {
-                self.points_exist.store(true, Relaxed);
-            }
+        if !self.door.has_kernel() || point.len() >= path.len() {
+            return;
         }
+        path[..point.len()].copy_from_slice(point);
+        // SAFETY: all fields are integers, for which zero is a value.
+        let mut out: abi::statx = unsafe { core::mem::zeroed() };
+        // What the kernel knows will do: the server of a mount is not asked.
+        let args = [CWD, path.as_ptr() as usize, abi::AT_STATX_DONT_SYNC as usize, 0, &raw mut out as usize, 0];
+        // SAFETY: a NUL-terminated path and a `struct statx`.
+        if unsafe { pm::sys::raw(abi::__NR_statx as usize, args) } != 0 {
+            return;
+        }
+        self.points_exist.store(true, Relaxed);
+        let device = vfs::host::device(out.stx_dev_major, out.stx_dev_minor);
+        if self.mounts.get(slot).is_some_and(|mount| mount.is_served() && mount.backend.device() == device) {
+            self.set_shown(slot);
+        }
+    }
+
+    /// The kernel has the same files at the mount point in `slot`.
+    pub fn set_shown(&self, slot: usize) {
+        self.shown.fetch_or(1 << slot, Relaxed);
+    }
+
+    /// The mounts that programs which pass us by don't find at their points.
+    pub fn hidden(&self) -> impl Iterator<Item = &Mount> {
+        let shown = self.shown.load(Relaxed);
+        self.mounts.iter().filter(move |(slot, _)| shown >> slot & 1 == 0).map(|(_, mount)| mount)
+    }
+
+    /// Whether the working directory lies in one of those.
+    pub fn is_in_hidden(&self) -> bool {
+        let entry = self.descriptors.get(CWD_FD);
+        entry.is_some_and(|entry| self.shown.load(Relaxed) >> entry.slot() & 1 == 0)
     }
 
     /// Computes whether relative paths of the kernel's may enter a mount: after

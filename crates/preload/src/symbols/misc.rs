@@ -27,6 +27,10 @@ export! {
             __NR_io_uring_setup | __NR_io_setup if !crate::kernel_files::from_now_on() => {
                 ret(-(crate::kernel_files::ENOSYS as isize))
             }
+            __NR_chroot => {
+                crate::hand_over::keep_root();
+                ret(crate::call::call(nr, [a, b, c, d, e, f]))
+            }
             __NR_openat => ret(crate::kernel_files::opened(crate::call::call(nr, [a, b, c, d, e, f]))),
             __NR_sendmsg => match crate::message::send(a as i32, b as *const _, c as i32) {
                 Some(result) => ret(result),

@@ -61,7 +61,8 @@ fn time(stamp: &abi::statx_timestamp) -> i64 {
     stamp.tv_sec.saturating_mul(NSEC).saturating_add(i64::from(stamp.tv_nsec))
 }
 
-fn device(major: u32, minor: u32) -> u64 {
+/// A device's number, as `st_dev` has it.
+pub fn device(major: u32, minor: u32) -> u64 {
     let (major, minor) = (u64::from(major), u64::from(minor));
     (major & 0xfff) << 8 | (major & !0xfff) << 32 | minor & 0xff | (minor & !0xff) << 12
 }

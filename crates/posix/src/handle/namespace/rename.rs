@@ -42,6 +42,11 @@ fn gone(error: Error) -> Error {
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
+    /// The same of a path, which may lead into a file system that answers everything so.
+    fn gone_or_refused(&self, error: Error) -> Error {
+        if error == Error::Posix(Errno::ESTALE) { self.never_there().into() } else { error }
+    }
+
     /// `linkat(dirfd, path, dirfd, path, flags)`.
     pub unsafe fn linkat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let flags = args[4] as u32;
@@ -166,7 +171,7 @@ impl Process {
         self.can_link(cx, (slot, node), at.mount, || at.spot())?;
         match at.mount.link(at.native, cx, node, at.dir, at.name) {
             Ok(()) => Ok(()),
-            Err(error) => Err(gone(error)),
+            Err(error) => Err(self.gone_or_refused(error)),
         }
     }
 
@@ -305,7 +310,7 @@ impl Process {
             }
             return match from.mount.rename::<IN_LINE>(from.native, &cx, (from.dir, from.name), (to.dir, to.name), mode) {
                 Ok(()) => Outcome::Done(0),
-                Err(error) => fail(gone(error).errno()),
+                Err(error) => fail(self.gone_or_refused(error).errno()),
             };
         }
         // SAFETY: the caller's promise.

@@ -1,0 +1,130 @@
+//! A mount that can't be served: what lies underneath must not be taken for it.
+//!
+//! ```text
+//! the kernel has the image mounted there ──▶ the program goes on with that, nothing is said
+//! another root directory than the session's ──▶ the mount does not belong there: undisturbed
+//! else ──▶ every path of it is an error, and one line a session says why
+//! ```
+//! Invariant: mounts have the slots that they have in the session's other programs, whatever became of those before.
+
+use crate::attach::{Shown, Why};
+use crate::door::PROCESS;
+use crate::init::SAVED;
+use core::ffi::CStr;
+use core::fmt::Write;
+use core::sync::atomic::Ordering::Acquire;
+use pm::Errno;
+use pm::file::{FileSystem, file_system, stat};
+use pm::sys::abi::*;
+use posix::{ThreadState, environment};
+use vfs::Backend;
+use vfs::refused::Refused;
+
+static EIO: Refused = Refused::new(Errno::EIO);
+static EACCES: Refused = Refused::new(Errno::EACCES);
+static ESTALE: Refused = Refused::new(Errno::ESTALE);
+static KERNELS: Refused = Refused::new(Errno::ENOENT);
+
+/// What stands in the place of a mount that is not served because of `why`; `None`: the kernel's own.
+/// `image` and `point` are NUL-terminated.
+#[cold]
+#[inline(never)]
+pub fn instead(image: &[u8], point: &[u8], slot: usize, options: &[u8], why: &Why) -> Option<&'static dyn Backend> {
+    if environment::option(options, b"same").is_some() || kernel_serves(image, point) || !belongs_here() {
+        return None;
+    }
+    let errno = why.errno();
+    if is_first(slot, errno) {
+        crate::complain!(
+            "{} can't be used at {}: {why}; every path there is refused ({errno})",
+            Shown(source(image)),
+            Shown(point)
+        );
+    }
+    Some(match errno {
+        Errno::EACCES => &EACCES,
+        Errno::ESTALE => &ESTALE,
+        _ => &EIO,
+    })
+}
+
+/// The part of a mount's source that a person knows.
+fn source(image: &[u8]) -> &[u8] {
+    if image.first() == Some(&b'/') { image } else { image.splitn(3, |&b| b == b':').nth(2).unwrap_or(image) }
+}
+
+/// Whether the kernel shows the image at its mount point.
+fn kernel_serves(image: &[u8], point: &[u8]) -> bool {
+    if image.first() != Some(&b'/') || file_system(point) != Ok(FileSystem::Fuse) {
+        return false;
+    }
+    // Mounted there, and not a directory of something that is mounted above it.
+    let mut above = [0u8; 1100];
+    let len = point.len() - 1;
+    let Some(room) = above.get_mut(..len + 4) else { return false };
+    room[..len].copy_from_slice(&point[..len]);
+    room[len..].copy_from_slice(b"/..\0");
+    matches!((stat(point), stat(room)), (Ok(here), Ok(above)) if here.dev != above.dev)
+}
+
+/// Whether this program's root directory is the session's.
+fn belongs_here() -> bool {
+    let root = session().split(|&b| b == b';').next().and_then(environment::identity);
+    root.is_none_or(|root| stat(b"/\0").is_ok_and(|here| (here.dev, here.ino) == root))
+}
+
+fn session() -> &'static [u8] {
+    let at = SAVED.session.load(Acquire);
+    // SAFETY: a NUL-terminated string that is never freed.
+    if at.is_null() { b"" } else { unsafe { CStr::from_ptr(at.cast()) }.to_bytes() }
+}
+
+/// Whether nobody in the session has said this yet. A name is made where all its users may make one, which takes no
+/// descriptor; where there is no such place each program says it.
+pub fn is_first(slot: usize, errno: Errno) -> bool {
+    is_first_of(format_args!("{slot}.{}", errno.0))
+}
+
+/// The same of what has this short name.
+pub fn is_first_of(name: core::fmt::Arguments<'_>) -> bool {
+    let Some(cut) = session().iter().position(|&b| b == b';') else { return true };
+    let mut path = Path { text: [0; 300], len: 0 };
+    let place = core::str::from_utf8(&session()[cut + 1..]).unwrap_or("");
+    if place.is_empty() || write!(path, "{place}/{name}").is_err() {
+        return true;
+    }
+    // SAFETY: a NUL-terminated path: there is always a zero behind what was written.
+    let made = unsafe { pm::call!(__NR_mkdirat, AT_FDCWD, path.text.as_ptr(), 0o700) };
+    made != Err(Errno::EEXIST)
+}
+
+/// A path being put together.
+struct Path {
+    text: [u8; 300],
+    len: usize,
+}
+
+impl Write for Path {
+    fn write_str(&mut self, part: &str) -> core::fmt::Result {
+        let end = self.len + part.len();
+        let last = self.text.len() - 1;
+        self.text[..last].get_mut(self.len..end).ok_or(core::fmt::Error)?.copy_from_slice(part.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// Whether `point` lies in a mount that is refused.
+pub fn holds(point: &[u8]) -> bool {
+    PROCESS.mounts.find(point).is_some_and(|(_, mount, _)| mount.backend.refuses().is_some())
+}
+
+/// Takes the slot of a mount that is the kernel's: at a path that no program can name.
+#[cold]
+pub fn keep_slot(state: &ThreadState, slot: usize) {
+    let mut name = *b"/\0.0";
+    name[3] = b'0' + slot as u8;
+    if let Ok(slot) = PROCESS.mount(state, &name, &KERNELS) {
+        PROCESS.set_shown(slot);
+    }
+}

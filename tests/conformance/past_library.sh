@@ -1,0 +1,100 @@
+#!/bin/bash
+# own
+# Programs that the library can't be loaded into are not started where they would take what lies below a mount point for
+# what is in the mount; calls by numbers that are not known are errors there. With a kernel mount both go by that.
+set -u
+failed=0
+same() { # WHAT GOT WANTED
+    [ "$2" = "$3" ] || { echo "$1: '$2', not '$3'"; failed=1; }
+}
+cat >static.c <<'C'
+// Without a C library: prints its first argument's contents, or says that there are none.
+static long call(long n, long a, long b, long c) {
+    long r;
+    asm volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+    return r;
+}
+__attribute__((naked, used)) void _start(void) { asm("mov %rsp, %rdi; and $-16, %rsp; call begin"); }
+__attribute__((used)) void begin(long *stack) {
+    char text[100];
+    long fd = stack[0] > 1 ? call(2, stack[2], 0, 0) : 0;
+    long len = fd < 0 ? fd : call(0, fd, (long)text, sizeof text);
+    if (len < 0) call(1, 1, (long)"error\n", 6);
+    else call(1, 1, (long)text, len);
+    call(60, len < 0, 0, 0);
+}
+C
+cc -O1 -w -static -nostdlib -fno-stack-protector -o static static.c || exit 1
+cat >calls.c <<'C'
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+// Newer calls by their numbers: by path, by descriptor, and of another file.
+static const char *said(long r) { return r >= 0 ? "done" : strerrorname_np(errno); }
+int main(int c, char **v) {
+    char text[200] = "at";
+    struct { char *value; unsigned size, flags; } value = {text, 2, 0};
+    int fd = open(v[1], O_RDWR);
+    for (int n = 463; n <= 475; n++) {
+        long args[3];
+        switch (n) {
+        case 463: args[0] = (long)"user.a", args[1] = (long)&value, args[2] = sizeof value; break;
+        case 464: args[0] = (long)"user.a", args[1] = (long)&value, args[2] = sizeof value; break;
+        case 465: args[0] = (long)text, args[1] = sizeof text; break;
+        case 466: args[0] = (long)"user.a"; break;
+        default: args[0] = 0, args[1] = 0;
+        }
+        int mid = n < 467;
+        long by = mid ? syscall(n, AT_FDCWD, v[1], 0, args[0], args[1], args[2]) : syscall(n, AT_FDCWD, v[1], text, 24, 0);
+        printf("%d %s", n, said(by));
+        by = mid ? syscall(n, fd, "", AT_EMPTY_PATH, args[0], args[1], args[2]) : syscall(n, fd, "", text, 24, AT_EMPTY_PATH);
+        printf(" %s\n", said(by));
+    }
+    printf("cachestat %s\n", said(syscall(451, fd, text, text, 0)));
+    long other = syscall(465, AT_FDCWD, "/", 0, text, sizeof text);
+    printf("other %s\n", other >= 0 || errno == ENOSYS ? "as before" : said(other));
+}
+C
+cc -O1 -w -o calls calls.c || exit 1
+"$bypath" mkfs i --size 64M >/dev/null && mkdir m && cp static / && echo text >f && "$bypath" import -q f i:/f || exit 1
+trap 'rm -f /static' EXIT
+at=$PWD/m
+short() { "$bypath" run --no-fuse -m "i:$at" -- sh -c "$1" 2>&1; }
+refused='is not run: it can'"'"'t be given the library'
+for how in "./static $at/f" "cd $at && /static f" "./static x --file=$at/f" "./static 'cat <$at/f'" "cat f | xargs -I% ./static $at" "env -C $at /static" \
+    "python3 -c 'import subprocess; subprocess.run([\"./static\", \"$at/f\"])' 2>&1 | head -1" "ln -s $at l; ./static l/f"; do
+    said=$(short "$how")
+    same "refused: $how" "$(echo "$said" | grep -c "static $refused")" 1
+    same "and nothing printed: $how" "$(echo "$said" | grep -c 'text\|error')" 0
+done
+# By system calls that start another program in the borrowed memory of this one, too.
+same 'the error' "$(short "./static $at/f; echo \$?" | tail -1)" 126
+# A path that only begins alike; and programs that have nothing to do with it: said once.
+mkdir -p "$at-else" && echo else >"$at-else/f"
+said=$(short "./static $at-else/f; ./static f; ./static f")
+same 'others run' "$(echo "$said" | grep -v ^bypath:)" $'else\ntext\ntext'
+same 'and it is said once' "$(echo "$said" | grep -c 'static does not see what is in')" 1
+loader=$(ls /lib64/ld-linux-*.so* /lib/ld-linux-*.so* 2>/dev/null | head -1)
+same 'the loader itself loads the library' "$(short "$loader $(command -v cat) $at/f")" text
+if [ "$(stat -c %a "$(command -v su)" 2>/dev/null)" = 4755 ]; then
+    same 'a set-uid program of the same user' "$(short "cd $at; su -s /bin/sh -c 'cat f' 2>&1")" text
+    cp -p "$(command -v su)" . && chmod 4755 su && chmod 755 . && chmod 666 i
+    same 'of another one' "$(short "setpriv --reuid 65534 --clear-groups ./su -c 'cat $at/f'" | grep -c "su $refused")" 1
+fi
+said=$(short "./calls $at/f")
+same 'numbers' "$(echo "$said" | grep -c '^4.. ENOSYS ENOSYS$')" 13
+same 'one without an older call' "$(echo "$said" | grep cachestat)" 'cachestat EOPNOTSUPP'
+same 'of other files' "$(echo "$said" | grep other)" 'other as before'
+same 'patched' "$(BYPATH_WAYS=patched "$bypath" run --no-fuse -m "i:$at" -- ./calls "$at/f" 2>&1)" "$said"
+if [ -c /dev/fuse ]; then
+    both() { "$bypath" run -m "i:$at" -- sh -c "$1" 2>&1; }
+    same 'with a kernel mount' "$(both "./static $at/f; cd $at && /static f; /static <f")" $'text\ntext\ntext'
+    # To another root directory what is open goes along, as the kernel's.
+    mkdir root && cp static root/
+    same 'another root' "$(both "chroot root /static <$at/f >$at/out; cat $at/out")" text
+fi
+exit $failed
