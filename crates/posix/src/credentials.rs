@@ -135,11 +135,20 @@ impl Credentials {
     }
 }
 
+/// The answer of `setfsuid(-1)` or `setfsgid(-1)`: the identity, which the kernel gives in any case. A kernel that does not
+/// have the call gives an error number; there the `effective` one is meant.
+fn identity(answer: isize, effective: impl FnOnce() -> u32) -> u32 {
+    if answer < 0 { effective() } else { answer as u32 }
+}
+
 fn ask(copy: &mut Copy) {
-    // SAFETY: −1 is no valid ID: the call changes nothing and returns the current one.
-    let fsuid = unsafe { pm::sys::raw(abi::__NR_setfsuid as usize, [usize::MAX, 0, 0, 0, 0, 0]) } as u32;
-    // SAFETY: as above.
-    let fsgid = unsafe { pm::sys::raw(abi::__NR_setfsgid as usize, [usize::MAX, 0, 0, 0, 0, 0]) } as u32;
+    let id = |number: u32, of: [usize; 6]| {
+        // SAFETY: none of these takes a pointer; −1 is no valid ID, so that nothing is changed and the current one returned.
+        unsafe { pm::sys::raw(number as usize, of) }
+    };
+    let nobody = [usize::MAX, 0, 0, 0, 0, 0];
+    let fsuid = identity(id(abi::__NR_setfsuid, nobody), || id(abi::__NR_geteuid, [0; 6]) as u32);
+    let fsgid = identity(id(abi::__NR_setfsgid, nobody), || id(abi::__NR_getegid, [0; 6]) as u32);
     // SAFETY: takes no arguments.
     let uid = unsafe { pm::sys::raw(abi::__NR_getuid as usize, [0; 6]) } as u32;
     // SAFETY: takes no arguments.
@@ -159,4 +168,17 @@ fn ask(copy: &mut Copy) {
     copy.effective = Caller { uid: fsuid, privileged: has(effective) };
     copy.real = Caller { uid, privileged: uid == 0 && has(permitted) };
     (copy.effective_gid, copy.real_gid) = (fsgid, gid);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: an error number is nobody's identity. Numbers are 32 bits without a sign, so those above 2³¹ are IDs.
+    #[test]
+    fn no_error_is_an_identity() {
+        for (answer, wanted) in [(0, 0), (1000, 1000), (4_294_967_294, 4_294_967_294), (-38, 7), (-1, 7)] {
+            assert_eq!(identity(answer, || 7), wanted);
+        }
+    }
 }
