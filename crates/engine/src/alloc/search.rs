@@ -114,7 +114,9 @@ impl Fs {
         let want = want.clamp(1, (1 << 24) - 1);
         for start in [near, state.cursor.load(Relaxed)] {
             if start != 0 && self.is_allocatable(start, 1) {
-                self.ready_page(number, state, start / PAGE_BLOCKS)?;
+                if self.ready_page_at_once(number, state, start / PAGE_BLOCKS)?.is_none() {
+                    continue;
+                }
                 if self.shadow_word(start)?.load(Relaxed) == 0 && self.try_reserve(state, start, 0, u64::MAX)? {
                     return self.extend_run(number, state, start, want);
                 }
@@ -136,11 +138,13 @@ impl Fs {
     /// meets few pages of memory, and no file's data between them.
     pub(crate) fn reserve_slot_blocks(&self, number: u32, state: &LaneState, want: u64, near: u64) -> Result<(u64, u64)> {
         self.keep_spare(number, state);
-        if near != 0 && self.is_allocatable(near, 1) {
-            self.ready_page(number, state, near / PAGE_BLOCKS)?;
-            if self.shadow_word(near)?.load(Relaxed) == 0 && self.try_reserve(state, near, 0, u64::MAX)? {
-                return Ok((near, self.extend_reservation(state, want)?));
-            }
+        if near != 0
+            && self.is_allocatable(near, 1)
+            && self.ready_page_at_once(number, state, near / PAGE_BLOCKS)?.is_some()
+            && self.shadow_word(near)?.load(Relaxed) == 0
+            && self.try_reserve(state, near, 0, u64::MAX)?
+        {
+            return Ok((near, self.extend_reservation(state, want)?));
         }
         // Where the last one was found; everything before it is taken, as a rule.
         let hint = &state.slot_block;
@@ -162,7 +166,9 @@ impl Fs {
     fn extend_run(&self, number: u32, state: &LaneState, first: u64, want: u64) -> Result<(u64, u64)> {
         let last = (first + want).min(self.root().grown.load(Acquire).min(self.layout.block_count()));
         for page in first / PAGE_BLOCKS + 1..last.div_ceil(PAGE_BLOCKS) {
-            self.ready_page(number, state, page)?;
+            if self.ready_page_at_once(number, state, page)?.is_none() {
+                break;
+            }
         }
         let count = self.extend_reservation(state, want)?;
         state.cursor.store(first + count, Relaxed);
@@ -216,7 +222,16 @@ impl Fs {
         state: &LaneState,
         take: &impl Fn(u64, bool) -> Result<Option<(u64, u64)>>,
     ) -> Result<Option<(u64, u64)>> {
+        let mut in_loading = false;
         for page in 0..self.pages_in_use() {
+            if self.ready_page_at_once(number, state, page)?.is_none() {
+                in_loading = true;
+            } else if let Some(found) = take(page, false)? {
+                return Ok(Some(found));
+            }
+        }
+        // Those that somebody is loading last: that one may be stopped.
+        for page in (0..self.pages_in_use()).filter(|_| in_loading) {
             self.ready_page(number, state, page)?;
             if let Some(found) = take(page, false)? {
                 return Ok(Some(found));
@@ -237,7 +252,7 @@ impl Fs {
         let start = u64::from(self.header().page_hint.load(Relaxed)) % pages.max(1);
         for i in 0..pages {
             let number_of_page = (start + i) % pages;
-            let page = self.ready_page(number, state, number_of_page)?;
+            let Some(page) = self.ready_page_at_once(number, state, number_of_page)? else { continue };
             self.catch_up(state, number_of_page, page)?;
             if page.free.load(Relaxed) < 64 || !self.claim_page(page, number) {
                 continue;

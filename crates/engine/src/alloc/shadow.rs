@@ -71,6 +71,22 @@ impl Fs {
         Ok(page)
     }
 
+    /// As [`Fs::ready_page`]; `None` while another lane loads the page, who may be stopped: there are others.
+    #[inline]
+    pub(super) fn ready_page_at_once(&self, number: u32, state: &LaneState, page_number: u64) -> Result<Option<&Page>> {
+        if self.is_loading(number, page_number) {
+            return Ok(None);
+        }
+        self.ready_page(number, state, page_number).map(Some)
+    }
+
+    /// Whether a lane other than `number` that lives is loading a page.
+    #[inline]
+    pub(super) fn is_loading(&self, number: u32, page_number: u64) -> bool {
+        let ready = self.page(page_number).map_or(1, |page| page.ready.load(Acquire));
+        ready > 1 && ready != loading_by(number) && !self.adopt_if_dead((ready >> 8).wrapping_sub(1))
+    }
+
     #[cold]
     #[inline(never)]
     fn load_page(&self, number: u32, state: &LaneState, page_number: u64, page: &Page) -> Result<()> {
@@ -343,6 +359,15 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn release_elsewhere(&self, number: u32, block: u64, bits: u64) {
+        // Whoever is loading it is at it for microseconds, but for one who is stopped: then these lines are lost
+        // until there is a new segment.
+        let mut turns = 0;
+        while self.is_loading(number, block / PAGE_BLOCKS) {
+            if !pm::file::pause(turns) {
+                return;
+            }
+            turns += 1;
+        }
         let page = self.ready_page(number, self.lane_state(number), block / PAGE_BLOCKS);
         if let (Ok(page), Ok(shadow)) = (page, self.shadow_word(block)) {
             let before = shadow.fetch_and(!bits, AcqRel);

@@ -196,20 +196,21 @@ impl Fs {
         inode: &Inode,
         blocks: u64,
     ) -> Result<u64> {
+        // Found and zeroed before the lock is taken: that may need a larger image.
+        let fresh = self.blocks_to_append(tx, node_offset(id), (blocks / 8).clamp(1, 16))?;
         let keep = tx.held;
         tx.lock_inode(directory, id)?;
         let now = self.slot_blocks(inode)?;
         if now == blocks {
             let kind = tx.now(Kind::DirectoryGrow);
-            // The slots must be zero before anybody can find them.
-            let grown =
-                self.append_blocks(tx, directory, node_offset(id), (blocks / 8).clamp(1, 16), true).and_then(|_| tx.commit());
+            let grown = self.append_blocks(tx, node_offset(id), fresh).and_then(|()| tx.commit());
             tx.now(kind);
-            if grown.is_err() {
-                // The operation may go on without: nothing of this is part of it.
+            if let Err(error) = grown {
                 tx.abandon();
+                return Err(error);
             }
-            grown?;
+        } else {
+            tx.abandon();
         }
         tx.unlock_to(keep);
         Ok(blocks * SLOTS_PER_BLOCK)

@@ -126,28 +126,29 @@ impl Fs {
         Err(Errno::ESTALE.into())
     }
 
-    /// Appends up to `want` blocks to a directory whose inode is locked; the
-    /// caller commits. Its slots may be found as soon as the record is applied,
-    /// so the blocks are zeroed first (`zero`). Returns the new extent.
-    pub(crate) fn append_blocks(&self, tx: &mut Tx, _directory: &Cachelet, offset: u64, want: u64, zero: bool) -> Result<Extent> {
-        let inode = self.inode(offset)?;
-        let root = inode.root.load(Acquire);
-        let file = self.end_of_extents(root)?;
-        let (block, len) = tx.slot_blocks(want, self.near(root, file))?;
-        if zero {
-            // Perhaps another process has made the image grow just now.
-            self.present(block * BLOCK, len * BLOCK)?;
-            self.image.zero(block * BLOCK, len * BLOCK)?;
-            tx.order();
-        }
-        let e = Extent { file, block, len };
+    /// Up to `want` blocks for a directory whose inode is at `offset`, behind those that it has: nobody's yet. Its slots may
+    /// be found as soon as the record is applied that makes them its own, so they are zero.
+    pub(crate) fn blocks_to_append(&self, tx: &mut Tx, offset: u64, want: u64) -> Result<(u64, u64)> {
+        let root = self.inode(offset)?.root.load(Acquire);
+        let (block, len) = tx.slot_blocks(want, self.near(root, self.end_of_extents(root)?))?;
+        // Perhaps another process has made the image grow just now.
+        self.present(block * BLOCK, len * BLOCK)?;
+        self.image.zero(block * BLOCK, len * BLOCK)?;
+        tx.order();
+        Ok((block, len))
+    }
+
+    /// Appends `len` fresh blocks from `block` on to a directory whose inode is locked; the caller commits.
+    pub(crate) fn append_blocks(&self, tx: &mut Tx, offset: u64, (block, len): (u64, u64)) -> Result<()> {
+        let root = self.inode(offset)?.root.load(Acquire);
+        let e = Extent { file: self.end_of_extents(root)?, block, len };
         let mut edit = Edit::new(tx, root);
         edit.insert(e)?;
         let edited = edit.finish();
         if edited.root != root {
             tx.set(offset + word::ROOT, edited.root)?;
         }
-        Ok(e)
+        Ok(())
     }
 
     /// Number of blocks up to the last one that a map has.

@@ -75,6 +75,12 @@ impl<'t, 'a> Job<'t, 'a> {
         self.inode.root.load(Relaxed)
     }
 
+    /// Whether the file has set-id bits.
+    #[inline]
+    pub(super) fn has_set_id(&self) -> bool {
+        self.cachelet.mode.load(Relaxed) & 0o6000 != 0
+    }
+
     /// Clears set-id bits, as a write by somebody without privilege does. A record of its own.
     #[inline]
     pub(super) fn drop_set_id(&mut self, cx: &Cx) -> Result<()> {

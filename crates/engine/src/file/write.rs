@@ -10,16 +10,20 @@ use super::cursor::{Cursor, Filler, Piece, Source};
 use super::job::Job;
 use super::{block_of, blocks_for};
 use crate::fs::Fs;
+use crate::lane::Tx;
 use crate::segment::cachelet;
 use base::{Cx, Error, Node, Result};
 use core::sync::atomic::Ordering::Relaxed;
 use format::BLOCK;
-use format::extent::{FILE_MAX, Root};
+use format::extent::{Extent, FILE_MAX, Root};
+use format::inode::node_offset;
 use format::lane::Kind;
 use pm::{Errno, UserSlice};
 
 /// Most blocks given out ahead of need.
 const AHEAD_MAX: u64 = 256;
+/// From so many bytes on a write is worth an attempt at [`Fs::write_aside`].
+const LONG: u64 = 128 << 10;
 /// Most bytes of one `write_with`.
 const FILLED_MAX: u64 = 8 << 20;
 
@@ -39,12 +43,82 @@ impl Fs {
             return Err(Errno::EFBIG.into());
         }
         job.drop_set_id(cx)?;
+        if total >= LONG
+            && total <= FILE_MAX - start
+            && job.ends_at_border(start)?
+            && let Some(end) = self.write_aside(&mut tx, cx, node, start, from)?
+        {
+            return Ok((total as usize, end));
+        }
+        // As above, where that has given the inode back.
+        let cachelet = if tx.held == 0 { self.lock_file(&mut tx, cx, node)? } else { cachelet };
+        let mut job = Job::new(&mut tx, cachelet, node.id)?;
+        let start = offset.unwrap_or(job.size());
+        if start >= FILE_MAX {
+            return Err(Errno::EFBIG.into());
+        }
         let end = start + total.min(FILE_MAX - start);
         let done = match from {
             [buffer] if job.overwrite(start, *buffer)? => end,
             _ => job.fill(start, end, &mut Source::Program(Cursor::new(from)))?,
         };
         Ok(((done - start) as usize, done))
+    }
+
+    /// A long piece behind the end of a file, which ends at the border of a block: written into blocks that
+    /// are nobody's yet, with nothing locked, so that who is stopped meanwhile, or while he makes the image grow, keeps
+    /// nobody from the file. The inode is held for the records alone, of which the last raises the size. `None`, and nothing
+    /// is held: there is no room, or the file has changed meanwhile. Else where the piece ends.
+    #[inline(never)]
+    fn write_aside<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node, start: u64, from: &[UserSlice]) -> Result<Option<u64>> {
+        let mut near = self.near(self.inode(node_offset(node.id))?.root.load(Relaxed), block_of(start));
+        tx.unlock_all();
+        let mut source = Source::Program(Cursor::new(from));
+        let (mut at, end) = (start, start.saturating_add(UserSlice::total(from) as u64));
+        while at < end.min(FILE_MAX) {
+            let Ok((block, len)) = tx.blocks(blocks_for(end) - block_of(at), near) else { break };
+            let reached = end.min(at + len * BLOCK);
+            if source.put(self, block * BLOCK, reached - at, 0).is_err() {
+                break;
+            }
+            tx.order();
+            if !self.add_written(tx, cx, node, (at, block, len), (start, end))? {
+                break;
+            }
+            tx.unlock_all();
+            if reached == end {
+                return Ok(Some(end));
+            }
+            (at, near) = (reached, block + len);
+        }
+        tx.abandon();
+        tx.unlock_all();
+        Ok(None)
+    }
+
+    /// Makes `len` blocks from `block` on a file's, from its byte `at` on, if the file still ends at `start` and has nothing
+    /// behind that place. They are part of what is to end at `end`: the size rises with the last of them.
+    fn add_written<'a>(
+        &'a self,
+        tx: &mut Tx<'a>,
+        cx: &Cx,
+        node: Node,
+        (at, block, len): (u64, u64, u64),
+        (start, end): (u64, u64),
+    ) -> Result<bool> {
+        let cachelet = self.lock_file(tx, cx, node)?;
+        let mut job = Job::new(tx, cachelet, node.id)?;
+        let first = block_of(at);
+        if job.size() != start || job.has_set_id() || self.find_extent(job.root(), first)?.is_some() {
+            return Ok(false);
+        }
+        let Ok(edited) = job.insert(Extent { file: first, block, len }) else { return Ok(false) };
+        let is_last = at + len * BLOCK >= end;
+        job.commit(edited, len, if is_last { end } else { start }, true)?;
+        if !is_last {
+            cachelet.flags.fetch_or(cachelet::AHEAD, Relaxed);
+        }
+        Ok(true)
     }
 
     /// Writes at most `len` bytes at `offset` that `fill` puts straight into the
@@ -85,6 +159,12 @@ impl Fs {
 }
 
 impl Job<'_, '_> {
+    /// Whether the file ends at byte `start`, at the border of a block, and has no blocks from there on.
+    fn ends_at_border(&self, start: u64) -> Result<bool> {
+        let ends = start == self.size() && start.is_multiple_of(BLOCK);
+        Ok(ends && self.fs.find_extent(self.root(), block_of(start))?.is_none())
+    }
+
     /// The common cases: one buffer into one extent, in place or at the end.
     /// False if it does not fit there.
     #[inline]

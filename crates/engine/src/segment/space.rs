@@ -8,11 +8,11 @@
 //! kernel has such: images are mapped at a multiple of one, and grow to one.
 
 use crate::alloc::shadow::PAGE_BLOCKS;
-use crate::fs::{Fs, corrupt};
+use crate::fs::Fs;
 use crate::lane::lock::Waiter;
 use crate::segment::{LockWord, Page, lane_state::HELD_MAX};
 use base::Result;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use format::layout::{BLOCK, Layout};
 use pm::file::{self, File};
 use pm::sys::abi;
@@ -23,6 +23,9 @@ const STEP_MIN: u64 = 8 << 20;
 const STEP_MAX: u64 = 64 << 20;
 /// When there is no space for a step, smaller ones are tried down to this.
 const STEP_LAST: u64 = 64 << 10;
+/// How long who needs space waits for another who is making some, nanoseconds; and by how much it then grows the image itself.
+const PATIENCE: i64 = 2_000_000;
+const STEP_ALONE: u64 = huge::HUGE_PAGE;
 
 impl Fs {
     /// Gives real space to `offset..offset + len` of the segment. `ENOSPC`.
@@ -40,32 +43,64 @@ impl Fs {
     ///
     /// Called from inside an allocation of lane `number`, whose record is half
     /// built: so no record is used. `root.grown` is one 8-byte store that stands
-    /// for itself; whatever happens before it has no effect.
+    /// for itself and only rises; whatever happens before it changes no contents. So
+    /// any number of lanes may grow the image at a time: the lock is there to spare work,
+    /// and who has it may be stopped, for whatever time. It is taken from there after a while.
     #[cold]
     #[inline(never)]
     pub(crate) fn grow(&self, number: u32) -> Result<()> {
-        let root = self.root();
-        let before = root.grown.load(Acquire);
+        let before = self.root().grown.load(Acquire);
         // Listed in the last place, which operations do not reach.
         let listed = &self.lane_state(number).held[HELD_MAX - 1];
         let word: &LockWord = &self.header().grow.0;
         listed.store(self.segment.offset_of(word), Release);
-        if !Waiter::of(number).take(self, word, number + 1) {
-            return Err(corrupt("lock", self.segment.offset_of(word)));
-        }
-        let result = if root.grown.load(Acquire) > before { Ok(()) } else { self.grow_locked(number, before) };
-        word.store(0, Release);
+        let result = match self.take_growth(word, number, before) {
+            Some(step) => self.grow_from(number, before, step),
+            None => Ok(()),
+        };
+        // Another may have it by now.
+        let _ = word.compare_exchange(number + 1, 0, AcqRel, Relaxed);
         listed.store(0, Release);
         self.refresh_valid();
         result
     }
 
-    fn grow_locked(&self, number: u32, before: u64) -> Result<()> {
+    /// Takes the lock of growth, and tells by how many bytes to grow; `None`: another has done so meanwhile.
+    fn take_growth(&self, word: &LockWord, number: u32, before: u64) -> Option<u64> {
+        let (mut wait, mut since) = (Waiter::of(number), None);
+        loop {
+            let holder = match word.compare_exchange(0, number + 1, Acquire, Relaxed) {
+                Ok(_) => return self.is_grown(before, (self.layout.limit / 64).clamp(STEP_MIN, STEP_MAX)),
+                Err(holder) => holder,
+            };
+            self.is_grown(before, 0)?;
+            let is_there = wait.once(self, holder);
+            if wait.is_nonsense() {
+                // A peer's mistake, or malice.
+                return self.is_grown(before, STEP_ALONE);
+            }
+            let now = pm::clock::monotonic();
+            if is_there && now - *since.get_or_insert(now) < PATIENCE {
+                continue;
+            }
+            // Stopped, or slow: little is needed now, and both may be at it.
+            if word.compare_exchange(holder, number + 1, Acquire, Relaxed).is_ok() {
+                return self.is_grown(before, STEP_ALONE);
+            }
+            since = None;
+        }
+    }
+
+    /// `step`, if the image is as large as before.
+    fn is_grown(&self, before: u64, step: u64) -> Option<u64> {
+        (self.root().grown.load(Acquire) <= before).then_some(step)
+    }
+
+    fn grow_from(&self, number: u32, before: u64, mut step: u64) -> Result<()> {
         let limit = self.layout.block_count();
         if before >= limit {
             return Err(Errno::ENOSPC.into());
         }
-        let mut step = (self.layout.limit / 64).clamp(STEP_MIN, STEP_MAX);
         loop {
             let after = (before + step / BLOCK).min(limit);
             // So that the next step begins with a huge page.
@@ -95,7 +130,8 @@ impl Fs {
 
     fn publish_growth(&self, number: u32, before: u64, after: u64) -> Result<()> {
         let grown = &self.root().grown;
-        self.image.store(grown, after);
+        // Never down: another may have grown the image further meanwhile.
+        self.image.raise(grown, after as i64);
         self.image.flush(self.image.offset_of(grown), 8);
         self.image.fence();
         self.image.set_valid(after * BLOCK);
