@@ -73,6 +73,7 @@ impl Fs {
                     // Nobody is changing it: somebody has left it so.
                     let _ = cachelet.map_sequence.compare_exchange(before, before.wrapping_add(1), Acquire, Relaxed);
                 }
+                wait.check(self)?;
                 if wait.is_nonsense() {
                     break;
                 }

@@ -141,6 +141,8 @@ impl Fs {
             held.store(0, Release);
         }
         state.unopened.store(0, Release);
+        state.waits_for.store(0, Relaxed);
+        state.called_off.store(0, Relaxed);
         for word in [&state.cursor, &state.slot_block].into_iter().chain(&state.pages) {
             word.store(0, Relaxed);
         }

@@ -101,6 +101,7 @@ impl<'a> Tx<'a> {
                     if !wait.once(self.fs, flags >> 16) {
                         self.fs.reopen_forgotten(directory, flags);
                     }
+                    wait.check(self.fs)?;
                     if wait.is_nonsense() {
                         return Err(corrupt("flags of a directory", node_offset(*node)));
                     }

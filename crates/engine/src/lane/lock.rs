@@ -2,8 +2,9 @@
 
 use super::{LOCKS, Tx};
 use crate::fs::{Fs, corrupt};
+use crate::names::ATTEMPTS;
 use crate::segment::{Cachelet, LockWord, cachelet};
-use base::{Cx, Result};
+use base::{Cx, Error, Result};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::LANES;
@@ -14,16 +15,25 @@ const SPINS: u32 = 200;
 /// Turns given up before a waiter sleeps. Few: where others want the processor,
 /// each may last as long as the scheduler gives them.
 const TURNS: u32 = 4;
-/// How long it sleeps at a time, nanoseconds.
+/// How long it sleeps at a time, nanoseconds; after so many times twice as long, up to 16 times: who has not
+/// let go by then is stopped, or at something long.
 const NAP: i64 = 50_000;
+const NAPS: u32 = 64;
+const DOUBLED_MAX: u32 = 4;
+/// Turns until a waiter is known to wait, and until one that holds the locks of names lets go of them ([`LATER`]).
+const LONG: u32 = SPINS + TURNS + 8;
 /// Turns in a row in which nobody was there to be waited for, until a waiter gives up.
 const VAIN: u32 = 64;
 /// Such turns in all, until a word that never comes to rest is given up as damage.
 const NONSENSE: u32 = 1024;
 
+/// An operation on names waits for an inode whose holder may be stopped: it gives back all that it holds, since others
+/// want that, waits with nothing in its hands ([`Fs::wait_aside`]), and begins anew. Never seen outside the engine.
+pub(crate) const LATER: Error = Error::Posix(Errno::ECANCELED);
+
 impl<'a> Tx<'a> {
     /// Takes a lock, waiting; the holder's lane is adopted if it has died.
-    /// `EIO` if this operation holds too many locks.
+    /// `EIO` if this operation holds too many locks; [`LATER`]; `EINTR` ([`Fs::call_off`]).
     #[inline(always)]
     pub(crate) fn lock(&mut self, word: &'a LockWord) -> Result<()> {
         let held = usize::from(self.held);
@@ -34,7 +44,7 @@ impl<'a> Tx<'a> {
         // Listed before it is taken: see the module's parent.
         listed.store(self.fs.segment.offset_of(word), Release);
         if word.compare_exchange(0, self.number + 1, Acquire, Relaxed).is_err() {
-            self.fs.wait_for_lock(word, listed, self.number)?;
+            self.fs.wait_for_lock(word, listed, self.number, held > 0)?;
         }
         self.held += 1;
         Ok(())
@@ -145,16 +155,67 @@ impl<'a> Tx<'a> {
 }
 
 impl Fs {
-    /// Waits for a lock that lane `number` wants and has listed; it is listed no more if that is in vain.
+    /// Waits for a lock that lane `number` wants and has listed; it is listed no more if that is in vain. `holds`:
+    /// the lane has other locks.
     #[cold]
     #[inline(never)]
-    fn wait_for_lock(&self, word: &LockWord, listed: &AtomicU64, number: u32) -> Result<()> {
-        let mut wait = Waiter::of(number);
-        if wait.take(self, word, number + 1) {
+    fn wait_for_lock(&self, word: &LockWord, listed: &AtomicU64, number: u32, holds: bool) -> Result<()> {
+        let (mut wait, state) = (Waiter::of(number), self.lane_state(number));
+        let at = self.segment.offset_of(word);
+        // Buckets of names, and an inode in use by one who may be stopped.
+        wait.patience = if holds && at >= self.areas.cachelets && state.entered[0].load(Relaxed) != 0 { LONG } else { u32::MAX };
+        let taken = wait.take(self, word, number + 1);
+        if taken {
+            state.waits_for.store(0, Relaxed);
             return Ok(());
         }
         listed.store(0, Release);
-        Err(corrupt("lock", self.segment.offset_of(word)))
+        if wait.rounds >= wait.patience {
+            state.waits_for.store(at, Relaxed);
+            return Err(LATER);
+        }
+        wait.check(self)?;
+        Err(corrupt("lock", at))
+    }
+
+    /// After [`LATER`], with nothing held: waits until the lock that was wanted changes hands. `EINTR`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait_aside(&self, cx: &Cx) -> Result<()> {
+        let Some(number) = self.own_lane(cx.thread).get().checked_sub(1) else { return Ok(()) };
+        let waits_for = &self.lane_state(number).waits_for;
+        let Some(word) = self.segment.at::<LockWord>(waits_for.load(Relaxed)) else { return Ok(()) };
+        let (mut wait, first) = (Waiter::of(number), word.load(Acquire));
+        let mut result = Ok(());
+        while first != 0 && word.load(Acquire) == first && result.is_ok() {
+            if !wait.once(self, first) {
+                // Nobody who is there has it.
+                let _ = word.compare_exchange(first, 0, Acquire, Relaxed);
+            }
+            result = wait.check(self);
+        }
+        waits_for.store(0, Relaxed);
+        result
+    }
+
+    /// Makes a call that ends with [`LATER`] where it would hold others up, until it does not.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn until_free<T>(&self, cx: &Cx, call: &dyn Fn() -> Result<T>) -> Result<T> {
+        for _ in 0..ATTEMPTS {
+            self.wait_aside(cx)?;
+            match call() {
+                Err(LATER) => {}
+                result => return result,
+            }
+        }
+        Err(Errno::EIO.into())
+    }
+
+    /// Whoever uses lane `number` need not wait any longer, whatever for: the call ends with `EINTR`. Or (`over`) what
+    /// was meant by that has ended.
+    pub fn call_off(&self, number: u32, over: bool) {
+        self.lane_state(number).called_off.store(u64::from(!over), Release);
     }
 
     /// The lock of the bucket that `hash` belongs to, now and after splits.
@@ -177,21 +238,23 @@ pub(crate) struct Waiter {
     nobody: u32,
     /// Own lane + 1, or 0.
     own: u32,
+    /// Turns after which [`Waiter::take`] gives up.
+    patience: u32,
 }
 
 impl Waiter {
     pub(crate) fn new() -> Waiter {
-        Waiter { rounds: 0, vain: 0, nobody: 0, own: 0 }
+        Waiter { rounds: 0, vain: 0, nobody: 0, own: 0, patience: u32::MAX }
     }
 
     /// For the user of lane `own`.
     pub(crate) fn of(own: u32) -> Waiter {
-        Waiter { rounds: 0, vain: 0, nobody: 0, own: own.wrapping_add(1) }
+        Waiter { rounds: 0, vain: 0, nobody: 0, own: own.wrapping_add(1), patience: u32::MAX }
     }
 
     /// For the thread of a call, with a lane or without one.
     pub(crate) fn by(fs: &Fs, cx: &Cx) -> Waiter {
-        Waiter { rounds: 0, vain: 0, nobody: 0, own: fs.own_lane(cx.thread).get() }
+        Waiter { rounds: 0, vain: 0, nobody: 0, own: fs.own_lane(cx.thread).get(), patience: u32::MAX }
     }
 
     /// Waits a little for the lane `holder - 1` to let go of something. False if
@@ -210,9 +273,24 @@ impl Waiter {
         match self.rounds - SPINS {
             ..TURNS if is_free => {}
             ..TURNS => pm::file::give_way(),
-            _ => pm::file::nap(NAP),
+            turns => pm::file::nap(NAP << ((turns - TURNS) / NAPS).min(DOUBLED_MAX)),
         }
         self.vain < VAIN
+    }
+
+    /// It has become long: who asks is told what is waited for; whether the wait has been called off.
+    #[cold]
+    fn is_over(&self, fs: &Fs, word: &LockWord) -> bool {
+        if let Some(state) = fs.state_of(self.own) {
+            state.waits_for.store(fs.segment.offset_of(word), Relaxed);
+        }
+        self.check(fs).is_err()
+    }
+
+    /// `EINTR` if this wait has been called off ([`Fs::call_off`]).
+    pub(crate) fn check(&self, fs: &Fs) -> Result<()> {
+        let called_off = fs.state_of(self.own).is_some_and(|state| state.called_off.load(Acquire) != 0);
+        if called_off { Err(Errno::EINTR.into()) } else { Ok(()) }
     }
 
     /// Whether the word waited for has named nobody so often that it never will
@@ -222,11 +300,12 @@ impl Waiter {
     }
 
     /// Takes a lock for `owner` (a lane + 1), from nobody if it names nobody who
-    /// is there. False if it names `owner` already, or is nonsense.
+    /// is there. False if it names `owner` already, or is nonsense, or there is no more patience.
     pub(crate) fn take(&mut self, fs: &Fs, word: &LockWord, owner: u32) -> bool {
         loop {
             match word.compare_exchange(0, owner, Acquire, Relaxed) {
                 Ok(_) => return true,
+                Err(_) if self.rounds >= LONG && (self.rounds >= self.patience || self.is_over(fs, word)) => return false,
                 Err(holder) if self.once(fs, holder) && !self.is_nonsense() => {}
                 Err(holder) if holder == owner || self.is_nonsense() => return false,
                 Err(holder) => {

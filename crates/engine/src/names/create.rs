@@ -4,6 +4,7 @@ use super::inode::{Plan, inherit};
 use super::{Parent, proper, symlink, touch_directory};
 use crate::fs::Fs;
 use crate::index::{Room, Sought};
+use crate::lane::lock::LATER;
 use crate::lane::record::Set;
 use crate::lane::{Begun, Tx};
 use crate::segment::{Cachelet, LockWord};
@@ -31,11 +32,24 @@ impl Fs {
     /// As [`Fs::create_in_line`], and tells the cachelet too.
     #[inline(always)]
     pub(crate) fn create_seen(&self, cx: &Cx, dir: Node, name: Name, new: &NewNode) -> Result<(Node, &Cachelet)> {
-        if self.is_plain() {
-            return self.create_as::<true>(cx, dir, name, new);
+        let made = match self.is_plain() {
+            true => self.create_as::<true>(cx, dir, name, new),
+            false => self.create_in_any(cx.copied(), dir, name.bytes(), new.copied()),
+        };
+        match made {
+            Err(LATER) => {
+                let made = self.create_later(cx.copied(), dir, name.bytes(), new.copied())?;
+                Ok(made)
+            }
+            made => made,
         }
-        let made = self.create_in_any(cx.copied(), dir, name.bytes(), new.copied())?;
-        Ok(made)
+    }
+
+    /// Once an inode is free whose holder kept us waiting.
+    #[cold]
+    #[inline(never)]
+    fn create_later(&self, cx: Cx, dir: Node, name: &[u8], new: NewNode) -> Result<(Node, &Cachelet)> {
+        self.until_free(&cx, &|| self.create_in_any(cx, dir, name, new.copied()))
     }
 
     /// In any image, where that is allowed.

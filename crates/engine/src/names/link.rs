@@ -5,6 +5,7 @@ use super::{Parent, SET_GID, SET_UID, proper, touch_directory};
 use crate::fs::Fs;
 use crate::index::Seen;
 use crate::lane::Tx;
+use crate::lane::lock::LATER;
 use crate::lane::record::Set;
 use crate::segment::Cachelet;
 use base::{Cx, Kind, Name, Node, R, Result, W};
@@ -23,13 +24,24 @@ impl Fs {
     /// As [`Fs::link`], in one function with the caller.
     #[inline(always)]
     pub fn link_in_line(&self, cx: &Cx, node: Node, dir: Node, name: Name) -> Result<()> {
-        match self.is_plain() {
+        let done = match self.is_plain() {
             true => self.link_as::<true>(cx, node, dir, name),
-            false => {
-                self.link_in_any(cx.copied(), node, dir, name.bytes())?;
+            false => self.link_in_any(cx.copied(), node, dir, name.bytes()),
+        };
+        match done {
+            Err(LATER) => {
+                self.link_later(cx.copied(), node, dir, name.bytes())?;
                 Ok(())
             }
+            done => done,
         }
+    }
+
+    /// Once the inode is free whose holder kept us waiting.
+    #[cold]
+    #[inline(never)]
+    fn link_later(&self, cx: Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        self.until_free(&cx, &|| self.link_in_any(cx, node, dir, name))
     }
 
     /// In any image, where that is allowed.

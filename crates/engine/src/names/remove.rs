@@ -5,6 +5,7 @@ use super::{proper, touch_directory};
 use crate::fs::Fs;
 use crate::index::Hit;
 use crate::lane::Tx;
+use crate::lane::lock::LATER;
 use crate::lane::record::{ClearBits, Empty, Set, Stores};
 use crate::segment::cache::Change;
 use crate::segment::cachelet::{self, Cachelet};
@@ -35,13 +36,24 @@ impl Fs {
     /// As [`Fs::unlink`], in one function with the caller.
     #[inline(always)]
     pub fn unlink_in_line(&self, cx: &Cx, dir: Node, name: Name) -> Result<()> {
-        match self.is_plain() {
+        let done = match self.is_plain() {
             true => self.unlink_as::<true>(cx, dir, name),
-            false => {
-                self.unlink_in_any(cx.copied(), dir, name.bytes())?;
+            false => self.unlink_in_any(cx.copied(), dir, name.bytes()),
+        };
+        match done {
+            Err(LATER) => {
+                self.unlink_later(cx.copied(), dir, name.bytes())?;
                 Ok(())
             }
+            done => done,
         }
+    }
+
+    /// Once the inode is free whose holder kept us waiting.
+    #[cold]
+    #[inline(never)]
+    fn unlink_later(&self, cx: Cx, dir: Node, name: &[u8]) -> Result<()> {
+        self.until_free(&cx, &|| self.unlink_in_any(cx, dir, name))
     }
 
     /// In any image, where that is allowed.

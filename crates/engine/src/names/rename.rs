@@ -9,7 +9,7 @@
 //! ([`super::move_plainly`]).
 
 use super::remove::Fate;
-use super::rmdir::{Outcome, is_surely_empty};
+use super::rmdir::{Outcome, is_surely_empty, later};
 use super::{Parent, STICKY, proper, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
@@ -124,7 +124,7 @@ impl Fs {
     #[inline(always)]
     pub fn rename_in_line(&self, cx: &Cx, from_dir: Node, from: Name, to_dir: Node, to: Name, mode: RenameMode) -> Result<()> {
         let request = Request { from_dir, from, to_dir, to, mode };
-        match self.try_rename(cx, &request)? {
+        match self.try_rename(cx, &request).or_else(later)? {
             Outcome::Done => Ok(()),
             undecided => {
                 self.rename_again(cx.copied(), undecided.copied(), request.copied())?;

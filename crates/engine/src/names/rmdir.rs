@@ -10,7 +10,7 @@ use super::{Parent, proper, touch_directory};
 use crate::fs::Fs;
 use crate::index::Hit;
 use crate::lane::Tx;
-use crate::lane::lock::Waiter;
+use crate::lane::lock::{LATER, Waiter};
 use crate::segment::cachelet::DELETING;
 use crate::segment::{Cachelet, LockWord};
 use base::{Cx, Kind, Name, Node, Result};
@@ -28,6 +28,8 @@ pub(super) enum Outcome {
     Done,
     /// Something changed meanwhile, or this lane + 1 is at it.
     Again(u32),
+    /// An inode is wanted whose holder keeps us waiting ([`LATER`]).
+    Later,
     /// This directory's counts are to be taken again first.
     Recount(Node),
 }
@@ -38,6 +40,7 @@ impl Outcome {
     pub(super) fn copied(&self) -> Outcome {
         match *self {
             Outcome::Done => Outcome::Done,
+            Outcome::Later => Outcome::Later,
             Outcome::Again(holder) => Outcome::Again(holder.rotate_left(0)),
             Outcome::Recount(Node { id, hint }) => Outcome::Recount(Node { id: id.rotate_left(0), hint }),
         }
@@ -53,7 +56,7 @@ impl Fs {
     /// As [`Fs::rmdir`], in one function with the caller.
     #[inline(always)]
     pub fn rmdir_in_line(&self, cx: &Cx, dir: Node, name: Name) -> Result<()> {
-        match self.try_rmdir(cx, dir, name)? {
+        match self.try_rmdir(cx, dir, name).or_else(later)? {
             Outcome::Done => Ok(()),
             undecided => {
                 self.rmdir_again(cx.copied(), undecided.copied(), dir, name.bytes())?;
@@ -88,12 +91,14 @@ impl Fs {
 
     /// Repeats an attempt, whose outcome was `last`, until it is decided.
     pub(super) fn until_done(&self, cx: &Cx, mut last: Outcome, attempt: &dyn Fn(&Fs) -> Result<Outcome>) -> Result<()> {
-        let (mut wait, mut vain) = (Waiter::new(), 0);
+        let (mut wait, mut vain) = (Waiter::by(self, cx), 0);
         for _ in 1..super::ATTEMPTS {
             match last {
                 Outcome::Done => return Ok(()),
+                Outcome::Later => self.wait_aside(cx)?,
                 Outcome::Again(holder) => {
                     vain += u32::from(!wait.once(self, holder));
+                    wait.check(self)?;
                     if vain > VAIN {
                         break;
                     }
@@ -104,7 +109,7 @@ impl Fs {
                     Err(error) => return Err(error),
                 },
             }
-            last = attempt(self)?;
+            last = attempt(self).or_else(later)?;
         }
         Err(Errno::EIO.into())
     }
@@ -197,6 +202,12 @@ impl Fs {
         self.after_removal(cx, victim, hit.node, fate);
         Ok(Outcome::Done)
     }
+}
+
+/// What becomes of an attempt that would have held others up.
+#[inline(always)]
+pub(super) fn later(error: base::Error) -> Result<Outcome> {
+    if error == LATER { Ok(Outcome::Later) } else { Err(error) }
 }
 
 /// Whether a directory is empty: false if its counts are in doubt, `ENOTEMPTY` if it has entries.

@@ -356,6 +356,7 @@ impl Fs {
             if !wait.once(self, flags >> 16) {
                 self.reopen_forgotten(cachelet, flags);
             }
+            wait.check(self)?;
             if wait.is_nonsense() {
                 return Err(corrupt("flags of a cachelet", node_offset(id)));
             }

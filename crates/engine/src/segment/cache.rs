@@ -293,8 +293,10 @@ impl Fs {
     pub(crate) fn revalidate(&self, cx: &Cx, cachelet: &Cachelet, id: u64) -> Result<()> {
         let lane = self.lane_of(cx)?;
         self.lane_state(lane).loading_cachelet.store(self.segment.offset_of(&cachelet.owner), SeqCst);
-        if cachelet.owner.load(Acquire) == lane + 1 || !Waiter::of(lane).take(self, &cachelet.owner, lane + 1) {
+        let mut wait = Waiter::of(lane);
+        if cachelet.owner.load(Acquire) == lane + 1 || !wait.take(self, &cachelet.owner, lane + 1) {
             self.lane_state(lane).loading_cachelet.store(0, SeqCst);
+            wait.check(self)?;
             // Ours already: an operation of this thread holds the inode.
             let is_ours = cachelet.owner.load(Acquire) == lane + 1;
             return if is_ours { self.reload(lane, cachelet, id) } else { Err(corrupt("cachelet", node_offset(id))) };
@@ -356,6 +358,7 @@ impl Fs {
                     cachelet.flags.fetch_or(cachelet::INVALID, SeqCst);
                     self.revalidate(cx, cachelet, id)?;
                 }
+                wait.check(self)?;
                 if wait.is_nonsense() {
                     break;
                 }

@@ -76,7 +76,11 @@ pub struct LaneState {
     pub loading: AtomicU64,
     /// Segment offsets of the owner words of open files' offsets held, or about to be.
     pub offsets: [AtomicU64; OFFSETS],
-    pub spare: [AtomicU64; 32 - OFFSETS],
+    /// Segment offset of the word that this lane waits for; 0: none that it has waited for long.
+    pub waits_for: AtomicU64,
+    /// Not 0: what this lane waits for is not wanted any more (the server's lanes: `Fs::call_off`).
+    pub called_off: AtomicU64,
+    pub spare: [AtomicU64; 30 - OFFSETS],
     /// Node that this lane has made without a name, for whoever opens it next: nobody frees it before.
     pub unopened: AtomicU64,
     pub reserved: [Reserved; RESERVED_MAX],
