@@ -370,6 +370,15 @@ impl Default for Thread {
     }
 }
 
+/// A process that keeps another waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// Its PID, as its own namespace has it.
+    pub pid: u32,
+    /// It is stopped, as far as its PID tells.
+    pub is_stopped: bool,
+}
+
 /// The context of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Cx<'a> {

@@ -107,9 +107,30 @@ impl File {
     /// Takes the kernel's exclusive `flock`, waiting. It ends with `unlock` or its holder's death; closing
     /// is not enough once the file has been mapped through this descriptor.
     pub fn lock(&self) -> Result<(), Errno> {
+        self.flock(abi::LOCK_EX)
+    }
+
+    /// As [`File::lock`], the lock that any number may have at a time.
+    pub fn lock_shared(&self) -> Result<(), Errno> {
+        self.flock(abi::LOCK_SH)
+    }
+
+    /// As [`File::lock`], but it waits for some 20 ms at most; whether it has the lock.
+    pub fn lock_soon(&self) -> bool {
+        let mut turns = 0;
+        while self.flock(abi::LOCK_EX | abi::LOCK_NB).is_err() {
+            if !pause(turns) {
+                return false;
+            }
+            turns += 1;
+        }
+        true
+    }
+
+    fn flock(&self, how: u32) -> Result<(), Errno> {
         loop {
             // SAFETY: no pointers.
-            match unsafe { call!(abi::__NR_flock, self.0, abi::LOCK_EX) } {
+            match unsafe { call!(abi::__NR_flock, self.0, how) } {
                 Err(Errno::EINTR) => {}
                 other => return other.map(drop),
             }

@@ -179,23 +179,26 @@ impl Drop for Opened {
     }
 }
 
-fn open(path: &[u8]) -> Result<Opened, AttachError> {
+/// Opens an image, and locks it: against everybody (`alone`), or against who does that, if the image is in use and
+/// whole. Any number join at a time, so that one who is stopped then keeps nobody else from it.
+fn open(path: &[u8], alone: bool) -> Result<Opened, AttachError> {
     let file = File::open(path, abi::O_RDWR, 0).map_err(|errno| match errno {
         Errno::EACCES | Errno::EROFS | Errno::EPERM => AttachError::NotWritable,
         Errno::EISDIR => AttachError::NotAnImage,
         other => AttachError::Open(other),
     })?;
     // Where a filter of system calls lets nobody lock, one can join those who use it, and no more.
-    let locked = match file.lock() {
+    let locked = match if alone { file.lock() } else { file.lock_shared() } {
         Ok(()) => true,
+        Err(Errno::ENOSYS | Errno::EPERM) if alone => return Err(UNLOCKED),
         Err(Errno::ENOSYS | Errno::EPERM) => false,
         Err(errno) => return Err(AttachError::Open(errno)),
     };
     let mut opened = examine(file)?;
     opened.locked = locked;
     let Opened { file, stat, layout, grown, .. } = &opened;
-    if !locked {
-        return if stat.size < layout.limit { Err(UNLOCKED) } else { Ok(opened) };
+    if !alone {
+        return Ok(opened);
     }
     if stat.size < layout.limit {
         file.truncate(layout.limit).map_err(AttachError::Open)?;
@@ -273,32 +276,63 @@ impl Fs {
     ///
     /// `place` gives the room, so that no allocator is needed; nothing is in it after an error.
     pub fn attach_at<'p>(place: &'p mut MaybeUninit<Fs>, cx: &Cx, path: &[u8], options: &Options) -> Result<&'p Fs, AttachError> {
-        let opened = open(path)?;
+        if Self::attach_as(place, cx, path, options, false)? || Self::attach_as(place, cx, path, options, true)? {
+            // SAFETY: it was written, and has not been given up.
+            return Ok(unsafe { place.assume_init_mut() });
+        }
+        Err(AttachError::InUse)
+    }
+
+    /// As [`Fs::attach_at`]: with nobody beside it (`alone`), or as one of several users. False if it must be the former.
+    fn attach_as(place: &mut MaybeUninit<Fs>, cx: &Cx, path: &[u8], options: &Options, alone: bool) -> Result<bool, AttachError> {
+        let opened = open(path, alone)?;
         let image = map(&opened, options.domain)?;
         let fs = place.write(unjoined(&opened.superblock, opened.layout, image, path, options)?);
-        match fs.attach(cx, &opened, options) {
-            Ok(()) => Ok(fs),
-            Err(error) => {
-                fs.abandon(cx);
-                Err(error)
-            }
+        let attached = match alone {
+            true => fs.attach(cx, &opened, options).map(|()| true),
+            false => fs.attach_beside_others(cx, &opened, options),
+        };
+        if attached != Ok(true) {
+            fs.abandon(cx);
         }
+        attached
+    }
+
+    /// Joins those who use the image; false, and nothing has happened, if there is nobody.
+    fn attach_beside_others(&mut self, cx: &Cx, opened: &Opened, options: &Options) -> Result<bool, AttachError> {
+        let directory = options.segment_dir.unwrap_or(SEGMENT_DIRECTORY);
+        let is_whole = opened.stat.size >= opened.layout.limit;
+        if !is_whole || !volatile::Identity::new(&opened.stat).matches(self.volatile()) {
+            return Ok(false);
+        }
+        if !self.join(directory)? || self.adopt_all(cx) == 0 {
+            return Ok(false);
+        }
+        self.take_place(cx)?;
+        // Who leaves gives up his place before he looks whether he was the last: whoever has a place still sees ours.
+        if !opened.locked && self.adopt_all(cx) == 0 {
+            self.detach(cx);
+            return Err(UNLOCKED);
+        }
+        self.finish_beside_others(cx);
+        Ok(true)
+    }
+
+    fn take_place(&self, cx: &Cx) -> Result<(), AttachError> {
+        self.take_process(cx).map_err(|error| match error {
+            Error::Posix(Errno::ENOSPC) => AttachError::NoSpace,
+            _ => AttachError::TooManyProcesses,
+        })
     }
 
     fn attach(&mut self, cx: &Cx, opened: &Opened, options: &Options) -> Result<(), AttachError> {
         let directory = options.segment_dir.unwrap_or(SEGMENT_DIRECTORY);
         let identity = volatile::Identity::new(&opened.stat);
         if !identity.matches(self.volatile()) {
-            if !opened.locked {
-                return Err(UNLOCKED);
-            }
             identity.initialise(&self.image, self.volatile());
         }
         let mut joined = self.join(directory)?;
         let alone = !joined || self.adopt_all(cx) == 0;
-        if alone && !opened.locked {
-            return Err(UNLOCKED);
-        }
         if joined && alone && !self.settle_alone() {
             // Death at an unlucky instant has left something counted that nobody holds.
             self.give_lane_back(cx.thread);
@@ -314,15 +348,7 @@ impl Fs {
             self.make_segment(directory, &opened.stat, options.cachelets)?;
             self.lock_noted(cx, &cutting);
         }
-        self.take_process(cx).map_err(|error| match error {
-            Error::Posix(Errno::ENOSPC) => AttachError::NoSpace,
-            _ => AttachError::TooManyProcesses,
-        })?;
-        // Who leaves gives up his place before he looks whether he was the last: whoever has a place still sees ours.
-        if !opened.locked && self.adopt_all(cx) == 0 {
-            self.detach(cx);
-            return Err(UNLOCKED);
-        }
+        self.take_place(cx)?;
         if alone {
             self.finish_work(cx);
         } else {

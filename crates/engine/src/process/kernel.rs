@@ -89,6 +89,11 @@ pub(super) fn lives(pid: u32, namespace: u64, started: u64) -> Option<bool> {
     Some(!ended && (started == 0 || started == status.started))
 }
 
+/// Whether a process of our namespace is stopped, by a signal or a debugger.
+pub(super) fn is_stopped(pid: u32) -> bool {
+    status(pid).is_some_and(|status| matches!(status.state, b'T' | b't'))
+}
+
 struct Status {
     state: u8,
     threads: u64,

@@ -20,10 +20,12 @@
 //! | `census` | what is held at the moment, for tests |
 //! | `last` | the ends of descriptions and processes |
 //! | `kernel` | what `/proc` tells |
+//! | `stopped` | who keeps others waiting |
 //!
 //! Invariants
-//! - Attaching holds the kernel's lock on the image file, so one process
-//!   attaches at a time; nobody else takes that lock.
+//! - Attaching holds the kernel's lock on the image file: who is the first to do
+//!   so has it alone, any number join others at a time. So one that is stopped while
+//!   it joins keeps nobody from joining.
 //! - A process slot belongs to whoever holds its mutex, or, in the states
 //!   between fork and exec, to whoever its PID says.
 //! - A reference is counted before it is listed in a descriptor table, and
@@ -48,6 +50,7 @@ mod recover;
 mod rescue;
 pub mod served;
 mod session;
+mod stopped;
 mod sweep;
 pub mod table;
 pub(crate) mod volatile;

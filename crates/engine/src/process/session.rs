@@ -11,8 +11,9 @@ impl Fs {
     /// the segment: nothing of the session stays behind, and what was cached is
     /// read from the image again next time.
     pub fn end_session(&self, cx: &Cx) {
-        // As attaching does: while this lock is held nobody joins.
-        let locked = File::open(self.path(), abi::O_RDWR, 0).ok().filter(|file| file.lock().is_ok());
+        // As attaching does: while this lock is held nobody joins. Somebody who is joining may be stopped: then he is not
+        // waited for, and the segment stays.
+        let locked = File::open(self.path(), abi::O_RDWR, 0).ok().filter(File::lock_soon);
         self.detach(cx);
         let header = self.volatile();
         let identity = [header.file[0].load(Relaxed), header.file[1].load(Relaxed)];
