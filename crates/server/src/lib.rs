@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`device`] | `/dev/fuse`, mounting and unmounting, as root or through `fusermount3` |
 //! | [`fuse`] | the protocol: a request of bytes in, an answer of bytes out |
+//! | [`pool`] | how many threads, and what keeps them waiting |
 //! | [`serve`] | threads that carry requests and answers between the two |
 //!
 //! The protocol is spoken here and not by a library, because what is asked of
@@ -19,4 +20,5 @@
 
 pub mod device;
 pub mod fuse;
+pub mod pool;
 pub mod serve;

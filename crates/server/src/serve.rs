@@ -2,11 +2,12 @@
 //! answered, writes the answer. One more looks after requests that wait.
 
 use crate::fuse::{self, Fuse, Keepers, Worker, message::Reply};
+use crate::pool::Seat;
 use base::{Cred, Cx, Stale};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vfs::Backend;
@@ -27,25 +28,27 @@ const OVERTAKEN_PAUSE: Duration = Duration::from_micros(50);
 pub struct Session {
     fuse: Arc<Fuse>,
     stop: Arc<AtomicBool>,
-    workers: Vec<JoinHandle<Result<(), Errno>>>,
+    workers: Workers,
+    caretaker: JoinHandle<()>,
     waiter: JoinHandle<()>,
     answerer: JoinHandle<()>,
     notifier: JoinHandle<()>,
 }
 
 impl Session {
-    /// Starts to serve `backend` over `device` with this many threads, of which
+    /// Starts to serve `backend` over `device` with this many threads, or more where they have to wait, of which
     /// each calls `at_end` when it has no more to do. `notices` reports changes made
-    /// elsewhere, then sleeps for a time in nanoseconds.
+    /// elsewhere, then sleeps for a time in nanoseconds; `report` is told what a person may want to know.
     pub fn start(
         device: OwnedFd,
         backend: &'static dyn Backend,
         keepers: Keepers,
         threads: usize,
         notices: impl Fn(&Cx, i64, &mut dyn FnMut(Stale)) + Send + 'static,
+        report: impl Fn(&str) + Send + 'static,
         at_end: impl Fn(&base::Thread) + Clone + Send + 'static,
     ) -> std::io::Result<Session> {
-        let device = Arc::new(device);
+        let (device, threads) = (Arc::new(device), threads.max(2));
         let later = {
             let device = Arc::clone(&device);
             Box::new(move |answer: &[u8]| {
@@ -54,22 +57,37 @@ impl Session {
         };
         let fuse = Arc::new(Fuse::new(backend, keepers, later, fuse::REST));
         let stop = Arc::new(AtomicBool::new(false));
-        let mut workers = Vec::new();
-        for number in 0..threads.max(2) {
+        let workers = Workers::default();
+        let more = {
             let (fuse, device, at_end) = (Arc::clone(&fuse), Arc::clone(&device), at_end.clone());
-            let stop = Arc::clone(&stop);
-            let work = move || {
-                let worker = Worker::default();
-                let result = work(&fuse, &device, &worker);
-                // Not only when all workers have: one of them may be at something long.
-                if result.is_ok() {
-                    stop.store(true, Relaxed);
-                }
-                at_end(worker.thread());
-                result
-            };
-            workers.push(std::thread::Builder::new().name(format!("fuse-{number}")).spawn(work)?);
-        }
+            let (stop, workers) = (Arc::clone(&stop), Arc::clone(&workers));
+            move || {
+                let Some(seat) = fuse.pool().seat(threads) else { return Ok(()) };
+                let (fuse, device, at_end, stop) = (Arc::clone(&fuse), Arc::clone(&device), at_end.clone(), Arc::clone(&stop));
+                let mut workers = workers.lock().unwrap_or_else(PoisonError::into_inner);
+                workers.retain(|worker: &JoinHandle<_>| !worker.is_finished());
+                let name = std::thread::Builder::new().name(format!("fuse-{}", workers.len()));
+                workers.push(name.spawn(move || {
+                    let worker = Worker::at(Arc::clone(&seat));
+                    let result = work(&fuse, &device, &worker, &seat, (backend, threads));
+                    // Not only when all workers have: one of them may be at something long.
+                    if result == Ok(Ended::Unmounted) {
+                        stop.store(true, Relaxed);
+                        fuse.pool().wake();
+                    }
+                    fuse.pool().leave(&seat);
+                    at_end(worker.thread());
+                    result.map(drop)
+                })?);
+                Ok::<(), std::io::Error>(())
+            }
+        };
+        (0..threads).try_for_each(|_| more())?;
+        let caretaker = {
+            let (fuse, stop) = (Arc::clone(&fuse), Arc::clone(&stop));
+            let look = move || fuse.pool().look_after(backend, threads, &stop, &|| drop(more()), &report);
+            std::thread::Builder::new().name("fuse-threads".to_string()).spawn(look)?
+        };
         let notifier = {
             let (fuse, device) = (Arc::clone(&fuse), Arc::clone(&device));
             let (stop, at_end) = (Arc::clone(&stop), at_end.clone());
@@ -103,21 +121,26 @@ impl Session {
             };
             std::thread::Builder::new().name("fuse-answers".to_string()).spawn(answer)?
         };
-        Ok(Session { fuse, stop, workers, waiter, answerer, notifier })
+        Ok(Session { fuse, stop, workers, caretaker, waiter, answerer, notifier })
     }
 
     /// Whether the mount is gone.
     pub fn is_over(&self) -> bool {
-        self.workers.iter().all(JoinHandle::is_finished)
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).iter().all(JoinHandle::is_finished)
     }
 
     /// Waits until the mount is gone. `wake` ends the sleep of `notices`.
     pub fn join(self, wake: impl Fn()) -> Result<(), Errno> {
         let mut result = Ok(());
-        for worker in self.workers {
+        loop {
+            // Not held while one is waited for: there may be more.
+            let next = self.workers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(worker) = next else { break };
             result = worker.join().unwrap_or(Err(Errno::IO)).and(result);
         }
         self.stop.store(true, Relaxed);
+        self.fuse.pool().wake();
+        let _ = self.caretaker.join();
         self.fuse.wake_locks();
         self.fuse.wake_answers();
         wake();
@@ -128,16 +151,37 @@ impl Session {
     }
 }
 
-/// Serves requests until there is no mount any more.
-fn work(fuse: &Fuse, device: &OwnedFd, worker: &Worker) -> Result<(), Errno> {
+/// Threads that serve requests, also those that have ended.
+type Workers = Arc<Mutex<Vec<JoinHandle<Result<(), Errno>>>>>;
+
+/// Why a thread serves no more requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// There is no mount any more.
+    Unmounted,
+    /// There are enough others.
+    Spare,
+}
+
+/// Serves requests until there is no mount any more, or there are so many who do, at least `least`.
+fn work(
+    fuse: &Fuse,
+    device: &OwnedFd,
+    worker: &Worker,
+    seat: &Seat,
+    (backend, least): (&dyn Backend, usize),
+) -> Result<Ended, Errno> {
+    seat.take(backend, &Cx { cred: Cred::ROOT, umask: 0, thread: worker.thread() });
     let mut request = vec![0; REQUEST_MAX];
     let mut reply = Reply::new();
-    loop {
-        let len = match rustix::io::read(device, &mut request[..]) {
+    while fuse.pool().rest(least) {
+        let read = rustix::io::read(device, &mut request[..]);
+        fuse.pool().work();
+        let len = match read {
             Ok(len) => len,
             // A request was taken back before it was read.
             Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => continue,
-            Err(Errno::NODEV) => return Ok(()),
+            Err(Errno::NODEV) => return Ok(Ended::Unmounted),
             Err(errno) => return Err(errno),
         };
         if let Some(answer) = fuse.answer(worker, &request[..len], &mut reply) {
@@ -145,6 +189,7 @@ fn work(fuse: &Fuse, device: &OwnedFd, worker: &Worker) -> Result<(), Errno> {
             let _ = send(device, answer);
         }
     }
+    Ok(Ended::Spare)
 }
 
 /// Sends an answer, or a notice.

@@ -362,6 +362,17 @@ pub trait Backend: Sync {
 
     /// Adds to what is known of the calls there were. Not kept by default.
     fn count_calls(&self, _more: &Calls) {}
+    /// A number, not 0, by which this thread's waits for other processes are known; 0 where it waits for nobody.
+    fn waits_as(&self, _cx: &Cx) -> u32 {
+        0
+    }
+    /// What the thread with this number waits for is not wanted any more: its call ends with `EINTR`. Or (`over`) the next
+    /// one is not meant.
+    fn call_off(&self, _number: u32, _over: bool) {}
+    /// The process that the thread with this number has been waiting for.
+    fn kept_waiting_by(&self, _number: u32) -> Option<Holder> {
+        None
+    }
     /// Whether process `pid` has the file system open itself, as far as its PID tells.
     fn is_user(&self, _pid: u32) -> bool {
         false

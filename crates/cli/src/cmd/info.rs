@@ -29,6 +29,8 @@ struct Info {
     read_only: bool,
     /// PIDs of the processes that use it, this one left out.
     users: Vec<u32>,
+    /// Those of them that are stopped in the middle of a change, so that others may wait for them.
+    stopped: Vec<u32>,
     calls: Calls,
 }
 
@@ -68,6 +70,7 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
         segment: String::from_utf8_lossy(fs.segment_path()).into_owned(),
         read_only: stat.read_only,
         users: fs.users().filter(|&pid| pid != own).collect(),
+        stopped: stopped(fs),
         calls: fs.calls().into(),
     };
     attached.leave();
@@ -77,6 +80,13 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
         print(text(&info).as_bytes())?;
     }
     Ok(0)
+}
+
+fn stopped(fs: &engine::Fs) -> Vec<u32> {
+    let mut pids: Vec<u32> = fs.stopped_users().collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
 }
 
 fn survives(domain: Domain) -> &'static str {
@@ -99,12 +109,25 @@ fn calls(calls: &Calls) -> String {
     )
 }
 
+/// A process by number and name.
+fn named(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("{pid} ({})", name.trim_end())
+}
+
 fn text(info: &Info) -> String {
     let users = match info.users.len() {
         0 => "none".to_string(),
         count => {
             let pids: Vec<String> = info.users.iter().map(u32::to_string).collect();
             format!("{count}: {}", pids.join(" "))
+        }
+    };
+    let users = match info.stopped.as_slice() {
+        [] => users,
+        stopped => {
+            let named: Vec<String> = stopped.iter().map(|pid| named(*pid)).collect();
+            format!("{users}\nstopped     in the middle of a change, so that others may wait: {}", named.join(", "))
         }
     };
     let percent = info.used * 100 / (info.used + info.free).max(1);

@@ -286,7 +286,12 @@ fn serve_mounted(args: &Mount, log: &Log, attached: Attached, device: OwnedFd, d
         log.say(&format!("there is no guard: {error}"));
     }
     let notices = |cx: &Cx, nap: i64, pass: &mut dyn FnMut(base::Stale)| fs.pass_notices(cx, nap, pass);
-    let started = Session::start(device, attached.backend, keepers(&args.image), usize::from(args.threads), notices, at_end);
+    let threads = usize::from(args.threads);
+    let report = {
+        let log = log.clone();
+        move |text: &str| log.say(text)
+    };
+    let started = Session::start(device, attached.backend, keepers(&args.image), threads, notices, report, at_end);
     // A working directory would keep some other mount busy.
     let _ = std::env::set_current_dir("/");
     let session = started.map_err(|error| Failure::io("starting threads", &error))?;

@@ -196,12 +196,13 @@ impl Call<'_> {
         }
     }
 
-    /// A waiting request is given up. One that is not (yet) waiting: the kernel asks again.
+    /// A request that waits for an advisory lock is given up; one that a thread is at, if its caller is about to end
+    /// (`pool`). One that nobody is at (yet): the kernel asks again.
     pub(super) fn interrupt(&self, mut body: Body) -> Result<Done> {
         let asked: InterruptIn = body.take()?;
         let mut waiting = locked(&self.fuse.locks.waiting);
         let Some(at) = waiting.iter().position(|request| request.unique == asked.unique) else {
-            return err(Errno::EAGAIN);
+            return if self.fuse.pool.interrupt(asked.unique) { Ok(Done::Silent) } else { err(Errno::EAGAIN) };
         };
         waiting.swap_remove(at);
         drop(waiting);

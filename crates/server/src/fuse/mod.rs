@@ -37,6 +37,7 @@ mod stores;
 mod told;
 mod xattr;
 
+use crate::pool::{Pool, Seat};
 use abi::{InHeader, op};
 use base::{Calls, Cred, Cx, Node, Thread};
 pub use contents::REST;
@@ -47,6 +48,7 @@ pub use nodes::Keepers;
 pub(crate) use notify::{forget_name, forget_node};
 use pm::Errno;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use vfs::Backend;
@@ -66,6 +68,7 @@ pub struct Fuse {
     stores: stores::Stores,
     /// The kernel drops pages after a direct write by itself; see [`abi::MINOR_DROPS_AFTER`].
     drops_after: AtomicBool,
+    pool: Pool,
     /// Files go by direct I/O; false on kernels that could not map them then.
     direct: AtomicBool,
     /// The kernel may keep the attributes that it finds with a name; see [`abi::MINOR_EVICTIONS`].
@@ -78,6 +81,7 @@ pub struct Fuse {
 #[derive(Debug, Default)]
 pub struct Worker {
     thread: Thread,
+    seat: Arc<Seat>,
     /// Who asked last, whether that is a program with the library, and how often it is believed yet.
     last: Cell<(u32, bool, u32)>,
 }
@@ -105,6 +109,7 @@ impl Fuse {
             contents: contents::Contents::new(rest),
             stores: stores::Stores::default(),
             drops_after: AtomicBool::new(false),
+            pool: Pool::default(),
             direct: AtomicBool::new(true),
             keeps_found: AtomicBool::new(false),
             keeps_listed: AtomicBool::new(false),
@@ -116,7 +121,10 @@ impl Fuse {
         reply.clear();
         let (header, body) = Body::split(request)?;
         self.count(worker, &header);
-        match self.dispatch(worker, &header, body, reply) {
+        worker.seat.begin(header.unique, header.pid);
+        let done = self.dispatch(worker, &header, body, reply);
+        worker.seat.end(self.backend);
+        match done {
             Ok(Done::Silent) => None,
             Ok(Done::Answered(Sent::Now)) => Some(reply.finish(header.unique, Ok(()))),
             Ok(Done::Answered(sent)) => {
@@ -188,6 +196,11 @@ impl Fuse {
         self.direct.load(Relaxed)
     }
 
+    /// The threads that ask it.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// Lets `wait_for_locks` look whether it is to stop.
     pub fn wake_locks(&self) {
         self.locks.wake();
@@ -200,6 +213,11 @@ impl Fuse {
 }
 
 impl Worker {
+    /// What a thread in this seat brings along.
+    pub fn at(seat: Arc<Seat>) -> Worker {
+        Worker { seat, ..Worker::default() }
+    }
+
     /// What the thread holds of the file system.
     pub fn thread(&self) -> &Thread {
         &self.thread

@@ -358,6 +358,18 @@ impl Backend for CachedNative {
         self.native.count_calls(more)
     }
 
+    fn waits_as(&self, cx: &Cx) -> u32 {
+        self.native.waits_as(cx)
+    }
+
+    fn call_off(&self, number: u32, over: bool) {
+        self.native.call_off(number, over)
+    }
+
+    fn kept_waiting_by(&self, number: u32) -> Option<Holder> {
+        self.native.kept_waiting_by(number)
+    }
+
     fn is_user(&self, pid: u32) -> bool {
         self.native.is_user(pid)
     }

@@ -357,6 +357,20 @@ impl Backend for Native {
         self.0.count_calls(more)
     }
 
+    fn waits_as(&self, cx: &Cx) -> u32 {
+        self.0.waits_as(cx)
+    }
+
+    fn call_off(&self, number: u32, over: bool) {
+        if let Some(lane) = number.checked_sub(1) {
+            self.0.call_off(lane, over);
+        }
+    }
+
+    fn kept_waiting_by(&self, number: u32) -> Option<Holder> {
+        self.0.kept_waiting_by(number.checked_sub(1)?)
+    }
+
     fn is_user(&self, pid: u32) -> bool {
         self.0.users().any(|user| user == pid)
     }
