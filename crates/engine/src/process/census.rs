@@ -57,6 +57,18 @@ impl Fs {
         census
     }
 
+    /// What the thread known as `number` ([`Fs::waits_as`]) has been waiting for.
+    pub fn waits_for(&self, number: u32) -> Option<&'static str> {
+        let at = self.lane_state(number).waits_for.load(Relaxed);
+        match at {
+            0 => None,
+            _ if at >= self.areas.cachelets => Some("inode"),
+            _ if at >= self.areas.descriptions => Some("offset"),
+            _ if (self.areas.bucket_locks..self.areas.notices).contains(&at) => Some("bucket"),
+            _ => Some("global lock"),
+        }
+    }
+
     /// Lines in the stocks of all lanes.
     fn lines_stocked(&self) -> u64 {
         let lanes = 0..self.header().lanes_high.get();

@@ -98,6 +98,11 @@ pub fn spawn(work: impl FnOnce(&Watch) -> Result<(), String>) -> Child {
 }
 
 impl Child {
+    /// Its PID.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// Kills it, if it has not ended by itself.
     pub fn kill(&self) {
         // SAFETY: our own child, not yet waited for.

@@ -1,5 +1,5 @@
 //! Several processes on one image: at random, appending, watching one another,
-//! being killed.
+//! being stopped and killed.
 
 mod append;
 mod deaths;
@@ -7,6 +7,7 @@ mod flat;
 mod held;
 mod random;
 mod recover;
+mod stops;
 mod storm;
 mod visible;
 
@@ -16,6 +17,7 @@ pub use flat::flat;
 pub use held::held;
 pub use random::random;
 pub use recover::recover;
+pub use stops::stops;
 pub use storm::storm;
 pub use visible::visible;
 

@@ -37,6 +37,13 @@ pub enum Test {
         #[arg(long, default_value_t = 2000)]
         rounds: u64,
     },
+    /// Processes stopped at random instants
+    Stops {
+        #[arg(long, default_value_t = 1000)]
+        stops: u64,
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Processes killed at random instants
     Storm(Storm),
     /// Programs and FUSE daemons killed at random

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Test::Random { processes, ops, seed } => shown(many::random(processes, ops, seed)),
         Test::Append { processes, records } => shown(many::append(processes, records)),
         Test::Visible { rounds } => shown(many::visible(rounds)),
+        Test::Stops { stops, seed } => shown(many::stops(stops, seed)),
         Test::Storm(Storm { kills, restless, cachelets, seed }) => {
             image::CACHELETS.store(cachelets, Relaxed);
             shown(many::storm(kills, seed, restless))
