@@ -205,7 +205,8 @@ impl Fs {
         if lines as i64 <= -(1 << 40) {
             return Err(corrupt("counters of the lanes", lines));
         }
-        let blocks = self.layout.block_count() - self.layout.first_block();
+        // What is kept back is nobody's to fill.
+        let blocks = (self.layout.block_count() - self.layout.first_block()).saturating_sub(self.spare_max());
         // The first index segment and the root inode are mkfs's.
         let used = (lines as i64).max(0) as u64 / LINES_PER_BLOCK + 17;
         let blocks_free = blocks.saturating_sub(used);

@@ -56,7 +56,7 @@ impl Fs {
         arena: Arena,
         all: bool,
     ) -> Result<(u64, u64)> {
-        self.keep_spare(number, state);
+        self.keep_spare(number, state, false);
         // The block that was used up may have got lines back; those that follow
         // in the same page are likely to be empty still.
         let last = state.stock(arena as usize).block.load(Relaxed);
@@ -110,7 +110,7 @@ impl Fs {
 
     /// Reserves up to `want` contiguous blocks, from `near` on if that is free: (first, how many).
     pub(crate) fn reserve_blocks(&self, number: u32, state: &LaneState, want: u64, near: u64) -> Result<(u64, u64)> {
-        self.keep_spare(number, state);
+        self.keep_spare(number, state, true);
         let want = want.clamp(1, (1 << 24) - 1);
         for start in [near, state.cursor.load(Relaxed)] {
             if start != 0 && self.is_allocatable(start, 1) {
@@ -137,7 +137,7 @@ impl Fs {
     /// edentries, for the slots of a directory: a scan of many directories then
     /// meets few pages of memory, and no file's data between them.
     pub(crate) fn reserve_slot_blocks(&self, number: u32, state: &LaneState, want: u64, near: u64) -> Result<(u64, u64)> {
-        self.keep_spare(number, state);
+        self.keep_spare(number, state, true);
         if near != 0
             && self.is_allocatable(near, 1)
             && self.ready_page_at_once(number, state, near / PAGE_BLOCKS)?.is_some()

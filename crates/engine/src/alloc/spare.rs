@@ -17,7 +17,7 @@ use super::shadow::PAGE_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::LaneState;
 use crate::segment::lane_state::HELD_MAX;
-use base::Result;
+use base::{Error, Result};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use format::BLOCK;
 use format::layout::Layout;
@@ -29,6 +29,12 @@ const RUN_MAX: u64 = format::xattr::ALL_MAX / BLOCK;
 const PART: u64 = 256;
 /// How often others may be faster.
 const TRIES: u32 = 1000;
+/// Pages that are gone through for a run, where there is another way: a few hundred microseconds at most.
+const PAGES_MAX: usize = 64;
+/// In `Spare::patience`: nothing is missing.
+const WHOLE: u32 = u32::MAX;
+/// After what was missing could not be had: allocations before the next try.
+const PATIENCE: u32 = 64;
 
 /// First block and number of a run, as its word has it.
 fn unpack(run: u64) -> (u64, u64) {
@@ -40,11 +46,24 @@ const fn pack(first: u64, count: u64) -> u64 {
 }
 
 impl Fs {
-    /// Before a whole block is taken: sees to it that what is kept back is there, as far as possible.
+    /// Before room is taken, `blocks` or lines: sees to it that what is kept back is there, as far as possible.
     #[inline(always)]
-    pub(super) fn keep_spare(&self, number: u32, state: &LaneState) {
-        if self.header().spare.whole.load(Relaxed) == 0 {
-            self.fill_spare(number, state);
+    pub(super) fn keep_spare(&self, number: u32, state: &LaneState, blocks: bool) {
+        if self.header().spare.patience.load(Relaxed) != WHOLE {
+            self.make_up(number, state, blocks);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_up(&self, number: u32, state: &LaneState, blocks: bool) {
+        let spare = &self.header().spare;
+        // Whole blocks go to the single ones first.
+        let is_urgent = blocks && spare.blocks.iter().any(|kept| kept.load(Relaxed) == 0);
+        match spare.patience.load(Relaxed) {
+            WHOLE => {}
+            left @ 1.. if !is_urgent => spare.patience.store(left - 1, Relaxed),
+            _ => self.fill_spare(number, state),
         }
     }
 
@@ -55,6 +74,16 @@ impl Fs {
         (first..first + count).contains(&block) || spare.blocks.iter().any(|kept| kept.load(Acquire) == block && block != 0)
     }
 
+    /// How many blocks are to be kept back.
+    pub(crate) fn spare_max(&self) -> u64 {
+        self.spare_run_max() + self.header().spare.blocks.len() as u64
+    }
+
+    /// How long the run is to be.
+    fn spare_run_max(&self) -> u64 {
+        (self.layout.block_count() / PART).min(RUN_MAX)
+    }
+
     /// How many blocks are kept back.
     #[cfg(any(test, feature = "check"))]
     pub(crate) fn spare_blocks(&self) -> u64 {
@@ -63,8 +92,6 @@ impl Fs {
         unpack(spare.run.load(Relaxed)).1 + singles as u64
     }
 
-    #[cold]
-    #[inline(never)]
     fn fill_spare(&self, number: u32, state: &LaneState) {
         let spare = &self.header().spare;
         // In the last place, which operations do not reach.
@@ -72,10 +99,10 @@ impl Fs {
         listed.store(self.segment.offset_of(&spare.lock), Release);
         if spare.lock.compare_exchange(0, number + 1, AcqRel, Relaxed).is_ok() {
             // First: who takes something meanwhile says that it is missing.
-            spare.whole.store(1, Release);
+            spare.patience.store(WHOLE, Release);
             let filled = self.fill_blocks(number, state).and_then(|blocks| Ok(self.fill_run(number, state)? && blocks));
             if filled != Ok(true) {
-                spare.whole.store(0, Release);
+                let _ = spare.patience.compare_exchange(WHOLE, PATIENCE, AcqRel, Relaxed);
             }
             spare.lock.store(0, Release);
         }
@@ -100,12 +127,12 @@ impl Fs {
     /// The run: grows at its end, or gives way to a longer one. False if it could be longer.
     fn fill_run(&self, number: u32, state: &LaneState) -> Result<bool> {
         let run = &self.header().spare.run;
-        let want = (self.layout.block_count() / PART).min(RUN_MAX);
+        let want = self.spare_run_max();
         let (first, mut count) = unpack(run.load(Acquire));
         while count != 0 && count < want && self.is_allocatable(first + count, 1) {
             let next = first + count;
-            self.ready_page(number, state, next / PAGE_BLOCKS)?;
-            if self.shadow_word(next)?.load(Relaxed) != 0 || !self.try_reserve(state, next, 0, u64::MAX)? {
+            let is_ready = self.ready_page_at_once(number, state, next / PAGE_BLOCKS)?.is_some();
+            if !is_ready || self.shadow_word(next)?.load(Relaxed) != 0 || !self.try_reserve(state, next, 0, u64::MAX)? {
                 break;
             }
             if run.compare_exchange(pack(first, count), pack(first, count + 1), AcqRel, Relaxed).is_err() {
@@ -180,15 +207,15 @@ impl Fs {
 
     fn taken_from_spare(&self, state: &LaneState, index: usize, block: u64) -> u64 {
         state.reserved_count.store(index as u32 + 1, Release);
-        self.header().spare.whole.store(0, Release);
+        self.header().spare.patience.store(0, Release);
         block
     }
 
-    /// A run of `want` free blocks within a page, the last one there, or the longest that there is; 0 blocks if there is none.
+    /// A run of `want` free blocks within a page, the last one there, or the longest that was met; 0 blocks if there was none.
     fn run_of_a_page(&self, number: u32, state: &LaneState, want: u64) -> Result<(u64, u64)> {
         let mut longest = (0, 0);
-        for page in self.pages_from_hint() {
-            if self.has_no_block(number, state, page)? {
+        for page in self.pages_from_hint().filter(|page| self.may_have_block(*page)).take(PAGES_MAX) {
+            if !self.has_block(number, state, page)? {
                 continue;
             }
             let mut count = 0;
@@ -215,23 +242,30 @@ impl Fs {
                 return Ok(first);
             }
             self.return_last(number, state);
-            near = match self.find_run(number, state, want)? {
-                Some(first) => first,
-                None => {
-                    let end = self.root().grown.load(Acquire);
-                    self.grow(number)?;
-                    end
-                }
-            };
+            near = self.place_of_run(number, state, want)?;
         }
         Err(Errno::ENOSPC.into())
     }
 
-    /// Where `want` free blocks lie together, also across pages.
-    fn find_run(&self, number: u32, state: &LaneState, want: u64) -> Result<Option<u64>> {
+    /// Where a run may be: nearby, where the image grows, or anywhere.
+    fn place_of_run(&self, number: u32, state: &LaneState, want: u64) -> Result<u64> {
+        if let Some(first) = self.find_run(number, state, want, PAGES_MAX)? {
+            return Ok(first);
+        }
+        let end = self.root().grown.load(Acquire);
+        match self.grow(number) {
+            Err(Error::Posix(Errno::ENOSPC)) => {}
+            grown => return grown.map(|()| end),
+        }
+        self.return_stocks(number, state);
+        self.find_run(number, state, want, usize::MAX)?.ok_or(Errno::ENOSPC.into())
+    }
+
+    /// Where `want` free blocks lie together, also across pages, in the next `pages` pages that may have some.
+    fn find_run(&self, number: u32, state: &LaneState, want: u64, pages: usize) -> Result<Option<u64>> {
         let (mut first, mut next) = (0, 0);
-        for page in self.pages_from_hint() {
-            if self.has_no_block(number, state, page)? {
+        for page in self.pages_from_hint().filter(|page| self.may_have_block(*page)).take(pages) {
+            if !self.has_block(number, state, page)? {
                 continue;
             }
             for block in page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS {
@@ -257,11 +291,16 @@ impl Fs {
         (start..pages).chain(0..start)
     }
 
-    /// Makes a page ready; whether none of its blocks can be free.
-    fn has_no_block(&self, number: u32, state: &LaneState, page: u64) -> Result<bool> {
-        let ready = self.ready_page(number, state, page)?;
+    /// Whether a page may have a free block: it is not ready, or has as many lines.
+    fn may_have_block(&self, page: u64) -> bool {
+        self.page(page).is_some_and(|page| page.ready.load(Acquire) != 1 || page.free.load(Relaxed) >= 64)
+    }
+
+    /// Makes a page ready, unless another lane is at it; whether it may have a free block.
+    fn has_block(&self, number: u32, state: &LaneState, page: u64) -> Result<bool> {
+        let Some(ready) = self.ready_page_at_once(number, state, page)? else { return Ok(false) };
         self.catch_up(state, page, ready)?;
-        Ok(ready.free.load(Relaxed) < 64)
+        Ok(ready.free.load(Relaxed) >= 64)
     }
 
     /// What was reserved last is another's business now.
@@ -306,14 +345,14 @@ mod tests {
     fn kept_back_and_made_up_for() {
         let (test, number) = filled();
         let (spare, state) = (&test.header().spare, test.lane_state(number));
-        assert_eq!((test.spare_blocks(), spare.whole.load(Relaxed)), (RUN_MAX + 7, 1));
+        assert_eq!((test.spare_blocks(), spare.patience.load(Relaxed)), (RUN_MAX + 7, WHOLE));
         let taken = [1, RUN_MAX, 1].map(|want| test.take_spare(state, want).unwrap());
-        assert_eq!((test.spare_blocks(), spare.whole.load(Relaxed)), (5, 0));
+        assert_eq!((test.spare_blocks(), spare.patience.load(Relaxed)), (5, 0));
         assert!(taken.iter().all(|block| !test.is_spare(*block) && test.shadow_word(*block).unwrap().load(Relaxed) == u64::MAX));
         assert!(test.take_spare(state, 2).is_err());
         let (first, _) = test.reserve_blocks(number, state, 1, 0).unwrap();
         assert!(!test.is_spare(first));
-        assert_eq!((test.spare_blocks(), spare.whole.load(Relaxed)), (RUN_MAX + 7, 1));
+        assert_eq!((test.spare_blocks(), spare.patience.load(Relaxed)), (RUN_MAX + 7, WHOLE));
         test.return_reservations(number, state);
         assert_eq!(test.census().reserved_lines, 0);
     }

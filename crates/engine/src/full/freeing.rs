@@ -82,7 +82,6 @@ fn tree(test: &TestFs) {
     write(test, make(test, "start", Kind::Regular), 0, 40).unwrap();
     // A leaf that is full, and some that are not.
     scattered(test, "leaf", LEAF, 3);
-    scattered(test, "leaf 2", LEAF, 3);
     scattered(test, "some", 60, 3);
     scattered(test, "two levels", LEAF + 40, 3);
     for name in ["few", "many", "large"] {
@@ -112,9 +111,9 @@ const ALL: &[Freeing] = &[
     Freeing("punch the start of a single extent", false, |t| punch(t, "start", 0, 1)),
     Freeing("punch an extent of a full leaf", false, |t| punch(t, "leaf", 4 * 100 + 1, 1)),
     Freeing("punch the first extent of a full leaf", false, |t| punch(t, "leaf", 1, 1)),
-    Freeing("punch the last extent of a full leaf", false, |t| punch(t, "leaf 2", 4 * (LEAF - 1) + 1, 1)),
-    Freeing("punch the start of an extent", false, |t| punch(t, "leaf 2", 4 * 9, 1)),
-    Freeing("punch a whole extent", false, |t| punch(t, "leaf 2", 4 * 9, 3)),
+    Freeing("punch the last extent of a full leaf", false, |t| punch(t, "leaf", 4 * (LEAF - 1) + 1, 1)),
+    Freeing("punch the start of an extent", false, |t| punch(t, "leaf", 4 * 9, 1)),
+    Freeing("punch a whole extent", false, |t| punch(t, "leaf", 4 * 9, 3)),
     Freeing("punch many extents, from within to within", false, |t| punch(t, "some", 4 * 3 + 1, 4 * 50)),
     Freeing("punch below the top", false, |t| punch(t, "two levels", 4 * 20 + 1, 1)),
     Freeing("punch whole leaves", false, |t| punch(t, "two levels", 4 * 3 + 1, 4 * (LEAF + 20))),

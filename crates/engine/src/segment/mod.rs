@@ -124,8 +124,8 @@ pub struct Spare {
     pub blocks: [AtomicU64; 7],
     /// Lane that fills it + 1.
     pub lock: LockWord,
-    /// 1: nothing is missing.
-    pub whole: AtomicU32,
+    /// Allocations before what is missing is looked for again; the largest number: nothing is missing.
+    pub patience: AtomicU32,
     pub reserved: [AtomicU32; 14],
 }
 

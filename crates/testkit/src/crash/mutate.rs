@@ -218,6 +218,8 @@ fn workloads(start: Start) -> Vec<Vec<workload::Op>> {
             // The second attribute begins at the end of a line; behind several lines.
             "setxattr(A/foo,40) setxattr(A/foo,7)",
             "setxattr(A/foo,5000) setxattr(A/foo,7)",
+            // The first one, of several lines, is copied.
+            "setxattr(A/foo,5000) setxattr(A/foo,7) setxattr(A/foo,7)",
         ];
         lists.extend(pairs.iter().map(|pair| pair.split(' ').filter_map(workload::parse).collect()));
     }
