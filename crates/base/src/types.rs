@@ -166,7 +166,7 @@ pub enum SetTime {
 /// The backend checks permission (owner, `CAP_FOWNER`, write access for
 /// `Now`/truncate by path), clears set-id bits as POSIX and Linux say, and
 /// stamps ctime.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct SetAttr {
     /// 12 bits.
@@ -180,6 +180,10 @@ pub struct SetAttr {
     pub size_checked: bool,
     pub atime: Option<SetTime>,
     pub mtime: Option<SetTime>,
+    /// Set-id bits and capabilities go, as with a change of owner, whatever else changes: `chown` to nobody.
+    pub drops_rights: bool,
+    /// Somebody has looked whether the caller may make this change.
+    pub checked: bool,
 }
 
 /// A name that something in a directory can have: neither empty nor too long, and with no slash in it.

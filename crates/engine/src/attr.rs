@@ -99,25 +99,31 @@ impl Fs {
     /// Changes attributes. See `base::SetAttr`.
     pub fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
         if let Some(size) = change.size {
-            self.set_size(cx, node, size, change.size_checked)?;
+            self.set_size(cx, node, size, change)?;
         }
         if change.mode.is_none()
             && change.uid.is_none()
             && change.gid.is_none()
             && change.atime.is_none()
             && change.mtime.is_none()
+            && !change.drops_rights
         {
             return Ok(());
         }
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
         let cachelet = self.lock_node(&mut tx, cx, node)?;
         let now = self.snapshot(cx, cachelet, node.id)?;
-        let new = decide(cx, &now, change)?;
+        let mut new = decide(cx, &now, change)?;
+        if loses_rights(&now, change) && self.drop_capabilities(&mut tx, cachelet, node_offset(node.id))? {
+            new.ctime = pm::clock::now();
+        } else if is_for_rights_alone(change) && new.mode == now.mode {
+            return Ok(());
+        }
         self.record_attr(&mut tx, cachelet, node.id, &now, &new)
     }
 
     /// Truncates or extends a regular file.
-    fn set_size(&self, cx: &Cx, node: Node, size: u64, checked: bool) -> Result<()> {
+    fn set_size(&self, cx: &Cx, node: Node, size: u64, change: &SetAttr) -> Result<()> {
         let seen = self.see(cx, node)?;
         if seen.is(Kind::Directory) {
             return Err(Errno::EISDIR.into());
@@ -125,10 +131,10 @@ impl Fs {
         if !seen.is(Kind::Regular) {
             return Err(Errno::EINVAL.into());
         }
-        if !checked {
+        if !change.size_checked && !change.checked {
             self.access(cx, node, W)?;
         }
-        self.truncate(cx, node, size, checked)
+        self.truncate(cx, node, size, change.size_checked)
     }
 
     /// Records and applies what [`decide`] has decided.
@@ -238,12 +244,13 @@ struct Decided {
 /// The kernel's `setattr_prepare`, `chown_common`, `chmod_common` and `vfs_utimes`.
 fn decide(cx: &Cx, now: &Snapshot, change: &SetAttr) -> Result<Decided> {
     let cred = &cx.cred;
-    let owner = cred.privileged || cred.uid == now.uid;
+    let may_all = change.checked || cred.privileged;
+    let owner = may_all || cred.uid == now.uid;
     let (uid, gid) = (change.uid.unwrap_or(now.uid), change.gid.unwrap_or(now.gid));
-    if change.uid.is_some() && !cred.privileged && !(owner && uid == now.uid) {
+    if change.uid.is_some() && !may_all && !(owner && uid == now.uid) {
         return Err(Errno::EPERM.into());
     }
-    if change.gid.is_some() && !cred.privileged && !(owner && (cred.in_group(gid) || gid == now.gid)) {
+    if change.gid.is_some() && !may_all && !(owner && (cred.in_group(gid) || gid == now.gid)) {
         return Err(Errno::EPERM.into());
     }
     if change.mode.is_some() && !owner {
@@ -260,8 +267,11 @@ fn decide(cx: &Cx, now: &Snapshot, change: &SetAttr) -> Result<Decided> {
         }
     }
     let mut mode = change.mode.unwrap_or(now.mode) & 0o7777;
-    if (change.uid.is_some() || change.gid.is_some()) && change.mode.is_none() && now.kind != Kind::Directory {
+    if loses_rights(now, change) && change.mode.is_none() {
         mode = without_set_id(cx, mode, now.gid);
+        if mode != now.mode && !owner {
+            return Err(Errno::EPERM.into());
+        }
     }
     if change.mode.is_some() && mode & SET_GID != 0 && !cred.privileged && !cred.in_group(gid) {
         mode &= !SET_GID;
@@ -272,6 +282,17 @@ fn decide(cx: &Cx, now: &Snapshot, change: &SetAttr) -> Result<Decided> {
         SetTime::At(time) => time,
     };
     Ok(Decided { mode, uid, gid, atime: change.atime.map(time), mtime: change.mtime.map(time), ctime })
+}
+
+/// Whether a change takes set-id bits and capabilities away.
+fn loses_rights(now: &Snapshot, change: &SetAttr) -> bool {
+    (change.uid.is_some() || change.gid.is_some() || change.drops_rights) && now.kind != Kind::Directory
+}
+
+/// Whether that is all that is asked for.
+fn is_for_rights_alone(change: &SetAttr) -> bool {
+    let SetAttr { mode, uid, gid, atime, mtime, .. } = change;
+    mode.is_none() && uid.is_none() && gid.is_none() && atime.is_none() && mtime.is_none()
 }
 
 /// A mode without what a change of owner takes away: set-user-id, and

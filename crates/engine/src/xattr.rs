@@ -19,6 +19,8 @@ use format::xattr::{ALL_MAX, HEAD, LIST_MAX, NAME_MAX, SIZE_MAX, entry_bytes, pa
 use format::{BLOCK, Cold, lane};
 use pm::{Errno, UserSlice};
 
+/// The attribute that gives a program capabilities.
+const CAPABILITY: &[u8] = b"security.capability";
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
 
@@ -205,6 +207,10 @@ impl Fs {
             (None, None) => return Err(Errno::ENODATA.into()),
             _ => {}
         }
+        if name == CAPABILITY {
+            // Before it is there; that it may be there does no harm.
+            cachelet.flags.fetch_or(cachelet::CAPABLE, SeqCst);
+        }
         let new = value.map(|(value, _)| (name, value));
         let len = run.len - old.map_or(0, |e| e.end() - e.at) + new.map_or(0, |(name, value)| added_bytes(name, value));
         if len > ALL_MAX {
@@ -217,15 +223,45 @@ impl Fs {
             tx.order();
             return self.record_xattrs(&mut tx, cachelet, offset, Run { len, ..run });
         }
-        let (block, is_spare) = place(&mut tx, len, run)?;
+        self.rewrite(&mut tx, cachelet, offset, run, (old, new))
+    }
+
+    /// Takes away the capabilities that a locked inode gives, if it may give any; whether it did.
+    pub(crate) fn drop_capabilities<'a>(&'a self, tx: &mut Tx<'a>, cachelet: &Cachelet, offset: u64) -> Result<bool> {
+        if cachelet.flags.load(Relaxed) & cachelet::CAPABLE == 0 {
+            return Ok(false);
+        }
+        // From damaged attributes nobody gets any.
+        let found = self.xattr_run(offset).and_then(|run| Ok(self.find_xattr(run, CAPABILITY)?.map(|old| (run, old))));
+        let gives = if let Ok(Some((run, old))) = found {
+            self.rewrite(tx, cachelet, offset, run, (Some(old), None))?;
+            true
+        } else {
+            false
+        };
+        cachelet.flags.fetch_and(!cachelet::CAPABLE, SeqCst);
+        Ok(gives)
+    }
+
+    /// Writes all attributes but an old one, and a new one behind them, to another place.
+    fn rewrite(
+        &self,
+        tx: &mut Tx,
+        cachelet: &Cachelet,
+        offset: u64,
+        run: Run,
+        (old, new): (Option<Entry>, Option<(&[u8], UserSlice)>),
+    ) -> Result<()> {
+        let len = run.len - old.map_or(0, |e| e.end() - e.at) + new.map_or(0, |(name, value)| added_bytes(name, value));
+        let (block, is_spare) = place(tx, len, run)?;
         let at = Run { block, len };
-        self.write_xattrs(&mut tx, at, run, old, new)?;
-        self.replace(&mut tx, cachelet, offset, (run, at))?;
+        self.write_xattrs(tx, at, run, old, new)?;
+        self.replace(tx, cachelet, offset, (run, at))?;
         if is_spare && let Ok(back) = tx.run(len.div_ceil(BLOCK), run.block) {
             // Out of what is kept back, so that it lies together again for the next one.
             let back = Run { block: back, len };
-            self.write_xattrs(&mut tx, back, at, None, None)?;
-            self.replace(&mut tx, cachelet, offset, (at, back))?;
+            self.write_xattrs(tx, back, at, None, None)?;
+            self.replace(tx, cachelet, offset, (at, back))?;
         }
         Ok(())
     }
@@ -486,5 +522,91 @@ mod tests {
         }
         let report = crate::check::run(&test.image.path(), &mut |_| {}).unwrap();
         assert_eq!(report.issues, []);
+    }
+
+    const CAPS: &[u8] = &[1, 0, 0, 2, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    /// Goal: every change of contents and of owner takes capabilities away, root's too, and no other attribute; a store into a
+    /// mapping does not, nor what changes neither. Method: each, with attributes before and behind the capabilities.
+    #[test]
+    fn capabilities_go() {
+        use base::{Fallocate, SetAttr};
+        let test = TestFs::new(64 << 20);
+        let (cx, root) = (test.cx(), test.root_node());
+        let new = |name: &str| {
+            let node =
+                test.create(&cx, root, name.as_bytes(), &NewNode { kind: Kind::Regular, mode: 0o755, rdev: 0, target: b"" });
+            let node = node.unwrap();
+            test.write(&cx, node, Some(0), &[UserSlice::from_ref(&[1; 9000])]).unwrap();
+            set(&test, node, b"user.before", &[2; 300], 0).unwrap();
+            set(&test, node, CAPABILITY, CAPS, 0).unwrap();
+            set(&test, node, b"user.behind", &[3; 300], 0).unwrap();
+            node
+        };
+        let source = new("source");
+        let change = |node, change: SetAttr| test.set_attr(&cx, node, &change).unwrap();
+        let size = |size, size_checked| SetAttr { size: Some(size), size_checked, ..SetAttr::default() };
+        type Change<'a> = &'a dyn Fn(Node);
+        let takes: [(&str, Change); 11] = [
+            ("write", &|n| drop(test.write(&cx, n, Some(5), &[UserSlice::from_ref(b"x")]).unwrap())),
+            ("append", &|n| drop(test.write(&cx, n, None, &[UserSlice::from_ref(b"x")]).unwrap())),
+            ("fill", &|n| drop(test.write_with(&cx, n, 0, 10, &mut |into| Ok(into.len)).unwrap())),
+            ("copy", &|n| drop(test.copy_range(&cx, source, 0, n, 0, 10).unwrap())),
+            ("allocate", &|n| test.fallocate(&cx, n, Fallocate::Allocate, 0, 10_000).unwrap()),
+            ("punch", &|n| test.fallocate(&cx, n, Fallocate::PunchHole, 0, 10).unwrap()),
+            ("truncate", &|n| change(n, size(7, false))),
+            ("truncate to the same", &|n| change(n, size(9000, false))),
+            ("ftruncate", &|n| change(n, size(9000, true))),
+            ("chown", &|n| change(n, SetAttr { uid: Some(0), ..SetAttr::default() })),
+            ("chown to nobody", &|n| change(n, SetAttr { drops_rights: true, ..SetAttr::default() })),
+        ];
+        let leaves: [(&str, Change); 5] = [
+            ("nothing", &|n| drop(test.write(&cx, n, Some(5), &[UserSlice::from_ref(b"")]).unwrap())),
+            ("store", &|n| drop(test.write_stored(&cx, n, 5, &[UserSlice::from_ref(b"x")]).unwrap())),
+            ("chmod", &|n| change(n, SetAttr { mode: Some(0o700), ..SetAttr::default() })),
+            ("utimes", &|n| change(n, SetAttr { mtime: Some(base::SetTime::Now), ..SetAttr::default() })),
+            ("another attribute", &|n| set(&test, n, b"user.x", b"1", 0).unwrap()),
+        ];
+        let takes = takes.iter().map(|(name, change)| (name, change, Err(Errno::ENODATA)));
+        for (name, change, wanted) in takes.chain(leaves.iter().map(|(name, change)| (name, change, Ok(CAPS.to_vec())))) {
+            let node = new(name);
+            change(node);
+            assert_eq!(get(&test, node, CAPABILITY), wanted, "{name}");
+            assert_eq!(get(&test, node, b"user.before"), Ok(vec![2; 300]), "{name}");
+            assert_eq!(get(&test, node, b"user.behind"), Ok(vec![3; 300]), "{name}");
+        }
+        let report = crate::check::run(&test.image.path(), &mut |_| {}).unwrap();
+        assert_eq!(report.issues, []);
+    }
+
+    /// Goal: a write looks for capabilities where there may be some, also after they were loaded from the image, and
+    /// then no more: other attributes, and times, keep nobody from the quick way.
+    #[test]
+    fn looked_for_once() {
+        let test = TestFs::new(64 << 20);
+        let new = NewNode { kind: Kind::Regular, mode: 0o755, rdev: 0, target: b"" };
+        let make = |name: &[u8], attribute: &[u8]| {
+            let node = test.create(&test.cx(), test.root_node(), name, &new).unwrap();
+            test.write(&test.cx(), node, Some(0), &[UserSlice::from_ref(&[1; 9000])]).unwrap();
+            set(&test, node, attribute, CAPS, 0).unwrap();
+        };
+        make(b"capable", CAPABILITY);
+        make(b"other", b"user.x");
+        let quick = |test: &TestFs, node| test.write_at_hand(&test.thread, node, Some(5), UserSlice::from_ref(b"y")).is_some();
+        let slow = |test: &TestFs, node| test.write(&test.cx(), node, Some(5), &[UserSlice::from_ref(b"y")]).unwrap();
+        let node = |test: &TestFs, name| test.lookup(&test.cx(), test.root_node(), name).unwrap();
+        assert!(!quick(&test, node(&test, b"capable")) && quick(&test, node(&test, b"other")));
+        let TestFs { thread, fs, image } = test;
+        fs.detach(&Cx { cred: base::Cred::ROOT, umask: 0, thread: &thread });
+        std::fs::remove_file(std::str::from_utf8(fs.segment_path()).unwrap()).unwrap();
+        let test = TestFs::from_image(image).unwrap();
+        for name in [b"capable".as_slice(), b"other"] {
+            let node = node(&test, name);
+            assert!(!quick(&test, node));
+            slow(&test, node);
+            assert!(quick(&test, node));
+            assert_eq!(get(&test, node, CAPABILITY), Err(Errno::ENODATA));
+        }
+        assert_eq!(get(&test, node(&test, b"other"), b"user.x"), Ok(CAPS.to_vec()));
     }
 }

@@ -113,6 +113,9 @@ impl Plugin {
             let mode = attr.kind.type_bits() | u32::from(attr.mode & !drops);
             operation!(self, cx, chmod(path.text(), mode, null_mut()))?;
         }
+        if (uid, gid) == (u32::MAX, u32::MAX) {
+            return Ok(());
+        }
         operation!(self, cx, chown(path.text(), uid, gid, null_mut())).map(drop)
     }
 }
@@ -157,7 +160,7 @@ impl Source for Plugin {
             let mode = l.get(node)?.kind().type_bits() | u32::from(mode);
             operation!(self, cx, chmod(path.text(), mode, null_mut()))?;
         }
-        if change.uid.is_some() || change.gid.is_some() {
+        if change.uid.is_some() || change.gid.is_some() || change.drops_rights {
             self.set_owner(l, cx, node, change)?;
         }
         if let Some(size) = change.size {

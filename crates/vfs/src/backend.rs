@@ -213,6 +213,11 @@ pub trait Backend: Sync {
     /// written and the offset after them.
     fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)>;
 
+    /// As `write` at an offset, of what programs have stored into a mapping: capabilities and set-id bits stay.
+    fn write_stored(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.write(cx, node, Some(offset), from)
+    }
+
     /// As `write` at an offset from one buffer that is not empty; bytes written.
     fn write_one(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
         self.write(cx, node, Some(offset), &[from]).map(|(done, _)| done)

@@ -187,9 +187,9 @@ impl Export<'_> {
         if is_sparse { file.set_len(attr.size).map_err(io) } else { Ok(()) }
     }
 
-    /// Extended attributes, owner, mode, times: in this order, since each undoes part of the later ones.
+    /// Owner, extended attributes, mode, times: in this order, since each undoes part of the later ones. (A new owner
+    /// takes capabilities away.)
     fn attributes(&mut self, node: Node, attr: &Attr, target: &Path) -> Result<()> {
-        self.xattrs(node, target)?;
         let io = |error: std::io::Error| Failure::io(target.display(), &error);
         let owned = std::os::unix::fs::lchown(target, Some(attr.uid), Some(attr.gid));
         let is_owner_kept = match owned {
@@ -199,6 +199,7 @@ impl Export<'_> {
             }
             other => other.map(|()| true).map_err(io)?,
         };
+        self.xattrs(node, target)?;
         if attr.kind != Kind::Symlink {
             let mode = if is_owner_kept { attr.mode } else { attr.mode & 0o1777 };
             std::fs::set_permissions(target, std::fs::Permissions::from_mode(mode.into())).map_err(io)?;

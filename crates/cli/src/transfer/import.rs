@@ -196,27 +196,31 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Extended attributes, owner, mode, times: in this order, since each undoes part of the later ones.
+    /// Owner, extended attributes, mode, times: in this order, since each undoes part of the later ones. (A new owner
+    /// takes capabilities away.)
     fn attributes(&mut self, source: &Path, meta: &Metadata, node: Node, kind: Kind) -> Result<()> {
-        self.xattrs(source, node)?;
-        let set = |change: SetAttr| self.tree.backend.set_attr(&self.tree.cx(), node, &change);
         let have = self.tree.attr(&source.display(), node)?;
         let mut dropped = 0;
         if (have.uid, have.gid) != (meta.uid(), meta.gid()) {
             let owner = SetAttr { uid: Some(meta.uid()), gid: Some(meta.gid()), ..SetAttr::default() };
-            match set(owner) {
+            match self.set(node, &owner) {
                 Err(error) if error.errno() == Errno::EPERM => dropped += 1,
                 other => other.map_err(self.failed(source))?,
             }
         }
+        self.xattrs(source, node)?;
         let mode = meta.mode() as u16 & 0o7777;
         if kind != Kind::Symlink && (dropped == 0 || mode & 0o6000 == 0) {
-            set(SetAttr { mode: Some(mode), ..SetAttr::default() }).map_err(self.failed(source))?;
+            self.set(node, &SetAttr { mode: Some(mode), ..SetAttr::default() }).map_err(self.failed(source))?;
         }
         let mtime = meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec());
-        set(SetAttr { mtime: Some(SetTime::At(mtime)), ..SetAttr::default() }).map_err(self.failed(source))?;
+        self.set(node, &SetAttr { mtime: Some(SetTime::At(mtime)), ..SetAttr::default() }).map_err(self.failed(source))?;
         self.tally.dropped += dropped;
         Ok(())
+    }
+
+    fn set(&self, node: Node, change: &SetAttr) -> base::Result<()> {
+        self.tree.backend.set_attr(&self.tree.cx(), node, change)
     }
 
     fn xattrs(&mut self, source: &Path, node: Node) -> Result<()> {

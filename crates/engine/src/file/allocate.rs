@@ -29,7 +29,7 @@ impl Fs {
         let mut tx = self.begin(cx, Kind::Fallocate)?;
         let cachelet = self.lock_file(&mut tx, cx, node)?;
         let mut job = Job::new(&mut tx, cachelet, node.id)?;
-        job.drop_set_id(cx)?;
+        job.drop_rights(cx)?;
         let size = job.size();
         match how {
             Fallocate::Allocate => job.give(offset, end, size.max(end)),
@@ -97,7 +97,7 @@ impl Fs {
             return Ok(0);
         }
         let mut job = Job::new(&mut tx, target, to.id)?;
-        job.drop_set_id(cx)?;
+        job.drop_rights(cx)?;
         let end = job.fill(to_offset, to_offset + len, &mut Source::File { cachelet: source, at: from_offset })?;
         Ok(end - to_offset)
     }

@@ -13,7 +13,8 @@ use format::extent::Root;
 use format::inode::node_offset;
 use pm::UserSlice;
 
-/// In the mode word: a regular file without set-id bits, whose mode a write does not change.
+/// In the mode word: a regular file without set-id bits, whose mode a write does not change. (Of capabilities, the
+/// other thing that a write takes away, [`cachelet::CAPABLE`] tells.)
 const ORDINARY: (u32, u32) = ((Kind::Regular as u32) << 16, 0xff_0000 | 0o6000);
 
 /// Takes a word that names the lane that has it, if it is free and nothing else is listed where the lane's state lists it.
@@ -122,7 +123,7 @@ impl Fs {
     /// Where `len` bytes go, if that is into one run of blocks. The cachelet is held.
     #[inline(always)]
     fn place_of(&self, cachelet: &Cachelet, node: Node, offset: Option<u64>, len: u64) -> Option<Place> {
-        let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID);
+        let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID | cachelet::CAPABLE);
         let other = cachelet.mode.load(Relaxed) & ORDINARY.1 ^ ORDINARY.0;
         if unusable | other != 0 || cachelet.node.load(Acquire) != node.id {
             return None;

@@ -75,24 +75,30 @@ impl<'t, 'a> Job<'t, 'a> {
         self.inode.root.load(Relaxed)
     }
 
-    /// Whether the file has set-id bits.
+    /// Whether the file has set-id bits, or may have capabilities.
     #[inline]
-    pub(super) fn has_set_id(&self) -> bool {
-        self.cachelet.mode.load(Relaxed) & 0o6000 != 0
+    pub(super) fn may_give_rights(&self) -> bool {
+        self.cachelet.mode.load(Relaxed) & 0o6000 != 0 || self.cachelet.flags.load(Relaxed) & cachelet::CAPABLE != 0
     }
 
-    /// Clears set-id bits, as a write by somebody without privilege does. A record of its own.
+    /// Takes away what a change of the contents takes away: capabilities, and set-id bits if it is made by somebody
+    /// without privilege. Records of their own, before anything else is changed.
     #[inline]
-    pub(super) fn drop_set_id(&mut self, cx: &Cx) -> Result<()> {
-        if self.cachelet.mode.load(Relaxed) & 0o6000 != 0 && !cx.cred.privileged {
-            return self.drop_set_id_slow(cx);
+    pub(super) fn drop_rights(&mut self, cx: &Cx) -> Result<()> {
+        let set_id = self.cachelet.mode.load(Relaxed) & 0o6000 != 0 && !cx.cred.privileged;
+        if set_id || self.cachelet.flags.load(Relaxed) & cachelet::CAPABLE != 0 {
+            return self.drop_rights_slow(cx);
         }
         Ok(())
     }
 
     #[cold]
     #[inline(never)]
-    fn drop_set_id_slow(&mut self, cx: &Cx) -> Result<()> {
+    fn drop_rights_slow(&mut self, cx: &Cx) -> Result<()> {
+        self.fs.drop_capabilities(self.tx, self.cachelet, self.at)?;
+        if cx.cred.privileged {
+            return Ok(());
+        }
         let mode = self.cachelet.mode.load(Relaxed) as u16;
         let (uid, gid) = (self.cachelet.uid.load(Relaxed), self.cachelet.gid.load(Relaxed));
         let group = mode & 0o2000 != 0 && (mode & 0o010 != 0 || !cx.cred.in_group(gid));

@@ -32,7 +32,7 @@ impl Fs {
         let cachelet = self.lock_file(&mut tx, cx, node)?;
         let mut job = Job::new(&mut tx, cachelet, node.id)?;
         let before = job.size();
-        job.drop_set_id(cx)?;
+        job.drop_rights(cx)?;
         if size < before {
             return job.shrink(size);
         }

@@ -31,6 +31,22 @@ impl Fs {
     /// Writes at `offset` (`None`: atomically at the end); bytes written and the offset after them.
     #[inline]
     pub fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.write_and::<true>(cx, node, offset, from)
+    }
+
+    /// As [`Fs::write`], of what programs have stored into a mapping: that takes nobody's rights away.
+    pub fn write_stored(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.write_and::<false>(cx, node, Some(offset), from)
+    }
+
+    #[inline(always)]
+    fn write_and<const DROP: bool>(
+        &self,
+        cx: &Cx,
+        node: Node,
+        offset: Option<u64>,
+        from: &[UserSlice],
+    ) -> Result<(usize, u64)> {
         let mut tx = self.begin(cx, Kind::Write)?;
         let cachelet = self.lock_file(&mut tx, cx, node)?;
         let mut job = Job::new(&mut tx, cachelet, node.id)?;
@@ -42,7 +58,9 @@ impl Fs {
         if start >= FILE_MAX {
             return Err(Errno::EFBIG.into());
         }
-        job.drop_set_id(cx)?;
+        if DROP {
+            job.drop_rights(cx)?;
+        }
         if total >= LONG
             && total <= FILE_MAX - start
             && job.ends_at_border(start)?
@@ -56,6 +74,10 @@ impl Fs {
         let start = offset.unwrap_or(job.size());
         if start >= FILE_MAX {
             return Err(Errno::EFBIG.into());
+        }
+        if DROP {
+            // Nothing to do, but where the file has got rights meanwhile.
+            job.drop_rights(cx)?;
         }
         let end = start + total.min(FILE_MAX - start);
         let done = match from {
@@ -109,7 +131,7 @@ impl Fs {
         let cachelet = self.lock_file(tx, cx, node)?;
         let mut job = Job::new(tx, cachelet, node.id)?;
         let first = block_of(at);
-        if job.size() != start || job.has_set_id() || self.find_extent(job.root(), first)?.is_some() {
+        if job.size() != start || job.may_give_rights() || self.find_extent(job.root(), first)?.is_some() {
             return Ok(false);
         }
         let Ok(edited) = job.insert(Extent { file: first, block, len }) else { return Ok(false) };
@@ -141,7 +163,7 @@ impl Fs {
         let mut tx = self.begin(cx, Kind::Write)?;
         let cachelet = self.lock_file(&mut tx, cx, node)?;
         let mut job = Job::new(&mut tx, cachelet, node.id)?;
-        job.drop_set_id(cx)?;
+        job.drop_rights(cx)?;
         let size = job.size();
         let end = offset + len.min(FILLED_MAX).min(FILE_MAX - offset);
         let mut source = Source::Filler(Filler { fill, done: 0, ended: false, error: None });

@@ -256,12 +256,12 @@ impl Fs {
             cachelet.size.store(0, Relaxed);
             cachelet.mtime.store(UNTOLD, Relaxed);
         }
-        let cold = if head.flags & inode::COLD != 0 { cachelet::COLD } else { 0 };
+        let cold = if head.flags & inode::COLD != 0 { cachelet::COLD | cachelet::CAPABLE } else { 0 };
         let recount = if head.flags & inode::RECOUNT != 0 { cachelet::RECOUNT } else { 0 };
         // A directory that was removed while open, by a lane that died before it could say so here.
         let removed = if self.is_removed_directory(inode, id)? { cachelet::REMOVED } else { 0 };
         // Flags of others (closed to entry, mapped, …) stay.
-        cachelet.flags.fetch_and(!(cachelet::INVALID | cachelet::COLD | cachelet::RECOUNT), SeqCst);
+        cachelet.flags.fetch_and(!(cachelet::INVALID | cachelet::COLD | cachelet::CAPABLE | cachelet::RECOUNT), SeqCst);
         cachelet.flags.fetch_or(cold | recount | removed | cachelet::REFERENCED, SeqCst);
         Ok(())
     }

@@ -59,6 +59,9 @@ pub const EXECUTED: u32 = 8192;
 /// A process has mapped the file's own pages, and may store into them without a call. Stays
 /// when the mapping has gone: what the kernel has read of the file meanwhile may be old.
 pub const STORED: u32 = 16384;
+/// The file may have capabilities, which a change of its contents takes away: whoever makes one looks. Set with [`COLD`]
+/// when a cachelet is loaded, so that loading need not look itself.
+pub const CAPABLE: u32 = 32768;
 
 /// A cachelet, two lines: what is asked of a directory that names are changed in, and of a file that is read, lies on
 /// the first.

@@ -20,15 +20,8 @@ fn set_mode(cx: &Cx, backend: &dyn Backend, node: Node, mode: usize) -> base::Re
 
 fn set_owner(cx: &Cx, backend: &dyn Backend, node: Node, uid: usize, gid: usize) -> base::Result<usize> {
     let id = |id: usize| (id as u32 != u32::MAX).then_some(id as u32);
-    let change = SetAttr { uid: id(uid), gid: id(gid), ..SetAttr::default() };
-    if change.uid.is_none() && change.gid.is_none() {
-        // Nobody's file becomes nobody else's, but the set-id bits go.
-        let attr = backend.attr(cx, node)?;
-        let drops_gid = attr.mode & 0o010 != 0 || !cx.cred.privileged && !cx.cred.in_group(attr.gid);
-        let mode = attr.mode & !0o4000 & if drops_gid { !0o2000 } else { !0 };
-        let mode = (attr.kind != Kind::Directory && mode != attr.mode).then_some(mode);
-        return backend.set_attr(cx, node, &SetAttr { mode, ..SetAttr::default() }).map(|()| 0);
-    }
+    // Also where nobody's file becomes nobody else's.
+    let change = SetAttr { uid: id(uid), gid: id(gid), drops_rights: true, ..SetAttr::default() };
     backend.set_attr(cx, node, &change).map(|()| 0)
 }
 

@@ -5,7 +5,7 @@ use super::abi::{self, CopyIn, FallocateIn, ReadIn, SeekIn, SeekOut, SyncIn, Wri
 use super::contents::Sent;
 use super::init::DATA_MAX;
 use super::message::{Body, Reply, Result, err};
-use base::{Cred, Cx, Fallocate};
+use base::{Cx, Fallocate};
 use pm::sys::abi as sys;
 use pm::{Errno, UserSlice};
 
@@ -46,32 +46,26 @@ impl Call<'_> {
         Ok(self.count_write(from_pages))
     }
 
-    /// In whose name contents are written.
-    fn writer(&self, asked: &WriteIn) -> Cx<'_> {
-        let cred = Cred { privileged: asked.write_flags & abi::WRITE_KILL_SET_ID == 0, ..self.cx.cred };
-        Cx { cred, ..self.cx }
-    }
-
     fn write_as_asked(&self, asked: &WriteIn, data: &[u8]) -> Result<usize> {
         // What the kernel takes for the end may be old: the end is where we say.
         let at = (asked.flags & sys::O_APPEND == 0).then_some(asked.offset);
-        let write = || self.backend().write(&self.writer(asked), self.node(), at, &[UserSlice::from_ref(data)]);
+        let keeps = asked.write_flags & abi::WRITE_KILL_SET_ID == 0;
+        let write = |cx: &Cx| self.backend().write(cx, self.node(), at, &[UserSlice::from_ref(data)]);
         // Where the end will be found nobody knows yet.
         let range = at.map_or((0, u64::MAX), |at| (at, at.saturating_add(data.len() as u64)));
-        let (written, end) = self.fuse.stores.write(self.header.node, range, write)?;
+        let (written, end) = self.change_contents(self.node(), Some(keeps), |cx| self.fuse.stores.write(self.header.node, range, || write(cx)))?;
         self.moved(asked.handle, end);
         Ok(written)
     }
 
-    /// Pages that were stored into: see `stores`. They do not make the file longer, whatever the kernel takes for its end.
+    /// Pages that were stored into: see `stores`. That takes nobody's rights away. They do not make the file longer, whatever the kernel takes for its end.
     fn take_back(&self, asked: &WriteIn, data: &[u8]) -> Result<usize> {
-        let cx = self.writer(asked);
-        let size = self.backend().attr(&cx, self.node())?.size;
+        let size = self.backend().attr(&self.cx, self.node())?.size;
         let (start, end) = (asked.offset, asked.offset.saturating_add(data.len() as u64).min(size));
         if start < end {
             self.fuse.stores.take_back(self.header.node, start, end, |from, to| {
                 let part = data.get((from - start) as usize..(to - start) as usize).unwrap_or_default();
-                let (written, _) = self.backend().write(&cx, self.node(), Some(from), &[UserSlice::from_ref(part)])?;
+                let (written, _) = self.backend().write_stored(&self.cx, self.node(), from, &[UserSlice::from_ref(part)])?;
                 if written == part.len() { Ok(()) } else { err(Errno::ENOSPC) }
             })?;
         }
@@ -86,7 +80,8 @@ impl Call<'_> {
     pub(super) fn fallocate(&self, mut body: Body) -> Result<()> {
         let asked: FallocateIn = body.take()?;
         let Some(how) = Fallocate::of_flags(asked.mode) else { return err(Errno::EOPNOTSUPP) };
-        self.backend().fallocate(&self.cx_unsaid(), self.node(), how, asked.offset, asked.len)
+        // That the kernel asks for set-id bits to be taken away before does not suffice: it goes by a mode that may be old.
+        self.change_contents(self.node(), None, |cx| self.backend().fallocate(cx, self.node(), how, asked.offset, asked.len))
     }
 
     pub(super) fn seek(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
@@ -111,15 +106,9 @@ impl Call<'_> {
         }
         let (from, to) = (self.node(), self.fuse.node(asked.to_node));
         let len = asked.len.min(COPY_MAX);
-        let copied = self.backend().copy_range(&self.cx_unsaid(), from, asked.offset, to, asked.to_offset, len)?;
+        let copy = |cx: &Cx| self.backend().copy_range(cx, from, asked.offset, to, asked.to_offset, len);
+        let copied = self.change_contents(to, None, copy)?;
         reply.put(&WriteOut { size: copied as u32, padding: 0 });
         Ok(())
-    }
-
-    /// In whose name contents are changed where the request does not say whether that takes
-    /// set-id bits away: all but root's do. The kernel asks for it apart, but goes by a mode that may be old.
-    fn cx_unsaid(&self) -> Cx<'_> {
-        let cred = Cred { privileged: self.cx.cred.uid == 0, ..self.cx.cred };
-        Cx { cred, ..self.cx }
     }
 }

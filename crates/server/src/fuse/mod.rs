@@ -13,6 +13,7 @@
 //! | `dir` | `READDIR READDIRPLUS` |
 //! | `listings` | directories that the kernel lists by itself |
 //! | `xattr` | extended attributes |
+//! | `rights` | set-id bits, which a change takes away |
 //! | `told` | `FORGET BATCH_FORGET`: which nodes the kernel may know |
 //! | `notify` | what the kernel is told to forget |
 //! | `lock` | `GETLK SETLK SETLKW INTERRUPT` |
@@ -33,6 +34,7 @@ mod names;
 mod nodes;
 mod notify;
 mod open;
+mod rights;
 mod stores;
 mod told;
 mod xattr;

@@ -12,8 +12,9 @@
 use super::abi::{self, AttrOut, EntryOut, FuseAttr, GetAttrIn, ROOT, SetAttrIn, StatfsOut, set};
 use super::message::{Body, Reply, Result, err};
 use super::notify::{KEEP_MADE_NS, KEEP_NAMES_S, KEEP_S};
+use super::rights::{DAC_OVERRIDE, Rights};
 use super::{Call, Fuse};
-use base::{Attr, Cred, Cx, Kind, Node, PATH_MAX, SetAttr, SetTime};
+use base::{Attr, Cred, Kind, Node, PATH_MAX, SetAttr, SetTime};
 use pm::{Errno, UserSlice};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -90,8 +91,8 @@ pub(super) fn fuse_attr(attr: &Attr) -> FuseAttr {
 impl Call<'_> {
     /// Whether the caller may search `.bypath`.
     pub(super) fn is_keeper(&self) -> bool {
-        let (Keepers { uid, gid, mode }, groups) = (self.fuse.keepers, groups(self.header.pid));
-        let cred = Cred { groups: &groups, privileged: self.header.uid == 0, ..self.cx.cred };
+        let (Keepers { uid, gid, mode }, rights) = (self.fuse.keepers, Rights::of(self.header));
+        let cred = Cred { groups: &rights.groups, privileged: rights.has(DAC_OVERRIDE), ..self.cx.cred };
         cred.may(Kind::Directory, mode, uid, gid, base::X)
     }
 
@@ -216,58 +217,30 @@ impl Call<'_> {
             size_checked: has(set::SIZE) && (has(set::HANDLE) || has(set::MTIME)),
             atime: time(set::ATIME, set::ATIME_NOW, asked.atime, asked.atime_ns),
             mtime: time(set::MTIME, set::MTIME_NOW, asked.mtime, asked.mtime_ns),
+            // By the kernel.
+            checked: true,
+            drops_rights: false,
         };
         if change.size.is_some() {
             if asked.size > i64::MAX as u64 {
                 return err(Errno::EFBIG);
             }
-            // Truncating stamps it.
+            // Truncating stamps it; by name only if the size is another.
             change.mtime = change.mtime.filter(|time| *time != SetTime::Now);
-            let cred = Cred { privileged: !has(set::KILL_SET_ID), ..self.cx.cred };
-            let size = SetAttr { size: change.size.take(), size_checked: change.size_checked, ..SetAttr::default() };
-            self.truncate(&Cx { cred, ..self.cx }, node, &size)?;
+            let (size, size_checked) = (change.size.take(), change.size_checked);
+            let size = SetAttr { size, size_checked, checked: true, ..SetAttr::default() };
+            self.change_contents(node, Some(!has(set::KILL_SET_ID)), |cx| self.backend().set_attr(cx, node, &size))?;
         }
-        if asked.valid & !(set::HANDLE | set::KILL_SET_ID) == 0 {
-            // So the kernel asks when set-id bits are to go and nothing else: `chown` to nobody, `fallocate`.
-            change.mode = self.mode_without_set_id(node)?;
-        }
-        let owner_only = change.uid.is_some() || change.gid.is_some();
-        if owner_only && self.header.uid != 0 {
-            // Whether set-group-id stays depends on the caller's groups.
-            let groups = groups(self.header.pid);
-            let cred = Cred { groups: &groups, privileged: false, ..self.cx.cred };
-            self.backend().set_attr(&Cx { cred, ..self.cx }, node, &change)?;
+        // So the kernel asks when rights are to go and nothing else: `chown` to nobody, `fallocate`.
+        change.drops_rights = asked.valid & !(set::HANDLE | set::KILL_SET_ID) == 0;
+        if change.uid.is_some() || change.gid.is_some() || change.drops_rights {
+            self.change_owner(node, |cx| self.backend().set_attr(cx, node, &change))?;
         } else {
             self.backend().set_attr(&self.cx, node, &change)?;
         }
         // Not kept: see `entry`.
         reply.put(&AttrOut { attr: fuse_attr(&self.backend().attr(&self.cx, node)?), ..AttrOut::default() });
         Ok(())
-    }
-
-    /// A file's mode without the set-id bits that the caller takes away by changing it, if it has any.
-    fn mode_without_set_id(&self, node: Node) -> Result<Option<u16>> {
-        let Attr { kind, mode, gid, .. } = self.backend().attr(&self.cx, node)?;
-        let in_group = || self.header.uid == 0 || self.header.gid == gid || groups(self.header.pid).contains(&gid);
-        let gone = if mode & 0o010 != 0 || !in_group() { 0o6000 } else { 0o4000 };
-        Ok((kind != Kind::Directory && mode & gone != 0).then_some(mode & 0o7777 & !gone))
-    }
-
-    /// Changes the size; the kernel has looked whether the caller may.
-    pub(super) fn truncate(&self, cx: &Cx, node: Node, size: &SetAttr) -> Result<()> {
-        let checked = SetAttr { size_checked: true, ..*size };
-        if size.size_checked {
-            return self.backend().set_attr(cx, node, &checked);
-        }
-        // By name: times change only if the size does, set-id bits go in any case.
-        if self.backend().attr(cx, node)?.size != size.size.unwrap_or(0) {
-            return self.backend().set_attr(cx, node, &checked);
-        }
-        let mode = if cx.cred.privileged { None } else { self.mode_without_set_id(node)? };
-        if mode.is_none() {
-            return Ok(());
-        }
-        self.backend().set_attr(&self.cx, node, &SetAttr { mode, ..SetAttr::default() })
     }
 
     pub(super) fn read_link(&self, reply: &mut Reply) -> Result<()> {
@@ -289,11 +262,4 @@ impl Call<'_> {
         });
         Ok(())
     }
-}
-
-/// Supplementary groups of a process, as far as we can see it.
-pub(super) fn groups(pid: u32) -> Vec<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
-    line.split_whitespace().filter_map(|group| group.parse().ok()).collect()
 }

@@ -24,6 +24,11 @@ pub(crate) fn forget_node(number: u64) -> Vec<u8> {
     notice(INODE, ForgetInode { node: number, offset: 0, len: 0 }.as_bytes(), b"")
 }
 
+/// The message that makes the kernel forget a node's attributes alone: passing it on waits for no page.
+pub(super) fn forget_attr(number: u64) -> Vec<u8> {
+    notice(INODE, ForgetInode { node: number, offset: -1, len: 0 }.as_bytes(), b"")
+}
+
 /// The message that makes the kernel forget a name in a directory.
 pub(crate) fn forget_name(dir: u64, name: &[u8]) -> Vec<u8> {
     let head = ForgetEntry { node: dir, name_len: name.len() as u32, flags: 0 };

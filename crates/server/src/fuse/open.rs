@@ -6,6 +6,7 @@ use super::Call;
 use super::abi::{self, CreateIn, FlushIn, IoctlIn, IoctlOut, OpenIn, OpenOut, ReleaseIn};
 use super::contents::{Opening, Sent};
 use super::message::{Body, Reply, Result, err};
+use super::rights::{DAC_OVERRIDE, Rights};
 use base::description::{EACH_READ, EXECUTE, SHARE};
 use base::{Attr, Cred, Cx, DescriptionId, Kind, NewNode, Node, SetAttr};
 use pm::Errno;
@@ -150,9 +151,9 @@ impl Call<'_> {
         if asks && self.backend().is_executed(node) {
             return err(Errno::ETXTBSY);
         }
-        let cred = Cred { privileged: open_flags & abi::OPEN_KILL_SET_ID == 0, ..self.cx.cred };
-        let change = SetAttr { size: Some(0), size_checked: true, ..SetAttr::default() };
-        self.truncate(&Cx { cred, ..self.cx }, node, &change)
+        let keeps = open_flags & abi::OPEN_KILL_SET_ID == 0;
+        let change = SetAttr { size: Some(0), size_checked: true, checked: true, ..SetAttr::default() };
+        self.change_contents(node, Some(keeps), |cx| self.backend().set_attr(cx, node, &change))
     }
 
     pub(super) fn open_directory(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
@@ -231,8 +232,8 @@ impl Call<'_> {
             sys::O_WRONLY => base::W,
             _ => base::R | base::W,
         };
-        let groups = super::nodes::groups(self.header.pid);
-        let cred = Cred { groups: &groups, privileged: self.header.uid == 0, ..self.cx.cred };
+        let rights = Rights::of(self.header);
+        let cred = Cred { groups: &rights.groups, privileged: rights.has(DAC_OVERRIDE), ..self.cx.cred };
         let truncates = asked.flags & sys::O_TRUNC != 0;
         self.backend().access(&Cx { cred, ..self.cx }, node, if truncates { want | base::W } else { want })?;
         let out = self.handle(node, asked.flags)?;

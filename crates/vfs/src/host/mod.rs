@@ -72,7 +72,7 @@ pub fn set_attr_of(handle: &File, change: &SetAttr) -> Result<()> {
     if let Some(size) = change.size {
         handle.truncate_named(size)?;
     }
-    if change.uid.is_some() || change.gid.is_some() {
+    if change.uid.is_some() || change.gid.is_some() || change.drops_rights {
         handle.set_owner(change.uid, change.gid)?;
     }
     if let Some(mode) = change.mode {

@@ -150,14 +150,19 @@ impl Inode {
         }
     }
 
-    /// Contents changed: stamps times and drops set-id bits, as a write by an
+    /// Contents changed: stamps times, and takes capabilities away, and set-id bits, as a write by an
     /// unprivileged caller does.
     pub fn modified(&mut self, cx: &Cx) {
         self.mtime = now();
         self.ctime = self.mtime;
+        self.drop_capabilities();
         if !cx.cred.privileged {
             self.drop_set_id(cx);
         }
+    }
+
+    fn drop_capabilities(&mut self) {
+        self.xattrs.remove(&b"security.capability"[..]);
     }
 
     fn drop_set_id(&mut self, cx: &Cx) {
@@ -176,13 +181,29 @@ impl Inode {
             file.resize(size);
             if changes {
                 self.modified(cx);
-            } else if !cx.cred.privileged {
-                self.drop_set_id(cx);
+            } else {
+                self.drop_capabilities();
+                if !cx.cred.privileged {
+                    self.drop_set_id(cx);
+                }
             }
         }
-        if change.uid.is_some() || change.gid.is_some() {
+        let is_for_rights_alone = *change == SetAttr { drops_rights: true, ..SetAttr::default() };
+        if change.uid.is_some() || change.gid.is_some() || change.drops_rights {
             if self.kind != Kind::Directory {
+                let before = (self.mode, self.xattrs.len());
+                let owned = self.owned_by(cx);
                 self.drop_set_id(cx);
+                if self.mode != before.0 && !owned {
+                    self.mode = before.0;
+                    return posix(Errno::EPERM);
+                }
+                self.drop_capabilities();
+                if is_for_rights_alone && before == (self.mode, self.xattrs.len()) {
+                    return Ok(());
+                }
+            } else if is_for_rights_alone {
+                return Ok(());
             }
             self.uid = change.uid.unwrap_or(self.uid);
             self.gid = change.gid.unwrap_or(self.gid);

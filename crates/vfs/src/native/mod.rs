@@ -216,6 +216,10 @@ impl Backend for Native {
         self.change(cx, node, || self.0.write(cx, node, offset, from))
     }
 
+    fn write_stored(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.change(cx, node, || self.0.write_stored(cx, node, offset, from))
+    }
+
     fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
         self.change(cx, to, || self.0.copy_range(cx, from, from_offset, to, to_offset, len))
     }

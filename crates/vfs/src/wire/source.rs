@@ -113,6 +113,13 @@ impl Source for Wire {
         self.writable()?;
         let mut change = *change;
         let changes_owner = change.uid.is_some() || change.gid.is_some();
+        if change.drops_rights && !changes_owner {
+            // There is no request for that but another mode.
+            change.mode = mode_without_set_id(cx, &self.attr(l, cx, node)?.0);
+            if change.mode.is_none() {
+                return Ok(());
+            }
+        }
         let is_written = change.size.is_some() && !cx.cred.privileged;
         if self.checks_permission() || changes_owner || is_written {
             let (attr, _) = self.attr(l, cx, node)?;
