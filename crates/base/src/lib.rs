@@ -7,6 +7,7 @@
 pub mod calls;
 pub mod description;
 pub mod hold;
+pub mod ids;
 pub mod stat;
 pub mod types;
 pub mod walk;

@@ -299,11 +299,27 @@ pub struct Cred<'a> {
     pub groups: &'a [u32],
     /// Overrides permission checks (`CAP_DAC_OVERRIDE`, `CAP_FOWNER`, `CAP_CHOWN`, `CAP_FSETID`).
     pub privileged: bool,
+    /// Overrides them as the superuser of another user namespace does: over what belongs to users and groups that it maps.
+    pub privileged_within: bool,
 }
 
 impl Cred<'_> {
     /// The superuser.
-    pub const ROOT: Cred<'static> = Cred { uid: 0, gid: 0, groups: &[], privileged: true };
+    pub const ROOT: Cred<'static> = Cred { uid: 0, gid: 0, groups: &[], privileged: true, privileged_within: false };
+
+    /// Whether permission checks are overridden on what belongs to these (the kernel's `capable_wrt_inode_uidgid`).
+    #[inline]
+    pub fn is_privileged_over(&self, uid: u32, gid: u32) -> bool {
+        self.privileged || self.privileged_within && crate::ids::are_mapped(uid, gid)
+    }
+
+    /// A copy for a call that is out of line, as [`Cx::copied`].
+    #[inline(always)]
+    fn copied(&self) -> Self {
+        let Cred { uid, gid, groups, privileged, privileged_within } = *self;
+        // Not rotated at all; all fields as they are would be a copy as a whole.
+        Cred { uid: uid.rotate_left(0), gid, groups, privileged, privileged_within }
+    }
 
     /// Whether the caller belongs to `gid`.
     #[inline]
@@ -317,14 +333,13 @@ impl Cred<'_> {
     pub fn may(&self, kind: Kind, mode: u16, uid: u32, gid: u32, want: u16) -> bool {
         // The usual answer, in one comparison; for another a copy is asked, as [`Cx::copied`].
         (self.uid ^ uid) | (u32::from(want) << 6 & !u32::from(mode)) == 0
-            || may_otherwise((self.uid, self.gid, self.groups, self.privileged), kind, mode, (uid, gid), want)
+            || may_otherwise(self.copied(), kind, mode, (uid, gid), want)
     }
 }
 
 /// As [`Cred::may`], by all that is known of who asks.
 #[inline(never)]
-fn may_otherwise(who: (u32, u32, &[u32], bool), kind: Kind, mode: u16, (uid, gid): (u32, u32), want: u16) -> bool {
-    let cred = Cred { uid: who.0, gid: who.1, groups: who.2, privileged: who.3 };
+fn may_otherwise(cred: Cred, kind: Kind, mode: u16, (uid, gid): (u32, u32), want: u16) -> bool {
     let class = if cred.uid == uid {
         mode >> 6
     } else if cred.in_group(gid) {
@@ -336,7 +351,7 @@ fn may_otherwise(who: (u32, u32, &[u32], bool), kind: Kind, mode: u16, (uid, gid
         return true;
     }
     // Root needs one execute bit somewhere to run a file, none to search a directory.
-    cred.privileged && (want & X == 0 || kind == Kind::Directory || mode & 0o111 != 0)
+    (want & X == 0 || kind == Kind::Directory || mode & 0o111 != 0) && cred.is_privileged_over(uid, gid)
 }
 
 /// Read permission.
@@ -399,10 +414,7 @@ impl<'a> Cx<'a> {
     /// compiler gives the original, and what somebody may have the address of stays in no register.
     #[inline(always)]
     pub fn copied(&self) -> Cx<'a> {
-        let Cred { uid, gid, groups, privileged } = self.cred;
-        // Not rotated at all; all fields as they are would be a copy as a whole.
-        let cred = Cred { uid: uid.rotate_left(0), gid, groups, privileged };
-        Cx { cred, umask: self.umask, thread: self.thread }
+        Cx { cred: self.cred.copied(), umask: self.umask, thread: self.thread }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::attach::{Attached, attach, attach_to_read};
 use crate::failure::{Failure, Result};
 use crate::place::Place;
-use base::{Attr, Cred, Cx, Exit, Found, Last, Node, Scratch, Thread, Walk};
+use base::{Attr, Cred, Cx, Exit, Found, Last, Node, Scratch, Thread, Walk, ids};
 use std::path::Path;
 use vfs::Backend;
 
@@ -16,19 +16,25 @@ pub struct Tree {
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
+    /// In the namespace.
+    is_root: bool,
     scratch: Box<Scratch>,
 }
 
 impl Tree {
     /// `backend` in the name of the user who runs this program.
     pub fn new(backend: &'static dyn Backend) -> Tree {
-        let groups = rustix::process::getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect();
+        posix::namespace::look();
+        let group = |id: rustix::process::Gid| ids::group(id.as_raw()).unwrap_or(id.as_raw());
+        let groups = rustix::process::getgroups().unwrap_or_default().into_iter().map(group).collect();
+        let uid = rustix::process::geteuid().as_raw();
         Tree {
             backend,
             attached: None,
             thread: Thread::new(),
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
+            uid: ids::user(uid).unwrap_or(uid),
+            gid: group(rustix::process::getegid()),
+            is_root: uid == 0,
             groups,
             scratch: Box::new(Scratch::new()),
         }
@@ -59,13 +65,14 @@ impl Tree {
 
     /// The context of a call. Modes are given in full, so no mask applies.
     pub fn cx(&self) -> Cx<'_> {
-        let cred = Cred { uid: self.uid, gid: self.gid, groups: &self.groups, privileged: self.is_privileged() };
+        let (privileged, within) = (self.is_privileged(), self.is_root && !ids::is_initial());
+        let cred = Cred { uid: self.uid, gid: self.gid, groups: &self.groups, privileged, privileged_within: within };
         Cx { cred, umask: 0, thread: &self.thread }
     }
 
-    /// Whether the user is root.
+    /// Whether the user is root, and not of another user namespace only.
     pub fn is_privileged(&self) -> bool {
-        self.uid == 0
+        self.is_root && ids::is_initial()
     }
 
     /// The node at `place`; symlinks at its end are followed if `follow`.

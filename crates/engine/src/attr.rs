@@ -244,7 +244,7 @@ struct Decided {
 /// The kernel's `setattr_prepare`, `chown_common`, `chmod_common` and `vfs_utimes`.
 fn decide(cx: &Cx, now: &Snapshot, change: &SetAttr) -> Result<Decided> {
     let cred = &cx.cred;
-    let may_all = change.checked || cred.privileged;
+    let may_all = change.checked || cred.is_privileged_over(now.uid, now.gid);
     let owner = may_all || cred.uid == now.uid;
     let (uid, gid) = (change.uid.unwrap_or(now.uid), change.gid.unwrap_or(now.gid));
     if change.uid.is_some() && !may_all && !(owner && uid == now.uid) {
@@ -268,12 +268,13 @@ fn decide(cx: &Cx, now: &Snapshot, change: &SetAttr) -> Result<Decided> {
     }
     let mut mode = change.mode.unwrap_or(now.mode) & 0o7777;
     if loses_rights(now, change) && change.mode.is_none() {
-        mode = without_set_id(cx, mode, now.gid);
+        mode = without_set_id(cx, mode, now);
         if mode != now.mode && !owner {
             return Err(Errno::EPERM.into());
         }
     }
-    if change.mode.is_some() && mode & SET_GID != 0 && !cred.privileged && !cred.in_group(gid) {
+    let in_group = || cred.in_group(gid) || cred.is_privileged_over(now.uid, now.gid);
+    if change.mode.is_some() && mode & SET_GID != 0 && !in_group() {
         mode &= !SET_GID;
     }
     let ctime = pm::clock::now();
@@ -297,9 +298,10 @@ fn is_for_rights_alone(change: &SetAttr) -> bool {
 
 /// A mode without what a change of owner takes away: set-user-id, and
 /// set-group-id where it means what it says or the caller is not in the group.
-fn without_set_id(cx: &Cx, mode: u16, gid: u32) -> u16 {
+fn without_set_id(cx: &Cx, mode: u16, now: &Snapshot) -> u16 {
+    let in_group = || cx.cred.in_group(now.gid) || cx.cred.is_privileged_over(now.uid, now.gid);
     let mut mode = mode & !SET_UID;
-    if mode & SET_GID != 0 && (mode & 0o10 != 0 || !cx.cred.privileged && !cx.cred.in_group(gid)) {
+    if mode & SET_GID != 0 && (mode & 0o10 != 0 || !in_group()) {
         mode &= !SET_GID;
     }
     mode

@@ -119,7 +119,11 @@ impl TestFs {
 
     /// The context of an ordinary user.
     pub fn cx_as(&self, uid: u32, gid: u32) -> Cx<'_> {
-        Cx { cred: Cred { uid, gid, groups: &[], privileged: false }, umask: 0o022, thread: &self.thread }
+        Cx {
+            cred: Cred { uid, gid, groups: &[], privileged: false, privileged_within: false },
+            umask: 0o022,
+            thread: &self.thread,
+        }
     }
 
     /// Leaves in good order and attaches again.

@@ -383,7 +383,7 @@ fn may_prefix(cx: &Cx, seen: &Snapshot, name: &[u8], want: u16) -> Result<()> {
     if !matches!(seen.kind, Kind::Regular | Kind::Directory) {
         return denied;
     }
-    let owner = cred.privileged || cred.uid == seen.uid;
+    let owner = cred.uid == seen.uid || cred.is_privileged_over(seen.uid, seen.gid);
     if seen.kind == Kind::Directory && seen.mode & 0o1000 != 0 && want == W && !owner {
         return Err(Errno::EPERM.into());
     }

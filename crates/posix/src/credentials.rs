@@ -5,9 +5,12 @@
 //! process's: threads that change theirs alone by raw system calls are not
 //! supported.
 
-use base::{Caller, Cred};
+use crate::namespace;
+use crate::text_out::TextOut;
+use base::{Caller, Cred, ids};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use pm::Errno;
 use pm::sys::abi;
 
 /// More supplementary groups than this are not seen.
@@ -16,6 +19,11 @@ const GROUPS_MAX: usize = 512;
 const COPIES: usize = 4;
 const CAP_DAC_OVERRIDE: u32 = 1;
 
+/// Places in pairs.
+const EFFECTIVE: usize = 0;
+const REAL: usize = 1;
+
+/// Users and groups by their numbers in the initial namespace.
 #[repr(C)]
 struct Copy {
     effective: Caller,
@@ -23,7 +31,9 @@ struct Copy {
     real: Caller,
     real_gid: u32,
     /// How many there are, at most [`GROUPS_MAX`]: [`ask`] sees to that.
-    groups_len: usize,
+    groups_len: u32,
+    /// Of either identity: [`Cred::privileged_within`].
+    within: [bool; 2],
     groups: [u32; GROUPS_MAX],
 }
 
@@ -38,13 +48,14 @@ impl Copy {
             real_gid: nobodys,
             groups: [0; GROUPS_MAX],
             groups_len: 0,
+            within: [false; 2],
         }
     };
 
     #[inline(always)]
     fn groups(&self) -> &[u32] {
         // SAFETY: in bounds, see `groups_len`; asking that at every call would cost more than the groups are looked at.
-        unsafe { self.groups.get_unchecked(..self.groups_len) }
+        unsafe { self.groups.get_unchecked(..self.groups_len as usize) }
     }
 }
 
@@ -84,6 +95,12 @@ impl Credentials {
         }
     }
 
+    /// What was known before; nobody's before the first question.
+    fn copy_before(&self) -> &Copy {
+        // SAFETY: as in `copy`; not the one that is written next.
+        unsafe { &*self.current.load(Ordering::Acquire) }
+    }
+
     #[inline(always)]
     fn copy(&self) -> &Copy {
         let current = self.current.load(Ordering::Acquire);
@@ -109,7 +126,7 @@ impl Credentials {
     pub(crate) fn effective(&self) -> Cred<'_> {
         let copy = self.copy();
         let (Caller { uid, privileged }, gid) = (copy.effective, copy.effective_gid);
-        Cred { uid, gid, groups: copy.groups(), privileged }
+        Cred { uid, gid, groups: copy.groups(), privileged, privileged_within: copy.within[EFFECTIVE] }
     }
 
     /// Real identity, for `access`.
@@ -117,7 +134,40 @@ impl Credentials {
     pub(crate) fn real(&self) -> Cred<'_> {
         let copy = self.copy();
         let (Caller { uid, privileged }, gid) = (copy.real, copy.real_gid);
-        Cred { uid, gid, groups: copy.groups(), privileged }
+        Cred { uid, gid, groups: copy.groups(), privileged, privileged_within: copy.within[REAL] }
+    }
+
+    /// Who we are, for the next program: where our user namespace has no number for us it could not find out.
+    /// Returns how long that is: nothing in the initial one.
+    pub(crate) fn carry(&self, out: &mut [u8]) -> usize {
+        if ids::is_initial() || self.asked.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let Cred { uid, gid, groups, .. } = self.effective();
+        let mut text = TextOut::new(out, Errno::E2BIG);
+        let mut len = 0;
+        for (at, id) in [uid, gid].iter().chain(groups).enumerate() {
+            if (at > 0 && text.put(b" ").is_err()) || text.number(u64::from(*id), 10).is_err() {
+                break;
+            }
+            len = text.len();
+        }
+        len
+    }
+
+    /// Takes over what [`Credentials::carry`] wrote. Before anybody has asked.
+    pub(crate) fn take_over(&self, text: &[u8]) {
+        let last = self.copies[COPIES - 1].get();
+        // SAFETY: nobody has asked yet, so that nobody reads or writes any copy.
+        let copy = unsafe { &mut *last };
+        let mut words = text.split(|&byte| byte == b' ').map_while(ids::number);
+        let (Some(uid), Some(gid)) = (words.next(), words.next()) else { return };
+        (copy.effective.uid, copy.real.uid, copy.effective_gid, copy.real_gid) = (uid, uid, gid, gid);
+        for (place, group) in copy.groups.iter_mut().zip(words) {
+            *place = group;
+            copy.groups_len += 1;
+        }
+        self.current.store(last, Ordering::Release);
     }
 
     /// Asks the kernel again at the door's word.
@@ -130,7 +180,7 @@ impl Credentials {
     fn refresh(&self) {
         let next = self.copies[self.asked.fetch_add(1, Ordering::Relaxed) % COPIES].get();
         // SAFETY: not the current copy; callers are serialised by the door.
-        ask(unsafe { &mut *next });
+        ask(unsafe { &mut *next }, self.copy_before());
         self.current.store(next, Ordering::Release);
     }
 }
@@ -141,7 +191,9 @@ fn identity(answer: isize, effective: impl FnOnce() -> u32) -> u32 {
     if answer < 0 { effective() } else { answer as u32 }
 }
 
-fn ask(copy: &mut Copy) {
+/// Asks the kernel. Whom our user namespace has no number for is who he was `before`: it cannot have changed.
+fn ask(copy: &mut Copy, before: &Copy) {
+    namespace::look();
     let id = |number: u32, of: [usize; 6]| {
         // SAFETY: none of these takes a pointer; −1 is no valid ID, so that nothing is changed and the current one returned.
         unsafe { pm::sys::raw(number as usize, of) }
@@ -149,13 +201,14 @@ fn ask(copy: &mut Copy) {
     let nobody = [usize::MAX, 0, 0, 0, 0, 0];
     let fsuid = identity(id(abi::__NR_setfsuid, nobody), || id(abi::__NR_geteuid, [0; 6]) as u32);
     let fsgid = identity(id(abi::__NR_setfsgid, nobody), || id(abi::__NR_getegid, [0; 6]) as u32);
-    // SAFETY: takes no arguments.
-    let uid = unsafe { pm::sys::raw(abi::__NR_getuid as usize, [0; 6]) } as u32;
-    // SAFETY: takes no arguments.
-    let gid = unsafe { pm::sys::raw(abi::__NR_getgid as usize, [0; 6]) } as u32;
+    let uid = id(abi::__NR_getuid, [0; 6]) as u32;
+    let gid = id(abi::__NR_getgid, [0; 6]) as u32;
     // SAFETY: the array is ours and as long as we say.
     let groups = unsafe { pm::call!(abi::__NR_getgroups, GROUPS_MAX, copy.groups.as_mut_ptr()) };
-    copy.groups_len = groups.unwrap_or(0).min(GROUPS_MAX);
+    copy.groups_len = groups.unwrap_or(0).min(GROUPS_MAX) as u32;
+    if !ids::is_initial() {
+        translate_groups(copy, before);
+    }
 
     // _LINUX_CAPABILITY_VERSION_3: header {version, pid}, two words each of
     // effective, permitted, inheritable.
@@ -165,9 +218,29 @@ fn ask(copy: &mut Copy) {
     let got = unsafe { pm::call!(abi::__NR_capget, header.as_mut_ptr(), data.as_mut_ptr()) };
     let (effective, permitted) = if got.is_ok() { (data[0], data[1]) } else { (0, 0) };
     let has = |set: u32| set & (1 << CAP_DAC_OVERRIDE) != 0;
-    copy.effective = Caller { uid: fsuid, privileged: has(effective) };
-    copy.real = Caller { uid, privileged: uid == 0 && has(permitted) };
-    (copy.effective_gid, copy.real_gid) = (fsgid, gid);
+    let overrides = [has(effective), uid == 0 && has(permitted)];
+    let everywhere = ids::is_initial();
+    copy.within = overrides.map(|overrides| overrides && !everywhere);
+    let user = |id, before| known(ids::user(id), before, id);
+    let group = |id, before| known(ids::group(id), before, id);
+    copy.effective = Caller { uid: user(fsuid, before.effective.uid), privileged: everywhere && overrides[EFFECTIVE] };
+    copy.real = Caller { uid: user(uid, before.real.uid), privileged: everywhere && overrides[REAL] };
+    (copy.effective_gid, copy.real_gid) = (group(fsgid, before.effective_gid), group(gid, before.real_gid));
+}
+
+/// What is known of an identity: what it is, if our namespace has a number for it; else what it was; else what is shown.
+fn known(is: Option<u32>, was: u32, shown: u32) -> u32 {
+    is.unwrap_or(if was == u32::MAX { shown } else { was })
+}
+
+#[cold]
+#[inline(never)]
+fn translate_groups(copy: &mut Copy, before: &Copy) {
+    let len = copy.groups_len as usize;
+    let was = |at: usize| if before.groups().len() == len { before.groups()[at] } else { u32::MAX };
+    for (at, group) in copy.groups.iter_mut().take(len).enumerate() {
+        *group = known(ids::group(*group), was(at), *group);
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@
 pub const MOUNTS: &[u8] = b"BYPATH_MOUNTS";
 /// Variable that hands descriptors and working directory over `exec`.
 pub const STATE: &[u8] = b"BYPATH_STATE";
+/// In another user namespace than the initial one: who the program is, by the numbers of that one.
+pub const IDS: &[u8] = b"BYPATH_IDS";
 
 /// Variable that tells programs of a session about it.
 pub const SESSION: &[u8] = b"BYPATH_SESSION";

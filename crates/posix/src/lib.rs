@@ -11,6 +11,7 @@ pub mod handle;
 pub mod here;
 pub mod in_kernel;
 mod lock;
+pub mod namespace;
 mod path;
 pub mod process;
 pub mod processes;

@@ -170,6 +170,7 @@ impl Process {
         // SAFETY: the thread's scratch is in use by no other call of this thread.
         let scratch = unsafe { &mut *thread.room().scratch[0].get() };
         self.credentials.ask_once();
+        self.note_namespace();
         self.umask_now();
         let slot = self.mounts.add(&self.cx(thread), point, backend, scratch)?;
         self.settle_here();
@@ -199,6 +200,10 @@ impl Process {
     /// The context of a call by this thread; something must have been mounted.
     #[inline]
     pub fn cx<'a>(&'a self, thread: &'a ThreadState) -> Cx<'a> {
+        if base::ids::is_unmapped() {
+            // It may have got its maps by now, of which nobody is told.
+            self.credentials_changed();
+        }
         Cx { cred: self.credentials.effective(), umask: self.umask_at_hand(), thread: &thread.thread }
     }
 }

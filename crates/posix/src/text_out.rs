@@ -15,6 +15,11 @@ impl<'a> TextOut<'a> {
         TextOut { out, len: 0, full }
     }
 
+    /// How many bytes were written.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// What was written.
     pub(crate) fn bytes(self) -> &'a [u8] {
         &self.out[..self.len]

@@ -1,6 +1,7 @@
 //! The environment of a new program: the program's own, with `LD_PRELOAD` and
 //! our variables put back if it was scrubbed.
 
+use crate::door::PROCESS;
 use crate::init::{DOMAIN, SAVED, SEGMENT_DIR};
 use crate::libraries::{Copies, NAME_MAX, name_of};
 use crate::patch::{SITES, WAYS};
@@ -10,8 +11,17 @@ use core::sync::atomic::Ordering::Acquire;
 use posix::environment;
 
 /// Variables that the new environment gets from us, not from the program.
-const OURS: [&[u8]; 8] =
-    [b"LD_PRELOAD", environment::MOUNTS, environment::STATE, SEGMENT_DIR, DOMAIN, WAYS, SITES, environment::SESSION];
+const OURS: [&[u8]; 9] = [
+    b"LD_PRELOAD",
+    environment::MOUNTS,
+    environment::STATE,
+    SEGMENT_DIR,
+    DOMAIN,
+    WAYS,
+    SITES,
+    environment::SESSION,
+    environment::IDS,
+];
 
 /// Strings and pointers of a rebuilt environment; freed on drop.
 pub struct Environment {
@@ -169,6 +179,11 @@ impl Environment {
             if !value.is_empty() {
                 environment.own[index] = join(&[name, b"=", value])?;
             }
+        }
+        let mut ids = [0; 512];
+        let ids_len = PROCESS.carry_ids(&mut ids);
+        if ids_len > 0 {
+            environment.own[8] = join(&[environment::IDS, b"=", &ids[..ids_len]])?;
         }
         for text in environment.own {
             if !text.is_null() {

@@ -200,6 +200,9 @@ fn mount_all(tls: &Tls, get: &dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool {
     let given = |name| get(name).filter(|value| !value.is_empty());
     let (segment_dir, domain) = (given(SEGMENT_DIR), given(DOMAIN));
     let wishes = Wishes { segment_dir: segment_dir.map(CStr::to_bytes), domain: domain.map(CStr::to_bytes) };
+    if let Some(text) = given(environment::IDS) {
+        PROCESS.take_ids_over(text.to_bytes());
+    }
     let mut any = crate::mem_test::mount(state);
     // Before the mounts: what can't be served is judged by it.
     save(&SAVED.session, given(environment::SESSION));

@@ -17,7 +17,7 @@ const RMDIR: u32 = 11;
 const CREATE: u32 = 35;
 
 const ROOT: Cred = Cred::ROOT;
-const STRANGER: Cred = Cred { uid: 1000, gid: 1000, groups: &[], privileged: false };
+const STRANGER: Cred = Cred { uid: 1000, gid: 1000, groups: &[], privileged: false, privileged_within: false };
 const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
 
 fn with_cx(cred: Cred<'static>, run: impl FnOnce(&Cx)) {

@@ -3,6 +3,7 @@
 use crate::cmd::print;
 use crate::failure::{Failure, Result};
 use crate::size;
+use base::ids;
 use engine::mkfs::{self, MkfsError, Options};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,7 +12,9 @@ use std::path::Path;
 pub fn mkfs(image: &Path, limit: u64, force: bool) -> Result<u8> {
     let mut path = image.as_os_str().as_bytes().to_vec();
     path.push(0);
+    posix::namespace::look();
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let (uid, gid) = (ids::user(uid).unwrap_or(uid), ids::group(gid).unwrap_or(gid));
     let options = Options { limit, force, uid, gid, ..Options::default() };
     let shown = &image.display();
     mkfs::make(&path, &options).map_err(|error| match error {

@@ -264,6 +264,7 @@ fn is_trusted(image: &Path) -> bool {
 
 /// Those who may write the image.
 fn keepers(image: &Path) -> Keepers {
+    posix::namespace::look();
     match std::fs::metadata(image) {
         Ok(meta) => Keepers::of_file(meta.uid(), meta.gid(), meta.mode()),
         Err(_) => Keepers::of_file(0, 0, 0o600),

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::image::Tree;
 use crate::place::Place;
 use crate::progress::Tally;
-use base::{Attr, Kind, Node};
+use base::{Attr, Kind, Node, ids};
 use indicatif::ProgressBar;
 use pm::{Errno, UserSlice};
 use rustix::fs as host;
@@ -191,7 +191,7 @@ impl Export<'_> {
     /// takes capabilities away.)
     fn attributes(&mut self, node: Node, attr: &Attr, target: &Path) -> Result<()> {
         let io = |error: std::io::Error| Failure::io(target.display(), &error);
-        let owned = std::os::unix::fs::lchown(target, Some(attr.uid), Some(attr.gid));
+        let owned = std::os::unix::fs::lchown(target, Some(ids::shown_user(attr.uid)), Some(ids::shown_group(attr.gid)));
         let is_owner_kept = match owned {
             Err(error) if error.raw_os_error() == Some(Errno::EPERM.0) => {
                 self.tally.dropped += 1;

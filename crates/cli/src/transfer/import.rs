@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::image::Tree;
 use crate::place::Place;
 use crate::progress::Tally;
-use base::{Kind, NewNode, Node, SetAttr, SetTime};
+use base::{Kind, NewNode, Node, SetAttr, SetTime, ids};
 use indicatif::ProgressBar;
 use pm::{Errno, UserSlice};
 use rustix::fs as host;
@@ -201,8 +201,9 @@ impl Import<'_> {
     fn attributes(&mut self, source: &Path, meta: &Metadata, node: Node, kind: Kind) -> Result<()> {
         let have = self.tree.attr(&source.display(), node)?;
         let mut dropped = 0;
-        if (have.uid, have.gid) != (meta.uid(), meta.gid()) {
-            let owner = SetAttr { uid: Some(meta.uid()), gid: Some(meta.gid()), ..SetAttr::default() };
+        let (uid, gid) = (ids::user(meta.uid()).unwrap_or(meta.uid()), ids::group(meta.gid()).unwrap_or(meta.gid()));
+        if (have.uid, have.gid) != (uid, gid) {
+            let owner = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
             match self.set(node, &owner) {
                 Err(error) if error.errno() == Errno::EPERM => dropped += 1,
                 other => other.map_err(self.failed(source))?,

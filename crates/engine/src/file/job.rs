@@ -101,7 +101,8 @@ impl<'t, 'a> Job<'t, 'a> {
         }
         let mode = self.cachelet.mode.load(Relaxed) as u16;
         let (uid, gid) = (self.cachelet.uid.load(Relaxed), self.cachelet.gid.load(Relaxed));
-        let group = mode & 0o2000 != 0 && (mode & 0o010 != 0 || !cx.cred.in_group(gid));
+        let in_group = || cx.cred.in_group(gid) || cx.cred.is_privileged_over(uid, gid);
+        let group = mode & 0o2000 != 0 && (mode & 0o010 != 0 || !in_group());
         let left = mode & !(0o4000 | if group { 0o2000 } else { 0 });
         if left == mode {
             return Ok(());

@@ -65,7 +65,8 @@ pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16,
     let gid = parent.seen.gid;
     if kind == Kind::Directory {
         mode |= SET_GID;
-    } else if asked & (SET_GID | 0o10) == SET_GID | 0o10 && !cred.privileged && !cred.in_group(gid) {
+    } else if asked & (SET_GID | 0o10) == SET_GID | 0o10 && !cred.in_group(gid) && !cred.is_privileged_over(parent.seen.uid, gid)
+    {
         mode &= !SET_GID;
     }
     (mode, gid)

@@ -153,7 +153,7 @@ impl Fs {
 #[inline(always)]
 fn may_link(cx: &Cx, seen: &Seen) -> Result<()> {
     let cred = &cx.cred;
-    if cred.privileged || cred.uid == seen.uid {
+    if cred.uid == seen.uid || cred.is_privileged_over(seen.uid, seen.gid) {
         return Ok(());
     }
     let mode = seen.mode();

@@ -88,8 +88,9 @@ impl<'a> Parent<'a> {
     /// In a sticky directory only the owner of the victim or of the directory
     /// removes or moves a name; names may be changed in it, as a rule.
     #[inline(always)]
-    pub(crate) fn may_remove(&self, cred: &Cred, victim_uid: u32) -> Result<()> {
-        let sticks = self.seen.mode() & STICKY != 0 && sticks(cred.privileged, cred.uid, [victim_uid, self.seen.uid]);
+    pub(crate) fn may_remove(&self, cred: &Cred, victim_uid: u32, victim_gid: impl FnOnce() -> u32) -> Result<()> {
+        let who = (cred.privileged, cred.privileged_within, cred.uid);
+        let sticks = self.seen.mode() & STICKY != 0 && sticks(who, self.seen.uid, (victim_uid, victim_gid()));
         if sticks { Err(Errno::EPERM.into()) } else { Ok(()) }
     }
 }
@@ -97,8 +98,9 @@ impl<'a> Parent<'a> {
 /// Whether a name stays in a sticky directory that belongs to these two: the owners of what is called so and of the directory.
 #[cold]
 #[inline(never)]
-fn sticks(privileged: bool, uid: u32, owners: [u32; 2]) -> bool {
-    !privileged && !owners.contains(&uid)
+fn sticks((privileged, within, uid): (bool, bool, u32), dir_uid: u32, victim: (u32, u32)) -> bool {
+    let cred = Cred { privileged, privileged_within: within, ..Cred::ROOT };
+    uid != dir_uid && uid != victim.0 && !cred.is_privileged_over(victim.0, victim.1)
 }
 
 /// These bytes as a name; `ENAMETOOLONG`, or `ENOENT` if there are none.

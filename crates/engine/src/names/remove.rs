@@ -77,7 +77,7 @@ impl Fs {
         let lock = tx.lock_bucket(sought.hash)?;
         let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
-        parent.may_remove(&cx.cred, victim.uid.load(Relaxed))?;
+        parent.may_remove(&cx.cred, victim.uid.load(Relaxed), || victim.gid.load(Relaxed))?;
         if hit.kind == Kind::Directory as u8 {
             return Err(Errno::EISDIR.into());
         }

@@ -489,12 +489,12 @@ fn check_permissions(cx: &Cx, plan: &Plan) -> Result<()> {
     let (cred, source) = (&cx.cred, &plan.source);
     let may_change = |parent: &Parent| if plan.free { Ok(()) } else { parent.may_change(cred) };
     may_change(&plan.a)?;
-    plan.a.may_remove(cred, source.seen.uid)?;
+    plan.a.may_remove(cred, source.seen.uid, || source.seen.gid)?;
     match &plan.target {
         None => may_change(&plan.b)?,
         Some(target) => {
             may_change(&plan.b)?;
-            plan.b.may_remove(cred, target.seen.uid)?;
+            plan.b.may_remove(cred, target.seen.uid, || target.seen.gid)?;
             if !plan.exchange && source.is_directory() != target.is_directory() {
                 return Err(if source.is_directory() { Errno::ENOTDIR } else { Errno::EISDIR }.into());
             }

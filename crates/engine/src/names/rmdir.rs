@@ -129,7 +129,7 @@ impl Fs {
         let lock = tx.lock_bucket(sought.hash)?;
         let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
-        parent.may_remove(&cx.cred, victim.uid.load(Relaxed))?;
+        parent.may_remove(&cx.cred, victim.uid.load(Relaxed), || victim.gid.load(Relaxed))?;
         if hit.kind != Kind::Directory as u8 {
             return Err(Errno::ENOTDIR.into());
         }
@@ -154,7 +154,7 @@ impl Fs {
         parent.may_change(&cx.cred)?;
         let sought = self.sought(parent.offset, name);
         let Some(seen) = self.find(cx, &sought)? else { return Err(Errno::ENOENT.into()) };
-        parent.may_remove(&cx.cred, seen.uid)?;
+        parent.may_remove(&cx.cred, seen.uid, || seen.gid)?;
         if !seen.is(Kind::Directory) {
             return Err(Errno::ENOTDIR.into());
         }

@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(fs.write(&cx, found, Some(0), &[UserSlice::from_ref(b"x")]).map(drop), refused.map(drop));
         assert_eq!(fs.unlink(&cx, root, b"file-0-").map(drop), refused.map(drop));
         // What may not even be searched is the first thing wrong.
-        let user = Cx { cred: Cred { uid: 1000, gid: 1000, groups: &[], privileged: false }, ..cx };
+        let user = Cx { cred: Cred { uid: 1000, gid: 1000, groups: &[], privileged: false, privileged_within: false }, ..cx };
         for (who, wrong) in [(&cx, Errno::EROFS), (&user, Errno::EACCES)] {
             let wrong = Err(Error::Posix(wrong));
             assert_eq!(fs.unlink(who, closed, b"x"), wrong);

@@ -4,6 +4,7 @@ use super::{done, err, fail};
 use crate::path::CWD;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
+use base::ids;
 use base::{Cx, Kind, Last, Node, SetAttr, SetTime, W};
 use pm::Errno;
 use pm::sys::abi;
@@ -19,9 +20,13 @@ fn set_mode(cx: &Cx, backend: &dyn Backend, node: Node, mode: usize) -> base::Re
 }
 
 fn set_owner(cx: &Cx, backend: &dyn Backend, node: Node, uid: usize, gid: usize) -> base::Result<usize> {
-    let id = |id: usize| (id as u32 != u32::MAX).then_some(id as u32);
+    let id = |id: usize, of: fn(u32) -> Option<u32>| match id as u32 {
+        u32::MAX => Ok(None),
+        // One that our user namespace does not have.
+        id => of(id).ok_or(base::Error::Posix(Errno::EINVAL)).map(Some),
+    };
     // Also where nobody's file becomes nobody else's.
-    let change = SetAttr { uid: id(uid), gid: id(gid), drops_rights: true, ..SetAttr::default() };
+    let change = SetAttr { uid: id(uid, ids::user)?, gid: id(gid, ids::group)?, drops_rights: true, ..SetAttr::default() };
     backend.set_attr(cx, node, &change).map(|()| 0)
 }
 

@@ -119,8 +119,8 @@ impl Process {
 fn set_flags(cx: &Cx, file: &OpenFile, flags: u32) -> base::Result<usize> {
     let old = file.flags();
     if flags & abi::O_NOATIME != 0 && old & abi::O_NOATIME == 0 && !cx.cred.privileged {
-        let owner = file.mount.backend.attr(cx, file.node)?.uid;
-        if owner != cx.cred.uid {
+        let attr = file.mount.backend.attr(cx, file.node)?;
+        if attr.uid != cx.cred.uid && !cx.cred.is_privileged_over(attr.uid, attr.gid) {
             return err(Errno::EPERM);
         }
     }

@@ -276,6 +276,26 @@ impl Process {
     /// The door saw a call that may have changed user, groups or capabilities.
     pub fn credentials_changed(&self) {
         self.credentials.changed();
+        if self.note_namespace() {
+            self.settle_here();
+        }
+    }
+
+    /// Who we are, for the environment of the next program ([`environment::IDS`](crate::environment::IDS)); its length.
+    pub fn carry_ids(&self, out: &mut [u8]) -> usize {
+        self.credentials.carry(out)
+    }
+
+    /// Takes that over, before anything is mounted.
+    pub fn take_ids_over(&self, text: &[u8]) {
+        self.credentials.take_over(text);
+    }
+
+    /// Takes note of whether owners are shown as they are; whether that is new.
+    pub(crate) fn note_namespace(&self) -> bool {
+        let before = self.mounts.is_flat();
+        self.mounts.show_owners(base::ids::is_initial());
+        self.mounts.is_flat() != before
     }
 
     /// The mask, once something was mounted.

@@ -605,7 +605,7 @@ fn may_open(cx: &Cx, spot: &Spot, node: Node, attr: &Attr, flags: u32) -> base::
         return err(Errno::EISDIR);
     }
     spot.mount.backend.access(cx, node, want)?;
-    if flags & abi::O_NOATIME != 0 && !cx.cred.privileged && cx.cred.uid != attr.uid {
+    if flags & abi::O_NOATIME != 0 && cx.cred.uid != attr.uid && !cx.cred.is_privileged_over(attr.uid, attr.gid) {
         return err(Errno::EPERM);
     }
     Ok(())

@@ -95,7 +95,7 @@ impl Process {
         let nofollow = abi::AT_SYMLINK_NOFOLLOW as usize;
         // SAFETY: a NUL-terminated path and a `struct stat`.
         unsafe { pm::call!(abi::__NR_newfstatat, crate::path::CWD, path.as_ptr(), &raw mut stat, nofollow) }?;
-        if stat.st_mode & 0o170077 != 0o040000 || stat.st_uid != uid {
+        if stat.st_mode & 0o170077 != 0o040000 || stat.st_uid != base::ids::shown_user(uid) {
             return err(Errno::EACCES);
         }
         Ok(())

@@ -5,6 +5,7 @@ use super::{done, err, fail};
 use crate::path::CWD;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
+use base::ids;
 use base::stat::{Figures, Stat};
 use base::{Attr, Cx, Glance, Last, Node, R, W, X};
 use core::mem::MaybeUninit;
@@ -21,8 +22,8 @@ fn figures(attr: &Attr, device: u64) -> Figures {
         ino: attr.ino,
         mode: attr.kind.type_bits() | u32::from(attr.mode),
         nlink: attr.nlink,
-        uid: attr.uid,
-        gid: attr.gid,
+        uid: ids::shown_user(attr.uid),
+        gid: ids::shown_group(attr.gid),
         rdev: attr.rdev,
         size: attr.size,
         blocks: attr.blocks,
@@ -188,13 +189,17 @@ impl Process {
         answer(mount.glance_stat::<false>(&self.mounts, || self.credentials.caller(), base, path, follow, out))
     }
 
-    /// As [`Process::quick_stat`], where something is mounted inside another mount.
+    /// As [`Process::quick_stat`], where something is mounted inside another mount, or the process is in another user namespace.
     ///
     /// # Safety
     /// As for [`Process::handle`].
     #[cold]
     #[inline(never)]
     unsafe fn quick_stat_between(&self, dirfd: usize, path: usize, out: &mut MaybeUninit<Stat>, follow: bool) -> Option<isize> {
+        if !ids::is_initial() {
+            // Owners are to be translated.
+            return None;
+        }
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
         answer(mount.glance_stat::<true>(&self.mounts, || self.credentials.caller(), base, path, follow, out))
@@ -205,6 +210,7 @@ impl Process {
         let Some(file) = self.file(args[0]) else { return Outcome::Kernel };
         // SAFETY: the caller's promise.
         if let Some(out) = unsafe { in_place(args[1]) }
+            && ids::is_initial()
             && file.mount.backend.glance_node(file.node, out) == Glance::Seen
         {
             return Outcome::Done(0);

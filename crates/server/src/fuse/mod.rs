@@ -41,7 +41,7 @@ mod xattr;
 
 use crate::pool::{Pool, Seat};
 use abi::{InHeader, op};
-use base::{Calls, Cred, Cx, Node, Thread};
+use base::{Calls, Cred, Cx, Node, Thread, ids};
 pub use contents::REST;
 use contents::Sent;
 pub use init::READ_AHEAD;
@@ -242,8 +242,18 @@ enum Done {
 
 /// In whose name a request is served.
 fn cx<'w>(worker: &'w Worker, header: &InHeader) -> Cx<'w> {
-    let cred = Cred { uid: header.uid, gid: header.gid, groups: &[], privileged: true };
+    let cred = Cred { uid: user(header.uid), gid: group(header.gid), ..Cred::ROOT };
     Cx { cred, umask: 0, thread: &worker.thread }
+}
+
+/// Whom a mount in another user namespace than the initial one gives this number: the server's own.
+fn user(id: u32) -> u32 {
+    ids::user(id).unwrap_or(id)
+}
+
+/// The same of a group.
+fn group(id: u32) -> u32 {
+    ids::group(id).unwrap_or(id)
 }
 
 /// One request.

@@ -13,8 +13,8 @@ use super::abi::{self, AttrOut, EntryOut, FuseAttr, GetAttrIn, ROOT, SetAttrIn, 
 use super::message::{Body, Reply, Result, err};
 use super::notify::{KEEP_MADE_NS, KEEP_NAMES_S, KEEP_S};
 use super::rights::{DAC_OVERRIDE, Rights};
-use super::{Call, Fuse};
-use base::{Attr, Cred, Kind, Node, PATH_MAX, SetAttr, SetTime};
+use super::{Call, Fuse, group, user};
+use base::{Attr, Cred, Kind, Node, PATH_MAX, SetAttr, SetTime, ids};
 use pm::{Errno, UserSlice};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -35,7 +35,7 @@ pub struct Keepers {
 impl Keepers {
     /// Those who may write a file with these attributes.
     pub fn of_file(uid: u32, gid: u32, mode: u32) -> Keepers {
-        Keepers { uid, gid, mode: (mode as u16 & 0o222) >> 1 }
+        Keepers { uid: user(uid), gid: group(gid), mode: (mode as u16 & 0o222) >> 1 }
     }
 
     fn attr(&self, ino: u64) -> FuseAttr {
@@ -80,8 +80,8 @@ pub(super) fn fuse_attr(attr: &Attr) -> FuseAttr {
         ctime_ns,
         mode: attr.kind.type_bits() | u32::from(attr.mode),
         nlink: attr.nlink,
-        uid: attr.uid,
-        gid: attr.gid,
+        uid: ids::shown_user(attr.uid),
+        gid: ids::shown_group(attr.gid),
         rdev: attr.rdev as u32,
         block_bytes: BLOCK,
         flags: 0,
@@ -210,8 +210,8 @@ impl Call<'_> {
         };
         let mut change = SetAttr {
             mode: has(set::MODE).then_some(asked.mode as u16 & 0o7777),
-            uid: has(set::UID).then_some(asked.uid),
-            gid: has(set::GID).then_some(asked.gid),
+            uid: has(set::UID).then_some(user(asked.uid)),
+            gid: has(set::GID).then_some(group(asked.gid)),
             size: has(set::SIZE).then_some(asked.size),
             // Of an open file: the kernel wants the times changed in any case.
             size_checked: has(set::SIZE) && (has(set::HANDLE) || has(set::MTIME)),

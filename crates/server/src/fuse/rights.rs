@@ -6,10 +6,10 @@
 //! must be one and no more: the kernel throws away the attributes in an answer that a notice has overtaken, and goes on with
 //! those that it had.
 
-use super::Call;
 use super::abi::InHeader;
 use super::message::Result;
 use super::notify::forget_attr;
+use super::{Call, group};
 use base::{Cred, Cx, Node};
 
 /// Overrides permission.
@@ -45,7 +45,7 @@ impl Rights {
 
     fn from_status(status: &str) -> Rights {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-        let groups = field("Groups:").split_whitespace().filter_map(|group| group.parse().ok()).collect();
+        let groups = field("Groups:").split_whitespace().filter_map(|id| id.parse().ok()).map(group).collect();
         Rights { groups, capabilities: u64::from_str_radix(field("CapEff:").trim(), 16).unwrap_or(0) }
     }
 

@@ -15,6 +15,7 @@
 use crate::cached::{KernelCall, KernelOpen, Miss, Source};
 use crate::ledger::{Caching, Entry, Ledger};
 use crate::{Attr, Cx, DirEntry, Errno, Error, Kind, NewNode, Node, RenameMode, Result, SetAttr, SetTime, StatFs};
+use base::ids;
 use core::ffi::CStr;
 use pm::file::File;
 use pm::sys::abi;
@@ -73,7 +74,7 @@ pub fn set_attr_of(handle: &File, change: &SetAttr) -> Result<()> {
         handle.truncate_named(size)?;
     }
     if change.uid.is_some() || change.gid.is_some() || change.drops_rights {
-        handle.set_owner(change.uid, change.gid)?;
+        handle.set_owner(change.uid.map(ids::shown_user), change.gid.map(ids::shown_group))?;
     }
     if let Some(mode) = change.mode {
         handle.set_mode(mode)?;
@@ -98,8 +99,9 @@ fn attr_of(stat: &host::Statx) -> Result<Attr> {
         kind,
         mode: stat.stx_mode & 0o7777,
         nlink: stat.stx_nlink,
-        uid: stat.stx_uid,
-        gid: stat.stx_gid,
+        // Shown to us as our user namespace numbers them.
+        uid: ids::user(stat.stx_uid).unwrap_or(stat.stx_uid),
+        gid: ids::group(stat.stx_gid).unwrap_or(stat.stx_gid),
         rdev: device(stat.stx_rdev_major, stat.stx_rdev_minor),
         size: stat.stx_size,
         blocks: stat.stx_blocks,

@@ -18,10 +18,14 @@ use pm::Text;
 pub struct MountTable {
     /// Bit n: slot n is mounted.
     active: AtomicU32,
-    /// Bit n: what is in slot n covers a node of another mount.
+    /// Bit n: what is in slot n covers a node of another mount. And [`TRANSLATED`].
     nested: AtomicU32,
     slots: [UnsafeCell<Option<Mount>>; MOUNTS_MAX],
 }
+
+/// In `nested`: owners are not shown as they are.
+const TRANSLATED: u32 = 1 << 31;
+const _: () = assert!(MOUNTS_MAX < 31);
 
 /// Bytes from one slot to the next.
 const SLOT: usize = size_of::<UnsafeCell<Option<Mount>>>();
@@ -192,10 +196,18 @@ impl MountTable {
         Some((outer, rest))
     }
 
-    /// Whether nothing is mounted inside another mount.
+    /// Whether quick ways may do without the rare: nothing is mounted inside another mount, and owners are shown as they are.
     #[inline(always)]
     pub fn is_flat(&self) -> bool {
         self.nested.load(Relaxed) == 0
+    }
+
+    /// Whether owners are shown as they are, for [`MountTable::is_flat`].
+    pub fn show_owners(&self, as_they_are: bool) {
+        match as_they_are {
+            true => self.nested.fetch_and(!TRANSLATED, Relaxed),
+            false => self.nested.fetch_or(TRANSLATED, Relaxed),
+        };
     }
 
     /// As `find`, of a name that itself is meant, not what is mounted on it: a mount point inside another mount is a name there.

@@ -34,7 +34,8 @@ impl Wire {
         match self.lookup(l, cx, dir, name) {
             Ok(entry) => {
                 self.forget(l, entry.key, 1, entry.epoch);
-                if entry.attr.uid == cx.cred.uid { Ok(()) } else { posix(Errno::EPERM) }
+                let Attr { uid, gid, .. } = entry.attr;
+                if uid == cx.cred.uid || cx.cred.is_privileged_over(uid, gid) { Ok(()) } else { posix(Errno::EPERM) }
             }
             Err(Miss::Absent(_)) => posix(Errno::ENOENT),
             Err(Miss::Failed(error)) => Err(error),
@@ -58,7 +59,7 @@ impl Wire {
         }
         let (attr, _) = self.attr(l, cx, node)?;
         if name.starts_with(b"user.") {
-            let is_others = cx.cred.uid != attr.uid && !cx.cred.privileged;
+            let is_others = cx.cred.uid != attr.uid && !cx.cred.is_privileged_over(attr.uid, attr.gid);
             match attr.kind {
                 Kind::Regular => {}
                 Kind::Directory if writes && attr.mode & 0o1000 != 0 && is_others => return posix(Errno::EPERM),
@@ -100,7 +101,7 @@ impl Wire {
 
 /// The mode that a file has once somebody else has written it, if that is another.
 pub(super) fn mode_without_set_id(cx: &Cx, attr: &Attr) -> Option<u16> {
-    let is_stranger = !cx.cred.privileged && !cx.cred.in_group(attr.gid);
+    let is_stranger = !cx.cred.is_privileged_over(attr.uid, attr.gid) && !cx.cred.in_group(attr.gid);
     let drops = if attr.mode & 0o010 != 0 || is_stranger { 0o6000 } else { 0o4000 };
     (attr.kind == Kind::Regular && attr.mode & drops != 0).then_some(attr.mode & !drops)
 }
@@ -108,7 +109,7 @@ pub(super) fn mode_without_set_id(cx: &Cx, attr: &Attr) -> Option<u16> {
 /// Whether the caller may make this change.
 pub(super) fn may_change(cx: &Cx, attr: &Attr, change: &SetAttr) -> Result<()> {
     let cred = &cx.cred;
-    if cred.privileged {
+    if cred.is_privileged_over(attr.uid, attr.gid) {
         return Ok(());
     }
     let owner = cred.uid == attr.uid;

@@ -126,7 +126,8 @@ impl Source for Wire {
             if self.checks_permission() {
                 may_change(cx, &attr, &change)?;
                 // Only a member gives a file its group's rights.
-                if !cx.cred.privileged && !cx.cred.in_group(change.gid.unwrap_or(attr.gid)) {
+                let is_privileged = cx.cred.is_privileged_over(attr.uid, attr.gid);
+                if !is_privileged && !cx.cred.in_group(change.gid.unwrap_or(attr.gid)) {
                     change.mode = change.mode.map(|mode| mode & !0o2000);
                 }
             }

@@ -101,6 +101,10 @@ fn may_take_out(cx: &Cx, spot: &Spot, node: Node) -> base::Result<()> {
     let backend = spot.mount.backend;
     backend.access(cx, spot.found.parent, W | X)?;
     let dir = backend.attr(cx, spot.found.parent)?;
-    let is_owner = cx.cred.privileged || cx.cred.uid == dir.uid || cx.cred.uid == backend.attr(cx, node)?.uid;
-    if dir.mode & 0o1000 != 0 && !is_owner { err(Errno::EPERM) } else { Ok(()) }
+    let is_owner = || -> base::Result<bool> {
+        let attr = backend.attr(cx, node)?;
+        Ok(cx.cred.uid == attr.uid || cx.cred.is_privileged_over(attr.uid, attr.gid))
+    };
+    let sticks = dir.mode & 0o1000 != 0 && cx.cred.uid != dir.uid && !is_owner()?;
+    if sticks { err(Errno::EPERM) } else { Ok(()) }
 }

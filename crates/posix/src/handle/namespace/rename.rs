@@ -200,7 +200,8 @@ impl Process {
         let (cx, spot) = (&cx, &spot);
         let backend = spot.mount.backend;
         let attr = backend.attr(cx, node)?;
-        if attr.uid == cx.cred.uid || self.protected.get(&self.protected.hardlinks, HARDLINKS) == 0 {
+        let is_owner = attr.uid == cx.cred.uid || cx.cred.is_privileged_over(attr.uid, attr.gid);
+        if is_owner || self.protected.get(&self.protected.hardlinks, HARDLINKS) == 0 {
             return Ok(());
         }
         match backend.lookup(cx, spot.found.parent, spot.found.name) {
