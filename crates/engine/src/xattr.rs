@@ -548,10 +548,10 @@ mod tests {
         let size = |size, size_checked| SetAttr { size: Some(size), size_checked, ..SetAttr::default() };
         type Change<'a> = &'a dyn Fn(Node);
         let takes: [(&str, Change); 11] = [
-            ("write", &|n| drop(test.write(&cx, n, Some(5), &[UserSlice::from_ref(b"x")]).unwrap())),
-            ("append", &|n| drop(test.write(&cx, n, None, &[UserSlice::from_ref(b"x")]).unwrap())),
-            ("fill", &|n| drop(test.write_with(&cx, n, 0, 10, &mut |into| Ok(into.len)).unwrap())),
-            ("copy", &|n| drop(test.copy_range(&cx, source, 0, n, 0, 10).unwrap())),
+            ("write", &|n| _ = test.write(&cx, n, Some(5), &[UserSlice::from_ref(b"x")]).unwrap()),
+            ("append", &|n| _ = test.write(&cx, n, None, &[UserSlice::from_ref(b"x")]).unwrap()),
+            ("fill", &|n| _ = test.write_with(&cx, n, 0, 10, &mut |into| Ok(into.len)).unwrap()),
+            ("copy", &|n| _ = test.copy_range(&cx, source, 0, n, 0, 10).unwrap()),
             ("allocate", &|n| test.fallocate(&cx, n, Fallocate::Allocate, 0, 10_000).unwrap()),
             ("punch", &|n| test.fallocate(&cx, n, Fallocate::PunchHole, 0, 10).unwrap()),
             ("truncate", &|n| change(n, size(7, false))),
@@ -561,8 +561,8 @@ mod tests {
             ("chown to nobody", &|n| change(n, SetAttr { drops_rights: true, ..SetAttr::default() })),
         ];
         let leaves: [(&str, Change); 5] = [
-            ("nothing", &|n| drop(test.write(&cx, n, Some(5), &[UserSlice::from_ref(b"")]).unwrap())),
-            ("store", &|n| drop(test.write_stored(&cx, n, 5, &[UserSlice::from_ref(b"x")]).unwrap())),
+            ("nothing", &|n| _ = test.write(&cx, n, Some(5), &[UserSlice::from_ref(b"")]).unwrap()),
+            ("store", &|n| _ = test.write_stored(&cx, n, 5, &[UserSlice::from_ref(b"x")]).unwrap()),
             ("chmod", &|n| change(n, SetAttr { mode: Some(0o700), ..SetAttr::default() })),
             ("utimes", &|n| change(n, SetAttr { mtime: Some(base::SetTime::Now), ..SetAttr::default() })),
             ("another attribute", &|n| set(&test, n, b"user.x", b"1", 0).unwrap()),

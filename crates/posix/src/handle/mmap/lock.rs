@@ -203,6 +203,6 @@ mod tests {
         assert!(listed.windows(2).all(|pair| pair[0].1 <= pair[1].0));
         assert!(maps.iter().all(|map| listed.iter().any(|(start, end)| start <= map && map < end)));
         // SAFETY: mapped above.
-        maps.iter().for_each(|map| drop(unsafe { pm::call!(abi::__NR_munmap, *map, PAGE) }));
+        maps.iter().for_each(|map| _ = unsafe { pm::call!(abi::__NR_munmap, *map, PAGE) });
     }
 }
