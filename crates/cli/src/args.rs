@@ -81,6 +81,9 @@ pub enum Verb {
         /// Where to: IMG:/path; parents are made, existing files replaced
         #[arg(value_name = "IMG:/PATH")]
         target: OsString,
+        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        #[arg(long)]
+        force: bool,
         /// Say nothing
         #[arg(long, short)]
         quiet: bool,
@@ -143,6 +146,9 @@ pub enum Verb {
         /// Do not ask: give up what cannot be kept
         #[arg(long, requires = "repair")]
         yes: bool,
+        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        #[arg(long, requires = "repair")]
+        force: bool,
         /// As JSON
         #[arg(long)]
         json: bool,
@@ -214,6 +220,9 @@ pub struct Mount {
     /// Where the server reports what went wrong, and when it began and ended
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+    #[arg(long)]
+    pub force: bool,
     /// Threads that answer the kernel
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(2..=64))]
     pub threads: u8,
@@ -240,6 +249,9 @@ pub struct Run {
     /// A file that lists mounts: [[mount]] with source = "SPEC", at = "/DIR", options = ["ro", …]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+    #[arg(long)]
+    pub force: bool,
     /// Do without the kernel's way in: no mount is made beside the short way
     #[arg(long)]
     pub no_fuse: bool,

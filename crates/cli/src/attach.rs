@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
 use engine::Fs;
+use engine::process::machine::{self, Host};
 use engine::process::{AttachError, Options};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -56,23 +57,38 @@ pub fn attach_if_writable(path: &Path, slot: usize) -> Result<Option<Attached>> 
     }
 }
 
+/// Has the image at `path` be nobody's, where another machine may be using it: the user has said that it is not.
+pub fn take_over(path: &Path) -> Result<()> {
+    machine::take_over(&text(path)).map_err(|error| refused(path, error))
+}
+
+/// Who uses the image at `path` or was the last to do so, and whether that is another machine that may be at work.
+pub fn host(path: &Path) -> Result<(Option<Host>, bool)> {
+    machine::look(&text(path)).map_err(|error| refused(path, error))
+}
+
 /// A private copy of the image at `path`, in memory, which nobody can change.
 /// Refused if a living process uses the image.
 pub fn copied(path: &Path) -> Result<Attached> {
-    private(path).map_err(|error| refused(path, error))
+    private(path, false).map_err(|error| refused(path, error))
 }
 
-fn private(path: &Path) -> std::result::Result<Attached, AttachError> {
+/// The same of an image that is in use, perhaps by another machine: good for a rough look.
+pub fn copied_beside(path: &Path) -> Result<Attached> {
+    private(path, true).map_err(|error| refused(path, error))
+}
+
+fn private(path: &Path, beside: bool) -> std::result::Result<Attached, AttachError> {
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-    Fs::attach_copy_at(place(), &cx, &text(path), 0).map(|fs| ready(fs, &thread))
+    Fs::attach_copy_at(place(), &cx, &text(path), 0, beside).map(|fs| ready(fs, &thread))
 }
 
 /// Attaches the image at `path` to read it. Where its file may not be written
 /// this is a private copy of it, in memory, which nobody can change.
 pub fn attach_to_read(path: &Path) -> Result<Attached> {
     let attached = match shared(path, 0)? {
-        Err(AttachError::NotWritable) => private(path),
+        Err(AttachError::NotWritable) => private(path, false),
         other => other,
     };
     attached.map_err(|error| refused(path, error))

@@ -106,6 +106,19 @@ pub struct Fs {
     pub(crate) segment_path: [u8; 256],
     /// Slot + 1 of the process that this one was forked from; 0: none.
     pub(crate) forked_from: AtomicU32,
+    /// Which files these paths must lead to.
+    pub(crate) files: Files,
+}
+
+/// What image and segment are, whatever lies at their paths by now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Files {
+    /// Device and inode number of the image's file.
+    pub(crate) image: [u64; 2],
+    /// The image's random identity.
+    pub(crate) uuid: [u64; 2],
+    /// Device and inode number of the segment's file.
+    pub(crate) segment: [u64; 2],
 }
 
 /// What opening and closing ask ([`Fs::opens_from_here`]).

@@ -54,7 +54,7 @@ impl Inspected {
     }
 
     fn map(path: &[u8]) -> core::result::Result<(Inspected, File), AttachError> {
-        let file = File::open(path, abi::O_RDONLY, 0).map_err(AttachError::Open)?;
+        let file = File::open(path, abi::O_RDONLY | abi::O_NONBLOCK, 0).map_err(AttachError::Open)?;
         let stat = file.stat().map_err(AttachError::Open)?;
         if stat.mode & abi::S_IFMT != abi::S_IFREG {
             return Err(AttachError::NotAnImage);

@@ -9,6 +9,7 @@
 //! ```
 //! The superblocks are written last: until then the file is not an image.
 
+use crate::process::{AttachError, machine};
 use core::fmt;
 use format::lane::word;
 use format::layout::{self, BLOCK, LINE, LINES_PER_BLOCK, Layout};
@@ -83,6 +84,8 @@ pub enum MkfsError {
     NotAFile,
     /// Somebody uses the image that the file holds.
     InUse,
+    /// Another machine uses it, or did when it crashed.
+    Elsewhere(machine::Host),
     /// The file could not be made or written.
     File(Errno),
 }
@@ -104,6 +107,9 @@ impl fmt::Display for MkfsError {
             }
             MkfsError::NotAFile => f.write_str("not a regular file"),
             MkfsError::InUse => f.write_str("it is an image that a process is using; end that process first"),
+            MkfsError::Elsewhere(host) => {
+                write!(f, "it is an image that {host} uses, or did when it crashed; end its use there, or remove the file")
+            }
             MkfsError::File(Errno::ENOSPC) => f.write_str("no space for it on the file system underneath"),
             MkfsError::File(Errno::EACCES) => f.write_str("permission denied"),
             MkfsError::File(Errno::ENOENT) => f.write_str("no such directory"),
@@ -143,20 +149,24 @@ pub fn make_in_memory(image: &Region, options: &Options) -> Result<u64, MkfsErro
 fn open(path: &[u8], options: &Options) -> Result<(File, bool), MkfsError> {
     let (file, new) = match File::open(path, abi::O_RDWR | abi::O_CREAT | abi::O_EXCL, options.file_mode) {
         Ok(file) => (file, true),
-        Err(Errno::EEXIST) => (File::open(path, abi::O_RDWR, 0)?, false),
+        Err(Errno::EEXIST) => (File::open(path, abi::O_RDWR | abi::O_NONBLOCK, 0)?, false),
         Err(errno) => return Err(errno.into()),
     };
-    file.lock()?;
     let stat = file.stat()?;
-    if stat.mode & abi::S_IFMT != abi::S_IFREG {
+    if !stat.is_regular() {
         return Err(MkfsError::NotAFile);
     }
+    file.lock().map_err(|errno| if errno == Errno::EAGAIN { MkfsError::InUse } else { errno.into() })?;
+    let stat = file.stat()?;
     if stat.size != 0 {
         if !options.force {
             return Err(MkfsError::NotEmpty);
         }
         if crate::process::volatile::is_used(&file, &stat) {
             return Err(MkfsError::InUse);
+        }
+        if let Err(AttachError::Elsewhere(host)) = machine::refuse_unattached(&file, &stat) {
+            return Err(MkfsError::Elsewhere(host));
         }
         file.truncate(0)?;
     }

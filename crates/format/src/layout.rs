@@ -43,6 +43,8 @@ pub const SUPERBLOCK_COPY: u64 = BLOCK;
 pub const ROOT: u64 = 2 * BLOCK;
 /// Offset of the volatile header.
 pub const VOLATILE: u64 = 3 * BLOCK;
+/// Offset of what tells the machine, in the same block.
+pub const MACHINE: u64 = VOLATILE + LINE;
 /// Offset of the lane mutexes.
 pub const LANE_MUTEXES: u64 = 4 * BLOCK;
 /// Offset of the process mutexes.

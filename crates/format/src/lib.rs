@@ -30,7 +30,7 @@ pub use edentry::Edentry;
 pub use inode::{Cold, Inode};
 pub use lane::{Lane, Op};
 pub use layout::{BLOCK, LINE, Layout};
-pub use superblock::{Root, Superblock, Volatile};
+pub use superblock::{Machine, Root, Superblock, Volatile};
 
 /// Version of the format; an image of another version is refused.
 pub const VERSION: u32 = 3;

@@ -145,8 +145,33 @@ pub struct Volatile {
     pub token: AtomicU64,
     /// Generation of that segment.
     pub generation: AtomicU64,
+    /// Inode number of the segment's file: another file of that name is not it.
+    pub segment: AtomicU64,
     /// Room.
-    pub reserved: [AtomicU64; 2],
+    pub reserved: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Volatile>() == 64 && BLOCK == 4096);
+
+/// Bytes of a host name.
+pub const HOST_NAME: usize = 64;
+
+/// On which machine the image is used, or was last: behind the volatile header, at [`crate::layout::MACHINE`].
+///
+/// For whoever finds there a boot id that is not its own.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C)]
+pub struct Machine {
+    /// The boot id under which this was written: it belongs to a volatile header with the same.
+    pub boot: [AtomicU64; 2],
+    /// That of `/etc/machine-id`; 0 where there is none.
+    pub id: [AtomicU64; 2],
+    /// When the image was last attached or left, nanoseconds since the epoch.
+    pub used: AtomicU64,
+    /// Room.
+    pub reserved: [AtomicU64; 3],
+    /// The host's name, filled up with zeros.
+    pub name: [AtomicU64; HOST_NAME / 8],
+}
+
+const _: () = assert!(size_of::<Machine>() == 128);

@@ -2,6 +2,9 @@
 //!
 //! Raw system calls; paths are NUL-terminated. Descriptors are opened for the
 //! moment and closed again: a program that closes all descriptors must not hurt us.
+//!
+//! What lies at a name that others can make is opened by [`File::open_checked`] or [`File::open_known`] only:
+//! looked at first, never waited for (`O_NONBLOCK`), and looked at again when it is open.
 
 use crate::{Errno, call, huge, sys::abi};
 
@@ -23,6 +26,8 @@ pub struct Stat {
     pub allocated: u64,
     /// Number of names; 0: the file was removed.
     pub links: u64,
+    /// When its contents changed last, seconds since the epoch.
+    pub modified: i64,
 }
 
 impl Stat {
@@ -36,19 +41,50 @@ impl Stat {
             size: stat.st_size as u64,
             allocated: stat.st_blocks as u64 * 512,
             links: u64::from(stat.st_nlink as u32),
+            modified: stat.st_mtime as i64,
         }
+    }
+
+    /// Device and inode number.
+    pub fn identity(&self) -> [u64; 2] {
+        [self.dev, self.ino]
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_regular(&self) -> bool {
+        self.mode & abi::S_IFMT == abi::S_IFREG
     }
 }
 
+/// How long [`File::lock`] waits, nanoseconds.
+const LOCK_PATIENCE: i64 = 20_000_000_000;
+/// The same of [`File::lock_soon`].
+const LOCK_SOON: i64 = 20_000_000;
+
 /// Attributes of what is at `path` (NUL-terminated), in one call.
 pub fn stat(path: &[u8]) -> Result<Stat, Errno> {
+    stat_at(path, 0)
+}
+
+/// The same; of a symlink itself, not of its target.
+pub fn lstat(path: &[u8]) -> Result<Stat, Errno> {
+    stat_at(path, abi::AT_SYMLINK_NOFOLLOW)
+}
+
+/// Effective user of this process.
+pub fn own_user() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call!(abi::__NR_geteuid) }.unwrap_or(0) as u32
+}
+
+fn stat_at(path: &[u8], flags: u32) -> Result<Stat, Errno> {
     if path.last() != Some(&0) {
         return Err(Errno::EINVAL);
     }
     // SAFETY: a zeroed `stat` is a valid one; the kernel fills it.
     let mut stat: abi::stat = unsafe { core::mem::zeroed() };
     // SAFETY: the path is NUL-terminated, the buffer a `struct stat`.
-    unsafe { call!(abi::__NR_newfstatat, abi::AT_FDCWD, path.as_ptr(), &raw mut stat, 0) }?;
+    unsafe { call!(abi::__NR_newfstatat, abi::AT_FDCWD, path.as_ptr(), &raw mut stat, flags) }?;
     Ok(Stat::new(&stat))
 }
 
@@ -70,6 +106,30 @@ impl File {
         // SAFETY: the path is NUL-terminated and outlives the call.
         let fd = unsafe { call!(abi::__NR_openat, abi::AT_FDCWD, path.as_ptr(), flags | abi::O_CLOEXEC, mode) }?;
         Ok(File(fd as i32))
+    }
+
+    /// Opens a regular file at a name that others can make too: no symlink is followed, a FIFO or device not opened
+    /// at all, a lease not waited for, and `is_right` has seen owner and mode before. `EPERM` if it is another one.
+    pub fn open_checked(path: &[u8], flags: u32, is_right: impl Fn(&Stat) -> bool) -> Result<(File, Stat), Errno> {
+        let before = lstat(path)?;
+        if !before.is_regular() || !is_right(&before) {
+            return Err(Errno::EPERM);
+        }
+        let file = File::open(path, flags | abi::O_NOFOLLOW | abi::O_NONBLOCK, 0)?;
+        let stat = file.stat()?;
+        let is_same = stat.identity() == before.identity() && is_right(&stat);
+        if is_same { Ok((file, stat)) } else { Err(Errno::EPERM) }
+    }
+
+    /// Opens a regular file of which device and inode number are known, by a path that may lead elsewhere by now
+    /// (`ESTALE`). Symlinks are followed.
+    pub fn open_known(path: &[u8], flags: u32, identity: [u64; 2]) -> Result<File, Errno> {
+        let is_it = |stat: Stat| stat.is_regular() && stat.identity() == identity;
+        if !is_it(stat(path)?) {
+            return Err(Errno::ESTALE);
+        }
+        let file = File::open(path, flags | abi::O_NONBLOCK, 0)?;
+        if is_it(file.stat()?) { Ok(file) } else { Err(Errno::ESTALE) }
     }
 
     /// Takes over an open descriptor, which nobody else closes.
@@ -104,37 +164,50 @@ impl File {
         unsafe { call!(abi::__NR_fallocate, self.0, 0, offset, len) }.map(drop)
     }
 
-    /// Takes the kernel's exclusive `flock`, waiting. It ends with `unlock` or its holder's death; closing
-    /// is not enough once the file has been mapped through this descriptor.
+    /// Takes the kernel's exclusive `flock`, waiting for 20 s at most (`EAGAIN`): whoever may read the file can hold
+    /// it for ever. It ends with `unlock` or its holder's death; closing is not enough once the file has been mapped
+    /// through this descriptor.
     pub fn lock(&self) -> Result<(), Errno> {
-        self.flock(abi::LOCK_EX)
+        self.lock_within(abi::LOCK_EX, LOCK_PATIENCE)
     }
 
     /// As [`File::lock`], the lock that any number may have at a time.
     pub fn lock_shared(&self) -> Result<(), Errno> {
-        self.flock(abi::LOCK_SH)
+        self.lock_within(abi::LOCK_SH, LOCK_PATIENCE)
     }
 
     /// As [`File::lock`], but it waits for some 20 ms at most; whether it has the lock.
     pub fn lock_soon(&self) -> bool {
-        let mut turns = 0;
-        while self.flock(abi::LOCK_EX | abi::LOCK_NB).is_err() {
-            if !pause(turns) {
-                return false;
-            }
-            turns += 1;
-        }
-        true
+        self.lock_within(abi::LOCK_EX, LOCK_SOON).is_ok()
     }
 
-    fn flock(&self, how: u32) -> Result<(), Errno> {
+    fn lock_within(&self, how: u32, patience: i64) -> Result<(), Errno> {
+        let (mut end, mut time) = (None, LOCK_NAP_FIRST);
         loop {
             // SAFETY: no pointers.
-            match unsafe { call!(abi::__NR_flock, self.0, how) } {
+            match unsafe { call!(abi::__NR_flock, self.0, how | abi::LOCK_NB) } {
                 Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {
+                    let now = crate::clock::monotonic();
+                    if now > *end.get_or_insert(now.saturating_add(patience)) {
+                        return Err(Errno::EAGAIN);
+                    }
+                    nap(time);
+                    time = (time * 2).min(LOCK_NAP_LAST);
+                }
                 other => return other.map(drop),
             }
         }
+    }
+
+    /// Whether other machines may have the file too: it lies on a file system of a network or a cluster, or on one
+    /// that a daemon serves (virtiofs, sshfs), behind which there may be one. What is not known is local.
+    pub fn is_shared(&self) -> bool {
+        // `f_type` comes first; the structure has 120 bytes.
+        let mut buffer = [0u64; 16];
+        // SAFETY: the buffer is larger than a `struct statfs`.
+        let told = unsafe { call!(abi::__NR_fstatfs, self.0, buffer.as_mut_ptr()) };
+        told.is_ok() && SHARED_KINDS.contains(&(buffer[0] as u32))
     }
 
     /// Gives the `flock` back.
@@ -152,6 +225,28 @@ impl File {
         let told = unsafe { call!(abi::__NR_fcntl, self.0, abi::F_SETSIG, abi::SIGURG) };
         // SAFETY: no pointers.
         told.is_ok() && unsafe { call!(abi::__NR_fcntl, self.0, abi::F_SETLEASE, abi::F_WRLCK) }.is_ok()
+    }
+
+    /// As [`is_alone`](File::is_alone), of a descriptor that is used on: the lease is given back.
+    pub fn is_alone_now(&self) -> bool {
+        let alone = self.is_alone();
+        if alone {
+            // SAFETY: no pointers.
+            let _ = unsafe { call!(abi::__NR_fcntl, self.0, abi::F_SETLEASE, abi::F_UNLCK) };
+        }
+        alone
+    }
+
+    /// Changes the group.
+    pub fn set_group(&self, gid: u32) -> Result<(), Errno> {
+        // SAFETY: no pointers; -1 leaves the owner.
+        unsafe { call!(abi::__NR_fchown, self.0, -1i32, gid) }.map(drop)
+    }
+
+    /// Changes the mode, by the descriptor itself: without `/proc`.
+    pub fn change_mode(&self, mode: u32) -> Result<(), Errno> {
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_fchmod, self.0, mode) }.map(drop)
     }
 
     /// Changes owner and mode.
@@ -205,11 +300,12 @@ impl Drop for File {
     }
 }
 
-/// Maps a shared file (`path` NUL-terminated) of at least `len` bytes, for good.
-/// `EINVAL` if it is shorter.
+/// Maps a shared file (`path` NUL-terminated) of at least `len` bytes, for good. `EINVAL` if it is shorter, `EPERM` if
+/// it is neither this user's nor root's: a session that has ended has left its name to everybody.
 pub fn share(path: &[u8], len: u64) -> Result<crate::Region, Errno> {
-    let file = File::open(path, abi::O_RDWR, 0)?;
-    if file.stat()?.size < len {
+    let own = own_user();
+    let (file, stat) = File::open_checked(path, abi::O_RDWR, |stat| stat.uid == own || stat.uid == 0)?;
+    if stat.size < len {
         return Err(Errno::EINVAL);
     }
     let base = file.map(len, true, false)?;
@@ -338,6 +434,37 @@ pub fn nap(time_ns: i64) {
     let _ = unsafe { call!(abi::__NR_nanosleep, &raw const time, 0) };
 }
 
+/// The first nap of one who waits for a `flock`, and the longest, nanoseconds.
+const LOCK_NAP_FIRST: i64 = 20_000;
+const LOCK_NAP_LAST: i64 = 5_000_000;
+
+/// What `statfs` calls the file systems that more than one machine may have (linux/magic.h and their own headers).
+const SHARED_KINDS: [u32; 23] = [
+    0x6969,      // NFS
+    0x517b,      // SMB
+    0xff53_4d42, // CIFS
+    0xfe53_4d42, // SMB 2
+    0x6573_5546, // FUSE, virtiofs
+    0x0102_1997, // 9P
+    0x00c3_6400, // Ceph
+    0x0bd0_0bd0, // Lustre
+    0x4750_4653, // GPFS
+    0x7461_636f, // OCFS2
+    0x0116_1970, // GFS2
+    0x5346_414f, // AFS
+    0x6b41_4653, // AFS, the kernel's
+    0x7375_7245, // Coda
+    0x564c,      // NCP
+    0x2003_0528, // OrangeFS
+    0x786f_4256, // VirtualBox's folders
+    0xbacb_acbc, // VMware's
+    0x1983_0326, // BeeGFS
+    0xaad7_aaea, // PanFS
+    0x6163_6673, // ACFS
+    0xbeef_dead, // StorNext
+    0xa501_fcf5, // VxFS
+];
+
 /// The first nap of [`pause`], nanoseconds; each is twice the one before.
 const FIRST_NAP: i64 = 10_000;
 /// Naps of [`pause`]: 20 ms in all.
@@ -362,4 +489,49 @@ pub fn give_way() {
     }
     // SAFETY: no arguments.
     let _ = unsafe { call!(abi::__NR_sched_yield) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(path: &std::path::Path) -> std::vec::Vec<u8> {
+        [path.as_os_str().as_encoded_bytes(), b"\0"].concat()
+    }
+
+    /// Goal: at a name that others can make, nothing is opened but the regular file that is wanted, and nobody waits.
+    /// Method: a FIFO, a symlink to a good file, one that is not wanted, and a good one; a lock that is held.
+    #[test]
+    fn what_others_can_make() {
+        let place = std::env::temp_dir().join(std::format!("bypath-others-{}", std::process::id()));
+        // A killed run's, whose process had this number.
+        let _ = std::fs::remove_dir_all(&place);
+        std::fs::create_dir(&place).unwrap();
+        let (good, link, fifo) = (place.join("good"), place.join("link"), place.join("fifo"));
+        std::fs::write(&good, [0; 4096]).unwrap();
+        std::os::unix::fs::symlink(&good, &link).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let own = |stat: &Stat| stat.uid == own_user();
+        for flags in [abi::O_RDONLY, abi::O_RDWR] {
+            assert_eq!(File::open_checked(&text(&fifo), flags, own).err(), Some(Errno::EPERM));
+            assert_eq!(File::open_checked(&text(&link), flags, own).err(), Some(Errno::EPERM));
+            assert_eq!(File::open_checked(&text(&good), flags, |stat| !own(stat)).err(), Some(Errno::EPERM));
+            assert!(File::open_checked(&text(&good), flags, own).is_ok());
+        }
+        assert!(share(&text(&good), 4096).is_ok());
+        assert_eq!(share(&text(&link), 4096).err(), Some(Errno::EPERM));
+        let identity = stat(&text(&link)).unwrap().identity();
+        assert!(File::open_known(&text(&link), abi::O_RDONLY, identity).is_ok());
+        for other in [&fifo, &place] {
+            assert_eq!(File::open_known(&text(other), abi::O_RDONLY, identity).err(), Some(Errno::ESTALE));
+        }
+
+        let (first, second) = (File::open(&text(&good), 0, 0).unwrap(), File::open(&text(&good), 0, 0).unwrap());
+        first.lock().unwrap();
+        assert_eq!(second.lock_within(abi::LOCK_EX, 20_000_000).err(), Some(Errno::EAGAIN));
+        first.unlock();
+        assert!(second.lock_within(abi::LOCK_EX, 20_000_000).is_ok());
+        assert!(!second.is_shared());
+        std::fs::remove_dir_all(&place).unwrap();
+    }
 }

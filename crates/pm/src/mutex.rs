@@ -42,6 +42,17 @@ unsafe extern "C" {
 const KIND_AT: usize = 16;
 const KIND: u32 = 0x10 | 0x80;
 
+/// In its first word: the thread that holds it, and that it has died.
+const HOLDER: u32 = 0x3fff_ffff;
+const DEAD: u32 = 1 << 30;
+
+/// Whether the bytes of a mutex say that a thread holds it that has not died, as its own kernel knows. For those of
+/// another kernel, which must not be touched.
+pub fn says_held(line: &[u8; 64]) -> bool {
+    let word = |at: usize| u32::from_ne_bytes([line[at], line[at + 1], line[at + 2], line[at + 3]]);
+    word(KIND_AT) == KIND && word(0) & HOLDER != 0 && word(0) & DEAD == 0
+}
+
 const EBUSY: i32 = 16;
 const ETIMEDOUT: i32 = 110;
 const EOWNERDEAD: i32 = 130;
@@ -197,6 +208,10 @@ mod tests {
             unsafe { (*mutex.0.get())[KIND_AT / 8] ^= 1 << bit };
         }
         assert_eq!(mutex.try_take(), Attempt::Taken);
+        // SAFETY: nobody else has the mutex.
+        let bytes = || unsafe { mutex.0.get().cast::<[u8; 64]>().read_volatile() };
+        assert!(says_held(&bytes()));
         mutex.give_back();
+        assert!(!says_held(&bytes()) && !says_held(&[0; 64]) && !says_held(&[0xff; 64]));
     }
 }

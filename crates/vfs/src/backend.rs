@@ -254,8 +254,8 @@ pub trait Backend: Sync {
     /// in order. The caller must hold a description for as long as it uses the memory.
     fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()>;
 
-    /// Path of the kernel file behind [`MapRange::image`], NUL-terminated, if there is one.
-    fn backing(&self) -> Option<&[u8]>;
+    /// The kernel file behind [`MapRange::image`], opened to be read, if there is one and it is still at its path.
+    fn backing(&self) -> Option<pm::file::File>;
 
     // ---- extended attributes ----
 

@@ -1,5 +1,6 @@
 //! `bypath check IMG [--repair]`: exit code 0 clean, 1 damaged, 2 could not be checked.
 
+use crate::attach;
 use crate::check;
 use crate::cmd::{print, print_json};
 use crate::failure::Result;
@@ -77,6 +78,8 @@ pub struct Options {
     pub repair: bool,
     /// Do not ask.
     pub yes: bool,
+    /// Whatever other machine uses it.
+    pub force: bool,
     /// As JSON.
     pub json: bool,
 }
@@ -146,6 +149,9 @@ fn clean_line(verdict: &engine::check::Report) -> String {
 
 fn repair(image: &Path, options: Options) -> Result<u8> {
     let shown = image.display();
+    if options.force {
+        attach::take_over(image).map_err(|failure| failure.code(2))?;
+    }
     let bar = progress::bar(options.json, "repairing", 1000);
     let plan = check::plan(image, &bar);
     bar.finish_and_clear();

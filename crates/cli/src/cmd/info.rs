@@ -1,9 +1,10 @@
 //! `bypath info IMG`
 
-use crate::attach::attach_to_read;
+use crate::attach;
 use crate::cmd::{print, print_json};
 use crate::failure::{Failure, Result};
 use crate::size;
+use engine::process::machine::Host;
 use pm::Domain;
 use serde::Serialize;
 use std::path::Path;
@@ -32,6 +33,30 @@ struct Info {
     /// Those of them that are stopped in the middle of a change, so that others may wait for them.
     stopped: Vec<u32>,
     calls: Calls,
+    /// The machine that uses it, or used it last; nothing if nobody has yet.
+    machine: Option<Machine>,
+}
+
+/// Who uses an image, or used it last.
+#[derive(Serialize)]
+struct Machine {
+    /// Its host name; empty if it is not known.
+    host: String,
+    /// Boot id of its kernel.
+    boot: String,
+    /// When it last attached or left, seconds since the epoch; 0 if that is not known.
+    used: i64,
+    /// It is another one, and may be using it now: `--force` says that it is not.
+    elsewhere: bool,
+    #[serde(skip)]
+    shown: String,
+}
+
+impl Machine {
+    fn of(host: Host, elsewhere: bool) -> Machine {
+        let boot = format!("{:016x}{:016x}", host.boot[0], host.boot[1]);
+        Machine { host: host.name().to_string(), boot, used: host.used / 1_000_000_000, elsewhere, shown: host.to_string() }
+    }
 }
 
 /// Calls since the image was taken into use, by the way they came.
@@ -52,7 +77,9 @@ impl From<base::Calls> for Calls {
 
 /// Shows size, use, promises and users of an image.
 pub fn info(image: &Path, json: bool) -> Result<u8> {
-    let attached = attach_to_read(image)?;
+    let (host, elsewhere) = attach::host(image)?;
+    // Figures of an image in use by another machine are those of no instant.
+    let attached = if elsewhere { attach::copied_beside(image)? } else { attach::attach_to_read(image)? };
     let fs = attached.fs;
     let stat = attached.backend.statfs().map_err(|error| Failure::engine(image.display(), error))?;
     let own = std::process::id();
@@ -72,6 +99,7 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
         users: fs.users().filter(|&pid| pid != own).collect(),
         stopped: stopped(fs),
         calls: fs.calls().into(),
+        machine: host.map(|host| Machine::of(host, elsewhere)),
     };
     attached.leave();
     if json {
@@ -131,12 +159,21 @@ fn text(info: &Info) -> String {
         }
     };
     let percent = info.used * 100 / (info.used + info.free).max(1);
-    let segment =
-        if info.segment.is_empty() { "none: the file is not writable, so this is a private copy" } else { &info.segment };
+    let elsewhere = info.machine.as_ref().is_some_and(|machine| machine.elsewhere);
+    let segment = match (info.segment.is_empty(), elsewhere) {
+        (true, true) => "none: another machine uses it, so this is a private copy",
+        (true, false) => "none: the file is not writable, so this is a private copy",
+        (false, _) => &info.segment,
+    };
+    let machine = match &info.machine {
+        None => "none yet".to_string(),
+        Some(machine) if elsewhere => format!("in use by {}, or it was when that crashed", machine.shown),
+        Some(machine) => format!("last used by {}", machine.shown),
+    };
     let read_only = if info.read_only { "  (read-only)" } else { "" };
     format!(
         "image       {}{read_only}\nsize        {} used, {} free ({percent} %), may grow to {}\nfiles       {}\ndomain      {}: survives {}\n\
-         generation  {} (format {})\nusers       {users}\ncalls       {}\nsegment     {}\n",
+         generation  {} (format {})\nmachine     {machine}\nusers       {users}\ncalls       {}\nsegment     {}\n",
         info.image,
         size::show(info.used),
         size::show(info.free),

@@ -39,6 +39,9 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Mounts an image.
 pub fn mount(args: &Mount) -> Result<u8> {
+    if args.force {
+        attach::take_over(&args.image)?;
+    }
     if args.foreground {
         return serve(args).map(|()| 0);
     }

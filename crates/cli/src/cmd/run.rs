@@ -6,9 +6,10 @@
 //! are handed on; its end is ours.
 
 use crate::args::Run;
+use crate::attach;
 use crate::cmd::ways;
 use crate::failure::{Failure, Result};
-use crate::mounts::spec::{self, Mount};
+use crate::mounts::spec::{self, Mount, Source};
 use crate::mounts::{For, Session, beside, check_points};
 use posix::environment;
 use rustix::process::{Pid, Signal, kill_process};
@@ -36,12 +37,23 @@ pub fn run(args: &Run) -> Result<u8> {
         mounts.push(Mount::parse(text)?);
     }
     check_points(&mounts)?;
+    if args.force {
+        take_over(&mounts)?;
+    }
     let library = library()?;
     // The mounts of a session around this one, then ours.
     let around = std::env::var_os(variable(environment::MOUNTS)).unwrap_or_default().into_vec();
     let mounts = beside(mounts, &around)?;
     let session = Session::start(&mounts, around, For::Programs { kernel: !args.no_fuse })?;
     Ok(code(start(args, &mounts, &session, &library)?))
+}
+
+/// Images that another machine may be using are nobody's: the user has said that it does not.
+fn take_over(mounts: &[Mount]) -> Result<()> {
+    mounts.iter().try_for_each(|mount| match &mount.source {
+        Source::Image(path) => attach::take_over(path),
+        _ => Ok(()),
+    })
 }
 
 /// The preload library: `BYPATH_PRELOAD`, or beside this program.

@@ -1,5 +1,6 @@
 //! `bypath import DIR IMG:/path` and `bypath export IMG:/path DIR`
 
+use crate::attach;
 use crate::failure::{Failure, Result};
 use crate::image::Tree;
 use crate::place::Place;
@@ -12,11 +13,14 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Copies into an image.
-pub fn import(source: &Path, target: &OsStr, quiet: bool) -> Result<u8> {
+pub fn import(source: &Path, target: &OsStr, force: bool, quiet: bool) -> Result<u8> {
     let target = Place::parse(target)?;
     std::fs::symlink_metadata(source).map_err(|error| Failure::io(source.display(), &error))?;
     if import::is_image(source, &target.image) {
         return Err(Failure::new(format!("{}: an image can't be copied into itself", source.display())));
+    }
+    if force {
+        attach::take_over(&target.image)?;
     }
     let mut tree = Tree::attach(&target.image)?;
     let bar = bar(quiet, "importing", || import::measure(source));

@@ -3,6 +3,7 @@
 //! A session's programs outlive the one that made its files, so that one's death is not enough: a file goes when
 //! nobody has it open or mapped any more, which only the kernel knows.
 
+use pm::file::File;
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -41,9 +42,11 @@ fn maker(name: &str) -> Option<u32> {
 
 fn remove_unused(path: &Path) {
     let Ok(text) = CString::new(path.as_os_str().as_bytes()) else { return };
-    // Another user's cannot be opened, and stays. Not waiting: somebody else may be asking the same.
-    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-    if pm::file::File::open(text.as_bytes_with_nul(), flags.bits(), 0).is_ok_and(|file| file.is_alone()) {
+    // Another user's is not looked into, and stays.
+    let own = pm::file::own_user();
+    let flags = rustix::fs::OFlags::RDWR.bits();
+    let file = File::open_checked(text.as_bytes_with_nul(), flags, |stat| stat.uid == own && stat.links == 1);
+    if file.is_ok_and(|(file, _)| file.is_alone()) {
         let _ = fs::remove_file(path);
     }
 }

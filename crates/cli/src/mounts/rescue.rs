@@ -10,7 +10,7 @@ use crate::attach;
 use crate::failure::{Failure, Result};
 use format::layout::{BLOCK, ROOT, VOLATILE};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Bytes copied at a time; where all of them are zero nothing is written.
@@ -20,7 +20,9 @@ const STEP: u64 = 64 << 10;
 pub fn copy(path: &Path) -> Result<SharedFile> {
     attach::copied(path)?.leave();
     let shown = |error: &std::io::Error| Failure::io(path.display(), error);
-    let original = File::open(path).map_err(|error| shown(&error))?;
+    // Whatever lies there by now, nobody waits for it.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let original = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(|error| shown(&error))?;
     let before = heads(&original).map_err(|error| shown(&error))?;
     let len = original.metadata().map_err(|error| shown(&error))?.len();
     let copy = SharedFile::make("rescue", len)?;

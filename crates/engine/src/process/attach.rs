@@ -9,8 +9,9 @@
 //!
 //! None of it depends on the number of files.
 
+use super::machine::{self, Host};
 use super::{kernel, volatile};
-use crate::fs::{Fs, NOWHERE, Opens};
+use crate::fs::{Files, Fs, NOWHERE, Opens};
 use crate::segment::{Areas, ProcessSlot, cachelet_budget};
 use base::{Cx, Error};
 use core::fmt;
@@ -70,6 +71,12 @@ pub enum AttachError {
     InUse,
     /// Processes use it, and it may only be read from here.
     BeingWritten,
+    /// Processes of another machine use it, or did when it crashed.
+    Elsewhere(Host),
+    /// Processes seem to use it under another device number.
+    Alias,
+    /// Somebody holds the kernel's lock on the file.
+    Locked,
     /// No space for the segment, or for the image's own tables.
     NoSpace,
     /// The segment cannot be made.
@@ -83,6 +90,11 @@ pub enum AttachError {
 }
 
 impl AttachError {
+    /// That of a lock that was not had.
+    pub(crate) fn locked(errno: Errno) -> AttachError {
+        if errno == Errno::EAGAIN { AttachError::Locked } else { AttachError::Open(errno) }
+    }
+
     /// The error number for callers that can't show more.
     pub fn errno(self) -> Errno {
         match self {
@@ -91,6 +103,7 @@ impl AttachError {
             AttachError::NotAnImage | AttachError::Version(_) => Errno::EINVAL,
             AttachError::Damaged | AttachError::Truncated { .. } => Errno::EUCLEAN,
             AttachError::InUse | AttachError::BeingWritten => Errno::EBUSY,
+            AttachError::Elsewhere(_) | AttachError::Alias | AttachError::Locked => Errno::EBUSY,
             AttachError::NoSpace => Errno::ENOSPC,
             AttachError::TooManyProcesses => Errno::EAGAIN,
             AttachError::Failed(error) => error.errno(),
@@ -123,6 +136,18 @@ impl fmt::Display for AttachError {
             AttachError::BeingWritten => {
                 f.write_str("the file is not writable from here, and other processes use it; end those processes first")
             }
+            AttachError::Elsewhere(host) => write!(
+                f,
+                "{host} uses it, or did so when it crashed, and an image is used by one machine at a time; end its use there, or, \
+                 if that machine is down, take the image over once with --force (bypath run, mount, import, check --repair)"
+            ),
+            AttachError::Alias => f.write_str(
+                "processes seem to use this file under another device number, as below an overlay; use it by the same mount \
+                 as they do, or, if this is a copy that nobody uses, say --force once (bypath run, mount, import, check --repair)",
+            ),
+            AttachError::Locked => f.write_str(
+                "another program has held the lock (flock) on the file for 20 s, as a repair does; wait for its end, or end it",
+            ),
             AttachError::NoSpace => {
                 f.write_str("no space for the segment or for the image's tables; free some, or choose another BYPATH_SEGMENT_DIR")
             }
@@ -168,6 +193,8 @@ pub(super) struct Opened {
     pub grown: u64,
     /// Nobody else attaches or leaves meanwhile.
     pub locked: bool,
+    /// Where a volatile header must be from that is believed.
+    pub identity: volatile::Identity,
 }
 
 impl Drop for Opened {
@@ -182,21 +209,28 @@ impl Drop for Opened {
 /// Opens an image, and locks it: against everybody (`alone`), or against who does that, if the image is in use and
 /// whole. Any number join at a time, so that one who is stopped then keeps nobody else from it.
 fn open(path: &[u8], alone: bool) -> Result<Opened, AttachError> {
-    let file = File::open(path, abi::O_RDWR, 0).map_err(|errno| match errno {
+    let file = File::open(path, abi::O_RDWR | abi::O_NONBLOCK, 0).map_err(|errno| match errno {
         Errno::EACCES | Errno::EROFS | Errno::EPERM => AttachError::NotWritable,
         Errno::EISDIR => AttachError::NotAnImage,
         other => AttachError::Open(other),
     })?;
+    if !file.stat().map_err(AttachError::Open)?.is_regular() {
+        return Err(AttachError::NotAnImage);
+    }
     // Where a filter of system calls lets nobody lock, one can join those who use it, and no more.
     let locked = match if alone { file.lock() } else { file.lock_shared() } {
         Ok(()) => true,
         Err(Errno::ENOSYS | Errno::EPERM) if alone => return Err(UNLOCKED),
         Err(Errno::ENOSYS | Errno::EPERM) => false,
-        Err(errno) => return Err(AttachError::Open(errno)),
+        Err(errno) => return Err(AttachError::locked(errno)),
     };
     let mut opened = examine(file)?;
     opened.locked = locked;
-    let Opened { file, stat, layout, grown, .. } = &opened;
+    let Opened { file, stat, layout, grown, identity, .. } = &opened;
+    // Who joins finds his own boot id there, if there is one.
+    if alone || identity.boot().is_none() {
+        machine::refuse_elsewhere(file, stat, identity.boot(), file.is_shared())?;
+    }
     if !alone {
         return Ok(opened);
     }
@@ -210,7 +244,7 @@ fn open(path: &[u8], alone: bool) -> Result<Opened, AttachError> {
 /// Looks whether an open file is an image, and a whole one.
 pub(super) fn examine(file: File) -> Result<Opened, AttachError> {
     let stat = file.stat().map_err(AttachError::Open)?;
-    if stat.mode & abi::S_IFMT != abi::S_IFREG {
+    if !stat.is_regular() {
         return Err(AttachError::NotAnImage);
     }
     let (superblock, layout) = superblock(&file)?;
@@ -226,7 +260,8 @@ pub(super) fn examine(file: File) -> Result<Opened, AttachError> {
     if stat.size < grown * BLOCK {
         return Err(AttachError::Truncated { has: stat.size, needs: grown * BLOCK });
     }
-    Ok(Opened { file, stat, superblock, layout, grown, locked: true })
+    let identity = volatile::Identity::new(&stat);
+    Ok(Opened { file, stat, superblock, layout, grown, locked: true, identity })
 }
 
 /// A copy of an image may have lost its real space (zeros became holes): it gets it back.
@@ -288,12 +323,14 @@ impl Fs {
         let opened = open(path, alone)?;
         let image = map(&opened, options.domain)?;
         let fs = place.write(unjoined(&opened.superblock, opened.layout, image, path, options)?);
+        fs.files.image = opened.stat.identity();
         let attached = match alone {
             true => fs.attach(cx, &opened, options).map(|()| true),
             false => fs.attach_beside_others(cx, &opened, options),
         };
-        if attached != Ok(true) {
-            fs.abandon(cx);
+        match attached {
+            Ok(true) => fs.tell_others(&opened.file, false),
+            _ => fs.abandon(cx),
         }
         attached
     }
@@ -302,12 +339,13 @@ impl Fs {
     fn attach_beside_others(&mut self, cx: &Cx, opened: &Opened, options: &Options) -> Result<bool, AttachError> {
         let directory = options.segment_dir.unwrap_or(SEGMENT_DIRECTORY);
         let is_whole = opened.stat.size >= opened.layout.limit;
-        if !is_whole || !volatile::Identity::new(&opened.stat).matches(self.volatile()) {
+        if !is_whole || !opened.identity.matches(self.volatile()) {
             return Ok(false);
         }
-        if !self.join(directory)? || self.adopt_all(cx) == 0 {
+        if !self.join(directory, &opened.stat)? || self.adopt_all(cx) == 0 {
             return Ok(false);
         }
+        self.note_use();
         self.take_place(cx)?;
         // Who leaves gives up his place before he looks whether he was the last: whoever has a place still sees ours.
         if !opened.locked && self.adopt_all(cx) == 0 {
@@ -327,11 +365,11 @@ impl Fs {
 
     fn attach(&mut self, cx: &Cx, opened: &Opened, options: &Options) -> Result<(), AttachError> {
         let directory = options.segment_dir.unwrap_or(SEGMENT_DIRECTORY);
-        let identity = volatile::Identity::new(&opened.stat);
-        if !identity.matches(self.volatile()) {
-            identity.initialise(&self.image, self.volatile());
+        if !opened.identity.matches(self.volatile()) {
+            opened.identity.initialise(&self.image, self.volatile());
         }
-        let mut joined = self.join(directory)?;
+        self.note_use();
+        let mut joined = self.join(directory, &opened.stat)?;
         let alone = !joined || self.adopt_all(cx) == 0;
         if joined && alone && !self.settle_alone() {
             // Death at an unlucky instant has left something counted that nobody holds.
@@ -381,6 +419,11 @@ impl Fs {
     /// Absolute path of the image, NUL-terminated, for the kernel.
     pub fn path(&self) -> &[u8] {
         self.path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0")
+    }
+
+    /// The image's file, opened to be read; `None` if another one lies at its path by now.
+    pub fn open_image(&self) -> Option<File> {
+        File::open_known(self.path(), abi::O_RDONLY, self.files.image).ok()
     }
 
     /// Path of the segment, without the NUL.
@@ -458,6 +501,7 @@ pub(crate) fn unjoined(
         plain_slot: if is_plain { slot } else { u8::MAX },
         path: [0; 4096],
         segment_path: [0; 256],
+        files: Files { uuid: superblock.uuid, ..Files::default() },
     };
     absolute(path, &mut fs.path).ok_or(AttachError::Open(Errno::ENAMETOOLONG))?;
     Ok(fs)

@@ -1,10 +1,11 @@
 //! The segment's file: `<directory>/bypath-<token>`.
 //!
-//! It belongs to one image and one generation. It stays when the last process
-//! leaves, so that what is cached is there for the next one; whoever makes a new
-//! segment removes those whose image is gone.
+//! It belongs to one image (`owner`) and one generation. It stays when the last
+//! process leaves, so that what is cached is there for the next one; whoever makes
+//! a new segment removes those of his whose image is gone (`sweep`).
 
 use super::attach::{AttachError, no_region};
+use super::owner;
 use crate::alloc::shadow::PAGE_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::{Areas, BUCKET_LOCKS, DESCRIPTIONS, DESCRIPTORS, Header, LaneState, MAGIC, cachelet_budget};
@@ -19,22 +20,17 @@ pub(super) const PREFIX: &[u8] = b"/bypath-";
 
 impl Fs {
     /// Joins the segment that the volatile header names; false if there is none that fits.
-    pub(super) fn join(&mut self, directory: &[u8]) -> Result<bool, AttachError> {
+    pub(super) fn join(&mut self, directory: &[u8], image: &Stat) -> Result<bool, AttachError> {
         let token = self.volatile().token.load(Acquire);
         if token == 0 {
             return Ok(false);
         }
         self.name_segment(directory, token)?;
-        let file = match File::open(&self.segment_path, abi::O_RDWR | abi::O_NOFOLLOW, 0) {
-            Ok(file) => file,
-            // Whether that is fatal depends on whether anybody lives.
-            Err(_) => return Ok(false),
-        };
-        let (Ok(stat), Some(areas)) = (file.stat(), self.fitting_areas(&file, token)) else { return Ok(false) };
-        if stat.size != areas.len {
-            return Ok(false);
-        }
+        // Whether that is fatal depends on whether anybody lives.
+        let Some((file, stat)) = self.own_segment(image) else { return Ok(false) };
+        let Some(areas) = self.fitting_areas(&file, token).filter(|areas| areas.len == stat.size) else { return Ok(false) };
         self.areas = areas;
+        self.files.segment = stat.identity();
         self.map_segment(&file)?;
         // What every start looks at, and stores to.
         self.segment.fetch_alone(0);
@@ -125,23 +121,27 @@ impl Fs {
     /// volatile header, with so many `cachelets`. Nobody else uses the image.
     pub(super) fn make_segment(&mut self, directory: &[u8], image: &Stat, cachelets: Option<u32>) -> Result<(), AttachError> {
         let old = self.volatile().token.load(Acquire);
-        self.image.store_volatile(&self.volatile().token, 0);
-        if old != 0 && self.name_segment(directory, old).is_ok() {
-            // The old one, wherever it is not reachable from, is nobody's.
-            let _ = file::unlink(self.segment_path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0"));
+        if old != 0
+            && self.name_segment(directory, old).is_ok()
+            && let Some((_, stat)) = self.own_segment(image)
+        {
+            // Wherever it is not reachable from, it is nobody's.
+            self.files.segment = stat.identity();
+            self.remove_segment();
         }
+        self.image.store_volatile(&self.volatile().token, 0);
         let mut random = [0u8; 8];
         file::random(&mut random).map_err(AttachError::Segment)?;
         let token = u64::from_ne_bytes(random) | 1;
         self.name_segment(directory, token)?;
-        let path = self.segment_path;
-        let file =
-            File::open(&path, abi::O_RDWR | abi::O_CREAT | abi::O_EXCL | abi::O_NOFOLLOW, 0o600).map_err(AttachError::Segment)?;
+        let flags = abi::O_RDWR | abi::O_CREAT | abi::O_EXCL | abi::O_NOFOLLOW;
+        let file = File::open(&self.segment_path, flags, 0o600).map_err(AttachError::Segment)?;
+        self.files.segment = file.stat().map_err(AttachError::Segment)?.identity();
         self.areas = Areas::new(&self.layout, cachelets.unwrap_or(cachelet_budget(&self.layout)));
         let made = self.fill_segment(&file, token, image);
         if made.is_err() {
             self.leave_segment();
-            let _ = file::unlink(path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0"));
+            self.remove_segment();
         } else {
             self.sweep(directory);
         }
@@ -153,12 +153,15 @@ impl Fs {
         self.map_segment(file)?;
         self.begin_segment(token)?;
         self.note_image_path();
-        // Its users are those of the image. Where we may not give it away, it stays ours.
-        let mode = image.mode & 0o666;
-        if file.own(image.uid, image.gid, mode).is_err() {
+        self.note_served();
+        // Its users are those of the image. Where we may not give it away, it stays ours; but for the image's group,
+        // if we are in it.
+        if file.own(image.uid, image.gid, owner::mode(image.gid, image)).is_err() {
+            let _ = file.set_group(image.gid);
             let own = file.stat().map_err(AttachError::Segment)?;
-            let _ = file.own(own.uid, own.gid, mode);
+            let _ = file.change_mode(owner::mode(own.gid, image));
         }
+        self.image.store_volatile(&self.volatile().segment, self.files.segment[1]);
         self.image.store_volatile(&self.volatile().generation, u64::from(self.generation));
         self.image.store_volatile(&self.volatile().token, token);
         // Last: a segment with the magic word is one that its image names (`sweep`).
@@ -215,14 +218,12 @@ impl Fs {
         if self.users().next().is_some() {
             return;
         }
-        let own = self.volatile().file[1].load(Relaxed);
-        let there = File::open(self.path(), abi::O_PATH, 0).and_then(|file| file.stat());
-        let gone = match there {
-            Ok(stat) => stat.ino != own,
+        let gone = match file::stat(self.path()) {
+            Ok(stat) => stat.identity() != self.files.image,
             Err(errno) => errno == Errno::ENOENT,
         };
         if gone {
-            let _ = file::unlink(self.segment_path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0"));
+            self.remove_segment();
         }
     }
 }

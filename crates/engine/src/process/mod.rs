@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`attach`] | from a path to an [`Fs`](crate::Fs): open, check, map, join or recover |
 //! | `volatile` | the header that names the segment; who lives |
+//! | [`machine`] | on which machine an image is used |
 //! | `join` | the segment's file |
+//! | `owner` | whether a file is the segment of an image |
 //! | `memory` | attaching memory in place of files (crash explorer) |
 //! | `rescue` | reading an image whose file may not be written |
 //! | `sweep` | segments that nobody needs any more |
@@ -44,8 +46,10 @@ pub mod handover;
 mod join;
 mod kernel;
 mod last;
+pub mod machine;
 #[cfg(feature = "sim")]
 pub mod memory;
+mod owner;
 mod recover;
 mod rescue;
 pub mod served;

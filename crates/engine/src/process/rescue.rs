@@ -11,7 +11,7 @@
 //! an error, as of a damaged image.
 
 use super::attach::{self, AttachError, Opened, Options};
-use super::volatile::{self, Identity};
+use super::{machine, volatile};
 use crate::fs::Fs;
 use crate::segment::{Areas, MAGIC, cachelet_budget};
 use base::{Cx, Error};
@@ -25,14 +25,26 @@ use pm::{Domain, Errno, Region};
 impl Fs {
     /// Attaches a private copy of the image at `path` (NUL-terminated), of which
     /// nothing can be changed (`EROFS`); read permission is enough. Otherwise
-    /// as [`attach_at`](Fs::attach_at). `BeingWritten` if a living process uses the image.
+    /// as [`attach_at`](Fs::attach_at). `BeingWritten` if a living process uses the image, `Elsewhere` if another
+    /// machine may do so; unless it is `beside` those, to look at roughly.
     ///
     /// It belongs to this process: a forked child has another copy.
-    pub fn attach_copy_at<'p>(place: &'p mut MaybeUninit<Fs>, cx: &Cx, path: &[u8], slot: usize) -> Result<&'p Fs, AttachError> {
+    pub fn attach_copy_at<'p>(
+        place: &'p mut MaybeUninit<Fs>,
+        cx: &Cx,
+        path: &[u8],
+        slot: usize,
+        beside: bool,
+    ) -> Result<&'p Fs, AttachError> {
         let file = File::open(path, abi::O_RDONLY | abi::O_NONBLOCK, 0).map_err(AttachError::Open)?;
         // Nobody attaches while we look. On a medium without locks nobody attaches at all.
-        let _ = file.lock();
+        if file.stat().is_ok_and(|stat| stat.is_regular()) && file.lock() == Err(Errno::EAGAIN) {
+            return Err(AttachError::Locked);
+        }
         let opened = attach::examine(file)?;
+        if !beside {
+            machine::refuse_unattached(&opened.file, &opened.stat)?;
+        }
         let len = opened.stat.size.min(opened.layout.limit) & !(BLOCK - 1);
         let address = opened.file.map_copy(len).map_err(AttachError::Map)?;
         // SAFETY: just mapped, private and writable, page-aligned; it is unmapped
@@ -40,7 +52,8 @@ impl Fs {
         let image = unsafe { Region::new(address, len, opened.grown * BLOCK, Domain::Process) };
         let options = Options { read_only: true, slot, ..Default::default() };
         let fs = place.write(attach::unjoined(&opened.superblock, opened.layout, image, path, &options)?);
-        match fs.attach_copy(cx, &opened) {
+        fs.files.image = opened.stat.identity();
+        match fs.attach_copy(cx, &opened, beside) {
             Ok(()) => Ok(fs),
             Err(error) => {
                 fs.abandon(cx);
@@ -49,10 +62,10 @@ impl Fs {
         }
     }
 
-    fn attach_copy(&mut self, cx: &Cx, opened: &Opened) -> Result<(), AttachError> {
-        let identity = Identity::new(&opened.stat);
+    fn attach_copy(&mut self, cx: &Cx, opened: &Opened, beside: bool) -> Result<(), AttachError> {
+        let identity = opened.identity;
         let header = self.volatile();
-        if identity.matches(header) && header.token.load(Acquire) != 0 && volatile::anyone_lives(&self.image) {
+        if !beside && identity.matches(header) && header.token.load(Acquire) != 0 && volatile::anyone_lives(&self.image) {
             return Err(AttachError::BeingWritten);
         }
         identity.initialise(&self.image, self.volatile());
@@ -88,7 +101,7 @@ mod tests {
 
     fn copy<'t>(image: &TestImage, thread: &'t Thread) -> Result<(&'static Fs, Cx<'t>), AttachError> {
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread };
-        let fs = Fs::attach_copy_at(Box::leak(Box::new_uninit()), &cx, &image.path(), 0)?;
+        let fs = Fs::attach_copy_at(Box::leak(Box::new_uninit()), &cx, &image.path(), 0, false)?;
         Ok((fs, cx))
     }
 

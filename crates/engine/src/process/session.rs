@@ -3,7 +3,7 @@
 use crate::fs::Fs;
 use base::Cx;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use pm::file::{self, File};
+use pm::file::File;
 use pm::sys::abi;
 
 impl Fs {
@@ -13,19 +13,26 @@ impl Fs {
     pub fn end_session(&self, cx: &Cx) {
         // As attaching does: while this lock is held nobody joins. Somebody who is joining may be stopped: then he is not
         // waited for, and the segment stays.
-        let locked = File::open(self.path(), abi::O_RDWR, 0).ok().filter(File::lock_soon);
+        let open = || File::open_known(self.path(), abi::O_RDWR, self.files.image).ok();
+        let locked = open().filter(File::lock_soon);
+        if let Some(file) = locked.as_ref().filter(|_| self.users().nth(1).is_none()) {
+            // Before another machine may see that nobody uses it.
+            self.note_use();
+            self.tell_others(file, true);
+        }
         self.detach(cx);
         let header = self.volatile();
-        let identity = [header.file[0].load(Relaxed), header.file[1].load(Relaxed)];
         let Some(file) = locked else { return };
-        let is_ours = file.stat().is_ok_and(|stat| [stat.dev, stat.ino] == identity);
+        let identity = [header.file[0].load(Relaxed), header.file[1].load(Relaxed)];
+        let is_ours = self.files.image == identity;
         let is_named = header.token.load(Acquire) == self.header().token.load(Acquire);
         let is_last = is_ours && is_named && self.adopt_all(cx) == 0 && self.settle_alone();
         if is_last && !super::volatile::anyone_lives(&self.image) {
             self.image.store_volatile(&header.token, 0);
-            let _ = file::unlink(self.segment_path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0"));
+            self.remove_segment();
         }
         self.give_lane_back(cx.thread);
+        self.tell_others(&file, false);
         file.unlock();
     }
 }

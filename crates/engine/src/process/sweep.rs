@@ -1,22 +1,26 @@
 //! Segments that nobody needs any more: their image is gone, or has another.
 //!
 //! A segment stays when its last user leaves. Whoever makes a new one looks
-//! through the directory, for a short time, and removes those whose image does
-//! not name them (or is not there) and whose users are all known to be dead.
+//! through the directory, for a short time, and removes those of his own whose image does
+//! not name them (or is not there) and that nobody has mapped.
+//!
+//! What others have laid there is not opened, whatever its name: it could be a FIFO, or name a path that only we may open.
 
 use super::join::{IMAGE_PATH, PREFIX};
-use super::kernel;
+use super::owner;
 use crate::fs::Fs;
-use crate::segment::{Header, MAGIC, ProcessSlot};
+use crate::segment::{Header, MAGIC};
 use core::mem::offset_of;
 use format::Volatile;
-use format::layout::{self, PROCESSES};
+use format::layout;
 use pm::Errno;
-use pm::file::{self, File};
+use pm::file::{self, File, Stat};
 use pm::sys::abi;
 
 /// How long a sweep may take, nanoseconds.
 const TIME: i64 = 1_000_000;
+/// Seconds after which one that others may write goes, if nobody uses it.
+const OLD: i64 = 86_400;
 /// Length of a segment's file name.
 const NAME: usize = PREFIX.len() - 1 + 16;
 
@@ -44,51 +48,41 @@ impl Fs {
         }
     }
 
-    /// Whether the segment at a path belongs to no image and to no living process.
+    /// Whether the segment at a path is ours and belongs to no image and to no living process.
     fn is_needless(&self, path: &[u8]) -> bool {
-        let Ok(segment) = File::open(path, abi::O_RDONLY | abi::O_NOFOLLOW, 0) else { return false };
-        if word(&segment, 0) != Some(MAGIC) {
+        let own = file::own_user();
+        let is_ours = |stat: &Stat| stat.uid == own && stat.links == 1;
+        let Ok((segment, stat)) = File::open_checked(path, abi::O_RDWR, is_ours) else { return false };
+        if owner::word(&segment, 0) != Some(MAGIC) {
             return false;
         }
-        let mut image = [0u8; 2048];
-        match segment.read_at(&mut image[..2047], IMAGE_PATH) {
-            Ok(2047) if image[0] == b'/' => {}
-            _ => return false,
-        }
-        let token = word(&segment, offset_of!(Header, token) as u64);
-        let named = match File::open(&image, abi::O_RDONLY, 0) {
-            Ok(image) => word(&image, layout::VOLATILE + offset_of!(Volatile, token) as u64),
-            Err(Errno::ENOENT) => None,
-            // It may well be there.
-            Err(_) => return false,
+        let is_unwanted = if stat.mode & 0o022 == 0 {
+            is_image_gone(&segment)
+        } else {
+            // Others have written what it says of its image, and could have us look at any path.
+            pm::clock::now() / 1_000_000_000 - stat.modified > OLD
         };
-        named != token && self.has_no_users(&segment)
-    }
-
-    /// Whether every process in the table of a segment is known to be dead.
-    fn has_no_users(&self, segment: &File) -> bool {
-        let Some(high) = word(segment, offset_of!(Header, processes_high) as u64 & !7) else { return false };
-        // Two half-words: which one is a matter of alignment.
-        let high = (high >> (offset_of!(Header, processes_high) % 8 * 8)) as u32;
-        (0..high.min(PROCESSES)).all(|number| {
-            // The place of the table does not depend on the image's size.
-            let at = self.areas.processes + u64::from(number) * size_of::<ProcessSlot>() as u64;
-            let field = |offset: usize| word(segment, at + offset as u64);
-            let Some(head) = field(offset_of!(ProcessSlot, state)) else { return false };
-            let (Some(namespace), Some(started)) =
-                (field(offset_of!(ProcessSlot, pid_namespace)), field(offset_of!(ProcessSlot, started)))
-            else {
-                return false;
-            };
-            head as u32 == 0 || kernel::lives((head >> 32) as u32, namespace, started) == Some(false)
-        })
+        is_unwanted && segment.is_alone()
     }
 }
 
-fn word(file: &File, at: u64) -> Option<u64> {
-    let mut bytes = [0u8; 8];
-    file.read_at(&mut bytes, at).ok().filter(|len| *len == 8)?;
-    Some(u64::from_ne_bytes(bytes))
+/// Whether the image of a segment that only we have written is not there any more, or names another segment.
+fn is_image_gone(segment: &File) -> bool {
+    let mut path = [0u8; 2048];
+    match segment.read_at(&mut path[..2047], IMAGE_PATH) {
+        Ok(2047) if path[0] == b'/' => {}
+        _ => return false,
+    }
+    let Some(served) = owner::served_file(segment) else { return false };
+    let path = path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0");
+    match File::open_known(path, abi::O_RDONLY, served) {
+        Ok(image) => {
+            let named = owner::word(&image, layout::VOLATILE + offset_of!(Volatile, token) as u64);
+            named != owner::word(segment, offset_of!(Header, token) as u64)
+        }
+        // It may well be there, if it is another error.
+        Err(errno) => errno == Errno::ENOENT || errno == Errno::ESTALE,
+    }
 }
 
 fn is_segment(name: &[u8]) -> bool {

@@ -3,7 +3,7 @@
 //! It counts only under the boot and for the file it was written for: after a
 //! restart, or in a copy of the image, it means nothing and is made anew.
 
-use super::kernel;
+use super::{kernel, machine};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::Volatile;
 use format::layout::{self, LANES, LINE, PROCESSES};
@@ -24,6 +24,11 @@ impl Identity {
         Identity { boot: kernel::boot_id(), file: [stat.dev, stat.ino] }
     }
 
+    /// The boot id, where it is to be had.
+    pub fn boot(&self) -> Option<[u64; 2]> {
+        self.boot
+    }
+
     /// Whether the header was written for us. Where `/proc` is not to be had,
     /// the boot is believed: the segment, which a restart removes, tells as much.
     pub fn matches(&self, header: &Volatile) -> bool {
@@ -37,6 +42,7 @@ impl Identity {
     pub fn initialise(&self, image: &Region, header: &Volatile) {
         image.store_volatile(&header.token, 0);
         image.store_volatile(&header.generation, 0);
+        image.store_volatile(&header.segment, 0);
         for mutex in all_mutexes(image) {
             mutex.init();
         }
@@ -44,6 +50,7 @@ impl Identity {
         for (word, value) in header.boot.iter().zip(boot).chain(header.file.iter().zip(self.file)) {
             image.store_volatile(word, value);
         }
+        machine::note(image, boot);
     }
 }
 

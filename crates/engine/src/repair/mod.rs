@@ -34,7 +34,7 @@ mod tests;
 use crate::check::{self, IssueKind, Report};
 use crate::fs::Fs;
 use crate::inspect::Inspected;
-use crate::process::{AttachError, volatile};
+use crate::process::{AttachError, machine, volatile};
 use core::fmt;
 
 use heap::collections::{BTreeMap, BTreeSet};
@@ -140,11 +140,14 @@ impl Repair {
     /// Checks the image at `path` (NUL-terminated) and decides what is to be
     /// done. `progress` is called with 0 to 1,000.
     pub fn plan(path: &[u8], progress: &mut dyn FnMut(u32)) -> Result<Repair, RepairError> {
-        let file = File::open(path, abi::O_RDWR, 0).map_err(|errno| match errno {
+        let file = File::open(path, abi::O_RDWR | abi::O_NONBLOCK, 0).map_err(|errno| match errno {
             Errno::EACCES | Errno::EROFS | Errno::EPERM => RepairError::NotWritable,
             other => RepairError::Open(AttachError::Open(other)),
         })?;
-        file.lock().map_err(|errno| RepairError::Open(AttachError::Open(errno)))?;
+        if !file.stat().is_ok_and(|stat| stat.is_regular()) {
+            return Err(RepairError::Open(AttachError::NotAnImage));
+        }
+        file.lock().map_err(|errno| RepairError::Open(AttachError::locked(errno)))?;
         let planned = Repair::think(path, &file, progress);
         match planned {
             Ok((image, before, after, plan)) => {
@@ -160,6 +163,7 @@ impl Repair {
 
     fn think(path: &[u8], file: &File, progress: &mut dyn FnMut(u32)) -> Result<(Inspected, Report, Report, Plan), RepairError> {
         let stat = file.stat().map_err(|errno| RepairError::Open(AttachError::Open(errno)))?;
+        machine::refuse_unattached(file, &stat).map_err(RepairError::Open)?;
         if volatile::is_used(file, &stat) {
             return Err(RepairError::InUse);
         }

@@ -35,7 +35,7 @@ use format::layout::{LANES, Layout, PROCESSES};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// First word of a segment.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x0f");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x11");
 /// Descriptors of a process: 16,384 numbers (the last one stands for the working
 /// directory) and 4,096 for mappings.
 pub const DESCRIPTORS: u64 = 16_384 + 4_096;
@@ -111,6 +111,19 @@ pub struct Header {
     pub served: Served,
     pub calls: Counted,
     pub requests: Counted,
+    pub serves: Serves,
+}
+
+/// Which image a segment serves, so that no other one can name it. Written once, by its maker.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+#[allow(missing_docs)]
+pub struct Serves {
+    /// Device and inode number of the image's file.
+    pub file: [AtomicU64; 2],
+    /// The random identity in its superblock.
+    pub uuid: [AtomicU64; 2],
+    pub reserved: [AtomicU64; 4],
 }
 
 /// Blocks kept back for what frees space; see `alloc/spare.rs`.

@@ -30,12 +30,12 @@ const STEP_ALONE: u64 = huge::HUGE_PAGE;
 impl Fs {
     /// Gives real space to `offset..offset + len` of the segment. `ENOSPC`.
     pub(crate) fn segment_space(&self, offset: u64, len: u64) -> Result<()> {
-        give_space(&self.segment, &self.segment_path, offset, len)
+        give_space(&self.segment, (&self.segment_path, self.files.segment), offset, len)
     }
 
     /// Gives real space to a part of the image. `ENOSPC`.
     fn image_space(&self, offset: u64, len: u64) -> Result<()> {
-        give_space(&self.image, &self.path, offset, len)
+        give_space(&self.image, (&self.path, self.files.image), offset, len)
     }
 
     /// Grows the image by a step; returns when there is more space than before,
@@ -139,8 +139,8 @@ impl Fs {
     }
 }
 
-/// Asks for space behind part of a mapping; `path` is that of its file.
-fn give_space(region: &Region, path: &[u8], offset: u64, len: u64) -> Result<()> {
+/// Asks for space behind part of a mapping; its file has that path, and that identity.
+fn give_space(region: &Region, (path, identity): (&[u8], [u64; 2]), offset: u64, len: u64) -> Result<()> {
     let end = offset.checked_add(len).filter(|end| *end <= region.len()).ok_or(Errno::ENOSPC)?;
     let (start, end) = (offset & !(BLOCK - 1), end.next_multiple_of(BLOCK).min(region.len()));
     // Memory that is no file (rescue, crash explorer) has its space.
@@ -155,7 +155,8 @@ fn give_space(region: &Region, path: &[u8], offset: u64, len: u64) -> Result<()>
         Ok(()) => Ok(()),
         // A kernel before 5.14.
         Err(Errno::EINVAL) => {
-            let file = File::open(path.split_inclusive(|byte| *byte == 0).next().unwrap_or(path), abi::O_RDWR, 0)?;
+            let path = path.split_inclusive(|byte| *byte == 0).next().unwrap_or(path);
+            let file = File::open_known(path, abi::O_RDWR, identity)?;
             Ok(file.allocate(start, end - start)?)
         }
         Err(Errno::EFAULT | Errno::ENOMEM | Errno::ENOSPC) => Err(Errno::ENOSPC.into()),

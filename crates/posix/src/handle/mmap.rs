@@ -269,13 +269,10 @@ impl Process {
     /// Maps the image file, opened to be read, over part of a reservation, so that `mprotect` can't make a shared
     /// mapping writable. `None` if there is no such file.
     fn fill_from_image(&self, cx: &Cx, file: &OpenFile, place: &Place, what: MapFor) -> Option<base::Result<()>> {
-        const READ_CLOEXEC: u32 = abi::O_RDONLY | abi::O_CLOEXEC;
         let kind = if what == MapFor::Private { PRIVATE } else { SHARED };
         let &Place { base, present, prot, offset } = place;
         let backend = file.mount.backend;
-        let path = backend.backing()?;
-        // SAFETY: a NUL-terminated path.
-        let image = unsafe { pm::call!(abi::__NR_openat, crate::path::CWD, path.as_ptr(), READ_CLOEXEC) }.ok()?;
+        let image = backend.backing()?;
         // Holes are the reservation's own zero pages.
         // SAFETY: our own range.
         let zeroes = unsafe { pm::call!(abi::__NR_mprotect, base, present, prot) };
@@ -283,11 +280,9 @@ impl Process {
         let mapped = backend.map(cx, file.node, offset, present as u64, what, &mut |range| {
             let target = base + (range.file - offset) as usize;
             // SAFETY: replaces part of our reservation.
-            let put = unsafe { pm::call!(abi::__NR_mmap, target, range.len, prot, kind | FIXED, image, range.image) };
+            let put = unsafe { pm::call!(abi::__NR_mmap, target, range.len, prot, kind | FIXED, image.number(), range.image) };
             failed = failed.or(put.err());
         });
-        // SAFETY: the descriptor opened above.
-        let _ = unsafe { pm::call!(abi::__NR_close, image) };
         Some(mapped.and_then(|()| failed.map_or(Ok(()), err)))
     }
 

@@ -3,6 +3,7 @@
 //! [`super::stubs`].
 
 use core::ffi::CStr;
+use pm::file::{File, Stat};
 use pm::sys::abi::*;
 
 /// Longest build id (SHA-1).
@@ -83,21 +84,19 @@ pub fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Maps a file for good; `None` if that can't be.
+/// Maps a file for good; `None` if that can't be, or if others could have written it: libc is changed by it.
 pub fn read(path: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: the path is NUL-terminated.
-    let fd = unsafe { pm::call!(__NR_openat, AT_FDCWD, path.as_ptr(), O_RDONLY | O_CLOEXEC) }.ok()?;
-    // SAFETY: no pointers.
-    let bytes = unsafe { pm::call!(__NR_lseek, fd, 0, SEEK_END) }.unwrap_or(0);
+    let own = pm::file::own_user();
+    let is_ours = |stat: &Stat| (stat.uid == own || stat.uid == 0) && stat.mode & 0o022 == 0;
+    let (file, stat) = File::open_checked(path.to_bytes_with_nul(), O_RDONLY, is_ours).ok()?;
+    let bytes = stat.size as usize;
     // A private mapping that is written to at once would be a copy; whoever
     // shortens the file meanwhile is the user who runs this program.
     let at = match bytes {
         // SAFETY: a new mapping.
-        1..FILE_MAX => unsafe { pm::call!(__NR_mmap, 0, bytes, PROT_READ, MAP_PRIVATE, fd, 0) }.ok(),
+        1..FILE_MAX => unsafe { pm::call!(__NR_mmap, 0, bytes, PROT_READ, MAP_PRIVATE, file.number(), 0) }.ok(),
         _ => None,
     };
-    // SAFETY: our own descriptor.
-    let _ = unsafe { pm::call!(__NR_close, fd) };
     // SAFETY: mapped above, never unmapped.
     at.map(|at| unsafe { core::slice::from_raw_parts(at as *const u8, bytes) })
 }

@@ -420,7 +420,7 @@ impl<S: Source> Backend for Cached<S> {
         posix(Errno::ENODEV)
     }
 
-    fn backing(&self) -> Option<&[u8]> {
+    fn backing(&self) -> Option<pm::file::File> {
         None
     }
 

@@ -299,7 +299,7 @@ impl Backend for Mem {
         posix(Errno::ENODEV)
     }
 
-    fn backing(&self) -> Option<&[u8]> {
+    fn backing(&self) -> Option<pm::file::File> {
         None
     }
 

@@ -274,7 +274,7 @@ impl Backend for CachedNative {
         self.change(node, || self.native.map(cx, node, offset, len, what, each))
     }
 
-    fn backing(&self) -> Option<&[u8]> {
+    fn backing(&self) -> Option<pm::file::File> {
         self.native.backing()
     }
 

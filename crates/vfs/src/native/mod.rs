@@ -261,8 +261,8 @@ impl Backend for Native {
         }
     }
 
-    fn backing(&self) -> Option<&[u8]> {
-        Some(self.0.path())
+    fn backing(&self) -> Option<pm::file::File> {
+        self.0.open_image()
     }
 
     fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {

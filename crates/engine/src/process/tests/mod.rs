@@ -3,6 +3,7 @@
 mod attach;
 mod death;
 mod left;
+mod owner;
 
 use super::AttachError;
 use crate::testing::{TestFs, TestImage};
