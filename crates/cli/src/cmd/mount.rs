@@ -160,6 +160,10 @@ pub fn umount(directory: &Path, lazy: bool) -> Result<u8> {
 
 /// The process that serves `image` by a mount with this `st_dev`, as far as we may know.
 fn server_of(image: &Path, device: u64) -> Option<(u32, OwnedFd)> {
+    // The source of a mount is what its maker calls so, and opening a device may do something.
+    if !std::fs::metadata(image).is_ok_and(|meta| meta.is_file()) {
+        return None;
+    }
     let attached = attach::attach(image).ok()?;
     let thread = Thread::new();
     let pid = attached.fs.server(&cx(&thread)).filter(|_| attached.fs.device() == device);

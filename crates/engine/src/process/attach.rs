@@ -193,6 +193,8 @@ pub(super) struct Opened {
     pub grown: u64,
     /// Nobody else attaches or leaves meanwhile.
     pub locked: bool,
+    /// Whether other machines may have the file.
+    pub is_shared: bool,
     /// Where a volatile header must be from that is believed.
     pub identity: volatile::Identity,
 }
@@ -229,7 +231,7 @@ fn open(path: &[u8], alone: bool) -> Result<Opened, AttachError> {
     let Opened { file, stat, layout, grown, identity, .. } = &opened;
     // Who joins finds his own boot id there, if there is one.
     if alone || identity.boot().is_none() {
-        machine::refuse_elsewhere(file, stat, identity.boot(), file.is_shared())?;
+        machine::refuse_elsewhere(file, stat, identity.boot(), opened.is_shared)?;
     }
     if !alone {
         return Ok(opened);
@@ -261,7 +263,8 @@ pub(super) fn examine(file: File) -> Result<Opened, AttachError> {
         return Err(AttachError::Truncated { has: stat.size, needs: grown * BLOCK });
     }
     let identity = volatile::Identity::new(&stat);
-    Ok(Opened { file, stat, superblock, layout, grown, locked: true, identity })
+    let is_shared = file.is_shared();
+    Ok(Opened { file, stat, superblock, layout, grown, locked: true, is_shared, identity })
 }
 
 /// A copy of an image may have lost its real space (zeros became holes): it gets it back.
@@ -329,7 +332,8 @@ impl Fs {
             false => fs.attach_beside_others(cx, &opened, options),
         };
         match attached {
-            Ok(true) => fs.tell_others(&opened.file, false),
+            Ok(true) if opened.is_shared => fs.tell_others(false),
+            Ok(true) => {}
             _ => fs.abandon(cx),
         }
         attached

@@ -201,12 +201,9 @@ impl Fs {
         }
     }
 
-    /// Has other machines see who uses the image, where they may have its file; and all that it holds, if `all`:
-    /// before they may see that it is free.
-    pub(super) fn tell_others(&self, file: &File, all: bool) {
-        if !file.is_shared() {
-            return;
-        }
+    /// Has other machines, which may have the file, see who uses the image; and all that it holds, if `all`: before
+    /// they may see that it is free.
+    pub(super) fn tell_others(&self, all: bool) {
         let (from, len) = if all { (0, self.image.valid()) } else { (ROOT, LANE_AREA - ROOT) };
         // A refusal is that of a file system that is going; the next use finds out.
         let _ = file::sync(self.image.base().wrapping_add(from as usize), len);

@@ -18,6 +18,7 @@ use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
+use zerocopy::IntoBytes;
 
 /// Reads the word at an offset of a segment's file.
 pub(super) fn word(file: &File, at: u64) -> Option<u64> {
@@ -26,11 +27,15 @@ pub(super) fn word(file: &File, at: u64) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes))
 }
 
-/// Device and inode number of the image that a segment says it serves.
-pub(super) fn served_file(segment: &File) -> Option<[u64; 2]> {
-    let at = (offset_of!(Header, serves) + offset_of!(Serves, file)) as u64;
-    Some([word(segment, at)?, word(segment, at + 8)?])
+/// The image that a segment says it serves: device and inode number of its file, random identity.
+pub(super) fn served(segment: &File) -> Option<[[u64; 2]; 2]> {
+    let mut words = [[0u64; 2]; 2];
+    let at = offset_of!(Header, serves) as u64;
+    segment.read_at(words.as_mut_bytes(), at).ok().filter(|len| *len == size_of_val(&words))?;
+    Some(words)
 }
+
+const _: () = assert!(offset_of!(Serves, file) == 0 && offset_of!(Serves, uuid) == 16);
 
 /// Whether the owner of a segment may write the image, as far as attributes prove it: a file's group is one that its
 /// owner is in.
@@ -59,9 +64,7 @@ impl Fs {
 
     /// Whether a segment says that it serves this image.
     fn is_served_by(&self, segment: &File) -> bool {
-        let at = (offset_of!(Header, serves) + offset_of!(Serves, uuid)) as u64;
-        let uuid = || Some([word(segment, at)?, word(segment, at + 8)?]);
-        word(segment, 0) == Some(MAGIC) && served_file(segment) == Some(self.files.image) && uuid() == Some(self.files.uuid)
+        word(segment, 0) == Some(MAGIC) && served(segment) == Some([self.files.image, self.files.uuid])
     }
 
     /// Has a new segment say whom it serves.

@@ -14,11 +14,13 @@ impl Fs {
         // As attaching does: while this lock is held nobody joins. Somebody who is joining may be stopped: then he is not
         // waited for, and the segment stays.
         let open = || File::open_known(self.path(), abi::O_RDWR, self.files.image).ok();
-        let locked = open().filter(File::lock_soon);
-        if let Some(file) = locked.as_ref().filter(|_| self.users().nth(1).is_none()) {
+        let file = open();
+        let is_shared = file.as_ref().is_some_and(File::is_shared);
+        let locked = file.filter(File::lock_soon);
+        self.note_use();
+        if is_shared {
             // Before another machine may see that nobody uses it.
-            self.note_use();
-            self.tell_others(file, true);
+            self.tell_others(true);
         }
         self.detach(cx);
         let header = self.volatile();
@@ -32,7 +34,9 @@ impl Fs {
             self.remove_segment();
         }
         self.give_lane_back(cx.thread);
-        self.tell_others(&file, false);
+        if is_shared {
+            self.tell_others(false);
+        }
         file.unlock();
     }
 }

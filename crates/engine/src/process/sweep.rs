@@ -73,7 +73,7 @@ fn is_image_gone(segment: &File) -> bool {
         Ok(2047) if path[0] == b'/' => {}
         _ => return false,
     }
-    let Some(served) = owner::served_file(segment) else { return false };
+    let Some([served, _]) = owner::served(segment) else { return false };
     let path = path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0");
     match File::open_known(path, abi::O_RDONLY, served) {
         Ok(image) => {
