@@ -1,6 +1,6 @@
 //! From a path to an attached image.
 //!
-//! 1. Open and lock the file; check the superblocks and the length.
+//! 1. Open and lock the file; check the superblocks and the length; ask whether another machine uses it.
 //! 2. Map it; find out what the medium promises.
 //! 3. Volatile header: of this boot and this file, or made anew.
 //! 4. Join the segment that it names; or, if there is none and nobody lives,
