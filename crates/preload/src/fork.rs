@@ -94,6 +94,13 @@ fn settle_beside_threads(tls: &tls::Tls) {
     placeholders::settle_forked(|fd| PROCESS.descriptors.is_ours(fd as usize), |fd| PROCESS.fork_lost(state, fd));
 }
 
+/// In a child that begins in a user namespace of its own.
+fn settle_identity(flags: u32) {
+    if flags & CLONE_NEWUSER != 0 {
+        crate::symbols::identity::ask_again();
+    }
+}
+
 /// Makes a child by `make` (0 in the child, negative or −1 on failure).
 #[inline(always)]
 fn around(flags: u32, make: impl FnOnce() -> isize) -> isize {
@@ -104,6 +111,7 @@ fn around(flags: u32, make: impl FnOnce() -> isize) -> isize {
             let result = make();
             if result == 0 {
                 ready.child();
+                settle_identity(flags);
             } else {
                 ready.parent(result);
             }
@@ -244,12 +252,14 @@ struct Begin {
     entry: Entry,
     argument: *mut c_void,
     ready: Ready,
+    flags: u32,
 }
 
 unsafe extern "C" fn begin(at: *mut c_void) -> c_int {
     // SAFETY: `clone` below made it for us.
     let begin = unsafe { at.cast::<Begin>().read() };
     begin.ready.child();
+    settle_identity(begin.flags);
     // SAFETY: as the program asked.
     unsafe { (begin.entry)(begin.argument) }
 }
@@ -296,7 +306,7 @@ unsafe extern "C" fn clone(
         return -1;
     }
     // SAFETY: the block is large enough and aligned to 16.
-    unsafe { start.write(Begin { entry, argument, ready: Ready { token, threaded } }) };
+    unsafe { start.write(Begin { entry, argument, ready: Ready { token, threaded }, flags: flags as u32 }) };
     // SAFETY: `begin` gets the block; the rest is the program's.
     let pid = unsafe { own(begin, stack, flags, start.cast(), parent, area, child) };
     let saved = errno::get();

@@ -40,13 +40,7 @@ impl Fs {
     }
 
     #[inline(always)]
-    fn write_and<const DROP: bool>(
-        &self,
-        cx: &Cx,
-        node: Node,
-        offset: Option<u64>,
-        from: &[UserSlice],
-    ) -> Result<(usize, u64)> {
+    fn write_and<const DROP: bool>(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
         let mut tx = self.begin(cx, Kind::Write)?;
         let cachelet = self.lock_file(&mut tx, cx, node)?;
         let mut job = Job::new(&mut tx, cachelet, node.id)?;

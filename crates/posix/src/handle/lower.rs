@@ -48,6 +48,10 @@ impl Process {
     /// # Safety
     /// `pointer` is [bad](crate::bad_pointer) or a NUL-terminated text that stays as it is for `'a`.
     unsafe fn below<'a>(&'a self, dirfd: usize, pointer: usize) -> Option<Below<'a>> {
+        if base::ids::is_unmapped() {
+            // The maps are to be asked for first.
+            return None;
+        }
         // SAFETY: the caller's promise.
         let path = unsafe { text::path(pointer) }.ok()?;
         let mut number = None;
@@ -100,7 +104,7 @@ impl Process {
 
     /// Attributes and `st_dev` of the directory that number `fd` stands for, if it is the kernel's number of that.
     pub(super) fn lower_attr_of(&self, fd: usize) -> Option<base::Result<(Attr, u64)>> {
-        if !self.numbers().is_directory(fd as u32) {
+        if !self.numbers().is_directory(fd as u32) || base::ids::is_unmapped() {
             return None;
         }
         Some(pm::host::statx_at(fd as i32, c"").map_err(base::Error::Posix).and_then(|stat| vfs::host::attr_and_device(&stat)))

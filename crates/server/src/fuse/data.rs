@@ -53,7 +53,8 @@ impl Call<'_> {
         let write = |cx: &Cx| self.backend().write(cx, self.node(), at, &[UserSlice::from_ref(data)]);
         // Where the end will be found nobody knows yet.
         let range = at.map_or((0, u64::MAX), |at| (at, at.saturating_add(data.len() as u64)));
-        let (written, end) = self.change_contents(self.node(), Some(keeps), |cx| self.fuse.stores.write(self.header.node, range, || write(cx)))?;
+        let (written, end) =
+            self.change_contents(self.node(), Some(keeps), |cx| self.fuse.stores.write(self.header.node, range, || write(cx)))?;
         self.moved(asked.handle, end);
         Ok(written)
     }
