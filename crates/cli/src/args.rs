@@ -26,7 +26,8 @@ What is seen where; may be given several times, and one inside another. SPEC is 
   fuse:COMMAND ARG… @   a FUSE daemon, unmodified, without the kernel's FUSE; @ stands for its mount point
   plugin:LIB.so,ARG…    a library with a struct fuse_operations (bypath_plugin.h), called in process
 
-Options: ro; for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
+Options: ro; for host: and fuse: allow_other (serve other users of the session too, as their ids let them; without, they are
+refused); for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
 pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, and
 carrier=socket or carrier=memory (found out: a static daemon has a socket); for an image, to
 compare with its direct way: cache=conventional (names and attributes kept above it) or cache=byvfs (attributes).

@@ -3,7 +3,7 @@
 
 use super::carrier::{Carrier, find, is_go_program, mount_flags};
 use super::helper::{self, Helpers};
-use super::ledger::SharedFile;
+use super::ledger::{SharedFile, Whose};
 use super::relay::{self, Relay};
 use super::spec::Mount;
 use crate::failure::{Failure, Result};
@@ -113,7 +113,7 @@ impl Daemon {
 
     fn start_saying(mount: &Mount, words: &[OsString], carrier: Carrier, said: u32) -> std::result::Result<Daemon, Refused> {
         let shown = format!("{} at {}", mount.source.shown(), mount.shown_point());
-        let file = SharedFile::make("channel", CHANNEL_BYTES)?;
+        let file = SharedFile::make("channel", CHANNEL_BYTES, Whose::of(mount))?;
         let text = [file.bytes(), b"\0"].concat();
         let channel = Channel::open(&text).map_err(|errno| Failure::errno(&shown, errno))?;
         if let Ok(header) = channel.header() {

@@ -23,11 +23,20 @@ pub fn remove_from(directory: &Path, age: Duration) {
         if is_old && is_orphan {
             match entry.file_type() {
                 // Whoever may still make a name in it does without.
-                Ok(kind) if kind.is_dir() => drop(fs::remove_dir_all(entry.path())),
+                Ok(kind) if kind.is_dir() && is_said(&entry) => drop(fs::remove_dir_all(entry.path())),
+                Ok(kind) if kind.is_dir() => {
+                    fs::read_dir(entry.path()).into_iter().flatten().flatten().for_each(|file| remove_unused(&file.path()));
+                    let _ = fs::remove_dir(entry.path());
+                }
                 _ => remove_unused(&entry.path()),
             }
         }
     }
+}
+
+/// Whether a directory only holds names, of what was said.
+fn is_said(entry: &fs::DirEntry) -> bool {
+    entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(|name| name.starts_with("said-"))
 }
 
 /// The process that made the file of this name, if it is a shared file's.

@@ -16,7 +16,7 @@ use crate::cmd::mount::SessionMount;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
-use ledger::SharedFile;
+use ledger::{SharedFile, Whose};
 use plugin::{Aside, Plugin};
 use point::Under;
 use posix::environment::{self, MountSpec};
@@ -142,7 +142,7 @@ impl Session {
     #[inline(never)]
     fn make_host(&mut self, mount: &Mount, path: &Path, there: Under) -> Result<&'static dyn Backend> {
         let shown = mount.source.shown();
-        let (file, ledger) = SharedFile::ledger()?;
+        let (file, ledger) = SharedFile::ledger(Whose::of(mount))?;
         let text = path.as_os_str().as_bytes();
         let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
         let same = if there == Under::Same { "same" } else { "" };
@@ -154,7 +154,7 @@ impl Session {
     #[inline(never)]
     fn make_fuse(&mut self, mount: &Mount, words: &[OsString]) -> Result<&'static dyn Backend> {
         let shown = mount.source.shown();
-        let (file, ledger) = SharedFile::ledger_with_pages(mount.options.pages)?;
+        let (file, ledger) = SharedFile::ledger_with_pages(mount.options.pages, Whose::of(mount))?;
         let daemon = Daemon::start(mount, words)?;
         let wire = Wire::open(daemon.bytes(), ledger.device(), mount.options.read_only);
         let wire = wire.map_err(|errno| Failure::errno(&shown, errno))?;
@@ -167,7 +167,7 @@ impl Session {
     #[inline(never)]
     fn make_plugin(&mut self, mount: &Mount, library: &Path, args: &[OsString]) -> Result<&'static dyn Backend> {
         let shown = mount.source.shown();
-        let (file, ledger) = SharedFile::ledger()?;
+        let (file, ledger) = SharedFile::ledger(Whose::Ours)?;
         let text = args.iter().fold(library.as_os_str().to_os_string(), |mut text, arg| {
             text.push(",");
             text.push(arg);
@@ -187,7 +187,7 @@ impl Session {
     /// The programs keep names or attributes of an image in a file. The kernel's way to
     /// it would be one past that file.
     fn tell_cached(&mut self, mount: &Mount, way: Way, image: &[u8]) -> Result<()> {
-        let file = SharedFile::make("kept", Kept::bytes())?;
+        let file = SharedFile::make("kept", Kept::bytes(), Whose::Ours)?;
         Kept::open(&[file.bytes(), b"\0"].concat(), AGE_NS).map_err(|errno| Failure::errno(file.path().display(), errno))?;
         self.tell(mount, &[way.name(), b":", file.bytes(), b":", image].concat(), &id(image));
         self.ledgers.push(file);

@@ -5,7 +5,7 @@
 //! generation it has, before the copy and after: so the copy is a picture of
 //! one instant, or it is refused.
 
-use super::ledger::SharedFile;
+use super::ledger::{SharedFile, Whose};
 use crate::attach;
 use crate::failure::{Failure, Result};
 use format::layout::{BLOCK, ROOT, VOLATILE};
@@ -25,7 +25,7 @@ pub fn copy(path: &Path) -> Result<SharedFile> {
     let original = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(|error| shown(&error))?;
     let before = heads(&original).map_err(|error| shown(&error))?;
     let len = original.metadata().map_err(|error| shown(&error))?.len();
-    let copy = SharedFile::make("rescue", len)?;
+    let copy = SharedFile::make("rescue", len, Whose::Ours)?;
     let to = OpenOptions::new().write(true).open(copy.path()).map_err(|error| Failure::io(copy.path().display(), &error))?;
     let mut buffer = vec![0; STEP as usize];
     let mut at = 0;

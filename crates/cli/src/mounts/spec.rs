@@ -58,6 +58,8 @@ pub struct Options {
     pub carrier: Option<Carrier>,
     /// Permissions of a daemon's files are checked here.
     pub default_permissions: bool,
+    /// Other users of the session are served too.
+    pub allow_other: bool,
     /// What is kept above an image; nothing on the direct way.
     pub cache: Option<Way>,
 }
@@ -66,12 +68,14 @@ impl Options {
     fn parse(words: &str, source: &Source, shown: &str) -> Result<Options> {
         let mut options = Options::default();
         let (is_daemon, is_image) = (matches!(source, Source::Fuse(_)), matches!(source, Source::Image(_)));
+        let is_host = matches!(source, Source::Host(_));
         for word in words.split(',').filter(|word| !word.is_empty()) {
             match (word, word.strip_prefix("timeout=").map(str::parse::<u32>)) {
                 ("ro", _) => options.read_only = true,
                 ("rw", _) => options.read_only = false,
                 ("restart", _) if is_daemon => options.restart = true,
                 ("default_permissions", _) if is_daemon => options.default_permissions = true,
+                ("allow_other", _) if is_daemon || is_host => options.allow_other = true,
                 _ if is_daemon && word.starts_with("carrier=") => {
                     let carrier = Carrier::from_name(&word["carrier=".len()..]);
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
@@ -94,8 +98,10 @@ impl Options {
                 _ => {
                     let known = match source {
                         Source::Fuse(_) => {
-                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, default_permissions"
+                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, \
+                             default_permissions, allow_other"
                         }
+                        Source::Host(_) => "ro, rw, allow_other",
                         Source::Image(_) => "ro, rw, cache=conventional, cache=byvfs",
                         _ => "ro, rw",
                     };
@@ -301,6 +307,7 @@ mod tests {
             "i.img:/a,restart",
             "i.img:/a,cache=",
             "host:/etc:/h,cache=byvfs",
+            "i.img:/a,allow_other",
             "host:/etc",
             "host:/nonexistent:/h",
             "host:/etc/passwd:/h",
