@@ -117,7 +117,7 @@ impl Fs {
         match attempt() {
             // Perhaps the holder is dead.
             Err(Error::Posix(Errno::EAGAIN)) => {
-                self.adopt_dead_processes(cx);
+                self.adopt_those_gone(cx);
                 attempt()
             }
             result => result,
@@ -136,7 +136,7 @@ impl Fs {
             Ok::<_, Error>(self.first_conflict(&wanted))
         };
         let mut found = look()?;
-        if found.is_some() && self.adopt_dead_processes(cx) != u32::MAX {
+        if found.is_some() && self.adopt_those_gone(cx) != u32::MAX {
             found = look()?;
         }
         Ok(found.map(|held| self.as_lock(&held)))

@@ -5,6 +5,7 @@
 //! with, whatever others rename meanwhile. Descriptors live for one call.
 
 use crate::file::File;
+use crate::life;
 use crate::{Errno, UserSlice, call, sys::abi};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -318,31 +319,15 @@ fn ask_own_pid() -> u32 {
 
 /// In a forked child: the number is another.
 pub fn forget_pid() {
+    life::forget();
     OWN_PID.store(0, Relaxed);
 }
 
 static OWN_PID: AtomicU32 = AtomicU32::new(0);
 
-/// Whether process `pid` runs: neither gone nor dead and waiting for its parent.
+/// Whether process `pid` of our namespace runs: neither gone nor dead and waiting for its parent.
 pub fn is_alive(pid: u32) -> bool {
-    if pid == 0 || pid > i32::MAX as u32 {
-        return false;
-    }
-    // SAFETY: signal 0 only asks.
-    if unsafe { call!(abi::__NR_kill, pid, 0) } == Err(Errno::ESRCH) {
-        return false;
-    }
-    let mut path = [0u8; 32];
-    path[..6].copy_from_slice(b"/proc/");
-    let number = DescriptorName::new(pid as i32);
-    let digits = number.0[14..].iter().take_while(|&&b| b != 0).count();
-    path[6..6 + digits].copy_from_slice(&number.0[14..14 + digits]);
-    path[6 + digits..11 + digits].copy_from_slice(b"/stat");
-    let Ok(file) = File::open(&path[..12 + digits], abi::O_RDONLY, 0) else { return true };
-    let mut text = [0u8; 512];
-    let len = file.read_at(&mut text, 0).unwrap_or(0);
-    let state = text[..len].iter().rposition(|&b| b == b')').and_then(|at| text.get(at + 2));
-    !matches!(state, Some(b'Z' | b'X' | b'x'))
+    life::Who { pid, ..life::Who::default() }.lives_by_number()
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ pub mod file;
 pub mod handover;
 pub mod host;
 pub mod huge;
+pub mod life;
 pub mod mutex;
 pub mod own;
 pub mod prints;

@@ -2,13 +2,27 @@
 //!
 //! glibc's process-shared robust mutexes: the kernel marks one when its owner
 //! dies, whatever else happened (15 ns to lock and unlock; across PID
-//! namespaces; after exec). They lie in the volatile part of the image.
+//! PID namespaces; after exec). They lie in the volatile part of the image.
+//!
+//! The kernel finds what a dead thread held by a list in that thread's memory. Where that list was overwritten or
+//! replaced, the mutex stays held: so its taker notes beside it who it is, and whoever finds it held may prove the
+//! death ([`crate::life`]) and do what the kernel would have done.
 
 use crate::Region;
+use crate::life::{self, Look, Who};
 use crate::sys::abi;
 use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Room for a `pthread_mutex_t`, one line.
+/// Room for a `pthread_mutex_t`, and for who holds it; one line.
+///
+/// ```text
+/// 0   pthread_mutex_t      its first word: WAITERS, OWNER_DIED | thread
+/// 40  PID 32 | thread 32   who has taken it and not given it back
+/// 48  PID namespace
+/// 56  when it lived, nanoseconds since boot
+/// ```
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct RobustMutex(UnsafeCell<[u64; 8]>);
@@ -42,15 +56,29 @@ unsafe extern "C" {
 const KIND_AT: usize = 16;
 const KIND: u32 = 0x10 | 0x80;
 
-/// In its first word: the thread that holds it, and that it has died.
-const HOLDER: u32 = 0x3fff_ffff;
-const DEAD: u32 = 1 << 30;
+/// Where it is noted who holds it: no libc has anything of a mutex from there on.
+const NOTED_AT: usize = 40;
+/// Bits of its first word, as the kernel knows it (`FUTEX_WAITERS`, `FUTEX_OWNER_DIED`, `FUTEX_TID_MASK`).
+const WAITERS: u32 = 1 << 31;
+const OWNER_DIED: u32 = 1 << 30;
+const THREAD: u32 = OWNER_DIED - 1;
+/// How long somebody who has just taken a mutex may need to note it, nanoseconds.
+const NOTING: i64 = 1_000_000;
+
+/// Whose death a mutex proves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    /// That of the thread which took it.
+    Thread,
+    /// That of its process: the thread may have ended before.
+    Process,
+}
 
 /// Whether the bytes of a mutex say that a thread holds it that has not died, as its own kernel knows. For those of
 /// another kernel, which must not be touched.
 pub fn says_held(line: &[u8; 64]) -> bool {
     let word = |at: usize| u32::from_ne_bytes([line[at], line[at + 1], line[at + 2], line[at + 3]]);
-    word(KIND_AT) == KIND && word(0) & HOLDER != 0 && word(0) & DEAD == 0
+    word(KIND_AT) == KIND && word(0) & THREAD != 0 && word(0) & OWNER_DIED == 0
 }
 
 const EBUSY: i32 = 16;
@@ -93,6 +121,75 @@ impl RobustMutex {
         self.outcome(result)
     }
 
+    /// As [`RobustMutex::try_take`], also from a holder that is dead without the kernel having told: see the module.
+    pub fn try_take_from(&self, whose: Whose, look: Look) -> Attempt {
+        match self.try_take() {
+            Attempt::Busy if self.end_dead_holder(whose, look) => self.try_take(),
+            attempt => attempt,
+        }
+    }
+
+    /// Does for a dead holder what the kernel does at the end of a thread; whether it is dead.
+    #[cold]
+    #[inline(never)]
+    fn end_dead_holder(&self, whose: Whose, look: Look) -> bool {
+        let lock = self.lock_word();
+        let (word, noted) = (lock.load(Acquire), self.noted());
+        let Some((thread, who)) = noted.filter(|(thread, _)| *thread == word & THREAD) else { return false };
+        let lives = |look| match whose {
+            Whose::Thread => who.thread_lives(thread, look),
+            Whose::Process => who.lives(look),
+        };
+        // A thread that is gone is no dead process: that is asked of the process.
+        let seems_alive = |look| lives(look) != Some(false);
+        if seems_alive(Look::Quick) {
+            if look == Look::Quick || seems_alive(Look::Thorough) {
+                return false;
+            }
+            // Somebody else has that number by now, who may have taken the mutex and not noted it yet.
+            crate::file::nap(NOTING);
+        }
+        if self.noted() != noted || lock.compare_exchange(word, word & WAITERS | OWNER_DIED, AcqRel, Relaxed).is_err() {
+            return false;
+        }
+        if word & WAITERS != 0 {
+            crate::file::wake_one(lock);
+        }
+        true
+    }
+
+    /// Who has taken it and not given it back, as noted; dead or alive.
+    pub fn holder(&self) -> Option<Who> {
+        self.noted().map(|(_, who)| who)
+    }
+
+    fn noted(&self) -> Option<(u32, Who)> {
+        let [ids, namespace, since] = self.notes();
+        let seen = ids.load(Acquire);
+        let who = Who { pid: (seen >> 32) as u32, namespace: namespace.load(Relaxed), since: since.load(Relaxed) };
+        (seen != 0).then_some((seen as u32, who))
+    }
+
+    /// Notes that this thread has it.
+    fn note(&self) {
+        let [ids, namespace, since] = self.notes();
+        let own = life::own();
+        ids.store(0, Relaxed);
+        namespace.store(own.namespace, Release);
+        since.store(own.since, Release);
+        ids.store(u64::from(own.pid) << 32 | u64::from(self.lock_word().load(Relaxed) & THREAD), Release);
+    }
+
+    fn notes(&self) -> &[AtomicU64; 3] {
+        // SAFETY: the last three words of the line, which are only touched as atomics.
+        unsafe { &*self.0.get().byte_add(NOTED_AT).cast() }
+    }
+
+    fn lock_word(&self) -> &AtomicU32 {
+        // SAFETY: the first word, which libc and the kernel change atomically, too.
+        unsafe { &*self.0.get().cast() }
+    }
+
     /// Takes it, asleep while another holds it, for at most `timeout_ns`:
     /// [`Attempt::Busy`] after that.
     pub fn take_within(&self, timeout_ns: i64) -> Attempt {
@@ -118,12 +215,16 @@ impl RobustMutex {
 
     fn outcome(&self, result: i32) -> Attempt {
         match result {
-            0 => Attempt::Taken,
+            0 => {
+                self.note();
+                Attempt::Taken
+            }
             EBUSY | ETIMEDOUT => Attempt::Busy,
             EOWNERDEAD => {
                 // SAFETY: we hold it now; it is made usable again at once, and
                 // what it protects is cleaned up by the caller.
                 unsafe { pthread_mutex_consistent(self.0.get().cast()) };
+                self.note();
                 Attempt::Inherited
             }
             _ => Attempt::Broken,
@@ -132,8 +233,13 @@ impl RobustMutex {
 
     /// Gives it back. Only by the thread that took it.
     pub fn give_back(&self) {
+        let ids = &self.notes()[0];
+        let noted = ids.load(Relaxed);
         // SAFETY: as for `try_take`; by another thread the call fails and changes nothing.
-        unsafe { pthread_mutex_unlock(self.0.get().cast()) };
+        if unsafe { pthread_mutex_unlock(self.0.get().cast()) } == 0 {
+            // Unless somebody has taken it meanwhile.
+            let _ = ids.compare_exchange(noted, 0, AcqRel, Relaxed);
+        }
     }
 }
 
@@ -185,6 +291,120 @@ pub fn renew_robust_list(head: usize, parent: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    unsafe extern "C" {
+        fn fork() -> i32;
+        fn _exit(status: i32) -> !;
+        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    }
+
+    /// A mutex that children share.
+    fn shared() -> &'static RobustMutex {
+        let flags = abi::MAP_SHARED | abi::MAP_ANONYMOUS;
+        // SAFETY: a new mapping of one page.
+        let page = unsafe { crate::call!(abi::__NR_mmap, 0, 4096, abi::PROT_READ | abi::PROT_WRITE, flags, -1isize, 0) }.unwrap();
+        // SAFETY: a page of zeroes, there for good.
+        let mutex = unsafe { &*(page as *const RobustMutex) };
+        mutex.init();
+        mutex
+    }
+
+    /// From now on the kernel finds nothing that this thread holds.
+    fn lose_list() {
+        static EMPTY: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+        EMPTY[0].store(EMPTY.as_ptr() as u64, Relaxed);
+        // SAFETY: an empty list that is there for good.
+        unsafe { crate::call!(abi::__NR_set_robust_list, EMPTY.as_ptr(), ROBUST_HEAD_BYTES) }.unwrap();
+    }
+
+    /// Goal: a process that dies with a list of its own is found dead, by a thorough look before its parent has asked
+    /// for it, by a quick one after that; and never while it lives. Method: a child, and another that takes its place.
+    #[test]
+    fn dead_with_a_wrecked_list() {
+        let (mutex, go) = (shared(), shared());
+        assert_eq!(go.try_take(), Attempt::Taken);
+        // SAFETY: the child calls the kernel and the mutex only.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            life::forget();
+            mutex.try_take();
+            lose_list();
+            while go.try_take() == Attempt::Busy {
+                crate::file::nap(1_000_000);
+            }
+            // SAFETY: ends the child.
+            unsafe { _exit(0) };
+        }
+        while mutex.holder().is_none() {
+            std::thread::yield_now();
+        }
+        for whose in [Whose::Thread, Whose::Process] {
+            assert_eq!(mutex.try_take_from(whose, Look::Thorough), Attempt::Busy, "it lives");
+        }
+        go.give_back();
+        while mutex.holder().unwrap().lives(Look::Thorough) == Some(true) {
+            std::thread::yield_now();
+        }
+        assert_eq!(mutex.try_take_from(Whose::Process, Look::Quick), Attempt::Busy, "it has not been waited for");
+        // What the kernel knows nothing of is not told by the kernel.
+        assert_eq!(mutex.try_take(), Attempt::Busy);
+        let [ids, namespace, since] = mutex.notes();
+        let was = [ids, namespace, since].map(|word| word.load(Relaxed));
+        namespace.store(was[1] + 1, Relaxed);
+        assert_eq!(mutex.try_take_from(Whose::Process, Look::Thorough), Attempt::Busy, "of another namespace");
+        namespace.store(was[1], Relaxed);
+        // SAFETY: a child of ours.
+        unsafe { waitpid(pid, core::ptr::null_mut(), 0) };
+        ids.store(was[0] + 1, Relaxed);
+        assert_eq!(mutex.try_take_from(Whose::Process, Look::Thorough), Attempt::Busy, "somebody else has noted himself");
+        ids.store(was[0], Relaxed);
+        assert_eq!(mutex.try_take_from(Whose::Process, Look::Quick), Attempt::Inherited);
+        assert_eq!(mutex.holder(), Some(life::own()));
+        mutex.give_back();
+        assert_eq!((mutex.holder(), mutex.try_take()), (None, Attempt::Taken));
+        mutex.give_back();
+    }
+
+    /// Goal: of a thread that ends with a list of its own only what a thread holds is nobody's: its process lives. Who
+    /// waits asleep is woken.
+    #[test]
+    fn a_thread_ends_with_a_wrecked_list() {
+        struct Everybodys(&'static RobustMutex);
+        // SAFETY: made for several processes.
+        unsafe impl Send for Everybodys {}
+        let mutex = shared();
+        let its = Everybodys(mutex);
+        std::thread::spawn(move || {
+            let Everybodys(mutex) = { its };
+            assert_eq!(mutex.try_take(), Attempt::Taken);
+            lose_list();
+        })
+        .join()
+        .unwrap();
+        // The kernel may still be at its end.
+        let thread = mutex.notes()[0].load(Relaxed) as u32;
+        while life::own().thread_lives(thread, Look::Quick) == Some(true) {
+            std::thread::yield_now();
+        }
+        assert_eq!(mutex.try_take_from(Whose::Process, Look::Thorough), Attempt::Busy);
+        let its = Everybodys(mutex);
+        let waiter = std::thread::spawn(move || {
+            let Everybodys(mutex) = { its };
+            let attempt = mutex.take_within(60_000_000_000);
+            mutex.give_back();
+            attempt
+        });
+        while mutex.lock_word().load(Relaxed) & WAITERS == 0 {
+            std::thread::yield_now();
+        }
+        let found = mutex.try_take_from(Whose::Thread, Look::Quick);
+        // One of the two has inherited it from the dead.
+        if found != Attempt::Busy {
+            mutex.give_back();
+        }
+        let waited = waiter.join().unwrap();
+        assert!(found == Attempt::Inherited || waited == Attempt::Inherited, "{found:?} {waited:?}");
+    }
 
     /// Goal: whatever stands where a mutex should be, none is taken but one of our
     /// own kind. Method: change what it says of itself, bit by bit.

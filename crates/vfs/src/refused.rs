@@ -127,7 +127,7 @@ impl Backend for Refused {
     fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: MapFor, _: &mut dyn FnMut(MapRange)) -> Result<()> {
         self.no()
     }
-    fn backing(&self) -> Option<&[u8]> {
+    fn backing(&self) -> Option<pm::file::File> {
         None
     }
     fn get_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice) -> Result<usize> {

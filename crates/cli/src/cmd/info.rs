@@ -4,6 +4,7 @@ use crate::attach;
 use crate::cmd::{print, print_json};
 use crate::failure::{Failure, Result};
 use crate::size;
+use base::{Cred, Cx, Thread};
 use engine::process::machine::Host;
 use pm::Domain;
 use serde::Serialize;
@@ -32,6 +33,9 @@ struct Info {
     users: Vec<u32>,
     /// Those of them that are stopped in the middle of a change, so that others may wait for them.
     stopped: Vec<u32>,
+    /// Those of them that are stopped at all.
+    #[serde(skip)]
+    halted: Vec<u32>,
     calls: Calls,
     /// The machine that uses it, or used it last; nothing if nobody has yet.
     machine: Option<Machine>,
@@ -83,6 +87,10 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
     let fs = attached.fs;
     let stat = attached.backend.statfs().map_err(|error| Failure::engine(image.display(), error))?;
     let own = std::process::id();
+    // Thoroughly: nobody who is dead is shown as a user.
+    let thread = Thread::new();
+    fs.adopt_dead_processes(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+    fs.give_lane_back(&thread);
     let info = Info {
         image: image.display().to_string(),
         limit: std::fs::metadata(image).map_or(0, |meta| meta.len()),
@@ -98,6 +106,7 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
         read_only: stat.read_only,
         users: fs.users().filter(|&pid| pid != own).collect(),
         stopped: stopped(fs),
+        halted: fs.user_states().filter(|(_, state)| matches!(state, b'T' | b't')).map(|(pid, _)| pid).collect(),
         calls: fs.calls().into(),
         machine: host.map(|host| Machine::of(host, elsewhere)),
     };
@@ -147,7 +156,8 @@ fn text(info: &Info) -> String {
     let users = match info.users.len() {
         0 => "none".to_string(),
         count => {
-            let pids: Vec<String> = info.users.iter().map(u32::to_string).collect();
+            let state = |pid| if info.halted.contains(pid) { " (stopped)" } else { "" };
+            let pids: Vec<String> = info.users.iter().map(|pid| format!("{pid}{}", state(pid))).collect();
             format!("{count}: {}", pids.join(" "))
         }
     };

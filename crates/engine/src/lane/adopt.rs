@@ -7,7 +7,8 @@ use crate::segment::{Cachelet, LaneState, LockWord, cachelet};
 use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use format::lane::{Kind, State, word};
-use pm::mutex::Attempt;
+use pm::life::Look;
+use pm::mutex::{Attempt, Whose};
 
 /// How often, and for how long each time, another adopter is waited for: some 100 ms in all.
 const PATIENCE: u32 = 2000;
@@ -24,8 +25,18 @@ impl Fs {
     /// As `adopt_if_dead`: `None` if the holder lives, else whether nothing is left to do.
     #[cold]
     pub(crate) fn adopt_in_part(&self, number: u32) -> Option<bool> {
+        self.adopt_after(number, Look::Quick)
+    }
+
+    /// As `adopt_if_dead`, after a thorough look.
+    #[cold]
+    pub(crate) fn adopt_if_proven(&self, number: u32) -> bool {
+        self.adopt_after(number, Look::Thorough) == Some(true)
+    }
+
+    fn adopt_after(&self, number: u32, look: Look) -> Option<bool> {
         let mutex = self.lane_mutex(number)?;
-        if matches!(mutex.try_take(), Attempt::Inherited | Attempt::Taken) {
+        if matches!(mutex.try_take_from(Whose::Thread, look), Attempt::Inherited | Attempt::Taken) {
             // A damaged record is kept for the checker; the locks go either way.
             let finished = self.adopt_lane(number) != Ok(false);
             mutex.give_back();
@@ -76,7 +87,7 @@ impl Fs {
             if !its() && !self.is_lane_busy(number) {
                 continue;
             }
-            while !self.adopt_if_dead(number) && its() && patience > 0 {
+            while !self.adopt_if_proven(number) && its() && patience > 0 {
                 patience -= 1;
                 pm::file::nap(NAP);
             }

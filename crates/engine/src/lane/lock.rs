@@ -15,6 +15,8 @@ const SPINS: u32 = 200;
 /// Turns given up before a waiter sleeps. Few: where others want the processor,
 /// each may last as long as the scheduler gives them.
 const TURNS: u32 = 4;
+/// Each so many turns it looks into `/proc` whether the holder is dead.
+const THOROUGH: u32 = 256;
 /// How long it sleeps at a time, nanoseconds; after so many times twice as long, up to 16 times: who has not
 /// let go by then is stopped, or at something long.
 const NAP: i64 = 50_000;
@@ -266,7 +268,8 @@ impl Waiter {
             return true;
         }
         let is_lane = (1..=LANES).contains(&holder) && holder != self.own;
-        let is_free = is_lane && fs.adopt_if_dead(holder - 1);
+        let is_proven = self.rounds.is_multiple_of(THOROUGH) && is_lane && fs.adopt_if_proven(holder - 1);
+        let is_free = is_proven || is_lane && fs.adopt_if_dead(holder - 1);
         let is_there = is_lane && !is_free;
         self.vain = if is_there { 0 } else { self.vain + 1 };
         self.nobody += u32::from(!is_there);

@@ -12,7 +12,8 @@ use crate::fs::Fs;
 use crate::segment::ProcessSlot;
 use base::Cx;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use pm::mutex::Attempt;
+use pm::life::{Look, Who};
+use pm::mutex::{Attempt, Whose};
 
 /// How long a slot readied for a child waits for the child's first step, nanoseconds.
 pub(super) const GRACE_FORK: i64 = 60_000_000_000;
@@ -24,25 +25,35 @@ const GRACE_EXEC: i64 = 10_000_000_000;
 impl Fs {
     /// Adopts every dead process, with its lanes, and finishes what they have left; returns how many others live.
     pub fn adopt_dead_processes(&self, cx: &Cx) -> u32 {
-        let living = self.adopt_all(cx);
+        let living = self.adopt_all(cx, Look::Thorough);
         self.finish_beside_others(cx);
         living
     }
 
-    /// Adopts every dead process, with its lanes; returns how many others live.
-    pub(super) fn adopt_all(&self, cx: &Cx) -> u32 {
+    /// The same for who comes here often: what it takes `/proc` to prove is found in one of the next looks.
+    pub(crate) fn adopt_those_gone(&self, cx: &Cx) -> u32 {
+        let living = self.adopt_all(cx, Look::Quick);
+        self.finish_beside_others(cx);
+        living
+    }
+
+    /// Adopts every dead process, with its lanes; returns how many others live. A quick look is a thorough one at one
+    /// slot, another one each time.
+    pub(super) fn adopt_all(&self, cx: &Cx, look: Look) -> u32 {
         let high = self.header().processes_high.get();
         let own = self.process.load(Relaxed);
-        (0..high).filter(|number| number + 1 != own && self.adopt_process_if_dead(cx, *number)).count() as u32
+        let turn = self.header().looks.fetch_add(1, Relaxed) % high.max(1);
+        let look_at = |number| if number == turn { Look::Thorough } else { look };
+        (0..high).filter(|number| number + 1 != own && self.adopt_process_if_dead(cx, *number, look_at(*number))).count() as u32
     }
 
     /// Adopts the process of a slot if it is dead; whether it lives.
-    pub(crate) fn adopt_process_if_dead(&self, cx: &Cx, number: u32) -> bool {
+    pub(crate) fn adopt_process_if_dead(&self, cx: &Cx, number: u32, look: Look) -> bool {
         let Some(mutex) = self.process_mutex(number) else { return false };
         if self.process_slot(number).is_some_and(|slot| is_between_steps(slot, 0)) {
             return true;
         }
-        match mutex.try_take() {
+        match mutex.try_take_from(Whose::Process, look) {
             Attempt::Busy => return true,
             Attempt::Broken => return false,
             Attempt::Taken | Attempt::Inherited => {}
@@ -91,7 +102,7 @@ impl Fs {
     /// counted as held; then only a new segment helps.
     pub(super) fn settle_alone(&self) -> bool {
         for number in 0..self.header().lanes_high.get() {
-            self.adopt_if_dead(number);
+            self.adopt_if_proven(number);
         }
         !self.any_description()
     }
@@ -122,7 +133,7 @@ fn slot_lives(slot: &ProcessSlot) -> bool {
             let (lives, grace) = match child_of(slot) {
                 0 if kernel::slot_lives(slot) == Some(false) => (None, GRACE_ORPHAN),
                 0 => (None, GRACE_FORK),
-                pid => (kernel::lives(pid, slot.pid_namespace.load(Relaxed), 0), GRACE_FORK),
+                pid => (Who { pid, since: 0, ..kernel::process_of(slot) }.lives(Look::Thorough), GRACE_FORK),
             };
             (0..grace).contains(&age(slot)) && lives.unwrap_or(true)
         }

@@ -25,6 +25,7 @@ use format::hash::{NameKey, NumberKey};
 use format::layout::{self, BLOCK, Layout};
 use format::superblock::SuperblockError;
 use pm::file::{self, File, Stat};
+use pm::life::Look;
 use pm::sys::abi;
 use pm::{Domain, Errno, Ordinal, Pinned, Region, Ring, Steps, Table};
 use zerocopy::IntoBytes;
@@ -346,13 +347,13 @@ impl Fs {
         if !is_whole || !opened.identity.matches(self.volatile()) {
             return Ok(false);
         }
-        if !self.join(directory, &opened.stat)? || self.adopt_all(cx) == 0 {
+        if !self.join(directory, &opened.stat)? || self.adopt_all(cx, Look::Quick) == 0 {
             return Ok(false);
         }
         self.note_use();
         self.take_place(cx)?;
         // Who leaves gives up his place before he looks whether he was the last: whoever has a place still sees ours.
-        if !opened.locked && self.adopt_all(cx) == 0 {
+        if !opened.locked && self.adopt_all(cx, Look::Quick) == 0 {
             self.detach(cx);
             return Err(UNLOCKED);
         }
@@ -374,7 +375,7 @@ impl Fs {
         }
         self.note_use();
         let mut joined = self.join(directory, &opened.stat)?;
-        let alone = !joined || self.adopt_all(cx) == 0;
+        let alone = !joined || self.adopt_all(cx, Look::Quick) == 0;
         if joined && alone && !self.settle_alone() {
             // Death at an unlucky instant has left something counted that nobody holds.
             self.give_lane_back(cx.thread);
@@ -438,6 +439,13 @@ impl Fs {
     /// Number of this mount generation.
     pub fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// What the kernel says of the state of those users that it can be asked of: a letter as in `/proc/PID/stat`.
+    pub fn user_states(&self) -> impl Iterator<Item = (u32, u8)> {
+        let high = self.header().processes_high.get();
+        let slots = (0..high).filter_map(|number| self.process_slot(number));
+        slots.filter(|slot| slot.state.load(Acquire) != 0).map(kernel::process_of).filter_map(|who| Some((who.pid, who.state()?)))
     }
 
     /// Processes that use the image now, as the table says.

@@ -29,6 +29,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use format::inode::node_offset;
 use format::lane::Kind;
 use pm::Errno;
+use pm::life::Look;
 
 /// In `pin`: the description holds a pin on its cachelet.
 pub(super) const PINNED: u32 = 1;
@@ -448,7 +449,7 @@ impl Fs {
             }
             process_wait.once(self, 0);
             let process = (holder & !BY_PROCESS).wrapping_sub(1);
-            if rounds.is_multiple_of(1000) && !self.adopt_process_if_dead(cx, process) {
+            if rounds.is_multiple_of(1000) && !self.adopt_process_if_dead(cx, process, Look::Thorough) {
                 let _ = word.compare_exchange(holder, 0, AcqRel, Relaxed);
             }
         }

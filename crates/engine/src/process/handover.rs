@@ -58,7 +58,7 @@ impl Fs {
         slot.nonce.store(nonce, Relaxed);
         slot.pid.store(kernel::pid(), Relaxed);
         slot.pid_namespace.store(self.process_slot(parent).map_or(0, |own| own.pid_namespace.load(Relaxed)), Relaxed);
-        slot.started.store(0, Relaxed);
+        slot.since.store(0, Relaxed);
         slot.begun.store(pm::clock::monotonic() as u64, Relaxed);
         slot.child.store(0, Relaxed);
         slot.state.store(state::FORKING, Release);
@@ -92,6 +92,7 @@ impl Fs {
 
     /// In the child, first thing: takes the slot that the parent readied.
     pub fn fork_child(&self, token: u64) {
+        pm::life::forget();
         pm::mutex::renew_robust_list(self.robust_list.load(Relaxed), self.forking_thread.load(Relaxed));
         self.forked_from.store(self.process.load(Relaxed), Relaxed);
         self.set_process(0, 0);
@@ -103,7 +104,6 @@ impl Fs {
         }
         // The slot is ours with its mutex. PID before state: dead in between,
         // it must not look alive for as long as our parent is.
-        slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
         self.become_process(number);
         slot.state.store(state::USED, Release);
     }
@@ -159,9 +159,10 @@ impl Fs {
         let Some((number, nonce)) = untoken(token) else { return };
         let Some(slot) = self.process_slot(number).filter(|slot| slot.nonce.load(Acquire) == nonce) else { return };
         let pid = kernel::pid();
+        // Nothing of what this process keeps of itself: the memory is the parent's.
+        slot.pid_namespace.store(pm::life::namespace(), Relaxed);
+        slot.since.store(pm::life::now(), Relaxed);
         slot.pid.store(pid, Relaxed);
-        slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
-        slot.started.store(kernel::start_time(pid), Relaxed);
         slot.begun.store(pm::clock::monotonic() as u64, Relaxed);
         let _ = slot.state.compare_exchange(state::FORKING, state::EXECUTING, AcqRel, Relaxed);
     }
@@ -183,7 +184,7 @@ impl Fs {
         let Some(slot) = self.process_slot(number).filter(|slot| slot.nonce.load(Acquire) == nonce) else { return };
         // State first: readied for a fork it is kept for as long as the PID in it lives, whenever that began.
         if slot.state.compare_exchange(state::EXECUTING, state::FORKING, AcqRel, Relaxed).is_ok() {
-            slot.started.store(0, Relaxed);
+            slot.since.store(0, Relaxed);
             slot.pid.store(kernel::parent_pid(), Relaxed);
         }
     }
@@ -197,7 +198,7 @@ impl Fs {
         let pid = kernel::pid();
         slot.nonce.store(nonce, Relaxed);
         slot.pid.store(pid, Relaxed);
-        slot.started.store(kernel::start_time(pid), Relaxed);
+        slot.since.store(pm::life::now(), Relaxed);
         slot.begun.store(pm::clock::monotonic() as u64, Relaxed);
         slot.state.store(state::EXECUTING, Release);
         token(number, nonce)

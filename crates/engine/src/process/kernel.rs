@@ -2,8 +2,8 @@
 
 use crate::segment::ProcessSlot;
 use core::sync::atomic::Ordering::Relaxed;
-use pm::Errno;
 use pm::file::File;
+use pm::life::{Look, Who};
 use pm::sys::abi;
 
 /// The kernel's boot id; `None` where there is no `/proc`.
@@ -68,91 +68,14 @@ pub(super) fn abort(line: &str) -> ! {
     }
 }
 
-/// Identity of our PID namespace; 0 where it is not known.
-///
-/// The inode's number, as the link tells it (`pid:[4026531836]`): half the time of following it.
-pub(super) fn pid_namespace() -> u64 {
-    let mut text = [0u8; 32];
-    // SAFETY: the path is NUL-terminated, the buffer writable for its length.
-    let len =
-        unsafe { pm::call!(abi::__NR_readlinkat, abi::AT_FDCWD, c"/proc/self/ns/pid".as_ptr(), text.as_mut_ptr(), text.len()) };
-    len.ok().and_then(|len| bracketed(text.get(..len)?)).unwrap_or(0)
-}
-
-/// The number in `pid:[number]`.
-fn bracketed(text: &[u8]) -> Option<u64> {
-    let digits = text.strip_prefix(b"pid:[")?.strip_suffix(b"]")?;
-    digits.iter().try_fold(0u64, |number, digit| {
-        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
-}
-
-/// Start time of a process, clock ticks since boot; 0 where it is not known.
-pub(super) fn start_time(pid: u32) -> u64 {
-    status(pid).map_or(0, |status| status.started)
+/// The process of a slot.
+pub(super) fn process_of(slot: &ProcessSlot) -> Who {
+    Who { pid: slot.pid.load(Relaxed), namespace: slot.pid_namespace.load(Relaxed), since: slot.since.load(Relaxed) }
 }
 
 /// Whether the process of a slot lives, as far as PIDs tell.
 pub(super) fn slot_lives(slot: &ProcessSlot) -> Option<bool> {
-    lives(slot.pid.load(Relaxed), slot.pid_namespace.load(Relaxed), slot.started.load(Relaxed))
-}
-
-/// Whether a process lives, as far as its PID tells; `None` when it does not (it
-/// is of another PID namespace). `started`: its start time, 0 if unknown.
-pub(super) fn lives(pid: u32, namespace: u64, started: u64) -> Option<bool> {
-    if pid == 0 || namespace == 0 || namespace != pid_namespace() {
-        return None;
-    }
-    // SAFETY: no pointers; signal 0 only asks.
-    if unsafe { pm::call!(abi::__NR_kill, pid, 0) } == Err(Errno::ESRCH) {
-        return Some(false);
-    }
-    let Some(status) = status(pid) else { return Some(true) };
-    // The first thread may have ended before the others.
-    let ended = matches!(status.state, b'Z' | b'X') && status.threads <= 1;
-    Some(!ended && (started == 0 || started == status.started))
-}
-
-/// Whether a process of our namespace is stopped, by a signal or a debugger.
-pub(super) fn is_stopped(pid: u32) -> bool {
-    status(pid).is_some_and(|status| matches!(status.state, b'T' | b't'))
-}
-
-struct Status {
-    state: u8,
-    threads: u64,
-    started: u64,
-}
-
-/// From `/proc/<pid>/stat`: the fields after the command, which ends with the last parenthesis.
-fn status(pid: u32) -> Option<Status> {
-    let mut path = *b"/proc/__________/stat\0";
-    let mut digits = [b'0'; 10];
-    let mut rest = pid;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    let skip = digits.iter().take_while(|digit| **digit == b'0').count().min(9);
-    let mut len = 6;
-    for byte in digits[skip..].iter().chain(b"/stat\0") {
-        path[len] = *byte;
-        len += 1;
-    }
-    let mut text = [0u8; 1024];
-    let got = read(&path[..len], &mut text)?;
-    let after = text[..got].iter().rposition(|byte| *byte == b')')? + 1;
-    let mut fields = text[after..got].split(|byte| *byte == b' ').filter(|field| !field.is_empty());
-    let state = *fields.next()?.first()?;
-    let mut number = |skip: usize| -> Option<u64> {
-        let field = fields.nth(skip)?;
-        Some(field.iter().fold(0u64, |value, byte| value.wrapping_mul(10).wrapping_add(u64::from(byte.wrapping_sub(b'0')))))
-    };
-    // Field 20 counted from the PID, and field 22.
-    let threads = number(16)?;
-    let started = number(1)?;
-    Some(Status { state, threads, started })
+    process_of(slot).lives(Look::Thorough)
 }
 
 /// Reads a small file of the kernel's.
@@ -167,18 +90,4 @@ pub(super) fn working_directory(into: &mut [u8; 4096]) -> Option<usize> {
     // SAFETY: the buffer is writable for its length.
     let len = unsafe { pm::call!(abi::__NR_getcwd, into.as_mut_ptr(), into.len()) }.ok()?;
     (into[0] == b'/').then_some(len.checked_sub(1)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: the number that the link tells is the inode's; anything else is no number.
-    #[test]
-    fn namespaces() {
-        assert_eq!(pid_namespace(), pm::file::stat(b"/proc/self/ns/pid\0").unwrap().ino);
-        for text in [&b""[..], b"pid:[", b"pid:[]x", b"pid:[12", b"mnt:[12]", b"pid:[1 2]", b"pid:[99999999999999999999]"] {
-            assert_eq!(bracketed(text), None, "{text:?}");
-        }
-    }
 }

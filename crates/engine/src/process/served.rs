@@ -29,6 +29,7 @@ use crate::segment::{Cachelet, NOTICES, Notice, cachelet};
 use base::{Cx, Node, Result, Stale};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, fence};
+use pm::life::Look;
 use pm::{Errno, clock, file};
 
 /// How long a change waits for a server that lives and does not answer, nanoseconds.
@@ -105,7 +106,7 @@ impl Fs {
 
     /// Whether the process of slot `server - 1` lives; if not, it is adopted.
     fn server_lives(&self, cx: &Cx, server: u32) -> bool {
-        self.adopt_process_if_dead(cx, server - 1)
+        self.adopt_process_if_dead(cx, server - 1, Look::Thorough)
     }
 
     // ---- what the kernel keeps ----
@@ -367,7 +368,7 @@ impl Fs {
             let state = notice.state.load(Acquire);
             let writer = (state >> WRITER_AT).checked_sub(1).filter(|writer| state == written_by(*writer));
             if let Some(writer) = writer.filter(|writer| self.own_process() != Ok(*writer))
-                && !self.adopt_process_if_dead(cx, writer)
+                && !self.adopt_process_if_dead(cx, writer, Look::Thorough)
             {
                 self.end_notices_of(writer);
             }

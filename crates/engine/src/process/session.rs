@@ -4,6 +4,7 @@ use crate::fs::Fs;
 use base::Cx;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use pm::file::File;
+use pm::life::Look;
 use pm::sys::abi;
 
 impl Fs {
@@ -28,7 +29,7 @@ impl Fs {
         let identity = [header.file[0].load(Relaxed), header.file[1].load(Relaxed)];
         let is_ours = self.files.image == identity;
         let is_named = header.token.load(Acquire) == self.header().token.load(Acquire);
-        let is_last = is_ours && is_named && self.adopt_all(cx) == 0 && self.settle_alone();
+        let is_last = is_ours && is_named && self.adopt_all(cx, Look::Thorough) == 0 && self.settle_alone();
         if is_last && !super::volatile::anyone_lives(&self.image) {
             self.image.store_volatile(&header.token, 0);
             self.remove_segment();

@@ -31,8 +31,7 @@ impl Fs {
     fn user_of(&self, number: u32) -> Option<Holder> {
         let process = self.lane_state(number).process.load(Relaxed).checked_sub(1)?;
         let slot = self.process_slot(process)?;
-        let pid = slot.pid.load(Relaxed);
-        let is_here = slot.pid_namespace.load(Relaxed) == kernel::pid_namespace();
-        Some(Holder { pid, is_stopped: is_here && kernel::is_stopped(pid) })
+        let who = kernel::process_of(slot);
+        Some(Holder { pid: who.pid, is_stopped: matches!(who.state(), Some(b'T' | b't')) })
     }
 }

@@ -4,7 +4,7 @@
 //! gets real space a page (1,024 numbers) at a time; which pages a process has
 //! used is noted in its slot, so that fork and death need not look at all of it.
 
-use super::{adopt, kernel};
+use super::adopt;
 use crate::fs::{Fs, NOWHERE};
 use crate::segment::{DESCRIPTIONS, DESCRIPTORS, Descriptor, ProcessSlot};
 use base::{Cx, DescriptionId, Result};
@@ -12,6 +12,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use format::layout::{self, PROCESSES};
 use pm::Errno;
+use pm::life::Look;
 use pm::mutex::{Attempt, RobustMutex};
 
 /// States of a slot.
@@ -126,16 +127,24 @@ impl Fs {
     pub(super) fn take_process(&self, cx: &Cx) -> Result<()> {
         let number = self.claim_slot(cx)?;
         let Some(slot) = self.process_slot(number) else { return Err(Errno::EAGAIN.into()) };
-        slot.pid_namespace.store(kernel::pid_namespace(), Relaxed);
-        slot.started.store(0, Relaxed);
-        slot.state.store(state::USED, Release);
         self.become_process(number);
+        slot.state.store(state::USED, Release);
         Ok(())
     }
 
     /// A free slot whose mutex this thread now holds, its table empty; that of a
     /// dead process that is met on the way is made so.
     pub(super) fn claim_slot(&self, cx: &Cx) -> Result<u32> {
+        self.try_claim_slot(cx).or_else(|error| {
+            // Who starts looks quickly: some of them may be dead nevertheless.
+            if error == Errno::EAGAIN.into() {
+                self.adopt_all(cx, Look::Thorough);
+            }
+            self.try_claim_slot(cx)
+        })
+    }
+
+    fn try_claim_slot(&self, cx: &Cx) -> Result<u32> {
         for number in 0..PROCESSES {
             let Some(mutex) = self.process_mutex(number) else { continue };
             if self.is_in_use_between_steps(number) || !matches!(mutex.try_take(), Attempt::Taken | Attempt::Inherited) {
@@ -179,7 +188,10 @@ impl Fs {
     pub(super) fn become_process(&self, number: u32) {
         let mut pages = 0;
         if let Some(slot) = self.process_slot(number) {
-            slot.pid.store(kernel::pid(), Relaxed);
+            let own = pm::life::own();
+            slot.pid_namespace.store(own.namespace, Relaxed);
+            slot.since.store(own.since, Relaxed);
+            slot.pid.store(own.pid, Relaxed);
             pages = Self::table_pages(slot).load(Acquire) as u32;
         }
         self.set_process(number + 1, pages);

@@ -8,7 +8,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::Volatile;
 use format::layout::{self, LANES, LINE, PROCESSES};
 use pm::file::{self, File, Stat};
-use pm::mutex::{Attempt, RobustMutex};
+use pm::life::Look;
+use pm::mutex::{Attempt, RobustMutex, Whose};
 use pm::{Domain, Region};
 
 /// Under which boot, and for which file, a volatile header is valid.
@@ -60,16 +61,23 @@ fn all_mutexes(image: &Region) -> impl Iterator<Item = &RobustMutex> {
     (0..count).filter_map(|i| RobustMutex::at(image, layout::LANE_MUTEXES + i * LINE))
 }
 
-/// Whether a living thread holds any of the image's mutexes.
+/// Whether a living thread holds any of the image's mutexes, or a process lives whose thread has ended with one.
 pub(super) fn anyone_lives(image: &Region) -> bool {
-    all_mutexes(image).any(|mutex| match mutex.try_take() {
+    let mutex = |first: u64, number: u32| RobustMutex::at(image, first + u64::from(number) * LINE);
+    let is_held = |mutex: &RobustMutex, whose| match mutex.try_take_from(whose, Look::Thorough) {
         Attempt::Busy => true,
         Attempt::Broken => false,
         Attempt::Taken | Attempt::Inherited => {
             mutex.give_back();
             false
         }
-    })
+    };
+    let mut processes = (0..PROCESSES).filter_map(|number| mutex(layout::PROCESS_MUTEXES, number));
+    let mut lanes = (0..LANES).filter_map(|number| mutex(layout::LANE_MUTEXES, number));
+    // Asked first: who takes a mutex is noted in the place of its last holder.
+    processes
+        .any(|mutex| mutex.holder().and_then(|who| who.lives(Look::Thorough)) == Some(true) || is_held(mutex, Whose::Process))
+        || lanes.any(|mutex| is_held(mutex, Whose::Thread))
 }
 
 /// Whether an open file is an image that a living process uses. For `mkfs`; anything that is no image is not used.

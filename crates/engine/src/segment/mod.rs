@@ -90,7 +90,9 @@ pub struct Header {
     pub server: AtomicU32,
     /// Slots of the orphan table that were ever in use + 1; 0: not known (`names/orphan.rs`).
     pub orphans_high: AtomicU32,
-    pub spare2: [AtomicU32; 2],
+    /// Rises with each look for dead processes: its turn is another slot's.
+    pub looks: AtomicU32,
+    pub spare2: AtomicU32,
     /// Whether a recovery has left something to be done (`process/recover.rs`).
     pub leftovers: AtomicU32,
     pub spare3: AtomicU32,
@@ -215,8 +217,8 @@ pub struct ProcessSlot {
     pub pid: AtomicU32,
     /// Inode of its PID namespace: PIDs are compared only within one.
     pub pid_namespace: AtomicU64,
-    /// Start time of the process (clock ticks since boot): tells a reused PID.
-    pub started: AtomicU64,
+    /// A time at which it lived, nanoseconds since boot: a process of that PID that began later is another one. 0: not known.
+    pub since: AtomicU64,
     /// Random; a program after exec must show it.
     pub nonce: AtomicU64,
     pub reserved2: AtomicU32,

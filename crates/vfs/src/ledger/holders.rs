@@ -13,6 +13,7 @@ use super::{NO_NODE, damaged, take_word};
 use crate::{Description, DescriptionId, Errno, Error, Node, Result};
 use base::hold::{self, Holders, Settled};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use pm::life::{self, Look, Who};
 use pm::{Table, host};
 
 const PAGE: u32 = 1024;
@@ -40,6 +41,32 @@ impl ProcessSlot {
     pub(super) fn who(&self) -> (u32, u32) {
         let who = self.who.load(Acquire);
         ((who >> 32) as u32, who as u32)
+    }
+
+    /// Whether it is somebody's who isn't known to be dead.
+    pub(super) fn is_used(&self) -> bool {
+        let (pid, state) = self.who();
+        state != FREE && !self.is_dead((pid, state))
+    }
+
+    /// Whether whoever it belonged to then is dead.
+    fn is_dead(&self, (pid, state): (u32, u32)) -> bool {
+        // In the other states it is not the one whose time stands there.
+        let since = if state == LIVES { self.since.load(Acquire) } else { 0 };
+        Who { pid, namespace: self.namespace.load(Acquire), since }.lives(Look::Thorough) == Some(false)
+    }
+
+    /// It is this process's from now on, by `turn`; whether that came to be. Until all is noted nobody takes it for dead.
+    fn becomes_ours(&self, turn: impl FnOnce() -> bool) -> bool {
+        let own = life::own();
+        self.since.store(0, Release);
+        self.namespace.store(0, Release);
+        let turned = turn();
+        if turned {
+            self.since.store(own.since, Release);
+            self.namespace.store(own.namespace, Release);
+        }
+        turned
     }
 
     /// From one state to another; whether it was in the first.
@@ -81,7 +108,10 @@ impl Ledger {
             if slot.who() == (0, FREE) && slot.turns((0, FREE), (host::own_pid_cached(), CHANGING)) {
                 slot.pages.store(0, Relaxed);
                 slot.nonce.store(0, Relaxed);
-                slot.who.store(who(pid, state), Release);
+                slot.becomes_ours(|| {
+                    slot.who.store(who(pid, state), Release);
+                    true
+                });
                 self.header().processes_high.fetch_max(index + 1, AcqRel);
                 return Ok(index);
             }
@@ -256,7 +286,7 @@ impl Ledger {
         let slot = (token as u32).checked_sub(1).and_then(|index| self.process_slot(index));
         let taken = slot.is_some_and(|slot| {
             let parents = slot.who();
-            parents.1 == FORKING && slot.turns(parents, (host::own_pid_cached(), LIVES))
+            parents.1 == FORKING && slot.becomes_ours(|| slot.turns(parents, (host::own_pid_cached(), LIVES)))
         });
         self.process.store(if taken { token as u32 } else { 0 }, Release);
     }
@@ -330,7 +360,7 @@ impl Ledger {
         for index in 0..self.header().processes_high.load(Acquire).min(PROCESSES) {
             let Some(slot) = self.process_slot(index) else { return };
             let who = slot.who();
-            if who.1 != FREE && !host::is_alive(who.0) {
+            if who.1 != FREE && slot.is_dead(who) {
                 self.end_process(index, who, ended);
             }
         }
@@ -480,6 +510,35 @@ mod tests {
             assert_eq!((ledger.holds(node), ledger.description(id).refs.load(Acquire)), (0, 0));
             ledger.process.store(0, Release);
         }
+    }
+
+    /// Goal: a process that has the PID of one that held something is not taken for it, and one of another PID namespace
+    /// is not taken for dead. Method: a living child, and nobody, in this process's slot.
+    #[test]
+    fn others_of_the_same_number() {
+        let (ledger, _) = ledger("numbers");
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let own = life::own();
+        let second = 1_000_000_000;
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        for (pid, since, namespace, used) in [
+            (child.id(), life::now(), own.namespace, true),
+            (child.id(), 0, own.namespace, true),
+            (child.id(), life::now() - second, own.namespace, false),
+            (dead(), life::now(), own.namespace, false),
+            (dead(), life::now(), own.namespace + 1, true),
+            (dead(), life::now(), 0, true),
+        ] {
+            let slot = ledger.process_slot(ledger.take_process(pid, LIVES).unwrap()).unwrap();
+            slot.since.store(since, Relaxed);
+            slot.namespace.store(namespace, Relaxed);
+            assert_eq!((slot.is_used(), ledger.programs()), (used, u32::from(used)));
+            ledger.reap(&mut |_| ());
+            assert_eq!(slot.who().1 != FREE, used);
+            slot.who.store(who(0, FREE), Release);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     /// Goal: death with the lock in hand, between counting and naming, changes no count. Method: counts

@@ -56,7 +56,7 @@ const KINDS: u64 = 4;
 /// How often a word may name nobody who lives, and yet another one, until it is taken whatever it says.
 const NONSENSE: u32 = 64;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"bypathL4");
+const MAGIC: u64 = u64::from_le_bytes(*b"bypathL5");
 
 const PROCESSES_AT: u64 = 4096;
 const DESCRIPTORS_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;
@@ -120,6 +120,9 @@ struct ProcessSlot {
     nonce: AtomicU32,
     /// Bit n: numbers n·1024… may be in use.
     pages: AtomicU32,
+    /// PID namespace, and a time at which it lived, while it lives (`pm::life`); 0: not known.
+    namespace: AtomicU64,
+    since: AtomicU64,
 }
 
 /// A mapped ledger.
@@ -198,7 +201,7 @@ impl Ledger {
     /// Programs that use the mount now.
     pub fn programs(&self) -> u32 {
         let high = self.header().processes_high.load(Acquire).min(PROCESSES);
-        (0..high).filter(|&p| self.process_slot(p).is_some_and(|slot| host::is_alive(slot.who().0))).count() as u32
+        (0..high).filter(|&p| self.process_slot(p).is_some_and(ProcessSlot::is_used)).count() as u32
     }
 
     /// Nanoseconds of the clock by which entries grow old. Its steps of some milliseconds are

@@ -61,7 +61,7 @@ fn unopened_files_without_names() {
 fn as_far_as_one_was() {
     let test = TestFs::new(64 << 20);
     test.dying(|child| test.tmpfile(child, test.root_node(), 0o600, 0).is_ok());
-    test.adopt_all(&test.cx());
+    test.adopt_all(&test.cx(), pm::life::Look::Thorough);
     let [first, far] = [0, 500].map(|number| test.orphan_slot(number).unwrap());
     far.store(first.swap(0, SeqCst), SeqCst);
     let met = || {
@@ -115,7 +115,7 @@ fn removals_cut_off() {
     });
     assert_eq!(orphans(&test), 4);
     // Killed between the adoption and what it leaves to do.
-    test.dying_as(adopter, |child| test.adopt_all(child) == 1 && orphans(&test) == 3);
+    test.dying_as(adopter, |child| test.adopt_all(child, pm::life::Look::Thorough) == 1 && orphans(&test) == 3);
     adopt(&test);
     assert_eq!(orphans(&test), 1);
     test.unlink(&cx, root, b"replaced").unwrap();

@@ -205,7 +205,7 @@ fn exec_hands_over() {
     second.exec_failed();
     second.exec_prepare();
     second.process_slot(1).unwrap().pid.store(pid as u32, Relaxed);
-    second.process_slot(1).unwrap().started.store(0, Relaxed);
+    second.process_slot(1).unwrap().since.store(0, Relaxed);
     second.process_mutex(1).unwrap().give_back();
     assert_eq!(test.adopt_dead_processes(&cx), 1);
     // SAFETY: a child of ours.
