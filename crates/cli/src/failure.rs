@@ -1,7 +1,10 @@
 //! What a person is told when something can't be done.
 
+use crate::attach::segment_directory;
 use pm::Errno;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// One line: what happened, to what, what to do. And the exit code.
 #[derive(Debug)]
@@ -67,13 +70,29 @@ pub fn describe(errno: Errno) -> String {
     text
 }
 
-fn advice(errno: Errno) -> &'static str {
+/// Of the directory of the shared caches: with less than that, it is what is full.
+const ROOM: u64 = 1 << 20;
+
+fn advice(errno: Errno) -> String {
     match errno {
-        Errno::ENOSPC => "; make room, or make a larger image (`bypath mkfs --size`)",
-        Errno::EACCES | Errno::EPERM => "; ask its owner, or run as a user who may",
-        Errno::EROFS => "; it can only be read",
-        _ => "",
+        Errno::ENOSPC | Errno::ENFILE | Errno::ENOMEM => full_cache().unwrap_or_else(|| match errno {
+            Errno::ENOSPC => "; make room, or make a larger image (`bypath mkfs --size`)".to_string(),
+            _ => String::new(),
+        }),
+        Errno::EACCES | Errno::EPERM => "; ask its owner, or run as a user who may".to_string(),
+        Errno::EROFS => "; it can only be read".to_string(),
+        _ => String::new(),
     }
+}
+
+/// What to do if the directory of the shared caches is full, and the image may not be.
+fn full_cache() -> Option<String> {
+    let directory = segment_directory().unwrap_or_else(|| PathBuf::from("/dev/shm"));
+    let (free, all) = pm::file::room(&[directory.as_os_str().as_bytes(), b"\0"].concat()).ok()?;
+    let shown = directory.display();
+    (all > 0 && free < ROOM).then(|| {
+        format!("; {shown}, where the shared cache lies, is full: make room there, or choose another BYPATH_SEGMENT_DIR")
+    })
 }
 
 #[cfg(test)]

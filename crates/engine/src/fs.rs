@@ -7,7 +7,7 @@ use format::hash::{NameKey, NumberKey};
 use format::permission::Permission;
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
 use pm::clock::Clock;
-use pm::{Errno, Ordinal, Pinned, Region, Ring, Steps, Table};
+use pm::{Errno, Growing, Ordinal, Pinned, Region, Ring, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// Steps of the index for every number of a bucket: none needs a check. (An image may have more,
@@ -39,7 +39,7 @@ pub(crate) const NOWHERE: u32 = u32::MAX / 2;
 pub struct Fs {
     pub(crate) image: Region,
     /// All cachelets once more.
-    pub(crate) cachelets: Table<Cachelet>,
+    pub(crate) cachelets: Growing<Cachelet>,
     /// The volatile halves of all lanes.
     pub(crate) lane_states: Ring<LaneState>,
     /// Which of a thread's lanes is for this image.
@@ -100,6 +100,8 @@ pub struct Fs {
     pub(crate) layout: Layout,
     /// The permission table.
     pub(crate) permissions: Ring<Permission>,
+    /// Those that have no memory yet, too.
+    pub(crate) all_cachelets: Table<Cachelet>,
     /// Path of the image, NUL-terminated.
     pub(crate) path: [u8; 4096],
     /// Path of the segment, NUL-terminated.
@@ -294,7 +296,29 @@ impl Fs {
     /// The cachelet with this number; `None` if there is no such.
     #[inline(always)]
     pub(crate) fn cachelet(&self, number: u32) -> Option<&Cachelet> {
+        match self.cachelets.get(number) {
+            None => self.cachelet_later(number),
+            cachelet => cachelet,
+        }
+    }
+
+    /// It may be one of those that have got memory since we last asked.
+    #[cold]
+    #[inline(never)]
+    fn cachelet_later(&self, number: u32) -> Option<&Cachelet> {
+        if number >= self.areas.cachelet_count {
+            return None;
+        }
+        self.learn_cachelets();
         self.cachelets.get(number)
+    }
+
+    /// Asks how many cachelets have memory. Of any other nothing is looked at: a reference that an image has from an
+    /// earlier generation may have the number of one, and who touches it may be killed where there is no memory left.
+    pub(crate) fn learn_cachelets(&self) {
+        let ready = self.header().cachelet_ready.load(core::sync::atomic::Ordering::Acquire);
+        self.cachelets.grow(self.all_cachelets, ready);
+        self.glanced.grow(self.all_cachelets, ready);
     }
 
     /// The same, on the line that a glance reads.

@@ -88,6 +88,19 @@ fn stat_at(path: &[u8], flags: u32) -> Result<Stat, Errno> {
     Ok(Stat::new(&stat))
 }
 
+/// Free bytes and all bytes of the file system that `path` (NUL-terminated) is on.
+pub fn room(path: &[u8]) -> Result<(u64, u64), Errno> {
+    if path.last() != Some(&0) {
+        return Err(Errno::EINVAL);
+    }
+    // `struct statfs`: type, block size, blocks, free blocks, those that anybody may have, …
+    let mut words = [0u64; 15];
+    // SAFETY: the path is NUL-terminated; a `struct statfs` has 120 bytes.
+    unsafe { call!(abi::__NR_statfs, path.as_ptr(), words.as_mut_ptr()) }?;
+    let [_, size, all, _, free, ..] = words;
+    Ok((free.saturating_mul(size), all.saturating_mul(size)))
+}
+
 /// Attributes of what is open under a number of the kernel's.
 pub fn stat_of(number: u32) -> Result<Stat, Errno> {
     // SAFETY: a zeroed `stat` is a valid one; the kernel fills it.

@@ -48,7 +48,7 @@ pub use errno::Errno;
 pub use prints::Prints;
 pub use region::Region;
 pub use steps::Steps;
-pub use table::{Ordinal, Pinned, Ring, Table, first_word};
+pub use table::{Growing, Ordinal, Pinned, Ring, Table, first_word};
 pub use text::Text;
 pub use user::UserSlice;
 

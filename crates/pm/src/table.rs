@@ -6,10 +6,13 @@
 //! as long as the region is used; whoever replaces a region replaces these too.
 
 use crate::Region;
+use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
 #[cfg(not(target_arch = "x86_64"))]
-use core::sync::atomic::{AtomicU32, Ordering::Acquire};
+use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, KnownLayout};
 
 /// A structure of atomics at a fixed place of a region.
@@ -175,12 +178,73 @@ impl<T> Ring<T> {
     }
 }
 
-/// A [`Table`] as those see it who number its items from 1, so that 0 is none. Twelve bytes too.
+/// The first items of a [`Table`], as many as have memory; more with time. Twelve bytes too.
+#[repr(C, packed(4))]
+pub struct Growing<T> {
+    first: NonNull<T>,
+    /// An atomic, which may not stand in what is packed.
+    count: UnsafeCell<u32>,
+}
+
+// SAFETY: as for `Pinned`.
+unsafe impl<T> Send for Growing<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Growing<T> {}
+
+impl<T> core::fmt::Debug for Growing<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
+        f.debug_struct("Growing").field("first", &{ self.first }).field("count", &self.count().load(Relaxed)).finish()
+    }
+}
+
+impl<T> Growing<T> {
+    #[inline(always)]
+    fn count(&self) -> &AtomicU32 {
+        // SAFETY: aligned to four bytes, as the whole is; only touched as an atomic.
+        unsafe { AtomicU32::from_ptr(UnsafeCell::raw_get(&raw const self.count)) }
+    }
+
+    /// None of the items of a table.
+    pub const fn of(table: Table<T>) -> Growing<T> {
+        Growing { first: table.first, count: UnsafeCell::new(0) }
+    }
+
+    /// The first `count` items of the table that it was made of have memory; no others are believed.
+    pub fn grow(&self, table: Table<T>, count: u32) {
+        let (first, its) = (self.first, table.first);
+        if first == its {
+            self.count().fetch_max(count.min(table.count), Relaxed);
+        }
+    }
+
+    /// The item with this number, if it is known to have memory.
+    #[inline(always)]
+    pub fn get(&self, number: u32) -> Option<&T> {
+        crate::touched();
+        if number >= self.count().load(Relaxed) {
+            return None;
+        }
+        let first = self.first;
+        // SAFETY: as of a table.
+        Some(unsafe { first.add(number as usize).as_ref() })
+    }
+
+    /// Number of an item that is in the table.
+    #[inline(always)]
+    pub fn number(&self, item: &T) -> u32 {
+        const { assert!(size_of::<T>().is_power_of_two()) }
+        let first = self.first;
+        ((ptr::from_ref(item) as usize).wrapping_sub(first.as_ptr() as usize) / size_of::<T>()) as u32
+    }
+}
+
+/// As [`Growing`], for those who number its items from 1, so that 0 is none. Twelve bytes too.
 #[repr(C, packed(4))]
 pub struct Ordinal<T> {
     /// Where item 0 would be: what is counted too much is in it, and costs nothing.
     before: *const T,
-    count: u32,
+    /// An atomic, which may not stand in what is packed.
+    count: UnsafeCell<u32>,
 }
 
 // SAFETY: as for `Pinned`.
@@ -190,25 +254,36 @@ unsafe impl<T> Sync for Ordinal<T> {}
 
 impl<T> core::fmt::Debug for Ordinal<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
-        f.debug_struct("Ordinal").field("before", &{ self.before }).field("count", &{ self.count }).finish()
+        f.debug_struct("Ordinal").field("before", &{ self.before }).field("count", &self.count().load(Relaxed)).finish()
     }
 }
 
 impl<T> Ordinal<T> {
-    /// An array of nothing.
-    pub const EMPTY: Ordinal<T> = Ordinal::of(Table::EMPTY);
+    #[inline(always)]
+    fn count(&self) -> &AtomicU32 {
+        // SAFETY: aligned to four bytes, as the whole is; only touched as an atomic.
+        unsafe { AtomicU32::from_ptr(UnsafeCell::raw_get(&raw const self.count)) }
+    }
 
-    /// The items of a table.
+    /// None of the items of a table.
     pub const fn of(table: Table<T>) -> Ordinal<T> {
-        let Table { first, count } = table;
-        Ordinal { before: first.as_ptr().wrapping_sub(1), count }
+        let Table { first, count: _ } = table;
+        Ordinal { before: first.as_ptr().wrapping_sub(1), count: UnsafeCell::new(0) }
+    }
+
+    /// As of [`Growing`].
+    pub fn grow(&self, table: Table<T>, count: u32) {
+        let (before, first) = (self.before, table.first);
+        if ptr::eq(before, first.as_ptr().wrapping_sub(1)) {
+            self.count().fetch_max(count.min(table.count), Relaxed);
+        }
     }
 
     /// The item with this number.
     #[inline(always)]
     pub fn get(&self, number: u32) -> Option<&T> {
         crate::touched();
-        if number.wrapping_sub(1) >= self.count {
+        if number.wrapping_sub(1) >= self.count().load(Relaxed) {
             return None;
         }
         let item = self.before.wrapping_add(number as usize);
@@ -230,7 +305,6 @@ impl<T> Ordinal<T> {
 mod tests {
     use super::*;
     use crate::Domain;
-    use core::sync::atomic::Ordering::Relaxed;
     use std::vec;
     use std::vec::Vec;
 
@@ -251,10 +325,20 @@ mod tests {
         assert_eq!(table.number(table.get(53).unwrap()), 53);
         assert!(table.get(54).is_none() && table.get(u32::MAX).is_none());
         let ordinal = Ordinal::of(table);
+        let growing = Growing::of(table);
+        assert!(ordinal.get(1).is_none() && growing.get(0).is_none());
+        ordinal.grow(Table::new(&region, 88, 53).unwrap(), 53);
+        growing.grow(Table::new(&region, 88, 53).unwrap(), 53);
+        assert!(ordinal.get(1).is_none() && growing.get(0).is_none(), "another table's");
+        growing.grow(table, 3);
+        assert!(ptr::eq(growing.get(2).unwrap(), table.get(2).unwrap()) && growing.get(3).is_none());
+        assert_eq!(growing.number(table.get(2).unwrap()), 2);
+        growing.grow(table, u32::MAX);
+        ordinal.grow(table, u32::MAX);
+        assert!(growing.get(53).is_some() && growing.get(54).is_none());
         assert!(ptr::eq(ordinal.get(1).unwrap(), table.get(0).unwrap()));
         assert!(ptr::eq(ordinal.get(54).unwrap(), table.get(53).unwrap()) && ordinal.number(table.get(53).unwrap()) == 54);
         assert!([0, 55, u32::MAX].into_iter().all(|number| ordinal.get(number).is_none()));
-        assert!([0, 1].into_iter().all(|number| Ordinal::<AtomicU64>::EMPTY.get(number).is_none()));
         assert!(Table::<AtomicU64>::new(&region, 80, 55).is_none());
         assert!(Table::<AtomicU64>::new(&region, 84, 1).is_none());
         assert!(Pinned::<AtomicU64>::new(&region, 512).is_none());

@@ -113,7 +113,7 @@ impl Daemon {
 
     fn start_saying(mount: &Mount, words: &[OsString], carrier: Carrier, said: u32) -> std::result::Result<Daemon, Refused> {
         let shown = format!("{} at {}", mount.source.shown(), mount.shown_point());
-        let file = SharedFile::make("channel", CHANNEL_BYTES, Whose::of(mount))?;
+        let file = SharedFile::make_whole("channel", CHANNEL_BYTES, Whose::of(mount))?;
         let text = [file.bytes(), b"\0"].concat();
         let channel = Channel::open(&text).map_err(|errno| Failure::errno(&shown, errno))?;
         if let Ok(header) = channel.header() {

@@ -7,6 +7,7 @@ use pm::file::File;
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,10 +16,15 @@ pub const PREFIX: &str = "bypath-";
 /// Younger ones stay: their maker may live where its PID means another or none, and not have mapped them yet.
 pub const AGE: Duration = Duration::from_secs(60);
 
-/// Removes them from `directory`.
+/// Removes those of this user from `directory`. Another's could be a symlink the next moment: it is not looked into, and stays.
 pub fn remove_from(directory: &Path, age: Duration) {
+    let own = pm::file::own_user();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let is_old = entry.metadata().and_then(|meta| meta.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|past| past >= age));
+        let Ok(meta) = entry.metadata() else { continue };
+        if meta.uid() != own {
+            continue;
+        }
+        let is_old = meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|past| past >= age));
         let is_orphan = entry.file_name().to_str().and_then(maker).is_some_and(|pid| !pm::host::is_alive(pid));
         if is_old && is_orphan {
             match entry.file_type() {

@@ -4,6 +4,7 @@ use super::leavings::{self, PREFIX};
 use super::spec::Mount;
 use crate::attach::segment_directory;
 use crate::failure::{Failure, Result};
+use pm::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -69,6 +70,16 @@ impl SharedFile {
         }
     }
 
+    /// The same with all of its memory, so that nobody who touches it is killed where the directory is full.
+    pub fn make_whole(what: &str, bytes: u64, whose: Whose) -> Result<SharedFile> {
+        let made = SharedFile::make(what, bytes, whose)?;
+        let file = pm::file::File::open(&[made.bytes(), b"\0"].concat(), pm::sys::abi::O_RDWR, 0);
+        match file.and_then(|file| file.allocate(0, bytes)) {
+            Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(made),
+            Err(errno) => Err(made.refused(errno)),
+        }
+    }
+
     /// A new ledger.
     pub fn ledger(whose: Whose) -> Result<(SharedFile, Ledger)> {
         SharedFile::ledger_of(Ledger::bytes(), whose)
@@ -89,8 +100,20 @@ impl SharedFile {
     fn ledger_of(bytes: u64, whose: Whose) -> Result<(SharedFile, Ledger)> {
         let file = SharedFile::make("ledger", bytes, whose)?;
         let text = [file.bytes(), b"\0"].concat();
+        Ledger::set_aside(&text).map_err(|errno| file.refused(errno))?;
         let ledger = Ledger::open(&text).map_err(|errno| Failure::errno(file.path.display(), errno))?;
         Ok((file, ledger))
+    }
+
+    /// There is no memory for it.
+    fn refused(&self, errno: Errno) -> Failure {
+        match errno {
+            Errno::ENOSPC => Failure::new(format!(
+                "{}: its directory is full; make room there, or choose another BYPATH_SEGMENT_DIR",
+                self.path.display()
+            )),
+            errno => Failure::errno(self.path.display(), errno),
+        }
     }
 
     /// Its path.

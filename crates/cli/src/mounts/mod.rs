@@ -187,7 +187,7 @@ impl Session {
     /// The programs keep names or attributes of an image in a file. The kernel's way to
     /// it would be one past that file.
     fn tell_cached(&mut self, mount: &Mount, way: Way, image: &[u8]) -> Result<()> {
-        let file = SharedFile::make("kept", Kept::bytes(), Whose::Ours)?;
+        let file = SharedFile::make_whole("kept", Kept::bytes(), Whose::Ours)?;
         Kept::open(&[file.bytes(), b"\0"].concat(), AGE_NS).map_err(|errno| Failure::errno(file.path().display(), errno))?;
         self.tell(mount, &[way.name(), b":", file.bytes(), b":", image].concat(), &id(image));
         self.ledgers.push(file);

@@ -50,7 +50,9 @@ impl Fs {
         let high = &self.header().lanes_high;
         if !high.has(number) {
             let first = high.get();
-            self.segment_space(self.areas.lanes + u64::from(first) * bytes, u64::from(number + 1 - first.min(number)) * bytes)?;
+            let len = u64::from(number + 1 - first.min(number)) * bytes;
+            // Who only reads may need one, too.
+            self.segment_space(self.areas.lanes + u64::from(first) * bytes, len).map_err(|_| Errno::ENOMEM)?;
             high.raise(number + 1);
         }
         Ok(())

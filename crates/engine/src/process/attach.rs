@@ -27,7 +27,7 @@ use format::superblock::SuperblockError;
 use pm::file::{self, File, Stat};
 use pm::life::Look;
 use pm::sys::abi;
-use pm::{Domain, Errno, Ordinal, Pinned, Region, Ring, Steps, Table};
+use pm::{Domain, Errno, Growing, Ordinal, Pinned, Region, Ring, Steps, Table};
 use zerocopy::IntoBytes;
 
 /// Where segments are, unless an option says otherwise.
@@ -150,7 +150,7 @@ impl fmt::Display for AttachError {
                 "another program has held the lock (flock) on the file for 20 s, as a repair does; wait for its end, or end it",
             ),
             AttachError::NoSpace => {
-                f.write_str("no space for the segment or for the image's tables; free some, or choose another BYPATH_SEGMENT_DIR")
+                f.write_str("no space for the shared cache in its directory (/dev/shm, or BYPATH_SEGMENT_DIR), or for the image's tables beside the image; free some, or choose another BYPATH_SEGMENT_DIR")
             }
             AttachError::Segment(errno) => {
                 write!(f, "the segment cannot be made: {errno}; choose a directory with BYPATH_SEGMENT_DIR")
@@ -483,8 +483,9 @@ pub(crate) fn unjoined(
         head: Pinned::zero(),
         lane_states: Ring::zero(),
         bucket_locks: Ring::zero(),
-        glanced: Ordinal::EMPTY,
-        cachelets: Table::EMPTY,
+        glanced: Ordinal::of(Table::EMPTY),
+        cachelets: Growing::of(Table::EMPTY),
+        all_cachelets: Table::EMPTY,
         pages: Table::EMPTY,
         shadow: Table::EMPTY,
         opens: Opens {

@@ -289,15 +289,22 @@ impl Fs {
                 if high >= DESCRIPTIONS {
                     break;
                 }
-                let size = size_of::<Description>() as u64;
-                self.segment_space(self.areas.descriptions + u64::from(high) * size, u64::from(STEP) * size)?;
-                header.descriptions_high.raise(high + STEP);
+                self.more_descriptions(high)?;
             }
             if attempt == 0 {
                 self.adopt_dead_processes(cx);
             }
         }
         Err(Errno::ENFILE.into())
+    }
+
+    /// Memory for some more descriptions than `high`. `ENFILE` where there is none: to open is no reason to be told of a full disk.
+    pub(super) fn more_descriptions(&self, high: u32) -> Result<()> {
+        let size = size_of::<Description>() as u64;
+        let space = self.segment_space(self.areas.descriptions + u64::from(high) * size, u64::from(STEP) * size);
+        space.map_err(|_| Errno::ENFILE)?;
+        self.header().descriptions_high.raise(high + STEP);
+        Ok(())
     }
 
     /// Where no call's context is at hand: with a lane of its own for the moment.

@@ -52,7 +52,9 @@ impl Fs {
     /// a token for [`Fs::fork_child`], and for [`Fs::fork_done`] or [`Fs::fork_failed`]. `EAGAIN`, `ENOSPC`.
     pub fn fork_prepare(&self, cx: &Cx) -> Result<u64> {
         let parent = self.own_process()?;
-        let number = self.claim_slot(cx)?;
+        // A child is not refused for a full disk.
+        let in_memory = |error| if error == Errno::ENOSPC.into() { Errno::ENOMEM.into() } else { error };
+        let number = self.claim_slot(cx).map_err(in_memory)?;
         let slot = self.process_slot(number).ok_or(Errno::EAGAIN)?;
         let nonce = nonce();
         slot.nonce.store(nonce, Relaxed);
@@ -83,7 +85,7 @@ impl Fs {
             let Some(id) = id else { continue };
             if ready != fd / 1024 {
                 ready = fd / 1024;
-                self.ready_descriptor_page(to, u64::from(ready))?;
+                self.ready_descriptor_page(to, u64::from(ready)).map_err(|_| Errno::ENOMEM)?;
             }
             base::hold::take(self, to, fd, id);
         }

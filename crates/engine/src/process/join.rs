@@ -13,8 +13,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::{self, BLOCK, LANES, PROCESSES};
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
-use pm::{Domain, Errno, Ordinal, Pinned, Region, Ring, Table};
+use pm::{Domain, Errno, Growing, Ordinal, Pinned, Region, Ring, Table};
 
+/// Lanes, and tables of descriptors, that have memory from the beginning.
+const LANES_AT_ONCE: u32 = 16;
+const TABLES_AT_ONCE: u32 = 8;
 /// What the name of a segment starts with; the token follows in 16 hexadecimal digits.
 pub(super) const PREFIX: &[u8] = b"/bypath-";
 
@@ -69,9 +72,10 @@ impl Fs {
         self.lane_states = lane_states.and_then(Ring::of).ok_or(AttachError::Damaged)?;
         self.opens.descriptors =
             Table::new(&self.segment, self.areas.descriptors, PROCESSES * DESCRIPTORS as u32).ok_or(AttachError::Damaged)?;
-        self.cachelets =
+        self.all_cachelets =
             Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
-        self.glanced = Ordinal::of(self.cachelets);
+        (self.glanced, self.cachelets) = (Ordinal::of(self.all_cachelets), Growing::of(self.all_cachelets));
+        self.learn_cachelets();
         self.opens.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
         let bucket_locks = Table::new(&self.segment, self.areas.bucket_locks, BUCKET_LOCKS as u32);
         self.bucket_locks = bucket_locks.and_then(Ring::of).ok_or(AttachError::Damaged)?;
@@ -91,7 +95,8 @@ impl Fs {
         let (base, len) = (self.segment.base(), self.segment.len());
         self.segment = no_region();
         (self.head, self.lane_states, self.opens.descriptors) = (Pinned::zero(), Ring::zero(), Table::EMPTY);
-        (self.glanced, self.cachelets) = (Ordinal::EMPTY, Table::EMPTY);
+        self.all_cachelets = Table::EMPTY;
+        (self.glanced, self.cachelets) = (Ordinal::of(Table::EMPTY), Growing::of(Table::EMPTY));
         self.opens.descriptions = Table::EMPTY;
         (self.pages, self.shadow) = (Table::EMPTY, Table::EMPTY);
         self.bucket_locks = Ring::zero();
@@ -150,6 +155,10 @@ impl Fs {
 
     fn fill_segment(&mut self, file: &File, token: u64, image: &Stat) -> Result<(), AttachError> {
         file.truncate(self.areas.len).map_err(AttachError::Segment)?;
+        // The head is looked at as soon as it is mapped. A file system that can't tell can't be helped.
+        if file.allocate(0, self.areas.lanes) == Err(Errno::ENOSPC) {
+            return Err(AttachError::NoSpace);
+        }
         self.map_segment(file)?;
         self.begin_segment(token)?;
         self.note_image_path();
@@ -182,7 +191,20 @@ impl Fs {
         header.len.store(self.areas.len, Relaxed);
         header.cachelet_count.store(u64::from(self.areas.cachelet_count), Relaxed);
         self.note_leftovers();
+        if !self.more_cachelets(0) {
+            return Err(AttachError::NoSpace);
+        }
+        self.set_aside();
         Ok(())
+    }
+
+    /// What a program needs that starts, and only reads, has memory before it is all gone; as much as there is.
+    fn set_aside(&self) {
+        let _ = self.lane_space(LANES_AT_ONCE - 1);
+        let _ = self.more_descriptions(0);
+        for number in 0..TABLES_AT_ONCE {
+            let _ = self.descriptor_space(number, 0);
+        }
     }
 
     /// Leaves the image's path in the segment, for whoever tidies up.

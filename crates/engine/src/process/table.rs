@@ -95,11 +95,17 @@ impl Fs {
     /// Space for a page of a table, noted in its slot.
     pub(super) fn ready_descriptor_page(&self, process: u32, page: u64) -> Result<()> {
         let slot = self.process_slot(process).ok_or(Errno::ENXIO)?;
-        let first = u64::from(process) * DESCRIPTORS + page * PAGE_DESCRIPTORS;
-        let size = size_of::<Descriptor>() as u64;
-        self.segment_space(self.areas.descriptors + first * size, PAGE_DESCRIPTORS * size)?;
+        self.descriptor_space(process, page)?;
         Self::table_pages(slot).fetch_or(1 << page, AcqRel);
         Ok(())
+    }
+
+    /// Memory for a page of a table. `ENFILE` where there is none.
+    pub(super) fn descriptor_space(&self, process: u32, page: u64) -> Result<()> {
+        let first = u64::from(process) * DESCRIPTORS + page * PAGE_DESCRIPTORS;
+        let size = size_of::<Descriptor>() as u64;
+        let space = self.segment_space(self.areas.descriptors + first * size, PAGE_DESCRIPTORS * size);
+        Ok(space.map_err(|_| Errno::ENFILE)?)
     }
 
     /// The table entry of a number of any process.

@@ -11,6 +11,13 @@ use pm::Errno;
 
 /// Cachelets that get real space at a time, at first; later a huge page of them.
 const STEP: u32 = 4096;
+/// When there is no space for a step, smaller ones are tried down to a page of them; all are multiples of that.
+const STEP_LAST: u32 = 32;
+/// So many get space if there is any. The others leave some for what can't be had by taking something away.
+const FEW: u32 = 512;
+/// What they leave: a part of the file system, and no more than that.
+const LEFT: u64 = 8;
+const LEFT_MAX: u64 = 16 << 20;
 const STEP_MAX: u32 = (pm::huge::HUGE_PAGE / size_of::<Cachelet>() as u64) as u32;
 /// How often somebody else may be faster at taking a new one: after that one is taken away.
 const LOADERS: u32 = 1 << 16;
@@ -42,7 +49,7 @@ impl Fs {
         if let Some(cachelet) = self.unused_cachelet(lane) {
             return Ok(cachelet);
         }
-        let count = self.areas.cachelet_count;
+        let count = self.header().cachelet_next.load(Acquire).clamp(1, self.areas.cachelet_count);
         // Twice around clears every reference bit; once more is for those in use meanwhile.
         for _ in 0..u64::from(count) * 3 {
             let number = self.header().cachelet_hand.fetch_add(1, Relaxed) % count;
@@ -60,14 +67,8 @@ impl Fs {
         let header = self.header();
         for _ in 0..LOADERS {
             let next = header.cachelet_next.load(Acquire);
-            if next >= self.areas.cachelet_count {
+            if next >= self.areas.cachelet_count || next >= header.cachelet_ready.load(Acquire) && !self.more_cachelets(next) {
                 return None;
-            }
-            if next >= header.cachelet_ready.load(Acquire) {
-                let step = (STEP_MAX - next % STEP_MAX).min(next.max(STEP)).min(self.areas.cachelet_count - next);
-                let size = size_of::<Cachelet>() as u64;
-                self.segment_space(self.areas.cachelets + u64::from(next) * size, u64::from(step) * size).ok()?;
-                header.cachelet_ready.fetch_max(next + step, AcqRel);
             }
             if header.cachelet_next.compare_exchange(next, next + 1, AcqRel, Relaxed).is_ok() {
                 let cachelet = self.cachelet(next)?;
@@ -77,6 +78,39 @@ impl Fs {
             }
         }
         None
+    }
+
+    /// Gives space to some more cachelets than the first `next`; false where there is none to be had: then one that is
+    /// there is taken away from its node. Having been refused, nobody asks again for a second.
+    pub(crate) fn more_cachelets(&self, next: u32) -> bool {
+        let header = self.header();
+        let now = (pm::clock::coarse() / 1_000_000_000) as u32;
+        if next >= FEW && header.cachelet_refused.load(Relaxed) == now {
+            return false;
+        }
+        let size = size_of::<Cachelet>() as u64;
+        let mut step = (STEP_MAX - next % STEP_MAX).min(next.max(STEP));
+        loop {
+            let count = step.min(self.areas.cachelet_count - next.min(self.areas.cachelet_count));
+            let bytes = u64::from(count) * size;
+            let may = next < FEW && step <= FEW || self.has_room(bytes);
+            if may && count > 0 && self.segment_space(self.areas.cachelets + u64::from(next) * size, bytes).is_ok() {
+                header.cachelet_ready.fetch_max(next + count, AcqRel);
+                return true;
+            }
+            if step <= STEP_LAST {
+                header.cachelet_refused.store(now, Relaxed);
+                return false;
+            }
+            step = (step / 2).next_multiple_of(STEP_LAST);
+        }
+    }
+
+    /// Whether the directory of the segment has room for so many bytes, and some that is left.
+    fn has_room(&self, bytes: u64) -> bool {
+        let path = self.segment_path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0");
+        // A file system that doesn't tell is asked for the space itself; so is memory that is no file.
+        path == b"\0" || pm::file::room(path).is_ok_and(|(free, all)| all == 0 || free >= bytes + (all / LEFT).min(LEFT_MAX))
     }
 
     /// Takes `owner`, listed first; false if somebody has it.

@@ -92,7 +92,8 @@ pub struct Header {
     pub orphans_high: AtomicU32,
     /// Rises with each look for dead processes: its turn is another slot's.
     pub looks: AtomicU32,
-    pub spare2: AtomicU32,
+    /// When more cachelets were last asked for in vain, seconds.
+    pub cachelet_refused: AtomicU32,
     /// Whether a recovery has left something to be done (`process/recover.rs`).
     pub leftovers: AtomicU32,
     pub spare3: AtomicU32,

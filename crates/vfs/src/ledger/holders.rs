@@ -8,7 +8,7 @@
 //! counting change together, under the lock. So a maker who dies leaves nothing
 //! kept for good: his description is ended by whoever finds him dead.
 
-use super::{DESCRIPTIONS, DESCRIPTORS, DESCRIPTORS_AT, Ledger, NOTHING, PROCESSES, PROCESSES_AT, ProcessSlot};
+use super::{DESCRIPTIONS, DESCRIPTIONS_AT, DESCRIPTORS, DESCRIPTORS_AT, Ledger, NOTHING, PROCESSES, PROCESSES_AT, ProcessSlot};
 use super::{NO_NODE, damaged, take_word};
 use crate::{Description, DescriptionId, Errno, Error, Node, Result};
 use base::hold::{self, Holders, Settled};
@@ -141,7 +141,11 @@ impl Ledger {
         let (Some(slot), Some(place)) = (self.process_slot(process), self.place(process, fd)) else {
             return Err(Error::Posix(Errno::EBADF));
         };
-        slot.pages.fetch_or(1 << (fd / PAGE), AcqRel);
+        if slot.pages.load(Acquire) & 1 << (fd / PAGE) == 0 {
+            let first = u64::from(process) * u64::from(DESCRIPTORS) + u64::from(fd / PAGE * PAGE);
+            self.space(DESCRIPTORS_AT + first * 4, u64::from(PAGE) * 4)?;
+            slot.pages.fetch_or(1 << (fd / PAGE), AcqRel);
+        }
         Ok(place)
     }
 
@@ -191,20 +195,23 @@ impl Ledger {
             if high >= DESCRIPTIONS {
                 return Err(Error::Posix(Errno::ENFILE));
             }
-            self.more_descriptions(high);
+            self.more_descriptions(high)?;
         }
     }
 
     /// Some more than the `known` descriptions can be used. One that nobody uses keeps no node.
-    fn more_descriptions(&self, known: u32) {
+    fn more_descriptions(&self, known: u32) -> Result<()> {
         let header = self.header();
         let _guard = self.lock();
         if header.descriptions_high.load(Acquire) == known {
             let high = (known + 64).min(DESCRIPTIONS);
+            let size = size_of::<Description>() as u64;
+            self.space(DESCRIPTIONS_AT + u64::from(known) * size, u64::from(high - known) * size)?;
             (known..high).for_each(|id| self.description(id).node.store(NO_NODE, Release));
             header.descriptions_high.store(high, Release);
             header.description_hint.store(known, Relaxed);
         }
+        Ok(())
     }
 
     /// `fd` holds `id` too.
@@ -272,7 +279,11 @@ impl Ledger {
         for (fd, id) in self.held(own) {
             // What another thread is taking or giving up at this moment the child has not got.
             if let Some(id) = id {
-                self.list(child, fd)?;
+                if let Err(error) = self.list(child, fd) {
+                    // The parent has what the child would have had.
+                    self.end_process(child, (host::own_pid_cached(), FORKING), &mut |_| ());
+                    return Err(error);
+                }
                 hold::take(self, child, fd, id);
             }
         }

@@ -160,6 +160,43 @@ impl Ledger {
         NODES_AT + NODES as u64 * size_of::<Record>() as u64
     }
 
+    /// Gives memory to what every user of a new ledger touches, the file at `path` (NUL-terminated). The rest gets it
+    /// before it is touched: where that is refused the call fails, and nobody is killed.
+    pub fn set_aside(path: &[u8]) -> core::result::Result<(), Errno> {
+        let file = file::File::open(path, pm::sys::abi::O_RDWR, 0)?;
+        let first_nodes = NODES_AT + Self::CHUNK;
+        for (from, end) in [(0, DESCRIPTORS_AT), (LOCKS_AT, first_nodes)] {
+            match file.allocate(from, end - from) {
+                // A file system that can't tell can't be helped.
+                Ok(()) | Err(Errno::EOPNOTSUPP) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// So many bytes of nodes get memory at a time.
+    const CHUNK: u64 = 64 << 10;
+
+    /// Gives memory to a part. `ENFILE` where there is none.
+    fn space(&self, from: u64, len: u64) -> Result<()> {
+        let (first, end) = (from & !4095, (from + len).next_multiple_of(4096));
+        match self.region.populate(first, end - first) {
+            // A kernel before 5.14 can't be asked.
+            Ok(()) | Err(Errno::EINVAL) => Ok(()),
+            Err(_) => Err(crate::Error::Posix(Errno::ENFILE)),
+        }
+    }
+
+    /// Gives memory to node `index`, which nobody has had; whether there is any.
+    fn node_space(&self, index: u32) -> bool {
+        let size = size_of::<Record>() as u64;
+        let (from, end) = (u64::from(index) * size, (u64::from(index) + 1) * size);
+        // Whoever came to the chunk first has got all of it.
+        let chunk = (end - 1) / Self::CHUNK * Self::CHUNK;
+        from > chunk || self.space(NODES_AT + chunk, Self::CHUNK.min(u64::from(NODES) * size - chunk)).is_ok()
+    }
+
     /// Maps the ledger at `path` (NUL-terminated), a sparse file of zeroes at first.
     pub fn open(path: &[u8]) -> core::result::Result<Ledger, Errno> {
         // With a page cache, if the file has room for it and the program too.

@@ -112,7 +112,9 @@ impl Ledger {
 
     /// Sets the most memory that the page cache may take (0: there is none).
     pub fn limit_pages(&self, bytes: u64) {
-        let most = if self.region.len() < END { 0 } else { bytes.min(u64::from(FRAMES) * FRAME_BYTES) };
+        let has_heads = || self.space(PAGES_AT, FRAMES_AT - PAGES_AT).is_ok();
+        let most =
+            if bytes == 0 || self.region.len() < END || !has_heads() { 0 } else { bytes.min(u64::from(FRAMES) * FRAME_BYTES) };
         self.header().pages_max.store((most / PAGE) as u32, Relaxed);
     }
 

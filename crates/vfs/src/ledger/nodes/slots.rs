@@ -47,7 +47,7 @@ impl Ledger {
         let header = self.header();
         let high = header.nodes_high.load(Relaxed);
         // Free slots are found by the hand too; the first quarter of the table is just taken.
-        if high < NODES / 4 {
+        if high < NODES / 4 && self.node_space(high) {
             header.nodes_high.store(high + 1, Relaxed);
             return Ok(high);
         }
@@ -69,7 +69,7 @@ impl Ledger {
                 return Ok(index);
             }
             // What is in use keeps its place as long as the table can grow.
-            if turn % 64 == 63 && high < NODES {
+            if turn % 64 == 63 && high < NODES && self.node_space(high) {
                 header.nodes_high.store(high + 1, Relaxed);
                 return Ok(high);
             }
