@@ -20,7 +20,7 @@ RELEASED = $(if $(PROFILE),env BYPATH_PROFILED=1 RUSTFLAGS='$(strip $(RUSTFLAGS)
 .PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-nested system-model system-host \
-    damage flips system-damage system-flips system-random system-append system-visible system-storm system-deaths system-recover system-flat recover deaths held fuzz fuzz-ci loom shuttle budgets profile tiny-bench tiny-demo
+    damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets profile tiny-bench tiny-demo
 
 all: build
 
@@ -93,7 +93,7 @@ direct-tests: build
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(RELEASED) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
 OPERATIONS ?= 500000
-system-tests: system-damage system-flips system-native system-nested system-model system-host system-random system-append system-visible system-storm system-deaths system-recover system-flat
+system-tests: system-damage system-flips system-native system-nested system-model system-host system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat
 
 system-native:
 	$(STEP) 'random calls, images beside tmpfs' $(TESTKIT) differential --backend native --ops $(OPERATIONS)
@@ -114,6 +114,9 @@ system-storm:
 	$(STEP) '10,000 kills' $(TESTKIT) storm
 	$(STEP) 'kills, interrupted at random' $(TESTKIT) storm --kills 2000 --restless
 	$(STEP) 'kills, with few cachelets' $(TESTKIT) storm --kills 5000 --cachelets 256
+# A portion of `make stops`.
+system-stops:
+	$(STEP) 'processes stopped at random' $(TESTKIT) stops --stops 200
 # A portion of `make deaths`.
 system-deaths:
 	$(STEP) 'all users killed at once, interrupted at random' $(TESTKIT) deaths --rounds 1000
@@ -148,6 +151,10 @@ held:
 deaths:
 	$(TESTKIT) deaths --rounds 50000
 	for seed in $$(seq 1000); do $(RELEASE)/testkit storm --kills 60 --restless --seed $$seed >$(RELEASE)/storm.log || { cat $(RELEASE)/storm.log; exit 1; }; done
+
+# Processes stopped at random moments, 1,000 times.
+stops:
+	$(TESTKIT) stops
 
 # A million files, all users killed.
 recover:

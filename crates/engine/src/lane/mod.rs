@@ -19,6 +19,8 @@ pub mod enter;
 pub mod lock;
 pub mod record;
 pub mod slot;
+#[cfg(test)]
+mod stopped;
 pub mod take;
 
 use crate::alloc::{Arena, fault};
