@@ -418,15 +418,20 @@ impl<'a> Cx<'a> {
     }
 }
 
+/// Bytes of zeroes that a mapping shows of a file's holes, again and again.
+pub const ZEROS: u64 = 2 << 20;
+
 /// What a file's pages are mapped for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapFor {
     /// A private mapping: holes are left out.
     Private,
-    /// A shared one that cannot be stored into. Holes are filled: a page that others write later must be this page.
+    /// A shared one that is only read: holes are left out, and those who fill one later take away what stands for it.
     Reading,
-    /// A shared one that may be stored into.
+    /// A shared one that may be stored into: holes are filled if there is plenty of space, and else left out.
     Writing,
+    /// Pages of such a one that are touched: their holes are filled, or it fails with `ENOSPC`.
+    Touching,
 }
 
 /// What `rename` does when the target exists.

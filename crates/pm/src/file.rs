@@ -336,6 +336,15 @@ pub unsafe fn unmap(address: *mut u8, len: u64) {
     let _ = unsafe { call!(abi::__NR_munmap, address, len) };
 }
 
+/// Whether this process may make files of so many bytes (`RLIMIT_FSIZE`); `EFBIG` if not.
+pub fn may_reach(len: u64) -> Result<(), Errno> {
+    const RLIMIT_FSIZE: u32 = 1;
+    let mut limit = [0u64; 2];
+    // SAFETY: the array is a `struct rlimit64`.
+    unsafe { call!(abi::__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) }?;
+    if len <= limit[0] { Ok(()) } else { Err(Errno::EFBIG) }
+}
+
 /// Maps zeroed private memory; `Ok(address)`.
 pub fn map_private(len: u64) -> Result<*mut u8, Errno> {
     let (protection, flags) = (abi::PROT_READ | abi::PROT_WRITE, abi::MAP_PRIVATE | abi::MAP_ANONYMOUS | abi::MAP_NORESERVE);

@@ -63,6 +63,8 @@ pub struct Process {
     pub(crate) cwd_is_virtual: AtomicBool,
     /// What a close has to ask: [`OWN_NUMBERS`], [`RECORD_LOCKS`].
     pub(crate) closing: AtomicU8,
+    /// A mapping was made whose pages are put in place when they are touched: so they are before a call uses them.
+    pub(crate) maps_partially: AtomicBool,
     pub(crate) credentials: Credentials,
     pub(crate) door: &'static dyn Door,
     /// A mount point exists in the kernel's namespace too.
@@ -104,6 +106,7 @@ impl Process {
             points_exist: AtomicBool::new(false),
             shown: AtomicU32::new(0),
             closing: AtomicU8::new(0),
+            maps_partially: AtomicBool::new(false),
             file_limit: AtomicU64::new(u64::MAX - 1),
             mappings: Mappings::new(),
             protected: Protected::new(),

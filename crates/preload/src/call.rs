@@ -12,11 +12,12 @@
 //! may block, are made at depth 0.
 
 use crate::door::PROCESS;
-use crate::{count, foreign, guest, init, placeholders, signals, thread, tls};
+use crate::{count, errno, foreign, guest, init, placeholders, signals, thread, tls};
 use pm::sys::{self, abi::*};
 use posix::{Outcome, ThreadState};
 
 const EINTR: isize = -4;
+const EFAULT: isize = -14;
 
 /// A result and who gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub unsafe fn serve_by(nr: usize, args: [usize; 6], handler: impl FnOnce(&Thread
     tls::enter(tls);
     let state = thread::state(tls);
     match handler(state) {
-        Outcome::Done(result) if result != EINTR => {
+        Outcome::Done(result) if result != EINTR && result != EFAULT => {
             count::served(tls);
             tls::leave(tls);
             Served { result, ours: true }
@@ -98,7 +99,41 @@ pub unsafe fn serve_fd(nr: usize, args: [usize; 6], handler: impl FnOnce(&Thread
         return result;
     }
     // SAFETY: by contract.
-    unsafe { sys::raw(nr, args) }
+    let result = unsafe { sys::raw(nr, args) };
+    if result == EFAULT && brought(tls, nr, &args) {
+        // SAFETY: by contract.
+        return unsafe { sys::raw(nr, args) };
+    }
+    result
+}
+
+/// Whether a buffer of a call that failed with `EFAULT` lies in a mapping of ours whose pages are put in place when they
+/// are touched, and was put in place now: then the call is made once more.
+#[cold]
+#[inline(never)]
+fn brought(tls: &tls::Tls, nr: usize, args: &[usize; 6]) -> bool {
+    tls::enter(tls);
+    let brought = PROCESS.bring_buffers(thread::state(tls), nr, args);
+    tls::leave(tls);
+    brought
+}
+
+/// Makes a call by libc's own function, and once more where [`brought`] says so.
+#[inline(always)]
+pub fn by_libc(nr: u32, args: [usize; 6], next: impl Fn() -> isize) -> isize {
+    let result = next();
+    if result == -1 { again_by_libc(nr, args, &next) } else { result }
+}
+
+#[cold]
+#[inline(never)]
+fn again_by_libc(nr: u32, args: [usize; 6], next: &dyn Fn() -> isize) -> isize {
+    let (errno, tls) = (errno::get(), tls::get());
+    if errno != -EFAULT as i32 || !init::is_active(tls) || !brought(tls, nr as usize, &args) {
+        errno::set(errno);
+        return -1;
+    }
+    next()
 }
 
 /// As [`serve_by`], for calls with one path, in the second argument.
@@ -153,6 +188,14 @@ unsafe fn unusual(tls: &tls::Tls, nr: usize, args: [usize; 6], outcome: Outcome)
             let result = unsafe { rewritten(tls, nr, args) };
             Served { result, ours: false }
         }
+        Outcome::Done(EFAULT) => {
+            let state = thread::state(tls);
+            let again = PROCESS.bring_buffers(state, nr, &args);
+            // SAFETY: by contract.
+            let second = if again { unsafe { PROCESS.handle(state, nr, args) } } else { outcome };
+            tls::leave(tls);
+            Served { result: if let Outcome::Done(result) = second { result } else { EFAULT }, ours: true }
+        }
         Outcome::Done(result) => {
             let again = result == EINTR && signals::all_restart(tls);
             tls::leave(tls);
@@ -186,6 +229,10 @@ unsafe fn kernel(tls: &tls::Tls, nr: usize, args: [usize; 6]) -> Served {
     if may_lead_in(result) {
         // SAFETY: by contract.
         return unsafe { second_step(tls, nr, args, result) };
+    }
+    if result == EFAULT && brought(tls, nr, &args) {
+        // SAFETY: by contract.
+        return Served { result: unsafe { sys::raw(nr, args) }, ours: false };
     }
     if result >= 0 && matches!(nr as u32, __NR_close | __NR_close_range) {
         placeholders::kernel_closed(args[0]);

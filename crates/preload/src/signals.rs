@@ -7,8 +7,8 @@
 //! left blocked, and raised again ([`deliver`]) as soon as the operation ends.
 //!
 //! Signals that an instruction causes (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`,
-//! `SIGTRAP`) are passed straight on, except for `SIGSEGV` where a file that is mapped
-//! has grown ([`watch_faults`]); a handler that jumps out of one of them
+//! `SIGTRAP`) are passed straight on, except for `SIGSEGV` and `SIGBUS` where a page of a mapped file
+//! is put in place when it is touched ([`watch_faults`]); a handler that jumps out of one of them
 //! out of an operation of ours leaves that operation half done.
 
 use crate::tls::{self, TOLD_MAX, Tls};
@@ -71,9 +71,10 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut 
     }
     let mut told = [0u64; 16];
     let (mut signal, mut info) = (signal, info);
-    if signal == SIGSEGV && WATCHING.load(Relaxed) && tls.depth.get() == 0 {
+    let came = signal;
+    if is_watched(signal) && WATCHING.load(Relaxed) && tls.depth.get() == 0 {
         // SAFETY: the kernel's `siginfo_t`.
-        match unsafe { fault(tls, info) } {
+        match unsafe { fault(tls, signal, info) } {
             Fault::Mended => return,
             Fault::PastEnd(address) => {
                 // As the kernel tells it.
@@ -90,8 +91,8 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut 
     if handler == DEFAULT || handler == IGNORE {
         if is_synchronous(signal) {
             // What caused it is done again, and has its way.
-            set_default(SIGSEGV);
-            end_by(signal);
+            set_default(came);
+            end_by(came, signal);
         }
         return;
     }
@@ -107,7 +108,7 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut 
     unsafe { handler(signal, info, context) };
 }
 
-/// Whether `SIGSEGV` comes to us even if the program has no handler.
+/// Whether `SIGSEGV` and `SIGBUS` come to us even if the program has no handler.
 static WATCHING: AtomicBool = AtomicBool::new(false);
 const SIGBUS: c_int = 7;
 const SIGSEGV: c_int = 11;
@@ -122,18 +123,25 @@ pub fn watch_faults() {
         return;
     }
     let Some(next) = next!(SigAction, "sigaction") else { return };
-    let mut old = Action { handler: DEFAULT, mask: [0; 16], flags: 0, restorer: 0 };
-    // SAFETY: room for an action.
-    if unsafe { next(SIGSEGV, core::ptr::null(), &mut old) } != 0 || old.handler != DEFAULT {
-        // The program's handler is behind the trampoline already.
-        return;
+    for signal in [SIGSEGV, SIGBUS] {
+        let mut old = Action { handler: DEFAULT, mask: [0; 16], flags: 0, restorer: 0 };
+        // SAFETY: room for an action.
+        if unsafe { next(signal, core::ptr::null(), &mut old) } != 0 || old.handler != DEFAULT {
+            // The program's handler is behind the trampoline already.
+            continue;
+        }
+        let action = watching();
+        // SAFETY: a valid action.
+        unsafe { next(signal, &action, core::ptr::null_mut()) };
     }
-    let action = watching();
-    // SAFETY: a valid action.
-    unsafe { next(SIGSEGV, &action, core::ptr::null_mut()) };
 }
 
-/// The action for `SIGSEGV` of a program that has none.
+/// Signals by which pages are missed that are put in place when they are touched.
+fn is_watched(signal: c_int) -> bool {
+    matches!(signal, SIGSEGV | SIGBUS)
+}
+
+/// The action for a watched signal of a program that has none.
 fn watching() -> Action {
     let handler = trampoline as *const () as usize;
     Action { handler, mask: [0; 16], flags: (SA_SIGINFO_BIT | SA_ONSTACK_BIT) as c_int, restorer: 0 }
@@ -150,15 +158,16 @@ enum Fault {
 ///
 /// # Safety
 /// `info` is the kernel's `siginfo_t`.
-unsafe fn fault(tls: &Tls, info: *mut c_void) -> Fault {
-    // SAFETY: by contract; code and address lie there for this signal.
+unsafe fn fault(tls: &Tls, signal: c_int, info: *mut c_void) -> Fault {
+    // SAFETY: by contract; code and address lie there for these signals.
     let (code, address) = unsafe { (*info.cast::<c_int>().add(2), *info.cast::<usize>().add(2)) };
-    if code != SEGV_ACCERR || !crate::init::is_active(tls) {
+    let missed = if signal == SIGBUS { BUS_ADRERR as c_int } else { SEGV_ACCERR };
+    if code != missed || !crate::init::is_active(tls) {
         return Fault::Program;
     }
     let saved = errno::get();
     tls::enter(tls);
-    let found = crate::door::PROCESS.map_fault(crate::thread::state(tls), address);
+    let found = crate::door::PROCESS.map_fault(crate::thread::state(tls), address, signal == SIGBUS);
     tls::leave(tls);
     errno::set(saved);
     match found {
@@ -175,8 +184,8 @@ unsafe fn fault(tls: &Tls, info: *mut c_void) -> Fault {
 }
 
 /// A signal without a handler ends the program when this handler returns.
-fn end_by(signal: c_int) {
-    if signal == SIGSEGV {
+fn end_by(came: c_int, signal: c_int) {
+    if signal == came {
         return;
     }
     set_default(signal);
@@ -322,7 +331,7 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
         action.handler = trampoline as *const () as usize;
         action.flags = ((action.flags as u32 | SA_SIGINFO_BIT) & !SA_RESETHAND_BIT) as c_int;
     } else if let Some(action) = wanted
-        && signal == SIGSEGV
+        && is_watched(signal)
         && WATCHING.load(Acquire)
     {
         slot.handler.store(action.handler, Release);

@@ -257,6 +257,13 @@ pub trait Backend: Sync {
     /// The kernel file behind [`MapRange::image`], opened to be read, if there is one and it is still at its path.
     fn backing(&self) -> Option<pm::file::File>;
 
+    /// A file of zeroes to show in place of holes, open to be read, and where in it [`ZEROS`] bytes of them begin. To be
+    /// asked for before [`Backend::map`] with [`MapFor::Reading`]; who fills a hole takes them away: touching them raises
+    /// `SIGBUS` then. None by default.
+    fn zeros(&self) -> Option<(pm::file::File, u64)> {
+        None
+    }
+
     // ---- extended attributes ----
 
     /// Copies the value of `name`; returns its length. An empty `out` asks only for the length; `ERANGE` if too small.

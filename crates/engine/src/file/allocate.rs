@@ -209,7 +209,10 @@ impl Job<'_, '_> {
 
     /// Notes that a process maps the file.
     pub(super) fn mark_mapped(&mut self, what: MapFor) {
-        let flags = cachelet::MAPPED | if what == MapFor::Writing { cachelet::STORED } else { 0 };
+        let flags = match what {
+            MapFor::Private | MapFor::Reading => cachelet::MAPPED,
+            MapFor::Writing | MapFor::Touching => cachelet::MAPPED | cachelet::STORED,
+        };
         self.cachelet.flags.fetch_or(flags, core::sync::atomic::Ordering::SeqCst);
     }
 }

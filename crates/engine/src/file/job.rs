@@ -200,6 +200,9 @@ impl<'t, 'a> Job<'t, 'a> {
         change.size.store(size, Release);
         drop(change);
         drop(moving);
+        if added > 0 {
+            self.fs.hole_filled(self.cachelet);
+        }
         Ok(())
     }
 
@@ -268,6 +271,17 @@ impl<'t, 'a> Job<'t, 'a> {
             block += e.len;
         }
         Ok(())
+    }
+
+    /// How many blocks the holes among `from..to` (bytes) have.
+    pub(super) fn holes(&self, from: u64, to: u64) -> Result<u64> {
+        let (mut block, end, mut holes) = (block_of(from), super::blocks_for(to), 0);
+        while block < end {
+            let Some(next) = self.fs.find_extent(self.root(), block)? else { return Ok(holes + end - block) };
+            holes += next.file.clamp(block, end) - block;
+            block = next.file + next.len;
+        }
+        Ok(holes)
     }
 
     /// Whether some process has mapped the file: its blocks must not be freed.

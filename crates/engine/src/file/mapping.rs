@@ -3,9 +3,9 @@
 use super::BLOCKS_MAX;
 use super::job::Job;
 use crate::fs::Fs;
-use crate::segment::Cachelet;
+use crate::segment::{Cachelet, cachelet};
 use base::{Cx, Error, MapFor, Node, Result};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use format::BLOCK;
 use format::lane::Kind;
 use pm::Errno;
@@ -26,9 +26,12 @@ impl Fs {
         let end = offset.checked_add(len).filter(|end| *end <= BLOCKS_MAX * BLOCK).ok_or(Errno::EOVERFLOW)?;
         let mut tx = match self.begin(cx, Kind::Fallocate) {
             Ok(tx) => tx,
-            // Nobody changes it: no marks are needed.
-            Err(Error::Posix(Errno::EROFS)) if what != MapFor::Writing => {
+            Err(Error::Posix(Errno::EROFS)) if matches!(what, MapFor::Private | MapFor::Reading) => {
                 let cachelet = self.cached(cx, node)?;
+                if what == MapFor::Reading {
+                    // Others may.
+                    cachelet.flags.fetch_or(cachelet::HOLES, SeqCst);
+                }
                 return self.report_ranges(cachelet, offset, end, each);
             }
             Err(error) => return Err(error),
@@ -38,9 +41,7 @@ impl Fs {
         job.mark_mapped(what);
         let size = job.size();
         let past = size.next_multiple_of(BLOCK);
-        if what != MapFor::Private {
-            job.fill_holes(offset, end.min(past), u64::MAX)?;
-        }
+        job.prepare_holes(offset, end.min(past), what)?;
         // What lies behind the end in its last page reads as zeros.
         if past > size && offset < past && end > size {
             job.zero_allocated(size, past)?;
@@ -67,5 +68,29 @@ impl Fs {
             at += piece.len;
         }
         Ok(())
+    }
+}
+
+impl Job<'_, '_> {
+    /// Does to the holes among `from..to` what a mapping needs; see [`MapFor`].
+    fn prepare_holes(&mut self, from: u64, to: u64, what: MapFor) -> Result<()> {
+        match what {
+            MapFor::Private => Ok(()),
+            MapFor::Reading => {
+                if self.holes(from, to)? != 0 {
+                    self.cachelet.flags.fetch_or(cachelet::HOLES, SeqCst);
+                }
+                Ok(())
+            }
+            MapFor::Writing => {
+                // No more than half of what is left, or who maps much and stores little has all.
+                let fits = self.holes(from, to)? <= self.fs.statfs()?.blocks_free / 2;
+                match if fits { self.fill_holes(from, to, u64::MAX) } else { Ok(()) } {
+                    Err(Error::Posix(Errno::ENOSPC)) => Ok(()),
+                    result => result,
+                }
+            }
+            MapFor::Touching => self.fill_holes(from, to, u64::MAX),
+        }
     }
 }

@@ -39,6 +39,7 @@ mod sync;
 mod tests;
 mod truncate;
 mod write;
+pub(crate) mod zeros;
 
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;

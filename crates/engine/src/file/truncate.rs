@@ -67,7 +67,7 @@ impl Fs {
         if cachelet.opens.load(SeqCst) != 0 {
             return Ok(());
         }
-        let before = cachelet.flags.fetch_and(!cachelet::MAPPED, SeqCst);
+        let before = cachelet.flags.fetch_and(!(cachelet::MAPPED | cachelet::HOLES), SeqCst);
         if before & cachelet::MAPPED != 0 && matches!(self.image.domain(), Domain::Power | Domain::Sim) {
             // The last who knows that programs may have stored into it: a later `fsync` only orders.
             self.write_back_contents(cachelet)?;

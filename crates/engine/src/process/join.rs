@@ -31,7 +31,7 @@ impl Fs {
         self.name_segment(directory, token)?;
         // Whether that is fatal depends on whether anybody lives.
         let Some((file, stat)) = self.own_segment(image) else { return Ok(false) };
-        let Some(areas) = self.fitting_areas(&file, token).filter(|areas| areas.len == stat.size) else { return Ok(false) };
+        let Some(areas) = self.fitting_areas(&file, token).filter(|areas| areas.len <= stat.size) else { return Ok(false) };
         self.areas = areas;
         self.files.segment = stat.identity();
         self.map_segment(&file)?;
@@ -154,7 +154,11 @@ impl Fs {
     }
 
     fn fill_segment(&mut self, file: &File, token: u64, image: &Stat) -> Result<(), AttachError> {
-        file.truncate(self.areas.len).map_err(AttachError::Segment)?;
+        // With room for zeroes, where a file may be so long: who exceeds a limit of its own dies of it.
+        let with_zeros = crate::file::zeros::file_len(self.areas.len, 0);
+        if file::may_reach(with_zeros).is_err() || file.truncate(with_zeros).is_err() {
+            file.truncate(self.areas.len).map_err(AttachError::Segment)?;
+        }
         // The head is looked at as soon as it is mapped. A file system that can't tell can't be helped.
         if file.allocate(0, self.areas.lanes) == Err(Errno::ENOSPC) {
             return Err(AttachError::NoSpace);

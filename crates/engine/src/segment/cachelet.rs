@@ -62,6 +62,8 @@ pub const STORED: u32 = 16384;
 /// The file may have capabilities, which a change of its contents takes away: whoever makes one looks. Set with [`COLD`]
 /// when a cachelet is loaded, so that loading need not look itself.
 pub const CAPABLE: u32 = 32768;
+/// A process has mapped holes of the file as zeroes: who fills one takes the zeroes away (`file/zeros.rs`).
+pub const HOLES: u32 = 65536;
 
 /// A cachelet, two lines: what is asked of a directory that names are changed in, and of a file that is read, lies on
 /// the first.

@@ -35,7 +35,7 @@ use format::layout::{LANES, Layout, PROCESSES};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// First word of a segment.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x11");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x12");
 /// Descriptors of a process: 16,384 numbers (the last one stands for the working
 /// directory) and 4,096 for mappings.
 pub const DESCRIPTORS: u64 = 16_384 + 4_096;
@@ -96,7 +96,8 @@ pub struct Header {
     pub cachelet_refused: AtomicU32,
     /// Whether a recovery has left something to be done (`process/recover.rs`).
     pub leftovers: AtomicU32,
-    pub spare3: AtomicU32,
+    /// How often the window of zeroes was taken away (`file/zeros.rs`).
+    pub zeros: AtomicU32,
     // The global locks, a line each.
     pub rename: PaddedLock,
     pub split: PaddedLock,

@@ -4,16 +4,19 @@
 //! piece, without a descriptor (`mremap` with old size 0). One that may not, and a private one, map
 //! the image file at the pieces' places; where there is no such file, the one is as the other, and a private one copies.
 //! What lies past the end of the file is inaccessible until somebody touches it
-//! after the file has grown ([`fault`]).
+//! after the file has grown ([`fault`]); what stands for holes says [`fill`].
 //!
 //! Invariants: every entry of the table holds its file by the pseudo
 //! descriptor of the same index; ranges do not overlap; table and address
 //! space change together, under the lock.
 
+mod change;
 mod fault;
+mod fill;
 mod lock;
 
 pub use fault::MapFault;
+use fill::Filled;
 
 use super::attr::{readable, writable};
 use super::{done, err, fail};
@@ -60,16 +63,30 @@ struct Mapping {
     slot: u8,
     shared: bool,
     prot: u8,
+    /// Something stands for holes below `filled`.
+    holes: bool,
+    /// Page of zeroes that was last touched in vain, and where they came from.
+    tried: (usize, u64),
 }
 
-const FREE: Mapping = Mapping { start: 0, end: 0, filled: 0, offset: 0, description: 0, slot: 0, shared: false, prot: 0 };
+const FREE: Mapping = Mapping {
+    start: 0,
+    end: 0,
+    filled: 0,
+    offset: 0,
+    description: 0,
+    slot: 0,
+    shared: false,
+    prot: 0,
+    holes: false,
+    tried: (0, 0),
+};
 
-/// Where pages are put: `present` bytes at `base`, from `offset` of the file on.
-struct Place {
-    base: usize,
-    present: usize,
-    prot: usize,
-    offset: u64,
+impl Mapping {
+    /// Whether not all of it is pages of the file.
+    fn is_partial(&self) -> bool {
+        self.holes || self.filled < self.end
+    }
 }
 
 /// All mappings of our files in this process.
@@ -79,6 +96,8 @@ pub(crate) struct Mappings {
     used: AtomicU32,
     /// The flags with which `mlockall` was asked to lock what comes; 0: it was not.
     future: AtomicU32,
+    /// Entries of the table from here on were never used.
+    high: AtomicU32,
     table: UnsafeCell<[Mapping; MAPS_MAX]>,
 }
 
@@ -91,6 +110,7 @@ impl Mappings {
             lock: Lock::new(),
             used: AtomicU32::new(0),
             future: AtomicU32::new(0),
+            high: AtomicU32::new(0),
             table: UnsafeCell::new([FREE; MAPS_MAX]),
         }
     }
@@ -163,6 +183,7 @@ impl Process {
         }
         self.mappings.with(|table| {
             let index = table.iter().position(|m| m.end == 0).ok_or(Error::Posix(Errno::ENOMEM))?;
+            self.mappings.high.fetch_max(index as u32 + 1, Ordering::Relaxed);
             let hold = MAP_FD + index as u32;
             let kept = flags & (FIXED | FIXED_NOREPLACE | LOW | LOCKED);
             // SAFETY: a fresh reservation, or one that the program asked to put there.
@@ -174,7 +195,7 @@ impl Process {
                 let filled = self.fill(cx, file, base, len, prot, shared, offset as u64);
                 filled.inspect_err(|_| backend.close(cx, hold))
             });
-            let present = self.settle(base, len, filled)?;
+            let Filled { present, holes } = self.settle(base, len, filled)?;
             table[index] = Mapping {
                 start: base,
                 end: base + len,
@@ -184,6 +205,8 @@ impl Process {
                 slot: file.slot as u8,
                 shared,
                 prot: prot as u8,
+                holes,
+                tried: (0, 0),
             };
             self.mappings.used.fetch_add(1, Ordering::AcqRel);
             self.settle_memory(base, present, prot, flags);
@@ -191,60 +214,16 @@ impl Process {
         })
     }
 
-    /// Puts the file's pages into a reservation; returns how many bytes there are.
-    #[allow(clippy::too_many_arguments)]
-    fn fill(
-        &self,
-        cx: &Cx,
-        file: &OpenFile,
-        base: usize,
-        len: usize,
-        prot: usize,
-        shared: bool,
-        offset: u64,
-    ) -> base::Result<usize> {
-        let size = file.mount.backend.attr(cx, file.node)?.size;
-        let present = pages(size.saturating_sub(offset).min(len as u64) as usize).unwrap_or(0).min(len);
-        if present == 0 {
-            return Ok(0);
-        }
-        let what = match (shared, writable(file.flags())) {
-            (false, _) => MapFor::Private,
-            (true, false) => MapFor::Reading,
-            (true, true) => MapFor::Writing,
-        };
-        let place = Place { base, present, prot, offset };
-        let filled = match what {
-            MapFor::Writing => None,
-            _ => self.fill_from_image(cx, file, &place, what),
-        };
-        filled.unwrap_or_else(|| if shared { self.duplicate(cx, file, &place, what) } else { self.copy(cx, file, &place) })?;
-        Ok(present)
-    }
-
-    /// Duplicates the backend's own mapping over part of a reservation.
-    fn duplicate(&self, cx: &Cx, file: &OpenFile, place: &Place, what: MapFor) -> base::Result<()> {
-        let mut failed = None;
-        file.mount.backend.map(cx, file.node, place.offset, place.present as u64, what, &mut |range| {
-            let target = place.base + (range.file - place.offset) as usize;
-            // SAFETY: duplicates the backend's shared mapping over part of our reservation.
-            let moved =
-                unsafe { pm::call!(abi::__NR_mremap, range.address, 0, range.len, MREMAP_MAYMOVE | MREMAP_FIXED, target) };
-            failed = failed.or(moved.err());
-        })?;
-        if let Some(errno) = failed {
-            return err(errno);
-        }
-        // SAFETY: our own range.
-        unsafe { pm::call!(abi::__NR_mprotect, place.base, place.present, place.prot) }?;
-        let _ = pm::file::advise(place.base as *mut u8, place.present as u64, abi::MADV_DODUMP);
-        Ok(())
+    /// There is a mapping now whose pages are put in place when they are touched.
+    fn watch_partial(&self) {
+        self.maps_partially.store(true, Ordering::Relaxed);
+        self.door.watch_faults();
     }
 
     /// A reservation whose pages are in place, as far as there are any, stays; otherwise it is given back.
-    fn settle(&self, base: usize, len: usize, filled: base::Result<usize>) -> base::Result<usize> {
+    fn settle(&self, base: usize, len: usize, filled: base::Result<Filled>) -> base::Result<Filled> {
         match filled {
-            Ok(present) if present < len => self.door.watch_faults(),
+            Ok(Filled { present, holes }) if present < len || holes => self.watch_partial(),
             Ok(_) => {}
             Err(_) => {
                 // SAFETY: the reservation just made.
@@ -252,38 +231,6 @@ impl Process {
             }
         }
         filled
-    }
-
-    /// Reads the file into a reservation, where there is nothing to map.
-    fn copy(&self, cx: &Cx, file: &OpenFile, place: &Place) -> base::Result<()> {
-        // SAFETY: our own range, private to us.
-        unsafe { pm::call!(abi::__NR_mprotect, place.base, place.present, 3) }?;
-        // SAFETY: just made writable, and as long as that.
-        let into = unsafe { UserSlice::new(place.base as *mut u8, place.present) };
-        file.mount.backend.read(cx, file.node, place.offset, &[into])?;
-        // SAFETY: our own range.
-        unsafe { pm::call!(abi::__NR_mprotect, place.base, place.present, place.prot) }?;
-        Ok(())
-    }
-
-    /// Maps the image file, opened to be read, over part of a reservation, so that `mprotect` can't make a shared
-    /// mapping writable. `None` if there is no such file.
-    fn fill_from_image(&self, cx: &Cx, file: &OpenFile, place: &Place, what: MapFor) -> Option<base::Result<()>> {
-        let kind = if what == MapFor::Private { PRIVATE } else { SHARED };
-        let &Place { base, present, prot, offset } = place;
-        let backend = file.mount.backend;
-        let image = backend.backing()?;
-        // Holes are the reservation's own zero pages.
-        // SAFETY: our own range.
-        let zeroes = unsafe { pm::call!(abi::__NR_mprotect, base, present, prot) };
-        let mut failed = zeroes.err();
-        let mapped = backend.map(cx, file.node, offset, present as u64, what, &mut |range| {
-            let target = base + (range.file - offset) as usize;
-            // SAFETY: replaces part of our reservation.
-            let put = unsafe { pm::call!(abi::__NR_mmap, target, range.len, prot, kind | FIXED, image.number(), range.image) };
-            failed = failed.or(put.err());
-        });
-        Some(mapped.and_then(|()| failed.map_or(Ok(()), err)))
     }
 
     /// `munmap(address, len)`.
@@ -331,6 +278,7 @@ impl Process {
                         && mount.backend.dup(old.description, MAP_FD + free as u32).is_ok()
                     {
                         table[free] = tail;
+                        self.mappings.high.fetch_max(free as u32 + 1, Ordering::Relaxed);
                         self.mappings.used.fetch_add(1, Ordering::AcqRel);
                     }
                 }
@@ -391,6 +339,7 @@ impl Process {
         if mount.backend.dup(old.description, MAP_FD + free as u32).is_ok() {
             let offset = old.offset + (address - old.start) as u64;
             let filled = moved + (old.filled.clamp(address, address + new_len) - address);
+            self.mappings.high.fetch_max(free as u32 + 1, Ordering::Relaxed);
             table[free] = Mapping { start: moved, end: moved + new_len, filled, offset, ..old };
             self.mappings.used.fetch_add(1, Ordering::AcqRel);
         }
@@ -422,12 +371,12 @@ impl Process {
         let base =
             unsafe { pm::call!(abi::__NR_mmap, place, new_len, 0, PRIVATE | ANONYMOUS | NORESERVE | fixed, usize::MAX, 0) }?;
         let filled = self.fill(cx, &file, base, new_len, old.prot as usize, true, old.offset);
-        let present = self.settle(base, new_len, filled)?;
+        let Filled { present, holes } = self.settle(base, new_len, filled)?;
         // SAFETY: the mapping that the program gave up.
         let _ = unsafe { pm::call!(abi::__NR_munmap, address, old_len) };
         table[index] = FREE;
         self.forget(cx, table, base, base + new_len);
-        table[index] = Mapping { start: base, end: base + new_len, filled: base + present, ..old };
+        table[index] = Mapping { start: base, end: base + new_len, filled: base + present, holes, ..old };
         Ok(base)
     }
 

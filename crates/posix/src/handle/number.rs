@@ -135,6 +135,8 @@ impl Process {
             __NR_munmap => to!(munmap),
             __NR_mremap => to!(mremap),
             __NR_msync => to!(msync),
+            __NR_mprotect => to!(mprotect),
+            __NR_madvise => to!(madvise),
             __NR_mlockall => to!(mlockall),
             __NR_munlockall => to!(munlockall),
             __NR_sendfile => to!(sendfile),

@@ -100,8 +100,9 @@ impl At {
 }
 
 #[inline(always)]
-fn read_at(cx: &Cx, file: &OpenFile, at: At, into: &[UserSlice]) -> base::Result<usize> {
+fn read_at(process: &Process, cx: &Cx, file: &OpenFile, at: At, into: &[UserSlice]) -> base::Result<usize> {
     at.fits(file.description, into)?;
+    process.bring_ahead(cx, into);
     if file.entry.kind() == Kind::Directory {
         return err(Errno::EISDIR);
     }
@@ -229,6 +230,7 @@ impl Process {
     fn write_at(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool) -> base::Result<usize> {
         let flags = file.flags();
         at.fits(file.description, from)?;
+        self.bring_ahead(cx, from);
         let append = append || flags & abi::O_APPEND != 0;
         let backend = file.mount.backend;
         let result = match at {
@@ -300,14 +302,14 @@ impl Process {
     /// `read(fd, buffer, len)`.
     pub unsafe fn read(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         self.on(thread, args[0], |cx, file| {
-            if file.mount.is_direct {
+            if file.mount.is_direct && !self.maps_partially.load(Relaxed) {
                 let at = Straight(file.mount, file.node);
                 // SAFETY: the caller's promise.
                 return unsafe { straight_read(cx, at, file.entry, file.description, (args[1], args[2])) };
             }
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
-            checked_first(file.entry.readable(), buffer).and_then(|b| read_at(cx, &file, At::Position, &b))
+            checked_first(file.entry.readable(), buffer).and_then(|b| read_at(self, cx, &file, At::Position, &b))
         })
     }
 
@@ -342,7 +344,8 @@ impl Process {
     /// arguments is found out properly, and so is a limit on file sizes.
     #[inline(always)]
     fn may_write_quickly(&self, buffer: usize, len: usize) -> bool {
-        !bad(buffer) && len.wrapping_sub(1) < COUNT_MAX && self.file_limit.load(Relaxed) == u64::MAX
+        let plain = !bad(buffer) && len.wrapping_sub(1) < COUNT_MAX && !self.maps_partially.load(Relaxed);
+        plain && self.file_limit.load(Relaxed) == u64::MAX
     }
 
     /// `write(fd, buffer, len)`.
@@ -387,6 +390,9 @@ impl Process {
         if !file.entry.readable() || bad(buffer) || len > COUNT_MAX || offset > isize::MAX as usize - COUNT_MAX {
             return None;
         }
+        if self.maps_partially.load(Relaxed) {
+            return None;
+        }
         // SAFETY: the caller's promise.
         let into = unsafe { UserSlice::new(buffer as *mut u8, len) };
         if file.mount.is_direct {
@@ -422,7 +428,7 @@ impl Process {
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
-            checked_first(file.entry.readable(), buffer).and_then(|b| read_at(cx, &file, At::Offset(args[3] as u64), &b))
+            checked_first(file.entry.readable(), buffer).and_then(|b| read_at(self, cx, &file, At::Offset(args[3] as u64), &b))
         })
     }
 
@@ -547,7 +553,7 @@ impl Process {
             if UserSlice::total(buffers) == 0 {
                 return Ok(0);
             }
-            read_at(cx, &file, at, buffers)
+            read_at(self, cx, &file, at, buffers)
         })
     }
 

@@ -89,6 +89,8 @@ fn is_wanted(number: u16) -> bool {
             | __NR_select
             | __NR_mremap
             | __NR_msync
+            | __NR_mprotect
+            | __NR_madvise
             | __NR_mlockall
             | __NR_munlockall
             | __NR_dup

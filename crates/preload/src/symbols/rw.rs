@@ -3,7 +3,7 @@
 //! A call that is not ours goes to libc's own function where that is a
 //! cancellation point which may block for long.
 
-use crate::call::is_ours;
+use crate::call::{by_libc, is_ours};
 use crate::errno::ret;
 use crate::next;
 use crate::{direct, serve};
@@ -12,28 +12,33 @@ use pm::sys::abi::*;
 type Two = unsafe extern "C" fn(i32, *const u8, usize) -> isize;
 type Vector = unsafe extern "C" fn(i32, *const u8, i32) -> isize;
 
+/// The arguments of such a call.
+fn buffers(fd: i32, at: *const u8, len: usize) -> [usize; 6] {
+    [fd as usize, at as usize, len, 0, 0, 0]
+}
+
 export! {
     fn [read, __read, __read_nocancel](fd: i32, buffer: *mut u8, len: usize) -> isize {
         match next!(Two, "read") {
-            Some(next) if !is_ours(fd) => next(fd, buffer, len),
+            Some(next) if !is_ours(fd) => by_libc(__NR_read, buffers(fd, buffer, len), || next(fd, buffer, len)),
             _ => ret(direct!(read, __NR_read, fd, buffer, len)),
         }
     }
     fn [write, __write, __write_nocancel](fd: i32, buffer: *const u8, len: usize) -> isize {
         match next!(Two, "write") {
-            Some(next) if !is_ours(fd) => next(fd, buffer, len),
+            Some(next) if !is_ours(fd) => by_libc(__NR_write, buffers(fd, buffer, len), || next(fd, buffer, len)),
             _ => ret(direct!(write, __NR_write, fd, buffer, len)),
         }
     }
     fn readv(fd: i32, vector: *const u8, count: i32) -> isize {
         match next!(Vector, "readv") {
-            Some(next) if !is_ours(fd) => next(fd, vector, count),
+            Some(next) if !is_ours(fd) => by_libc(__NR_readv, buffers(fd, vector, count as usize), || next(fd, vector, count)),
             _ => ret(serve!(__NR_readv, fd, vector, count)),
         }
     }
     fn writev(fd: i32, vector: *const u8, count: i32) -> isize {
         match next!(Vector, "writev") {
-            Some(next) if !is_ours(fd) => next(fd, vector, count),
+            Some(next) if !is_ours(fd) => by_libc(__NR_writev, buffers(fd, vector, count as usize), || next(fd, vector, count)),
             _ => ret(serve!(__NR_writev, fd, vector, count)),
         }
     }

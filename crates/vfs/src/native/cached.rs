@@ -278,6 +278,10 @@ impl Backend for CachedNative {
         self.native.backing()
     }
 
+    fn zeros(&self) -> Option<(pm::file::File, u64)> {
+        self.native.zeros()
+    }
+
     fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
         self.native.get_xattr(cx, node, name, out)
     }

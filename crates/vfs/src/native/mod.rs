@@ -257,12 +257,16 @@ impl Backend for Native {
         match what {
             MapFor::Private | MapFor::Reading => map(),
             // Stores are told by nobody: from now on the kernel asks before it uses what it has of the file.
-            MapFor::Writing => self.change(cx, node, map),
+            MapFor::Writing | MapFor::Touching => self.change(cx, node, map),
         }
     }
 
     fn backing(&self) -> Option<pm::file::File> {
         self.0.open_image()
+    }
+
+    fn zeros(&self) -> Option<(pm::file::File, u64)> {
+        self.0.zeros()
     }
 
     fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
