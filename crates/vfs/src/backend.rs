@@ -359,6 +359,10 @@ pub trait Backend: Sync {
 
     // ---- the kernel's mount, and what `bypath info` shows ----
 
+    /// Programs may store into pages of one file more through the kernel's mount (`begins`), or of one less: who changes
+    /// files tells the kernel before as well as after. Nobody need be told by default.
+    fn count_stored(&self, _begins: bool) {}
+
     /// The kernel has begun to execute a file through the mount, or ended.
     fn count_executed(&self, _cx: &Cx, _node: Node, _begins: bool) {}
     /// Whether the kernel executes a file: it must not be opened for writing.

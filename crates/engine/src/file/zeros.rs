@@ -28,7 +28,7 @@ use pm::sys::abi;
 /// Bytes of a window: a file's byte at `offset` is shown by that at `offset % WINDOW` of it.
 const WINDOW: u64 = base::ZEROS;
 /// How often it can be taken away in the life of a segment.
-const GENERATIONS: u64 = 1 << 20;
+const GENERATIONS: u64 = 1 << 21;
 
 /// Length of the file of a segment of `len` bytes when windows have been taken away so often.
 pub(crate) fn file_len(len: u64, generation: u32) -> u64 {
@@ -51,6 +51,17 @@ impl Fs {
         File::open_known(path, flags | abi::O_NOFOLLOW, self.files.segment).ok()
     }
 
+    /// Somebody died who had a file locked: he may have filled a hole of it, and not got so far as to tell.
+    pub(crate) fn hole_filled_by_dead(&self, file: &Cachelet) {
+        if file.flags.load(SeqCst) & cachelet::MAPPED == 0 {
+            return;
+        }
+        self.hole_filled(file);
+        if self.header().zeros.load(SeqCst) != 0 {
+            self.cut_zeros();
+        }
+    }
+
     /// A hole of a file has been filled: who has mapped holes maps anew.
     #[inline]
     pub(super) fn hole_filled(&self, file: &Cachelet) {
@@ -63,21 +74,26 @@ impl Fs {
     #[cold]
     #[inline(never)]
     fn take_zeros_away(&self, file: &Cachelet) {
-        if file.flags.fetch_and(!cachelet::HOLES, SeqCst) & cachelet::HOLES == 0 {
-            return;
-        }
-        let zeros = &self.header().zeros;
-        let mut generation = zeros.fetch_add(1, SeqCst).wrapping_add(1);
+        // Once before the mark goes, so that who adopts us sees one or the other; and once after it: whoever of those
+        // that hold no lock (of a session that may only read) has set it in between has a window of then.
+        self.header().zeros.fetch_add(1, SeqCst);
+        file.flags.fetch_and(!cachelet::HOLES, SeqCst);
+        self.header().zeros.fetch_add(1, SeqCst);
+        self.cut_zeros();
+    }
+
+    /// Makes the segment's file as long as the generation says.
+    fn cut_zeros(&self) {
         let Some(segment) = self.segment_file(abi::O_RDWR) else { return };
         loop {
+            let generation = self.header().zeros.load(SeqCst);
             let len = file_len(self.areas.len, generation);
             if segment.stat().is_ok_and(|stat| stat.size > len) {
                 let _ = segment.truncate(len);
             }
             // Who was faster may have made it shorter between the two.
-            match zeros.load(SeqCst) {
-                now if now == generation => return,
-                now => generation = now,
+            if self.header().zeros.load(SeqCst) == generation {
+                return;
             }
         }
     }
@@ -135,15 +151,15 @@ mod tests {
         assert_eq!(taken(), 0, "no hole");
         write(&test, node, 20);
         write(&test, node, 21);
-        assert_eq!(taken(), 1);
-        assert_eq!(len(), (before.0 - base::ZEROS, before.1 - base::ZEROS));
+        assert_eq!(taken(), 2);
+        assert_eq!(len(), (before.0 - 2 * base::ZEROS, before.1 - 2 * base::ZEROS));
         let allocate = base::Fallocate::Allocate;
         map(&test, node, MapFor::Reading);
         test.fallocate(&test.cx(), node, allocate, 30 * BLOCK, BLOCK).unwrap();
-        assert_eq!(taken(), 2);
+        assert_eq!(taken(), 4);
         map(&test, node, MapFor::Reading);
         map(&test, node, MapFor::Writing);
-        assert_eq!(taken(), 3);
+        assert_eq!(taken(), 6);
     }
 
     /// Goal: a mapping to be written takes what it covers where there is plenty of space, and nothing where there is not;

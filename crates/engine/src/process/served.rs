@@ -69,6 +69,7 @@ impl Fs {
                 served.deaths_told.store(served.deaths.load(Acquire), Relaxed);
                 served.missed_told.store(served.missed.load(Acquire), Relaxed);
                 served.executed.store(0, Relaxed);
+                served.stored.store(0, Relaxed);
                 // What was meant for the server before: its mount is gone.
                 for notice in self.notices().filter(|notice| notice.state.load(Acquire) == POSTED) {
                     self.end_notice(notice);
@@ -145,6 +146,21 @@ impl Fs {
     /// Whether programs may have stored into a file's own pages, of which nobody is told.
     pub fn may_be_stored(&self, cx: &Cx, node: Node) -> bool {
         self.has_flag(cx, node, cachelet::STORED)
+    }
+
+    /// Programs may store into pages of one file more through the mount, or of one less.
+    pub fn count_stored(&self, begins: bool) {
+        let change = |count: u32| if begins { count.checked_add(1) } else { count.checked_sub(1) };
+        let _ = self.header().served.stored.fetch_update(AcqRel, Relaxed, change);
+    }
+
+    /// A node is about to be changed: where programs may have stored into pages of files through the mount, the kernel
+    /// sends those of this one back before, and not over the change.
+    #[inline]
+    pub fn tell_ahead(&self, cx: &Cx, node: Node) {
+        if self.header().served.stored.load(Relaxed) != 0 {
+            self.tell_changed(cx, node, false);
+        }
     }
 
     /// Whether the kernel may keep names in a directory.

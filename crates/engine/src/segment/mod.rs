@@ -179,7 +179,9 @@ pub struct Served {
     pub missed_told: AtomicU32,
     /// `device` as the directories' cachelets have been told: another one, if whoever was telling them has died.
     pub device_told: AtomicU64,
-    pub reserved: [AtomicU32; 4],
+    /// Files whose pages programs may store into through the mount.
+    pub stored: AtomicU32,
+    pub reserved: [AtomicU32; 3],
 }
 
 /// Notices there can be at a time.

@@ -29,7 +29,10 @@ impl Call<'_> {
             })
         };
         match for_page && self.fuse.may_store(self.header.node) {
-            true => self.fuse.stores.read(self.header.node, asked.offset, size as u64, read),
+            true => {
+                let range = (asked.offset, size as u64);
+                self.fuse.stores.read(self.header.node, range, || self.backend().count_stored(true), read)
+            }
             false => read(),
         }
     }

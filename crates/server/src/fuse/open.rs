@@ -325,8 +325,8 @@ impl Call<'_> {
     fn close(&self, node: Node, handle: u64) -> Result<()> {
         let opening = self.fuse.handles.close(handle, |number| self.backend().close(&self.cx, number))?;
         let number = self.fuse.number(node);
-        if self.fuse.contents.close(number, opening) {
-            self.fuse.stores.forget(number);
+        if self.fuse.contents.close(number, opening) && self.fuse.stores.forget(number) {
+            self.backend().count_stored(false);
         }
         Ok(())
     }

@@ -19,6 +19,7 @@
 //!   before that it is told to): of writes that ended long ago no old page is left, and they can be forgotten.
 
 use super::Fuse;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -114,15 +115,27 @@ impl Stores {
         locked(&self.0).contains_key(&number)
     }
 
-    /// Nobody can write the file any more: no page of it is stored into.
-    pub(super) fn forget(&self, number: u64) {
-        locked(&self.0).remove(&number);
+    /// Nobody can write the file any more: no page of it is stored into. Whether it was known.
+    pub(super) fn forget(&self, number: u64) -> bool {
+        locked(&self.0).remove(&number).is_some()
     }
 
-    /// Reads pages of a file: `read` says how many bytes of the `len` at `start` came.
-    pub(super) fn read<E>(&self, number: u64, start: u64, len: u64, read: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    /// Reads the pages of `len` bytes at `start` of a file by `read`; `begins` is called where it was not known.
+    pub(super) fn read<E>(
+        &self,
+        number: u64,
+        (start, len): (u64, u64),
+        begins: impl FnOnce(),
+        read: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
         // Known before it is read.
-        let written = locked(&self.0).entry(number).or_default().clone();
+        let written = match locked(&self.0).entry(number) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(unknown) => {
+                begins();
+                unknown.insert(Arc::default()).clone()
+            }
+        };
         let begun = locked(&written).now;
         read()?;
         locked(&written).read(start, start.saturating_add(len), begun);
@@ -200,7 +213,7 @@ mod tests {
             beside();
             Ok(())
         };
-        stores.read(7, start, PAGE, read).unwrap();
+        stores.read(7, (start, PAGE), || (), read).unwrap();
     }
 
     /// Goal: a page comes back without what was written since it was read in, and whole if it was read in afterwards.

@@ -346,6 +346,10 @@ impl Backend for CachedNative {
         self.native.detach(cx)
     }
 
+    fn count_stored(&self, begins: bool) {
+        self.native.count_stored(begins)
+    }
+
     fn count_executed(&self, cx: &Cx, node: Node, begins: bool) {
         self.native.count_executed(cx, node, begins)
     }

@@ -23,10 +23,12 @@ impl Native {
     /// Makes a change of `node` and tells the kernel of it.
     #[inline]
     fn change<T>(&self, cx: &Cx, node: Node, change: impl FnOnce() -> Result<T>) -> Result<T> {
-        let result = change();
-        if self.0.is_served() {
-            self.0.tell_changed(cx, node, false);
+        if !self.0.is_served() {
+            return change();
         }
+        self.0.tell_ahead(cx, node);
+        let result = change();
+        self.0.tell_changed(cx, node, false);
         result
     }
 
@@ -347,6 +349,10 @@ impl Backend for Native {
 
     fn detach(&self, cx: &Cx) {
         self.0.detach(cx)
+    }
+
+    fn count_stored(&self, begins: bool) {
+        self.0.count_stored(begins)
     }
 
     fn count_executed(&self, cx: &Cx, node: Node, begins: bool) {
