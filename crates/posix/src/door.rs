@@ -91,6 +91,11 @@ pub trait Door: Sync {
     /// door asks [`Process::map_fault`](crate::Process::map_fault) before such a fault reaches it.
     fn watch_faults(&self) {}
 
+    /// Whether it does: else all pages are in place from the beginning.
+    fn watches_faults(&self) -> bool {
+        false
+    }
+
     /// Directory under which kernel objects for FIFOs, sockets and devices
     /// may be made (`$XDG_RUNTIME_DIR`, or `/tmp`). A subdirectory per user is made there.
     fn private_directory(&self) -> &[u8] {

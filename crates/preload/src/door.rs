@@ -67,6 +67,10 @@ impl Door for Preload {
         crate::signals::watch_faults();
     }
 
+    fn watches_faults(&self) -> bool {
+        true
+    }
+
     fn private_directory(&self) -> &[u8] {
         crate::init::private_directory()
     }

@@ -16,7 +16,7 @@ impl Process {
     pub unsafe fn mprotect(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let [start, len, prot, ..] = args;
         let Some(end) = pages(len).and_then(|len| start.checked_add(len)) else { return Outcome::Kernel };
-        if !self.maps_partially.load(Relaxed) || start % PAGE != 0 || prot & !7 != 0 {
+        if !self.maps_partially.load(Relaxed) || !start.is_multiple_of(PAGE) || prot & !7 != 0 {
             return Outcome::Kernel;
         }
         let cx = self.cx(thread);
@@ -90,7 +90,7 @@ impl Process {
         let cx = self.cx(thread);
         self.mappings.with(|table| {
             let one = table.iter().find(|one| one.start <= start && start < one.end)?;
-            if !one.shared || start % PAGE != 0 || end > one.end {
+            if !one.shared || !start.is_multiple_of(PAGE) || end > one.end {
                 return Some(err(Errno::EINVAL));
             }
             let file = self.mapped_file(one)?;

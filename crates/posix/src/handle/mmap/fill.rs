@@ -74,7 +74,8 @@ impl Process {
             filled.unwrap_or_else(|| self.copy(cx, file, &place))?;
             return Ok(Filled { present, holes: false });
         }
-        let zeros = if prot & PROT_WRITE == 0 { backend.zeros() } else { None };
+        let comes_later = self.door.watches_faults();
+        let zeros = if prot & PROT_WRITE == 0 && comes_later { backend.zeros() } else { None };
         let holes = match zeros {
             Some((zeros, from)) => self.place(cx, file, &place, MapFor::Reading, Hole::Zeros(zeros, from))?,
             None => match self.place(cx, file, &place, MapFor::Writing, Hole::Absent) {
@@ -82,6 +83,8 @@ impl Process {
                 Err(Error::Posix(Errno::EROFS)) if prot & PROT_WRITE == 0 => {
                     self.place(cx, file, &place, MapFor::Reading, Hole::Own)?
                 }
+                // What does not fit now does not come later; nothing was taken.
+                Ok(true) if !comes_later => return err(Errno::ENOMEM),
                 result => result?,
             },
         };
