@@ -44,11 +44,11 @@ at=$PWD/empty
 for spec in "--no-fuse -m i:$at" "-m i:$at,cache=byvfs" "-m host:$PWD/data:$at"; do
     # shellcheck disable=SC2086
     said=$("$bypath" run $spec -- sh -c "cd $at && echo y >g && echo *g; $PWD/past make $at/x; $PWD/past remove $at/g" 2>&1)
-    same "covered: $spec" "$said" $'g\npast -30\npast -30'
+    same "covered: $spec" "$(echo "$said" | grep -v ^bypath:)" $'g\npast -30\npast -30'
     same "nothing has come there: $spec" "$(ls -A empty)" ''
     rm -f data/g
 done
-same 'who stands in it' "$(cd empty && "$bypath" run --no-fuse -m ../i:$at -- ../past make here 2>&1)" 'past -30'
+same 'who stands in it' "$(cd empty && "$bypath" run --no-fuse -m ../i:$at -- ../past make here 2>/dev/null)" 'past -30'
 # Mounts of the session's programs are seen outside as before, and theirs inside.
 mount --make-shared "$(stat -c %m .)"
 "$bypath" run --no-fuse -m i:$at -- sh -c "mkdir $PWD/d/in; echo 1 >go; until [ -e went ]; do sleep 0.01; done; cat $PWD/d/f" >got 2>&1 &

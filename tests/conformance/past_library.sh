@@ -85,6 +85,26 @@ if [ "$(stat -c %a "$(command -v su)" 2>/dev/null)" = 4755 ]; then
     cp -p "$(command -v su)" . && chmod 4755 su && chmod 755 . && chmod 666 i
     same 'of another one' "$(short "setpriv --reuid 65534 --clear-groups ./su -c 'cat $at/f'" | grep -c "su $refused")" 1
 fi
+# The first program of a session is looked at as any.
+"$bypath" run --no-fuse -m "i:$at" -- ./static "$at/f" >said 2>&1
+same 'the first' "$?$(grep -c "static $refused" said)" 1261
+# One that makes system calls of its own is run, and a line says what it does not see.
+cat >own.c <<'C'
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+int main(int c, char **v) {
+    char text[10];
+    long fd = open(v[1], O_RDONLY), r;
+    printf("%s\n", fd >= 0 && read(fd, text, 4) == 4 ? "by the library" : "?");
+    asm volatile("syscall" : "=a"(r) : "a"(SYS_openat), "D"(AT_FDCWD), "S"(v[1]), "d"(0) : "rcx", "r11", "memory");
+    printf("%s\n", r >= 0 ? "by itself" : "not by itself");
+}
+C
+cc -O1 -w -o own own.c || exit 1
+said=$(short "./own $at/f; ./own $at/f")
+same 'calls of its own' "$(echo "$said" | grep -v ^bypath:)" $'by the library\nnot by itself\nby the library\nnot by itself'
+same 'are said once' "$(echo "$said" | grep -c 'own makes some system calls without the C library')" 1
 said=$(short "./calls $at/f")
 same 'numbers' "$(echo "$said" | grep -c '^4.. ENOSYS ENOSYS$')" 13
 same 'one without an older call' "$(echo "$said" | grep cachestat)" 'cachestat EOPNOTSUPP'
@@ -93,6 +113,8 @@ same 'patched' "$(BYPATH_WAYS=patched "$bypath" run --no-fuse -m "i:$at" -- ./ca
 if [ -c /dev/fuse ]; then
     both() { "$bypath" run -m "i:$at" -- sh -c "$1" 2>&1; }
     same 'with a kernel mount' "$(both "./static $at/f; cd $at && /static f; /static <f")" $'text\ntext\ntext'
+    same 'calls of its own too' "$(both "./own $at/f; cd $at; $PWD/own f")" $'by the library\nby itself\nby the library\nby itself'
+    same 'the first' "$("$bypath" run -m "i:$at" -- ./own "$at/f" 2>&1)" $'by the library\nby itself'
     # To another root directory what is open goes along, as the kernel's.
     mkdir root && cp static root/
     same 'another root' "$(both "chroot root /static <$at/f >$at/out; cat $at/out")" text

@@ -6,6 +6,7 @@
 //!                 options, separated by commas: ro; id=DEVICE.INODE of the image's file; same (the kernel has the same
 //!                 files at the point)
 //! BYPATH_SESSION = DEVICE.INODE;/path     of the session's root directory; where is noted what was said
+//! BYPATH_PASSIVE = 1     the next program only: everything is the kernel's
 //! BYPATH_STATE  = what Process::exec_prepare wrote, for the next program only
 //! ```
 //! `%`, `:` and `;` in an image path or mount point are written `%25`, `%3a`, `%3b`.
@@ -19,6 +20,9 @@ pub const IDS: &[u8] = b"BYPATH_IDS";
 
 /// Variable that tells programs of a session about it.
 pub const SESSION: &[u8] = b"BYPATH_SESSION";
+
+/// Variable with which a program leaves everything to the kernel, and only its children use the mounts.
+pub const PASSIVE: &[u8] = b"BYPATH_PASSIVE";
 
 /// The value of option `name` of a mount; empty for one that is a word alone.
 pub fn option<'a>(options: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {

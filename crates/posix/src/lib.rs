@@ -12,6 +12,7 @@ pub mod here;
 pub mod in_kernel;
 mod lock;
 pub mod namespace;
+pub mod own_calls;
 mod path;
 pub mod process;
 pub mod processes;

@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Acquire;
 use posix::environment;
 
 /// Variables that the new environment gets from us, not from the program.
-const OURS: [&[u8]; 9] = [
+const OURS: [&[u8]; 10] = [
     b"LD_PRELOAD",
     environment::MOUNTS,
     environment::STATE,
@@ -21,6 +21,7 @@ const OURS: [&[u8]; 9] = [
     SITES,
     environment::SESSION,
     environment::IDS,
+    environment::PASSIVE,
 ];
 
 /// Strings and pointers of a rebuilt environment; freed on drop.
@@ -67,6 +68,25 @@ impl Environment {
         // SAFETY: as above; the end of the array was one further on.
         unsafe { self.pointers.add(len + 1).write(core::ptr::null_mut()) };
         result
+    }
+
+    /// Runs `exec` with an environment for a program that leaves everything to the kernel; it returns only if exec failed.
+    pub fn passively(&self, exec: impl FnOnce() -> isize) -> isize {
+        self.without_state(|| {
+            let mut len = 0;
+            // SAFETY: inside the array, which ends with null.
+            while !unsafe { *self.pointers.add(len) }.is_null() {
+                len += 1;
+            }
+            // SAFETY: the array has room for one each of ours, and this one is in no other place.
+            unsafe { self.pointers.add(len).write(c"BYPATH_PASSIVE=1".as_ptr().cast_mut()) };
+            // SAFETY: as above, and for the end.
+            unsafe { self.pointers.add(len + 1).write(core::ptr::null_mut()) };
+            let result = exec();
+            // SAFETY: as above.
+            unsafe { self.pointers.add(len).write(core::ptr::null_mut()) };
+            result
+        })
     }
 
     /// Runs `exec` with an environment in which the loader does not look for us; it returns only if exec failed.

@@ -10,6 +10,7 @@
 use crate::call::Served;
 use crate::door::PROCESS;
 use crate::environ::Environment;
+use crate::hand_over::Kind;
 use crate::libraries::{self, Copies, Paths};
 use crate::serve;
 use crate::{alloc, call, count, errno, guest, hand_over, in_mount, init, libc, past, placeholders, thread, tls};
@@ -158,11 +159,20 @@ impl Ready {
                 environment.without_state(|| environment.without_library(exec))
             });
         }
-        let matters = PROCESS.hands_on() || PROCESS.hidden().next().is_some();
         // SAFETY: by contract.
-        let loads_us = !matters || unsafe { hand_over::loads_us(dirfd, path, flags) };
+        let kind = unsafe { hand_over::kind(dirfd, path, flags) };
         match &self.environment {
-            Some(environment) if !loads_us => {
+            Some(environment) if kind == Kind::OwnCalls => {
+                if PROCESS.hidden().next().is_some() {
+                    // Better by us, where only those calls of its own find nothing.
+                    // SAFETY: by contract.
+                    past::note_own_calls(unsafe { name_of(path, argv) });
+                    return exec();
+                }
+                let _handed = hand_over::HandedOver::all();
+                environment.passively(exec)
+            }
+            Some(environment) if kind == Kind::Past => {
                 // SAFETY: by contract.
                 if unsafe { past::is_refused(name_of(path, argv), argv) } {
                     return EACCES;

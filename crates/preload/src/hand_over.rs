@@ -11,10 +11,11 @@
 //! Without such a mount the placeholders stay: `EBADF`, as documented.
 
 use crate::door::PROCESS;
-use crate::{alloc, placeholders, thread, tls};
+use crate::{alloc, own_calls, placeholders, thread, tls};
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use pm::sys::abi::*;
+use posix::own_calls::{is_elf, segments};
 use posix::{CWD_FD, FD_MAX};
 
 const HERE: i32 = -100;
@@ -35,36 +36,53 @@ pub fn can_be_loaded() -> bool {
     unsafe { pm::call!(__NR_faccessat, HERE, text.as_ptr(), 0) }.is_ok()
 }
 
-/// Whether the loader would load us into the program at this kernel path. Yes
-/// for whatever can't be read: its exec will show.
+/// How a program gets at the mounts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The loader loads us into it.
+    Loads,
+    /// So it does, but the program makes system calls of its own.
+    OwnCalls,
+    /// By the kernel only: static, set-uid, another architecture's.
+    Past,
+}
+
+/// Whether the loader would load us into the program at this kernel path, and all its calls come by us.
 ///
 /// # Safety
 /// `path` is a NUL-terminated string.
 pub unsafe fn loads_us(dirfd: i32, path: *const c_char, flags: i32) -> bool {
-    if !can_be_loaded() {
-        return false;
-    }
+    // SAFETY: by contract.
+    can_be_loaded() && unsafe { kind(dirfd, path, flags) } == Kind::Loads
+}
+
+/// What the program at this kernel path is, where we can be loaded. Whatever can't be read loads us: its exec will show.
+///
+/// # Safety
+/// As for [`loads_us`].
+pub unsafe fn kind(dirfd: i32, path: *const c_char, flags: i32) -> Kind {
     let head = alloc::alloc(HEAD_BYTES);
     if head.is_null() {
-        return true;
+        return Kind::Loads;
     }
     // SAFETY: a block of that size, ours alone.
     let room = unsafe { core::slice::from_raw_parts_mut(head, HEAD_BYTES) };
     // SAFETY: by contract.
-    let loads = unsafe { program_loads_us(dirfd, path, flags, room) };
+    let kind = unsafe { kind_by_head(dirfd, path, flags, room) };
     // SAFETY: not used any more.
     unsafe { alloc::free(head) };
-    loads
+    kind
 }
 
 /// # Safety
 /// As for [`loads_us`].
-unsafe fn program_loads_us(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]) -> bool {
+unsafe fn kind_by_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]) -> Kind {
     // SAFETY: by contract.
-    let Some((mut len, mut found)) = (unsafe { read_head(dirfd, path, flags, head) }) else { return true };
+    let Some(mut program) = (unsafe { read_head(dirfd, path, flags, head) }) else { return Kind::Loads };
     // SAFETY: by contract.
     let mut is_loader = is_loaders_name(unsafe { crate::symbols::plain::bytes(path) });
     for _ in 0..INTERPRETERS_MAX {
+        let len = program.len;
         if !head[..len].starts_with(b"#!") {
             break;
         }
@@ -73,20 +91,30 @@ unsafe fn program_loads_us(dirfd: i32, path: *const c_char, flags: i32, head: &m
         let start = head[..line].iter().skip(2).position(|&b| b != b' ' && b != b'\t').map_or(line, |at| at + 2);
         let end = head[start..line].iter().position(|&b| b == b' ' || b == b'\t').map_or(line, |at| at + start);
         if end >= head.len() {
-            return true;
+            return Kind::Loads;
         }
         head[end] = 0;
         let mut name = [0u8; 256];
-        let Some(room) = name.get_mut(..end + 1 - start) else { return true };
+        let Some(room) = name.get_mut(..end + 1 - start) else { return Kind::Loads };
         room.copy_from_slice(&head[start..end + 1]);
+        is_loader = is_loaders_name(&head[start..end]);
         // SAFETY: a NUL-terminated copy.
         match unsafe { read_head(HERE, name.as_ptr().cast(), 0, head) } {
-            Some(interpreter) => (len, found) = interpreter,
-            None => return true,
+            Some(interpreter) => program = interpreter,
+            None => return Kind::Loads,
         }
-        is_loader = is_loaders_name(&head[start..end]);
     }
-    !is_secure(&found) && (is_loader || has_loader(&head[..len]))
+    if is_secure(&program.stat) || !is_loader && !has_loader(&head[..program.len]) {
+        return Kind::Past;
+    }
+    if program.own_calls && !is_loader { Kind::OwnCalls } else { Kind::Loads }
+}
+
+/// What is known of a program by its first bytes.
+struct Head {
+    len: usize,
+    stat: stat,
+    own_calls: bool,
 }
 
 /// Whether the program runs in the loader's secure mode: with other ids than those of whoever starts it.
@@ -110,7 +138,7 @@ fn is_loaders_name(path: &[u8]) -> bool {
 ///
 /// # Safety
 /// As for [`loads_us`].
-unsafe fn read_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]) -> Option<(usize, stat)> {
+unsafe fn read_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]) -> Option<Head> {
     let own = if flags as u32 & AT_EMPTY_PATH != 0 { dirfd } else { -1 };
     let fd = if own >= 0 {
         own as usize
@@ -126,27 +154,27 @@ unsafe fn read_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]
     let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
     // SAFETY: room for a `struct stat`.
     let known = unsafe { pm::call!(__NR_fstat, fd, stat.as_mut_ptr()) };
+    // SAFETY: zeroed: a valid value, whether or not the kernel has filled it.
+    let stat = unsafe { stat.assume_init() };
+    let head = len.ok().and_then(|len| head.get(..len));
+    // A descriptor may be a copy in memory, made for this one exec.
+    let own_calls = own < 0 && known.is_ok() && head.is_some_and(|head| is_elf(head) && own_calls::makes(fd, &stat, head));
     if own < 0 {
         // SAFETY: opened above.
         let _ = unsafe { pm::call!(__NR_close, fd) };
     }
     known.ok()?;
-    // SAFETY: zeroed, and filled by the kernel.
-    let stat = unsafe { stat.assume_init() };
-    Some((len.ok()?, stat))
+    Some(Head { len: head?.len(), stat, own_calls })
 }
 
 /// Whether an ELF program names a loader. What is no ELF file is not ours to judge.
 fn has_loader(head: &[u8]) -> bool {
     const INTERPRETER: u32 = 3;
-    let half = |at: usize| head.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]) as usize);
-    let word = |at: usize| head.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-    // ELF64 of this byte order; the loader of another architecture would not load us either.
-    if !head.starts_with(b"\x7fELF\x02\x01") {
+    // The loader of another architecture would not load us either.
+    if !is_elf(head) {
         return !head.starts_with(b"\x7fELF");
     }
-    let (Some(table), Some(size), Some(count)) = (word(32), half(54), half(56)) else { return true };
-    (0..count).any(|index| word((table as usize).saturating_add(index * size)) == Some(INTERPRETER))
+    segments(head).any(|(kind, ..)| kind == INTERPRETER)
 }
 
 /// The root directory that this process had before it took another one; negative: it has it.

@@ -115,7 +115,10 @@ fn start(tls: &Tls) -> bool {
     unsafe { libraries::inherit(libc::environ) };
     let active = with_environment(|get| mount_all(tls, get));
     // SAFETY: libc's array; programs change it themselves only later.
-    unsafe { libc::remove_variable(libc::environ, environment::STATE) };
+    unsafe {
+        libc::remove_variable(libc::environ, environment::STATE);
+        libc::remove_variable(libc::environ, environment::PASSIVE);
+    }
     PHASE.store(if active { ACTIVE } else { IDLE }, Release);
     tls::leave(tls);
     if active {
@@ -195,6 +198,9 @@ fn save(slot: &AtomicPtr<u8>, value: Option<&CStr>) {
 }
 
 fn mount_all(tls: &Tls, get: &dyn Fn(&[u8]) -> Option<&'static CStr>) -> bool {
+    if get(environment::PASSIVE).is_some() {
+        return false;
+    }
     let state = thread::state(tls);
     let mounts = get(environment::MOUNTS);
     let given = |name| get(name).filter(|value| !value.is_empty());

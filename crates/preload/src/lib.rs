@@ -41,6 +41,7 @@ pub mod libc;
 pub mod libraries;
 mod mem_test;
 pub mod message;
+pub mod own_calls;
 pub mod panic;
 pub mod past;
 #[cfg(target_arch = "x86_64")]

@@ -41,6 +41,20 @@ pub unsafe fn is_refused(name: &[u8], argv: *const *mut c_char) -> bool {
     false
 }
 
+/// Says, once a session, that a program makes system calls of its own where they do not find what is in the mounts.
+#[cold]
+pub fn note_own_calls(name: &[u8]) {
+    let Some(first) = PROCESS.hidden().next() else { return };
+    if is_first_of(format_args!("own")) {
+        complain!(
+            "{} makes some system calls without the C library: these do not see what is in {}, as there is no kernel mount; \
+             this is said once",
+            core::str::from_utf8(name).unwrap_or("a program"),
+            core::str::from_utf8(first.prefix()).unwrap_or("the mount")
+        );
+    }
+}
+
 /// The mount point that a program is told of, or stands below.
 ///
 /// # Safety

@@ -79,6 +79,12 @@ fn session() -> &'static [u8] {
     if at.is_null() { b"" } else { unsafe { CStr::from_ptr(at.cast()) }.to_bytes() }
 }
 
+/// The session's directory for names.
+pub fn place() -> Option<&'static str> {
+    let cut = session().iter().position(|&b| b == b';')?;
+    core::str::from_utf8(&session()[cut + 1..]).ok().filter(|place| !place.is_empty())
+}
+
 /// Whether nobody in the session has said this yet. A name is made where all its users may make one, which takes no
 /// descriptor; where there is no such place each program says it.
 pub fn is_first(slot: usize, errno: Errno) -> bool {
@@ -87,10 +93,8 @@ pub fn is_first(slot: usize, errno: Errno) -> bool {
 
 /// The same of what has this short name.
 pub fn is_first_of(name: core::fmt::Arguments<'_>) -> bool {
-    let Some(cut) = session().iter().position(|&b| b == b';') else { return true };
     let mut path = Path { text: [0; 300], len: 0 };
-    let place = core::str::from_utf8(&session()[cut + 1..]).unwrap_or("");
-    if place.is_empty() || write!(path, "{place}/{name}").is_err() {
+    if place().is_none_or(|place| write!(path, "{place}/{name}").is_err()) {
         return true;
     }
     // SAFETY: a NUL-terminated path: there is always a zero behind what was written.

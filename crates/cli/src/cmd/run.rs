@@ -11,7 +11,7 @@ use crate::cmd::ways;
 use crate::failure::{Failure, Result};
 use crate::mounts::spec::{self, Mount, Source};
 use crate::mounts::{For, Session, beside, check_points};
-use posix::environment;
+use posix::{environment, own_calls};
 use rustix::process::{Pid, Signal, kill_process};
 use server::device;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -20,6 +20,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Sent};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -77,8 +78,8 @@ fn library() -> Result<PathBuf> {
 
 fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Result<ExitStatus> {
     let program = &args.command[0];
-    let mut command = if is_inside(program, mounts) {
-        // The kernel does not see it; a preloaded program can start it.
+    let mut command = if is_inside(program, mounts) || goes_past(program) {
+        // The kernel does not see it, or the library is to say whether it is started, and how: a preloaded program does it.
         let mut command = Command::new(std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?);
         command.args(["exec-inside", "--"]).args(&args.command);
         command
@@ -124,6 +125,26 @@ fn spawn(mut command: Command, uncovered: &[PathBuf]) -> std::io::Result<Child> 
 fn is_inside(program: &OsStr, mounts: &[Mount]) -> bool {
     let path = program.as_bytes();
     mounts.iter().any(|mount| path.strip_prefix(&mount.point[..]).is_some_and(|rest| rest.starts_with(b"/")))
+}
+
+/// Segment type of the loader's name.
+const INTERPRETER: u32 = 3;
+/// Larger programs are looked at where it is kept what was found, bytes.
+const LOOKED_AT: u64 = 4 << 20;
+
+/// Whether a program goes past the library, or may: static, set-uid, a script, one with system calls of its own.
+fn goes_past(program: &OsStr) -> bool {
+    let in_path = || std::env::split_paths(&std::env::var_os("PATH")?).map(|part| part.join(program)).find(|path| path.is_file());
+    let path = if program.as_bytes().contains(&b'/') { Some(PathBuf::from(program)) } else { in_path() };
+    let Some(path) = path else { return false };
+    let Ok(meta) = std::fs::metadata(&path) else { return false };
+    if meta.len() > LOOKED_AT || meta.mode() & 0o6000 != 0 {
+        return true;
+    }
+    let text = std::fs::read(path).unwrap_or_default();
+    !own_calls::is_elf(&text)
+        || !own_calls::segments(&text).any(|(kind, ..)| kind == INTERPRETER)
+        || own_calls::calls_with_paths(&text)
 }
 
 /// `exec-inside CMD…`: the second half of a start inside a mount.

@@ -1,0 +1,110 @@
+//! Programs that make system calls with instructions of their own (Rust's rustix, Go with cgo): no door sees those.
+//!
+//! Found by a look at the program's text: a `syscall` instruction with the number of a call that takes paths put into
+//! `eax` shortly before. Bytes that only look like one stand in displacements, mostly, and are followed by zeros. Of some
+//! 3,000 programs and libraries of a distribution none was taken for what it is not; a program that computes the number,
+//! or that keeps such calls in a library, is not found. x86-64 only.
+
+/// How far before the instruction its number is looked for, bytes: pieces of a text must overlap by so many.
+pub const BEFORE: usize = 32;
+/// What stands in programs whose calls of their own are about other files: the sanitizers', and `bypath`.
+pub const KNOWN: [&[u8]; 2] = [b"__sanitizer_", b"__bypath_own_calls_"];
+
+/// Whether that is the beginning of an ELF program of 64 bits and this byte order.
+pub fn is_elf(head: &[u8]) -> bool {
+    head.starts_with(b"\x7fELF\x02\x01")
+}
+
+/// Type, offset in the file and length there of each segment of an ELF program, and whether it is executable.
+pub fn segments(head: &[u8]) -> impl Iterator<Item = (u32, u64, u64, bool)> + '_ {
+    let half = |at: usize| head.get(at..at + 2).map_or(0, |b| usize::from(u16::from_le_bytes([b[0], b[1]])));
+    let word = |at: usize| head.get(at..at.saturating_add(4)).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let long = move |at: usize| u64::from(word(at)) | u64::from(word(at.saturating_add(4))) << 32;
+    let (table, size, count) = (long(32) as usize, half(54), half(56));
+    (0..count).map(move |index| {
+        let at = table.saturating_add(index * size);
+        let field = |offset| long(at.saturating_add(offset));
+        (word(at), field(8), field(32), word(at.saturating_add(4)) & 1 != 0)
+    })
+}
+
+/// The first place of `what` in `text`.
+pub fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    let (&first, rest) = what.split_first()?;
+    let mut from = 0;
+    loop {
+        let at = from + position(text.get(from..)?, first)?;
+        if text[at + 1..].starts_with(rest) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+}
+
+/// The first place of a byte, eight at a time.
+fn position(text: &[u8], byte: u8) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let wanted = ONES * u64::from(byte);
+    let (words, rest) = text.as_chunks::<8>();
+    let holds = |word: &[u8; 8]| {
+        let differs = u64::from_le_bytes(*word) ^ wanted;
+        differs.wrapping_sub(ONES) & !differs & (ONES << 7) != 0
+    };
+    match words.iter().position(holds) {
+        Some(index) => words[index].iter().position(|it| *it == byte).map(|at| index * 8 + at),
+        None => rest.iter().position(|it| *it == byte).map(|at| words.len() * 8 + at),
+    }
+}
+
+/// Whether a `syscall` instruction with the number of a call that takes paths stands in a piece of a program's text.
+pub fn calls_with_paths(text: &[u8]) -> bool {
+    let mut from = 0;
+    while let Some(at) = text.get(from..).and_then(|rest| find(rest, b"\x0f\x05")).map(|at| from + at) {
+        from = at + 2;
+        let is_number = matches!(text.get(from..from + 2), Some(b"\0\0" | b"\xff\xff"));
+        if !is_number && number_before(&text[at.saturating_sub(BEFORE)..at]).is_some_and(takes_path) {
+            return true;
+        }
+    }
+    false
+}
+
+/// What the last `mov eax, number` of these instructions has put there.
+fn number_before(text: &[u8]) -> Option<u32> {
+    let last = text.windows(5).rposition(|code| matches!(code, [0xb8, _, 0 | 1, 0, 0]))?;
+    Some(u32::from_le_bytes([text[last + 1], text[last + 2], 0, 0]))
+}
+
+/// Whether an x86-64 call takes a path, or changes a file by a descriptor.
+fn takes_path(number: u32) -> bool {
+    matches!(number, 76 | 77 | 80..=95 | 132 | 133 | 188..=199 | 235 | 257..=269 | 280 | 316 | 326 | 332 | 437 | 439 | 452)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a call with a path is found wherever it stands; other calls, and what only looks like one, are not.
+    #[test]
+    fn instructions() {
+        let rename = b"\xb8\x3c\x01\x00\x00\x4c\x89\xf7\x0f\x05\x48\x85\xc0";
+        for before in 0..40 {
+            let text = [&std::vec![0x90; before][..], rename, &[0x90; 9]].concat();
+            assert!(calls_with_paths(&text), "{before}");
+            assert_eq!(find(&text, b"\x0f\x05"), Some(before + 8));
+        }
+        assert!(!calls_with_paths(b"\xb8\xca\x00\x00\x00\x0f\x05\x48\x85\xc0"), "futex");
+        assert!(!calls_with_paths(b"\xb8\x01\x01\x00\x00\xeb\xe6\x0f\x87\x0f\x05\x00\x00\x85"), "a jump");
+        assert!(!calls_with_paths(&[&b"\xb8\x01\x01\x00\x00"[..], &[0x90; BEFORE], b"\x0f\x05\xc3"].concat()), "too far");
+        assert!(!calls_with_paths(b"\x0f\x05") && !calls_with_paths(b"\x0f") && !calls_with_paths(b""));
+    }
+
+    /// Goal: the segments of a program are those that it has; of what is none nothing is made.
+    #[test]
+    fn programs() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(is_elf(&own) && segments(&own).filter(|(kind, .., executable)| *kind == 1 && *executable).count() == 1);
+        assert_eq!(segments(&[0xff; 70]).filter(|(kind, ..)| *kind == 1).count(), 0);
+        assert_eq!(segments(b"").count(), 0);
+    }
+}
