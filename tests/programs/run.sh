@@ -107,7 +107,8 @@ one() { # NAME
     $clean "${inside[@]}" sh "$work/list.sh" "$point/test" "${ignore:-^$}" >"$work/b.list" 2>&1
     [ "$way" != mount ] || leave || what='still in use afterwards'
     sed -i "s|$work/k/test|@|g" "$work/k.out" "$work/k.list"
-    sed -i "s|$point/test|@|g" "$work/b.out" "$work/b.list"
+    # What a session says once: that a program's own system calls do not see the mount.
+    sed -i "s|$point/test|@|g; /^bypath: .*; this is said once\$/d" "$work/b.out" "$work/b.list"
     [ -n "${SOURCE:-}" ] || "$bypath" check "$work/i" >"$work/check" 2>&1 || what="check: $(head -1 "$work/check")"
     cmp -s "$work/k.list" "$work/b.list" || what='what is left behind differs'
     cmp -s "$work/k.out" "$work/b.out" || what='output differs'

@@ -37,7 +37,7 @@ pub fn makes(fd: usize, program: &stat, head: &[u8]) -> bool {
     if cfg!(not(target_arch = "x86_64")) || program.st_mode & S_IFMT != S_IFREG {
         return false;
     }
-    let number = program.st_ino ^ program.st_dev.rotate_left(32) ^ (program.st_ctime_nsec as u64) << 8;
+    let number = program.st_ino ^ program.st_dev.rotate_left(32) ^ program.st_ctime_nsec << 8;
     let place = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (PLACES - 1);
     let (dev, ino, size) = (program.st_dev, program.st_ino, program.st_size);
     let path = refused::place().and_then(|session| Text::<320>::new(format_args!("{session}/scan/{place}")));
