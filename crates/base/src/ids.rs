@@ -19,8 +19,8 @@ const OTHER: u32 = 1;
 const UNMAPPED: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(INITIAL);
-static USERS: Map = Map::EMPTY;
-static GROUPS: Map = Map::EMPTY;
+static USERS: Map = Map::empty();
+static GROUPS: Map = Map::empty();
 
 /// Ranges of numbers: the first one inside, the first one outside, how many.
 struct Map {
@@ -31,11 +31,14 @@ struct Map {
 }
 
 impl Map {
-    const EMPTY: Map = Map {
-        ranges: [const { [const { AtomicU32::new(0) }; 3] }; RANGES],
-        count: AtomicU32::new(0),
-        overflow: AtomicU32::new(0),
-    };
+    /// Of nobody.
+    const fn empty() -> Map {
+        Map {
+            ranges: [const { [const { AtomicU32::new(0) }; 3] }; RANGES],
+            count: AtomicU32::new(0),
+            overflow: AtomicU32::new(0),
+        }
+    }
 
     /// Takes over what the kernel shows of a map (`/proc/self/uid_map`).
     fn learn(&self, text: &[u8], overflow: u32) {
@@ -141,7 +144,7 @@ mod tests {
     use super::*;
 
     fn map(text: &[u8]) -> Map {
-        let map = Map::EMPTY;
+        let map = Map::empty();
         map.learn(text, 65534);
         map
     }
