@@ -1,7 +1,7 @@
 //! The kernel's `struct stat`, as programs get it.
 
 use core::mem::MaybeUninit;
-pub use pm::sys::abi::stat as Stat;
+pub use pm::stat::Stat;
 
 const NSEC: i64 = 1_000_000_000;
 
@@ -26,13 +26,13 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Writes the structure.
+    /// Writes the structure; false if it is a program's, and there is no memory.
     #[inline(always)]
-    pub fn write(self, out: &mut MaybeUninit<Stat>) -> &Stat {
+    pub fn write(self, out: &mut MaybeUninit<Stat>) -> bool {
         let mtime = split(self.mtime);
         let ctime = if self.ctime == self.mtime { mtime } else { split(self.ctime) };
         let atime = if self.atime == self.mtime { mtime } else { split(self.atime) };
-        out.write(Stat {
+        let stat = Stat {
             st_dev: self.device as _,
             st_ino: self.ino as _,
             st_nlink: self.nlink as _,
@@ -61,7 +61,8 @@ impl Figures {
             __unused4: 0,
             #[cfg(not(target_arch = "x86_64"))]
             __unused5: 0,
-        })
+        };
+        pm::stat::put(out, stat)
     }
 }
 

@@ -153,7 +153,7 @@ impl Fs {
         )
     }
 
-    /// The attributes at the end of `path`, for the program. `out` is left as it was unless they were seen.
+    /// The attributes at the end of `path`, for the program. `out` is left as it was unless they were seen, or it is not all there.
     #[inline]
     pub fn glance_stat<'c>(
         &self,
@@ -372,8 +372,10 @@ impl Fs {
         if !cachelet.is_still::<ODD_ATTRIBUTES>(sequence) {
             return Glance::Unsure;
         }
-        Figures { blocks, ..figures }.write(out);
-        Glance::Seen
+        match (Figures { blocks, ..figures }).write(out) {
+            true => Glance::Seen,
+            false => Glance::Unsure,
+        }
     }
 
     /// What the cachelet of anything but a directory tells.
@@ -409,8 +411,10 @@ impl Fs {
         if !plain || !cachelet.is_still::<ODD_ATTRIBUTES>(sequence) {
             return Glance::Unsure;
         }
-        figures.write(out);
-        Glance::Seen
+        match figures.write(out) {
+            true => Glance::Seen,
+            false => Glance::Unsure,
+        }
     }
 
     /// What of a directory only its inode knows; false if that is to be counted again.

@@ -199,7 +199,7 @@ impl Source for Plugin {
         if len == 0 {
             return posix(Errno::EIO);
         }
-        Ok(pm::user::copy(UserSlice::from_ref(&target[..len]), out))
+        Ok(pm::user::copy(UserSlice::from_ref(&target[..len]), out)?)
     }
 
     fn create(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {

@@ -6,8 +6,10 @@
 //!
 //! - [`region`]: a mapping, its words and its copies; every store that must
 //!   survive goes through it, and can be recorded (`record`).
+//! - [`stat`]: the kernel's structure, for a program.
 //! - [`table`]: what lies at a fixed place of a region, checked once; [`steps`]: an array that grows; [`text`]: a program's path.
 //! - [`domain`]: what survives what, and what an ordering point costs there.
+//! - [`faults`]: access to the program's memory, which need not be there.
 //! - [`mutex`]: robust mutexes, the proof of a peer's death.
 //! - [`sys`]: raw system calls; [`file`](mod@file): the few the engine makes.
 #![no_std]
@@ -20,6 +22,7 @@ pub mod clock;
 mod counted;
 pub mod domain;
 pub mod errno;
+pub mod faults;
 pub mod fetch;
 pub mod file;
 pub mod handover;
@@ -33,6 +36,7 @@ pub mod processor;
 #[cfg(feature = "sim")]
 pub mod record;
 pub mod region;
+pub mod stat;
 pub mod steps;
 pub mod sys;
 pub mod table;

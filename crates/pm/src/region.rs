@@ -8,7 +8,7 @@
 
 #[cfg(feature = "sim")]
 use crate::record::Stored;
-use crate::{Domain, Errno, UserSlice, domain};
+use crate::{Domain, Errno, UserSlice, domain, faults};
 #[cfg(feature = "sim")]
 use core::panic::Location;
 use core::ptr::NonNull;
@@ -98,6 +98,11 @@ impl Region {
         if let Some(word) = self.word(offset + 56) {
             word.fetch_or(0, Ordering::Relaxed);
         }
+    }
+
+    /// Whether `address` lies in the mapping.
+    pub fn covers(&self, address: usize) -> bool {
+        (address.wrapping_sub(self.base() as usize) as u64) < self.len
     }
 
     /// First byte of the mapping.
@@ -303,7 +308,8 @@ impl Region {
     // ---- copies; callers have checked the range with `holds` ----
 
     /// Copies a program's buffer to `offset` and starts its write-back.
-    /// `EFAULT` outside the valid part.
+    /// `EFAULT` outside the valid part, and where the buffer is not all there: what comes
+    /// before that has been copied, and its write-back not begun.
     #[cfg_attr(feature = "sim", track_caller)]
     pub fn copy_in(&self, offset: u64, from: UserSlice) -> Result<(), Errno> {
         self.copy_in_as::<false>(offset, from)
@@ -317,10 +323,12 @@ impl Region {
             return Err(Errno::EFAULT);
         }
         self.touch(offset, from.len as u64);
-        // SAFETY: the target is in bounds; the source was vouched for when the
-        // slice was made; the two may not overlap but where a program passes a
-        // mapping of the file itself, which `copy` allows.
-        unsafe { core::ptr::copy(from.ptr, self.base().add(offset as usize), from.len) };
+        // SAFETY: in bounds.
+        let to = unsafe { self.base().add(offset as usize) };
+        // SAFETY: the target is in bounds; the source was vouched for when the slice was made.
+        if unsafe { faults::transfer(from.ptr, to, from.len) } != from.len {
+            return Err(Errno::EFAULT);
+        }
         self.note_bytes(offset, from.len as u64);
         if !PLAIN {
             self.flush(offset, from.len as u64);
@@ -368,7 +376,22 @@ impl Region {
         unsafe { crate::file::remove(start, len) }
     }
 
-    /// Copies from `offset` into a program's buffer.
+    /// Copies from `offset` into a program's buffer; how many bytes: fewer than it has if it is not all there, `EFAULT` if
+    /// nothing of it is.
+    pub fn copy_out_some(&self, offset: u64, into: UserSlice) -> Result<usize, Errno> {
+        if !self.holds(offset, into.len as u64) {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: in bounds.
+        let from = unsafe { self.base().add(offset as usize) };
+        // SAFETY: the source is in bounds; the target was vouched for when the slice was made.
+        match unsafe { faults::transfer(from, into.ptr, into.len) } {
+            0 if into.len != 0 => Err(Errno::EFAULT),
+            done => Ok(done),
+        }
+    }
+
+    /// Copies from `offset` into a program's buffer, all of which must be there.
     #[inline]
     pub fn copy_out(&self, offset: u64, into: UserSlice) -> Result<(), Errno> {
         self.copy_out_in_line(offset, into)
@@ -384,8 +407,7 @@ impl Region {
         let from = unsafe { self.base().add(offset as usize) };
         // SAFETY: the source is in bounds; the target was vouched for when the
         // slice was made.
-        unsafe { copy(from, into.ptr, into.len) };
-        Ok(())
+        if unsafe { copy(from, into.ptr, into.len) } { Ok(()) } else { Err(Errno::EFAULT) }
     }
 
     /// Copies within the region and starts the write-back.
@@ -524,32 +546,26 @@ impl Region {
     }
 }
 
-/// Copies as `memmove`, which a piece of 32 to 64 bytes is too short to call.
+/// Copies, a piece of 32 to 64 bytes without a call, which it is too short for; false if it is not all there.
 ///
 /// # Safety
-/// As of [`core::ptr::copy`].
+/// As of [`faults::transfer`].
 #[inline(always)]
-unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // What a register holds: of bytes the compiler would have a copy on the stack.
-    #[cfg(target_arch = "x86_64")]
-    type Part = core::arch::x86_64::__m128i;
-    #[cfg(not(target_arch = "x86_64"))]
-    type Part = u128;
-    const PART: usize = size_of::<Part>();
-    if len.wrapping_sub(2 * PART) > 2 * PART {
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
+    match len {
         // SAFETY: the caller's.
-        return unsafe { core::ptr::copy(from, to, len) };
+        32..=64 => unsafe { faults::short(from, to, len) },
+        // SAFETY: the caller's.
+        _ => unsafe { transfer(from, to, len) },
     }
-    // SAFETY: within the `len` bytes at `from`.
-    let read = |at: usize| unsafe { from.add(at).cast::<Part>().read_unaligned() };
-    // SAFETY: within the `len` bytes at `to`.
-    let write = |at: usize, part: Part| unsafe { to.add(at).cast::<Part>().write_unaligned(part) };
-    // From both ends: they may have bytes in common. All is read before any is written.
-    let (first, second, third, last) = (read(0), read(PART), read(len - 2 * PART), read(len - PART));
-    write(0, first);
-    write(PART, second);
-    write(len - 2 * PART, third);
-    write(len - PART, last);
+}
+
+/// # Safety
+/// As of [`faults::transfer`].
+#[inline(never)]
+unsafe fn transfer(from: *const u8, to: *mut u8, len: usize) -> bool {
+    // SAFETY: the caller's.
+    unsafe { faults::transfer(from, to, len) == len }
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! A program's path, read a component at a time where it lies.
 
+use crate::faults;
 use core::marker::PhantomData;
 
-/// A NUL-terminated text of the program.
+/// A NUL-terminated text of the program. Where a text ends in memory that is not there, it has a component that is too
+/// long for any name ([`Text::component`]): that is found out wherever it comes into another page.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     /// Never beyond the NUL.
@@ -35,6 +37,17 @@ impl Short {
     }
 }
 
+/// Longest name that a file can have.
+const NAME_MAX: usize = 255;
+
+/// What stands for a component that cannot be read: it is too long for a name, ends in a NUL, and is far from the text that
+/// it was to be a part of ([`Text::is_long_by`]).
+pub static UNREADABLE: [u8; NAME_MAX + 2] = {
+    let mut text = [b'x'; NAME_MAX + 2];
+    text[NAME_MAX + 1] = 0;
+    text
+};
+
 /// Bytes of a page, and of the longest path with its NUL.
 const PAGE: usize = 4096;
 /// Longest path over the border of a page that a glance looks at, bytes, and what may precede it: below `PATH_MAX` together.
@@ -44,10 +57,23 @@ impl<'a> Text<'a> {
     /// Wraps a text.
     ///
     /// # Safety
-    /// `at` leads to a NUL-terminated text that stays as it is for `'a`.
+    /// `at` leads to a NUL-terminated text that stays as it is for `'a`, or to one that ends where there is no memory. Of
+    /// one that may begin there [`Text::is_absolute`] is asked first.
     #[inline(always)]
     pub const unsafe fn new(at: *const u8) -> Text<'a> {
         Text { at, life: PhantomData }
+    }
+
+    /// Whether it begins with a slash; `None` if it cannot be read.
+    #[inline(always)]
+    pub fn is_absolute(self) -> Option<bool> {
+        faults::is_slash(self.at)
+    }
+
+    /// Whether it begins with this byte; no if it cannot be read.
+    #[inline(always)]
+    pub fn begins_with(self, byte: u8) -> bool {
+        faults::is_byte(self.at, byte)
     }
 
     /// Where it starts.
@@ -75,10 +101,10 @@ impl<'a> Text<'a> {
     #[cold]
     #[inline(never)]
     fn is_long(self, mut end: Text) -> bool {
-        while let (Some(next), false) = (end.next(), end.address() - self.address() > GLANCE_MAX) {
+        while let (Some(next), false) = (end.next(), end.address().wrapping_sub(self.address()) > GLANCE_MAX) {
             end = next.component().1;
         }
-        end.address() - self.address() > GLANCE_MAX
+        end.address().wrapping_sub(self.address()) > GLANCE_MAX
     }
 
     /// Whether a component from here lies in one page, with what follows it, for all that [`Scan::short`] looks at.
@@ -106,7 +132,7 @@ impl<'a> Text<'a> {
     pub fn after(self, prefix: &[u8]) -> Option<Text<'a>> {
         let mut rest = self;
         for byte in prefix {
-            if rest.first() != *byte || *byte == 0 {
+            if !rest.begins_with(*byte) {
                 return None;
             }
             rest.at = rest.at.wrapping_add(1);
@@ -114,31 +140,41 @@ impl<'a> Text<'a> {
         Some(rest)
     }
 
-    /// The first component, and its end.
+    /// The first component, and its end. One that cannot be read to its end is [`UNREADABLE`].
     #[inline(never)]
     pub fn component(self) -> (&'a [u8], Text<'a>) {
-        let len = self.component_len();
+        let Some(len) = self.component_len() else { return Text::unreadable() };
         // SAFETY: these bytes were just read.
         let name = unsafe { core::slice::from_raw_parts(self.at, len) };
         (name, Text { at: self.at.wrapping_add(len), life: PhantomData })
     }
 
-    /// Sixteen bytes at a time, in aligned blocks, which never cross into another page.
+    /// A component, and its end, that are no part of the text.
+    #[cold]
+    fn unreadable() -> (&'a [u8], Text<'a>) {
+        let (name, end) = UNREADABLE.split_at(NAME_MAX + 1);
+        (name, Text { at: end.as_ptr(), life: PhantomData })
+    }
+
+    /// Sixteen bytes at a time, in aligned blocks, which never cross into another page. `None` if it cannot be read.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn component_len(self) -> usize {
+    fn component_len(self) -> Option<usize> {
         use core::arch::x86_64::*;
         let lead = self.at as usize % 16;
         let mut block = self.at.wrapping_sub(lead).cast::<__m128i>();
         let mut keep = !0u32 << lead;
         loop {
+            if (block as usize).is_multiple_of(PAGE) && !faults::is_readable(block.cast()) {
+                return None;
+            }
             // SAFETY: aligned, and within the page of a byte of the text that is not past its NUL.
             let bytes = unsafe { _mm_load_si128(block) };
             // SAFETY: every x86-64 has SSE2.
             let at = |byte: u8| unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8))) as u32 };
             let ends = (at(0) | at(b'/')) & keep;
             if ends != 0 {
-                return (block as usize + ends.trailing_zeros() as usize).wrapping_sub(self.at as usize);
+                return Some((block as usize + ends.trailing_zeros() as usize).wrapping_sub(self.at as usize));
             }
             keep = !0;
             block = block.wrapping_add(1);
@@ -146,12 +182,12 @@ impl<'a> Text<'a> {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn component_len(self) -> usize {
+    fn component_len(self) -> Option<usize> {
         let mut end = self;
         while !matches!(end.first(), 0 | b'/') {
             end.at = end.at.wrapping_add(1);
         }
-        end.at as usize - self.at as usize
+        Some(end.at as usize - self.at as usize)
     }
 }
 
@@ -297,7 +333,7 @@ mod tests {
             // SAFETY: as above.
             let text = unsafe { Text::new(buffer.as_ptr().add(lead)) };
             assert_eq!(text.after(b"a/b").map(Text::first), Some(b'c'));
-            assert!(text.after(b"a/c").is_none() && text.after(&buffer[lead..]).is_none());
+            assert!(text.after(b"a/c").is_none());
         }
     }
 }

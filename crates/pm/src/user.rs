@@ -1,5 +1,7 @@
 //! Buffers that belong to the program we serve.
 
+use crate::{Errno, faults};
+
 /// A buffer of the calling program: pointer and length in bytes, laid out as
 /// the kernel's `struct iovec`, so that an array of them is an array of these.
 ///
@@ -18,8 +20,9 @@ impl UserSlice {
     /// Wraps a program's buffer.
     ///
     /// # Safety
-    /// `ptr..ptr + len` must stay readable (and writable, where it is a
-    /// destination) until the call that gets it returns. Other threads of the
+    /// `ptr..ptr + len` is the program's, and none of it ours: what of it can be read (or
+    /// written, where it is a destination) may be, until the call that gets it returns;
+    /// what is not there is found out ([`crate::faults`]). Other threads of the
     /// program may race on it, as they may with the kernel's `read`.
     #[inline]
     pub const unsafe fn new(ptr: *mut u8, len: usize) -> Self {
@@ -45,11 +48,22 @@ impl UserSlice {
         UserSlice { ptr: self.ptr.wrapping_add(from), len: len.min(self.len - from) }
     }
 
-    /// Fills it with zeros.
+    /// Fills it with zeros; how many bytes of it are there.
     #[inline]
-    pub fn zero(self) {
+    pub fn zero(self) -> usize {
         // SAFETY: whoever made it vouched for it as a destination.
-        unsafe { core::ptr::write_bytes(self.ptr, 0, self.len) };
+        unsafe { faults::clear(self.ptr, self.len) }
+    }
+
+    /// How many bytes of it can be read, from the first one on.
+    pub fn readable(self) -> usize {
+        faults::readable(self.ptr, self.len)
+    }
+
+    /// How many bytes of it can be written, from the first one on.
+    pub fn writable(self) -> usize {
+        // SAFETY: whoever made it vouched for it as a destination.
+        unsafe { faults::writable(self.ptr, self.len) }
     }
 
     /// Total length of several buffers, in bytes (saturating).
@@ -59,10 +73,9 @@ impl UserSlice {
     }
 }
 
-/// Copies as much as fits from one buffer to the other; how many bytes.
-pub fn copy(from: UserSlice, to: UserSlice) -> usize {
+/// Copies as much as fits from one buffer to the other; how many bytes. `EFAULT` if some of it is not there.
+pub fn copy(from: UserSlice, to: UserSlice) -> Result<usize, Errno> {
     let len = from.len.min(to.len);
-    // SAFETY: whoever made the two vouched for them; overlap is allowed.
-    unsafe { core::ptr::copy(from.ptr, to.ptr, len) };
-    len
+    // SAFETY: whoever made the two vouched for them.
+    if unsafe { faults::transfer(from.ptr, to.ptr, len) } == len { Ok(len) } else { Err(Errno::EFAULT) }
 }

@@ -89,6 +89,17 @@ const _: () = {
 };
 
 impl Process {
+    /// Whether memory that a mount works on lies at `address`.
+    pub fn is_mapped(&self, address: usize) -> bool {
+        self.mounts.iter().any(|(_, mount)| mount.backend.is_mapped(address))
+    }
+
+    /// The call of this thread was broken off at some instruction, and will not be gone on with.
+    pub fn break_off(&self, thread: &ThreadState) {
+        thread.retry.set(false);
+        self.mounts.iter().for_each(|(_, mount)| mount.backend.break_off(&self.cx(thread)));
+    }
+
     /// A process without mounts.
     pub const fn new(door: &'static dyn Door) -> Self {
         Process {

@@ -1,7 +1,9 @@
 //! Path names as a program hands them over.
 
 use base::PATH_MAX;
-use pm::Errno;
+use pm::{Errno, faults};
+
+const PAGE: usize = 4096;
 
 /// A program's path: its bytes, and whether it may hold `//`, `/.` or `/..`.
 #[derive(Clone, Copy)]
@@ -21,7 +23,7 @@ pub fn bad(pointer: usize) -> bool {
 /// A program's NUL-terminated path. `EFAULT`, `ENAMETOOLONG`.
 ///
 /// # Safety
-/// `pointer` is [bad](crate::bad_pointer) or leads to a NUL-terminated text that stays as it is for `'a`.
+/// `pointer` is [bad](crate::bad_pointer), leads to a NUL-terminated text that stays as it is for `'a`, or to no memory.
 #[inline]
 pub(crate) unsafe fn path<'a>(pointer: usize) -> Result<Path<'a>, Errno> {
     if bad(pointer) {
@@ -29,7 +31,7 @@ pub(crate) unsafe fn path<'a>(pointer: usize) -> Result<Path<'a>, Errno> {
     }
     let start = pointer as *const u8;
     // SAFETY: the caller's promise.
-    let (len, dotted) = unsafe { scan(start) };
+    let (len, dotted) = unsafe { scan(start) }.ok_or(Errno::EFAULT)?;
     if len >= PATH_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
@@ -40,12 +42,13 @@ pub(crate) unsafe fn path<'a>(pointer: usize) -> Result<Path<'a>, Errno> {
 /// Length of a NUL-terminated text (at least [`PATH_MAX`] if it is longer than
 /// that), and whether a slash in it is followed by a slash or a dot. Sixteen
 /// bytes at a time, in aligned blocks, which never cross into another page.
+/// `None` where it cannot be read.
 ///
 /// # Safety
 /// `start` leads to a NUL-terminated text.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-unsafe fn scan(start: *const u8) -> (usize, bool) {
+unsafe fn scan(start: *const u8) -> Option<(usize, bool)> {
     use core::arch::x86_64::*;
     let lead = start as usize % 16;
     let mut block = start.wrapping_sub(lead).cast::<__m128i>();
@@ -53,6 +56,9 @@ unsafe fn scan(start: *const u8) -> (usize, bool) {
     let mut keep = !0u32 << lead;
     let mut carry = 0u32;
     let mut dotted = 0u32;
+    if !faults::is_readable(start) {
+        return None;
+    }
     loop {
         // SAFETY: aligned, and within the page of a byte of the text that is before its end.
         let bytes = unsafe { _mm_load_si128(block) };
@@ -65,15 +71,18 @@ unsafe fn scan(start: *const u8) -> (usize, bool) {
         let valid = if nul == 0 { !0 } else { (nul & nul.wrapping_neg()) - 1 };
         dotted |= (slash << 1 | carry) & (slash | dot) & valid;
         if nul != 0 {
-            return (done + nul.trailing_zeros() as usize - lead, dotted != 0);
+            return Some((done + nul.trailing_zeros() as usize - lead, dotted != 0));
         }
         done += 16;
         if done >= PATH_MAX + 16 {
-            return (PATH_MAX, true);
+            return Some((PATH_MAX, true));
         }
         carry = slash >> 15;
         keep = !0;
         block = block.wrapping_add(1);
+        if (block as usize).is_multiple_of(PAGE) && !faults::is_readable(block.cast()) {
+            return None;
+        }
     }
 }
 
@@ -83,7 +92,7 @@ unsafe fn scan(start: *const u8) -> (usize, bool) {
 /// `start` leads to a NUL-terminated text.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-unsafe fn scan(start: *const u8) -> (usize, bool) {
+unsafe fn scan(start: *const u8) -> Option<(usize, bool)> {
     let (mut len, mut dotted, mut before) = (0, false, 0u8);
     while len < PATH_MAX {
         // SAFETY: no NUL so far, so the text goes on.
@@ -95,7 +104,7 @@ unsafe fn scan(start: *const u8) -> (usize, bool) {
         before = byte;
         len += 1;
     }
-    (len, dotted)
+    Some((len, dotted))
 }
 
 /// Whether the text really has an empty, `.` or `..` component.
@@ -164,7 +173,7 @@ mod tests {
                 buffer.extend_from_slice(b"//..//..//..//../");
                 let dotted = text.windows(2).any(|w| w == b"//" || w == b"/.");
                 // SAFETY: the text ends in a NUL.
-                assert_eq!(unsafe { scan(buffer.as_ptr().add(lead)) }, (text.len(), dotted));
+                assert_eq!(unsafe { scan(buffer.as_ptr().add(lead)) }, Some((text.len(), dotted)));
             }
         }
     }

@@ -91,7 +91,7 @@ impl Source for &Counting {
         self.answers()?;
         let data = self.data.lock().unwrap();
         let from = data.len().min(offset as usize);
-        Ok(pm::user::copy(UserSlice::from_ref(&data[from..data.len().min(from + into.len)]), into))
+        Ok(pm::user::copy(UserSlice::from_ref(&data[from..data.len().min(from + into.len)]), into)?)
     }
     fn page_key(&self, _: &Ledger, _: Node) -> Option<PageKey> {
         Some(PageKey { key: 2, version: 0 })
@@ -106,7 +106,7 @@ impl Source for &Counting {
         if data.len() < end {
             data.resize(end, 0);
         }
-        Ok(pm::user::copy(from, UserSlice::from_mut(&mut data[offset as usize..end])))
+        Ok(pm::user::copy(from, UserSlice::from_mut(&mut data[offset as usize..end]))?)
     }
     fn sync(&self, _: &Ledger, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
         self.asked.fetch_add(100, SeqCst);

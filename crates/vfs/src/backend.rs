@@ -102,6 +102,15 @@ pub trait Backend: Sync {
         None
     }
 
+    /// Whether memory that this backend works on lies at `address`.
+    fn is_mapped(&self, _address: usize) -> bool {
+        false
+    }
+
+    /// The operation of this thread was broken off: what it has recorded happens, all else does not, and what it
+    /// held is free again.
+    fn break_off(&self, _cx: &Cx) {}
+
     /// The directory that holds directory `dir`; the root is its own parent.
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node>;
 

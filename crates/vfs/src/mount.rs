@@ -134,8 +134,8 @@ impl Mount {
 /// What lies behind a mount point in a path: nothing, or what follows the slashes.
 #[inline(always)]
 fn behind(mut rest: Text) -> Option<Text> {
-    if rest.first() != b'/' {
-        return (rest.first() == 0).then_some(rest);
+    if !rest.begins_with(b'/') {
+        return rest.begins_with(0).then_some(rest);
     }
     while let Some(next) = rest.after(b"/") {
         rest = next;

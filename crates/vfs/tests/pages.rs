@@ -81,7 +81,7 @@ impl Source for &Slow {
         if let Some(meanwhile) = MEANWHILE.with_borrow_mut(Option::take) {
             meanwhile();
         }
-        Ok(pm::user::copy(UserSlice::from_ref(&bytes), into))
+        Ok(pm::user::copy(UserSlice::from_ref(&bytes), into)?)
     }
     fn page_key(&self, _: &Ledger, _: Node) -> Option<PageKey> {
         Some(PageKey { key: 2, version: 0 })
@@ -92,7 +92,7 @@ impl Source for &Slow {
         if data.len() < end {
             data.resize(end, 0);
         }
-        Ok(pm::user::copy(from, UserSlice::from_mut(&mut data[offset as usize..end])))
+        Ok(pm::user::copy(from, UserSlice::from_mut(&mut data[offset as usize..end]))?)
     }
     fn sync(&self, _: &Ledger, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
         Ok(())

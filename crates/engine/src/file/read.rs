@@ -11,7 +11,7 @@ use core::sync::atomic::fence;
 use format::BLOCK;
 use format::extent::Root;
 use format::inode::node_offset;
-use pm::UserSlice;
+use pm::{Errno, UserSlice};
 
 /// Attempts to read a consistent map: nobody who means well keeps a reader so long.
 const ROUNDS: u32 = 1 << 20;
@@ -105,11 +105,21 @@ impl Fs {
             let mut done = 0;
             while done < piece.len {
                 let Some(part) = cursor.next(piece.len - done) else { return Ok((at + done - offset) as usize) };
-                match piece.image {
-                    Some(from) => self.image.copy_out(from + done, part)?,
+                let moved = match piece.image {
+                    Some(from) => match self.image.copy_out_some(from + done, part) {
+                        Err(Errno::EFAULT) if self.image.holds(from + done, part.len as u64) => 0,
+                        moved => moved?,
+                    },
                     None => part.zero(),
+                };
+                done += moved as u64;
+                if moved < part.len {
+                    // The buffer ends before it says.
+                    return match (at + done - offset) as usize {
+                        0 => Err(Errno::EFAULT.into()),
+                        all => Ok(all),
+                    };
                 }
-                done += part.len as u64;
             }
             at += piece.len;
         }

@@ -67,6 +67,25 @@ impl Fs {
         }
     }
 
+    /// The calling thread's operation was broken off at some instruction: its lane is left as if the thread had
+    /// died there, and is its own again, or anybody's.
+    #[cold]
+    pub fn break_off(&self, thread: &Thread) {
+        let own = self.own_lane(thread);
+        let number = own.get().wrapping_sub(1);
+        let Some(mutex) = (own.get() != 0).then(|| self.lane_mutex(number)).flatten() else { return };
+        if self.adopt_lane(number) != Ok(true) {
+            // A truncation is left to do, or a record is damaged: whoever takes the lane next goes on.
+            own.set(0);
+            mutex.give_back();
+        }
+    }
+
+    /// Whether the image or its segment is mapped at `address`.
+    pub fn is_mapped(&self, address: usize) -> bool {
+        [&self.image, &self.segment].into_iter().any(|region| region.covers(address))
+    }
+
     /// The mutex whose holder uses lane `number`.
     pub(crate) fn lane_mutex(&self, number: u32) -> Option<&RobustMutex> {
         RobustMutex::at(&self.image, layout::LANE_MUTEXES + u64::from(number % layout::LANES) * layout::LINE)

@@ -6,8 +6,8 @@ use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::ids;
 use base::{Cx, Kind, Last, Node, SetAttr, SetTime, W};
-use pm::Errno;
 use pm::sys::abi;
+use pm::{Errno, faults};
 use vfs::Backend;
 
 const UTIME_NOW: i64 = 0x3fff_ffff;
@@ -64,7 +64,7 @@ unsafe fn times_at(pointer: usize, unit: i64) -> base::Result<Times> {
         return err(Errno::EFAULT);
     }
     // SAFETY: the caller's promise.
-    let pairs = unsafe { (pointer as *const [[i64; 2]; 2]).read_unaligned() };
+    let pairs = unsafe { faults::read(pointer as *const [[i64; 2]; 2]) }?;
     times_from(pairs, unit).ok_or(base::Error::Posix(Errno::EINVAL))
 }
 
@@ -248,7 +248,7 @@ impl Process {
             low if bad(low) => return fail(Errno::EFAULT),
             pointer => {
                 // SAFETY: the caller's promise.
-                let seconds = unsafe { (pointer as *const [i64; 2]).read_unaligned() };
+                let Ok(seconds) = (unsafe { faults::read(pointer as *const [i64; 2]) }) else { return fail(Errno::EFAULT) };
                 seconds.map(|s| Some(SetTime::At(s.saturating_mul(NSEC))))
             }
         };

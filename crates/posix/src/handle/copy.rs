@@ -1,7 +1,7 @@
 //! Copying between descriptors: `sendfile`, `copy_file_range`, `splice`.
 
 use super::attr::{readable, writable};
-use super::rw::COUNT_MAX;
+use super::buffers::COUNT_MAX;
 use super::{done, err, fail};
 use crate::path::OpenFile;
 use crate::text::bad;
@@ -9,7 +9,7 @@ use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Kind};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
-use pm::{Errno, UserSlice};
+use pm::{Errno, UserSlice, faults};
 
 /// A position that a call takes from memory, or from the description.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ impl Position<'_> {
             (0, file) => Ok(file.map(|f| f.description.offset.load(Relaxed))),
             (low, _) if bad(low) => err(Errno::EFAULT),
             // SAFETY: the caller's promise.
-            (pointer, _) => match unsafe { (pointer as *const i64).read_unaligned() } {
+            (pointer, _) => match unsafe { faults::read(pointer as *const i64) }? {
                 at if at < 0 => err(Errno::EINVAL),
                 at => Ok(Some(at as u64)),
             },
@@ -35,13 +35,14 @@ impl Position<'_> {
 
     /// # Safety
     /// As for `get`, writable.
-    unsafe fn set(self, at: u64) {
+    unsafe fn set(self, at: u64) -> base::Result<()> {
         match (self.pointer, self.file) {
             (0, Some(file)) => file.description.offset.store(at, Relaxed),
             (0, None) => {}
             // SAFETY: the caller's promise.
-            (pointer, _) => unsafe { (pointer as *mut u64).write_unaligned(at) },
+            (pointer, _) => unsafe { faults::write(pointer as *mut u64, &at) }?,
         }
+        Ok(())
     }
 }
 
@@ -113,7 +114,7 @@ impl Process {
         }
         if let Some(at) = at {
             // SAFETY: the caller's promise.
-            unsafe { position.set(at) };
+            unsafe { position.set(at) }?;
         }
         if sent > 0 { Ok(sent) } else { result.map(|_| 0) }
     }
@@ -214,14 +215,14 @@ impl Process {
         })?;
         match asked {
             // SAFETY: the caller's promise.
-            Some(_) => unsafe { source.set(from_at + copied as u64) },
+            Some(_) => unsafe { source.set(from_at + copied as u64) }?,
             // SAFETY: plain numbers.
             None => drop(unsafe {
                 self.door.kernel(abi::__NR_lseek as usize, [args[0], (from_at + copied as u64) as usize, 0, 0, 0, 0])
             }),
         }
         // SAFETY: the caller's promise.
-        unsafe { target.set(to_at + copied as u64) };
+        unsafe { target.set(to_at + copied as u64) }?;
         Ok(copied)
     }
 
@@ -271,9 +272,9 @@ impl Process {
         }
         let copied = from.mount.backend.copy_range(cx, from.node, from_at, to.node, to_at, len)?;
         // SAFETY: the caller's promise.
-        unsafe { source.set(from_at + copied) };
+        unsafe { source.set(from_at + copied) }?;
         // SAFETY: the caller's promise.
-        unsafe { target.set(to_at + copied) };
+        unsafe { target.set(to_at + copied) }?;
         Ok(copied as usize)
     }
 

@@ -7,8 +7,8 @@ use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Kind, Last, Node, PATH_MAX, X};
 use core::sync::atomic::Ordering::Relaxed;
-use pm::Errno;
 use pm::sys::abi;
+use pm::{Errno, UserSlice};
 use vfs::Mount;
 
 #[allow(clippy::missing_safety_doc)]
@@ -144,6 +144,10 @@ impl Process {
                 if len >= args[1] {
                     return err(Errno::ERANGE);
                 }
+                // SAFETY: the caller's promise; it is about to be written.
+                if unsafe { pm::faults::writable(args[0] as *mut u8, len + 1) } <= len {
+                    return err(Errno::EFAULT);
+                }
                 // SAFETY: the caller's promise; no more of it than the path takes.
                 let out = unsafe { core::slice::from_raw_parts_mut(args[0] as *mut u8, len + 1) };
                 long_path(out, &cx, &file)
@@ -156,11 +160,10 @@ impl Process {
             if bad(args[0]) {
                 return err(Errno::EFAULT);
             }
-            let out = args[0] as *mut u8;
             // SAFETY: the caller's promise; there is room for path and NUL.
-            unsafe { core::ptr::copy_nonoverlapping(path.as_ptr(), out, path.len()) };
-            // SAFETY: as above.
-            unsafe { *out.add(path.len()) = 0 };
+            let out = unsafe { UserSlice::new(args[0] as *mut u8, path.len() + 1) };
+            pm::user::copy(UserSlice::from_ref(path), out)?;
+            pm::user::copy(UserSlice::from_ref(&[0]), out.part(path.len(), 1))?;
             Ok(path.len() + 1)
         }))
     }

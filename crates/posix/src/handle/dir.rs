@@ -6,8 +6,9 @@ use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, DirEntry, Kind};
 use core::sync::atomic::Ordering::Relaxed;
-use pm::Errno;
+use pm::{Errno, faults};
 
+const PAGE: usize = 4096;
 /// Bytes of `struct linux_dirent64` before the name: ino, next, length, type.
 const HEAD: usize = 19;
 /// The older `struct linux_dirent` has its type behind the name.
@@ -47,7 +48,8 @@ unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: 
     }
     let backend = file.mount.backend;
     let id = file.entry.description();
-    let (mut used, mut full) = (0usize, false);
+    // `there`: so many bytes can be written.
+    let (mut used, mut there, mut full, mut fault) = (0usize, 0usize, false, false);
     backend.offset_lock(cx, id);
     let cookie = file.description.offset.load(Relaxed);
     let mut next = cookie;
@@ -58,6 +60,14 @@ unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: 
             full = true;
             return false;
         }
+        if used + len > there {
+            // SAFETY: the caller's promise; it is about to be written.
+            if unsafe { faults::writable((out + used) as *mut u8, len) } < len {
+                fault = true;
+                return false;
+            }
+            there = (out + used + len).next_multiple_of(PAGE) - out;
+        }
         // SAFETY: the caller's promise, and there is room for `len` more.
         unsafe { write_entry((out + used) as *mut u8, &entry, head, len) };
         used += len;
@@ -66,9 +76,10 @@ unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: 
     });
     file.description.offset.store(next, Relaxed);
     backend.offset_unlock(cx, id);
-    *ended = result.is_ok() && !full;
+    *ended = result.is_ok() && !full && !fault;
     match result {
         Err(error) if used == 0 => Err(error),
+        _ if used == 0 && fault => err(Errno::EFAULT),
         _ if used == 0 && full => err(if bad(out) { Errno::EFAULT } else { Errno::EINVAL }),
         _ => Ok(used),
     }

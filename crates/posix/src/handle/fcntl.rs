@@ -6,8 +6,8 @@ use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Kind};
 use core::sync::atomic::Ordering::Relaxed;
-use pm::Errno;
 use pm::sys::abi;
+use pm::{Errno, faults};
 
 const FD_CLOEXEC: usize = 1;
 /// What `F_SETFL` can change.
@@ -61,9 +61,10 @@ impl Process {
                 } else {
                     if command % 2 == 1 {
                         // SAFETY: the caller's promise; no hint is set.
-                        unsafe { (argument as *mut u64).write_unaligned(0) };
+                        unsafe { faults::write(argument as *mut u64, &0) }.map_or_else(err, |()| Ok(0))
+                    } else {
+                        Ok(0)
                     }
-                    Ok(0)
                 }
             }
             _ => err(Errno::EINVAL),
@@ -89,7 +90,7 @@ impl Process {
                 return err(Errno::EFAULT);
             }
             // SAFETY: the caller's promise.
-            unsafe { (argument as *mut u32).write_unaligned(value) };
+            unsafe { faults::write(argument as *mut u32, &value) }?;
             Ok(0)
         };
         done(match request {
@@ -105,9 +106,9 @@ impl Process {
             FIONBIO if bad(argument) => err(Errno::EFAULT),
             FIONBIO => {
                 // SAFETY: the caller's promise.
-                let on = unsafe { (argument as *const u32).read_unaligned() } != 0;
+                let Ok(on) = (unsafe { faults::read(argument as *const u32) }) else { return fail(Errno::EFAULT) };
                 let flags = file.flags() & !abi::O_NONBLOCK;
-                file.description.flags.store(if on { flags | abi::O_NONBLOCK } else { flags }, Relaxed);
+                file.description.flags.store(if on != 0 { flags | abi::O_NONBLOCK } else { flags }, Relaxed);
                 Ok(0)
             }
             FICLONE | FICLONERANGE => err(Errno::EOPNOTSUPP),

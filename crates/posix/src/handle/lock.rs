@@ -11,8 +11,8 @@ use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Lock, LockKind, LockOwner};
 use core::sync::atomic::Ordering::Relaxed;
-use pm::Errno;
 use pm::sys::abi;
+use pm::{Errno, faults};
 
 /// The kernel's `struct flock` of 64-bit programs.
 #[derive(Clone, Copy)]
@@ -92,7 +92,7 @@ impl Process {
         }
         let pointer = pointer as *mut Flock;
         // SAFETY: the caller's promise.
-        let asked = unsafe { pointer.read_unaligned() };
+        let asked = unsafe { faults::read(pointer) }?;
         let ofd = command >= abi::F_OFD_GETLK;
         let query = matches!(command, abi::F_GETLK | abi::F_OFD_GETLK);
         if ofd && asked.pid != 0 {
@@ -110,11 +110,15 @@ impl Process {
         let lock = Lock { kind, owner, start, end, pid: 0 };
         let backend = file.mount.backend;
         if query {
+            // SAFETY: it is about to be written.
+            if unsafe { faults::writable(pointer.cast(), size_of::<Flock>()) } < size_of::<Flock>() {
+                return err(Errno::EFAULT);
+            }
             let answer = match backend.conflicting_lock(cx, file.node, &lock)? {
                 None => {
                     // Only the type changes; the bytes between the fields are the program's.
                     // SAFETY: the caller's promise; the type comes first.
-                    unsafe { pointer.cast::<i16>().write_unaligned(F_UNLCK) };
+                    unsafe { faults::write(pointer.cast::<i16>(), &F_UNLCK) }?;
                     return Ok(0);
                 }
                 Some(held) => Flock {
@@ -127,7 +131,7 @@ impl Process {
                 },
             };
             // SAFETY: the caller's promise.
-            unsafe { pointer.write_unaligned(answer) };
+            unsafe { faults::write(pointer, &answer) }?;
             return Ok(0);
         }
         let allowed = match kind {

@@ -6,6 +6,7 @@
 //! for what is not ours. Its `# Safety` is always that of [`Process::handle`].
 
 mod attr;
+mod buffers;
 mod close;
 mod copy;
 pub(crate) mod cwd;
@@ -249,8 +250,7 @@ impl Process {
             && match path {
                 0 => null,
                 low if crate::text::bad(low) => false,
-                // SAFETY: not low, so a text of at least its NUL.
-                _ => unsafe { *(path as *const u8) == 0 },
+                _ => pm::faults::is_byte(path as *const u8, 0),
             }
     }
 

@@ -357,10 +357,8 @@ impl Process {
                     if bad(out) {
                         return err(Errno::EFAULT);
                     }
-                    let len = text.len().min(len);
                     // SAFETY: the caller's promise.
-                    unsafe { core::ptr::copy_nonoverlapping(text.as_ptr(), out as *mut u8, len) };
-                    Ok(len)
+                    Ok(pm::user::copy(UserSlice::from_ref(text), unsafe { UserSlice::new(out as *mut u8, len) })?)
                 }));
             }
         }

@@ -42,6 +42,11 @@ impl Process {
         if bad(args[0]) || count > 1 << 20 {
             return Outcome::Kernel;
         }
+        let bytes = count * size_of::<PollFd>();
+        // SAFETY: the kernel would write there too; what is there stays as it is.
+        if unsafe { pm::faults::writable(args[0] as *mut u8, bytes) } < bytes {
+            return Outcome::Kernel;
+        }
         // SAFETY: the caller's promise: `count` entries.
         let ours = |index: usize| unsafe { self.file((*list.add(index)).fd as u32 as usize) };
         if !(0..count).any(|i| ours(i).is_some()) {
@@ -101,7 +106,13 @@ impl Process {
             return if self.door.has_kernel() { Outcome::Kernel } else { fail(Errno::EINVAL) };
         }
         let words = (count as usize).div_ceil(64).min(SELECT_WORDS);
-        // The program's sets: readable words, as `select` itself reads them.
+        let bytes = words * 8;
+        // SAFETY: the kernel would write there too; what is there stays as it is.
+        let is_there = |set: usize| set == 0 || unsafe { pm::faults::writable(set as *mut u8, bytes) } == bytes;
+        if !args[1..4].iter().all(|&set| is_there(set)) {
+            return if self.door.has_kernel() { Outcome::Kernel } else { fail(Errno::EFAULT) };
+        }
+        // The program's sets: words that are there, as `select` itself reads them.
         let word = |set: usize, index: usize| {
             if set == 0 {
                 return 0;

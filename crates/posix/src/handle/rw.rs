@@ -1,18 +1,16 @@
 //! Reading and writing.
 
+use super::buffers::{COUNT_MAX, single, vector};
 use super::{err, fail};
 use crate::path::OpenFile;
 use crate::text::bad;
 use crate::{Entry, Outcome, Process, ThreadState};
-use base::{Cx, Description, DescriptionId, Kind, Node};
+use base::{Cx, Description, DescriptionId, Error, Kind, Node};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
 use vfs::{Backend, Mount};
 
-/// The most that one call moves, bytes.
-pub(crate) const COUNT_MAX: usize = 0x7fff_f000;
-const IOV_MAX: usize = 1024;
 const RWF_DSYNC: u32 = 2;
 const RWF_SYNC: u32 = 4;
 const RWF_APPEND: u32 = 16;
@@ -40,51 +38,6 @@ pub(crate) fn over_limit() {
     let tid = unsafe { pm::sys::raw(abi::__NR_gettid as usize, [0; 6]) } as usize;
     // SAFETY: a signal to ourselves, as the kernel would send it.
     let _ = unsafe { pm::call!(abi::__NR_tgkill, pid, tid, SIGXFSZ) };
-}
-
-/// One buffer, checked.
-///
-/// # Safety
-/// `pointer` is [bad](crate::bad_pointer), or good for `len` bytes.
-#[inline(always)]
-unsafe fn single(pointer: usize, len: usize) -> base::Result<[UserSlice; 1]> {
-    if (len as isize) < 0 || bad(pointer) && len > 0 {
-        return err(Errno::EFAULT);
-    }
-    // SAFETY: the caller's promise.
-    Ok([unsafe { UserSlice::new(pointer as *mut u8, len.min(COUNT_MAX)) }])
-}
-
-/// A program's vector, checked; buffers past [`COUNT_MAX`] are left out.
-///
-/// # Safety
-/// `pointer` is [bad](crate::bad_pointer), or leads to `count` buffers that are bad or good.
-unsafe fn vector<'a>(pointer: usize, count: usize) -> base::Result<&'a [UserSlice]> {
-    if count > IOV_MAX {
-        return err(Errno::EINVAL);
-    }
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if bad(pointer) {
-        return err(Errno::EFAULT);
-    }
-    // SAFETY: the caller's promise; `UserSlice` has the layout of `struct iovec`.
-    let all = unsafe { core::slice::from_raw_parts(pointer as *const UserSlice, count) };
-    let mut total = 0usize;
-    for (index, buffer) in all.iter().enumerate() {
-        if buffer.len as isize > 0 && bad(buffer.ptr as usize) {
-            return err(Errno::EFAULT);
-        }
-        if (buffer.len as isize) < 0 {
-            return err(Errno::EINVAL);
-        }
-        total = total.saturating_add(buffer.len);
-        if total > COUNT_MAX && index > 0 {
-            return Ok(&all[..index]);
-        }
-    }
-    Ok(all)
 }
 
 impl At {
@@ -122,6 +75,15 @@ fn word(result: base::Result<usize>) -> isize {
     match result {
         Ok(done) => done as isize,
         Err(error) => -(error.errno().0 as isize),
+    }
+}
+
+/// The same of a write; `None` if its buffer is not all there: the longer way writes what is.
+#[inline(always)]
+fn written(result: base::Result<usize>) -> Option<isize> {
+    match result {
+        Err(Error::Posix(Errno::EFAULT)) => None,
+        result => Some(word(result)),
     }
 }
 
@@ -186,7 +148,10 @@ impl Process {
     fn straight_pwrite(&self, thread: &ThreadState, fd: u32, offset: usize, from: UserSlice) -> Option<isize> {
         let file = self.file_at_hand(fd as usize)?;
         let straight = file.mount.is_direct && offset <= isize::MAX as usize - COUNT_MAX;
-        straight.then(|| word(file.mount.backend.write_one(&self.cx(thread), file.node, offset as u64, from)))
+        if !straight {
+            return None;
+        }
+        written(file.mount.backend.write_one(&self.cx(thread), file.node, offset as u64, from))
     }
 
     #[inline(never)]
@@ -201,7 +166,7 @@ impl Process {
             return None;
         }
         let (cx, backend) = (&self.cx(thread), at.0.backend);
-        Some(word(at_position(cx, backend, place, |offset| backend.write_one(cx, at.1, offset, from))))
+        written(at_position(cx, backend, place, |offset| backend.write_one(cx, at.1, offset, from)))
     }
 }
 
@@ -225,15 +190,52 @@ impl Process {
         soft
     }
 
-    /// Writes, within the file-size limit.
+    /// Writes, within the file-size limit; of buffers that are not all there what is.
     #[inline(always)]
     fn write_at(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool) -> base::Result<usize> {
         let flags = file.flags();
         at.fits(file.description, from)?;
         self.bring_ahead(cx, from);
         let append = append || flags & abi::O_APPEND != 0;
+        let mut result = self.write_all_at(cx, file, at, from, append);
+        if matches!(result, Err(Error::Posix(Errno::EFAULT))) {
+            result = self.write_readable(cx, file, at, from, append);
+        }
+        if flags & abi::O_DSYNC != 0 && result.is_ok() {
+            file.mount.backend.sync(cx, Some(file.node), flags & abi::O_SYNC != abi::O_SYNC)?;
+        }
+        result
+    }
+
+    /// As `write_at`, once a buffer was found to end before it says: what comes before that is written, or written once more.
+    #[cold]
+    #[inline(never)]
+    fn write_readable(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool) -> base::Result<usize> {
+        let mut done = 0;
+        for buffer in from {
+            let part = buffer.part(0, buffer.readable());
+            let place = match at {
+                At::Position => At::Position,
+                At::Offset(offset) => At::Offset(offset + done as u64),
+            };
+            let written = if part.len == 0 { Ok(0) } else { self.write_all_at(cx, file, place, &[part], append) };
+            match written {
+                Ok(count) => done += count,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+            if written != Ok(buffer.len) {
+                break;
+            }
+        }
+        if done == 0 { err(Errno::EFAULT) } else { Ok(done) }
+    }
+
+    /// Writes buffers all of which must be there.
+    #[inline(always)]
+    fn write_all_at(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool) -> base::Result<usize> {
         let backend = file.mount.backend;
-        let result = match at {
+        match at {
             At::Offset(offset) => {
                 let offset = if append { None } else { Some(offset) };
                 self.write_limited(cx, file, offset, from).map(|(done, _)| done)
@@ -251,11 +253,7 @@ impl Process {
                 backend.offset_unlock(cx, id);
                 result.map(|(done, _)| done)
             }
-        };
-        if flags & abi::O_DSYNC != 0 && result.is_ok() {
-            backend.sync(cx, Some(file.node), flags & abi::O_SYNC != abi::O_SYNC)?;
         }
-        result
     }
 
     #[inline(always)]

@@ -24,7 +24,10 @@ unsafe fn name_in<'a>(address: usize, len: usize) -> Option<&'a [u8]> {
     if bad(address) || len <= 2 || len > 2 + NAME_MAX {
         return None;
     }
-    // SAFETY: the caller's promise.
+    if pm::faults::readable(address as *const u8, len) < len {
+        return None;
+    }
+    // SAFETY: the caller's promise, and just seen to be there.
     let bytes = unsafe { core::slice::from_raw_parts(address as *const u8, len) };
     if u16::from_ne_bytes([bytes[0], bytes[1]]) != AF_UNIX || bytes[2] == 0 {
         return None;

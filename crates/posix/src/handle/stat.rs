@@ -9,8 +9,8 @@ use base::ids;
 use base::stat::{Figures, Stat};
 use base::{Attr, Cx, Glance, Last, Node, R, W, X};
 use core::mem::MaybeUninit;
-use pm::Errno;
 use pm::sys::abi;
+use pm::{Errno, faults};
 use vfs::Backend;
 
 const NSEC: i64 = 1_000_000_000;
@@ -52,7 +52,7 @@ unsafe fn in_place<'a>(out: usize) -> Option<&'a mut MaybeUninit<Stat>> {
     if bad(out) || !out.is_multiple_of(align_of::<Stat>()) {
         return None;
     }
-    // SAFETY: aligned, and the caller's promise for the rest.
+    // SAFETY: aligned; whether it is there, whoever writes it finds out.
     Some(unsafe { &mut *(out as *mut MaybeUninit<Stat>) })
 }
 
@@ -67,7 +67,7 @@ unsafe fn write_stat(attr: &Attr, device: u64, out: usize) -> base::Result<usize
     let mut stat = MaybeUninit::uninit();
     figures(attr, device).write(&mut stat);
     // SAFETY: the caller's promise.
-    unsafe { (out as *mut MaybeUninit<Stat>).write_unaligned(stat) };
+    unsafe { faults::write(out as *mut MaybeUninit<Stat>, &stat) }?;
     Ok(0)
 }
 
@@ -126,7 +126,7 @@ unsafe fn write_statx(from: &Stat, btime: Option<i64>, out: usize) -> base::Resu
     stat.stx_dev_major = major(from.st_dev);
     stat.stx_dev_minor = minor(from.st_dev);
     // SAFETY: the caller's promise.
-    unsafe { (out as *mut abi::statx).write_unaligned(stat) };
+    unsafe { faults::write(out as *mut abi::statx, &stat) }?;
     Ok(0)
 }
 
@@ -146,9 +146,9 @@ unsafe fn statx_node(cx: &Cx, backend: &dyn Backend, node: Node, out: usize) -> 
 /// As for [`write_statx`].
 unsafe fn write_statx_of(attr: &Attr, device: u64, out: usize) -> base::Result<usize> {
     let mut stat = MaybeUninit::uninit();
-    let stat = figures(attr, device).write(&mut stat);
-    // SAFETY: the caller's promise.
-    unsafe { write_statx(stat, attr.btime, out) }
+    figures(attr, device).write(&mut stat);
+    // SAFETY: written, as it is ours; the caller's promise for the rest.
+    unsafe { write_statx(stat.assume_init_ref(), attr.btime, out) }
 }
 
 #[inline(always)]

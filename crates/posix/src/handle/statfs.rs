@@ -5,8 +5,8 @@ use crate::path::CWD;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::Last;
-use pm::Errno;
 use pm::sys::abi;
+use pm::{Errno, faults};
 use vfs::Backend;
 
 const ST_RDONLY: i64 = 1;
@@ -34,7 +34,7 @@ unsafe fn write_statfs(backend: &dyn Backend, out: usize) -> base::Result<usize>
     fs.f_namelen = figures.name_max as _;
     fs.f_flags = (ST_VALID | ST_RELATIME | if figures.read_only { ST_RDONLY } else { 0 }) as _;
     // SAFETY: the caller's promise.
-    unsafe { (out as *mut abi::statfs).write_unaligned(fs) };
+    unsafe { faults::write(out as *mut abi::statfs, &fs) }?;
     Ok(0)
 }
 

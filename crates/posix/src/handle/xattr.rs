@@ -11,6 +11,7 @@ use vfs::Backend;
 
 const NAME_MAX: usize = 255;
 const SIZE_MAX: usize = 65536;
+const PAGE: usize = 4096;
 
 /// A name: 1 to 255 bytes.
 ///
@@ -20,14 +21,19 @@ unsafe fn name<'a>(pointer: usize) -> base::Result<&'a [u8]> {
     if bad(pointer) {
         return err(Errno::EFAULT);
     }
+    let text = pointer as *const u8;
     for len in 0..=NAME_MAX {
-        // SAFETY: no NUL so far, so the text goes on.
-        if unsafe { *(pointer as *const u8).add(len) } == 0 {
+        let at = text.wrapping_add(len);
+        if (len == 0 || (at as usize).is_multiple_of(PAGE)) && !pm::faults::is_readable(at) {
+            return err(Errno::EFAULT);
+        }
+        // SAFETY: in a page that is there.
+        if unsafe { *at } == 0 {
             if len == 0 {
                 break;
             }
             // SAFETY: these bytes were just read.
-            return Ok(unsafe { core::slice::from_raw_parts(pointer as *const u8, len) });
+            return Ok(unsafe { core::slice::from_raw_parts(text, len) });
         }
     }
     err(Errno::ERANGE)

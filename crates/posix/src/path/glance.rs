@@ -41,7 +41,7 @@ impl Process {
     /// Where a glance at a path argument starts. `None`: resolve it properly.
     ///
     /// # Safety
-    /// `pointer` is null, low, or a NUL-terminated text that stays as it is for `'a`.
+    /// `pointer` is null, low, or of a text of the program's that stays as it is for `'a`, or is not there.
     #[inline(always)]
     pub(crate) unsafe fn start<'a>(&self, dirfd: usize, pointer: usize) -> Option<(&Mount, Node, Text<'a>)> {
         if text::bad(pointer) {
@@ -49,7 +49,7 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let path = unsafe { Text::new(pointer as *const u8) };
-        if path.first() == b'/' {
+        if path.is_absolute()? {
             let (mount, rest) = self.start_at_mount(path)?;
             return Some((mount, mount.root, rest));
         }
@@ -80,7 +80,7 @@ impl Process {
             // SAFETY: the caller's promise.
             let path = unsafe { Text::new(to.1 as *const u8) };
             // As the first one, it does not begin with a slash.
-            if path.first() != b'/' {
+            if !path.is_absolute()? {
                 return Some((first, Departure { path, ..first }));
             }
         }

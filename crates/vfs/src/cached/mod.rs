@@ -107,6 +107,10 @@ impl<S: Source> Cached<S> {
 }
 
 impl<S: Source> Backend for Cached<S> {
+    fn is_mapped(&self, address: usize) -> bool {
+        self.ledger.is_mapped(address)
+    }
+
     fn root(&self) -> Node {
         self.ledger.root()
     }
@@ -604,7 +608,13 @@ impl<S: Source> Cached<S> {
         }
         let (mut done, mut failure) = (0, None);
         for &part in from.iter().filter(|part| part.len > 0) {
-            match self.source.write(&self.ledger, cx, node, offset.saturating_add(done as u64), part) {
+            let write = |part| self.source.write(&self.ledger, cx, node, offset.saturating_add(done as u64), part);
+            let written = match write(part) {
+                // It ends before it says.
+                Err(Error::Posix(Errno::EFAULT)) if part.readable() > 0 => write(part.part(0, part.readable())),
+                written => written,
+            };
+            match written {
                 Ok(count) => {
                     done += count.min(part.len);
                     if count < part.len {

@@ -155,6 +155,11 @@ const NO_NODE: u64 = u64::MAX;
 static NOTHING: Description = Description::new();
 
 impl Ledger {
+    /// Whether it is mapped at `address`.
+    pub(crate) fn is_mapped(&self, address: usize) -> bool {
+        self.region.covers(address)
+    }
+
     /// How large the file is that [`Ledger::open`] wants.
     pub const fn bytes() -> u64 {
         NODES_AT + NODES as u64 * size_of::<Record>() as u64

@@ -323,7 +323,7 @@ impl Ledger {
                     head.pages.fetch_or(bits(from, filled), Relaxed);
                 }
                 let len = filled.saturating_sub(within).min(into.len as u64) as usize;
-                self.region.copy_out(place + within, into.part(0, len)).map(|()| len).map_err(Into::into)
+                self.region.copy_out_some(place + within, into.part(0, len)).map_err(Into::into)
             }
         };
         if result.is_err() {

@@ -5,7 +5,7 @@ use super::posix;
 use crate::*;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use pm::UserSlice;
+use pm::{UserSlice, faults};
 
 const PAGE: u64 = 4096;
 /// Largest file, as tmpfs has it.
@@ -24,17 +24,23 @@ pub(super) struct Page {
 }
 
 /// Copies to a program's buffer, which the caller has made long enough.
-pub(super) fn copy_out(from: &[u8], to: *mut u8) {
-    // SAFETY: a `UserSlice` is writable over its length (its maker's promise),
+pub(super) fn copy_out(from: &[u8], to: *mut u8) -> Result<()> {
+    // SAFETY: a `UserSlice` is the program's over its length (its maker's promise),
     // and all callers copy within it.
-    unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+    match unsafe { faults::transfer(from.as_ptr(), to, from.len()) } == from.len() {
+        true => Ok(()),
+        false => posix(Errno::EFAULT),
+    }
 }
 
 /// Copies from a program's buffer, which the caller has made long enough.
-pub(super) fn copy_in(from: *const u8, to: &mut [u8]) {
-    // SAFETY: a `UserSlice` is readable over its length (its maker's promise),
+pub(super) fn copy_in(from: *const u8, to: &mut [u8]) -> Result<()> {
+    // SAFETY: a `UserSlice` is the program's over its length (its maker's promise),
     // and all callers copy within it.
-    unsafe { core::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+    match unsafe { faults::transfer(from, to.as_mut_ptr(), to.len()) } == to.len() {
+        true => Ok(()),
+        false => posix(Errno::EFAULT),
+    }
 }
 
 impl File {
@@ -121,8 +127,8 @@ impl Inode {
                 let len = (PAGE as usize - within).min(buffer.len - filled).min((file.size - at) as usize);
                 let target = buffer.ptr.wrapping_add(filled);
                 match file.pages.get(&(at / PAGE)) {
-                    Some(page) => copy_out(&page.bytes[within..within + len], target),
-                    None => copy_out(&[0; PAGE as usize][..len], target),
+                    Some(page) => copy_out(&page.bytes[within..within + len], target)?,
+                    None => copy_out(&[0; PAGE as usize][..len], target)?,
                 }
                 filled += len;
                 at += len as u64;
@@ -149,7 +155,7 @@ impl Inode {
                 let len = (PAGE as usize - within).min(buffer.len - taken).min((SIZE_MAX - at) as usize);
                 let page = file.page(at / PAGE);
                 page.written = true;
-                copy_in(buffer.ptr.wrapping_add(taken), &mut page.bytes[within..within + len]);
+                copy_in(buffer.ptr.wrapping_add(taken), &mut page.bytes[within..within + len])?;
                 taken += len;
                 at += len as u64;
             }

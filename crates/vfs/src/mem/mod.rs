@@ -155,7 +155,7 @@ impl Backend for Mem {
         let state = self.state.lock();
         let Body::Symlink(target) = &state.get(node)?.body else { return posix(Errno::EINVAL) };
         let len = target.len().min(out.len);
-        data::copy_out(&target[..len], out.ptr);
+        data::copy_out(&target[..len], out.ptr)?;
         Ok(len)
     }
 

@@ -51,7 +51,7 @@ impl Inode {
         if value.len() > out.len {
             return posix(Errno::ERANGE);
         }
-        copy_out(value, out.ptr);
+        copy_out(value, out.ptr)?;
         Ok(value.len())
     }
 
@@ -63,7 +63,7 @@ impl Inode {
             _ => {}
         }
         let mut bytes = vec![0; value.len];
-        copy_in(value.ptr, &mut bytes);
+        copy_in(value.ptr, &mut bytes)?;
         self.xattrs.insert(name.to_vec(), bytes);
         self.ctime = now();
         Ok(())
@@ -80,8 +80,8 @@ impl Inode {
         }
         let mut at = 0;
         for name in visible() {
-            copy_out(name, out.ptr.wrapping_add(at));
-            copy_out(&[0], out.ptr.wrapping_add(at + name.len()));
+            copy_out(name, out.ptr.wrapping_add(at))?;
+            copy_out(&[0], out.ptr.wrapping_add(at + name.len()))?;
             at += name.len() + 1;
         }
         Ok(len)

@@ -81,6 +81,14 @@ impl CachedNative {
 }
 
 impl Backend for CachedNative {
+    fn is_mapped(&self, address: usize) -> bool {
+        self.native.is_mapped(address)
+    }
+
+    fn break_off(&self, cx: &Cx) {
+        self.native.break_off(cx)
+    }
+
     fn root(&self) -> Node {
         self.native.root()
     }

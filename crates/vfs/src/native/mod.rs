@@ -92,6 +92,14 @@ impl Backend for Native {
         self.0.walk(cx, base, path, last, links, covered, scratch)
     }
 
+    fn is_mapped(&self, address: usize) -> bool {
+        self.0.is_mapped(address)
+    }
+
+    fn break_off(&self, cx: &Cx) {
+        self.0.break_off(cx.thread)
+    }
+
     fn glance_node(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Glance {
         self.0.glance_node(node, out)
     }

@@ -146,7 +146,7 @@ impl Source for Wire {
         if len == 0 || len >= PATH_MAX || target[..len].contains(&0) {
             return posix(Errno::EIO);
         }
-        Ok(pm::user::copy(UserSlice::from_ref(&target[..len]), out))
+        Ok(pm::user::copy(UserSlice::from_ref(&target[..len]), out)?)
     }
 
     fn create(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {
@@ -346,8 +346,15 @@ impl Source for Wire {
             return Ok(len);
         }
         in_pieces(into, DATA_MAX, |done, part| {
-            let message = piece(handle, offset + done as u64, part.len);
-            self.ask(cx, READ_FILE, key, [message.bytes(), b"", b""], part)
+            let ask = |part: UserSlice| {
+                let message = piece(handle, offset + done as u64, part.len);
+                self.ask(cx, READ_FILE, key, [message.bytes(), b"", b""], part)
+            };
+            match ask(part) {
+                // It ends before it says.
+                Err(Error::Posix(Errno::EFAULT)) if part.writable() > 0 => ask(part.part(0, part.writable())),
+                read => read,
+            }
         })
     }
 

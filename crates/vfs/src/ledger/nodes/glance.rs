@@ -150,8 +150,10 @@ impl Ledger {
         if is_link || is_dated || !self.has_attr(record, now) || !self.is_still(version) {
             return Glance::Unsure;
         }
-        figures.write(out);
-        Glance::Seen
+        match figures.write(out) {
+            true => Glance::Seen,
+            false => Glance::Unsure,
+        }
     }
 
     /// Whether everybody, the superuser, or the owner `who` may search a directory; by group, the proper way finds out.

@@ -128,7 +128,7 @@ impl Channel {
         for part in parts {
             let piece = part.part(0, OUT_HEADER - filled);
             // Through the region's copies only: the parts are the daemon's.
-            gather(piece, &mut head[filled..]);
+            gather(piece, &mut head[filled..])?;
             filled += piece.len;
         }
         if filled < OUT_HEADER || total > MESSAGE_MAX {
@@ -182,6 +182,6 @@ impl Channel {
 }
 
 /// Copies a program's buffer into one of ours, which is at least as long.
-fn gather(from: UserSlice, into: &mut [u8]) {
-    pm::user::copy(from, UserSlice::from_mut(into));
+fn gather(from: UserSlice, into: &mut [u8]) -> Result<usize, Errno> {
+    pm::user::copy(from, UserSlice::from_mut(into))
 }
