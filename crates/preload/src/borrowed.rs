@@ -146,7 +146,11 @@ fn run(child: &mut Child) -> i32 {
         return error;
     }
     PROCESS.spawn_exec(&child.token, child.environment.state_mut());
-    set_signals(if child.attributes.flags & SETSIGMASK != 0 { child.attributes.mask[0] } else { child.mask });
+    set_signals(if child.attributes.flags & SETSIGMASK != 0 {
+        child.attributes.mask[0]
+    } else {
+        child.mask | tls::get().hidden.get()
+    });
     let args = [child.path as usize, child.order.argv as usize, child.environment.as_ptr() as usize, 0, 0, 0];
     // SAFETY: the program's strings, and ours.
     let error = unsafe { sys::raw(__NR_execve as usize, args) };

@@ -64,7 +64,7 @@ impl Door for Preload {
     }
 
     fn watch_faults(&self) {
-        crate::signals::watch_faults();
+        crate::faults::watch_mappings();
     }
 
     fn watches_faults(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::patch::{SITES, WAYS};
 use crate::{alloc, libc};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering::Acquire;
+use pm::faults;
 use posix::environment;
 
 /// Variables that the new environment gets from us, not from the program.
@@ -28,6 +29,23 @@ const OURS: [&[u8]; 10] = [
 pub struct Environment {
     pointers: *mut *mut c_char,
     own: [*mut u8; OURS.len()],
+}
+
+/// Whether a list of strings can be read to its end.
+///
+/// # Safety
+/// `list` is null, or leads to strings up to a null, or to what is not there.
+pub unsafe fn is_there(list: *const *mut c_char) -> bool {
+    let mut at = list;
+    while !at.is_null() {
+        // SAFETY: by contract.
+        match unsafe { faults::read(at) } {
+            Ok(text) if text.is_null() => break,
+            Ok(text) if faults::text_len(text.cast()).is_some() => at = at.wrapping_add(1),
+            _ => return false,
+        }
+    }
+    true
 }
 
 impl Environment {

@@ -9,11 +9,11 @@
 
 use crate::call::Served;
 use crate::door::PROCESS;
-use crate::environ::Environment;
+use crate::environ::{self, Environment};
 use crate::hand_over::Kind;
 use crate::libraries::{self, Copies, Paths};
 use crate::serve;
-use crate::{alloc, call, count, errno, guest, hand_over, in_mount, init, libc, past, placeholders, thread, tls};
+use crate::{alloc, call, count, errno, guest, hand_over, in_mount, init, libc, past, placeholders, signals, thread, tls};
 use core::ffi::{CStr, c_char, c_int};
 use pm::sys::{self, abi::*};
 use posix::Outcome;
@@ -480,6 +480,16 @@ fn split_interpreter(head: &mut [u8; 256]) -> Option<(*const c_char, Option<*con
 /// # Safety
 /// As for `execveat`.
 unsafe fn kernel_exec(dirfd: i32, path: *const c_char, argv: Strings, envp: Strings, flags: i32) -> isize {
+    signals::pass_on(false);
+    // SAFETY: by contract.
+    let error = unsafe { bare_exec(dirfd, path, argv, envp, flags) };
+    signals::pass_on(true);
+    error
+}
+
+/// # Safety
+/// As for `execveat`.
+unsafe fn bare_exec(dirfd: i32, path: *const c_char, argv: Strings, envp: Strings, flags: i32) -> isize {
     if dirfd == HERE && flags == 0 {
         // SAFETY: by contract.
         return unsafe { sys::raw(__NR_execve as usize, [path as usize, argv as usize, envp as usize, 0, 0, 0]) };
@@ -494,7 +504,8 @@ unsafe fn kernel_exec(dirfd: i32, path: *const c_char, argv: Strings, envp: Stri
 /// # Safety
 /// As for `execveat`.
 pub unsafe fn execveat_call(dirfd: i32, path: *const c_char, argv: Strings, envp: Strings, flags: i32) -> c_int {
-    if posix::bad_pointer(path as usize) {
+    // SAFETY: by contract.
+    if posix::bad_pointer(path as usize) || !unsafe { environ::is_there(envp) } {
         errno::set(14);
         return -1;
     }

@@ -6,6 +6,11 @@
 //! because of `/proc/self/fd` and `/dev/fd`.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use pm::faults;
+
+/// Bytes of a page.
+#[cfg(target_arch = "x86_64")]
+const PAGE: usize = 4096;
 
 /// Second bytes that may lead to us; at first all.
 static OURS: [AtomicU64; 4] = [const { AtomicU64::new(u64::MAX) }; 4];
@@ -34,12 +39,13 @@ pub unsafe fn is_foreign(path: usize) -> bool {
         return false;
     }
     let text = path as *const u8;
-    // SAFETY: by contract.
-    if unsafe { *text } != b'/' {
+    // What cannot be read is left to the longer way.
+    let next = text.wrapping_add(1);
+    if faults::is_slash(text) != Some(true) || !faults::is_readable(next) {
         return false;
     }
-    // SAFETY: the first byte is not the NUL.
-    let second = unsafe { *text.add(1) };
+    // SAFETY: just seen to be there.
+    let second = unsafe { *next };
     if OURS[second as usize / 64].load(Relaxed) & (1 << (second % 64)) != 0 {
         return false;
     }
@@ -77,6 +83,9 @@ unsafe fn is_plain(text: *const u8) -> bool {
         carry = slash >> 15;
         keep = !0;
         block = block.wrapping_add(1);
+        if (block as usize).is_multiple_of(PAGE) && !faults::is_readable(block.cast()) {
+            return false;
+        }
     }
 }
 

@@ -61,6 +61,7 @@ pub struct Guest {
     raw: u32,
     depth: u32,
     mask: u64,
+    hidden: u64,
     /// Its robust list and number.
     robust_list: usize,
     thread: u32,
@@ -167,6 +168,7 @@ fn ready(tls: &Tls, mask: u64) -> *mut Guest {
         raw: tls.aside.raw.get(),
         depth: tls.depth.get() - 1,
         mask,
+        hidden: tls.hidden.get(),
         robust_list: pm::mutex::robust_list(),
         thread: pm::mutex::thread_number(),
         settled: 0,
@@ -194,10 +196,11 @@ pub extern "C" fn resume(made: isize) -> c_int {
     let tls = tls::get();
     let at = tls.guest.replace(null_mut());
     // SAFETY: `prepare` made it; the child is gone.
-    let Guest { token, raw, depth, mask, settled, executing, environment, blocks, .. } = unsafe { at.read() };
+    let Guest { token, raw, depth, mask, hidden, settled, executing, environment, blocks, .. } = unsafe { at.read() };
     alloc::guest_gone(at);
     tls.aside.raw.set(raw);
     tls.depth.set(depth);
+    tls.hidden.set(hidden);
     // What was put off was the child's.
     tls.pending.set(0);
     tls.told.iter().for_each(|told| told.signal.set(0));
@@ -365,8 +368,9 @@ unsafe fn is_kernels(path: usize) -> bool {
     if posix::bad_pointer(path) {
         return false;
     }
-    // SAFETY: by contract.
-    let text = unsafe { core::ffi::CStr::from_ptr(path as *const c_char) }.to_bytes();
+    let Some(len) = pm::faults::text_len(path as *const u8) else { return true };
+    // SAFETY: so many bytes have been read.
+    let text = unsafe { core::slice::from_raw_parts(path as *const u8, len) };
     let is_plain = text.first() == Some(&b'/') && !text.windows(2).any(|pair| matches!(pair, b"//" | b"/."));
     let may_name_ours = [&b"/proc/"[..], b"/dev/fd", b"/dev/std"].iter().any(|begin| text.starts_with(begin));
     is_plain && !may_name_ours && PROCESS.mounts.find(text).is_none()
@@ -438,8 +442,10 @@ pub unsafe fn exec(dirfd: i32, path: *const c_char, argv: Strings, source: Strin
     guest.executing = true;
     PROCESS.spawn_exec(&guest.token, &mut []);
     let environment = guest.environment.as_ref()?.as_ptr();
+    crate::signals::pass_on(false);
     // SAFETY: the program's strings, and ours.
     let result = unsafe { sys::raw(__NR_execve as usize, [path as usize, argv as usize, environment as usize, 0, 0, 0]) };
+    crate::signals::pass_on(true);
     PROCESS.spawn_undone(&guest.token);
     guest.executing = false;
     guest.kept().filter(|&fd| fd != CWD_FD).for_each(|fd| placeholders::set_cloexec(fd, true));

@@ -29,6 +29,7 @@ pub mod door;
 pub mod environ;
 pub mod errno;
 pub mod exec;
+pub mod faults;
 pub mod foreign;
 pub mod fork;
 pub mod guest;
@@ -39,6 +40,7 @@ pub mod init;
 pub mod kernel_files;
 pub mod libc;
 pub mod libraries;
+pub mod masks;
 mod mem_test;
 pub mod message;
 pub mod own_calls;
@@ -62,4 +64,5 @@ pub mod tls;
 /// The namespace is up: from now on streams may meet descriptors of ours.
 fn started() {
     stdio::table::prepare();
+    signals::start(tls::get());
 }

@@ -9,10 +9,12 @@
 use crate::door::PROCESS;
 use crate::{alloc, call, hand_over, init, placeholders, thread, tls};
 use core::ffi::c_int;
+use pm::faults;
 use pm::sys::{self, abi::*};
 
 const ENOTSOCK: isize = -88;
 const ENOMEM: isize = -12;
+const EFAULT: isize = -14;
 const SOL_SOCKET: c_int = 1;
 const SCM_RIGHTS: c_int = 1;
 /// `struct cmsghdr`.
@@ -57,7 +59,7 @@ pub unsafe fn send(socket: c_int, message: *const Header, flags: c_int) -> Optio
         return Some(ENOTSOCK);
     }
     // SAFETY: by contract.
-    let mut header = unsafe { *message };
+    let Ok(mut header) = (unsafe { faults::read(message) }) else { return None };
     let mut name = [0u8; NAME_MAX];
     // SAFETY: by contract.
     let renamed = match unsafe { peer(tls, &header, &mut name) } {
@@ -88,6 +90,10 @@ pub unsafe fn send(socket: c_int, message: *const Header, flags: c_int) -> Optio
 /// As for `sendmmsg`.
 pub unsafe fn send_all(socket: c_int, messages: *mut Sent, count: u32, flags: c_int) -> Option<isize> {
     if !init::serves(tls::get()) || posix::bad_pointer(messages as usize) {
+        return None;
+    }
+    let bytes = count as usize * size_of::<Sent>();
+    if faults::readable(messages.cast(), bytes) < bytes {
         return None;
     }
     // SAFETY: by contract.
@@ -161,10 +167,13 @@ impl Control {
         for copy in 0..2 {
             // SAFETY: the program's data, into a block of twice that length. The
             // second copy is made of the first, in case somebody changes it meanwhile.
-            unsafe {
+            let copied = unsafe {
                 let from = if copy == 0 { header.control as *const u8 } else { block };
-                core::ptr::copy_nonoverlapping(from, block.add(copy * len), len)
+                faults::transfer(from, block.add(copy * len), len)
             };
+            if copied < len {
+                return Err(EFAULT);
+            }
         }
         let mut any = false;
         each_descriptor(control.sent_mut(), |fd| {

@@ -300,10 +300,9 @@ unsafe fn names_descriptors(nr: usize, args: &[usize; 6]) -> bool {
     if posix::bad_pointer(path) {
         return false;
     }
-    let begins = |prefix: &[u8]| {
-        // SAFETY: a byte is read only after all before it were seen not to be the NUL.
-        prefix.iter().enumerate().all(|(index, &byte)| unsafe { *(path as *const u8).add(index) } == byte)
-    };
+    let text = path as *const u8;
+    let begins =
+        |prefix: &[u8]| prefix.iter().enumerate().all(|(index, &byte)| pm::faults::is_byte(text.wrapping_add(index), byte));
     begins(b"/proc/") || begins(b"/dev/fd")
 }
 

@@ -7,16 +7,15 @@
 //! left blocked, and raised again ([`deliver`]) as soon as the operation ends.
 //!
 //! Signals that an instruction causes (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`,
-//! `SIGTRAP`) are passed straight on, except for `SIGSEGV` and `SIGBUS` where a page of a mapped file
-//! is put in place when it is touched ([`watch_faults`]); a handler that jumps out of one of them
-//! out of an operation of ours leaves that operation half done.
+//! `SIGTRAP`) are noted likewise where somebody has sent them, but never blocked: a blocked one ends the
+//! program at the next fault. Where an instruction has caused them, see [`crate::faults`].
 
+use crate::faults::{self, Fault};
 use crate::tls::{self, TOLD_MAX, Tls};
-use crate::{errno, guest, next};
+use crate::{errno, guest, masks, next};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use pm::sys::{self, abi::*};
-use posix::MapFault;
 
 /// glibc's `struct sigaction`.
 #[derive(Clone, Copy)]
@@ -49,9 +48,12 @@ struct Slot {
     handler: AtomicUsize,
     /// The program's flags.
     flags: AtomicU32,
+    /// What its mask has that the kernel has not been told of.
+    hidden: AtomicU64,
 }
 
-static SLOTS: [Slot; SIGNALS] = [const { Slot { handler: AtomicUsize::new(DEFAULT), flags: AtomicU32::new(0) } }; SIGNALS];
+static SLOTS: [Slot; SIGNALS] =
+    [const { Slot { handler: AtomicUsize::new(DEFAULT), flags: AtomicU32::new(0), hidden: AtomicU64::new(0) } }; SIGNALS];
 
 type Handler = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void);
 type SigAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int;
@@ -64,17 +66,20 @@ fn is_synchronous(signal: c_int) -> bool {
 /// What the kernel calls for every handler of the program.
 unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut c_void) {
     let tls = tls::get();
-    if tls.depth.get() > 0 && !is_synchronous(signal) {
+    let mut told = [0u64; 16];
+    let (mut signal, mut info) = (signal, info);
+    let came = signal;
+    // Of another process's making, or of another thread's: it can wait.
+    // SAFETY: the kernel's `siginfo_t`.
+    let sent = !is_synchronous(signal) || unsafe { faults::told(info) }.0 <= 0;
+    if tls.depth.get() > 0 && (sent || signal == SIGTRAP) {
         // SAFETY: the kernel's own frame.
         unsafe { put_off(tls, signal, info, context) };
         return;
     }
-    let mut told = [0u64; 16];
-    let (mut signal, mut info) = (signal, info);
-    let came = signal;
-    if is_watched(signal) && WATCHING.load(Relaxed) && tls.depth.get() == 0 {
-        // SAFETY: the kernel's `siginfo_t`.
-        match unsafe { fault(tls, signal, info) } {
+    if !sent {
+        // SAFETY: the kernel's own frame.
+        match unsafe { faults::mend(tls, signal, info, context) } {
             Fault::Mended => return,
             Fault::PastEnd(address) => {
                 // As the kernel tells it.
@@ -84,124 +89,177 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut 
             }
             Fault::Program => {}
         }
+    } else if masks::is_hidden(tls, signal) {
+        // SAFETY: the kernel's own frame.
+        return unsafe { masks::hold(signal, info, context) };
     }
     let Some(slot) = SLOTS.get(signal as usize) else { return };
     let handler = slot.handler.load(Acquire);
     let flags = slot.flags.load(Acquire);
     if handler == DEFAULT || handler == IGNORE {
-        if is_synchronous(signal) {
-            // What caused it is done again, and has its way.
+        if told[0] != 0 {
+            // What caused it is done again, unless that would be another signal.
             set_default(came);
-            end_by(came, signal);
+            if came != signal {
+                set_default(signal);
+                raise(signal as u32, None);
+            }
+            return;
         }
-        return;
+        // SAFETY: the kernel's own frame.
+        return unsafe { without_handler(signal, handler, sent, info) };
     }
     if flags & SA_RESETHAND_BIT != 0 {
         slot.handler.store(DEFAULT, Release);
         slot.flags.store(0, Release);
-        set_default(signal);
+        if !is_watched(signal, DEFAULT) {
+            set_default(signal);
+        }
+    }
+    // SAFETY: the kernel's own frame.
+    let counter = (tls.depth.get() > 0).then(|| unsafe { *faults::counter(context) });
+    if counter.is_some() {
+        faults::break_off(tls);
     }
     // SAFETY: the program installed it as a handler; one that takes only the
     // signal number ignores the other arguments.
     let handler: Handler = unsafe { core::mem::transmute(handler) };
     // SAFETY: as the kernel would call it.
     unsafe { handler(signal, info, context) };
+    // There is no operation to return to any more.
+    // SAFETY: the kernel's own frame.
+    if counter.is_some_and(|counter| counter == unsafe { *faults::counter(context) }) {
+        set_default(signal);
+        raise(signal as u32, None);
+    }
 }
 
-/// Whether `SIGSEGV` and `SIGBUS` come to us even if the program has no handler.
-static WATCHING: AtomicBool = AtomicBool::new(false);
-const SIGBUS: c_int = 7;
-const SIGSEGV: c_int = 11;
-/// `si_code`: the page is there, but may not be touched so.
-const SEGV_ACCERR: c_int = 2;
+/// Whether our handler is in place for faults whatever the program does.
+static GUARDED: AtomicBool = AtomicBool::new(false);
+/// Whether it is for what stops the program.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+const SIGTRAP: c_int = 5;
+/// Bus error.
+pub const SIGBUS: c_int = 7;
+/// Segmentation fault.
+pub const SIGSEGV: c_int = 11;
+/// `SIGTSTP`, `SIGTTIN`, `SIGTTOU`: what stops a program that has no handler. `SIGSTOP` cannot wait.
+const STOPS: [c_int; 3] = [20, 21, 22];
 const BUS_ADRERR: u64 = 2;
 const SA_ONSTACK_BIT: u32 = 0x0800_0000;
 
-/// From now on mappings may have pages that are put in place when they are touched.
-pub fn watch_faults() {
-    if WATCHING.swap(true, AcqRel) {
+fn is_stop(signal: c_int) -> bool {
+    STOPS.contains(&signal)
+}
+
+/// Installs what must be there whatever the program does, and takes over what is there.
+pub fn start(tls: &Tls) {
+    masks::start(tls);
+    [SIGSEGV, SIGBUS].into_iter().for_each(watch);
+    GUARDED.store(true, Release);
+}
+
+/// From the first call on that is ours: the keys of a terminal stop this process between two operations, and not with
+/// others waiting for what it holds.
+pub fn watch_stops() {
+    STOPS.into_iter().for_each(watch);
+    STOPPING.store(true, Release);
+}
+
+/// Puts our handler in the place of what there is for a signal, and keeps that as the program's. Who ignores a stop keeps
+/// that: the kernel asks.
+fn watch(signal: c_int) {
+    let (Some(next), Some(slot)) = (next!(SigAction, "sigaction"), SLOTS.get(signal as usize)) else { return };
+    let mut old = Action { handler: DEFAULT, mask: [0; 16], flags: 0, restorer: 0 };
+    let action = watching();
+    // SAFETY: valid actions.
+    if unsafe { next(signal, &action, &mut old) } != 0 || old.handler == trampoline as *const () as usize {
         return;
     }
-    let Some(next) = next!(SigAction, "sigaction") else { return };
-    for signal in [SIGSEGV, SIGBUS] {
-        let mut old = Action { handler: DEFAULT, mask: [0; 16], flags: 0, restorer: 0 };
-        // SAFETY: room for an action.
-        if unsafe { next(signal, core::ptr::null(), &mut old) } != 0 || old.handler != DEFAULT {
-            // The program's handler is behind the trampoline already.
-            continue;
-        }
-        let action = watching();
+    if is_stop(signal) && old.handler == IGNORE {
+        // SAFETY: as it was.
+        unsafe { next(signal, &old, core::ptr::null_mut()) };
+        return;
+    }
+    slot.flags.store(old.flags as u32, Release);
+    slot.handler.store(old.handler, Release);
+    if old.handler != DEFAULT && old.handler != IGNORE {
+        // Installed behind our back: as `change` would have done it.
+        old.handler = action.handler;
+        old.flags = ((old.flags as u32 | SA_SIGINFO_BIT) & !SA_RESETHAND_BIT) as c_int;
         // SAFETY: a valid action.
-        unsafe { next(signal, &action, core::ptr::null_mut()) };
+        unsafe { next(signal, &old, core::ptr::null_mut()) };
     }
 }
 
-/// Signals by which pages are missed that are put in place when they are touched.
-fn is_watched(signal: c_int) -> bool {
-    matches!(signal, SIGSEGV | SIGBUS)
-}
-
-/// The action for a watched signal of a program that has none.
+/// The action for a signal for which the program has none.
 fn watching() -> Action {
     let handler = trampoline as *const () as usize;
-    Action { handler, mask: [0; 16], flags: (SA_SIGINFO_BIT | SA_ONSTACK_BIT) as c_int, restorer: 0 }
+    Action { handler, mask: [0; 16], flags: (SA_SIGINFO_BIT | SA_ONSTACK_BIT | SA_RESTART_BIT) as c_int, restorer: 0 }
 }
 
-/// What became of a fault.
-enum Fault {
-    Mended,
-    PastEnd(usize),
-    Program,
+/// Whether our handler stays in place when the program has none.
+fn is_watched(signal: c_int, handler: usize) -> bool {
+    match signal {
+        SIGSEGV | SIGBUS => GUARDED.load(Acquire),
+        _ => is_stop(signal) && handler == DEFAULT && STOPPING.load(Acquire),
+    }
 }
 
-/// Puts a page of a mapped file in place, if that is what is missing.
+/// Whether this signal ends or stops the program for want of a handler, though the kernel has given it to ours.
 ///
 /// # Safety
-/// `info` is the kernel's `siginfo_t`.
-unsafe fn fault(tls: &Tls, signal: c_int, info: *mut c_void) -> Fault {
-    // SAFETY: by contract; code and address lie there for these signals.
-    let (code, address) = unsafe { (*info.cast::<c_int>().add(2), *info.cast::<usize>().add(2)) };
-    let missed = if signal == SIGBUS { BUS_ADRERR as c_int } else { SEGV_ACCERR };
-    if code != missed || !crate::init::is_active(tls) {
-        return Fault::Program;
+/// `info` is the kernel's.
+#[cold]
+unsafe fn without_handler(signal: c_int, handler: usize, sent: bool, info: *mut c_void) {
+    if is_stop(signal) && handler == DEFAULT {
+        return stop(signal);
     }
-    let saved = errno::get();
-    tls::enter(tls);
-    let found = crate::door::PROCESS.map_fault(crate::thread::state(tls), address, signal == SIGBUS);
-    tls::leave(tls);
-    errno::set(saved);
-    match found {
-        MapFault::Filled => Fault::Mended,
-        // Once more; if it was not another thread that put it in place, it comes back.
-        MapFault::Perhaps if tls.touched.replace(address) != address => Fault::Mended,
-        MapFault::Perhaps => {
-            tls.touched.set(0);
-            Fault::Program
-        }
-        MapFault::PastEnd => Fault::PastEnd(address),
-        MapFault::NotOurs => Fault::Program,
-    }
-}
-
-/// A signal without a handler ends the program when this handler returns.
-fn end_by(came: c_int, signal: c_int) {
-    if signal == came {
+    if !is_synchronous(signal) || sent && handler == IGNORE {
         return;
     }
     set_default(signal);
-    // SAFETY: takes no arguments.
-    let pid = unsafe { sys::raw(__NR_getpid as usize, [0; 6]) };
-    // SAFETY: takes no arguments.
-    let tid = unsafe { sys::raw(__NR_gettid as usize, [0; 6]) };
-    queue(pid, tid, signal as u32, None);
+    // What caused it is done again, and has its way; else it comes once more.
+    if sent {
+        // SAFETY: a `siginfo_t` is 128 bytes.
+        let info = unsafe { core::ptr::read_unaligned(info.cast()) };
+        raise(signal as u32, Some(&info));
+    }
 }
 
-/// Notes the signal and leaves it blocked in the interrupted context.
+/// Stops this process, as it would have been without our handler.
+fn stop(signal: c_int) {
+    let saved = errno::get();
+    set_default(signal);
+    raise(signal as u32, None);
+    let bit = 1u64 << (signal - 1);
+    // Here it stops.
+    // SAFETY: the mask outlives the call.
+    let _ = unsafe { pm::call!(__NR_rt_sigprocmask, 1, &raw const bit, 0, 8) };
+    // Unless somebody has set something else meanwhile.
+    if SLOTS[signal as usize].handler.load(Acquire) == DEFAULT
+        && !guest::is_here()
+        && let Some(next) = next!(SigAction, "sigaction")
+    {
+        // SAFETY: a valid action.
+        unsafe { next(signal, &watching(), core::ptr::null_mut()) };
+    }
+    errno::set(saved);
+}
+
+/// The five that an instruction may cause.
+const SYNCHRONOUS: u64 = 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 10;
+
+/// Notes the signal and leaves it blocked in the interrupted context, if it may be.
 ///
 /// # Safety
 /// `info` and `context` are the kernel's frame.
 unsafe fn put_off(tls: &Tls, signal: c_int, info: *mut c_void, context: *mut c_void) {
     let bit = 1u64 << (signal - 1);
+    if tls.pending.get() & bit & SYNCHRONOUS != 0 {
+        // A standard signal is pending once.
+        return;
+    }
     if !info.is_null()
         && let Some(told) = tls.told.iter().find(|t| t.signal.get() == 0)
     {
@@ -210,10 +268,19 @@ unsafe fn put_off(tls: &Tls, signal: c_int, info: *mut c_void, context: *mut c_v
         told.info.set(unsafe { core::ptr::read_unaligned(info.cast()) });
     }
     tls.pending.set(tls.pending.get() | bit);
+    // SAFETY: by contract.
+    unsafe { block_in(context, bit & !SYNCHRONOUS) };
+}
+
+/// Blocks signals once the handler returns.
+///
+/// # Safety
+/// `context` is the kernel's `ucontext_t`.
+pub unsafe fn block_in(context: *mut c_void, bits: u64) {
     // SAFETY: `uc_sigmask` lies there in this architecture's `ucontext_t`.
     let mask = unsafe { context.cast::<u8>().add(MASK_OFFSET).cast::<u64>() };
     // SAFETY: as above.
-    unsafe { *mask |= bit };
+    unsafe { *mask |= bits };
 }
 
 /// Whether signals were put off and all their handlers ask for calls to be restarted.
@@ -223,7 +290,8 @@ pub fn all_restart(tls: &Tls) -> bool {
     while left != 0 {
         let signal = left.trailing_zeros() as usize + 1;
         left &= left - 1;
-        if SLOTS[signal].flags.load(Acquire) & SA_RESTART_BIT == 0 {
+        let is_handled = SLOTS[signal].handler.load(Acquire) != DEFAULT;
+        if is_handled && SLOTS[signal].flags.load(Acquire) & SA_RESTART_BIT == 0 {
             return false;
         }
     }
@@ -233,17 +301,19 @@ pub fn all_restart(tls: &Tls) -> bool {
 /// Raises again what was put off. The operation has ended.
 #[cold]
 pub fn deliver(tls: &Tls) {
-    // SAFETY: takes no arguments.
-    let pid = unsafe { sys::raw(__NR_getpid as usize, [0; 6]) };
-    // SAFETY: takes no arguments.
-    let tid = unsafe { sys::raw(__NR_gettid as usize, [0; 6]) };
     let pending = tls.pending.replace(0);
-    // All are still blocked, so the list does not change meanwhile.
+    let unblocked = pending & SYNCHRONOUS;
+    if unblocked != 0 {
+        // SIG_BLOCK is 0.
+        // SAFETY: the mask outlives the call.
+        let _ = unsafe { pm::call!(__NR_rt_sigprocmask, 0, &raw const unblocked, 0, 8) };
+    }
+    // All are blocked, so the list does not change meanwhile.
     for told in &tls.told[..TOLD_MAX] {
         let signal = told.signal.replace(0);
         if signal != 0 {
             let info = told.info.get();
-            queue(pid, tid, signal, Some(&info));
+            raise(signal, Some(&info));
         }
     }
     let mut left = pending;
@@ -253,7 +323,7 @@ pub fn deliver(tls: &Tls) {
         // Harmless if it was queued above: a standard signal is pending once;
         // a real-time signal was queued with what the kernel told, if there was room.
         if signal < 32 {
-            queue(pid, tid, signal, None);
+            raise(signal, None);
         }
     }
     // SIG_UNBLOCK is 1: they arrive now, at depth 0.
@@ -261,7 +331,12 @@ pub fn deliver(tls: &Tls) {
     let _ = unsafe { pm::call!(__NR_rt_sigprocmask, 1, &raw const pending, 0, 8) };
 }
 
-fn queue(pid: isize, tid: isize, signal: u32, info: Option<&[u64; 16]>) {
+/// Sends this thread a signal, as the kernel has told it.
+pub fn raise(signal: u32, info: Option<&[u64; 16]>) {
+    // SAFETY: takes no arguments.
+    let pid = unsafe { sys::raw(__NR_getpid as usize, [0; 6]) };
+    // SAFETY: takes no arguments.
+    let tid = unsafe { sys::raw(__NR_gettid as usize, [0; 6]) };
     // SAFETY: the info outlives the call.
     let _ = match info {
         // SAFETY: as above.
@@ -278,6 +353,23 @@ pub fn forget(tls: &Tls) {
     if pending != 0 {
         // SAFETY: the mask outlives the call.
         let _ = unsafe { pm::call!(__NR_rt_sigprocmask, 1, &raw const pending, 0, 8) };
+    }
+}
+
+/// The next program gets what this one believes to have: what it ignores, and its mask; `undo` if there is none.
+pub fn pass_on(undo: bool) {
+    if !GUARDED.load(Acquire) {
+        return;
+    }
+    masks::pass_on(tls::get(), undo);
+    let Some(next) = next!(SigAction, "sigaction") else { return };
+    for signal in [SIGSEGV, SIGBUS] {
+        if SLOTS[signal as usize].handler.load(Acquire) == IGNORE {
+            let ignored = Action { handler: IGNORE, mask: [0; 16], flags: 0, restorer: 0 };
+            let action = if undo { watching() } else { ignored };
+            // SAFETY: a valid action.
+            unsafe { next(signal, &action, core::ptr::null_mut()) };
+        }
     }
 }
 
@@ -301,9 +393,18 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
         // SAFETY: by contract; libc refuses the number.
         return unsafe { next(signal, new, old) };
     };
-    let before = (slot.handler.load(Acquire), slot.flags.load(Acquire));
-    // SAFETY: by contract.
-    let wanted = if new.is_null() { None } else { Some(unsafe { *new }) };
+    let before = (slot.handler.load(Acquire), slot.flags.load(Acquire), slot.hidden.load(Acquire));
+    let mut wanted = None;
+    if !new.is_null() {
+        // SAFETY: by contract.
+        match unsafe { pm::faults::read(new) } {
+            Ok(action) => wanted = Some(action),
+            Err(errno) => {
+                errno::set(errno.0);
+                return -1;
+            }
+        }
+    }
     if guest::is_here() {
         if !wanted.is_some_and(|action| action.handler != DEFAULT && action.handler != IGNORE) {
             // The slots are its parent's.
@@ -330,9 +431,12 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
         slot.handler.store(action.handler, Release);
         action.handler = trampoline as *const () as usize;
         action.flags = ((action.flags as u32 | SA_SIGINFO_BIT) & !SA_RESETHAND_BIT) as c_int;
+        if GUARDED.load(Acquire) {
+            slot.hidden.store(action.mask[0] & masks::FAULTS, Release);
+            action.mask[0] &= !masks::FAULTS;
+        }
     } else if let Some(action) = wanted
-        && is_watched(signal)
-        && WATCHING.load(Acquire)
+        && is_watched(signal, action.handler)
     {
         slot.handler.store(action.handler, Release);
         installed = Some(watching());
@@ -343,6 +447,7 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     if result != 0 {
         slot.handler.store(before.0, Release);
         slot.flags.store(before.1, Release);
+        slot.hidden.store(before.2, Release);
         return result;
     }
     // A fault may become another signal: who would handle that must be known.
@@ -359,12 +464,13 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
 ///
 /// # Safety
 /// `old` is null or an action.
-unsafe fn show_own(old: *mut Action, (handler, flags): (usize, u32)) {
+unsafe fn show_own(old: *mut Action, (handler, flags, hidden): (usize, u32, u64)) {
     // SAFETY: by contract.
     if let Some(old) = unsafe { old.as_mut() }
         && old.handler == trampoline as *const () as usize
     {
         (old.handler, old.flags) = (handler, flags as c_int);
+        old.mask[0] |= hidden;
     }
 }
 
@@ -400,7 +506,6 @@ export! {
     fn sigset(signal: c_int, disposition: usize) -> usize {
         // SIG_HOLD is 2: block it and leave the handler.
         let mask = if (1..SIGNALS as c_int).contains(&signal) { 1u64 << (signal - 1) } else { 0 };
-        let mut before = 0u64;
         let how = if disposition == 2 { 0 } else { 1 };
         let mut old = Action { handler: DEFAULT, mask: [0; 16], flags: 0, restorer: 0 };
         if change(signal, core::ptr::null(), &mut old) != 0 {
@@ -410,7 +515,7 @@ export! {
         if handler == FAILED {
             return FAILED;
         }
-        let _ = pm::call!(__NR_rt_sigprocmask, how, &raw const mask, &raw mut before, 8);
+        let before = masks::change_older(how, mask).unwrap_or(0);
         if before & mask != 0 { 2 } else { handler }
     }
 }

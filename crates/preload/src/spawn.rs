@@ -257,7 +257,11 @@ unsafe fn become_child(order: &Order, steps: &Steps, attributes: &Attributes, ma
     if let Err(error) = steps.each().try_for_each(|step| do_step(step, Some(report))) {
         return error;
     }
-    set_signals(if attributes.flags & SETSIGMASK != 0 { attributes.mask[0] } else { mask });
+    let hidden = &tls::get().hidden;
+    if attributes.flags & SETSIGMASK != 0 {
+        hidden.set(attributes.mask[0] & crate::masks::FAULTS);
+    }
+    set_signals(if attributes.flags & SETSIGMASK != 0 { attributes.mask[0] & !crate::masks::FAULTS } else { mask });
     let error = if order.search {
         // SAFETY: by contract.
         unsafe { search(order.file, order.argv, order.envp, false) }

@@ -55,6 +55,9 @@ fn make(tls: &Tls) -> &'static ThreadState {
     let (state, room) = unsafe { (&(*at).0, &mut (*at).1) };
     state.begin(room);
     tls.state.set(at.cast());
+    if at == first {
+        crate::signals::watch_stops();
+    }
     if at != first {
         give_back_at_end(at.cast());
     }

@@ -28,6 +28,8 @@ pub struct Tls {
     pub touched: Cell<usize>,
     /// What a child by `vfork` has of ours, while it lives on this thread's memory and words; else null.
     pub guest: Cell<*mut crate::guest::Guest>,
+    /// Signals that the program believes to have blocked, and has not ([`crate::masks`]).
+    pub hidden: Cell<u64>,
     /// What the kernel told about the signals put off, first come first kept.
     pub told: [Told; TOLD_MAX],
 }

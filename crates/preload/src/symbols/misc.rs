@@ -13,7 +13,7 @@ export! {
             // CLONE_VM: the child shares memory with us and does what it does raw.
             __NR_clone if a & 0x100 == 0 => ret(crate::fork::raw_clone(nr, [a, b, c, d, e, f])),
             // The same by `struct clone_args`, whose first word has the flags.
-            __NR_clone3 if !posix::bad_pointer(a) && *(a as *const u64) & 0x100 == 0 => {
+            __NR_clone3 if pm::faults::read(a as *const u64).is_ok_and(|flags| flags & 0x100 == 0) => {
                 ret(crate::fork::raw_clone(nr, [a, b, c, d, e, f]))
             }
             #[cfg(target_arch = "x86_64")]
