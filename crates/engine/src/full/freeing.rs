@@ -350,6 +350,12 @@ fn what_cannot_be_freed_is_tried_again() {
     }
 }
 
+/// The result of what frees.
+fn must(result: Result<()>) -> Result<()> {
+    assert_eq!(result, Ok(()), "there must be no error");
+    result
+}
+
 /// Goal: what fails half-way on a full image leaves nothing behind. Method: `fallocate`, writes, truncations, punches and
 /// removals at random, where space is short; then all is removed.
 #[test]
@@ -376,9 +382,9 @@ fn nothing_is_lost_where_space_is_short() {
             let allocate = |how| test.fallocate(&test.cx(), file, how, at, len);
             let size = test.attr(&test.cx(), file).unwrap().size;
             let result = match below(40) {
-                0 => Ok(unlink(&test, &name).unwrap()),
-                1 | 2 => Ok(cut(&test, &name, at.min(size)).unwrap()),
-                3 => Ok(allocate(Fallocate::PunchHole).unwrap()),
+                0 => must(unlink(&test, &name)),
+                1 | 2 => must(cut(&test, &name, at.min(size))),
+                3 => must(allocate(Fallocate::PunchHole)),
                 4..=7 => allocate(Fallocate::ZeroKeepSize),
                 8..=11 => allocate(Fallocate::Zero),
                 12..=16 => allocate(Fallocate::KeepSize),
