@@ -28,7 +28,7 @@ use pm::sys::abi;
 /// Bytes of a window: a file's byte at `offset` is shown by that at `offset % WINDOW` of it.
 const WINDOW: u64 = base::ZEROS;
 /// How often it can be taken away in the life of a segment.
-const GENERATIONS: u64 = 1 << 21;
+const GENERATIONS: u64 = 1 << 11;
 
 /// Length of the file of a segment of `len` bytes when windows have been taken away so often.
 pub(crate) fn file_len(len: u64, generation: u32) -> u64 {
