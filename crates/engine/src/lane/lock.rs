@@ -166,9 +166,7 @@ impl Fs {
         let at = self.segment.offset_of(word);
         // Buckets of names, and an inode in use by one who may be stopped.
         wait.patience = if holds && at >= self.areas.cachelets && state.entered[0].load(Relaxed) != 0 { LONG } else { u32::MAX };
-        let taken = wait.take(self, word, number + 1);
-        if taken {
-            state.waits_for.store(0, Relaxed);
+        if wait.take(self, word, number + 1) {
             return Ok(());
         }
         listed.store(0, Release);
@@ -176,6 +174,7 @@ impl Fs {
             state.waits_for.store(at, Relaxed);
             return Err(LATER);
         }
+        wait.has_ended(self);
         wait.check(self)?;
         Err(corrupt("lock", at))
     }
@@ -290,6 +289,13 @@ impl Waiter {
         self.check(fs).is_err()
     }
 
+    /// Nothing is waited for any more.
+    fn has_ended(&self, fs: &Fs) {
+        if let Some(state) = fs.state_of(self.own).filter(|_| self.rounds >= LONG) {
+            state.waits_for.store(0, Relaxed);
+        }
+    }
+
     /// `EINTR` if this wait has been called off ([`Fs::call_off`]).
     pub(crate) fn check(&self, fs: &Fs) -> Result<()> {
         let called_off = fs.state_of(self.own).is_some_and(|state| state.called_off.load(Acquire) != 0);
@@ -307,12 +313,16 @@ impl Waiter {
     pub(crate) fn take(&mut self, fs: &Fs, word: &LockWord, owner: u32) -> bool {
         loop {
             match word.compare_exchange(0, owner, Acquire, Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    self.has_ended(fs);
+                    return true;
+                }
                 Err(_) if self.rounds >= LONG && (self.rounds >= self.patience || self.is_over(fs, word)) => return false,
                 Err(holder) if self.once(fs, holder) && !self.is_nonsense() => {}
                 Err(holder) if holder == owner || self.is_nonsense() => return false,
                 Err(holder) => {
                     if word.compare_exchange(holder, owner, Acquire, Relaxed).is_ok() {
+                        self.has_ended(fs);
                         return true;
                     }
                 }
