@@ -14,8 +14,7 @@ impl Fs {
     pub fn end_session(&self, cx: &Cx) {
         // As attaching does: while this lock is held nobody joins. Somebody who is joining may be stopped: then he is not
         // waited for, and the segment stays.
-        let open = || File::open_known(self.path(), abi::O_RDWR, self.files.image).ok();
-        let file = open();
+        let file = File::open_known(self.path(), abi::O_RDWR, self.files.image).ok();
         let is_shared = file.as_ref().is_some_and(File::is_shared);
         let locked = file.filter(File::lock_soon);
         self.note_use();
