@@ -49,7 +49,7 @@ session all.img 2001
 chmod 600 all.img
 sees all.img 2001 2001
 sees all.img 0 2001
-[ -z "$(find /dev/shm -name 'bypath-*' -perm /077)" ] || fail "a segment that is wider than its image"
+[ -z "$(find /dev/shm -name 'bypath-*' -type f -perm /077)" ] || fail "a segment that is wider than its image"
 over
 
 # Root first, on the user's; then he.

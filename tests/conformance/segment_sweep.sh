@@ -3,7 +3,7 @@
 # directory: neither a FIFO with a segment's name, nor a FIFO that such a file calls its image; and that a user who may
 # only read an image, and holds the lock on it, keeps others waiting for a while at most.
 # own
-# needs: python3 setpriv
+# needs: setpriv
 # seconds: 100
 set -u
 fail() { echo "$*" && exit 1; }
@@ -31,14 +31,9 @@ mkfifo hold
 $bypath mkfs live.img --size 16M >/dev/null
 $bypath run --no-fuse --mount "$PWD/live.img:$PWD/m" -- sh -c ': >ready; cat hold' &
 wait_until test -e ready || fail "no session"
-live=$(ls seg | grep -v 0123456789abcdef | grep bypath)
-python3 - "seg/$live" fake "$PWD/seg/fifo" <<'P' || fail "no fake segment"
-import sys
-data = bytearray(open(sys.argv[1], 'rb').read(1 << 20))
-path = sys.argv[3].encode() + b'\0'
-data[2048:2048 + len(path)] = path
-open(sys.argv[2], 'wb').write(data)
-P
+live=$(ls seg | grep -E '^bypath-[0-9a-f]{16}$' | grep -v 0123456789abcdef)
+head -c 1M "seg/$live" >fake && printf '%s\0' "$PWD/seg/fifo" | dd of=fake bs=4096 oflag=seek_bytes seek=2048 conv=notrunc status=none ||
+    fail "no fake segment"
 chmod 644 fake
 user cp fake seg/bypath-00000000000000aa || fail "the user can't lay a file"
 # The same, as if it were root's own, which others may write.

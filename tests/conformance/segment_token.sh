@@ -2,7 +2,7 @@
 # An image names its segment by a token. Shows that a hostile image can name another image's, and a hostile user lay a
 # file of that name, and root's sessions neither join nor touch what does not belong to the image.
 # own
-# needs: python3 setpriv
+# needs: setpriv
 # seconds: 60
 set -u
 fail() { echo "$*" && exit 1; }
@@ -12,8 +12,12 @@ work=$PWD
 for_all
 user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 # The volatile header is at 0x3000: boot id, device and inode number, token, generation, inode number of the segment.
-word() { python3 -c "import os,struct,sys; print(*struct.unpack('<Q', os.pread(os.open(sys.argv[1], os.O_RDONLY), 8, int(sys.argv[2], 0))))" "$1" "$2"; }
-put() { python3 -c "import os,struct,sys; os.pwrite(os.open(sys.argv[1], os.O_RDWR), struct.pack('<Q', int(sys.argv[3])), int(sys.argv[2], 0))" "$@"; }
+word() { echo "0x$(od -An -tx8 -j $(($2)) -N8 "$1" | tr -d ' ')"; }
+put() {
+    local byte text=
+    for byte in 0 1 2 3 4 5 6 7; do text+=$(printf '\\x%02x' $(($3 >> 8 * byte & 255))); done
+    printf "$text" | dd of="$1" bs=8 oflag=seek_bytes seek=$(($2)) conv=notrunc status=none
+}
 segment() { printf '/dev/shm/bypath-%016x' "$(word "$1" 0x3020)"; }
 
 mkdir -m 777 u m

@@ -46,7 +46,9 @@ pub fn makes(fd: usize, program: &stat, head: &[u8]) -> bool {
     let mut known = [0u8; 128];
     // SAFETY: a NUL-terminated path, and room for the answer.
     let len = unsafe { pm::call!(__NR_readlinkat, AT_FDCWD, path.0.as_ptr(), known.as_mut_ptr(), known.len()) }.unwrap_or(0);
-    if let Some([verdict]) = known[..len].strip_prefix(&key.0[..key.1]) {
+    if let Some([verdict]) = known[..len].strip_prefix(&key.0[..key.1])
+        && is_ours(&path.0[..=path.1])
+    {
         return *verdict == b'1';
     }
     let found = look(fd, head);
@@ -59,6 +61,11 @@ pub fn makes(fd: usize, program: &stat, head: &[u8]) -> bool {
         let _ = unsafe { pm::call!(__NR_symlinkat, key.0.as_ptr(), AT_FDCWD, path.0.as_ptr()) };
     }
     found
+}
+
+/// Whether a link was made by this user or by root: where a session has ended, anybody can make its directory again.
+fn is_ours(path: &[u8]) -> bool {
+    pm::file::lstat(path).is_ok_and(|stat| stat.uid == 0 || stat.uid == pm::file::own_user())
 }
 
 /// Looks at the program's text.
