@@ -37,13 +37,14 @@ impl Fs {
         living
     }
 
-    /// Adopts every dead process, with its lanes; returns how many others live. A quick look is a thorough one at one
-    /// slot, another one each time.
+    /// Adopts every dead process, with its lanes; returns how many others live. Each eighth quick look is a thorough one
+    /// at one slot, another one each time.
     pub(super) fn adopt_all(&self, cx: &Cx, look: Look) -> u32 {
         let high = self.header().processes_high.get();
         let own = self.process.load(Relaxed);
-        let turn = self.header().looks.fetch_add(1, Relaxed) % high.max(1);
-        let look_at = |number| if number == turn { Look::Thorough } else { look };
+        let looks = self.header().looks.fetch_add(1, Relaxed);
+        let turn = looks.is_multiple_of(8).then_some(looks / 8 % high.max(1));
+        let look_at = |number| if turn == Some(number) { Look::Thorough } else { look };
         (0..high).filter(|number| number + 1 != own && self.adopt_process_if_dead(cx, *number, look_at(*number))).count() as u32
     }
 
