@@ -31,6 +31,8 @@ const OVER_1_MS: usize = 7;
 const OVER: usize = 8;
 /// The longest attachment.
 const ATTACHED: usize = 9;
+/// The directories are there.
+const READY: usize = 10;
 
 /// A call that takes longer, and waits for the stopped one, is one that waits; one that waits for nobody known is stuck.
 const WAITS: u64 = 50_000_000;
@@ -54,7 +56,9 @@ pub fn stops(stops: u64, seed: u64) -> Result<String, String> {
             own_group();
             let world = image.world();
             let mut rng = Rng::new(seed ^ number << 40);
-            let _ = world.mkdir(&format!("/v{number}"));
+            while words.get(READY) == 0 {
+                std::thread::yield_now();
+            }
             while words.get(OVER) == 0 {
                 victim(&world, &words, &mut rng)?;
             }
@@ -76,6 +80,9 @@ pub fn stops(stops: u64, seed: u64) -> Result<String, String> {
     });
     let fs = image::attach(image.path()).0;
 
+    if !words.wait(READY, 1, LIMIT) {
+        return Err("no directories".into());
+    }
     let (mut rng, begun) = (Rng::new(seed), Instant::now());
     let mut waits = BTreeMap::<&'static str, u64>::new();
     let mut result = Ok(());
@@ -92,7 +99,7 @@ pub fn stops(stops: u64, seed: u64) -> Result<String, String> {
             *waits.entry(what).or_default() += 1;
         }
         if !words.wait(DONE, turn, LIMIT) {
-            result = Err(format!("stop {turn}: a call hangs though nobody is stopped"));
+            result = Err(format!("stop {turn}: a call hangs, or has failed, though nobody is stopped"));
             break;
         }
         if let Some(Report::Failed { text, .. }) = attacher.map(|child| child.wait(20)) {
@@ -103,11 +110,9 @@ pub fn stops(stops: u64, seed: u64) -> Result<String, String> {
     words.set(OVER, 1);
     words.set(TURN, stops + 1);
     children.push(prober);
-    if result.is_err() {
-        children.iter().for_each(Child::kill);
-    }
-    let ended = super::wait_all(children, 30);
-    result.and(ended)?;
+    // Whoever has failed says why; whoever hangs is killed after that.
+    super::wait_all(children, 30)?;
+    result?;
     let spent = begun.elapsed();
     fs.adopt_dead_processes(&base::Cx { cred: base::Cred::ROOT, umask: 0, thread: &base::Thread::new() });
     check(image.path())?;
@@ -129,6 +134,7 @@ pub fn stops(stops: u64, seed: u64) -> Result<String, String> {
 
 /// Waits until the turn is done, or somebody waits for the stopped one: for what.
 fn watch(words: Words, turn: u64, waits_for: impl Fn(u32) -> Option<&'static str>) -> Option<&'static str> {
+    let since = Instant::now();
     while words.get(DONE) < turn {
         let began = words.get(BEGAN);
         let spent = if began == 0 { 0 } else { now().saturating_sub(began - 1) };
@@ -138,7 +144,8 @@ fn watch(words: Words, turn: u64, waits_for: impl Fn(u32) -> Option<&'static str
         {
             return Some(what);
         }
-        if spent > STUCK {
+        // Not in a call any more, it has failed: that is told in the end.
+        if spent > STUCK || since.elapsed() > LIMIT {
             return Some("nothing known");
         }
         std::thread::sleep(Duration::from_micros(50));
@@ -270,7 +277,10 @@ fn attacher(image: &Image, words: Words) -> Child {
 
 /// Makes calls, a round each time it is asked to.
 fn probe(world: &World, words: Words, seed: u64) -> Result<(), String> {
-    let _ = world.mkdir("/probe");
+    for directory in ["/probe", "/v0", "/v1", "/v2", "/v3"] {
+        expect(world.mkdir(directory), || format!("mkdir {directory}"))?;
+    }
+    words.set(READY, 1);
     let timed = |what: &str, call: &dyn Fn() -> isize| {
         let begun = now();
         words.set(BEGAN, begun + 1);
