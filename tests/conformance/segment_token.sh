@@ -57,12 +57,12 @@ wait
 [ ! -e "$seg" ] || fail "the segment outlives its session"
 chmod 666 laid
 user cp --sparse=always laid "$seg" && user chmod 666 "$seg" || fail "the user can't lay a file"
-sum=$(cksum <"$seg")
+sum=$(head -c 4M "$seg" | cksum)
 put v.img 0x3028 "$generation" && put v.img 0x3030 "$(stat -c %i "$seg")" && put v.img 0x3020 "$token"
 put v.img 0x2000 "$generation"
 timeout 10 $bypath run --no-fuse --mount "$PWD/v.img:$PWD/m" -- sh -c "! grep -q $(basename "$seg") /proc/self/maps && cat m/s >/dev/null" ||
     fail "root's session maps what the user has laid"
-[ "$(cksum <"$seg")" = "$sum" ] || fail "what the user has laid was written to"
+[ "$(head -c 4M "$seg" | cksum)" = "$sum" ] || fail "what the user has laid was written to"
 rm "$seg"
 
 # A FIFO there, which would keep whoever opens it.
