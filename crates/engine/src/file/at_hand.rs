@@ -237,6 +237,8 @@ mod tests {
             let (who, mut sight) = (base::Caller { uid: 0, privileged: true }, base::Sight::EMPTY);
             // SAFETY: the text ends in a NUL, and is dropped only after the glance.
             let path = unsafe { pm::Text::new(text.as_ptr()) };
+            // What the child has added to the shared cache is known, what it has added to the image is not.
+            test.learn_cachelets();
             if test.glance(|| &who, root, path, true, |_| false, &mut sight) != base::Glance::Seen
                 || node_offset(sight.node.id) < known()
             {
