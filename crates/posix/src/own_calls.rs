@@ -1,8 +1,8 @@
 //! Programs that make system calls with instructions of their own (Rust's rustix, Go with cgo): no door sees those.
 //!
 //! Found by a look at the program's text: a `syscall` instruction with the number of a call that takes paths put into
-//! `eax` shortly before. Bytes that only look like one stand in displacements, mostly, and are followed by zeros. Of some
-//! 3,000 programs and libraries of a distribution none was taken for what it is not; a program that computes the number,
+//! `eax` shortly before. Bytes that only look like one stand in displacements, mostly, and are followed by zeros. Of 829
+//! programs and 463 libraries none was taken for what it is not (decision 0187); a program that computes the number,
 //! or that keeps such calls in a library, is not found. x86-64 only.
 
 /// How far before the instruction its number is looked for, bytes: pieces of a text must overlap by so many.
