@@ -82,7 +82,7 @@ by() {
 }
 not_mounted() { ! grep -q " $1 " /proc/mounts; }
 export -f by said wait_until not_mounted
-export bypath work tests
+export bypath work tests BYPATH=$bypath
 
 # one NAME: all ways of a case.
 one() {

@@ -88,6 +88,21 @@ pub unsafe fn mend(tls: &Tls, signal: c_int, info: *mut c_void, context: *mut c_
     Fault::Program
 }
 
+/// Faults at one address that follow one another within this time are one attempt's, nanoseconds.
+const IN_A_ROW: i64 = 10_000_000;
+/// After so many of them the page is there and may not be touched so. Fewer may be another thread's doing, which has put the
+/// page in place between the fault and our look, and somebody has taken it away again.
+const TOUCHES_MAX: u32 = 8;
+
+/// How many faults at this address this thread has had just before.
+fn in_a_row(tls: &Tls, address: usize) -> u32 {
+    let now = pm::clock::monotonic();
+    let is_next = tls.touched.replace(address) == address && now - tls.touched_at.replace(now) < IN_A_ROW;
+    let before = if is_next { tls.touches.get() } else { 0 };
+    tls.touches.set(before + 1);
+    before
+}
+
 /// Puts a page of a mapped file in place, if that is what is missing.
 fn map_fault(tls: &Tls, address: usize, bus: bool) -> Fault {
     if !crate::init::is_active(tls) {
@@ -95,17 +110,14 @@ fn map_fault(tls: &Tls, address: usize, bus: bool) -> Fault {
     }
     let saved = errno::get();
     tls::enter(tls);
-    let found = PROCESS.map_fault(thread::state(tls), address, bus);
+    let before = in_a_row(tls, address);
+    let found = PROCESS.map_fault(thread::state(tls), address, bus, before);
     tls::leave(tls);
     errno::set(saved);
     match found {
         MapFault::Filled => Fault::Mended,
-        // Once more; if it was not another thread that put it in place, it comes back.
-        MapFault::Perhaps if tls.touched.replace(address) != address => Fault::Mended,
-        MapFault::Perhaps => {
-            tls.touched.set(0);
-            Fault::Program
-        }
+        MapFault::Perhaps if before < TOUCHES_MAX => Fault::Mended,
+        MapFault::Perhaps => Fault::Program,
         MapFault::PastEnd => Fault::PastEnd(address),
         MapFault::NotOurs => Fault::Program,
     }

@@ -24,8 +24,12 @@ pub struct Tls {
     pub aside: plugin::Aside,
     /// Of `calls`, those from libc's patched sites.
     pub patched: Cell<u32>,
-    /// Address of a mapped page that was touched in vain, and is tried once more.
+    /// Address of the mapped page whose fault came last.
     pub touched: Cell<usize>,
+    /// How many of it came in a row.
+    pub touches: Cell<u32>,
+    /// When the last one did, monotonic, nanoseconds.
+    pub touched_at: Cell<i64>,
     /// What a child by `vfork` has of ours, while it lives on this thread's memory and words; else null.
     pub guest: Cell<*mut crate::guest::Guest>,
     /// Signals that the program believes to have blocked, and has not ([`crate::masks`]).

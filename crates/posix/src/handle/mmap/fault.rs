@@ -19,6 +19,9 @@ use pm::file::File;
 /// Pages of a file to be written are made so many bytes at a time where one is touched.
 const STEP: usize = 64 << 10;
 
+/// A page that one thread has touched so often in a row is touched in vain, whatever others do.
+const IN_VAIN: u32 = 4;
+
 /// What touching a page that is not accessible was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapFault {
@@ -46,9 +49,9 @@ fn is_absent(page: usize) -> bool {
 }
 
 impl Process {
-    /// The program touched `address`, which was not accessible; `bus`: by `SIGBUS`. Not within an
-    /// operation of this thread; may be asked in a signal handler.
-    pub fn map_fault(&self, thread: &ThreadState, address: usize, bus: bool) -> MapFault {
+    /// The program touched `address`, which was not accessible; `bus`: by `SIGBUS`; `before`: so many faults there this
+    /// thread has had just before. Not within an operation of this thread; may be asked in a signal handler.
+    pub fn map_fault(&self, thread: &ThreadState, address: usize, bus: bool, before: u32) -> MapFault {
         if self.mappings.is_empty() {
             return MapFault::NotOurs;
         }
@@ -60,7 +63,7 @@ impl Process {
                 return MapFault::NotOurs;
             }
             if address < one.filled {
-                return if one.holes { self.hole_fault(&cx, one, address & !(PAGE - 1), bus) } else { MapFault::Perhaps };
+                return if one.holes { self.hole_fault(&cx, one, address & !(PAGE - 1), bus, before) } else { MapFault::Perhaps };
             }
             let Some(file) = self.mapped_file(one) else { return MapFault::NotOurs };
             let offset = one.offset + (one.filled - one.start) as u64;
@@ -75,12 +78,12 @@ impl Process {
     }
 
     /// A page was touched in a mapping in which something stands for holes.
-    fn hole_fault(&self, cx: &Cx, one: &mut Mapping, page: usize, bus: bool) -> MapFault {
+    fn hole_fault(&self, cx: &Cx, one: &mut Mapping, page: usize, bus: bool, before: u32) -> MapFault {
         let Some(file) = self.mapped_file(one) else { return MapFault::NotOurs };
         if one.prot as usize & PROT_WRITE == 0
             && let Some((zeros, window)) = file.mount.backend.zeros()
         {
-            return self.zeros_fault(cx, one, &file, page, bus, (zeros, window));
+            return self.zeros_fault(cx, one, &file, page, (bus, before), (zeros, window));
         }
         if bus || !is_absent(page) {
             return MapFault::Perhaps;
@@ -98,7 +101,7 @@ impl Process {
         one: &mut Mapping,
         file: &OpenFile,
         page: usize,
-        bus: bool,
+        (bus, before): (bool, u32),
         (zeros, window): (File, u64),
     ) -> MapFault {
         if core::mem::replace(&mut one.tried, (page, window)) != (page, window) {
@@ -107,7 +110,10 @@ impl Process {
                 Err(_) => MapFault::NotOurs,
             };
         }
-        // Put in place just now, and touched in vain.
+        // Put in place just now, perhaps by another thread.
+        if before < IN_VAIN {
+            return MapFault::Perhaps;
+        }
         let mut hole = true;
         let offset = one.offset + (page - one.start) as u64;
         let looked = file.mount.backend.map(cx, file.node, offset, PAGE as u64, MapFor::Reading, &mut |_| hole = false);
