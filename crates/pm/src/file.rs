@@ -318,7 +318,18 @@ impl Drop for File {
 pub fn share(path: &[u8], len: u64) -> Result<crate::Region, Errno> {
     let own = own_user();
     let (file, stat) = File::open_checked(path, abi::O_RDWR, |stat| stat.uid == own || stat.uid == 0)?;
-    if stat.size < len {
+    share_opened(&file, stat.size, len)
+}
+
+/// The same of a file that nobody else can have made: `path` names a descriptor of this process.
+pub fn share_own(path: &[u8], len: u64) -> Result<crate::Region, Errno> {
+    let file = File::open(path, abi::O_RDWR, 0)?;
+    let size = file.stat()?.size;
+    share_opened(&file, size, len)
+}
+
+fn share_opened(file: &File, size: u64, len: u64) -> Result<crate::Region, Errno> {
+    if size < len {
         return Err(Errno::EINVAL);
     }
     let base = file.map(len, true, false)?;
