@@ -22,6 +22,7 @@ use crate::fs::Fs;
 use crate::segment::{Cachelet, cachelet};
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::fence;
+use pm::Errno;
 use pm::file::File;
 use pm::sys::abi;
 
@@ -39,24 +40,31 @@ impl Fs {
     /// The file whose window shows zeroes, open to be read, and where the window begins.
     pub fn zeros(&self) -> Option<(File, u64)> {
         let generation = self.header().zeros.load(SeqCst);
-        let (file, len) = (self.segment_file(abi::O_RDONLY)?, file_len(self.areas.len, generation));
+        let (file, len) = (self.segment_file(abi::O_RDONLY).ok()?, file_len(self.areas.len, generation));
+        let size = file.stat().ok()?.size;
+        if size > len {
+            // Whoever was to cut it is at it, or could not.
+            self.cut_zeros();
+        }
         // One that is gone meanwhile is found out when it is touched.
-        let there = file.stat().ok()?.size >= len || self.header().zeros.load(SeqCst) != generation;
+        let there = size >= len || self.header().zeros.load(SeqCst) != generation;
         (there && u64::from(generation) < GENERATIONS).then_some((file, len - WINDOW))
     }
 
     /// The segment's file, if it is still at its path.
-    fn segment_file(&self, flags: u32) -> Option<File> {
-        let path = self.segment_path.split_inclusive(|byte| *byte == 0).next()?;
-        File::open_known(path, flags | abi::O_NOFOLLOW, self.files.segment).ok()
+    fn segment_file(&self, flags: u32) -> Result<File, Errno> {
+        let path = self.segment_path.split_inclusive(|byte| *byte == 0).next().unwrap_or(b"\0");
+        File::open_known(path, flags | abi::O_NOFOLLOW, self.files.segment)
     }
 
     /// Somebody died who had a file locked: he may have filled a hole of it, and not got so far as to tell.
     pub(crate) fn hole_filled_by_dead(&self, file: &Cachelet) {
-        if file.flags.load(SeqCst) & cachelet::MAPPED == 0 {
-            return;
-        }
         self.hole_filled(file);
+        self.cut_zeros_left();
+    }
+
+    /// Cuts what somebody has left uncut who has died, or was not let.
+    pub(crate) fn cut_zeros_left(&self) {
         if self.header().zeros.load(SeqCst) != 0 {
             self.cut_zeros();
         }
@@ -82,14 +90,20 @@ impl Fs {
         self.cut_zeros();
     }
 
-    /// Makes the segment's file as long as the generation says.
+    /// Makes the segment's file as long as the generation says. Not every process may open it, or has a descriptor left
+    /// for it: then whoever looks for what is left does it.
     fn cut_zeros(&self) {
-        let Some(segment) = self.segment_file(abi::O_RDWR) else { return };
+        let segment = match self.segment_file(abi::O_RDWR) {
+            Ok(segment) => segment,
+            // It is gone, for everybody.
+            Err(Errno::ENOENT | Errno::ESTALE) => return,
+            Err(_) => return self.note_leftovers(),
+        };
         loop {
             let generation = self.header().zeros.load(SeqCst);
             let len = file_len(self.areas.len, generation);
-            if segment.stat().is_ok_and(|stat| stat.size > len) {
-                let _ = segment.truncate(len);
+            if segment.stat().is_ok_and(|stat| stat.size > len) && segment.truncate(len).is_err() {
+                self.note_leftovers();
             }
             // Who was faster may have made it shorter between the two.
             if self.header().zeros.load(SeqCst) == generation {
@@ -160,6 +174,29 @@ mod tests {
         map(&test, node, MapFor::Reading);
         map(&test, node, MapFor::Writing);
         assert_eq!(taken(), 6);
+    }
+
+    /// Goal: what could not be cut is cut by whoever looks for what is left, or maps.
+    #[test]
+    fn a_window_left_uncut_is_cut_later() {
+        let test = TestFs::new(64 << 20);
+        let node = sparse(&test);
+        let len = || test.fs.zeros().map(|(file, window)| (file.stat().unwrap().size, window)).unwrap();
+        let before = len();
+        let path = std::str::from_utf8(test.segment_path()).unwrap();
+        // A symlink in its place is not opened.
+        let (moved, file_len) = (std::format!("{path}~"), || std::fs::metadata(path).unwrap().len());
+        map(&test, node, MapFor::Reading);
+        std::fs::rename(path, &moved).unwrap();
+        std::os::unix::fs::symlink(&moved, path).unwrap();
+        write(&test, node, 20);
+        assert_eq!((file_len(), test.header().zeros.load(Relaxed)), (before.0, 2));
+        std::fs::rename(&moved, path).unwrap();
+        test.adopt_dead_processes(&test.cx());
+        assert_eq!(file_len(), before.0 - 2 * base::ZEROS);
+        test.header().zeros.fetch_add(2, Relaxed);
+        len();
+        assert_eq!(len(), (before.0 - 4 * base::ZEROS, before.1 - 4 * base::ZEROS));
     }
 
     /// Goal: a mapping to be written takes what it covers where there is plenty of space, and nothing where there is not;

@@ -137,6 +137,7 @@ impl Fs {
         let leftovers = self.leftovers();
         // First: a death from here on, ours too, is work for another one.
         leftovers.store(NO_MORE, SeqCst);
+        self.cut_zeros_left();
         if !self.finish_what_nobody_has(cx, &mut for_a_while()) {
             leftovers.store(WORK, SeqCst);
         }
