@@ -112,8 +112,8 @@ impl Fs {
         Ok(None)
     }
 
-    /// Makes `len` blocks from `block` on a file's, from its byte `at` on, if the file still ends at `start` and has nothing
-    /// behind that place. They are part of what is to end at `end`: the size rises with the last of them.
+    /// Makes `len` blocks from `block` on a file's, from its byte `at` on, if the file still ends at `start`, has what came
+    /// before this, and nothing behind that place: who cuts a file at its end takes away what lies beyond. They are part of what is to end at `end`: the size rises with the last of them.
     fn add_written<'a>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -126,6 +126,9 @@ impl Fs {
         let mut job = Job::new(tx, cachelet, node.id)?;
         let first = block_of(at);
         if job.size() != start || job.may_give_rights() || self.find_extent(job.root(), first)?.is_some() {
+            return Ok(false);
+        }
+        if job.holes(start, at)? != 0 {
             return Ok(false);
         }
         let Ok(edited) = job.insert(Extent { file: first, block, len }) else { return Ok(false) };
@@ -272,5 +275,41 @@ impl Job<'_, '_> {
             self.cachelet.flags.fetch_or(cachelet::AHEAD, Relaxed);
         }
         Ok(reached)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::TestFs;
+    use base::{Kind, NewNode, SetAttr};
+    use format::BLOCK;
+    use format::lane::Kind as Work;
+
+    /// Goal: what has been written behind the end goes on only where all of it is still there. Method: two pieces of a
+    /// write, with and without somebody who cuts the file where it ends in between.
+    #[test]
+    fn a_cut_between_two_pieces_is_seen() {
+        for is_cut in [false, true] {
+            let (test, thread) = (TestFs::new(64 << 20), base::Thread::new());
+            let cx = test.cx();
+            let new = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+            let node = test.create(&cx, test.root_node(), b"file", &new).unwrap();
+            test.open(&cx, node, 2, 3).unwrap();
+            let other = base::Cx { cred: base::Cred::ROOT, umask: 0, thread: &thread };
+            let mut tx = test.begin(&cx, Work::Write).unwrap();
+            for (at, goes_on) in [(0, true), (BLOCK, !is_cut)] {
+                let (block, len) = tx.blocks(1, 0).unwrap();
+                let done = test.add_written(&mut tx, &cx, node, (at, block, len), (0, 2 * BLOCK)).unwrap();
+                assert_eq!((len, done), (1, goes_on), "cut: {is_cut}, at {at}");
+                tx.unlock_all();
+                if is_cut && at == 0 {
+                    let same = SetAttr { size: Some(0), size_checked: true, ..SetAttr::default() };
+                    test.set_attr(&other, node, &same).unwrap();
+                }
+            }
+            tx.abandon();
+            drop(tx);
+            assert_eq!(test.attr(&cx, node).unwrap().size, if is_cut { 0 } else { 2 * BLOCK });
+        }
     }
 }
