@@ -1,7 +1,7 @@
 //! Robust mutexes in shared memory: held for a thread's life, they prove its death.
 //!
 //! glibc's process-shared robust mutexes: the kernel marks one when its owner
-//! dies, whatever else happened (15 ns to lock and unlock; across PID
+//! dies, whatever else happened (15 ns to lock and unlock; across
 //! PID namespaces; after exec). They lie in the volatile part of the image.
 //!
 //! The kernel finds what a dead thread held by a list in that thread's memory. Where that list was overwritten or
@@ -172,12 +172,15 @@ impl RobustMutex {
 
     /// Notes that this thread has it.
     fn note(&self) {
+        self.note_of(life::own(), self.lock_word().load(Relaxed) & THREAD);
+    }
+
+    fn note_of(&self, who: Who, thread: u32) {
         let [ids, namespace, since] = self.notes();
-        let own = life::own();
         ids.store(0, Relaxed);
-        namespace.store(own.namespace, Release);
-        since.store(own.since, Release);
-        ids.store(u64::from(own.pid) << 32 | u64::from(self.lock_word().load(Relaxed) & THREAD), Release);
+        namespace.store(who.namespace, Release);
+        since.store(who.since, Release);
+        ids.store(u64::from(who.pid) << 32 | u64::from(thread), Release);
     }
 
     fn notes(&self) -> &[AtomicU64; 3] {
@@ -240,6 +243,15 @@ impl RobustMutex {
             // Unless somebody has taken it meanwhile.
             let _ = ids.compare_exchange(noted, 0, AcqRel, Relaxed);
         }
+    }
+
+    /// Gives it back as what `who` holds, whose thread that had it has ended: [`RobustMutex::holder`] says so until
+    /// somebody takes it. Only by the thread that took it.
+    pub fn give_back_of(&self, who: Who) {
+        // First: from then on the note is the next one's. No thread has the number 0, so nobody takes this for held by it.
+        self.note_of(who, 0);
+        // SAFETY: as for `try_take`; by another thread the call fails and changes nothing.
+        unsafe { pthread_mutex_unlock(self.0.get().cast()) };
     }
 }
 
@@ -362,6 +374,10 @@ mod tests {
         assert_eq!(mutex.holder(), Some(life::own()));
         mutex.give_back();
         assert_eq!((mutex.holder(), mutex.try_take()), (None, Attempt::Taken));
+        let who = Who { pid: 77, namespace: 8, since: 9 };
+        mutex.give_back_of(who);
+        assert_eq!((mutex.holder(), mutex.try_take()), (Some(who), Attempt::Taken));
+        assert_eq!(mutex.holder(), Some(life::own()));
         mutex.give_back();
     }
 

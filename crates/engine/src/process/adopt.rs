@@ -13,7 +13,7 @@ use crate::segment::ProcessSlot;
 use base::Cx;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use pm::life::{Look, Who};
-use pm::mutex::{Attempt, Whose};
+use pm::mutex::{Attempt, RobustMutex, Whose};
 
 /// How long a slot readied for a child waits for the child's first step, nanoseconds.
 pub(super) const GRACE_FORK: i64 = 60_000_000_000;
@@ -60,8 +60,17 @@ impl Fs {
             Attempt::Taken | Attempt::Inherited => {}
         }
         let lives = !self.empty_if_dead(cx, number);
-        mutex.give_back();
+        self.give_back_looked_at(mutex, number);
         lives
+    }
+
+    /// Gives back the mutex of a slot that has been looked at. Whoever asks for its holder must find the process if that
+    /// lives, whose thread had it: our taking it has overwritten the note.
+    pub(super) fn give_back_looked_at(&self, mutex: &RobustMutex, number: u32) {
+        match self.process_slot(number).filter(|slot| slot.state.load(Acquire) == state::USED && slot_lives(slot)) {
+            Some(slot) => mutex.give_back_of(kernel::process_of(slot)),
+            None => mutex.give_back(),
+        }
     }
 
     /// Empties a slot whose mutex the caller holds, unless its process lives

@@ -158,7 +158,7 @@ impl Fs {
             }
             match self.ready_slot(number).map(|free| free || self.is_freed(cx, number)) {
                 Ok(true) => return Ok(number),
-                Ok(false) => mutex.give_back(),
+                Ok(false) => self.give_back_looked_at(mutex, number),
                 Err(error) => {
                     mutex.give_back();
                     return Err(error);

@@ -347,3 +347,22 @@ fn a_look_delays_and_no_more() {
     assert_eq!(seen, [(3, id)]);
     test.set_process(parent, pages);
 }
+
+/// Goal: a process whose first thread has ended is still noted as the holder of its slot after others have looked at it.
+#[test]
+fn a_look_leaves_the_holder_noted() {
+    let test = TestFs::new(64 << 20);
+    let (cx, fs) = (test.cx(), test.fs);
+    let own = test.process.load(Relaxed) - 1;
+    let mutex = test.process_mutex(own).unwrap();
+    mutex.give_back();
+    let first = std::thread::spawn(move || assert_eq!(fs.process_mutex(own).unwrap().try_take(), pm::mutex::Attempt::Taken));
+    first.join().unwrap();
+    let is_noted = || mutex.holder().and_then(|who| who.lives(pm::life::Look::Thorough)) == Some(true);
+    for _ in 0..2 {
+        assert!(test.adopt_process_if_dead(&cx, own, pm::life::Look::Quick) && is_noted());
+    }
+    let other = test.claim_slot(&cx).unwrap();
+    assert!(other != own && is_noted());
+    test.process_mutex(other).unwrap().give_back();
+}
