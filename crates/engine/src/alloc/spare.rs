@@ -98,11 +98,12 @@ impl Fs {
         let listed = &state.held[HELD_MAX - 1];
         listed.store(self.segment.offset_of(&spare.lock), Release);
         if spare.lock.compare_exchange(0, number + 1, AcqRel, Relaxed).is_ok() {
-            // First: who takes something meanwhile says that it is missing.
-            spare.patience.store(WHOLE, Release);
+            // First: who takes something meanwhile says that it is missing. And whoever dies here leaves it so.
+            spare.patience.store(PATIENCE, Release);
             let filled = self.fill_blocks(number, state).and_then(|blocks| Ok(self.fill_run(number, state)? && blocks));
-            if filled != Ok(true) {
-                let _ = spare.patience.compare_exchange(WHOLE, PATIENCE, AcqRel, Relaxed);
+            if filled == Ok(true) {
+                // Who counts down meanwhile has it looked through once more, later.
+                let _ = spare.patience.compare_exchange(PATIENCE, WHOLE, AcqRel, Relaxed);
             }
             spare.lock.store(0, Release);
         }
