@@ -10,13 +10,15 @@
 
 use crate::Errno;
 use core::mem::MaybeUninit;
+#[cfg(target_arch = "x86_64")]
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
 /// Up to this many bytes are moved in blocks of registers.
 const BLOCKS_MAX: usize = 256;
-/// From the end of this on the processor's own instruction for it moves them; here libc is quicker.
+/// From the end of this on the processor's own instruction for it moves them, if it is quick at that; here libc is quicker.
 const ASKED: core::ops::Range<usize> = BLOCKS_MAX + 1..4096;
 
 /// An entry of the table: three distances from where each of them stands.
@@ -213,7 +215,7 @@ fn pages(at: usize, len: usize, is_there: impl Fn(usize) -> bool) -> usize {
 /// part is not there. Races with others are theirs.
 #[inline]
 pub unsafe fn transfer(from: *const u8, to: *mut u8, len: usize) -> usize {
-    if len > 64 && (ASKED.contains(&len) || (to as usize).abs_diff(from as usize) < len) {
+    if len > 64 && (ASKED.contains(&len) || len >= ASKED.end && !moves_quickly() || (to as usize).abs_diff(from as usize) < len) {
         // SAFETY: the caller's promise.
         return unsafe { asked_first(from, to, len) };
     }
@@ -223,6 +225,45 @@ pub unsafe fn transfer(from: *const u8, to: *mut u8, len: usize) -> usize {
     }
     // SAFETY: the caller's promise; what has been copied already is copied once more.
     len - unsafe { by_bytes(from, to, len) }
+}
+
+/// Whether the processor's own instruction for it moves many bytes as quickly as wide registers do (ERMS). Where it does
+/// not, it moves them one by one.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn moves_quickly() -> bool {
+    match MOVES_QUICKLY.load(Relaxed) {
+        UNKNOWN => ask_processor(),
+        known => known == YES,
+    }
+}
+
+/// There is no such instruction.
+#[cfg(not(target_arch = "x86_64"))]
+fn moves_quickly() -> bool {
+    true
+}
+
+/// What the processor has said of itself: asked once, as it is slow to answer, and slower in a virtual machine.
+#[cfg(target_arch = "x86_64")]
+static MOVES_QUICKLY: AtomicU8 = AtomicU8::new(UNKNOWN);
+#[cfg(target_arch = "x86_64")]
+const UNKNOWN: u8 = 0;
+#[cfg(target_arch = "x86_64")]
+const NO: u8 = 1;
+#[cfg(target_arch = "x86_64")]
+const YES: u8 = 2;
+
+#[cfg(target_arch = "x86_64")]
+#[cold]
+#[inline(never)]
+fn ask_processor() -> bool {
+    use core::arch::x86_64::__cpuid_count;
+    const FEATURES: u32 = 7;
+    const ERMS: u32 = 1 << 9;
+    let is_quick = __cpuid_count(0, 0).eax >= FEATURES && __cpuid_count(FEATURES, 0).ebx & ERMS != 0;
+    MOVES_QUICKLY.store(if is_quick { YES } else { NO }, Relaxed);
+    is_quick
 }
 
 /// Copies by what libc has for it, where that has wider registers, or both sides have bytes in common: all of it, or what can be
@@ -456,10 +497,10 @@ mod tests {
     /// Goal: every length and alignment is copied as it is, and nothing beside it.
     #[test]
     fn transfers_are_copies() {
-        let source: Vec<u8> = (0..3000u32).map(|i| (i * 7 % 251) as u8 + 1).collect();
-        for len in (0..200).chain([255, 256, 257, 511, 512, 513, 1000, 2500]) {
+        let source: Vec<u8> = (0..6000u32).map(|i| (i * 7 % 251) as u8 + 1).collect();
+        for len in (0..200).chain([255, 256, 257, 511, 512, 513, 1000, 2500, 4095, 4096, 5000]) {
             for (from, to) in [(0, 0), (1, 0), (3, 16), (16, 7)] {
-                let mut target = std::vec![0u8; 3000];
+                let mut target = std::vec![0u8; 6000];
                 // SAFETY: within both.
                 assert_eq!(unsafe { transfer(source[from..].as_ptr(), target[to..].as_mut_ptr(), len) }, len);
                 assert_eq!(target[to..to + len], source[from..from + len], "{len} from {from} to {to}");
