@@ -204,6 +204,10 @@ impl Fs {
 
     /// What a program needs that starts, and only reads, has memory before it is all gone; as much as there is.
     fn set_aside(&self) {
+        // Memory that is no file (rescue, crash explorer) has its space.
+        if self.segment_path.first() == Some(&0) {
+            return;
+        }
         let _ = self.lane_space(LANES_AT_ONCE - 1);
         let _ = self.more_descriptions(0);
         for number in 0..TABLES_AT_ONCE {
