@@ -139,5 +139,5 @@ fn own_ledger() -> Result<Ledger, i32> {
     let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.set_len(Ledger::bytes()).map_err(|e| errno(&e))?;
     let path = format!("/proc/self/fd/{}\0", file.as_raw_fd());
-    Ledger::open_own(path.as_bytes()).map_err(|errno| errno.0)
+    Ledger::open(path.as_bytes()).map_err(|errno| errno.0)
 }

@@ -314,22 +314,18 @@ impl Drop for File {
 }
 
 /// Maps a shared file (`path` NUL-terminated) of at least `len` bytes, for good. `EINVAL` if it is shorter, `EPERM` if
-/// it is neither this user's nor root's: a session that has ended has left its name to everybody.
+/// it is neither this user's nor root's: a session that has ended has left its name to everybody. Not so what is named by
+/// a descriptor of this process, `/proc/self/fd/N`.
 pub fn share(path: &[u8], len: u64) -> Result<crate::Region, Errno> {
     let own = own_user();
-    let (file, stat) = File::open_checked(path, abi::O_RDWR, |stat| stat.uid == own || stat.uid == 0)?;
-    share_opened(&file, stat.size, len)
-}
-
-/// The same of a file that nobody else can have made: `path` names a descriptor of this process.
-pub fn share_own(path: &[u8], len: u64) -> Result<crate::Region, Errno> {
-    let file = File::open(path, abi::O_RDWR, 0)?;
-    let size = file.stat()?.size;
-    share_opened(&file, size, len)
-}
-
-fn share_opened(file: &File, size: u64, len: u64) -> Result<crate::Region, Errno> {
-    if size < len {
+    let (file, stat) = if path.starts_with(b"/proc/self/fd/") {
+        let file = File::open(path, abi::O_RDWR, 0)?;
+        let stat = file.stat()?;
+        (file, stat)
+    } else {
+        File::open_checked(path, abi::O_RDWR, |stat| stat.uid == own || stat.uid == 0)?
+    };
+    if stat.size < len {
         return Err(Errno::EINVAL);
     }
     let base = file.map(len, true, false)?;

@@ -206,15 +206,6 @@ impl Ledger {
     pub fn open(path: &[u8]) -> core::result::Result<Ledger, Errno> {
         // With a page cache, if the file has room for it and the program too.
         let region = file::share(path, Self::bytes_with_pages()).or_else(|_| file::share(path, Self::bytes()))?;
-        Self::of_region(region, path)
-    }
-
-    /// The same for a ledger of this process alone, whose path names a descriptor of it.
-    pub fn open_own(path: &[u8]) -> core::result::Result<Ledger, Errno> {
-        Self::of_region(file::share_own(path, Self::bytes())?, path)
-    }
-
-    fn of_region(region: Region, path: &[u8]) -> core::result::Result<Ledger, Errno> {
         // A major number that the kernel gives to nothing, and a minor one of its own.
         let ino = file::File::open(path, pm::sys::abi::O_RDONLY, 0)?.stat()?.ino;
         let device = 0xff << 8 | ino & 0xff | (ino & 0xf_ff00) << 12;
