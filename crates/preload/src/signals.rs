@@ -169,33 +169,95 @@ pub fn watch_stops() {
 /// Puts our handler in the place of what there is for a signal, and keeps that as the program's. Who ignores a stop keeps
 /// that: the kernel asks.
 fn watch(signal: c_int) {
-    let (Some(next), Some(slot)) = (next!(SigAction, "sigaction"), SLOTS.get(signal as usize)) else { return };
-    let mut old = Action { handler: DEFAULT, mask: [0; 16], flags: 0, restorer: 0 };
-    let action = watching();
-    // SAFETY: valid actions.
-    if unsafe { next(signal, &action, &mut old) } != 0 || old.handler == trampoline as *const () as usize {
+    let (Some(slot), Some(mut old)) = (SLOTS.get(signal as usize), installed(signal)) else { return };
+    let is_handler = |handler| handler != DEFAULT && handler != IGNORE;
+    if old.handler == trampoline as *const () as usize || is_stop(signal) && old.handler == IGNORE {
         return;
     }
-    if is_stop(signal) && old.handler == IGNORE {
-        // SAFETY: as it was.
-        unsafe { next(signal, &old, core::ptr::null_mut()) };
+    if is_handler(old.handler) && is_handler(slot.handler.load(Acquire)) {
+        // Ours is in place already, behind a handler of a sanitizer.
         return;
     }
     slot.flags.store(old.flags as u32, Release);
     slot.handler.store(old.handler, Release);
-    if old.handler != DEFAULT && old.handler != IGNORE {
+    let mut action = watching();
+    if is_handler(old.handler) {
         // Installed behind our back: as `change` would have done it.
         old.handler = action.handler;
-        old.flags = ((old.flags as u32 | SA_SIGINFO_BIT) & !SA_RESETHAND_BIT) as c_int;
-        // SAFETY: a valid action.
-        unsafe { next(signal, &old, core::ptr::null_mut()) };
+        old.flags = (old.flags | SA_SIGINFO_BIT as usize) & !(SA_RESETHAND_BIT as usize);
+        action = old;
+    }
+    install(signal, &action);
+}
+
+/// The kernel's own `struct sigaction`.
+///
+/// What we install for ourselves goes to the kernel: libc's function may be a sanitizer's, which falls over before its
+/// runtime is up, and the first call of ours may be that runtime's.
+#[repr(C)]
+struct KernelAction {
+    handler: usize,
+    flags: usize,
+    restorer: usize,
+    mask: u64,
+}
+
+impl KernelAction {
+    const fn plain(handler: usize) -> Self {
+        KernelAction { handler, flags: 0, restorer: 0, mask: 0 }
     }
 }
 
-/// The action for a signal for which the program has none.
-fn watching() -> Action {
-    let handler = trampoline as *const () as usize;
-    Action { handler, mask: [0; 16], flags: (SA_SIGINFO_BIT | SA_ONSTACK_BIT | SA_RESTART_BIT) as c_int, restorer: 0 }
+/// What the kernel has for a signal.
+fn installed(signal: c_int) -> Option<KernelAction> {
+    let mut old = KernelAction::plain(DEFAULT);
+    // SAFETY: the action outlives the call.
+    unsafe { pm::call!(__NR_rt_sigaction, signal, 0, &raw mut old, 8) }.ok().map(|_| old)
+}
+
+/// Tells the kernel what there is for a signal.
+fn install(signal: c_int, action: &KernelAction) {
+    // SAFETY: the action outlives the call; its handler is ours or the program's.
+    let _ = unsafe { pm::call!(__NR_rt_sigaction, signal, core::ptr::from_ref(action), 0, 8) };
+}
+
+// Where a handler returns to; on other processors the kernel has its own. Debuggers and unwinders know it by these very
+// bytes, and by no function's description that covers the byte before.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".pushsection .text.bypath_restore, \"ax\", @progbits",
+    ".balign 16",
+    "nop",
+    ".hidden bypath_restore",
+    ".globl bypath_restore",
+    ".type bypath_restore, @function",
+    "bypath_restore:",
+    // mov rax, 15 (rt_sigreturn), in its long form
+    ".byte 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0",
+    "syscall",
+    ".size bypath_restore, . - bypath_restore",
+    ".popsection",
+);
+
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" {
+    fn bypath_restore();
+}
+
+/// The flags of our handler where the program has none.
+const WATCHING_FLAGS: u32 = SA_SIGINFO_BIT | SA_ONSTACK_BIT | SA_RESTART_BIT;
+
+/// The action for a signal for which the program has none, as the kernel takes it.
+fn watching() -> KernelAction {
+    let mut action = KernelAction::plain(trampoline as *const () as usize);
+    action.flags = WATCHING_FLAGS as usize;
+    #[cfg(target_arch = "x86_64")]
+    {
+        const SA_RESTORER_BIT: usize = 0x0400_0000;
+        action.flags |= SA_RESTORER_BIT;
+        action.restorer = bypath_restore as *const () as usize;
+    }
+    action
 }
 
 /// Whether our handler stays in place when the program has none.
@@ -237,12 +299,8 @@ fn stop(signal: c_int) {
     // SAFETY: the mask outlives the call.
     let _ = unsafe { pm::call!(__NR_rt_sigprocmask, 1, &raw const bit, 0, 8) };
     // Unless somebody has set something else meanwhile.
-    if SLOTS[signal as usize].handler.load(Acquire) == DEFAULT
-        && !guest::is_here()
-        && let Some(next) = next!(SigAction, "sigaction")
-    {
-        // SAFETY: a valid action.
-        unsafe { next(signal, &watching(), core::ptr::null_mut()) };
+    if SLOTS[signal as usize].handler.load(Acquire) == DEFAULT && !guest::is_here() {
+        install(signal, &watching());
     }
     errno::set(saved);
 }
@@ -362,22 +420,15 @@ pub fn pass_on(undo: bool) {
         return;
     }
     masks::pass_on(tls::get(), undo);
-    let Some(next) = next!(SigAction, "sigaction") else { return };
     for signal in [SIGSEGV, SIGBUS] {
         if SLOTS[signal as usize].handler.load(Acquire) == IGNORE {
-            let ignored = Action { handler: IGNORE, mask: [0; 16], flags: 0, restorer: 0 };
-            let action = if undo { watching() } else { ignored };
-            // SAFETY: a valid action.
-            unsafe { next(signal, &action, core::ptr::null_mut()) };
+            install(signal, &if undo { watching() } else { KernelAction::plain(IGNORE) });
         }
     }
 }
 
 fn set_default(signal: c_int) {
-    let Some(next) = next!(SigAction, "sigaction") else { return };
-    let action = Action { handler: DEFAULT, mask: [0; 16], flags: 0, restorer: 0 };
-    // SAFETY: a valid action.
-    unsafe { next(signal, &action, core::ptr::null_mut()) };
+    install(signal, &KernelAction::plain(DEFAULT));
 }
 
 /// `sigaction` with the program's handler behind the trampoline.
@@ -439,7 +490,8 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
         && is_watched(signal, action.handler)
     {
         slot.handler.store(action.handler, Release);
-        installed = Some(watching());
+        let handler = trampoline as *const () as usize;
+        installed = Some(Action { handler, mask: [0; 16], flags: WATCHING_FLAGS as c_int, restorer: 0 });
     }
     let given = installed.as_ref().map_or(core::ptr::null(), |a| a as *const Action);
     // SAFETY: by contract.
