@@ -115,8 +115,9 @@ fn good(result: i32) {
 #[inline(never)]
 fn copy(hand: &mut Hand, i: usize, len: usize) {
     let from = &hand.source[(i % 64) * 4096..][..len];
+    // As calls copy: one instruction of the processor's moves a page, each byte of which is counted.
     // SAFETY: both are that long, and different.
-    unsafe { libc::memcpy(hand.block.0.as_mut_ptr().cast(), black_box(from.as_ptr()).cast(), len) };
+    let _ = unsafe { pm::faults::transfer(black_box(from.as_ptr()), hand.block.0.as_mut_ptr(), len) };
 }
 
 /// Names that a call takes turns with.

@@ -5,7 +5,7 @@
 //! | mapping | hole |
 //! |---|---|
 //! | private | zero pages of its own |
-//! | shared, only read | zeroes that go when somebody fills a hole (`Backend::zeros`): touching them raises `SIGBUS`, and what is there now is put in place ([`fault`](super::fault)) |
+//! | shared, only read | zeroes that go when somebody fills a hole (`Backend::zeros`): touching them raises `SIGBUS`, and what is there now is put in place ([`fault`](mod@super::fault)) |
 //! | shared, to be written | there is none, if there is plenty of space; else nothing: a touch raises `SIGSEGV`, and the page is made then |
 
 use super::*;
