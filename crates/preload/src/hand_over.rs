@@ -200,6 +200,19 @@ pub fn keep_root() {
     }
 }
 
+/// Who may not change its root directory by itself must not find a way out of it here.
+pub fn forget_root() {
+    if ROOT.load(Relaxed) < 0 {
+        return;
+    }
+    // SAFETY: no arguments.
+    if unsafe { pm::call!(__NR_geteuid) } != Ok(0) {
+        let root = ROOT.swap(-1, Relaxed);
+        // SAFETY: ours, as nobody else has swapped it out.
+        let _ = unsafe { pm::call!(__NR_close, root) };
+    }
+}
+
 /// What was given to the kernel; dropping it takes everything back (`exec` failed).
 pub struct HandedOver {
     /// Numbers that carry a kernel descriptor now.

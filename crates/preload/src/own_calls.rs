@@ -4,7 +4,9 @@
 
 use crate::alloc;
 use crate::refused;
+use core::ffi::CStr;
 use core::fmt::Write;
+use pm::file::File;
 use pm::sys::abi::*;
 use posix::own_calls::{BEFORE, KNOWN, calls_with_paths, find, segments};
 
@@ -52,15 +54,25 @@ pub fn makes(fd: usize, program: &stat, head: &[u8]) -> bool {
         return *verdict == b'1';
     }
     let found = look(fd, head);
-    if write!(key, "{}", u8::from(found)).is_ok() {
+    if write!(key, "{}", u8::from(found)).is_ok()
+        && let (Some(place), Some(directory)) = (Text::<16>::new(format_args!("{place}")), own_directory())
+    {
         if len != 0 {
-            // SAFETY: a NUL-terminated path.
-            let _ = unsafe { pm::call!(__NR_unlinkat, AT_FDCWD, path.0.as_ptr(), 0) };
+            // SAFETY: a NUL-terminated name.
+            let _ = unsafe { pm::call!(__NR_unlinkat, directory.number(), place.0.as_ptr(), 0) };
         }
         // SAFETY: NUL-terminated texts. It is of no account who was first, or that nobody may.
-        let _ = unsafe { pm::call!(__NR_symlinkat, key.0.as_ptr(), AT_FDCWD, path.0.as_ptr()) };
+        let _ = unsafe { pm::call!(__NR_symlinkat, key.0.as_ptr(), directory.number(), place.0.as_ptr()) };
     }
     found
+}
+
+/// Where the verdicts lie, if that is this user's directory: where a session has ended, anybody can make its path again, and
+/// lead names in it elsewhere.
+fn own_directory() -> Option<File> {
+    let path = refused::place().and_then(|session| Text::<320>::new(format_args!("{session}/scan")))?;
+    let directory = File::directory(CStr::from_bytes_until_nul(&path.0).ok()?).ok()?;
+    directory.stat().is_ok_and(|stat| stat.uid == pm::file::own_user()).then_some(directory)
 }
 
 /// Whether a link was made by this user or by root: where a session has ended, anybody can make its directory again.

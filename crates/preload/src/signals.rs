@@ -124,8 +124,11 @@ unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut 
     // SAFETY: the program installed it as a handler; one that takes only the
     // signal number ignores the other arguments.
     let handler: Handler = unsafe { core::mem::transmute(handler) };
+    let hidden = tls.hidden.get();
     // SAFETY: as the kernel would call it.
     unsafe { handler(signal, info, context) };
+    // What the handler has blocked ends with it: the kernel gives the mask back from its frame.
+    tls.hidden.set(hidden);
     // There is no operation to return to any more.
     // SAFETY: the kernel's own frame.
     if counter.is_some_and(|counter| counter == unsafe { *faults::counter(context) }) {

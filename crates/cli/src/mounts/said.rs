@@ -22,8 +22,8 @@ impl Said {
             let path = directory.join(format!("{PREFIX}said-{}-{count}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
-                    // What is found out about programs, by this user's.
-                    let _ = DirBuilder::new().mode(0o700).create(path.join("scan"));
+                    // What is found out about programs, by this user's; other users' may read it.
+                    let _ = DirBuilder::new().mode(0o755).create(path.join("scan"));
                     let _ = fs::set_permissions(&path, Permissions::from_mode(0o1777));
                     return Said(Some(path));
                 }

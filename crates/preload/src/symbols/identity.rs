@@ -20,6 +20,7 @@ fn changed<T>(result: T) -> T {
 pub fn ask_again() {
     if init::is_mounted() && !guest::is_here() {
         PROCESS.credentials_changed();
+        crate::hand_over::forget_root();
     }
 }
 

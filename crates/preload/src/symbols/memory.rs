@@ -16,7 +16,8 @@ export! {
     }
     fn msync(address: usize, len: usize, flags: i32) -> i32 {
         ret_int(serve!(__NR_msync, address, len, flags))
-    }    fn [mprotect, __mprotect](address: usize, len: usize, protection: i32) -> i32 {
+    }
+    fn [mprotect, __mprotect](address: usize, len: usize, protection: i32) -> i32 {
         ret_int(serve!(__NR_mprotect, address, len, protection))
     }
     fn [madvise, __madvise](address: usize, len: usize, advice: i32) -> i32 {

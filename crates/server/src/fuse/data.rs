@@ -54,15 +54,20 @@ impl Call<'_> {
         let at = (asked.flags & sys::O_APPEND == 0).then_some(asked.offset);
         let keeps = asked.write_flags & abi::WRITE_KILL_SET_ID == 0;
         let write = |cx: &Cx| self.backend().write(cx, self.node(), at, &[UserSlice::from_ref(data)]);
-        // Where the end will be found nobody knows yet.
-        let range = at.map_or((0, u64::MAX), |at| (at, at.saturating_add(data.len() as u64)));
+        // Where the end will be found nobody knows yet; not before where it is.
+        let range = match at {
+            Some(at) => (at, at.saturating_add(data.len() as u64)),
+            None if self.fuse.stores.knows(self.header.node) => (self.backend().attr(&self.cx, self.node())?.size, u64::MAX),
+            None => (0, u64::MAX),
+        };
         let (written, end) =
             self.change_contents(self.node(), Some(keeps), |cx| self.fuse.stores.write(self.header.node, range, || write(cx)))?;
         self.moved(asked.handle, end);
         Ok(written)
     }
 
-    /// Pages that were stored into: see `stores`. That takes nobody's rights away. They do not make the file longer, whatever the kernel takes for its end.
+    /// Pages that were stored into: see `stores`. That takes nobody's rights away. They do not make the file longer, whatever
+    /// the kernel takes for its end.
     fn take_back(&self, asked: &WriteIn, data: &[u8]) -> Result<usize> {
         let size = self.backend().attr(&self.cx, self.node())?.size;
         let (start, end) = (asked.offset, asked.offset.saturating_add(data.len() as u64).min(size));

@@ -44,6 +44,8 @@ pub(super) struct Written {
     writes: VecDeque<Write>,
     /// How many writes have ended.
     now: u64,
+    /// That number when pages were last begun to be read: what had ended by then is in them.
+    begun: u64,
 }
 
 impl Written {
@@ -62,7 +64,11 @@ impl Written {
             self.writes.remove(at);
         }
         let ended = self.now;
-        if let Some(last) = self.writes.back_mut().filter(|last| last.ended != UNDER_WAY && last.end == start) {
+        // One that pages being read in may have is not made to look younger.
+        let begun = self.begun;
+        if let Some(last) =
+            self.writes.back_mut().filter(|last| last.ended != UNDER_WAY && last.ended > begun && last.end == start)
+        {
             (last.end, last.ended) = (reached, ended);
         } else if start < reached {
             self.writes.push_back(Write { start, end: reached, ended });
@@ -136,7 +142,11 @@ impl Stores {
                 unknown.insert(Arc::default()).clone()
             }
         };
-        let begun = locked(&written).now;
+        let begun = {
+            let mut written = locked(&written);
+            written.begun = written.now;
+            written.now
+        };
         read()?;
         locked(&written).read(start, start.saturating_add(len), begun);
         Ok(())
@@ -261,5 +271,23 @@ mod tests {
         assert_eq!(parts(&stores, 0, PAGE), [(0, PAGE)]);
         assert_eq!(parts(&stores, 1999 * PAGE, 2000 * PAGE).len(), 2);
         assert_eq!(locked(&stores.find(7).unwrap()).writes.len(), WRITES_MAX);
+    }
+
+    /// Goal: an append under way covers what lies behind the end only, and a write that pages being read in have is not
+    /// joined to one that they have not.
+    #[test]
+    fn beside_what_is_under_way() {
+        let mut written = Written::default();
+        written.begin(PAGE, u64::MAX);
+        assert_eq!(written.unwritten(0, 2 * PAGE), [(0, PAGE)]);
+        let mut written = Written::default();
+        written.begin(0, 100);
+        written.end((0, 100), (0, 100));
+        written.begun = written.now;
+        let begun = written.now;
+        written.begin(100, 200);
+        written.end((100, 200), (100, 200));
+        written.read(0, PAGE, begun);
+        assert_eq!(written.unwritten(0, PAGE), [(0, 100), (200, PAGE)]);
     }
 }

@@ -80,7 +80,8 @@ impl Process {
     /// A page was touched in a mapping in which something stands for holes.
     fn hole_fault(&self, cx: &Cx, one: &mut Mapping, page: usize, bus: bool, before: u32) -> MapFault {
         let Some(file) = self.mapped_file(one) else { return MapFault::NotOurs };
-        if one.prot as usize & PROT_WRITE == 0
+        // Parts may have fewer rights than the whole: what `SIGBUS` tells of were zeroes.
+        if (bus || one.prot as usize & PROT_WRITE == 0)
             && let Some((zeros, window)) = file.mount.backend.zeros()
         {
             return self.zeros_fault(cx, one, &file, page, (bus, before), (zeros, window));
