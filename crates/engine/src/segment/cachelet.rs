@@ -62,8 +62,12 @@ pub const STORED: u32 = 16384;
 /// The file may have capabilities, which a change of its contents takes away: whoever makes one looks. Set with [`COLD`]
 /// when a cachelet is loaded, so that loading need not look itself.
 pub const CAPABLE: u32 = 32768;
-/// A process has mapped holes of the file as zeroes: who fills one takes the zeroes away (`file/zeros.rs`).
-pub const HOLES: u32 = 65536;
+/// A process has mapped holes of the file as zeroes: who fills one takes the zeroes away (`file/zeros.rs`). The bit that
+/// says of a directory that [`NAMES_KNOWN`]: there is no other left.
+pub const HOLES: u32 = NAMES_KNOWN;
+/// From here on a word of flags says which lane has closed a directory, or is about to give a cachelet away.
+const LANE: u32 = 1 << 16;
+const _: () = assert!(CAPABLE < LANE && STORED < LANE && EXECUTED < LANE && HOLES < LANE);
 
 /// A cachelet, two lines: what is asked of a directory that names are changed in, and of a file that is read, lies on
 /// the first.
