@@ -3,10 +3,7 @@
 # Another user in a session of a directory or of a FUSE daemon is refused everything, aloud; with allow_other he may do
 # what his ids let him. Nobody else gets at what the session shares.
 set -u
-failed=0
-same() { # WHAT GOT WANTED
-    [ "$2" = "$3" ] || { echo "$1: '$2', not '$3'"; failed=1; }
-}
+. "$(dirname "$0")/own.sh"
 chmod 755 . && cp "${bypath%/*}"/libbypath*.so "$bypath" . && bypath=$PWD/bypath || exit 1
 mkdir d m && chmod 777 d && echo open >d/open && echo mine >d/mine && chmod 600 d/mine && mkdir d/closed && echo in >d/closed/in && chmod 700 d/closed
 other() { echo "setpriv --reuid 65534 --regid 65534 --clear-groups"; }

@@ -4,8 +4,8 @@
 # own
 # seconds: 120
 set -u
+. "$(dirname "$0")/own.sh"
 at=$PWD/m files=9000
-fail() { echo "FAIL: $*"; exit 1; }
 cat >make.py <<'P'
 import os, sys
 top, count, first = sys.argv[1], int(sys.argv[2]), sys.argv[3]

@@ -3,8 +3,8 @@
 # record lock is free, `bypath info` doesn't show it, repair and mkfs don't wait for it. Who lives so is not disturbed.
 # own
 set -u
+. "$(dirname "$0")/own.sh"
 at=$PWD/m
-fail() { echo "FAIL: $*"; exit 1; }
 cat >g.c <<'C'
 #define _GNU_SOURCE
 #include <fcntl.h>

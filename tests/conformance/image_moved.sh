@@ -4,10 +4,7 @@
 # own
 # needs: python3
 set -u
-fail() { echo "$*" && exit 1; }
-tests=${tests:-$(dirname "$0")/..}
-work=$PWD
-. "$tests/common.sh"
+. "$(dirname "$0")/own.sh"
 cat >case.py <<'P'
 import mmap, os, sys
 image, path = sys.argv[1:]

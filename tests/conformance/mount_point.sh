@@ -3,10 +3,7 @@
 # What lies at a mount point without a kernel mount is never taken for files of the mount: it must be empty, or nothing,
 # and an empty one is covered for the session's programs by one in which nothing can be made.
 set -u
-failed=0
-same() { # WHAT GOT WANTED
-    [ "$2" = "$3" ] || { echo "$1: '$2', not '$3'"; failed=1; }
-}
+. "$(dirname "$0")/own.sh"
 "$bypath" mkfs i --size 64M >/dev/null && mkdir full empty data d && echo mine >full/precious && echo there >data/f || exit 1
 for spec in i:$PWD/full i:$PWD/full,ro i:$PWD/full,cache=byvfs "host:$PWD/data:$PWD/full"; do
     for option in '' --no-fuse; do
@@ -18,28 +15,7 @@ same 'it is still there' "$(cat full/precious)" mine
 # The same files at their own path.
 same 'a directory where it is' "$("$bypath" run -m "host:$PWD/data:$PWD/data" -- cat "$PWD/data/f")" there
 # Covered: for programs without the library, for raw calls, in the session only.
-cat >past.c <<'C'
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/syscall.h>
-// By system calls of its own, which pass the library by: make, append, remove, stamp.
-static long call(long n, long a, long b, long c, long d) {
-    long r;
-    register long r10 asm("r10") = d;
-    asm volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
-    return r;
-}
-int main(int c, char **v) {
-    long p = (long)v[2], r = 1;
-    if (!strcmp(v[1], "make")) r = call(SYS_openat, AT_FDCWD, p, O_CREAT | O_WRONLY, 0644);
-    if (!strcmp(v[1], "append")) r = call(SYS_openat, AT_FDCWD, p, O_APPEND | O_WRONLY, 0);
-    if (!strcmp(v[1], "remove")) r = call(SYS_unlinkat, AT_FDCWD, p, 0, 0);
-    if (!strcmp(v[1], "stamp")) r = call(SYS_utimensat, AT_FDCWD, p, 0, 0);
-    printf("past %ld\n", r);
-}
-C
-cc -O1 -o past past.c || exit 1
+past_program || exit 1
 at=$PWD/empty
 for spec in "--no-fuse -m i:$at" "-m i:$at,cache=byvfs" "-m host:$PWD/data:$at"; do
     # shellcheck disable=SC2086

@@ -3,10 +3,7 @@
 # Programs that the library can't be loaded into are not started where they would take what lies below a mount point for
 # what is in the mount; calls by numbers that are not known are errors there. With a kernel mount both go by that.
 set -u
-failed=0
-same() { # WHAT GOT WANTED
-    [ "$2" = "$3" ] || { echo "$1: '$2', not '$3'"; failed=1; }
-}
+. "$(dirname "$0")/own.sh"
 cat >static.c <<'C'
 // Without a C library: prints its first argument's contents, or says that there are none.
 static long call(long n, long a, long b, long c) {

@@ -3,32 +3,8 @@
 # `,ro` and `bypath mount -o ro`: nobody changes the image, whichever way he comes; and what is mounted at the directory
 # must be that image, as wanted.
 set -u
-failed=0
-same() { # WHAT GOT WANTED
-    [ "$2" = "$3" ] || { echo "$1: '$2', not '$3'"; failed=1; }
-}
-cat >past.c <<'C'
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/syscall.h>
-// By system calls of its own, which pass the library by: make, append, remove, stamp.
-static long call(long n, long a, long b, long c, long d) {
-    long r;
-    register long r10 asm("r10") = d;
-    asm volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
-    return r;
-}
-int main(int c, char **v) {
-    long p = (long)v[2], r = 1;
-    if (!strcmp(v[1], "make")) r = call(SYS_openat, AT_FDCWD, p, O_CREAT | O_WRONLY, 0644);
-    if (!strcmp(v[1], "append")) r = call(SYS_openat, AT_FDCWD, p, O_APPEND | O_WRONLY, 0);
-    if (!strcmp(v[1], "remove")) r = call(SYS_unlinkat, AT_FDCWD, p, 0, 0);
-    if (!strcmp(v[1], "stamp")) r = call(SYS_utimensat, AT_FDCWD, p, 0, 0);
-    printf("past %ld\n", r);
-}
-C
-cc -O1 -o past past.c || exit 1
+. "$(dirname "$0")/own.sh"
+past_program || exit 1
 tries() { # DIR: each tries to write, with and past the library
     echo "echo a >$1/w; for what in make append remove stamp; do $PWD/past \$what $1/h; done; cat $1/h"
 }

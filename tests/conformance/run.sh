@@ -126,7 +126,7 @@ one() {
 }
 
 if [ $# -eq 0 ]; then
-    set -- $(cd "$here" && ls -- *.c *.py *.sh 2>/dev/null | grep -vx run.sh)
+    set -- $(cd "$here" && ls -- *.c *.py *.sh 2>/dev/null | grep -vxE "(run|own).sh")
 fi
 for name; do one "${name%.*}"; done
 [ $failed -eq 0 ]

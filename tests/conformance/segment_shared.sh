@@ -6,10 +6,7 @@
 # needs: setpriv
 # seconds: 100
 set -u
-fail() { echo "$*" && exit 1; }
-tests=${tests:-$(dirname "$0")/..}
-work=$PWD
-. "$tests/common.sh"
+. "$(dirname "$0")/own.sh"
 for_all
 as() { setpriv --reuid "$1" --regid "$1" --groups 3000 "${@:2}"; }
 chmod 777 .

@@ -6,12 +6,8 @@
 # needs: setpriv
 # seconds: 100
 set -u
-fail() { echo "$*" && exit 1; }
-tests=${tests:-$(dirname "$0")/..}
-work=$PWD
-. "$tests/common.sh"
+. "$(dirname "$0")/own.sh"
 for_all
-user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 try() {
     rm -f r.img
     timeout 10 $bypath mkfs r.img --size 16M >/dev/null || fail "$1: mkfs"

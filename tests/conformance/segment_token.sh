@@ -5,12 +5,8 @@
 # needs: setpriv
 # seconds: 60
 set -u
-fail() { echo "$*" && exit 1; }
-tests=${tests:-$(dirname "$0")/..}
-work=$PWD
-. "$tests/common.sh"
+. "$(dirname "$0")/own.sh"
 for_all
-user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 # The volatile header is at 0x3000: boot id, device and inode number, token, generation, inode number of the segment.
 word() { echo "0x$(od -An -tx8 -j $(($2)) -N8 "$1" | tr -d ' ')"; }
 put() {

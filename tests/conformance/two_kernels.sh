@@ -5,10 +5,7 @@
 # own
 # seconds: 100
 set -u
-fail() { echo "$*" && exit 1; }
-tests=${tests:-$(dirname "$0")/..}
-work=$PWD
-. "$tests/common.sh"
+. "$(dirname "$0")/own.sh"
 [ -c /dev/fuse ] || { echo "no /dev/fuse here: NOT tested"; exit 0; }
 bypath=$(realpath "$bypath")
 

@@ -4,11 +4,8 @@
 # A program that can't use the image of its session gets an error for every path of the mount, whatever the cause: never
 # a file of what lies underneath. One line a session says why. A program in another root directory goes on undisturbed.
 set -u
-failed=0
+. "$(dirname "$0")/own.sh"
 fail() { echo "$*" && failed=1; }
-same() { # WHAT GOT WANTED
-    [ "$2" = "$3" ] || fail "$1: '$2', not '$3'"
-}
 at=$PWD/m
 mkdir m
 # Each tries all kinds of calls; only errors may come, all the same one. Files of the kernel's stay usable.

@@ -208,5 +208,20 @@ int main(void)
 	return 0;
 }
 C
-mkdir -p d/e/f bin; echo a >d/a; : >d/b; : >d/.hid; echo x >d/e/x; ln -s a d/l; ln -s none d/dangling; ln d/a d/e/hard; mkfifo d/p; chmod 750 d/e; printf '#!/bin/sh\necho "found: $1"\n' >bin/found; chmod 755 bin/found
-gcc -Wall -Werror -Wno-unused-result -O1 -o t t.c || exit; ./t <d/a; echo "exit $?"; rm t; ls tmp
+mkdir -p d/e/f bin
+echo a >d/a
+: >d/b
+: >d/.hid
+echo x >d/e/x
+ln -s a d/l
+ln -s none d/dangling
+ln d/a d/e/hard
+mkfifo d/p
+chmod 750 d/e
+printf '#!/bin/sh\necho "found: $1"\n' >bin/found
+chmod 755 bin/found
+gcc -Wall -Werror -Wno-unused-result -O1 -o t t.c || exit
+./t <d/a
+echo "exit $?"
+rm t
+ls tmp

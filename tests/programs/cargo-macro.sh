@@ -14,8 +14,14 @@ pub fn name(item: TokenStream) -> TokenStream {
 R
 printf '[package]\nname = "w"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\nm = { path = "m" }\n' >Cargo.toml
 printf '#[derive(m::Name)]\nstruct Short;\nfn main() { println!("{}", Short::name()); }\n' >src/main.rs
-tool=$(command -v cargo); home=${tool%/.cargo/bin/cargo}
+tool=$(command -v cargo)
+home=${tool%/.cargo/bin/cargo}
 [ ! -d "$home/.rustup" ] || export RUSTUP_HOME="$home/.rustup" RUSTUP_TOOLCHAIN="$(ls "$home/.rustup/toolchains" | head -1)"
 export CARGO_HOME="$PWD/cargo" CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never
-cargo build -q --offline; echo "exit $?"; target/debug/w
-touch src/main.rs; cargo run -q --offline; cargo clean -q; ls
+cargo build -q --offline
+echo "exit $?"
+target/debug/w
+touch src/main.rs
+cargo run -q --offline
+cargo clean -q
+ls

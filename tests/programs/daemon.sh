@@ -15,8 +15,46 @@ until ($end) {
 }
 print "ends\n"; unlink 'pid';
 P
-wait_for() { for _ in $(seq 3000); do [ -e "$1" ] && return; sleep 0.01; done; echo "no $1"; }
-mkdir run; mkfifo run/requests; perl service.pl; echo "exit $?"; wait_for run/ready; echo one >run/requests; wait_for run/answer-one; cat run/answer-one; echo
-perl service.pl; for _ in $(seq 3000); do grep -q already run/log && break; sleep 0.01; done; pid=$(cat run/pid); [ "$(ps -o sid= -p "$pid" 2>/dev/null || echo 0)" != "$(ps -o sid= -p $$ 2>/dev/null)" ] && echo session
-mv run/log run/log.1; kill -HUP "$pid"; wait_for run/again; echo two >run/requests; wait_for run/answer-two; cat run/answer-two; echo; kill -TERM "$pid"; for _ in $(seq 3000); do [ -e run/pid ] || break; sleep 0.01; done; ls run; cat run/log.1 run/log; stat -c '%a %n' run/log run/ready
-(setsid sh -c 'cd run; sleep 0.05; echo late >late.new; mv late.new late' >/dev/null 2>&1 &); wait_for run/late; cat run/late; nohup sh -c 'echo kept on' >nohup.txt 2>/dev/null; cat nohup.txt
+wait_for() {
+    for _ in $(seq 3000); do
+        [ -e "$1" ] && return
+        sleep 0.01
+    done
+    echo "no $1"
+}
+mkdir run
+mkfifo run/requests
+perl service.pl
+echo "exit $?"
+wait_for run/ready
+echo one >run/requests
+wait_for run/answer-one
+cat run/answer-one
+echo
+perl service.pl
+for _ in $(seq 3000); do
+    grep -q already run/log && break
+    sleep 0.01
+done
+pid=$(cat run/pid)
+[ "$(ps -o sid= -p "$pid" 2>/dev/null || echo 0)" != "$(ps -o sid= -p $$ 2>/dev/null)" ] && echo session
+mv run/log run/log.1
+kill -HUP "$pid"
+wait_for run/again
+echo two >run/requests
+wait_for run/answer-two
+cat run/answer-two
+echo
+kill -TERM "$pid"
+for _ in $(seq 3000); do
+    [ -e run/pid ] || break
+    sleep 0.01
+done
+ls run
+cat run/log.1 run/log
+stat -c '%a %n' run/log run/ready
+(setsid sh -c 'cd run; sleep 0.05; echo late >late.new; mv late.new late' >/dev/null 2>&1 &)
+wait_for run/late
+cat run/late
+nohup sh -c 'echo kept on' >nohup.txt 2>/dev/null
+cat nohup.txt

@@ -17,7 +17,28 @@ J
 for engine in io_uring libaio; do
     for rw in write randwrite; do printf '[j-%s-%s]\nioengine=%s\nrw=%s\n' $engine $rw $engine $rw; done
 done >>jobs
-fio --minimal jobs >out 2>&1; echo "exit $?"; grep -i -E 'verify:|error' out; grep -c '^3;fio' out; ls
+fio --minimal jobs >out 2>&1
+echo "exit $?"
+grep -i -E 'verify:|error' out
+grep -c '^3;fio' out
+ls
 half() { printf '[half-%s]\nfilename=j-both\nioengine=%s\nrw=write\nsize=512k\noffset=%s\n' "$1" "$2" "$1"; }
-sed -i '/^\[j-/,$d; /^size/d' jobs; cp jobs look; { echo do_verify=0; half 0 io_uring; half 512k psync; } >>jobs; { echo verify_only=1; half 0 psync; half 512k io_uring; } >>look
-for job in jobs look; do fio --minimal $job >out 2>&1; echo "$job: exit $?"; grep -i -E 'verify:|error' out; done; rm out; ls -s --block-size=1 j-both
+sed -i '/^\[j-/,$d; /^size/d' jobs
+cp jobs look
+{
+    echo do_verify=0
+    half 0 io_uring
+    half 512k psync
+} >>jobs
+{
+    echo verify_only=1
+    half 0 psync
+    half 512k io_uring
+} >>look
+for job in jobs look; do
+    fio --minimal $job >out 2>&1
+    echo "$job: exit $?"
+    grep -i -E 'verify:|error' out
+done
+rm out
+ls -s --block-size=1 j-both

@@ -45,5 +45,17 @@ func main() {
 }
 P
 # The library is compiled once for all runs, outside; its cache is copied into the tree.
-kept=/var/tmp/bypath-go-$(id -u); GOCACHE=$kept go build -ldflags '-s -w -buildid=' -o /dev/null . && cp -r "$kept" cache
-go build -ldflags '-s -w -buildid=' -o prog . ; echo "exit $?"; echo in >in; ./prog <in; echo "exit $?"; cat d/s; ./prog </dev/null 2>&1 | head -1; touch main.go; go build -o again . && cmp again prog | wc -l; rm again; du -s cache | grep -c cache; rm -rf cache path .config
+kept=/var/tmp/bypath-go-$(id -u)
+GOCACHE=$kept go build -ldflags '-s -w -buildid=' -o /dev/null . && cp -r "$kept" cache
+go build -ldflags '-s -w -buildid=' -o prog .
+echo "exit $?"
+echo in >in
+./prog <in
+echo "exit $?"
+cat d/s
+./prog </dev/null 2>&1 | head -1
+touch main.go
+go build -o again . && cmp again prog | wc -l
+rm again
+du -s cache | grep -c cache
+rm -rf cache path .config

@@ -21,4 +21,11 @@ public class T {
     }
 }
 P
-exec 2>&1; javac -J-XX:TieredStopAtLevel=1 T.java | grep -v JAVA_TOOL; java T | grep -v JAVA_TOOL; ls T*.class; rm -rf d m r t copied moved2; jar cfe t.jar T T*.class >/dev/null; jar tf t.jar | sort | tail -3; java -jar t.jar | tail -2
+exec 2>&1
+javac -J-XX:TieredStopAtLevel=1 T.java | grep -v JAVA_TOOL
+java T | grep -v JAVA_TOOL
+ls T*.class
+rm -rf d m r t copied moved2
+jar cfe t.jar T T*.class >/dev/null
+jar tf t.jar | sort | tail -3
+java -jar t.jar | tail -2

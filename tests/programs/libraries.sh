@@ -3,20 +3,29 @@
 # ignore: \.(so[^/]*|pyc)$|/(abs|origin|none|open)$
 # Libraries beside the programs that need them: found by absolute RUNPATH, $ORIGIN, LD_LIBRARY_PATH and without; needed by
 # each other, opened, closed and opened again; Python's modules in C, and what they need.
-mkdir sub bin; here=$PWD
+mkdir sub bin
+here=$PWD
 echo 'int c(void) { static int n; return ++n; }' >c.c
 echo 'int c(void); int b(void) { return 10 + c(); }' >b.c
 echo 'int b(void); int c(void); int a(void) { return 100 * b() + c(); }' >a.c
 printf '#include <stdio.h>\nint a(void), b(void);\nint main(void) { int first = a(); printf("%%d %%d\\n", first, b()); }\n' >main.c
 # One without a name of its own, too.
 gcc -shared -fPIC -o sub/libc1.so c.c -Wl,-soname,libc1.so
-gcc -shared -fPIC -o sub/libb.so.2 b.c -Lsub -lc1 -Wl,-soname,libb.so.2,-rpath,'$ORIGIN'; ln -s libb.so.2 sub/libb.so
+gcc -shared -fPIC -o sub/libb.so.2 b.c -Lsub -lc1 -Wl,-soname,libb.so.2,-rpath,'$ORIGIN'
+ln -s libb.so.2 sub/libb.so
 gcc -shared -fPIC -o liba.so a.c -Lsub -lb -lc1 -Wl,-rpath,'$ORIGIN/sub'
 program() { gcc -o "bin/$1" main.c -L. -la -Lsub -lb -lc1 "$2"; }
-program abs "-Wl,-rpath,$here:$here/sub"; program origin '-Wl,-rpath,$ORIGIN/..:$ORIGIN/../sub'; program none -Wl,-s
-bin/abs; bin/origin; LD_LIBRARY_PATH=.:$here/sub bin/none; env LD_LIBRARY_PATH="$here:sub" bin/none
+program abs "-Wl,-rpath,$here:$here/sub"
+program origin '-Wl,-rpath,$ORIGIN/..:$ORIGIN/../sub'
+program none -Wl,-s
+bin/abs
+bin/origin
+LD_LIBRARY_PATH=.:$here/sub bin/none
+env LD_LIBRARY_PATH="$here:sub" bin/none
 bin/none 2>&1 | sed 's/.*: error/error/'
-sh -c 'env | grep -c self/fd'; perl -e 'system("bin/abs"); print `bin/origin`; exec "bin/abs"'; echo | xargs bin/origin
+sh -c 'env | grep -c self/fd'
+perl -e 'system("bin/abs"); print `bin/origin`; exec "bin/abs"'
+echo | xargs bin/origin
 cat >open.c <<'C'
 #include <dlfcn.h>
 #include <stdio.h>
@@ -34,7 +43,8 @@ int main(int argc, char **argv) {
 }
 C
 gcc -o open open.c -ldl
-./open "$here/liba.so" sub/libc1.so; ./open ./liba.so "$here/sub/libc1.so"
+./open "$here/liba.so" sub/libc1.so
+./open ./liba.so "$here/sub/libc1.so"
 cat >load.py <<'P'
 import ctypes, os, sys
 before = len(os.listdir("/proc/self/fd"))
@@ -49,8 +59,11 @@ for name in "broken.so", "none.so":
     try: ctypes.CDLL("./" + name)
     except OSError as error: print(str(error).rsplit(": ", 1)[1])
 P
-python3 load.py; LD_LIBRARY_PATH=$here:sub python3 -c 'import ctypes; print(ctypes.CDLL("liba.so").a())'
-mkdir wheel.libs; echo 'int needed(void) { return 7; }' >n.c; gcc -shared -fPIC -o wheel.libs/libneeded-0a1b.so n.c -Wl,-soname,libneeded-0a1b.so
+python3 load.py
+LD_LIBRARY_PATH=$here:sub python3 -c 'import ctypes; print(ctypes.CDLL("liba.so").a())'
+mkdir wheel.libs
+echo 'int needed(void) { return 7; }' >n.c
+gcc -shared -fPIC -o wheel.libs/libneeded-0a1b.so n.c -Wl,-soname,libneeded-0a1b.so
 cat >fast.c <<'C'
 #include <Python.h>
 int needed(void);

@@ -13,4 +13,10 @@ my $u = IO::Socket::UNIX->new(Local => 'sock', Listen => 1) or print "sock $!\n"
 sysopen $f, 'excl', POSIX::O_CREAT | POSIX::O_EXCL | POSIX::O_RDWR or die; syswrite $f, 'abcdef'; sysseek $f, 2, 0; sysread $f, $b, 3; print "$b\n"; sysopen $f, 'excl', POSIX::O_CREAT | POSIX::O_EXCL or print "$!\n"; my ($dev, $ino) = stat 'h'; print $ino == (stat 'd/b')[1] ? "same\n" : "other\n"; umask 077; open $f, '>', 'private'; close $f; printf "%o\n", (stat 'private')[2]; open $f, '<', 'd' and print "opened a directory\n"; print defined(read $f, $b, 1) ? 'read' : "$!", "\n"; eval { require './lib.pl' }; print $@ ? $@ : "required\n";
 P
 echo 'print "lib\n"; 1;' >lib.pl
-perl t.pl; echo "exit $?"; printf 'a\nb\n' >e; perl -i.bak -pe 's/a/A/' e; cat e e.bak; perl -ne 'print "$ARGV $_" if eof' e e.bak; perl -MStorable -e 'store {a=>1}, "st"; print retrieve("st")->{a}, "\n"'
+perl t.pl
+echo "exit $?"
+printf 'a\nb\n' >e
+perl -i.bak -pe 's/a/A/' e
+cat e e.bak
+perl -ne 'print "$ARGV $_" if eof' e e.bak
+perl -MStorable -e 'store {a=>1}, "st"; print retrieve("st")->{a}, "\n"'

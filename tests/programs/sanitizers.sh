@@ -33,6 +33,10 @@ int main(int count, char **arguments) {
 C
 gcc -O0 -g -w -fsanitize=address t.c -o asan && gcc -O0 -g -w -fsanitize=thread t.c -o tsan
 # At addresses that are not drawn: with many bits of them, the runtimes of some compilers do not start every time.
-for _ in 1 2 3; do setarch -R ./asan; echo $?; done
+for _ in 1 2 3; do
+    setarch -R ./asan
+    echo $?
+done
 setarch -R ./asan wrong 2>&1 | sed -n 's/.*\(SUMMARY: AddressSanitizer: [a-z-]*\).*/\1/p'
-setarch -R ./tsan; echo $?
+setarch -R ./tsan
+echo $?

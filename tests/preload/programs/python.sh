@@ -1,6 +1,9 @@
 #!/bin/sh
 # Standard library on files: imports from inside, compilation, pickles, sqlite, mmap, tempfile, multiprocessing.
-mkdir -p pkg/sub; echo 'VALUE = 7' >pkg/__init__.py; echo 'from . import __init__; def f(): pass' | tr ';' '\n' | head -1 >pkg/sub/__init__.py; : >pkg/sub/__init__.py
+mkdir -p pkg/sub
+echo 'VALUE = 7' >pkg/__init__.py
+echo 'from . import __init__; def f(): pass' | tr ';' '\n' | head -1 >pkg/sub/__init__.py
+: >pkg/sub/__init__.py
 python3 - <<'P'
 import sys, os; sys.path.insert(0, '.')
 import pkg, pkg.sub; print(pkg.VALUE, sorted(os.listdir('pkg')))
@@ -32,4 +35,13 @@ if __name__ == '__main__':
 from concurrent.futures import ThreadPoolExecutor
 print(sum(ThreadPoolExecutor(4).map(lambda i: len(open('p', 'rb').read()), range(32))))
 P
-python3 -m compileall -q pkg; ls pkg/__pycache__ | wc -l; python3 -c 'import pkg; print(pkg.__cached__ is not None)'; echo 'print("script", __file__)' >s.py; python3 s.py; python3 -m pkg.nope 2>&1 | tail -1; python3 -m venv --without-pip v 2>&1 | tail -1; ls v; python3 -m zipfile -l z.zip | wc -l; python3 -m http.server --help >/dev/null && echo end
+python3 -m compileall -q pkg
+ls pkg/__pycache__ | wc -l
+python3 -c 'import pkg; print(pkg.__cached__ is not None)'
+echo 'print("script", __file__)' >s.py
+python3 s.py
+python3 -m pkg.nope 2>&1 | tail -1
+python3 -m venv --without-pip v 2>&1 | tail -1
+ls v
+python3 -m zipfile -l z.zip | wc -l
+python3 -m http.server --help >/dev/null && echo end

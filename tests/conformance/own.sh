@@ -1,0 +1,40 @@
+# What the cases of the kind `own` share: to be sourced first, in the empty working directory that run.sh gives them.
+tests=${tests:-$(cd "$(dirname "$0")/.." && pwd)}
+work=$PWD
+. "$tests/common.sh"
+
+# fail WHAT: says so and ends the case.
+fail() {
+    echo "$*"
+    exit 1
+}
+# same WHAT GOT WANTED: the case goes on, and ends with $failed.
+same() {
+    [ "$2" = "$3" ] || { echo "$1: '$2', not '$3'" && failed=1; }
+}
+# user COMMAND…: as one of no group.
+user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+
+# past_program: makes ./past, whose system calls pass the library by: `past make|append|remove|stamp PATH`.
+past_program() {
+    cc -O1 -x c -o past - <<'C'
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+static long call(long n, long a, long b, long c, long d) {
+    long r;
+    register long r10 asm("r10") = d;
+    asm volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+    return r;
+}
+int main(int c, char **v) {
+    long p = (long)v[2], r = 1;
+    if (!strcmp(v[1], "make")) r = call(SYS_openat, AT_FDCWD, p, O_CREAT | O_WRONLY, 0644);
+    if (!strcmp(v[1], "append")) r = call(SYS_openat, AT_FDCWD, p, O_APPEND | O_WRONLY, 0);
+    if (!strcmp(v[1], "remove")) r = call(SYS_unlinkat, AT_FDCWD, p, 0, 0);
+    if (!strcmp(v[1], "stamp")) r = call(SYS_utimensat, AT_FDCWD, p, 0, 0);
+    printf("past %ld\n", r);
+}
+C
+}
