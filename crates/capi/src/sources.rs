@@ -3,7 +3,7 @@
 //!
 //! | text | by `bp_mount` | in a session's list |
 //! |---|---|---|
-//! | an image's path | attached | attached; `conventional:KEPT:IMAGE` and `byvfs:…` the cached way |
+//! | an image's path | attached | attached |
 //! | `host:/dir` | with a ledger of its own | `host:LEDGER:/dir` |
 //! | `plugin:LIB.so,args` | with a ledger of its own | `plugin:LEDGER:LIB.so,args` |
 //! | a daemon | `fuse:COMMAND … @`, in a session of its own | `wire:LEDGER:CHANNEL` |
@@ -23,10 +23,6 @@ use std::os::unix::ffi::OsStrExt;
 use vfs::Backend;
 use vfs::cached::Cached;
 use vfs::ledger::Ledger;
-#[cfg(feature = "native")]
-use vfs::native::cached::Way;
-#[cfg(feature = "native")]
-use vfs::native::kept::{AGE_NS, Kept};
 use vfs::wire::Wire;
 
 /// What a text names, or an error number.
@@ -73,9 +69,6 @@ pub fn of_session(spec: &MountSpec) -> Result<(&'static dyn Backend, CString), i
     }
     let mut parts = text.splitn(3, |&b| b == b':');
     let (Some(kind), Some(ledger), Some(rest)) = (parts.next(), parts.next(), parts.next()) else { return Err(libc::EINVAL) };
-    if let Some(backend) = cached_image(kind, ledger, rest, spec.options) {
-        return Ok((backend?, point));
-    }
     let ledger = Ledger::open(&[ledger, b"\0"].concat()).map_err(|errno| errno.0)?;
     let backend = match kind {
         b"host" => host(rest, ledger, spec.options)?,
@@ -96,28 +89,12 @@ fn host(path: &[u8], ledger: Ledger, options: &[u8]) -> Attached {
 
 #[cfg(feature = "native")]
 fn image(path: &CStr, options: &[u8]) -> Attached {
-    crate::namespace::native::attach(path, options, None)
+    crate::namespace::native::attach(path, options)
 }
 
 #[cfg(not(feature = "native"))]
 fn image(_: &CStr, _: &[u8]) -> Attached {
     Err(libc::ENODEV)
-}
-
-/// An image through the cached way, if `kind` is one, with what the session's programs keep in the file `kept`.
-#[cfg(feature = "native")]
-fn cached_image(kind: &[u8], kept: &[u8], path: &[u8], options: &[u8]) -> Option<Attached> {
-    let way = Way::from_name(kind)?;
-    let kept = Kept::open(&[kept, b"\0"].concat(), AGE_NS).map_err(|errno| errno.0);
-    Some(kept.and_then(|kept| {
-        let path = CString::new(path).map_err(|_| libc::EINVAL)?;
-        crate::namespace::native::attach(&path, options, Some((way, kept)))
-    }))
-}
-
-#[cfg(not(feature = "native"))]
-fn cached_image(_: &[u8], _: &[u8], _: &[u8], _: &[u8]) -> Option<Attached> {
-    None
 }
 
 /// A part of a list without its escapes.

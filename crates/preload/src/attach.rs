@@ -9,10 +9,6 @@ use vfs::host::Host;
 use vfs::ledger::Ledger;
 #[cfg(feature = "native")]
 use vfs::native::Native;
-#[cfg(feature = "native")]
-use vfs::native::cached::{CachedNative, Way};
-#[cfg(feature = "native")]
-use vfs::native::kept::{AGE_NS, Kept};
 use vfs::wire::Wire;
 
 /// What the environment says about attaching.
@@ -65,8 +61,7 @@ impl core::fmt::Display for Why {
     }
 }
 
-/// Attaches the image `source` (NUL-terminated) as mount number `slot`. `conventional:KEPT:IMAGE` and
-/// `byvfs:KEPT:IMAGE` are images too, with a file of what the session keeps of them.
+/// Attaches the image `source` (NUL-terminated) as mount number `slot`.
 #[cfg(feature = "native")]
 pub fn attach(
     state: &ThreadState,
@@ -78,14 +73,12 @@ pub fn attach(
     use engine::Fs;
     use engine::process::attach::{AttachError, Options};
 
-    let (path, cache) = match cached_image(source) {
-        None if source.first() != Some(&b'/') => return attach_other(source, options).map_err(Why::Other),
-        None => (source, None),
-        Some((way, kept, path)) => (path, Some((way, kept))),
-    };
+    if source.first() != Some(&b'/') {
+        return attach_other(source, options).map_err(Why::Other);
+    }
     // A file that came later is none of the session's.
     if let Some(wanted) = environment::option(options, b"id").and_then(environment::identity) {
-        match pm::file::stat(path) {
+        match pm::file::stat(source) {
             Ok(stat) if (stat.dev, stat.ino) == wanted => {}
             Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => return Err(Why::Gone),
             Err(errno) => return Err(Why::Image(AttachError::Open(errno))),
@@ -100,36 +93,11 @@ pub fn attach(
         cachelets: None,
     };
     let cx = crate::door::PROCESS.cx(state);
-    match Fs::attach_at(&mut place.fs, &cx, path, &options) {
-        Ok(fs) => match cache {
-            None => Ok(place.native.write(Native(fs))),
-            Some((way, kept)) => cached_native(Native(fs), kept, way).map_err(Why::Other),
-        },
+    match Fs::attach_at(&mut place.fs, &cx, source, &options) {
+        Ok(fs) => Ok(place.native.write(Native(fs))),
         Err(AttachError::Open(Errno::ENOENT | Errno::ENOTDIR)) => Err(Why::Gone),
         Err(error) => Err(Why::Image(error)),
     }
-}
-
-/// An image with a file of what is kept of it: which way, that file, the image (NUL-terminated).
-#[cfg(feature = "native")]
-fn cached_image(source: &[u8]) -> Option<(Way, &[u8], &[u8])> {
-    let mut parts = source.splitn(3, |&b| b == b':');
-    Some((Way::from_name(parts.next()?)?, parts.next()?, parts.next()?))
-}
-
-/// The image `fs` in a cached way, with a file of what is kept.
-#[cfg(feature = "native")]
-#[cold]
-#[inline(never)]
-fn cached_native(native: Native, kept: &[u8], way: Way) -> Result<&'static dyn Backend, Errno> {
-    open_kept(kept).and_then(|kept| keep(CachedNative::new(native, kept, way)))
-}
-
-#[cfg(feature = "native")]
-fn open_kept(path: &[u8]) -> Result<Kept, Errno> {
-    let mut text = [0u8; 4096];
-    text.get_mut(..path.len()).filter(|_| path.len() < 4096).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(path);
-    Kept::open(&text[..path.len() + 1], AGE_NS)
 }
 
 /// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,

@@ -10,7 +10,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::Ordering::Relaxed;
 use vfs::ledger::Ledger;
-use vfs::native::cached::Way;
 use vfs::wire::channel::{Channel, life};
 
 /// One mount.
@@ -93,10 +92,6 @@ fn row(source: &[u8], point: &[u8]) -> Row {
     }
     let mut parts = source.splitn(3, |&b| b == b':');
     let (kind, ledger, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
-    if Way::from_name(kind).is_some() {
-        row.source = format!("{}, cache={}", shown(rest), shown(kind));
-        return row;
-    }
     row.source = format!("{}:{}", shown(kind), shown(rest));
     row.state = "serving";
     match Ledger::open(&[ledger, b"\0"].concat()) {

@@ -28,8 +28,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use vfs::cached::Cached;
 use vfs::host::Host;
-use vfs::native::cached::Way;
-use vfs::native::kept::{AGE_NS, Kept};
 use vfs::wire::Wire;
 use vfs::{Backend, MountTable};
 
@@ -111,9 +109,8 @@ impl Session {
         let (image, copy) = image(path, slot, mount.options.read_only)?;
         self.images.push(image);
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
-        let direct = mount.options.cache.is_none() && copy.is_none();
         let kernel = match (there, whom) {
-            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if direct => {
+            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if copy.is_none() => {
                 SessionMount::start(path, Path::new(OsStr::from_bytes(&mount.point)), mount.options.read_only)
             }
             _ => None,
@@ -121,11 +118,6 @@ impl Session {
         match kernel {
             Some(kernel) => self.kernel.push(kernel),
             None => self.guard(mount, there),
-        }
-        if let Some(way) = mount.options.cache {
-            self.tell_cached(mount, way, copy.as_ref().map_or(path.as_os_str().as_bytes(), SharedFile::bytes))?;
-            self.ledgers.extend(copy);
-            return Ok(image.backend);
         }
         if let Some(copy) = copy {
             // The kernel's way would be one to the copy, which nobody else has.
@@ -182,16 +174,6 @@ impl Session {
         self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat(), "");
         self.ledgers.push(file);
         Ok(Box::leak(Box::new(Cached::new(plugin, ledger))))
-    }
-
-    /// The programs keep names or attributes of an image in a file. The kernel's way to
-    /// it would be one past that file.
-    fn tell_cached(&mut self, mount: &Mount, way: Way, image: &[u8]) -> Result<()> {
-        let file = SharedFile::make_whole("kept", Kept::bytes(), Whose::Ours)?;
-        Kept::open(&[file.bytes(), b"\0"].concat(), AGE_NS).map_err(|errno| Failure::errno(file.path().display(), errno))?;
-        self.tell(mount, &[way.name(), b":", file.bytes(), b":", image].concat(), &id(image));
-        self.ledgers.push(file);
-        Ok(())
     }
 
     /// Adds a mount to the list, with what programs must know of it besides.
@@ -303,7 +285,7 @@ fn is_same(mount: &Mount, outer: MountSpec<'_>) -> bool {
     let other = plain(outer.image);
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     let same_file = identity(path).is_some_and(|file| identity(Path::new(OsStr::from_bytes(&other))) == Some(file));
-    same_file && mount.options.cache.is_none() && mount.options.read_only == is_read_only
+    same_file && mount.options.read_only == is_read_only
 }
 
 /// A part of the list without its escapes.

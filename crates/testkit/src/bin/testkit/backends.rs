@@ -5,22 +5,17 @@ use bypath_testkit::differential::run::Limits;
 use bypath_testkit::differential::{self, Ours, Plan};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use vfs::native::Native;
-use vfs::native::cached::{CachedNative, Way};
-use vfs::native::kept::{AGE_NS, Kept};
 
 /// The comparison that is asked for; in words what is wrong with it.
 pub fn plan(asked: &Differential) -> Result<Plan, String> {
-    let is_image = matches!(asked.backend, Backend::Native | Backend::Conventional | Backend::Byvfs);
+    let is_image = asked.backend == Backend::Native;
     if asked.nested && !is_image && asked.backend != Backend::Mem {
-        return Err("--nested: images or models inside each other only (--backend native, conventional, byvfs, mem)".into());
+        return Err("--nested: images or models inside each other only (--backend native, mem)".into());
     }
     let (wire, mount, host) = (asked.backend == Backend::Wire, asked.backend == Backend::Mount, asked.backend == Backend::Host);
     let ours = match asked.backend {
         Backend::Mem => Ours::Alone(mem),
         Backend::Native => Ours::Alone(native),
-        Backend::Conventional => Ours::Alone(conventional),
-        Backend::Byvfs => Ours::Alone(byvfs),
         Backend::Host => Ours::BesideKernel(self::host),
         Backend::Wire => Ours::Alone(self::wire),
         Backend::Mount => Ours::Mounted(mount_point(asked.directory.as_deref())?),
@@ -71,36 +66,14 @@ fn mem() -> &'static dyn vfs::Backend {
     vfs::mem::Mem::leak(uid, gid, 0o777, 0x6d65 + another())
 }
 
-fn native() -> &'static dyn vfs::Backend {
-    attached()
-}
-
 /// A new image.
-fn attached() -> &'static Native {
+fn native() -> &'static dyn vfs::Backend {
     let path = bypath_testkit::image::fresh_path("differential");
     bypath_testkit::image::make(&path, 1 << 30);
     let native = bypath_testkit::image::attach(&path);
     // It stays for as long as it is mapped.
     let _ = std::fs::remove_file(path);
     native
-}
-
-/// The same image through the cached way.
-fn cached_native(way: Way) -> &'static dyn vfs::Backend {
-    let place = std::path::PathBuf::from(differential::sandbox::root_of(std::process::id() as i32));
-    let kept = place.join(format!("kept-{}", another()));
-    std::fs::create_dir_all(&place).expect("a directory");
-    std::fs::File::create(&kept).and_then(|file| file.set_len(Kept::bytes())).expect("a file");
-    let kept = Kept::open(&[kept.as_os_str().as_encoded_bytes(), b"\0"].concat(), AGE_NS).expect("what is kept");
-    Box::leak(Box::new(CachedNative::new(*attached(), kept, way)))
-}
-
-fn conventional() -> &'static dyn vfs::Backend {
-    cached_native(Way::Conventional)
-}
-
-fn byvfs() -> &'static dyn vfs::Backend {
-    cached_native(Way::Byvfs)
 }
 
 /// A directory of the kernel's, new and on tmpfs; it goes with this child's other things.

@@ -1,8 +1,7 @@
-//! What is kept above an image that is mounted through the cached way.
+//! Names and attributes of an image, cached above it in a file that programs map.
 //!
-//! A file in memory that the programs of a session map. Names (with what is known
-//! not to be there) and attributes lie in tables of fixed size; what comes later
-//! takes the place of what lay there.
+//! Names (with what is known not to be there) and attributes lie in tables of
+//! fixed size; what comes later takes the place of what lay there.
 //!
 //! ```text
 //! header | words of names | words of nodes | names, 128 bytes each | attributes, 128 bytes each
@@ -12,29 +11,28 @@
 //! - No locks. A word, chosen by a hash, stands for all names or nodes that share
 //!   it: changes under way in its low bits, changes made above them. Whoever
 //!   changes something counts itself in before it asks the engine, and out after.
-//! - What is kept carries the word as it was before the engine was asked, and is
-//!   believed only while the word is the same and no change is under way. So a
-//!   reference that has grown old costs a comparison, and nothing is searched for.
+//! - An answer is cached with the word as it was before the engine was asked, and
+//!   is believed only while the word is the same and no change is under way. So an
+//!   entry that has grown old costs a comparison, and nothing is searched for.
 //! - A program that dies in a change leaves it under way: what shares the word is
 //!   asked of the engine from then on. One that dies while it fills a slot leaves
 //!   the slot unused.
-//! - Changes past this file, by programs outside of the session, are seen once
-//!   what is kept has reached its age.
+//! - Changes past this file, by other programs, are seen once an entry has reached its age.
 //! - Nothing read from here is an index or a length that was not checked; a node is
 //!   checked by the engine, as any other.
 
-use crate::{Attr, Errno, Kind, Node};
+use base::{Attr, Errno, Kind, Node};
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use pm::{Region, clock, file};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// How many words there are of a kind.
 const WORDS: u64 = 4096;
-/// How many names are kept.
+/// How many names are cached.
 const NAMES: u64 = 16384;
-/// The attributes of how many nodes are kept.
+/// How many nodes have their attributes cached.
 const NODES: u64 = 16384;
-/// Longest name that is kept, bytes.
+/// Longest name that is cached, bytes.
 const NAME_BYTES: usize = 72;
 
 /// In a word: one change made. Below it: changes under way.
@@ -52,7 +50,7 @@ const NODE_WORDS_AT: u64 = NAME_WORDS_AT + WORDS * 8;
 const NAMES_AT: u64 = NODE_WORDS_AT + WORDS * 8;
 const NODES_AT: u64 = NAMES_AT + NAMES * size_of::<Slot>() as u64;
 
-/// Something kept, 128 bytes.
+/// An entry, 128 bytes.
 #[derive(FromBytes, KnownLayout)]
 #[repr(C, align(64))]
 struct Slot {
@@ -73,14 +71,14 @@ const _: () = assert!(size_of::<Slot>() == 128);
 /// A word that is not there: always under change.
 static NEVER: AtomicU64 = AtomicU64::new(1);
 
-/// What the programs of a session keep of one image.
+/// The cache of one image.
 #[derive(Debug)]
-pub struct Kept {
+pub struct Cache {
     region: Region,
     age_ns: u64,
 }
 
-/// A place where an answer may be kept, as it was before the engine was asked.
+/// A place where an answer may be cached, as it was before the engine was asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     at: u64,
@@ -99,19 +97,19 @@ fn mix(hash: u64, word: u64) -> u64 {
     product ^ product >> 29
 }
 
-impl Kept {
-    /// How large the file is that [`Kept::open`] wants.
+impl Cache {
+    /// How large the file is that [`Cache::open`] wants.
     pub const fn bytes() -> u64 {
         NODES_AT + NODES * size_of::<Slot>() as u64
     }
 
     /// Maps the file at `path` (NUL-terminated), a sparse file of zeroes at first.
     /// What lies in it is believed for `age_ns`.
-    pub fn open(path: &[u8], age_ns: u64) -> Result<Kept, Errno> {
+    pub fn open(path: &[u8], age_ns: u64) -> Result<Cache, Errno> {
         let region = file::share(path, Self::bytes())?;
         let magic = region.word(0).ok_or(Errno::EINVAL)?;
         match magic.compare_exchange(0, MAGIC, AcqRel, Acquire) {
-            Ok(_) | Err(MAGIC) => Ok(Kept { region, age_ns }),
+            Ok(_) | Err(MAGIC) => Ok(Cache { region, age_ns }),
             Err(_) => Err(Errno::EINVAL),
         }
     }
@@ -132,7 +130,7 @@ impl Kept {
         self.word(NAME_WORDS_AT + hash % WORDS * 8)
     }
 
-    /// Names that are too long to be kept have a word all the same.
+    /// Names that are too long to be cached have a word all the same.
     fn hash(dir: Node, name: &[u8]) -> u64 {
         name.chunks(8).fold(mix(name.len() as u64, dir.id), |hash, part| mix(hash, word_of(part)))
     }
@@ -166,7 +164,7 @@ impl Kept {
         slot.turn.store(turn.wrapping_add(2), Release);
     }
 
-    /// Where the attributes of `node` are kept, if they are.
+    /// Where the attributes of `node` are cached, if they are.
     pub fn attr_of(&self, node: Node) -> Asked {
         Asked {
             at: NODES_AT + mix(1, node.id) % NODES * size_of::<Slot>() as u64,
@@ -197,8 +195,8 @@ impl Kept {
         })
     }
 
-    /// Keeps what the engine answered after `asked`.
-    pub fn keep_attr(&self, asked: &Asked, attr: &Attr) {
+    /// Caches what the engine answered after `asked`.
+    pub fn put_attr(&self, asked: &Asked, attr: &Attr) {
         let kind = u64::from(attr.kind.type_bits() >> 12) << 48 | u64::from(attr.mode) << 32 | u64::from(attr.nlink);
         let owner = u64::from(attr.uid) << 32 | u64::from(attr.gid);
         let (btime, has_btime) = (attr.btime.unwrap_or(0) as u64, u64::from(attr.btime.is_some()));
@@ -216,8 +214,8 @@ pub struct AskedName {
     text: [u64; NAME_BYTES / 8],
 }
 
-impl Kept {
-    /// Where `name` in `dir` is kept, if it is; `None`: it never is.
+impl Cache {
+    /// Where `name` in `dir` is cached, if it is; `None`: it never is.
     pub fn name_of(&self, dir: Node, name: &[u8]) -> Option<AskedName> {
         if name.len() > NAME_BYTES {
             return None;
@@ -242,8 +240,8 @@ impl Kept {
         same.then_some((id != ABSENT).then_some(Node { id, hint: len as u32 }))
     }
 
-    /// Keeps what the engine answered after `name` was asked for.
-    pub fn keep_name(&self, name: &AskedName, node: Option<Node>) {
+    /// Caches what the engine answered after `name` was asked for.
+    pub fn put_name(&self, name: &AskedName, node: Option<Node>) {
         let (id, hint) = node.map_or((ABSENT, 0), |node| (node.id, node.hint));
         let mut words = [0; 11];
         (words[0], words[1]) = (id, name.len << 32 | u64::from(hint));
@@ -253,14 +251,14 @@ impl Kept {
 
     /// A change that is about to be made.
     pub fn change(&self) -> Change<'_> {
-        Change { kept: self, words: [None; 6] }
+        Change { cache: self, words: [None; 6] }
     }
 }
 
 /// A change under way. What it is about is not believed until it is [ended](Change::end).
 #[derive(Debug)]
 pub struct Change<'a> {
-    kept: &'a Kept,
+    cache: &'a Cache,
     /// Each word once, as it was before, and whether it matters who else counts there.
     words: [Option<(&'a AtomicU64, u64, bool)>; 6],
 }
@@ -281,18 +279,18 @@ impl<'a> Change<'a> {
 
     /// It is about the attributes of `node`.
     pub fn node(&mut self, node: Node) {
-        self.add(self.kept.node_word(node), false);
+        self.add(self.cache.node_word(node), false);
     }
 
     /// It is about `name` in `dir`, and so about the attributes of `dir`.
     pub fn name(&mut self, dir: Node, name: &[u8]) {
-        self.add(self.kept.name_word(Kept::hash(dir, name)), true);
+        self.add(self.cache.name_word(Cache::hash(dir, name)), true);
         self.node(dir);
     }
 
     /// It is made. If other names that share a word changed meanwhile, the nodes
     /// that were behind them may not be those that were seen: no attributes are
-    /// believed that were kept before.
+    /// believed that were cached before.
     pub fn end(self) {
         let mut alone = true;
         for (word, before, notices) in self.words.into_iter().flatten() {
@@ -300,7 +298,7 @@ impl<'a> Change<'a> {
             alone &= !notices || at_end == before + 1;
         }
         if !alone {
-            self.kept.all().fetch_add(1, AcqRel);
+            self.cache.all().fetch_add(1, AcqRel);
         }
     }
 }

@@ -1,29 +1,50 @@
-//! Goal: an image through the cached way keeps what it says it keeps, and forgets
-//! it at the session's own changes, whichever program makes them.
-//! Method: two programs are two backends on the same file of kept things; changes
-//! by nobody of the session are made by the engine itself, past both.
+//! Goal: an image behind caches caches what it says it does, forgets it at the
+//! programs' own changes, whichever makes them, and answers as the kernel does.
+//! Method: two programs are two backends on the same cache; changes by nobody of
+//! them are made by the engine itself, past both. Then random calls beside tmpfs.
 
 use base::{Cred, Cx, Errno, Error, Kind, NewNode, Node, RenameMode, SetAttr, Thread};
-use bypath_testkit::image;
+use bypath_bench::byvfs::{AGE_NS, Cache, CachedImage, Caching};
+use std::process::ExitCode;
+use testkit::differential::run::Limits;
+use testkit::differential::{self, Ours, Plan};
+use testkit::image;
 use vfs::Backend;
 use vfs::native::Native;
-use vfs::native::cached::{CachedNative, Way};
-use vfs::native::kept::Kept;
 
 const FOR_EVER: u64 = u64::MAX;
 
-/// In turn: segments lie where this process says, and it says so once.
-#[test]
-fn cached_image() {
+/// In turn and on one thread: segments lie where this process says, and the comparison forks.
+fn main() -> ExitCode {
     let _segments = image::Segments::new();
-    for part in [what_is_kept, age, several_programs, death_in_a_change, changes_that_meet] {
+    for part in [what_is_cached, age, several_programs, death_in_a_change, changes_that_meet] {
         part();
     }
+    if answers_as_the_kernel(conventional) && answers_as_the_kernel(byvfs) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Random calls have the results that they have on tmpfs.
+fn answers_as_the_kernel(make: fn() -> &'static dyn Backend) -> bool {
+    let limits = Limits { space_ahead: true, no_parent_of_removed: true, ..Limits::default() };
+    let plan = Plan { ours: Ours::Alone(make), nested: false, limits, ops: 10_000, len: 100, seed: 1, jobs: 2 };
+    differential::run(&plan)
+}
+
+fn conventional() -> &'static dyn Backend {
+    fresh(Caching::Conventional)
+}
+
+fn byvfs() -> &'static dyn Backend {
+    fresh(Caching::Byvfs)
+}
+
+fn fresh(caching: Caching) -> &'static dyn Backend {
+    Box::leak(Box::new(Stage::new("differential").program(caching, AGE_NS)))
 }
 
 struct Stage {
     native: &'static Native,
-    kept: std::path::PathBuf,
+    cache: std::path::PathBuf,
 }
 
 impl Stage {
@@ -32,23 +53,23 @@ impl Stage {
         image::make(&path, 64 << 20);
         let native = image::attach(&path);
         let _ = std::fs::remove_file(&path);
-        let kept = image::fresh_path(&format!("{name}-kept"));
-        std::fs::File::create(&kept).and_then(|file| file.set_len(Kept::bytes())).expect("a file");
-        Stage { native, kept }
+        let cache = image::fresh_path(&format!("{name}-cache"));
+        std::fs::File::create(&cache).and_then(|file| file.set_len(Cache::bytes())).expect("a file");
+        Stage { native, cache }
     }
 
-    fn kept(&self, age_ns: u64) -> Kept {
-        Kept::open(&[self.kept.as_os_str().as_encoded_bytes(), b"\0"].concat(), age_ns).expect("what is kept")
+    fn cache(&self, age_ns: u64) -> Cache {
+        Cache::open(&[self.cache.as_os_str().as_encoded_bytes(), b"\0"].concat(), age_ns).expect("a cache")
     }
 
-    fn program(&self, way: Way, age_ns: u64) -> CachedNative {
-        CachedNative::new(*self.native, self.kept(age_ns), way)
+    fn program(&self, caching: Caching, age_ns: u64) -> CachedImage {
+        CachedImage::new(*self.native, self.cache(age_ns), caching)
     }
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.kept);
+        let _ = std::fs::remove_file(&self.cache);
     }
 }
 
@@ -78,22 +99,22 @@ fn is_absent(backend: &dyn Backend, cx: &Cx, name: &[u8]) -> bool {
     }
 }
 
-/// What the engine does past the cache is not seen while things are kept: so they
-/// are. Byvfs keeps no names.
-fn what_is_kept() {
-    let stage = Stage::new("what-is-kept");
+/// What the engine does past the cache is not seen as long as entries last: so there
+/// are some. `byvfs` has none of names.
+fn what_is_cached() {
+    let stage = Stage::new("what-is-cached");
     root(|cx| {
-        for way in [Way::Conventional, Way::Byvfs] {
-            let program = stage.program(way, FOR_EVER);
+        for caching in [Caching::Conventional, Caching::Byvfs] {
+            let program = stage.program(caching, FOR_EVER);
             let file = make(&program, cx, b"file");
             assert!(!is_absent(&program, cx, b"file") && is_absent(&program, cx, b"none"));
             assert_eq!(mode(&program, cx, file), 0o644);
             chmod(stage.native, cx, file, 0o600);
-            assert_eq!(mode(&program, cx, file), 0o644, "{way:?}: attributes are kept");
+            assert_eq!(mode(&program, cx, file), 0o644, "{caching:?}: attributes are cached");
             make(stage.native, cx, b"none");
-            assert_eq!(is_absent(&program, cx, b"none"), way == Way::Conventional, "{way:?}: so is what is not there");
+            assert_eq!(is_absent(&program, cx, b"none"), caching == Caching::Conventional, "{caching:?}: so is what is not there");
             stage.native.unlink(cx, program.root(), b"file").expect("unlink");
-            assert_eq!(is_absent(&program, cx, b"file"), way == Way::Byvfs, "{way:?}: and what is there");
+            assert_eq!(is_absent(&program, cx, b"file"), caching == Caching::Byvfs, "{caching:?}: and what is there");
             stage.native.unlink(cx, program.root(), b"none").expect("unlink");
             // Through the program, so that the next one knows.
             let forgotten = program.unlink(cx, program.root(), b"file").and(program.unlink(cx, program.root(), b"none"));
@@ -106,7 +127,7 @@ fn what_is_kept() {
 fn age() {
     let stage = Stage::new("age");
     root(|cx| {
-        let program = stage.program(Way::Conventional, 0);
+        let program = stage.program(Caching::Conventional, 0);
         let file = make(&program, cx, b"file");
         assert_eq!((is_absent(&program, cx, b"file"), mode(&program, cx, file)), (false, 0o644));
         chmod(stage.native, cx, file, 0o600);
@@ -115,11 +136,11 @@ fn age() {
     });
 }
 
-/// Changes by one program of the session are seen by the others at once.
+/// Changes by one program are seen by the others at once.
 fn several_programs() {
     let stage = Stage::new("several-programs");
     root(|cx| {
-        let (one, other) = (stage.program(Way::Conventional, FOR_EVER), stage.program(Way::Conventional, FOR_EVER));
+        let (one, other) = (stage.program(Caching::Conventional, FOR_EVER), stage.program(Caching::Conventional, FOR_EVER));
         assert!(is_absent(&other, cx, b"file") && is_absent(&other, cx, b"moved"));
         let file = make(&one, cx, b"file");
         assert!(!is_absent(&other, cx, b"file"));
@@ -144,10 +165,10 @@ fn several_programs() {
 fn death_in_a_change() {
     let stage = Stage::new("death-in-a-change");
     root(|cx| {
-        let program = stage.program(Way::Conventional, FOR_EVER);
+        let program = stage.program(Caching::Conventional, FOR_EVER);
         let file = make(&program, cx, b"file");
         assert_eq!((is_absent(&program, cx, b"file"), mode(&program, cx, file)), (false, 0o644));
-        let dead = stage.kept(FOR_EVER);
+        let dead = stage.cache(FOR_EVER);
         let mut change = dead.change();
         change.name(program.root(), b"file");
         change.node(file);
@@ -162,17 +183,17 @@ fn death_in_a_change() {
 }
 
 /// Two changes of one name at a time: who was behind it in between is not known,
-/// so no attributes are believed that were kept before.
+/// so no attributes are believed that were cached before.
 fn changes_that_meet() {
     let stage = Stage::new("changes-that-meet");
     root(|cx| {
-        let program = stage.program(Way::Byvfs, FOR_EVER);
+        let program = stage.program(Caching::Byvfs, FOR_EVER);
         let file = make(&program, cx, b"unconcerned");
         assert_eq!(mode(&program, cx, file), 0o644);
         chmod(stage.native, cx, file, 0o600);
-        let kept = stage.kept(FOR_EVER);
+        let cache = stage.cache(FOR_EVER);
         let alone = |name: &[u8]| {
-            let mut change = kept.change();
+            let mut change = cache.change();
             change.name(program.root(), name);
             change
         };

@@ -1,63 +1,43 @@
-//! The native engine through the cached way: what the papers compare it with.
+//! An image behind caches: what the papers compare it with.
 //!
 //! The path is walked here, a component at a time, and names and attributes are
-//! kept above the engine ([`Kept`]), as the kernel does it (`conventional`); or
+//! cached above the engine ([`Cache`]), as the kernel does it (`conventional`); or
 //! attributes only (`byvfs`: no dentry cache; a name goes to the engine, whose
-//! answer, a node with its generation, finds the kept inode with one comparison).
-//! Everything that is about an open file — data, descriptions, offsets, locks,
-//! mappings, files without names, `fork` and `exec` — is the engine's, as on the
-//! direct way: nodes are the same ones.
+//! answer, a node with its generation, finds the cached inode with one comparison).
+//! Everything that is about an open file (data, offsets, locks, mappings, files
+//! without names, `fork` and `exec`) is the engine's: nodes are the same ones.
 
-use super::Native;
-use super::kept::Kept;
-use crate::backend::{Backend, MapRange};
+use super::cache::Cache;
 use base::*;
 use pm::{Table, UserSlice};
+use vfs::backend::{Backend, MapRange};
+use vfs::native::Native;
 
-/// What is kept above the engine.
+/// What is cached above the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Caching {
     /// Names and attributes.
     Conventional,
     /// Attributes.
     Byvfs,
 }
 
-impl Way {
-    /// The one of this [name](Way::name).
-    pub fn from_name(name: &[u8]) -> Option<Way> {
-        match name {
-            b"conventional" => Some(Way::Conventional),
-            b"byvfs" => Some(Way::Byvfs),
-            _ => None,
-        }
-    }
-
-    /// As the mount option `cache=` says it.
-    pub fn name(self) -> &'static [u8] {
-        match self {
-            Way::Conventional => b"conventional",
-            Way::Byvfs => b"byvfs",
-        }
-    }
-}
-
 /// An attached image behind caches.
 #[derive(Debug)]
-pub struct CachedNative {
+pub struct CachedImage {
     native: Native,
-    kept: Kept,
-    way: Way,
+    cache: Cache,
+    caching: Caching,
 }
 
-impl CachedNative {
-    /// Puts what the programs of a session keep above an image.
-    pub fn new(native: Native, kept: Kept, way: Way) -> Self {
-        CachedNative { native, kept, way }
+impl CachedImage {
+    /// Puts a cache above an image.
+    pub fn new(native: Native, cache: Cache, caching: Caching) -> Self {
+        CachedImage { native, cache, caching }
     }
 
     fn change<T>(&self, node: Node, change: impl FnOnce() -> Result<T>) -> Result<T> {
-        let mut under_way = self.kept.change();
+        let mut under_way = self.cache.change();
         under_way.node(node);
         let result = change();
         under_way.end();
@@ -66,7 +46,7 @@ impl CachedNative {
 
     /// Changes what stands under these names: the nodes there change too.
     fn change_names<T>(&self, cx: &Cx, names: &[(Node, &[u8])], change: impl FnOnce() -> Result<T>) -> Result<T> {
-        let mut under_way = self.kept.change();
+        let mut under_way = self.cache.change();
         names.iter().for_each(|(dir, name)| under_way.name(*dir, name));
         // Not before: another program could put another node there, unseen.
         for (dir, name) in names {
@@ -80,7 +60,7 @@ impl CachedNative {
     }
 }
 
-impl Backend for CachedNative {
+impl Backend for CachedImage {
     fn is_mapped(&self, address: usize) -> bool {
         self.native.is_mapped(address)
     }
@@ -102,9 +82,9 @@ impl Backend for CachedNative {
     }
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        let asked = match self.way {
-            Way::Conventional => self.kept.name_of(dir, name),
-            Way::Byvfs => None,
+        let asked = match self.caching {
+            Caching::Conventional => self.cache.name_of(dir, name),
+            Caching::Byvfs => None,
         };
         let (Some(asked), Ok(attr)) = (asked, self.attr(cx, dir)) else { return self.native.lookup(cx, dir, name) };
         if attr.kind != Kind::Directory {
@@ -113,13 +93,13 @@ impl Backend for CachedNative {
         if !cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, X) {
             return Err(Errno::EACCES.into());
         }
-        if let Some(known) = self.kept.name(&asked) {
+        if let Some(known) = self.cache.name(&asked) {
             return known.ok_or(Error::Posix(Errno::ENOENT));
         }
         let answer = self.native.lookup(cx, dir, name);
         match answer {
-            Ok(node) => self.kept.keep_name(&asked, Some(node)),
-            Err(Error::Posix(Errno::ENOENT)) => self.kept.keep_name(&asked, None),
+            Ok(node) => self.cache.put_name(&asked, Some(node)),
+            Err(Error::Posix(Errno::ENOENT)) => self.cache.put_name(&asked, None),
             Err(_) => {}
         }
         answer
@@ -142,12 +122,12 @@ impl Backend for CachedNative {
     }
 
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
-        let asked = self.kept.attr_of(node);
-        if let Some(attr) = self.kept.attr(&asked) {
+        let asked = self.cache.attr_of(node);
+        if let Some(attr) = self.cache.attr(&asked) {
             return Ok(attr);
         }
         let attr = self.native.attr(cx, node)?;
-        self.kept.keep_attr(&asked, &attr);
+        self.cache.put_attr(&asked, &attr);
         Ok(attr)
     }
 
@@ -169,7 +149,7 @@ impl Backend for CachedNative {
     }
 
     fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
-        let mut under_way = self.kept.change();
+        let mut under_way = self.cache.change();
         under_way.name(dir, name);
         let result = self.native.create(cx, dir, name, new);
         under_way.end();
@@ -181,7 +161,7 @@ impl Backend for CachedNative {
     }
 
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
-        let mut under_way = self.kept.change();
+        let mut under_way = self.cache.change();
         under_way.name(dir, name);
         under_way.node(node);
         let result = self.native.link(cx, node, dir, name);
