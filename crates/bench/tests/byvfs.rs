@@ -112,7 +112,11 @@ fn what_is_cached() {
             chmod(stage.native, cx, file, 0o600);
             assert_eq!(mode(&program, cx, file), 0o644, "{caching:?}: attributes are cached");
             make(stage.native, cx, b"none");
-            assert_eq!(is_absent(&program, cx, b"none"), caching == Caching::Conventional, "{caching:?}: so is what is not there");
+            assert_eq!(
+                is_absent(&program, cx, b"none"),
+                caching == Caching::Conventional,
+                "{caching:?}: so is what is not there"
+            );
             stage.native.unlink(cx, program.root(), b"file").expect("unlink");
             assert_eq!(is_absent(&program, cx, b"file"), caching == Caching::Byvfs, "{caching:?}: and what is there");
             stage.native.unlink(cx, program.root(), b"none").expect("unlink");

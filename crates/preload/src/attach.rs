@@ -1,15 +1,15 @@
 //! Images and other file systems become backends.
 
+use fuse_client::FuseClient;
 use plugin::Plugin;
 use pm::Errno;
 use posix::{ThreadState, environment};
+use session::SessionCache;
 use vfs::Backend;
 use vfs::cached::Cached;
 use vfs::host::Host;
-use vfs::ledger::Ledger;
 #[cfg(feature = "native")]
 use vfs::native::Native;
-use vfs::wire::Wire;
 
 /// What the environment says about attaching.
 #[derive(Clone, Copy, Default)]
@@ -111,13 +111,13 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Result<&'static dyn Backen
     let read_only = environment::option(options, b"ro").is_some();
     let text = source.strip_suffix(b"\0").unwrap_or(source);
     let mut parts = text.splitn(3, |&b| b == b':');
-    let (kind, ledger, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
+    let (kind, session, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
     let mut path = [0u8; 4096];
-    if ledger.len() >= path.len() {
+    if session.len() >= path.len() {
         return Err(Errno::ENAMETOOLONG);
     }
-    path[..ledger.len()].copy_from_slice(ledger);
-    let path = &path[..ledger.len() + 1];
+    path[..session.len()].copy_from_slice(session);
+    let path = &path[..session.len() + 1];
     match kind {
         b"host" => host(path, rest, read_only),
         b"wire" => wire(path, rest, read_only),
@@ -128,25 +128,25 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Result<&'static dyn Backen
 
 #[cold]
 #[inline(never)]
-fn host(ledger: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
-    let ledger = Ledger::open(ledger)?;
-    keep(Cached::new(Host::new(rest, read_only)?, ledger))
+fn host(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    let session = SessionCache::open(session)?;
+    keep(Cached::new(Host::new(rest, read_only)?, session))
 }
 
 #[cold]
 #[inline(never)]
-fn wire(ledger: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
-    let ledger = Ledger::open(ledger)?;
-    let wire = Wire::open(rest, ledger.device(), read_only)?;
-    keep(Cached::new(wire, ledger))
+fn wire(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    let session = SessionCache::open(session)?;
+    let wire = FuseClient::open(rest, session.device(), read_only)?;
+    keep(Cached::new(wire, session))
 }
 
 #[cold]
 #[inline(never)]
-fn plugin(ledger: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
-    let ledger = Ledger::open(ledger)?;
-    let plugin = Plugin::new(rest, ledger.device(), read_only, crate::in_plugin::here)?;
-    keep(Cached::new(plugin, ledger))
+fn plugin(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    let session = SessionCache::open(session)?;
+    let plugin = Plugin::new(rest, session.device(), read_only, crate::in_plugin::here)?;
+    keep(Cached::new(plugin, session))
 }
 
 /// Puts a backend where it lives as long as the process.

@@ -8,7 +8,7 @@
 //! ```
 //! each perhaps with `,option,…` behind it.
 
-use super::carrier::Carrier;
+use super::transport::Transport;
 use crate::failure::{Failure, Result};
 use crate::place::{check_point, normalise, split};
 use crate::size;
@@ -54,7 +54,7 @@ pub struct Options {
     /// Most memory that parts of a daemon's files may take, bytes.
     pub pages: Option<u64>,
     /// How a daemon gets its requests, where it is not to be found out.
-    pub carrier: Option<Carrier>,
+    pub transport: Option<Transport>,
     /// Permissions of a daemon's files are checked here.
     pub default_permissions: bool,
     /// Other users of the session are served too.
@@ -74,9 +74,9 @@ impl Options {
                 ("default_permissions", _) if is_daemon => options.default_permissions = true,
                 ("allow_other", _) if is_daemon || is_host => options.allow_other = true,
                 _ if is_daemon && word.starts_with("carrier=") => {
-                    let carrier = Carrier::from_name(&word["carrier=".len()..]);
+                    let transport = Transport::from_name(&word["carrier=".len()..]);
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
-                    options.carrier = Some(carrier.ok_or_else(help)?);
+                    options.transport = Some(transport.ok_or_else(help)?);
                 }
                 (_, Some(Ok(seconds @ 1..=86400))) if is_daemon => options.timeout = Some(seconds),
                 _ if is_daemon && word.starts_with("pages=") => {
@@ -84,7 +84,9 @@ impl Options {
                     options.pages = Some(pages.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
                 }
                 _ if word.starts_with("cache=") => {
-                    return Err(Failure::new(format!("--mount '{shown}': {word}: cache= takes an image; there is no such cache yet")));
+                    return Err(Failure::new(format!(
+                        "--mount '{shown}': {word}: cache= takes an image; there is no such cache yet"
+                    )));
                 }
                 (_, Some(_)) if is_daemon => {
                     return Err(Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400")));
@@ -281,7 +283,7 @@ mod tests {
         assert_eq!((mount.source, &mount.point[..]), (Source::Fuse(words), &b"/s"[..]));
         assert_eq!(mount.options, Options { restart: true, timeout: Some(5), ..Options::default() });
         assert_eq!(parse("fuse:x @:/x,pages=8M").unwrap().options.pages, Some(8 << 20));
-        let options = Options { carrier: Some(Carrier::Socket), default_permissions: true, ..Options::default() };
+        let options = Options { transport: Some(Transport::Socket), default_permissions: true, ..Options::default() };
         assert_eq!(parse("fuse:x @:/x,carrier=socket,default_permissions").unwrap().options, options);
     }
 

@@ -79,12 +79,12 @@ fn native() -> &'static dyn vfs::Backend {
 /// A directory of the kernel's, new and on tmpfs; it goes with this child's other things.
 fn host() -> &'static dyn vfs::Backend {
     let place = std::path::PathBuf::from(differential::sandbox::root_of(std::process::id() as i32));
-    let (directory, ledger) = (place.join("host"), place.join("ledger"));
+    let (directory, session) = (place.join("host"), place.join("session"));
     std::fs::create_dir_all(&directory).expect("a directory");
     let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(&directory, open_to_all).expect("its mode");
-    std::fs::File::create(&ledger).and_then(|file| file.set_len(vfs::ledger::Ledger::bytes())).expect("a ledger");
-    let shared = vfs::ledger::Ledger::open(&[ledger.as_os_str().as_encoded_bytes(), b"\0"].concat()).expect("a ledger");
+    std::fs::File::create(&session).and_then(|file| file.set_len(session::SessionCache::bytes())).expect("a session");
+    let shared = session::SessionCache::open(&[session.as_os_str().as_encoded_bytes(), b"\0"].concat()).expect("a session");
     let host = vfs::host::Host::new(directory.as_os_str().as_encoded_bytes(), false).expect("the directory");
     Box::leak(Box::new(vfs::cached::Cached::new(host, shared)))
 }
@@ -101,8 +101,8 @@ fn wire() -> &'static dyn vfs::Backend {
     let source = posix::environment::parse(list.as_bytes()).map(|spec| plain(spec.image)).find(|text| text.starts_with(b"wire:"));
     let source = source.expect("no session with a daemon around this call: bypath run --mount 'fuse:… @:/dir' -- testkit …");
     let mut parts = source[5..].splitn(2, |&b| b == b':');
-    let (ledger, channel) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
-    let ledger = vfs::ledger::Ledger::open(&[ledger, b"\0"].concat()).expect("the session's ledger");
-    let wire = vfs::wire::Wire::open(channel, ledger.device(), false).expect("the daemon's channel");
-    Box::leak(Box::new(vfs::cached::Cached::new(wire, ledger)))
+    let (session, channel) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
+    let session = session::SessionCache::open(&[session, b"\0"].concat()).expect("the session's session");
+    let wire = fuse_client::FuseClient::open(channel, session.device(), false).expect("the daemon's channel");
+    Box::leak(Box::new(vfs::cached::Cached::new(wire, session)))
 }
