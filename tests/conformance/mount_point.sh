@@ -5,7 +5,7 @@
 set -u
 . "$(dirname "$0")/own.sh"
 "$bypath" mkfs i --size 64M >/dev/null && mkdir full empty data d && echo mine >full/precious && echo there >data/f || exit 1
-for spec in i:$PWD/full i:$PWD/full,ro i:$PWD/full,cache=byvfs "host:$PWD/data:$PWD/full"; do
+for spec in i:$PWD/full i:$PWD/full,ro "host:$PWD/data:$PWD/full"; do
     for option in '' --no-fuse; do
         said=$("$bypath" run $option -m "$spec" -- sh -c "echo ran; rm $PWD/full/precious" 2>&1) && failed=1
         same "$spec $option" "$(echo "$said" | grep -c 'not empty')$(echo "$said" | wc -l)" 11
@@ -17,7 +17,7 @@ same 'a directory where it is' "$("$bypath" run -m "host:$PWD/data:$PWD/data" --
 # Covered: for programs without the library, for raw calls, in the session only.
 past_program || exit 1
 at=$PWD/empty
-for spec in "--no-fuse -m i:$at" "-m i:$at,cache=byvfs" "-m host:$PWD/data:$at"; do
+for spec in "--no-fuse -m i:$at" "-m host:$PWD/data:$at"; do
     # shellcheck disable=SC2086
     said=$("$bypath" run $spec -- sh -c "cd $at && echo y >g && echo *g; $PWD/past make $at/x; $PWD/past remove $at/g" 2>&1)
     same "covered: $spec" "$(echo "$said" | grep -v ^bypath:)" $'g\npast -30\npast -30'

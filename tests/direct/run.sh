@@ -63,18 +63,6 @@ one() {
 
 host() { mkdir h && use 'host:h'; }
 
-# An image through the cached way.
-cached() {
-    local way whole=$name
-    for way in conventional byvfs; do
-        name="$whole-$way"
-        rm -f c.img
-        "$bypath" mkfs --size 64M c.img >m.out 2>&1 || { fail 'mkfs' m.out; continue; }
-        use c.img "cache=$way"
-        "$bypath" check c.img >m.out 2>&1 || fail 'the image is damaged' m.out
-    done
-}
-
 confined() {
     mkdir -p c/in && echo inside >c/in/f && echo outside >secret && ln -s ../../secret c/in/up && ln -s "$work/secret" c/in/abs && ln -s f c/in/own && ln -s ../in/f c/in/round
     session --mount 'host:c/in:/direct/in' -- bash -c 'cat /direct/in/own; cat /direct/in/up; cat /direct/in/abs; cat /direct/in/../secret; cd /direct/in; cat ../secret; cat round; cat /direct/in/../in/f' >m.out 2>&1
@@ -289,13 +277,6 @@ by_c() {
         printf '%s\n' "10 files, $((7 * $(wc -c <tree/d/big) + 17)) bytes" 1 >k.out
         if cmp -s k.out m.out; then pass $way; else diff k.out m.out >what; cat m.err >>what; fail "$way differs" what; fi
     done
-    # Images through the cached way.
-    for way in conventional byvfs; do "$bypath" mkfs s/$way --size 64M >/dev/null; done
-    "$bypath" import -q tree s/conventional:/below && "$bypath" import -q tree s/conventional:/below/x
-    LD_LIBRARY_PATH=$libraries session --mount "s/conventional:/all,cache=conventional" --mount "s/byvfs:/second,cache=byvfs" -- ./by-c joined /all /second >m.out 2>m.err
-    find tree -type f | wc -l >files
-    echo "$((2 * $(cat files) + 2)) files" >k.out && cut -d, -f1 m.out >m.files
-    if cmp -s k.out m.files && "$bypath" check s/conventional >what && "$bypath" check s/byvfs >>what; then pass 'cached images'; else cat m.out m.err >>what; fail 'cached images' what; fi
     # It works there as another user too.
     chmod 711 .
     if [ "$(id -u)" -eq 0 ] && ! setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$work"; then
@@ -400,7 +381,7 @@ refused() {
     if [ -s k.out ]; then fail 'not one clear line, or something is left' k.out; else pass; fi
 }
 
-[ $# -gt 0 ] || set -- host cached confined squashfuse bindfs background unionfs overlay passthrough static_examples by_socket gocryptfs rclone hostile archivemount sshfs together by_c killed restarted pages random plugin refused
+[ $# -gt 0 ] || set -- host confined squashfuse bindfs background unionfs overlay passthrough static_examples by_socket gocryptfs rclone hostile archivemount sshfs together by_c killed restarted pages random plugin refused
 for name; do "$name"; done
 name=leftovers
 # A program that ends without closing its namespace leaves an image's segment to the next user; the rest goes.

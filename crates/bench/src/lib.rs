@@ -1,4 +1,4 @@
-//! What single calls cost: in time, beside the kernel ([`micro`], [`directfuse()`]); in
+//! What single calls cost: in time, beside the kernel ([`micro`], [`directfuse()`], [`byvfs`]); in
 //! instructions and cache lines, against budgets ([`budget`]).
 //!
 //! | file | |
@@ -9,8 +9,10 @@
 //! | `run.rs` | the rounds |
 //! | `report.rs`, `plot.rs` | table, JSON, SVG |
 //! | `directfuse/` | FUSE file systems by every way |
+//! | `byvfs/` | an image behind the caches that ByVFS compares |
 
 pub mod budget;
+pub mod byvfs;
 mod calls;
 mod directfuse;
 mod plot;

@@ -9,12 +9,12 @@
 use pm::UserSlice;
 use pm::file::File;
 use pm::sys::abi;
+use session::{Entry, SessionCache};
+use session::{LowerFs, Miss};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use vfs::cached::{Miss, Source};
 use vfs::host::{Host, attr_by, set_attr_of};
-use vfs::ledger::{Entry, Ledger};
 use vfs::{Attr, Cx, DirEntry, Errno, Error, Fallocate, Kind, NewNode, Node, RenameMode, Result, SetAttr, StatFs};
 
 /// So many new files may wait for their first description.
@@ -74,35 +74,35 @@ impl Directory {
     }
 
     /// Either of them; where the node is not open, what lies at its path.
-    fn any(&self, l: &Ledger, node: Node) -> Result<Arc<File>> {
+    fn any(&self, s: &SessionCache, node: Node) -> Result<Arc<File>> {
         match self.way(node, WRITE).or_else(|| self.way(node, READ)) {
             Some(file) => Ok(file),
-            None => self.host.handle(l, node).map(Arc::new),
+            None => self.host.handle(s, node).map(Arc::new),
         }
     }
 }
 
-impl Source for Directory {
+impl LowerFs for Directory {
     fn device(&self) -> u64 {
         self.host.device()
     }
 
-    fn lookup(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> std::result::Result<Entry, Miss> {
-        self.host.lookup(l, cx, dir, name)
+    fn lookup(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8]) -> std::result::Result<Entry, Miss> {
+        self.host.lookup(s, cx, dir, name)
     }
 
-    fn attr(&self, l: &Ledger, cx: &Cx, node: Node) -> Result<(Attr, u64)> {
+    fn attr(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<(Attr, u64)> {
         match self.way(node, WRITE).or_else(|| self.way(node, READ)) {
             Some(file) => Ok((attr_by(&file)?, 0)),
-            None => self.host.attr(l, cx, node),
+            None => self.host.attr(s, cx, node),
         }
     }
 
-    fn access(&self, l: &Ledger, cx: &Cx, node: Node, want: u16, attr: &dyn Fn() -> Result<Attr>) -> Result<()> {
-        self.host.access(l, cx, node, want, attr)
+    fn access(&self, s: &SessionCache, cx: &Cx, node: Node, want: u16, attr: &dyn Fn() -> Result<Attr>) -> Result<()> {
+        self.host.access(s, cx, node, want, attr)
     }
 
-    fn set_attr(&self, l: &Ledger, _cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+    fn set_attr(&self, s: &SessionCache, _cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
         self.writable()?;
         let mut rest = *change;
         if let (Some(size), Some(file)) = (change.size, self.way(node, WRITE)) {
@@ -110,26 +110,26 @@ impl Source for Directory {
             file.truncate(size)?;
             rest.size = None;
         }
-        set_attr_of(&*self.any(l, node)?, &rest)
+        set_attr_of(&*self.any(s, node)?, &rest)
     }
 
-    fn readlink(&self, l: &Ledger, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        self.host.readlink(l, cx, node, out)
+    fn readlink(&self, s: &SessionCache, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        self.host.readlink(s, cx, node, out)
     }
 
-    fn create(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {
+    fn create(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {
         let mode = new.mode & !cx.umask;
         if new.kind != Kind::Regular {
-            let entry = self.host.create(l, cx, dir, name, &NewNode { mode, ..*new })?;
+            let entry = self.host.create(s, cx, dir, name, &NewNode { mode, ..*new })?;
             // The kernel's own umask is the process's, not the namespace's.
             if new.kind != Kind::Symlink && entry.attr.mode & mode != mode {
                 let mode = entry.attr.mode | mode;
-                self.host.set_mode_at(l, dir, name, mode)?;
+                self.host.set_mode_at(s, dir, name, mode)?;
                 return Ok(Entry { attr: Attr { mode, ..entry.attr }, ..entry });
             }
             return Ok(entry);
         }
-        let (file, mut entry) = self.host.make(l, dir, name, mode)?;
+        let (file, mut entry) = self.host.make(s, dir, name, mode)?;
         if entry.attr.mode & mode != mode {
             entry.attr.mode |= mode;
             file.set_mode(entry.attr.mode)?;
@@ -142,28 +142,28 @@ impl Source for Directory {
         Ok(entry)
     }
 
-    fn link(&self, l: &Ledger, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
-        self.host.link(l, cx, node, dir, name)
+    fn link(&self, s: &SessionCache, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        self.host.link(s, cx, node, dir, name)
     }
 
-    fn remove(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
-        self.host.remove(l, cx, dir, name, directory)
+    fn remove(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
+        self.host.remove(s, cx, dir, name, directory)
     }
 
-    fn rename(&self, l: &Ledger, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
-        self.host.rename(l, cx, from, to, mode)
+    fn rename(&self, s: &SessionCache, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
+        self.host.rename(s, cx, from, to, mode)
     }
 
-    fn readdir(&self, l: &Ledger, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        self.host.readdir(l, cx, dir, cookie, each)
+    fn readdir(&self, s: &SessionCache, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+        self.host.readdir(s, cx, dir, cookie, each)
     }
 
-    fn statfs(&self, l: &Ledger) -> Result<StatFs> {
-        self.host.statfs(l)
+    fn statfs(&self, s: &SessionCache) -> Result<StatFs> {
+        self.host.statfs(s)
     }
 
-    fn open(&self, l: &Ledger, _cx: &Cx, node: Node, flags: u32) -> Result<()> {
-        let record = l.get(node)?;
+    fn open(&self, s: &SessionCache, _cx: &Cx, node: Node, flags: u32) -> Result<()> {
+        let record = s.get(node)?;
         if flags & abi::O_PATH != 0 || record.kind() != Kind::Regular {
             return Ok(());
         }
@@ -171,14 +171,14 @@ impl Source for Directory {
         let wanted = [access != abi::O_WRONLY, access != abi::O_RDONLY];
         let mut open = self.open();
         // What was closed by other programs.
-        open.files.retain(|_, (node, _)| l.holds(*node) > 0);
+        open.files.retain(|_, (node, _)| s.holds(*node) > 0);
         let place = (record.device(), record.key.load(std::sync::atomic::Ordering::Relaxed));
         let fresh = open.fresh.iter().position(|(at, _)| *at == place).map(|at| open.fresh.swap_remove(at).1);
         let (_, ways) = open.files.entry(node.id).or_insert((node, [None, None]));
         let file = match fresh {
             Some(file) => file,
             None if wanted[READ] && ways[READ].is_none() || wanted[WRITE] && ways[WRITE].is_none() => {
-                let file = self.host.open(l, node, access | CAUTIOUS)?;
+                let file = self.host.open(s, node, access | CAUTIOUS)?;
                 if attr_by(&file)?.ino != place.1 {
                     // Others have put another file there: it is looked up again.
                     return posix(Errno::ESTALE);
@@ -194,53 +194,53 @@ impl Source for Directory {
         Ok(())
     }
 
-    fn closed(&self, _l: &Ledger, _cx: &Cx, node: Node) {
+    fn closed(&self, _l: &SessionCache, _cx: &Cx, node: Node) {
         let files = self.open().files.remove(&node.id);
         drop(files);
     }
 
-    fn read(&self, _l: &Ledger, _cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
+    fn read(&self, _l: &SessionCache, _cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
         Ok(self.opened(node, READ)?.read_into(offset, into)?)
     }
 
-    fn write(&self, _l: &Ledger, _cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
+    fn write(&self, _l: &SessionCache, _cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
         Ok(self.opened(node, WRITE)?.write_from(offset, from)?)
     }
 
-    fn fallocate(&self, _l: &Ledger, _cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+    fn fallocate(&self, _l: &SessionCache, _cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         Ok(self.opened(node, WRITE)?.manage(how.flags(), offset, len)?)
     }
 
-    fn seek(&self, _l: &Ledger, _cx: &Cx, node: Node, offset: u64, data: bool) -> Result<Option<u64>> {
+    fn seek(&self, _l: &SessionCache, _cx: &Cx, node: Node, offset: u64, data: bool) -> Result<Option<u64>> {
         let file = self.way(node, READ).or_else(|| self.way(node, WRITE)).ok_or(Error::Posix(Errno::EBADF))?;
         Ok(Some(file.find(offset, data)?))
     }
 
-    fn sync(&self, l: &Ledger, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
+    fn sync(&self, s: &SessionCache, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
         let file = node.and_then(|node| self.way(node, WRITE).or_else(|| self.way(node, READ)));
         match file {
             Some(file) if data_only => Ok(file.durable_data()?),
             Some(file) => Ok(file.durable(false)?),
-            None => self.host.sync(l, cx, node, data_only),
+            None => self.host.sync(s, cx, node, data_only),
         }
     }
 
-    fn get_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        Ok(self.any(l, node)?.get_xattr(&text(name)?, out)?)
+    fn get_xattr(&self, s: &SessionCache, _cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        Ok(self.any(s, node)?.get_xattr(&text(name)?, out)?)
     }
 
-    fn set_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+    fn set_xattr(&self, s: &SessionCache, _cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
         self.writable()?;
-        Ok(self.any(l, node)?.set_xattr(&text(name)?, value, flags)?)
+        Ok(self.any(s, node)?.set_xattr(&text(name)?, value, flags)?)
     }
 
-    fn list_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        Ok(self.any(l, node)?.list_xattr(out)?)
+    fn list_xattr(&self, s: &SessionCache, _cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        Ok(self.any(s, node)?.list_xattr(out)?)
     }
 
-    fn remove_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+    fn remove_xattr(&self, s: &SessionCache, _cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
         self.writable()?;
-        Ok(self.any(l, node)?.remove_xattr(&text(name)?)?)
+        Ok(self.any(s, node)?.remove_xattr(&text(name)?)?)
     }
 
     fn checks_names(&self) -> bool {

@@ -322,8 +322,6 @@ pub(crate) mod native {
     use std::sync::{Mutex, PoisonError};
     use vfs::Backend;
     use vfs::native::Native;
-    use vfs::native::cached::{CachedNative, Way};
-    use vfs::native::kept::Kept;
 
     type Answer = Result<&'static Fs, i32>;
     type Request = (CString, Vec<u8>, usize, Sender<Answer>);
@@ -381,8 +379,8 @@ pub(crate) mod native {
         Ok(sender)
     }
 
-    /// Attaches an image; with what a session keeps above it, if that is given.
-    pub fn attach(image: &CStr, options: &[u8], kept: Option<(Way, Kept)>) -> Result<&'static dyn Backend, i32> {
+    /// Attaches an image.
+    pub fn attach(image: &CStr, options: &[u8]) -> Result<&'static dyn Backend, i32> {
         let (slot, sender) = {
             let mut images = images();
             let free = (0..MOUNTS_MAX).find(|&s| images.slots[s].is_none() && images.reserved & 1 << s == 0);
@@ -399,10 +397,7 @@ pub(crate) mod native {
         let mut images = images();
         images.reserved &= !(1 << slot);
         let fs = result?;
-        let backend: &'static dyn Backend = match kept {
-            None => Box::leak(Box::new(Native(fs))),
-            Some((way, kept)) => Box::leak(Box::new(CachedNative::new(Native(fs), kept, way))),
-        };
+        let backend: &'static dyn Backend = Box::leak(Box::new(Native(fs)));
         images.slots[slot] = Some((fs, std::ptr::from_ref(backend).cast::<()>() as usize));
         Ok(backend)
     }

@@ -4,11 +4,11 @@ use crate::sources::{Attached, errno};
 use libc::c_void;
 use plugin::abi::Context;
 use plugin::{Aside, Plugin};
+use session::SessionCache;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null_mut;
 use vfs::cached::Cached;
-use vfs::ledger::Ledger;
 
 thread_local! {
     static ASIDE: Aside = const { Aside::new() };
@@ -22,15 +22,15 @@ fn here() -> &'static Aside {
 
 /// Attaches the library that `text` (`LIB.so,args`) names. `ENOENT` if there is none,
 /// `ENOEXEC` if it is no plugin.
-pub fn attach(text: &[u8], ledger: Ledger, read_only: bool) -> Attached {
+pub fn attach(text: &[u8], session: SessionCache, read_only: bool) -> Attached {
     let comma = text.iter().position(|&b| b == b',').unwrap_or(text.len());
     let path = std::fs::canonicalize(OsStr::from_bytes(&text[..comma])).map_err(|e| errno(&e))?;
     let whole = [path.as_os_str().as_bytes(), &text[comma..]].concat();
-    let plugin = Plugin::new(&whole, ledger.device(), read_only, here).map_err(|errno| errno.0)?;
+    let plugin = Plugin::new(&whole, session.device(), read_only, here).map_err(|errno| errno.0)?;
     if plugin.find_entry().is_none() {
         return Err(libc::ENOEXEC);
     }
-    Ok(Box::leak(Box::new(Cached::new(plugin, ledger))))
+    Ok(Box::leak(Box::new(Cached::new(plugin, session))))
 }
 
 /// `fuse_get_context(3)` of libfuse: of the call that this thread is in, else libfuse's own.

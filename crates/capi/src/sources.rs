@@ -3,31 +3,27 @@
 //!
 //! | text | by `bp_mount` | in a session's list |
 //! |---|---|---|
-//! | an image's path | attached | attached; `conventional:KEPT:IMAGE` and `byvfs:…` the cached way |
-//! | `host:/dir` | with a ledger of its own | `host:LEDGER:/dir` |
-//! | `plugin:LIB.so,args` | with a ledger of its own | `plugin:LEDGER:LIB.so,args` |
+//! | an image's path | attached | attached |
+//! | `host:/dir` | with a session of its own | `host:LEDGER:/dir` |
+//! | `plugin:LIB.so,args` | with a session of its own | `plugin:LEDGER:LIB.so,args` |
 //! | a daemon | `fuse:COMMAND … @`, in a session of its own | `wire:LEDGER:CHANNEL` |
 //! | `mem:` | in this process's memory | – |
 //!
-//! Each mount maps its session's ledger for itself and has a place of its own in
+//! Each mount maps its session's session for itself and has a place of its own in
 //! it, so that namespaces, and the preload library beside them, may share one
 //! process.
 
 use crate::host::Directory;
 use crate::{daemons, plugins};
+use fuse_client::FuseClient;
 use posix::environment::{MountSpec, unescape};
+use session::SessionCache;
 use std::ffi::{CStr, CString, OsStr};
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use vfs::Backend;
 use vfs::cached::Cached;
-use vfs::ledger::Ledger;
-#[cfg(feature = "native")]
-use vfs::native::cached::Way;
-#[cfg(feature = "native")]
-use vfs::native::kept::{AGE_NS, Kept};
-use vfs::wire::Wire;
 
 /// What a text names, or an error number.
 pub type Attached = Result<&'static dyn Backend, i32>;
@@ -53,10 +49,10 @@ pub fn of_caller(source: &CStr, options: &[u8]) -> Attached {
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
         Ok(vfs::mem::Mem::leak(uid, gid, 0o755, 0x6d65))
     } else if let Some(library) = text.strip_prefix(b"plugin:") {
-        plugins::attach(library, own_ledger()?, is_read_only(options))
+        plugins::attach(library, own_session()?, is_read_only(options))
     } else if let Some(directory) = text.strip_prefix(b"host:") {
         let path = std::fs::canonicalize(OsStr::from_bytes(directory)).map_err(|e| errno(&e))?;
-        host(path.as_os_str().as_bytes(), own_ledger()?, options)
+        host(path.as_os_str().as_bytes(), own_session()?, options)
     } else if let Some(command) = text.strip_prefix(b"fuse:") {
         daemons::attach(command, options)
     } else {
@@ -72,52 +68,33 @@ pub fn of_session(spec: &MountSpec) -> Result<(&'static dyn Backend, CString), i
         return Ok((image(&source, spec.options)?, point));
     }
     let mut parts = text.splitn(3, |&b| b == b':');
-    let (Some(kind), Some(ledger), Some(rest)) = (parts.next(), parts.next(), parts.next()) else { return Err(libc::EINVAL) };
-    if let Some(backend) = cached_image(kind, ledger, rest, spec.options) {
-        return Ok((backend?, point));
-    }
-    let ledger = Ledger::open(&[ledger, b"\0"].concat()).map_err(|errno| errno.0)?;
+    let (Some(kind), Some(session), Some(rest)) = (parts.next(), parts.next(), parts.next()) else { return Err(libc::EINVAL) };
+    let session = SessionCache::open(&[session, b"\0"].concat()).map_err(|errno| errno.0)?;
     let backend = match kind {
-        b"host" => host(rest, ledger, spec.options)?,
-        b"plugin" => plugins::attach(rest, ledger, is_read_only(spec.options))?,
+        b"host" => host(rest, session, spec.options)?,
+        b"plugin" => plugins::attach(rest, session, is_read_only(spec.options))?,
         b"wire" => {
-            let wire = Wire::open(rest, ledger.device(), is_read_only(spec.options)).map_err(|errno| errno.0)?;
-            keep(Cached::new(wire, ledger))?
+            let wire = FuseClient::open(rest, session.device(), is_read_only(spec.options)).map_err(|errno| errno.0)?;
+            keep(Cached::new(wire, session))?
         }
         _ => return Err(libc::EINVAL),
     };
     Ok((backend, point))
 }
 
-fn host(path: &[u8], ledger: Ledger, options: &[u8]) -> Attached {
+fn host(path: &[u8], session: SessionCache, options: &[u8]) -> Attached {
     let directory = Directory::new(path, is_read_only(options)).map_err(|errno| errno.0)?;
-    keep(Cached::new(directory, ledger))
+    keep(Cached::new(directory, session))
 }
 
 #[cfg(feature = "native")]
 fn image(path: &CStr, options: &[u8]) -> Attached {
-    crate::namespace::native::attach(path, options, None)
+    crate::namespace::native::attach(path, options)
 }
 
 #[cfg(not(feature = "native"))]
 fn image(_: &CStr, _: &[u8]) -> Attached {
     Err(libc::ENODEV)
-}
-
-/// An image through the cached way, if `kind` is one, with what the session's programs keep in the file `kept`.
-#[cfg(feature = "native")]
-fn cached_image(kind: &[u8], kept: &[u8], path: &[u8], options: &[u8]) -> Option<Attached> {
-    let way = Way::from_name(kind)?;
-    let kept = Kept::open(&[kept, b"\0"].concat(), AGE_NS).map_err(|errno| errno.0);
-    Some(kept.and_then(|kept| {
-        let path = CString::new(path).map_err(|_| libc::EINVAL)?;
-        crate::namespace::native::attach(&path, options, Some((way, kept)))
-    }))
-}
-
-#[cfg(not(feature = "native"))]
-fn cached_image(_: &[u8], _: &[u8], _: &[u8], _: &[u8]) -> Option<Attached> {
-    None
 }
 
 /// A part of a list without its escapes.
@@ -128,16 +105,16 @@ fn plain(part: &[u8]) -> Result<CString, i32> {
     CString::new(text).map_err(|_| libc::EINVAL)
 }
 
-/// Memory for a ledger, which is this mount's own.
-fn own_ledger() -> Result<Ledger, i32> {
+/// Memory for a session, which is this mount's own.
+fn own_session() -> Result<SessionCache, i32> {
     // SAFETY: a NUL-terminated name.
-    let fd = unsafe { libc::memfd_create(c"bypath-ledger".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::memfd_create(c"bypath-session".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(errno(&Error::last_os_error()));
     }
     // SAFETY: just made, and nobody else's.
     let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    file.set_len(Ledger::bytes()).map_err(|e| errno(&e))?;
+    file.set_len(SessionCache::bytes()).map_err(|e| errno(&e))?;
     let path = format!("/proc/self/fd/{}\0", file.as_raw_fd());
-    Ledger::open(path.as_bytes()).map_err(|errno| errno.0)
+    SessionCache::open(path.as_bytes()).map_err(|errno| errno.0)
 }

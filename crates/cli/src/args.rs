@@ -29,8 +29,7 @@ What is seen where; may be given several times, and one inside another. SPEC is 
 Options: ro; for host: and fuse: allow_other (serve other users of the session too, as their ids let them; without, they are
 refused); for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
 pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, and
-carrier=socket or carrier=memory (found out: a static daemon has a socket); for an image, to
-compare with its direct way: cache=conventional (names and attributes kept above it) or cache=byvfs (attributes).
+carrier=socket or carrier=memory (found out: a static daemon has a socket).
 
 An image whose /DIR is a directory is mounted there for the kernel as well, as long as the session lasts, if
 /dev/fuse can be used: static and set-uid programs (Go's, busybox), other users and /proc see it only so. mkdir /DIR before makes it one.";
@@ -280,6 +279,13 @@ pub enum BenchWhat {
     #[command(disable_help_flag = true)]
     Directfuse {
         /// Options: see `bypath bench directfuse --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
+    /// Look-ups in an image behind the caches that ByVFS compares
+    #[command(disable_help_flag = true)]
+    Byvfs {
+        /// Options: see `bypath bench byvfs --help`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },

@@ -1,11 +1,11 @@
-//! `libbypath_daemon.so`: loaded into an unmodified FUSE daemon, it puts a channel
+//! `libbypath_daemon.so`: loaded into an unmodified FUSE daemon, it puts a ring
 //! of shared memory in the place of `/dev/fuse`.
 //!
 //! libfuse, old and new, opens the device, mounts it, then reads requests and
 //! writes replies. Here the device is a descriptor that is only good for being
 //! held (the end of a pipe, by whose other end the supervisor sees the daemon die),
 //! the mount succeeds without one, and reading and writing that descriptor are the
-//! channel's. Everything else passes.
+//! ring's. Everything else passes.
 //!
 //! The daemon's children get neither the library nor the descriptor.
 
@@ -13,15 +13,15 @@ mod number;
 mod symbols;
 
 use core::ffi::{CStr, c_char, c_int};
+use fuse_client::ring::Ring;
 use pm::sys::abi;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering::*};
-use vfs::wire::channel::Channel;
 
-/// Path of the channel.
+/// Path of the ring.
 const VARIABLE: &CStr = c"BYPATH_CHANNEL";
 
-static CHANNEL: OnceLock<Channel> = OnceLock::new();
+static RING: OnceLock<Ring> = OnceLock::new();
 /// The pipe by which the supervisor sees us live.
 static LIFE: AtomicI32 = AtomicI32::new(-1);
 
@@ -43,8 +43,8 @@ extern "C" fn start() {
     }
     // SAFETY: libc's own text, which ends with NUL.
     let path = unsafe { CStr::from_ptr(path) };
-    if let Ok(channel) = Channel::open(path.to_bytes_with_nul()) {
-        let _ = CHANNEL.set(channel);
+    if let Ok(ring) = Ring::open(path.to_bytes_with_nul()) {
+        let _ = RING.set(ring);
         keep_life();
     }
     // SAFETY: a NUL-terminated name.

@@ -1,10 +1,10 @@
-//! Which descriptors stand for the channel.
+//! Which descriptors stand for the ring.
 
-use super::{CHANNEL, LIFE};
+use super::{LIFE, RING};
+use fuse_client::ring::Ring;
 use pm::Errno;
 use pm::sys::abi;
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use vfs::wire::channel::Channel;
 
 const WORDS: usize = 1024;
 static NUMBERS: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
@@ -14,14 +14,14 @@ fn word(fd: i32) -> Option<(&'static AtomicU64, u64)> {
     Some((NUMBERS.get(fd / 64)?, 1 << (fd % 64)))
 }
 
-/// The channel, if `fd` stands for it.
+/// The ring, if `fd` stands for it.
 #[inline]
-pub fn channel(fd: i32) -> Option<&'static Channel> {
+pub fn ring(fd: i32) -> Option<&'static Ring> {
     let (word, bit) = word(fd)?;
-    if word.load(Relaxed) & bit == 0 { None } else { CHANNEL.get() }
+    if word.load(Relaxed) & bit == 0 { None } else { RING.get() }
 }
 
-/// A new descriptor for the channel.
+/// A new descriptor for the ring.
 pub fn open(close_on_exec: bool) -> Result<i32, Errno> {
     let how = if close_on_exec { abi::F_DUPFD_CLOEXEC } else { abi::F_DUPFD };
     // SAFETY: no pointers.

@@ -1,14 +1,14 @@
 //! The functions of libc that are replaced.
 
-use super::{CHANNEL, number};
+use super::{RING, number};
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
+use fuse_client::ring::{MESSAGE_MAX, Ring};
+use fuse_client::{DEFAULT_PERMISSIONS, READ_ONLY};
 use pm::sys::abi::{self, *};
 use pm::{Errno, UserSlice};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::*;
-use vfs::wire::channel::{Channel, MESSAGE_MAX};
-use vfs::wire::{DEFAULT_PERMISSIONS, READ_ONLY};
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
@@ -32,14 +32,14 @@ thread_local! {
     static HAS_REQUEST: Cell<bool> = const { Cell::new(false) };
 }
 
-fn receive(channel: &Channel, into: &[UserSlice]) -> Result<usize, Errno> {
-    let received = channel.receive(into);
+fn receive(ring: &Ring, into: &[UserSlice]) -> Result<usize, Errno> {
+    let received = ring.receive(into);
     HAS_REQUEST.set(received.is_ok());
     received
 }
 
-fn reply(channel: &Channel, parts: &[UserSlice]) -> Result<usize, Errno> {
-    channel.reply(parts, HAS_REQUEST.replace(false))
+fn reply(ring: &Ring, parts: &[UserSlice]) -> Result<usize, Errno> {
+    ring.reply(parts, HAS_REQUEST.replace(false))
 }
 
 /// Where the daemon believes to be mounted.
@@ -47,7 +47,7 @@ static POINT: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 
 unsafe fn open_at(dir: c_int, path: *const c_char, flags: c_int, mode: u32) -> c_int {
     // SAFETY: the daemon's own text.
-    if CHANNEL.get().is_some() && !path.is_null() && unsafe { CStr::from_ptr(path) }.to_bytes() == b"/dev/fuse" {
+    if RING.get().is_some() && !path.is_null() && unsafe { CStr::from_ptr(path) }.to_bytes() == b"/dev/fuse" {
         return done(number::open(flags as u32 & O_CLOEXEC != 0).map(|fd| fd as usize)) as c_int;
     }
     // SAFETY: the daemon's own call.
@@ -93,7 +93,7 @@ unsafe extern "C" fn mount(
 ) -> c_int {
     // SAFETY: the daemon's own text.
     let is_fuse = !kind.is_null() && unsafe { CStr::from_ptr(kind) }.to_bytes().starts_with(b"fuse");
-    let (Some(channel), true) = (CHANNEL.get(), is_fuse) else {
+    let (Some(ring), true) = (RING.get(), is_fuse) else {
         // SAFETY: the daemon's own call.
         return done(unsafe { pm::call!(__NR_mount, source, target, kind, flags, data) }) as c_int;
     };
@@ -109,7 +109,7 @@ unsafe extern "C" fn mount(
             }
         }
     }
-    if let Ok(header) = channel.header() {
+    if let Ok(header) = ring.header() {
         header.mount_flags.fetch_or(said, AcqRel);
     }
     if !target.is_null()
@@ -147,10 +147,10 @@ unsafe extern "C" fn umount2(target: *const c_char, flags: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
-    if let Some(channel) = number::channel(fd) {
+    if let Some(ring) = number::ring(fd) {
         // SAFETY: the daemon's own buffer.
         let into = unsafe { UserSlice::new(into.cast(), len) };
-        return done(receive(channel, &[into]));
+        return done(receive(ring, &[into]));
     }
     // SAFETY: the daemon's own call.
     done(unsafe { pm::call!(__NR_read, fd, into, len) })
@@ -164,9 +164,9 @@ unsafe extern "C" fn __read_chk(fd: c_int, into: *mut c_void, len: usize, _room:
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readv(fd: c_int, parts: *const UserSlice, count: c_int) -> isize {
-    if let Some(channel) = number::channel(fd) {
+    if let Some(ring) = number::ring(fd) {
         // SAFETY: the daemon's own list, laid out as ours.
-        return done(receive(channel, unsafe { core::slice::from_raw_parts(parts, count.max(0) as usize) }));
+        return done(receive(ring, unsafe { core::slice::from_raw_parts(parts, count.max(0) as usize) }));
     }
     // SAFETY: the daemon's own call.
     done(unsafe { pm::call!(__NR_readv, fd, parts, count) })
@@ -174,10 +174,10 @@ unsafe extern "C" fn readv(fd: c_int, parts: *const UserSlice, count: c_int) -> 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
-    if let Some(channel) = number::channel(fd) {
+    if let Some(ring) = number::ring(fd) {
         // SAFETY: the daemon's own buffer, which is only read.
         let from = unsafe { UserSlice::new(from.cast_mut().cast(), len) };
-        return done(reply(channel, &[from]));
+        return done(reply(ring, &[from]));
     }
     // SAFETY: the daemon's own call.
     done(unsafe { pm::call!(__NR_write, fd, from, len) })
@@ -185,9 +185,9 @@ unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(fd: c_int, parts: *const UserSlice, count: c_int) -> isize {
-    if let Some(channel) = number::channel(fd) {
+    if let Some(ring) = number::ring(fd) {
         // SAFETY: the daemon's own list, laid out as ours.
-        return done(reply(channel, unsafe { core::slice::from_raw_parts(parts, count.max(0) as usize) }));
+        return done(reply(ring, unsafe { core::slice::from_raw_parts(parts, count.max(0) as usize) }));
     }
     // SAFETY: the daemon's own call.
     done(unsafe { pm::call!(__NR_writev, fd, parts, count) })
@@ -196,18 +196,16 @@ unsafe extern "C" fn writev(fd: c_int, parts: *const UserSlice, count: c_int) ->
 /// libfuse moves requests and replies through pipes where it may.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn splice(from: c_int, from_offset: *mut i64, to: c_int, to_offset: *mut i64, len: usize, flags: u32) -> isize {
-    let (source, target) = (number::channel(from), number::channel(to));
+    let (source, target) = (number::ring(from), number::ring(to));
     if source.is_none() && target.is_none() {
         // SAFETY: the daemon's own call.
         return done(unsafe { pm::call!(abi::__NR_splice, from, from_offset, to, to_offset, len, flags) });
     }
     let mut message = vec![0u8; MESSAGE_MAX];
     done(match (source, target) {
-        (Some(channel), _) => {
-            receive(channel, &[UserSlice::from_mut(&mut message)]).and_then(|got| fill_pipe(to, &message[..got]))
-        }
-        (_, Some(channel)) if len <= MESSAGE_MAX => {
-            drain_pipe(from, &mut message[..len]).and_then(|got| reply(channel, &[UserSlice::from_ref(&message[..got])]))
+        (Some(ring), _) => receive(ring, &[UserSlice::from_mut(&mut message)]).and_then(|got| fill_pipe(to, &message[..got])),
+        (_, Some(ring)) if len <= MESSAGE_MAX => {
+            drain_pipe(from, &mut message[..len]).and_then(|got| reply(ring, &[UserSlice::from_ref(&message[..got])]))
         }
         _ => Err(Errno::EINVAL),
     })

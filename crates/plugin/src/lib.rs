@@ -2,13 +2,13 @@
 //!
 //! Direct-FUSE (§3): several user-level file systems in one program by path
 //! prefix, each a library, with no kernel between. A [`Plugin`] is a
-//! [`Source`](vfs::cached::Source): operations get paths, as libfuse's high-level
-//! interface has it; a node's path is put together from the ledger at each call.
+//! [`LowerFs`](session::LowerFs): operations get paths, as libfuse's high-level
+//! interface has it; a node's path is put together from the session at each call.
 //!
 //! Invariants
 //! - Each program has its own copy of the library's state, loaded at first use: not
 //!   at start, when libc may not be ready. A forked child has its parent's.
-//! - What the ledger shares between programs is never believed beyond a call, and
+//! - What the session shares between programs is never believed beyond a call, and
 //!   the library's handles are kept here ([`handles`]), not there.
 //! - While the library runs, the thread's own file calls are the kernel's ([`Aside`]).
 //! - No lock of ours is held over a call of the library.
@@ -19,11 +19,12 @@ pub mod abi;
 mod aside;
 pub mod handles;
 mod list;
+mod lower;
 mod operations;
-mod source;
 
 use abi::{Config, Connection, Context, Entry, Operations};
 pub use aside::{Aside, Here};
+use base::Cx;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -31,7 +32,6 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use handles::Handles;
 use pm::{Errno, file, host};
-use vfs::Cx;
 
 /// Longest text of a plugin: path and arguments, separated by commas.
 pub const TEXT_MAX: usize = 2048;

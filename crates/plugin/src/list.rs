@@ -6,12 +6,12 @@
 
 use crate::Plugin;
 use crate::abi::{FileInfo, Stat};
-use crate::source::{done, posix};
+use crate::lower::{done, posix};
+use base::{Cx, DirEntry, Kind, Node, Result};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
-use vfs::ledger::Ledger;
-use vfs::{Cx, DirEntry, Kind, Node, Result};
+use session::SessionCache;
 
 /// Marks cookies that are hashes.
 const HASHED: u64 = 1 << 62;
@@ -106,15 +106,22 @@ unsafe extern "C" fn fill(buffer: *mut c_void, name: *const c_char, stat: *const
 
 impl Plugin {
     /// Reports the entries of `dir` behind `cookie`.
-    pub(crate) fn list(&self, l: &Ledger, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        let path = self.path(l, dir, b"")?;
+    pub(crate) fn list(
+        &self,
+        s: &SessionCache,
+        cx: &Cx,
+        dir: Node,
+        cookie: u64,
+        each: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
+        let path = self.path(s, dir, b"")?;
         let mut info = FileInfo::new(pm::sys::abi::O_DIRECTORY, 0);
         done(self.with(cx, |ops| match ops.opendir {
             // SAFETY: a path and a structure for this call.
             Some(opendir) => unsafe { opendir(path.text(), &mut info) },
             None => 0,
         })?)?;
-        let result = self.scan(l, cx, (dir, path.text()), cookie, &mut info, each);
+        let result = self.scan(s, cx, (dir, path.text()), cookie, &mut info, each);
         self.with(cx, |ops| match ops.releasedir {
             // SAFETY: as above; the handle is the one that `opendir` gave.
             Some(releasedir) => unsafe { releasedir(path.text(), &mut info) },
@@ -125,7 +132,7 @@ impl Plugin {
 
     fn scan(
         &self,
-        l: &Ledger,
+        s: &SessionCache,
         cx: &Cx,
         (dir, path): (Node, *const c_char),
         cookie: u64,
@@ -157,7 +164,7 @@ impl Plugin {
                 let kind = match entry.kind {
                     Some(kind) => kind,
                     None if matches!(name, b"." | b"..") => Kind::Directory,
-                    None => self.attr_at(l, cx, dir, name).map_or(Kind::Regular, |attr| attr.kind),
+                    None => self.attr_at(s, cx, dir, name).map_or(Kind::Regular, |attr| attr.kind),
                 };
                 if !each(DirEntry { name, ino: entry.ino, kind, next: entry.cookie }) {
                     return Ok(());

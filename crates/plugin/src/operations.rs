@@ -3,14 +3,14 @@
 use crate::Plugin;
 use crate::abi::{FileInfo, Info, Operations, Stat};
 use crate::handles::{Contents, FOR_READ, FOR_WRITE, READ, SHARED, WRITE};
-use crate::source::{done, posix};
+use crate::lower::{done, posix};
+use base::{Attr, Cx, Error, Kind, Node, Result};
 use core::ffi::{c_char, c_int};
 use core::ptr::null;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use pm::sys::abi;
 use pm::{Errno, host};
-use vfs::ledger::Ledger;
-use vfs::{Attr, Cx, Error, Kind, Node, Result};
+use session::SessionCache;
 
 /// A path as the library sees it.
 pub(crate) struct Path([u8; 4096]);
@@ -44,9 +44,9 @@ fn hidden_name(number: u32) -> [u8; 28] {
 }
 
 impl Plugin {
-    pub(crate) fn path(&self, l: &Ledger, node: Node, name: &[u8]) -> Result<Path> {
+    pub(crate) fn path(&self, s: &SessionCache, node: Node, name: &[u8]) -> Result<Path> {
         let mut path = Path([0; 4096]);
-        if l.path(b"", node, name, &mut path.0)? == 0 {
+        if s.path(b"", node, name, &mut path.0)? == 0 {
             path.0[0] = b'/';
         }
         Ok(path)
@@ -56,18 +56,18 @@ impl Plugin {
     #[inline(always)]
     pub(crate) fn with_handle(
         &self,
-        l: &Ledger,
+        s: &SessionCache,
         cx: &Cx,
         node: Node,
         want: usize,
         run: impl Fn(&Operations, *const c_char, Info) -> c_int + Copy,
     ) -> Result<usize> {
         let loaded = self.loaded()?;
-        let handle = self.handle(l, cx, node, want)?;
+        let handle = self.handle(s, cx, node, want)?;
         let flags = if want == WRITE { abi::O_WRONLY } else { abi::O_RDONLY };
         let mut info = FileInfo::new(flags, handle);
         if loaded.config.nullpath_ok == 0 {
-            return self.with_path(l, cx, node, info, run);
+            return self.with_path(s, cx, node, info, run);
         }
         done(self.enter(loaded, cx, |ops| run(ops, null(), &mut info)))
     }
@@ -76,30 +76,30 @@ impl Plugin {
     #[inline(never)]
     fn with_path(
         &self,
-        l: &Ledger,
+        s: &SessionCache,
         cx: &Cx,
         node: Node,
         mut info: FileInfo,
         run: impl Fn(&Operations, *const c_char, Info) -> c_int,
     ) -> Result<usize> {
-        let path = self.path(l, node, b"")?;
+        let path = self.path(s, node, b"")?;
         done(self.with(cx, |ops| run(ops, path.text(), &mut info))?)
     }
 
     #[inline(always)]
-    fn handle(&self, l: &Ledger, cx: &Cx, node: Node, want: usize) -> Result<u64> {
-        let key = l.get(node)?.key.load(Relaxed);
+    fn handle(&self, s: &SessionCache, cx: &Cx, node: Node, want: usize) -> Result<u64> {
+        let key = s.get(node)?.key.load(Relaxed);
         match self.handles.handle(key, want) {
             Some(handle) => Ok(handle),
-            None => self.handle_anew(l, cx, node, key, want),
+            None => self.handle_anew(s, cx, node, key, want),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn handle_anew(&self, l: &Ledger, cx: &Cx, node: Node, key: u64, want: usize) -> Result<u64> {
+    fn handle_anew(&self, s: &SessionCache, cx: &Cx, node: Node, key: u64, want: usize) -> Result<u64> {
         loop {
-            self.open_handle(l, cx, node, if want == WRITE { abi::O_WRONLY } else { abi::O_RDONLY })?;
+            self.open_handle(s, cx, node, if want == WRITE { abi::O_WRONLY } else { abi::O_RDONLY })?;
             if let Some(handle) = self.handles.handle(key, want) {
                 return Ok(handle);
             }
@@ -112,10 +112,10 @@ impl Plugin {
     }
 
     /// Opens a file with an access mode and keeps the handle, unless somebody was quicker.
-    pub(crate) fn open_handle(&self, l: &Ledger, cx: &Cx, node: Node, access: u32) -> Result<()> {
-        let key = l.get(node)?.key.load(Relaxed);
-        self.make_place(l, cx, key)?;
-        let path = self.path(l, node, b"")?;
+    pub(crate) fn open_handle(&self, s: &SessionCache, cx: &Cx, node: Node, access: u32) -> Result<()> {
+        let key = s.get(node)?.key.load(Relaxed);
+        self.make_place(s, cx, key)?;
+        let path = self.path(s, node, b"")?;
         let mut info = FileInfo::new(access, 0);
         done(self.with(cx, |ops| match ops.open {
             // SAFETY: a path and a structure for this call.
@@ -136,10 +136,10 @@ impl Plugin {
         }
     }
 
-    /// Keeps the handle that came with a new node, whose ledger entry is still to be made.
-    pub(crate) fn keep_new(&self, l: &Ledger, cx: &Cx, key: u64, path: &Path, handle: u64) {
-        let root = node_words(l.root());
-        let kept = self.make_place(l, cx, key).is_ok()
+    /// Keeps the handle that came with a new node, whose session entry is still to be made.
+    pub(crate) fn keep_new(&self, s: &SessionCache, cx: &Cx, key: u64, path: &Path, handle: u64) {
+        let root = node_words(s.root());
+        let kept = self.make_place(s, cx, key).is_ok()
             && self.handles.put(key, root, FOR_READ | FOR_WRITE | SHARED, handle) == Some(true);
         if !kept {
             self.release_one(cx, path.text(), abi::O_RDWR, handle);
@@ -152,13 +152,13 @@ impl Plugin {
     }
 
     /// Sees that a node with this key can have a place.
-    fn make_place(&self, l: &Ledger, cx: &Cx, key: u64) -> Result<()> {
+    fn make_place(&self, s: &SessionCache, cx: &Cx, key: u64) -> Result<()> {
         if self.handles.find(key).is_some() || self.handles.has_room(key) {
             return Ok(());
         }
-        match self.handles.idle(key, |node| l.holds(node_of(node)) > 0 && node[0] as u32 != 0) {
+        match self.handles.idle(key, |node| s.holds(node_of(node)) > 0 && node[0] as u32 != 0) {
             Some(idle) => {
-                self.release_all(l, cx, idle, None);
+                self.release_all(s, cx, idle, None);
                 Ok(())
             }
             None => posix(Errno::ENFILE),
@@ -175,22 +175,22 @@ impl Plugin {
     }
 
     /// Releases what this program has open under `key`.
-    pub(crate) fn release_all(&self, l: &Ledger, cx: &Cx, key: u64, node: Option<Node>) {
-        let path = node.and_then(|node| self.path(l, node, b"").ok());
+    pub(crate) fn release_all(&self, s: &SessionCache, cx: &Cx, key: u64, node: Option<Node>) {
+        let path = node.and_then(|node| self.path(s, node, b"").ok());
         let Some(at) = self.handles.take(key) else { return };
         self.release_handles(cx, path.as_ref().map_or(null(), Path::text), &at);
     }
 
     /// Nobody has the node open any more: if it has but a hidden name, that goes too.
-    pub(crate) fn bury(&self, l: &Ledger, cx: &Cx, node: Node) {
-        let Ok(record) = l.get(node) else { return };
+    pub(crate) fn bury(&self, s: &SessionCache, cx: &Cx, node: Node) {
+        let Ok(record) = s.get(node) else { return };
         let mut name = [0u8; 255];
         // Unless somebody has given it another name.
-        let is_hidden = l.name(node, &mut name).is_ok_and(|len| name[..len].starts_with(HIDDEN_PREFIX));
+        let is_hidden = s.name(node, &mut name).is_ok_and(|len| name[..len].starts_with(HIDDEN_PREFIX));
         if !is_hidden || record.handles[0].load(Relaxed) != record.key.load(Relaxed) {
             return;
         }
-        let Ok(path) = self.path(l, node, b"") else { return };
+        let Ok(path) = self.path(s, node, b"") else { return };
         let _ = self.with(cx, |ops| match ops.unlink {
             // SAFETY: a path for this call.
             Some(unlink) => unsafe { unlink(path.text()) },
@@ -212,30 +212,30 @@ impl Plugin {
     }
 
     /// If somebody has the file called `name` in `dir` open, moves it out of the way, as
-    /// libfuse does; whether that was done. The ledger marks it by its own key in a word
+    /// libfuse does; whether that was done. The session marks it by its own key in a word
     /// for handles, which are kept elsewhere here.
-    pub(crate) fn hide(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> Result<bool> {
+    pub(crate) fn hide(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8]) -> Result<bool> {
         let loaded = self.loaded()?;
-        let Some(node) = l.last_known(dir, name) else { return Ok(false) };
-        let record = l.get(node)?;
-        if loaded.config.hard_remove != 0 || record.kind() == Kind::Directory || l.holds(node) == 0 {
+        let Some(node) = s.last_known(dir, name) else { return Ok(false) };
+        let record = s.get(node)?;
+        if loaded.config.hard_remove != 0 || record.kind() == Kind::Directory || s.holds(node) == 0 {
             return Ok(false);
         }
         let Some(rename) = loaded.operations.rename else { return Ok(false) };
         let hidden = hidden_name(HIDDEN.fetch_add(1, Relaxed) + 1);
-        let (from, to) = (self.path(l, dir, name)?, self.path(l, dir, &hidden)?);
-        let asked = l.moment();
+        let (from, to) = (self.path(s, dir, name)?, self.path(s, dir, &hidden)?);
+        let asked = s.moment();
         // SAFETY: two paths for this call.
         done(self.with(cx, |_| unsafe { rename(from.text(), to.text(), 0) })?)?;
         record.handles[0].store(record.key.load(Relaxed), Relaxed);
-        // This source has nothing to forget.
-        l.moved((dir, name), (dir, &hidden), false, asked, &mut |_, _, _| {})?;
+        // This lower file system has nothing to forget.
+        s.moved((dir, name), (dir, &hidden), false, asked, &mut |_, _, _| {})?;
         Ok(true)
     }
 
     /// Attributes of `name` in `dir` (of `dir` itself, if it is empty), with the library's inode number or 0.
-    pub(crate) fn attr_at(&self, l: &Ledger, cx: &Cx, dir: Node, name: &[u8]) -> Result<Attr> {
-        let path = if name.is_empty() { self.path(l, dir, b"")? } else { self.path(l, dir, name)? };
+    pub(crate) fn attr_at(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8]) -> Result<Attr> {
+        let path = if name.is_empty() { self.path(s, dir, b"")? } else { self.path(s, dir, name)? };
         self.attr_by(cx, &path)
     }
 

@@ -1,14 +1,15 @@
 //! Reads and writes of one buffer, which go straight to a backend that is not native: its answers, its errors and the
-//! order in which everything else is found out are those of the long way. Over a source that counts what it is asked.
+//! order in which everything else is found out are those of the long way. Over a lower file system that counts what it is asked.
 
 use bypath_posix::{Bitmap, Door, Numbers, Outcome, Process, Room, ThreadState};
 use pm::sys::abi::*;
 use pm::{Errno, UserSlice};
+use session::{Caching, Entry, PageKey, SessionCache};
+use session::{LowerFs, Miss};
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use vfs::cached::{Cached, Miss, Source};
-use vfs::ledger::{Caching, Entry, Ledger, PageKey};
+use vfs::cached::Cached;
 use vfs::*;
 
 const AT: usize = AT_FDCWD as usize;
@@ -48,58 +49,58 @@ impl Counting {
     }
 }
 
-impl Source for &Counting {
+impl LowerFs for &Counting {
     fn device(&self) -> u64 {
         1
     }
-    fn lookup(&self, _: &Ledger, _: &Cx, _: Node, name: &[u8]) -> std::result::Result<Entry, Miss> {
+    fn lookup(&self, _: &SessionCache, _: &Cx, _: Node, name: &[u8]) -> std::result::Result<Entry, Miss> {
         let key = if name == b"file" { 2 } else { 3 };
         let (attr, entry_ns, attr_ns) = (self.attr_of(key), 1 << 40, 1 << 40);
-        Ok(Entry { key, device: 0, attr, entry_ns, attr_ns, epoch: 0, handle: None, caching: Caching::None })
+        Ok(Entry { key, device: 0, attr, entry_ns, attr_ns, incarnation: 0, handle: None, caching: Caching::None })
     }
-    fn attr(&self, l: &Ledger, _: &Cx, node: Node) -> Result<(Attr, u64)> {
-        Ok((self.attr_of(l.get(node)?.key.load(SeqCst)), 1 << 40))
+    fn attr(&self, s: &SessionCache, _: &Cx, node: Node) -> Result<(Attr, u64)> {
+        Ok((self.attr_of(s.get(node)?.key.load(SeqCst)), 1 << 40))
     }
-    fn access(&self, _: &Ledger, _: &Cx, _: Node, _: u16, _: &dyn Fn() -> Result<Attr>) -> Result<()> {
+    fn access(&self, _: &SessionCache, _: &Cx, _: Node, _: u16, _: &dyn Fn() -> Result<Attr>) -> Result<()> {
         Ok(())
     }
-    fn set_attr(&self, _: &Ledger, _: &Cx, _: Node, _: &SetAttr) -> Result<()> {
+    fn set_attr(&self, _: &SessionCache, _: &Cx, _: Node, _: &SetAttr) -> Result<()> {
         Err(NONE)
     }
-    fn readlink(&self, _: &Ledger, _: &Cx, _: Node, _: UserSlice) -> Result<usize> {
+    fn readlink(&self, _: &SessionCache, _: &Cx, _: Node, _: UserSlice) -> Result<usize> {
         Err(NONE)
     }
-    fn create(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8], _: &NewNode) -> Result<Entry> {
+    fn create(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8], _: &NewNode) -> Result<Entry> {
         Err(NONE)
     }
-    fn link(&self, _: &Ledger, _: &Cx, _: Node, _: Node, _: &[u8]) -> Result<()> {
+    fn link(&self, _: &SessionCache, _: &Cx, _: Node, _: Node, _: &[u8]) -> Result<()> {
         Err(NONE)
     }
-    fn remove(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8], _: bool) -> Result<()> {
+    fn remove(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8], _: bool) -> Result<()> {
         Err(NONE)
     }
-    fn rename(&self, _: &Ledger, _: &Cx, _: (Node, &[u8]), _: (Node, &[u8]), _: RenameMode) -> Result<()> {
+    fn rename(&self, _: &SessionCache, _: &Cx, _: (Node, &[u8]), _: (Node, &[u8]), _: RenameMode) -> Result<()> {
         Err(NONE)
     }
-    fn readdir(&self, _: &Ledger, _: &Cx, _: Node, _: u64, _: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    fn readdir(&self, _: &SessionCache, _: &Cx, _: Node, _: u64, _: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         Err(NONE)
     }
-    fn statfs(&self, _: &Ledger) -> Result<StatFs> {
+    fn statfs(&self, _: &SessionCache) -> Result<StatFs> {
         Err(NONE)
     }
-    fn read(&self, _: &Ledger, _: &Cx, _: Node, offset: u64, into: UserSlice) -> Result<usize> {
+    fn read(&self, _: &SessionCache, _: &Cx, _: Node, offset: u64, into: UserSlice) -> Result<usize> {
         self.answers()?;
         let data = self.data.lock().unwrap();
         let from = data.len().min(offset as usize);
         Ok(pm::user::copy(UserSlice::from_ref(&data[from..data.len().min(from + into.len)]), into)?)
     }
-    fn page_key(&self, _: &Ledger, _: Node) -> Option<PageKey> {
+    fn page_key(&self, _: &SessionCache, _: Node) -> Option<PageKey> {
         Some(PageKey { key: 2, version: 0 })
     }
     fn is_remembered(&self) -> bool {
         self.remembered
     }
-    fn write(&self, _: &Ledger, _: &Cx, _: Node, offset: u64, from: UserSlice) -> Result<usize> {
+    fn write(&self, _: &SessionCache, _: &Cx, _: Node, offset: u64, from: UserSlice) -> Result<usize> {
         self.answers()?;
         let mut data = self.data.lock().unwrap();
         let end = offset as usize + from.len;
@@ -108,20 +109,20 @@ impl Source for &Counting {
         }
         Ok(pm::user::copy(from, UserSlice::from_mut(&mut data[offset as usize..end]))?)
     }
-    fn sync(&self, _: &Ledger, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
+    fn sync(&self, _: &SessionCache, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
         self.asked.fetch_add(100, SeqCst);
         Ok(())
     }
-    fn get_xattr(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8], _: UserSlice) -> Result<usize> {
+    fn get_xattr(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8], _: UserSlice) -> Result<usize> {
         Err(NONE)
     }
-    fn set_xattr(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
+    fn set_xattr(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
         Err(NONE)
     }
-    fn list_xattr(&self, _: &Ledger, _: &Cx, _: Node, _: UserSlice) -> Result<usize> {
+    fn list_xattr(&self, _: &SessionCache, _: &Cx, _: Node, _: UserSlice) -> Result<usize> {
         Err(NONE)
     }
-    fn remove_xattr(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
+    fn remove_xattr(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
         Err(NONE)
     }
 }
@@ -161,13 +162,13 @@ impl World {
             &*Box::leak(Box::new(Counting { data, asked: AtomicU32::new(0), fails: AtomicBool::new(false), remembered }));
         let path = std::env::temp_dir().join(format!("bypath-straight-{}-{name}", std::process::id()));
         let file = std::fs::File::create(&path).unwrap();
-        file.set_len(if remembered { Ledger::bytes_with_pages() } else { Ledger::bytes() }).unwrap();
-        let ledger = Ledger::open(CString::new(path.to_str().unwrap()).unwrap().as_bytes_with_nul()).unwrap();
+        file.set_len(if remembered { SessionCache::bytes_with_pages() } else { SessionCache::bytes() }).unwrap();
+        let session = SessionCache::open(CString::new(path.to_str().unwrap()).unwrap().as_bytes_with_nul()).unwrap();
         std::fs::remove_file(&path).unwrap();
-        ledger.limit_pages(if remembered { 1 << 20 } else { 0 });
+        session.limit_pages(if remembered { 1 << 20 } else { 0 });
         let process: &'static Process = Box::leak(Box::new(Process::new(Box::leak(Box::new(Here(Bitmap::new()))))));
         let world = World { process, thread: ThreadState::with_room(Box::leak(Box::new(Room::new()))), source, _alone: alone };
-        process.mount(&world.thread, b"/straight", Box::leak(Box::new(Cached::new(source, ledger)))).expect("mount");
+        process.mount(&world.thread, b"/straight", Box::leak(Box::new(Cached::new(source, session)))).expect("mount");
         world
     }
 
@@ -191,7 +192,7 @@ impl World {
         fd as usize
     }
 
-    /// How often the source was asked since the last time.
+    /// How often the lower file system was asked since the last time.
     fn asked(&self) -> u32 {
         self.source.asked.swap(0, SeqCst)
     }
@@ -201,7 +202,7 @@ impl World {
     }
 }
 
-/// Goal: such a call is answered by the quick way, with what the source says, and moves the offset by what was transferred.
+/// Goal: such a call is answered by the quick way, with what the lower file system says, and moves the offset by what was transferred.
 #[test]
 fn one_buffer_goes_straight() {
     let world = World::new("one", false);
@@ -228,7 +229,7 @@ fn one_buffer_goes_straight() {
     assert_eq!((failed, world.position(fd), world.asked()), ([EIO; 4], 100, 4));
 }
 
-/// Goal: what is not usual is found out before the source is asked, in the kernel's order, and what belongs to a call beside
+/// Goal: what is not usual is found out before the lower file system is asked, in the kernel's order, and what belongs to a call beside
 /// the transfer is done.
 #[test]
 fn what_is_not_usual() {

@@ -1,19 +1,15 @@
 //! Images and other file systems become backends.
 
+use fuse_client::FuseClient;
 use plugin::Plugin;
 use pm::Errno;
 use posix::{ThreadState, environment};
+use session::SessionCache;
 use vfs::Backend;
 use vfs::cached::Cached;
 use vfs::host::Host;
-use vfs::ledger::Ledger;
 #[cfg(feature = "native")]
 use vfs::native::Native;
-#[cfg(feature = "native")]
-use vfs::native::cached::{CachedNative, Way};
-#[cfg(feature = "native")]
-use vfs::native::kept::{AGE_NS, Kept};
-use vfs::wire::Wire;
 
 /// What the environment says about attaching.
 #[derive(Clone, Copy, Default)]
@@ -65,8 +61,7 @@ impl core::fmt::Display for Why {
     }
 }
 
-/// Attaches the image `source` (NUL-terminated) as mount number `slot`. `conventional:KEPT:IMAGE` and
-/// `byvfs:KEPT:IMAGE` are images too, with a file of what the session keeps of them.
+/// Attaches the image `source` (NUL-terminated) as mount number `slot`.
 #[cfg(feature = "native")]
 pub fn attach(
     state: &ThreadState,
@@ -78,14 +73,12 @@ pub fn attach(
     use engine::Fs;
     use engine::process::attach::{AttachError, Options};
 
-    let (path, cache) = match cached_image(source) {
-        None if source.first() != Some(&b'/') => return attach_other(source, options).map_err(Why::Other),
-        None => (source, None),
-        Some((way, kept, path)) => (path, Some((way, kept))),
-    };
+    if source.first() != Some(&b'/') {
+        return attach_other(source, options).map_err(Why::Other);
+    }
     // A file that came later is none of the session's.
     if let Some(wanted) = environment::option(options, b"id").and_then(environment::identity) {
-        match pm::file::stat(path) {
+        match pm::file::stat(source) {
             Ok(stat) if (stat.dev, stat.ino) == wanted => {}
             Ok(_) | Err(Errno::ENOENT | Errno::ENOTDIR) => return Err(Why::Gone),
             Err(errno) => return Err(Why::Image(AttachError::Open(errno))),
@@ -100,36 +93,11 @@ pub fn attach(
         cachelets: None,
     };
     let cx = crate::door::PROCESS.cx(state);
-    match Fs::attach_at(&mut place.fs, &cx, path, &options) {
-        Ok(fs) => match cache {
-            None => Ok(place.native.write(Native(fs))),
-            Some((way, kept)) => cached_native(Native(fs), kept, way).map_err(Why::Other),
-        },
+    match Fs::attach_at(&mut place.fs, &cx, source, &options) {
+        Ok(fs) => Ok(place.native.write(Native(fs))),
         Err(AttachError::Open(Errno::ENOENT | Errno::ENOTDIR)) => Err(Why::Gone),
         Err(error) => Err(Why::Image(error)),
     }
-}
-
-/// An image with a file of what is kept of it: which way, that file, the image (NUL-terminated).
-#[cfg(feature = "native")]
-fn cached_image(source: &[u8]) -> Option<(Way, &[u8], &[u8])> {
-    let mut parts = source.splitn(3, |&b| b == b':');
-    Some((Way::from_name(parts.next()?)?, parts.next()?, parts.next()?))
-}
-
-/// The image `fs` in a cached way, with a file of what is kept.
-#[cfg(feature = "native")]
-#[cold]
-#[inline(never)]
-fn cached_native(native: Native, kept: &[u8], way: Way) -> Result<&'static dyn Backend, Errno> {
-    open_kept(kept).and_then(|kept| keep(CachedNative::new(native, kept, way)))
-}
-
-#[cfg(feature = "native")]
-fn open_kept(path: &[u8]) -> Result<Kept, Errno> {
-    let mut text = [0u8; 4096];
-    text.get_mut(..path.len()).filter(|_| path.len() < 4096).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(path);
-    Kept::open(&text[..path.len() + 1], AGE_NS)
 }
 
 /// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,
@@ -143,13 +111,13 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Result<&'static dyn Backen
     let read_only = environment::option(options, b"ro").is_some();
     let text = source.strip_suffix(b"\0").unwrap_or(source);
     let mut parts = text.splitn(3, |&b| b == b':');
-    let (kind, ledger, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
+    let (kind, session, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
     let mut path = [0u8; 4096];
-    if ledger.len() >= path.len() {
+    if session.len() >= path.len() {
         return Err(Errno::ENAMETOOLONG);
     }
-    path[..ledger.len()].copy_from_slice(ledger);
-    let path = &path[..ledger.len() + 1];
+    path[..session.len()].copy_from_slice(session);
+    let path = &path[..session.len() + 1];
     match kind {
         b"host" => host(path, rest, read_only),
         b"wire" => wire(path, rest, read_only),
@@ -160,25 +128,25 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Result<&'static dyn Backen
 
 #[cold]
 #[inline(never)]
-fn host(ledger: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
-    let ledger = Ledger::open(ledger)?;
-    keep(Cached::new(Host::new(rest, read_only)?, ledger))
+fn host(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    let session = SessionCache::open(session)?;
+    keep(Cached::new(Host::new(rest, read_only)?, session))
 }
 
 #[cold]
 #[inline(never)]
-fn wire(ledger: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
-    let ledger = Ledger::open(ledger)?;
-    let wire = Wire::open(rest, ledger.device(), read_only)?;
-    keep(Cached::new(wire, ledger))
+fn wire(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    let session = SessionCache::open(session)?;
+    let wire = FuseClient::open(rest, session.device(), read_only)?;
+    keep(Cached::new(wire, session))
 }
 
 #[cold]
 #[inline(never)]
-fn plugin(ledger: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
-    let ledger = Ledger::open(ledger)?;
-    let plugin = Plugin::new(rest, ledger.device(), read_only, crate::in_plugin::here)?;
-    keep(Cached::new(plugin, ledger))
+fn plugin(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    let session = SessionCache::open(session)?;
+    let plugin = Plugin::new(rest, session.device(), read_only, crate::in_plugin::here)?;
+    keep(Cached::new(plugin, session))
 }
 
 /// Puts a backend where it lives as long as the process.

@@ -25,16 +25,6 @@ fn differential_image() {
 }
 
 #[test]
-fn differential_image_conventional() {
-    testkit(&["differential", "--backend", "conventional", "--ops", "10000"]);
-}
-
-#[test]
-fn differential_image_byvfs() {
-    testkit(&["differential", "--backend", "byvfs", "--ops", "10000"]);
-}
-
-#[test]
 fn random() {
     testkit(&["random", "--ops", "20000"]);
 }

@@ -11,7 +11,6 @@ extern crate alloc;
 pub mod backend;
 pub mod cached;
 pub mod host;
-pub mod ledger;
 #[cfg(feature = "mem")]
 pub mod mem;
 pub mod mount;
@@ -19,7 +18,6 @@ pub mod mount;
 pub mod native;
 pub mod refused;
 pub mod walk;
-pub mod wire;
 
 pub use backend::{Backend, MapRange};
 pub use base::*;

@@ -1,8 +1,9 @@
-//! Reading ahead of a program that reads in order, over the channel to a daemon.
+//! Reading ahead of a program that reads in order, over the ring to a daemon.
 
 mod scripted;
 
 use bypath_vfs as vfs;
+use fuse_client::FuseClient;
 use pm::UserSlice;
 use scripted::{Place, entry};
 use std::collections::HashSet;
@@ -10,7 +11,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vfs::cached::Cached;
-use vfs::wire::Wire;
 use vfs::*;
 
 const ASYNC_READ: u32 = 1;
@@ -91,17 +91,17 @@ impl File {
     }
 }
 
-fn mount(place: &Place, file: &Arc<File>, agreed: u32) -> Cached<Wire> {
+fn mount(place: &Place, file: &Arc<File>, agreed: u32) -> Cached<FuseClient> {
     let file = Arc::clone(file);
     let cached = place.mount(move |operation, _, body| file.answer(operation, body));
-    cached.source().channel().header().unwrap().agreed.store(agreed, SeqCst);
-    cached.ledger().limit_pages(64 << 20);
+    cached.lower().ring().header().unwrap().agreed.store(agreed, SeqCst);
+    cached.session().limit_pages(64 << 20);
     cached
 }
 
 /// A program that has the file open.
 struct Program<'a> {
-    cached: &'a Cached<Wire>,
+    cached: &'a Cached<FuseClient>,
     node: Node,
     fd: u32,
 }
@@ -112,7 +112,7 @@ fn with_cx<T>(run: impl FnOnce(&Cx) -> T) -> T {
 }
 
 impl Program<'_> {
-    fn open(cached: &Cached<Wire>, fd: u32) -> Program<'_> {
+    fn open(cached: &Cached<FuseClient>, fd: u32) -> Program<'_> {
         let node = with_cx(|cx| {
             let node = cached.lookup(cx, cached.root(), b"file").unwrap();
             cached.open(cx, node, 2, fd).unwrap();
@@ -192,12 +192,12 @@ fn written_since() {
 fn let_go_of() {
     let (place, file) = (Place::new("let-go"), File::new(PART * 8, Duration::from_millis(3)));
     let cached = mount(&place, &file, ASYNC_READ);
-    let under_way = || cached.source().channel().posted();
+    let under_way = || cached.lower().ring().posted();
     let close = |fd| with_cx(|cx| cached.close(cx, fd));
     for round in 0..60 {
         let program = Program::open(&cached, 3);
         // Nothing of the last round counts.
-        cached.ledger().contents_changed(program.node);
+        cached.session().contents_changed(program.node);
         program.in_order(0, 2 * PART, 4096);
         assert_eq!(under_way(), 1);
         match round % 4 {
@@ -227,7 +227,7 @@ fn let_go_of() {
     }
     assert_eq!((file.late.load(SeqCst), file.opened.lock().unwrap().len()), (0, 0));
     let program = Program::open(&cached, 3);
-    cached.ledger().contents_changed(program.node);
+    cached.session().contents_changed(program.node);
     program.in_order(0, 2 * PART, 4096);
     assert_eq!(under_way(), 1);
     // As before it becomes another program.
@@ -243,18 +243,18 @@ fn another_life() {
     let program = Program::open(&cached, 3);
     for round in 1..6 {
         program.in_order((round - 1) * 2 * PART, round * 2 * PART, 4096);
-        assert_eq!(cached.source().channel().posted(), 1);
-        let channel = cached.source().channel();
-        channel.renew().unwrap();
+        assert_eq!(cached.lower().ring().posted(), 1);
+        let ring = cached.lower().ring();
+        ring.renew().unwrap();
         file.id.fetch_add(1, SeqCst);
-        channel.set_life(vfs::wire::channel::life::SERVING).unwrap();
+        ring.set_daemon_state(fuse_client::ring::daemon_state::SERVING).unwrap();
         file.data.lock().unwrap()[round * 2 * PART + 9] ^= 0xff;
         assert!(
             program.in_order(round * 2 * PART, (round * 2 + 2) * PART, 4096)[..]
                 == file.data.lock().unwrap()[round * 2 * PART..][..2 * PART]
         );
     }
-    assert_eq!(cached.source().channel().posted(), 1);
+    assert_eq!(cached.lower().ring().posted(), 1);
     program.close();
-    assert_eq!(cached.source().channel().posted(), 0);
+    assert_eq!(cached.lower().ring().posted(), 0);
 }

@@ -1,19 +1,20 @@
-//! The cached way: the ledger's tables, the channel with a hostile daemon, and a
+//! The caching layer: the session's tables, the ring with a hostile daemon, and a
 //! directory of the kernel's.
 
 use bypath_vfs as vfs;
+use fuse_client::ring::{RING_BYTES, Request, Ring, SLOTS, daemon_state};
+use fuse_client::{MINOR, agree};
 use pm::{Errno, UserSlice};
+use session::{Caching, Entry, Found, SessionCache};
+use session::{LowerFs, Miss};
 use std::ffi::CString;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
-use vfs::cached::{Cached, Miss, Source};
+use vfs::cached::Cached;
 use vfs::host::Host;
-use vfs::ledger::{Caching, Entry, Found, Ledger};
-use vfs::wire::channel::{CHANNEL_BYTES, Channel, Request, SLOTS, life};
-use vfs::wire::{MINOR, agree};
 use vfs::*;
 
 /// A directory of its own, removed at the end.
@@ -34,8 +35,8 @@ impl Place {
         CString::new(path.to_str().unwrap()).unwrap().into_bytes_with_nul()
     }
 
-    fn ledger(&self) -> Ledger {
-        Ledger::open(&self.file("ledger", Ledger::bytes())).unwrap()
+    fn session(&self) -> SessionCache {
+        SessionCache::open(&self.file("session", SessionCache::bytes())).unwrap()
     }
 }
 
@@ -47,7 +48,7 @@ impl Drop for Place {
 
 fn entry(key: u64, kind: Kind) -> Entry {
     let attr = Attr { ino: key, kind, mode: 0o755, nlink: 1, ..Attr::EMPTY };
-    Entry { key, device: 0, attr, entry_ns: 1 << 40, attr_ns: 1 << 40, epoch: 0, handle: None, caching: Caching::None }
+    Entry { key, device: 0, attr, entry_ns: 1 << 40, attr_ns: 1 << 40, incarnation: 0, handle: None, caching: Caching::None }
 }
 
 fn with_cx(run: impl FnOnce(&Cx)) {
@@ -60,21 +61,21 @@ fn with_cx(run: impl FnOnce(&Cx)) {
 #[test]
 fn one_key_for_a_new_name() {
     let place = Place::new("keys");
-    let ledger = place.ledger();
-    let (root, asked) = (ledger.root(), ledger.moment());
+    let session = place.session();
+    let (root, asked) = (session.root(), session.moment());
     let forgotten = &mut |_, _, _| panic!("nothing is to be forgotten");
-    let maker = ledger.key_for(root, b"new", Kind::Regular).unwrap();
-    assert_eq!(ledger.find(root, b"new").unwrap(), Found::Unknown);
-    ledger.enter_absent(root, b"new", 0, asked, forgotten).unwrap();
-    let finder = ledger.key_for(root, b"new", Kind::Regular).unwrap();
-    let found = ledger.enter(root, b"new", &entry(finder, Kind::Regular), asked, forgotten).unwrap();
-    ledger.enter_absent(root, b"new", 0, asked, forgotten).unwrap();
-    let made = ledger.enter(root, b"new", &entry(maker, Kind::Regular), asked, forgotten).unwrap();
+    let maker = session.key_for(root, b"new", Kind::Regular).unwrap();
+    assert_eq!(session.find(root, b"new").unwrap(), Found::Unknown);
+    session.enter_absent(root, b"new", 0, asked, forgotten).unwrap();
+    let finder = session.key_for(root, b"new", Kind::Regular).unwrap();
+    let found = session.enter(root, b"new", &entry(finder, Kind::Regular), asked, forgotten).unwrap();
+    session.enter_absent(root, b"new", 0, asked, forgotten).unwrap();
+    let made = session.enter(root, b"new", &entry(maker, Kind::Regular), asked, forgotten).unwrap();
     assert_eq!((maker, made), (finder, found));
-    let keys = [b"new", b"two"].map(|name| ledger.key_for(root, name, Kind::Directory).unwrap());
+    let keys = [b"new", b"two"].map(|name| session.key_for(root, name, Kind::Directory).unwrap());
     assert!(keys[0] != maker && keys[1] != maker && keys[0] != keys[1]);
-    ledger.enter_absent(root, b"new", 0, ledger.moment(), forgotten).unwrap();
-    assert_ne!(ledger.key_for(root, b"new", Kind::Regular).unwrap(), maker, "gone, and made again");
+    session.enter_absent(root, b"new", 0, session.moment(), forgotten).unwrap();
+    assert_ne!(session.key_for(root, b"new", Kind::Regular).unwrap(), maker, "gone, and made again");
 }
 
 /// Goal: names, absences and attributes are kept, moved and forgotten as told; a
@@ -82,68 +83,68 @@ fn one_key_for_a_new_name() {
 #[test]
 fn names() {
     let place = Place::new("names");
-    let ledger = place.ledger();
-    let root = ledger.root();
+    let session = place.session();
+    let root = session.root();
     let forgotten = &mut |_, _, _| panic!("nothing is to be forgotten yet");
-    let dir = ledger.enter(root, b"dir", &entry(2, Kind::Directory), ledger.moment(), forgotten).unwrap();
-    let file = ledger.enter(dir, b"file", &entry(3, Kind::Regular), ledger.moment(), forgotten).unwrap();
-    assert_eq!(ledger.find(dir, b"file").unwrap(), Found::Node(file));
-    assert_eq!(ledger.find(dir, b"other").unwrap(), Found::Unknown);
-    ledger.enter_absent(dir, b"other", 1 << 40, ledger.moment(), forgotten).unwrap();
-    assert_eq!(ledger.find(dir, b"other").unwrap(), Found::Absent);
+    let dir = session.enter(root, b"dir", &entry(2, Kind::Directory), session.moment(), forgotten).unwrap();
+    let file = session.enter(dir, b"file", &entry(3, Kind::Regular), session.moment(), forgotten).unwrap();
+    assert_eq!(session.find(dir, b"file").unwrap(), Found::Node(file));
+    assert_eq!(session.find(dir, b"other").unwrap(), Found::Unknown);
+    session.enter_absent(dir, b"other", 1 << 40, session.moment(), forgotten).unwrap();
+    assert_eq!(session.find(dir, b"other").unwrap(), Found::Absent);
 
     let mut path = [0u8; 64];
-    let len = ledger.path(b"/top", file, b"x", &mut path).unwrap();
+    let len = session.path(b"/top", file, b"x", &mut path).unwrap();
     assert_eq!(&path[..len], b"/top/dir/file/x");
-    ledger.moved((root, b"dir"), (root, b"moved"), false, ledger.moment(), forgotten).unwrap();
-    let len = ledger.path(b"", file, b"", &mut path).unwrap();
+    session.moved((root, b"dir"), (root, b"moved"), false, session.moment(), forgotten).unwrap();
+    let len = session.path(b"", file, b"", &mut path).unwrap();
     assert_eq!(&path[..len], b"/moved/file");
-    assert_eq!(ledger.find(root, b"dir").unwrap(), Found::Unknown);
+    assert_eq!(session.find(root, b"dir").unwrap(), Found::Unknown);
 
     // A change between question and answer.
-    let before = ledger.moment();
-    ledger.doubt(root, b"whatever");
-    ledger.enter(root, b"late", &entry(4, Kind::Regular), before, forgotten).unwrap();
-    assert_eq!(ledger.find(root, b"late").unwrap(), Found::Unknown);
+    let before = session.moment();
+    session.doubt(root, b"whatever");
+    session.enter(root, b"late", &entry(4, Kind::Regular), before, forgotten).unwrap();
+    assert_eq!(session.find(root, b"late").unwrap(), Found::Unknown);
 
-    assert!(ledger.attr(file).unwrap().is_some());
-    ledger.forget_attr(file);
-    assert!(ledger.attr(file).unwrap().is_none());
+    assert!(session.attr(file).unwrap().is_some());
+    session.forget_attr(file);
+    assert!(session.attr(file).unwrap().is_none());
 
     // A write between question and answer: under its own name, another one, and by attributes alone.
-    let other_name = ledger.enter(dir, b"hard", &entry(3, Kind::Regular), ledger.moment(), forgotten).unwrap();
-    let before = ledger.moment();
-    ledger.forget_attr(file);
-    ledger.enter(dir, b"file", &entry(3, Kind::Regular), before, forgotten).unwrap();
-    ledger.enter(dir, b"hard", &entry(3, Kind::Regular), before, forgotten).unwrap();
-    assert!(ledger.attr(file).unwrap().is_none() && ledger.attr(other_name).unwrap().is_none());
-    ledger.set_attr(file, &entry(3, Kind::Regular).attr, 1 << 40, before).unwrap();
-    assert!(ledger.attr(file).unwrap().is_none());
-    ledger.set_attr(file, &entry(3, Kind::Regular).attr, 1 << 40, ledger.moment()).unwrap();
-    assert!(ledger.attr(file).unwrap().is_some());
+    let other_name = session.enter(dir, b"hard", &entry(3, Kind::Regular), session.moment(), forgotten).unwrap();
+    let before = session.moment();
+    session.forget_attr(file);
+    session.enter(dir, b"file", &entry(3, Kind::Regular), before, forgotten).unwrap();
+    session.enter(dir, b"hard", &entry(3, Kind::Regular), before, forgotten).unwrap();
+    assert!(session.attr(file).unwrap().is_none() && session.attr(other_name).unwrap().is_none());
+    session.set_attr(file, &entry(3, Kind::Regular).attr, 1 << 40, before).unwrap();
+    assert!(session.attr(file).unwrap().is_none());
+    session.set_attr(file, &entry(3, Kind::Regular).attr, 1 << 40, session.moment()).unwrap();
+    assert!(session.attr(file).unwrap().is_some());
 
     // An absence that was true before a change does not take a name away.
-    let before = ledger.moment();
-    ledger.doubt(root, b"new");
-    ledger.enter_absent(dir, b"file", 1 << 40, before, forgotten).unwrap();
-    assert!(ledger.path(b"", file, b"", &mut path).is_ok());
-    assert_eq!(ledger.find(dir, b"file").unwrap(), Found::Unknown);
+    let before = session.moment();
+    session.doubt(root, b"new");
+    session.enter_absent(dir, b"file", 1 << 40, before, forgotten).unwrap();
+    assert!(session.path(b"", file, b"", &mut path).is_ok());
+    assert_eq!(session.find(dir, b"file").unwrap(), Found::Unknown);
     // Nor one that was true before the name was first entered.
-    let before = ledger.moment();
-    let found = ledger.enter(dir, b"found", &entry(9, Kind::Regular), ledger.moment(), forgotten).unwrap();
-    ledger.enter_absent(dir, b"found", 0, before, forgotten).unwrap();
-    assert!(ledger.path(b"", found, b"", &mut path).is_ok());
-    assert_eq!(ledger.find(dir, b"found").unwrap(), Found::Unknown);
+    let before = session.moment();
+    let found = session.enter(dir, b"found", &entry(9, Kind::Regular), session.moment(), forgotten).unwrap();
+    session.enter_absent(dir, b"found", 0, before, forgotten).unwrap();
+    assert!(session.path(b"", found, b"", &mut path).is_ok());
+    assert_eq!(session.find(dir, b"found").unwrap(), Found::Unknown);
     // Another file under the same name takes the old one's place; who holds that keeps it.
-    let id = ledger.make_description(file, Kind::Regular, 0).unwrap();
-    let other = ledger.enter(dir, b"file", &entry(5, Kind::Regular), ledger.moment(), forgotten).unwrap();
-    assert!(other != file && ledger.get(file).is_ok());
-    ledger.abandon(id, &mut |_| ());
+    let id = session.make_description(file, Kind::Regular, 0).unwrap();
+    let other = session.enter(dir, b"file", &entry(5, Kind::Regular), session.moment(), forgotten).unwrap();
+    assert!(other != file && session.get(file).is_ok());
+    session.abandon(id, &mut |_| ());
     std::thread::sleep(Duration::from_millis(1100));
     let mut told = Vec::new();
-    ledger.bury(&mut |key, count, _| told.push((key, count)));
+    session.bury(&mut |key, count, _| told.push((key, count)));
     assert_eq!(told, [(3, 2)]);
-    assert_eq!(ledger.get(file).err(), Some(Error::Posix(Errno::ESTALE)));
+    assert_eq!(session.get(file).err(), Some(Error::Posix(Errno::ESTALE)));
 }
 
 /// Goal: whoever removes or moves a name does not take it from a node that got it meanwhile;
@@ -151,78 +152,78 @@ fn names() {
 #[test]
 fn names_made_again() {
     let place = Place::new("again");
-    let ledger = place.ledger();
-    let root = ledger.root();
+    let session = place.session();
+    let root = session.root();
     let forgotten = &mut |_, _, _| panic!("nothing is to be forgotten yet");
     let enter =
-        |name: &[u8], key| ledger.enter(root, name, &entry(key, Kind::Directory), ledger.moment(), &mut |_, _, _| ()).unwrap();
-    let marked = |node| ledger.get(node).unwrap().removed.load(SeqCst);
+        |name: &[u8], key| session.enter(root, name, &entry(key, Kind::Directory), session.moment(), &mut |_, _, _| ()).unwrap();
+    let marked = |node| session.get(node).unwrap().removed.load(SeqCst);
     let old = enter(b"dir", 2);
-    let asked = ledger.moment();
-    // The source has removed it; another program makes it again, and enters that first.
+    let asked = session.moment();
+    // The lower file system has removed it; another program makes it again, and enters that first.
     let new = enter(b"dir", 3);
-    assert_eq!(ledger.removed(root, b"dir", asked, forgotten).unwrap(), None);
-    assert_eq!((ledger.last_known(root, b"dir"), marked(new)), (Some(new), 0));
-    assert_eq!(ledger.find(root, b"dir").unwrap(), Found::Unknown, "asked for again");
+    assert_eq!(session.removed(root, b"dir", asked, forgotten).unwrap(), None);
+    assert_eq!((session.last_known(root, b"dir"), marked(new)), (Some(new), 0));
+    assert_eq!(session.find(root, b"dir").unwrap(), Found::Unknown, "asked for again");
     assert_ne!(old, new);
 
     // The same beside a move: of what is moved, and of what is in its place.
     let target = enter(b"target", 4);
-    let asked = ledger.moment();
+    let asked = session.moment();
     let again = enter(b"dir", 5);
-    ledger.moved((root, b"dir"), (root, b"target"), false, asked, forgotten).unwrap();
-    assert_eq!([&b"dir"[..], b"target"].map(|name| ledger.last_known(root, name)), [Some(again), Some(target)]);
+    session.moved((root, b"dir"), (root, b"target"), false, asked, forgotten).unwrap();
+    assert_eq!([&b"dir"[..], b"target"].map(|name| session.last_known(root, name)), [Some(again), Some(target)]);
     assert_eq!([again, target].map(marked), [0, 0]);
 
     // A node that was moved to the name since.
-    let asked = ledger.moment();
-    ledger.moved((root, b"dir"), (root, b"target"), false, ledger.moment(), forgotten).unwrap();
-    assert_eq!((ledger.last_known(root, b"target"), marked(target)), (Some(again), 1));
-    assert_eq!(ledger.removed(root, b"target", asked, forgotten).unwrap(), None);
-    assert_eq!(ledger.removed(root, b"target", ledger.moment(), forgotten).unwrap(), Some(again));
-    assert_eq!((ledger.last_known(root, b"target"), marked(again)), (None, 1));
+    let asked = session.moment();
+    session.moved((root, b"dir"), (root, b"target"), false, session.moment(), forgotten).unwrap();
+    assert_eq!((session.last_known(root, b"target"), marked(target)), (Some(again), 1));
+    assert_eq!(session.removed(root, b"target", asked, forgotten).unwrap(), None);
+    assert_eq!(session.removed(root, b"target", session.moment(), forgotten).unwrap(), Some(again));
+    assert_eq!((session.last_known(root, b"target"), marked(again)), (None, 1));
 }
 
 /// Goal: more names than there is room for push out the least used, never one that is held or has children.
 #[test]
 fn full() {
     let place = Place::new("full");
-    let ledger = place.ledger();
-    let root = ledger.root();
+    let session = place.session();
+    let root = session.root();
     let forgotten = &mut |_, _, _| {};
-    let dir = ledger.enter(root, b"dir", &entry(2, Kind::Directory), ledger.moment(), forgotten).unwrap();
-    let kept = ledger.enter(dir, b"kept", &entry(3, Kind::Regular), ledger.moment(), forgotten).unwrap();
-    ledger.make_description(kept, Kind::Regular, 0).unwrap();
+    let dir = session.enter(root, b"dir", &entry(2, Kind::Directory), session.moment(), forgotten).unwrap();
+    let kept = session.enter(dir, b"kept", &entry(3, Kind::Regular), session.moment(), forgotten).unwrap();
+    session.make_description(kept, Kind::Regular, 0).unwrap();
     let mut forgets = 0u64;
     for number in 0..200_000u64 {
         let name = format!("{number}");
-        ledger
-            .enter(root, name.as_bytes(), &entry(number + 10, Kind::Regular), ledger.moment(), &mut |_, count, _| {
+        session
+            .enter(root, name.as_bytes(), &entry(number + 10, Kind::Regular), session.moment(), &mut |_, count, _| {
                 forgets += count
             })
             .unwrap();
     }
-    assert!(ledger.get(dir).is_ok() && ledger.get(kept).is_ok());
-    assert!(ledger.nodes_in_use() <= vfs::ledger::NODES);
-    assert_eq!(forgets + u64::from(ledger.nodes_in_use()), 200_000 + 3, "every look-up is forgotten once");
+    assert!(session.get(dir).is_ok() && session.get(kept).is_ok());
+    assert!(session.nodes_in_use() <= session::NODES);
+    assert_eq!(forgets + u64::from(session.nodes_in_use()), 200_000 + 3, "every look-up is forgotten once");
 }
 
 /// Goal: a fork's child shares descriptions; the last close ends them, once.
 #[test]
 fn holders() {
     let place = Place::new("holders");
-    let ledger = place.ledger();
+    let session = place.session();
     let never = &mut |_| panic!("nothing ends yet");
-    let id = ledger.make_description(ledger.root(), Kind::Directory, 0).unwrap();
-    ledger.hand_out(id, 5, never).unwrap();
-    ledger.dup(id, 6, never).unwrap();
-    let token = ledger.fork_prepare().unwrap();
-    ledger.close(5, never);
-    ledger.close(6, never);
+    let id = session.make_description(session.root(), Kind::Directory, 0).unwrap();
+    session.hand_out(id, 5, never).unwrap();
+    session.dup(id, 6, never).unwrap();
+    let token = session.fork_prepare().unwrap();
+    session.close(5, never);
+    session.close(6, never);
     let mut ended = Vec::new();
-    ledger.fork_failed(token, &mut |id| ended.push(id));
+    session.fork_failed(token, &mut |id| ended.push(id));
     assert_eq!(ended, [id]);
-    assert_eq!(ledger.holding(5), None);
+    assert_eq!(session.holding(5), None);
 }
 
 /// Goal: no way through a symlink that somebody has put in place of a directory.
@@ -234,7 +235,7 @@ fn confined() {
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(inside.join("dir/f"), "inside").unwrap();
     std::fs::write(outside.join("f"), "outside").unwrap();
-    let host = Cached::new(Host::new(inside.to_str().unwrap().as_bytes(), false).unwrap(), place.ledger());
+    let host = Cached::new(Host::new(inside.to_str().unwrap().as_bytes(), false).unwrap(), place.session());
     with_cx(|cx| {
         let dir = host.lookup(cx, host.root(), b"dir").unwrap();
         let file = host.lookup(cx, dir, b"f").unwrap();
@@ -250,9 +251,9 @@ fn confined() {
 }
 
 /// A daemon that answers each request with `answer(operation, unique)`.
-fn hostile(place: &Place, answer: impl Fn(u32, u64) -> Vec<u8> + Send + 'static) -> Channel {
-    let path = place.file("channel", CHANNEL_BYTES);
-    let (client, daemon) = (Channel::open(&path).unwrap(), Channel::open(&path).unwrap());
+fn hostile(place: &Place, answer: impl Fn(u32, u64) -> Vec<u8> + Send + 'static) -> Ring {
+    let path = place.file("ring", RING_BYTES);
+    let (client, daemon) = (Ring::open(&path).unwrap(), Ring::open(&path).unwrap());
     let header = client.header().unwrap();
     header.supervisor.store(std::process::id(), SeqCst);
     header.timeout_ms.store(60_000, SeqCst);
@@ -280,19 +281,24 @@ fn reply(unique: u64, error: i32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-fn ask(channel: &Channel, room: usize) -> std::result::Result<usize, Errno> {
+fn ask(ring: &Ring, room: usize) -> std::result::Result<usize, Errno> {
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-    let request =
-        Request { operation: 3, node: 1, epoch: channel.epoch(), parts: [b"", b"", b""], data: UserSlice::from_ref(b"") };
-    channel.call(&cx, &request, UserSlice::from_mut(&mut vec![0u8; room]))
+    let request = Request {
+        operation: 3,
+        node: 1,
+        incarnation: ring.incarnation(),
+        parts: [b"", b"", b""],
+        data: UserSlice::from_ref(b""),
+    };
+    ring.call(&cx, &request, UserSlice::from_mut(&mut vec![0u8; room]))
 }
 
 /// Goal: wrong lengths, numbers and errors become `EIO` or a time-out; nothing hangs, nothing leaks.
 #[test]
 fn hostile_daemon() {
     let place = Place::new("hostile");
-    let channel = hostile(&place, |_, unique| match unique >> 8 & 7 {
+    let ring = hostile(&place, |_, unique| match unique >> 8 & 7 {
         0 => reply(unique, 0, &[7; 104]),
         1 => reply(unique, 0, &[7; 4096]),
         2 => reply(unique, 12345, b""),
@@ -302,32 +308,32 @@ fn hostile_daemon() {
         6 => reply(0, 0, b"notification"),
         _ => Vec::new(),
     });
-    channel.header().unwrap().timeout_ms.store(100, SeqCst);
-    channel.set_life(life::SERVING).unwrap();
+    ring.header().unwrap().timeout_ms.store(100, SeqCst);
+    ring.set_daemon_state(daemon_state::SERVING).unwrap();
     let begun = Instant::now();
     for _ in 0..24 {
-        match ask(&channel, 104) {
+        match ask(&ring, 104) {
             Ok(len) => assert_eq!(len, 104),
             Err(errno) => assert!(matches!(errno, Errno::EIO | Errno::ENOENT | Errno::ETIMEDOUT), "{errno}"),
         }
     }
     assert!(begun.elapsed() < Duration::from_secs(30));
     // What was never answered is given back when its number comes up again.
-    channel.set_life(life::DEAD).unwrap();
-    assert_eq!(ask(&channel, 104), Err(Errno::ENOTCONN));
+    ring.set_daemon_state(daemon_state::DEAD).unwrap();
+    assert_eq!(ask(&ring, 104), Err(Errno::ENOTCONN));
 }
 
 /// Goal: a daemon that dies takes nobody along: whoever waits is told at once.
 #[test]
 fn death() {
     let place = Place::new("death");
-    let channel = hostile(&place, |_, _| Vec::new());
-    channel.set_life(life::SERVING).unwrap();
+    let ring = hostile(&place, |_, _| Vec::new());
+    ring.set_daemon_state(daemon_state::SERVING).unwrap();
     let begun = Instant::now();
     std::thread::scope(|scope| {
-        let waiting: Vec<_> = (0..8).map(|_| scope.spawn(|| ask(&channel, 104))).collect();
+        let waiting: Vec<_> = (0..8).map(|_| scope.spawn(|| ask(&ring, 104))).collect();
         std::thread::sleep(Duration::from_millis(50));
-        channel.set_life(life::DEAD).unwrap();
+        ring.set_daemon_state(daemon_state::DEAD).unwrap();
         for one in waiting {
             assert_eq!(one.join().unwrap(), Err(Errno::ENOTCONN));
         }
@@ -342,30 +348,30 @@ fn lives() {
     let place = Place::new("lives");
     let thread = Arc::new(());
     let held = Arc::clone(&thread);
-    let channel = hostile(&place, move |_, _| {
+    let ring = hostile(&place, move |_, _| {
         let _ = &held;
         Vec::new()
     });
-    channel.header().unwrap().timeout_ms.store(20, SeqCst);
-    channel.set_life(life::SERVING).unwrap();
-    let before = channel.epoch();
+    ring.header().unwrap().timeout_ms.store(20, SeqCst);
+    ring.set_daemon_state(daemon_state::SERVING).unwrap();
+    let before = ring.incarnation();
     std::thread::scope(|scope| {
         for _ in 0..SLOTS {
-            scope.spawn(|| assert_eq!(ask(&channel, 8), Err(Errno::ETIMEDOUT)));
+            scope.spawn(|| assert_eq!(ask(&ring, 8), Err(Errno::ETIMEDOUT)));
         }
     });
     // The first daemon's thread ends.
-    channel.set_life(life::DEAD).unwrap();
+    ring.set_daemon_state(daemon_state::DEAD).unwrap();
     while Arc::strong_count(&thread) > 1 {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let channel = hostile(&place, |_, unique| reply(unique, 0, &unique.to_ne_bytes()));
-    channel.set_life(life::SERVING).unwrap();
-    let late = Request { operation: 3, node: 1, epoch: before, parts: [b"", b"", b""], data: UserSlice::from_ref(b"") };
-    with_cx(|cx| assert_eq!(channel.call(cx, &late, UserSlice::from_mut(&mut [0; 8])), Err(Errno::ENOTCONN)));
+    let ring = hostile(&place, |_, unique| reply(unique, 0, &unique.to_ne_bytes()));
+    ring.set_daemon_state(daemon_state::SERVING).unwrap();
+    let late = Request { operation: 3, node: 1, incarnation: before, parts: [b"", b"", b""], data: UserSlice::from_ref(b"") };
+    with_cx(|cx| assert_eq!(ring.call(cx, &late, UserSlice::from_mut(&mut [0; 8])), Err(Errno::ENOTCONN)));
     std::thread::scope(|scope| {
         for _ in 0..SLOTS {
-            scope.spawn(|| assert_eq!(ask(&channel, 8), Ok(8)));
+            scope.spawn(|| assert_eq!(ask(&ring, 8), Ok(8)));
         }
     });
 }
@@ -374,11 +380,11 @@ fn lives() {
 #[test]
 fn many() {
     let place = Place::new("many");
-    let channel = hostile(&place, |_, unique| reply(unique, 0, &unique.to_ne_bytes()));
-    channel.set_life(life::SERVING).unwrap();
+    let ring = hostile(&place, |_, unique| reply(unique, 0, &unique.to_ne_bytes()));
+    ring.set_daemon_state(daemon_state::SERVING).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..48 {
-            scope.spawn(|| (0..200).for_each(|_| assert_eq!(ask(&channel, 8), Ok(8))));
+            scope.spawn(|| (0..200).for_each(|_| assert_eq!(ask(&ring, 8), Ok(8))));
         }
     });
 }
@@ -387,8 +393,8 @@ fn many() {
 #[test]
 fn other_protocol() {
     let place = Place::new("protocol");
-    let channel = hostile(&place, |_, unique| reply(unique, 0, &[9; 64]));
-    with_cx(|cx| assert_eq!(agree(&channel, cx, MINOR), Err(Errno::EOPNOTSUPP)));
+    let ring = hostile(&place, |_, unique| reply(unique, 0, &[9; 64]));
+    with_cx(|cx| assert_eq!(agree(&ring, cx, MINOR), Err(Errno::EOPNOTSUPP)));
 }
 
 /// Goal: an answer without an entry says how long to believe it.
@@ -396,6 +402,6 @@ fn other_protocol() {
 fn misses() {
     assert!(matches!(Miss::from(Errno::ENOENT), Miss::Absent(0)));
     assert!(matches!(Miss::from(Errno::EIO), Miss::Failed(Error::Posix(Errno::EIO))));
-    fn is_source<S: Source>() {}
+    fn is_source<S: LowerFs>() {}
     is_source::<Host>();
 }

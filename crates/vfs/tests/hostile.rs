@@ -1,14 +1,14 @@
-//! Daemons that mean harm, seen from above the cached way: names without end, node ids
+//! Daemons that mean harm, seen from above the caching layer: names without end, node ids
 //! that lead in circles, answers to nothing. See `fuzz/src/target/daemon.rs` for everything else.
 
 mod scripted;
 
 use bypath_vfs as vfs;
+use fuse_client::ring::Request;
 use pm::{Errno, UserSlice};
 use scripted::{Place, entry, reply};
+use session::NODES;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use vfs::ledger::NODES;
-use vfs::wire::channel::Request;
 use vfs::*;
 
 fn with_cx(run: impl FnOnce(&Cx)) {
@@ -100,7 +100,7 @@ fn names_without_end() {
 fn replies_to_nothing() {
     let place = Place::new("nothing");
     let backend = place.mount(|_, unique, _| unique.to_ne_bytes().repeat(13));
-    let channel = backend.source().channel();
+    let ring = backend.lower().ring();
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -108,17 +108,22 @@ fn replies_to_nothing() {
             while !ends.load(SeqCst) {
                 unique = unique.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let stray = reply(unique & 0xffff, &[0xee; 104]);
-                let _ = channel.reply(&[UserSlice::from_ref(&stray)], false);
+                let _ = ring.reply(&[UserSlice::from_ref(&stray)], false);
                 std::thread::yield_now();
             }
         });
         with_cx(|cx| {
             let (mut right, mut strays) = (0, 0);
             for _ in 0..2000 {
-                let request =
-                    Request { operation: 3, node: 1, epoch: channel.epoch(), parts: [b""; 3], data: UserSlice::from_ref(b"") };
+                let request = Request {
+                    operation: 3,
+                    node: 1,
+                    incarnation: ring.incarnation(),
+                    parts: [b""; 3],
+                    data: UserSlice::from_ref(b""),
+                };
                 let mut room = [0u8; 104];
-                assert_eq!(channel.call(cx, &request, UserSlice::from_mut(&mut room)), Ok(104));
+                assert_eq!(ring.call(cx, &request, UserSlice::from_mut(&mut room)), Ok(104));
                 // A stray may hit: it is the daemon's own answer then. Nothing is mixed.
                 match room.iter().all(|&byte| byte == 0xee) {
                     true => strays += 1,

@@ -1,14 +1,15 @@
-//! The page cache of the cached way, over a source that counts what it is asked.
+//! The page cache of the caching layer, over a lower file system that counts what it is asked.
 
 use bypath_vfs as vfs;
 use pm::UserSlice;
+use session::{Caching, Entry, PageKey, SessionCache};
+use session::{LowerFs, Miss};
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
-use vfs::cached::{Cached, Miss, Source};
-use vfs::ledger::{Caching, Entry, Ledger, PageKey};
+use vfs::cached::Cached;
 use vfs::*;
 
 /// One file in one directory.
@@ -32,46 +33,46 @@ impl Slow {
     }
 }
 
-impl Source for &Slow {
+impl LowerFs for &Slow {
     fn device(&self) -> u64 {
         1
     }
-    fn lookup(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8]) -> std::result::Result<Entry, Miss> {
+    fn lookup(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8]) -> std::result::Result<Entry, Miss> {
         let attr = self.file_attr();
-        Ok(Entry { key: 2, device: 0, attr, entry_ns: 1 << 40, attr_ns: 0, epoch: 0, handle: None, caching: Caching::None })
+        Ok(Entry { key: 2, device: 0, attr, entry_ns: 1 << 40, attr_ns: 0, incarnation: 0, handle: None, caching: Caching::None })
     }
-    fn attr(&self, _: &Ledger, _: &Cx, _: Node) -> Result<(Attr, u64)> {
+    fn attr(&self, _: &SessionCache, _: &Cx, _: Node) -> Result<(Attr, u64)> {
         Ok((self.file_attr(), 0))
     }
-    fn access(&self, _: &Ledger, _: &Cx, _: Node, _: u16, _: &dyn Fn() -> Result<Attr>) -> Result<()> {
+    fn access(&self, _: &SessionCache, _: &Cx, _: Node, _: u16, _: &dyn Fn() -> Result<Attr>) -> Result<()> {
         Ok(())
     }
-    fn set_attr(&self, _: &Ledger, _: &Cx, _: Node, change: &SetAttr) -> Result<()> {
+    fn set_attr(&self, _: &SessionCache, _: &Cx, _: Node, change: &SetAttr) -> Result<()> {
         self.data.lock().unwrap().resize(change.size.unwrap() as usize, 0);
         Ok(())
     }
-    fn readlink(&self, _: &Ledger, _: &Cx, _: Node, _: UserSlice) -> Result<usize> {
+    fn readlink(&self, _: &SessionCache, _: &Cx, _: Node, _: UserSlice) -> Result<usize> {
         Err(NONE)
     }
-    fn create(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8], _: &NewNode) -> Result<Entry> {
+    fn create(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8], _: &NewNode) -> Result<Entry> {
         Err(NONE)
     }
-    fn link(&self, _: &Ledger, _: &Cx, _: Node, _: Node, _: &[u8]) -> Result<()> {
+    fn link(&self, _: &SessionCache, _: &Cx, _: Node, _: Node, _: &[u8]) -> Result<()> {
         Err(NONE)
     }
-    fn remove(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8], _: bool) -> Result<()> {
+    fn remove(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8], _: bool) -> Result<()> {
         Err(NONE)
     }
-    fn rename(&self, _: &Ledger, _: &Cx, _: (Node, &[u8]), _: (Node, &[u8]), _: RenameMode) -> Result<()> {
+    fn rename(&self, _: &SessionCache, _: &Cx, _: (Node, &[u8]), _: (Node, &[u8]), _: RenameMode) -> Result<()> {
         Err(NONE)
     }
-    fn readdir(&self, _: &Ledger, _: &Cx, _: Node, _: u64, _: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    fn readdir(&self, _: &SessionCache, _: &Cx, _: Node, _: u64, _: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         Err(NONE)
     }
-    fn statfs(&self, _: &Ledger) -> Result<StatFs> {
+    fn statfs(&self, _: &SessionCache) -> Result<StatFs> {
         Err(NONE)
     }
-    fn read(&self, _: &Ledger, _: &Cx, _: Node, offset: u64, into: UserSlice) -> Result<usize> {
+    fn read(&self, _: &SessionCache, _: &Cx, _: Node, offset: u64, into: UserSlice) -> Result<usize> {
         self.reads.fetch_add(1, SeqCst);
         let bytes = {
             let data = self.data.lock().unwrap();
@@ -83,10 +84,10 @@ impl Source for &Slow {
         }
         Ok(pm::user::copy(UserSlice::from_ref(&bytes), into)?)
     }
-    fn page_key(&self, _: &Ledger, _: Node) -> Option<PageKey> {
+    fn page_key(&self, _: &SessionCache, _: Node) -> Option<PageKey> {
         Some(PageKey { key: 2, version: 0 })
     }
-    fn write(&self, _: &Ledger, _: &Cx, _: Node, offset: u64, from: UserSlice) -> Result<usize> {
+    fn write(&self, _: &SessionCache, _: &Cx, _: Node, offset: u64, from: UserSlice) -> Result<usize> {
         let mut data = self.data.lock().unwrap();
         let end = offset as usize + from.len;
         if data.len() < end {
@@ -94,39 +95,39 @@ impl Source for &Slow {
         }
         Ok(pm::user::copy(from, UserSlice::from_mut(&mut data[offset as usize..end]))?)
     }
-    fn sync(&self, _: &Ledger, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
+    fn sync(&self, _: &SessionCache, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
         Ok(())
     }
-    fn get_xattr(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8], _: UserSlice) -> Result<usize> {
+    fn get_xattr(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8], _: UserSlice) -> Result<usize> {
         Err(NONE)
     }
-    fn set_xattr(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
+    fn set_xattr(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
         Err(NONE)
     }
-    fn list_xattr(&self, _: &Ledger, _: &Cx, _: Node, _: UserSlice) -> Result<usize> {
+    fn list_xattr(&self, _: &SessionCache, _: &Cx, _: Node, _: UserSlice) -> Result<usize> {
         Err(NONE)
     }
-    fn remove_xattr(&self, _: &Ledger, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
+    fn remove_xattr(&self, _: &SessionCache, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
         Err(NONE)
     }
 }
 
-/// A ledger's file, removed at the end.
+/// A session's file, removed at the end.
 struct Place(PathBuf);
 
 impl Place {
     fn new(name: &str) -> Place {
         let path = PathBuf::from("/dev/shm").join(format!("bypath-pages-{}-{name}", std::process::id()));
-        std::fs::File::create(&path).unwrap().set_len(Ledger::bytes_with_pages()).unwrap();
+        std::fs::File::create(&path).unwrap().set_len(SessionCache::bytes_with_pages()).unwrap();
         Place(path)
     }
 
     /// One program's view.
     fn program<'a>(&self, slow: &'a Slow) -> Program<'a> {
         let text = CString::new(self.0.to_str().unwrap()).unwrap();
-        let ledger = Ledger::open(text.as_bytes_with_nul()).unwrap();
-        ledger.limit_pages(64 << 20);
-        let cached = Cached::new(slow, ledger);
+        let session = SessionCache::open(text.as_bytes_with_nul()).unwrap();
+        session.limit_pages(64 << 20);
+        let cached = Cached::new(slow, session);
         let root = cached.root();
         let node = with_cx(|cx| cached.lookup(cx, root, b"file").unwrap());
         Program { cached, node }
@@ -194,11 +195,11 @@ fn ahead() {
     assert!(again == whole && slow.reads.load(SeqCst) == 0);
 
     one.truncate(1 << 20);
-    let before = one.cached.ledger().page_figures();
+    let before = one.cached.session().page_figures();
     assert_eq!(one.read(65536 * 5 + 9000, 100), whole[65536 * 5 + 9000..][..100]);
     assert_eq!(one.read(65536 * 5 + 8192, 4096), whole[65536 * 5 + 8192..][..4096]);
     assert_eq!(one.read(65536 * 5 + 12288, 1), whole[65536 * 5 + 12288..][..1]);
-    assert_eq!(one.cached.ledger().page_figures().misses - before.misses, 2);
+    assert_eq!(one.cached.session().page_figures().misses - before.misses, 2);
     assert_eq!(slow.reads.load(SeqCst), 2);
 }
 
@@ -226,7 +227,7 @@ fn as_without() {
             }
         }
     }
-    let figures = programs[0].cached.ledger().page_figures();
+    let figures = programs[0].cached.session().page_figures();
     assert!(figures.hits > figures.misses / 4, "{figures:?}");
 }
 
@@ -274,26 +275,26 @@ fn overlap() {
 fn limit() {
     let (place, slow) = (Place::new("limit"), slow(8 << 20));
     let program = place.program(&slow);
-    let ledger = program.cached.ledger();
-    ledger.limit_pages(1 << 20);
+    let session = program.cached.session();
+    session.limit_pages(1 << 20);
     for turn in 0..3 {
         for n in 0..2048 {
             let at = (n * 4096 + turn) as usize;
             assert!(program.read(at as u64, 4096)[..] == slow.data.lock().unwrap()[at..(at + 4096).min(8 << 20)]);
-            assert!(ledger.page_figures().bytes <= 1 << 20);
+            assert!(session.page_figures().bytes <= 1 << 20);
         }
     }
-    assert!(ledger.page_figures().bytes > 1 << 19);
+    assert!(session.page_figures().bytes > 1 << 19);
     use std::os::unix::fs::MetadataExt;
     let memory = || std::fs::metadata(&place.0).unwrap().blocks() * 512;
     let before = memory();
-    ledger.empty_unused(u64::MAX);
-    assert_eq!(ledger.page_figures().bytes, 0);
+    session.empty_unused(u64::MAX);
+    assert_eq!(session.page_figures().bytes, 0);
     assert!(before - memory() > 1 << 19);
-    ledger.limit_pages(0);
+    session.limit_pages(0);
     slow.reads.store(0, SeqCst);
     assert_eq!((program.read(0, 10).len(), program.read(0, 10).len(), slow.reads.load(SeqCst)), (10, 10, 2));
-    assert_eq!(ledger.page_figures().bytes, 0);
+    assert_eq!(session.page_figures().bytes, 0);
 }
 
 /// Goal: readers beside a writer never see a value older than the last whose write had ended.
@@ -337,7 +338,7 @@ fn crowded() {
             let (place, slow, data) = (&place, &slow, &data);
             scope.spawn(move || {
                 let (program, mut seed) = (place.program(slow), 1000 + reader);
-                program.cached.ledger().limit_pages(256 << 10);
+                program.cached.session().limit_pages(256 << 10);
                 for _ in 0..20_000 {
                     // Near each other, so that all want the same few frames.
                     let at = (random(&mut seed) % 10 * 65536 + random(&mut seed) % 16 * 4096) as usize;

@@ -3,12 +3,12 @@
 mod scripted;
 
 use bypath_vfs as vfs;
+use fuse_client::DEFAULT_PERMISSIONS;
+use fuse_client::ring::{RING_BYTES, Request, Ring, SLOTS, daemon_state};
 use pm::{Errno, UserSlice};
 use scripted::{Place, entry};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
-use vfs::wire::DEFAULT_PERMISSIONS;
-use vfs::wire::channel::{CHANNEL_BYTES, Channel, Request, SLOTS, life};
 use vfs::*;
 
 const LOOKUP: u32 = 1;
@@ -66,7 +66,7 @@ fn nothing_in_what_was_removed() {
         RMDIR => Vec::new(),
         _ => made(unique),
     });
-    backend.source().channel().header().unwrap().mount_flags.store(DEFAULT_PERMISSIONS, SeqCst);
+    backend.lower().ring().header().unwrap().mount_flags.store(DEFAULT_PERMISSIONS, SeqCst);
     let mut removed = None;
     with_cx(ROOT, |cx| {
         let dir = backend.lookup(cx, backend.root(), b"d").unwrap();
@@ -89,25 +89,27 @@ fn nothing_in_what_was_removed() {
 #[test]
 fn a_new_daemon_finds_free_slots() {
     let place = Place::new("slots");
-    let path = place.file("channel", CHANNEL_BYTES);
-    let channel = Channel::open(format!("{path}\0").as_bytes()).unwrap();
-    channel.header().unwrap().timeout_ms.store(50, SeqCst);
+    let path = place.file("ring", RING_BYTES);
+    let ring = Ring::open(format!("{path}\0").as_bytes()).unwrap();
+    ring.header().unwrap().timeout_ms.store(50, SeqCst);
     let nothing = UserSlice::from_ref(&[]);
     with_cx(ROOT, |cx| {
         for _ in 0..2 {
-            channel.renew().unwrap();
-            channel.set_life(life::SERVING).unwrap();
-            let forget = Request { operation: 2, node: 1, epoch: channel.epoch(), parts: [&[0; 8], b"", b""], data: nothing };
+            ring.renew().unwrap();
+            ring.set_daemon_state(daemon_state::SERVING).unwrap();
+            let forget =
+                Request { operation: 2, node: 1, incarnation: ring.incarnation(), parts: [&[0; 8], b"", b""], data: nothing };
             for _ in 0..SLOTS {
-                channel.send(cx, &forget).unwrap();
+                ring.send(cx, &forget).unwrap();
             }
-            assert_eq!(channel.send(cx, &forget), Err(Errno::ETIMEDOUT));
+            assert_eq!(ring.send(cx, &forget), Err(Errno::ETIMEDOUT));
         }
         // What slipped into a slot just when the lives changed is freed by who finds none.
-        let header = channel.header().unwrap();
-        header.epoch.fetch_add(1, SeqCst);
+        let header = ring.header().unwrap();
+        header.incarnation.fetch_add(1, SeqCst);
         header.timeout_ms.store(60_000, SeqCst);
-        let forget = Request { operation: 2, node: 1, epoch: channel.epoch(), parts: [&[0; 8], b"", b""], data: nothing };
-        assert_eq!(channel.send(cx, &forget), Ok(()));
+        let forget =
+            Request { operation: 2, node: 1, incarnation: ring.incarnation(), parts: [&[0; 8], b"", b""], data: nothing };
+        assert_eq!(ring.send(cx, &forget), Ok(()));
     });
 }

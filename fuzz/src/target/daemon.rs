@@ -13,10 +13,10 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use fuse_client::ring::{RING_BYTES, Ring, daemon_state};
+use fuse_client::{DEFAULT_PERMISSIONS, FuseClient};
+use session::SessionCache;
 use vfs::cached::Cached;
-use vfs::ledger::Ledger;
-use vfs::wire::channel::{CHANNEL_BYTES, Channel, life};
-use vfs::wire::{DEFAULT_PERMISSIONS, Wire};
 use vfs::{Backend, Cred, Cx, Kind, NewNode, Node, RenameMode, SetAttr, Thread};
 
 /// Calls that an input makes at most.
@@ -30,7 +30,7 @@ const ENTRIES: usize = 300;
 struct Server {
     _file: File,
     path: PathBuf,
-    channel: Channel,
+    channel: Ring,
     script: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -51,8 +51,8 @@ fn text(path: &std::path::Path) -> Vec<u8> {
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| {
-        let (file, path) = file(CHANNEL_BYTES);
-        let (channel, daemon) = (Channel::open(&text(&path)).expect("mapped"), Channel::open(&text(&path)).expect("mapped"));
+        let (file, path) = file(RING_BYTES);
+        let (channel, daemon) = (Ring::open(&text(&path)).expect("mapped"), Ring::open(&text(&path)).expect("mapped"));
         let header = channel.header().expect("a page");
         header.supervisor.store(std::process::id(), SeqCst);
         header.timeout_ms.store(TIMEOUT_MS, SeqCst);
@@ -234,10 +234,10 @@ pub fn run(input: &[u8]) {
     {
         header.mount_flags.store(DEFAULT_PERMISSIONS, SeqCst);
     }
-    server.channel.set_life(life::SERVING).expect("set");
-    let (memory, ledger) = file(Ledger::bytes_with_pages());
-    let opened = Ledger::open(&text(&ledger)).expect("mapped");
-    let wire = Wire::open(server.path.to_str().expect("a plain path").as_bytes(), opened.device(), false).expect("mapped");
+    server.channel.set_daemon_state(daemon_state::SERVING).expect("set");
+    let (memory, ledger) = file(SessionCache::bytes_with_pages());
+    let opened = SessionCache::open(&text(&ledger)).expect("mapped");
+    let wire = FuseClient::open(server.path.to_str().expect("a plain path").as_bytes(), opened.device(), false).expect("mapped");
     let backend = Cached::new(wire, opened);
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0o22, thread: &thread };
@@ -258,7 +258,7 @@ pub fn run(input: &[u8]) {
     does_not_grow();
 }
 
-fn call(backend: &Cached<Wire>, cx: &Cx, nodes: &mut Vec<Node>, input: &mut Input) {
+fn call(backend: &Cached<FuseClient>, cx: &Cx, nodes: &mut Vec<Node>, input: &mut Input) {
     const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"long name of a file", b"d", b"e"];
     let how = input.byte();
     let of = input.byte();
@@ -316,7 +316,7 @@ fn call(backend: &Cached<Wire>, cx: &Cx, nodes: &mut Vec<Node>, input: &mut Inpu
 }
 
 /// Whatever ids the daemon has given, from every directory it goes up to the root.
-fn ends_at_root(backend: &Cached<Wire>, cx: &Cx, mut node: Node) {
+fn ends_at_root(backend: &Cached<FuseClient>, cx: &Cx, mut node: Node) {
     for _ in 0..64 {
         match backend.parent(cx, node) {
             Ok(parent) if parent.id != node.id => node = parent,

@@ -1,4 +1,4 @@
-//! `bypath bench micro …`, `bypath bench directfuse …`: handed to the bench crate.
+//! `bypath bench micro …`, `bypath bench directfuse …`, `bypath bench byvfs …`: handed to the bench crate.
 
 use crate::args::BenchWhat;
 use crate::failure::{Failure, Result};
@@ -11,6 +11,9 @@ pub fn run(what: BenchWhat) -> Result<u8> {
         }
         BenchWhat::Directfuse { options } => {
             ::bench::directfuse(&options).map_err(|what| Failure::new(format!("bench directfuse: {what}")))
+        }
+        BenchWhat::Byvfs { options } => {
+            ::bench::byvfs::byvfs(&options).map_err(|what| Failure::new(format!("bench byvfs: {what}")))
         }
     }
 }

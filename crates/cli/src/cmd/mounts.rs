@@ -4,14 +4,13 @@ use super::{print, print_json};
 use crate::failure::{Failure, Result};
 use crate::mounts::plain;
 use crate::size;
+use fuse_client::ring::{Ring, daemon_state};
 use posix::environment;
 use serde::Serialize;
+use session::SessionCache;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::atomic::Ordering::Relaxed;
-use vfs::ledger::Ledger;
-use vfs::native::cached::Way;
-use vfs::wire::channel::{Channel, life};
 
 /// One mount.
 #[derive(Serialize)]
@@ -92,38 +91,34 @@ fn row(source: &[u8], point: &[u8]) -> Row {
         return row;
     }
     let mut parts = source.splitn(3, |&b| b == b':');
-    let (kind, ledger, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
-    if Way::from_name(kind).is_some() {
-        row.source = format!("{}, cache={}", shown(rest), shown(kind));
-        return row;
-    }
+    let (kind, cache, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
     row.source = format!("{}:{}", shown(kind), shown(rest));
     row.state = "serving";
-    match Ledger::open(&[ledger, b"\0"].concat()) {
+    match SessionCache::open(&[cache, b"\0"].concat()) {
         Err(_) => row.state = "ended",
-        Ok(ledger) => {
-            let (hits, misses) = ledger.figures();
-            (row.programs, row.nodes) = (Some(ledger.programs()), Some(ledger.nodes_in_use()));
+        Ok(cache) => {
+            let (hits, misses) = cache.figures();
+            (row.programs, row.nodes) = (Some(cache.programs()), Some(cache.nodes_in_use()));
             (row.hits, row.misses) = (Some(hits), Some(misses));
-            if ledger.has_pages() {
-                let pages = ledger.page_figures();
+            if cache.has_pages() {
+                let pages = cache.page_figures();
                 (row.page_bytes, row.page_hits, row.page_misses) = (Some(pages.bytes), Some(pages.hits), Some(pages.misses));
             }
         }
     }
     if kind == b"wire" {
         row.source = "fuse".to_string();
-        let channel = Channel::open(&[rest, b"\0"].concat());
-        if let Ok(channel) = &channel
-            && let Ok(header) = channel.header()
+        let ring = Ring::open(&[rest, b"\0"].concat());
+        if let Ok(ring) = &ring
+            && let Ok(header) = ring.header()
         {
-            row.state = match header.life.load(Relaxed) {
-                life::STARTING => "starting",
-                life::SERVING => "serving",
+            row.state = match header.daemon_state.load(Relaxed) {
+                daemon_state::STARTING => "starting",
+                daemon_state::SERVING => "serving",
                 _ => "dead",
             };
             row.carrier = Some(if header.by_socket.load(Relaxed) == 0 { "memory" } else { "socket" });
-            (row.requests, row.restarts) = (Some(channel.requests()), Some(header.restarts.load(Relaxed)));
+            (row.requests, row.restarts) = (Some(ring.requests()), Some(header.restarts.load(Relaxed)));
         } else {
             row.state = "ended";
         }

@@ -1,13 +1,15 @@
 //! A FUSE daemon: started with our library, or with a socket, in place of the kernel's
 //! device, watched, started again if asked, ended with the session.
 
-use super::carrier::{Carrier, find, is_go_program, mount_flags};
 use super::helper::{self, Helpers};
-use super::ledger::{SharedFile, Whose};
-use super::relay::{self, Relay};
+use super::proxy::{self, Proxy};
+use super::shared_file::{SharedFile, Whose};
 use super::spec::Mount;
+use super::transport::{Transport, find, is_go_program, mount_flags};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
+use fuse_client::ring::{RING_BYTES, Ring, daemon_state};
+use fuse_client::{DEFAULT_PERMISSIONS, MINOR, READ_ONLY, UNSPLICED, agree};
 use pm::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
@@ -22,8 +24,6 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use vfs::wire::channel::{CHANNEL_BYTES, Channel, life};
-use vfs::wire::{DEFAULT_PERMISSIONS, MINOR, READ_ONLY, UNSPLICED, agree};
 
 const LIBRARY: &str = "libbypath_daemon.so";
 /// The mount point of a daemon with a socket.
@@ -49,7 +49,7 @@ struct Care {
     shown: String,
     words: Vec<OsString>,
     into: Into,
-    channel: Arc<Channel>,
+    ring: Arc<Ring>,
     /// What the options say to the kernel's mount, where there is one.
     mount_flags: u32,
     restart: bool,
@@ -60,7 +60,7 @@ struct Care {
 /// What it takes to get requests into the daemon.
 enum Into {
     Memory { library: PathBuf, path: PathBuf, directory: PathBuf },
-    Socket { relay: Mutex<Option<Relay>>, helpers: Helpers, said: u32 },
+    Socket { proxy: Mutex<Option<Proxy>>, helpers: Helpers, said: u32 },
 }
 
 /// Why there is no daemon.
@@ -76,7 +76,7 @@ impl From<Failure> for Refused {
     }
 }
 
-/// What a relay may know of its daemon.
+/// What a proxy may know of its daemon.
 pub struct Watched {
     shown: String,
     child: Arc<Mutex<Option<Child>>>,
@@ -98,25 +98,25 @@ impl Watched {
 impl Daemon {
     /// Starts the daemon of a mount and waits until it serves.
     pub fn start(mount: &Mount, words: &[OsString]) -> Result<Daemon> {
-        let carrier = mount.options.carrier.unwrap_or_else(|| Carrier::of_program(&words[0]));
-        if carrier == Carrier::Memory {
-            return Self::start_saying(mount, words, carrier, MINOR).map_err(|refused| refused.failure);
+        let transport = mount.options.transport.unwrap_or_else(|| Transport::of_program(&words[0]));
+        if transport == Transport::Memory {
+            return Self::start_saying(mount, words, transport, MINOR).map_err(|refused| refused.failure);
         }
-        Self::start_saying(mount, words, carrier, UNSPLICED).or_else(|refused| {
+        Self::start_saying(mount, words, transport, UNSPLICED).or_else(|refused| {
             // A library of Go's that knows no `splice` wants a newer version, and says so.
             if refused.errno != Some(Errno::EPROTO) || !is_go_program(&words[0]) {
                 return Err(refused.failure);
             }
-            Self::start_saying(mount, words, carrier, MINOR).map_err(|refused| refused.failure)
+            Self::start_saying(mount, words, transport, MINOR).map_err(|refused| refused.failure)
         })
     }
 
-    fn start_saying(mount: &Mount, words: &[OsString], carrier: Carrier, said: u32) -> std::result::Result<Daemon, Refused> {
+    fn start_saying(mount: &Mount, words: &[OsString], transport: Transport, said: u32) -> std::result::Result<Daemon, Refused> {
         let shown = format!("{} at {}", mount.source.shown(), mount.shown_point());
-        let file = SharedFile::make_whole("channel", CHANNEL_BYTES, Whose::of(mount))?;
+        let file = SharedFile::make_whole("channel", RING_BYTES, Whose::of(mount))?;
         let text = [file.bytes(), b"\0"].concat();
-        let channel = Channel::open(&text).map_err(|errno| Failure::errno(&shown, errno))?;
-        if let Ok(header) = channel.header() {
+        let ring = Ring::open(&text).map_err(|errno| Failure::errno(&shown, errno))?;
+        if let Ok(header) = ring.header() {
             header.supervisor.store(std::process::id(), SeqCst);
             header.timeout_ms.store(mount.options.timeout.unwrap_or(TIMEOUT).saturating_mul(1000), SeqCst);
         }
@@ -124,24 +124,24 @@ impl Daemon {
         if mount.options.default_permissions {
             flags |= DEFAULT_PERMISSIONS;
         }
-        let (into, point) = match carrier {
-            Carrier::Memory => {
+        let (into, point) = match transport {
+            Transport::Memory => {
                 let (library, directory) = (library()?, temporary_directory()?);
                 let point = directory.clone().into_os_string();
                 (Into::Memory { library, path: file.path().to_path_buf(), directory }, point)
             }
-            Carrier::Socket => {
+            Transport::Socket => {
                 flags |= mount_flags(words);
-                if let Ok(header) = channel.header() {
+                if let Ok(header) = ring.header() {
                     header.by_socket.store(1, SeqCst);
                 }
-                (Into::Socket { relay: Mutex::new(None), helpers: Helpers::make()?, said }, SOCKET.into())
+                (Into::Socket { proxy: Mutex::new(None), helpers: Helpers::make()?, said }, SOCKET.into())
             }
         };
         let care = Arc::new(Care {
             words: words.iter().map(|word| if word == "@" { point.clone() } else { word.clone() }).collect(),
             into,
-            channel: Arc::new(channel),
+            ring: Arc::new(ring),
             mount_flags: flags,
             restart: mount.options.restart,
             closing: AtomicBool::new(false),
@@ -160,7 +160,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Path of the channel.
+    /// Path of the ring.
     pub fn bytes(&self) -> &[u8] {
         self.file.bytes()
     }
@@ -173,7 +173,7 @@ fn channel_pair() -> (std::sync::mpsc::Sender<()>, Receiver<()>) {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.care.closing.store(true, SeqCst);
-        let _ = self.care.channel.set_life(life::CLOSING);
+        let _ = self.care.ring.set_daemon_state(daemon_state::CLOSING);
         self.care.tell_end();
         // The watching thread ends with the daemon, and its end of this with it.
         if self.ended.recv_timeout(GRACE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
@@ -188,17 +188,17 @@ impl Drop for Daemon {
 impl Care {
     /// Starts the process; what is returned ends when it and all that it has become have ended.
     fn spawn(&self) -> Result<PipeReader> {
-        self.channel.renew().map_err(|errno| Failure::errno(&self.shown, errno))?;
+        self.ring.renew().map_err(|errno| Failure::errno(&self.shown, errno))?;
         let (life, held) = std::io::pipe().map_err(|error| Failure::io("pipe", &error))?;
         match &self.into {
             Into::Memory { library, path, .. } => self.spawn_with_library(library, path, held),
-            Into::Socket { relay, helpers, .. } => self.spawn_with_socket(relay, helpers, held),
+            Into::Socket { proxy, helpers, .. } => self.spawn_with_socket(proxy, helpers, held),
         }?;
         Ok(life)
     }
 
     /// Its standard input holds the pipe; the library gives it another number.
-    fn spawn_with_library(&self, library: &Path, channel: &Path, held: PipeWriter) -> Result<()> {
+    fn spawn_with_library(&self, library: &Path, ring: &Path, held: PipeWriter) -> Result<()> {
         let mut preload = library.to_path_buf().into_os_string();
         if let Some(present) = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty()) {
             preload.push(":");
@@ -206,14 +206,14 @@ impl Care {
         }
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).stdin(Stdio::from(held));
-        command.env("LD_PRELOAD", preload).env("BYPATH_CHANNEL", channel);
+        command.env("LD_PRELOAD", preload).env("BYPATH_CHANNEL", ring);
         self.start_process(command)
     }
 
     /// A shell puts the socket, which is its standard input, where a daemon in the background
-    /// leaves it alone, and becomes the daemon. The pipe is the relay's.
-    fn spawn_with_socket(&self, relay: &Mutex<Option<Relay>>, helpers: &Helpers, held: PipeWriter) -> Result<()> {
-        let (ours, theirs) = relay::pair()?;
+    /// leaves it alone, and becomes the daemon. The pipe is the proxy's.
+    fn spawn_with_socket(&self, proxy: &Mutex<Option<Proxy>>, helpers: &Helpers, held: PipeWriter) -> Result<()> {
+        let (ours, theirs) = proxy::pair()?;
         if find(&self.words[0]).is_none() {
             return Err(self.not_found());
         }
@@ -223,8 +223,8 @@ impl Care {
         helpers.lead(&mut command);
         self.start_process(command)?;
         let daemon = Watched { shown: self.shown.clone(), child: Arc::clone(&self.child) };
-        let begun = Relay::start(ours, &self.channel, daemon, held)?;
-        if let Ok(mut place) = relay.lock() {
+        let begun = Proxy::start(ours, &self.ring, daemon, held)?;
+        if let Ok(mut place) = proxy.lock() {
             *place = Some(begun);
         }
         Ok(())
@@ -253,10 +253,10 @@ impl Care {
     fn begin(&self) -> std::result::Result<(), Errno> {
         let thread = Thread::new();
         let said = if let Into::Socket { said, .. } = self.into { said } else { MINOR };
-        agree(&self.channel, &Cx { cred: Cred::ROOT, umask: 0, thread: &thread }, said)?;
-        let header = self.channel.header()?;
+        agree(&self.ring, &Cx { cred: Cred::ROOT, umask: 0, thread: &thread }, said)?;
+        let header = self.ring.header()?;
         header.mount_flags.fetch_or(self.mount_flags, SeqCst);
-        self.channel.set_life(life::SERVING)
+        self.ring.set_daemon_state(daemon_state::SERVING)
     }
 
     fn not_begun(&self, errno: Errno) -> Failure {
@@ -304,17 +304,17 @@ impl Care {
         }
     }
 
-    /// Has the daemon end; one with our library sees it in the channel.
+    /// Has the daemon end; one with our library sees it in the ring.
     fn tell_end(&self) {
-        let Into::Socket { relay, .. } = &self.into else { return };
+        let Into::Socket { proxy, .. } = &self.into else { return };
         let running = self.child.lock().ok().and_then(|mut child| {
             let child = child.as_mut()?;
             matches!(child.try_wait(), Ok(None)).then(|| child.id())
         });
         let asked = running.filter(|&pid| ends_by_signal(pid)).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        match (asked, relay.lock()) {
+        match (asked, proxy.lock()) {
             (Some(pid), _) => drop(kill_process(pid, Signal::TERM)),
-            (None, Ok(relay)) => drop(relay.as_ref().map(Relay::hang_up)),
+            (None, Ok(proxy)) => drop(proxy.as_ref().map(Proxy::hang_up)),
             (None, Err(_)) => {}
         }
     }
@@ -322,13 +322,13 @@ impl Care {
     /// The status of what was started, when its life is over: with a socket, it may have left that
     /// and be about to end.
     fn over(&self) -> Option<ExitStatus> {
-        let Into::Socket { relay, .. } = &self.into else { return self.collect(Duration::from_millis(200)) };
+        let Into::Socket { proxy, .. } = &self.into else { return self.collect(Duration::from_millis(200)) };
         let status = self.collect(GRACE).or_else(|| {
             self.kill();
             self.collect(GRACE)
         });
-        if let Some(relay) = relay.lock().ok().and_then(|mut relay| relay.take()) {
-            relay.end();
+        if let Some(proxy) = proxy.lock().ok().and_then(|mut proxy| proxy.take()) {
+            proxy.end();
         }
         status
     }
@@ -348,12 +348,12 @@ impl Care {
     }
 
     fn kill(&self) {
-        if let Into::Socket { relay, .. } = &self.into {
-            // The channel's daemon is the relay: this process.
-            if let Ok(relay) = relay.lock()
-                && let Some(relay) = relay.as_ref()
+        if let Into::Socket { proxy, .. } = &self.into {
+            // The ring's daemon is the proxy: this process.
+            if let Ok(proxy) = proxy.lock()
+                && let Some(proxy) = proxy.as_ref()
             {
-                relay.hang_up();
+                proxy.hang_up();
             }
         } else {
             self.kill_serving();
@@ -367,7 +367,7 @@ impl Care {
 
     /// The process that serves: it may not be the one that was started.
     fn kill_serving(&self) {
-        let pid = self.channel.header().map_or(0, |header| header.daemon.load(SeqCst));
+        let pid = self.ring.header().map_or(0, |header| header.daemon.load(SeqCst));
         if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw).filter(|pid| pid.as_raw_nonzero().get() > 1) {
             let _ = kill_process(pid, Signal::KILL);
         }
@@ -383,8 +383,8 @@ impl Care {
                 self.over();
                 return;
             }
-            let served = self.channel.header().is_ok_and(|header| header.life.load(SeqCst) == life::SERVING);
-            let _ = self.channel.set_life(life::DEAD);
+            let served = self.ring.header().is_ok_and(|header| header.daemon_state.load(SeqCst) == daemon_state::SERVING);
+            let _ = self.ring.set_daemon_state(daemon_state::DEAD);
             let status = self.over();
             failures = if served && begun.elapsed() >= SHORT { 0 } else { failures + 1 };
             if !served && is_first {
@@ -408,12 +408,12 @@ impl Care {
             match self.spawn() {
                 Ok(next) => life = next,
                 Err(failure) => {
-                    let _ = self.channel.set_life(life::DEAD);
+                    let _ = self.ring.set_daemon_state(daemon_state::DEAD);
                     eprintln!("bypath: {failure}");
                     return;
                 }
             }
-            if let Ok(header) = self.channel.header() {
+            if let Ok(header) = self.ring.header() {
                 header.restarts.fetch_add(1, SeqCst);
             }
             // Its end while it begins ends the beginning too: the pipe is looked at next.
@@ -434,9 +434,9 @@ impl Care {
                 loop {
                     let step = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
                     let ended = rustix::event::poll(&mut poll, Some(&step)).is_ok_and(|count| count > 0);
-                    let begun = self.channel.header().is_ok_and(|header| header.life.load(SeqCst) == life::SERVING);
+                    let begun = self.ring.header().is_ok_and(|header| header.daemon_state.load(SeqCst) == daemon_state::SERVING);
                     if ended {
-                        let _ = self.channel.set_life(life::DEAD);
+                        let _ = self.ring.set_daemon_state(daemon_state::DEAD);
                     }
                     if ended || begun {
                         break;
@@ -446,7 +446,7 @@ impl Care {
             });
             let result = self.begin();
             if result.is_err() {
-                let _ = self.channel.set_life(life::DEAD);
+                let _ = self.ring.set_daemon_state(daemon_state::DEAD);
                 self.kill();
             }
             let _ = watcher.join();

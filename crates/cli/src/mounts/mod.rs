@@ -1,26 +1,27 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
-pub mod carrier;
 mod daemon;
 pub mod helper;
 mod leavings;
-mod ledger;
 mod point;
-mod relay;
+mod proxy;
 mod rescue;
 mod said;
+mod shared_file;
 pub mod spec;
+pub mod transport;
 
 use crate::attach::{self, Attached};
 use crate::cmd::mount::SessionMount;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
-use ledger::{SharedFile, Whose};
+use fuse_client::FuseClient;
 use plugin::{Aside, Plugin};
 use point::Under;
 use posix::environment::{self, MountSpec};
 use said::Said;
+use shared_file::{SharedFile, Whose};
 use spec::{Mount, Source};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -28,9 +29,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use vfs::cached::Cached;
 use vfs::host::Host;
-use vfs::native::cached::Way;
-use vfs::native::kept::{AGE_NS, Kept};
-use vfs::wire::Wire;
 use vfs::{Backend, MountTable};
 
 thread_local! {
@@ -44,7 +42,7 @@ pub struct Session {
     /// The kernel's way to those images.
     kernel: Vec<SessionMount>,
     daemons: Vec<Daemon>,
-    ledgers: Vec<SharedFile>,
+    files: Vec<SharedFile>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
     said: Option<Said>,
@@ -68,7 +66,7 @@ impl Session {
     /// Makes all mounts, in order.
     pub fn start(mounts: &[Mount], list: Vec<u8>, whom: For) -> Result<Session> {
         let (images, kernel, daemons) = (Vec::new(), Vec::new(), Vec::new());
-        let mut session = Session { images, kernel, daemons, ledgers: Vec::new(), uncovered: Vec::new(), said: None, list };
+        let mut session = Session { images, kernel, daemons, files: Vec::new(), uncovered: Vec::new(), said: None, list };
         session.said = (whom != For::Itself).then(Said::make);
         // Mounted here too, so that what no program could mount is said once.
         let table = MountTable::new();
@@ -111,9 +109,8 @@ impl Session {
         let (image, copy) = image(path, slot, mount.options.read_only)?;
         self.images.push(image);
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
-        let direct = mount.options.cache.is_none() && copy.is_none();
         let kernel = match (there, whom) {
-            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if direct => {
+            (Under::Empty | Under::Stale, For::Programs { kernel: true }) if copy.is_none() => {
                 SessionMount::start(path, Path::new(OsStr::from_bytes(&mount.point)), mount.options.read_only)
             }
             _ => None,
@@ -122,15 +119,10 @@ impl Session {
             Some(kernel) => self.kernel.push(kernel),
             None => self.guard(mount, there),
         }
-        if let Some(way) = mount.options.cache {
-            self.tell_cached(mount, way, copy.as_ref().map_or(path.as_os_str().as_bytes(), SharedFile::bytes))?;
-            self.ledgers.extend(copy);
-            return Ok(image.backend);
-        }
         if let Some(copy) = copy {
             // The kernel's way would be one to the copy, which nobody else has.
             self.tell(mount, copy.bytes(), &id(copy.bytes()));
-            self.ledgers.push(copy);
+            self.files.push(copy);
             return Ok(image.backend);
         }
         self.tell(mount, path.as_os_str().as_bytes(), &id(path.as_os_str().as_bytes()));
@@ -142,56 +134,46 @@ impl Session {
     #[inline(never)]
     fn make_host(&mut self, mount: &Mount, path: &Path, there: Under) -> Result<&'static dyn Backend> {
         let shown = mount.source.shown();
-        let (file, ledger) = SharedFile::ledger(Whose::of(mount))?;
+        let (file, cache) = SharedFile::session(Whose::of(mount))?;
         let text = path.as_os_str().as_bytes();
         let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
         let same = if there == Under::Same { "same" } else { "" };
         self.tell(mount, &[b"host:", file.bytes(), b":", text].concat(), same);
-        self.ledgers.push(file);
-        Ok(Box::leak(Box::new(Cached::new(host, ledger))))
+        self.files.push(file);
+        Ok(Box::leak(Box::new(Cached::new(host, cache))))
     }
 
     #[inline(never)]
     fn make_fuse(&mut self, mount: &Mount, words: &[OsString]) -> Result<&'static dyn Backend> {
         let shown = mount.source.shown();
-        let (file, ledger) = SharedFile::ledger_with_pages(mount.options.pages, Whose::of(mount))?;
+        let (file, cache) = SharedFile::session_with_pages(mount.options.pages, Whose::of(mount))?;
         let daemon = Daemon::start(mount, words)?;
-        let wire = Wire::open(daemon.bytes(), ledger.device(), mount.options.read_only);
-        let wire = wire.map_err(|errno| Failure::errno(&shown, errno))?;
+        let client = FuseClient::open(daemon.bytes(), cache.device(), mount.options.read_only);
+        let client = client.map_err(|errno| Failure::errno(&shown, errno))?;
         self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat(), "");
         self.daemons.push(daemon);
-        self.ledgers.push(file);
-        Ok(Box::leak(Box::new(Cached::new(wire, ledger))))
+        self.files.push(file);
+        Ok(Box::leak(Box::new(Cached::new(client, cache))))
     }
 
     #[inline(never)]
     fn make_plugin(&mut self, mount: &Mount, library: &Path, args: &[OsString]) -> Result<&'static dyn Backend> {
         let shown = mount.source.shown();
-        let (file, ledger) = SharedFile::ledger(Whose::Ours)?;
+        let (file, cache) = SharedFile::session(Whose::Ours)?;
         let text = args.iter().fold(library.as_os_str().to_os_string(), |mut text, arg| {
             text.push(",");
             text.push(arg);
             text
         });
         // This program only looks: its calls are the kernel's anyway.
-        let plugin = Plugin::new(text.as_bytes(), ledger.device(), mount.options.read_only, || ASIDE.with(|aside| *aside));
+        let plugin = Plugin::new(text.as_bytes(), cache.device(), mount.options.read_only, || ASIDE.with(|aside| *aside));
         let plugin = plugin.map_err(|errno| Failure::errno(&shown, errno))?;
         if !is_plugin(library)? {
             return Err(Failure::new(format!("{shown}: not a library with a function bypath_plugin (bypath_plugin.h)")));
         }
         self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat(), "");
-        self.ledgers.push(file);
-        Ok(Box::leak(Box::new(Cached::new(plugin, ledger))))
-    }
-
-    /// The programs keep names or attributes of an image in a file. The kernel's way to
-    /// it would be one past that file.
-    fn tell_cached(&mut self, mount: &Mount, way: Way, image: &[u8]) -> Result<()> {
-        let file = SharedFile::make_whole("kept", Kept::bytes(), Whose::Ours)?;
-        Kept::open(&[file.bytes(), b"\0"].concat(), AGE_NS).map_err(|errno| Failure::errno(file.path().display(), errno))?;
-        self.tell(mount, &[way.name(), b":", file.bytes(), b":", image].concat(), &id(image));
-        self.ledgers.push(file);
-        Ok(())
+        self.files.push(file);
+        Ok(Box::leak(Box::new(Cached::new(plugin, cache))))
     }
 
     /// Adds a mount to the list, with what programs must know of it besides.
@@ -303,7 +285,7 @@ fn is_same(mount: &Mount, outer: MountSpec<'_>) -> bool {
     let other = plain(outer.image);
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     let same_file = identity(path).is_some_and(|file| identity(Path::new(OsStr::from_bytes(&other))) == Some(file));
-    same_file && mount.options.cache.is_none() && mount.options.read_only == is_read_only
+    same_file && mount.options.read_only == is_read_only
 }
 
 /// A part of the list without its escapes.

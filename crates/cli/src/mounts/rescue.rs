@@ -5,7 +5,7 @@
 //! generation it has, before the copy and after: so the copy is a picture of
 //! one instant, or it is refused.
 
-use super::ledger::{SharedFile, Whose};
+use super::shared_file::{SharedFile, Whose};
 use crate::attach;
 use crate::failure::{Failure, Result};
 use format::layout::{BLOCK, ROOT, VOLATILE};

@@ -8,7 +8,7 @@
 //! ```
 //! each perhaps with `,option,…` behind it.
 
-use super::carrier::Carrier;
+use super::transport::Transport;
 use crate::failure::{Failure, Result};
 use crate::place::{check_point, normalise, split};
 use crate::size;
@@ -16,7 +16,6 @@ use serde::Deserialize;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use vfs::native::cached::Way;
 
 /// What is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,19 +54,17 @@ pub struct Options {
     /// Most memory that parts of a daemon's files may take, bytes.
     pub pages: Option<u64>,
     /// How a daemon gets its requests, where it is not to be found out.
-    pub carrier: Option<Carrier>,
+    pub transport: Option<Transport>,
     /// Permissions of a daemon's files are checked here.
     pub default_permissions: bool,
     /// Other users of the session are served too.
     pub allow_other: bool,
-    /// What is kept above an image; nothing on the direct way.
-    pub cache: Option<Way>,
 }
 
 impl Options {
     fn parse(words: &str, source: &Source, shown: &str) -> Result<Options> {
         let mut options = Options::default();
-        let (is_daemon, is_image) = (matches!(source, Source::Fuse(_)), matches!(source, Source::Image(_)));
+        let is_daemon = matches!(source, Source::Fuse(_));
         let is_host = matches!(source, Source::Host(_));
         for word in words.split(',').filter(|word| !word.is_empty()) {
             match (word, word.strip_prefix("timeout=").map(str::parse::<u32>)) {
@@ -77,20 +74,19 @@ impl Options {
                 ("default_permissions", _) if is_daemon => options.default_permissions = true,
                 ("allow_other", _) if is_daemon || is_host => options.allow_other = true,
                 _ if is_daemon && word.starts_with("carrier=") => {
-                    let carrier = Carrier::from_name(&word["carrier=".len()..]);
+                    let transport = Transport::from_name(&word["carrier=".len()..]);
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
-                    options.carrier = Some(carrier.ok_or_else(help)?);
+                    options.transport = Some(transport.ok_or_else(help)?);
                 }
                 (_, Some(Ok(seconds @ 1..=86400))) if is_daemon => options.timeout = Some(seconds),
                 _ if is_daemon && word.starts_with("pages=") => {
                     let pages = size::parse(&word["pages=".len()..]);
                     options.pages = Some(pages.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
                 }
-                _ if is_image && word.starts_with("cache=") => {
-                    let way = Way::from_name(&word.as_bytes()["cache=".len()..]);
-                    let help =
-                        || Failure::new(format!("--mount '{shown}': {word}: there are cache=conventional and cache=byvfs"));
-                    options.cache = Some(way.ok_or_else(help)?);
+                _ if word.starts_with("cache=") => {
+                    return Err(Failure::new(format!(
+                        "--mount '{shown}': {word}: cache= takes an image; there is no such cache yet"
+                    )));
                 }
                 (_, Some(_)) if is_daemon => {
                     return Err(Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400")));
@@ -102,7 +98,6 @@ impl Options {
                              default_permissions, allow_other"
                         }
                         Source::Host(_) => "ro, rw, allow_other",
-                        Source::Image(_) => "ro, rw, cache=conventional, cache=byvfs",
                         _ => "ro, rw",
                     };
                     return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));
@@ -281,15 +276,14 @@ mod tests {
     fn forms() {
         let mount = parse("/i.img://bp/x/,ro").unwrap();
         assert_eq!((&mount.source, &mount.point[..]), (&Source::Image("/i.img".into()), &b"/bp/x"[..]));
-        assert!(mount.options.read_only && mount.options.cache.is_none());
-        assert_eq!(parse("/i.img:/bp,cache=byvfs").unwrap().options.cache, Some(Way::Byvfs));
+        assert!(mount.options.read_only);
         assert_eq!(parse("host:/etc/..:/h").unwrap().source, Source::Host("/".into()));
         let mount = parse("fuse:sshfs 'a b':/x @ -o 'q=\"1\"':/s,restart,timeout=5").unwrap();
         let words = ["sshfs", "a b:/x", "@", "-o", "q=\"1\""].map(OsString::from).to_vec();
         assert_eq!((mount.source, &mount.point[..]), (Source::Fuse(words), &b"/s"[..]));
         assert_eq!(mount.options, Options { restart: true, timeout: Some(5), ..Options::default() });
         assert_eq!(parse("fuse:x @:/x,pages=8M").unwrap().options.pages, Some(8 << 20));
-        let options = Options { carrier: Some(Carrier::Socket), default_permissions: true, ..Options::default() };
+        let options = Options { transport: Some(Transport::Socket), default_permissions: true, ..Options::default() };
         assert_eq!(parse("fuse:x @:/x,carrier=socket,default_permissions").unwrap().options, options);
     }
 
@@ -305,8 +299,8 @@ mod tests {
             "i.img:/etc/passwd/x",
             "i.img:/a,what",
             "i.img:/a,restart",
-            "i.img:/a,cache=",
-            "host:/etc:/h,cache=byvfs",
+            "i.img:/a,cache=byvfs",
+            "host:/etc:/h,cache=i.img",
             "i.img:/a,allow_other",
             "host:/etc",
             "host:/nonexistent:/h",

@@ -1,32 +1,31 @@
-//! The cached way: file systems that are slow to ask, behind a cache that the
+//! The caching layer: file systems that are slow to ask, behind a cache that the
 //! programs of a session share.
 //!
-//! [`Cached`] makes a [`Backend`] of any [`Source`]. Names and attributes are kept
-//! in the [`Ledger`] for as long as the source says, and forgotten at our own
+//! [`Cached`] makes a [`Backend`] of any [`LowerFs`]. Names and attributes are kept
+//! in the [`SessionCache`] for as long as the lower file system says, and forgotten at our own
 //! changes, whichever program makes them; a look-up that overlapped with a change
-//! is not kept. Holding descriptions, offsets and advisory locks is the ledger's;
-//! a source hears of them only when the last one goes. Where a source allows it
-//! ([`Source::page_key`]), contents are kept too ([`crate::ledger::pages`]).
+//! is not kept. Holding descriptions, offsets and advisory locks is the session's;
+//! a lower file system hears of them only when the last one goes. Where a lower file system allows it
+//! ([`LowerFs::page_key`]), contents are kept too ([`session::pages`]).
 
 mod names;
-mod source;
 
-pub use source::{KernelCall, KernelOpen, Miss, Source};
+pub use session::{KernelCall, KernelOpen};
 
-use crate::ledger::{Fetch, Found, Ledger, Rule};
 use crate::*;
 use base::stat::Stat;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use pm::{Table, Text, UserSlice};
+use session::{Fetch, Found, LowerFs, Miss, Rule, SessionCache};
 
 /// How often a program looks whether others have died.
 const REAP_NS: u64 = 1_000_000_000;
 
-/// A source and what its users share.
+/// A lower file system and what its users share.
 pub struct Cached<S> {
-    source: S,
-    ledger: Ledger,
+    lower: S,
+    session: SessionCache,
     reaped: AtomicU64,
 }
 
@@ -34,44 +33,44 @@ const fn posix<T>(errno: Errno) -> Result<T> {
     Err(Error::Posix(errno))
 }
 
-impl<S: Source> Cached<S> {
+impl<S: LowerFs> Cached<S> {
     /// Joins the two.
-    pub fn new(source: S, ledger: Ledger) -> Self {
-        Cached { source, ledger, reaped: AtomicU64::new(0) }
+    pub fn new(lower: S, session: SessionCache) -> Self {
+        Cached { lower, session, reaped: AtomicU64::new(0) }
     }
 
     /// What the users share.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+    pub fn session(&self) -> &SessionCache {
+        &self.session
     }
 
-    /// The source.
-    pub fn source(&self) -> &S {
-        &self.source
+    /// The lower file system.
+    pub fn lower(&self) -> &S {
+        &self.lower
     }
 
     fn forget(&self) -> impl FnMut(u64, u64, u32) + '_ {
-        |key, count, epoch| self.source.forget(&self.ledger, key, count, epoch)
+        |key, count, incarnation| self.lower.forget(&self.session, key, count, incarnation)
     }
 
     fn fresh_attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
-        if let Some(attr) = self.ledger.attr(node)? {
+        if let Some(attr) = self.session.attr(node)? {
             return Ok(attr);
         }
-        let asked = self.ledger.moment();
-        let (attr, ns) = self.source.attr(&self.ledger, cx, node)?;
-        self.ledger.set_attr(node, &attr, ns, asked)?;
+        let asked = self.session.moment();
+        let (attr, ns) = self.lower.attr(&self.session, cx, node)?;
+        self.session.set_attr(node, &attr, ns, asked)?;
         Ok(attr)
     }
 
     /// The last holder of a description is gone.
     fn ended(&self, cx: &Cx, id: DescriptionId) {
-        let description = self.ledger.description(id);
+        let description = self.session.description(id);
         let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
-        self.ledger.drop_description_locks(id);
+        self.session.drop_description_locks(id);
         // Told before the slot can be another's.
-        if !self.ledger.let_go_if_shared(id) {
-            self.source.closed(&self.ledger, cx, node);
+        if !self.session.let_go_if_shared(id) {
+            self.lower.closed(&self.session, cx, node);
         }
     }
 
@@ -80,54 +79,54 @@ impl<S: Source> Cached<S> {
         let now = pm::clock::monotonic() as u64;
         let last = self.reaped.load(Relaxed);
         if now.saturating_sub(last) >= REAP_NS && self.reaped.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
-            self.ledger.reap(&mut |id| self.ended(cx, id));
-            self.ledger.bury(&mut self.forget());
-            self.ledger.shrink_pages(now);
+            self.session.reap(&mut |id| self.ended(cx, id));
+            self.session.bury(&mut self.forget());
+            self.session.shrink_pages(now);
         }
     }
 
     /// A name of `dir` was made or went: its attributes are others.
     fn touched(&self, dir: Node) {
-        self.ledger.changed();
-        self.ledger.forget_attr(dir);
+        self.session.changed();
+        self.session.forget_attr(dir);
     }
 
     fn remove(&self, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
         self.must_be_there(cx, dir, name, directory)?;
-        let asked = self.ledger.moment();
-        self.source.remove(&self.ledger, cx, dir, name, directory)?;
-        self.ledger.forget_attr(dir);
-        if let Some(node) = self.ledger.removed(dir, name, asked, &mut self.forget())?
-            && self.ledger.holds(node) == 0
+        let asked = self.session.moment();
+        self.lower.remove(&self.session, cx, dir, name, directory)?;
+        self.session.forget_attr(dir);
+        if let Some(node) = self.session.removed(dir, name, asked, &mut self.forget())?
+            && self.session.holds(node) == 0
         {
-            self.source.closed(&self.ledger, cx, node);
+            self.lower.closed(&self.session, cx, node);
         }
         Ok(())
     }
 }
 
-impl<S: Source> Backend for Cached<S> {
+impl<S: LowerFs> Backend for Cached<S> {
     fn is_mapped(&self, address: usize) -> bool {
-        self.ledger.is_mapped(address)
+        self.session.is_mapped(address)
     }
 
     fn root(&self) -> Node {
-        self.ledger.root()
+        self.session.root()
     }
 
     fn device(&self) -> u64 {
-        self.source.device()
+        self.lower.device()
     }
 
     fn device_of(&self, node: Node) -> u64 {
-        match self.ledger.get(node).map(|record| record.device()) {
+        match self.session.get(node).map(|record| record.device()) {
             Ok(device) if device != 0 => device,
-            _ => self.source.device(),
+            _ => self.lower.device(),
         }
     }
 
     fn kind(&self, _cx: &Cx, node: Node) -> Result<Kind> {
-        Ok(self.ledger.get(node)?.kind())
+        Ok(self.session.get(node)?.kind())
     }
 
     fn walk<'a>(
@@ -144,10 +143,10 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        if self.ledger.get(dir)?.kind() != Kind::Directory {
+        if self.session.get(dir)?.kind() != Kind::Directory {
             return posix(Errno::ENOTDIR);
         }
-        if self.source.checks_search() {
+        if self.lower.checks_search() {
             let attr = self.fresh_attr(cx, dir)?;
             if !cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, X) {
                 return posix(Errno::EACCES);
@@ -156,19 +155,19 @@ impl<S: Source> Backend for Cached<S> {
         if name.len() > 255 {
             return posix(Errno::ENAMETOOLONG);
         }
-        match self.ledger.find(dir, name)? {
+        match self.session.find(dir, name)? {
             Found::Node(node) => return Ok(node),
             Found::Absent => return posix(Errno::ENOENT),
             Found::Unknown => {}
         }
-        let asked = self.ledger.moment();
-        match self.source.lookup(&self.ledger, cx, dir, name) {
+        let asked = self.session.moment();
+        match self.lower.lookup(&self.session, cx, dir, name) {
             Ok(entry) => {
-                let entered = self.ledger.enter(dir, name, &entry, asked, &mut self.forget());
-                entered.inspect_err(|_| self.source.forget(&self.ledger, entry.key, 1, entry.epoch))
+                let entered = self.session.enter(dir, name, &entry, asked, &mut self.forget());
+                entered.inspect_err(|_| self.lower.forget(&self.session, entry.key, 1, entry.incarnation))
             }
             Err(Miss::Absent(ns)) => {
-                self.ledger.enter_absent(dir, name, ns, asked, &mut self.forget())?;
+                self.session.enter_absent(dir, name, ns, asked, &mut self.forget())?;
                 posix(Errno::ENOENT)
             }
             Err(Miss::Failed(error)) => Err(error),
@@ -176,26 +175,26 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
-        if !self.source.is_remembered() {
+        if !self.lower.is_remembered() {
             return Glance::Unsure;
         }
-        let rule = Rule { who: self.source.checks_search().then_some(who), follow, device: self.source.device() };
-        self.ledger.glance_stat(base, path, &rule, out)
+        let rule = Rule { who: self.lower.checks_search().then_some(who), follow, device: self.lower.device() };
+        self.session.stat_fast(base, path, &rule, out)
     }
 
     fn glance_node(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Glance {
-        if !self.source.is_remembered() {
+        if !self.lower.is_remembered() {
             return Glance::Unsure;
         }
-        self.ledger.glance_node(node, self.source.device(), out)
+        self.session.stat_node_fast(node, self.lower.device(), out)
     }
 
     fn parent(&self, _cx: &Cx, dir: Node) -> Result<Node> {
-        self.ledger.parent(dir)
+        self.session.parent(dir)
     }
 
     fn name_of(&self, _cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize> {
-        self.ledger.name(dir, name)
+        self.session.name(dir, name)
     }
 
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
@@ -203,23 +202,23 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
-        self.source.access(&self.ledger, cx, node, want, &|| self.fresh_attr(cx, node))
+        self.lower.access(&self.session, cx, node, want, &|| self.fresh_attr(cx, node))
     }
 
     fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
-        let result = self.source.set_attr(&self.ledger, cx, node, change);
-        self.ledger.forget_attr(node);
+        let result = self.lower.set_attr(&self.session, cx, node, change);
+        self.session.forget_attr(node);
         if change.size.is_some() {
-            self.ledger.contents_changed(node);
+            self.session.contents_changed(node);
         }
         result
     }
 
     fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        if self.ledger.get(node)?.kind() != Kind::Symlink {
+        if self.session.get(node)?.kind() != Kind::Symlink {
             return posix(Errno::EINVAL);
         }
-        self.source.readlink(&self.ledger, cx, node, out)
+        self.lower.readlink(&self.session, cx, node, out)
     }
 
     fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
@@ -246,14 +245,14 @@ impl<S: Source> Backend for Cached<S> {
             return posix(Errno::ENAMETOOLONG);
         }
         self.must_be_free(cx, dir, name)?;
-        if !self.source.checks_names() && self.ledger.get(node)?.kind() == Kind::Directory {
+        if !self.lower.checks_names() && self.session.get(node)?.kind() == Kind::Directory {
             self.access(cx, dir, W | X)?;
             return posix(Errno::EPERM);
         }
-        let result = self.source.link(&self.ledger, cx, node, dir, name);
-        self.ledger.forget_attr(node);
-        self.ledger.doubt(dir, name);
-        self.ledger.forget_attr(dir);
+        let result = self.lower.link(&self.session, cx, node, dir, name);
+        self.session.forget_attr(node);
+        self.session.doubt(dir, name);
+        self.session.forget_attr(dir);
         result
     }
 
@@ -272,84 +271,84 @@ impl<S: Source> Backend for Cached<S> {
         if !self.may_rename(cx, (from_dir, from), (to_dir, to), mode)? {
             return Ok(());
         }
-        let asked = self.ledger.moment();
-        self.source.rename(&self.ledger, cx, (from_dir, from), (to_dir, to), mode)?;
-        self.ledger.forget_attr(from_dir);
-        self.ledger.forget_attr(to_dir);
+        let asked = self.session.moment();
+        self.lower.rename(&self.session, cx, (from_dir, from), (to_dir, to), mode)?;
+        self.session.forget_attr(from_dir);
+        self.session.forget_attr(to_dir);
         let exchange = mode == RenameMode::Exchange;
-        self.ledger.moved((from_dir, from), (to_dir, to), exchange, asked, &mut self.forget())
+        self.session.moved((from_dir, from), (to_dir, to), exchange, asked, &mut self.forget())
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        if self.ledger.get(dir)?.removed.load(Relaxed) != 0 {
+        if self.session.get(dir)?.removed.load(Relaxed) != 0 {
             return posix(Errno::ENOENT);
         }
-        self.source.readdir(&self.ledger, cx, dir, cookie, each)
+        self.lower.readdir(&self.session, cx, dir, cookie, each)
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        self.source.statfs(&self.ledger)
+        self.lower.statfs(&self.session)
     }
 
     fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
         self.reap(cx);
-        let kind = self.ledger.get(node)?.kind();
-        let id = self.ledger.make_description(node, kind, flags)?;
+        let kind = self.session.get(node)?.kind();
+        let id = self.session.make_description(node, kind, flags)?;
         let opened = self
-            .source
-            .open(&self.ledger, cx, node, flags)
-            .and_then(|()| self.ledger.hand_out(id, fd, &mut |id| self.ended(cx, id)));
+            .lower
+            .open(&self.session, cx, node, flags)
+            .and_then(|()| self.session.hand_out(id, fd, &mut |id| self.ended(cx, id)));
         if let Err(error) = opened {
-            self.ledger.abandon(id, &mut |id| self.ended(cx, id));
+            self.session.abandon(id, &mut |id| self.ended(cx, id));
             return Err(error);
         }
         Ok(id)
     }
 
     fn descriptions(&self) -> Table<Description> {
-        self.ledger.descriptions()
+        self.session.descriptions()
     }
 
     fn description(&self, id: DescriptionId) -> &Description {
-        self.ledger.description(id)
+        self.session.description(id)
     }
 
     fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-        self.ledger.dup(id, fd, &mut |id| self.ended(&cx, id))
+        self.session.dup(id, fd, &mut |id| self.ended(&cx, id))
     }
 
     fn close(&self, cx: &Cx, fd: u32) {
         // First, while the description and its handles are there for certain.
-        if let Some(id) = self.ledger.holding(fd) {
+        if let Some(id) = self.session.holding(fd) {
             self.flush_of(cx, id);
         }
-        self.ledger.close(fd, &mut |id| self.ended(cx, id));
+        self.session.close(fd, &mut |id| self.ended(cx, id));
     }
 
     fn offset_lock(&self, _cx: &Cx, id: DescriptionId) {
-        self.ledger.offset_lock(id)
+        self.session.offset_lock(id)
     }
 
     fn offset_unlock(&self, _cx: &Cx, id: DescriptionId) {
-        self.ledger.offset_unlock(id)
+        self.session.offset_unlock(id)
     }
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
         if let [part] = into
             && part.len != 0
-            && !self.source.is_remembered()
+            && !self.lower.is_remembered()
         {
             return self.read_one(cx, node, offset, *part);
         }
         let mut done = 0;
-        let file = if self.ledger.has_pages() { self.source.page_key(&self.ledger, node) } else { None };
+        let file = if self.session.has_pages() { self.lower.page_key(&self.session, node) } else { None };
         let mut fetch = Asks { cached: self, cx, node };
         for &part in into.iter().filter(|part| part.len > 0) {
             let at = offset.saturating_add(done as u64);
             let result = match file {
-                Some(file) => self.ledger.read_pages(node, file, at, part, &mut fetch),
+                Some(file) => self.session.read_pages(node, file, at, part, &mut fetch),
                 None => fetch.read(at, part),
             };
             match result {
@@ -372,24 +371,24 @@ impl<S: Source> Backend for Cached<S> {
 
     #[inline]
     fn read_one(&self, cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
-        if self.source.is_remembered() {
+        if self.lower.is_remembered() {
             return self.read(cx, node, offset, &[into]);
         }
-        Ok(self.source.read(&self.ledger, cx, node, offset, into)?.min(into.len))
+        Ok(self.lower.read(&self.session, cx, node, offset, into)?.min(into.len))
     }
 
     #[inline]
     fn write_one(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
-        if self.source.is_remembered() {
+        if self.lower.is_remembered() {
             return self.write_at(cx, node, offset, &[from]).map(|(done, _)| done);
         }
-        Ok(self.source.write(&self.ledger, cx, node, offset, from)?.min(from.len))
+        Ok(self.lower.write(&self.session, cx, node, offset, from)?.min(from.len))
     }
 
     fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
         let Some(offset) = offset else {
-            return self.ledger.alone(node, || {
-                let (attr, _) = self.source.attr(&self.ledger, cx, node)?;
+            return self.session.alone(node, || {
+                let (attr, _) = self.lower.attr(&self.session, cx, node)?;
                 self.write_at(cx, node, attr.size, from)
             });
         };
@@ -401,9 +400,9 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        let result = self.source.fallocate(&self.ledger, cx, node, how, offset, len);
-        self.ledger.forget_attr(node);
-        self.ledger.contents_changed(node);
+        let result = self.lower.fallocate(&self.session, cx, node, how, offset, len);
+        self.session.forget_attr(node);
+        self.session.contents_changed(node);
         result
     }
 
@@ -412,12 +411,12 @@ impl<S: Source> Backend for Cached<S> {
         if offset >= size {
             return posix(Errno::ENXIO);
         }
-        let told = self.source.seek(&self.ledger, cx, node, offset, data)?;
+        let told = self.lower.seek(&self.session, cx, node, offset, data)?;
         Ok(told.unwrap_or(if data { offset } else { size }))
     }
 
     fn sync(&self, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
-        self.source.sync(&self.ledger, cx, node, data_only)
+        self.lower.sync(&self.session, cx, node, data_only)
     }
 
     fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: MapFor, _: &mut dyn FnMut(MapRange)) -> Result<()> {
@@ -429,87 +428,87 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        self.source.get_xattr(&self.ledger, cx, node, name, out)
+        self.lower.get_xattr(&self.session, cx, node, name, out)
     }
 
     fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
-        let result = self.source.set_xattr(&self.ledger, cx, node, name, value, flags);
-        self.ledger.forget_attr(node);
+        let result = self.lower.set_xattr(&self.session, cx, node, name, value, flags);
+        self.session.forget_attr(node);
         result
     }
 
     fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        self.source.list_xattr(&self.ledger, cx, node, out)
+        self.lower.list_xattr(&self.session, cx, node, out)
     }
 
     fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
-        let result = self.source.remove_xattr(&self.ledger, cx, node, name);
-        self.ledger.forget_attr(node);
+        let result = self.lower.remove_xattr(&self.session, cx, node, name);
+        self.session.forget_attr(node);
         result
     }
 
     fn lock(&self, _cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
-        self.ledger.set_lock(node, lock)
+        self.session.set_lock(node, lock)
     }
 
     fn conflicting_lock(&self, _cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
-        self.ledger.conflicting_lock(node, lock)
+        self.session.conflicting_lock(node, lock)
     }
 
     fn drop_process_locks(&self, _cx: &Cx, node: Node) {
-        self.ledger.drop_process_locks(node)
+        self.session.drop_process_locks(node)
     }
 
     fn fork_prepare(&self, cx: &Cx) -> Result<u64> {
-        self.ledger.fork_prepare().or_else(|_| {
+        self.session.fork_prepare().or_else(|_| {
             // Too many programs, perhaps because many have died.
-            self.ledger.reap(&mut |id| self.ended(cx, id));
-            self.ledger.fork_prepare()
+            self.session.reap(&mut |id| self.ended(cx, id));
+            self.session.fork_prepare()
         })
     }
 
     fn fork_child(&self, token: u64) {
-        self.ledger.fork_child(token)
+        self.session.fork_child(token)
     }
 
     fn inherited(&self, cx: &Cx, fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId> {
-        self.ledger.inherited(fd, known, &mut |id| self.ended(cx, id))
+        self.session.inherited(fd, known, &mut |id| self.ended(cx, id))
     }
 
     fn fork_failed(&self, cx: &Cx, token: u64) {
-        self.ledger.fork_failed(token, &mut |id| self.ended(cx, id))
+        self.session.fork_failed(token, &mut |id| self.ended(cx, id))
     }
 
     fn exec_prepare(&self) -> u64 {
-        self.source.settle_all();
-        self.ledger.exec_prepare()
+        self.lower.settle_all();
+        self.session.exec_prepare()
     }
 
     fn exec_failed(&self) {}
 
     fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
-        self.ledger.exec_claim(token, each)
+        self.session.exec_claim(token, each)
     }
 
     fn detach(&self, cx: &Cx) {
-        self.source.settle_all();
-        self.ledger.detach(&mut |id| self.ended(cx, id))
+        self.lower.settle_all();
+        self.session.detach(&mut |id| self.ended(cx, id))
     }
 
     fn is_kernels(&self) -> bool {
-        self.source.is_kernels()
+        self.lower.is_kernels()
     }
 
     fn handle_below(&self, base: Node, path: &[u8], follow: bool) -> Option<Result<pm::file::File>> {
-        self.source.handle_below(&self.ledger, base, path, follow)
+        self.lower.handle_below(&self.session, base, path, follow)
     }
 
     fn directory_below(&self, base: Node, path: &[u8]) -> Option<Result<(pm::file::File, Node, Node)>> {
         let (dir, name) = self.last_known_parent(base, path)?;
-        let asked = self.ledger.moment();
-        match self.source.directory_below(&self.ledger, base, path)? {
+        let asked = self.session.moment();
+        match self.lower.directory_below(&self.session, base, path)? {
             Ok((handle, entry)) => {
-                let node = self.ledger.enter(dir, name, &entry, asked, &mut self.forget());
+                let node = self.session.enter(dir, name, &entry, asked, &mut self.forget());
                 Some(node.map(|node| (handle, dir, node)))
             }
             Err(error) => Some(Err(error)),
@@ -517,11 +516,11 @@ impl<S: Source> Backend for Cached<S> {
     }
 
     fn open_below(&self, base: Node, path: &[u8], flags: u32, mode: u16, make: &mut KernelCall) -> Option<Result<usize>> {
-        self.source.open_below(&self.ledger, base, path, flags, mode, make)
+        self.lower.open_below(&self.session, base, path, flags, mode, make)
     }
 
     fn open_in_kernel(&self, spot: &KernelOpen, make: &mut KernelCall) -> Option<Result<usize>> {
-        let result = self.source.open_in_kernel(&self.ledger, spot, make)?;
+        let result = self.lower.open_in_kernel(&self.session, spot, make)?;
         if spot.node.is_none() && result.is_ok() {
             self.touched(spot.dir);
         }
@@ -529,86 +528,86 @@ impl<S: Source> Backend for Cached<S> {
     }
 }
 
-/// A file's source, for the page cache.
+/// A file's lower file system, for the page cache.
 struct Asks<'a, S> {
     cached: &'a Cached<S>,
     cx: &'a Cx<'a>,
     node: Node,
 }
 
-impl<S: Source> Fetch for Asks<'_, S> {
+impl<S: LowerFs> Fetch for Asks<'_, S> {
     fn read(&mut self, offset: u64, into: UserSlice) -> Result<usize> {
-        self.cached.source.read(&self.cached.ledger, self.cx, self.node, offset, into)
+        self.cached.lower.read(&self.cached.session, self.cx, self.node, offset, into)
     }
 
     fn read_ahead(&mut self, offset: u64) {
-        self.cached.source.read_ahead(&self.cached.ledger, self.cx, self.node, offset);
+        self.cached.lower.read_ahead(&self.cached.session, self.cx, self.node, offset);
     }
 }
 
-impl<S: Source> Cached<S> {
+impl<S: LowerFs> Cached<S> {
     /// The directory of a plain path's last name, by the names on the way as they were last seen; who opens the path
     /// sees whether they are still there.
     fn last_known_parent<'a>(&self, base: Node, path: &'a [u8]) -> Option<(Node, &'a [u8])> {
         let mut parts = path.split(|&byte| byte == b'/');
         let name = parts.next_back()?;
         let known = |dir: Node, part: &[u8]| {
-            let node = self.ledger.last_known(dir, part)?;
-            (self.ledger.get(node).ok()?.kind() == Kind::Directory).then_some(node)
+            let node = self.session.last_known(dir, part)?;
+            (self.session.get(node).ok()?.kind() == Kind::Directory).then_some(node)
         };
         Some((parts.try_fold(base, known)?, name))
     }
 
     /// Makes a node whose name is free, as far as we know.
     fn make(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
-        let mut asked = self.ledger.moment();
-        let result = self.source.create(&self.ledger, cx, dir, name, new);
+        let mut asked = self.session.moment();
+        let result = self.lower.create(&self.session, cx, dir, name, new);
         // Another program may have found it already: then its node is this one.
-        let own_change = self.ledger.doubt(dir, name);
-        self.ledger.forget_attr(dir);
+        let own_change = self.session.doubt(dir, name);
+        self.session.forget_attr(dir);
         if own_change == asked.names + 1 {
             // Nobody else changed names meanwhile.
             asked.names = own_change;
         }
         let entry = result?;
-        match self.ledger.enter(dir, name, &entry, asked, &mut self.forget()) {
+        match self.session.enter(dir, name, &entry, asked, &mut self.forget()) {
             Ok(node) => {
                 if let Some(handle) = entry.handle
-                    && !self.ledger.put_handles(node, 7, handle, entry.epoch, entry.caching)?
+                    && !self.session.put_handles(node, 7, handle, entry.incarnation, entry.caching)?
                 {
                     // Another program has it open already.
-                    self.source.release(&self.ledger, cx, entry.key, handle, entry.epoch);
+                    self.lower.release(&self.session, cx, entry.key, handle, entry.incarnation);
                 }
                 Ok(node)
             }
             Err(error) => {
                 if let Some(handle) = entry.handle {
-                    self.source.release(&self.ledger, cx, entry.key, handle, entry.epoch);
+                    self.lower.release(&self.session, cx, entry.key, handle, entry.incarnation);
                 }
-                self.source.forget(&self.ledger, entry.key, 1, entry.epoch);
+                self.lower.forget(&self.session, entry.key, 1, entry.incarnation);
                 Err(error)
             }
         }
     }
 
     fn flush_of(&self, cx: &Cx, id: DescriptionId) {
-        let description = self.ledger.description(id);
+        let description = self.session.description(id);
         if description.kind.load(Relaxed) == Kind::Regular as u32 {
             let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
-            self.source.flush(&self.ledger, cx, node);
+            self.lower.flush(&self.session, cx, node);
         }
     }
 
     fn write_at(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
         if let [part] = from
             && part.len != 0
-            && !self.source.is_remembered()
+            && !self.lower.is_remembered()
         {
             return self.write_one(cx, node, offset, *part).map(|done| (done, offset + done as u64));
         }
         let (mut done, mut failure) = (0, None);
         for &part in from.iter().filter(|part| part.len > 0) {
-            let write = |part| self.source.write(&self.ledger, cx, node, offset.saturating_add(done as u64), part);
+            let write = |part| self.lower.write(&self.session, cx, node, offset.saturating_add(done as u64), part);
             let written = match write(part) {
                 // It ends before it says.
                 Err(Error::Posix(Errno::EFAULT)) if part.readable() > 0 => write(part.part(0, part.readable())),
@@ -627,10 +626,10 @@ impl<S: Source> Cached<S> {
                 }
             }
         }
-        if self.source.is_remembered() {
-            self.ledger.forget_attr(node);
+        if self.lower.is_remembered() {
+            self.session.forget_attr(node);
             // Also what failed may have been written.
-            self.ledger.written(node, offset, UserSlice::total(from) as u64);
+            self.session.written(node, offset, UserSlice::total(from) as u64);
         }
         if let Some(error) = failure.filter(|_| done == 0) {
             return Err(error);

@@ -3,10 +3,10 @@
 //! File systems behind the protocol of FUSE rely on it: libfuse waits for itself
 //! for ever when a directory is to come to lie in itself.
 
-use super::{Cached, Source, posix};
+use super::{Cached, LowerFs, posix};
 use crate::{Backend, Cx, Errno, Error, Kind, Node, RenameMode, Result};
 
-impl<S: Source> Cached<S> {
+impl<S: LowerFs> Cached<S> {
     /// The node called `name`, if there is one.
     fn child(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Option<Node>> {
         match self.lookup(cx, dir, name) {
@@ -17,12 +17,12 @@ impl<S: Source> Cached<S> {
     }
 
     fn is_directory(&self, node: Node) -> Result<bool> {
-        Ok(self.ledger.get(node)?.kind() == Kind::Directory)
+        Ok(self.session.get(node)?.kind() == Kind::Directory)
     }
 
     /// `EEXIST` if the name is taken.
     pub(super) fn must_be_free(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        if !self.source.checks_names() && self.child(cx, dir, name)?.is_some() {
+        if !self.lower.checks_names() && self.child(cx, dir, name)?.is_some() {
             return posix(Errno::EEXIST);
         }
         Ok(())
@@ -30,7 +30,7 @@ impl<S: Source> Cached<S> {
 
     /// `ENOENT`, `EISDIR`, `ENOTDIR` for a name that can't be removed so.
     pub(super) fn must_be_there(&self, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
-        if self.source.checks_names() {
+        if self.lower.checks_names() {
             return Ok(());
         }
         let node = self.child(cx, dir, name)?.ok_or(Error::Posix(Errno::ENOENT))?;
@@ -39,7 +39,7 @@ impl<S: Source> Cached<S> {
             (false, true) => Errno::EISDIR,
             _ => return Ok(()),
         };
-        self.source.may_remove(&self.ledger, cx, dir, name)?;
+        self.lower.may_remove(&self.session, cx, dir, name)?;
         posix(errno)
     }
 
@@ -47,21 +47,21 @@ impl<S: Source> Cached<S> {
     fn is_above(&self, node: Node, of: Node) -> Result<bool> {
         let mut at = of;
         // No deeper than there are nodes.
-        for _ in 0..crate::ledger::NODES {
+        for _ in 0..session::NODES {
             if at == node {
                 return Ok(true);
             }
             if at.id as u32 == 0 {
                 return Ok(false);
             }
-            at = self.ledger.parent(at)?;
+            at = self.session.parent(at)?;
         }
         super::posix(Errno::ELOOP)
     }
 
     /// The checks of a rename. False: there is nothing to do.
     pub(super) fn may_rename(&self, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<bool> {
-        if self.source.checks_names() {
+        if self.lower.checks_names() {
             return Ok(true);
         }
         let source = self.child(cx, from.0, from.1)?.ok_or(Error::Posix(Errno::ENOENT))?;
@@ -82,7 +82,7 @@ impl<S: Source> Cached<S> {
         }
         use core::sync::atomic::Ordering::Relaxed;
         if source == target
-            || !moves_directory && self.ledger.get(source)?.key.load(Relaxed) == self.ledger.get(target)?.key.load(Relaxed)
+            || !moves_directory && self.session.get(source)?.key.load(Relaxed) == self.session.get(target)?.key.load(Relaxed)
         {
             return Ok(false);
         }
@@ -91,8 +91,8 @@ impl<S: Source> Cached<S> {
             (false, true) if mode == RenameMode::Replace => Errno::EISDIR,
             _ => return Ok(true),
         };
-        self.source.may_remove(&self.ledger, cx, from.0, from.1)?;
-        self.source.may_remove(&self.ledger, cx, to.0, to.1)?;
+        self.lower.may_remove(&self.session, cx, from.0, from.1)?;
+        self.lower.may_remove(&self.session, cx, to.0, to.1)?;
         posix(errno)
     }
 }

@@ -12,14 +12,14 @@
 //! nothing here. Only directories are ours, so that what is looked up relative to
 //! them stays in the namespace.
 
-use crate::cached::{KernelCall, KernelOpen, Miss, Source};
-use crate::ledger::{Caching, Entry, Ledger};
 use crate::{Attr, Cx, DirEntry, Errno, Error, Kind, NewNode, Node, RenameMode, Result, SetAttr, SetTime, StatFs};
 use base::ids;
 use core::ffi::CStr;
 use pm::file::File;
 use pm::sys::abi;
 use pm::{UserSlice, host};
+use session::{Caching, Entry, SessionCache};
+use session::{KernelCall, KernelOpen, LowerFs, Miss};
 
 /// Longest path of the directory itself.
 pub const ROOT_MAX: usize = 1024;
@@ -131,7 +131,7 @@ fn entry_of(stat: &host::Statx) -> Result<Entry> {
         attr,
         entry_ns: 0,
         attr_ns: 0,
-        epoch: 0,
+        incarnation: 0,
         handle: None,
         caching: Caching::None,
     })
@@ -156,40 +156,40 @@ impl Host {
         Ok(host)
     }
 
-    fn path(&self, l: &Ledger, node: Node, name: &[u8]) -> Result<Path> {
+    fn path(&self, s: &SessionCache, node: Node, name: &[u8]) -> Result<Path> {
         let mut path = Path([0; 4096]);
-        if l.path(&self.root[..self.root_len], node, name, &mut path.0)? == 0 {
+        if s.path(&self.root[..self.root_len], node, name, &mut path.0)? == 0 {
             path.0[..2].copy_from_slice(b"/\0");
         }
         Ok(path)
     }
 
     /// Opens a file as `flags` say.
-    pub fn open(&self, l: &Ledger, node: Node, flags: u32) -> Result<File> {
-        Ok(File::plain(self.path(l, node, b"")?.text()?, flags)?)
+    pub fn open(&self, s: &SessionCache, node: Node, flags: u32) -> Result<File> {
+        Ok(File::plain(self.path(s, node, b"")?.text()?, flags)?)
     }
 
     /// Makes a file of this name and opens it; `EEXIST`, `EROFS`.
-    pub fn make(&self, l: &Ledger, dir: Node, name: &[u8], mode: u16) -> Result<(File, Entry)> {
+    pub fn make(&self, s: &SessionCache, dir: Node, name: &[u8], mode: u16) -> Result<(File, Entry)> {
         self.writable()?;
-        let file = File::made(self.path(l, dir, name)?.text()?, mode)?;
+        let file = File::made(self.path(s, dir, name)?.text()?, mode)?;
         let entry = entry_of(&file.statx()?)?;
         Ok((file, entry))
     }
 
     /// Changes the permission bits of what has this name.
-    pub fn set_mode_at(&self, l: &Ledger, dir: Node, name: &[u8], mode: u16) -> Result<()> {
+    pub fn set_mode_at(&self, s: &SessionCache, dir: Node, name: &[u8], mode: u16) -> Result<()> {
         self.writable()?;
-        Ok(File::handle(self.path(l, dir, name)?.text()?)?.set_mode(mode)?)
+        Ok(File::handle(self.path(s, dir, name)?.text()?)?.set_mode(mode)?)
     }
 
     /// What a node is called by now, to look or change it by.
-    pub fn handle(&self, l: &Ledger, node: Node) -> Result<File> {
-        Ok(File::handle(self.path(l, node, b"")?.text()?)?)
+    pub fn handle(&self, s: &SessionCache, node: Node) -> Result<File> {
+        Ok(File::handle(self.path(s, node, b"")?.text()?)?)
     }
 
-    fn directory(&self, l: &Ledger, node: Node) -> Result<File> {
-        Ok(File::directory(self.path(l, node, b"")?.text()?)?)
+    fn directory(&self, s: &SessionCache, node: Node) -> Result<File> {
+        Ok(File::directory(self.path(s, node, b"")?.text()?)?)
     }
 
     fn writable(&self) -> Result<()> {
@@ -197,45 +197,45 @@ impl Host {
     }
 }
 
-impl Source for Host {
+impl LowerFs for Host {
     fn device(&self) -> u64 {
         self.device
     }
 
-    fn lookup(&self, l: &Ledger, _cx: &Cx, dir: Node, name: &[u8]) -> core::result::Result<Entry, Miss> {
-        let path = self.path(l, dir, name)?;
+    fn lookup(&self, s: &SessionCache, _cx: &Cx, dir: Node, name: &[u8]) -> core::result::Result<Entry, Miss> {
+        let path = self.path(s, dir, name)?;
         Ok(entry_of(&File::handle(path.text()?)?.statx()?)?)
     }
 
-    fn attr(&self, l: &Ledger, _cx: &Cx, node: Node) -> Result<(Attr, u64)> {
-        let attr = attr_of(&self.handle(l, node)?.statx()?)?;
-        if attr.kind != l.get(node)?.kind() {
+    fn attr(&self, s: &SessionCache, _cx: &Cx, node: Node) -> Result<(Attr, u64)> {
+        let attr = attr_of(&self.handle(s, node)?.statx()?)?;
+        if attr.kind != s.get(node)?.kind() {
             return Err(Error::Posix(Errno::ESTALE));
         }
         Ok((attr, 0))
     }
 
-    fn access(&self, l: &Ledger, _cx: &Cx, node: Node, want: u16, _: &dyn Fn() -> Result<Attr>) -> Result<()> {
-        if want & crate::W != 0 && l.get(node)?.kind() != Kind::CharDevice {
+    fn access(&self, s: &SessionCache, _cx: &Cx, node: Node, want: u16, _: &dyn Fn() -> Result<Attr>) -> Result<()> {
+        if want & crate::W != 0 && s.get(node)?.kind() != Kind::CharDevice {
             self.writable()?;
         }
-        Ok(self.handle(l, node)?.may(want, true)?)
+        Ok(self.handle(s, node)?.may(want, true)?)
     }
 
-    fn set_attr(&self, l: &Ledger, _cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+    fn set_attr(&self, s: &SessionCache, _cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
         self.writable()?;
-        set_attr_of(&self.handle(l, node)?, change)
+        set_attr_of(&self.handle(s, node)?, change)
     }
 
-    fn readlink(&self, l: &Ledger, _cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        Ok(self.handle(l, node)?.target(out)?)
+    fn readlink(&self, s: &SessionCache, _cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        Ok(self.handle(s, node)?.target(out)?)
     }
 
-    fn create(&self, l: &Ledger, _cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {
-        let (parent, text) = (self.directory(l, dir)?, Name::new(name)?);
+    fn create(&self, s: &SessionCache, _cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {
+        let (parent, text) = (self.directory(s, dir)?, Name::new(name)?);
         let text = text.text()?;
         if self.read_only {
-            let exists = File::handle(self.path(l, dir, name)?.text()?).is_ok();
+            let exists = File::handle(self.path(s, dir, name)?.text()?).is_ok();
             return Err(Error::Posix(if exists { Errno::EEXIST } else { Errno::EROFS }));
         }
         match new.kind {
@@ -247,26 +247,26 @@ impl Source for Host {
             }
             kind => parent.make_node(text, kind.type_bits() | u32::from(new.mode), new.rdev)?,
         }
-        entry_of(&File::handle(self.path(l, dir, name)?.text()?)?.statx()?)
+        entry_of(&File::handle(self.path(s, dir, name)?.text()?)?.statx()?)
     }
 
-    fn link(&self, l: &Ledger, _cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+    fn link(&self, s: &SessionCache, _cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         self.writable()?;
-        Ok(self.handle(l, node)?.link(&self.directory(l, dir)?, Name::new(name)?.text()?)?)
+        Ok(self.handle(s, node)?.link(&self.directory(s, dir)?, Name::new(name)?.text()?)?)
     }
 
-    fn remove(&self, l: &Ledger, _cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
-        let parent = self.directory(l, dir)?;
+    fn remove(&self, s: &SessionCache, _cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
+        let parent = self.directory(s, dir)?;
         if self.read_only {
-            File::handle(self.path(l, dir, name)?.text()?)?;
+            File::handle(self.path(s, dir, name)?.text()?)?;
             return Err(Error::Posix(Errno::EROFS));
         }
         Ok(parent.remove(Name::new(name)?.text()?, directory)?)
     }
 
-    fn rename(&self, l: &Ledger, _cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
+    fn rename(&self, s: &SessionCache, _cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
         self.writable()?;
-        let (source, target) = (self.directory(l, from.0)?, self.directory(l, to.0)?);
+        let (source, target) = (self.directory(s, from.0)?, self.directory(s, to.0)?);
         let flags = match mode {
             RenameMode::Replace => 0,
             RenameMode::NoReplace => 1,
@@ -275,9 +275,9 @@ impl Source for Host {
         Ok(source.rename(Name::new(from.1)?.text()?, &target, Name::new(to.1)?.text()?, flags)?)
     }
 
-    fn readdir(&self, l: &Ledger, _cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
+    fn readdir(&self, s: &SessionCache, _cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         const HEAD: usize = 19;
-        let handle = File::plain(self.path(l, dir, b"")?.text()?, abi::O_RDONLY | abi::O_DIRECTORY)?;
+        let handle = File::plain(self.path(s, dir, b"")?.text()?, abi::O_RDONLY | abi::O_DIRECTORY)?;
         if cookie != 0 {
             handle.seek(cookie)?;
         }
@@ -299,7 +299,7 @@ impl Source for Host {
                 let kind = match Kind::from_dt(rest[18]) {
                     Some(kind) => kind,
                     // Not every file system of the kernel's says it.
-                    None => File::handle(self.path(l, dir, name)?.text()?)
+                    None => File::handle(self.path(s, dir, name)?.text()?)
                         .and_then(|handle| handle.statx())
                         .map_err(Error::Posix)
                         .and_then(|stat| attr_of(&stat))
@@ -313,8 +313,8 @@ impl Source for Host {
         }
     }
 
-    fn statfs(&self, l: &Ledger) -> Result<StatFs> {
-        let words = self.directory(l, l.root())?.statfs()?;
+    fn statfs(&self, s: &SessionCache) -> Result<StatFs> {
+        let words = self.directory(s, s.root())?.statfs()?;
         Ok(StatFs {
             magic: words[0],
             block_bytes: words[1],
@@ -328,28 +328,28 @@ impl Source for Host {
         })
     }
 
-    fn sync(&self, l: &Ledger, _cx: &Cx, node: Option<Node>, _data_only: bool) -> Result<()> {
+    fn sync(&self, s: &SessionCache, _cx: &Cx, node: Option<Node>, _data_only: bool) -> Result<()> {
         let all = node.is_none();
-        let path = self.path(l, node.unwrap_or(l.root()), b"")?;
+        let path = self.path(s, node.unwrap_or(s.root()), b"")?;
         Ok(File::plain(path.text()?, abi::O_RDONLY | abi::O_DIRECTORY)?.durable(all)?)
     }
 
-    fn get_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        Ok(self.handle(l, node)?.get_xattr(Name::new(name)?.text()?, out)?)
+    fn get_xattr(&self, s: &SessionCache, _cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        Ok(self.handle(s, node)?.get_xattr(Name::new(name)?.text()?, out)?)
     }
 
-    fn set_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+    fn set_xattr(&self, s: &SessionCache, _cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
         self.writable()?;
-        Ok(self.handle(l, node)?.set_xattr(Name::new(name)?.text()?, value, flags)?)
+        Ok(self.handle(s, node)?.set_xattr(Name::new(name)?.text()?, value, flags)?)
     }
 
-    fn list_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        Ok(self.handle(l, node)?.list_xattr(out)?)
+    fn list_xattr(&self, s: &SessionCache, _cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        Ok(self.handle(s, node)?.list_xattr(out)?)
     }
 
-    fn remove_xattr(&self, l: &Ledger, _cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+    fn remove_xattr(&self, s: &SessionCache, _cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
         self.writable()?;
-        Ok(self.handle(l, node)?.remove_xattr(Name::new(name)?.text()?)?)
+        Ok(self.handle(s, node)?.remove_xattr(Name::new(name)?.text()?)?)
     }
 
     fn checks_names(&self) -> bool {
@@ -365,26 +365,26 @@ impl Source for Host {
         true
     }
 
-    fn open_in_kernel(&self, l: &Ledger, spot: &KernelOpen, make: &mut KernelCall) -> Option<Result<usize>> {
+    fn open_in_kernel(&self, s: &SessionCache, spot: &KernelOpen, make: &mut KernelCall) -> Option<Result<usize>> {
         let opens_directory = match spot.node {
             // A file without a name is made in a directory.
-            Some(node) => l.get(node).is_ok_and(|record| record.kind() == Kind::Directory) && spot.flags & TMPFILE == 0,
+            Some(node) => s.get(node).is_ok_and(|record| record.kind() == Kind::Directory) && spot.flags & TMPFILE == 0,
             None => false,
         };
         if opens_directory {
             return None;
         }
-        Some(self.open_file(l, spot, make))
+        Some(self.open_file(s, spot, make))
     }
 
-    fn handle_below(&self, l: &Ledger, base: Node, path: &[u8], follow: bool) -> Option<Result<File>> {
-        let path = self.path(l, base, path).ok()?;
+    fn handle_below(&self, s: &SessionCache, base: Node, path: &[u8], follow: bool) -> Option<Result<File>> {
+        let path = self.path(s, base, path).ok()?;
         let text = path.text().ok()?;
         decided(if follow { File::handle_followed(text) } else { File::handle(text) })
     }
 
-    fn directory_below(&self, l: &Ledger, base: Node, path: &[u8]) -> Option<Result<(File, Entry)>> {
-        let path = self.path(l, base, path).ok()?;
+    fn directory_below(&self, s: &SessionCache, base: Node, path: &[u8]) -> Option<Result<(File, Entry)>> {
+        let path = self.path(s, base, path).ok()?;
         let opened = decided(File::directory(path.text().ok()?))?;
         Some(opened.and_then(|handle| {
             handle.may(crate::R, true)?;
@@ -395,7 +395,7 @@ impl Source for Host {
 
     fn open_below(
         &self,
-        l: &Ledger,
+        s: &SessionCache,
         base: Node,
         path: &[u8],
         flags: u32,
@@ -405,7 +405,7 @@ impl Source for Host {
         if self.read_only && changes(flags) {
             return None;
         }
-        let path = self.path(l, base, path).ok()?;
+        let path = self.path(s, base, path).ok()?;
         decided(open_by(path.text().ok()?, flags, mode, make))
     }
 }
@@ -441,16 +441,16 @@ fn open_by(path: &CStr, flags: u32, mode: u16, make: &mut KernelCall) -> core::r
 const TMPFILE: u32 = abi::O_TMPFILE & !abi::O_DIRECTORY;
 
 impl Host {
-    fn open_file(&self, l: &Ledger, spot: &KernelOpen, make: &mut KernelCall) -> Result<usize> {
+    fn open_file(&self, s: &SessionCache, spot: &KernelOpen, make: &mut KernelCall) -> Result<usize> {
         if self.read_only && spot.flags & abi::O_PATH == 0 && changes(spot.flags) {
-            let may_be_device = spot.node.and_then(|node| l.get(node).ok()).is_some_and(|r| r.kind() != Kind::Regular);
+            let may_be_device = spot.node.and_then(|node| s.get(node).ok()).is_some_and(|r| r.kind() != Kind::Regular);
             if !may_be_device {
                 return Err(Error::Posix(Errno::EROFS));
             }
         }
         let path = match spot.node {
-            Some(node) => self.path(l, node, b"")?,
-            None => self.path(l, spot.dir, spot.name)?,
+            Some(node) => self.path(s, node, b"")?,
+            None => self.path(s, spot.dir, spot.name)?,
         };
         Ok(open_by(path.text()?, spot.flags, spot.mode, make)?)
     }

@@ -5,9 +5,6 @@
 //! nothing here but the hand-over; and, while the image is also mounted through
 //! the kernel, word of every change to what the kernel may keep (`engine::process::served`).
 
-pub mod cached;
-pub mod kept;
-
 use crate::backend::{Backend, MapRange};
 use base::stat::Stat;
 use base::*;

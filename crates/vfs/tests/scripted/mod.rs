@@ -1,13 +1,13 @@
-//! Daemons that answer as a test says, seen from above the cached way.
+//! Daemons that answer as a test says, seen from above the caching layer.
 
 use bypath_vfs as vfs;
+use fuse_client::FuseClient;
+use fuse_client::ring::{RING_BYTES, Ring, daemon_state};
 use pm::UserSlice;
+use session::SessionCache;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 use vfs::cached::Cached;
-use vfs::ledger::Ledger;
-use vfs::wire::Wire;
-use vfs::wire::channel::{CHANNEL_BYTES, Channel, life};
 
 /// Shared files of a test, removed at the end.
 pub struct Place(PathBuf);
@@ -28,16 +28,16 @@ impl Place {
         path.to_str().unwrap().into()
     }
 
-    /// The cached way to a daemon that answers each request (operation, unique, what follows the header).
-    pub fn mount(&self, answer: impl Fn(u32, u64, &[u8]) -> Vec<u8> + Send + 'static) -> Cached<Wire> {
-        let path = self.file("channel", CHANNEL_BYTES);
+    /// The caching layer to a daemon that answers each request (operation, unique, what follows the header).
+    pub fn mount(&self, answer: impl Fn(u32, u64, &[u8]) -> Vec<u8> + Send + 'static) -> Cached<FuseClient> {
+        let path = self.file("ring", RING_BYTES);
         let text = format!("{path}\0");
-        let (client, daemon) = (Channel::open(text.as_bytes()).unwrap(), Channel::open(text.as_bytes()).unwrap());
+        let (client, daemon) = (Ring::open(text.as_bytes()).unwrap(), Ring::open(text.as_bytes()).unwrap());
         let header = client.header().unwrap();
         header.supervisor.store(std::process::id(), SeqCst);
         header.timeout_ms.store(60_000, SeqCst);
         client.renew().unwrap();
-        client.set_life(life::SERVING).unwrap();
+        client.set_daemon_state(daemon_state::SERVING).unwrap();
         std::thread::spawn(move || {
             let mut request = vec![0u8; 1 << 18];
             while let Ok(len) = daemon.receive(&[UserSlice::from_mut(&mut request)]) {
@@ -47,8 +47,9 @@ impl Place {
                 let _ = daemon.reply(&[UserSlice::from_ref(&reply(unique, &payload))], true);
             }
         });
-        let ledger = Ledger::open(format!("{}\0", self.file("ledger", Ledger::bytes_with_pages())).as_bytes()).unwrap();
-        Cached::new(Wire::open(path.as_bytes(), ledger.device(), false).unwrap(), ledger)
+        let session =
+            SessionCache::open(format!("{}\0", self.file("session", SessionCache::bytes_with_pages())).as_bytes()).unwrap();
+        Cached::new(FuseClient::open(path.as_bytes(), session.device(), false).unwrap(), session)
     }
 }
 

@@ -105,10 +105,6 @@ pub enum Test {
 pub enum Backend {
     Mem,
     Native,
-    /// An image through the dentry and inode cache
-    Conventional,
-    /// An image through the inode cache alone
-    Byvfs,
     Host,
     /// The daemon of the `bypath run` around this call
     Wire,

@@ -5,22 +5,17 @@ use bypath_testkit::differential::run::Limits;
 use bypath_testkit::differential::{self, Ours, Plan};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use vfs::native::Native;
-use vfs::native::cached::{CachedNative, Way};
-use vfs::native::kept::{AGE_NS, Kept};
 
 /// The comparison that is asked for; in words what is wrong with it.
 pub fn plan(asked: &Differential) -> Result<Plan, String> {
-    let is_image = matches!(asked.backend, Backend::Native | Backend::Conventional | Backend::Byvfs);
+    let is_image = asked.backend == Backend::Native;
     if asked.nested && !is_image && asked.backend != Backend::Mem {
-        return Err("--nested: images or models inside each other only (--backend native, conventional, byvfs, mem)".into());
+        return Err("--nested: images or models inside each other only (--backend native, mem)".into());
     }
     let (wire, mount, host) = (asked.backend == Backend::Wire, asked.backend == Backend::Mount, asked.backend == Backend::Host);
     let ours = match asked.backend {
         Backend::Mem => Ours::Alone(mem),
         Backend::Native => Ours::Alone(native),
-        Backend::Conventional => Ours::Alone(conventional),
-        Backend::Byvfs => Ours::Alone(byvfs),
         Backend::Host => Ours::BesideKernel(self::host),
         Backend::Wire => Ours::Alone(self::wire),
         Backend::Mount => Ours::Mounted(mount_point(asked.directory.as_deref())?),
@@ -71,12 +66,8 @@ fn mem() -> &'static dyn vfs::Backend {
     vfs::mem::Mem::leak(uid, gid, 0o777, 0x6d65 + another())
 }
 
-fn native() -> &'static dyn vfs::Backend {
-    attached()
-}
-
 /// A new image.
-fn attached() -> &'static Native {
+fn native() -> &'static dyn vfs::Backend {
     let path = bypath_testkit::image::fresh_path("differential");
     bypath_testkit::image::make(&path, 1 << 30);
     let native = bypath_testkit::image::attach(&path);
@@ -85,33 +76,15 @@ fn attached() -> &'static Native {
     native
 }
 
-/// The same image through the cached way.
-fn cached_native(way: Way) -> &'static dyn vfs::Backend {
-    let place = std::path::PathBuf::from(differential::sandbox::root_of(std::process::id() as i32));
-    let kept = place.join(format!("kept-{}", another()));
-    std::fs::create_dir_all(&place).expect("a directory");
-    std::fs::File::create(&kept).and_then(|file| file.set_len(Kept::bytes())).expect("a file");
-    let kept = Kept::open(&[kept.as_os_str().as_encoded_bytes(), b"\0"].concat(), AGE_NS).expect("what is kept");
-    Box::leak(Box::new(CachedNative::new(*attached(), kept, way)))
-}
-
-fn conventional() -> &'static dyn vfs::Backend {
-    cached_native(Way::Conventional)
-}
-
-fn byvfs() -> &'static dyn vfs::Backend {
-    cached_native(Way::Byvfs)
-}
-
 /// A directory of the kernel's, new and on tmpfs; it goes with this child's other things.
 fn host() -> &'static dyn vfs::Backend {
     let place = std::path::PathBuf::from(differential::sandbox::root_of(std::process::id() as i32));
-    let (directory, ledger) = (place.join("host"), place.join("ledger"));
+    let (directory, session) = (place.join("host"), place.join("session"));
     std::fs::create_dir_all(&directory).expect("a directory");
     let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(&directory, open_to_all).expect("its mode");
-    std::fs::File::create(&ledger).and_then(|file| file.set_len(vfs::ledger::Ledger::bytes())).expect("a ledger");
-    let shared = vfs::ledger::Ledger::open(&[ledger.as_os_str().as_encoded_bytes(), b"\0"].concat()).expect("a ledger");
+    std::fs::File::create(&session).and_then(|file| file.set_len(session::SessionCache::bytes())).expect("a session");
+    let shared = session::SessionCache::open(&[session.as_os_str().as_encoded_bytes(), b"\0"].concat()).expect("a session");
     let host = vfs::host::Host::new(directory.as_os_str().as_encoded_bytes(), false).expect("the directory");
     Box::leak(Box::new(vfs::cached::Cached::new(host, shared)))
 }
@@ -128,8 +101,8 @@ fn wire() -> &'static dyn vfs::Backend {
     let source = posix::environment::parse(list.as_bytes()).map(|spec| plain(spec.image)).find(|text| text.starts_with(b"wire:"));
     let source = source.expect("no session with a daemon around this call: bypath run --mount 'fuse:… @:/dir' -- testkit …");
     let mut parts = source[5..].splitn(2, |&b| b == b':');
-    let (ledger, channel) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
-    let ledger = vfs::ledger::Ledger::open(&[ledger, b"\0"].concat()).expect("the session's ledger");
-    let wire = vfs::wire::Wire::open(channel, ledger.device(), false).expect("the daemon's channel");
-    Box::leak(Box::new(vfs::cached::Cached::new(wire, ledger)))
+    let (session, channel) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
+    let session = session::SessionCache::open(&[session, b"\0"].concat()).expect("the session's session");
+    let wire = fuse_client::FuseClient::open(channel, session.device(), false).expect("the daemon's channel");
+    Box::leak(Box::new(vfs::cached::Cached::new(wire, session)))
 }

@@ -1,0 +1,154 @@
+//! The daemon's file and directory handles.
+
+use super::call::Message;
+use super::protocol::*;
+use super::{FuseClient, Key, posix};
+use base::{Cx, DirEntry, Errno, Error, Kind, Node, Result};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use pm::UserSlice;
+use pm::sys::abi;
+use session::LowerFs;
+use session::{Caching, SessionCache};
+
+/// Index of the handle for reading and of that for writing.
+pub(super) const READ: usize = 0;
+/// See [`READ`].
+pub(super) const WRITE: usize = 1;
+/// Bits of what is open.
+pub(super) const FOR_READ: u32 = 1;
+/// See [`FOR_READ`].
+pub(super) const FOR_WRITE: u32 = 2;
+/// Both are one.
+const SHARED: u32 = 4;
+/// The daemon wants no opening: there is nothing to release. A bit, since any word may be a handle.
+pub(super) const UNOPENED: u32 = 8;
+
+/// What `open_flags` of an answer say.
+pub(super) fn caching_of(flags: u32) -> Caching {
+    const DIRECT_IO: u32 = 1;
+    const KEEP_CACHE: u32 = 2;
+    const NO_PLACE: u32 = 4 | 16;
+    match flags {
+        _ if flags & (DIRECT_IO | NO_PLACE) != 0 => Caching::None,
+        _ if flags & KEEP_CACHE != 0 => Caching::AcrossOpens,
+        _ => Caching::WhileOpen,
+    }
+}
+
+/// Most bytes of a directory in one request.
+const DIRECTORY_BYTES: usize = 8192;
+
+impl FuseClient {
+    /// What of a node is open in a incarnation of the daemon's.
+    pub(super) fn open_bits(&self, s: &SessionCache, node: Node, incarnation: u32) -> Result<u32> {
+        let record = s.get(node)?;
+        let is_fresh = record.handle_incarnation.load(Relaxed) == incarnation;
+        Ok(if is_fresh { record.handle_bits.load(Acquire) } else { 0 })
+    }
+
+    /// A handle of the node for reading or writing, of its key's incarnation; opened if there is none.
+    pub(super) fn handle(&self, s: &SessionCache, cx: &Cx, node: Node, key: Key, want: usize) -> Result<u64> {
+        if self.open_bits(s, node, key.incarnation)? & (1 << want) == 0 {
+            let access = if want == WRITE { abi::O_WRONLY } else { abi::O_RDONLY };
+            self.open_handle(s, cx, node, key, access)?;
+        }
+        let handle = s.get(node)?.handles[want].load(Acquire);
+        // Opened anew meanwhile, in another incarnation: that one is not for this request.
+        if s.get(node)?.handle_incarnation.load(Relaxed) == key.incarnation { Ok(handle) } else { posix(Errno::ENOTCONN) }
+    }
+
+    /// Opens with an access mode and lays the handle beside the node, unless
+    /// somebody was quicker.
+    pub(super) fn open_handle(&self, s: &SessionCache, cx: &Cx, node: Node, key: Key, access: u32) -> Result<()> {
+        let directory = s.get(node)?.kind() == Kind::Directory;
+        let operation = if directory { OPENDIR } else { OPEN };
+        let mut message = Message::new();
+        message.word32(access | if directory { abi::O_DIRECTORY } else { 0 } | LARGEFILE).word32(0);
+        let mut reply = [0u8; 16];
+        let (handle, opened, caching) = match self.ask_exact(cx, operation, key, [message.bytes(), b"", b""], &mut reply) {
+            Ok(()) => (word64(&reply, 0), 0, caching_of(word32(&reply, 8))),
+            Err(Error::Posix(Errno::ENOSYS)) => (0, UNOPENED, Caching::AcrossOpens),
+            Err(error) => return Err(error),
+        };
+        let bits = match access {
+            abi::O_RDONLY => FOR_READ,
+            abi::O_WRONLY => FOR_WRITE,
+            _ => FOR_READ | FOR_WRITE | SHARED,
+        };
+        if !s.put_handles(node, bits | opened, handle, key.incarnation, caching)? && opened == 0 {
+            self.release_handle(cx, key, handle, directory);
+        }
+        Ok(())
+    }
+
+    pub(super) fn release_handle(&self, cx: &Cx, key: Key, handle: u64, directory: bool) {
+        let mut message = Message::new();
+        message.word64(handle).word32(0).word32(0).word64(0);
+        // The kernel does not wait for the answer; here whoever looks next sees the file closed.
+        let operation = if directory { RELEASEDIR } else { RELEASE };
+        let _ = self.ask_nothing(cx, operation, key, [message.bytes(), b"", b""]);
+    }
+
+    /// Releases a node's handles if no more than `holders` hold it (0: in any case).
+    pub(super) fn release_handles(&self, s: &SessionCache, cx: &Cx, node: Node, holders: u32) {
+        self.settle(s, node);
+        let Some((key, handles, bits, incarnation, directory)) = s.take_handles(node, holders) else { return };
+        if incarnation != self.ring.incarnation() || bits & UNOPENED != 0 {
+            return;
+        }
+        let key = Key { id: if node.id as u32 == 0 { ROOT_ID } else { key }, incarnation };
+        if bits & FOR_READ != 0 {
+            self.release_handle(cx, key, handles[READ], directory);
+        }
+        if bits & FOR_WRITE != 0 && bits & SHARED == 0 {
+            self.release_handle(cx, key, handles[WRITE], directory);
+        }
+    }
+
+    /// Reads a directory from `cookie` on, with the node taken for this call alone.
+    pub(super) fn scan(
+        &self,
+        s: &SessionCache,
+        cx: &Cx,
+        dir: Node,
+        cookie: u64,
+        each: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
+        if cookie == 0 {
+            // A new look: the daemon's handle may hold an old list.
+            self.release_handles(s, cx, dir, 0);
+        }
+        let key = self.key(s, cx, dir)?;
+        let handle = self.handle(s, cx, dir, key, READ)?;
+        let mut at = cookie;
+        loop {
+            let mut message = Message::new();
+            message.word64(handle).word64(at).word32(DIRECTORY_BYTES as u32).word32(0);
+            message.word64(0).word32(0).word32(0);
+            let mut buffer = [0u8; DIRECTORY_BYTES];
+            let len = self.ask(cx, READDIR, key, [message.bytes(), b"", b""], UserSlice::from_mut(&mut buffer))?;
+            let mut rest = &buffer[..len];
+            if rest.is_empty() {
+                return Ok(());
+            }
+            let before = at;
+            while !rest.is_empty() {
+                let (mut entry, is_known, size) = parse_dirent(rest)?;
+                at = entry.next;
+                // Programs go by the type; one that the daemon does not say is looked up.
+                if !is_known && let Ok(found) = self.ask_entry(cx, LOOKUP, key, [entry.name, b"\0", b""]) {
+                    self.forget(s, found.key, 1, found.incarnation);
+                    entry.kind = found.attr.kind;
+                }
+                if !each(entry) {
+                    return Ok(());
+                }
+                rest = &rest[size..];
+            }
+            // A list that goes round in circles.
+            if at == before {
+                return posix(Errno::EIO);
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Permission, where a daemon leaves it to us (`default_permissions`).
+
+use super::protocol::*;
+use super::{FuseClient, posix};
+use base::{Attr, Cx, Errno, Kind, Node, R, Result, SetAttr, SetTime, W, X};
+use core::sync::atomic::Ordering::Relaxed;
+use session::SessionCache;
+use session::{LowerFs, Miss};
+
+impl FuseClient {
+    /// `W` and `X` on a directory that is to change. In one that was removed nobody finds or makes a name.
+    pub(super) fn may_change_names(&self, s: &SessionCache, cx: &Cx, dir: Node) -> Result<()> {
+        if s.get(dir)?.removed.load(Relaxed) != 0 {
+            return posix(Errno::ENOENT);
+        }
+        if self.checks_permission() {
+            let (attr, _) = self.attr(s, cx, dir)?;
+            if !cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, W | X) {
+                return posix(Errno::EACCES);
+            }
+        }
+        self.writable()
+    }
+
+    /// Whether a name of a sticky directory may be taken away.
+    pub(super) fn sticky_allows(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        if !self.checks_permission() || cx.cred.privileged {
+            return Ok(());
+        }
+        let (parent, _) = self.attr(s, cx, dir)?;
+        if parent.mode & 0o1000 == 0 || parent.uid == cx.cred.uid {
+            return Ok(());
+        }
+        match self.lookup(s, cx, dir, name) {
+            Ok(entry) => {
+                self.forget(s, entry.key, 1, entry.incarnation);
+                let Attr { uid, gid, .. } = entry.attr;
+                if uid == cx.cred.uid || cx.cred.is_privileged_over(uid, gid) { Ok(()) } else { posix(Errno::EPERM) }
+            }
+            Err(Miss::Absent(_)) => posix(Errno::ENOENT),
+            Err(Miss::Failed(error)) => Err(error),
+        }
+    }
+}
+
+impl FuseClient {
+    /// What the kernel sees to before it asks a file system for an extended
+    /// attribute: who may have those of which name, on what.
+    pub(super) fn may_xattr(&self, s: &SessionCache, cx: &Cx, node: Node, name: &[u8], writes: bool) -> Result<()> {
+        if writes {
+            self.writable()?;
+        }
+        if !self.checks_permission() || name.starts_with(b"security.") || name.starts_with(b"system.") {
+            return Ok(());
+        }
+        let refused = posix(if writes { Errno::EPERM } else { Errno::ENODATA });
+        if name.starts_with(b"trusted.") {
+            return if cx.cred.privileged { Ok(()) } else { refused };
+        }
+        let (attr, _) = self.attr(s, cx, node)?;
+        if name.starts_with(b"user.") {
+            let is_others = cx.cred.uid != attr.uid && !cx.cred.is_privileged_over(attr.uid, attr.gid);
+            match attr.kind {
+                Kind::Regular => {}
+                Kind::Directory if writes && attr.mode & 0o1000 != 0 && is_others => return posix(Errno::EPERM),
+                Kind::Directory => {}
+                _ => return refused,
+            }
+        }
+        let want = if writes { W } else { R };
+        if cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, want) { Ok(()) } else { posix(Errno::EACCES) }
+    }
+}
+
+impl FuseClient {
+    /// A directory that gets another parent changes itself: its `..` does.
+    pub(super) fn may_move(&self, s: &SessionCache, cx: &Cx, (dir, name): (Node, &[u8])) -> Result<()> {
+        if !self.checks_permission() || cx.cred.privileged {
+            return Ok(());
+        }
+        let Some(node) = s.last_known(dir, name) else { return Ok(()) };
+        let (attr, _) = self.attr(s, cx, node)?;
+        let may = attr.kind != Kind::Directory || cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, W);
+        if may { Ok(()) } else { posix(Errno::EACCES) }
+    }
+
+    /// A file that is about to be written by an ordinary user loses its set-id
+    /// bits: the kernel sees to it, and daemons that may write anything rely on that.
+    pub(super) fn drop_set_id(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<()> {
+        if cx.cred.privileged || s.last_attr(node)?.mode & 0o6000 == 0 {
+            return Ok(());
+        }
+        let (attr, _) = self.attr(s, cx, node)?;
+        match mode_without_set_id(cx, &attr) {
+            // As the system, not as the caller, who need not own the file.
+            Some(mode) => self.send_attr(s, cx, node, &SetAttr { mode: Some(mode), ..Default::default() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The mode that a file has once somebody else has written it, if that is another.
+pub(super) fn mode_without_set_id(cx: &Cx, attr: &Attr) -> Option<u16> {
+    let is_stranger = !cx.cred.is_privileged_over(attr.uid, attr.gid) && !cx.cred.in_group(attr.gid);
+    let drops = if attr.mode & 0o010 != 0 || is_stranger { 0o6000 } else { 0o4000 };
+    (attr.kind == Kind::Regular && attr.mode & drops != 0).then_some(attr.mode & !drops)
+}
+
+/// Whether the caller may make this change.
+pub(super) fn may_change(cx: &Cx, attr: &Attr, change: &SetAttr) -> Result<()> {
+    let cred = &cx.cred;
+    if cred.is_privileged_over(attr.uid, attr.gid) {
+        return Ok(());
+    }
+    let owner = cred.uid == attr.uid;
+    let uid = change.uid.is_some_and(|uid| !owner || uid != attr.uid);
+    let gid = change.gid.is_some_and(|gid| !owner || gid != attr.gid && !cred.in_group(gid));
+    if uid || gid || change.mode.is_some() && !owner {
+        return posix(Errno::EPERM);
+    }
+    let writes = cred.may(attr.kind, attr.mode, attr.uid, attr.gid, W);
+    match (change.atime, change.mtime) {
+        (None, None) => {}
+        // Who may write may say that both are now.
+        (Some(SetTime::Now), Some(SetTime::Now)) if !owner && !writes => return posix(Errno::EACCES),
+        (Some(SetTime::Now), Some(SetTime::Now)) => {}
+        _ if !owner => return posix(Errno::EPERM),
+        _ => {}
+    }
+    if change.size.is_some() && !change.size_checked && !writes {
+        return posix(Errno::EACCES);
+    }
+    Ok(())
+}
+
+/// The times of a change as `SETATTR` has them: seconds, nanoseconds; their bits go to `valid`.
+pub(super) fn times_of(change: &SetAttr, valid: &mut u32) -> ([i64; 2], [u32; 2]) {
+    let (mut seconds, mut parts) = ([0i64; 2], [0u32; 2]);
+    for (index, time) in [change.atime, change.mtime].into_iter().enumerate() {
+        let Some(time) = time else { continue };
+        *valid |= [FATTR_ATIME, FATTR_MTIME][index];
+        let ns = match time {
+            // Not every daemon looks at the bit that says now.
+            SetTime::Now => {
+                *valid |= [FATTR_ATIME_NOW, FATTR_MTIME_NOW][index];
+                pm::clock::now()
+            }
+            SetTime::At(ns) => ns,
+        };
+        seconds[index] = ns.div_euclid(NSEC);
+        parts[index] = ns.rem_euclid(NSEC) as u32;
+    }
+    (seconds, parts)
+}
