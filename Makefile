@@ -35,11 +35,12 @@ help:
 	@echo 'make profile  the profile that `make` compiles by, anew (needs LLVM'"'"'s llvm-profdata)'
 	@echo 'make deaths   all users of an image killed at once, 50,000 times, while they are interrupted at random'
 	@echo 'make recover  attaching after the death of all users, with a thousand files and with a million'
+	@echo 'make docs     the documents: links, paths, words, the commands of the guide; and the crates'"'"' own'
 	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
 
 # Several builds, not one: the preload library is no_std and must not get the
 # features that the others ask of the crates they share; and of a crate that is a library for
-# Rust as well, the one for C is linked without optimising across crates (docs/decisions/0161).
+# Rust as well, the one for C is linked without optimising across crates (decision 0077).
 build:
 	$(RELEASED) build --release $(CARGO_FLAGS) -p bypath-preload
 	$(RELEASED) rustc --release $(CARGO_FLAGS) -p bypath-capi --crate-type cdylib
@@ -143,7 +144,7 @@ mount-tests: build mount-tools
 	$(STEP) 'real programs through the kernel mount' env WAY=mount BYPATH=$(RELEASE)/bypath tests/programs/run.sh
 	$(STEP) 'real programs on the short way beside the kernel mount' env WAY=both BYPATH=$(RELEASE)/bypath tests/programs/run.sh bash busybox daemon dpkg-deb fio-uring git-more go make-gcc pass-descriptor python3 xargs
 
-# What the dead had open and locked, 4,000 rounds (decisions/0142 and 0144).
+# What the dead had open and locked, 4,000 rounds (decision 0065).
 held:
 	for seed in $$(seq 100); do $(TESTKIT) held --rounds 40 --seed $$seed || exit 1; done
 
@@ -166,7 +167,7 @@ damage:
 flips:
 	$(TESTKIT) flips --count 1000000
 
-# The crash-state explorer (docs/reliability.md): all sequences of one and two operations; of three; of three, all of
+# The crash-state explorer (docs/internals/testing.md): all sequences of one and two operations; of three; of three, all of
 # the core operations and some of the others; what CI has time for.
 CRASH = $(TESTKIT) crash --jobs $(shell nproc)
 crash: crash-persists crash-mutants
@@ -233,7 +234,10 @@ clippy:
 dependencies:
 	$(STEP) 'dependencies point downwards' $(CARGO) run -q $(CARGO_FLAGS) -p xtask -- dependencies
 
-docs:
+# What the documents say, and the crates' own documentation.
+docs: build
+	$(STEP) 'docs: links, paths and words' tests/docs/run.sh pages
+	$(STEP) 'docs: the commands of the guide' tests/docs/run.sh commands $(RELEASE)/bypath
 	$(STEP) 'docs' env RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc $(CARGO_FLAGS) --workspace --exclude bypath-cli --no-deps --document-private-items
 
 budgets: build

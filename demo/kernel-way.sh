@@ -2,7 +2,7 @@
 # The kernel's way in, call by call: an image mounted by `bypath mount`, and libfuse's own
 # example `passthrough_hp` over a directory on tmpfs, both beside that tmpfs.
 #
-#   demo/kernel-way.sh [--quick] [--csv FILE]      figures: docs/figures/kernel-way.md
+#   demo/kernel-way.sh [--quick] [--csv FILE]      figures: docs/results/kernel-mount.md
 #
 # Root, /dev/fuse. BYPATH names the program (target/release/bypath), PASSTHROUGH a compiled
 # passthrough_hp; without it the source comes from Debian (`apt-get source`, g++, libfuse3-dev).

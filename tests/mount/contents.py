@@ -6,7 +6,7 @@ The file has been at rest, so who opens it to read gets it from the kernel's pag
 without a pause in two threads, and says to a worker on the short way what to change, or changes it itself through the mount.
 After each change it compares the whole file with a model. In the first half another worker writes the first bytes of the file
 all the time, which are not compared: so every answer to the kernel may be overtaken by a notice. The second half has what is
-not exact then (docs/semantics.md): the file gets shorter; and in its last part, without the two threads, the worker stores into a mapping.
+not exact then (docs/reference/kernel-mount.md): the file gets shorter; and in its last part, without the two threads, the worker stores into a mapping.
 """
 import mmap, os, random, subprocess, sys, threading
 

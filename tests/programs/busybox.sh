@@ -2,7 +2,7 @@
 # needs: busybox
 # way: kernel
 # A static program: nothing can be preloaded; descriptors and working directory come to it through the kernel, with an
-# offset of their own (docs/semantics.md), hence `>>`.
+# offset of their own (docs/reference/preload.md), hence `>>`.
 b() {
     busybox "$@"
     echo "exit $?"

@@ -1,4 +1,4 @@
-//! The image: what stands where on the medium, bit by bit (`docs/format.md`).
+//! The image: what stands where on the medium, bit by bit (`docs/internals/format.md`).
 //!
 //! Everything is little-endian, made of 64-byte lines and 4 KiB blocks, and
 //! referred to by byte offset from the start of the image. Words that live code

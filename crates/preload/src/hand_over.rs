@@ -6,7 +6,7 @@
 //! same offset, just before `exec`, and the working directory becomes the
 //! kernel's. From then on the kernel owns the offset; the server of the mount
 //! lets the one of the description follow, for whoever else has it
-//! (`docs/decisions/0078-*`).
+//! (decision 0078).
 //!
 //! Without such a mount the placeholders stay: `EBADF`, as documented.
 

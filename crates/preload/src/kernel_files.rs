@@ -7,7 +7,7 @@
 //! stay ours: both ways lead to the same files. Where a mount of the session has
 //! files that cannot become the kernel's, there are no rings (`ENOSYS`), and programs
 //! do without, as in a container that forbids them: a ring that answers `EBADF` for
-//! each request is one that databases try again for ever (decision 0136).
+//! each request is one that databases try again for ever (decision 0078).
 //!
 //! A ring that is made without any function of libc, liburing or libaio is not seen.
 

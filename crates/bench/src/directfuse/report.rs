@@ -1,4 +1,4 @@
-//! The tables, as Markdown for `docs/figures/directfuse.md`, and the CSV.
+//! The tables, as Markdown for `docs/results/directfuse.md`, and the CSV.
 
 use super::rounds::{Measured, Results};
 use super::way::{How, On};

@@ -1,4 +1,4 @@
-//! An image read from its bytes alone, by `docs/format.md` and nothing of the
+//! An image read from its bytes alone, by `docs/internals/format.md` and nothing of the
 //! engine: what files there are, what they hold, and which bytes each needs.
 
 use format::directory::{SLOTS_PER_BLOCK, reserved_by};
