@@ -14,6 +14,7 @@ Examples:
   bypath ls -l /dev/shm/work.img:/src                 look into it without running anything
   bypath export /dev/shm/work.img:/src ~/out          copy it out again
   bypath check /dev/shm/work.img                      verify it
+  bypath upgrade old.img                              an older program made it: today's format, in place
 
 An image lives as long as the file that holds it: one in /dev/shm until the next reboot.
 ls, cat, stat, export, info and check need only read permission on that file.";
@@ -148,6 +149,20 @@ pub enum Verb {
         yes: bool,
         /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
         #[arg(long, requires = "repair")]
+        force: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make an image of the format version before one of today's, in place; nobody may use it meanwhile
+    Upgrade {
+        /// The image
+        image: PathBuf,
+        /// Give its files new inode numbers, which fit 32 bits (images of up to 256G; new ones have them)
+        #[arg(long)]
+        inode32: bool,
+        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        #[arg(long)]
         force: bool,
         /// As JSON
         #[arg(long)]

@@ -4,6 +4,7 @@ use crate::attach::refused;
 use crate::failure::{Failure, Result};
 use engine::check::Report;
 use engine::repair::{Repair, RepairError};
+use engine::upgrade::{Done, Options, UpgradeError};
 use indicatif::ProgressBar;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -24,6 +25,15 @@ pub fn verify(path: &Path, bar: &ProgressBar) -> Result<Report> {
 pub fn plan(path: &Path, bar: &ProgressBar) -> Result<Repair> {
     let mut progress = |step: u32| bar.set_position(step.into());
     Repair::plan(&text(path), &mut progress).map_err(|error| not_repaired(path, error))
+}
+
+/// Makes the image at `path` one of today's format; the bar has 1,000 steps.
+pub fn upgrade(path: &Path, renumber: bool, bar: &ProgressBar) -> Result<Done> {
+    let mut progress = |step: u32| bar.set_position(step.into());
+    engine::upgrade::run(&text(path), Options { renumber }, &mut progress).map_err(|error| match error {
+        UpgradeError::Open(RepairError::Open(error)) => refused(path, error),
+        other => Failure::new(format!("{}: {other}", path.display())),
+    })
 }
 
 /// Why an image was not repaired, for people: damage that is left is 1, all else 2.

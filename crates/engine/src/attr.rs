@@ -29,9 +29,8 @@ impl Fs {
     #[inline(always)]
     fn attr_of(&self, cx: &Cx, node: Node, cachelet: &Cachelet) -> Result<Attr> {
         let snapshot = self.snapshot(cx, cachelet, node.id)?;
-        let offset = node_offset(node.id);
         let mut attr = Attr {
-            ino: self.ino(offset),
+            ino: self.ino(node.id),
             kind: snapshot.kind,
             mode: snapshot.mode,
             nlink: snapshot.nlink,

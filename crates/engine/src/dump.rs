@@ -58,6 +58,10 @@ fn superblock(image: &Inspected, out: &mut dyn Write) -> Result<(), Error> {
     let s = &image.superblock;
     writeln!(out, "superblock   version {}, {:016x}{:016x}, made {}", s.version, s.uuid[0], s.uuid[1], s.made)?;
     writeln!(out, "             limit {} bytes, inode key {:016x}, hash seed {:016x}", s.limit, s.ino_key, s.hash_seed)?;
+    match s.numbers() {
+        format::hash::LONG => writeln!(out, "             inode numbers of 48 bits, features {:#x}", s.features)?,
+        bits => writeln!(out, "             inode numbers of 32 bits, {bits} of them the line's, features {:#x}", s.features)?,
+    }
     let l = image.layout();
     writeln!(out, "layout       bitmap {:#x}, blocks {:#x} to {:#x}", layout::BITMAP, l.blocks, l.limit)
 }

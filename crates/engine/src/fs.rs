@@ -119,6 +119,10 @@ pub(crate) struct Files {
     pub(crate) image: [u64; 2],
     /// The image's random identity.
     pub(crate) uuid: [u64; 2],
+    /// Version of its format.
+    pub(crate) version: u32,
+    /// Whether its inode numbers are short ones.
+    pub(crate) short_numbers: bool,
     /// Device and inode number of the segment's file.
     pub(crate) segment: [u64; 2],
 }
@@ -339,10 +343,10 @@ impl Fs {
         self.cachelets.number(cachelet)
     }
 
-    /// Inode number of the inode at an offset.
+    /// Inode number of a node.
     #[inline]
-    pub fn ino(&self, offset: u64) -> u64 {
-        format::hash::inode_number(self.number_key, offset / layout::LINE)
+    pub fn ino(&self, id: u64) -> u64 {
+        format::hash::inode_number(self.number_key, id)
     }
 
     /// A number that stays the same whatever `device` does.
@@ -352,9 +356,18 @@ impl Fs {
 
     /// The node with this inode number and reuse generation, if the number is one.
     pub fn node_by_number(&self, ino: u64, generation: u32) -> Option<base::Node> {
-        let line = format::hash::inode_line(self.number_key, ino)?;
-        let offset = line.checked_mul(layout::LINE).filter(|offset| *offset < self.layout.limit)?;
-        Some(base::Node { id: format::inode::node_id(offset, generation), hint: u32::MAX })
+        let id = format::hash::inode_node(self.number_key, ino, generation)?;
+        (format::inode::node_offset(id) < self.layout.limit).then_some(base::Node { id, hint: u32::MAX })
+    }
+
+    /// Version of the image's format.
+    pub fn format_version(&self) -> u32 {
+        self.files.version
+    }
+
+    /// Whether all its inode numbers fit 32 bits.
+    pub fn has_short_numbers(&self) -> bool {
+        self.files.short_numbers
     }
 
     /// `EROFS` if nothing may be changed.

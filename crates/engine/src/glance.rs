@@ -384,7 +384,7 @@ impl Fs {
         let mtime = cachelet.mtime.load(Relaxed) as i64;
         Figures {
             device,
-            ino: self.ino(node_offset(id)),
+            ino: self.ino(id),
             mode: word >> 4 & 0xf000 | word & 0xfff,
             nlink: cachelet.nlink.load(Relaxed),
             uid: cachelet.uid.load(Relaxed),

@@ -11,7 +11,7 @@
 //! | `attr`, `permission` | attributes; the `<uid, gid, mode>` table | DenseFS |
 //! | `file` | extents, reading, writing, mapping | |
 //! | `process` | attach, recover, processes, open file descriptions | |
-//! | `check`, `repair` | the checker; what mends | |
+//! | `check`, `repair`, `upgrade` | the checker; what mends; from the format before to today's | |
 //!
 //! Order of locks, first to last: a directory entered or closed to entry
 //! (`lane::enter`), the rename lock, bucket locks (ascending), inode locks
@@ -46,6 +46,8 @@ pub mod repair;
 pub mod segment;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(any(test, feature = "check"))]
+pub mod upgrade;
 pub mod walk;
 pub mod xattr;
 

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! root: 0                                             nothing allocated
-//!       block 32 | length 24 | 0 6 | 01               one extent from file block 0 on
+//!       block 32 | length 24 | 0 5 | shared 1 | 01    one extent from file block 0 on
 //!       node block 32 | 0 22 | depth 8 | 10           a tree; depth 0: the node is a leaf
-//! entry (16 bytes): file block 32 (high half 0)  |  leaf: block 32 | length 32;  inner: node block 32 | 0
+//! entry (16 bytes): 0 31 | shared 1 | file block 32  |  leaf: block 32 | length 32;  inner: node block 32 | 0
 //! node: one block; count and depth in the first 16 bytes, then 255 entries in order of file block
 //! ```
 //! Nodes are replaced, not changed, except where a single 8-byte store does it
 //! (a longer last extent, an appended entry with the count after it).
+//!
+//! Other files may have the blocks of an extent that says [`SHARED`] too, in an image with
+//! [`Features::SHARED`](crate::Features::SHARED). In any other the bit is 0, and what has it is damaged.
 
 use crate::layout::BLOCK;
 use core::mem::size_of;
@@ -21,6 +24,11 @@ pub const NODE_ENTRIES: usize = 255;
 pub const DEPTH_MAX: u8 = 4;
 /// Largest file, bytes.
 pub const FILE_MAX: u64 = 16 << 40;
+
+/// In a root word that is one extent: other files may have its blocks too.
+pub const SHARED: u64 = 4;
+/// The same in the first word of a leaf's entry.
+pub const ENTRY_SHARED: u64 = 1 << 32;
 
 /// A run of blocks of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,8 +94,8 @@ impl Root {
     pub const fn unpack(word: u64) -> Option<Root> {
         match word & 3 {
             0 if word == 0 => Some(Root::Empty),
-            1 => Some(Root::One { block: word >> 32, len: word >> 8 & ONE_MAX }),
-            2 if (word >> 2) as u8 <= DEPTH_MAX => Some(Root::Tree { node: word >> 32, depth: (word >> 2) as u8 }),
+            1 if word as u8 == 1 => Some(Root::One { block: word >> 32, len: word >> 8 & ONE_MAX }),
+            2 if word as u32 >> 2 <= DEPTH_MAX as u32 => Some(Root::Tree { node: word >> 32, depth: (word >> 2) as u8 }),
             _ => None,
         }
     }
@@ -95,7 +103,16 @@ impl Root {
     /// First block and length, if the word is of a single run of blocks.
     #[inline(always)]
     pub const fn one(word: u64) -> Option<(u64, u64)> {
-        if word & 3 == 1 { Some((word >> 32, word >> 8 & ONE_MAX)) } else { None }
+        if word as u8 == 1 { Some((word >> 32, word >> 8 & ONE_MAX)) } else { None }
+    }
+
+    /// The word without the bits that must be 0, for whoever mends it.
+    pub const fn cleaned(word: u64) -> u64 {
+        match word & 3 {
+            1 => word & !0xfc,
+            2 => word & !0xffff_fc00,
+            _ => word,
+        }
     }
 
     /// Packs it. `len` must be at most [`ONE_MAX`].

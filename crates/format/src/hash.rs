@@ -3,6 +3,8 @@
 //! Folded multiplication in the manner of wyhash: sixteen bytes a step, keyed by a
 //! random seed of the image so that nobody can choose names that collide.
 
+use crate::layout::LINE;
+
 /// 64 × 64 → 128-bit product, folded to 64 bits.
 #[inline(always)]
 pub const fn fold(a: u64, b: u64) -> u64 {
@@ -113,42 +115,98 @@ pub const fn fingerprint(hash: u64) -> u64 {
     if bits == 0 { 1 } else { bits }
 }
 
-/// Key of inode numbers, made of the image's: two odd factors, 48 bits each.
+/// How inode numbers are made, as the superblock says it: of so many bits of the line's number.
+/// [`LONG`], or at most [`SHORT_MAX`], with the low bits of the node's generation above them in 32 bits.
+pub const LONG: u64 = 48;
+/// Fewest bits of a line's number in a short inode number: what remains is the generation's, and an image of up to
+/// 16 GiB can become that large without a number that is longer.
+pub const SHORT_MIN: u64 = 28;
+/// Most: lines of an image of 256 GiB.
+pub const SHORT_MAX: u64 = 32;
+
+/// How the numbers of a new image of this size are made.
+pub const fn numbers_for(limit: u64) -> u64 {
+    let bits = (limit / LINE).next_power_of_two().trailing_zeros() as u64;
+    if bits > SHORT_MAX {
+        LONG
+    } else if bits < SHORT_MIN {
+        SHORT_MIN
+    } else {
+        bits
+    }
+}
+
+/// Key of inode numbers.
+///
+/// Long ones: two odd factors of 48 bits, each shifted to the upper end of its word, so that a product is cut by one
+/// shift. Short ones: two odd factors of 32 bits in the first word, the bits of a line's number in the second.
 #[derive(Clone, Copy, Debug)]
 pub struct NumberKey {
-    /// Shifted to the upper end of the word, so that the product is cut to 48 bits by one shift.
     first: u64,
     second: u64,
 }
 
-/// Bits of an inode number that are not used.
+/// Bits of a long inode number that are not used.
 const SPARE: u32 = 16;
+/// Where the generation stands in a node's id.
+const GENERATION: u32 = 40;
 
 impl NumberKey {
-    /// The key of an image with this key word.
-    pub const fn new(key: u64) -> NumberKey {
-        NumberKey { first: (fold(key ^ K1, K0) | 1) << SPARE, second: (fold(key ^ K0, K1) | 1) << SPARE }
+    /// The key of an image with this key word whose numbers are made so (see [`LONG`]).
+    pub const fn new(key: u64, numbers: u64) -> NumberKey {
+        let (first, second) = (fold(key ^ K1, K0) | 1, fold(key ^ K0, K1) | 1);
+        if numbers <= SHORT_MAX {
+            NumberKey { first: first << 32 | second & 0xffff_ffff, second: numbers }
+        } else {
+            NumberKey { first: first << SPARE, second: second << SPARE }
+        }
+    }
+
+    /// Bits of the line's number in a short inode number; `None`: the numbers are long.
+    #[inline(always)]
+    const fn short(self) -> Option<u32> {
+        if self.second <= SHORT_MAX { Some(self.second as u32) } else { None }
     }
 }
 
-/// An inode number under the image's key: a bijection of line numbers below 2^48
-/// (product, the upper half over the lower one, product), so that numbers tell
-/// nothing about places (DenseFS §3). 1 to 2^48.
+/// The inode number of a node (generation 24 | line 40) under the image's key; never 0 but for line 0, which is no
+/// node's. Numbers tell nothing about places (DenseFS §3): product, the upper half over the lower one, product.
+///
+/// Long: a bijection of line numbers below 2^48, 1 to 2^48. Short: a bijection of 32 bits, the line's and above them
+/// the generation's lowest; what of the line does not fit (an image that has become larger) stands above all.
 #[inline(always)]
-pub const fn inode_number(key: NumberKey, line: u64) -> u64 {
-    let product = line.wrapping_mul(key.first);
-    let mixed = product >> SPARE ^ product >> 40;
-    (mixed.wrapping_mul(key.second) >> SPARE) + 1
+pub const fn inode_number(key: NumberKey, id: u64) -> u64 {
+    let line = id << (64 - GENERATION) >> (64 - GENERATION);
+    let Some(bits) = key.short() else {
+        let product = line.wrapping_mul(key.first);
+        let mixed = product >> SPARE ^ product >> 40;
+        return (mixed.wrapping_mul(key.second) >> SPARE) + 1;
+    };
+    let product = (id as u32 ^ (id >> GENERATION << bits) as u32).wrapping_mul((key.first >> 32) as u32);
+    let number = (product ^ product >> 16).wrapping_mul(key.first as u32);
+    line >> bits << 32 | number as u64
 }
 
-/// The line number behind an inode number; `None` if it is not one.
-pub const fn inode_line(key: NumberKey, number: u64) -> Option<u64> {
-    if number == 0 || number > 1 << 48 {
+/// The node of this generation (24 bits) behind an inode number; `None` if the number is not one of that generation's.
+pub const fn inode_node(key: NumberKey, number: u64, generation: u32) -> Option<u64> {
+    let line = match key.short() {
+        None => {
+            let mixed = number.wrapping_sub(1).wrapping_mul(inverse(key.second >> SPARE)) << SPARE >> SPARE;
+            let product = mixed ^ mixed >> 24;
+            product.wrapping_mul(inverse(key.first >> SPARE)) << SPARE >> SPARE
+        }
+        Some(bits) => {
+            let mixed = (number as u32).wrapping_mul(inverse(key.first) as u32);
+            let product = mixed ^ mixed >> 16;
+            let low = product.wrapping_mul(inverse(key.first >> 32) as u32) as u64;
+            number >> 32 << bits | low & ((1 << bits) - 1)
+        }
+    };
+    if line >> GENERATION != 0 {
         return None;
     }
-    let mixed = (number - 1).wrapping_mul(inverse(key.second >> SPARE)) << SPARE >> SPARE;
-    let product = mixed ^ mixed >> 24;
-    Some(product.wrapping_mul(inverse(key.first >> SPARE)) << SPARE >> SPARE)
+    let id = (generation as u64 & 0xff_ffff) << GENERATION | line;
+    if inode_number(key, id) == number { Some(id) } else { None }
 }
 
 /// The number whose product with `odd` is 1 modulo 2^64.
@@ -170,35 +228,72 @@ mod tests {
     use std::vec::Vec;
     use std::{format, vec};
 
-    /// Goal: inode numbers are a bijection within 48 bits. Method: there and back
-    /// for many lines and keys, and for the last ones.
+    const KEYS: [u64; 5] = [0, 1, 3, 0xdead_beef_cafe_f00d, u64::MAX];
+
+    /// Goal: a number leads back to its node, of whatever size the image is or has become; short ones have 32 bits.
+    /// Method: there and back for many lines, generations and keys, and for the last ones.
     #[test]
     fn inode_numbers_go_back() {
-        for key in [0, 1, 2, 0xdead_beef_cafe_f00d, u64::MAX] {
-            let key = NumberKey::new(key);
-            for line in (0..100_000).chain((1 << 38)..(1 << 38) + 1000).chain((1 << 48) - 1000..1 << 48) {
-                let number = inode_number(key, line);
-                assert!((1..=1 << 48).contains(&number));
-                assert_eq!(inode_line(key, number), Some(line));
+        for key in KEYS {
+            for numbers in [SHORT_MIN, 30, SHORT_MAX, LONG] {
+                let key = NumberKey::new(key, numbers);
+                let last = 1 << numbers.min(40);
+                let far = (1 << 38)..(1 << 38) + 1000;
+                for line in (1..50_000).chain(last - 1000..last).chain(far) {
+                    for generation in [1, 2, 0xff_ffff] {
+                        let number = inode_number(key, crate::inode::node_id(line * LINE, generation));
+                        assert!(number != 0 && number <= 1 << 48);
+                        assert!(numbers == LONG || line >= last || number < 1 << 32);
+                        let node = inode_node(key, number, generation);
+                        assert_eq!(node, Some(crate::inode::node_id(line * LINE, generation)));
+                    }
+                }
+                assert_eq!(inode_node(key, 0, 1).filter(|id| *id << 24 != 0), None);
             }
-            assert_eq!(inode_line(key, 0), None);
-            assert_eq!(inode_line(key, (1 << 48) + 1), None);
+            assert_eq!(inode_node(NumberKey::new(key, LONG), (1 << 48) + 1, 1), None);
+            assert_eq!(inode_node(NumberKey::new(key, SHORT_MIN), 1 << 50, 1), None);
         }
+    }
+
+    /// Goal: no two nodes have one number; a line that is used again has another number than before, and what a number
+    /// was of before is not found by it. Method: all lines of a small part, all low generations.
+    #[test]
+    fn short_numbers_differ() {
+        for key in KEYS.map(|key| NumberKey::new(key, SHORT_MIN)) {
+            let id = |line: u64, generation| crate::inode::node_id(line * LINE, generation);
+            let lines = (5_000..15_000).chain((1 << 28) + 5_000..(1 << 28) + 10_000);
+            let ids: Vec<u64> = lines.flat_map(|line| (0..16).map(move |generation| id(line, generation))).collect();
+            let numbers: BTreeSet<u64> = ids.iter().map(|id| inode_number(key, *id)).collect();
+            assert_eq!(numbers.len(), ids.len());
+            let number = inode_number(key, id(77, 3));
+            assert_eq!((inode_node(key, number, 4), inode_node(key, number, 3)), (None, Some(id(77, 3))));
+        }
+    }
+
+    /// Goal: new images of up to 256 GiB have short numbers, and can grow to 16 GiB with them.
+    #[test]
+    fn sizes() {
+        let gib = 1 << 30;
+        let sizes = [16 << 20, gib, 16 * gib, 16 * gib + 4096, 64 * gib, 256 * gib, 256 * gib + 4096, 16 << 40];
+        assert_eq!(sizes.map(numbers_for), [28, 28, 28, 29, 30, 32, LONG, LONG]);
     }
 
     /// Goal: numbers of neighbouring lines tell nothing about places, and are
     /// others under another key. Method: the differences of neighbours' numbers are
-    /// nearly all different.
+    /// nearly all different; of short ones, whose halves have 16 bits, many.
     #[test]
     fn inode_numbers_scatter() {
         const KEYS: [u64; 3] = [3, 0x0123_4567_89ab_cdef, 0xdead_beef_cafe_f00d];
-        for key in KEYS.map(NumberKey::new) {
-            let number = |line| inode_number(key, line);
-            let steps: BTreeSet<u64> = (10_000..20_000).map(|line| number(line + 1).wrapping_sub(number(line))).collect();
-            assert!(steps.len() > 5_000, "{}", steps.len());
+        for (numbers, least) in [(SHORT_MIN, 2_000), (LONG, 5_000)] {
+            let keys = KEYS.map(|key| NumberKey::new(key, numbers));
+            for key in keys {
+                let number = |line| inode_number(key, line);
+                let steps: BTreeSet<u64> = (10_000..20_000).map(|line| number(line + 1).wrapping_sub(number(line))).collect();
+                assert!(steps.len() > least, "{}", steps.len());
+            }
+            let [a, b, _] = keys;
+            assert!((10_000..20_000).all(|line| inode_number(a, line) != inode_number(b, line)));
         }
-        let [a, b, _] = KEYS.map(NumberKey::new);
-        assert!((10_000..20_000).all(|line| inode_number(a, line) != inode_number(b, line)));
     }
 
     /// Goal: both forms of the hash agree.

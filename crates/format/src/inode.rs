@@ -13,7 +13,7 @@
 //! Everything but `cachelet` is written through lane records or, for words that
 //! stand alone (size and times of a data write), by one 8-byte store.
 
-use core::mem::size_of;
+use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zerocopy::{FromBytes, KnownLayout};
 
@@ -115,11 +115,20 @@ pub struct Cold {
     pub own: AtomicU64,
     /// Bit 0: atime is set. Bit 1: btime is set.
     pub flags: AtomicU64,
-    /// Room.
-    pub reserved: [AtomicU64; 3],
+    /// Offset of what is known of the original ([`crate::cache::Lower`]); 0: none.
+    pub lower: AtomicU64,
+    /// Room, 0.
+    pub reserved: [AtomicU64; 2],
 }
 
-const _: () = assert!(size_of::<Cold>() == 64);
+const _: () = assert!(size_of::<Cold>() == 64 && offset_of!(Cold, lower) == 40);
+
+impl Cold {
+    /// Words that are 0 in an image without the feature that uses them.
+    pub fn unused(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.reserved.iter().chain([&self.lower])
+    }
+}
 
 /// Node identity from an inode's offset and generation: generation 24 | line 40.
 #[inline]

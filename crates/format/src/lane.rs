@@ -55,6 +55,7 @@ pub struct Lane {
 
 const _: () = assert!(size_of::<Lane>() == LANE_BYTES as usize && offset_of!(Lane, lines) == word::LINES as usize);
 const _: () = assert!(offset_of!(Lane, ops) == word::OPS as usize && offset_of!(Lane, intent) == word::INTENT as usize);
+const _: () = assert!(offset_of!(Lane, reserved) == word::RESERVED as usize);
 
 /// Offsets within a lane.
 #[allow(missing_docs)]
@@ -65,6 +66,7 @@ pub mod word {
     pub const OBJECTS: u64 = 928;
     pub const INTENT: u64 = 976;
     pub const INTENT_ARG: u64 = 984;
+    pub const RESERVED: u64 = 992;
 }
 
 /// What an operation of a record does. All but [`Op::Touch`] may be done again.

@@ -12,6 +12,7 @@
 extern crate std;
 
 pub mod bucket;
+pub mod cache;
 pub mod checksum;
 pub mod directory;
 pub mod edentry;
@@ -30,7 +31,10 @@ pub use edentry::Edentry;
 pub use inode::{Cold, Inode};
 pub use lane::{Lane, Op};
 pub use layout::{BLOCK, LINE, Layout};
-pub use superblock::{Machine, Root, Superblock, Volatile};
+pub use superblock::{Features, Machine, Root, Superblock, Volatile};
 
-/// Version of the format; an image of another version is refused.
-pub const VERSION: u32 = 3;
+/// Version of the format. An image of another one is refused, but for [`VERSION_OLD`].
+pub const VERSION: u32 = 4;
+/// The version before, which differs in nothing but what this one has room for: such an image is used as it is, and
+/// `bypath upgrade` makes it one of [`VERSION`].
+pub const VERSION_OLD: u32 = 3;

@@ -100,7 +100,7 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
         domain: fs.domain().name(),
         survives: survives(fs.domain()),
         generation: fs.generation(),
-        format_version: format::VERSION,
+        format_version: fs.format_version(),
         device: fs.device(),
         segment: String::from_utf8_lossy(fs.segment_path()).into_owned(),
         read_only: stat.read_only,
@@ -183,7 +183,7 @@ fn text(info: &Info) -> String {
     let read_only = if info.read_only { "  (read-only)" } else { "" };
     format!(
         "image       {}{read_only}\nsize        {} used, {} free ({percent} %), may grow to {}\nfiles       {}\ndomain      {}: survives {}\n\
-         generation  {} (format {})\nmachine     {machine}\nusers       {users}\ncalls       {}\nsegment     {}\n",
+         generation  {} (format {}{})\nmachine     {machine}\nusers       {users}\ncalls       {}\nsegment     {}\n",
         info.image,
         size::show(info.used),
         size::show(info.free),
@@ -193,6 +193,7 @@ fn text(info: &Info) -> String {
         info.survives,
         info.generation,
         info.format_version,
+        if info.format_version == format::VERSION { "" } else { "; bypath upgrade makes it today's" },
         calls(&info.calls),
         segment,
     )

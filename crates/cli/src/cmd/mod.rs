@@ -14,6 +14,7 @@ mod run;
 mod session;
 mod stat;
 mod transfer;
+mod upgrade;
 mod ways;
 
 use crate::args::Verb;
@@ -37,6 +38,7 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Cat { places } => cat::cat(&places),
         Verb::Stat { place, follow, json } => stat::stat(&place, follow, json),
         Verb::Check { image, repair, yes, force, json } => check::check(&image, check::Options { repair, yes, force, json }),
+        Verb::Upgrade { image, inode32, force, json } => upgrade::upgrade(&image, upgrade::Options { inode32, force, json }),
         Verb::Info { image, json } => info::info(&image, json),
         Verb::Dump { image } => dump::dump(&image),
         Verb::Bench(bench) => bench::run(bench.what),

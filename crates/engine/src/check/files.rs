@@ -96,7 +96,7 @@ impl Checker<'_> {
             return;
         }
         let Ok(cold) = self.fs.at::<Cold>(at, "cold line") else { return };
-        if cold.flags.load(Relaxed) > 3 || cold.reserved.iter().any(|word| word.load(Relaxed) != 0) {
+        if cold.flags.load(Relaxed) > 3 || cold.unused().any(|word| word.load(Relaxed) != 0) {
             self.issue(IssueKind::Inode, at, "a cold line with something in it that means nothing".into());
         }
         let xattr = cold.xattr.load(Relaxed);

@@ -1,9 +1,9 @@
-//! The golden image: made once, opened by every later version of the program.
+//! The golden images, one a version: made once, opened by every later version of the program.
 //!
-//! `crates/format/golden/v<version>.hex` holds its lines that are not zero
+//! `crates/format/golden/v<version>.hex` holds the lines that are not zero
 //! (offset, 64 bytes), `v<version>.dump` what the dump says of it. A change of
 //! the format needs a new version and new files (`make_golden`), and the old
-//! ones stay where the program still reads them.
+//! ones stay: they are used as they are, or upgraded (`crate::upgrade`).
 
 use super::run;
 use crate::dump;
@@ -11,6 +11,7 @@ use crate::inspect::Inspected;
 use crate::testing::{TestFs, TestImage};
 use crate::{Cx, Fallocate, Kind, NewNode, Node, SetAttr, SetTime};
 use format::layout::{LANE_AREA, LINE, VOLATILE};
+use format::{VERSION, VERSION_OLD};
 use pm::UserSlice;
 use std::format;
 use std::fs::File;
@@ -20,8 +21,8 @@ use std::vec::Vec;
 
 const LIMIT: u64 = 16 << 20;
 
-fn golden(extension: &str) -> String {
-    format!("{}/../format/golden/v{}.{extension}", env!("CARGO_MANIFEST_DIR"), format::VERSION)
+fn golden(version: u32, extension: &str) -> String {
+    format!("{}/../format/golden/v{version}.{extension}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// A tree with one of each thing that the format knows.
@@ -91,18 +92,18 @@ fn make_golden() {
         }
         text += "\n";
     }
-    std::fs::write(golden("hex"), text).unwrap();
-    let image = restore();
-    std::fs::write(golden("dump"), dumped(&image)).unwrap();
+    std::fs::write(golden(VERSION, "hex"), text).unwrap();
+    let image = restore(VERSION);
+    std::fs::write(golden(VERSION, "dump"), dumped(&image)).unwrap();
 }
 
-/// The golden image as a file.
-fn restore() -> TestImage {
+/// The golden image of a version, as a file.
+pub(crate) fn restore(version: u32) -> TestImage {
     let image = TestImage::new(LIMIT);
     std::fs::remove_file(image.file()).unwrap();
     let file = File::create(image.file()).unwrap();
     file.set_len(LIMIT).unwrap();
-    for line in std::fs::read_to_string(golden("hex")).unwrap().lines() {
+    for line in std::fs::read_to_string(golden(version, "hex")).unwrap().lines() {
         let (at, hex) = line.split_once(' ').unwrap();
         let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
         file.write_all_at(&bytes, u64::from_str_radix(at, 16).unwrap()).unwrap();
@@ -117,18 +118,26 @@ fn dumped(image: &TestImage) -> String {
     text
 }
 
-/// Goal: today's program reads yesterday's images. Method: the golden image is
+/// Goal: today's program reads yesterday's images. Method: each golden image is
 /// clean, dumps as it did, and can be attached and used.
 #[test]
-fn golden_image() {
-    let image = restore();
+fn golden_images() {
+    for version in [VERSION_OLD, VERSION] {
+        is_read(version);
+    }
+}
+
+fn is_read(version: u32) {
+    let image = restore(version);
     let report = run(&image.path(), &mut |_| {}).unwrap();
     assert_eq!(report.issues, []);
     assert_eq!((report.files, report.directories, report.orphans), (54, 4, 1));
-    assert!(dumped(&image) == std::fs::read_to_string(golden("dump")).unwrap(), "the dump of the golden image has changed");
+    let dump = std::fs::read_to_string(golden(version, "dump")).unwrap();
+    assert!(dumped(&image) == dump, "the dump of the golden image of version {version} has changed");
 
     let test = TestFs::from_image(image).unwrap();
     let cx = test.cx();
+    assert_eq!((test.format_version(), test.has_short_numbers()), (version, version == VERSION));
     let dir = test.lookup(&cx, test.root_node(), b"directory").unwrap();
     let file = test.lookup(&cx, dir, b"file").unwrap();
     let mut text = [0u8; 64];

@@ -14,7 +14,7 @@
 
 mod files;
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 mod index;
 #[cfg(test)]
 mod planted;

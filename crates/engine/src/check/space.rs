@@ -128,12 +128,16 @@ impl Checker<'_> {
     }
 
     /// A truncation under way is one of an inode of this image, though it may have been removed
-    /// since its lane died: whoever finishes it looks.
+    /// since its lane died: whoever finishes it looks. Nothing else is in a lane but its record.
     pub(super) fn intents(&mut self) {
         for number in self.fs.lane_numbers() {
-            let intent = self.fs.lane(number).intent.load(Relaxed);
+            let lane = self.fs.lane(number);
+            let at = format::layout::LANE_AREA + u64::from(number) * format::layout::LANE_BYTES;
+            if lane.reserved.iter().any(|word| word.load(Relaxed) != 0) {
+                self.issue(IssueKind::Record, at, "a lane with something in it that means nothing".into());
+            }
+            let intent = lane.intent.load(Relaxed);
             if intent != 0 && !self.fs.is_allocatable(format::inode::node_offset(intent) / format::BLOCK, 1) {
-                let at = format::layout::LANE_AREA + u64::from(number) * format::layout::LANE_BYTES;
                 self.issue(IssueKind::Record, at, format!("a truncation of {intent:#x}, which cannot be"));
             }
         }

@@ -33,7 +33,11 @@ impl Checker<'_> {
             && first.validate().is_ok()
             && second.validate().is_ok()
         {
-            self.issue(IssueKind::Superblock, layout::SUPERBLOCK_COPY, "the two copies differ".into());
+            let what = match first.version == second.version {
+                true => "the two copies differ",
+                false => "the two copies differ: an upgrade was interrupted; bypath upgrade finishes it, a repair undoes it",
+            };
+            self.issue(IssueKind::Superblock, layout::SUPERBLOCK_COPY, what.into());
         }
     }
 
@@ -46,6 +50,16 @@ impl Checker<'_> {
             0 => {}
             1 => self.issue(IssueKind::Root, layout::ROOT, "a write to the medium failed once: the image is read-only".into()),
             flags => self.issue(IssueKind::Root, layout::ROOT, format!("flags {flags:#x}")),
+        }
+        for (word, what) in root.unused().into_iter().zip(["cache", "table of shares", "table of returned space"]) {
+            let value = word.load(Relaxed);
+            if value != 0 {
+                self.issue(
+                    IssueKind::Root,
+                    layout::ROOT,
+                    format!("a {what} at {value:#x}, which the superblock knows nothing of"),
+                );
+            }
         }
         let buckets = root.buckets.load(Relaxed);
         let last = if buckets < bucket::BUCKETS_MIN { 0 } else { bucket::place(buckets - 1).0 };

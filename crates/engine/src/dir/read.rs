@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 use format::directory::{SLOTS_PER_BLOCK, reserved_by};
 use format::edentry::{Edentry, Head};
-use format::inode::{Inode, node_offset};
+use format::inode::{Inode, node_id, node_offset};
 use pm::Errno;
 use pm::fetch::fetch;
 
@@ -33,11 +33,12 @@ impl Fs {
             return Err(Errno::ENOENT.into());
         }
         let offset = node_offset(dir.id);
-        if cookie == 0 && !each(DirEntry { name: b".", ino: self.ino(offset), kind: Kind::Directory, next: 1 }) {
+        if cookie == 0 && !each(DirEntry { name: b".", ino: self.ino(dir.id), kind: Kind::Directory, next: 1 }) {
             return Ok(());
         }
         if cookie <= 1 {
             let parent = self.parent_offset(offset)?;
+            let parent = node_id(parent, self.inode(parent)?.head().generation);
             if !each(DirEntry { name: b"..", ino: self.ino(parent), kind: Kind::Directory, next: DOTS }) {
                 return Ok(());
             }
@@ -134,7 +135,7 @@ impl Fs {
             let Some(kind) = Kind::from_dt(entry.head.kind).filter(|_| entry.parent == parent) else {
                 return Err(corrupt("edentry in a directory slot", slot));
             };
-            let ino = self.ino(node_offset(entry.child));
+            let ino = self.ino(entry.child);
             return Ok(each(DirEntry { name: name.bytes(entry.head.name_len), ino, kind, next }));
         }
         Ok(true)

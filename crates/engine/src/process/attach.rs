@@ -20,10 +20,10 @@ use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},
 };
-use format::Superblock;
 use format::hash::{NameKey, NumberKey};
 use format::layout::{self, BLOCK, Layout};
 use format::superblock::SuperblockError;
+use format::{Features, Superblock, VERSION, VERSION_OLD};
 use pm::file::{self, File, Stat};
 use pm::life::Look;
 use pm::sys::abi;
@@ -59,6 +59,8 @@ pub enum AttachError {
     NotAnImage,
     /// Made by another version of the format.
     Version(u32),
+    /// It has what this program does not know.
+    Features(Features),
     /// Both copies of the superblock are damaged, or the root is.
     Damaged,
     /// The file is shorter than the image has grown to.
@@ -101,7 +103,7 @@ impl AttachError {
         match self {
             AttachError::Open(errno) | AttachError::Segment(errno) | AttachError::Map(errno) => errno,
             AttachError::NotWritable => Errno::EACCES,
-            AttachError::NotAnImage | AttachError::Version(_) => Errno::EINVAL,
+            AttachError::NotAnImage | AttachError::Version(_) | AttachError::Features(_) => Errno::EINVAL,
             AttachError::Damaged | AttachError::Truncated { .. } => Errno::EUCLEAN,
             AttachError::InUse | AttachError::BeingWritten => Errno::EBUSY,
             AttachError::Elsewhere(_) | AttachError::Alias | AttachError::Locked => Errno::EBUSY,
@@ -122,9 +124,16 @@ impl fmt::Display for AttachError {
             }
             AttachError::NotAnImage => f.write_str("not a Bypath image; make one with bypath mkfs"),
             AttachError::Version(version) => {
-                let known = format::VERSION;
-                write!(f, "an image of format version {version}, and this program knows version {known} only; ")?;
-                f.write_str("bypath export of the program that made it copies its files out, and bypath import copies them in")
+                write!(f, "an image of format version {version}, and this program knows {VERSION_OLD} and {VERSION} only; ")?;
+                match *version > VERSION {
+                    true => f.write_str("use the program that made it, or a newer one"),
+                    false => f.write_str(
+                        "bypath export of the program that made it copies its files out, and bypath import copies them in",
+                    ),
+                }
+            }
+            AttachError::Features(features) => {
+                write!(f, "the image has {features}, which this program does not know; use the program that made it, or a newer one")
             }
             AttachError::Damaged => f.write_str("the superblock is damaged in both copies, or the root is; see bypath dump"),
             AttachError::Truncated { has, needs } => {
@@ -179,6 +188,7 @@ pub(crate) fn superblock(file: &File) -> Result<(Superblock, Layout), AttachErro
     Superblock::choose(read(0)?, read(layout::SUPERBLOCK_COPY)?).map_err(|error| match error {
         SuperblockError::NotAnImage => AttachError::NotAnImage,
         SuperblockError::Version(version) => AttachError::Version(version),
+        SuperblockError::Features(features) => AttachError::Features(features),
         SuperblockError::Damaged => AttachError::Damaged,
         SuperblockError::Truncated => AttachError::Truncated { has: 0, needs: 0 },
     })
@@ -498,7 +508,7 @@ pub(crate) fn unjoined(
         buckets: Steps::new(),
         layout,
         areas: Areas::new(&layout, cachelet_budget(&layout)),
-        number_key: NumberKey::new(superblock.ino_key),
+        number_key: NumberKey::new(superblock.ino_key, superblock.numbers()),
         name_key: NameKey::new(superblock.hash_seed),
         generation: 0,
         slot,
@@ -514,7 +524,12 @@ pub(crate) fn unjoined(
         plain_slot: if is_plain { slot } else { u8::MAX },
         path: [0; 4096],
         segment_path: [0; 256],
-        files: Files { uuid: superblock.uuid, ..Files::default() },
+        files: Files {
+            uuid: superblock.uuid,
+            version: superblock.version,
+            short_numbers: superblock.has_short_numbers(),
+            ..Files::default()
+        },
     };
     absolute(path, &mut fs.path).ok_or(AttachError::Open(Errno::ENAMETOOLONG))?;
     Ok(fs)

@@ -7,7 +7,7 @@ use crate::index::CHAIN_MAX;
 use core::mem::offset_of;
 use format::bucket::{self, BUCKETS_MIN, ENTRIES, NEXT, SPLIT};
 use format::inode::{self, RECOUNT, pack_links, unpack_links, word};
-use format::layout::{BLOCK, LANE_AREA, LANES, LINE, Layout, ROOT};
+use format::layout::{BLOCK, LANE_AREA, LANE_BYTES, LANES, LINE, Layout, ROOT};
 use format::{Root, lane};
 use heap::format;
 use heap::vec::Vec;
@@ -235,11 +235,17 @@ impl Mender<'_> {
                 self.act(IssueKind::Record, lane_at(number), false, "a truncation of what cannot be is forgotten".into());
                 self.set(lane_at(number) + lane::word::INTENT, 0);
             }
+            let unused = (lane::word::RESERVED..LANE_BYTES).step_by(8).map(|word| lane_at(number) + word);
+            let unused: Vec<u64> = unused.filter(|at| self.get(*at) != 0).collect();
+            for at in unused {
+                self.act(IssueKind::Record, at, false, "a word of a lane that means nothing becomes 0".into());
+                self.set(at, 0);
+            }
         }
     }
 }
 
 /// Offset of a lane.
 pub(super) const fn lane_at(number: u32) -> u64 {
-    LANE_AREA + number as u64 * format::layout::LANE_BYTES
+    LANE_AREA + number as u64 * LANE_BYTES
 }

@@ -52,7 +52,9 @@ impl Mender<'_> {
     /// Reads the map behind the data root `root`, and claims what is free.
     pub(super) fn read_map(&mut self, root: u64, claims: Claims) -> Map {
         let mut map = Map { pieces: Vec::new(), nodes: Vec::new(), damaged: false, lost: false, foreign: 0, next: 0 };
-        match Root::unpack(root) {
+        let cleaned = Root::cleaned(root);
+        map.damaged = cleaned != root;
+        match Root::unpack(cleaned) {
             Some(Root::Empty) => {}
             Some(Root::One { block, len }) => self.read_extent(&mut map, Extent { file: 0, block, len }, claims),
             Some(Root::Tree { node, depth }) => self.read_node(&mut map, node, depth, claims),
@@ -90,6 +92,8 @@ impl Mender<'_> {
             if depth > 0 {
                 self.read_node(map, run >> 32, depth - 1, claims);
             } else {
+                map.damaged |= file >> 32 != 0;
+                let file = file & 0xffff_ffff;
                 self.read_extent(map, Extent { file, block: run >> 32, len: run & 0xffff_ffff }, claims);
             }
         }

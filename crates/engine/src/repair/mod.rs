@@ -89,7 +89,7 @@ impl fmt::Display for RepairError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RepairError::Open(error) => error.fmt(f),
-            RepairError::NotWritable => f.write_str("the file is not writable; a repair needs write permission on it"),
+            RepairError::NotWritable => f.write_str("the file is not writable; write permission on it is needed"),
             RepairError::InUse => f.write_str(
                 "processes use it; end them first (if there are none, its locks are damaged: repair a copy made with cp)",
             ),
@@ -136,20 +136,36 @@ impl Drop for Repair {
     }
 }
 
+/// The file of an image that nobody uses; nobody can attach it until it is unlocked.
+pub(crate) fn open_alone(path: &[u8]) -> Result<File, RepairError> {
+    let file = File::open(path, abi::O_RDWR | abi::O_NONBLOCK, 0).map_err(|errno| match errno {
+        Errno::EACCES | Errno::EROFS | Errno::EPERM => RepairError::NotWritable,
+        other => RepairError::Open(AttachError::Open(other)),
+    })?;
+    let stat = file.stat().map_err(|errno| RepairError::Open(AttachError::Open(errno)))?;
+    if !stat.is_regular() {
+        return Err(RepairError::Open(AttachError::NotAnImage));
+    }
+    file.lock().map_err(|errno| RepairError::Open(AttachError::locked(errno)))?;
+    let refused = match machine::refuse_unattached(&file, &stat) {
+        Err(error) => Some(RepairError::Open(error)),
+        Ok(()) => volatile::is_used(&file, &stat).then_some(RepairError::InUse),
+    };
+    match refused {
+        None => Ok(file),
+        Some(error) => {
+            file.unlock();
+            Err(error)
+        }
+    }
+}
+
 impl Repair {
     /// Checks the image at `path` (NUL-terminated) and decides what is to be
     /// done. `progress` is called with 0 to 1,000.
     pub fn plan(path: &[u8], progress: &mut dyn FnMut(u32)) -> Result<Repair, RepairError> {
-        let file = File::open(path, abi::O_RDWR | abi::O_NONBLOCK, 0).map_err(|errno| match errno {
-            Errno::EACCES | Errno::EROFS | Errno::EPERM => RepairError::NotWritable,
-            other => RepairError::Open(AttachError::Open(other)),
-        })?;
-        if !file.stat().is_ok_and(|stat| stat.is_regular()) {
-            return Err(RepairError::Open(AttachError::NotAnImage));
-        }
-        file.lock().map_err(|errno| RepairError::Open(AttachError::locked(errno)))?;
-        let planned = Repair::think(path, &file, progress);
-        match planned {
+        let file = open_alone(path)?;
+        match Repair::think(path, progress) {
             Ok((image, before, after, plan)) => {
                 let Plan { actions, more, drops, changes } = plan;
                 Ok(Repair { file, image, before, actions, more, drops, after, changes })
@@ -161,12 +177,7 @@ impl Repair {
         }
     }
 
-    fn think(path: &[u8], file: &File, progress: &mut dyn FnMut(u32)) -> Result<(Inspected, Report, Report, Plan), RepairError> {
-        let stat = file.stat().map_err(|errno| RepairError::Open(AttachError::Open(errno)))?;
-        machine::refuse_unattached(file, &stat).map_err(RepairError::Open)?;
-        if volatile::is_used(file, &stat) {
-            return Err(RepairError::InUse);
-        }
+    fn think(path: &[u8], progress: &mut dyn FnMut(u32)) -> Result<(Inspected, Report, Report, Plan), RepairError> {
         let (image, grown) = Inspected::open_to_repair(path).map_err(RepairError::Open)?;
         let mut plan = Plan::default();
         let pending = plan.records(&image.fs);

@@ -296,7 +296,7 @@ impl Mender<'_> {
         self.line_bit(at).is_some()
             && self.is_free(at, 1)
             && cold.flags.load(Relaxed) <= 3
-            && cold.reserved.iter().all(|word| word.load(Relaxed) == 0)
+            && cold.unused().all(|word| word.load(Relaxed) == 0)
     }
 }
 

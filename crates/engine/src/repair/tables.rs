@@ -19,6 +19,7 @@ use heap::vec::Vec;
 const FLAGS: u64 = ROOT + offset_of!(Root, flags) as u64;
 const GROWN: u64 = ROOT + offset_of!(Root, grown) as u64;
 const ROOT_INODE: u64 = ROOT + offset_of!(Root, root_inode) as u64;
+const UNUSED: u64 = ROOT + offset_of!(Root, cache) as u64;
 const GENERATION: u64 = ROOT + offset_of!(Root, generation) as u64;
 
 impl Plan {
@@ -109,6 +110,13 @@ impl Mender<'_> {
         if flags != 0 {
             self.act(IssueKind::Root, FLAGS, false, format!("flags {flags:#x} are cleared: the image can be written again"));
             self.set(FLAGS, 0);
+        }
+        for at in (UNUSED..ROOT + LINE).step_by(8) {
+            let value = self.get(at);
+            if value != 0 {
+                self.act(IssueKind::Root, at, false, format!("{value:#x}, which the superblock knows nothing of, becomes 0"));
+                self.set(at, 0);
+            }
         }
     }
 

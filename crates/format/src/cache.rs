@@ -1,0 +1,82 @@
+//! What a cache image holds beside files: whose cache it is, and what is known of each file's original.
+//!
+//! An image is one if [`Features::CACHE`](crate::Features::CACHE) is set: [`Root::cache`](crate::Root::cache) leads to
+//! the [`State`], [`Cold::lower`](crate::Cold::lower) of a file that the lower file system has to its [`Lower`]. Without
+//! the feature both words are 0.
+
+use crate::layout::{BLOCK, LINE};
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::AtomicU64;
+use zerocopy::{FromBytes, KnownLayout};
+
+/// Whose cache an image is, and how far it has been written back: a block of its own.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+pub struct State {
+    /// What sort of file system is behind it (0: none yet), and its options, as whoever mounts it numbers them.
+    pub kind: AtomicU64,
+    /// Device and inode number of its root directory.
+    pub root: [AtomicU64; 2],
+    /// Its own identity, where it has one (UUID of the file system).
+    pub identity: [AtomicU64; 2],
+    /// Boot id under which it was last written back.
+    pub boot: [AtomicU64; 2],
+    /// Rounds of writing back, ever.
+    pub rounds: AtomicU64,
+    /// Touch logs of the lanes: first block 32 | blocks for each lane 32; 0: none.
+    pub touched: AtomicU64,
+    /// Bytes written back, ever.
+    pub written: AtomicU64,
+    /// Error number of what could not be written back and has not been solved; 0: none.
+    pub error: AtomicU64,
+    /// Room.
+    pub reserved: [AtomicU64; 5],
+    /// Volatile: the mutex of the process that writes back.
+    pub writer: [AtomicU64; 8],
+    /// Where the lower file system is, as the user wrote it, zero-filled.
+    pub place: [AtomicU64; PLACE / 8],
+}
+
+/// Longest text of a place with its NUL, bytes.
+pub const PLACE: usize = BLOCK as usize - 192;
+
+const _: () = assert!(size_of::<State>() == BLOCK as usize && offset_of!(State, touched) == 64);
+const _: () = assert!(offset_of!(State, writer) == 128 && offset_of!(State, place) == 192);
+
+/// What is known of the original of a file: a line of its own, beside the cold one.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+pub struct Lower {
+    /// Its inode number there.
+    pub number: AtomicU64,
+    /// Its device number there; of a FUSE daemon's the generation.
+    pub device: AtomicU64,
+    /// Bytes of it that hold: below, a hole means "ask there"; beyond, zeros.
+    pub end: AtomicU64,
+    /// Its size, as last seen or written.
+    pub size: AtomicU64,
+    /// Its mtime, likewise, nanoseconds since the epoch.
+    pub mtime: AtomicU64,
+    /// Its ctime, likewise.
+    pub ctime: AtomicU64,
+    /// When that was, nanoseconds since the epoch.
+    pub seen: AtomicU64,
+    /// [`state`] bits.
+    pub state: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Lower>() == LINE as usize && offset_of!(Lower, state) == 56);
+
+/// Bits of [`Lower::state`]. All others are 0.
+pub mod state {
+    /// The lower file system has it.
+    pub const PRESENT: u64 = 1;
+    /// A directory all of whose names are here.
+    pub const LISTED: u64 = 2;
+    /// Something here is newer than there.
+    pub const DIRTY: u64 = 4;
+    /// It lies in the park there, and is to be moved or removed.
+    pub const PARKED: u64 = 8;
+    /// It has been written there, and what it is now has not been noted here.
+    pub const UNSTAMPED: u64 = 16;
+}
