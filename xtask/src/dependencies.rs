@@ -9,11 +9,12 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-base", &["bypath-pm"]),
     ("bypath-format", &[]),
     ("bypath-pm", &[]),
-    ("bypath-engine", &["bypath-base", "bypath-format", "bypath-pm"]),
-    ("bypath-session", &["bypath-base", "bypath-pm"]),
+    ("bypath-engine", &["bypath-base", "bypath-format", "bypath-openfiles", "bypath-pm"]),
+    ("bypath-openfiles", &["bypath-base", "bypath-pm"]),
+    ("bypath-session", &["bypath-base", "bypath-openfiles", "bypath-pm"]),
     ("bypath-fuse-client", &["bypath-base", "bypath-pm", "bypath-session"]),
     ("bypath-plugin", &["bypath-base", "bypath-pm", "bypath-session"]),
-    ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-session"]),
+    ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-session"]),
     ("bypath-posix", &["bypath-base", "bypath-pm", "bypath-vfs"]),
     // Doors attach images themselves: that takes the engine.
     (

@@ -13,6 +13,7 @@ use crate::process::{AttachError, Options};
 use base::{Caller, Cred, Cx, Glance, Node, Sight, Thread};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use openfiles::Handover;
 use std::boxed::Box;
 use std::format;
 use std::string::String;

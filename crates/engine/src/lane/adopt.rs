@@ -255,6 +255,7 @@ mod tests {
     use crate::{Cred, Cx, Kind, NewNode, Thread};
     use core::sync::atomic::Ordering::{Acquire, Relaxed};
     use format::lane::{self, State};
+    use openfiles::Handover;
 
     unsafe extern "C" {
         fn fork() -> i32;

@@ -6,6 +6,7 @@ use crate::fs::Fs;
 use crate::segment::{Header, LockWord, PaddedLock, cachelet};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::layout::{LINES_PER_BLOCK, Layout};
+use openfiles::Locks;
 
 /// How much is held; each a number of things.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,7 +37,7 @@ impl Fs {
         let mut census = Census {
             processes: self.users().count() as u32,
             lanes: (0..header.lanes_high.get()).filter(|lane| self.is_lane_busy(*lane)).count() as u32,
-            advisory: self.advisory_count(),
+            advisory: self.count_locks(),
             reserved_lines: self.reserved_lines().saturating_sub(self.lines_stocked() + self.spare_blocks() * LINES_PER_BLOCK),
             ..Census::default()
         };

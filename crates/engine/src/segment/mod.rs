@@ -210,34 +210,6 @@ const _: () = assert!(size_of::<Notice>() == 320);
 #[repr(C, align(64))]
 pub struct PaddedLock(pub LockWord);
 
-/// An entry of the process table.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C, align(64))]
-#[allow(missing_docs)]
-pub struct ProcessSlot {
-    /// 0 free, 1 in use, 2 between fork and the child's first step, 3 between exec's two halves.
-    pub state: AtomicU32,
-    /// PID as its own namespace knows it; a hint, never a proof.
-    pub pid: AtomicU32,
-    /// Inode of its PID namespace: PIDs are compared only within one.
-    pub pid_namespace: AtomicU64,
-    /// A time at which it lived, nanoseconds since boot: a process of that PID that began later is another one. 0: not known.
-    pub since: AtomicU64,
-    /// Random; a program after exec must show it.
-    pub nonce: AtomicU64,
-    pub reserved2: AtomicU32,
-    /// Lane that is changing this entry + 1.
-    pub owner: LockWord,
-    /// Pages of its descriptor table that have space, a bit each.
-    pub table_pages: AtomicU64,
-    /// When the state that does not last began, by the monotonic clock, nanoseconds.
-    pub begun: AtomicU64,
-    /// The child that the slot was readied for: half of the nonce 32 | PID 32 (`process/handover.rs`).
-    pub child: AtomicU64,
-}
-
-const _: () = assert!(size_of::<ProcessSlot>() == 64);
-
 /// A number in the descriptor table of a process.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(8))]
