@@ -197,8 +197,8 @@ pub fn segment_areas(fs: &Fs) -> Vec<(u64, u64)> {
         (areas.descriptors, 192),
         (areas.descriptions, 2048),
         (areas.advisory, 1024),
-        (areas.pages, 192),
-        (areas.shadow, fs.layout.block_count() * 8),
+        (areas.chunks, 192),
+        (areas.reservations, fs.layout.block_count() * 8),
         (areas.cachelets, cachelets),
     ]
     .into()

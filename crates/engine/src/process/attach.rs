@@ -494,8 +494,8 @@ pub(crate) fn unjoined(
         glanced: Ordinal::of(Table::EMPTY),
         cachelets: Growing::of(Table::EMPTY),
         all_cachelets: Table::EMPTY,
-        pages: Table::EMPTY,
-        shadow: Table::EMPTY,
+        chunks: Table::EMPTY,
+        reservations: Table::EMPTY,
         opens: Opens {
             descriptors: Table::EMPTY,
             descriptions: Table::EMPTY,

@@ -28,7 +28,7 @@ pub fn segment_bytes(limit: u64) -> Option<u64> {
 pub fn segment_parts(limit: u64, users: u64) -> Option<[(u64, u64); 8]> {
     let layout = Layout::new(limit)?;
     let areas = Areas::new(&layout, cachelet_budget(&layout));
-    let pages = layout.block_count().div_ceil(512);
+    let chunks = layout.block_count().div_ceil(512);
     let descriptor = size_of::<Descriptor>() as u64;
     Some([
         (0, areas.lanes),
@@ -37,7 +37,7 @@ pub fn segment_parts(limit: u64, users: u64) -> Option<[(u64, u64); 8]> {
         (areas.descriptors, PAGE_DESCRIPTORS * descriptor),
         (areas.descriptors + DESCRIPTORS * descriptor, PAGE_DESCRIPTORS * descriptor),
         (areas.descriptions, 512 * 64),
-        (areas.pages, pages * size_of::<crate::segment::Page>() as u64 + pages * BLOCK + (areas.shadow - areas.pages)),
+        (areas.chunks, chunks * size_of::<crate::segment::Chunk>() as u64 + chunks * BLOCK + (areas.reservations - areas.chunks)),
         (areas.cachelets, 128 * 128),
     ])
 }
