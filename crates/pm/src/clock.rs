@@ -1,12 +1,12 @@
 //! The clock that stamps files.
 
+//!
+//! The kernel's function (vDSO) is asked, never libc's: a sanitizer puts its own in front of that, which falls over
+//! before the sanitizer has started, and what it does while it starts may be the first call that comes to us.
+
 use crate::sys::abi;
 use crate::vdso::{self, ClockGettime};
-
-unsafe extern "C" {
-    // The vDSO behind it makes this a function call; libc's is no file function.
-    fn clock_gettime(clock: i32, time: *mut abi::__kernel_timespec) -> i32;
-}
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Now, nanoseconds since the epoch, from the kernel's coarse clock: what its
 /// own file systems stamp with.
@@ -37,7 +37,7 @@ pub fn make_up(start: i64) {
 }
 
 fn read(clock: i32) -> i64 {
-    ask(clock_gettime, clock)
+    ask(Clock::here().0, clock)
 }
 
 #[inline(always)]
@@ -61,8 +61,19 @@ pub struct Clock(ClockGettime);
 
 impl Clock {
     /// That of this program, for as long as it lives.
+    #[inline]
     pub fn here() -> Clock {
-        Clock(vdso::clock_gettime().unwrap_or(by_call))
+        /// Its address; 0: not looked up yet. All find the same.
+        static KNOWN: AtomicUsize = AtomicUsize::new(0);
+        match KNOWN.load(Relaxed) {
+            0 => {
+                let found = vdso::clock_gettime().unwrap_or(by_call);
+                KNOWN.store(found as *const () as usize, Relaxed);
+                Clock(found)
+            }
+            // SAFETY: stored above: a function of this type.
+            known => Clock(unsafe { core::mem::transmute::<usize, ClockGettime>(known) }),
+        }
     }
 
     /// As [`now`].
