@@ -83,9 +83,13 @@ const FREE: Mapping = Mapping {
 };
 
 impl Mapping {
-    /// Whether not all of it is pages of the file.
-    fn is_partial(&self) -> bool {
-        self.holes || self.filled < self.end
+    /// Whether `next` follows it in memory and in the file, with the same rights. One that is free goes on in none.
+    fn goes_on_in(&self, next: &Mapping) -> bool {
+        let is_file = (self.slot, self.description) == (next.slot, next.description);
+        let follows = self.end != 0 && self.end == next.start && self.offset + (self.end - self.start) as u64 == next.offset;
+        // What is in place has no gap.
+        let is_filled = self.filled == self.end || next.filled == next.start;
+        is_file && follows && is_filled && (self.shared, self.prot) == (next.shared, next.prot)
     }
 }
 
@@ -272,15 +276,9 @@ impl Process {
                 (true, false) => table[index] = head,
                 (false, true) => table[index] = tail,
                 (true, true) => {
-                    table[index] = head;
                     // A tail that finds no place stays mapped, held by its head.
-                    if let Some(free) = table.iter().position(|m| m.end == 0)
-                        && mount.backend.dup(old.description, MAP_FD + free as u32).is_ok()
-                    {
-                        table[free] = tail;
-                        self.mappings.high.fetch_max(free as u32 + 1, Ordering::Relaxed);
-                        self.mappings.used.fetch_add(1, Ordering::AcqRel);
-                    }
+                    let _ = self.split(table, index, end);
+                    table[index] = head;
                 }
             }
         }

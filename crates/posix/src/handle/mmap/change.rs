@@ -4,7 +4,8 @@
 
 use super::fault::Touch;
 use super::*;
-use core::sync::atomic::Ordering::Relaxed;
+use core::ops::Range;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use pm::UserSlice;
 
 /// Most bytes that are put in place for one call of the kernel's.
@@ -16,30 +17,36 @@ impl Process {
     pub unsafe fn mprotect(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let [start, len, prot, ..] = args;
         let Some(end) = pages(len).and_then(|len| start.checked_add(len)) else { return Outcome::Kernel };
-        if !self.maps_partially.load(Relaxed) || !start.is_multiple_of(PAGE) || prot & !7 != 0 {
+        if self.mappings.is_empty() || !start.is_multiple_of(PAGE) || prot & !7 != 0 {
             return Outcome::Kernel;
         }
         let cx = self.cx(thread);
         let changed = self.mappings.with(|table| {
-            if !table.iter().any(|one| one.is_partial() && one.start < end && start < one.end) {
+            if !self.known(table).iter().any(|one| one.start < end && start < one.end) {
                 return None;
             }
-            Some(self.protect_parts(&cx, table, start, end, prot))
+            let changed = self.protect_parts(&cx, table, start, end, prot);
+            self.join_parts(&cx, table, start, end);
+            Some(changed)
         });
         changed.map_or(Outcome::Kernel, |result| done(result.map(|()| 0)))
+    }
+
+    /// As much of the table as was ever used.
+    fn known<'t>(&self, table: &'t [Mapping; MAPS_MAX]) -> &'t [Mapping] {
+        &table[..self.mappings.high.load(Relaxed) as usize]
     }
 
     fn protect_parts(&self, cx: &Cx, table: &mut [Mapping; MAPS_MAX], start: usize, end: usize, prot: usize) -> base::Result<()> {
         let mut at = start;
         while at < end {
-            let inside = table.iter_mut().find(|one| one.is_partial() && one.start <= at && at < one.end);
-            if let Some(one) = inside {
-                let to = one.end.min(end);
-                self.protect_part(cx, one, at, to, prot)?;
+            if let Some(index) = self.known(table).iter().position(|one| one.start <= at && at < one.end) {
+                let to = table[index].end.min(end);
+                self.protect_part(cx, table, index, at..to, prot)?;
                 at = to;
                 continue;
             }
-            let starts = table.iter().filter(|one| one.is_partial() && one.start > at).map(|one| one.start);
+            let starts = self.known(table).iter().filter(|one| one.start > at).map(|one| one.start);
             let to = starts.fold(end, usize::min);
             // SAFETY: the program's own call, on a part.
             unsafe { pm::call!(abi::__NR_mprotect, at, to - at, prot) }?;
@@ -48,24 +55,77 @@ impl Process {
         Ok(())
     }
 
-    /// Puts a part of a mapping in place anew, with other rights. What lies past the end stays without any.
-    fn protect_part(&self, cx: &Cx, one: &mut Mapping, from: usize, to: usize, prot: usize) -> base::Result<()> {
-        let file = self.mapped_file(one).ok_or(Error::Posix(Errno::ENOMEM))?;
-        if one.shared && prot & PROT_WRITE != 0 && !writable(file.flags()) {
+    /// Gives a part of a mapping other rights: it is a mapping of its own from then on, as what is put in place there later
+    /// must have them too. What stands for holes is put in place anew; what lies past the end stays without any rights.
+    fn protect_part(
+        &self,
+        cx: &Cx,
+        table: &mut [Mapping; MAPS_MAX],
+        index: usize,
+        part: Range<usize>,
+        prot: usize,
+    ) -> base::Result<()> {
+        let file = self.mapped_file(&table[index]).ok_or(Error::Posix(Errno::ENOMEM))?;
+        if table[index].shared && prot & PROT_WRITE != 0 && !writable(file.flags()) {
             return err(Errno::EACCES);
         }
-        let filled = to.min(one.filled);
-        if from < filled && one.holes {
-            let offset = one.offset + (from - one.start) as u64;
-            let put = self.fill(cx, &file, from, filled - from, prot, one.shared, offset)?;
+        let index = if usize::from(table[index].prot) == prot {
+            index
+        } else {
+            let index = self.split(table, index, part.start)?;
+            self.split(table, index, part.end)?;
+            index
+        };
+        let one = &mut table[index];
+        let filled = part.end.min(one.filled);
+        if part.start < filled && one.holes {
+            let offset = one.offset + (part.start - one.start) as u64;
+            let put = self.fill(cx, &file, part.start, filled - part.start, prot, one.shared, offset)?;
             one.holes |= put.holes;
-        } else if from < filled {
+        } else if part.start < filled {
             // SAFETY: the program's own call, on a part.
-            unsafe { pm::call!(abi::__NR_mprotect, from, filled - from, prot) }?;
+            unsafe { pm::call!(abi::__NR_mprotect, part.start, filled - part.start, prot) }?;
         }
-        let whole = from == one.start && to == one.end;
-        one.prot = if whole { prot as u8 } else { one.prot | prot as u8 };
+        one.prot = prot as u8;
         Ok(())
+    }
+
+    /// Makes two mappings of one, of which the second begins at `at`; that one's place in the table. Where `at` does not lie
+    /// within it, it stays as it is.
+    pub(super) fn split(&self, table: &mut [Mapping; MAPS_MAX], index: usize, at: usize) -> base::Result<usize> {
+        let old = table[index];
+        if at <= old.start || old.end <= at {
+            return Ok(index);
+        }
+        let mount = self.mounts.get(old.slot as usize).ok_or(Error::Posix(Errno::ENOMEM))?;
+        let free = table.iter().position(|one| one.end == 0).ok_or(Error::Posix(Errno::ENOMEM))?;
+        mount.backend.dup(old.description, MAP_FD + free as u32)?;
+        self.mappings.high.fetch_max(free as u32 + 1, Relaxed);
+        self.mappings.used.fetch_add(1, AcqRel);
+        table[free] = Mapping { start: at, filled: old.filled.max(at), offset: old.offset + (at - old.start) as u64, ..old };
+        table[index] = Mapping { end: at, filled: old.filled.min(at), ..old };
+        Ok(free)
+    }
+
+    /// Mappings at `start..end` that go on in one another are one again, as they are for the kernel.
+    fn join_parts(&self, cx: &Cx, table: &mut [Mapping; MAPS_MAX], start: usize, end: usize) {
+        for index in 0..self.known(table).len() {
+            loop {
+                let one = table[index];
+                if one.end < start || end < one.start {
+                    break;
+                }
+                let Some(next) = self.known(table).iter().position(|next| one.goes_on_in(next)) else { break };
+                let Mapping { end, filled, holes, .. } = table[next];
+                let filled = if one.filled == one.end { filled } else { one.filled };
+                table[index] = Mapping { end, filled, holes: one.holes || holes, ..one };
+                table[next] = FREE;
+                self.mappings.used.fetch_sub(1, AcqRel);
+                if let Some(mount) = self.mounts.get(one.slot as usize) {
+                    mount.backend.close(cx, MAP_FD + next as u32);
+                }
+            }
+        }
     }
 
     /// `madvise(address, len, advice)`.
