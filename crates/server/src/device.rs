@@ -305,8 +305,9 @@ fn connections() -> Result<OwnedFd, Errno> {
     rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// Gives the calling thread a copy of the mounts that it sees. What it mounts at `points` is for itself and its
-/// children only; all else that is mounted here or elsewhere is seen as before.
+/// Gives the calling thread a copy of the mounts that it sees. What it or its children mount anywhere in the mount that
+/// holds one of `points` is for themselves only; what others mount there is seen by them still. All other mounts are as
+/// before, both ways.
 pub fn set_apart(points: &[PathBuf]) -> Result<(), MountError> {
     pm::host::own_mounts().map_err(|errno| MountError::Failed("unshare", Errno::from_raw_os_error(errno.0)))?;
     for point in points {
