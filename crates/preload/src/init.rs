@@ -5,6 +5,7 @@
 //! goes straight to the kernel.
 
 use crate::attach::{Wishes, attach, refuse};
+use crate::contents::Contents;
 use crate::door::PROCESS;
 use crate::tls::{self, Tls};
 use crate::{alloc, foreign, libc, libraries, patch, placeholders, refused, thread};
@@ -136,36 +137,13 @@ fn with_environment(run: impl FnOnce(&dyn Fn(&[u8]) -> Option<&'static CStr>) ->
         return run(&|name| unsafe { libc::get_variable(environ, name) });
     }
     // Before libc is ready: the kernel's copy.
-    let Some(text) = read_environ() else { return false };
+    let Some(text) = Contents::of(c"/proc/self/environ").map(Contents::leak) else { return false };
     run(&|name| {
         text.split_inclusive(|&b| b == 0).find_map(|entry| {
             let value = entry.strip_prefix(name)?.strip_prefix(b"=")?;
             CStr::from_bytes_with_nul(value).ok()
         })
     })
-}
-
-/// The contents of `/proc/self/environ` in our own memory (kept for good).
-fn read_environ() -> Option<&'static [u8]> {
-    const ROOM: usize = 1 << 20;
-    let at = alloc::alloc_pages(ROOM);
-    if at.is_null() {
-        return None;
-    }
-    // SAFETY: the path is NUL-terminated.
-    let fd = unsafe { pm::call!(__NR_openat, AT_FDCWD, c"/proc/self/environ".as_ptr(), O_RDONLY | O_CLOEXEC) }.ok()?;
-    let mut len = 0;
-    while len < ROOM {
-        // SAFETY: the rest of our own block.
-        match unsafe { pm::call!(__NR_read, fd, at.add(len), ROOM - len) } {
-            Ok(n) if n > 0 => len += n,
-            _ => break,
-        }
-    }
-    // SAFETY: our own descriptor.
-    let _ = unsafe { pm::call!(__NR_close, fd) };
-    // SAFETY: written above, never changed again.
-    Some(unsafe { core::slice::from_raw_parts(at, len) })
 }
 
 /// Room for what [`save`] keeps, usually enough: the first block of the allocator costs two calls and two pages.

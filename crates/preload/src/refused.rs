@@ -10,11 +10,12 @@
 use crate::attach::{Shown, Why};
 use crate::door::PROCESS;
 use crate::init::SAVED;
+use crate::mount_table;
 use core::ffi::CStr;
 use core::fmt::Write;
 use core::sync::atomic::Ordering::Acquire;
 use pm::Errno;
-use pm::file::{FileSystem, file_system, stat};
+use pm::file::stat;
 use pm::sys::abi::*;
 use posix::{ThreadState, environment};
 use vfs::Backend;
@@ -53,9 +54,9 @@ fn source(image: &[u8]) -> &[u8] {
     if image.first() == Some(&b'/') { image } else { image.splitn(3, |&b| b == b':').nth(2).unwrap_or(image) }
 }
 
-/// Whether the kernel shows the image at its mount point.
+/// Whether the kernel shows the image at its mount point, and not something else that is mounted there.
 fn kernel_serves(image: &[u8], point: &[u8]) -> bool {
-    if image.first() != Some(&b'/') || file_system(point) != Ok(FileSystem::Fuse) {
+    if image.first() != Some(&b'/') {
         return false;
     }
     // Mounted there, and not a directory of something that is mounted above it.
@@ -64,7 +65,26 @@ fn kernel_serves(image: &[u8], point: &[u8]) -> bool {
     let Some(room) = above.get_mut(..len + 4) else { return false };
     room[..len].copy_from_slice(&point[..len]);
     room[len..].copy_from_slice(b"/..\0");
-    matches!((stat(point), stat(room)), (Ok(here), Ok(above)) if here.dev != above.dev)
+    let (Ok(here), Ok(above)) = (stat(point), stat(room)) else { return false };
+    here.dev != above.dev
+        && mount_table::source_of(here.dev, |kind, source| kind == b"fuse.bypath" && is_same_path(source, image))
+}
+
+/// Whether two absolute paths, NUL-terminated, lead to the same name: whatever has become of the file, and whatever
+/// symlinks lead to its directory.
+fn is_same_path(one: &[u8], other: &[u8]) -> bool {
+    let is_same_file = |one: &[u8], other: &[u8]| matches!((stat(one), stat(other)), (Ok(one), Ok(other)) if (one.dev, one.ino) == (other.dev, other.ino));
+    if one == other || is_same_file(one, other) {
+        return true;
+    }
+    let name = |path: &[u8]| path.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
+    let directory = |path: &[u8]| {
+        let mut text = [0u8; 4096];
+        text.get_mut(..name(path))?.copy_from_slice(&path[..name(path)]);
+        (name(path) < text.len()).then_some(text)
+    };
+    one[name(one)..] == other[name(other)..]
+        && directory(one).zip(directory(other)).is_some_and(|(one, other)| is_same_file(&one, &other))
 }
 
 /// Whether this program's root directory is the session's.
