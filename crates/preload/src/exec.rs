@@ -505,8 +505,8 @@ unsafe fn bare_exec(dirfd: i32, path: *const c_char, argv: Strings, envp: String
 /// As for `execveat`.
 pub unsafe fn execveat_call(dirfd: i32, path: *const c_char, argv: Strings, envp: Strings, flags: i32) -> c_int {
     // SAFETY: by contract.
-    if posix::bad_pointer(path as usize) || !unsafe { environ::is_there(envp) } {
-        errno::set(14);
+    if posix::bad_pointer(path as usize) || !unsafe { environ::is_there(argv) && environ::is_there(envp) } {
+        errno::set(pm::Errno::EFAULT.0);
         return -1;
     }
     // SAFETY: by contract.
