@@ -18,8 +18,8 @@ use crate::door::PROCESS;
 use crate::environ::Environment;
 use crate::exec::{STATE_MAX, Whose, whose};
 use crate::fork::Clone;
-use crate::spawn::{Attributes, Order, SETSIGMASK, apply, attributes, block_signals, do_step, reset_handlers, set_signals, wait};
-use crate::{alloc, call, errno, hand_over, libc, next, placeholders, thread, tls};
+use crate::spawn::{Attributes, Order, SETSIGMASK, apply, attributes, block_signals, do_step, set_signals, wait};
+use crate::{alloc, call, errno, hand_over, libc, next, placeholders, signals, thread, tls};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use pm::sys::{self, abi::*};
 use posix::ForkToken;
@@ -137,7 +137,7 @@ unsafe extern "C" fn begin(at: *mut c_void) -> c_int {
 
 /// In the child; returns only if there is no exec, with the error number.
 fn run(child: &mut Child) -> i32 {
-    reset_handlers(&child.attributes);
+    signals::reset_handlers(child.attributes.defaults());
     if let Err(errno) = apply(&child.attributes) {
         return errno.0;
     }

@@ -423,9 +423,35 @@ pub fn pass_on(undo: bool) {
         return;
     }
     masks::pass_on(tls::get(), undo);
-    for signal in [SIGSEGV, SIGBUS] {
-        if SLOTS[signal as usize].handler.load(Acquire) == IGNORE {
+    for signal in [SIGSEGV, SIGBUS].into_iter().filter(|signal| ignores(*signal)) {
+        // A child that is about to execute may have given the signal its default.
+        let own = if undo { IGNORE } else { trampoline as *const () as usize };
+        if installed(signal).is_some_and(|action| action.handler == own) {
             install(signal, &if undo { watching() } else { KernelAction::plain(IGNORE) });
+        }
+    }
+}
+
+/// Whether the program ignores a signal, whatever the kernel has been told.
+fn ignores(signal: c_int) -> bool {
+    SLOTS[signal as usize].handler.load(Acquire) == IGNORE
+}
+
+/// Whether a child that libc makes by itself would begin with another mask, or ignore other signals, than this thread
+/// believes to.
+pub fn libc_would_pass_others(tls: &Tls) -> bool {
+    GUARDED.load(Acquire) && (tls.hidden.get() != 0 || ignores(SIGSEGV) || ignores(SIGBUS))
+}
+
+/// In a child that is about to execute: no handler of its parent's runs there. What is ignored stays so, unless it is
+/// one of `defaults`. Changes no memory, which may be the parent's.
+pub fn reset_handlers(defaults: u64) {
+    for signal in 1..SIGNALS as c_int {
+        let Some(KernelAction { handler, .. }) = installed(signal) else { continue };
+        let is_ignored = handler == IGNORE || handler == trampoline as *const () as usize && ignores(signal);
+        let wanted = if is_ignored && defaults & 1 << (signal - 1) == 0 { IGNORE } else { DEFAULT };
+        if handler != wanted {
+            install(signal, &KernelAction::plain(wanted));
         }
     }
 }

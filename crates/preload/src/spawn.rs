@@ -13,7 +13,7 @@ use crate::fork::quiet_fork;
 use crate::patch::raw_during;
 use crate::serve;
 use crate::symbols::identity::ask_again;
-use crate::{call, environ::Environment, errno, guest, init, libc, next, placeholders, tls};
+use crate::{call, environ::Environment, errno, guest, init, libc, next, placeholders, signals, tls};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use pm::sys::{self, abi::*};
 
@@ -53,6 +53,13 @@ unsafe extern "C" {
     fn posix_spawnattr_getsigmask(attr: *const c_void, out: *mut u64) -> c_int;
     fn posix_spawnattr_getschedpolicy(attr: *const c_void, out: *mut c_int) -> c_int;
     fn posix_spawnattr_getschedparam(attr: *const c_void, out: *mut c_int) -> c_int;
+}
+
+impl Attributes {
+    /// The signals that the new program is to have with their defaults, as a mask.
+    pub(crate) fn defaults(&self) -> u64 {
+        if self.flags & SETSIGDEF != 0 { self.defaults[0] } else { 0 }
+    }
 }
 
 /// # Safety
@@ -124,7 +131,7 @@ pub unsafe fn spawn(pid: *mut c_int, order: &Order) -> i32 {
 unsafe fn needs_us(order: &Order, steps: &Steps) -> bool {
     // SAFETY: the program's path.
     let ours = |path: *const c_char| !matches!(unsafe { whose(HERE, path, 0) }, Whose::Kernel);
-    let mut needs = call::any_ours();
+    let mut needs = call::any_ours() || signals::libc_would_pass_others(tls::get());
     // SAFETY: by contract.
     let name = unsafe { CStr::from_ptr(order.file) }.to_bytes();
     if order.search && !name.contains(&b'/') {
@@ -249,7 +256,7 @@ unsafe fn own_spawn(pid: *mut c_int, order: &Order, steps: &Steps) -> i32 {
 /// # Safety
 /// The order's pointers are the program's.
 unsafe fn become_child(order: &Order, steps: &Steps, attributes: &Attributes, mask: u64, report: usize) -> i32 {
-    reset_handlers(attributes);
+    signals::reset_handlers(attributes.defaults());
     if let Err(errno) = apply(attributes) {
         return errno.0;
     }
@@ -275,23 +282,6 @@ unsafe fn become_child(order: &Order, steps: &Steps, attributes: &Attributes, ma
     };
     block_signals();
     -error as i32
-}
-
-/// Handlers of the parent must not run here.
-pub(crate) fn reset_handlers(attributes: &Attributes) {
-    for signal in 1..=64usize {
-        // The kernel's: handler, flags, restorer, mask.
-        let mut action = [0usize; 4];
-        // SAFETY: the array has the struct's size.
-        let asked = unsafe { pm::call!(__NR_rt_sigaction, signal, 0, action.as_mut_ptr(), 8) };
-        let wanted = attributes.flags & SETSIGDEF != 0 && attributes.defaults[0] & (1 << (signal - 1)) != 0;
-        if asked.is_err() || action[0] == 0 || (action[0] == 1 && !wanted) {
-            continue;
-        }
-        let default = [0usize; 4];
-        // SAFETY: as above.
-        let _ = unsafe { pm::call!(__NR_rt_sigaction, signal, default.as_ptr(), 0, 8) };
-    }
 }
 
 /// Scheduling, session, group, identity, in libc's order.
