@@ -1,17 +1,16 @@
-//! Opening and closing where everything is at hand: the ways of nearly every
-//! `open` and `close`, each in one piece. A context is only asked for where
-//! something rare is left to do. The protocol is that of `descriptions`.
+//! A description for what a path leads to, and its end. The protocol is that of `process::descriptions`.
 
-use super::descriptions::{DOUBT, PINNED, forget_pin};
-use super::table::PAGE_DESCRIPTORS;
 use crate::fs::{Fs, Opens};
-use crate::glance::Seen;
+use crate::process::descriptions::{DOUBT, PINNED, forget_pin};
+use crate::process::table::PAGE_DESCRIPTORS;
+use crate::rights::may_open_fast;
 use crate::segment::{Cachelet, Descriptor, cachelet};
 use base::hold::{self, MAKING};
-use base::{Caller, Cx, Description, DescriptionId, Glance, Kind, Name, NewNode, Node, Opening, Result, Unclosed};
+use base::{Caller, Cx, Description, DescriptionId, Fast, Kind, Node, Unclosed};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use pm::Text;
+use pm::sys::abi;
 
 /// Flags of a cachelet that is not to be pinned without further ado.
 const ODD: u32 = cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD | cachelet::INVALID | cachelet::EXECUTED;
@@ -19,62 +18,47 @@ const ODD: u32 = cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD | cach
 const LEFT: u32 = cachelet::AHEAD | cachelet::MAPPED | cachelet::INVALID | cachelet::REMOVED;
 
 impl Fs {
-    /// [Makes](Fs::create) a node and opens it, as [`Fs::open`] with these flags under this number. No description: open it
-    /// properly.
-    #[inline(always)]
-    pub fn create_open(
+    /// Opens the file or directory at the end of a path, as number `fd`, if one may who knows no more of its rights than its
+    /// owner and mode. `flags` are the program's `O_*`, of which the description keeps `kept`.
+    pub fn open_fast(
         &self,
-        cx: &Cx,
-        dir: Node,
-        name: Name,
-        new: &NewNode,
-        (flags, fd): (impl FnOnce() -> u32, u32),
-    ) -> Result<(Node, Option<(DescriptionId, &Description)>)> {
-        let (node, cachelet) = self.create_seen(cx, dir, name, new)?;
-        // Copied here, so that the context itself may be in registers.
-        let undo = |cachelet: &Cachelet, description: &Description| self.not_at_hand_in(cx.copied(), cachelet, description);
-        Ok((node, self.open_seen(undo, cachelet, node, new.kind, flags(), fd)))
-    }
-
-    /// Opens what is at the end of a path from a directory, only if the image may be changed where `writable` is asked for.
-    /// `decide` is told its mode word and owner, and says of which kind it is (no symlink), with which flags it is to be
-    /// opened, and under which number.
-    #[inline(always)]
-    pub fn glance_open<'c>(
-        &self,
-        who: impl Fn() -> &'c Caller,
+        who: &Caller,
         (base, path): (Node, Text),
-        covered: impl Fn(u64) -> bool,
-        writable: bool,
-        decide: impl FnOnce(u32, u32) -> Option<(Kind, u32, u32)>,
-        context: impl FnOnce() -> Cx<'c>,
-    ) -> Opening {
-        let mut seen = None;
-        let glance = self.glance_at(who, base, path, covered, &mut seen);
-        let Some(Seen { cachelet, id, parent, word, uid }) = seen else {
-            return if glance == Glance::Absent { Opening::Absent } else { Opening::Unsure };
+        covered: Option<&dyn Fn(u64) -> bool>,
+        (flags, kept): (u32, u32),
+        fd: u32,
+    ) -> Fast<(DescriptionId, Kind)> {
+        let found = match self.resolve_fast(who, base, path, covered) {
+            Fast::Done(found) => found,
+            Fast::Absent => return Fast::Absent,
+            Fast::Slow => return Fast::Slow,
         };
-        if writable && !(self.opens.is_plain || self.is_writable_with_care()) {
-            return Opening::Unsure;
+        let cachelet = found.cachelet;
+        let (word, uid) = (cachelet.mode.load(Relaxed), cachelet.uid.load(Relaxed));
+        let parent = found.dir.node.load(Relaxed);
+        let kind = match found.kind() {
+            kind if kind == Kind::Regular as u8 && flags & abi::O_DIRECTORY == 0 => Kind::Regular,
+            kind if kind == Kind::Directory as u8 && flags & (abi::O_ACCMODE | abi::O_CREAT) == 0 => Kind::Directory,
+            _ => return Fast::Slow,
+        };
+        let is_writable = || flags & abi::O_ACCMODE == abi::O_RDONLY || self.is_writable();
+        if !cachelet.is_still(found.sequence, cachelet::ODD) || !may_open_fast(who, word, uid, flags) || !is_writable() {
+            return Fast::Slow;
         }
-        let Some((kind, flags, fd)) = decide(word, uid) else { return Opening::Unsure };
-        let node = Node { id, hint: self.number_at_hand(cachelet) };
-        let undo = |cachelet: &Cachelet, description: &Description| self.not_at_hand(context, cachelet, description);
-        match self.open_seen(undo, cachelet, node, kind, flags, fd) {
+        let node = Node { id: found.id, hint: self.cachelet_number(cachelet) };
+        match self.open_cachelet(cachelet, node, kind, kept, fd) {
             Some((id, description)) => {
                 description.parent.store(parent, Relaxed);
-                Opening::Open(id, kind, fd)
+                Fast::Done((id, kind))
             }
-            None => Opening::Unused(fd),
+            None => Fast::Slow,
         }
     }
 
-    /// Opens a node whose cachelet is `cachelet`, if that is so, and if a description and the number's place are at hand.
-    /// `None`: nothing has been done, or `undo` has taken it back.
-    #[inline(always)]
-    fn open_seen(
+    /// Opens a node whose cachelet is `cachelet`, if that is so, and if there is a description and the number's place is
+    /// in the first page. `None`: what was done has been taken back.
+    fn open_cachelet(
         &self,
-        undo: impl FnOnce(&Cachelet, &Description),
         cachelet: &Cachelet,
         node: Node,
         kind: Kind,
@@ -82,13 +66,12 @@ impl Fs {
         fd: u32,
     ) -> Option<(DescriptionId, &Description)> {
         let process = self.process.load(Relaxed);
-        let opens = self.opens_from_here();
-        let place = opens.place(fd)?;
+        let place = self.opens.place(fd)?;
         // The one that this number had last, so that threads whose numbers differ have descriptions of their own.
-        let seen = place.last.load(Relaxed).wrapping_sub(1);
-        let (id, description) = match opens.descriptions.get(seen) {
+        let last = place.last.load(Relaxed).wrapping_sub(1);
+        let (id, description) = match self.opens.descriptions.get(last) {
             // Peers may have written anything there.
-            Some(description) if seen < opens.known.load(Relaxed) && is_taken(description, process) => (seen, description),
+            Some(description) if last < self.opens.known.load(Relaxed) && is_taken(description, process) => (last, description),
             _ => self.next_description(process, &place.last)?,
         };
         pm::touched();
@@ -100,19 +83,18 @@ impl Fs {
         cachelet.opens.fetch_add(1, SeqCst);
         pm::touched();
         if cachelet.flags.load(SeqCst) & ODD != 0 || cachelet.node.load(SeqCst) != node.id {
-            undo(cachelet, description);
+            self.open_undone(cachelet, description);
             return None;
         }
         description.pin.store(PINNED, Release);
         pm::touched();
         description.flags.store(flags, Relaxed);
-        let zero = pm::zero();
-        description.offset.store(zero, Relaxed);
-        description.offset_owner.store(zero as u32, Relaxed);
+        description.offset.store(0, Relaxed);
+        description.offset_owner.store(0, Relaxed);
         description.kind.store(kind as u32, Relaxed);
         if place.word.compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
             // A number that was left in the table.
-            undo(cachelet, description);
+            self.open_undone(cachelet, description);
             return None;
         }
         pm::touched();
@@ -134,34 +116,25 @@ impl Fs {
         Some((id, description))
     }
 
-    /// Takes back what `open_seen` has begun.
+    /// Takes back what `open_cachelet` has begun.
     #[cold]
     #[inline(never)]
-    fn not_at_hand<'c>(&self, context: impl FnOnce() -> Cx<'c>, cachelet: &Cachelet, description: &Description) {
-        self.not_at_hand_in(context(), cachelet, description);
-    }
-
-    /// As [`Fs::not_at_hand`], where there is a context.
-    #[cold]
-    #[inline(never)]
-    fn not_at_hand_in(&self, cx: Cx, cachelet: &Cachelet, description: &Description) {
-        self.unpin(&cx, cachelet, description);
+    fn open_undone(&self, cachelet: &Cachelet, description: &Description) {
+        self.with_own_context(|cx| self.unpin(cx, cachelet, description));
         description.refs.store(0, Release);
     }
 
     /// Begins to close a number of this process, shared or not; nearly always that is all. Else the rest is for [`Fs::close_rest`].
-    #[inline(always)]
-    pub fn close_at_hand(&self, fd: u32) -> Option<Unclosed> {
-        let Some(place) = self.opens_from_here().place(fd) else { return Some(Unclosed::All) };
+    pub fn close_fast(&self, fd: u32) -> Option<Unclosed> {
+        let Some(place) = self.opens.place(fd) else { return Some(Unclosed::All) };
         self.close_seen(fd, &place.word, place.word.load(Acquire))
     }
 
     /// Closes a number of this process whose place held `entry` when it was looked at.
-    #[inline(always)]
     fn close_seen(&self, fd: u32, place: &AtomicU32, entry: u32) -> Option<Unclosed> {
         let process = self.process.load(Relaxed);
         let id = entry.wrapping_sub(1);
-        let Some(description) = self.opens_from_here().descriptions.get(id) else { return Some(Unclosed::All) };
+        let Some(description) = self.opens.descriptions.get(id) else { return Some(Unclosed::All) };
         let opened = hold::opened(process.wrapping_sub(1), fd);
         if description.refs.compare_exchange(opened, MAKING | u64::from(process), SeqCst, Relaxed).is_err() {
             return Some(Unclosed::All);
@@ -171,27 +144,24 @@ impl Fs {
         if place.compare_exchange(entry, 0, AcqRel, Relaxed).is_err() {
             return Some(Unclosed::Placed(id));
         }
-        // One comparison for both.
-        if description.pin.load(Acquire) ^ PINNED | description.locks.load(SeqCst) != 0 {
+        if description.pin.load(Acquire) != PINNED || description.locks.load(SeqCst) != 0 {
             return Some(Unclosed::Marked(id));
         }
-        let Some(cachelet) = self.cachelet_at_hand(description.hint.load(Relaxed)) else { return Some(Unclosed::Marked(id)) };
-        let cachelet = pm::from_here(cachelet);
+        let Some(cachelet) = self.cachelets.get(description.hint.load(Relaxed)) else { return Some(Unclosed::Marked(id)) };
         description.pin.store(DOUBT, Release);
         pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
         pm::touched();
-        let zero = pm::zero();
-        forget_pin(description, zero as u32);
+        forget_pin(description, 0);
         pm::touched();
         if last && leaves_something(cachelet) {
             return Some(Unclosed::Last(id));
         }
-        description.refs.store(zero, Release);
+        description.refs.store(0, Release);
         None
     }
 
-    /// Closes the rest of what [`Fs::close_at_hand`] began.
+    /// Closes the rest of what [`Fs::close_fast`] began.
     #[cold]
     #[inline(never)]
     pub fn close_rest(&self, cx: &Cx, fd: u32, rest: Unclosed) {
@@ -210,7 +180,7 @@ impl Fs {
             Unclosed::Marked(id) => self.end_description(cx, id, self.description(id)),
             Unclosed::Last(id) => {
                 let description = self.description(id);
-                if let Some(cachelet) = self.cachelet_at_hand(description.hint.load(Relaxed)) {
+                if let Some(cachelet) = self.cachelets.get(description.hint.load(Relaxed)) {
                     self.last_unpin(cx, cachelet);
                 }
                 description.refs.store(0, Release);
@@ -221,7 +191,7 @@ impl Fs {
 
 impl Opens {
     /// The place of a number of this process, if it is one of the first and they have space.
-    #[inline(always)]
+    #[inline]
     fn place(&self, fd: u32) -> Option<&Descriptor> {
         if u64::from(fd) >= PAGE_DESCRIPTORS {
             return None;
@@ -231,13 +201,13 @@ impl Opens {
 }
 
 /// Whether a description was free, and is being made by process `process - 1` now.
-#[inline(always)]
+#[inline]
 fn is_taken(description: &Description, process: u32) -> bool {
     description.refs.compare_exchange(0, MAKING | u64::from(process), AcqRel, Relaxed).is_ok()
 }
 
 /// Whether the last to close a node has more to do than to go.
-#[inline(always)]
+#[inline]
 fn leaves_something(cachelet: &Cachelet) -> bool {
     let nameless = || cachelet.nlink.load(Acquire) == 0 && cachelet.mode.load(Relaxed) >> 16 & 0xff != Kind::Directory as u32;
     cachelet.flags.load(SeqCst) & LEFT != 0 || nameless()
@@ -248,22 +218,14 @@ mod tests {
     use super::*;
     use crate::process::census::Census;
     use crate::testing::TestFs;
-    use base::{Lock, LockKind, LockOwner};
+    use base::{Lock, LockKind, LockOwner, NewNode};
 
-    /// Opens a file for reading and writing, where all that it takes is at hand.
-    fn open(test: &TestFs, cx: Cx, node: Node, fd: u32) -> Option<DescriptionId> {
-        test.open_seen(
-            |cachelet, description| test.not_at_hand_in(cx, cachelet, description),
-            test.cachelet_at_hand(node.hint)?,
-            node,
-            Kind::Regular,
-            2,
-            fd,
-        )
-        .map(|(id, _)| id)
+    /// Opens a file for reading and writing, on the fast path.
+    fn open(test: &TestFs, node: Node, fd: u32) -> Option<DescriptionId> {
+        test.open_cachelet(test.cachelets.get(node.hint)?, node, Kind::Regular, 2, fd).map(|(id, _)| id)
     }
 
-    /// Goal: what is opened at hand is open as by `open`, and ends as completely.
+    /// Goal: what is opened on the fast path is open as by `open`, and ends as completely.
     /// Method: a plain close; the last one of a file without a name; one of a file
     /// with a lock; a node that is gone; a number without space.
     #[test]
@@ -275,7 +237,7 @@ mod tests {
             test.create(&cx, root, name, &new).unwrap()
         };
         let (file, gone) = (make(b"file"), make(b"gone"));
-        let open = |node, fd| open(&test, cx, node, fd);
+        let open = |node, fd| open(&test, node, fd);
         assert_eq!(open(file, 4), None, "the page of the number has no space yet");
         test.open(&cx, file, 2, 4).unwrap();
         test.close(&cx, 4);
@@ -305,7 +267,7 @@ mod tests {
         test.close(&cx, 6);
         assert_eq!(test.census(), before);
 
-        // A number that was left in the table: not at hand, and the old holder goes.
+        // A number that was left in the table: slow, and the old holder goes.
         open(file, 7).unwrap();
         let before_it = test.census();
         assert_eq!((open(file, 7), test.census()), (None, before_it));
@@ -324,7 +286,7 @@ mod tests {
         let file = test.create(&cx, root, b"file", &new).unwrap();
         test.open(&cx, file, 2, 40).unwrap();
         test.close(&cx, 40);
-        let open = |fd| open(&test, cx, file, fd).unwrap();
+        let open = |fd| open(&test, file, fd).unwrap();
         let (three, four) = (open(3), open(4));
         assert_ne!(three, four);
         test.close(&cx, 3);
@@ -367,7 +329,7 @@ mod tests {
         test.open(&cx, one, 2, 4).unwrap();
         test.close(&cx, 4);
         let before = test.census();
-        let open = |node, fd| open(&test, cx, node, fd).unwrap();
+        let open = |node, fd| open(&test, node, fd).unwrap();
         let process = test.process.load(Relaxed);
         let place = &test.opens.place(4).unwrap().word;
 

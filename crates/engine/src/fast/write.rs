@@ -1,11 +1,10 @@
-//! Writing where everything is at hand: one buffer into one run of blocks that
-//! are there, in one piece, without an operation (there is no record to write).
-//! What is locked and listed, and in which order, is as in `write`.
+//! Writing one buffer into one run of blocks that are there, without an operation (there is no record to write).
+//! What is locked and listed, and in which order, is as in `file::write`.
 
-use super::job::stamp;
+use crate::file::job::stamp;
 use crate::fs::Fs;
 use crate::segment::{Cachelet, LaneState, LockWord, cachelet};
-use base::{DescriptionId, Kind, Node, Thread};
+use base::{DescriptionId, Fast, Kind, Node, Thread};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::BLOCK;
@@ -18,7 +17,7 @@ use pm::UserSlice;
 const ORDINARY: (u32, u32) = ((Kind::Regular as u32) << 16, 0xff_0000 | 0o6000);
 
 /// Takes a word that names the lane that has it, if it is free and nothing else is listed where the lane's state lists it.
-#[inline(always)]
+#[inline]
 fn take(fs: &Fs, listed: &AtomicU64, word: &LockWord, owner: u32) -> Option<()> {
     if listed.load(Relaxed) != 0 {
         return None;
@@ -33,7 +32,7 @@ fn take(fs: &Fs, listed: &AtomicU64, word: &LockWord, owner: u32) -> Option<()> 
 }
 
 /// Gives it back. Nobody takes it from the living: what else is there is a peer's mistake, which should keep nobody waiting.
-#[inline(always)]
+#[inline]
 fn give_back(listed: &AtomicU64, word: &LockWord) {
     word.store(0, Release);
     listed.store(0, Release);
@@ -50,29 +49,24 @@ struct Place {
 }
 
 impl Fs {
-    /// As [`Fs::write`] of one buffer (`None` for the offset: at the end), where
-    /// that is quick; the offset after it. `None`: do it properly, nothing has been done.
-    #[inline(always)]
-    pub fn write_at_hand(&self, thread: &Thread, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
-        let Some(lane) = thread.lanes.get(usize::from(self.plain_slot)) else {
-            return self.write_with_care(self.own_lane(thread).get(), node, offset, from);
-        };
-        let owner = lane.get();
-        self.write_as::<true>(self.state_of(owner)?, owner, node, offset, from)
+    /// As [`Fs::write`] of one buffer (`None` for the offset: at the end); the offset after it.
+    pub fn write_fast(&self, thread: &Thread, node: Node, offset: Option<u64>, from: UserSlice) -> Fast<u64> {
+        let owner = self.own_lane(thread).get();
+        self.state_of(owner).and_then(|state| self.try_write(state, owner, node, offset, from)).into()
     }
 
-    /// As [`Fs::write_at_hand`] at a description's offset, or at the end, which moves the offset.
-    #[inline(always)]
-    pub fn write_on_at_hand(&self, thread: &Thread, id: DescriptionId, node: Node, append: bool, from: UserSlice) -> Option<u64> {
+    /// As [`Fs::write_fast`] at a description's offset, or at the end, which moves the offset.
+    pub fn write_on_fast(&self, thread: &Thread, id: DescriptionId, node: Node, append: bool, from: UserSlice) -> Fast<u64> {
+        self.try_write_on(thread, id, node, append, from).into()
+    }
+
+    fn try_write_on(&self, thread: &Thread, id: DescriptionId, node: Node, append: bool, from: UserSlice) -> Option<u64> {
         let owner = self.own_lane(thread).get();
         let state = self.state_of(owner)?;
         let description = self.opens.descriptions.get(id)?;
         take(self, &state.offsets[0], &description.offset_owner, owner)?;
         let offset = if append { None } else { Some(description.offset.load(Relaxed)) };
-        let end = match self.is_plain() {
-            true => self.write_as::<true>(state, owner, node, offset, from),
-            false => self.write_with_care(owner, node, offset, from),
-        };
+        let end = self.try_write(state, owner, node, offset, from);
         if let Some(end) = end {
             description.offset.store(end, Relaxed);
         }
@@ -80,48 +74,35 @@ impl Fs {
         end
     }
 
-    /// In any domain, where that is allowed.
-    #[inline(never)]
-    fn write_with_care(&self, owner: u32, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
+    #[inline]
+    fn try_write(&self, state: &LaneState, owner: u32, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
         if !self.is_writable() {
             return None;
         }
-        self.write_as::<false>(self.state_of(owner)?, owner, node, offset, from)
-    }
-
-    /// `PLAIN`: as of [`Fs::is_plain`].
-    #[inline(always)]
-    fn write_as<const PLAIN: bool>(
-        &self,
-        state: &LaneState,
-        owner: u32,
-        node: Node,
-        offset: Option<u64>,
-        from: UserSlice,
-    ) -> Option<u64> {
         let cachelet = self.cachelet(node.hint)?;
         take(self, &state.held[0], &cachelet.owner, owner)?;
-        let Some(place) = self.place_of(cachelet, node, offset, from.len as u64) else {
-            give_back(&state.held[0], &cachelet.owner);
-            return None;
-        };
-        if self.image.copy_in_as::<PLAIN>(place.at, from).is_err() {
-            give_back(&state.held[0], &cachelet.owner);
-            return None;
-        }
-        // From here on nothing fails, so that little has to be kept.
+        let end = self.write_held(cachelet, node, offset, from);
+        give_back(&state.held[0], &cachelet.owner);
+        end
+    }
+
+    /// The cachelet is held.
+    #[inline]
+    fn write_held(&self, cachelet: &Cachelet, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
+        let place = self.place_of(cachelet, node, offset, from.len as u64)?;
+        self.image.copy_in(place.at, from).ok()?;
+        // From here on nothing fails.
         let now = self.clock.now() as u64;
         if place.end > place.size || cachelet.mtime.load(Relaxed) != now || cachelet.ctime.load(Relaxed) != now {
-            self.stamp_at_hand(cachelet, place.end.max(place.size), now);
-        } else if !PLAIN {
+            self.stamp_fast(cachelet, place.end.max(place.size), now);
+        } else {
             self.image.fence();
         }
-        give_back(&state.held[0], &cachelet.owner);
         Some(place.end)
     }
 
     /// Where `len` bytes go, if that is into one run of blocks. The cachelet is held.
-    #[inline(always)]
+    #[inline]
     fn place_of(&self, cachelet: &Cachelet, node: Node, offset: Option<u64>, len: u64) -> Option<Place> {
         let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID | cachelet::CAPABLE);
         let other = cachelet.mode.load(Relaxed) & ORDINARY.1 ^ ORDINARY.0;
@@ -141,8 +122,8 @@ impl Fs {
     }
 
     /// Publishes the size and time of a file whose cachelet is held.
-    #[inline(always)]
-    fn stamp_at_hand(&self, cachelet: &Cachelet, size: u64, now: u64) {
+    #[inline]
+    fn stamp_fast(&self, cachelet: &Cachelet, size: u64, now: u64) {
         let at = node_offset(cachelet.node.load(Relaxed));
         match self.image.at(at) {
             Some(inode) => stamp(self, cachelet, inode, at, size, now),
@@ -170,6 +151,14 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
+    /// What was done.
+    fn done_of<T>(fast: Fast<T>) -> Option<T> {
+        match fast {
+            Fast::Done(done) => Some(done),
+            Fast::Absent | Fast::Slow => None,
+        }
+    }
+
     fn make(test: &TestFs, name: &[u8], mode: u16) -> Node {
         let new = NewNode { kind: Kind::Regular, mode, rdev: 0, target: b"" };
         let node = test.create(&test.cx(), test.root_node(), name, &new).unwrap();
@@ -184,12 +173,12 @@ mod tests {
         bytes
     }
 
-    /// Goal: the quick way does what the proper one does, or nothing. Method: the
+    /// Goal: the fast path does what the slow one does, or nothing. Method: the
     /// same writes to two files, one by either way, inside, across and at the end.
     #[test]
     fn agrees_with_write() {
         let test = TestFs::new(64 << 20);
-        let (cx, quick, plain) = (test.cx(), make(&test, b"quick", 0o644), make(&test, b"plain", 0o644));
+        let (cx, fast, plain) = (test.cx(), make(&test, b"fast", 0o644), make(&test, b"plain", 0o644));
         let mut done = 0;
         for (i, (offset, len)) in [
             (Some(0), 1),
@@ -206,18 +195,18 @@ mod tests {
         {
             let bytes = vec![i as u8 + 2; len];
             let from = UserSlice::from_ref(&bytes);
-            let end = test.write_at_hand(&test.thread, quick, offset, from);
+            let end = done_of(test.write_fast(&test.thread, fast, offset, from));
             done += u32::from(end.is_some());
-            let slow = || test.write(&cx, quick, offset, &[from]).unwrap().1;
+            let slow = || test.write(&cx, fast, offset, &[from]).unwrap().1;
             assert_eq!(end.unwrap_or_else(slow), test.write(&cx, plain, offset, &[from]).unwrap().1);
             let attr = |node| test.attr(&cx, node).map(|attr| (attr.size, attr.blocks)).unwrap();
-            assert_eq!((contents(&test, quick), attr(quick)), (contents(&test, plain), attr(plain)), "{offset:?} {len}");
+            assert_eq!((contents(&test, fast), attr(fast)), (contents(&test, plain), attr(plain)), "{offset:?} {len}");
         }
-        assert!(done >= 5, "{done} the quick way");
+        assert!(done >= 5, "{done} on the fast path");
         assert_eq!(test.census().locks, 0);
     }
 
-    /// Goal: a write by the quick way has its size and time on the medium, also where the file's inode lies in what another
+    /// Goal: a write on the fast path has its size and time on the medium, also where the file's inode lies in what another
     /// process has added to the image, and its blocks in what this one knows. Method: a child makes files until the image
     /// grows; the last one is given a block of an older file, and is appended to without a look at its inode before.
     #[test]
@@ -234,20 +223,19 @@ mod tests {
                 (0..FILES).all(|i| test.create(cx, root, name(round * FILES + i).as_bytes(), &new).is_ok())
             });
             let text = std::format!("{}\0", name(round * FILES + FILES - 1));
-            let (who, mut sight) = (base::Caller { uid: 0, privileged: true }, base::Sight::EMPTY);
-            // SAFETY: the text ends in a NUL, and is dropped only after the glance.
+            let who = base::Caller { uid: 0, privileged: true };
+            // SAFETY: the text ends in a NUL, and is dropped only afterwards.
             let path = unsafe { pm::Text::new(text.as_ptr()) };
             // What the child has added to the shared cache is known, what it has added to the image is not.
             test.learn_cachelets();
-            if test.glance(|| &who, root, path, true, |_| false, &mut sight) != base::Glance::Seen
-                || node_offset(sight.node.id) < known()
-            {
-                continue;
-            }
+            let sight = match test.find_fast(&who, root, path, true, None) {
+                Fast::Done(sight) if node_offset(sight.node.id) >= known() => sight,
+                _ => continue,
+            };
             added += 1;
             let (cachelet, other) = (test.cachelet(sight.node.hint).unwrap(), test.cachelet(old.hint).unwrap());
             cachelet.root.store(other.root.load(Relaxed), Relaxed);
-            let end = test.write_at_hand(&test.thread, sight.node, None, UserSlice::from_ref(&[9; 10]));
+            let end = done_of(test.write_fast(&test.thread, sight.node, None, UserSlice::from_ref(&[9; 10])));
             cachelet.root.store(0, Relaxed);
             assert_eq!((end, cachelet.size.load(Relaxed)), (Some(10), 10));
             assert_eq!(test.inode(node_offset(sight.node.id)).unwrap().size.load(Relaxed), 10);
@@ -255,13 +243,13 @@ mod tests {
         assert!(added > 0, "none of the files was in space that was not known");
     }
 
-    /// Goal: what the quick way must not do it does not begin, and it holds nothing afterwards.
+    /// Goal: what the fast path must not do it does not begin, and it holds nothing afterwards.
     #[test]
     fn leaves_the_rest_alone() {
         let test = TestFs::new(64 << 20);
         let (cx, plain) = (test.cx(), make(&test, b"plain", 0o644));
         let from = UserSlice::from_ref(&[9; 100]);
-        let write = |node, offset| test.write_at_hand(&test.thread, node, offset, from);
+        let write = |node, offset| done_of(test.write_fast(&test.thread, node, offset, from));
         let set_id = make(&test, b"set-id", 0o4755);
         let empty =
             test.create(&cx, test.root_node(), b"empty", &NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" });
@@ -280,10 +268,10 @@ mod tests {
         test.open(&cx, plain, 2, 5).unwrap();
         let id = (0..).find(|id| test.description(*id).node.load(Relaxed) == plain.id).unwrap();
         test.offset_lock(&cx, id);
-        assert_eq!(test.write_on_at_hand(&test.thread, id, plain, false, from), None, "an offset is held");
+        assert_eq!(test.write_on_fast(&test.thread, id, plain, false, from), Fast::Slow, "an offset is held");
         test.offset_unlock(&cx, id);
         assert_eq!(contents(&test, plain), [1; 6000]);
-        let on = |append| test.write_on_at_hand(&test.thread, id, plain, append, from);
+        let on = |append| done_of(test.write_on_fast(&test.thread, id, plain, append, from));
         assert_eq!((on(false), on(false), on(true), on(false)), (Some(100), Some(200), Some(6100), Some(6200)));
         assert_eq!(test.description(id).offset_owner.load(Relaxed), 0);
         test.close(&cx, 5);

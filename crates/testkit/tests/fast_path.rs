@@ -1,4 +1,4 @@
-//! Goal: the quick ways of `open`, `write` and `close` answer as the kernel does,
+//! Goal: the fast path of `open`, `write` and `close` answer as the kernel does,
 //! for whoever asks. Method: the same calls in an image and on tmpfs, by the
 //! superuser and by somebody else, on files of all sorts; all results equal.
 
@@ -98,15 +98,15 @@ fn tried(call: Call, root: &str, name: &str, flags: i32) -> Vec<isize> {
 fn agree_with_the_kernel() {
     // SAFETY: no arguments.
     if unsafe { geteuid() } != 0 {
-        eprintln!("skip quick_ways: only root can be somebody else");
+        eprintln!("skip fast_path: only root can be somebody else");
         return;
     }
-    let path = image::fresh_path("quick-ways");
+    let path = image::fresh_path("fast-path");
     image::make(&path, 64 << 20);
     let native = image::attach(&path);
     let world = World::new(native);
     std::fs::remove_file(path).unwrap();
-    let kernels = format!("/dev/shm/bypath-quick-ways-{}", std::process::id());
+    let kernels = format!("/dev/shm/bypath-fast-path-{}", std::process::id());
     // A killed run's, whose process had this number.
     let _ = std::fs::remove_dir_all(&kernels);
     std::fs::create_dir(&kernels).unwrap();

@@ -1,8 +1,7 @@
-//! A glance at the buckets behind a home bucket.
+//! A name in a chain of buckets.
 //!
-//! Where names are many, one in nine is there: its home bucket was full when it came. Out of line,
-//! for the other eight. The home bucket is looked at once more, so that what is
-//! found, or is not, was asked of the whole chain by one number of buckets.
+//! Where names are many, one in nine is there: its home bucket was full when it came. The home bucket is looked at once
+//! more, so that what is found, or is not, was asked of the whole chain by one number of buckets.
 //!
 //! Invariants
 //! - A split may take a whole chain away and use its lines again: what lies there
@@ -11,73 +10,57 @@
 //!   bucket is there before the chain is given up. So a miss is a miss if mark and chain are the same after the scan
 //!   as before.
 
-use super::{ABSENT, Looked};
+use super::lookup::Found;
 use crate::fs::Fs;
-use crate::segment::cachelet::Cachelet;
+use crate::segment::Cachelet;
+use base::Fast;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 use format::bucket::{self, Bucket};
-use pm::text::Short;
 
-/// Most buckets of a chain that are looked at; longer ones are left to the walk.
+/// Most buckets of a chain that are looked at; longer ones are left to the slow path.
 const CHAIN_SHORT: usize = 8;
 
 impl Fs {
-    /// As `look_short`, where the home bucket has others behind it.
+    /// Looks into the chain of `home`, the home bucket of a hash while there are `buckets`, and with `at` at what may be
+    /// the name's entry.
     #[inline(never)]
-    pub(super) fn look_short_behind(&self, parent: u64, name: Short) -> Looked<'_> {
-        let hash = format::hash::name_short(self.name_key, parent, name.low, name.high, name.len);
-        let (home, buckets) = self.buckets.of_hash(hash);
-        let is_named = |child: &Cachelet| child.name[0].load(Relaxed) == name.low && child.name[1].load(Relaxed) == name.high;
-        self.look_behind(home, buckets, hash, |bucket, i| self.look_at(bucket, i, parent, is_named))
-    }
-
-    /// Looks into the chain of `home`, the home bucket of a hash while there are `buckets`.
-    #[inline(always)]
-    pub(super) fn look_behind<'a>(
+    pub(super) fn find_in_chain<'a>(
         &'a self,
-        home: &'a Bucket,
-        buckets: u64,
+        (home, buckets): (&'a Bucket, u64),
         hash: u64,
-        at: impl Fn(&'a Bucket, usize) -> Option<super::Near<'a>>,
-    ) -> Looked<'a> {
+        at: &dyn Fn(&'a Bucket, usize) -> Option<(&'a Cachelet, u32)>,
+    ) -> Found<'a> {
         let print = format::hash::fingerprint(hash);
         let chain = home.next.load(Acquire);
         let mut bucket = home;
         for _ in 0..CHAIN_SHORT {
             let position = bucket.entries.iter().position(|entry| bucket::entry_fingerprint(entry.load(Acquire)) == print);
-            let looked = position.map(|i| at(bucket, i));
+            let found = position.map(|i| at(bucket, i));
             let next = bucket.next.load(Acquire);
             fence(Acquire);
             if home.next.load(Relaxed) != chain {
-                return self.look_later();
+                return self.find_later();
             }
-            match looked {
-                Some(Some((child, sequence))) => return Looked { child: Some(child), word: sequence },
-                Some(None) => return self.look_later(),
-                None if next == 0 => return self.absent_behind(home, buckets),
+            match found {
+                Some(Some(found)) => return Fast::Done(found),
+                Some(None) => return self.find_later(),
+                None if next == 0 && home.is_split_since(buckets) => return self.find_later(),
+                None if next == 0 => return Fast::Absent,
                 None => match self.bucket(next) {
                     Ok(behind) => bucket = behind,
-                    Err(_) => return Looked::UNSURE,
+                    Err(_) => return Fast::Slow,
                 },
             }
         }
-        Looked::UNSURE
-    }
-
-    /// No bucket of the chain has the name.
-    fn absent_behind(&self, home: &Bucket, buckets: u64) -> Looked<'_> {
-        match home.is_split_since(buckets) {
-            true => self.look_later(),
-            false => Looked { child: None, word: ABSENT },
-        }
+        Fast::Slow
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{TestFs, glance as look};
-    use base::{Glance, Kind, NewNode};
+    use crate::testing::{TestFs, find_fast as look};
+    use base::{Fast, Kind, NewNode};
     use core::sync::atomic::Ordering::Acquire;
     use format::inode::node_offset;
     use std::vec::Vec;
@@ -88,7 +71,7 @@ mod tests {
         test.home(hash).unwrap().0.next.load(Acquire) != 0
     }
 
-    /// Goal: a glance sees every name that is in a chain of buckets, short, long and very long, says of
+    /// Goal: the fast path finds every name that is in a chain of buckets, short, long and very long, says of
     /// names whose home bucket has a chain that they are absent, and sees none that was removed.
     /// Method: files until some hundred home buckets have chains; every second one removed.
     #[test]
@@ -109,18 +92,18 @@ mod tests {
         let mut chained = [0; 3];
         for (i, id) in ids.iter().enumerate() {
             chained[i % 3] += usize::from(is_chained(&test, &name(i, true)));
-            assert_eq!(look(&test, root, &name(i, true)), (Glance::Seen, *id, 0o644), "{i}");
-            assert_eq!(look(&test, root, &name(i, false)).0, Glance::Absent, "{i}");
+            assert_eq!(look(&test, root, &name(i, true)), (Fast::Done(()), *id, 0o644), "{i}");
+            assert_eq!(look(&test, root, &name(i, false)).0, Fast::Absent, "{i}");
         }
         assert!(chained.iter().all(|count| *count > 100), "names in chains: {chained:?}");
         for i in (0..FILES).step_by(2) {
             test.unlink(&cx, root, &name(i, true)).unwrap();
         }
         for (i, id) in ids.iter().enumerate() {
-            let (glance, seen, _) = look(&test, root, &name(i, true));
+            let (found, node, _) = look(&test, root, &name(i, true));
             match i % 2 {
-                0 => assert_eq!(glance, Glance::Absent, "{i}"),
-                _ => assert_eq!((glance, seen), (Glance::Seen, *id), "{i}"),
+                0 => assert_eq!(found, Fast::Absent, "{i}"),
+                _ => assert_eq!((found, node), (Fast::Done(()), *id), "{i}"),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A glance at a name that is too long for a cachelet: its edentry has it.
+//! A name that is too long for a cachelet: its edentry has it.
 //!
 //! Out of line: nine names in ten are shorter. The entry in the bucket leads to the
 //! edentry, whose head, directory and name are compared on the medium, and to the
@@ -13,32 +13,32 @@
 //!   looked at again: if the sequence is still the same when the attributes have
 //!   been read, they are those of the node that had the name.
 
-use super::{Looked, Near};
+use super::lookup::Found;
 use crate::fs::Fs;
 use crate::index::Sought;
+use crate::segment::Cachelet;
+use base::Fast;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 use format::bucket::{Bucket, entry_offset};
 use format::edentry::{Edentry, NAME_MAX};
 
 impl Fs {
-    /// Looks for a name that no cachelet carries: see [`Looked`].
+    /// Looks for a name that no cachelet carries.
     #[cold]
     #[inline(never)]
-    pub(super) fn look_longer(&self, parent: u64, name: &[u8]) -> Looked<'_> {
+    pub(super) fn find_longer(&self, parent: u64, name: &[u8]) -> Found<'_> {
         if name.len() > NAME_MAX {
-            return Looked::UNSURE;
+            return Fast::Slow;
         }
-        let sought = Sought { parent, name, hash: self.hash(parent, name), low: 0, high: 0 };
-        let at = |bucket, i| self.look_on_medium(bucket, i, &sought);
-        Looked::of(self.look(sought.hash, at, |home, buckets| self.look_behind(home, buckets, sought.hash, at)))
+        let sought = self.sought(parent, name);
+        self.find_hash(sought.hash, |bucket, i| self.cachelet_by_edentry(bucket, i, &sought))
     }
 
     /// The entry may be the name's: what its edentry says, and whose cachelet lies beside it.
-    #[inline(always)]
-    fn look_on_medium(&self, bucket: &Bucket, i: usize, sought: &Sought) -> Option<Near<'_>> {
+    fn cachelet_by_edentry(&self, bucket: &Bucket, i: usize, sought: &Sought) -> Option<(&Cachelet, u32)> {
         let entry = bucket.entries[i].load(Acquire);
-        let child = self.cachelet_at_hand(self.hint_of(bucket, i))?;
+        let child = self.cachelets.get(self.hint_of(bucket, i))?;
         let sequence = child.sequence.load(Acquire);
         let node = child.node.load(Relaxed);
         let offset = entry_offset(entry);
@@ -49,16 +49,15 @@ impl Fs {
             && self.has_name(offset, edentry, sought.name) == Ok(true);
         fence(Acquire);
         let stands = bucket.entries[i].load(Relaxed) == entry;
-        (named && stands && sequence & 1 == 0).then_some((child, u64::from(sequence)))
+        (named && stands && sequence & 1 == 0).then_some((child, sequence))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::glance::Looked;
     use crate::index::Sought;
-    use crate::testing::{TestFs, glance as look};
-    use base::{Cx, Glance, Kind, NewNode, Node, RenameMode, Thread};
+    use crate::testing::{TestFs, find_fast as look};
+    use base::{Cx, Fast, Kind, NewNode, Node, RenameMode, Thread};
     use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
     use core::sync::atomic::{AtomicBool, AtomicU64, fence};
     use format::hash::fingerprint;
@@ -77,7 +76,7 @@ mod tests {
         test.create(cx, dir, name, &NewNode { kind, mode, rdev: 0, target: b"" }).unwrap()
     }
 
-    /// Goal: a glance sees names of every length, tells apart those that differ in the last byte
+    /// Goal: the fast path finds names of every length, tells apart those that differ in the last byte
     /// only, at their end and in the middle of a path, and is not sure of what is too long.
     /// Method: lengths around what a cachelet, an edentry and each of its further lines hold.
     #[test]
@@ -93,25 +92,25 @@ mod tests {
             let inside_node = make(&test, &cx, dir_node, &inside, Kind::Regular, 0o644);
             let path = [&dir[..], &inside].join(&b'/');
             for (path, node) in [(&dir, dir_node), (&file, file_node), (&path, inside_node)] {
-                let (glance, id, _) = look(&test, root, path);
-                assert_eq!((glance, id), (Glance::Seen, node.id), "{len}: {}", path.escape_ascii());
+                let (found, id, _) = look(&test, root, path);
+                assert_eq!((found, id), (Fast::Done(()), node.id), "{len}: {}", path.escape_ascii());
             }
             let missing = [&dir[..], &file].join(&b'/');
             let through_a_file = [&file[..], &inside].join(&b'/');
             for path in [&name(len, b'm'), &inside, &missing, &through_a_file] {
-                assert_ne!(look(&test, root, path).0, Glance::Seen, "{len}: {}", path.escape_ascii());
+                assert_ne!(look(&test, root, path).0, Fast::Done(()), "{len}: {}", path.escape_ascii());
             }
-            let (glance, ..) = look(&test, root, &name(len, b'm'));
-            assert_eq!(glance, Glance::Absent, "{len}");
+            let (found, ..) = look(&test, root, &name(len, b'm'));
+            assert_eq!(found, Fast::Absent, "{len}");
             // Moved away and back, the same; removed, no longer.
             test.rename(&cx, root, &file, dir_node, &file, RenameMode::Replace).unwrap();
-            assert_ne!(look(&test, root, &file).0, Glance::Seen, "{len}");
+            assert_ne!(look(&test, root, &file).0, Fast::Done(()), "{len}");
             assert_eq!(look(&test, root, &missing).1, file_node.id, "{len}");
             test.unlink(&cx, dir_node, &file).unwrap();
-            assert_ne!(look(&test, root, &missing).0, Glance::Seen, "{len}");
+            assert_ne!(look(&test, root, &missing).0, Fast::Done(()), "{len}");
         }
         for len in [256, 257, 1000] {
-            assert_eq!(look(&test, root, &name(len, b'x')).0, Glance::Unsure, "{len}");
+            assert_eq!(look(&test, root, &name(len, b'x')).0, Fast::Slow, "{len}");
         }
     }
 
@@ -131,8 +130,10 @@ mod tests {
             let hash = test.hash(parent, &text);
             let found = |name: &[u8]| {
                 let sought = Sought { parent, name, hash, low: 0, high: 0 };
-                let looked = test.look(hash, |bucket, i| test.look_on_medium(bucket, i, &sought), |_, _| Looked::UNSURE);
-                Looked::of(looked).child.map(|cachelet| cachelet.node.load(Acquire))
+                match test.find_hash(hash, |bucket, i| test.cachelet_by_edentry(bucket, i, &sought)) {
+                    Fast::Done((cachelet, _)) => Some(cachelet.node.load(Acquire)),
+                    Fast::Absent | Fast::Slow => None,
+                }
             };
             assert_eq!(found(&text), Some(node.id), "{len}");
             for at in 0..len {
@@ -145,7 +146,7 @@ mod tests {
             let i = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == fingerprint(hash)).unwrap();
             for number in [other.hint + 1, 0, u32::MAX] {
                 test.fs.image.store_volatile32(&bucket.cachelets[i], number);
-                assert_eq!(look(&test, root, &text).0, Glance::Unsure, "{len}: cachelet {number}");
+                assert_eq!(look(&test, root, &text).0, Fast::Slow, "{len}: cachelet {number}");
             }
             assert_eq!(test.lookup(&cx, root, &text).unwrap().id, node.id, "{len}");
             assert_eq!(look(&test, root, &text).1, node.id, "{len}");
@@ -161,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Goal: beside one who makes, moves and removes long names, a glance shows a node only under a
+    /// Goal: beside one who makes, moves and removes long names, the fast path shows a node only under a
     /// name that it has, and is never wrong while nothing changes. Method: nodes made under one of
     /// two names have another mode each, and use the same lines and cachelets in turn; the writer
     /// tells between its steps whose the first name is. The reader ends the test, by count.
@@ -182,18 +183,18 @@ mod tests {
                 for _ in 0..LOOKS {
                     let before = steps.load(Acquire);
                     let whose = owner.load(Acquire);
-                    let (glance, id, mode) = look(fs, root, &names[0]);
+                    let (found, id, mode) = look(fs, root, &names[0]);
                     fence(SeqCst);
-                    assert!(glance != Glance::Seen || mode == u32::from(MODES[0]), "{mode:o} under the first name");
+                    assert!(found != Fast::Done(()) || mode == u32::from(MODES[0]), "{mode:o} under the first name");
                     if before & 1 == 0 && steps.load(Acquire) == before {
-                        match glance {
-                            Glance::Seen => assert_eq!(id, whose),
-                            Glance::Absent => assert_eq!(0, whose),
-                            Glance::Unsure => {}
+                        match found {
+                            Fast::Done(()) => assert_eq!(id, whose),
+                            Fast::Absent => assert_eq!(0, whose),
+                            Fast::Slow => {}
                         }
                     }
-                    let (glance, _, mode) = look(fs, root, &names[1]);
-                    assert!(glance != Glance::Seen || mode == u32::from(MODES[1]), "{mode:o} under the second name");
+                    let (found, _, mode) = look(fs, root, &names[1]);
+                    assert!(found != Fast::Done(()) || mode == u32::from(MODES[1]), "{mode:o} under the second name");
                 }
             });
             let own = Thread::new();
@@ -209,9 +210,9 @@ mod tests {
             let elsewhere = name(210, b'c');
             while !done.load(Acquire) {
                 step(&|| create(&names[0], MODES[0]));
-                assert_eq!(look(fs, root, &names[0]), (Glance::Seen, owner.load(Acquire), u32::from(MODES[0])));
+                assert_eq!(look(fs, root, &names[0]), (Fast::Done(()), owner.load(Acquire), u32::from(MODES[0])));
                 step(&|| fs.rename(&cx, root, &names[0], root, &elsewhere, RenameMode::Replace).map_or(1, |()| 0));
-                assert_eq!(look(fs, root, &names[0]).0, Glance::Absent);
+                assert_eq!(look(fs, root, &names[0]).0, Fast::Absent);
                 fs.unlink(&cx, root, &elsewhere).unwrap();
                 create(&names[1], MODES[1]);
                 fs.unlink(&cx, root, &names[1]).unwrap();
