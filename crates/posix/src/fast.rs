@@ -4,12 +4,13 @@
 use crate::descriptors::Entry;
 use crate::handle::buffers::COUNT_MAX;
 use crate::handle::open::{LARGEFILE, kept};
-use crate::handle::rw::{Straight, at_position};
+use crate::handle::rw::at_position;
+use crate::path::OpenFile;
 use crate::process::OWN_NUMBERS;
 use crate::text::bad;
 use crate::{Bitmap, Process, ThreadState};
 use base::stat::Stat;
-use base::{Caller, Description, DescriptionId, Error, Fast, Kind, Node, R, Sight, X, ids};
+use base::{Caller, Error, Fast, Kind, Node, R, Sight, X, ids};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
@@ -229,8 +230,7 @@ impl Process {
         let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
         let append = flags & abi::O_APPEND != 0;
         if file.mount.is_direct {
-            let place = (file.entry.description(), file.description);
-            return if append { None } else { self.straight_write(thread(), Straight(file.mount, file.node), place, from) };
+            return if append { None } else { self.write_on_direct(thread(), &file, from) };
         }
         match file.mount.backend.write_on_fast(&thread().thread, file.entry.description(), file.node, append, from) {
             Fast::Done(_) => Some(len as isize),
@@ -271,7 +271,7 @@ impl Process {
         let into = unsafe { UserSlice::new(buffer as *mut u8, len) };
         if file.mount.is_direct {
             let is_usual = len != 0 && file.entry.kind() != Kind::Directory;
-            return is_usual.then(|| self.straight_pread(thread(), Straight(file.mount, file.node), offset as u64, into));
+            return is_usual.then(|| self.read_direct(thread(), &file, offset as u64, into));
         }
         match file.mount.backend.read_fast(file.node, offset as u64, into) {
             Fast::Done(done) => Some(done as isize),
@@ -298,45 +298,40 @@ impl Process {
         }
         // SAFETY: the caller's promise.
         let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        // Of a file of the engine's an offset that is none is beyond the end.
         let thread = thread();
-        if let Fast::Done(_) = file.mount.backend.write_fast(&thread.thread, file.node, Some(offset as u64), from) {
-            return Some(len as isize);
+        if file.mount.is_direct {
+            return self.write_direct(thread, &file, offset, from);
         }
-        self.straight_pwrite(thread, fd as u32, offset, from)
+        // Of a file of the engine's an offset that is none is beyond the end.
+        match file.mount.backend.write_fast(&thread.thread, file.node, Some(offset as u64), from) {
+            Fast::Done(_) => Some(len as isize),
+            Fast::Absent | Fast::Slow => None,
+        }
     }
 }
 
-/// The calls that go straight to the backend; what they need has been checked.
+/// Backends that answer calls of one buffer alone ([`Backend::is_direct`](vfs::Backend::is_direct)): what such a call
+/// needs has been checked.
 impl Process {
     #[inline(never)]
-    fn straight_pread(&self, thread: &ThreadState, at: Straight, offset: u64, into: UserSlice) -> isize {
-        word(at.0.backend.read_one(&self.cx(thread), at.1, offset, into))
+    fn read_direct(&self, thread: &ThreadState, file: &OpenFile, offset: u64, into: UserSlice) -> isize {
+        word(file.mount.backend.read_one(&self.cx(thread), file.node, offset, into))
     }
 
-    /// Finds the file once more, so that who has no need of this keeps nothing for it.
     #[inline(never)]
-    fn straight_pwrite(&self, thread: &ThreadState, fd: u32, offset: usize, from: UserSlice) -> Option<isize> {
-        let file = self.file_fast(fd as usize)?;
-        let straight = file.mount.is_direct && offset <= isize::MAX as usize - COUNT_MAX;
-        if !straight {
+    fn write_direct(&self, thread: &ThreadState, file: &OpenFile, offset: usize, from: UserSlice) -> Option<isize> {
+        if offset > isize::MAX as usize - COUNT_MAX {
             return None;
         }
         written(file.mount.backend.write_one(&self.cx(thread), file.node, offset as u64, from))
     }
 
     #[inline(never)]
-    fn straight_write(
-        &self,
-        thread: &ThreadState,
-        at: Straight,
-        place: (DescriptionId, &Description),
-        from: UserSlice,
-    ) -> Option<isize> {
-        if place.1.offset.load(Relaxed) > isize::MAX as u64 - COUNT_MAX as u64 {
+    fn write_on_direct(&self, thread: &ThreadState, file: &OpenFile, from: UserSlice) -> Option<isize> {
+        if file.description.offset.load(Relaxed) > isize::MAX as u64 - COUNT_MAX as u64 {
             return None;
         }
-        let (cx, backend) = (&self.cx(thread), at.0.backend);
-        written(at_position(cx, backend, place, |offset| backend.write_one(cx, at.1, offset, from)))
+        let (cx, backend) = (&self.cx(thread), file.mount.backend);
+        written(at_position(cx, file, |offset| backend.write_one(cx, file.node, offset, from)))
     }
 }

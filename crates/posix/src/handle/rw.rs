@@ -3,12 +3,11 @@
 use super::buffers::{single, vector};
 use super::{err, fail};
 use crate::path::OpenFile;
-use crate::{Entry, Outcome, Process, ThreadState};
-use base::{Cx, Description, DescriptionId, Error, Kind, Node};
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, Description, Error, Kind};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
-use vfs::{Backend, Mount};
 
 const RWF_DSYNC: u32 = 2;
 const RWF_SYNC: u32 = 4;
@@ -61,59 +60,40 @@ fn read_at(process: &Process, cx: &Cx, file: &OpenFile, at: At, into: &[UserSlic
     let backend = file.mount.backend;
     match at {
         At::Offset(offset) => backend.read(cx, file.node, offset, into),
-        At::Position => {
-            let place = (file.entry.description(), file.description);
-            at_position(cx, backend, place, |offset| backend.read(cx, file.node, offset, into))
-        }
+        At::Position => at_position(cx, file, |offset| backend.read(cx, file.node, offset, into)),
     }
 }
 
-/// A mount whose backend is called without a detour, and a node of it. The backend is read
-/// where it is called: its line is none that a native call looks at.
-pub(crate) struct Straight<'m>(pub(crate) &'m Mount, pub(crate) Node);
-
 /// Moves a description's offset by what `run` transfers there.
 #[inline]
-pub(crate) fn at_position(
-    cx: &Cx,
-    backend: &dyn Backend,
-    (id, description): (DescriptionId, &Description),
-    run: impl FnOnce(u64) -> base::Result<usize>,
-) -> base::Result<usize> {
+pub(crate) fn at_position(cx: &Cx, file: &OpenFile, run: impl FnOnce(u64) -> base::Result<usize>) -> base::Result<usize> {
+    let (backend, id) = (file.mount.backend, file.entry.description());
     backend.offset_lock(cx, id);
-    let offset = description.offset.load(Relaxed);
+    let offset = file.description.offset.load(Relaxed);
     let result = run(offset);
     if let Ok(done) = result {
-        description.offset.store(offset + done as u64, Relaxed);
+        file.description.offset.store(offset + done as u64, Relaxed);
     }
     backend.offset_unlock(cx, id);
     result
 }
 
-/// `read` where it goes straight to the backend.
+/// `read` of a backend that answers it alone.
 ///
 /// # Safety
 /// As for [`single`], of `buffer`.
-#[inline(never)]
-unsafe fn straight_read(
-    cx: &Cx,
-    at: Straight,
-    entry: Entry,
-    description: &Description,
-    buffer: (usize, usize),
-) -> base::Result<usize> {
+unsafe fn read_direct(cx: &Cx, file: &OpenFile, buffer: (usize, usize)) -> base::Result<usize> {
     // SAFETY: the caller's promise.
     let into = unsafe { single(buffer.0, buffer.1) };
-    let [into] = checked_first(entry.readable(), into)?;
-    At::Position.fits(description, &[into])?;
-    if entry.kind() == Kind::Directory {
+    let [into] = checked_first(file.entry.readable(), into)?;
+    At::Position.fits(file.description, &[into])?;
+    if file.entry.kind() == Kind::Directory {
         return err(Errno::EISDIR);
     }
     if into.len == 0 {
         return Ok(0);
     }
-    let backend = at.0.backend;
-    at_position(cx, backend, (entry.description(), description), |offset| backend.read_one(cx, at.1, offset, into))
+    at_position(cx, file, |offset| file.mount.backend.read_one(cx, file.node, offset, into))
 }
 
 #[allow(clippy::missing_safety_doc)]
@@ -247,9 +227,8 @@ impl Process {
     pub unsafe fn read(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         self.on(thread, args[0], |cx, file| {
             if file.mount.is_direct && !self.maps_partially.load(Relaxed) {
-                let at = Straight(file.mount, file.node);
                 // SAFETY: the caller's promise.
-                return unsafe { straight_read(cx, at, file.entry, file.description, (args[1], args[2])) };
+                return unsafe { read_direct(cx, &file, (args[1], args[2])) };
             }
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
