@@ -14,13 +14,15 @@ export LC_ALL := C
 .PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-nested system-model system-host \
-    damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
+    dist dist-files dist-try dist-ci install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
 
 all: build
 
 help:
 	@echo 'make          build bypath, libbypath_preload.so, libbypath_daemon.so and libbypath.so (release) into $(RELEASE)'
 	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
+	@echo 'make install  puts it into PREFIX (/usr/local)'
+	@echo 'make dist     a .deb, a tarball and a wheel, for glibc 2.17 and newer, in $(PACKAGES)'
 	@echo 'make test     all tests'
 	@echo 'make program-tests-all  real programs on each way, beside tmpfs (PROGRAMS=names)'
 	@echo 'make crash    every state that a crash may leave, for all sequences of two operations (crash-night: of three, crash-core: of three core ones)'
@@ -39,6 +41,43 @@ build:
 	$(CARGO) rustc --release $(CARGO_FLAGS) -p bypath-capi --crate-type cdylib
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-daemon
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-cli
+
+# ---- what people install (packaging/README) ----
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+install:
+	@[ -x $(RELEASE)/bypath ] || { echo 'make install: build it first: make'; exit 1; }
+	packaging/install $(RELEASE) $(DESTDIR)$(PREFIX)
+
+PACKAGES = target/packages
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+dist: build
+	packaging/tools target/tools/zig
+	packaging/build target/tools/zig target/dist
+	@$(MAKE) --no-print-directory dist-files
+# The preload library of this build is for glibc 2.34 and newer, the other one for those before.
+dist-files: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+dist-files:
+	cp $(RELEASE)/libbypath_preload.so target/dist/out/
+	strip --strip-unneeded target/dist/out/*
+	packaging/check-symbols 2.34 target/dist/out/libbypath_preload.so
+	packaging/check-symbols 2.17 target/dist/out/bypath target/dist/out/libbypath_preload-* target/dist/out/libbypath_daemon.so target/dist/out/libbypath.so
+	rm -rf $(PACKAGES) && mkdir -p $(PACKAGES)
+	packaging/deb target/dist/out $(PACKAGES) $(VERSION)
+	packaging/tarball target/dist/out $(PACKAGES) $(VERSION)
+	packaging/wheel target/dist/out $(PACKAGES) $(VERSION)
+
+# Needs root: Debian 11's tree is made by debootstrap.
+dist-try:
+	packaging/try $(PACKAGES) target/tools/bullseye
+# The same without the minutes that optimising takes, in CI.
+dist-ci: build
+	@if packaging/tools target/tools/zig; then \
+	    $(STEP) 'packages: for glibc 2.17' sh -c 'export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16; \
+	        packaging/build target/tools/zig target/dist && $(MAKE) --no-print-directory dist-files' && \
+	    $(STEP) 'packages: installed and used' packaging/try $(PACKAGES) target/tools/bullseye; \
+	else echo 'skip packages: Zig could not be installed: LEFT OUT, not passed'; fi
 
 demo: build
 	BYPATH=$(RELEASE)/bypath demo/demo.sh
@@ -215,7 +254,7 @@ shuttle:
 # ---- CI ----
 
 ci: tools
-	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests conformance-tests program-tests direct-tests mount-tests system-tests crash-ci fuzz-ci loom shuttle docs budgets tiny-bench tiny-demo
+	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests conformance-tests program-tests direct-tests mount-tests system-tests crash-ci fuzz-ci loom shuttle docs budgets tiny-bench tiny-demo dist-ci
 
 fmt:
 	$(STEP) 'format' $(CARGO) fmt --all --check
