@@ -118,7 +118,9 @@ fn circle(arrows: &Arrows) -> Option<Vec<String>> {
     // Who uses nobody is in no circle.
     while let Some(done) = left.iter().find(|(_, used)| used.is_empty()).map(|(module, _)| module.clone()) {
         left.remove(&done);
-        left.values_mut().for_each(|used| drop(used.remove(&done)));
+        for used in left.values_mut() {
+            used.remove(&done);
+        }
     }
     let mut way = vec![left.keys().next()?.clone()];
     loop {
