@@ -1,4 +1,4 @@
-//! Goal: every sort of damage is found as what it is, and can be mended.
+//! Goal: every sort of damage is found as what it is, and can be fixed.
 //! Method: for each [`IssueKind`] one fault is planted in a clean image; the
 //! check must find that kind and no other, and after the repair none. A kind
 //! without a fault here does not compile.

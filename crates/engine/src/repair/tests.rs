@@ -198,7 +198,7 @@ fn root() {
     nothing_lost(|t| flip(t, layout::ROOT + 8, 1 << 40));
 }
 
-/// Goal: every word of an edentry can be mended, and a lost slot found again.
+/// Goal: every word of an edentry can be fixed, and a lost slot found again.
 #[test]
 fn edentries() {
     for offset in [8, 24] {
@@ -446,7 +446,7 @@ fn killed() {
     let lines: Vec<u64> = repair.steps().concat();
     repair.apply().unwrap();
     drop(repair);
-    let mended = std::fs::read(whole.file()).unwrap();
+    let fixed = std::fs::read(whole.file()).unwrap();
     let goal = tree(&TestFs::from_image(whole).unwrap());
     assert!(goal.keys().any(|path| path.ends_with("/deep/below")));
     for cut in (0..lines.len()).step_by(lines.len().div_ceil(24)) {
@@ -454,7 +454,7 @@ fn killed() {
         let mut part = damaged.clone();
         for line in &lines[..cut] {
             let range = *line as usize..*line as usize + 64;
-            part[range.clone()].copy_from_slice(&mended[range]);
+            part[range.clone()].copy_from_slice(&fixed[range]);
         }
         std::fs::write(image.file(), &part).unwrap();
         let repair = Repair::plan(&image.path(), &mut |_| {}).unwrap();
