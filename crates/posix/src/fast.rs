@@ -173,18 +173,31 @@ impl Process {
         if flags & !OPEN != 0 {
             return None;
         }
+        let who = self.credentials.caller();
         // SAFETY: the caller's promise.
-        let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        let (who, fd) = (self.credentials.caller(), self.take_number(flags).ok()?);
-        let kept = kept(flags);
-        match self.with_covered(mount, |covered| mount.backend.open_fast(who, (base, path), covered, (flags, kept), fd)) {
-            Fast::Done((id, kind)) => {
+        let (mount, sight) = match unsafe { self.find_fast(who, dirfd, path, flags & abi::O_NOFOLLOW == 0) }? {
+            (mount, Fast::Done(sight)) => (mount, sight),
+            (_, Fast::Absent) if flags & abi::O_CREAT == 0 => return Some(ENOENT),
+            _ => return None,
+        };
+        let kind = match sight.kind()? {
+            Kind::Regular if flags & abi::O_DIRECTORY == 0 => Kind::Regular,
+            Kind::Directory if flags & (abi::O_ACCMODE | abi::O_CREAT) == 0 => Kind::Directory,
+            _ => return None,
+        };
+        if !who.may_open(sight.uid, sight.mode(), flags) {
+            return None;
+        }
+        // Not before: it may take a call to the kernel.
+        let fd = self.take_number(flags).ok()?;
+        match mount.backend.open_fast(&sight, kept(flags), fd) {
+            Fast::Done(id) => {
                 self.descriptors.put_new(fd, Entry::opened(mount.slot, id, kind, flags));
                 Some(fd as isize)
             }
-            other => {
+            Fast::Absent | Fast::Slow => {
                 self.give_number_back(fd);
-                (other == Fast::Absent && flags & abi::O_CREAT == 0).then_some(ENOENT)
+                None
             }
         }
     }

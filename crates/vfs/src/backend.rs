@@ -95,16 +95,8 @@ pub trait Backend: Sync {
         Fast::Slow
     }
 
-    /// As `find_fast`, and opens the file or directory as `fd`. `flags` are the program's, and those that the
-    /// description keeps.
-    fn open_fast(
-        &self,
-        _who: &Caller,
-        _from: (Node, Text),
-        _covered: Covered,
-        _flags: (u32, u32),
-        _fd: u32,
-    ) -> Fast<(DescriptionId, Kind)> {
+    /// The fast path of `open`, of a file or directory that `find_fast` has found.
+    fn open_fast(&self, _found: &Sight, _flags: u32, _fd: u32) -> Fast<DescriptionId> {
         Fast::Slow
     }
 

@@ -103,15 +103,8 @@ impl Backend for Native {
         self.0.fstat_fast(node, out)
     }
 
-    fn open_fast(
-        &self,
-        who: &Caller,
-        from: (Node, Text),
-        covered: Covered,
-        flags: (u32, u32),
-        fd: u32,
-    ) -> Fast<(DescriptionId, Kind)> {
-        self.0.open_fast(who, from, covered, flags, fd)
+    fn open_fast(&self, found: &Sight, flags: u32, fd: u32) -> Fast<DescriptionId> {
+        self.0.open_fast(found, flags, fd)
     }
 
     fn close_fast(&self, fd: u32) -> Option<Unclosed> {
