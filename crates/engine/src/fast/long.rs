@@ -32,7 +32,8 @@ impl Fs {
             return Fast::Slow;
         }
         let key = self.entry_key(parent, name);
-        self.find_hash(key.hash, |bucket, i| self.cachelet_by_edentry(bucket, i, &key))
+        let at = |bucket, i| self.cachelet_by_edentry(bucket, i, &key);
+        self.find_hash(key.hash, at, |home, buckets| self.find_in_chain((home, buckets), key.hash, &at))
     }
 
     /// The entry may be the name's: what its edentry says, and whose cachelet lies beside it.
@@ -130,7 +131,7 @@ mod tests {
             let hash = test.hash(parent, &text);
             let found = |name: &[u8]| {
                 let key = EntryKey { parent, name, hash, low: 0, high: 0 };
-                match test.find_hash(hash, |bucket, i| test.cachelet_by_edentry(bucket, i, &key)) {
+                match test.find_hash(hash, |bucket, i| test.cachelet_by_edentry(bucket, i, &key), |_, _| Fast::Slow) {
                     Fast::Done((cachelet, _)) => Some(cachelet.node.load(Acquire)),
                     Fast::Absent | Fast::Slow => None,
                 }

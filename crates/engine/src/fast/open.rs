@@ -17,10 +17,12 @@ const LEFT: u32 = cachelet::AHEAD | cachelet::MAPPED | cachelet::INVALID | cache
 
 impl Fs {
     /// Opens what the fast path has found as number `fd`, with these flags; nothing else is asked of who opens it.
+    #[inline(always)]
     pub fn open_fast(&self, found: &Sight, flags: u32, fd: u32) -> Fast<DescriptionId> {
         self.try_open(found, flags, fd).into()
     }
 
+    #[inline(always)]
     fn try_open(&self, found: &Sight, flags: u32, fd: u32) -> Option<DescriptionId> {
         if flags & abi::O_ACCMODE != abi::O_RDONLY && !self.is_writable() {
             return None;
@@ -101,12 +103,14 @@ impl Fs {
     }
 
     /// Begins to close a number of this process, shared or not; nearly always that is all. Else the rest is for [`Fs::close_rest`].
+    #[inline(always)]
     pub fn close_fast(&self, fd: u32) -> Option<Unclosed> {
         let Some(place) = self.opens.place(fd) else { return Some(Unclosed::All) };
         self.close_seen(fd, &place.word, place.word.load(Acquire))
     }
 
     /// Closes a number of this process whose place held `entry` when it was looked at.
+    #[inline(always)]
     fn close_seen(&self, fd: u32, place: &AtomicU32, entry: u32) -> Option<Unclosed> {
         let process = self.process.load(Relaxed);
         let id = entry.wrapping_sub(1);

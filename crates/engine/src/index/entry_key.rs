@@ -73,7 +73,7 @@ impl EntryKey<'_> {
 
 impl Fs {
     /// A name in the directory with its inode at `parent`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn entry_key<'a>(&self, parent: u64, name: &'a [u8]) -> EntryKey<'a> {
         if name.len() > WORDS_MAX {
             return EntryKey { parent, name, hash: self.hash(parent, name), low: 0, high: 0 };

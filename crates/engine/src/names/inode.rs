@@ -73,6 +73,7 @@ pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16,
 
 impl Fs {
     /// Allocates the line of a new inode.
+    #[inline(always)]
     pub(crate) fn place_inode<'a>(&'a self, tx: &mut Tx<'a>) -> Result<Place<'a>> {
         let (offset, inode, allocated) = tx.new_place::<Inode>(1, Arena::Inodes)?;
         // Whatever stood here: the next generation, of which `node_id` keeps 24 bits.
@@ -84,6 +85,7 @@ impl Fs {
     /// `own` is the edentry of a directory; `name` is where the cachelet says it
     /// stands, and where an entry leads to it. Returns the cachelet and its
     /// number; `owner` is held and listed until [`Fs::release_fresh`].
+    #[inline(always)]
     pub(crate) fn commit_fresh<'a, S: Stores>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -114,6 +116,7 @@ impl Fs {
         }
     }
 
+    #[inline(always)]
     fn write_inode(&self, place: &Place, plan: &Plan, own: u64, cachelet: u32) {
         let (image, inode) = (&self.image, place.inode);
         let generation = (place.id >> 40) as u32;
@@ -129,6 +132,7 @@ impl Fs {
     }
 
     /// Fills the cachelet of a new inode, without asking the inode.
+    #[inline(always)]
     fn fill_fresh(&self, cachelet: &Cachelet, id: u64, plan: &Plan, name: Option<&EntryKey>) {
         let change = self.change(cachelet);
         change.node.store(id, SeqCst);
