@@ -69,6 +69,8 @@ impl MountTable {
             prefix_len: prefix_len as u16,
             backend,
             descriptions: backend.descriptions(),
+            #[cfg(feature = "native")]
+            direct: backend.direct(),
             root: backend.root(),
             covered_by: AtomicU32::new(0),
             covers_in: parent.map_or(NOWHERE, |(slot, ..)| slot as u8),
