@@ -3,7 +3,7 @@
 //!
 //! This is not a model of `base/src/hold.rs` but that file itself.
 
-use crate::hold::{self, Holders, Intent, Settled};
+use crate::refcount::{self, Holders, Intent, Settled};
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::sync::atomic::{AtomicU32, AtomicU64};
@@ -30,15 +30,15 @@ impl Holders for Tables {
 
 fn tables() -> Arc<Tables> {
     let word = AtomicU32::new;
-    let tables = Tables { entries: [[word(1), word(0)], [word(0), word(0)]], refs: AtomicU64::new(hold::opened(0, 0)) };
-    assert!(hold::take(&tables, 1, 0, 0));
+    let tables = Tables { entries: [[word(1), word(0)], [word(0), word(0)]], refs: AtomicU64::new(refcount::opened(0, 0)) };
+    assert!(refcount::get(&tables, 1, 0, 0));
     Arc::new(tables)
 }
 
 fn settled(tables: &Tables, process: u32, fd: u32) -> u32 {
     let mut ends = 0;
     loop {
-        match hold::settle(tables, process, fd) {
+        match refcount::settle(tables, process, fd) {
             Settled::Empty => return ends,
             Settled::Last(_) => ends += 1,
             Settled::Again => {}
@@ -60,7 +60,7 @@ fn dies_and_is_adopted(tables: &Tables, takes: bool, steps: u32) -> u32 {
     }
     let ends = settled(tables, 1, 0) + settled(tables, 1, 1);
     // As `end_half_made` does.
-    ends + u32::from(ends == 0 && tables.refs.load(SeqCst) == hold::making(1))
+    ends + u32::from(ends == 0 && tables.refs.load(SeqCst) == refcount::making(1))
 }
 
 fn every_schedule(takes: bool, living: fn(&Tables) -> u32) {
@@ -74,8 +74,8 @@ fn every_schedule(takes: bool, living: fn(&Tables) -> u32) {
             let lives = thread::spawn(move || living(&others));
             let mut ends = dies_and_is_adopted(&tables, takes, steps);
             ends += lives.join().unwrap();
-            let left: u64 = tables.entries.iter().flatten().map(|e| u64::from(hold::held(e.load(Relaxed)).is_some())).sum();
-            assert_eq!(hold::count(tables.refs.load(Relaxed)), left, "dead after {steps}");
+            let left: u64 = tables.entries.iter().flatten().map(|e| u64::from(refcount::held(e.load(Relaxed)).is_some())).sum();
+            assert_eq!(refcount::count(tables.refs.load(Relaxed)), left, "dead after {steps}");
             assert_eq!(ends, u32::from(left == 0), "ended once, by the last");
         });
     }
@@ -85,7 +85,7 @@ fn every_schedule(takes: bool, living: fn(&Tables) -> u32) {
 #[test]
 fn the_other_gives_up() {
     for takes in [false, true] {
-        every_schedule(takes, |tables| u32::from(hold::give(tables, 0, 0).is_some()));
+        every_schedule(takes, |tables| u32::from(refcount::put(tables, 0, 0).is_some()));
     }
 }
 
@@ -94,8 +94,8 @@ fn the_other_gives_up() {
 fn the_other_takes_and_gives_up() {
     for takes in [false, true] {
         every_schedule(takes, |tables| {
-            assert!(hold::take(tables, 0, 1, 0));
-            u32::from(hold::give(tables, 0, 1).is_some())
+            assert!(refcount::get(tables, 0, 1, 0));
+            u32::from(refcount::put(tables, 0, 1).is_some())
         });
     }
 }

@@ -6,7 +6,7 @@
 //! The engine's code works on mapped memory, which neither can see; so these are
 //! models: each follows the functions that it names step by step, with the same
 //! orderings. A change there is to be made here too. Where the code itself works on
-//! any atomic words (`base::hold`, `posix::here`, `pm::counted`), it is that which is tried, by both.
+//! any atomic words (`openfiles::refcount`, `posix::here`, `pm::counted`), it is that which is tried, by both.
 //!
 //! Not for loom: entering and closing a directory (`lane/enter.rs`), which stands on
 //! sequential consistency; loom takes such accesses for acquire and release only.
@@ -36,8 +36,8 @@ mod counted;
 mod here;
 #[cfg(test)]
 #[allow(dead_code)]
-#[path = "../../crates/base/src/hold.rs"]
-mod hold;
+#[path = "../../crates/openfiles/src/refcount.rs"]
+mod refcount;
 #[cfg(all(test, not(feature = "many")))]
 mod holders;
 #[cfg(all(test, not(feature = "many")))]

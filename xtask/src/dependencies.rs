@@ -15,7 +15,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-fuse-client", &["bypath-base", "bypath-pm", "bypath-session"]),
     ("bypath-plugin", &["bypath-base", "bypath-pm", "bypath-session"]),
     ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-session"]),
-    ("bypath-posix", &["bypath-base", "bypath-pm", "bypath-vfs"]),
+    ("bypath-posix", &["bypath-base", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
     // Doors attach images themselves: that takes the engine.
     (
         "bypath-preload",
@@ -23,6 +23,7 @@ const PICTURE: &[(&str, &[&str])] = &[
             "bypath-base",
             "bypath-engine",
             "bypath-fuse-client",
+            "bypath-openfiles",
             "bypath-plugin",
             "bypath-pm",
             "bypath-posix",
@@ -44,7 +45,7 @@ const PICTURE: &[(&str, &[&str])] = &[
             "bypath-vfs",
         ],
     ),
-    ("bypath-server", &["bypath-base", "bypath-pm", "bypath-vfs"]),
+    ("bypath-server", &["bypath-base", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
     (
         "bypath-cli",
         &[
@@ -78,7 +79,16 @@ const PICTURE: &[(&str, &[&str])] = &[
     ),
     (
         "bypath-bench",
-        &["bypath-base", "bypath-capi", "bypath-engine", "bypath-format", "bypath-pm", "bypath-posix", "bypath-vfs"],
+        &[
+            "bypath-base",
+            "bypath-capi",
+            "bypath-engine",
+            "bypath-format",
+            "bypath-openfiles",
+            "bypath-pm",
+            "bypath-posix",
+            "bypath-vfs",
+        ],
     ),
     ("bypath-sites", &[]),
     ("xtask", &["bypath-sites"]),

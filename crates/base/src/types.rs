@@ -429,6 +429,9 @@ impl Fallocate {
     }
 }
 
+/// Index of an open file in its backend's table.
+pub type DescriptionId = u32;
+
 /// Kind of an advisory lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]

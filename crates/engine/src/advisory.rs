@@ -4,9 +4,10 @@
 use crate::fs::Fs;
 use crate::lane::Tx;
 use crate::segment::ADVISORY_LOCKS;
-use base::{Cx, Description, DescriptionId, Error, Lock, LockKind, Node, Result};
+use base::{Cx, DescriptionId, Error, Lock, LockKind, Node, Result};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use format::lane::Kind;
+use openfiles::OpenFile;
 use openfiles::{CHAINS, HeldLock, LockEntry, Locks, Processes, is_refused};
 use pm::Errno;
 
@@ -135,7 +136,7 @@ impl Locks for Fs {
         Ok(())
     }
 
-    fn open_file(&self, id: DescriptionId) -> &Description {
+    fn open_file(&self, id: DescriptionId) -> &OpenFile {
         self.description(id)
     }
 }

@@ -1,11 +1,12 @@
 //! An attached image.
 
 use crate::segment::{Areas, BucketLock, Cachelet, Chunk, Descriptor, Header, LaneState};
-use base::{Description, Error, Result};
+use base::{Error, Result};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use format::hash::{NameKey, NumberKey};
 use format::permission::Permission;
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
+use openfiles::OpenFile;
 use pm::clock::Clock;
 use pm::{Errno, Growing, Pinned, Region, Ring, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
@@ -134,7 +135,7 @@ pub(crate) struct Opens {
     /// Descriptions below this have real space, as this process knows.
     pub(crate) known: AtomicU32,
     /// All open file descriptions.
-    pub(crate) descriptions: Table<Description>,
+    pub(crate) descriptions: Table<OpenFile>,
     /// Where in the tables this process's own begins, while its first page has space; else [`NOWHERE`].
     pub(crate) own: AtomicU32,
     /// [`Fs::is_plain`], on the line that opening asks anyway.

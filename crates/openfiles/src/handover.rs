@@ -13,8 +13,9 @@
 //! follows waits for it, asleep, and never goes on without it.
 
 use crate::processes::{PAGE, Processes};
+use crate::refcount;
 use crate::slot::{GRACE_FORK, ProcessSlot, noted_child, state};
-use base::{Cred, Cx, DescriptionId, Result, Thread, hold};
+use base::{Cred, Cx, DescriptionId, Result, Thread};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 use pm::mutex::{Attempt, RobustMutex};
@@ -102,7 +103,7 @@ pub trait Handover: Processes {
     /// our memory has `known` there, which was not copied, and the parent's `fd` still stands for that, so does ours.
     fn inherited(&self, cx: &Cx, fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId> {
         let own = self.own_slot().ok()?;
-        let listed = |number: u32| hold::held(self.entry(number, fd)?.load(Acquire));
+        let listed = |number: u32| refcount::held(self.entry(number, fd)?.load(Acquire));
         let (None, Some(id)) = (listed(own), known) else { return listed(own) };
         let parent = self.forks().parent.load(Relaxed).checked_sub(1)?;
         let is_parents = || {
@@ -115,7 +116,7 @@ pub trait Handover: Processes {
         if !has_memory(self, own, fd) {
             self.give_page_memory(own, fd / PAGE).ok()?;
         }
-        if !hold::take(self, own, fd, id) {
+        if !refcount::get(self, own, fd, id) {
             return None;
         }
         if is_parents() {
@@ -262,7 +263,7 @@ fn copy_table(processes: &impl Processes, from: u32, to: u32) -> Result<()> {
             ready = fd / PAGE;
             processes.give_page_memory(to, ready).map_err(|_| Errno::ENOMEM)?;
         }
-        hold::take(processes, to, fd, id);
+        refcount::get(processes, to, fd, id);
     }
     Ok(())
 }

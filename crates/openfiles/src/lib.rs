@@ -7,12 +7,12 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `open_file.rs` | [`OpenFile`]: offset, flags, node |
+//! | `refcount.rs` | who refers to an open file: the count and the descriptor tables change together |
 //! | `slot.rs` | a process in the table, and whether it lives |
 //! | `processes.rs` | [`Processes`]: slots are taken, the dead adopted |
 //! | `handover.rs` | [`Handover`]: descriptors over `fork`, `vfork`, spawn and `exec` |
 //! | `locks.rs` | [`Locks`]: `fcntl` records, OFD locks, `flock` |
-//!
-//! How open files are counted, and why nobody's death leaves a count: [`base::hold`].
 //!
 //! Invariants
 //! - A process slot belongs to whoever holds its robust mutex, or, in the states
@@ -28,10 +28,16 @@ extern crate std;
 
 mod handover;
 mod locks;
+mod open_file;
 mod processes;
+pub mod refcount;
 mod slot;
 
+use core::sync::atomic;
+
+pub use base::DescriptionId;
 pub use handover::{Forks, Handover};
 pub use locks::{CHAINS, HeldLock, LockEntry, Locks, chain_of, is_refused};
+pub use open_file::{EACH_READ, EXECUTE, OpenFile, SHARE, Unclosed};
 pub use processes::{PAGE, Processes};
 pub use slot::{ProcessSlot, state};

@@ -12,7 +12,8 @@
 //! Whoever calls what changes or follows a chain has the table to himself, by a lock
 //! of its owner's, and has called [`Locks::free_lost`] since.
 
-use base::{Description, DescriptionId, Error, Lock, LockKind, LockOwner, Result, hold};
+use crate::{OpenFile, refcount};
+use base::{DescriptionId, Error, Lock, LockKind, LockOwner, Result};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use pm::Errno;
@@ -166,7 +167,7 @@ pub trait Locks {
     fn more_lock_entries(&self) -> Result<()>;
 
     /// An open file; of one that does not exist one that nobody has.
-    fn open_file(&self, id: DescriptionId) -> &Description;
+    fn open_file(&self, id: DescriptionId) -> &OpenFile;
 
     // ---- without the table ----
 
@@ -290,7 +291,7 @@ pub trait Locks {
     fn is_still_open(&self, added: &HeldLock) -> bool {
         let Some(file) = added.open_file().map(|id| self.open_file(id)) else { return true };
         fence(SeqCst);
-        hold::count(file.refs.load(SeqCst)) != 0 && self.lock_key(file.node.load(Relaxed)) == added.node
+        refcount::count(file.refs.load(SeqCst)) != 0 && self.lock_key(file.node.load(Relaxed)) == added.node
     }
 
     /// What a node is called in the table, as an open file calls it.

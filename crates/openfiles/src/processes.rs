@@ -1,8 +1,8 @@
 //! Process slots: taken, looked at, adopted.
 
 use crate::handover::Forks;
+use crate::refcount::{self, Holders, Settled};
 use crate::slot::{ProcessSlot, YOUNG, state};
-use base::hold::{self, Holders, Settled};
 use base::{Cx, DescriptionId, Result, Thread};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -88,14 +88,14 @@ pub trait Processes: Holders + Sized {
         let numbers = used.flat_map(|page| page * PAGE..((page + 1) * PAGE).min(Self::DESCRIPTORS));
         numbers.filter_map(move |fd| {
             let entry = self.entry(number, fd)?.load(Acquire);
-            (entry != 0).then(|| (fd, hold::held(entry)))
+            (entry != 0).then(|| (fd, refcount::held(entry)))
         })
     }
 
     /// Empties an entry of a process that is dead or leaves, whatever it was about.
     fn empty_entry(&self, cx: &Cx, number: u32, fd: u32) {
         for _ in 0..CHANGES {
-            match hold::settle(self, number, fd) {
+            match refcount::settle(self, number, fd) {
                 Settled::Empty => return,
                 Settled::Last(id) => return self.end_open_file(cx, id),
                 Settled::Again => {}

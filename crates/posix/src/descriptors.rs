@@ -86,7 +86,7 @@ impl Entry {
         (self.0 >> 40) as usize % MOUNTS_MAX
     }
 
-    /// Description in that mount's backend.
+    /// Open file in that mount's backend.
     #[inline]
     pub fn description(self) -> DescriptionId {
         self.0 as u32

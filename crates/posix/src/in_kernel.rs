@@ -23,7 +23,7 @@ pub struct InKernel<'a> {
     pub flags: u32,
     /// Its position.
     pub offset: u64,
-    /// The open file description, for [`base::description::SHARE`].
+    /// The open file description, for [`openfiles::SHARE`].
     pub description: DescriptionId,
     /// Its inode number: what lies at the path may be something else, if nothing is mounted there.
     pub ino: u64,

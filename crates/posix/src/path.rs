@@ -12,7 +12,7 @@ mod outside;
 use crate::descriptors::{CWD_FD, Entry};
 use crate::text::{self, decimal, needs_care};
 use crate::{Process, ThreadState};
-use base::{Cx, Description, Error, Exit, Found, Kind, Last, Node, PATH_MAX, Walk};
+use base::{Cx, Error, Exit, Found, Kind, Last, Node, PATH_MAX, Walk};
 use core::sync::atomic::Ordering::Relaxed;
 use outside::may_hide_link;
 use pm::Errno;
@@ -61,7 +61,7 @@ pub(crate) struct OpenFile<'a> {
     pub slot: usize,
     pub entry: Entry,
     pub mount: &'a Mount,
-    pub description: &'a Description,
+    pub description: &'a openfiles::OpenFile,
     pub node: Node,
 }
 

@@ -38,9 +38,9 @@ pub use nodes::{Caching, Entry, Found, Record, Rule};
 pub use open_files::{Ends, OpenFiles};
 pub use pages::{FRAME_BYTES, Fetch, PageFigures, PageKey};
 
-use base::Description;
 use base::{Errno, Result};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
+use openfiles::OpenFile;
 use openfiles::{LockEntry, ProcessSlot};
 use pm::{Region, Table, clock, file, host};
 use zerocopy::{FromBytes, KnownLayout};
@@ -71,7 +71,7 @@ const PROCESSES_AT: u64 = 4096;
 const MUTEXES_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;
 const DESCRIPTORS_AT: u64 = MUTEXES_AT + PROCESSES as u64 * 64;
 const DESCRIPTIONS_AT: u64 = DESCRIPTORS_AT + PROCESSES as u64 * DESCRIPTORS as u64 * 4;
-const LOCKS_AT: u64 = DESCRIPTIONS_AT + DESCRIPTIONS as u64 * size_of::<Description>() as u64;
+const LOCKS_AT: u64 = DESCRIPTIONS_AT + DESCRIPTIONS as u64 * size_of::<OpenFile>() as u64;
 const CHANGED_AT: u64 = LOCKS_AT + LOCKS as u64 * size_of::<LockEntry>() as u64;
 const PAGES_AT: u64 = (NODES_AT + NODES as u64 * size_of::<Record>() as u64).next_multiple_of(pages::FRAME_BYTES);
 const BUCKETS_AT: u64 = CHANGED_AT + KINDS * WORDS * 8;
@@ -125,7 +125,7 @@ struct Header {
 pub struct SessionCache {
     region: Region,
     records: Table<Record>,
-    descriptions: Table<Description>,
+    descriptions: Table<OpenFile>,
     device: u64,
     /// This process's slot + 1; 0 before it is needed.
     process: AtomicU32,
@@ -150,7 +150,7 @@ impl Drop for Guard<'_> {
 /// In a description: it has no node, yet or any more.
 const NO_NODE: u64 = u64::MAX;
 
-static NOTHING: Description = Description::new();
+static NOTHING: OpenFile = OpenFile::new();
 
 impl SessionCache {
     /// Whether it is mapped at `address`.

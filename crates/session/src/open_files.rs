@@ -1,16 +1,17 @@
 //! What programs have open: their slots and descriptors, open files, locks.
 //!
 //! A program has a slot from its first descriptor on. How slots, fork, exec and
-//! death are dealt with: [`openfiles`]; how open files are counted: [`base::hold`].
+//! death are dealt with: [`openfiles`]; how open files are counted: [`openfiles::refcount`].
 //! An open file keeps its node as long as it names it; naming and counting change
 //! together, under the lock. So a maker who dies leaves nothing kept for good: its
 //! open file is ended by whoever finds it dead.
 
 use super::{DESCRIPTIONS, DESCRIPTIONS_AT, DESCRIPTORS, DESCRIPTORS_AT, LOCKS, LOCKS_AT, MUTEXES_AT, NO_NODE, NOTHING};
 use super::{PROCESSES, PROCESSES_AT, SessionCache, take_word};
-use base::hold::{self, Holders};
-use base::{Cx, Description, DescriptionId, Errno, Error, Lock, LockKind, Node, Result};
+use base::{Cx, DescriptionId, Errno, Error, Lock, LockKind, Node, Result};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use openfiles::OpenFile;
+use openfiles::refcount::{self, Holders};
 use openfiles::{CHAINS, Forks, HeldLock, LockEntry, Locks, PAGE, ProcessSlot, Processes, is_refused, state};
 use pm::mutex::RobustMutex;
 use pm::{Table, host};
@@ -21,9 +22,9 @@ const LOCKS_STEP: u32 = CHAINS;
 const STEP: u32 = 64;
 
 const _: () = assert!(
-    PROCESSES as u64 <= hold::PROCESSES_MAX
-        && DESCRIPTORS as u64 <= hold::ENTRIES_MAX
-        && DESCRIPTIONS as u64 <= hold::DESCRIPTIONS_MAX
+    PROCESSES as u64 <= refcount::PROCESSES_MAX
+        && DESCRIPTORS as u64 <= refcount::ENTRIES_MAX
+        && DESCRIPTIONS as u64 <= refcount::DESCRIPTIONS_MAX
 );
 
 /// Who is told of the last close of an open file, before it gives up its node.
@@ -61,19 +62,19 @@ impl SessionCache {
 
     /// The open file with this number.
     #[inline]
-    pub fn description(&self, id: DescriptionId) -> &Description {
+    pub fn description(&self, id: DescriptionId) -> &OpenFile {
         self.descriptions.get(id).unwrap_or(&NOTHING)
     }
 
     /// All open files, by their numbers.
-    pub fn descriptions(&self) -> Table<Description> {
+    pub fn descriptions(&self) -> Table<OpenFile> {
         self.descriptions
     }
 
     /// What `fd` stands for in this program.
     pub fn holding(&self, fd: u32) -> Option<DescriptionId> {
         let process = self.process.load(Acquire).checked_sub(1)?;
-        hold::held(self.entry(process, fd)?.load(Acquire))
+        refcount::held(self.entry(process, fd)?.load(Acquire))
     }
 
     /// Gives memory to slots up to this one, with mutexes that nobody has; its mutex.
@@ -216,8 +217,8 @@ impl OpenFiles<'_> {
     fn hand_out(&self, cx: &Cx, id: DescriptionId, fd: u32) -> Result<()> {
         let process = self.own(cx)?;
         self.ready(process, fd)?;
-        hold::put(self, process, fd, id, |last| self.end_open_file(cx, last));
-        self.session.description(id).refs.store(hold::opened(process, fd), Release);
+        refcount::install(self, process, fd, id, |last| self.end_open_file(cx, last));
+        self.session.description(id).refs.store(refcount::opened(process, fd), Release);
         Ok(())
     }
 
@@ -240,7 +241,7 @@ impl OpenFiles<'_> {
             for step in 0..high {
                 let id = hint.wrapping_add(step) % high;
                 let refs = &self.session.description(id).refs;
-                if refs.compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok() {
+                if refs.compare_exchange(0, refcount::making(process), AcqRel, Relaxed).is_ok() {
                     header.description_hint.store(id + 1, Relaxed);
                     return Ok(id);
                 }
@@ -258,7 +259,7 @@ impl OpenFiles<'_> {
         let _guard = self.session.lock();
         if header.descriptions_high.load(Acquire) == known {
             let high = (known + STEP).min(DESCRIPTIONS);
-            let size = size_of::<Description>() as u64;
+            let size = size_of::<OpenFile>() as u64;
             self.session.space(DESCRIPTIONS_AT + u64::from(known) * size, u64::from(high - known) * size)?;
             (known..high).for_each(|id| self.session.description(id).node.store(NO_NODE, Release));
             header.descriptions_high.store(high, Release);
@@ -274,13 +275,13 @@ impl OpenFiles<'_> {
         if self.entry(process, fd).is_some_and(|entry| entry.load(Acquire) != 0) {
             self.close(cx, fd);
         }
-        if hold::take(self, process, fd, id) { Ok(()) } else { Err(Error::Posix(Errno::EBADF)) }
+        if refcount::get(self, process, fd, id) { Ok(()) } else { Err(Error::Posix(Errno::EBADF)) }
     }
 
     /// `fd` gives up whatever it stands for.
     pub fn close(&self, cx: &Cx, fd: u32) {
         let Ok(process) = self.own_slot() else { return };
-        if let Some(id) = hold::give(self, process, fd) {
+        if let Some(id) = refcount::put(self, process, fd) {
             self.end_open_file(cx, id);
         }
     }
@@ -441,7 +442,7 @@ impl Processes for OpenFiles<'_> {
 
     fn end_half_made(&self, cx: &Cx, number: u32) -> bool {
         for id in 0..self.session.header().descriptions_high.load(Acquire).min(DESCRIPTIONS) {
-            if self.session.description(id).refs.load(Acquire) == hold::making(number) {
+            if self.session.description(id).refs.load(Acquire) == refcount::making(number) {
                 self.end_open_file(cx, id);
             }
         }
@@ -482,7 +483,7 @@ impl Locks for OpenFiles<'_> {
         Ok(())
     }
 
-    fn open_file(&self, id: DescriptionId) -> &Description {
+    fn open_file(&self, id: DescriptionId) -> &OpenFile {
         self.session.description(id)
     }
 
@@ -556,7 +557,7 @@ mod tests {
                 }
                 let own = files.own_slot().unwrap();
                 if step > 1 {
-                    assert_eq!(hold::give(&files, own, 5), Some(id));
+                    assert_eq!(refcount::put(&files, own, 5), Some(id));
                 }
                 if step > 2 {
                     session.let_go(id, true);

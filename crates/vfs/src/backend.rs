@@ -5,11 +5,12 @@
 //! the kernel's, in the kernel's order. Permission is checked by the backend
 //! from `cx.cred`, in every method that names a right below.
 
+use base::DescriptionId;
 use base::stat::Stat;
 pub use base::walk::{Exit, Fast, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
 use base::*;
-use base::{Description, DescriptionId};
 use core::mem::MaybeUninit;
+use openfiles::OpenFile;
 use pm::{Table, Text, UserSlice};
 
 /// A run of a file's bytes that lies contiguously in this process's memory.
@@ -169,7 +170,7 @@ pub trait Backend: Sync {
 
     /// All descriptions, by their index, where they lie in one table: it stands
     /// for `description` as long as the backend is mounted.
-    fn descriptions(&self) -> Table<Description> {
+    fn descriptions(&self) -> Table<OpenFile> {
         Table::EMPTY
     }
 
@@ -195,7 +196,7 @@ pub trait Backend: Sync {
     }
 
     /// The description behind an index that `open` returned and nobody has closed.
-    fn description(&self, id: DescriptionId) -> &Description;
+    fn description(&self, id: DescriptionId) -> &OpenFile;
 
     /// Descriptor `fd` of this process holds `id` too (dup, mapping, working directory).
     fn dup(&self, id: DescriptionId, fd: u32) -> Result<()>;

@@ -22,3 +22,4 @@ pub mod walk;
 pub use backend::{Backend, MapRange};
 pub use base::*;
 pub use mount::{Mount, MountTable};
+pub use openfiles::{OpenFile, Unclosed};

@@ -6,9 +6,10 @@ mod table;
 pub use table::MountTable;
 
 use crate::{Backend, MOUNTS_MAX, Node};
-use base::{Description, DescriptionId};
+use base::DescriptionId;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
+use openfiles::OpenFile;
 use pm::{Table, Text};
 
 /// Longest mount point, in bytes.
@@ -19,7 +20,7 @@ pub const PREFIX_MAX: usize = 1024;
 pub struct Mount {
     #[cfg(feature = "native")]
     direct: Option<&'static engine::Fs>,
-    descriptions: Table<Description>,
+    descriptions: Table<OpenFile>,
     /// Bit n: what is in slot n covers a node of it.
     covered_by: AtomicU32,
     /// Its place in the table.
@@ -59,7 +60,7 @@ impl Mount {
 
     /// The description behind an index of an open descriptor.
     #[inline]
-    pub fn description(&self, id: DescriptionId) -> &Description {
+    pub fn description(&self, id: DescriptionId) -> &OpenFile {
         match self.descriptions.get(id) {
             Some(description) => description,
             None => self.backend.description(id),
@@ -68,7 +69,7 @@ impl Mount {
 
     /// The same, if its place is known here: nobody is asked.
     #[inline]
-    pub fn description_fast(&self, id: DescriptionId) -> Option<&Description> {
+    pub fn description_fast(&self, id: DescriptionId) -> Option<&OpenFile> {
         self.descriptions.get(id)
     }
 

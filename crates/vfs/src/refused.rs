@@ -3,21 +3,22 @@
 //! It stands where the other would, so that no path of it leads to what lies underneath.
 
 use crate::backend::{Backend, Last, MapRange, Scratch, Walk};
+use base::DescriptionId;
 use base::*;
-use base::{Description, DescriptionId};
+use openfiles::OpenFile;
 use pm::{Errno, UserSlice};
 
 /// What stands in its place.
 #[derive(Debug)]
 pub struct Refused {
     errno: Errno,
-    description: Description,
+    description: OpenFile,
 }
 
 impl Refused {
     /// Answers everything with `errno`.
     pub const fn new(errno: Errno) -> Refused {
-        Refused { errno, description: Description::new() }
+        Refused { errno, description: OpenFile::new() }
     }
 
     fn no<T>(&self) -> Result<T> {
@@ -95,7 +96,7 @@ impl Backend for Refused {
     fn open(&self, _: &Cx, _: Node, _: u32, _: u32) -> Result<DescriptionId> {
         self.no()
     }
-    fn description(&self, _: DescriptionId) -> &Description {
+    fn description(&self, _: DescriptionId) -> &OpenFile {
         // Nothing was ever opened.
         &self.description
     }

@@ -6,7 +6,7 @@
 
 use super::mortal::{AtomicU32, AtomicU64, Robust, life};
 use super::{any, schedules};
-use crate::hold::{self, Holders, Settled};
+use crate::refcount::{self, Holders, Settled};
 use shuttle::thread;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -44,20 +44,20 @@ impl Holders for Tables {
 
 impl Tables {
     fn open(&self, process: u32, fd: u32) {
-        let free = |id: &u32| self.refs(*id).compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok();
+        let free = |id: &u32| self.refs(*id).compare_exchange(0, refcount::making(process), AcqRel, Relaxed).is_ok();
         let Some(id) = (0..DESCRIPTIONS).find(free) else { return };
         if self.entries[process as usize][fd as usize].compare_exchange(0, id + 1, AcqRel, Relaxed).is_err() {
-            hold::put(self, process, fd, id, |last| self.end(last, process));
+            refcount::install(self, process, fd, id, |last| self.end(last, process));
         }
-        self.refs(id).store(hold::opened(process, fd), Release);
+        self.refs(id).store(refcount::opened(process, fd), Release);
     }
 
     /// `end_description`: nobody holds it.
     fn end(&self, id: u32, process: u32) {
-        assert_eq!(self.refs(id).load(Acquire), hold::making(process), "ended by another");
+        assert_eq!(self.refs(id).load(Acquire), refcount::making(process), "ended by another");
         let others = (0..PROCESSES).filter(|other| *other != process);
         for entry in others.flat_map(|other| &self.entries[other as usize]) {
-            assert_ne!(hold::held(entry.load(Acquire)), Some(id), "ended while held");
+            assert_ne!(refcount::held(entry.load(Acquire)), Some(id), "ended while held");
         }
         self.refs(id).store(0, Release);
     }
@@ -66,15 +66,15 @@ impl Tables {
         let place = &self.entries[process as usize][fd as usize];
         let entry = place.load(Acquire);
         let Some(id) = entry.checked_sub(1).filter(|id| *id < DESCRIPTIONS) else { return };
-        let opened = hold::opened(process, fd);
-        if self.refs(id).compare_exchange(opened, hold::making(process), SeqCst, Relaxed).is_err() {
-            if let Some(id) = hold::give(self, process, fd) {
+        let opened = refcount::opened(process, fd);
+        if self.refs(id).compare_exchange(opened, refcount::making(process), SeqCst, Relaxed).is_err() {
+            if let Some(id) = refcount::put(self, process, fd) {
                 self.end(id, process);
             }
             return;
         }
         if place.compare_exchange(entry, 0, AcqRel, Relaxed).is_err() {
-            hold::leave(place, id);
+            refcount::leave(place, id);
         }
         self.end(id, process);
     }
@@ -83,7 +83,7 @@ impl Tables {
     fn work(&self, process: u32, calls: u32) {
         for _ in 0..calls {
             let fd = any(NUMBERS);
-            let held = hold::held(self.entries[process as usize][fd as usize].load(Acquire));
+            let held = refcount::held(self.entries[process as usize][fd as usize].load(Acquire));
             match (held, any(3)) {
                 (None, _) => self.open(process, fd),
                 (Some(_), 0) => self.close(process, fd),
@@ -92,11 +92,11 @@ impl Tables {
                     let to = any(NUMBERS);
                     if to != fd
                         && self.entries[process as usize][to as usize].load(Acquire) != 0
-                        && let Some(last) = hold::give(self, process, to)
+                        && let Some(last) = refcount::put(self, process, to)
                     {
                         self.end(last, process);
                     }
-                    hold::take(self, process, to, id);
+                    refcount::get(self, process, to, id);
                 }
             }
             self.adopt_one(process);
@@ -121,7 +121,7 @@ impl Tables {
     fn empty(&self, process: u32) {
         for fd in 0..NUMBERS {
             loop {
-                match hold::settle(self, process, fd) {
+                match refcount::settle(self, process, fd) {
                     Settled::Empty => break,
                     Settled::Last(id) => break self.end(id, process),
                     Settled::Again => {}
@@ -129,7 +129,7 @@ impl Tables {
             }
         }
         for id in 0..DESCRIPTIONS {
-            if self.refs(id).load(Acquire) == hold::making(process) {
+            if self.refs(id).load(Acquire) == refcount::making(process) {
                 self.end(id, process);
             }
         }
@@ -138,8 +138,8 @@ impl Tables {
     /// With nobody at work: each count is how many hold the description.
     fn assert_counted(&self) {
         for id in 0..DESCRIPTIONS {
-            let held = self.entries.iter().flatten().filter(|entry| hold::held(entry.load(Relaxed)) == Some(id)).count() as u64;
-            assert_eq!(hold::count(self.refs(id).load(Relaxed)), held, "description {id}");
+            let held = self.entries.iter().flatten().filter(|entry| refcount::held(entry.load(Relaxed)) == Some(id)).count() as u64;
+            assert_eq!(refcount::count(self.refs(id).load(Relaxed)), held, "description {id}");
         }
     }
 }
@@ -162,7 +162,7 @@ fn counted_whoever_dies() {
     schedules(30_000, || {
         let tables = Arc::new(Tables::default());
         tables.open(0, 0);
-        (1..PROCESSES).for_each(|process| assert!(hold::take(&*tables, process, 0, 0)));
+        (1..PROCESSES).for_each(|process| assert!(refcount::get(&*tables, process, 0, 0)));
         let run = |process: u32| {
             let tables = tables.clone();
             thread::spawn(move || run(&tables, process, 1 + process % 2))

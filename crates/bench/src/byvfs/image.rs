@@ -9,6 +9,7 @@
 
 use super::cache::Cache;
 use base::*;
+use openfiles::OpenFile;
 use pm::{Table, UserSlice};
 use vfs::backend::{Backend, MapRange};
 use vfs::native::Native;
@@ -194,11 +195,11 @@ impl Backend for CachedImage {
         self.native.open(cx, node, flags, fd)
     }
 
-    fn descriptions(&self) -> Table<Description> {
+    fn descriptions(&self) -> Table<OpenFile> {
         self.native.descriptions()
     }
 
-    fn description(&self, id: DescriptionId) -> &Description {
+    fn description(&self, id: DescriptionId) -> &OpenFile {
         self.native.description(id)
     }
 

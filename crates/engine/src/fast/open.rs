@@ -4,10 +4,11 @@ use crate::fs::{Fs, Opens};
 use crate::process::descriptions::{DOUBT, PINNED, forget_pin};
 use crate::process::table::PAGE_DESCRIPTORS;
 use crate::segment::{Cachelet, Descriptor, cachelet};
-use base::hold::{self, MAKING};
-use base::{Cx, Description, DescriptionId, Fast, Kind, Node, Sight, Unclosed};
+use base::{Cx, DescriptionId, Fast, Kind, Node, Sight};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use openfiles::refcount::{self, MAKING};
+use openfiles::{OpenFile, Unclosed};
 use pm::sys::abi;
 
 /// Flags of a cachelet that is not to be pinned without further ado.
@@ -42,7 +43,7 @@ impl Fs {
         kind: Kind,
         flags: u32,
         fd: u32,
-    ) -> Option<(DescriptionId, &Description)> {
+    ) -> Option<(DescriptionId, &OpenFile)> {
         let process = self.process.load(Relaxed);
         let place = self.opens.place(fd)?;
         // The one that this number had last, so that threads whose numbers differ have descriptions of their own.
@@ -76,13 +77,13 @@ impl Fs {
             return None;
         }
         pm::touched();
-        description.refs.store(hold::opened(process.wrapping_sub(1), fd), Release);
+        description.refs.store(refcount::opened(process.wrapping_sub(1), fd), Release);
         Some((id, description))
     }
 
     /// A free description, marked as being made: the next one, which `last` takes note of.
     #[inline(never)]
-    fn next_description(&self, process: u32, last: &AtomicU32) -> Option<(DescriptionId, &Description)> {
+    fn next_description(&self, process: u32, last: &AtomicU32) -> Option<(DescriptionId, &OpenFile)> {
         let id = self.description_hint.load(Relaxed);
         let description = self.opens.descriptions.get(id)?;
         if !self.header().descriptions_high.has(id) || !is_taken(description, process) {
@@ -97,7 +98,7 @@ impl Fs {
     /// Takes back what `open_cachelet` has begun.
     #[cold]
     #[inline(never)]
-    fn open_undone(&self, cachelet: &Cachelet, description: &Description) {
+    fn open_undone(&self, cachelet: &Cachelet, description: &OpenFile) {
         self.with_own_context(|cx| self.unpin(cx, cachelet, description));
         description.refs.store(0, Release);
     }
@@ -115,7 +116,7 @@ impl Fs {
         let process = self.process.load(Relaxed);
         let id = entry.wrapping_sub(1);
         let Some(description) = self.opens.descriptions.get(id) else { return Some(Unclosed::All) };
-        let opened = hold::opened(process.wrapping_sub(1), fd);
+        let opened = refcount::opened(process.wrapping_sub(1), fd);
         if description.refs.compare_exchange(opened, MAKING | u64::from(process), SeqCst, Relaxed).is_err() {
             return Some(Unclosed::All);
         }
@@ -153,7 +154,7 @@ impl Fs {
             }
             Unclosed::Placed(id) => {
                 if let Some(place) = self.opens.place(fd) {
-                    hold::leave(&place.word, id);
+                    refcount::leave(&place.word, id);
                 }
                 self.end_description(cx, id, self.description(id));
             }
@@ -182,7 +183,7 @@ impl Opens {
 
 /// Whether a description was free, and is being made by process `process - 1` now.
 #[inline]
-fn is_taken(description: &Description, process: u32) -> bool {
+fn is_taken(description: &OpenFile, process: u32) -> bool {
     description.refs.compare_exchange(0, MAKING | u64::from(process), AcqRel, Relaxed).is_ok()
 }
 
@@ -226,7 +227,7 @@ mod tests {
         let id = open(file, 4).unwrap();
         let description = test.description(id);
         let seen = (description.node.load(Relaxed), description.flags.load(Relaxed), description.refs.load(Relaxed));
-        let opened = hold::opened(test.process.load(Relaxed) - 1, 4);
+        let opened = refcount::opened(test.process.load(Relaxed) - 1, 4);
         assert_eq!((seen, test.census().pins), ((file.id, 2, opened), before.pins + 1));
         test.close(&cx, 4);
         assert_eq!(test.census(), before);
@@ -318,7 +319,7 @@ mod tests {
         test.close(&cx, 4);
         test.description_hint.store(id, Relaxed);
         assert_eq!(open(two, 5), id, "the description is used again");
-        let (description, opened) = (test.description(id), hold::opened(process - 1, 5));
+        let (description, opened) = (test.description(id), refcount::opened(process - 1, 5));
         // Were it marked, and this thread killed now, it would be ended under its holder.
         assert_eq!(test.close_seen(4, place, seen), Some(Unclosed::All));
         assert_eq!((description.node.load(Relaxed), description.refs.load(Relaxed)), (two.id, opened));

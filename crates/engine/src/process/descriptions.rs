@@ -1,6 +1,6 @@
 //! Open file descriptions: made, held by descriptors of any process, ended by the last.
 //!
-//! How they are counted, and why nobody's death leaves a count: [`base::hold`].
+//! How they are counted, and why nobody's death leaves a count: [`openfiles::refcount`].
 //!
 //! A description pins its node's cachelet (`opens`). Pinning and taking away are
 //! a matter of flag and count: an opener counts first and then looks at the
@@ -22,13 +22,14 @@ use crate::alloc::fault;
 use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
 use crate::segment::{Cachelet, DESCRIPTIONS, DESCRIPTORS, cachelet};
-use base::hold::{self, Holders};
-use base::{Cred, Cx, Description, DescriptionId, Node, Result, Thread};
+use base::{Cred, Cx, DescriptionId, Node, Result, Thread};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use format::inode::node_offset;
 use format::lane::Kind;
+use openfiles::OpenFile;
 use openfiles::Processes;
+use openfiles::refcount::{self, Holders};
 use pm::Errno;
 use pm::life::Look;
 
@@ -50,13 +51,13 @@ const STEP: u32 = 256;
 const BY_PROCESS: u32 = 1 << 31;
 
 const _: () = assert!(
-    format::layout::PROCESSES as u64 <= hold::PROCESSES_MAX
-        && DESCRIPTORS <= hold::ENTRIES_MAX
-        && DESCRIPTIONS as u64 <= hold::DESCRIPTIONS_MAX
+    format::layout::PROCESSES as u64 <= refcount::PROCESSES_MAX
+        && DESCRIPTORS <= refcount::ENTRIES_MAX
+        && DESCRIPTIONS as u64 <= refcount::DESCRIPTIONS_MAX
 );
 
 /// What stands for a description that does not exist.
-static NOTHING: Description = Description::new();
+static NOTHING: OpenFile = OpenFile::new();
 
 impl Fs {
     /// Makes a description of `node`, held by descriptor `fd` of this process.
@@ -81,18 +82,18 @@ impl Fs {
             self.put(cx, process, fd, id);
         }
         pm::touched();
-        description.refs.store(hold::opened(process, fd), Release);
+        description.refs.store(refcount::opened(process, fd), Release);
         Ok(id)
     }
 
     /// The table of descriptions.
-    pub fn descriptions(&self) -> pm::Table<Description> {
+    pub fn descriptions(&self) -> pm::Table<OpenFile> {
         self.opens.descriptions
     }
 
     /// The description with this number.
     #[inline]
-    pub fn description(&self, id: DescriptionId) -> &Description {
+    pub fn description(&self, id: DescriptionId) -> &OpenFile {
         self.opens.descriptions.get(id).unwrap_or(&NOTHING)
     }
 
@@ -103,7 +104,7 @@ impl Fs {
         if place.load(Acquire) != 0 {
             self.with_own_context(|cx| self.give_up(cx, process, fd));
         }
-        if hold::take(self, process, fd, id) { Ok(()) } else { Err(Errno::EBADF.into()) }
+        if refcount::get(self, process, fd, id) { Ok(()) } else { Err(Errno::EBADF.into()) }
     }
 
     /// Descriptor `fd` of this process lets go of whatever it holds.
@@ -117,7 +118,7 @@ impl Fs {
     #[cold]
     #[inline(never)]
     pub(crate) fn give_up(&self, cx: &Cx, process: u32, fd: u32) {
-        if let Some(id) = hold::give(self, process, fd) {
+        if let Some(id) = refcount::put(self, process, fd) {
             self.end_description(cx, id, self.description(id));
         }
     }
@@ -126,12 +127,12 @@ impl Fs {
     #[cold]
     #[inline(never)]
     pub(super) fn put(&self, cx: &Cx, process: u32, fd: u32, id: DescriptionId) {
-        hold::put(self, process, fd, id, |last| self.end_description(cx, last, self.description(last)));
+        refcount::install(self, process, fd, id, |last| self.end_description(cx, last, self.description(last)));
     }
 
     /// Ends a description that is marked as being ended.
     #[inline(never)]
-    pub(crate) fn end_description(&self, cx: &Cx, id: DescriptionId, description: &Description) {
+    pub(crate) fn end_description(&self, cx: &Cx, id: DescriptionId, description: &OpenFile) {
         self.description_ends(cx, id, description.node.load(Relaxed));
         if description.pin.load(Acquire) == PINNED
             && let Some(cachelet) = self.cachelet(description.hint.load(Relaxed))
@@ -147,7 +148,7 @@ impl Fs {
         let half_made = || {
             (0..self.header().descriptions_high.get())
                 .map(|id| (id, self.description(id)))
-                .filter(|(_, description)| description.refs.load(Acquire) == hold::making(process))
+                .filter(|(_, description)| description.refs.load(Acquire) == refcount::making(process))
         };
         // All of them first: one thread's doubt is not to be waited for when another's is settled.
         for (_, description) in half_made().filter(|(_, description)| description.pin.load(Acquire) == DOUBT) {
@@ -166,7 +167,7 @@ impl Fs {
     }
 
     /// After a death between counting a pin and noting it. False if that can't be settled now.
-    fn settle_pin(&self, cx: &Cx, description: &Description) -> bool {
+    fn settle_pin(&self, cx: &Cx, description: &OpenFile) -> bool {
         let (mark, number) = (description.pin.load(Acquire), description.hint.load(Relaxed));
         let Some(cachelet) = self.cachelet(number) else { return true };
         if mark == SETTLING && !self.recount_pins(cx, number, cachelet) {
@@ -236,7 +237,7 @@ impl Fs {
 
     /// A free description, marked as being made by `process`.
     #[inline]
-    fn take_description(&self, cx: &Cx, process: u32) -> Result<(DescriptionId, &Description)> {
+    fn take_description(&self, cx: &Cx, process: u32) -> Result<(DescriptionId, &OpenFile)> {
         if fault::strikes(fault::Kind::Description) {
             return Err(Errno::ENFILE.into());
         }
@@ -250,10 +251,10 @@ impl Fs {
     }
 
     #[inline]
-    pub(crate) fn try_description(&self, id: DescriptionId, process: u32) -> Option<(DescriptionId, &Description)> {
+    pub(crate) fn try_description(&self, id: DescriptionId, process: u32) -> Option<(DescriptionId, &OpenFile)> {
         let description = self.opens.descriptions.get(id)?;
         if description.refs.load(Relaxed) == 0
-            && description.refs.compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok()
+            && description.refs.compare_exchange(0, refcount::making(process), AcqRel, Relaxed).is_ok()
         {
             self.description_hint.store(id + 1, Relaxed);
             return Some((id, description));
@@ -263,7 +264,7 @@ impl Fs {
 
     #[cold]
     #[inline(never)]
-    fn search_description(&self, cx: &Cx, process: u32) -> Result<(DescriptionId, &Description)> {
+    fn search_description(&self, cx: &Cx, process: u32) -> Result<(DescriptionId, &OpenFile)> {
         let header = self.header();
         for attempt in 0..2 {
             for _ in 0..=DESCRIPTIONS / STEP {
@@ -288,7 +289,7 @@ impl Fs {
 
     /// Memory for some more descriptions than `high`. `ENFILE` where there is none: to open is no reason to be told of a full disk.
     pub(super) fn more_descriptions(&self, high: u32) -> Result<()> {
-        let size = size_of::<Description>() as u64;
+        let size = size_of::<OpenFile>() as u64;
         let space = self.segment_space(self.areas.descriptions + u64::from(high) * size, u64::from(STEP) * size);
         space.map_err(|_| Errno::ENFILE)?;
         self.header().descriptions_high.raise(high + STEP);
@@ -306,7 +307,7 @@ impl Fs {
     // ---- pins ----
 
     /// Pins a node's cachelet: neither it nor the inode goes away. `ESTALE` if the node is gone.
-    fn pin(&self, cx: &Cx, node: Node, description: &Description) -> Result<&Cachelet> {
+    fn pin(&self, cx: &Cx, node: Node, description: &OpenFile) -> Result<&Cachelet> {
         for _ in 0..PINS {
             let cachelet = self.cached(cx, node)?;
             description.hint.store(self.cachelet_number(cachelet), Relaxed);
@@ -360,7 +361,7 @@ impl Fs {
     }
 
     /// Gives up a pin; the last one does what is left to do for an inode without names.
-    pub(crate) fn unpin(&self, cx: &Cx, cachelet: &Cachelet, description: &Description) {
+    pub(crate) fn unpin(&self, cx: &Cx, cachelet: &Cachelet, description: &OpenFile) {
         description.pin.store(DOUBT, Release);
         pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
@@ -472,7 +473,7 @@ impl Holders for Fs {
 
 /// Takes the mark off a description: `none` is 0.
 #[inline]
-pub(crate) fn forget_pin(description: &Description, none: u32) {
+pub(crate) fn forget_pin(description: &OpenFile, none: u32) {
     description.generation.store(description.generation.load(Relaxed).wrapping_add(1), Release);
     description.pin.store(none, Release);
 }
@@ -516,7 +517,7 @@ mod tests {
         // Far above what this process has.
         let dead = [200, 201].map(|id| fs.description(id));
         let barrier = Barrier::new(dead.len());
-        let adopt = |description: &Description, process: u32| {
+        let adopt = |description: &OpenFile, process: u32| {
             let thread = Thread::new();
             let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
             for _ in 0..2000 {
@@ -524,7 +525,7 @@ mod tests {
                 description.hint.store(kept.hint.load(Relaxed), Relaxed);
                 description.pin.store(DOUBT, SeqCst);
                 cachelet.opens.fetch_add(1, SeqCst);
-                description.refs.store(hold::making(process), SeqCst);
+                description.refs.store(refcount::making(process), SeqCst);
                 barrier.wait();
                 fs.end_half_made_of(&cx, process);
                 barrier.wait();
@@ -555,10 +556,10 @@ mod tests {
             description.hint.store(kept.hint.load(Relaxed), Relaxed);
             description.pin.store(DOUBT, SeqCst);
             cachelet.opens.fetch_add(1, SeqCst);
-            description.refs.store(hold::making(process), SeqCst);
+            description.refs.store(refcount::making(process), SeqCst);
         }
         assert!(!test.end_half_made_of(&test.cx(), 5));
-        assert_eq!((cachelet.opens.load(SeqCst), dead.refs.load(SeqCst)), (3, hold::making(5)));
+        assert_eq!((cachelet.opens.load(SeqCst), dead.refs.load(SeqCst)), (3, refcount::making(5)));
         living.pin.store(PINNED, SeqCst);
         assert!(test.end_half_made_of(&test.cx(), 5));
         assert_eq!((cachelet.opens.load(SeqCst), dead.refs.load(SeqCst)), (2, 0));

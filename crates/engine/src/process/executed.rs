@@ -7,9 +7,9 @@
 
 use crate::fs::Fs;
 use crate::segment::cachelet::EXECUTED;
-use base::description::EXECUTE;
 use base::{Cx, Node};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use openfiles::EXECUTE;
 
 impl Fs {
     /// The kernel has begun to execute a file, or ended; it is still open.

@@ -24,11 +24,11 @@ pub mod high;
 pub mod lane_state;
 pub mod space;
 
-pub use base::Description;
 pub use cache::Snapshot;
 pub use cachelet::Cachelet;
 pub use high::High;
 pub use lane_state::{LaneState, Reserved};
+pub use openfiles::OpenFile;
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use format::layout::{LANES, Layout, PROCESSES};
@@ -214,7 +214,7 @@ pub struct PaddedLock(pub LockWord);
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(8))]
 pub struct Descriptor {
-    /// What it stands for (`base::hold`); 0: nothing.
+    /// What it stands for (`openfiles::refcount`); 0: nothing.
     pub word: AtomicU32,
     /// The description + 1 that it had last, to which it comes back if that is free; 0: none yet.
     pub last: AtomicU32,

@@ -3,7 +3,7 @@
 use super::{done, fail};
 use crate::descriptors::Entry;
 use crate::{Outcome, Process, ThreadState};
-use base::Unclosed;
+use openfiles::Unclosed;
 use pm::Errno;
 
 #[allow(clippy::missing_safety_doc)]

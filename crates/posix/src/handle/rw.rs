@@ -4,7 +4,7 @@ use super::buffers::{single, vector};
 use super::{err, fail};
 use crate::path::OpenFile;
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Description, Error, Kind};
+use base::{Cx, Error, Kind};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
@@ -41,7 +41,7 @@ pub(crate) fn over_limit() {
 impl At {
     /// Whether a transfer here ends at an offset there can be.
     #[inline]
-    fn fits(self, description: &Description, buffers: &[UserSlice]) -> base::Result<()> {
+    fn fits(self, description: &openfiles::OpenFile, buffers: &[UserSlice]) -> base::Result<()> {
         let start = match self {
             At::Offset(offset) => offset,
             At::Position => description.offset.load(Relaxed),

@@ -248,7 +248,7 @@ impl Drop for HandedOver {
 /// offset; `None` if the kernel hasn't got it. With `share` the open file's
 /// offset follows. Within an operation (`tls::enter`).
 pub fn open_in_kernel(tls: &tls::Tls, fd: u32, share: bool) -> Option<usize> {
-    use base::description::{EACH_READ, SHARE};
+    use openfiles::{EACH_READ, SHARE};
     let wanted = PROCESS.in_kernel(thread::state(tls), fd).ok()?;
     // Only what is opened to be read might be kept, and then neither be asked for nor move the offset.
     let each_read = if share && wanted.flags & (O_PATH | O_ACCMODE) == 0 { EACH_READ } else { 0 };

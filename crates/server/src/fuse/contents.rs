@@ -20,8 +20,8 @@
 
 use super::notify::{forget_node, store};
 use super::{Call, Fuse, Worker};
-use base::description::EACH_READ;
 use base::{Attr, Cred, Cx, Node};
+use openfiles::EACH_READ;
 use pm::UserSlice;
 use pm::sys::abi as sys;
 use std::collections::HashMap;

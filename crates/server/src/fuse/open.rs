@@ -7,8 +7,8 @@ use super::abi::{self, CreateIn, FlushIn, IoctlIn, IoctlOut, OpenIn, OpenOut, Re
 use super::contents::{Opening, Sent};
 use super::message::{Body, Reply, Result, err};
 use super::rights::{DAC_OVERRIDE, Rights};
-use base::description::{EACH_READ, EXECUTE, SHARE};
 use base::{Attr, Cred, Cx, DescriptionId, Kind, NewNode, Node, SetAttr};
+use openfiles::{EACH_READ, EXECUTE, SHARE};
 use pm::Errno;
 use pm::sys::abi as sys;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ const TRIES_MAX: u32 = 8;
 #[derive(Debug)]
 pub(super) struct Handles {
     free: Mutex<Vec<u32>>,
-    /// Description + 1 behind each, and [`MARKS`].
+    /// Open file + 1 behind each, and [`MARKS`].
     descriptions: Vec<AtomicU32>,
 }
 

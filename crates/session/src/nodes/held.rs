@@ -2,12 +2,13 @@
 
 use super::super::{DESCRIPTIONS, Guard, NO_NODE};
 use super::{Caching, NODES, SessionCache, is_past};
-use base::{Description, DescriptionId, Kind, Node, Result};
+use base::{DescriptionId, Kind, Node, Result};
 use core::sync::atomic::Ordering::*;
+use openfiles::OpenFile;
 
 impl SessionCache {
     /// A description keeps `node`: that has its slot until [`SessionCache::let_go`].
-    pub(crate) fn keep(&self, description: &Description, node: Node) -> Result<()> {
+    pub(crate) fn keep(&self, description: &OpenFile, node: Node) -> Result<()> {
         let _guard = self.lock();
         self.get(node)?.holds.fetch_add(1, Relaxed);
         description.hint.store(node.hint, Relaxed);

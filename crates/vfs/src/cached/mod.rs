@@ -289,11 +289,11 @@ impl<S: LowerFs> Backend for Cached<S> {
         self.files().open(cx, node, (kind, flags), fd, || self.lower.open(&self.session, cx, node, flags))
     }
 
-    fn descriptions(&self) -> Table<Description> {
+    fn descriptions(&self) -> Table<OpenFile> {
         self.session.descriptions()
     }
 
-    fn description(&self, id: DescriptionId) -> &Description {
+    fn description(&self, id: DescriptionId) -> &OpenFile {
         self.session.description(id)
     }
 

@@ -29,7 +29,7 @@ const ROOT: u64 = 1;
 pub struct Mem {
     device: u64,
     state: spin::Mutex<State>,
-    descriptions: Box<[Description]>,
+    descriptions: Box<[OpenFile]>,
 }
 
 /// What the lock guards.
@@ -79,7 +79,7 @@ impl Mem {
                 free: (0..DESCRIPTIONS as u32).rev().collect(),
                 locks: BTreeMap::new(),
             }),
-            descriptions: (0..DESCRIPTIONS).map(|_| Description::new()).collect(),
+            descriptions: (0..DESCRIPTIONS).map(|_| OpenFile::new()).collect(),
         }
     }
 
@@ -228,7 +228,7 @@ impl Backend for Mem {
         self.open_locked(&mut self.state.lock(), node.id, flags, fd)
     }
 
-    fn description(&self, id: DescriptionId) -> &Description {
+    fn description(&self, id: DescriptionId) -> &OpenFile {
         &self.descriptions[id as usize % DESCRIPTIONS]
     }
 

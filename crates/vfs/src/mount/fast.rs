@@ -4,8 +4,9 @@
 use super::{Mount, MountTable};
 use crate::Node;
 use base::stat::Stat;
-use base::{Caller, Cx, DescriptionId, Fast, Sight, Thread, Unclosed};
+use base::{Caller, Cx, DescriptionId, Fast, Sight, Thread};
 use core::mem::MaybeUninit;
+use openfiles::Unclosed;
 use pm::{Text, UserSlice};
 
 impl Mount {

@@ -10,7 +10,7 @@ use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
 use engine::Fs;
-use openfiles::Handover;
+use openfiles::{Handover, OpenFile};
 use pm::{Table, UserSlice};
 
 /// An attached image, as a file system of the namespace.
@@ -187,12 +187,12 @@ impl Backend for Native {
         self.0.is_called(directory, dir, name)
     }
 
-    fn descriptions(&self) -> Table<Description> {
+    fn descriptions(&self) -> Table<OpenFile> {
         self.0.descriptions()
     }
 
     #[inline]
-    fn description(&self, id: DescriptionId) -> &Description {
+    fn description(&self, id: DescriptionId) -> &OpenFile {
         self.0.description(id)
     }
 

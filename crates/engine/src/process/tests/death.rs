@@ -24,7 +24,7 @@ fn a_newborn_dies() {
     unsafe { kill(pid, 9) };
     wait(pid);
     assert_eq!(test.adopt_dead_processes(&cx), 0);
-    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    assert_eq!(openfiles::refcount::count(test.description(id).refs.load(Relaxed)), 1);
     assert_eq!(test.users().count(), 1);
     // What is noted late, when the slot is another's, means nothing.
     let second = test.fork_prepare(&cx).unwrap();
@@ -42,7 +42,7 @@ fn a_parent_dies_before_it_notes_its_child() {
     let cx = test.cx();
     let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
     let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
-    let refs = || base::hold::count(test.description(id).refs.load(Relaxed));
+    let refs = || openfiles::refcount::count(test.description(id).refs.load(Relaxed));
     // SAFETY: the child only ends.
     let dead = unsafe { fork() };
     if dead == 0 {

@@ -64,14 +64,14 @@ fn last_close_frees_an_unlinked_file() {
     let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
     let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
     test.dup(id, 9000).unwrap();
-    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 2);
+    assert_eq!(openfiles::refcount::count(test.description(id).refs.load(Relaxed)), 2);
     test.unlink(&cx, test.root_node(), b"file").unwrap();
     test.close(&cx, 3);
     assert!(exists(&test, node));
     assert_eq!(test.attr(&cx, node).unwrap().nlink, 0);
     test.close(&cx, 9000);
     assert!(!exists(&test, node));
-    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 0);
+    assert_eq!(openfiles::refcount::count(test.description(id).refs.load(Relaxed)), 0);
     assert_eq!(test.dup(id, 5), Err(Error::Posix(Errno::EBADF)));
     assert_eq!(test.open(&cx, node, 0, 3), Err(Error::Posix(Errno::ESTALE)));
 }
@@ -114,7 +114,7 @@ fn fork_shares_descriptions() {
     let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
     let code = forked(&test, |child| {
         let description = test.description(id);
-        assert_eq!(base::hold::count(description.refs.load(Relaxed)), 2);
+        assert_eq!(openfiles::refcount::count(description.refs.load(Relaxed)), 2);
         test.offset_lock(child, id);
         description.offset.store(77, Relaxed);
         test.offset_unlock(child, id);
@@ -124,7 +124,7 @@ fn fork_shares_descriptions() {
         5
     });
     assert_eq!(code, 5);
-    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    assert_eq!(openfiles::refcount::count(test.description(id).refs.load(Relaxed)), 1);
     assert_eq!(test.description(id).offset.load(Relaxed), 77);
     assert!(test.lookup(&cx, test.root_node(), b"by the child").is_ok());
     // This one dies without a word, holding the offset too.
@@ -135,9 +135,9 @@ fn fork_shares_descriptions() {
         0
     });
     assert_eq!(code, -9);
-    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 2);
+    assert_eq!(openfiles::refcount::count(test.description(id).refs.load(Relaxed)), 2);
     assert_eq!(test.adopt_dead_processes(&cx), 0);
-    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    assert_eq!(openfiles::refcount::count(test.description(id).refs.load(Relaxed)), 1);
     test.offset_lock(&cx, id);
     test.offset_unlock(&cx, id);
     assert_eq!(test.users().count(), 1);
@@ -151,9 +151,9 @@ fn failed_fork() {
     let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
     let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
     let token = test.fork_prepare(&cx).unwrap();
-    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 2);
+    assert_eq!(openfiles::refcount::count(test.description(id).refs.load(Relaxed)), 2);
     test.fork_failed(&cx, token);
-    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    assert_eq!(openfiles::refcount::count(test.description(id).refs.load(Relaxed)), 1);
     assert_eq!(test.users().count(), 1);
 }
 
@@ -199,7 +199,7 @@ fn exec_hands_over() {
     assert_eq!(test.users().count(), 2);
     let second_cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     second.close(&second_cx, 3);
-    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    assert_eq!(openfiles::refcount::count(test.description(id).refs.load(Relaxed)), 1);
     // Once more: this time nobody claims.
     second.dup(id, 3).unwrap();
     second.exec_prepare();
@@ -213,7 +213,7 @@ fn exec_hands_over() {
     unsafe { kill(pid, 9) };
     wait(pid);
     assert_eq!(test.adopt_dead_processes(&cx), 0);
-    assert_eq!(base::hold::count(test.description(id).refs.load(Relaxed)), 1);
+    assert_eq!(openfiles::refcount::count(test.description(id).refs.load(Relaxed)), 1);
     assert_eq!(test.users().count(), 1);
 }
 
@@ -237,7 +237,7 @@ fn a_bare_childs_death_is_noticed() {
     test.fork_done(token, pid as u32);
     assert_eq!(wait(pid), 7);
     assert_eq!(test.adopt_dead_processes(&cx), 0);
-    assert_eq!((base::hold::count(test.description(id).refs.load(Relaxed)), test.users().count()), (1, 1));
+    assert_eq!((openfiles::refcount::count(test.description(id).refs.load(Relaxed)), test.users().count()), (1, 1));
 }
 
 /// Goal: a child that borrows its parent's memory leaves the slot to its program without ever
@@ -249,7 +249,7 @@ fn a_borrowing_child_hands_over() {
     let cx = test.cx();
     let node = test.create(&cx, test.root_node(), b"file", &FILE).unwrap();
     let id = test.open(&cx, node, abi::O_RDWR, 3).unwrap();
-    let refs = || base::hold::count(test.description(id).refs.load(Relaxed));
+    let refs = || openfiles::refcount::count(test.description(id).refs.load(Relaxed));
     let spawn = |token| {
         // SAFETY: the child makes the step and waits to be killed.
         let pid = unsafe { fork() };

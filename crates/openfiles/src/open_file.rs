@@ -1,16 +1,14 @@
-//! Open file descriptions: what `open` makes and `dup` and `fork` share.
+//! Open files (POSIX's open file descriptions): what `open` makes and `dup` and `fork` share.
 //!
-//! They live in the segment of the image (or, for a private backend, in private
+//! They live in a shared cache or a session cache (or, for a private backend, in private
 //! memory), so that processes share offsets as POSIX says. Everything in one is
 //! atomic; another process may change it at any time.
 
+use base::DescriptionId;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use zerocopy::{FromBytes, KnownLayout};
 
-/// Index of a description in its backend's table.
-pub type DescriptionId = u32;
-
-/// In [`Description::flags`]: open to be executed (the kernel's `__FMODE_EXEC`).
+/// In [`OpenFile::flags`]: open to be executed (the kernel's `__FMODE_EXEC`).
 /// Programs can't set it.
 pub const EXECUTE: u32 = 0x20;
 
@@ -23,17 +21,17 @@ pub const SHARE: u32 = 1 << 30 | 4 << 16 | 0xb9 << 8 | 1;
 /// follow its offset. The value of `O_NONBLOCK`, which means nothing for files, and which programs can take away again.
 pub const EACH_READ: u32 = 0o4000;
 
-/// An open file description, one cache line.
+/// An open file, one cache line.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(64))]
-pub struct Description {
-    /// Holders: descriptors of all processes, mappings, working directories ([`crate::hold`]). 0 = free.
+pub struct OpenFile {
+    /// Holders: descriptors of all processes, mappings, working directories ([`crate::refcount`]). 0 = free.
     pub refs: AtomicU64,
     /// File position; for directories the `readdir` cookie.
     pub offset: AtomicU64,
-    /// [`Node::id`](crate::types::Node::id).
+    /// [`Node::id`](base::Node::id).
     pub node: AtomicU64,
-    /// [`Node::hint`](crate::types::Node::hint): valid for as long as the description pins the node.
+    /// [`Node::hint`](base::Node::hint): valid for as long as the description pins the node.
     pub hint: AtomicU32,
     /// Serialises calls that move the offset: owner's lane or process + 1, 0 when free.
     pub offset_owner: AtomicU32,
@@ -45,18 +43,18 @@ pub struct Description {
     pub generation: AtomicU32,
     /// How certain it is that this description is counted among those that have its node open: a mark of the native engine's.
     pub pin: AtomicU32,
-    /// [`Node::id`](crate::types::Node::id) of the directory in which it was opened.
+    /// [`Node::id`](base::Node::id) of the directory in which it was opened.
     pub parent: AtomicU64,
     /// Not 0: it may hold locks (`flock`, `F_OFD_SETLK`). The native engine's.
     pub locks: AtomicU32,
 }
 
-const _: () = assert!(core::mem::size_of::<Description>() == 64);
+const _: () = assert!(core::mem::size_of::<OpenFile>() == 64);
 
-impl Description {
+impl OpenFile {
     /// A free description.
     pub const fn new() -> Self {
-        Description {
+        OpenFile {
             refs: AtomicU64::new(0),
             flags: AtomicU32::new(0),
             offset: AtomicU64::new(0),
@@ -72,7 +70,7 @@ impl Description {
     }
 }
 
-impl Default for Description {
+impl Default for OpenFile {
     fn default() -> Self {
         Self::new()
     }

@@ -259,7 +259,7 @@ fn end_doubt(h: &impl Holders, id: DescriptionId, refs: u64) {
 }
 
 /// An entry that holds nothing holds `id` too; false if nobody holds that, or the entry is not empty.
-pub fn take(h: &impl Holders, process: u32, fd: u32, id: DescriptionId) -> bool {
+pub fn get(h: &impl Holders, process: u32, fd: u32, id: DescriptionId) -> bool {
     let Some(mut intent) = Intent::announce(h, process, fd, id, 0) else { return false };
     let taken = intent.apply(h) != Outcome::Refused;
     if taken {
@@ -272,7 +272,7 @@ pub fn take(h: &impl Holders, process: u32, fd: u32, id: DescriptionId) -> bool 
 
 /// An entry of the caller's process lets go of what it holds; if that was the last one, the
 /// description is marked as being ended, and the caller ends it.
-pub fn give(h: &impl Holders, process: u32, fd: u32) -> Option<DescriptionId> {
+pub fn put(h: &impl Holders, process: u32, fd: u32) -> Option<DescriptionId> {
     let mut turns = 0;
     for _ in 0..CHANGES {
         let entry = h.entry(process, fd)?.load(Acquire);
@@ -315,13 +315,13 @@ pub fn leave(place: &AtomicU32, id: DescriptionId) {
 
 /// An entry of the caller's process holds `id`, which he is making. What it held before it lets go of, even if
 /// another thread keeps putting something there: what is overwritten would stay counted. `end` ends a description.
-pub fn put(h: &impl Holders, process: u32, fd: u32, id: DescriptionId, mut end: impl FnMut(DescriptionId)) {
+pub fn install(h: &impl Holders, process: u32, fd: u32, id: DescriptionId, mut end: impl FnMut(DescriptionId)) {
     let Some(place) = h.entry(process, fd) else { return };
     for _ in 0..PUTS {
         if place.compare_exchange(0, id + 1, AcqRel, Acquire).is_ok() {
             return;
         }
-        if let Some(last) = give(h, process, fd) {
+        if let Some(last) = put(h, process, fd) {
             end(last);
         }
     }
