@@ -1,7 +1,7 @@
 //! Entries of descriptor tables and the counts of descriptions: a process that
 //! dies at any step, another that goes on, and the adopter.
 //!
-//! This is not a model of `base/src/hold.rs` but that file itself.
+//! This is not a model of `openfiles/src/refcount.rs` but that file itself.
 
 use crate::refcount::{self, Holders, Intent, Settled};
 use loom::sync::Arc;

@@ -1,7 +1,7 @@
 //! The ledger's lock, which is a sequence lock to whoever only reads.
 //!
-//! Follows `vfs/src/ledger/mod.rs` (`lock`, `Guard::drop`) and
-//! `vfs/src/ledger/nodes/glance.rs` (`version`, `is_still`).
+//! Follows `session/src/lib.rs` (`lock`, `Guard::drop`) and
+//! `session/src/nodes/fast.rs` (`version`, `is_still`).
 
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -1,4 +1,4 @@
-//! Entries of descriptor tables and the counts of descriptions (`base/src/hold.rs` itself): four processes, two of
+//! Entries of descriptor tables and the counts of descriptions (`openfiles/src/refcount.rs` itself): four processes, two of
 //! them with two threads, open, duplicate and close; each dies wherever it likes, adopters too.
 //!
 //! Opening and ending follow `engine/src/process/descriptions.rs` (`open`, `end_description`, `end_half_made`),
