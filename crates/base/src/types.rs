@@ -238,14 +238,14 @@ pub struct Caller {
 
 impl Caller {
     /// Whether he may search a directory with this owner and mode as its owner, or as the superuser.
-    #[inline]
+    #[inline(always)]
     pub fn may_search_own(&self, uid: u32, mode: u32) -> bool {
         self.privileged || self.uid == uid && mode & 0o100 != 0
     }
 
     /// Whether he may open a node with this owner and mode with these `O_*`: as everybody, its owner or the superuser.
     /// False: find out on the slow path.
-    #[inline]
+    #[inline(always)]
     pub fn may_open(&self, uid: u32, mode: u16, flags: u32) -> bool {
         // Reading 1, writing 2, both 3; 0 is neither.
         let access = (flags & pm::sys::abi::O_ACCMODE).wrapping_add(1) as u16 & 3;

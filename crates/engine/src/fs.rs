@@ -160,7 +160,7 @@ pub(crate) fn corrupt(what: &'static str, at: u64) -> Error {
 
 impl Fs {
     /// A structure of the image; `Corrupt` if the offset is out of bounds or unaligned.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at<T: FromBytes + KnownLayout>(&self, offset: u64, what: &'static str) -> Result<&T> {
         match self.image.at(offset) {
             Some(item) => Ok(item),
@@ -227,7 +227,7 @@ impl Fs {
     }
 
     /// The inode at an offset.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inode(&self, offset: u64) -> Result<&Inode> {
         self.at(offset, "inode")
     }
@@ -318,7 +318,7 @@ impl Fs {
     }
 
     /// Inode number of a node.
-    #[inline]
+    #[inline(always)]
     pub fn ino(&self, id: u64) -> u64 {
         format::hash::inode_number(self.number_key, id)
     }

@@ -135,7 +135,7 @@ impl Process {
     }
 
     /// The lowest free number, for who opens with these `O_*`. `EMFILE` when there is none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_number(&self, flags: u32) -> Result<u32, Errno> {
         if self.has_numbers()
             && let Some(fd) = self.numbers.take_fast()

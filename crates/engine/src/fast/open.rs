@@ -36,6 +36,7 @@ impl Fs {
 
     /// Opens a node whose cachelet is `cachelet`, if that is so, and if there is a description and the number's place is
     /// in the first page. `None`: what was done has been taken back.
+    #[inline(always)]
     fn open_cachelet(
         &self,
         cachelet: &Cachelet,

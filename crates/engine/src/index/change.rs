@@ -69,7 +69,7 @@ pub(crate) fn entry_word(bucket: u64, index: usize) -> u64 {
 
 impl Fs {
     /// The entry of a name, for the holder of its bucket's lock.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hit<'a>(&'a self, key: &EntryKey) -> Result<Option<Hit<'a>>> {
         let bucket = self.home(key.hash)?.0;
         let print = fingerprint(key.hash);
@@ -118,7 +118,7 @@ impl Fs {
     }
 
     /// Where an entry for a name can go, for the holder of its bucket's lock.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn room(&self, key: &EntryKey) -> Result<Room<'_>> {
         let home = self.home(key.hash)?.0;
         let entries = home.entries.each_ref().map(|entry| entry.load(Acquire));
@@ -164,7 +164,7 @@ impl Fs {
     /// makes it. What leads from there to a cachelet is the caller's to set before
     /// the commit ([`Fs::lead`]): what the entry's last user left must not lead
     /// anybody from the new name.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert<'a>(&'a self, tx: &mut Tx<'a>, room: Room<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
         match room {
             Room::At(spot) => Ok((spot, spot.set(hash, edentry))),

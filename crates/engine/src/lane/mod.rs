@@ -227,21 +227,21 @@ impl<'a> Tx<'a> {
     }
 
     /// What the next commit makes of the lane's counters.
-    #[inline]
+    #[inline(always)]
     fn counters(&self) -> Counters<'a> {
         let (lines, files) = (self.lane.lines.load(Relaxed), self.lane.files.load(Relaxed));
         Counters { lane: self.lane, lines: lines.wrapping_add(self.lines as u64), files: files.wrapping_add(self.files as u64) }
     }
 
     /// The state word of the next record, with so many stores.
-    #[inline]
+    #[inline(always)]
     fn head(&self, ops: usize) -> State {
         let sequence = State::next(self.lane.state.load(Relaxed));
         State { sequence, kind: self.kind as u16, objects: self.objects, ops: ops as u8 }
     }
 
     /// The commit point where stores become visible in order: that is all there is to it.
-    #[inline]
+    #[inline(always)]
     fn publish(&self, state: State) {
         let image = &self.fs.image;
         image.store(&self.lane.checksum, apply::mark(state));
@@ -276,7 +276,7 @@ impl<'a> Tx<'a> {
 
     /// Retires the record: its reservations are the image's now, what the
     /// `listed` stores of it freed can be used again.
-    #[inline]
+    #[inline(always)]
     fn retired(&mut self, state: State, listed: usize) {
         self.fs.image.store(&self.lane.state, State::ended(state.pack()));
         for taken in &self.state.taken {
@@ -350,14 +350,14 @@ impl<'a> Tx<'a> {
 
     /// As [`Tx::lines`], but for the store that allocates them, which the caller
     /// must put into the record.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new_lines(&mut self, count: u32, arena: Arena) -> Result<(u64, SetBits<'a>)> {
         let (offset, _, allocated) = self.new_place::<AtomicU64>(count, arena)?;
         Ok((offset, allocated))
     }
 
     /// As [`Tx::new_lines`], and what is to be written on the first one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new_place<T: FromBytes + KnownLayout>(
         &mut self,
         count: u32,
@@ -469,6 +469,7 @@ impl Tx<'_> {
     }
 
     /// Ends the operation, as dropping it does.
+    #[inline(always)]
     pub(crate) fn end(&mut self) {
         if self.has_reserved() {
             self.give_up();

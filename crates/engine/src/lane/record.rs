@@ -82,18 +82,18 @@ pub(crate) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Behind the first `listed` stores of a lane; `None` where there is no room.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(image: &'a Region, lane: &'a Lane, listed: usize) -> Option<Self> {
         Some(Writer { image, room: lane.ops.get(listed..)?.first_chunk()?, written: 0 })
     }
 
     /// How many have been written.
-    #[inline]
+    #[inline(always)]
     pub(super) fn written(&self) -> usize {
         self.written
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, op: Op) {
         let (place, value) = op.pack();
         // There is room: `Stores::COUNT` is looked at when the program is built.
@@ -114,20 +114,20 @@ pub(crate) trait Stores: Copy {
     /// Makes them.
     fn make(self, image: &Region);
     /// Once the record of lane `number` is gone: lets what they have freed be used again.
-    #[inline]
+    #[inline(always)]
     fn release(self, _: &Fs, _number: u32) {}
 }
 
 impl Stores for Set<'_> {
     const COUNT: usize = 1;
 
-    #[inline]
+    #[inline(always)]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.word);
         to.put(Op::Set { at, value: self.value });
     }
 
-    #[inline]
+    #[inline(always)]
     fn make(self, image: &Region) {
         image.store(self.word, self.value);
     }
@@ -136,13 +136,13 @@ impl Stores for Set<'_> {
 impl Stores for Empty<'_> {
     const COUNT: usize = 1;
 
-    #[inline]
+    #[inline(always)]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.word);
         to.put(Op::Empty { at, was: self.was });
     }
 
-    #[inline]
+    #[inline(always)]
     fn make(self, image: &Region) {
         image.store(self.word, 0);
     }
@@ -151,13 +151,13 @@ impl Stores for Empty<'_> {
 impl Stores for Raise<'_> {
     const COUNT: usize = 1;
 
-    #[inline]
+    #[inline(always)]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.word);
         to.put(Op::Max { at, value: self.value });
     }
 
-    #[inline]
+    #[inline(always)]
     fn make(self, image: &Region) {
         image.raise(self.word, self.value);
     }
@@ -166,13 +166,13 @@ impl Stores for Raise<'_> {
 impl Stores for SetBits<'_> {
     const COUNT: usize = 1;
 
-    #[inline]
+    #[inline(always)]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.word);
         to.put(Op::SetBits { at, bits: self.bits });
     }
 
-    #[inline]
+    #[inline(always)]
     fn make(self, image: &Region) {
         image.or(self.word, self.bits);
     }
@@ -181,18 +181,18 @@ impl Stores for SetBits<'_> {
 impl Stores for ClearBits<'_> {
     const COUNT: usize = 1;
 
-    #[inline]
+    #[inline(always)]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.word);
         to.put(Op::ClearBits { at, bits: self.bits });
     }
 
-    #[inline]
+    #[inline(always)]
     fn make(self, image: &Region) {
         image.and(self.word, !self.bits);
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(self, fs: &Fs, number: u32) {
         fs.release_lines(number, self.block, self.bits, self.count);
     }
@@ -201,13 +201,13 @@ impl Stores for ClearBits<'_> {
 impl Stores for Touch<'_> {
     const COUNT: usize = 1;
 
-    #[inline]
+    #[inline(always)]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.inode);
         to.put(Op::Touch { at, now: self.now, entries: self.entries, directories: self.directories });
     }
 
-    #[inline]
+    #[inline(always)]
     fn make(self, image: &Region) {
         image.raise(&self.inode.mtime, self.now);
         image.raise(&self.inode.ctime, self.now);
@@ -223,12 +223,12 @@ impl Stores for Touch<'_> {
 impl Stores for Counters<'_> {
     const COUNT: usize = 1;
 
-    #[inline]
+    #[inline(always)]
     fn write(self, to: &mut Writer) {
         to.put(Op::Counters { lines: self.lines, files: self.files });
     }
 
-    #[inline]
+    #[inline(always)]
     fn make(self, image: &Region) {
         image.store(&self.lane.lines, self.lines);
         image.store(&self.lane.files, self.files);
@@ -238,21 +238,21 @@ impl Stores for Counters<'_> {
 impl<S: Stores> Stores for Option<S> {
     const COUNT: usize = S::COUNT;
 
-    #[inline]
+    #[inline(always)]
     fn write(self, to: &mut Writer) {
         if let Some(stores) = self {
             stores.write(to);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn make(self, image: &Region) {
         if let Some(stores) = self {
             stores.make(image);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(self, fs: &Fs, number: u32) {
         if let Some(stores) = self {
             stores.release(fs, number);
@@ -265,21 +265,21 @@ macro_rules! stores {
         impl<$($name: Stores),*> Stores for ($($name,)*) {
             const COUNT: usize = 0 $(+ $name::COUNT)*;
 
-            #[inline]
+            #[inline(always)]
             #[allow(non_snake_case, unused_variables)]
             fn write(self, to: &mut Writer) {
                 let ($($name,)*) = self;
                 $($name.write(to);)*
             }
 
-            #[inline]
+            #[inline(always)]
             #[allow(non_snake_case, unused_variables)]
             fn make(self, image: &Region) {
                 let ($($name,)*) = self;
                 $($name.make(image);)*
             }
 
-            #[inline]
+            #[inline(always)]
             #[allow(non_snake_case, unused_variables)]
             fn release(self, fs: &Fs, number: u32) {
                 let ($($name,)*) = self;

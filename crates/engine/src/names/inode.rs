@@ -51,6 +51,7 @@ pub(crate) struct Place<'a> {
 
 /// Kind of new node, mode, owner and group as the kernel makes them: the mode
 /// asked for, umask, and a set-group-id directory (`inode_init_owner`, `mode_strip_sgid`).
+#[inline(always)]
 pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16, u32) {
     let cred = &cx.cred;
     let mut mode = match kind {
