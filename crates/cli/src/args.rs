@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
+  bypath run --mount new:1G:/bp -- bash               try it: a file system that goes with the shell
   bypath mkfs /dev/shm/work.img --size 4G             make a file system in a file
   bypath import ~/src /dev/shm/work.img:/src          copy a directory into it
   bypath run --mount /dev/shm/work.img:/bp -- bash    a shell that sees it at /bp
@@ -23,6 +24,7 @@ const SPEC_HELP: &str = "\
 What is seen where; may be given several times, and one inside another. SPEC is one of
 
   IMG                   an image (`bypath mkfs`)
+  new:SIZE              an image that is made for the session and goes with it
   host:/dir             a directory of the kernel's
   fuse:COMMAND ARG… @   a FUSE daemon, unmodified, without the kernel's FUSE; @ stands for its mount point
   plugin:LIB.so,ARG…    a library with a struct fuse_operations (bypath_plugin.h), called in process
@@ -64,6 +66,9 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Start another program in a session that runs, from anywhere
+    #[command(after_help = ENTER_HELP)]
+    Enter(Enter),
     /// Mount an image through the kernel, for every program and user
     #[command(after_help = MOUNT_HELP)]
     Mount(Mount),
@@ -76,12 +81,16 @@ pub enum Verb {
         lazy: bool,
     },
     /// Copy a directory (or file) into an image, with owners, modes, times, links and extended attributes
+    #[command(after_help = IMPORT_HELP)]
     Import {
-        /// What to copy
+        /// What to copy; - is an archive on standard input
         source: PathBuf,
         /// Where to: IMG:/path; parents are made, existing files replaced
         #[arg(value_name = "IMG:/PATH")]
         target: OsString,
+        /// It is an archive: copy what is in it (tar, tar.gz, tar.zst, zip, wheel: found out)
+        #[arg(long)]
+        unpack: bool,
         /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
         #[arg(long)]
         force: bool,
@@ -96,6 +105,36 @@ pub enum Verb {
         source: OsString,
         /// Where to; parents are made, existing files replaced
         target: PathBuf,
+        /// Say nothing
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Make one compressed file of an image that nobody uses, for a cache
+    #[command(after_help = PACK_HELP)]
+    Pack {
+        /// The image
+        image: PathBuf,
+        /// The file; - is standard output
+        #[arg(value_name = "FILE")]
+        target: PathBuf,
+        /// How hard to compress: 1 (fast) to 19 (small)
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=19))]
+        level: i32,
+        /// Say nothing
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Make an image of a file that `pack` has made
+    #[command(after_help = PACK_HELP)]
+    Restore {
+        /// The file; - is standard input
+        #[arg(value_name = "FILE")]
+        source: PathBuf,
+        /// The image
+        image: PathBuf,
+        /// Replace the image if it exists
+        #[arg(long)]
+        force: bool,
         /// Say nothing
         #[arg(long, short)]
         quiet: bool,
@@ -183,6 +222,22 @@ pub enum Verb {
     },
     /// Measure
     Bench(Bench),
+    /// Take away what sessions that were killed have left: shared files, mounts without a server
+    Clean {
+        /// As JSON: an array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what this machine allows, and which way a program will be served
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        /// A program, as for `run`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+        command: Vec<OsString>,
+    },
     /// Print what makes a shell complete verbs, options and file names
     #[command(after_help = COMPLETIONS_HELP)]
     Completions {
@@ -219,6 +274,35 @@ pub enum Verb {
         command: Vec<OsString>,
     },
 }
+
+const IMPORT_HELP: &str = "\
+Examples:
+  bypath import ~/src work.img:/src                  a tree
+  bypath import --unpack linux.tar.zst work.img:/    what is in an archive
+  curl -L https://example.org/a.tar.gz | bypath import - work.img:/a
+
+Of an archive nothing lands outside the target; owners are kept if root does it.";
+
+const PACK_HELP: &str = "\
+Examples:
+  bypath pack work.img work.bpk              nobody may be using the image
+  bypath restore work.bpk /dev/shm/work.img
+  bypath pack work.img - | ssh host bypath restore - work.img";
+
+const ENTER_HELP: &str = "\
+Examples:
+  bypath enter                       a shell in the only session of this user's
+  bypath enter --list                which sessions there are: number, first program, mounts
+  bypath enter 4711 -- make test     in the session of that number; or of that image, or that directory
+
+What it starts may go on after the session has ended, except in mounts that are the session's own (fuse:, host:, new:).";
+
+const DOCTOR_HELP: &str = "\
+Examples:
+  bypath doctor                this machine: what is missing, what to do
+  bypath doctor rg             and whether the library is loaded into ripgrep, or only a kernel mount serves it
+
+Exit code 0 if sessions work here and the program is served, 1 if not.";
 
 const COMPLETIONS_HELP: &str = "\
 Examples:
@@ -296,6 +380,21 @@ pub struct Run {
     pub no_fuse: bool,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(clap::Args)]
+pub struct Enter {
+    /// The number of its `bypath run` or of one of its programs, its image, or its mount point
+    pub session: Option<OsString>,
+    /// Show the sessions there are
+    #[arg(long)]
+    pub list: bool,
+    /// As JSON: an array
+    #[arg(long, requires = "list")]
+    pub json: bool,
+    /// The program and its arguments; a shell
+    #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 

@@ -9,6 +9,7 @@ mod args;
 mod attach;
 mod check;
 mod cmd;
+mod doctor;
 mod failure;
 mod image;
 mod library;

@@ -290,6 +290,15 @@ pub fn own_mounts() -> Result<(), Errno> {
     unsafe { call!(abi::__NR_unshare, CLONE_NEWNS) }.map(|_| ())
 }
 
+/// Whether the kernel can hand system calls to the program that makes them (`PR_SET_SYSCALL_USER_DISPATCH`).
+pub fn has_dispatch() -> bool {
+    const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
+    const PR_SYS_DISPATCH_OFF: usize = 0;
+    // SAFETY: turns off what is off.
+    let answer = unsafe { call!(abi::__NR_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0) };
+    cfg!(target_arch = "x86_64") && answer.is_ok()
+}
+
 /// This process.
 pub fn own_pid() -> u32 {
     // SAFETY: no arguments.

@@ -8,8 +8,16 @@ use engine::mkfs::{self, MkfsError, Options};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Makes an image whose root belongs to the user.
+/// Makes an image, and says how to go on.
 pub fn mkfs(image: &Path, limit: u64, force: bool) -> Result<u8> {
+    make(image, limit, force)?;
+    let shown = image.display();
+    print(format!("{shown}: made, up to {}; try: bypath run --mount {shown}:/bp -- bash\n", size::show(limit)).as_bytes())?;
+    Ok(0)
+}
+
+/// Makes an image whose root belongs to the user.
+pub fn make(image: &Path, limit: u64, force: bool) -> Result<()> {
     let mut path = image.as_os_str().as_bytes().to_vec();
     path.push(0);
     posix::namespace::look();
@@ -25,7 +33,5 @@ pub fn mkfs(image: &Path, limit: u64, force: bool) -> Result<u8> {
         MkfsError::File(pm::Errno::EISDIR) => Failure::new(format!("{shown}: is a directory; name a file in it")),
         MkfsError::File(errno) => Failure::errno(shown, errno),
         other => Failure::new(format!("{shown}: {other}")),
-    })?;
-    print(format!("{shown}: made, up to {}; try: bypath run --mount {shown}:/bp -- bash\n", size::show(limit)).as_bytes())?;
-    Ok(0)
+    })
 }

@@ -3,14 +3,18 @@
 mod bench;
 mod cat;
 mod check;
+mod clean;
+mod doctor;
 mod dump;
+mod enter;
 mod guard;
 mod info;
 mod ls;
 mod manual;
-mod mkfs;
+pub mod mkfs;
 pub mod mount;
 mod mounts;
+mod pack;
 mod run;
 mod session;
 mod stat;
@@ -33,7 +37,9 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Mount(mount) => mount::mount(&mount),
         Verb::GuardMount { server, thread, directory } => guard::guard(server, thread, &directory),
         Verb::Umount { directory, lazy } => mount::umount(&directory, lazy),
-        Verb::Import { source, target, force, quiet } => transfer::import(&source, &target, force, quiet),
+        Verb::Import { source, target, unpack, force, quiet } => transfer::import(&source, &target, unpack, force, quiet),
+        Verb::Pack { image, target, level, quiet } => pack::pack(&image, &target, level, quiet),
+        Verb::Restore { source, image, force, quiet } => pack::restore(&source, &image, force, quiet),
         Verb::Export { source, target, quiet } => transfer::export(&source, &target, quiet),
         Verb::Ls { place, long, all, recursive, json } => ls::ls(&place, ls::Options { long, all, recursive, json }),
         Verb::Cat { places } => cat::cat(&places),
@@ -42,6 +48,9 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Upgrade { image, inode32, force, json } => upgrade::upgrade(&image, upgrade::Options { inode32, force, json }),
         Verb::Info { image, json } => info::info(&image, json),
         Verb::Dump { image } => dump::dump(&image),
+        Verb::Enter(enter) => enter::enter(enter.session.as_deref(), &enter.command, enter.list, enter.json),
+        Verb::Clean { json } => clean::clean(json),
+        Verb::Doctor { json, command } => doctor::doctor(&command, json),
         Verb::Completions { shell } => manual::completions(shell),
         Verb::Man { directory } => manual::man(directory.as_deref()),
         Verb::Bench(bench) => bench::run(bench.what),

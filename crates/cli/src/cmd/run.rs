@@ -8,6 +8,7 @@
 use crate::args::Run;
 use crate::attach;
 use crate::cmd::ways;
+use crate::doctor::program;
 use crate::failure::{Failure, Result};
 use crate::library;
 use crate::mounts::spec::{self, Mount, Source};
@@ -68,16 +69,8 @@ fn library() -> Result<PathBuf> {
 
 fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Result<ExitStatus> {
     let program = &args.command[0];
-    let mut command = if is_inside(program, mounts) || goes_past(program) {
-        // The kernel does not see it, or the library is to say whether it is started, and how: a preloaded program does it.
-        let mut command = Command::new(std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?);
-        command.args(["exec-inside", "--"]).args(&args.command);
-        command
-    } else {
-        let mut command = Command::new(program);
-        command.args(&args.command[1..]);
-        command
-    };
+    let points: Vec<&[u8]> = mounts.iter().map(|mount| &mount.point[..]).collect();
+    let mut command = command(&args.command, &points)?;
     command.env("LD_PRELOAD", preload_list(library));
     command.env(variable(environment::MOUNTS), OsStr::from_bytes(&session.list));
     command.env(variable(environment::SESSION), OsStr::from_bytes(&session.told()));
@@ -112,9 +105,23 @@ fn spawn(mut command: Command, uncovered: &[PathBuf]) -> std::io::Result<Child> 
     spawned.unwrap_or_else(|_| Err(std::io::Error::from_raw_os_error(pm::Errno::EAGAIN.0)))
 }
 
-fn is_inside(program: &OsStr, mounts: &[Mount]) -> bool {
+/// How a program is started that is to have mounts at these points.
+pub fn command(words: &[OsString], points: &[&[u8]]) -> Result<Command> {
+    let program = &words[0];
+    if is_inside(program, points) || goes_past(program) {
+        // The kernel does not see it, or the library is to say whether it is started, and how: a preloaded program does it.
+        let mut command = Command::new(std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?);
+        command.args(["exec-inside", "--"]).args(words);
+        return Ok(command);
+    }
+    let mut command = Command::new(program);
+    command.args(&words[1..]);
+    Ok(command)
+}
+
+fn is_inside(program: &OsStr, points: &[&[u8]]) -> bool {
     let path = program.as_bytes();
-    mounts.iter().any(|mount| path.strip_prefix(&mount.point[..]).is_some_and(|rest| rest.starts_with(b"/")))
+    points.iter().any(|point| path.strip_prefix(*point).is_some_and(|rest| rest.starts_with(b"/")))
 }
 
 /// Segment type of the loader's name.
@@ -124,9 +131,7 @@ const LOOKED_AT: u64 = 4 << 20;
 
 /// Whether a program goes past the library, or may: static, set-uid, a script, one with system calls of its own.
 fn goes_past(program: &OsStr) -> bool {
-    let in_path = || std::env::split_paths(&std::env::var_os("PATH")?).map(|part| part.join(program)).find(|path| path.is_file());
-    let path = if program.as_bytes().contains(&b'/') { Some(PathBuf::from(program)) } else { in_path() };
-    let Some(path) = path else { return false };
+    let Some(path) = program::find(program) else { return false };
     let Ok(meta) = std::fs::metadata(&path) else { return false };
     if meta.len() > LOOKED_AT || meta.mode() & 0o6000 != 0 {
         return true;
@@ -143,7 +148,8 @@ pub fn exec_inside(command: &[OsString]) -> Result<u8> {
     Err(not_started(&command[0], &error))
 }
 
-fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
+/// Why a program was not started, with a shell's exit code.
+pub fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
     let shown = program.display();
     match error.kind() {
         std::io::ErrorKind::NotFound => Failure::new(format!("{shown}: command not found")).code(127),
@@ -210,15 +216,11 @@ fn code(status: ExitStatus) -> u8 {
 mod tests {
     use super::*;
 
-    fn mount(point: &[u8]) -> Mount {
-        Mount { source: spec::Source::Image(PathBuf::from("/i:1.img")), point: point.to_vec(), options: Default::default() }
-    }
-
     /// Goal: programs below a mount point are told from those beside it.
     #[test]
     fn inside() {
-        assert!(is_inside(OsStr::new("/bp/a"), &[mount(b"/bp")]));
-        assert!(!is_inside(OsStr::new("/bpa"), &[mount(b"/bp")]));
-        assert!(!is_inside(OsStr::new("bp/a"), &[mount(b"/bp")]));
+        assert!(is_inside(OsStr::new("/bp/a"), &[b"/bp"]));
+        assert!(!is_inside(OsStr::new("/bpa"), &[b"/bp"]));
+        assert!(!is_inside(OsStr::new("bp/a"), &[b"/bp"]));
     }
 }

@@ -6,15 +6,27 @@ use crate::image::Tree;
 use crate::place::Place;
 use crate::progress::{self, Tally};
 use crate::size;
-use crate::transfer::{export, import};
+use crate::transfer::{export, import, unpack};
 use indicatif::ProgressBar;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Instant;
 
-/// Copies into an image.
-pub fn import(source: &Path, target: &OsStr, force: bool, quiet: bool) -> Result<u8> {
+/// Copies into an image: a tree, or what is in an archive.
+pub fn import(source: &Path, target: &OsStr, unpack: bool, force: bool, quiet: bool) -> Result<u8> {
     let target = Place::parse(target)?;
+    if unpack || source == Path::new("-") {
+        if force {
+            attach::take_over(&target.image)?;
+        }
+        let mut tree = Tree::attach(&target.image)?;
+        let bar = progress::bar(quiet, "unpacking", 0);
+        let begun = Instant::now();
+        let tally = unpack::unpack(&mut tree, source, &target, &bar);
+        bar.finish_and_clear();
+        report(quiet, "unpacked", &tally?, begun);
+        return Ok(0);
+    }
     std::fs::symlink_metadata(source).map_err(|error| Failure::io(source.display(), &error))?;
     if import::is_image(source, &target.image) {
         return Err(Failure::new(format!("{}: an image can't be copied into itself", source.display())));

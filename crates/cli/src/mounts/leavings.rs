@@ -49,7 +49,10 @@ fn is_said(entry: &fs::DirEntry) -> bool {
 fn maker(name: &str) -> Option<u32> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     let (kind, pid, count) = (parts.next()?, parts.next()?, parts.next()?);
-    if !matches!(kind, "ledger" | "channel" | "kept" | "said") || count.parse::<u32>().is_err() || parts.next().is_some() {
+    if !matches!(kind, "ledger" | "channel" | "kept" | "new" | "rescue" | "said")
+        || count.parse::<u32>().is_err()
+        || parts.next().is_some()
+    {
         return None;
     }
     pid.parse().ok()

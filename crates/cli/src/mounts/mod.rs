@@ -2,16 +2,17 @@
 
 mod daemon;
 pub mod helper;
-mod leavings;
+pub mod leavings;
 mod point;
 mod proxy;
 mod rescue;
 mod said;
-mod shared_file;
+pub mod shared_file;
 pub mod spec;
 pub mod transport;
 
 use crate::attach::{self, Attached};
+use crate::cmd::mkfs;
 use crate::cmd::mount::SessionMount;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Scratch, Thread};
@@ -88,10 +89,14 @@ impl Session {
         if let Source::Image(path) = &mount.source {
             return self.make_image(mount, path, slot, whom);
         }
+        if let Source::New(limit) = mount.source {
+            return self.make_new(mount, limit, slot, whom);
+        }
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, None)? };
         self.guard(mount, there);
         match &mount.source {
             Source::Image(path) => self.make_image(mount, path, slot, whom),
+            Source::New(limit) => self.make_new(mount, *limit, slot, whom),
             Source::Host(path) => self.make_host(mount, path, there),
             Source::Fuse(words) => self.make_fuse(mount, words),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
@@ -127,6 +132,15 @@ impl Session {
         }
         self.tell(mount, path.as_os_str().as_bytes(), &id(path.as_os_str().as_bytes()));
         Ok(image.backend)
+    }
+
+    /// An image where the shared caches lie, which goes with the session.
+    fn make_new(&mut self, mount: &Mount, limit: u64, slot: usize, whom: For) -> Result<&'static dyn Backend> {
+        let file = SharedFile::make("new", 0, Whose::Ours)?;
+        mkfs::make(file.path(), limit, true)?;
+        let path = file.path().to_path_buf();
+        self.files.push(file);
+        self.make_image(mount, &path, slot, whom)
     }
 
     // Not inlined, and so the next two: cached file systems are built on the stack, which would

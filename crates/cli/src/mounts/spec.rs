@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! IMG:/point            an image
+//! new:SIZE:/point       an image that is made, and goes with the session
 //! host:/dir:/point      a directory of the kernel's
 //! fuse:CMD ARG… @:/point   a FUSE daemon; @ stands for the mount point it is given
 //! plugin:LIB.so,ARG…:/point   a library with a struct fuse_operations
@@ -22,6 +23,8 @@ use std::path::{Path, PathBuf};
 pub enum Source {
     /// The image file, absolute.
     Image(PathBuf),
+    /// An image of the session's own, of so many bytes at most.
+    New(u64),
     /// The directory, canonical.
     Host(PathBuf),
     /// A command and its arguments.
@@ -35,6 +38,7 @@ impl Source {
     pub fn shown(&self) -> String {
         match self {
             Source::Image(path) => path.display().to_string(),
+            Source::New(limit) => format!("new:{}", size::show(*limit)),
             Source::Host(path) => format!("host:{}", path.display()),
             Source::Fuse(words) => format!("fuse:{}", words.join(OsStr::new(" ")).display()),
             Source::Plugin(path, _) => format!("plugin:{}", path.display()),
@@ -124,7 +128,7 @@ impl Mount {
     pub fn parse(text: &OsStr) -> Result<Mount> {
         let shown = text.display().to_string();
         let bytes = text.as_bytes();
-        let kind = [&b"host:"[..], b"fuse:", b"plugin:"].into_iter().find(|kind| bytes.starts_with(kind));
+        let kind = [&b"host:"[..], b"fuse:", b"plugin:", b"new:"].into_iter().find(|kind| bytes.starts_with(kind));
         let Some(kind) = kind else {
             let (image, rest) = split(text).ok_or_else(|| {
                 Failure::new(format!(
@@ -136,6 +140,7 @@ impl Mount {
         };
         let form = match kind {
             b"host:" => "host:/dir:/point, such as host:/srv/data:/data",
+            b"new:" => "new:SIZE:/point, such as new:1G:/bp",
             b"fuse:" => "'fuse:COMMAND ARG… @:/point', such as 'fuse:squashfuse a.squashfs @:/a'",
             _ => "plugin:LIB.so,ARG…:/point, such as plugin:./hello.so:/hello",
         };
@@ -176,6 +181,10 @@ fn source(kind: &[u8], text: &OsStr, shown: &str) -> Result<Source> {
                 return Err(Failure::new(format!("{}: not a directory; host: takes one", path.display())));
             }
             Ok(Source::Host(path))
+        }
+        b"new:" => {
+            let limit = size::parse_image(&text.to_string_lossy());
+            Ok(Source::New(limit.map_err(|help| Failure::new(format!("--mount '{shown}': {help}")))?))
         }
         b"fuse:" => {
             let words =
@@ -277,6 +286,7 @@ mod tests {
         let mount = parse("/i.img://bp/x/,ro").unwrap();
         assert_eq!((&mount.source, &mount.point[..]), (&Source::Image("/i.img".into()), &b"/bp/x"[..]));
         assert!(mount.options.read_only);
+        assert_eq!(parse("new:1G:/bp").unwrap().source, Source::New(1 << 30));
         assert_eq!(parse("host:/etc/..:/h").unwrap().source, Source::Host("/".into()));
         let mount = parse("fuse:sshfs 'a b':/x @ -o 'q=\"1\"':/s,restart,timeout=5").unwrap();
         let words = ["sshfs", "a b:/x", "@", "-o", "q=\"1\""].map(OsString::from).to_vec();
@@ -302,6 +312,10 @@ mod tests {
             "i.img:/a,cache=byvfs",
             "host:/etc:/h,cache=i.img",
             "i.img:/a,allow_other",
+            "new:1G",
+            "new:/bp",
+            "new:1K:/bp",
+            "new:much:/bp",
             "host:/etc",
             "host:/nonexistent:/h",
             "host:/etc/passwd:/h",

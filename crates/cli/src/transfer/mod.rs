@@ -7,6 +7,7 @@
 
 pub mod export;
 pub mod import;
+pub mod unpack;
 
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,0 +1,189 @@
+//! How a program will get at the mounts of a session.
+
+use super::machine::in_path;
+use posix::own_calls::{self, KNOWN};
+use serde::Serialize;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Segment types: code and data, the loader's name.
+const LOAD: u32 = 1;
+const INTERPRETER: u32 = 3;
+/// Scripts may name scripts as their interpreters, as often.
+const INTERPRETERS_MAX: usize = 4;
+/// What stands before the version of Go's compiler.
+const GO: &[u8] = b"\xff Go buildinf:";
+
+/// How it is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// The library is loaded into it.
+    Library,
+    /// So it is, but some of its calls go past it.
+    LibraryInPart,
+    /// By a kernel mount alone.
+    Kernel,
+    /// Not at all.
+    None,
+}
+
+/// What was found out about a program.
+#[derive(Debug, Serialize)]
+pub struct Program {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What runs it, if it is a script.
+    pub interpreter: Option<PathBuf>,
+    /// The loader's path; nothing if it is static.
+    pub loader: Option<String>,
+    /// It needs no loader.
+    pub is_static: bool,
+    /// It runs with other rights than those of whoever starts it.
+    pub is_set_id: bool,
+    /// For musl.
+    pub is_musl: bool,
+    /// Go's compiler made it.
+    pub is_go: bool,
+    /// It makes system calls that take paths itself, not by the C library.
+    pub own_calls: bool,
+    /// How it is served.
+    pub way: Way,
+    /// Why so, in a sentence; and what to do.
+    pub why: String,
+}
+
+/// Where the program of this name is, as a shell finds it.
+pub fn find(name: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') { Some(PathBuf::from(name)) } else { in_path(name) }
+}
+
+/// Looks at the program at `path`.
+pub fn look(path: &Path) -> std::io::Result<Program> {
+    let mut program = Program {
+        path: path.to_path_buf(),
+        interpreter: None,
+        loader: None,
+        is_static: false,
+        is_set_id: false,
+        is_musl: false,
+        is_go: false,
+        own_calls: false,
+        way: Way::Library,
+        why: String::new(),
+    };
+    let mut real = path.to_path_buf();
+    let mut text = read(&real)?;
+    for _ in 0..INTERPRETERS_MAX {
+        match interpreter(&text) {
+            Some(next) => (text, real) = (read(&next)?, next),
+            None => break,
+        }
+        program.interpreter = Some(real.clone());
+    }
+    program.judge(&real, &text)?;
+    Ok(program)
+}
+
+impl Program {
+    fn judge(&mut self, real: &Path, text: &[u8]) -> std::io::Result<()> {
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let meta = std::fs::metadata(real)?;
+        let sets = (meta.mode() & 0o4000 != 0 && meta.uid() != own.0) || (meta.mode() & 0o2000 != 0 && meta.gid() != own.1);
+        let mut value = [0; 64];
+        self.is_set_id = sets || rustix::fs::getxattr(real, c"security.capability", &mut value[..]).is_ok();
+        if !own_calls::is_elf(text) || text.get(18..20) != Some(&own_machine()[..]) {
+            (self.way, self.why) = if text.starts_with(b"\x7fELF") {
+                (Way::Kernel, "it is of 32 bits, or another processor's: the library can't be loaded into it".to_string())
+            } else {
+                (Way::None, "it is no program that the kernel can start".to_string())
+            };
+            return Ok(());
+        }
+        self.loader = own_calls::segments(text).find(|(kind, ..)| *kind == INTERPRETER).map(|(_, at, len, _)| {
+            let name = text.get(at as usize..(at + len) as usize).unwrap_or(b"");
+            String::from_utf8_lossy(name).trim_end_matches('\0').to_string()
+        });
+        self.is_static = self.loader.is_none() && !is_loader(real);
+        self.is_musl = self.loader.as_deref().is_some_and(|loader| loader.contains("ld-musl"));
+        self.is_go = own_calls::find(text, GO).is_some();
+        let mut code = own_calls::segments(text).filter(|(kind, _, _, runs)| *kind == LOAD && *runs);
+        let is_known = KNOWN.iter().any(|name| own_calls::find(text, name).is_some());
+        self.own_calls = cfg!(target_arch = "x86_64")
+            && !is_known
+            && code.any(|(_, at, len, _)| text.get(at as usize..(at + len) as usize).is_some_and(own_calls::calls_with_paths));
+        (self.way, self.why) = self.way();
+        Ok(())
+    }
+
+    fn way(&self) -> (Way, String) {
+        let kernel = "mkdir the mount point, and have /dev/fuse, so that there is one";
+        let what = if self.is_go { "Go's" } else { "static" };
+        let (way, why) = match () {
+            () if self.is_set_id => (Way::Kernel, format!("set-id programs are not given libraries; they see a kernel mount: {kernel}")),
+            () if self.is_static => (Way::Kernel, format!("it is {what}, and loads no libraries; it sees a kernel mount: {kernel}")),
+            () if self.is_musl => (Way::None, "it is for musl, and the library for glibc: it ends at its start; use a build for glibc, or `bypath mount` without `bypath run`".to_string()),
+            () if self.own_calls => (
+                Way::LibraryInPart,
+                format!("it makes system calls of its own, which go past the library; with a kernel mount it sees all: {kernel}"),
+            ),
+            () => (Way::Library, "its calls come through the library".to_string()),
+        };
+        (way, why)
+    }
+}
+
+/// Whether that is a loader itself, which takes our library though it has no loader.
+fn is_loader(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-linux") || name.as_bytes() == b"ld.so")
+}
+
+/// What stands in the header of programs for this processor.
+fn own_machine() -> [u8; 2] {
+    if cfg!(target_arch = "aarch64") { [183, 0] } else { [62, 0] }
+}
+
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Of a script's first line; what `env` is given is what runs it.
+fn interpreter(text: &[u8]) -> Option<PathBuf> {
+    let line = text.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
+    let mut words = line.split(|&b| b == b' ' || b == b'\t').filter(|word| !word.is_empty());
+    let first = PathBuf::from(OsString::from_vec(words.next()?.to_vec()));
+    let named = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
+    match named {
+        Some(name) if first.ends_with("env") => in_path(OsStr::from_bytes(name)).or(Some(first)),
+        _ => Some(first),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: this program, which depends on the C library, and a script that it could run are known for what they are.
+    #[test]
+    fn programs() {
+        let own = std::env::current_exe().unwrap();
+        let found = look(&own).unwrap();
+        assert!(!found.is_static && !found.is_musl && !found.is_go && found.loader.is_some(), "{found:?}");
+        let script = std::env::temp_dir().join(format!("bypath-doctor-{}", std::process::id()));
+        std::fs::write(&script, format!("#!{} x\n", own.display())).unwrap();
+        let by = look(&script).unwrap();
+        assert_eq!((by.interpreter.as_deref(), by.way), (Some(own.as_path()), found.way));
+        std::fs::write(&script, "just text\n").unwrap();
+        assert_eq!(look(&script).unwrap().way, Way::None);
+        std::fs::write(&script, b"\x7fELF\x01\x01").unwrap();
+        assert_eq!(look(&script).unwrap().way, Way::Kernel);
+        std::fs::remove_file(&script).unwrap();
+        assert!(look(&script).is_err());
+    }
+}
