@@ -14,7 +14,9 @@ const XATTR: &[u8] = b"SCHILY.xattr.";
 pub fn read(sink: &mut Sink, input: impl Read) -> Result<()> {
     let shown = sink.shown.clone();
     let failed = |error: std::io::Error| {
-        Failure::new(format!("{shown}: not an archive that can be read (tar, tar.gz, tar.zst, zip): {error}"))
+        // What it quotes may have several lines.
+        let why = error.to_string().lines().next().unwrap_or_default().to_string();
+        Failure::new(format!("{shown}: not an archive that can be read (tar, tar.gz, tar.zst, zip): {why}"))
     };
     let mut archive = Archive::new(input);
     for entry in archive.entries().map_err(failed)? {
