@@ -54,7 +54,7 @@ PACKAGES = target/packages
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 dist: build
 	packaging/tools target/tools/zig
-	packaging/build target/tools/zig target/dist
+	CARGO_FLAGS='$(CARGO_FLAGS)' packaging/build target/tools/zig target/dist
 	@$(MAKE) --no-print-directory dist-files
 # The preload library of this build is for glibc 2.34 and newer, the other one for those before.
 dist-files: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -75,7 +75,7 @@ dist-try:
 dist-ci: build
 	@if packaging/tools target/tools/zig; then \
 	    $(STEP) 'packages: for glibc 2.17' sh -c 'export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16; \
-	        packaging/build target/tools/zig target/dist && $(MAKE) --no-print-directory dist-files' && \
+	        CARGO_FLAGS="$(CARGO_FLAGS)" packaging/build target/tools/zig target/dist && $(MAKE) --no-print-directory dist-files' && \
 	    $(STEP) 'packages: installed and used' packaging/try $(PACKAGES) target/tools/bullseye; \
 	else echo 'skip packages: Zig could not be installed: LEFT OUT, not passed'; fi
 

@@ -123,7 +123,8 @@ fn tars() {
         assert!(scratch.cat(&format!("/{name}/file/without/parents/large")) == large());
         let (first, again) = (scratch.stat(&format!("/{name}/file/dir/file")), scratch.stat(&format!("/{name}/file/again")));
         assert!(first.contains("981173106") && first.contains("640"), "{first}");
-        let number = |text: &str| text.lines().find(|line| line.contains("\"inode\"") || line.contains("\"ino\"")).map(str::to_string);
+        let number =
+            |text: &str| text.lines().find(|line| line.contains("\"inode\"") || line.contains("\"ino\"")).map(str::to_string);
         assert!(number(&first).is_some() && number(&first) == number(&again), "{first} {again}");
         assert!(scratch.stat(&format!("/{name}/stream/dir")).contains("981173106"));
     }

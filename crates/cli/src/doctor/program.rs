@@ -15,7 +15,7 @@ const LOAD: u32 = 1;
 const INTERPRETER: u32 = 3;
 /// Scripts may name scripts as their interpreters, as often.
 const INTERPRETERS_MAX: usize = 4;
-/// What stands before the version of Go's compiler.
+/// What stands before the version of Go's compiler; then come the size of a pointer and two flags.
 const GO: &[u8] = b"\xff Go buildinf:";
 
 /// How it is served.
@@ -110,7 +110,7 @@ impl Program {
         });
         self.is_static = self.loader.is_none() && !is_loader(real);
         self.is_musl = self.loader.as_deref().is_some_and(|loader| loader.contains("ld-musl"));
-        self.is_go = own_calls::find(text, GO).is_some();
+        self.is_go = is_go(text);
         let mut code = own_calls::segments(text).filter(|(kind, _, _, runs)| *kind == LOAD && *runs);
         let is_known = KNOWN.iter().any(|name| own_calls::find(text, name).is_some());
         self.own_calls = cfg!(target_arch = "x86_64")
@@ -135,6 +135,18 @@ impl Program {
         };
         (way, why)
     }
+}
+
+/// Whether Go's compiler made it. What it is known by stands in programs that look for it, too, without what comes next.
+fn is_go(text: &[u8]) -> bool {
+    let mut rest = text;
+    while let Some(at) = own_calls::find(rest, GO) {
+        rest = &rest[at + GO.len()..];
+        if matches!(rest, [8, 0..=3, ..]) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether that is a loader itself, which takes our library though it has no loader.

@@ -16,7 +16,7 @@ pub fn read(sink: &mut Sink, input: impl Read) -> Result<()> {
     let failed = |error: std::io::Error| {
         // What it quotes may have several lines.
         let why = error.to_string().lines().next().unwrap_or_default().to_string();
-        Failure::new(format!("{shown}: not an archive that can be read (tar, tar.gz, tar.zst, zip): {why}"))
+        Failure::new(format!("{shown}: not an archive (tar, tar.gz, tar.zst, zip), or broken off: {why}"))
     };
     let mut archive = Archive::new(input);
     for entry in archive.entries().map_err(failed)? {
