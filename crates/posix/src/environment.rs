@@ -4,7 +4,7 @@
 //! ```text
 //! BYPATH_MOUNTS = IMAGE:/point[:options];…      in the order they are mounted
 //!                 options, separated by commas: ro; id=DEVICE.INODE of the image's file; same (the kernel has the same
-//!                 files at the point)
+//!                 files at the point); sync=none (nothing waits for the medium)
 //! BYPATH_SESSION = DEVICE.INODE;/path     of the session's root directory; where is noted what was said
 //! BYPATH_PASSIVE = 1     the next program only: everything is the kernel's
 //! BYPATH_STATE  = what Process::exec_prepare wrote, for the next program only

@@ -119,7 +119,7 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Result<&'static dyn Backen
     path[..session.len()].copy_from_slice(session);
     let path = &path[..session.len() + 1];
     match kind {
-        b"host" => host(path, rest, read_only),
+        b"host" => host(path, rest, options),
         b"wire" => wire(path, rest, read_only),
         b"plugin" => self::plugin(path, rest, read_only),
         _ => Err(Errno::EINVAL),
@@ -128,9 +128,11 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Result<&'static dyn Backen
 
 #[cold]
 #[inline(never)]
-fn host(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+fn host(session: &[u8], rest: &[u8], options: &[u8]) -> Result<&'static dyn Backend, Errno> {
     let session = SessionCache::open(session)?;
-    keep(Cached::new(Host::new(rest, read_only)?, session))
+    let read_only = environment::option(options, b"ro").is_some();
+    let unsynced = environment::option(options, b"sync") == Some(b"none");
+    keep(Cached::new(Host::new(rest, read_only)?.unsynced_if(unsynced), session))
 }
 
 #[cold]

@@ -43,6 +43,11 @@ pub trait Backend: Sync {
         self.device()
     }
 
+    /// With `sync=none`: the kernel's path of the directory whose files need no sync; empty for `/`.
+    fn unsynced(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// `st_dev` of one node, where a mount shows several devices of the kernel's.
     fn device_of(&self, _node: Node) -> u64 {
         self.device()

@@ -121,11 +121,11 @@ impl Session {
         }
         if let Some(copy) = copy {
             // The kernel's way would be one to the copy, which nobody else has.
-            self.tell(mount, copy.bytes(), &id(copy.bytes()));
+            self.tell(mount, copy.bytes(), &[&id(copy.bytes())]);
             self.files.push(copy);
             return Ok(image.backend);
         }
-        self.tell(mount, path.as_os_str().as_bytes(), &id(path.as_os_str().as_bytes()));
+        self.tell(mount, path.as_os_str().as_bytes(), &[&id(path.as_os_str().as_bytes())]);
         Ok(image.backend)
     }
 
@@ -137,8 +137,10 @@ impl Session {
         let (file, cache) = SharedFile::session(Whose::of(mount))?;
         let text = path.as_os_str().as_bytes();
         let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
+        let host = host.unsynced_if(mount.options.unsynced);
         let same = if there == Under::Same { "same" } else { "" };
-        self.tell(mount, &[b"host:", file.bytes(), b":", text].concat(), same);
+        let unsynced = if mount.options.unsynced { "sync=none" } else { "" };
+        self.tell(mount, &[b"host:", file.bytes(), b":", text].concat(), &[same, unsynced]);
         self.files.push(file);
         Ok(Box::leak(Box::new(Cached::new(host, cache))))
     }
@@ -150,7 +152,7 @@ impl Session {
         let daemon = Daemon::start(mount, words)?;
         let client = FuseClient::open(daemon.bytes(), cache.device(), mount.options.read_only);
         let client = client.map_err(|errno| Failure::errno(&shown, errno))?;
-        self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat(), "");
+        self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat(), &[]);
         self.daemons.push(daemon);
         self.files.push(file);
         Ok(Box::leak(Box::new(Cached::new(client, cache))))
@@ -171,14 +173,15 @@ impl Session {
         if !is_plugin(library)? {
             return Err(Failure::new(format!("{shown}: not a library with a function bypath_plugin (bypath_plugin.h)")));
         }
-        self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat(), "");
+        self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat(), &[]);
         self.files.push(file);
         Ok(Box::leak(Box::new(Cached::new(plugin, cache))))
     }
 
     /// Adds a mount to the list, with what programs must know of it besides.
-    fn tell(&mut self, mount: &Mount, source: &[u8], besides: &str) {
-        let words = [if mount.options.read_only { "ro" } else { "" }, besides];
+    fn tell(&mut self, mount: &Mount, source: &[u8], besides: &[&str]) {
+        let read_only = if mount.options.read_only { "ro" } else { "" };
+        let words = [&[read_only], besides].concat();
         let options = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",");
         let list = &mut self.list;
         environment::format(list.is_empty(), source, &mount.point, options.as_bytes(), &mut |b| list.push(b));

@@ -59,6 +59,8 @@ pub struct Options {
     pub default_permissions: bool,
     /// Other users of the session are served too.
     pub allow_other: bool,
+    /// Nothing waits for the medium.
+    pub unsynced: bool,
 }
 
 impl Options {
@@ -73,6 +75,7 @@ impl Options {
                 ("restart", _) if is_daemon => options.restart = true,
                 ("default_permissions", _) if is_daemon => options.default_permissions = true,
                 ("allow_other", _) if is_daemon || is_host => options.allow_other = true,
+                ("sync=none", _) if is_host => options.unsynced = true,
                 _ if is_daemon && word.starts_with("carrier=") => {
                     let transport = Transport::from_name(&word["carrier=".len()..]);
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
@@ -97,7 +100,7 @@ impl Options {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, \
                              default_permissions, allow_other"
                         }
-                        Source::Host(_) => "ro, rw, allow_other",
+                        Source::Host(_) => "ro, rw, allow_other, sync=none",
                         _ => "ro, rw",
                     };
                     return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));
@@ -312,6 +315,9 @@ mod tests {
             "fuse:true @:/f,timeout=0",
             "fuse:true @:/f,carrier=pigeon",
             "host:/etc:/h,carrier=socket",
+            "host:/etc:/h,sync=never",
+            "fuse:true @:/f,sync=none",
+            "i.img:/a,sync=none",
             "plugin:/nonexistent.so:/p",
         ] {
             let failure = parse(wrong).expect_err(wrong);

@@ -9,6 +9,7 @@ use pm::Errno;
 use pm::sys::abi;
 
 use crate::call::is_ours;
+use crate::door::PROCESS;
 use crate::{errno, next, serve};
 
 /// `struct sigevent`, as far as it is used.
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn aio_write(control: *mut Control) -> c_int {
 pub unsafe extern "C" fn aio_fsync(how: c_int, control: *mut Control) -> c_int {
     // SAFETY: the program's control block.
     let fd = unsafe { (*control).fd };
-    if !is_ours(fd) {
+    if !is_ours(fd) && !PROCESS.is_unsynced(fd as usize) {
         return match next!(Sync, "aio_fsync") {
             // SAFETY: the program's arguments.
             Some(libc) => unsafe { libc(how, control) },
