@@ -15,11 +15,13 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-plugin", &["bypath-base", "bypath-pm", "bypath-session"]),
     ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-session"]),
     ("bypath-posix", &["bypath-base", "bypath-pm", "bypath-vfs"]),
+    ("bypath-cache", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-vfs"]),
     // Doors attach images themselves: that takes the engine.
     (
         "bypath-preload",
         &[
             "bypath-base",
+            "bypath-cache",
             "bypath-engine",
             "bypath-fuse-client",
             "bypath-plugin",
@@ -49,6 +51,7 @@ const PICTURE: &[(&str, &[&str])] = &[
         &[
             "bypath-base",
             "bypath-bench",
+            "bypath-cache",
             "bypath-engine",
             "bypath-format",
             "bypath-fuse-client",

@@ -238,7 +238,7 @@ impl Fs {
                 Err(Looked { child: None, word }) => {
                     // That holds when the bucket was read, whatever has become of the directory since it was
                     // searched: a removed one has no names, and no name of another one is found by its offset.
-                    let absent = word == ABSENT && end.first() == 0 && !dots;
+                    let absent = word == ABSENT && end.first() == 0 && !dots && dir.is_whole(sequence);
                     return if absent { Glance::Absent } else { Glance::Unsure };
                 }
             };

@@ -38,6 +38,7 @@ mod full;
 pub mod glance;
 pub mod inspect;
 pub mod lane;
+pub mod lower;
 pub mod mkfs;
 pub mod permission;
 pub mod process;

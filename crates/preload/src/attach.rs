@@ -73,9 +73,19 @@ pub fn attach(
     use engine::Fs;
     use engine::process::attach::{AttachError, Options};
 
-    if source.first() != Some(&b'/') {
-        return attach_other(source, options).map_err(Why::Other);
-    }
+    let (source, lower) = match environment::cached(source) {
+        Some((image, lower)) => (image, Some(lower)),
+        None if source.first() != Some(&b'/') => return attach_other(source, options).map_err(Why::Other),
+        None => (source, None),
+    };
+    let mut path = [0u8; 4096];
+    let source = match lower {
+        None => source,
+        Some(_) => {
+            path[..4095].get_mut(..source.len()).ok_or(Why::Other(Errno::ENAMETOOLONG))?.copy_from_slice(source);
+            &path[..source.len() + 1]
+        }
+    };
     // A file that came later is none of the session's.
     if let Some(wanted) = environment::option(options, b"id").and_then(environment::identity) {
         match pm::file::stat(source) {
@@ -87,17 +97,30 @@ pub fn attach(
     let Some(place) = place::take() else { return Err(Why::Other(Errno::ENOMEM)) };
     let options = Options {
         domain: wishes.domain.and_then(|name| pm::Domain::from_name(core::str::from_utf8(name).ok()?)),
-        read_only: environment::option(options, b"ro").is_some(),
+        // A cache is filled all the same.
+        read_only: lower.is_none() && environment::option(options, b"ro").is_some(),
         segment_dir: wishes.segment_dir,
         slot,
         cachelets: None,
     };
     let cx = crate::door::PROCESS.cx(state);
     match Fs::attach_at(&mut place.fs, &cx, source, &options) {
-        Ok(fs) => Ok(place.native.write(Native(fs))),
+        Ok(fs) => match lower {
+            None => Ok(place.native.write(Native(fs))),
+            Some(lower) => cached(&cx, fs, lower).map_err(Why::Other),
+        },
         Err(AttachError::Open(Errno::ENOENT | Errno::ENOTDIR)) => Err(Why::Gone),
         Err(error) => Err(Why::Image(error)),
     }
+}
+
+/// An image in front of the directory at `lower`, NUL-terminated.
+#[cfg(feature = "native")]
+#[cold]
+#[inline(never)]
+fn cached(cx: &base::Cx, fs: &'static engine::Fs, lower: &[u8]) -> Result<&'static dyn Backend, Errno> {
+    let lower = lower.strip_suffix(b"\0").unwrap_or(lower);
+    keep(cache::Cache::new(cx, fs, lower).map_err(|error| error.errno())?)
 }
 
 /// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,

@@ -1,7 +1,7 @@
 //! What a file system must offer to stand behind the caching layer.
 
-use base::{Attr, Cx, DirEntry, Errno, Error, Fallocate, NewNode, Node, RenameMode, Result, SetAttr, StatFs};
 use crate::{Entry, PageKey, SessionCache};
+use base::{Attr, Cx, DirEntry, Errno, Error, Fallocate, NewNode, Node, RenameMode, Result, SetAttr, StatFs};
 use pm::UserSlice;
 
 fn refused<T>() -> Result<T> {

@@ -185,6 +185,12 @@ pub trait Backend: Sync {
         None
     }
 
+    /// The same for calls that change something; `None` where those are for the backend, though it can be read directly.
+    #[cfg(feature = "native")]
+    fn direct_changes(&self) -> Option<&'static engine::Fs> {
+        self.direct()
+    }
+
     /// The description behind an index that `open` returned and nobody has closed.
     fn description(&self, id: DescriptionId) -> &Description;
 

@@ -35,6 +35,8 @@ pub struct Mount {
     covers_in: u8,
     /// Its root directory.
     pub root: Node,
+    #[cfg(feature = "native")]
+    changing: Option<&'static engine::Fs>,
     /// The file system.
     pub backend: &'static dyn Backend,
     covers: Node,

@@ -1,5 +1,6 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
+mod cache;
 mod daemon;
 pub mod helper;
 mod leavings;
@@ -42,6 +43,8 @@ pub struct Session {
     /// The kernel's way to those images.
     kernel: Vec<SessionMount>,
     daemons: Vec<Daemon>,
+    /// Who keep caches fresh.
+    servers: Vec<cache::Server>,
     files: Vec<SharedFile>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
@@ -66,7 +69,8 @@ impl Session {
     /// Makes all mounts, in order.
     pub fn start(mounts: &[Mount], list: Vec<u8>, whom: For) -> Result<Session> {
         let (images, kernel, daemons) = (Vec::new(), Vec::new(), Vec::new());
-        let mut session = Session { images, kernel, daemons, files: Vec::new(), uncovered: Vec::new(), said: None, list };
+        let mut session =
+            Session { images, kernel, daemons, servers: Vec::new(), files: Vec::new(), uncovered: Vec::new(), said: None, list };
         session.said = (whom != For::Itself).then(Said::make);
         // Mounted here too, so that what no program could mount is said once.
         let table = MountTable::new();
@@ -92,7 +96,10 @@ impl Session {
         self.guard(mount, there);
         match &mount.source {
             Source::Image(path) => self.make_image(mount, path, slot, whom),
-            Source::Host(path) => self.make_host(mount, path, there),
+            Source::Host(path) => match &mount.options.cache {
+                Some(image) => self.make_cache(mount, image, path, slot),
+                None => self.make_host(mount, path, there),
+            },
             Source::Fuse(words) => self.make_fuse(mount, words),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
@@ -107,6 +114,11 @@ impl Session {
 
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
         let (image, copy) = image(path, slot, mount.options.read_only)?;
+        if image.fs.is_cache() {
+            let (shown, place) = (path.display(), image.fs.cache_of().map_or_else(|_| Vec::new(), |of| of.place().to_vec()));
+            let place = String::from_utf8_lossy(&place);
+            return Err(Failure::new(format!("{shown}: it is a cache; mount it as host:{place}:/dir,cache={shown}")));
+        }
         self.images.push(image);
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
         let kernel = match (there, whom) {
@@ -200,6 +212,7 @@ fn id(image: &[u8]) -> String {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.servers.clear();
         for image in &self.images {
             image.leave();
         }

@@ -30,6 +30,7 @@ mod at_hand;
 mod cursor;
 mod edit;
 mod extents;
+pub(crate) mod fetch;
 mod job;
 mod mapping;
 mod read;

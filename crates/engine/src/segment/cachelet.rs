@@ -50,6 +50,10 @@ pub const MAPPED: u32 = 256;
 /// A file has blocks beyond its end, given out ahead of need: taken back at the last close.
 pub const AHEAD: u32 = 1024;
 
+/// A directory of a cache not all of whose names are here: that one is missing says nothing. The bit that says of a file
+/// that it has blocks [`AHEAD`].
+pub const PARTIAL: u32 = AHEAD;
+
 /// The kernel may keep the attributes of this inode, and what is mapped of it.
 pub const KNOWN: u32 = 2048;
 /// The kernel may keep names in this directory, and that there are none.
@@ -117,6 +121,15 @@ impl Cachelet {
         fence(Acquire);
         // In `stat` the compiler would rather mask, with a longer constant.
         pm::unknown(pm::first_word(self) ^ sequence) << (32 - ODD) == 0
+    }
+
+    /// Whether a name that was not found since the sequence was `sequence` is not there: all names of the directory are
+    /// here, and were at the beginning.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self, sequence: u64) -> bool {
+        fence(Acquire);
+        let word = pm::first_word(self) ^ sequence;
+        word as u32 == 0 && word >> 32 & u64::from(PARTIAL) == 0
     }
 
     /// For the holder of `owner`: whether it is this node's and says what is so.

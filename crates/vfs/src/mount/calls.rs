@@ -149,7 +149,7 @@ impl Mount {
     #[inline(always)]
     pub fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> base::Result<(usize, u64)> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.direct.and_then(unserved) {
+        if let Some(fs) = self.changing.and_then(unserved) {
             return fs.write(cx, node, offset, from);
         }
         self.backend.write(cx, node, offset, from)
@@ -160,7 +160,7 @@ impl Mount {
     #[inline(always)]
     pub fn write_at_hand(&self, _thread: &Thread, _node: Node, _offset: Option<u64>, _from: UserSlice) -> Option<u64> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.direct.and_then(unserved) {
+        if let Some(fs) = self.changing.and_then(unserved) {
             return fs.write_at_hand(_thread, _node, _offset, _from);
         }
         None
@@ -177,7 +177,7 @@ impl Mount {
         _from: UserSlice,
     ) -> Option<u64> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.direct.and_then(unserved) {
+        if let Some(fs) = self.changing.and_then(unserved) {
             return fs.write_on_at_hand(_thread, _id, _node, _append, _from);
         }
         None

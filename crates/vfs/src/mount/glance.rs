@@ -65,7 +65,7 @@ impl Mount {
         _context: impl FnOnce() -> Cx<'c>,
     ) -> Opening {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
+        if let Some(fs) = if _writable { self.changing } else { self.direct } {
             let covered = |node| NESTED && self.is_mounted_on(_among, node);
             return fs.glance_open(_who, _from, covered, _writable, _decide, _context);
         }
@@ -83,7 +83,7 @@ impl Mount {
         _path: Text<'a>,
     ) -> Option<(Native, Node, Name<'a>)> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
+        if let Some(fs) = self.changing {
             let (dir, name) = fs.glance_parent(_who, _base, _path, |node| NESTED && self.is_mounted_on(_among, node))?;
             return Some((fs, dir, name));
         }

@@ -72,6 +72,8 @@ impl MountTable {
             #[cfg(feature = "native")]
             direct: backend.direct(),
             root: backend.root(),
+            #[cfg(feature = "native")]
+            changing: backend.direct_changes(),
             covered_by: AtomicU32::new(0),
             covers_in: parent.map_or(NOWHERE, |(slot, ..)| slot as u8),
             covers: parent.map_or(backend.root(), |(.., node)| node),
