@@ -1,6 +1,6 @@
-//! Reservations in the shadow bitmap: two lanes, and one that dies.
+//! Reservations in the reservation bitmap: two lanes, and one that dies.
 //!
-//! Follows `engine/src/alloc/shadow.rs` (`try_reserve`, `settle_reservations`,
+//! Follows `engine/src/alloc/reservation.rs` (`try_reserve`, `settle_reservations`,
 //! `release_own`).
 
 use loom::sync::Arc;
@@ -16,7 +16,7 @@ struct Lane {
 }
 
 /// `try_reserve` of bit 0 of block 1, which dies after `steps` stores.
-fn reserve(shadow: &AtomicU64, lane: &Lane, bits: u64, steps: u32) -> bool {
+fn reserve(bitmap: &AtomicU64, lane: &Lane, bits: u64, steps: u32) -> bool {
     if steps == 0 {
         return false;
     }
@@ -25,8 +25,8 @@ fn reserve(shadow: &AtomicU64, lane: &Lane, bits: u64, steps: u32) -> bool {
     if steps == 1 {
         return false;
     }
-    let seen = shadow.load(Relaxed);
-    if seen & bits != 0 || shadow.compare_exchange(seen, seen | bits, AcqRel, Relaxed).is_err() {
+    let seen = bitmap.load(Relaxed);
+    if seen & bits != 0 || bitmap.compare_exchange(seen, seen | bits, AcqRel, Relaxed).is_err() {
         return false;
     }
     if steps > 2 {
@@ -36,16 +36,16 @@ fn reserve(shadow: &AtomicU64, lane: &Lane, bits: u64, steps: u32) -> bool {
 }
 
 /// What the adopter of a dead lane does, the others' lists before him.
-fn adopt(shadow: &AtomicU64, dead: &Lane, other: &Lane) {
+fn adopt(bitmap: &AtomicU64, dead: &Lane, other: &Lane) {
     let covered = dead.count.swap(0, AcqRel) == 1;
     let (run, bits) = (dead.run.swap(0, AcqRel), dead.bits.load(Relaxed));
     if covered {
-        shadow.fetch_and(!bits, AcqRel);
+        bitmap.fetch_and(!bits, AcqRel);
     } else if run != 0 {
         // `release_own`: read before the other's list, released only as it was read.
-        let seen = shadow.load(Acquire);
+        let seen = bitmap.load(Acquire);
         if seen & bits == bits && other.run.load(Acquire) == 0 {
-            let _ = shadow.compare_exchange(seen, seen & !bits, AcqRel, Relaxed);
+            let _ = bitmap.compare_exchange(seen, seen & !bits, AcqRel, Relaxed);
         }
     }
 }
@@ -54,15 +54,15 @@ fn adopt(shadow: &AtomicU64, dead: &Lane, other: &Lane) {
 #[test]
 fn one_of_two() {
     loom::model(|| {
-        let shadow = Arc::new(AtomicU64::new(0));
+        let bitmap = Arc::new(AtomicU64::new(0));
         let (a, b) = (Arc::new(Lane::default()), Lane::default());
-        let (s, l) = (shadow.clone(), a.clone());
+        let (s, l) = (bitmap.clone(), a.clone());
         let first = thread::spawn(move || reserve(&s, &l, 3, 3));
-        let second = reserve(&shadow, &b, 6, 3);
+        let second = reserve(&bitmap, &b, 6, 3);
         let first = first.join().unwrap();
         assert!(!(first && second), "both have line 1");
         let expected = if first { 3 } else { 0 } | if second { 6 } else { 0 };
-        assert_eq!(shadow.load(Relaxed), expected);
+        assert_eq!(bitmap.load(Relaxed), expected);
     });
 }
 
@@ -72,14 +72,14 @@ fn one_of_two() {
 fn death_at_every_step() {
     for steps in 0..=3 {
         loom::model(move || {
-            let shadow = Arc::new(AtomicU64::new(0));
+            let bitmap = Arc::new(AtomicU64::new(0));
             let (dead, other) = (Lane::default(), Arc::new(Lane::default()));
-            reserve(&shadow, &dead, 1, steps);
-            let (s, l) = (shadow.clone(), other.clone());
+            reserve(&bitmap, &dead, 1, steps);
+            let (s, l) = (bitmap.clone(), other.clone());
             let living = thread::spawn(move || reserve(&s, &l, 1, 3));
-            adopt(&shadow, &dead, &other);
+            adopt(&bitmap, &dead, &other);
             if living.join().unwrap() {
-                assert_eq!(shadow.load(Relaxed) & 1, 1, "taken away from the living, dead after {steps}");
+                assert_eq!(bitmap.load(Relaxed) & 1, 1, "taken away from the living, dead after {steps}");
             }
         });
     }

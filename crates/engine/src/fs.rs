@@ -1,6 +1,6 @@
 //! An attached image.
 
-use crate::segment::{Areas, BucketLock, Cachelet, Descriptor, Header, LaneState, Page};
+use crate::segment::{Areas, BucketLock, Cachelet, Chunk, Descriptor, Header, LaneState};
 use base::{Description, Error, Result};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use format::hash::{NameKey, NumberKey};
@@ -32,7 +32,7 @@ pub(crate) const NOWHERE: u32 = u32::MAX / 2;
 ///      2…  where the other buckets lie
 ///      5   opening, closing: descriptors, descriptions, head of the segment, root
 ///      6   changing names: lanes, locks, clock, owners and modes found last, first block, where the segment is
-///      7   freeing: the shadow
+///      7   freeing: the reservation bitmap
 /// ```
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -89,9 +89,9 @@ pub struct Fs {
     /// Number of the first block that can be allocated.
     pub(crate) first_block: u32,
     pub(crate) segment: Region,
-    /// Pages of the shadow, and its words (of an image of 16 TiB not the last one).
-    pub(crate) pages: Table<Page>,
-    pub(crate) shadow: Table<AtomicU64>,
+    /// Chunks of the reservation bitmap, and its words (of an image of 16 TiB not the last one).
+    pub(crate) chunks: Table<Chunk>,
+    pub(crate) reservations: Table<AtomicU64>,
     /// Pages of this process's descriptor table that have real space, a bit each.
     pub(crate) descriptor_pages: AtomicU32,
     /// Where this process looks for a free description, if a number's last one is taken.

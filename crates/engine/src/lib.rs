@@ -16,7 +16,7 @@
 //! Order of locks, first to last: a directory entered or closed to entry
 //! (`lane::enter`), the rename lock, bucket locks (ascending), inode locks
 //! (ascending cachelet number), then one of the leaf locks (a directory's inode
-//! for growing it, split, grow, permission, orphan, shadow), which never wait
+//! for growing it, split, grow, permission, orphan, reservation), which never wait
 //! for any of the others.
 #![no_std]
 

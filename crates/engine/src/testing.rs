@@ -13,6 +13,7 @@ use crate::process::{AttachError, Options};
 use base::{Caller, Cred, Cx, Glance, Node, Sight, Thread};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use openfiles::Handover;
 use std::boxed::Box;
 use std::format;
 use std::string::String;
@@ -201,8 +202,8 @@ pub fn segment_areas(fs: &Fs) -> Vec<(u64, u64)> {
         (areas.descriptors, 192),
         (areas.descriptions, 2048),
         (areas.advisory, 1024),
-        (areas.pages, 192),
-        (areas.shadow, fs.layout.block_count() * 8),
+        (areas.chunks, 192),
+        (areas.reservations, fs.layout.block_count() * 8),
         (areas.cachelets, cachelets),
     ]
     .into()

@@ -28,6 +28,7 @@ pub mod file;
 pub mod handover;
 pub mod host;
 pub mod huge;
+mod libc;
 pub mod life;
 pub mod mutex;
 pub mod own;

@@ -9,6 +9,7 @@
 //! death ([`crate::life`]) and do what the kernel would have done.
 
 use crate::Region;
+use crate::libc::Own;
 use crate::life::{self, Look, Who};
 use crate::sys::abi;
 use core::cell::UnsafeCell;
@@ -39,6 +40,13 @@ pub enum Attempt {
     /// It is not a usable mutex (never initialised, or damaged).
     Broken,
 }
+
+type Init = unsafe extern "C" fn(mutex: *mut u64, attr: *const u64) -> i32;
+type OnMutex = unsafe extern "C" fn(mutex: *mut u64) -> i32;
+
+static INIT: Own<Init> = Own::new(c"pthread_mutex_init", pthread_mutex_init);
+static TRYLOCK: Own<OnMutex> = Own::new(c"pthread_mutex_trylock", pthread_mutex_trylock);
+static UNLOCK: Own<OnMutex> = Own::new(c"pthread_mutex_unlock", pthread_mutex_unlock);
 
 unsafe extern "C" {
     fn pthread_mutex_init(mutex: *mut u64, attr: *const u64) -> i32;
@@ -106,7 +114,7 @@ impl RobustMutex {
             pthread_mutexattr_setpshared(attr.as_mut_ptr(), 1);
             pthread_mutexattr_setrobust(attr.as_mut_ptr(), 1);
             *self.0.get() = [0; 8];
-            pthread_mutex_init(self.0.get().cast(), attr.as_ptr());
+            INIT.get()(self.0.get().cast(), attr.as_ptr());
         }
     }
 
@@ -117,7 +125,7 @@ impl RobustMutex {
         }
         // SAFETY: the memory holds a pthread mutex or something the function
         // refuses with an error; it stays mapped.
-        let result = unsafe { pthread_mutex_trylock(self.0.get().cast()) };
+        let result = unsafe { TRYLOCK.get()(self.0.get().cast()) };
         self.outcome(result)
     }
 
@@ -239,7 +247,7 @@ impl RobustMutex {
         let ids = &self.notes()[0];
         let noted = ids.load(Relaxed);
         // SAFETY: as for `try_take`; by another thread the call fails and changes nothing.
-        if unsafe { pthread_mutex_unlock(self.0.get().cast()) } == 0 {
+        if unsafe { UNLOCK.get()(self.0.get().cast()) } == 0 {
             // Unless somebody has taken it meanwhile.
             let _ = ids.compare_exchange(noted, 0, AcqRel, Relaxed);
         }
@@ -251,7 +259,7 @@ impl RobustMutex {
         // First: from then on the note is the next one's. No thread has the number 0, so nobody takes this for held by it.
         self.note_of(who, 0);
         // SAFETY: as for `try_take`; by another thread the call fails and changes nothing.
-        unsafe { pthread_mutex_unlock(self.0.get().cast()) };
+        unsafe { UNLOCK.get()(self.0.get().cast()) };
     }
 }
 

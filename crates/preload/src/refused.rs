@@ -66,7 +66,8 @@ fn kernel_serves(image: &[u8], point: &[u8]) -> bool {
     room[..len].copy_from_slice(&point[..len]);
     room[len..].copy_from_slice(b"/..\0");
     let (Ok(here), Ok(above)) = (stat(point), stat(room)) else { return false };
-    here.dev != above.dev && mount_table::source_of(here.dev, |kind, source| kind == b"fuse.bypath" && is_same_path(source, image))
+    here.dev != above.dev
+        && mount_table::source_of(here.dev, |kind, source| kind == b"fuse.bypath" && is_same_path(source, image))
 }
 
 /// Whether two absolute paths, NUL-terminated, lead to the same name: whatever has become of the file, and whatever

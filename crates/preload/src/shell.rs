@@ -85,7 +85,8 @@ unsafe fn system_call(command: *const c_char) -> c_int {
     let mut defaults = [0u64; 16];
     defaults[0] = ((interrupt[0] != 1) as u64) << 1 | ((quit[0] != 1) as u64) << 2;
     let mut mask = [0u64; 16];
-    mask[0] = before;
+    // As the program believes it.
+    mask[0] = before | crate::tls::get().hidden.get();
     // SAFETY: the object has libc's size (336 bytes).
     unsafe { posix_spawnattr_init(at) };
     // SAFETY: as above.

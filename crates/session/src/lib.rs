@@ -8,7 +8,7 @@
 //! daemon, a library.
 //!
 //! ```text
-//! header | processes | descriptors, 80 KiB a process | descriptions | locks | changes | names' hash | nodes |
+//! header | processes | their mutexes | descriptors, 80 KiB a process | descriptions | locks | changes | names' hash | nodes |
 //!   page cache, if any
 //! ```
 //!
@@ -27,20 +27,21 @@
 extern crate std;
 
 mod changes;
-mod holders;
-mod locks;
 mod lower;
 mod nodes;
+mod open_files;
 pub mod pages;
 
 pub use changes::Moment;
 pub use lower::{KernelCall, KernelOpen, LowerFs, Miss};
 pub use nodes::{Caching, Entry, Found, Record, Rule};
+pub use open_files::{Ends, OpenFiles};
 pub use pages::{FRAME_BYTES, Fetch, PageFigures, PageKey};
 
 use base::Description;
 use base::{Errno, Result};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
+use openfiles::{LockEntry, ProcessSlot};
 use pm::{Region, Table, clock, file, host};
 use zerocopy::{FromBytes, KnownLayout};
 
@@ -64,13 +65,14 @@ const KINDS: u64 = 4;
 /// How often a word may name nobody who lives, and yet another one, until it is taken whatever it says.
 const NONSENSE: u32 = 64;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"bypathL5");
+const MAGIC: u64 = u64::from_le_bytes(*b"bypathL6");
 
 const PROCESSES_AT: u64 = 4096;
-const DESCRIPTORS_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;
+const MUTEXES_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;
+const DESCRIPTORS_AT: u64 = MUTEXES_AT + PROCESSES as u64 * 64;
 const DESCRIPTIONS_AT: u64 = DESCRIPTORS_AT + PROCESSES as u64 * DESCRIPTORS as u64 * 4;
 const LOCKS_AT: u64 = DESCRIPTIONS_AT + DESCRIPTIONS as u64 * size_of::<Description>() as u64;
-const CHANGED_AT: u64 = LOCKS_AT + LOCKS as u64 * size_of::<locks::LockSlot>() as u64;
+const CHANGED_AT: u64 = LOCKS_AT + LOCKS as u64 * size_of::<LockEntry>() as u64;
 const PAGES_AT: u64 = (NODES_AT + NODES as u64 * size_of::<Record>() as u64).next_multiple_of(pages::FRAME_BYTES);
 const BUCKETS_AT: u64 = CHANGED_AT + KINDS * WORDS * 8;
 const NODES_AT: u64 = BUCKETS_AT + BUCKETS as u64 * 4;
@@ -88,8 +90,8 @@ struct Header {
     hand: AtomicU32,
     descriptions_high: AtomicU32,
     description_hint: AtomicU32,
-    /// Locks in use, so that nobody searches for none.
-    locks_used: AtomicU32,
+    /// Looks for dead programs so far.
+    looks: AtomicU32,
     /// Rises with every change of names: a look-up that began before may be stale.
     changes: AtomicU64,
     /// Rises with every change of a node.
@@ -118,21 +120,6 @@ struct Header {
     owners: [AtomicU32; OWNERS],
 }
 
-/// A program.
-#[derive(FromBytes, KnownLayout)]
-#[repr(C)]
-struct ProcessSlot {
-    /// PID 32 | state 32.
-    who: AtomicU64,
-    /// What the next program must say to take over (a fork or exec token).
-    nonce: AtomicU32,
-    /// Bit n: numbers n·1024… may be in use.
-    pages: AtomicU32,
-    /// PID namespace, and a time at which it lived, while it lives (`pm::life`); 0: not known.
-    namespace: AtomicU64,
-    since: AtomicU64,
-}
-
 /// A mapped session cache.
 #[derive(Debug)]
 pub struct SessionCache {
@@ -144,6 +131,9 @@ pub struct SessionCache {
     process: AtomicU32,
     /// That of the process that this one was forked from.
     parent: AtomicU32,
+    /// Robust list and number of the thread that is about to fork.
+    robust_list: AtomicUsize,
+    forking_thread: AtomicU32,
 }
 
 /// Holds the lock.
@@ -178,7 +168,7 @@ impl SessionCache {
     pub fn set_aside(path: &[u8]) -> core::result::Result<(), Errno> {
         let file = file::File::open(path, pm::sys::abi::O_RDWR, 0)?;
         let first_nodes = NODES_AT + Self::CHUNK;
-        for (from, end) in [(0, DESCRIPTORS_AT), (LOCKS_AT, first_nodes)] {
+        for (from, end) in [(0, PROCESSES_AT), (CHANGED_AT, first_nodes)] {
             match file.allocate(from, end - from) {
                 // A file system that can't tell can't be helped.
                 Ok(()) | Err(Errno::EOPNOTSUPP) => {}
@@ -219,8 +209,16 @@ impl SessionCache {
         let device = 0xff << 8 | ino & 0xff | (ino & 0xf_ff00) << 12;
         let records = Table::new(&region, NODES_AT, NODES).ok_or(Errno::EINVAL)?;
         let descriptions = Table::new(&region, DESCRIPTIONS_AT, DESCRIPTIONS).ok_or(Errno::EINVAL)?;
-        let session =
-            SessionCache { region, records, descriptions, device, process: AtomicU32::new(0), parent: AtomicU32::new(0) };
+        let session = SessionCache {
+            region,
+            records,
+            descriptions,
+            device,
+            process: AtomicU32::new(0),
+            parent: AtomicU32::new(0),
+            robust_list: AtomicUsize::new(0),
+            forking_thread: AtomicU32::new(0),
+        };
         let magic = session.region.word(0).ok_or(Errno::EINVAL)?;
         match magic.compare_exchange(0, MAGIC, AcqRel, Acquire) {
             Ok(_) | Err(MAGIC) => Ok(session),
@@ -252,7 +250,7 @@ impl SessionCache {
     /// Programs that use the mount now.
     pub fn programs(&self) -> u32 {
         let high = self.header().processes_high.load(Acquire).min(PROCESSES);
-        (0..high).filter(|&p| self.process_slot(p).is_some_and(ProcessSlot::is_used)).count() as u32
+        (0..high).filter(|&p| self.process_slot(p).is_some_and(|slot| slot.is_used() && slot.lives())).count() as u32
     }
 
     /// Nanoseconds of the clock by which entries grow old. Its steps of some milliseconds are
@@ -307,7 +305,7 @@ fn unreachable_header() -> &'static Header {
         hand: AtomicU32::new(0),
         descriptions_high: AtomicU32::new(0),
         description_hint: AtomicU32::new(0),
-        locks_used: AtomicU32::new(0),
+        looks: AtomicU32::new(0),
         changes: AtomicU64::new(0),
         ticks: AtomicU64::new(0),
         hits: AtomicU64::new(0),

@@ -4,9 +4,11 @@
 use bypath_vfs as vfs;
 use fuse_client::ring::{RING_BYTES, Request, Ring, SLOTS, daemon_state};
 use fuse_client::{MINOR, agree};
+use openfiles::Handover;
 use pm::{Errno, UserSlice};
-use session::{Caching, Entry, Found, SessionCache};
+use session::{Caching, Ends, Entry, Found, SessionCache};
 use session::{LowerFs, Miss};
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -51,9 +53,19 @@ fn entry(key: u64, kind: Kind) -> Entry {
     Entry { key, device: 0, attr, entry_ns: 1 << 40, attr_ns: 1 << 40, incarnation: 0, handle: None, caching: Caching::None }
 }
 
-fn with_cx(run: impl FnOnce(&Cx)) {
+/// Notes which open files end.
+#[derive(Default)]
+struct Noted(RefCell<Vec<DescriptionId>>);
+
+impl Ends for Noted {
+    fn ended(&self, _: &Cx, id: DescriptionId) {
+        self.0.borrow_mut().push(id);
+    }
+}
+
+fn with_cx<T>(run: impl FnOnce(&Cx) -> T) -> T {
     let thread = Thread::new();
-    run(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
+    run(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread })
 }
 
 /// Goal: programs that meet a new name at once know one node, whoever enters it first, and
@@ -136,10 +148,12 @@ fn names() {
     assert!(session.path(b"", found, b"", &mut path).is_ok());
     assert_eq!(session.find(dir, b"found").unwrap(), Found::Unknown);
     // Another file under the same name takes the old one's place; who holds that keeps it.
-    let id = session.make_description(file, Kind::Regular, 0).unwrap();
+    let noted = Noted::default();
+    let files = session.open_files(&noted);
+    with_cx(|cx| files.open(cx, file, (Kind::Regular, 0), 5, || Ok(())).unwrap());
     let other = session.enter(dir, b"file", &entry(5, Kind::Regular), session.moment(), forgotten).unwrap();
     assert!(other != file && session.get(file).is_ok());
-    session.abandon(id, &mut |_| ());
+    with_cx(|cx| files.close(cx, 5));
     std::thread::sleep(Duration::from_millis(1100));
     let mut told = Vec::new();
     session.bury(&mut |key, count, _| told.push((key, count)));
@@ -193,7 +207,8 @@ fn full() {
     let forgotten = &mut |_, _, _| {};
     let dir = session.enter(root, b"dir", &entry(2, Kind::Directory), session.moment(), forgotten).unwrap();
     let kept = session.enter(dir, b"kept", &entry(3, Kind::Regular), session.moment(), forgotten).unwrap();
-    session.make_description(kept, Kind::Regular, 0).unwrap();
+    let noted = Noted::default();
+    with_cx(|cx| session.open_files(&noted).open(cx, kept, (Kind::Regular, 0), 5, || Ok(())).unwrap());
     let mut forgets = 0u64;
     for number in 0..200_000u64 {
         let name = format!("{number}");
@@ -208,22 +223,22 @@ fn full() {
     assert_eq!(forgets + u64::from(session.nodes_in_use()), 200_000 + 3, "every look-up is forgotten once");
 }
 
-/// Goal: a fork's child shares descriptions; the last close ends them, once.
+/// Goal: a fork's child shares open files; the last close ends them, once.
 #[test]
-fn holders() {
-    let place = Place::new("holders");
-    let session = place.session();
-    let never = &mut |_| panic!("nothing ends yet");
-    let id = session.make_description(session.root(), Kind::Directory, 0).unwrap();
-    session.hand_out(id, 5, never).unwrap();
-    session.dup(id, 6, never).unwrap();
-    let token = session.fork_prepare().unwrap();
-    session.close(5, never);
-    session.close(6, never);
-    let mut ended = Vec::new();
-    session.fork_failed(token, &mut |id| ended.push(id));
-    assert_eq!(ended, [id]);
-    assert_eq!(session.holding(5), None);
+fn forked() {
+    let place = Place::new("forked");
+    let (session, noted) = (place.session(), Noted::default());
+    let files = session.open_files(&noted);
+    with_cx(|cx| {
+        let id = files.open(cx, session.root(), (Kind::Directory, 0), 5, || Ok(())).unwrap();
+        files.dup(cx, id, 6).unwrap();
+        let token = files.fork_prepare(cx).unwrap();
+        files.close(cx, 5);
+        files.close(cx, 6);
+        assert!(noted.0.borrow().is_empty());
+        files.fork_failed(cx, token);
+        assert_eq!((&noted.0.borrow()[..], session.holding(5)), (&[id][..], None));
+    });
 }
 
 /// Goal: no way through a symlink that somebody has put in place of a directory.

@@ -1,22 +1,22 @@
-//! Lines from a lane's own stock: a block's worth of lines is reserved at a time,
+//! Lines from a lane's own magazine: a block's worth of lines is reserved at a time,
 //! and handed out with a few instructions.
 //!
-//! The shadow has a bit for every line in a stock, so nobody else takes them.
-//! [`LaneState::stock`] names those that are left, `taken` those that the operation
+//! The reservation bitmap has a bit for every line in a magazine, so nobody else takes them.
+//! [`LaneState::magazine`] names those that are left, `taken` those that the operation
 //! under way has taken out: the image's once its record has committed, back in
-//! the stock if it does not. A line is in `taken` before it leaves its stock, so
-//! whoever adopts a dead lane finds each of them, and gives back to the shadow
+//! the magazine if it does not. A line is in `taken` before it leaves its magazine, so
+//! whoever adopts a dead lane finds each of them, and gives back to the reservation bitmap
 //! what the bitmap does not have.
 //!
-//! When the image is nearly full nothing is stocked: lines are reserved one by
-//! one, and a lane's own stock goes back before `ENOSPC` is said.
+//! When the image is nearly full no magazine is filled: lines are reserved one by
+//! one, and a lane's own magazine goes back before `ENOSPC` is said.
 
 use super::Arena;
+use super::reservation::WAITS;
 use super::search::{free_run, free_start, run};
-use super::shadow::WAITS;
 use crate::fs::Fs;
 use crate::segment::LaneState;
-use crate::segment::lane_state::{ARENAS, Stock};
+use crate::segment::lane_state::{ARENAS, Magazine};
 use base::Result;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -24,7 +24,7 @@ impl Fs {
     /// Takes `count` (1–64) neighbouring lines of one block: (block, the first of them, bits). `ENOSPC`.
     #[inline(always)]
     pub(crate) fn take_lines(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u32, u64)> {
-        let (Stock { block, lines }, taken) = (state.stock(arena as usize), &state.taken[arena as usize]);
+        let (Magazine { block, lines }, taken) = (state.magazine(arena as usize), &state.taken[arena as usize]);
         let left = lines.load(Relaxed);
         let Some(start) = free_start(!left, count) else {
             let (block, bits) = self.take_lines_elsewhere(number, state, count, arena)?;
@@ -38,7 +38,7 @@ impl Fs {
         Ok((block.load(Relaxed), start, bits))
     }
 
-    /// The stock does not have them.
+    /// The magazine does not have them.
     #[cold]
     #[inline(never)]
     fn take_lines_elsewhere(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u64)> {
@@ -54,11 +54,11 @@ impl Fs {
         }
         let mine = free_run(!bits, count).unwrap_or(bits);
         state.taken[place].store(mine, Release);
-        state.stock(place).lines.store(bits & !mine, Release);
+        state.magazine(place).lines.store(bits & !mine, Release);
         Ok((block, mine))
     }
 
-    /// Makes the lines reserved last an arena's stock; false if they are just what was asked for.
+    /// Makes the lines reserved last an arena's magazine; false if they are just what was asked for.
     ///
     /// The list entry goes in two steps, so that the lines are listed all the
     /// time, but as certainly reserved never twice: once not counted any more, it
@@ -66,18 +66,19 @@ impl Fs {
     fn stock_up(&self, state: &LaneState, place: usize, block: u64, bits: u64) -> bool {
         let Some(last) = (state.reserved_count.load(Relaxed) as usize).checked_sub(1) else { return false };
         state.reserved_count.store(last as u32, Release);
-        let stock = state.stock(place);
-        stock.block.store(block, Release);
-        stock.lines.store(bits, Release);
+        let magazine = state.magazine(place);
+        magazine.block.store(block, Release);
+        magazine.lines.store(bits, Release);
         if let Some(entry) = state.reserved.get(last) {
             entry.run.store(0, Release);
         }
         true
     }
 
-    /// Gives what is left in a stock back to the shadow; listed once more, so that it is not lost if we die in between.
+    /// Gives what is left in a magazine back to the reservation bitmap; listed once more, so that death in between
+    /// loses nothing.
     pub(crate) fn return_stock(&self, number: u32, state: &LaneState, place: usize) {
-        let Stock { block, lines } = state.stock(place);
+        let Magazine { block, lines } = state.magazine(place);
         let left = lines.load(Relaxed);
         if left == 0 {
             return;
@@ -95,7 +96,7 @@ impl Fs {
         }
     }
 
-    /// Gives all stocks of a lane back: at the end of its use, or when there is no other space.
+    /// Gives all magazines of a lane back: at the end of its use, or when there is no other space.
     pub(crate) fn return_stocks(&self, number: u32, state: &LaneState) {
         for place in 0..ARENAS {
             self.return_stock(number, state, place);
@@ -106,18 +107,18 @@ impl Fs {
     #[inline]
     pub(crate) fn put_back_lines(&self, state: &LaneState) {
         for (place, taken) in state.taken.iter().enumerate() {
-            let stock = state.stock(place);
-            stock.lines.store(stock.lines.load(Relaxed) | taken.load(Relaxed), Release);
+            let magazine = state.magazine(place);
+            magazine.lines.store(magazine.lines.load(Relaxed) | taken.load(Relaxed), Release);
             taken.store(0, Release);
         }
     }
 
-    /// After a death: gives back what a lane had in stock, and what it had taken
+    /// After a death: gives back what a lane had in a magazine, and what it had taken
     /// unless its record, which has been applied, made that the image's.
     pub(crate) fn return_arenas(&self, number: u32, state: &LaneState) {
         let mut waits = WAITS;
         for place in 0..ARENAS {
-            let (Stock { block, lines }, taken) = (state.stock(place), &state.taken[place]);
+            let (Magazine { block, lines }, taken) = (state.magazine(place), &state.taken[place]);
             let bits = lines.load(Relaxed) | taken.load(Relaxed);
             if bits != 0 {
                 self.release_own(number, block.load(Relaxed), bits, &mut waits);
@@ -130,12 +131,12 @@ impl Fs {
 }
 
 /// The lines of `block` that the arenas of a lane have.
-pub(crate) fn stocked(state: &LaneState, block: u64) -> u64 {
-    let places = (0..ARENAS).filter(|place| state.stock(*place).block.load(Relaxed) == block);
+pub(crate) fn in_magazines(state: &LaneState, block: u64) -> u64 {
+    let places = (0..ARENAS).filter(|place| state.magazine(*place).block.load(Relaxed) == block);
     // Taken out they are in both for a moment, put back too: so in this order nothing is missed.
     let both = |place: usize| {
-        let (stock, taken) = (&state.stock(place).lines, &state.taken[place]);
-        stock.load(Acquire) | taken.load(Acquire) | stock.load(Acquire)
+        let (magazine, taken) = (&state.magazine(place).lines, &state.taken[place]);
+        magazine.load(Acquire) | taken.load(Acquire) | magazine.load(Acquire)
     };
     places.fold(0, |lines, place| lines | both(place))
 }
@@ -143,14 +144,14 @@ pub(crate) fn stocked(state: &LaneState, block: u64) -> u64 {
 /// How many lines the arenas of a lane have.
 #[cfg(any(test, feature = "check"))]
 pub(crate) fn lines_stocked(state: &LaneState) -> u64 {
-    let lines = |place: usize| state.stock(place).lines.load(Relaxed) | state.taken[place].load(Relaxed);
+    let lines = |place: usize| state.magazine(place).lines.load(Relaxed) | state.taken[place].load(Relaxed);
     (0..ARENAS).map(|place| u64::from(lines(place).count_ones())).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alloc::shadow::PAGE_BLOCKS;
+    use crate::alloc::reservation::CHUNK_BLOCKS;
     use crate::testing::TestFs;
     use base::{Cred, Cx, Kind, NewNode, Node, Thread};
     use core::sync::atomic::AtomicU64;
@@ -168,19 +169,19 @@ mod tests {
         fs.create(cx, fs.root_node(), name.as_bytes(), &NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" })
     }
 
-    /// The shadow is the bitmap and what lanes keep, each line once. Returns how many are kept.
+    /// The reservation bitmap is the bitmap and what lanes keep, each line once. Returns how many are kept.
     fn settled(fs: &Fs) -> u32 {
         let mut kept = Vec::new();
         for number in 0..fs.header().lanes_high.get() {
             let state = fs.lane_state(number);
             for place in 0..ARENAS {
                 assert_eq!(state.taken[place].load(Relaxed), 0);
-                kept.push((state.stock(place).block.load(Relaxed), state.stock(place).lines.load(Relaxed)));
+                kept.push((state.magazine(place).block.load(Relaxed), state.magazine(place).lines.load(Relaxed)));
             }
         }
         let mut count = 0;
         for block in fs.layout.first_block()..fs.root().grown.load(Relaxed) {
-            if fs.page(block / PAGE_BLOCKS).is_none_or(|page| page.ready.load(Relaxed) != 1) {
+            if fs.chunk(block / CHUNK_BLOCKS).is_none_or(|chunk| chunk.ready.load(Relaxed) != 1) {
                 continue;
             }
             let mut expected = fs.at::<AtomicU64>(Layout::bitmap_word(block), "").unwrap().load(Relaxed);
@@ -193,14 +194,14 @@ mod tests {
                 expected |= bits;
                 count += bits.count_ones();
             }
-            assert_eq!(fs.shadow_word(block).unwrap().load(Relaxed), expected, "block {block}");
+            assert_eq!(fs.reservation_word(block).unwrap().load(Relaxed), expected, "block {block}");
         }
         count
     }
 
     /// Goal: no line is kept twice or lost, whatever lanes make and free, and all
     /// go back with the lane. Method: two lanes make and remove names of all
-    /// lengths by turns; the shadow is compared with the bitmap and the stocks.
+    /// lengths by turns; the reservation bitmap is compared with the bitmap and the magazines.
     #[test]
     fn every_line_once() {
         let test = TestFs::new(64 << 20);
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(settled(&test), 0);
     }
 
-    /// Goal: an operation that fails leaves its lines in stock.
+    /// Goal: an operation that fails leaves its lines in a magazine.
     #[test]
     fn given_up() {
         let test = TestFs::new(64 << 20);
@@ -273,7 +274,7 @@ mod tests {
                     assert_eq!(error.errno(), Errno::ENOSPC);
                     let state = test.lane_state(test.own_lane(&threads[turn % 2]).get() - 1);
                     // The inode's line, which the failed operation has put back.
-                    let left: u32 = (0..ARENAS).map(|place| state.stock(place).lines.load(Relaxed).count_ones()).sum();
+                    let left: u32 = (0..ARENAS).map(|place| state.magazine(place).lines.load(Relaxed).count_ones()).sum();
                     assert!(left <= 1, "{left} lines");
                     break;
                 }

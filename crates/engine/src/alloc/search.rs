@@ -1,8 +1,8 @@
-//! Finding room: a lane's own pages first, then any, then the image grows, and
+//! Finding room: a lane's own chunks first, then any, then the image grows, and
 //! only a search of everything may say `ENOSPC`.
 
 use super::Arena;
-use super::shadow::PAGE_BLOCKS;
+use super::reservation::CHUNK_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::LaneState;
 use base::Result;
@@ -10,7 +10,7 @@ use core::num::NonZeroU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use pm::Errno;
 
-/// Which of a lane's claimed pages.
+/// Which of a lane's claimed chunks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
     Lines = 0,
@@ -58,20 +58,20 @@ impl Fs {
     ) -> Result<(u64, u64)> {
         self.keep_spare(number, state, false);
         // The block that was used up may have got lines back; those that follow
-        // in the same page are likely to be empty still.
-        let last = state.stock(arena as usize).block.load(Relaxed);
+        // in the same chunk are likely to be empty still.
+        let last = state.magazine(arena as usize).block.load(Relaxed);
         for block in last..last + 9 {
-            let here = last != 0 && block / PAGE_BLOCKS == last / PAGE_BLOCKS;
+            let here = last != 0 && block / CHUNK_BLOCKS == last / CHUNK_BLOCKS;
             if here
-                && (block == last || self.shadow_word(block)?.load(Relaxed) == 0)
+                && (block == last || self.reservation_word(block)?.load(Relaxed) == 0)
                 && let Some(bits) = self.reserve_in(state, block, count, all)?
             {
                 return Ok((block, bits));
             }
         }
-        self.search(number, state, Claim::Lines, |page, empty_only| {
-            for block in page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS {
-                let word = self.shadow_word(block)?.load(Relaxed);
+        self.search(number, state, Claim::Lines, |chunk, empty_only| {
+            for block in chunk * CHUNK_BLOCKS..(chunk + 1) * CHUNK_BLOCKS {
+                let word = self.reservation_word(block)?.load(Relaxed);
                 if word != 0 && (empty_only || word == u64::MAX) {
                     continue;
                 }
@@ -85,7 +85,7 @@ impl Fs {
 
     /// Reserves lines of a block that has `count` neighbours free: those, or all that are free.
     fn reserve_in(&self, state: &LaneState, block: u64, count: u32, all: bool) -> Result<Option<u64>> {
-        let seen = self.shadow_word(block)?.load(Relaxed);
+        let seen = self.reservation_word(block)?.load(Relaxed);
         let Some(bits) = free_run(seen, count) else { return Ok(None) };
         let bits = if all { !seen } else { bits };
         if self.try_reserve(state, block, seen, bits)? {
@@ -99,7 +99,7 @@ impl Fs {
     #[inline(never)]
     fn reserve_in_again(&self, state: &LaneState, block: u64, count: u32) -> Result<Option<u64>> {
         for _ in 0..TRIES {
-            let seen = self.shadow_word(block)?.load(Relaxed);
+            let seen = self.reservation_word(block)?.load(Relaxed);
             let Some(bits) = free_run(seen, count) else { return Ok(None) };
             if self.try_reserve(state, block, seen, bits)? {
                 return Ok(Some(bits));
@@ -114,17 +114,17 @@ impl Fs {
         let want = want.clamp(1, (1 << 24) - 1);
         for start in [near, state.cursor.load(Relaxed)] {
             if start != 0 && self.is_allocatable(start, 1) {
-                if self.ready_page_at_once(number, state, start / PAGE_BLOCKS)?.is_none() {
+                if self.ready_chunk_at_once(number, state, start / CHUNK_BLOCKS)?.is_none() {
                     continue;
                 }
-                if self.shadow_word(start)?.load(Relaxed) == 0 && self.try_reserve(state, start, 0, u64::MAX)? {
+                if self.reservation_word(start)?.load(Relaxed) == 0 && self.try_reserve(state, start, 0, u64::MAX)? {
                     return self.extend_run(number, state, start, want);
                 }
             }
         }
-        let (first, _) = self.search(number, state, Claim::Blocks, |page, _| {
-            for block in page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS {
-                if self.shadow_word(block)?.load(Relaxed) == 0 && self.try_reserve(state, block, 0, u64::MAX)? {
+        let (first, _) = self.search(number, state, Claim::Blocks, |chunk, _| {
+            for block in chunk * CHUNK_BLOCKS..(chunk + 1) * CHUNK_BLOCKS {
+                if self.reservation_word(block)?.load(Relaxed) == 0 && self.try_reserve(state, block, 0, u64::MAX)? {
                     return Ok(Some((block, u64::MAX)));
                 }
             }
@@ -140,19 +140,19 @@ impl Fs {
         self.keep_spare(number, state, true);
         if near != 0
             && self.is_allocatable(near, 1)
-            && self.ready_page_at_once(number, state, near / PAGE_BLOCKS)?.is_some()
-            && self.shadow_word(near)?.load(Relaxed) == 0
+            && self.ready_chunk_at_once(number, state, near / CHUNK_BLOCKS)?.is_some()
+            && self.reservation_word(near)?.load(Relaxed) == 0
             && self.try_reserve(state, near, 0, u64::MAX)?
         {
             return Ok((near, self.extend_reservation(state, want)?));
         }
         // Where the last one was found; everything before it is taken, as a rule.
         let hint = &state.slot_block;
-        let (first, _) = self.search(number, state, Claim::Lines, |page, _| {
-            let (begin, end) = (page * PAGE_BLOCKS, (page + 1) * PAGE_BLOCKS);
+        let (first, _) = self.search(number, state, Claim::Lines, |chunk, _| {
+            let (begin, end) = (chunk * CHUNK_BLOCKS, (chunk + 1) * CHUNK_BLOCKS);
             let from = hint.load(Relaxed).clamp(begin, end);
             for block in (from..end).chain(begin..from) {
-                if self.shadow_word(block)?.load(Relaxed) == 0 && self.try_reserve(state, block, 0, u64::MAX)? {
+                if self.reservation_word(block)?.load(Relaxed) == 0 && self.try_reserve(state, block, 0, u64::MAX)? {
                     return Ok(Some((block, u64::MAX)));
                 }
             }
@@ -162,11 +162,11 @@ impl Fs {
         Ok((first, self.extend_reservation(state, want)?))
     }
 
-    /// Makes the pages that a run may reach ready, and extends it.
+    /// Makes the chunks that a run may reach ready, and extends it.
     fn extend_run(&self, number: u32, state: &LaneState, first: u64, want: u64) -> Result<(u64, u64)> {
         let last = (first + want).min(self.root().grown.load(Acquire).min(self.layout.block_count()));
-        for page in first / PAGE_BLOCKS + 1..last.div_ceil(PAGE_BLOCKS) {
-            if self.ready_page_at_once(number, state, page)?.is_none() {
+        for chunk in first / CHUNK_BLOCKS + 1..last.div_ceil(CHUNK_BLOCKS) {
+            if self.ready_chunk_at_once(number, state, chunk)?.is_none() {
                 break;
             }
         }
@@ -175,8 +175,8 @@ impl Fs {
         Ok((first, count))
     }
 
-    /// Looks for a page in which `take` succeeds: the claimed one; unclaimed
-    /// ones with empty blocks; growth; any page; ENOSPC.
+    /// Looks for a chunk in which `take` succeeds: the claimed one; unclaimed
+    /// ones with empty blocks; growth; any chunk; ENOSPC.
     fn search(
         &self,
         number: u32,
@@ -184,9 +184,9 @@ impl Fs {
         claim: Claim,
         take: impl Fn(u64, bool) -> Result<Option<(u64, u64)>>,
     ) -> Result<(u64, u64)> {
-        let claimed = state.pages[claim as usize].load(Relaxed);
+        let claimed = state.chunks[claim as usize].load(Relaxed);
         if claimed != 0 {
-            self.ready_page(number, state, claimed - 1)?;
+            self.ready_chunk(number, state, claimed - 1)?;
             if let Some(found) = take(claimed - 1, true)? {
                 return Ok(found);
             }
@@ -215,7 +215,7 @@ impl Fs {
         self.search_everything(number, state, &take)?.ok_or(Errno::ENOSPC.into())
     }
 
-    /// Looks into every page, however full.
+    /// Looks into every chunk, however full.
     fn search_everything(
         &self,
         number: u32,
@@ -223,24 +223,24 @@ impl Fs {
         take: &impl Fn(u64, bool) -> Result<Option<(u64, u64)>>,
     ) -> Result<Option<(u64, u64)>> {
         let mut in_loading = false;
-        for page in 0..self.pages_in_use() {
-            if self.ready_page_at_once(number, state, page)?.is_none() {
+        for chunk in 0..self.chunks_in_use() {
+            if self.ready_chunk_at_once(number, state, chunk)?.is_none() {
                 in_loading = true;
-            } else if let Some(found) = take(page, false)? {
+            } else if let Some(found) = take(chunk, false)? {
                 return Ok(Some(found));
             }
         }
         // Those that somebody is loading last: that one may be stopped.
-        for page in (0..self.pages_in_use()).filter(|_| in_loading) {
-            self.ready_page(number, state, page)?;
-            if let Some(found) = take(page, false)? {
+        for chunk in (0..self.chunks_in_use()).filter(|_| in_loading) {
+            self.ready_chunk(number, state, chunk)?;
+            if let Some(found) = take(chunk, false)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// Claims the next page that nobody has claimed and that has a free block.
+    /// Claims the next chunk that nobody has claimed and that has a free block.
     fn search_unclaimed(
         &self,
         number: u32,
@@ -248,41 +248,42 @@ impl Fs {
         claim: Claim,
         take: &impl Fn(u64, bool) -> Result<Option<(u64, u64)>>,
     ) -> Result<Option<(u64, u64)>> {
-        let pages = self.pages_in_use();
-        let start = u64::from(self.header().page_hint.load(Relaxed)) % pages.max(1);
-        for i in 0..pages {
-            let number_of_page = (start + i) % pages;
-            let Some(page) = self.ready_page_at_once(number, state, number_of_page)? else { continue };
-            self.catch_up(state, number_of_page, page)?;
-            if page.free.load(Relaxed) < 64 || !self.claim_page(page, number) {
+        let chunks = self.chunks_in_use();
+        let start = u64::from(self.header().chunk_hint.load(Relaxed)) % chunks.max(1);
+        for i in 0..chunks {
+            let number_of_chunk = (start + i) % chunks;
+            let Some(chunk) = self.ready_chunk_at_once(number, state, number_of_chunk)? else { continue };
+            self.catch_up(state, number_of_chunk, chunk)?;
+            if chunk.free.load(Relaxed) < 64 || !self.claim_chunk(chunk, number) {
                 continue;
             }
-            let before = state.pages[claim as usize].swap(number_of_page + 1, AcqRel);
-            if let Some(left) = before.checked_sub(1).and_then(|before| self.page(before)) {
+            let before = state.chunks[claim as usize].swap(number_of_chunk + 1, AcqRel);
+            if let Some(left) = before.checked_sub(1).and_then(|before| self.chunk(before)) {
                 let _ = left.claim.compare_exchange(number + 1, 0, AcqRel, Relaxed);
             }
-            if let Some(found) = take(number_of_page, true)? {
-                self.header().page_hint.store(number_of_page as u32, Relaxed);
+            if let Some(found) = take(number_of_chunk, true)? {
+                self.header().chunk_hint.store(number_of_chunk as u32, Relaxed);
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// Claims a page, also from a lane that is no longer in use.
-    fn claim_page(&self, page: &crate::segment::Page, number: u32) -> bool {
-        let holder = page.claim.load(Relaxed);
+    /// Claims a chunk, also from a lane that is no longer in use.
+    fn claim_chunk(&self, chunk: &crate::segment::Chunk, number: u32) -> bool {
+        let holder = chunk.claim.load(Relaxed);
         let stale = holder != 0 && {
             let state = self.lane_state(holder - 1);
-            let at = self.segment.offset_of(page).wrapping_sub(self.areas.pages) / size_of::<crate::segment::Page>() as u64 + 1;
-            state.pages.iter().all(|claimed| claimed.load(Relaxed) != at)
+            let at =
+                self.segment.offset_of(chunk).wrapping_sub(self.areas.chunks) / size_of::<crate::segment::Chunk>() as u64 + 1;
+            state.chunks.iter().all(|claimed| claimed.load(Relaxed) != at)
         };
-        (holder == 0 || stale) && page.claim.compare_exchange(holder, number + 1, AcqRel, Relaxed).is_ok()
+        (holder == 0 || stale) && chunk.claim.compare_exchange(holder, number + 1, AcqRel, Relaxed).is_ok()
     }
 
-    /// Pages that have blocks with real space.
-    pub(super) fn pages_in_use(&self) -> u64 {
-        self.root().grown.load(Acquire).min(self.layout.block_count()).div_ceil(PAGE_BLOCKS)
+    /// Chunks that have blocks with real space.
+    pub(super) fn chunks_in_use(&self) -> u64 {
+        self.root().grown.load(Acquire).min(self.layout.block_count()).div_ceil(CHUNK_BLOCKS)
     }
 }
 

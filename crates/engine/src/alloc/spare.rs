@@ -4,7 +4,7 @@
 //! attributes is written aside. Where the image has no more, such blocks come from here: single ones for
 //! the nodes of maps, and a run that lies together for attributes. What is freed makes up for them.
 //!
-//! They are taken in the shadow, and listed in the header of the segment; the bitmap calls them free, so
+//! They are taken in the reservation bitmap, and listed in the header of the segment; the bitmap calls them free, so
 //! nothing of this outlives the segment. They are set aside when a lane first looks for room, and before
 //! anybody takes another block while some are missing.
 //!
@@ -13,7 +13,7 @@
 //!   dies in between leaves it where it is to stay (`settle_reservations`).
 //! - Nobody waits here. Where another lane is filling it, one goes on without.
 
-use super::shadow::PAGE_BLOCKS;
+use super::reservation::CHUNK_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::LaneState;
 use crate::segment::lane_state::HELD_MAX;
@@ -29,8 +29,8 @@ const RUN_MAX: u64 = format::xattr::ALL_MAX / BLOCK;
 const PART: u64 = 256;
 /// How often others may be faster.
 const TRIES: u32 = 1000;
-/// Pages that are gone through for a run, where there is another way: a few hundred microseconds at most.
-const PAGES_MAX: usize = 64;
+/// Chunks that are gone through for a run, where there is another way: a few hundred microseconds at most.
+const CHUNKS_MAX: usize = 64;
 /// In `Spare::patience`: nothing is missing.
 const WHOLE: u32 = u32::MAX;
 /// After what was missing could not be had: allocations before the next try.
@@ -114,7 +114,7 @@ impl Fs {
     fn fill_blocks(&self, number: u32, state: &LaneState) -> Result<bool> {
         for kept in &self.header().spare.blocks {
             if kept.load(Acquire) == 0 {
-                let (block, count) = self.run_of_a_page(number, state, 1)?;
+                let (block, count) = self.run_of_a_chunk(number, state, 1)?;
                 if count == 0 || !self.try_reserve(state, block, 0, u64::MAX)? {
                     return Ok(false);
                 }
@@ -132,8 +132,8 @@ impl Fs {
         let (first, mut count) = unpack(run.load(Acquire));
         while count != 0 && count < want && self.is_allocatable(first + count, 1) {
             let next = first + count;
-            let is_ready = self.ready_page_at_once(number, state, next / PAGE_BLOCKS)?.is_some();
-            if !is_ready || self.shadow_word(next)?.load(Relaxed) != 0 || !self.try_reserve(state, next, 0, u64::MAX)? {
+            let is_ready = self.ready_chunk_at_once(number, state, next / CHUNK_BLOCKS)?.is_some();
+            if !is_ready || self.reservation_word(next)?.load(Relaxed) != 0 || !self.try_reserve(state, next, 0, u64::MAX)? {
                 break;
             }
             if run.compare_exchange(pack(first, count), pack(first, count + 1), AcqRel, Relaxed).is_err() {
@@ -146,7 +146,7 @@ impl Fs {
         if count >= want {
             return Ok(true);
         }
-        let longer = self.run_of_a_page(number, state, want)?;
+        let longer = self.run_of_a_chunk(number, state, want)?;
         if longer.1 > count && self.try_reserve(state, longer.0, 0, u64::MAX)? {
             let found = (longer.0, self.extend_reservation(state, longer.1)?);
             let before = pack(first, count);
@@ -212,17 +212,17 @@ impl Fs {
         block
     }
 
-    /// A run of `want` free blocks within a page, the last one there, or the longest that was met; 0 blocks if there was none.
-    fn run_of_a_page(&self, number: u32, state: &LaneState, want: u64) -> Result<(u64, u64)> {
+    /// A run of `want` free blocks within a chunk, the last one there, or the longest that was met; 0 blocks if there was none.
+    fn run_of_a_chunk(&self, number: u32, state: &LaneState, want: u64) -> Result<(u64, u64)> {
         let mut longest = (0, 0);
-        for page in self.pages_from_hint().filter(|page| self.may_have_block(*page)).take(PAGES_MAX) {
-            if !self.has_block(number, state, page)? {
+        for chunk in self.chunks_from_hint().filter(|chunk| self.may_have_block(*chunk)).take(CHUNKS_MAX) {
+            if !self.has_block(number, state, chunk)? {
                 continue;
             }
             let mut count = 0;
             // From its end: files grow upwards.
-            for block in (page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS).rev() {
-                count = if self.shadow_word(block)?.load(Relaxed) == 0 { count + 1 } else { 0 };
+            for block in (chunk * CHUNK_BLOCKS..(chunk + 1) * CHUNK_BLOCKS).rev() {
+                count = if self.reservation_word(block)?.load(Relaxed) == 0 { count + 1 } else { 0 };
                 if count > longest.1 {
                     longest = (block, count);
                 }
@@ -250,7 +250,7 @@ impl Fs {
 
     /// Where a run may be: nearby, where the image grows, or anywhere.
     fn place_of_run(&self, number: u32, state: &LaneState, want: u64) -> Result<u64> {
-        if let Some(first) = self.find_run(number, state, want, PAGES_MAX)? {
+        if let Some(first) = self.find_run(number, state, want, CHUNKS_MAX)? {
             return Ok(first);
         }
         let end = self.root().grown.load(Acquire);
@@ -262,15 +262,15 @@ impl Fs {
         self.find_run(number, state, want, usize::MAX)?.ok_or(Errno::ENOSPC.into())
     }
 
-    /// Where `want` free blocks lie together, also across pages, in the next `pages` pages that may have some.
-    fn find_run(&self, number: u32, state: &LaneState, want: u64, pages: usize) -> Result<Option<u64>> {
+    /// Where `want` free blocks lie together, also across chunks, in the next `chunks` chunks that may have some.
+    fn find_run(&self, number: u32, state: &LaneState, want: u64, chunks: usize) -> Result<Option<u64>> {
         let (mut first, mut next) = (0, 0);
-        for page in self.pages_from_hint().filter(|page| self.may_have_block(*page)).take(pages) {
-            if !self.has_block(number, state, page)? {
+        for chunk in self.chunks_from_hint().filter(|chunk| self.may_have_block(*chunk)).take(chunks) {
+            if !self.has_block(number, state, chunk)? {
                 continue;
             }
-            for block in page * PAGE_BLOCKS..(page + 1) * PAGE_BLOCKS {
-                if self.shadow_word(block)?.load(Relaxed) != 0 {
+            for block in chunk * CHUNK_BLOCKS..(chunk + 1) * CHUNK_BLOCKS {
+                if self.reservation_word(block)?.load(Relaxed) != 0 {
                     continue;
                 }
                 if block != next {
@@ -285,22 +285,22 @@ impl Fs {
         Ok(None)
     }
 
-    /// All pages, beginning where lanes look for room.
-    fn pages_from_hint(&self) -> impl Iterator<Item = u64> {
-        let pages = self.pages_in_use();
-        let start = u64::from(self.header().page_hint.load(Relaxed)) % pages.max(1);
-        (start..pages).chain(0..start)
+    /// All chunks, beginning where lanes look for room.
+    fn chunks_from_hint(&self) -> impl Iterator<Item = u64> {
+        let chunks = self.chunks_in_use();
+        let start = u64::from(self.header().chunk_hint.load(Relaxed)) % chunks.max(1);
+        (start..chunks).chain(0..start)
     }
 
-    /// Whether a page may have a free block: it is not ready, or has as many lines.
-    fn may_have_block(&self, page: u64) -> bool {
-        self.page(page).is_some_and(|page| page.ready.load(Acquire) != 1 || page.free.load(Relaxed) >= 64)
+    /// Whether a chunk may have a free block: it is not ready, or has as many lines.
+    fn may_have_block(&self, chunk: u64) -> bool {
+        self.chunk(chunk).is_some_and(|chunk| chunk.ready.load(Acquire) != 1 || chunk.free.load(Relaxed) >= 64)
     }
 
-    /// Makes a page ready, unless another lane is at it; whether it may have a free block.
-    fn has_block(&self, number: u32, state: &LaneState, page: u64) -> Result<bool> {
-        let Some(ready) = self.ready_page_at_once(number, state, page)? else { return Ok(false) };
-        self.catch_up(state, page, ready)?;
+    /// Makes a chunk ready, unless another lane is at it; whether it may have a free block.
+    fn has_block(&self, number: u32, state: &LaneState, chunk: u64) -> Result<bool> {
+        let Some(ready) = self.ready_chunk_at_once(number, state, chunk)? else { return Ok(false) };
+        self.catch_up(state, chunk, ready)?;
         Ok(ready.free.load(Relaxed) >= 64)
     }
 
@@ -349,7 +349,9 @@ mod tests {
         assert_eq!((test.spare_blocks(), spare.patience.load(Relaxed)), (RUN_MAX + 7, WHOLE));
         let taken = [1, RUN_MAX, 1].map(|want| test.take_spare(state, want).unwrap());
         assert_eq!((test.spare_blocks(), spare.patience.load(Relaxed)), (5, 0));
-        assert!(taken.iter().all(|block| !test.is_spare(*block) && test.shadow_word(*block).unwrap().load(Relaxed) == u64::MAX));
+        assert!(
+            taken.iter().all(|block| !test.is_spare(*block) && test.reservation_word(*block).unwrap().load(Relaxed) == u64::MAX)
+        );
         assert!(test.take_spare(state, 2).is_err());
         let (first, _) = test.reserve_blocks(number, state, 1, 0).unwrap();
         assert!(!test.is_spare(first));
@@ -364,7 +366,7 @@ mod tests {
     fn death_between_two_lists() {
         let (test, number) = filled();
         let (spare, state) = (&test.header().spare, test.lane_state(number));
-        let used = |block| test.shadow_word(block).unwrap().load(Relaxed) != 0;
+        let used = |block| test.reservation_word(block).unwrap().load(Relaxed) != 0;
         let kept = spare.blocks[0].load(Relaxed);
         state.reserved[0].bits.store(0, Relaxed);
         state.reserved[0].run.store(pack(kept, 1), Relaxed);
@@ -393,22 +395,22 @@ mod tests {
         }
     }
 
-    /// Goal: a run is found though it lies across two pages, and where the image must grow for it.
+    /// Goal: a run is found though it lies across two chunks, and where the image must grow for it.
     #[test]
-    fn runs_across_pages_and_beyond_the_end() {
+    fn runs_across_chunks_and_beyond_the_end() {
         let (test, number) = filled();
         let state = test.lane_state(number);
         test.grow(number).unwrap();
         let grown = test.root().grown.load(Relaxed);
-        let boundary = (test.layout.first_block() / PAGE_BLOCKS + 2) * PAGE_BLOCKS;
+        let boundary = (test.layout.first_block() / CHUNK_BLOCKS + 2) * CHUNK_BLOCKS;
         assert!(boundary + 9 < grown, "{boundary} {grown}");
-        for page in 0..grown.div_ceil(PAGE_BLOCKS) {
-            test.ready_page(number, state, page).unwrap();
+        for chunk in 0..grown.div_ceil(CHUNK_BLOCKS) {
+            test.ready_chunk(number, state, chunk).unwrap();
         }
         // All but some pieces is somebody's.
         for block in test.layout.first_block()..grown {
             let is_free = (boundary - 5..boundary + 4).contains(&block) || block % 20 == 0;
-            test.shadow_word(block).unwrap().store(if is_free { 0 } else { u64::MAX }, Relaxed);
+            test.reservation_word(block).unwrap().store(if is_free { 0 } else { u64::MAX }, Relaxed);
         }
         assert_eq!(test.reserve_run(number, state, 9, 0), Ok(boundary - 5));
         assert_eq!(test.reserve_run(number, state, 9, 0), Ok(grown));

@@ -4,6 +4,7 @@ use crate::testing::TestFs;
 use base::{Cred, Cx, Fallocate, Kind, NewNode, Node, SetAttr, SetTime, Thread};
 use core::sync::atomic::Ordering::Relaxed;
 use format::BLOCK;
+use openfiles::Handover;
 use pm::{Errno, UserSlice};
 use std::vec;
 use std::vec::Vec;

@@ -183,6 +183,7 @@ mod tests {
     use crate::testing::{TestFs, TestImage};
     use crate::{Cred, NewNode, Thread};
     use core::sync::atomic::Ordering::Acquire;
+    use openfiles::Handover;
     use pm::UserSlice;
 
     const FILE: NewNode = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };

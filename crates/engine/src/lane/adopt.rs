@@ -70,7 +70,7 @@ impl Fs {
         let (stamp, released) = (State::stamp(word).max(1), state.released.load(Relaxed));
         let words = [&state.held[0], &state.entered[0], &state.closed, &state.slot, &state.loading, &state.loading_cachelet];
         State::counts(word)
-            // The record is gone, and what it freed is not the shadow's yet.
+            // The record is gone, and what it freed is not the reservation bitmap's yet.
             || ![0, stamp].contains(&released)
             || state.reserved_count.load(Relaxed) != 0
             || words.iter().any(|word| word.load(Relaxed) != 0)
@@ -154,7 +154,7 @@ impl Fs {
         state.unopened.store(0, Release);
         state.waits_for.store(0, Relaxed);
         state.called_off.store(0, Relaxed);
-        for word in [&state.cursor, &state.slot_block].into_iter().chain(&state.pages) {
+        for word in [&state.cursor, &state.slot_block].into_iter().chain(&state.chunks) {
             word.store(0, Relaxed);
         }
         result.map(|()| true)
@@ -237,13 +237,13 @@ impl Fs {
         let _ = word.compare_exchange(number + 1, 0, AcqRel, Relaxed);
     }
 
-    /// The dead lane was loading a page of the shadow: nobody could use the page yet, so it starts afresh.
+    /// The dead lane was loading a chunk of the reservation bitmap: nobody could use the chunk yet, so it starts afresh.
     fn forget_loading(&self, number: u32, state: &LaneState) {
         let loading = state.loading.load(Acquire);
         if loading != 0
-            && let Some(page) = self.page(loading - 1)
+            && let Some(chunk) = self.chunk(loading - 1)
         {
-            let _ = page.ready.compare_exchange(crate::alloc::loading_by(number), 0, AcqRel, Relaxed);
+            let _ = chunk.ready.compare_exchange(crate::alloc::loading_by(number), 0, AcqRel, Relaxed);
         }
         state.loading.store(0, Release);
     }
@@ -255,6 +255,7 @@ mod tests {
     use crate::{Cred, Cx, Kind, NewNode, Thread};
     use core::sync::atomic::Ordering::{Acquire, Relaxed};
     use format::lane::{self, State};
+    use openfiles::Handover;
 
     unsafe extern "C" {
         fn fork() -> i32;
@@ -281,9 +282,9 @@ mod tests {
         tx
     }
 
-    /// Goal: what a record has freed is nobody else's before the record is gone, even where the page of the shadow
+    /// Goal: what a record has freed is nobody else's before the record is gone, even where the chunk of the reservation bitmap
     /// is loaded just then: it would be freed once more, under its new owner. Method: death between the stores and
-    /// the end of the record; another lane loads the page, and takes all it gets; then the dead is adopted.
+    /// the end of the record; another lane loads the chunk, and takes all it gets; then the dead is adopted.
     #[test]
     fn what_a_record_frees_is_not_taken_while_it_can_be_made_again() {
         let test = TestFs::new(64 << 20);
@@ -294,8 +295,8 @@ mod tests {
         let offset = format::inode::node_offset(node.id);
         let block = offset / format::layout::BLOCK;
         let bit = 1u64 << (offset % format::layout::BLOCK / format::LINE);
-        let page = test.page(block / crate::alloc::shadow::PAGE_BLOCKS).unwrap();
-        page.ready.store(0, Relaxed);
+        let chunk = test.chunk(block / crate::alloc::reservation::CHUNK_BLOCKS).unwrap();
+        chunk.ready.store(0, Relaxed);
 
         let dead = Thread::new();
         let mut tx = fresh_tx(&test, &dead);
@@ -306,16 +307,16 @@ mod tests {
 
         let thread = Thread::new();
         let mut tx = test.begin(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread }, lane::Kind::Create).unwrap();
-        test.ready_page(tx.number, tx.state, block / crate::alloc::shadow::PAGE_BLOCKS).unwrap();
-        let shadow = || test.shadow_word(block).unwrap().load(Acquire);
-        assert_ne!(shadow() & bit, 0, "free for others while its record can be made again");
-        let first = block / crate::alloc::shadow::PAGE_BLOCKS * crate::alloc::shadow::PAGE_BLOCKS;
-        let words =
-            (first..first + crate::alloc::shadow::PAGE_BLOCKS).map(|block| test.shadow_word(block).unwrap().load(Acquire));
-        assert_eq!(page.free.load(Relaxed), words.map(u64::count_zeros).sum());
+        test.ready_chunk(tx.number, tx.state, block / crate::alloc::reservation::CHUNK_BLOCKS).unwrap();
+        let reserved = || test.reservation_word(block).unwrap().load(Acquire);
+        assert_ne!(reserved() & bit, 0, "free for others while its record can be made again");
+        let first = block / crate::alloc::reservation::CHUNK_BLOCKS * crate::alloc::reservation::CHUNK_BLOCKS;
+        let words = (first..first + crate::alloc::reservation::CHUNK_BLOCKS)
+            .map(|block| test.reservation_word(block).unwrap().load(Acquire));
+        assert_eq!(chunk.free.load(Relaxed), words.map(u64::count_zeros).sum());
         tx.new_lines(1, crate::alloc::Arena::Inodes).unwrap();
         test.adopt_lane(number).unwrap();
-        assert_eq!((used() & bit, shadow() & bit), (0, 0), "lost");
+        assert_eq!((used() & bit, reserved() & bit), (0, 0), "lost");
         drop(tx);
     }
 

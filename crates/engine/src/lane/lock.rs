@@ -412,12 +412,12 @@ mod tests {
         flags.store(cachelet::EVICTING | own << 16, SeqCst);
         assert!(is_fair(test.open(&cx, node, 2, 6)));
         flags.store(0, SeqCst);
-        // What is left in stock goes back to a page that we seem to be loading.
+        // What is left in a magazine goes back to a chunk that we seem to be loading.
         let state = test.fs.lane_state(own - 1);
-        assert!((0..ARENAS).any(|place| state.stock(place).lines.load(SeqCst) != 0));
-        (0..).map_while(|at| test.fs.page(at)).for_each(|page| page.ready.store(loading_by(own - 1), SeqCst));
+        assert!((0..ARENAS).any(|place| state.magazine(place).lines.load(SeqCst) != 0));
+        (0..).map_while(|at| test.fs.chunk(at)).for_each(|chunk| chunk.ready.store(loading_by(own - 1), SeqCst));
         test.fs.return_stocks(own - 1, state);
-        assert!((0..ARENAS).all(|place| state.stock(place).lines.load(SeqCst) == 0));
+        assert!((0..ARENAS).all(|place| state.magazine(place).lines.load(SeqCst) == 0));
     }
 
     /// Goal: whoever writes a word for ever keeps nobody for ever. Method: a thread that writes, beside calls that
@@ -450,10 +450,10 @@ mod tests {
             let mode = || fair("owner", test.set_attr(&cx, node, &SetAttr { mode: Some(0o600), ..SetAttr::default() }).map(drop));
             beside_a_scribe(&cachelet.owner, nobody, mode);
             cachelet.owner.store(0, SeqCst);
-            let (number, page) = (test.thread.lanes[0].get() - 1, test.fs.page(0).unwrap());
-            let load = || fair("page", test.fs.ready_page(number, test.fs.lane_state(number), 0).map(drop));
-            beside_a_scribe(&page.ready, |turn| nobody(turn) << 8 | 2, load);
-            page.ready.store(0, SeqCst);
+            let (number, chunk) = (test.thread.lanes[0].get() - 1, test.fs.chunk(0).unwrap());
+            let load = || fair("chunk", test.fs.ready_chunk(number, test.fs.lane_state(number), 0).map(drop));
+            beside_a_scribe(&chunk.ready, |turn| nobody(turn) << 8 | 2, load);
+            chunk.ready.store(0, SeqCst);
             let offset = &test.fs.description(id).offset_owner;
             beside_a_scribe(offset, nobody, || test.offset_lock(&cx, id));
             test.offset_unlock(&cx, id);

@@ -465,7 +465,7 @@ impl<'a> Tx<'a> {
         let fs = self.fs;
         let (block, start, bits) = fs.take_lines(self.number, self.state, count, arena)?;
         let offset = block * layout::BLOCK + u64::from(start) * LINE;
-        let (word, place) = fs.at_both(layout::Layout::bitmap_word(block), offset, "lines of a stock")?;
+        let (word, place) = fs.at_both(layout::Layout::bitmap_word(block), offset, "lines of a magazine")?;
         self.lines += i64::from(count);
         Ok((offset, place, SetBits { word, bits }))
     }

@@ -4,7 +4,7 @@
 
 use super::lock::LATER;
 use crate::alloc::loading_by;
-use crate::alloc::shadow::PAGE_BLOCKS;
+use crate::alloc::reservation::CHUNK_BLOCKS;
 use crate::segment::{BUCKET_LOCKS, Cachelet};
 use crate::testing::TestFs;
 use crate::{Cred, Cx, Errno, Error, Fs, Kind, NewNode, Node, Thread};
@@ -115,9 +115,9 @@ fn space_for_others() {
     test.fs.header().grow.0.store(own, SeqCst);
     let grown = test.fs.root().grown.load(SeqCst);
     // Of what the image has: one chunk in loading.
-    let first = (0..grown / PAGE_BLOCKS).filter_map(|at| test.fs.page(at)).find(|page| page.ready.load(SeqCst) == 0);
-    if let Some(page) = first {
-        page.ready.store(loading_by(own - 1), SeqCst);
+    let first = (0..grown / CHUNK_BLOCKS).filter_map(|at| test.fs.chunk(at)).find(|chunk| chunk.ready.load(SeqCst) == 0);
+    if let Some(chunk) = first {
+        chunk.ready.store(loading_by(own - 1), SeqCst);
     }
     let fs = test.fs;
     let written = std::thread::scope(|scope| {
@@ -133,8 +133,8 @@ fn space_for_others() {
     });
     assert_eq!(written, 40);
     assert!(fs.root().grown.load(SeqCst) > grown);
-    if let Some(page) = first {
-        page.ready.store(0, SeqCst);
+    if let Some(chunk) = first {
+        chunk.ready.store(0, SeqCst);
     }
     assert_ne!(fs.header().grow.0.swap(0, SeqCst), own, "it was taken from the stopped one");
 }

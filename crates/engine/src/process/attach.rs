@@ -12,18 +12,16 @@
 use super::machine::{self, Host};
 use super::{kernel, volatile};
 use crate::fs::{Files, Fs, NOWHERE, Opens};
-use crate::segment::{Areas, ProcessSlot, cachelet_budget};
+use crate::segment::{Areas, cachelet_budget};
 use base::{Cx, Error};
 use core::fmt;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed},
-};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use format::hash::{NameKey, NumberKey};
 use format::layout::{self, BLOCK, Layout};
 use format::superblock::SuperblockError;
 use format::{Features, Superblock, VERSION, VERSION_OLD};
+use openfiles::{ProcessSlot, Processes};
 use pm::file::{self, File, Stat};
 use pm::life::Look;
 use pm::sys::abi;
@@ -455,7 +453,7 @@ impl Fs {
     pub fn user_states(&self) -> impl Iterator<Item = (u32, u8)> {
         let high = self.header().processes_high.get();
         let slots = (0..high).filter_map(|number| self.process_slot(number));
-        slots.filter(|slot| slot.state.load(Acquire) != 0).map(kernel::process_of).filter_map(|who| Some((who.pid, who.state()?)))
+        slots.filter(|slot| slot.is_used()).map(ProcessSlot::who).filter_map(|who| Some((who.pid, who.state()?)))
     }
 
     /// Processes that use the image now, as the table says.
@@ -463,7 +461,7 @@ impl Fs {
         let high = self.header().processes_high.get();
         (0..high).filter_map(|number| {
             let slot: &ProcessSlot = self.process_slot(number)?;
-            (slot.state.load(Acquire) != 0).then(|| slot.pid.load(Relaxed))
+            slot.is_used().then(|| slot.pid.load(Relaxed))
         })
     }
 }
@@ -496,8 +494,8 @@ pub(crate) fn unjoined(
         glanced: Ordinal::of(Table::EMPTY),
         cachelets: Growing::of(Table::EMPTY),
         all_cachelets: Table::EMPTY,
-        pages: Table::EMPTY,
-        shadow: Table::EMPTY,
+        chunks: Table::EMPTY,
+        reservations: Table::EMPTY,
         opens: Opens {
             descriptors: Table::EMPTY,
             descriptions: Table::EMPTY,

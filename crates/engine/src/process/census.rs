@@ -1,11 +1,12 @@
 //! What the users of an image hold at the moment: for tests that kill them, and
 //! then want nothing to be held.
 
-use crate::alloc::shadow::PAGE_BLOCKS;
+use crate::alloc::reservation::CHUNK_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::{Header, LockWord, PaddedLock, cachelet};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::layout::{LINES_PER_BLOCK, Layout};
+use openfiles::Locks;
 
 /// How much is held; each a number of things.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,7 +26,7 @@ pub struct Census {
     pub flags: u32,
     /// Advisory locks.
     pub advisory: u32,
-    /// Lines reserved that the image does not count as used, but for the stocks of lanes and what is kept back.
+    /// Lines reserved that the image does not count as used, but for the magazines of lanes and what is kept back.
     pub reserved_lines: u64,
 }
 
@@ -36,7 +37,7 @@ impl Fs {
         let mut census = Census {
             processes: self.users().count() as u32,
             lanes: (0..header.lanes_high.get()).filter(|lane| self.is_lane_busy(*lane)).count() as u32,
-            advisory: self.advisory_count(),
+            advisory: self.count_locks(),
             reserved_lines: self.reserved_lines().saturating_sub(self.lines_stocked() + self.spare_blocks() * LINES_PER_BLOCK),
             ..Census::default()
         };
@@ -69,26 +70,26 @@ impl Fs {
         }
     }
 
-    /// Lines in the stocks of all lanes.
+    /// Lines in the magazines of all lanes.
     fn lines_stocked(&self) -> u64 {
         let lanes = 0..self.header().lanes_high.get();
         lanes.map(|lane| crate::alloc::arena::lines_stocked(self.lane_state(lane))).sum()
     }
 
-    /// Lines that the shadow has and the bitmap has not.
+    /// Lines that the reservation bitmap has and the bitmap has not.
     fn reserved_lines(&self) -> u64 {
-        let pages = self.layout.block_count().div_ceil(PAGE_BLOCKS);
-        let ready = (0..pages).filter_map(|number| {
-            let page = self.page(number).filter(|page| page.ready.load(Acquire) == 1)?;
+        let chunks = self.layout.block_count().div_ceil(CHUNK_BLOCKS);
+        let ready = (0..chunks).filter_map(|number| {
+            let chunk = self.chunk(number).filter(|chunk| chunk.ready.load(Acquire) == 1)?;
             // What the image has grown by since then is for whoever looks for room.
-            let known = u64::from(page.known.load(Acquire)).min(PAGE_BLOCKS);
-            Some(number * PAGE_BLOCKS..number * PAGE_BLOCKS + known)
+            let known = u64::from(chunk.known.load(Acquire)).min(CHUNK_BLOCKS);
+            Some(number * CHUNK_BLOCKS..number * CHUNK_BLOCKS + known)
         });
         let blocks = ready.flatten();
         let lines = blocks.filter(|block| *block >= self.layout.first_block()).map(|block| {
             let used = self.image.word(Layout::bitmap_word(block)).map_or(0, |word| word.load(Acquire));
-            let shadow = self.shadow_word(block).map_or(0, |word| word.load(Acquire));
-            u64::from((shadow & !used).count_ones())
+            let reserved = self.reservation_word(block).map_or(0, |word| word.load(Acquire));
+            u64::from((reserved & !used).count_ones())
         });
         lines.sum()
     }
@@ -101,7 +102,7 @@ fn global_locks(header: &Header) -> [&PaddedLock; 10] {
         &header.grow,
         &header.permission,
         &header.orphan,
-        &header.shadow,
+        &header.reservations,
         &header.descriptions,
         &header.advisory,
         &header.space,

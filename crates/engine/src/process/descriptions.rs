@@ -22,12 +22,13 @@ use crate::alloc::fault;
 use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
 use crate::segment::{Cachelet, DESCRIPTIONS, DESCRIPTORS, cachelet};
-use base::hold::{self, Holders, Settled};
+use base::hold::{self, Holders};
 use base::{Cred, Cx, Description, DescriptionId, Node, Result, Thread};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use format::inode::node_offset;
 use format::lane::Kind;
+use openfiles::Processes;
 use pm::Errno;
 use pm::life::Look;
 
@@ -43,8 +44,6 @@ const COUNTS: u32 = 100;
 const ODD: u32 = cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD | cachelet::INVALID;
 /// How often a cachelet may be another node's by the time it has been pinned.
 const PINS: u32 = 64;
-/// How often an entry may change while it is emptied.
-const CHANGES: u32 = 1 << 16;
 /// Descriptions that get real space at a time.
 const STEP: u32 = 256;
 /// Marks an owner of an offset that has no lane: process number + 1 below.
@@ -130,17 +129,6 @@ impl Fs {
         hold::put(self, process, fd, id, |last| self.end_description(cx, last, self.description(last)));
     }
 
-    /// Empties an entry of a process that is dead or leaves, whatever it was about.
-    pub(super) fn empty_entry(&self, cx: &Cx, process: u32, fd: u32) {
-        for _ in 0..CHANGES {
-            match hold::settle(self, process, fd) {
-                Settled::Empty => return,
-                Settled::Last(id) => return self.end_description(cx, id, self.description(id)),
-                Settled::Again => {}
-            }
-        }
-    }
-
     /// Ends a description that is marked as being ended.
     #[inline(never)]
     pub(super) fn end_description(&self, cx: &Cx, id: DescriptionId, description: &Description) {
@@ -155,7 +143,7 @@ impl Fs {
     }
 
     /// Ends the descriptions that a dead process was making or ending. False if some are left, for the next who looks.
-    pub(super) fn end_half_made(&self, cx: &Cx, process: u32) -> bool {
+    pub(super) fn end_half_made_of(&self, cx: &Cx, process: u32) -> bool {
         let half_made = || {
             (0..self.header().descriptions_high.get())
                 .map(|id| (id, self.description(id)))
@@ -466,7 +454,7 @@ impl Fs {
 impl Holders for Fs {
     fn entry(&self, process: u32, fd: u32) -> Option<&AtomicU32> {
         // A table without space yet holds nothing; a word may say it does.
-        let page = self.process_slot(process).map_or(0, |slot| Self::table_pages(slot).load(Acquire));
+        let page = self.process_slot(process).map_or(0, |slot| slot.table_pages.load(Acquire));
         if page.checked_shr(fd / PAGE_DESCRIPTORS as u32).unwrap_or(0) & 1 == 0 {
             return None;
         }
@@ -538,7 +526,7 @@ mod tests {
                 cachelet.opens.fetch_add(1, SeqCst);
                 description.refs.store(hold::making(process), SeqCst);
                 barrier.wait();
-                fs.end_half_made(&cx, process);
+                fs.end_half_made_of(&cx, process);
                 barrier.wait();
                 assert_eq!(cachelet.opens.load(SeqCst), 1);
                 barrier.wait();
@@ -569,12 +557,12 @@ mod tests {
             cachelet.opens.fetch_add(1, SeqCst);
             description.refs.store(hold::making(process), SeqCst);
         }
-        assert!(!test.end_half_made(&test.cx(), 5));
+        assert!(!test.end_half_made_of(&test.cx(), 5));
         assert_eq!((cachelet.opens.load(SeqCst), dead.refs.load(SeqCst)), (3, hold::making(5)));
         living.pin.store(PINNED, SeqCst);
-        assert!(test.end_half_made(&test.cx(), 5));
+        assert!(test.end_half_made_of(&test.cx(), 5));
         assert_eq!((cachelet.opens.load(SeqCst), dead.refs.load(SeqCst)), (2, 0));
-        assert!(test.end_half_made(&test.cx(), 6));
+        assert!(test.end_half_made_of(&test.cx(), 6));
         assert_eq!(test.census().pins, 1);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::attach::{AttachError, no_region};
 use super::owner;
-use crate::alloc::shadow::PAGE_BLOCKS;
+use crate::alloc::reservation::CHUNK_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::{Areas, BUCKET_LOCKS, DESCRIPTIONS, DESCRIPTORS, Header, LaneState, MAGIC, cachelet_budget};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -81,9 +81,9 @@ impl Fs {
         self.bucket_locks = bucket_locks.and_then(Ring::of).ok_or(AttachError::Damaged)?;
         let blocks = self.layout.block_count();
         let count = |items: u64| u32::try_from(items).unwrap_or(u32::MAX);
-        self.pages =
-            Table::new(&self.segment, self.areas.pages, count(blocks.div_ceil(PAGE_BLOCKS))).ok_or(AttachError::Damaged)?;
-        self.shadow = Table::new(&self.segment, self.areas.shadow, count(blocks)).ok_or(AttachError::Damaged)?;
+        self.chunks =
+            Table::new(&self.segment, self.areas.chunks, count(blocks.div_ceil(CHUNK_BLOCKS))).ok_or(AttachError::Damaged)?;
+        self.reservations = Table::new(&self.segment, self.areas.reservations, count(blocks)).ok_or(AttachError::Damaged)?;
         // A glance reads it without asking whether there is one.
         let _ = self.header().served.device.compare_exchange(0, self.device, Release, Relaxed);
         self.tell_device();
@@ -98,7 +98,7 @@ impl Fs {
         self.all_cachelets = Table::EMPTY;
         (self.glanced, self.cachelets) = (Ordinal::of(Table::EMPTY), Growing::of(Table::EMPTY));
         self.opens.descriptions = Table::EMPTY;
-        (self.pages, self.shadow) = (Table::EMPTY, Table::EMPTY);
+        (self.chunks, self.reservations) = (Table::EMPTY, Table::EMPTY);
         self.bucket_locks = Ring::zero();
         if len != 0 {
             // SAFETY: the region is gone; a segment holds no mutexes.
@@ -188,7 +188,7 @@ impl Fs {
         space(0, self.areas.lanes)?;
         space(self.areas.lanes, size_of::<LaneState>() as u64)?;
         space(self.areas.processes, u64::from(PROCESSES.min(64)) * 64)?;
-        self.pages_space(0, self.root().grown.load(Relaxed)).map_err(|_| AttachError::NoSpace)?;
+        self.chunks_space(0, self.root().grown.load(Relaxed)).map_err(|_| AttachError::NoSpace)?;
         let header: &Header = self.header();
         header.token.store(token, Relaxed);
         header.generation.store(u64::from(self.generation), Relaxed);

@@ -1,9 +1,6 @@
-//! What the kernel tells of processes and of itself, from `/proc`.
+//! What the kernel tells of itself.
 
-use crate::segment::ProcessSlot;
-use core::sync::atomic::Ordering::Relaxed;
 use pm::file::File;
-use pm::life::{Look, Who};
 use pm::sys::abi;
 
 /// The kernel's boot id; `None` where there is no `/proc`.
@@ -41,41 +38,6 @@ pub(super) fn host_name() -> [u8; 64] {
         name.copy_from_slice(&names[TEXT..TEXT + 64]);
     }
     name
-}
-
-/// Our PID in our own namespace.
-pub(super) fn pid() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { pm::call!(abi::__NR_getpid) }.unwrap_or(0) as u32
-}
-
-/// Our parent's PID; 0 if it is in another namespace.
-pub(super) fn parent_pid() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { pm::call!(abi::__NR_getppid) }.unwrap_or(0) as u32
-}
-
-/// Ends this process, by `SIGABRT` where nobody catches it, after one line on stderr.
-#[cold]
-pub(super) fn abort(line: &str) -> ! {
-    // SAFETY: the text outlives the call.
-    let _ = unsafe { pm::call!(abi::__NR_write, 2, line.as_ptr(), line.len()) };
-    // SAFETY: no pointers; a signal to ourselves.
-    let _ = unsafe { pm::call!(abi::__NR_kill, pid(), abi::SIGABRT) };
-    loop {
-        // SAFETY: ends the process.
-        let _ = unsafe { pm::call!(abi::__NR_exit_group, 134) };
-    }
-}
-
-/// The process of a slot.
-pub(super) fn process_of(slot: &ProcessSlot) -> Who {
-    Who { pid: slot.pid.load(Relaxed), namespace: slot.pid_namespace.load(Relaxed), since: slot.since.load(Relaxed) }
-}
-
-/// Whether the process of a slot lives, as far as PIDs tell.
-pub(super) fn slot_lives(slot: &ProcessSlot) -> Option<bool> {
-    process_of(slot).lives(Look::Thorough)
 }
 
 /// Reads a small file of the kernel's.

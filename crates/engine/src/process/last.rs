@@ -12,11 +12,6 @@ impl Fs {
         self.drop_locks_of_description(cx, id, node);
     }
 
-    /// A process ends: so do its record locks.
-    pub(super) fn process_ends(&self, cx: &Cx, number: u32) {
-        self.drop_locks_of_process(cx, number);
-    }
-
     /// Nobody has the node open any more: without a name it goes, else it gives
     /// back the blocks that were given out ahead of need.
     #[inline]

@@ -5,7 +5,7 @@
 //! The volatile area holds zeros, which are ordinary free mutexes: nobody dies here.
 
 use super::attach::{AttachError, Options, unjoined};
-use super::table::{PAGE_DESCRIPTORS, state};
+use super::table::PAGE_DESCRIPTORS;
 use crate::fs::Fs;
 use crate::segment::{Areas, DESCRIPTORS, Descriptor, LaneState, MAGIC, cachelet_budget};
 use base::Cx;
@@ -13,6 +13,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::{self, BLOCK, Layout};
 use format::{Root, Superblock};
+use openfiles::{Processes, state};
 use pm::{Region, UserSlice};
 use zerocopy::IntoBytes;
 
@@ -27,7 +28,7 @@ pub fn segment_bytes(limit: u64) -> Option<u64> {
 pub fn segment_parts(limit: u64, users: u64) -> Option<[(u64, u64); 8]> {
     let layout = Layout::new(limit)?;
     let areas = Areas::new(&layout, cachelet_budget(&layout));
-    let pages = layout.block_count().div_ceil(512);
+    let chunks = layout.block_count().div_ceil(512);
     let descriptor = size_of::<Descriptor>() as u64;
     Some([
         (0, areas.lanes),
@@ -36,7 +37,7 @@ pub fn segment_parts(limit: u64, users: u64) -> Option<[(u64, u64); 8]> {
         (areas.descriptors, PAGE_DESCRIPTORS * descriptor),
         (areas.descriptors + DESCRIPTORS * descriptor, PAGE_DESCRIPTORS * descriptor),
         (areas.descriptions, 512 * 64),
-        (areas.pages, pages * size_of::<crate::segment::Page>() as u64 + pages * BLOCK + (areas.shadow - areas.pages)),
+        (areas.chunks, chunks * size_of::<crate::segment::Chunk>() as u64 + chunks * BLOCK + (areas.reservations - areas.chunks)),
         (areas.cachelets, 128 * 128),
     ])
 }
@@ -93,10 +94,9 @@ impl Fs {
         if let Some(slot) = self.process_slot(number) {
             slot.state.store(state::USED, Release);
             slot.pid.store(number + 1, Relaxed);
-            pages = Self::table_pages(slot).load(Acquire) as u32;
+            pages = slot.table_pages.load(Acquire) as u32;
         }
         self.set_process(number + 1, pages);
-        self.description_hint.store(number * 61 % 4096, Relaxed);
     }
 }
 

@@ -11,14 +11,13 @@
 //! | `rescue` | reading an image whose file may not be written |
 //! | `sweep` | segments that nobody needs any more |
 //! | `recover` | nobody lives: finish what records and orphans say |
-//! | `table` | process slots and descriptor tables |
+//! | `table` | where process slots and descriptor tables lie |
 //! | `descriptions` | open file descriptions, pins on cachelets, offsets |
 //! | `at_hand` | opening and closing, where everything is at hand |
-//! | `handover` | descriptors over fork and exec |
 //! | [`served`] | the server of the kernel mount |
 //! | [`calls`] | how many calls came which way |
 //! | [`executed`] | files that are being executed |
-//! | `adopt` | what a dead process leaves |
+//! | `adopt` | the end of a process |
 //! | `census` | what is held at the moment, for tests |
 //! | `last` | the ends of descriptions and processes |
 //! | `kernel` | what `/proc` tells |
@@ -28,11 +27,7 @@
 //! - Attaching holds the kernel's lock on the image file: who is the first to do
 //!   so has it alone, any number join others at a time. So one that is stopped while
 //!   it joins keeps nobody from joining.
-//! - A process slot belongs to whoever holds its mutex, or, in the states
-//!   between fork and exec, to whoever its PID says.
-//! - A reference is counted before it is listed in a descriptor table, and
-//!   taken off the list before it is given up: death in between can leave a
-//!   count too high until the next segment, never too low.
+//! - Process slots, fork, exec and death: [`openfiles`].
 
 pub mod adopt;
 mod at_hand;
@@ -42,7 +37,6 @@ pub mod calls;
 pub mod census;
 pub mod descriptions;
 pub mod executed;
-pub mod handover;
 mod join;
 mod kernel;
 mod last;

@@ -29,6 +29,7 @@ use crate::segment::{Cachelet, NOTICES, Notice, cachelet};
 use base::{Cx, Node, Result, Stale};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, fence};
+use openfiles::Processes;
 use pm::life::Look;
 use pm::{Errno, clock, file};
 

@@ -3,6 +3,7 @@
 use crate::fs::Fs;
 use base::Cx;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use openfiles::Processes;
 use pm::file::File;
 use pm::life::Look;
 use pm::sys::abi;

@@ -1,6 +1,5 @@
 //! Who keeps others waiting: processes that were stopped in the middle of a change.
 
-use super::kernel;
 use crate::fs::Fs;
 use crate::segment::LockWord;
 use base::{Cx, Holder};
@@ -31,7 +30,7 @@ impl Fs {
     fn user_of(&self, number: u32) -> Option<Holder> {
         let process = self.lane_state(number).process.load(Relaxed).checked_sub(1)?;
         let slot = self.process_slot(process)?;
-        let who = kernel::process_of(slot);
+        let who = slot.who();
         Some(Holder { pid: who.pid, is_stopped: matches!(who.state(), Some(b'T' | b't')) })
     }
 }

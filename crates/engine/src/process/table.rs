@@ -1,30 +1,19 @@
-//! Process slots and descriptor tables.
+//! Where process slots and descriptor tables lie ([`openfiles::Processes`]).
 //!
 //! A descriptor table has a word for each number: description + 1, or 0. It
 //! gets real space a page (1,024 numbers) at a time; which pages a process has
 //! used is noted in its slot, so that fork and death need not look at all of it.
 
-use super::adopt;
 use crate::fs::{Fs, NOWHERE};
-use crate::segment::{DESCRIPTIONS, DESCRIPTORS, Descriptor, ProcessSlot};
-use base::{Cx, DescriptionId, Result};
+use crate::segment::{DESCRIPTORS, Descriptor};
+use base::{Cx, DescriptionId, Result, Thread};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use format::layout::{self, PROCESSES};
+use openfiles::{Forks, ProcessSlot, Processes, state};
 use pm::Errno;
-use pm::life::Look;
-use pm::mutex::{Attempt, RobustMutex};
+use pm::mutex::RobustMutex;
 
-/// States of a slot.
-pub(super) mod state {
-    pub const FREE: u32 = 0;
-    pub const USED: u32 = 1;
-    pub const FORKING: u32 = 2;
-    pub const EXECUTING: u32 = 3;
-}
-
-/// A fork or exec begun less than that many nanoseconds ago is not looked into by who seeks a free slot.
-const YOUNG: i64 = 20_000_000;
 /// Numbers in a page of a descriptor table.
 pub(super) const PAGE_DESCRIPTORS: u64 = base::NUMBERS_AT_HAND as u64;
 const _: () = assert!(DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS) <= 32);
@@ -48,11 +37,6 @@ impl Fs {
     #[inline]
     pub(crate) fn own_process(&self) -> Result<u32> {
         self.process.load(Relaxed).checked_sub(1).ok_or(Errno::ENXIO.into())
-    }
-
-    /// Pages of a process's descriptor table that are in use, a bit each.
-    pub(super) fn table_pages(slot: &ProcessSlot) -> &core::sync::atomic::AtomicU64 {
-        &slot.table_pages
     }
 
     /// The table entry of a number of this process; its page gets space at first use. `EBADF` past the end.
@@ -83,20 +67,11 @@ impl Fs {
         Ok(())
     }
 
-    /// This process is number `process - 1` of the table (0: none), and these pages of its descriptors have space.
-    pub(super) fn set_process(&self, process: u32, pages: u32) {
-        self.descriptor_pages.store(pages, Relaxed);
-        // Where descriptors are is known while there is a process only, for another thread that opens something meanwhile.
-        self.opens.own.store(NOWHERE, Release);
-        self.process.store(process, Release);
-        self.opens.own.store(own_descriptors(process, pages), Release);
-    }
-
     /// Space for a page of a table, noted in its slot.
     pub(super) fn ready_descriptor_page(&self, process: u32, page: u64) -> Result<()> {
         let slot = self.process_slot(process).ok_or(Errno::ENXIO)?;
         self.descriptor_space(process, page)?;
-        Self::table_pages(slot).fetch_or(1 << page, AcqRel);
+        slot.table_pages.fetch_or(1 << page, AcqRel);
         Ok(())
     }
 
@@ -117,18 +92,6 @@ impl Fs {
         self.opens.descriptors.get(process * DESCRIPTORS as u32 + fd).map(|descriptor| &descriptor.word)
     }
 
-    /// Entries in use of a process's table: number, and description if it is certain (`base::hold`).
-    pub(super) fn descriptors_of(&self, process: u32) -> impl Iterator<Item = (u32, Option<DescriptionId>)> {
-        let pages = self.process_slot(process).map_or(0, |slot| Self::table_pages(slot).load(Acquire));
-        let numbers = (0..DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS))
-            .filter(move |page| pages & 1 << page != 0)
-            .flat_map(|page| page * PAGE_DESCRIPTORS..((page + 1) * PAGE_DESCRIPTORS).min(DESCRIPTORS));
-        numbers.filter_map(move |fd| {
-            let entry = self.descriptor(process, fd as u32)?.load(Acquire);
-            (entry != 0).then(|| (fd as u32, base::hold::held(entry).filter(|id| *id < DESCRIPTIONS)))
-        })
-    }
-
     /// Takes a slot for this process. `EAGAIN` if there is none, `ENOSPC`.
     pub(super) fn take_process(&self, cx: &Cx) -> Result<()> {
         let number = self.claim_slot(cx)?;
@@ -137,72 +100,91 @@ impl Fs {
         slot.state.store(state::USED, Release);
         Ok(())
     }
+}
 
-    /// A free slot whose mutex this thread now holds, its table empty; that of a
-    /// dead process that is met on the way is made so.
-    pub(super) fn claim_slot(&self, cx: &Cx) -> Result<u32> {
-        self.try_claim_slot(cx).or_else(|error| {
-            // Who starts looks quickly: some of them may be dead nevertheless.
-            if error == Errno::EAGAIN.into() {
-                self.adopt_all(cx, Look::Thorough);
-            }
-            self.try_claim_slot(cx)
-        })
+impl Processes for Fs {
+    const SLOTS: u32 = PROCESSES;
+    const DESCRIPTORS: u32 = DESCRIPTORS as u32;
+
+    fn slot(&self, number: u32) -> Option<&ProcessSlot> {
+        self.process_slot(number)
     }
 
-    fn try_claim_slot(&self, cx: &Cx) -> Result<u32> {
-        for number in 0..PROCESSES {
-            let Some(mutex) = self.process_mutex(number) else { continue };
-            if self.is_in_use_between_steps(number) || !matches!(mutex.try_take(), Attempt::Taken | Attempt::Inherited) {
-                continue;
-            }
-            match self.ready_slot(number).map(|free| free || self.is_freed(cx, number)) {
-                Ok(true) => return Ok(number),
-                Ok(false) => self.give_back_looked_at(mutex, number),
-                Err(error) => {
-                    mutex.give_back();
-                    return Err(error);
-                }
-            }
-        }
-        Err(Errno::EAGAIN.into())
+    fn slot_mutex(&self, number: u32) -> Option<&RobustMutex> {
+        self.process_mutex(number)
     }
 
-    /// Whether the slot of a process that is dead, and whose mutex this thread holds, is free now.
-    fn is_freed(&self, cx: &Cx, number: u32) -> bool {
-        self.empty_if_dead(cx, number) && self.process_slot(number).is_none_or(|slot| slot.state.load(Acquire) == state::FREE)
+    fn slots_high(&self) -> u32 {
+        self.header().processes_high.get()
     }
 
-    /// Whether a slot belongs to a living process in the middle of a fork or exec.
-    fn is_in_use_between_steps(&self, number: u32) -> bool {
-        // A slot beyond has no space yet.
-        self.header().processes_high.has(number)
-            && self.process_slot(number).is_some_and(|slot| adopt::is_between_steps(slot, YOUNG))
-    }
-
-    /// Gives a slot space, and tells whether it is free.
-    pub(super) fn ready_slot(&self, number: u32) -> Result<bool> {
+    fn give_slot_memory(&self, number: u32) -> Result<()> {
         let header = self.header();
         if !header.processes_high.has(number) {
             self.segment_space(self.areas.processes + u64::from(number) * 64, 64)?;
             header.processes_high.raise(number + 1);
         }
-        Ok(self.process_slot(number).is_some_and(|slot| slot.state.load(Acquire) == state::FREE))
+        Ok(())
     }
 
-    /// Makes this process the one of slot `number`.
-    pub(super) fn become_process(&self, number: u32) {
-        let mut pages = 0;
-        if let Some(slot) = self.process_slot(number) {
-            let own = pm::life::own();
-            slot.pid_namespace.store(own.namespace, Relaxed);
-            slot.since.store(own.since, Relaxed);
-            slot.pid.store(own.pid, Relaxed);
-            pages = Self::table_pages(slot).load(Acquire) as u32;
+    fn give_page_memory(&self, number: u32, page: u32) -> Result<()> {
+        self.ready_descriptor_page(number, u64::from(page))
+    }
+
+    fn process_word(&self) -> &AtomicU32 {
+        &self.process
+    }
+
+    fn set_process(&self, process: u32, pages: u32) {
+        self.descriptor_pages.store(pages, Relaxed);
+        // Where descriptors are is known while there is a process only, for another thread that opens something meanwhile.
+        self.opens.own.store(NOWHERE, Release);
+        self.process.store(process, Release);
+        self.opens.own.store(own_descriptors(process, pages), Release);
+        if let Some(number) = process.checked_sub(1) {
+            // Processes start to look for descriptions in different places.
+            self.description_hint.store(number * 61 % 4096, Relaxed);
         }
-        self.set_process(number + 1, pages);
-        // Processes start to look for descriptions in different places.
-        self.description_hint.store(number * 61 % 4096, Relaxed);
+    }
+
+    fn forks(&self) -> Forks<'_> {
+        Forks { robust_list: &self.robust_list, thread: &self.forking_thread, parent: &self.forked_from }
+    }
+
+    fn count_look(&self) -> u32 {
+        self.header().looks.fetch_add(1, Relaxed)
+    }
+
+    fn end_open_file(&self, cx: &Cx, id: DescriptionId) {
+        self.end_description(cx, id, self.description(id));
+    }
+
+    fn end_half_made(&self, cx: &Cx, number: u32) -> bool {
+        self.end_half_made_of(cx, number)
+    }
+
+    fn process_died(&self, number: u32) {
+        self.note_leftovers();
+        self.adopt_lanes_of(number);
+    }
+
+    fn process_adopted(&self) {
+        self.header().served.deaths.fetch_add(1, Release);
+    }
+
+    fn process_ends(&self, cx: &Cx, number: u32) {
+        self.drop_locks_of_process(cx, number);
+        // Before the number is somebody else's.
+        self.server_ends(number);
+        self.end_notices_of(number);
+    }
+
+    fn finish_of_the_dead(&self, cx: &Cx) {
+        self.finish_beside_others(cx);
+    }
+
+    fn give_back_thread(&self, thread: &Thread) {
+        self.give_lane_back(thread);
     }
 }
 

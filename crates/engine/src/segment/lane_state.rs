@@ -12,7 +12,7 @@ pub const OFFSETS: usize = 2;
 /// Reservations an operation can make.
 pub const RESERVED_MAX: usize = 30;
 
-/// A reservation in the shadow: `bits` of the bitmap word of `block`, or the
+/// A reservation in the reservation bitmap: `bits` of the bitmap word of `block`, or the
 /// whole words of `count` blocks from `block` on when `bits` is 0.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]
@@ -27,7 +27,7 @@ pub struct Reserved {
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
-pub struct Stock {
+pub struct Magazine {
     /// The block.
     pub block: AtomicU64,
     /// Lines of it reserved and not handed out yet.
@@ -51,28 +51,28 @@ pub struct LaneState {
     pub slot: AtomicU64,
     /// Segment offset of the cachelet of the directory this lane has closed to entry.
     pub closed: AtomicU64,
-    /// Lines that the operation under way has taken out of a stock, by arena.
+    /// Lines that the operation under way has taken out of a magazine, by arena.
     pub taken: [AtomicU64; ARENAS],
 
-    /// Stamp of the last record whose freed space went back to the shadow: not the
-    /// lane's, so long as one frees what the shadow has not got back; 0 in a new segment.
+    /// Stamp of the last record whose freed space went back to the reservation bitmap: not the
+    /// lane's, so long as one frees what the reservation bitmap has not got back; 0 in a new segment.
     pub released: AtomicU64,
-    /// What this lane hands out, of all arenas but the last: see [`LaneState::stock`].
-    stocks: [Stock; ARENAS - 1],
+    /// What this lane hands out, of all arenas but the last: see [`LaneState::magazine`].
+    magazines: [Magazine; ARENAS - 1],
     /// Segment offset of the owner word of a cachelet being loaded outside an operation's locks.
     pub loading_cachelet: AtomicU64,
     /// Segment offsets of lock words held, or about to be: listed before they are taken.
     pub held: [AtomicU64; HELD_MAX],
 
     /// What it hands out of the last arena.
-    last_stock: Stock,
+    last_magazine: Magazine,
     /// Where the search for blocks goes on.
     pub cursor: AtomicU64,
     /// Where the last block of slots was found.
     pub slot_block: AtomicU64,
-    /// Pages claimed + 1: metadata, data.
-    pub pages: [AtomicU64; 2],
-    /// Page of the shadow being loaded + 1.
+    /// Chunks claimed + 1: metadata, data.
+    pub chunks: [AtomicU64; 2],
+    /// Chunk of the reservation bitmap being loaded + 1.
     pub loading: AtomicU64,
     /// Segment offsets of the owner words of open files' offsets held, or about to be.
     pub offsets: [AtomicU64; OFFSETS],
@@ -89,8 +89,8 @@ pub struct LaneState {
 impl LaneState {
     /// What this lane hands out of an arena (`alloc::Arena`).
     #[inline(always)]
-    pub fn stock(&self, arena: usize) -> &Stock {
-        self.stocks.get(arena).unwrap_or(&self.last_stock)
+    pub fn magazine(&self, arena: usize) -> &Magazine {
+        self.magazines.get(arena).unwrap_or(&self.last_magazine)
     }
 }
 

@@ -9,8 +9,8 @@
 //! descriptors     a table of numbers for each process
 //! descriptions    open file descriptions
 //! advisory locks
-//! pages           hint and readiness of each 2 MiB of the shadow
-//! shadow          the bitmap, and what is reserved on top of it
+//! chunks          hint and readiness of each 2 MiB of the reservation bitmap
+//! reservations    the bitmap, and what is reserved on top of it
 //! cachelets
 //! ```
 //! All references are offsets or numbers, checked on use. Areas get real space
@@ -80,8 +80,8 @@ pub struct Header {
     pub cachelet_next: AtomicU32,
     /// Hand of the CLOCK.
     pub cachelet_hand: AtomicU32,
-    /// Next page that a lane looks at for an arena.
-    pub page_hint: AtomicU32,
+    /// Next chunk that a lane looks at for an arena.
+    pub chunk_hint: AtomicU32,
     /// Cachelets below this number have real space.
     pub cachelet_ready: AtomicU32,
     /// How often the index is not asked for another segment, since there was no room for one.
@@ -104,7 +104,7 @@ pub struct Header {
     pub grow: PaddedLock,
     pub permission: PaddedLock,
     pub orphan: PaddedLock,
-    pub shadow: PaddedLock,
+    pub reservations: PaddedLock,
     pub descriptions: PaddedLock,
     pub advisory: PaddedLock,
     pub space: PaddedLock,
@@ -210,34 +210,6 @@ const _: () = assert!(size_of::<Notice>() == 320);
 #[repr(C, align(64))]
 pub struct PaddedLock(pub LockWord);
 
-/// An entry of the process table.
-#[derive(Debug, FromBytes, KnownLayout)]
-#[repr(C, align(64))]
-#[allow(missing_docs)]
-pub struct ProcessSlot {
-    /// 0 free, 1 in use, 2 between fork and the child's first step, 3 between exec's two halves.
-    pub state: AtomicU32,
-    /// PID as its own namespace knows it; a hint, never a proof.
-    pub pid: AtomicU32,
-    /// Inode of its PID namespace: PIDs are compared only within one.
-    pub pid_namespace: AtomicU64,
-    /// A time at which it lived, nanoseconds since boot: a process of that PID that began later is another one. 0: not known.
-    pub since: AtomicU64,
-    /// Random; a program after exec must show it.
-    pub nonce: AtomicU64,
-    pub reserved2: AtomicU32,
-    /// Lane that is changing this entry + 1.
-    pub owner: LockWord,
-    /// Pages of its descriptor table that have space, a bit each.
-    pub table_pages: AtomicU64,
-    /// When the state that does not last began, by the monotonic clock, nanoseconds.
-    pub begun: AtomicU64,
-    /// The child that the slot was readied for: half of the nonce 32 | PID 32 (`process/handover.rs`).
-    pub child: AtomicU64,
-}
-
-const _: () = assert!(size_of::<ProcessSlot>() == 64);
-
 /// A number in the descriptor table of a process.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C, align(8))]
@@ -248,19 +220,19 @@ pub struct Descriptor {
     pub last: AtomicU32,
 }
 
-/// A page of the shadow: 512 blocks, 2 MiB of image.
+/// A chunk of the reservation bitmap: 512 blocks, 2 MiB of image.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
-pub struct Page {
-    /// 0: the shadow of this page is not loaded yet; 1: it is.
+pub struct Chunk {
+    /// 0: the reservation bitmap of this chunk is not loaded yet; 1: it is.
     pub ready: AtomicU32,
-    /// Lane + 1 that prefers this page; others stay away while they can.
+    /// Lane + 1 that prefers this chunk; others stay away while they can.
     pub claim: AtomicU32,
     /// Free lines, about.
     pub free: AtomicU32,
-    /// Blocks of the page, from its first on, that the shadow knows to have
-    /// grown; those that follow are taken in the shadow, and nobody's.
+    /// Blocks of the chunk, from its first on, that the reservation bitmap knows to have
+    /// grown; those that follow are taken in the reservation bitmap, and nobody's.
     pub known: AtomicU32,
 }
 
@@ -275,8 +247,8 @@ pub struct Areas {
     pub descriptors: u64,
     pub descriptions: u64,
     pub advisory: u64,
-    pub pages: u64,
-    pub shadow: u64,
+    pub chunks: u64,
+    pub reservations: u64,
     pub cachelets: u64,
     pub cachelet_count: u32,
     /// Bytes of the whole segment.
@@ -296,10 +268,10 @@ impl Areas {
         let descriptors = up(processes + PROCESSES as u64 * 64);
         let descriptions = up(descriptors + PROCESSES as u64 * DESCRIPTORS * size_of::<Descriptor>() as u64);
         let advisory = up(descriptions + DESCRIPTIONS as u64 * 64);
-        let pages = up(advisory + ADVISORY_LOCKS as u64 * 64);
-        let page_count = layout.block_count().div_ceil(512);
-        let shadow = up(pages + page_count * size_of::<Page>() as u64);
-        let cachelets = (shadow + page_count * 4096).next_multiple_of(pm::huge::HUGE_PAGE);
+        let chunks = up(advisory + ADVISORY_LOCKS as u64 * 64);
+        let chunk_count = layout.block_count().div_ceil(512);
+        let reservations = up(chunks + chunk_count * size_of::<Chunk>() as u64);
+        let cachelets = (reservations + chunk_count * 4096).next_multiple_of(pm::huge::HUGE_PAGE);
         let len = up(cachelets + cachelet_count as u64 * size_of::<Cachelet>() as u64);
         Areas {
             bucket_locks,
@@ -309,8 +281,8 @@ impl Areas {
             descriptors,
             descriptions,
             advisory,
-            pages,
-            shadow,
+            chunks,
+            reservations,
             cachelets,
             cachelet_count,
             len,

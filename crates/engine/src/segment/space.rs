@@ -7,10 +7,10 @@
 //! and a refusal is `ENOSPC`. On tmpfs whole huge pages come first, where the
 //! kernel has such: images are mapped at a multiple of one, and grow to one.
 
-use crate::alloc::shadow::PAGE_BLOCKS;
+use crate::alloc::reservation::CHUNK_BLOCKS;
 use crate::fs::Fs;
 use crate::lane::lock::Waiter;
-use crate::segment::{LockWord, Page, lane_state::HELD_MAX};
+use crate::segment::{Chunk, LockWord, lane_state::HELD_MAX};
 use base::Result;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use format::layout::{BLOCK, Layout};
@@ -104,7 +104,7 @@ impl Fs {
         loop {
             let after = (before + step / BLOCK).min(limit);
             // So that the next step begins with a huge page.
-            let whole = after & !(PAGE_BLOCKS - 1);
+            let whole = after & !(CHUNK_BLOCKS - 1);
             let after = if whole > before { whole } else { after };
             match self.space_for_blocks(before, after) {
                 Ok(()) => return self.publish_growth(number, before, after),
@@ -114,18 +114,18 @@ impl Fs {
         }
     }
 
-    /// Space for blocks, for the bitmap that covers them, and for their pages of the shadow.
+    /// Space for blocks, for the bitmap that covers them, and for their chunks of the reservation bitmap.
     pub(crate) fn space_for_blocks(&self, before: u64, after: u64) -> Result<()> {
-        self.pages_space(before, after)?;
+        self.chunks_space(before, after)?;
         self.image_space(Layout::bitmap_word(before), (after - before) * 8)?;
         self.image_space(before * BLOCK, (after - before) * BLOCK)
     }
 
-    /// Space for the page table of the shadow that covers these blocks.
-    pub(crate) fn pages_space(&self, first: u64, end: u64) -> Result<()> {
-        let size = size_of::<Page>() as u64;
+    /// Space for the table of chunks of the reservation bitmap that covers these blocks.
+    pub(crate) fn chunks_space(&self, first: u64, end: u64) -> Result<()> {
+        let size = size_of::<Chunk>() as u64;
         let (first, end) = (first / 512, end.div_ceil(512));
-        self.segment_space(self.areas.pages + first * size, (end - first) * size)
+        self.segment_space(self.areas.chunks + first * size, (end - first) * size)
     }
 
     fn publish_growth(&self, number: u32, before: u64, after: u64) -> Result<()> {
@@ -135,7 +135,7 @@ impl Fs {
         self.image.flush(self.image.offset_of(grown), 8);
         self.image.fence();
         self.image.set_valid(after * BLOCK);
-        self.pages_grew(self.lane_state(number), before, after)
+        self.chunks_grew(self.lane_state(number), before, after)
     }
 }
 

@@ -168,8 +168,8 @@ impl SessionCache {
 mod tests {
     use super::super::super::SessionCache;
     use super::*;
-    use base::Errno;
     use crate::{Caching, Entry};
+    use base::Errno;
     use core::sync::atomic::{AtomicBool, AtomicU64};
     use std::ffi::CString;
     use std::format;

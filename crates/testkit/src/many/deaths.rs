@@ -7,7 +7,7 @@
 //! harm). One process attaches, with the segment that they left or without it,
 //! as after a restart; then the image is checked. The image is small and its
 //! segment new after half of the rounds, since much goes wrong only while pages
-//! of the shadow are loaded and the image grows.
+//! of the reservation bitmap are loaded and the image grows.
 
 use super::{Image, expect, wait_all};
 use crate::differential::sandbox::spawn;

@@ -16,8 +16,9 @@ use crate::*;
 use base::stat::Stat;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use openfiles::{Handover, Processes};
 use pm::{Table, Text, UserSlice};
-use session::{Fetch, Found, LowerFs, Miss, Rule, SessionCache};
+use session::{Ends, Fetch, Found, LowerFs, Miss, OpenFiles, Rule, SessionCache};
 
 /// How often a program looks whether others have died.
 const REAP_NS: u64 = 1_000_000_000;
@@ -63,15 +64,8 @@ impl<S: LowerFs> Cached<S> {
         Ok(attr)
     }
 
-    /// The last holder of a description is gone.
-    fn ended(&self, cx: &Cx, id: DescriptionId) {
-        let description = self.session.description(id);
-        let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
-        self.session.drop_description_locks(id);
-        // Told before the slot can be another's.
-        if !self.session.let_go_if_shared(id) {
-            self.lower.closed(&self.session, cx, node);
-        }
+    fn files(&self) -> OpenFiles<'_> {
+        self.session.open_files(self)
     }
 
     /// Once in a while: what dead programs held goes back.
@@ -79,7 +73,7 @@ impl<S: LowerFs> Cached<S> {
         let now = pm::clock::monotonic() as u64;
         let last = self.reaped.load(Relaxed);
         if now.saturating_sub(last) >= REAP_NS && self.reaped.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
-            self.session.reap(&mut |id| self.ended(cx, id));
+            self.files().adopt_dead_processes(cx);
             self.session.bury(&mut self.forget());
             self.session.shrink_pages(now);
         }
@@ -102,6 +96,17 @@ impl<S: LowerFs> Cached<S> {
             self.lower.closed(&self.session, cx, node);
         }
         Ok(())
+    }
+}
+
+impl<S: LowerFs> Ends for Cached<S> {
+    fn ended(&self, cx: &Cx, id: DescriptionId) {
+        let description = self.session.description(id);
+        let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
+        // Told before the slot can be another's.
+        if !self.session.let_go_if_shared(id) {
+            self.lower.closed(&self.session, cx, node);
+        }
     }
 }
 
@@ -297,16 +302,7 @@ impl<S: LowerFs> Backend for Cached<S> {
     fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
         self.reap(cx);
         let kind = self.session.get(node)?.kind();
-        let id = self.session.make_description(node, kind, flags)?;
-        let opened = self
-            .lower
-            .open(&self.session, cx, node, flags)
-            .and_then(|()| self.session.hand_out(id, fd, &mut |id| self.ended(cx, id)));
-        if let Err(error) = opened {
-            self.session.abandon(id, &mut |id| self.ended(cx, id));
-            return Err(error);
-        }
-        Ok(id)
+        self.files().open(cx, node, (kind, flags), fd, || self.lower.open(&self.session, cx, node, flags))
     }
 
     fn descriptions(&self) -> Table<Description> {
@@ -320,7 +316,7 @@ impl<S: LowerFs> Backend for Cached<S> {
     fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-        self.session.dup(id, fd, &mut |id| self.ended(&cx, id))
+        self.files().dup(&cx, id, fd)
     }
 
     fn close(&self, cx: &Cx, fd: u32) {
@@ -328,7 +324,7 @@ impl<S: LowerFs> Backend for Cached<S> {
         if let Some(id) = self.session.holding(fd) {
             self.flush_of(cx, id);
         }
-        self.session.close(fd, &mut |id| self.ended(cx, id));
+        self.files().close(cx, fd);
     }
 
     fn offset_lock(&self, _cx: &Cx, id: DescriptionId) {
@@ -451,52 +447,71 @@ impl<S: LowerFs> Backend for Cached<S> {
         result
     }
 
-    fn lock(&self, _cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
-        self.session.set_lock(node, lock)
+    fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
+        self.files().lock(cx, node, lock)
     }
 
-    fn conflicting_lock(&self, _cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
-        self.session.conflicting_lock(node, lock)
+    fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
+        self.files().conflicting_lock(cx, node, lock)
     }
 
     fn drop_process_locks(&self, _cx: &Cx, node: Node) {
-        self.session.drop_process_locks(node)
+        self.files().drop_process_locks(node)
     }
 
     fn fork_prepare(&self, cx: &Cx) -> Result<u64> {
-        self.session.fork_prepare().or_else(|_| {
-            // Too many programs, perhaps because many have died.
-            self.session.reap(&mut |id| self.ended(cx, id));
-            self.session.fork_prepare()
-        })
+        // Without anything open there is nothing to hand over.
+        if self.files().has_slot() { self.files().fork_prepare(cx) } else { Ok(0) }
     }
 
     fn fork_child(&self, token: u64) {
-        self.session.fork_child(token)
+        self.files().fork_child(token)
     }
 
     fn inherited(&self, cx: &Cx, fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId> {
-        self.session.inherited(fd, known, &mut |id| self.ended(cx, id))
+        self.files().inherited(cx, fd, known)
+    }
+
+    fn fork_done(&self, token: u64, pid: u32) {
+        self.files().fork_done(token, pid)
     }
 
     fn fork_failed(&self, cx: &Cx, token: u64) {
-        self.session.fork_failed(token, &mut |id| self.ended(cx, id))
+        self.files().fork_failed(cx, token)
+    }
+
+    fn spawns(&self) -> bool {
+        true
+    }
+
+    fn spawn_exec(&self, token: u64) {
+        self.files().spawn_exec(token)
+    }
+
+    fn spawn_undone(&self, token: u64) {
+        self.files().spawn_undone(token)
+    }
+
+    fn spawn_failed(&self, cx: &Cx, token: u64) {
+        self.files().spawn_failed(cx, token)
     }
 
     fn exec_prepare(&self) -> u64 {
         self.lower.settle_all();
-        self.session.exec_prepare()
+        self.files().exec_prepare()
     }
 
-    fn exec_failed(&self) {}
+    fn exec_failed(&self) {
+        self.files().exec_failed()
+    }
 
     fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
-        self.session.exec_claim(token, each)
+        self.files().exec_claim(token, each)
     }
 
     fn detach(&self, cx: &Cx) {
         self.lower.settle_all();
-        self.session.detach(&mut |id| self.ended(cx, id))
+        self.files().leave_table(cx)
     }
 
     fn is_kernels(&self) -> bool {

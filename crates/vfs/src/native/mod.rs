@@ -10,6 +10,7 @@ use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
 use engine::Fs;
+use openfiles::Handover;
 use pm::{Table, UserSlice};
 
 /// An attached image, as a file system of the namespace.

@@ -1,6 +1,7 @@
 //! Operations on names by several threads and processes at once.
 
 use super::*;
+use openfiles::Handover;
 
 /// Goal: threads that create, rename and remove in the same directories at once
 /// leave them as their counts say. Method: each thread owns its names but for a

@@ -64,7 +64,7 @@ fn needless_segments_are_swept() {
     if pid == 0 {
         gone.attach(&Thread::new()).unwrap();
         // SAFETY: kills itself.
-        unsafe { kill(crate::process::kernel::pid() as i32, 9) };
+        unsafe { kill(pm::host::own_pid() as i32, 9) };
     }
     assert_eq!(wait(pid), -9);
     std::fs::remove_file(gone.file()).unwrap();

@@ -1,6 +1,7 @@
 //! Deaths: of a child before its first step, in the middle of everything, of everybody.
 
 use super::*;
+use openfiles::Handover;
 
 /// Goal: a child killed before its first step is noticed by the first who looks.
 #[test]
@@ -126,7 +127,7 @@ fn everybody_dies() {
                 fs.create(&cx, fs.root_node(), format!("{round}-{i}").as_bytes(), &FILE).unwrap();
             }
             // SAFETY: kills itself.
-            unsafe { kill(crate::process::kernel::pid() as i32, 9) };
+            unsafe { kill(pm::host::own_pid() as i32, 9) };
         }
         assert_eq!(wait(pid), -9);
         if round % 2 == 1 {
@@ -214,8 +215,7 @@ impl Drop for Children {
 #[test]
 fn kill_storm() {
     let kills: u32 = std::env::var("KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
-    let seed: u64 =
-        std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(u64::from(crate::process::kernel::pid()));
+    let seed: u64 = std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(u64::from(pm::host::own_pid()));
     std::println!("SEED={seed} KILLS={kills}");
     let test = TestFs::new(256 << 20);
     let cx = test.cx();

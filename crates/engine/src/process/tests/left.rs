@@ -3,6 +3,7 @@
 use super::*;
 use core::sync::atomic::Ordering::SeqCst;
 use format::layout::BLOCK;
+use openfiles::{Handover, Processes};
 use pm::UserSlice;
 
 /// Nodes in the orphan table.

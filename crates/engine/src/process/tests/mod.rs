@@ -9,6 +9,7 @@ use super::AttachError;
 use crate::testing::{TestFs, TestImage};
 use crate::{Cred, Cx, Error, Kind, NewNode, Node, Thread};
 use core::sync::atomic::Ordering::Relaxed;
+use openfiles::{Handover, Processes};
 use pm::Errno;
 use pm::sys::abi;
 use std::borrow::ToOwned;
@@ -130,7 +131,7 @@ fn fork_shares_descriptions() {
     let code = forked(&test, |child| {
         test.offset_lock(child, id);
         // SAFETY: kills itself.
-        unsafe { kill(super::kernel::pid() as i32, 9) };
+        unsafe { kill(pm::host::own_pid() as i32, 9) };
         0
     });
     assert_eq!(code, -9);
@@ -259,7 +260,7 @@ fn a_borrowing_child_hands_over() {
             }
         }
         let slot = test.process_slot((token & 0xffff) as u32 - 1).unwrap();
-        while slot.state.load(core::sync::atomic::Ordering::Acquire) != super::table::state::EXECUTING {
+        while slot.state.load(core::sync::atomic::Ordering::Acquire) != openfiles::state::EXECUTING {
             std::thread::yield_now();
         }
         assert_eq!(slot.pid.load(Relaxed), pid as u32);
