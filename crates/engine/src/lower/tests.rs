@@ -5,6 +5,7 @@ use crate::testing::{TestFs, TestImage, glance};
 use ::format::Features;
 use base::{Errno, Error, Glance, Kind, Node};
 use pm::UserSlice;
+use std::string::ToString;
 use std::vec;
 
 const LIMIT: u64 = 32 << 20;
