@@ -3,7 +3,6 @@
 use crate::lower::{Original, open};
 use crate::{LINKS, Lower, TREE, own};
 use base::{Cx, Errno, Error, Kind, NewNode, Result};
-use core::fmt;
 use engine::Fs;
 use engine::lower::Identity;
 
@@ -13,8 +12,10 @@ const HOST: u64 = 1;
 /// Why an image can't be the cache of a directory.
 #[derive(Clone, Copy, Debug)]
 pub enum Mismatch {
-    /// It is another one's, or holds files of its own.
-    Other(Option<Identity>),
+    /// It is another one's ([`engine::Fs::cache_of`]).
+    Another,
+    /// It holds files of its own.
+    Files,
     /// It could not be looked at, or written.
     Failed(Error),
 }
@@ -22,19 +23,6 @@ pub enum Mismatch {
 impl From<Error> for Mismatch {
     fn from(error: Error) -> Self {
         Mismatch::Failed(error)
-    }
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Mismatch::Other(None) => f.write_str("it is an image with files of its own, and no cache"),
-            Mismatch::Other(Some(identity)) => {
-                let place = core::str::from_utf8(identity.place()).unwrap_or("another directory");
-                write!(f, "it is the cache of {place} as that was when it was made; remove it, or choose another image")
-            }
-            Mismatch::Failed(error) => write!(f, "{}", error.errno()),
-        }
     }
 }
 
@@ -47,14 +35,13 @@ pub fn prepare(cx: &Cx, fs: &Fs, place: &[u8]) -> core::result::Result<bool, Mis
     let was_one = fs.cache_of() != Err(Error::Posix(Errno::ENODATA));
     if !was_one {
         if !is_empty(cx, fs)? {
-            return Err(Mismatch::Other(None));
+            return Err(Mismatch::Files);
         }
         // Another session may be faster.
         exists(fs.become_cache(cx, &identity))?;
     }
-    let found = fs.cache_of()?;
-    if found != identity {
-        return Err(Mismatch::Other(Some(found)));
+    if fs.cache_of()? != identity {
+        return Err(Mismatch::Another);
     }
     // Who was interrupted here goes on.
     let links = NewNode { kind: Kind::Directory, mode: 0o700, rdev: 0, target: b"" };

@@ -5,7 +5,8 @@ use super::spec::{Actimeo, CacheImage, Mount};
 use crate::attach;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Errno, Error, Thread};
-use cache::{Cache, prepare};
+use cache::{Cache, Mismatch, prepare};
+use engine::Fs;
 use engine::mkfs::{self, MkfsError, Options};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -82,8 +83,7 @@ impl Session {
                 "{shown}: it is an image with files of its own, and no cache; choose another name"
             )));
         }
-        let refused = |mismatch| Failure::new(format!("{shown}: {mismatch}"));
-        let was_one = prepare(&cx, attached.fs, place).map_err(refused)?;
+        let was_one = prepare(&cx, attached.fs, place).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
         let cache = Cache::new(&cx, attached.fs, place).map_err(|error| Failure::errno(&shown, error.errno()))?;
         let cache: &'static Cache = Box::leak(Box::new(cache));
         drop(making);
@@ -103,6 +103,17 @@ impl Session {
         let source = [format!("cache:{}:", path.len()).as_bytes(), path, b":", place].concat();
         self.tell(mount, &source, &[&super::id(path)]);
         Ok(cache)
+    }
+}
+
+fn refused(shown: &str, fs: &Fs, mismatch: Mismatch) -> Failure {
+    match mismatch {
+        Mismatch::Another => Failure::new(format!(
+            "{shown}: it is the cache of {} as that was when it was made; remove it, or choose another image",
+            super::place_of(fs)
+        )),
+        Mismatch::Files => Failure::new(format!("{shown}: it is no empty image; remove it, or choose another name")),
+        Mismatch::Failed(error) => Failure::errno(shown, error.errno()),
     }
 }
 

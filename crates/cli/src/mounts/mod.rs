@@ -115,8 +115,7 @@ impl Session {
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
         let (image, copy) = image(path, slot, mount.options.read_only)?;
         if image.fs.is_cache() {
-            let (shown, place) = (path.display(), image.fs.cache_of().map_or_else(|_| Vec::new(), |of| of.place().to_vec()));
-            let place = String::from_utf8_lossy(&place);
+            let (shown, place) = (path.display(), place_of(image.fs));
             return Err(Failure::new(format!("{shown}: it is a cache; mount it as host:{place}:/dir,cache={shown}")));
         }
         self.images.push(image);
@@ -203,6 +202,11 @@ impl Session {
     pub fn told(&self) -> Vec<u8> {
         self.said.as_ref().map_or_else(Vec::new, Said::told)
     }
+}
+
+/// Which directory an image is the cache of.
+fn place_of(fs: &engine::Fs) -> String {
+    fs.cache_of().map_or_else(|_| "another directory".into(), |of| String::from_utf8_lossy(of.place()).into_owned())
 }
 
 /// The option by which programs know the image's file again.

@@ -105,10 +105,13 @@ fn fetching() {
     fetch(0, 131_072, &stamp(2, SIZE), 0).unwrap();
     fetch(196_608, 200_000, &stamp(2, SIZE + 1), 1).unwrap();
     assert_eq!(test.seek(&cx, file, 0, false), Ok(196_608), "that of another original is not taken");
-    fetch(196_608, 200_000, &stamp(2, SIZE), 0).unwrap();
+    // What there is of free blocks may come in several runs.
+    while let Some(hole) = test.seek(&cx, file, 0, false).ok().filter(|hole| *hole < SIZE) {
+        fetch(hole, SIZE - hole, &stamp(2, SIZE), 0).unwrap();
+    }
     let mut bytes = vec![0; SIZE as usize + 1];
     assert_eq!(test.read(&cx, file, 0, &[UserSlice::from_mut(&mut bytes)]), Ok(SIZE as usize));
-    assert!((0..SIZE).all(|at| bytes[at as usize] == byte(at)));
+    assert_eq!((0..SIZE).find(|at| bytes[*at as usize] != byte(*at)), None);
     let after = test.attr(&cx, file).unwrap();
     assert_eq!((after.size, after.mtime, after.ctime, after.blocks), (before.size, before.mtime, before.ctime, before.blocks));
     // Other contents: what is here goes.
