@@ -10,29 +10,24 @@ CARGO_FLAGS ?=
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STEP := ./.ci/step
 export LC_ALL := C
-# Compiled by a profile: how often each branch of the hot ways was taken (docs/decisions/0113). A function that has
-# changed since is compiled without; `make profile` makes it anew. `make PROFILED= …` does without.
-PROFILED ?= 1
-# Each function begins on a line: how many lines a call takes does not depend on what stands before it.
-PROFILE := $(if $(PROFILED),-Cprofile-use=$(CURDIR)/profile/hot.profdata -Cllvm-args=-no-pgo-warn-mismatch -Cllvm-args=-align-all-functions=6)
-RELEASED = $(if $(PROFILE),env BYPATH_PROFILED=1 RUSTFLAGS='$(strip $(RUSTFLAGS) $(PROFILE))') $(CARGO)
 
 .PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
     fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-nested system-model system-host \
-    damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets profile tiny-bench tiny-demo
+    dist dist-files dist-try dist-ci install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
 
 all: build
 
 help:
 	@echo 'make          build bypath, libbypath_preload.so, libbypath_daemon.so and libbypath.so (release) into $(RELEASE)'
 	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
+	@echo 'make install  puts it into PREFIX (/usr/local)'
+	@echo 'make dist     a .deb, a tarball and a wheel, for glibc 2.17 and newer, in $(PACKAGES)'
 	@echo 'make test     all tests'
 	@echo 'make program-tests-all  real programs on each way, beside tmpfs (PROGRAMS=names)'
 	@echo 'make crash    every state that a crash may leave, for all sequences of two operations (crash-night: of three, crash-core: of three core ones)'
 	@echo 'make bench    single calls, side by side with tmpfs'
 	@echo 'make damage   10,000 damaged images repaired; make flips: a million single bits turned'
-	@echo 'make profile  the profile that `make` compiles by, anew (needs LLVM'"'"'s llvm-profdata)'
 	@echo 'make deaths   all users of an image killed at once, 50,000 times, while they are interrupted at random'
 	@echo 'make recover  attaching after the death of all users, with a thousand files and with a million'
 	@echo 'make docs     the documents: links, paths, words, the commands of the guide; and the crates'"'"' own'
@@ -42,10 +37,47 @@ help:
 # features that the others ask of the crates they share; and of a crate that is a library for
 # Rust as well, the one for C is linked without optimising across crates (decision 0077).
 build:
-	$(RELEASED) build --release $(CARGO_FLAGS) -p bypath-preload
-	$(RELEASED) rustc --release $(CARGO_FLAGS) -p bypath-capi --crate-type cdylib
-	$(RELEASED) build --release $(CARGO_FLAGS) -p bypath-daemon
-	$(RELEASED) build --release $(CARGO_FLAGS) -p bypath-cli
+	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-preload
+	$(CARGO) rustc --release $(CARGO_FLAGS) -p bypath-capi --crate-type cdylib
+	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-daemon
+	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-cli
+
+# ---- what people install (packaging/README) ----
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+install:
+	@[ -x $(RELEASE)/bypath ] || { echo 'make install: build it first: make'; exit 1; }
+	packaging/install $(RELEASE) $(DESTDIR)$(PREFIX)
+
+PACKAGES = target/packages
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+dist: build
+	packaging/tools target/tools/zig
+	packaging/build target/tools/zig target/dist
+	@$(MAKE) --no-print-directory dist-files
+# The preload library of this build is for glibc 2.34 and newer, the other one for those before.
+dist-files: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+dist-files:
+	cp $(RELEASE)/libbypath_preload.so target/dist/out/
+	strip --strip-unneeded target/dist/out/*
+	packaging/check-symbols 2.34 target/dist/out/libbypath_preload.so
+	packaging/check-symbols 2.17 target/dist/out/bypath target/dist/out/libbypath_preload-* target/dist/out/libbypath_daemon.so target/dist/out/libbypath.so
+	rm -rf $(PACKAGES) && mkdir -p $(PACKAGES)
+	packaging/deb target/dist/out $(PACKAGES) $(VERSION)
+	packaging/tarball target/dist/out $(PACKAGES) $(VERSION)
+	packaging/wheel target/dist/out $(PACKAGES) $(VERSION)
+
+# Needs root: Debian 11's tree is made by debootstrap.
+dist-try:
+	packaging/try $(PACKAGES) target/tools/bullseye
+# The same without the minutes that optimising takes, in CI.
+dist-ci: build
+	@if packaging/tools target/tools/zig; then \
+	    $(STEP) 'packages: for glibc 2.17' sh -c 'export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16; \
+	        packaging/build target/tools/zig target/dist && $(MAKE) --no-print-directory dist-files' && \
+	    $(STEP) 'packages: installed and used' packaging/try $(PACKAGES) target/tools/bullseye; \
+	else echo 'skip packages: Zig could not be installed: LEFT OUT, not passed'; fi
 
 demo: build
 	BYPATH=$(RELEASE)/bypath demo/demo.sh
@@ -83,7 +115,7 @@ programs-%: build
 
 # FUSE daemons, directories of the kernel's and images in one namespace.
 direct-tests: build
-	$(RELEASED) build --release $(CARGO_FLAGS) -q -p bypath-testkit
+	$(CARGO) build --release $(CARGO_FLAGS) -q -p bypath-testkit
 	$(STEP) 'several file systems in one namespace' env BYPATH=$(RELEASE)/bypath tests/direct/run.sh
 	$(STEP) 'real programs on a directory of the kernel'"'"'s' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' tests/programs/run.sh bash coreutils dash findutils gzip make-gcc perl sqlite3 tar
 	@if command -v bindfs >/dev/null; then $(STEP) 'real programs on a FUSE daemon' env BYPATH=$(RELEASE)/bypath SOURCE='fuse:bindfs -f % @' tests/programs/run.sh bash dash findutils gzip make-gcc perl tar; \
@@ -92,7 +124,7 @@ direct-tests: build
 	else echo 'skip programs and FUSE daemons killed at random: bindfs is not installed: LEFT OUT, not passed'; fi
 
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
-TESTKIT = $(RELEASED) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
+TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
 OPERATIONS ?= 500000
 system-tests: system-damage system-flips system-native system-nested system-model system-host system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat
 
@@ -139,7 +171,7 @@ mount-tools:
 	    [ -x $(TOOLS)/bin/$${tool%@*} ] || $(CARGO) install -q --locked --root $(TOOLS) $$tool || echo "skip $${tool%@*}: it cannot be installed"; \
 	done
 mount-tests: build mount-tools
-	$(RELEASED) build --release $(CARGO_FLAGS) -q -p bypath-testkit
+	$(CARGO) build --release $(CARGO_FLAGS) -q -p bypath-testkit
 	$(STEP) 'the kernel mount, alone and beside the short way' env BYPATH=$(RELEASE)/bypath TOOLS=$(CURDIR)/$(TOOLS)/bin tests/mount/run.sh
 	$(STEP) 'real programs through the kernel mount' env WAY=mount BYPATH=$(RELEASE)/bypath tests/programs/run.sh
 	$(STEP) 'real programs on the short way beside the kernel mount' env WAY=both BYPATH=$(RELEASE)/bypath tests/programs/run.sh bash busybox daemon dpkg-deb fio-uring git-more go make-gcc pass-descriptor python3 xargs
@@ -222,7 +254,7 @@ shuttle:
 # ---- CI ----
 
 ci: tools
-	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests conformance-tests program-tests direct-tests mount-tests system-tests crash-ci fuzz-ci loom shuttle docs budgets tiny-bench tiny-demo
+	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests conformance-tests program-tests direct-tests mount-tests system-tests crash-ci fuzz-ci loom shuttle docs budgets tiny-bench tiny-demo dist-ci
 
 fmt:
 	$(STEP) 'format' $(CARGO) fmt --all --check
@@ -241,12 +273,8 @@ docs: build
 	$(STEP) 'docs' env RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc $(CARGO_FLAGS) --workspace --exclude bypath-cli --no-deps --document-private-items
 
 budgets: build
-	$(STEP) 'budgets: instructions and lines per call' $(RELEASED) run --release $(CARGO_FLAGS) -q -p bypath-bench --bin budgets
-	$(STEP) 'budgets: what other mounts cost' $(RELEASED) run --release $(CARGO_FLAGS) -q -p bypath-bench --bin budgets -- --among
-
-# Not in CI: what is kept is what was last measured. Its directory is not the builds' own.
-profile: tools
-	profile/gather
+	$(STEP) 'budgets: instructions and lines per call' $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-bench --bin budgets
+	$(STEP) 'budgets: what other mounts cost' $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-bench --bin budgets -- --among
 
 tiny-bench: build
 	$(STEP) 'tiny bench' $(RELEASE)/bypath bench micro --quick

@@ -53,11 +53,11 @@ give_tree() {
     git clone -q --bare "$GIVEN/tree" "$GIVEN/tree.git" && rm -rf "$GIVEN/tree"
 }
 
-# 300 small C files with a common header, and a Makefile.
+# 100 small C files with a common header, and a Makefile.
 give_c() {
     local i
     mkdir "$GIVEN/c"
-    for i in $(seq 300); do
+    for i in $(seq 100); do
         printf '#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include "all.h"\nint f%d(int n) { char b[64]; snprintf(b, sizeof b, "%%d", n); return (int)strlen(b) + %d; }\n' "$i" "$i" >"$GIVEN/c/f$i.c"
         printf 'int f%d(int);\n' "$i" >>"$GIVEN/c/all.h"
     done
@@ -186,7 +186,7 @@ fi
 # ---- the table ----
 
 if [ -n "${RESULTS:-}" ]; then
-    declare -A what=([make]='`make -j`, 300 C files' [cargo]='`cargo build` of two crates (kernel mount beside)' [git-clone]="\`git clone\`, $files files"
+    declare -A what=([make]='`make -j`, 100 C files' [cargo]='`cargo build` of two crates (kernel mount beside)' [git-clone]="\`git clone\`, $files files"
         [git-status]='`git status`' [git-checkout]='`git checkout`, a third of the files change' [tar]="\`tar x\`, $files files"
         [npm]='`npm install` of express and webpack, from its cache' [pip]='`pip install` of django and requests, from wheels' [rm]="\`rm -rf\`, $files files")
     {

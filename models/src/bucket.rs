@@ -1,8 +1,8 @@
 //! A reader of a bucket's entry, without a lock, against who removes the name and makes
 //! another one in the same lines.
 //!
-//! Follows `engine/src/index/change.rs` (`insert`, `remove`, `lead`), `engine/src/glance/long.rs`
-//! (`look_on_medium`) and `engine/src/glance.rs` (attributes between two looks at the sequence). Stores
+//! Follows `engine/src/index/change.rs` (`insert`, `remove`, `lead`), `engine/src/fast/long.rs`
+//! (`cachelet_by_edentry`) and `engine/src/fast/lookup.rs` (attributes between two looks at the sequence). Stores
 //! to the image are releases, as `pm::Region::store` makes them.
 
 use crate::cachelet::{Cachelet, fresh, reuse};
@@ -39,7 +39,7 @@ fn one_name(alike: bool) -> Arc<Shared> {
     })
 }
 
-/// A glance at `name`: the node that it is said to lead to, by its attributes.
+/// A lockless look-up of `name`: the node that it is said to lead to, by its attributes.
 fn look(shared: &Shared, name: u64, alike: bool) -> Option<(u64, u64)> {
     let seen = shared.entry.load(Acquire);
     if seen != entry(name, alike) || shared.number.load(Relaxed) != 1 {

@@ -1,11 +1,14 @@
 //! Checks of the workspace itself: `cargo run -p xtask -- dependencies`; and
-//! `… sites LIBC TABLE`, which makes a table for the patched way.
+//! `… sites LIBC TABLE`, which makes a table for syscall patching.
 
 mod dependencies;
+mod layers;
 
 fn main() -> std::process::ExitCode {
     let result = match std::env::args().nth(1).as_deref() {
-        Some("dependencies") => dependencies::check(),
+        Some("dependencies") => {
+            dependencies::check().and_then(|crates| layers::check().map(|modules| format!("{crates}\n{modules}")))
+        }
         Some("sites") => sites(),
         _ => Err("usage: cargo run -p xtask -- dependencies | sites LIBC TABLE".to_string()),
     };

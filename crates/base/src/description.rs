@@ -4,7 +4,6 @@
 //! memory), so that processes share offsets as POSIX says. Everything in one is
 //! atomic; another process may change it at any time.
 
-use crate::Kind;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use zerocopy::{FromBytes, KnownLayout};
 
@@ -79,7 +78,7 @@ impl Default for Description {
     }
 }
 
-/// What a close that was begun at hand has not done, since it takes a context or is rare.
+/// What the fast path of a close has not done, since it takes a context or is rare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unclosed {
     /// Anything: nobody has begun.
@@ -90,17 +89,4 @@ pub enum Unclosed {
     Marked(DescriptionId),
     /// What is to be done of the node of this description, which was the last one, and to end the description.
     Last(DescriptionId),
-}
-
-/// What came of an attempt to open what a path leads to, at a glance.
-#[derive(Clone, Copy, Debug)]
-pub enum Opening {
-    /// Open, as this description, of such a node, under this number.
-    Open(DescriptionId, Kind, u32),
-    /// There is no such thing.
-    Absent,
-    /// Open it properly, nothing has been done; the number is free.
-    Unused(u32),
-    /// The same before there was a number.
-    Unsure,
 }

@@ -15,6 +15,6 @@ pub mod walk;
 use core::sync::atomic;
 
 pub use calls::Calls;
-pub use description::{Description, DescriptionId, Opening, Unclosed};
+pub use description::{Description, DescriptionId, Unclosed};
 pub use types::*;
-pub use walk::{Exit, Found, Glance, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Sight, Walk};
+pub use walk::{Exit, Fast, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Sight, Walk};

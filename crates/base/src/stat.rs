@@ -27,7 +27,7 @@ pub struct Figures {
 
 impl Figures {
     /// Writes the structure; false if it is a program's, and there is no memory.
-    #[inline(always)]
+    #[inline]
     pub fn write(self, out: &mut MaybeUninit<Stat>) -> bool {
         let mtime = split(self.mtime);
         let ctime = if self.ctime == self.mtime { mtime } else { split(self.ctime) };
@@ -67,7 +67,7 @@ impl Figures {
 }
 
 /// Seconds and nanoseconds of a time; before 1970 the latter still count forward.
-#[inline(always)]
+#[inline]
 pub fn split(time: i64) -> (i64, i64) {
     if time >= 0 {
         let seconds = time as u64 / NSEC as u64;

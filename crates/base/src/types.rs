@@ -186,41 +186,6 @@ pub struct SetAttr {
     pub checked: bool,
 }
 
-/// A name that something in a directory can have: neither empty nor too long, and with no slash in it.
-#[derive(Clone, Copy, Debug)]
-pub struct Name<'a> {
-    bytes: &'a [u8],
-    words: [u64; 2],
-}
-
-impl<'a> Name<'a> {
-    /// A name of these bytes, as the caller has made sure. `words`: they themselves, little-endian, zero-filled, if
-    /// there are no more than 16; else of no meaning.
-    #[inline(always)]
-    pub const fn of(bytes: &'a [u8], words: [u64; 2]) -> Name<'a> {
-        Name { bytes, words }
-    }
-
-    /// A copy for a call that is out of line, or of what one has told: as [`Cx::copied`].
-    #[inline(always)]
-    pub fn copied(&self) -> Name<'a> {
-        let [low, high] = self.words;
-        Name { bytes: self.bytes, words: [low.rotate_left(0), high] }
-    }
-
-    /// Its bytes.
-    #[inline(always)]
-    pub const fn bytes(self) -> &'a [u8] {
-        self.bytes
-    }
-
-    /// All of it, if it has up to 16 bytes.
-    #[inline(always)]
-    pub const fn words(self) -> [u64; 2] {
-        self.words
-    }
-}
-
 /// What `create` makes.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode<'a> {
@@ -232,15 +197,6 @@ pub struct NewNode<'a> {
     pub rdev: u64,
     /// For symlinks.
     pub target: &'a [u8],
-}
-
-impl<'a> NewNode<'a> {
-    /// A copy for a call that is out of line, as [`Cx::copied`].
-    #[inline(always)]
-    pub fn copied(&self) -> NewNode<'a> {
-        let NewNode { kind, mode, rdev, target } = *self;
-        NewNode { kind, mode: mode.rotate_left(0), rdev, target }
-    }
 }
 
 /// One entry that `readdir` reports.
@@ -271,7 +227,7 @@ pub struct StatFs {
     pub read_only: bool,
 }
 
-/// What a glance asks of its caller: see `vfs::Backend::glance`.
+/// What the fast path asks of its caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     /// File-system user.
@@ -282,7 +238,7 @@ pub struct Caller {
 
 impl Caller {
     /// Whether he may search a directory with this owner and mode as its owner, or as the superuser.
-    #[inline(always)]
+    #[inline]
     pub fn may_search_own(&self, uid: u32, mode: u32) -> bool {
         self.privileged || self.uid == uid && mode & 0o100 != 0
     }
@@ -313,14 +269,6 @@ impl Cred<'_> {
         self.privileged || self.privileged_within && crate::ids::are_mapped(uid, gid)
     }
 
-    /// A copy for a call that is out of line, as [`Cx::copied`].
-    #[inline(always)]
-    fn copied(&self) -> Self {
-        let Cred { uid, gid, groups, privileged, privileged_within } = *self;
-        // Not rotated at all; all fields as they are would be a copy as a whole.
-        Cred { uid: uid.rotate_left(0), gid, groups, privileged, privileged_within }
-    }
-
     /// Whether the caller belongs to `gid`.
     #[inline]
     pub fn in_group(&self, gid: u32) -> bool {
@@ -329,29 +277,21 @@ impl Cred<'_> {
 
     /// Whether `want` (a sum of [`R`], [`W`], [`X`]) is granted on a node with
     /// this mode and owner.
-    #[inline(always)]
+    #[inline]
     pub fn may(&self, kind: Kind, mode: u16, uid: u32, gid: u32, want: u16) -> bool {
-        // The usual answer, in one comparison; for another a copy is asked, as [`Cx::copied`].
-        (self.uid ^ uid) | (u32::from(want) << 6 & !u32::from(mode)) == 0
-            || may_otherwise(self.copied(), kind, mode, (uid, gid), want)
+        let class = if self.uid == uid {
+            mode >> 6
+        } else if self.in_group(gid) {
+            mode >> 3
+        } else {
+            mode
+        };
+        if class & want == want {
+            return true;
+        }
+        // Root needs one execute bit somewhere to run a file, none to search a directory.
+        (want & X == 0 || kind == Kind::Directory || mode & 0o111 != 0) && self.is_privileged_over(uid, gid)
     }
-}
-
-/// As [`Cred::may`], by all that is known of who asks.
-#[inline(never)]
-fn may_otherwise(cred: Cred, kind: Kind, mode: u16, (uid, gid): (u32, u32), want: u16) -> bool {
-    let class = if cred.uid == uid {
-        mode >> 6
-    } else if cred.in_group(gid) {
-        mode >> 3
-    } else {
-        mode
-    };
-    if class & want == want {
-        return true;
-    }
-    // Root needs one execute bit somewhere to run a file, none to search a directory.
-    (want & X == 0 || kind == Kind::Directory || mode & 0o111 != 0) && cred.is_privileged_over(uid, gid)
 }
 
 /// Read permission.
@@ -364,8 +304,8 @@ pub const X: u16 = 1;
 /// How many images one process can have open at a time.
 pub const MOUNTS_MAX: usize = 16;
 
-/// Descriptors below this are opened and closed by quick ways.
-pub const NUMBERS_AT_HAND: u32 = 1024;
+/// Descriptors below this are opened and closed on the fast path.
+pub const NUMBERS_FAST: u32 = 1024;
 
 /// What a thread carries from call to call: the lane it holds in each image it
 /// has written to. A door keeps one per thread and hands it down; a forked
@@ -407,15 +347,6 @@ pub struct Cx<'a> {
     pub umask: u16,
     /// The calling thread.
     pub thread: &'a Thread,
-}
-
-impl<'a> Cx<'a> {
-    /// A copy, for a call that is out of line. It is made field by field: for a copy as a whole the
-    /// compiler gives the original, and what somebody may have the address of stays in no register.
-    #[inline(always)]
-    pub fn copied(&self) -> Cx<'a> {
-        Cx { cred: self.cred.copied(), umask: self.umask, thread: self.thread }
-    }
 }
 
 /// Bytes of zeroes that a mapping shows of a file's holes, again and again.

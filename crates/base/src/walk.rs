@@ -88,7 +88,7 @@ pub enum Walk<'a> {
     Exit(Exit<'a>),
 }
 
-/// What a glance tells of a node: enough to open it, or to say who may.
+/// What the fast path tells of a node: enough to open it, or to say who may.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight {
     /// The node.
@@ -108,25 +108,32 @@ impl Sight {
     pub const EMPTY: Sight = Sight { node: Node { id: 0, hint: u32::MAX }, parent: 0, word: 0, uid: 0, gid: 0 };
 
     /// Type of the node.
-    #[inline(always)]
+    #[inline]
     pub fn kind(&self) -> Option<Kind> {
         Kind::from_dt((self.word >> 16) as u8)
     }
 
     /// Permission bits.
-    #[inline(always)]
+    #[inline]
     pub fn mode(&self) -> u16 {
         self.word as u16
     }
 }
 
-/// Outcome of a glance at a path: see `vfs::Backend::glance`.
+/// What the fast path makes of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Glance {
-    /// There is a node, and what was asked for has been filled in.
-    Seen,
+pub enum Fast<T> {
+    /// It is done.
+    Done(T),
     /// There is no such name in a directory that may be searched.
     Absent,
-    /// Walk properly.
-    Unsure,
+    /// Nothing has been done: take the slow path.
+    Slow,
+}
+
+impl<T> From<Option<T>> for Fast<T> {
+    #[inline]
+    fn from(done: Option<T>) -> Fast<T> {
+        done.map_or(Fast::Slow, Fast::Done)
+    }
 }

@@ -33,7 +33,7 @@ struct Kept {
 
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
-/// `bypath`: beside this library, or wherever programs are.
+/// `bypath`: beside this library, in `bin` beside its directory, or wherever programs are.
 fn program() -> PathBuf {
     // SAFETY: all zero is a value of it.
     let mut about: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -43,9 +43,9 @@ fn program() -> PathBuf {
     if found {
         // SAFETY: the loader's text, which stays as long as this library.
         let library = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(about.dli_fname) }.to_bytes()));
-        let beside = library.with_file_name("bypath");
-        if beside.is_file() {
-            return beside;
+        let near = ["bypath", "../bin/bypath"].map(|name| library.with_file_name(name));
+        if let Some(program) = near.into_iter().find(|path| path.is_file()) {
+            return program;
         }
     }
     PathBuf::from("bypath")

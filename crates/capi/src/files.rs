@@ -1,6 +1,6 @@
 //! Calls by descriptor.
 
-use crate::{Namespace, call, calls, fail, quick, words};
+use crate::{Namespace, call, calls, fail, fast, words};
 use libc::{c_char, c_int, c_uint, c_ulong, c_void, gid_t, iovec, mode_t, off_t, size_t, ssize_t, stat, timespec, uid_t};
 use pm::sys::abi;
 use posix::Outcome;
@@ -65,15 +65,15 @@ calls! {
     fn bp_fremovexattr(fd: c_int, name: *const c_char) -> c_int = fremovexattr(fd, name);
 }
 
-quick! {
+fast! {
     /// `close`.
-    fn bp_close(fd: c_int) -> c_int = quick_close[thread](fd as usize), else close(fd);
+    fn bp_close(fd: c_int) -> c_int = close_fast[thread](fd as usize), else close(fd);
     /// `write`.
-    fn bp_write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t = quick_write[thread](fd as usize, data as usize, len), else write_properly(fd, data, len);
+    fn bp_write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t = write_fast[thread](fd as usize, data as usize, len), else write_slow(fd, data, len);
     /// `pwrite`.
-    fn bp_pwrite(fd: c_int, data: *const c_void, len: size_t, offset: off_t) -> ssize_t = quick_pwrite[thread](fd as usize, data as usize, len, offset as usize), else pwrite_properly(fd, data, len, offset);
+    fn bp_pwrite(fd: c_int, data: *const c_void, len: size_t, offset: off_t) -> ssize_t = pwrite_fast[thread](fd as usize, data as usize, len, offset as usize), else pwrite_slow(fd, data, len, offset);
     /// `pread`.
-    fn bp_pread(fd: c_int, out: *mut c_void, len: size_t, offset: off_t) -> ssize_t = quick_pread[thread](fd as usize, out as usize, len, offset as usize), else pread64_properly(fd, out, len, offset);
+    fn bp_pread(fd: c_int, out: *mut c_void, len: size_t, offset: off_t) -> ssize_t = pread_fast[thread](fd as usize, out as usize, len, offset as usize), else pread_slow(fd, out, len, offset);
 }
 
 /// `dup2`.

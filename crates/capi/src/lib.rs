@@ -52,13 +52,13 @@ fn fail(errno: i32) -> isize {
 }
 
 /// A number or a negated error number in the manner of C.
-#[inline(always)]
+#[inline]
 fn number(result: isize) -> isize {
     if result >= 0 { result } else { fail(-result as i32) }
 }
 
 /// A call's result in the manner of C.
-#[inline(always)]
+#[inline]
 fn finish(outcome: Outcome) -> isize {
     match outcome {
         Outcome::Done(result) => number(result),
@@ -71,7 +71,7 @@ fn finish(outcome: Outcome) -> isize {
 ///
 /// # Safety
 /// `ns` is null or a namespace that is not closed meanwhile.
-#[inline(always)]
+#[inline]
 unsafe fn call(ns: *const Namespace, serve: impl FnOnce(&Process, &ThreadState) -> Outcome) -> isize {
     // SAFETY: the caller's promise.
     match unsafe { ns.as_ref() } {
@@ -99,12 +99,12 @@ macro_rules! calls {
 }
 pub(crate) use calls;
 
-/// Defines functions that try the quick way first, which needs no state of the
-/// thread, or asks `[thread]` for it if it comes to that.
+/// Defines functions that try the fast path first, which needs no state of the
+/// thread, or `[thread]`'s.
 ///
-/// `name(parameters) -> result = quick(arguments), else handler(six words)`
-macro_rules! quick {
-    ($($(#[$doc:meta])* fn $name:ident($($parameter:ident: $type:ty),*) -> $result:ty = $quick:ident$([$state:ident])?($($argument:expr),*), else $handler:ident($($word:expr),*);)*) => {$(
+/// `name(parameters) -> result = fast(arguments), else handler(six words)`
+macro_rules! fast {
+    ($($(#[$doc:meta])* fn $name:ident($($parameter:ident: $type:ty),*) -> $result:ty = $fast:ident$([$state:ident])?($($argument:expr),*), else $handler:ident($($word:expr),*);)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -113,25 +113,25 @@ macro_rules! quick {
         pub unsafe extern "C" fn $name(ns: *const crate::Namespace, $($parameter: $type),*) -> $result {
             #[cold]
             #[inline(never)]
-            unsafe fn properly(ns: *const crate::Namespace, $($parameter: $type),*) -> $result {
+            unsafe fn slow(ns: *const crate::Namespace, $($parameter: $type),*) -> $result {
                 let words = crate::words([$($word as usize),*]);
                 // SAFETY: the caller's promise.
                 unsafe { crate::call(ns, |process, thread| process.$handler(thread, words)) as $result }
             }
             // SAFETY: the caller's promise.
             #[allow(unused_unsafe)]
-            match unsafe { ns.as_ref().and_then(|ns| ns.process.$quick($(|| crate::namespace::$state(),)? $($argument),*)) } {
+            match unsafe { ns.as_ref().and_then(|ns| ns.process.$fast($(|| crate::namespace::$state(),)? $($argument),*)) } {
                 Some(result) => crate::number(result) as $result,
                 // SAFETY: the caller's promise.
-                None => unsafe { properly(ns, $($parameter),*) },
+                None => unsafe { slow(ns, $($parameter),*) },
             }
         }
     )*};
 }
-pub(crate) use quick;
+pub(crate) use fast;
 
 /// Six words from at most six.
-#[inline(always)]
+#[inline]
 fn words<const N: usize>(some: [usize; N]) -> [usize; 6] {
     let mut all = [0; 6];
     // Word by word, which becomes moves; a copy of a slice would be a call.

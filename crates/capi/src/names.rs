@@ -1,6 +1,6 @@
 //! Calls by path.
 
-use crate::{CWD, calls, quick};
+use crate::{CWD, calls, fast};
 use libc::{c_char, c_int, c_uint, c_void, dev_t, gid_t, mode_t, off_t, size_t, ssize_t, stat, timespec, uid_t};
 
 calls! {
@@ -19,13 +19,13 @@ calls! {
     /// `mkfifo`.
     fn bp_mkfifo(path: *const c_char, mode: mode_t) -> c_int = mknodat(CWD, path, mode | libc::S_IFIFO, 0);
     /// `rmdir`.
-    fn bp_rmdir(path: *const c_char) -> c_int = rmdir_in_line(CWD, path, libc::AT_REMOVEDIR);
+    fn bp_rmdir(path: *const c_char) -> c_int = unlinkat(CWD, path, libc::AT_REMOVEDIR);
     /// `unlink`.
-    fn bp_unlink(path: *const c_char) -> c_int = unlink_in_line(CWD, path, 0);
+    fn bp_unlink(path: *const c_char) -> c_int = unlinkat(CWD, path, 0);
     /// `unlinkat`.
     fn bp_unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int = unlinkat(dir, path, flags);
     /// `rename`.
-    fn bp_rename(from: *const c_char, to: *const c_char) -> c_int = rename_in_line(CWD, from, CWD, to);
+    fn bp_rename(from: *const c_char, to: *const c_char) -> c_int = renameat2(CWD, from, CWD, to, 0);
     /// `renameat`.
     fn bp_renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int = renameat2(from_dir, from, to_dir, to, 0);
     /// `renameat2`.
@@ -80,13 +80,13 @@ calls! {
     fn bp_lremovexattr(path: *const c_char, name: *const c_char) -> c_int = lremovexattr(path, name);
 }
 
-quick! {
+fast! {
     /// `stat`.
-    fn bp_stat(path: *const c_char, out: *mut stat) -> c_int = quick_stat(CWD as usize, path as usize, out as usize, true), else newfstatat(CWD, path, out, 0);
+    fn bp_stat(path: *const c_char, out: *mut stat) -> c_int = stat_fast(CWD as usize, path as usize, out as usize, true), else newfstatat(CWD, path, out, 0);
     /// `lstat`.
-    fn bp_lstat(path: *const c_char, out: *mut stat) -> c_int = quick_stat(CWD as usize, path as usize, out as usize, false), else newfstatat(CWD, path, out, libc::AT_SYMLINK_NOFOLLOW);
+    fn bp_lstat(path: *const c_char, out: *mut stat) -> c_int = stat_fast(CWD as usize, path as usize, out as usize, false), else newfstatat(CWD, path, out, libc::AT_SYMLINK_NOFOLLOW);
     /// `access`.
-    fn bp_access(path: *const c_char, mode: c_int) -> c_int = quick_access(CWD as usize, path as usize, mode as usize, 0), else faccessat(CWD, path, mode);
+    fn bp_access(path: *const c_char, mode: c_int) -> c_int = access_fast(CWD as usize, path as usize, mode as usize, 0), else faccessat(CWD, path, mode);
 }
 
 /// `getcwd`: `out` itself, or null.

@@ -56,7 +56,7 @@ thread_local! {
 }
 
 /// Calls `serve` with this thread's state.
-#[inline(always)]
+#[inline]
 pub(crate) fn with_thread<T>(serve: impl FnOnce(&ThreadState) -> T) -> T {
     // SAFETY: it is not used after the call.
     serve(unsafe { thread() })
@@ -66,7 +66,7 @@ pub(crate) fn with_thread<T>(serve: impl FnOnce(&ThreadState) -> T) -> T {
 ///
 /// # Safety
 /// For use within one call by this thread, which it outlives.
-#[inline(always)]
+#[inline]
 pub(crate) unsafe fn thread<'a>() -> &'a ThreadState {
     let mut state = OWN.with(|own| own.at.get());
     if state.is_null() {

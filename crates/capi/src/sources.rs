@@ -20,7 +20,7 @@ use posix::environment::{self, MountSpec, unescape};
 use session::SessionCache;
 use std::ffi::{CStr, CString, OsStr};
 use std::io::Error;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use vfs::Backend;
 use vfs::cached::Cached;
@@ -111,8 +111,9 @@ fn plain(part: &[u8]) -> Result<CString, i32> {
 
 /// Memory for a session, which is this mount's own.
 fn own_session() -> Result<SessionCache, i32> {
+    // glibc has a function for it from 2.27 on.
     // SAFETY: a NUL-terminated name.
-    let fd = unsafe { libc::memfd_create(c"bypath-session".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::syscall(libc::SYS_memfd_create, c"bypath-session".as_ptr(), libc::MFD_CLOEXEC) } as RawFd;
     if fd < 0 {
         return Err(errno(&Error::last_os_error()));
     }

@@ -1,14 +1,14 @@
-//! Numbers of descriptors: the lowest free one, also where there are more than the quick ways know.
+//! Numbers of descriptors: the lowest free one, also where there are more than the fast path knows.
 #![cfg(feature = "native")]
 
 use bypath::*;
 use std::ffi::CString;
 use std::ptr::null;
 
-/// More than are opened and closed by quick ways.
-const MANY: i32 = base::NUMBERS_AT_HAND as i32 + 100;
+/// More than are opened and closed on the fast path.
+const MANY: i32 = base::NUMBERS_FAST as i32 + 100;
 
-/// Goal: whatever number is closed is the next one opened, and no other file's. Method: more files than the quick ways
+/// Goal: whatever number is closed is the next one opened, and no other file's. Method: more files than the fast path
 /// have numbers for; numbers on both sides of each border are closed, opened again, and closed in the end.
 #[test]
 fn closed_numbers_come_again() {

@@ -184,6 +184,18 @@ pub enum Verb {
     },
     /// Measure
     Bench(Bench),
+    /// Print what makes a shell complete verbs, options and file names
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual, or put a page for each verb into a directory
+    #[command(after_help = MAN_HELP)]
+    Man {
+        /// Where the pages go: bypath.1, bypath-run.1 …; made if it is not there
+        directory: Option<PathBuf>,
+    },
     /// Free those who wait for a server that was killed (for `mount`)
     #[command(hide = true, name = "guard-mount")]
     GuardMount {
@@ -208,6 +220,18 @@ pub enum Verb {
         command: Vec<OsString>,
     },
 }
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  source <(bypath completions bash)                                  for this shell
+  bypath completions bash > ~/.local/share/bash-completion/completions/bypath
+  bypath completions zsh > \"${fpath[1]}/_bypath\"
+  bypath completions fish > ~/.config/fish/completions/bypath.fish";
+
+const MAN_HELP: &str = "\
+Examples:
+  bypath man | man -l -                     read it
+  bypath man ~/.local/share/man/man1        then: man bypath, man bypath-run";
 
 const MOUNT_HELP: &str = "\
 The mount shows the same files as `bypath run --mount IMG:/dir`, at the same time, with the same inode numbers and locks.

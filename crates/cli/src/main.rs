@@ -11,6 +11,7 @@ mod check;
 mod cmd;
 mod failure;
 mod image;
+mod library;
 mod mounts;
 mod place;
 mod progress;

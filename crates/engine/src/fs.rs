@@ -7,7 +7,7 @@ use format::hash::{NameKey, NumberKey};
 use format::permission::Permission;
 use format::{Bucket, Edentry, Inode, Lane, Layout, Root, Volatile, layout};
 use pm::clock::Clock;
-use pm::{Errno, Growing, Ordinal, Pinned, Region, Ring, Steps, Table};
+use pm::{Errno, Growing, Pinned, Region, Ring, Steps, Table};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// Steps of the index for every number of a bucket: none needs a check. (An image may have more,
@@ -22,11 +22,11 @@ pub(crate) const NOWHERE: u32 = u32::MAX / 2;
 ///
 /// Threads share it; what belongs to a thread is in [`base::Thread`].
 ///
-/// What the quick ways read lies together, on as few lines as can be, and what is asked most often within the first 128
+/// What the fast path reads lies together, on as few lines as can be, and what is asked most often within the first 128
 /// bytes, whose addresses are short:
 ///
 /// ```text
-/// line 0   reading, writing, changing: image, cachelets, lanes
+/// line 0   reading, writing, changing: image, lanes
 ///      1   looking for names, and `stat`: cachelets, name key, key of inode numbers, how many buckets there are, where
 ///          the first ones lie
 ///      2…  where the other buckets lie
@@ -38,8 +38,6 @@ pub(crate) const NOWHERE: u32 = u32::MAX / 2;
 #[repr(C, align(64))]
 pub struct Fs {
     pub(crate) image: Region,
-    /// All cachelets once more.
-    pub(crate) cachelets: Growing<Cachelet>,
     /// The volatile halves of all lanes.
     pub(crate) lane_states: Ring<LaneState>,
     /// Which of a thread's lanes is for this image.
@@ -50,9 +48,15 @@ pub struct Fs {
     pub(crate) plain_slot: u8,
     /// Generation of the segment: volatile references in the image must carry it.
     pub(crate) generation: u32,
+    /// Pages of this process's descriptor table that have real space, a bit each.
+    pub(crate) descriptor_pages: AtomicU32,
+    /// Where this process looks for a free description, if a number's last one is taken.
+    pub(crate) description_hint: AtomicU32,
+    /// Slot + 1 of the process that this one was forked from; 0: none.
+    pub(crate) forked_from: AtomicU32,
 
-    /// All cachelets of the segment, as buckets number them: for glances.
-    pub(crate) glanced: Ordinal<Cachelet>,
+    /// All cachelets that have memory.
+    pub(crate) cachelets: Growing<Cachelet>,
     /// This process's number in the process table + 1; 0 before it has one ([`Fs::set_process`]).
     pub(crate) process: AtomicU32,
     /// Key of the name hash.
@@ -92,10 +96,6 @@ pub struct Fs {
     /// Chunks of the reservation bitmap, and its words (of an image of 16 TiB not the last one).
     pub(crate) chunks: Table<Chunk>,
     pub(crate) reservations: Table<AtomicU64>,
-    /// Pages of this process's descriptor table that have real space, a bit each.
-    pub(crate) descriptor_pages: AtomicU32,
-    /// Where this process looks for a free description, if a number's last one is taken.
-    pub(crate) description_hint: AtomicU32,
     pub(crate) areas: Areas,
     pub(crate) layout: Layout,
     /// The permission table.
@@ -106,8 +106,6 @@ pub struct Fs {
     pub(crate) path: [u8; 4096],
     /// Path of the segment, NUL-terminated.
     pub(crate) segment_path: [u8; 256],
-    /// Slot + 1 of the process that this one was forked from; 0: none.
-    pub(crate) forked_from: AtomicU32,
     /// Which files these paths must lead to.
     pub(crate) files: Files,
 }
@@ -129,7 +127,7 @@ pub(crate) struct Files {
     pub(crate) segment: [u64; 2],
 }
 
-/// What opening and closing ask ([`Fs::opens_from_here`]).
+/// What opening and closing ask.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Opens {
@@ -149,7 +147,7 @@ pub(crate) struct Opens {
 const _: () = {
     use core::mem::offset_of;
     if size_of::<Region>() == 32 {
-        assert!(offset_of!(Fs, glanced) == 64 && offset_of!(Fs, buckets) == 112 && offset_of!(Fs, opens) == 5 * 64);
+        assert!(offset_of!(Fs, cachelets) == 64 && offset_of!(Fs, buckets) == 112 && offset_of!(Fs, opens) == 5 * 64);
         assert!(offset_of!(Fs, lanes) == 6 * 64 && offset_of!(Fs, segment) == 7 * 64 - 8);
     }
 };
@@ -163,19 +161,16 @@ pub(crate) fn corrupt(what: &'static str, at: u64) -> Error {
 
 impl Fs {
     /// A structure of the image; `Corrupt` if the offset is out of bounds or unaligned.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn at<T: FromBytes + KnownLayout>(&self, offset: u64, what: &'static str) -> Result<&T> {
         match self.image.at(offset) {
             Some(item) => Ok(item),
-            None => {
-                let item = self.at_grown(offset, what)?;
-                Ok(item)
-            }
+            None => self.at_grown(offset, what),
         }
     }
 
     /// As [`Fs::at`], two structures.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn at_both<A: FromBytes + KnownLayout, B: FromBytes + KnownLayout>(
         &self,
         a: u64,
@@ -200,14 +195,11 @@ impl Fs {
     }
 
     /// `count` words of the image from `offset` on; else as [`Fs::at`].
-    #[inline(always)]
+    #[inline]
     pub(crate) fn words(&self, offset: u64, count: usize, what: &'static str) -> Result<&[AtomicU64]> {
         match self.image.words(offset, count) {
             Some(words) => Ok(words),
-            None => {
-                let words = self.words_grown(offset, count, what)?;
-                Ok(words)
-            }
+            None => self.words_grown(offset, count, what),
         }
     }
 
@@ -225,7 +217,7 @@ impl Fs {
     }
 
     /// The root block.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn root(&self) -> &Root {
         &self.root
     }
@@ -236,32 +228,32 @@ impl Fs {
     }
 
     /// The inode at an offset.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn inode(&self, offset: u64) -> Result<&Inode> {
         self.at(offset, "inode")
     }
 
     /// The first line of the edentry at an offset.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn edentry(&self, offset: u64) -> Result<&Edentry> {
         self.at(offset, "edentry")
     }
 
     /// The bucket at an offset.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn bucket(&self, offset: u64) -> Result<&Bucket> {
         self.at(offset, "bucket")
     }
 
     /// The lane with this number.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lane(&self, lane: u32) -> &Lane {
         self.lanes.get(lane)
     }
 
     /// Numbers of the lanes that may hold something: all of them, but for an
     /// image in memory whose recorder knows better.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lane_numbers(&self) -> core::ops::Range<u32> {
         const FEW: u32 = 8;
         let rest = u64::from(layout::LANES - FEW) * layout::LANE_BYTES;
@@ -270,37 +262,31 @@ impl Fs {
     }
 
     /// The lane of a thread's for this image + 1; 0: none.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn own_lane<'t>(&self, thread: &'t base::Thread) -> &'t core::cell::Cell<u32> {
         &thread.lanes[usize::from(self.slot) % base::MOUNTS_MAX]
     }
 
     /// Its volatile half.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lane_state(&self, lane: u32) -> &LaneState {
         self.lane_states.get(lane)
     }
 
     /// The same by the lane + 1; 0: there is none.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn state_of(&self, owner: u32) -> Option<&LaneState> {
         owner.checked_sub(1).map(|lane| self.lane_state(lane))
     }
 
-    /// Tables of what is open, for who asks several of them.
-    #[inline(always)]
-    pub(crate) fn opens_from_here(&self) -> &Opens {
-        pm::from_here(&self.opens)
-    }
-
     /// The head of the segment.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn header(&self) -> &Header {
         &self.head
     }
 
     /// The cachelet with this number; `None` if there is no such.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn cachelet(&self, number: u32) -> Option<&Cachelet> {
         match self.cachelets.get(number) {
             None => self.cachelet_later(number),
@@ -324,23 +310,10 @@ impl Fs {
     pub(crate) fn learn_cachelets(&self) {
         let ready = self.header().cachelet_ready.load(core::sync::atomic::Ordering::Acquire);
         self.cachelets.grow(self.all_cachelets, ready);
-        self.glanced.grow(self.all_cachelets, ready);
-    }
-
-    /// The same, on the line that a glance reads.
-    #[inline(always)]
-    pub(crate) fn cachelet_at_hand(&self, number: u32) -> Option<&Cachelet> {
-        self.glanced.get(number.wrapping_add(1))
-    }
-
-    /// Number of a cachelet, on the line that a glance reads.
-    #[inline(always)]
-    pub(crate) fn number_at_hand(&self, cachelet: &Cachelet) -> u32 {
-        self.glanced.number(cachelet).wrapping_sub(1)
     }
 
     /// Number of a cachelet of this segment.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn cachelet_number(&self, cachelet: &Cachelet) -> u32 {
         self.cachelets.number(cachelet)
     }
@@ -380,19 +353,19 @@ impl Fs {
 
     /// Whether who writes has nothing to ask and nothing to order: the image may be changed, and since nothing is made
     /// durable, no persist can fail and end that.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.plain_slot == self.slot
     }
 
-    #[inline(always)]
-    pub(crate) fn is_writable_with_care(&self) -> bool {
+    #[inline]
+    fn is_writable_slow(&self) -> bool {
         !self.read_only && self.root().flags.load(Relaxed) & 1 == 0
     }
 
     /// Whether anything may be changed.
-    #[inline(always)]
+    #[inline]
     pub fn is_writable(&self) -> bool {
-        self.is_plain() || self.is_writable_with_care()
+        self.is_plain() || self.is_writable_slow()
     }
 }

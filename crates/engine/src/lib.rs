@@ -7,7 +7,9 @@
 //! | `segment` | what is shared but volatile: cachelets, lane states, processes, descriptions | DirectFS, ByVFS |
 //! | `lane` | an operation: locks, reservations, one record as the commit point; adoption of the dead | DirectFS |
 //! | `alloc` | lines and blocks | |
-//! | `names`, `dir`, [`walk`] | create, link, unlink, rename; slots; path walk | |
+//! | `fast` | the fast path of what reads | |
+//! | `names`, `dir`, [`walk`] | create, link, unlink, rename; slots; steps of a walk | |
+//! | `rights` | who may do what | |
 //! | `attr`, `permission` | attributes; the `<uid, gid, mode>` table | DenseFS |
 //! | `file` | extents, reading, writing, mapping | |
 //! | `process` | attach, recover, processes, open file descriptions | |
@@ -31,11 +33,11 @@ pub mod attr;
 pub mod check;
 #[cfg(any(test, feature = "check"))]
 pub mod dump;
+pub(crate) mod fast;
 pub mod file;
 pub mod fs;
 #[cfg(test)]
 mod full;
-pub mod glance;
 pub mod inspect;
 pub mod lane;
 pub mod lower;
@@ -44,6 +46,7 @@ pub mod permission;
 pub mod process;
 #[cfg(any(test, feature = "check"))]
 pub mod repair;
+pub(crate) mod rights;
 pub mod segment;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

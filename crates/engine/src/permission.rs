@@ -25,32 +25,32 @@ const FOUND_ID_END: u32 = 0x3_ffff;
 pub(crate) const NOT_FOUND: u64 = u64::MAX;
 
 /// A triple of small numbers, and its index, in a word.
-#[inline(always)]
+#[inline]
 const fn found_at(uid: u32, gid: u32, mode: u16, index: u16) -> u64 {
     triple(uid, gid, mode) << 16 | index as u64
 }
 
 /// The triple in the upper 48 bits of that word.
-#[inline(always)]
+#[inline]
 const fn triple(uid: u32, gid: u32, mode: u16) -> u64 {
     ((uid as u64) << 18 | gid as u64) << 12 | mode as u64
 }
 
 /// Whether an entry is that of this triple.
-#[inline(always)]
+#[inline]
 fn is_for(entry: &Permission, uid: u32, gid: u32, mode: u16) -> bool {
     let owner = u64::from(gid) << 32 | u64::from(uid);
     entry.mode.load(Acquire) == VALID | u64::from(mode) && entry.owner.load(Acquire) == owner
 }
 
 impl Fs {
-    #[inline(always)]
+    #[inline]
     fn permission_entry(&self, index: u16) -> &Permission {
         self.permissions.get(u32::from(index))
     }
 
     /// The owner and mode behind an index: (uid, gid, 12 bits of mode).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn permission(&self, index: u16) -> Result<(u32, u32, u16)> {
         let entry = self.permission_entry(index);
         let mode = entry.mode.load(Acquire);
@@ -63,7 +63,7 @@ impl Fs {
 
     /// The index of a triple, which is entered if it is new. `ENOSPC` if the
     /// table is full. Takes a leaf lock for a while.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn permission_index<'a>(&'a self, tx: &mut Tx<'a>, uid: u32, gid: u32, mode: u16) -> Result<u16> {
         // A directory and a file have different modes as a rule, two of either the same.
         let found = &self.permissions_found[usize::from(mode & 1)];
@@ -72,10 +72,7 @@ impl Fs {
         if seen >> 16 == triple(uid, gid, mode) && is_small && (tx.plain || self.is_settled()) {
             return Ok(seen as u16);
         }
-        let index = tx.aside(
-            #[inline(always)]
-            |tx| self.find_or_add_permission(tx, uid, gid, mode),
-        )?;
+        let index = self.find_or_add_permission(tx, uid, gid, mode)?;
         if is_small {
             found.store(found_at(uid, gid, mode, index), Relaxed);
         }
@@ -93,7 +90,7 @@ impl Fs {
 
     /// Whether an entry found before is durable: nobody is adding one. (Whoever
     /// stored it held the lock from before until it was.)
-    #[inline(always)]
+    #[inline]
     fn is_settled(&self) -> bool {
         self.image.domain() == Domain::Process || self.header().permission.0.load(Acquire) == 0
     }

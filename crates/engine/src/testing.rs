@@ -10,7 +10,7 @@
 use crate::fs::Fs;
 use crate::mkfs;
 use crate::process::{AttachError, Options};
-use base::{Caller, Cred, Cx, Glance, Node, Sight, Thread};
+use base::{Caller, Cred, Cx, Fast, Node, Thread};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use openfiles::Handover;
@@ -170,14 +170,16 @@ impl core::ops::Deref for TestFs {
     }
 }
 
-/// What a glance at `path` from `base` says; where it has seen a node, its number and permission bits too.
-pub fn glance(fs: &Fs, base: Node, path: &[u8]) -> (Glance, u64, u32) {
+/// What the fast path says of `path` from `base`; where there is a node, its number and permission bits too.
+pub fn find_fast(fs: &Fs, base: Node, path: &[u8]) -> (Fast<()>, u64, u32) {
     let who = Caller { uid: 0, privileged: true };
     let text: Vec<u8> = path.iter().copied().chain([0]).collect();
-    let mut sight = Sight::EMPTY;
-    // SAFETY: the text ends in a NUL, and is dropped only after the glance.
-    let glance = fs.glance(|| &who, base, unsafe { pm::Text::new(text.as_ptr()) }, true, |_| false, &mut sight);
-    (glance, sight.node.id, sight.word & 0xfff)
+    // SAFETY: the text ends in a NUL, and is dropped only afterwards.
+    match fs.find_fast(&who, base, unsafe { pm::Text::new(text.as_ptr()) }, true, None) {
+        Fast::Done(sight) => (Fast::Done(()), sight.node.id, sight.word & 0xfff),
+        Fast::Absent => (Fast::Absent, 0, 0),
+        Fast::Slow => (Fast::Slow, 0, 0),
+    }
 }
 
 /// Address and length of the two mappings of an attached image, for who takes them away after `detach`.

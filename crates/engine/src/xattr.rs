@@ -580,7 +580,7 @@ mod tests {
     }
 
     /// Goal: a write looks for capabilities where there may be some, also after they were loaded from the image, and
-    /// then no more: other attributes, and times, keep nobody from the quick way.
+    /// then no more: other attributes, and times, keep nobody from the fast path.
     #[test]
     fn looked_for_once() {
         let test = TestFs::new(64 << 20);
@@ -592,19 +592,20 @@ mod tests {
         };
         make(b"capable", CAPABILITY);
         make(b"other", b"user.x");
-        let quick = |test: &TestFs, node| test.write_at_hand(&test.thread, node, Some(5), UserSlice::from_ref(b"y")).is_some();
+        let is_fast =
+            |test: &TestFs, node| test.write_fast(&test.thread, node, Some(5), UserSlice::from_ref(b"y")) != base::Fast::Slow;
         let slow = |test: &TestFs, node| test.write(&test.cx(), node, Some(5), &[UserSlice::from_ref(b"y")]).unwrap();
         let node = |test: &TestFs, name| test.lookup(&test.cx(), test.root_node(), name).unwrap();
-        assert!(!quick(&test, node(&test, b"capable")) && quick(&test, node(&test, b"other")));
+        assert!(!is_fast(&test, node(&test, b"capable")) && is_fast(&test, node(&test, b"other")));
         let TestFs { thread, fs, image } = test;
         fs.detach(&Cx { cred: base::Cred::ROOT, umask: 0, thread: &thread });
         std::fs::remove_file(std::str::from_utf8(fs.segment_path()).unwrap()).unwrap();
         let test = TestFs::from_image(image).unwrap();
         for name in [b"capable".as_slice(), b"other"] {
             let node = node(&test, name);
-            assert!(!quick(&test, node));
+            assert!(!is_fast(&test, node));
             slow(&test, node);
-            assert!(quick(&test, node));
+            assert!(is_fast(&test, node));
             assert_eq!(get(&test, node, CAPABILITY), Err(Errno::ENODATA));
         }
         assert_eq!(get(&test, node(&test, b"other"), b"user.x"), Ok(CAPS.to_vec()));

@@ -37,7 +37,7 @@ pub struct Bucket {
 impl Bucket {
     /// Whether it may have been split since there were `count` buckets. If not, what belonged into it then does now. A
     /// split says so before anything moves; what an earlier one left, in whatever generation, is no more than `count`.
-    #[inline(always)]
+    #[inline]
     pub fn is_split_since(&self, count: u64) -> bool {
         // Where no mark fits, it is greater than any count.
         i64::from(self.split.load(Acquire) as i32) as u64 > count
@@ -71,7 +71,7 @@ pub const fn entry_fingerprint(entry: u64) -> u64 {
 
 /// Whether an entry may be the one of this hash. One name in 65,536 has a hash whose fingerprint is not its upper
 /// end: its entry seems not to be its own, and what is free does. So "no" is no answer where that matters.
-#[inline(always)]
+#[inline]
 pub const fn seems_of(entry: u64, hash: u64) -> bool {
     (entry ^ hash) >> 48 == 0
 }

@@ -19,7 +19,7 @@ impl Sum {
     }
 
     /// Adds a word.
-    #[inline(always)]
+    #[inline]
     pub fn word(&mut self, word: u64) {
         self.0 = fold(self.0 ^ word, STEP).wrapping_add(word.rotate_left(32));
     }

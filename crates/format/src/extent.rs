@@ -101,7 +101,7 @@ impl Root {
     }
 
     /// First block and length, if the word is of a single run of blocks.
-    #[inline(always)]
+    #[inline]
     pub const fn one(word: u64) -> Option<(u64, u64)> {
         if word as u8 == 1 { Some((word >> 32, word >> 8 & ONE_MAX)) } else { None }
     }

@@ -6,7 +6,7 @@
 use crate::layout::LINE;
 
 /// 64 × 64 → 128-bit product, folded to 64 bits.
-#[inline(always)]
+#[inline]
 pub const fn fold(a: u64, b: u64) -> u64 {
     let product = (a as u128).wrapping_mul(b as u128);
     product as u64 ^ (product >> 64) as u64
@@ -31,19 +31,19 @@ impl NameKey {
 
     /// The next sixteen bytes, as two little-endian words. Both are keyed, so that
     /// nobody knows which word makes a product of 0.
-    #[inline(always)]
+    #[inline]
     const fn step(self, state: u64, low: u64, high: u64) -> u64 {
         fold(state ^ low, self.high ^ high)
     }
 
     /// The state before a name in this directory. Spread over all bits, so that no
     /// difference between two names makes up for one between two directories.
-    #[inline(always)]
+    #[inline]
     const fn start(self, parent: u64) -> u64 {
         self.low ^ parent.wrapping_mul(K1)
     }
 
-    #[inline(always)]
+    #[inline]
     const fn finish(state: u64, len: usize) -> u64 {
         fold(state ^ len as u64, K1)
     }
@@ -76,12 +76,12 @@ pub fn name(key: NameKey, parent: u64, name: &[u8]) -> u64 {
 }
 
 /// As [`name`], of at most 16 bytes given as two zero-filled little-endian words.
-#[inline(always)]
+#[inline]
 pub const fn name_short(key: NameKey, parent: u64, low: u64, high: u64, len: u32) -> u64 {
     NameKey::finish(key.step(key.start(parent), low, high), len as usize)
 }
 
-#[inline(always)]
+#[inline]
 const fn halves(chunk: &[u8; 16]) -> (u64, u64) {
     let all = u128::from_le_bytes(*chunk);
     (all as u64, (all >> 64) as u64)
@@ -89,7 +89,7 @@ const fn halves(chunk: &[u8; 16]) -> (u64, u64) {
 
 /// At most 16 bytes as two zero-filled little-endian words, without a loop:
 /// where the parts overlap, they agree. Longer ones are a mistake: words of no meaning.
-#[inline(always)]
+#[inline]
 pub fn short_words(name: &[u8]) -> (u64, u64) {
     let len = name.len();
     if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
@@ -109,7 +109,7 @@ pub fn short_words(name: &[u8]) -> (u64, u64) {
 }
 
 /// The 16 bits of a hash that a bucket keeps beside the reference; never 0.
-#[inline(always)]
+#[inline]
 pub const fn fingerprint(hash: u64) -> u64 {
     let bits = hash >> 48;
     if bits == 0 { 1 } else { bits }
@@ -174,7 +174,7 @@ impl NumberKey {
 ///
 /// Long: a bijection of line numbers below 2^48, 1 to 2^48. Short: a bijection of 32 bits, the line's and above them
 /// the generation's lowest; what of the line does not fit (an image that has become larger) stands above all.
-#[inline(always)]
+#[inline]
 pub const fn inode_number(key: NumberKey, id: u64) -> u64 {
     let line = id << (64 - GENERATION) >> (64 - GENERATION);
     let Some(bits) = key.short() else {

@@ -161,23 +161,14 @@ pub mod code {
     pub const TOUCH: u64 = 7;
     pub const EMPTY: u64 = 8;
     pub const COUNTERS: u64 = 9;
-    /// Code 1 where it stands in that word.
-    pub const ONE: u64 = 1 << 56;
     /// The other bits of that word.
     pub const OFFSET: u64 = (1 << 56) - 1;
 }
 
 impl Op {
     /// Packs it into two words.
-    #[inline(always)]
+    #[inline]
     pub const fn pack(self) -> (u64, u64) {
-        self.pack_by(code::ONE)
-    }
-
-    /// As [`Op::pack`], with [`code::ONE`] at hand: codes are multiples of it, which a processor makes of a register
-    /// in four bytes, and takes ten to load.
-    #[inline(always)]
-    pub const fn pack_by(self, one: u64) -> (u64, u64) {
         let (code, at, value) = match self {
             Op::Set { at, value } => (code::SET, at, value),
             Op::Max { at, value } => (code::MAX, at, value as u64),
@@ -188,11 +179,11 @@ impl Op {
             Op::Empty { at, was } => (code::EMPTY, at, was),
             Op::Touch { at, now, entries, directories } => {
                 let (entries, directories) = (entries as u64 & 15, directories as u64 & 15);
-                (code::TOUCH, at.wrapping_add((one >> 4) * entries + (one >> 8) * directories), now as u64)
+                (code::TOUCH, at | entries << 52 | directories << 48, now as u64)
             }
-            Op::Counters { lines, files } => (code::COUNTERS, files & one.wrapping_sub(1), lines),
+            Op::Counters { lines, files } => (code::COUNTERS, files & code::OFFSET, lines),
         };
-        (at.wrapping_add(one.wrapping_mul(code)), value)
+        (at | code << 56, value)
     }
 
     /// Unpacks it; `None` if the code is unknown.
@@ -286,7 +277,7 @@ impl State {
     }
 
     /// The same state word, of a record that has been applied.
-    #[inline(always)]
+    #[inline]
     pub const fn ended(word: u64) -> u64 {
         word | ENDED
     }
@@ -298,7 +289,7 @@ impl State {
     }
 
     /// The number of the record after the one that a state word is of.
-    #[inline(always)]
+    #[inline]
     pub const fn next(word: u64) -> u32 {
         ((word >> 32) as u32).wrapping_add(1)
     }

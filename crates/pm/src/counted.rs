@@ -22,14 +22,14 @@ impl Counted {
     }
 
     /// How many there are.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get(&self) -> u32 {
         self.count.load(Acquire)
     }
 
     /// The item that a hash falls on, and how many there are. It is below the count, or of the bits, and so below the
     /// count that they belong to, or item 0.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn number(&self, hash: u64) -> (u32, u32) {
         let count = self.count.load(Acquire);
         let low_bits = self.low_bits.load(Acquire);

@@ -51,13 +51,28 @@ static UNLOCK: Own<OnMutex> = Own::new(c"pthread_mutex_unlock", pthread_mutex_un
 unsafe extern "C" {
     fn pthread_mutex_init(mutex: *mut u64, attr: *const u64) -> i32;
     fn pthread_mutex_trylock(mutex: *mut u64) -> i32;
-    fn pthread_mutex_clocklock(mutex: *mut u64, clock: i32, until: *const abi::__kernel_timespec) -> i32;
     fn pthread_mutex_unlock(mutex: *mut u64) -> i32;
     fn pthread_mutex_consistent(mutex: *mut u64) -> i32;
     fn pthread_mutexattr_init(attr: *mut u64) -> i32;
     fn pthread_mutexattr_setpshared(attr: *mut u64, shared: i32) -> i32;
     fn pthread_mutexattr_setrobust(attr: *mut u64, robust: i32) -> i32;
+    /// `pthread_mutex_clocklock`, which glibc has from 2.30 on.
+    static bypath_mutex_clocklock: Option<unsafe extern "C" fn(*mut u64, i32, *const abi::__kernel_timespec) -> i32>;
 }
+
+// A weak reference: null where libc has no such function, so that packages load beside an older one.
+core::arch::global_asm!(
+    ".weak pthread_mutex_clocklock",
+    ".pushsection .data.rel.ro.bypath_mutex,\"aw\"",
+    ".p2align 3",
+    ".globl bypath_mutex_clocklock",
+    ".hidden bypath_mutex_clocklock",
+    ".type bypath_mutex_clocklock,%object",
+    ".size bypath_mutex_clocklock,8",
+    "bypath_mutex_clocklock:",
+    ".8byte pthread_mutex_clocklock",
+    ".popsection",
+);
 
 /// Where a `pthread_mutex_t` of glibc says what it is (64-bit machines), and what
 /// ours are: `PTHREAD_MUTEX_ROBUST_NORMAL_NP` with `PTHREAD_MUTEX_PSHARED_BIT`.
@@ -72,6 +87,8 @@ const OWNER_DIED: u32 = 1 << 30;
 const THREAD: u32 = OWNER_DIED - 1;
 /// How long somebody who has just taken a mutex may need to note it, nanoseconds.
 const NOTING: i64 = 1_000_000;
+/// Between two attempts where libc cannot wait for a mutex by the clock we use, nanoseconds.
+const RETRY: i64 = 200_000;
 
 /// Whose death a mutex proves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -208,10 +225,23 @@ impl RobustMutex {
             return Attempt::Broken;
         }
         let until = crate::clock::monotonic().saturating_add(timeout_ns);
+        // SAFETY: a word that the loader has filled, and nobody writes.
+        let Some(clocklock) = (unsafe { bypath_mutex_clocklock }) else { return self.outcome(self.lock_until_slow(until)) };
         let until = abi::__kernel_timespec { tv_sec: until / 1_000_000_000, tv_nsec: until % 1_000_000_000 };
         // SAFETY: as for `try_take`; the time is valid for the call.
-        let result = unsafe { pthread_mutex_clocklock(self.0.get().cast(), abi::CLOCK_MONOTONIC as i32, &raw const until) };
-        self.outcome(result)
+        self.outcome(unsafe { clocklock(self.0.get().cast(), abi::CLOCK_MONOTONIC as i32, &raw const until) })
+    }
+
+    /// Tries again and again: `pthread_mutex_timedlock` goes by a clock that may be set back while it waits.
+    fn lock_until_slow(&self, until: i64) -> i32 {
+        loop {
+            // SAFETY: as for `try_take`.
+            let result = unsafe { pthread_mutex_trylock(self.0.get().cast()) };
+            if result != EBUSY || crate::clock::monotonic() >= until {
+                return result;
+            }
+            crate::file::nap(RETRY);
+        }
     }
 
     /// Whether it is robust, shared and nothing else. The others that libc knows
@@ -387,6 +417,29 @@ mod tests {
         assert_eq!((mutex.holder(), mutex.try_take()), (Some(who), Attempt::Taken));
         assert_eq!(mutex.holder(), Some(life::own()));
         mutex.give_back();
+    }
+
+    /// Goal: beside a libc that cannot wait by our clock a mutex is waited for all the same, and no longer than said.
+    #[test]
+    fn waits_beside_an_old_libc() {
+        struct Everybodys(&'static RobustMutex);
+        // SAFETY: made for several processes.
+        unsafe impl Send for Everybodys {}
+        let mutex = shared();
+        assert_eq!(mutex.try_take(), Attempt::Taken);
+        let its = Everybodys(mutex);
+        let waiter = std::thread::spawn(move || {
+            let Everybodys(mutex) = { its };
+            let begun = crate::clock::monotonic();
+            assert_eq!(mutex.lock_until_slow(begun + 3_000_000), EBUSY);
+            let waited = crate::clock::monotonic() - begun;
+            assert!((3_000_000..60_000_000_000).contains(&waited), "{waited} ns");
+            mutex.lock_until_slow(begun + 60_000_000_000)
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        mutex.give_back();
+        // It ends with its thread, like any.
+        assert_eq!(waiter.join().unwrap(), 0);
     }
 
     /// Goal: of a thread that ends with a list of its own only what a thread holds is nobody's: its process lives. Who

@@ -112,14 +112,14 @@ impl Region {
     }
 
     /// The structure of atomics at `offset`; `None` outside the valid part or unaligned.
-    #[inline(always)]
+    #[inline]
     pub fn at<T: FromBytes + KnownLayout>(&self, offset: u64) -> Option<&T> {
         crate::touched();
         self.at_within(self.valid.load(Ordering::Relaxed), offset)
     }
 
     /// Two of them.
-    #[inline(always)]
+    #[inline]
     pub fn at_both<A: FromBytes + KnownLayout, B: FromBytes + KnownLayout>(&self, a: u64, b: u64) -> Option<(&A, &B)> {
         crate::touched();
         // Asked once for both.
@@ -128,7 +128,7 @@ impl Region {
     }
 
     /// As [`Region::at`], where so many bytes are valid, or were.
-    #[inline(always)]
+    #[inline]
     fn at_within<T: FromBytes + KnownLayout>(&self, valid: u64, offset: u64) -> Option<&T> {
         const { assert!(size_of::<T>() > 0) }
         // Whole lines are valid: what is aligned to its size is inside if it begins there.
@@ -145,7 +145,7 @@ impl Region {
     }
 
     /// The word at `offset`.
-    #[inline(always)]
+    #[inline]
     pub fn word(&self, offset: u64) -> Option<&AtomicU64> {
         self.at(offset)
     }
@@ -175,7 +175,7 @@ impl Region {
 
     /// Whether a range is known to hold zeros and need not be read. Only a
     /// recorder knows such a thing: elsewhere it is never so.
-    #[inline(always)]
+    #[inline]
     pub fn known_zero(&self, _offset: u64, _len: u64) -> bool {
         #[cfg(feature = "sim")]
         if let Some(recorder) = self.recorder {
@@ -187,7 +187,7 @@ impl Region {
     // ---- stores ----
 
     /// Stores a word (release).
-    #[inline(always)]
+    #[inline]
     #[cfg_attr(feature = "sim", track_caller)]
     pub fn store(&self, word: &AtomicU64, value: u64) {
         word.store(value, Ordering::Release);
@@ -216,32 +216,6 @@ impl Region {
     #[inline]
     #[cfg_attr(feature = "sim", track_caller)]
     pub fn raise(&self, word: &AtomicU64, value: i64) {
-        // In one piece: a compiler that is told how rarely a time rises puts the half of it elsewhere.
-        #[cfg(all(target_arch = "x86_64", not(feature = "sim")))]
-        // SAFETY: the word is there, and changes by instructions that are atomic.
-        unsafe {
-            core::arch::asm!(
-                "mov rax, [{word}]",
-                "2:",
-                "cmp rax, {value}",
-                "jge 3f",
-                "lock cmpxchg [{word}], {value}",
-                "jne 2b",
-                "3:",
-                word = in(reg) core::ptr::from_ref(word),
-                value = in(reg) value,
-                out("rax") _,
-                options(nostack),
-            );
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(feature = "sim"))))]
-        self.raise_by_steps(word, value);
-    }
-
-    #[cfg(not(all(target_arch = "x86_64", not(feature = "sim"))))]
-    #[inline]
-    #[cfg_attr(feature = "sim", track_caller)]
-    fn raise_by_steps(&self, word: &AtomicU64, value: i64) {
         let mut seen = word.load(Ordering::Relaxed);
         while (seen as i64) < value {
             match word.compare_exchange_weak(seen, value as u64, Ordering::AcqRel, Ordering::Relaxed) {
@@ -272,7 +246,7 @@ impl Region {
     }
 
     /// Stores a word that nothing depends on after a crash.
-    #[inline(always)]
+    #[inline]
     #[cfg_attr(feature = "sim", track_caller)]
     pub fn store_volatile(&self, word: &AtomicU64, value: u64) {
         word.store(value, Ordering::Release);
@@ -284,7 +258,7 @@ impl Region {
     }
 
     /// Half-word form of [`Region::store_volatile`].
-    #[inline(always)]
+    #[inline]
     #[cfg_attr(feature = "sim", track_caller)]
     pub fn store_volatile32(&self, word: &AtomicU32, value: u32) {
         word.store(value, Ordering::Release);
@@ -295,7 +269,7 @@ impl Region {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     #[cfg_attr(feature = "sim", track_caller)]
     fn note(&self, _word: &AtomicU64, _value: u64) {
         crate::touched();
@@ -312,13 +286,6 @@ impl Region {
     /// before that has been copied, and its write-back not begun.
     #[cfg_attr(feature = "sim", track_caller)]
     pub fn copy_in(&self, offset: u64, from: UserSlice) -> Result<(), Errno> {
-        self.copy_in_as::<false>(offset, from)
-    }
-
-    /// As [`Region::copy_in`]; `PLAIN`: in the `process` domain, where nothing is written back.
-    #[inline(always)]
-    #[cfg_attr(feature = "sim", track_caller)]
-    pub fn copy_in_as<const PLAIN: bool>(&self, offset: u64, from: UserSlice) -> Result<(), Errno> {
         if !self.holds(offset, from.len as u64) {
             return Err(Errno::EFAULT);
         }
@@ -330,9 +297,7 @@ impl Region {
             return Err(Errno::EFAULT);
         }
         self.note_bytes(offset, from.len as u64);
-        if !PLAIN {
-            self.flush(offset, from.len as u64);
-        }
+        self.flush(offset, from.len as u64);
         Ok(())
     }
 
@@ -394,12 +359,6 @@ impl Region {
     /// Copies from `offset` into a program's buffer, all of which must be there.
     #[inline]
     pub fn copy_out(&self, offset: u64, into: UserSlice) -> Result<(), Errno> {
-        self.copy_out_in_line(offset, into)
-    }
-
-    /// As [`Region::copy_out`], compiled into the caller.
-    #[inline(always)]
-    pub fn copy_out_in_line(&self, offset: u64, into: UserSlice) -> Result<(), Errno> {
         if !self.holds(offset, into.len as u64) {
             return Err(Errno::EFAULT);
         }
@@ -442,7 +401,7 @@ impl Region {
     /// all pages of such a window that are in memory, writable in a shared
     /// mapping; a write fault maps one (1 GiB into a fresh mapping: 0.11 s
     /// against 0.33 s). The range is in bounds.
-    #[inline(always)]
+    #[inline]
     fn touch(&self, offset: u64, len: u64) {
         if len == 0 {
             return;
@@ -480,7 +439,7 @@ impl Region {
         let _ = offset;
     }
 
-    #[inline(always)]
+    #[inline]
     #[cfg_attr(feature = "sim", track_caller)]
     fn note_bytes(&self, _offset: u64, _len: u64) {
         #[cfg(feature = "sim")]
@@ -502,7 +461,7 @@ impl Region {
     // ---- order ----
 
     /// Starts the write-back of the lines that hold `offset..offset + len`.
-    #[inline(always)]
+    #[inline]
     #[cfg_attr(feature = "sim", track_caller)]
     pub fn flush(&self, offset: u64, len: u64) {
         #[cfg(feature = "sim")]
@@ -524,7 +483,7 @@ impl Region {
     }
 
     /// Orders what was stored (and written back) before what is stored after.
-    #[inline(always)]
+    #[inline]
     #[cfg_attr(feature = "sim", track_caller)]
     pub fn fence(&self) {
         core::sync::atomic::fence(Ordering::Release);
@@ -550,7 +509,7 @@ impl Region {
 ///
 /// # Safety
 /// As of [`faults::transfer`].
-#[inline(always)]
+#[inline]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) -> bool {
     match len {
         // SAFETY: the caller's.

@@ -26,7 +26,7 @@ pub struct Steps<T, const FIRST: u64, const STEPS: usize> {
 
 impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
     /// Step of an item.
-    #[inline(always)]
+    #[inline]
     const fn step(number: u32) -> usize {
         const { assert!(FIRST.is_power_of_two() && FIRST > 1 && FIRST < 1 << 32) }
         // As an index from the start: what is subtracted becomes part of an address.
@@ -40,7 +40,7 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
     }
 
     /// An item of a step whose origin is known.
-    #[inline(always)]
+    #[inline]
     fn item(&self, number: u32) -> &T {
         const { assert!(Self::step(u32::MAX) < STEPS) }
         // SAFETY: steps rise with numbers, and the greatest number's is one of them.
@@ -58,7 +58,7 @@ impl<T, const FIRST: u64, const STEPS: usize> Steps<T, FIRST, STEPS> {
 
     /// The item that a hash falls on, and how many there are for all that is known. If that is none, one of ones:
     /// whatever it says of others leads nowhere.
-    #[inline(always)]
+    #[inline]
     pub fn of_hash(&self, hash: u64) -> (&T, u64) {
         let (number, count) = self.counted.number(hash);
         // It was counted; or nothing was, and it is item 0, which is `UNKNOWN`.

@@ -10,8 +10,6 @@ use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
-#[cfg(not(target_arch = "x86_64"))]
-use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, KnownLayout};
 
@@ -45,31 +43,10 @@ impl<T: FromBytes + KnownLayout> Pinned<T> {
 impl<T> core::ops::Deref for Pinned<T> {
     type Target = T;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: checked when it was made; the mapping stays.
         unsafe { &*self.0 }
-    }
-}
-
-/// The first eight bytes of a structure of atomics, whatever their sizes, read at once, and not before what was read
-/// before a fence. Elsewhere than on x86-64 two halves, the higher one first.
-#[inline(always)]
-pub fn first_word<T: FromBytes + KnownLayout>(item: &T) -> u64 {
-    const { assert!(size_of::<T>() >= 8 && align_of::<T>() >= 8) }
-    let place = core::ptr::from_ref(item);
-    #[cfg(target_arch = "x86_64")]
-    {
-        let word: u64;
-        // SAFETY: within the structure, and aligned; it may change meanwhile, which an instruction that loads does not mind.
-        unsafe { core::arch::asm!("mov {0}, [{1}]", out(reg) word, in(reg) place, options(readonly, nostack, preserves_flags)) };
-        word
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        // SAFETY: two halves within the structure, aligned; its parts are atomics.
-        let half = |i: usize| u64::from(unsafe { &*place.cast::<AtomicU32>().add(i) }.load(Acquire));
-        half(1) << 32 | half(0)
     }
 }
 
@@ -103,7 +80,7 @@ impl<T> Table<T> {
     pub const EMPTY: Table<T> = Table { first: NonNull::dangling(), count: 0 };
 
     /// The item with this number.
-    #[inline(always)]
+    #[inline]
     pub fn get(&self, number: u32) -> Option<&T> {
         crate::touched();
         if number >= self.count {
@@ -115,7 +92,7 @@ impl<T> Table<T> {
     }
 
     /// Number of an item that is in the table.
-    #[inline(always)]
+    #[inline]
     pub fn number(&self, item: &T) -> u32 {
         const { assert!(size_of::<T>().is_power_of_two()) }
         let first = self.first;
@@ -169,7 +146,7 @@ impl<T: FromBytes + KnownLayout> Ring<T> {
 
 impl<T> Ring<T> {
     /// The item with this number, or with what is left of it.
-    #[inline(always)]
+    #[inline]
     pub fn get(&self, number: u32) -> &T {
         crate::touched();
         let first = self.first;
@@ -198,7 +175,7 @@ impl<T> core::fmt::Debug for Growing<T> {
 }
 
 impl<T> Growing<T> {
-    #[inline(always)]
+    #[inline]
     fn count(&self) -> &AtomicU32 {
         // SAFETY: aligned to four bytes, as the whole is; only touched as an atomic.
         unsafe { AtomicU32::from_ptr(UnsafeCell::raw_get(&raw const self.count)) }
@@ -218,7 +195,7 @@ impl<T> Growing<T> {
     }
 
     /// The item with this number, if it is known to have memory.
-    #[inline(always)]
+    #[inline]
     pub fn get(&self, number: u32) -> Option<&T> {
         crate::touched();
         if number >= self.count().load(Relaxed) {
@@ -230,74 +207,11 @@ impl<T> Growing<T> {
     }
 
     /// Number of an item that is in the table.
-    #[inline(always)]
+    #[inline]
     pub fn number(&self, item: &T) -> u32 {
         const { assert!(size_of::<T>().is_power_of_two()) }
         let first = self.first;
         ((ptr::from_ref(item) as usize).wrapping_sub(first.as_ptr() as usize) / size_of::<T>()) as u32
-    }
-}
-
-/// As [`Growing`], for those who number its items from 1, so that 0 is none. Twelve bytes too.
-#[repr(C, packed(4))]
-pub struct Ordinal<T> {
-    /// Where item 0 would be: what is counted too much is in it, and costs nothing.
-    before: *const T,
-    /// An atomic, which may not stand in what is packed.
-    count: UnsafeCell<u32>,
-}
-
-// SAFETY: as for `Pinned`.
-unsafe impl<T> Send for Ordinal<T> {}
-// SAFETY: as above.
-unsafe impl<T> Sync for Ordinal<T> {}
-
-impl<T> core::fmt::Debug for Ordinal<T> {
-    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
-        f.debug_struct("Ordinal").field("before", &{ self.before }).field("count", &self.count().load(Relaxed)).finish()
-    }
-}
-
-impl<T> Ordinal<T> {
-    #[inline(always)]
-    fn count(&self) -> &AtomicU32 {
-        // SAFETY: aligned to four bytes, as the whole is; only touched as an atomic.
-        unsafe { AtomicU32::from_ptr(UnsafeCell::raw_get(&raw const self.count)) }
-    }
-
-    /// None of the items of a table.
-    pub const fn of(table: Table<T>) -> Ordinal<T> {
-        let Table { first, count: _ } = table;
-        Ordinal { before: first.as_ptr().wrapping_sub(1), count: UnsafeCell::new(0) }
-    }
-
-    /// As of [`Growing`].
-    pub fn grow(&self, table: Table<T>, count: u32) {
-        let (before, first) = (self.before, table.first);
-        if ptr::eq(before, first.as_ptr().wrapping_sub(1)) {
-            self.count().fetch_max(count.min(table.count), Relaxed);
-        }
-    }
-
-    /// The item with this number.
-    #[inline(always)]
-    pub fn get(&self, number: u32) -> Option<&T> {
-        crate::touched();
-        if number.wrapping_sub(1) >= self.count().load(Relaxed) {
-            return None;
-        }
-        let item = self.before.wrapping_add(number as usize);
-        // SAFETY: an item of the table lies where something is, and nothing lies at 0. (Nobody asks whether there is one, again.)
-        unsafe { core::hint::assert_unchecked(!item.is_null()) };
-        // SAFETY: an item of the table, which is as it was when it was made.
-        Some(unsafe { &*item })
-    }
-
-    /// Number of an item that is in the table.
-    #[inline(always)]
-    pub fn number(&self, item: &T) -> u32 {
-        const { assert!(size_of::<T>().is_power_of_two()) }
-        ((ptr::from_ref(item) as usize).wrapping_sub(self.before as usize) / size_of::<T>()) as u32
     }
 }
 
@@ -324,21 +238,15 @@ mod tests {
         assert_eq!(table.get(0).unwrap().load(Relaxed), 10);
         assert_eq!(table.number(table.get(53).unwrap()), 53);
         assert!(table.get(54).is_none() && table.get(u32::MAX).is_none());
-        let ordinal = Ordinal::of(table);
         let growing = Growing::of(table);
-        assert!(ordinal.get(1).is_none() && growing.get(0).is_none());
-        ordinal.grow(Table::new(&region, 88, 53).unwrap(), 53);
+        assert!(growing.get(0).is_none());
         growing.grow(Table::new(&region, 88, 53).unwrap(), 53);
-        assert!(ordinal.get(1).is_none() && growing.get(0).is_none(), "another table's");
+        assert!(growing.get(0).is_none(), "another table's");
         growing.grow(table, 3);
         assert!(ptr::eq(growing.get(2).unwrap(), table.get(2).unwrap()) && growing.get(3).is_none());
         assert_eq!(growing.number(table.get(2).unwrap()), 2);
         growing.grow(table, u32::MAX);
-        ordinal.grow(table, u32::MAX);
         assert!(growing.get(53).is_some() && growing.get(54).is_none());
-        assert!(ptr::eq(ordinal.get(1).unwrap(), table.get(0).unwrap()));
-        assert!(ptr::eq(ordinal.get(54).unwrap(), table.get(53).unwrap()) && ordinal.number(table.get(53).unwrap()) == 54);
-        assert!([0, 55, u32::MAX].into_iter().all(|number| ordinal.get(number).is_none()));
         assert!(Table::<AtomicU64>::new(&region, 80, 55).is_none());
         assert!(Table::<AtomicU64>::new(&region, 84, 1).is_none());
         assert!(Pinned::<AtomicU64>::new(&region, 512).is_none());

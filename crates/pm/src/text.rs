@@ -24,12 +24,6 @@ pub struct Short {
 }
 
 impl Short {
-    /// The component of these words, which has no NUL in it.
-    pub fn of_words(low: u64, high: u64) -> Short {
-        let all = u128::from(high) << 64 | u128::from(low);
-        Short { low, high, len: (128 - all.leading_zeros()).div_ceil(8) }
-    }
-
     /// Whether it may be no name: nothing, `.` or `..`. True of a few odd names besides.
     #[inline(always)]
     pub fn may_be_dots(&self) -> bool {
@@ -50,8 +44,8 @@ pub static UNREADABLE: [u8; NAME_MAX + 2] = {
 
 /// Bytes of a page, and of the longest path with its NUL.
 const PAGE: usize = 4096;
-/// Longest path over the border of a page that a glance looks at, bytes, and what may precede it: below `PATH_MAX` together.
-const GLANCE_MAX: usize = PAGE / 2 - 1;
+/// Longest path over the border of a page that the fast path looks at, bytes, and what may precede it: below `PATH_MAX` together.
+const FAST_MAX: usize = PAGE / 2 - 1;
 
 impl<'a> Text<'a> {
     /// Wraps a text.
@@ -82,32 +76,32 @@ impl<'a> Text<'a> {
         self.at as usize
     }
 
-    /// Whether a path is too long for a glance. A text in one page is not: with its NUL it is no longer than a
-    /// path may be. So this is asked of what leaves a page only, which no component that [`Scan::short`] takes
+    /// Whether a path is too long for the fast path. A text in one page is not: with its NUL it is no longer than a
+    /// path may be. So this is asked of what leaves a page only, which no component that [`Text::short`] takes
     /// does: of each other one, from `start` to `end`.
     #[inline(always)]
     pub fn is_long_by(self, start: Text, end: Text) -> bool {
         (start.address() ^ (end.address() + 1)) / PAGE != 0 && self.is_long(end)
     }
 
-    /// Whether `rest`, which is behind a mount point at the start of this text, is too far behind it, or too long for a glance.
+    /// Whether `rest`, which is behind a mount point at the start of this text, is too far behind it, or too long for the fast path.
     #[inline(always)]
     pub fn is_far_to(self, rest: Text) -> bool {
         // Where a page ends before it, its own first component says how long it is.
-        rest.address().wrapping_sub(self.address()) > GLANCE_MAX
+        rest.address().wrapping_sub(self.address()) > FAST_MAX
             || (self.address() ^ rest.address()) / PAGE != 0 && rest.is_long(rest.component().1)
     }
 
     #[cold]
     #[inline(never)]
     fn is_long(self, mut end: Text) -> bool {
-        while let (Some(next), false) = (end.next(), end.address().wrapping_sub(self.address()) > GLANCE_MAX) {
+        while let (Some(next), false) = (end.next(), end.address().wrapping_sub(self.address()) > FAST_MAX) {
             end = next.component().1;
         }
-        end.address().wrapping_sub(self.address()) > GLANCE_MAX
+        end.address().wrapping_sub(self.address()) > FAST_MAX
     }
 
-    /// Whether a component from here lies in one page, with what follows it, for all that [`Scan::short`] looks at.
+    /// Whether a component from here lies in one page, with what follows it, for all that [`Text::short`] looks at.
     #[inline(always)]
     fn is_within_page(self) -> bool {
         // Sixteen bytes on is not among the first sixteen of a page.
@@ -191,48 +185,23 @@ impl<'a> Text<'a> {
     }
 }
 
-/// How components of a text are taken: what is made once for all of them.
-#[derive(Clone, Copy, Debug)]
-pub struct Scan {
-    #[cfg(target_arch = "x86_64")]
-    slashes: core::arch::x86_64::__m128i,
-}
-
-impl Scan {
-    /// For any text.
-    #[inline(always)]
-    pub fn start() -> Scan {
-        Scan {
-            #[cfg(target_arch = "x86_64")]
-            slashes: slashes(),
-        }
-    }
-
-    /// Once something was called that no text of the usual kind needs: else that would make all of them keep what is in here
-    /// on the stack.
-    #[inline(always)]
-    pub fn renew(&mut self) {
-        *self = Scan::start();
-    }
-
-    /// The first component of `rest`, and its end; `None` if it is longer than [`Short`]
+impl<'a> Text<'a> {
+    /// The first component, and its end; `None` if it is longer than [`Short`]
     /// or lies where looking at 16 bytes is not safe.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub fn short<'a>(&self, rest: Text<'a>) -> Option<(Short, Text<'a>)> {
+    pub fn short(self) -> Option<(Short, Text<'a>)> {
         use core::arch::x86_64::*;
-        if !rest.is_within_page() {
+        if !self.is_within_page() {
             return None;
         }
         // SAFETY: all 16 bytes are in the page of the first one, which is part of the text.
-        let bytes = unsafe { _mm_loadu_si128(rest.at.cast()) };
+        let bytes = unsafe { _mm_loadu_si128(self.at.cast()) };
         // 0 where the byte is NUL or differs from a slash in nothing.
         // SAFETY: every x86-64 has SSE2.
-        let least = unsafe { _mm_min_epu8(bytes, _mm_xor_si128(bytes, self.slashes)) };
+        let least = unsafe { _mm_min_epu8(bytes, _mm_xor_si128(bytes, _mm_set1_epi8(b'/' as i8))) };
         // SAFETY: as above.
-        let mut ends = unsafe { _mm_cmpeq_epi8(least, _mm_setzero_si128()) };
-        // SAFETY: no instruction. (Else it would be compared once more for what comes later.)
-        unsafe { core::arch::asm!("/* {0} */", inout(xmm_reg) ends, options(pure, nomem, nostack, preserves_flags)) };
+        let ends = unsafe { _mm_cmpeq_epi8(least, _mm_setzero_si128()) };
         // SAFETY: as above.
         let mask = unsafe { _mm_movemask_epi8(ends) } as u32;
         if mask == 0 {
@@ -244,15 +213,15 @@ impl Scan {
         // SAFETY: as above.
         let name = number_of(unsafe { _mm_andnot_si128(ends, bytes) }) & before;
         let short = Short { low: name as u64, high: (name >> 64) as u64, len };
-        Some((short, Text { at: rest.at.wrapping_add(len as usize), life: PhantomData }))
+        Some((short, Text { at: self.at.wrapping_add(len as usize), life: PhantomData }))
     }
 
     /// As above, a byte at a time.
     #[cfg(not(target_arch = "x86_64"))]
     #[inline]
-    pub fn short<'a>(&self, rest: Text<'a>) -> Option<(Short, Text<'a>)> {
-        let (name, end) = rest.component();
-        if name.len() > 15 || !rest.is_within_page() {
+    pub fn short(self) -> Option<(Short, Text<'a>)> {
+        let (name, end) = self.component();
+        if name.len() > 15 || !self.is_within_page() {
             return None;
         }
         let mut words = [0u8; 16];
@@ -260,27 +229,6 @@ impl Scan {
         let all = u128::from_le_bytes(words);
         Some((Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32 }, end))
     }
-
-    /// As [`Scan::short`], with the component's bytes where they lie.
-    #[inline(always)]
-    pub fn short_part<'a>(&self, rest: Text<'a>) -> Option<(Short, &'a [u8], Text<'a>)> {
-        let (short, end) = self.short(rest)?;
-        // SAFETY: these bytes were just read.
-        let name = unsafe { core::slice::from_raw_parts(rest.at, short.len as usize) };
-        Some((short, name, end))
-    }
-}
-
-/// Sixteen slashes, made without the compiler's knowledge, who would read them from a line of constants, and anew each time.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn slashes() -> core::arch::x86_64::__m128i {
-    use core::arch::x86_64::{_mm_cvtsi32_si128, _mm_shuffle_epi32};
-    let mut four = 0x2f2f_2f2f;
-    // SAFETY: no instruction: it leaves the number what it is.
-    unsafe { core::arch::asm!("/* {0:e} */", inout(reg) four, options(nomem, nostack, preserves_flags)) };
-    // SAFETY: every x86-64 has SSE2.
-    unsafe { _mm_shuffle_epi32(_mm_cvtsi32_si128(four), 0) }
 }
 
 /// Sixteen bytes as a number.
@@ -310,20 +258,17 @@ mod tests {
             buffer[lead + text.len()] = 0;
             // SAFETY: the text ends in a NUL.
             let mut rest = unsafe { Text::new(buffer.as_ptr().add(lead)) };
-            let scan = Scan::start();
             loop {
                 let (name, end) = rest.component();
                 let left = &buffer[rest.at as usize - buffer.as_ptr() as usize..];
                 assert_eq!(name.len(), left.iter().position(|b| matches!(b, 0 | b'/')).unwrap());
-                match scan.short(rest) {
+                match rest.short() {
                     Some((short, after)) => {
                         let mut words = [0; 16];
                         words[..name.len()].copy_from_slice(name);
                         let all = u128::from_le_bytes(words);
                         let expected = Short { low: all as u64, high: (all >> 64) as u64, len: name.len() as u32 };
                         assert_eq!((short, after.at), (expected, end.at));
-                        assert_eq!(Short::of_words(short.low, short.high), expected);
-                        assert_eq!(scan.short_part(rest).map(|part| part.1), Some(name));
                     }
                     None => assert!(name.len() > 15 || !rest.is_within_page()),
                 }

@@ -52,7 +52,7 @@ impl Copy {
         }
     };
 
-    #[inline(always)]
+    #[inline]
     fn groups(&self) -> &[u32] {
         // SAFETY: in bounds, see `groups_len`; asking that at every call would cost more than the groups are looked at.
         unsafe { self.groups.get_unchecked(..self.groups_len as usize) }
@@ -101,7 +101,7 @@ impl Credentials {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    #[inline(always)]
+    #[inline]
     fn copy(&self) -> &Copy {
         let current = self.current.load(Ordering::Acquire);
         debug_assert!(!core::ptr::eq(current, &STRANGER), "nobody has asked who calls");
@@ -109,20 +109,20 @@ impl Credentials {
         unsafe { &*current }
     }
 
-    /// What a glance asks of the file-system identity.
-    #[inline(always)]
+    /// What the fast path asks of the file-system identity.
+    #[inline]
     pub(crate) fn caller(&self) -> &Caller {
         &self.copy().effective
     }
 
     /// The same of the real identity, for `access`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn real_caller(&self) -> &Caller {
         &self.copy().real
     }
 
     /// File-system identity.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn effective(&self) -> Cred<'_> {
         let copy = self.copy();
         let (Caller { uid, privileged }, gid) = (copy.effective, copy.effective_gid);

@@ -54,7 +54,7 @@ impl Entry {
     }
 
     /// One of a file or directory opened with these `O_*`, not as a path only.
-    #[inline(always)]
+    #[inline]
     pub fn opened(slot: u8, description: DescriptionId, kind: Kind, flags: u32) -> Self {
         const _: () = assert!((CLOEXEC >> 13) as u32 == pm::sys::abi::O_CLOEXEC);
         debug_assert!(usize::from(slot) < MOUNTS_MAX);
@@ -69,19 +69,19 @@ impl Entry {
     }
 
     /// Open for reading.
-    #[inline(always)]
+    #[inline]
     pub fn readable(self) -> bool {
         self.0 & READ != 0
     }
 
     /// Open for writing.
-    #[inline(always)]
+    #[inline]
     pub fn writable(self) -> bool {
         self.0 & WRITE != 0
     }
 
     /// Mount slot.
-    #[inline(always)]
+    #[inline]
     pub fn slot(self) -> usize {
         (self.0 >> 40) as usize % MOUNTS_MAX
     }
@@ -118,7 +118,7 @@ impl Entry {
 }
 
 /// `READ` and `WRITE` of these `O_*`.
-#[inline(always)]
+#[inline]
 const fn access(flags: u32) -> u64 {
     const _: () = assert!(READ == 1 << 62 && WRITE == 2 << 62);
     // `O_RDONLY` 0, `O_WRONLY` 1, `O_RDWR` 2: one more is the two bits; 3 is neither.
@@ -148,8 +148,8 @@ impl Descriptors {
         }
     }
 
-    /// Where relative paths start, if that is at hand.
-    #[inline(always)]
+    /// Where relative paths start, if that is known.
+    #[inline]
     pub fn here(&self) -> Option<Beginning> {
         self.here.get()
     }
@@ -181,7 +181,7 @@ impl Descriptors {
         self.swap(fd, entry.0)
     }
 
-    /// Changes a word. Where relative paths start is not at hand then if it was the working directory's.
+    /// Changes a word. Where relative paths start is not known then if it was the working directory's.
     #[inline]
     fn swap(&self, fd: u32, word: u64) -> Option<Entry> {
         let old = self.words.get(fd as usize)?.swap(word, Ordering::AcqRel);
@@ -192,7 +192,7 @@ impl Descriptors {
     }
 
     /// Puts an entry at a number that nobody else has.
-    #[inline(always)]
+    #[inline]
     pub fn put_new(&self, fd: u32, entry: Entry) {
         if fd < FD_MAX && fd >= self.end.load(Ordering::Relaxed) {
             self.end.fetch_max(fd + 1, Ordering::AcqRel);
@@ -203,7 +203,7 @@ impl Descriptors {
     }
 
     /// Takes an entry out of a program's number, which it is known to be.
-    #[inline(always)]
+    #[inline]
     pub fn take_own(&self, fd: u32) -> Option<Entry> {
         let old = self.words[(fd % FD_MAX.next_power_of_two()) as usize].swap(0, Ordering::AcqRel);
         if old == 0 { None } else { Some(Entry(old)) }

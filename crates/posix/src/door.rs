@@ -117,7 +117,7 @@ impl Bitmap {
     pub(crate) const LOWEST: usize = (Bitmap::WORDS - 1) * 8;
 
     /// The word of a number, if it has one.
-    #[inline(always)]
+    #[inline]
     fn word(&self, fd: u32) -> Option<&core::sync::atomic::AtomicU64> {
         self.words.get((Bitmap::WORDS - 1).wrapping_sub(fd as usize / 64))
     }
@@ -135,8 +135,8 @@ impl Bitmap {
     }
 
     /// The lowest free number where it is one of the first, as it is nearly always.
-    #[inline(always)]
-    pub(crate) fn take_quickly(&self) -> Option<u32> {
+    #[inline]
+    pub(crate) fn take_fast(&self) -> Option<u32> {
         let word = &self.words[Bitmap::WORDS - 1];
         let seen = word.load(Acquire);
         let bit = (!seen).trailing_zeros();
@@ -160,7 +160,7 @@ impl Numbers for Bitmap {
             return Err(Errno::EINVAL);
         }
         if lowest == 0
-            && let Some(fd) = self.take_quickly()
+            && let Some(fd) = self.take_fast()
         {
             return Ok(fd);
         }
@@ -191,7 +191,7 @@ impl Numbers for Bitmap {
         Ok(())
     }
 
-    #[inline(always)]
+    #[inline]
     fn give_back(&self, fd: u32) {
         if fd >= Bitmap::FIRST {
             return self.give_back_far(fd);

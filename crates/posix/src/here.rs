@@ -27,7 +27,7 @@ pub type Beginning = (u32, u64, u32);
 
 impl Here {
     /// Where relative paths start; `None`: not at hand.
-    #[inline(always)]
+    #[inline]
     pub fn get(&self) -> Option<Beginning> {
         let state = self.state.load(Acquire);
         if state & PLACE == 0 {

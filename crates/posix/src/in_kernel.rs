@@ -96,7 +96,7 @@ impl Process {
     /// mounted something on a directory in it. It has not where it knows no names.
     #[cold]
     pub(crate) fn kernel_has_mounted(&self, cx: &Cx, spot: &Spot) -> bool {
-        if !self.door.has_kernel() || !spot.mount.kernel_knows_names(cx, spot.found.parent) {
+        if !self.door.has_kernel() || !spot.mount.backend.kernel_knows_names(cx, spot.found.parent) {
             return false;
         }
         let backend = spot.mount.backend;

@@ -7,6 +7,7 @@ pub mod credentials;
 pub mod descriptors;
 pub mod door;
 pub mod environment;
+mod fast;
 pub mod handle;
 pub mod here;
 pub mod in_kernel;

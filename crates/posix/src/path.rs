@@ -5,9 +5,8 @@
 //! the backend's; here it is carried on where it leaves the backend: into a
 //! mount below or above, back to the namespace's root (absolute symlinks), or
 //! out to the kernel, with the remaining path rewritten. What lies outside and may
-//! lead in is looked at in [`outside`]; what is known at a glance, in [`glance`].
+//! lead in is looked at in [`outside`].
 
-pub(crate) mod glance;
 mod outside;
 
 use crate::descriptors::{CWD_FD, Entry};
@@ -93,7 +92,7 @@ enum Start<'a> {
 
 impl Process {
     /// The open file behind a program's descriptor argument.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn file(&self, fd: usize) -> Option<OpenFile<'_>> {
         let fd = fd as u32;
         if fd >= CWD_FD {
@@ -102,16 +101,16 @@ impl Process {
         self.open_file(self.descriptors.get(fd)?)
     }
 
-    /// The same for a call's quick way; `None` also where there is no such way, since a file has to be asked for.
-    #[inline(always)]
-    pub(crate) fn file_at_hand(&self, fd: usize) -> Option<OpenFile<'_>> {
-        self.file_of(self.entry_at_hand(fd)?)
+    /// The same for the fast path; `None` also where the file has to be asked for.
+    #[inline]
+    pub(crate) fn file_fast(&self, fd: usize) -> Option<OpenFile<'_>> {
+        self.file_of(self.entry_fast(fd)?)
     }
 
-    /// As [`Process::file_at_hand`], if it is open for writing.
-    #[inline(always)]
-    pub(crate) fn writable_at_hand(&self, fd: usize) -> Option<OpenFile<'_>> {
-        let entry = self.entry_at_hand(fd)?;
+    /// As [`Process::file_fast`], if it is open for writing.
+    #[inline]
+    pub(crate) fn writable_fast(&self, fd: usize) -> Option<OpenFile<'_>> {
+        let entry = self.entry_fast(fd)?;
         // Before anything is looked up: one question with whether there is an entry.
         if !entry.writable() {
             return None;
@@ -119,8 +118,8 @@ impl Process {
         self.file_of(entry)
     }
 
-    #[inline(always)]
-    fn entry_at_hand(&self, fd: usize) -> Option<Entry> {
+    #[inline]
+    fn entry_fast(&self, fd: usize) -> Option<Entry> {
         let fd = fd as u32;
         if fd >= CWD_FD {
             return None;
@@ -128,16 +127,16 @@ impl Process {
         self.descriptors.get(fd)
     }
 
-    #[inline(always)]
+    #[inline]
     fn file_of(&self, entry: Entry) -> Option<OpenFile<'_>> {
         let slot = entry.slot();
         let mount = self.mounts.held(slot)?;
-        let description = mount.description_at_hand(entry.description())?;
+        let description = mount.description_fast(entry.description())?;
         let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
         Some(OpenFile { slot, entry, mount, description, node })
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn open_file(&self, entry: Entry) -> Option<OpenFile<'_>> {
         let slot = entry.slot();
         let mount = self.mounts.held(slot)?;
@@ -212,7 +211,7 @@ impl Process {
     }
 
     /// The mount that an absolute path leads into by its text.
-    #[inline(always)]
+    #[inline]
     fn find<'a>(&self, path: &'a [u8], last: Last) -> Option<(usize, &Mount, &'a [u8])> {
         if last == Last::Parent { self.mounts.find_name(path) } else { self.mounts.find(path) }
     }

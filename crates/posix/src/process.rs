@@ -138,12 +138,10 @@ impl Process {
     }
 
     /// The lowest free number, for who opens with these `O_*`. `EMFILE` when there is none.
-    /// `NUMBERED`: it is known that the numbers are its own.
-    #[inline(always)]
-    pub(crate) fn take_number<const NUMBERED: bool>(&self, flags: u32) -> Result<u32, Errno> {
-        debug_assert!(!NUMBERED || self.has_numbers());
-        if (NUMBERED || self.has_numbers())
-            && let Some(fd) = self.numbers.take_quickly()
+    #[inline]
+    pub(crate) fn take_number(&self, flags: u32) -> Result<u32, Errno> {
+        if self.has_numbers()
+            && let Some(fd) = self.numbers.take_fast()
         {
             return Ok(fd);
         }
@@ -151,7 +149,7 @@ impl Process {
     }
 
     /// Nobody uses `fd` any more.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn give_number_back(&self, fd: u32) {
         if self.has_numbers() {
             return self.give_own_number_back(fd);
@@ -160,18 +158,18 @@ impl Process {
     }
 
     /// The same where the numbers are its own.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn give_own_number_back(&self, fd: u32) {
         self.numbers.give_back(fd);
     }
 
-    #[inline(always)]
+    #[inline]
     fn has_numbers(&self) -> bool {
         self.closing.load(Relaxed) & OWN_NUMBERS != 0
     }
 
     /// A record lock was ever taken, so that `close` must drop them.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn has_record_locks(&self) -> bool {
         self.closing.load(Relaxed) & RECORD_LOCKS != 0
     }
@@ -223,6 +221,6 @@ impl Process {
             // It may have got its maps by now, of which nobody is told.
             self.credentials_changed();
         }
-        Cx { cred: self.credentials.effective(), umask: self.umask_at_hand(), thread: &thread.thread }
+        Cx { cred: self.credentials.effective(), umask: self.umask_known(), thread: &thread.thread }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Path<'a> {
 /// Whether a program's pointer cannot be good (the kernel would say `EFAULT`):
 /// it leads into the first page, or into the kernel's half of the addresses.
 /// Signed, so that one comparison tells both.
-#[inline(always)]
+#[inline]
 pub fn bad(pointer: usize) -> bool {
     (pointer as isize) < 4096
 }

@@ -213,9 +213,9 @@ fn one_buffer_goes_straight() {
     // SAFETY: a buffer of that length.
     let quick = unsafe {
         [
-            world.process.quick_pread(|| &world.thread, fd, at, LEN, 10),
-            world.process.quick_pwrite(|| &world.thread, fd, at, 3, 20),
-            world.process.quick_write(|| &world.thread, fd, at, 4),
+            world.process.pread_fast(|| &world.thread, fd, at, LEN, 10),
+            world.process.pwrite_fast(|| &world.thread, fd, at, 3, 20),
+            world.process.write_fast(|| &world.thread, fd, at, 4),
         ]
     };
     assert_eq!(quick, [Some(LEN as isize), Some(3), Some(4)]);

@@ -1,7 +1,7 @@
 //! What the preload library reads of other libraries, whose bytes anybody may have written. It is tested here since a
 //! library without `std` cannot have tests of its own.
 
-#[path = "../../preload/src/libraries/dynamic.rs"]
+#[path = "../../preload/src/process/libraries/dynamic.rs"]
 mod dynamic;
 
 use dynamic::{Dynamic, give_name};

@@ -6,7 +6,7 @@
 //! from `cx.cred`, in every method that names a right below.
 
 use base::stat::Stat;
-pub use base::walk::{Exit, Found, Glance, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
+pub use base::walk::{Exit, Fast, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
 use base::*;
 use base::{Description, DescriptionId};
 use core::mem::MaybeUninit;
@@ -24,6 +24,9 @@ pub struct MapRange {
     /// Length in bytes (page-aligned).
     pub len: u64,
 }
+
+/// On which nodes of a backend something is mounted; `None`: on none.
+pub type Covered<'a> = Option<&'a dyn Fn(u64) -> bool>;
 
 /// A file system.
 pub trait Backend: Sync {
@@ -53,18 +56,12 @@ pub trait Backend: Sync {
         self.device()
     }
 
-    /// The type of a node that was just looked up.
-    fn kind(&self, cx: &Cx, node: Node) -> Result<Kind> {
-        Ok(self.attr(cx, node)?.kind)
-    }
-
     /// Walks `path` (no leading slash) from directory `base`, following `..`
     /// and symlinks, checking search permission (`X`) at every step.
     ///
     /// `links` counts the symlinks followed so far in this call (`ELOOP` past
     /// [`SYMLINKS_MAX`]). `covered` tells on which nodes something is mounted;
-    /// it is not asked when `None`. A direct backend overrides this; the
-    /// default (the generic walk in `walk.rs`) goes by `lookup` and `readlink`.
+    /// it is not asked when `None`.
     #[allow(clippy::too_many_arguments)]
     fn walk<'a>(
         &self,
@@ -79,20 +76,76 @@ pub trait Backend: Sync {
         crate::walk::walk(self, cx, base, path, last, links, covered, scratch)
     }
 
-    /// As `walk` and `attr` in one, for the program, where that is quick: a path of plain components (no leading
-    /// slash) whose nodes are at hand. A backend may always be unsure, and is where a right is missing;
-    /// nothing may be mounted in it. `out` is written only if the node was seen.
-    fn glance_stat(&self, _who: &Caller, _base: Node, _path: Text, _follow: bool, _out: &mut MaybeUninit<Stat>) -> Glance {
-        Glance::Unsure
+    /// The fast path of `walk`: a path of plain components (no leading slash) whose nodes are cached. `covered` tells on
+    /// which nodes something is mounted; it is not asked when `None`. A backend may always answer [`Fast::Slow`],
+    /// and does where a right is missing.
+    fn find_fast(&self, _who: &Caller, _base: Node, _path: Text, _follow: bool, _covered: Covered) -> Fast<Sight> {
+        Fast::Slow
     }
 
-    /// As `attr` of a node that is open, where that is quick.
-    fn glance_node(&self, _node: Node, _out: &mut MaybeUninit<Stat>) -> Glance {
-        Glance::Unsure
+    /// As `find_fast`, and the node's attributes for the program. `out` is written only if it was found.
+    fn stat_fast(
+        &self,
+        _who: &Caller,
+        _from: (Node, Text),
+        _follow: bool,
+        _covered: Covered,
+        _out: &mut MaybeUninit<Stat>,
+    ) -> Fast<()> {
+        Fast::Slow
+    }
+
+    /// The attributes of a node that is open, as `stat_fast`.
+    fn fstat_fast(&self, _node: Node, _out: &mut MaybeUninit<Stat>) -> Fast<()> {
+        Fast::Slow
+    }
+
+    /// As `find_fast`, and opens the file or directory as `fd`. `flags` are the program's, and those that the
+    /// description keeps.
+    fn open_fast(
+        &self,
+        _who: &Caller,
+        _from: (Node, Text),
+        _covered: Covered,
+        _flags: (u32, u32),
+        _fd: u32,
+    ) -> Fast<(DescriptionId, Kind)> {
+        Fast::Slow
+    }
+
+    /// The fast path of `close`: what it leaves is for `close_rest`.
+    fn close_fast(&self, _fd: u32) -> Option<Unclosed> {
+        Some(Unclosed::All)
+    }
+
+    /// What `close_fast` has left.
+    fn close_rest(&self, cx: &Cx, fd: u32, _rest: Unclosed) {
+        self.close(cx, fd);
+    }
+
+    /// The fast path of `read` into one buffer.
+    fn read_fast(&self, _node: Node, _offset: u64, _into: UserSlice) -> Fast<usize> {
+        Fast::Slow
+    }
+
+    /// The fast path of `write` of one buffer; the offset after it.
+    fn write_fast(&self, _thread: &Thread, _node: Node, _offset: Option<u64>, _from: UserSlice) -> Fast<u64> {
+        Fast::Slow
+    }
+
+    /// As `write_fast` at a description's offset, or at the end, which moves the offset.
+    fn write_on_fast(&self, _thread: &Thread, _id: DescriptionId, _node: Node, _append: bool, _from: UserSlice) -> Fast<u64> {
+        Fast::Slow
     }
 
     /// The node called `name` in `dir` (`X` on `dir`). Not for `.` and `..`.
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node>;
+
+    /// As `lookup`, and the node's type.
+    fn lookup_kind(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
+        let node = self.lookup(cx, dir, name)?;
+        Ok((node, self.attr(cx, node)?.kind))
+    }
 
     /// The node with inode number `ino` that was its place's `generation`-th, if
     /// there can be one (native: `Node::id >> 40`). Whether there is one shows at its first use.
@@ -179,16 +232,19 @@ pub trait Backend: Sync {
         Table::EMPTY
     }
 
-    /// The native engine behind it: calls that must be quick go there without a detour.
-    #[cfg(feature = "native")]
-    fn direct(&self) -> Option<&'static engine::Fs> {
-        None
+    /// Whether a kernel mount serves it too, by another process.
+    fn is_served(&self) -> bool {
+        false
     }
 
-    /// The same for calls that change something; `None` where those are for the backend, though it can be read directly.
-    #[cfg(feature = "native")]
-    fn direct_changes(&self) -> Option<&'static engine::Fs> {
-        self.direct()
+    /// Whether that one's kernel may know names in a directory.
+    fn kernel_knows_names(&self, _cx: &Cx, _dir: Node) -> bool {
+        false
+    }
+
+    /// Whether a directory is called `name` in `dir`, if that is cached.
+    fn is_called(&self, _directory: Node, _dir: Node, _name: &[u8]) -> Option<bool> {
+        None
     }
 
     /// The description behind an index that `open` returned and nobody has closed.
@@ -214,7 +270,7 @@ pub trait Backend: Sync {
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize>;
 
     /// Whether the calls of one buffer are answered by the backend alone: nothing is at
-    /// hand that the caller could glance at, and `descriptions` is where they lie.
+    /// hand that the fast path could ask, and `descriptions` is where they lie.
     fn is_direct(&self) -> bool {
         false
     }
@@ -222,11 +278,6 @@ pub trait Backend: Sync {
     /// As `read` into one buffer that is not empty.
     fn read_one(&self, cx: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
         self.read(cx, node, offset, &[into])
-    }
-
-    /// As `read` into one buffer, where that is quick.
-    fn glance_read(&self, _node: Node, _offset: u64, _into: UserSlice) -> Option<usize> {
-        None
     }
 
     /// Writes at `offset` (`None`: atomically at the end), returns bytes

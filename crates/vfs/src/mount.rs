@@ -1,14 +1,10 @@
-//! A mounted file system, and what is asked of it: the native engine's functions where it is that one
-//! ([`calls`], [`glance`]), else its [`Backend`]'s. Which path leads to which says the [`table`].
+//! A mounted file system. Which path leads to which says the [`table`].
 
-mod calls;
-mod glance;
 mod table;
 
-pub use calls::Native;
 pub use table::MountTable;
 
-use crate::{Backend, Cx, MOUNTS_MAX, Node};
+use crate::{Backend, MOUNTS_MAX, Node};
 use base::{Description, DescriptionId};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -20,8 +16,8 @@ pub const PREFIX_MAX: usize = 1024;
 /// One mounted file system. What every call reads comes first: see [`MountTable`].
 #[repr(C)]
 pub struct Mount {
-    #[cfg(feature = "native")]
-    direct: Option<&'static engine::Fs>,
+    /// The file system.
+    pub backend: &'static dyn Backend,
     descriptions: Table<Description>,
     /// Bit n: what is in slot n covers a node of it.
     covered_by: AtomicU32,
@@ -35,10 +31,6 @@ pub struct Mount {
     covers_in: u8,
     /// Its root directory.
     pub root: Node,
-    #[cfg(feature = "native")]
-    changing: Option<&'static engine::Fs>,
-    /// The file system.
-    pub backend: &'static dyn Backend,
     covers: Node,
     prefix_len: u16,
     prefix: [u8; PREFIX_MAX],
@@ -63,7 +55,7 @@ impl Mount {
     }
 
     /// The description behind an index of an open descriptor.
-    #[inline(always)]
+    #[inline]
     pub fn description(&self, id: DescriptionId) -> &Description {
         match self.descriptions.get(id) {
             Some(description) => description,
@@ -72,42 +64,36 @@ impl Mount {
     }
 
     /// The same, if its place is known here: nobody is asked.
-    #[inline(always)]
-    pub fn description_at_hand(&self, id: DescriptionId) -> Option<&Description> {
+    #[inline]
+    pub fn description_fast(&self, id: DescriptionId) -> Option<&Description> {
         self.descriptions.get(id)
     }
 
     /// Whether something is mounted inside it.
-    #[inline(always)]
+    #[inline]
     pub fn is_covered(&self) -> bool {
         self.covered_by.load(Relaxed) != 0
     }
 
     /// Whether a kernel mount serves it too, by another process.
-    #[inline(always)]
+    #[inline]
     pub fn is_served(&self) -> bool {
-        #[cfg(feature = "native")]
-        return self.direct.is_some_and(engine::Fs::is_served);
-        #[cfg(not(feature = "native"))]
-        false
+        self.backend.is_served()
     }
 
-    /// Whether that one's kernel may know names in a directory.
-    pub fn kernel_knows_names(&self, _cx: &Cx, _dir: Node) -> bool {
-        #[cfg(feature = "native")]
-        return self.direct.is_some_and(|fs| fs.knows_names(_cx, _dir));
-        #[cfg(not(feature = "native"))]
-        false
+    /// Whether something may be mounted on the directory called `name` in `dir`.
+    pub fn may_be_covered_at(&self, among: &MountTable, dir: Node, name: &[u8]) -> bool {
+        among.inside(self).any(|(_, inner)| self.backend.is_called(inner.covers, dir, name) != Some(false))
     }
 
     /// What follows the mount point in the absolute path `path`, without leading slashes.
-    #[inline(always)]
+    #[inline]
     pub fn rest_of_text<'a>(&self, path: Text<'a>) -> Option<Text<'a>> {
         behind(path.after(self.prefix())?)
     }
 
     /// The same of what follows the mount point of `outer`, which this one is inside.
-    #[inline(always)]
+    #[inline]
     fn rest_of_rest<'a>(&self, outer: &Mount, rest: Text<'a>) -> Option<Text<'a>> {
         behind(rest.after(self.prefix().get(usize::from(outer.prefix_len) + 1..)?)?)
     }
@@ -115,7 +101,7 @@ impl Mount {
     /// What follows the mount point in `path`, without leading slashes, if
     /// `path` starts with it on a component border. Not by `memcmp`: mount points
     /// are short, and the call would cost more.
-    #[inline(always)]
+    #[inline]
     fn rest<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
         let (prefix, mut rest) = (self.prefix.get(..usize::from(self.prefix_len))?, path.get(usize::from(self.prefix_len)..)?);
         if !prefix.iter().zip(path).all(|(a, b)| a == b) {
@@ -134,7 +120,7 @@ impl Mount {
 }
 
 /// What lies behind a mount point in a path: nothing, or what follows the slashes.
-#[inline(always)]
+#[inline]
 fn behind(mut rest: Text) -> Option<Text> {
     if !rest.begins_with(b'/') {
         return rest.begins_with(0).then_some(rest);

@@ -7,6 +7,7 @@ mod dump;
 mod guard;
 mod info;
 mod ls;
+mod manual;
 mod mkfs;
 pub mod mount;
 mod mounts;
@@ -41,6 +42,8 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Upgrade { image, inode32, force, json } => upgrade::upgrade(&image, upgrade::Options { inode32, force, json }),
         Verb::Info { image, json } => info::info(&image, json),
         Verb::Dump { image } => dump::dump(&image),
+        Verb::Completions { shell } => manual::completions(shell),
+        Verb::Man { directory } => manual::man(directory.as_deref()),
         Verb::Bench(bench) => bench::run(bench.what),
     }
 }

@@ -9,6 +9,7 @@ use crate::args::Run;
 use crate::attach;
 use crate::cmd::ways;
 use crate::failure::{Failure, Result};
+use crate::library;
 use crate::mounts::spec::{self, Mount, Source};
 use crate::mounts::{For, Session, beside, check_points};
 use posix::{environment, own_calls};
@@ -24,8 +25,6 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-
-const LIBRARY: &str = "libbypath_preload.so";
 
 /// Runs the program; its exit code, 128 + signal if it was killed, 126 or 127
 /// if it could not be started.
@@ -57,23 +56,14 @@ fn take_over(mounts: &[Mount]) -> Result<()> {
     })
 }
 
-/// The preload library: `BYPATH_PRELOAD`, or beside this program.
+/// The preload library, where the loader can take its path.
 fn library() -> Result<PathBuf> {
-    let path = match std::env::var_os("BYPATH_PRELOAD").filter(|value| !value.is_empty()) {
-        Some(path) => PathBuf::from(path),
-        None => {
-            let own = std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?;
-            own.with_file_name(LIBRARY)
-        }
-    };
-    let shown = path.display();
-    if !path.is_file() {
-        return Err(Failure::new(format!("{shown}: not there; build it with `make`, or name it in BYPATH_PRELOAD")));
-    }
+    let path = library::preload()?;
     if path.as_os_str().as_bytes().iter().any(|b| b" :;".contains(b)) {
+        let shown = path.display();
         return Err(Failure::new(format!("{shown}: the loader can't take a path with spaces or colons; put bypath elsewhere")));
     }
-    std::path::absolute(&path).map_err(|error| Failure::io(shown, &error))
+    Ok(path)
 }
 
 fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Result<ExitStatus> {

@@ -5,6 +5,7 @@
 //! lasts.
 
 use crate::failure::{Failure, Result};
+use crate::library::c_library;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,7 +14,6 @@ use std::path::{Path, PathBuf};
 /// Tells the library where the table is.
 pub const SITES: &str = "BYPATH_SITES";
 const WAYS: &str = "BYPATH_WAYS";
-const C_LIBRARY: &str = "libc.so.6";
 
 /// A table in a file; removed on drop.
 pub struct Table(PathBuf);
@@ -71,15 +71,6 @@ pub fn sites() -> Result<Option<Table>> {
     }
     let found = sites::find(&file, |_| true).map_err(wrong)?;
     Ok(Some(Table::of(&found.encode(), &std::env::temp_dir())?))
-}
-
-/// The C library that this program, and so its children, run with.
-fn c_library() -> Option<PathBuf> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines()
-        .filter_map(|line| line.split_once('/'))
-        .map(|(_, path)| PathBuf::from(format!("/{path}")))
-        .find(|path| path.ends_with(C_LIBRARY))
 }
 
 #[cfg(test)]

@@ -25,7 +25,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const LIBRARY: &str = "libbypath_daemon.so";
 /// The mount point of a daemon with a socket.
 pub const SOCKET: &str = "/dev/fd/3";
 /// Seconds that a request may take, unless the user says otherwise.
@@ -126,7 +125,7 @@ impl Daemon {
         }
         let (into, point) = match transport {
             Transport::Memory => {
-                let (library, directory) = (library()?, temporary_directory()?);
+                let (library, directory) = (crate::library::daemon()?, temporary_directory()?);
                 let point = directory.clone().into_os_string();
                 (Into::Memory { library, path: file.path().to_path_buf(), directory }, point)
             }
@@ -465,19 +464,6 @@ fn ends_by_signal(pid: u32) -> bool {
     });
     let catches = |signal: Signal| caught.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 != 0);
     catches(Signal::TERM) && !catches(Signal::URG)
-}
-
-/// The library for daemons: `BYPATH_DAEMON`, or beside this program.
-fn library() -> Result<PathBuf> {
-    let path = match std::env::var_os("BYPATH_DAEMON").filter(|value| !value.is_empty()) {
-        Some(path) => PathBuf::from(path),
-        None => std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?.with_file_name(LIBRARY),
-    };
-    if !path.is_file() {
-        let shown = path.display();
-        return Err(Failure::new(format!("{shown}: not there; build it with `make`, or name it in BYPATH_DAEMON")));
-    }
-    std::path::absolute(&path).map_err(|error| Failure::io(path.display(), &error))
 }
 
 /// An empty directory: for the daemon, who takes it for its mount point, or for what it finds.

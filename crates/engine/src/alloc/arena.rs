@@ -22,7 +22,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 impl Fs {
     /// Takes `count` (1–64) neighbouring lines of one block: (block, the first of them, bits). `ENOSPC`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn take_lines(&self, number: u32, state: &LaneState, count: u32, arena: Arena) -> Result<(u64, u32, u64)> {
         let (Magazine { block, lines }, taken) = (state.magazine(arena as usize), &state.taken[arena as usize]);
         let left = lines.load(Relaxed);

@@ -64,7 +64,7 @@ pub(crate) fn strikes(kind: Kind) -> bool {
 
 /// A point where something could run out: true if it has.
 #[cfg(not(test))]
-#[inline(always)]
+#[inline]
 pub(crate) fn strikes(_kind: Kind) -> bool {
     false
 }

@@ -38,14 +38,14 @@ pub(crate) const fn loading_by(number: u32) -> u32 {
 
 impl Fs {
     /// Whether these blocks are for allocation at all (not superblock, tables, bitmap) and have grown.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_allocatable(&self, block: u64, count: u64) -> bool {
         block >= self.layout.first_block()
             && block.checked_add(count).is_some_and(|end| end <= self.root().grown.load(Acquire).min(self.layout.block_count()))
     }
 
     /// A chunk of the reservation bitmap.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn chunk(&self, number: u64) -> Option<&Chunk> {
         let count = self.layout.block_count().div_ceil(CHUNK_BLOCKS);
         if number >= count {
@@ -55,7 +55,7 @@ impl Fs {
     }
 
     /// The reservation word of a block whose chunk is ready.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn reservation_word(&self, block: u64) -> Result<&AtomicU64> {
         // A number from the segment may be any: what wraps is out of bounds, or harmless.
         self.segment
@@ -340,7 +340,7 @@ impl Fs {
     }
 
     /// Frees `bits` of a block, of which there are `count`, in the reservation bitmap: lane `number` has freed them in the bitmap.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn release_lines(&self, number: u32, block: u64, bits: u64, count: u32) {
         // What lies behind the image has no chunk, or one that is not ready.
         if let Ok(at) = u32::try_from(block)

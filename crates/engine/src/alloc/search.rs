@@ -18,7 +18,7 @@ enum Claim {
 }
 
 /// Where the lowest `count` neighbouring free bits of a word begin, if it has them.
-#[inline(always)]
+#[inline]
 pub(super) fn free_start(word: u64, count: u32) -> Option<u32> {
     let mut starts = !word;
     for _ in 1..count {
@@ -30,13 +30,13 @@ pub(super) fn free_start(word: u64, count: u32) -> Option<u32> {
 }
 
 /// `count` (1–64) bits from `start` on.
-#[inline(always)]
+#[inline]
 pub(super) fn run(start: u32, count: u32) -> u64 {
     (u64::MAX >> (64 - count)) << start
 }
 
 /// The bits themselves.
-#[inline(always)]
+#[inline]
 pub(super) fn free_run(word: u64, count: u32) -> Option<u64> {
     free_start(word, count).map(|start| run(start, count))
 }

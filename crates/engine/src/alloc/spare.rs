@@ -47,7 +47,7 @@ const fn pack(first: u64, count: u64) -> u64 {
 
 impl Fs {
     /// Before room is taken, `blocks` or lines: sees to it that what is kept back is there, as far as possible.
-    #[inline(always)]
+    #[inline]
     pub(super) fn keep_spare(&self, number: u32, state: &LaneState, blocks: bool) {
         if self.header().spare.patience.load(Relaxed) != WHOLE {
             self.make_up(number, state, blocks);

@@ -36,7 +36,6 @@ impl Fs {
     /// Reserves a free slot of the directory entered; returns its offset in the
     /// image. Makes the directory grow if need be, in a record of its own: so
     /// the operation's record must still be empty.
-    #[inline(always)]
     pub(crate) fn reserve_any_slot<'a>(&'a self, tx: &mut Tx<'a>, parent: &Parent<'a>) -> Result<(u64, &'a AtomicU64)> {
         let directory = parent.seen.cachelet;
         let cursor = directory.root.load(Relaxed);
@@ -47,19 +46,14 @@ impl Fs {
         // not at the end of a block.
         if (slot % SLOTS_PER_BLOCK != 0 || freed != 0) && seen >> 40 == slot / SLOTS_PER_BLOCK + 1 {
             // The block: the lower 40 bits.
-            let at = pm::unknown(pm::unknown(seen << 24) >> 24) * BLOCK + slot % SLOTS_PER_BLOCK * 8;
+            let at = (seen << 24 >> 24) * BLOCK + slot % SLOTS_PER_BLOCK * 8;
             if let Some(word) = tx.reserve_slot(at)? {
                 let after = if freed != 0 { next } else { next + 1 };
                 let _ = directory.root.compare_exchange(cursor, after, Release, Relaxed);
                 return Ok((at, word));
             }
         }
-        let found = tx.aside(
-            #[inline(always)]
-            |tx| self.search_slot(tx, directory, parent.seen.id, parent.inode),
-        )?;
-        tx.slot = true;
-        Ok(found)
+        self.search_slot(tx, directory, parent.seen.id, parent.inode)
     }
 
     /// Keeps the place of the block of a slot in the cachelet's `size` (a
@@ -207,6 +201,7 @@ impl Fs {
             tx.now(kind);
             if let Err(error) = grown {
                 tx.abandon();
+                tx.unlock_to(keep);
                 return Err(error);
             }
         } else {
@@ -217,7 +212,6 @@ impl Fs {
     }
 
     /// Notes a slot that has just been freed, so that the next name takes it.
-    #[inline(always)]
     pub(crate) fn slot_freed(&self, parent: &Parent, at: u64) {
         let directory = parent.seen.cachelet;
         let (seen, block) = (directory.size.load(Relaxed), at / BLOCK);

@@ -33,8 +33,8 @@ pub(super) struct Job<'t, 'a> {
 }
 
 /// Publishes the size and time of the file whose locked inode is at `at`: see [`Job::publish`].
-#[inline(always)]
-pub(super) fn stamp(fs: &Fs, cachelet: &Cachelet, inode: &Inode, at: u64, size: u64, now: u64) {
+#[inline]
+pub(crate) fn stamp(fs: &Fs, cachelet: &Cachelet, inode: &Inode, at: u64, size: u64, now: u64) {
     let image = &fs.image;
     let grows = size != cachelet.size.load(Relaxed);
     let stamps = cachelet.mtime.load(Relaxed) != now || cachelet.ctime.load(Relaxed) != now;
@@ -216,7 +216,7 @@ impl<'t, 'a> Job<'t, 'a> {
     }
 
     /// As `cut`, in one record; returns the end of what is left to take.
-    #[inline(always)]
+    #[inline]
     pub(super) fn cut_once(&mut self, from: u64, to: u64) -> Result<u64> {
         let mut edit = Edit::new(self.tx, self.inode.root.load(Relaxed));
         let to = edit.cut(from, to)?;

@@ -7,7 +7,6 @@
 //! | `cursor` | a program's buffers, or another file, as a stream of bytes |
 //! | `read` | without locks, "copy, then see whether the map has changed" |
 //! | `write`, `job` | overwrite, extend, fill holes |
-//! | `at_hand` | writing into blocks that are there, where all else is at hand too |
 //! | `truncate`, `reclaim` | giving blocks back, in records of bounded size |
 //! | `allocate`, `mapping` | fallocate, seek, copy; mapped ranges |
 //! | `sync` | what fsync does |
@@ -26,12 +25,11 @@
 //! - Blocks of a file that is mapped (`MAPPED`) are zeroed, not freed.
 
 mod allocate;
-mod at_hand;
 mod cursor;
 mod edit;
 mod extents;
 pub(crate) mod fetch;
-mod job;
+pub(crate) mod job;
 mod mapping;
 mod read;
 pub(crate) mod reclaim;

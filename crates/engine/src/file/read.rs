@@ -5,11 +5,9 @@ use super::cursor::Cursor;
 use crate::fs::{Fs, corrupt};
 use crate::lane::lock::Waiter;
 use crate::segment::{Cachelet, cachelet};
-use base::{Cx, Kind, Node, Result};
+use base::{Cx, Fast, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
-use format::BLOCK;
-use format::extent::Root;
 use format::inode::node_offset;
 use pm::{Errno, UserSlice};
 
@@ -21,45 +19,11 @@ impl Fs {
     #[inline]
     pub fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
         if let [buffer] = into
-            && let Some(done) = self.glance_read(node, offset, *buffer)
+            && let Fast::Done(done) = self.read_fast(node, offset, *buffer)
         {
             return Ok(done);
         }
         self.read_slow(cx, node, offset, into)
-    }
-
-    /// Reads at `offset` where that is quick: a regular file whose cachelet is
-    /// at hand, out of one extent. `None`: do it properly.
-    #[inline(always)]
-    pub fn glance_read(&self, node: Node, offset: u64, buffer: UserSlice) -> Option<usize> {
-        let cachelet = self.cachelet(node.hint)?;
-        let before = cachelet.map_sequence.load(Acquire);
-        let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID);
-        let other = cachelet.mode.load(Relaxed) >> 16 & 0xff ^ Kind::Regular as u32;
-        if before & 1 | unusable | other != 0 || cachelet.node.load(Acquire) != node.id {
-            return None;
-        }
-        let done = self.read_one(cachelet, offset, buffer)?;
-        fence(Acquire);
-        (cachelet.map_sequence.load(Relaxed) == before).then_some(done)
-    }
-
-    /// The common case: one buffer, out of one extent.
-    #[inline(always)]
-    fn read_one(&self, cachelet: &Cachelet, offset: u64, buffer: UserSlice) -> Option<usize> {
-        // The size first: whoever raises it has set the root before.
-        let size = cachelet.size.load(Acquire);
-        let (block, len) = Root::one(cachelet.root.load(Acquire))?;
-        let count = size.saturating_sub(offset).min(buffer.len as u64);
-        if count == 0 {
-            return Some(0);
-        }
-        if offset + count > len * BLOCK {
-            return None;
-        }
-        let part = buffer.part(0, count as usize);
-        self.image.copy_out_in_line(block * BLOCK + offset, part).ok()?;
-        Some(part.len)
     }
 
     #[inline(never)]

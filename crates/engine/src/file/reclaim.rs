@@ -26,7 +26,6 @@ const SPARE: usize = TOGETHER - 1;
 pub(crate) type Gone<'a> = (Set<'a>, ClearBits<'a>);
 
 /// Whether an inode holds no more than its line.
-#[inline(always)]
 fn has_nothing(inode: &Inode, head: Head) -> bool {
     head.kind != Kind::Symlink as u8 && head.flags & COLD == 0 && inode.root.load(Acquire) == 0
 }
@@ -35,26 +34,13 @@ impl Fs {
     /// Adds to `tx` what frees all that an inode holds, if that fits beside what
     /// the record has already, and returns the stores that free its line, for the
     /// record too. `None` if it does not fit: then nothing was added.
-    #[inline(always)]
     pub(crate) fn free_small<'a>(&'a self, tx: &mut Tx<'a>, inode: &'a Inode) -> Result<Option<Gone<'a>>> {
         let head = inode.head();
-        let freed = has_nothing(inode, head)
-            || tx.aside_taking(
-                #[inline(always)]
-                |tx| self.free_contents(tx, inode, self.image.offset_of(inode), head),
-            )?;
+        let freed = has_nothing(inode, head) || self.free_contents(tx, inode, self.image.offset_of(inode), head)?;
         if freed { Ok(Some(self.free_line(tx, inode, head)?)) } else { Ok(None) }
     }
 
-    /// As [`Fs::free_small`], of an inode that holds nothing; `None` if this one does.
-    #[inline(always)]
-    pub(crate) fn free_empty<'a>(&'a self, tx: &mut Tx<'a>, inode: &'a Inode) -> Option<Gone<'a>> {
-        let head = inode.head();
-        if has_nothing(inode, head) { self.free_line(tx, inode, head).ok() } else { None }
-    }
-
     /// The stores that free the line of an inode.
-    #[inline(always)]
     fn free_line<'a>(&'a self, tx: &mut Tx<'a>, inode: &'a Inode, head: Head) -> Result<Gone<'a>> {
         let line = tx.old_lines(self.image.offset_of(inode), 1)?;
         // The generation stays: the next inode here gets another.
@@ -129,7 +115,7 @@ impl Fs {
             if let Some(gone) = self.free_small(tx, inode)? {
                 let generation = inode.head().generation;
                 self.remove_orphan(tx, node_id(offset, generation))?;
-                return tx.commit_more(gone);
+                return tx.commit_with(gone);
             }
             self.reclaim_step(tx, offset)?;
         }

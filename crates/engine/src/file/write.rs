@@ -39,7 +39,7 @@ impl Fs {
         self.write_and::<false>(cx, node, Some(offset), from)
     }
 
-    #[inline(always)]
+    #[inline]
     fn write_and<const DROP: bool>(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
         let mut tx = self.begin(cx, Kind::Write)?;
         let cachelet = self.lock_file(&mut tx, cx, node)?;

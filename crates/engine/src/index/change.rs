@@ -12,7 +12,7 @@ use format::LINE;
 use format::bucket::{self, Bucket, ENTRIES};
 use format::edentry::Edentry;
 use format::hash::fingerprint;
-use pm::{Errno, Prints};
+use pm::Errno;
 
 /// Where a name that is to be made finds a place in its chain.
 #[derive(Clone, Copy)]
@@ -22,17 +22,6 @@ pub(crate) enum Room<'a> {
     After(&'a Bucket),
     /// The name is there already.
     Taken,
-}
-
-impl<'a> Room<'a> {
-    /// A copy for a call that is out of line, as [`base::Cx::copied`].
-    #[inline(always)]
-    pub(crate) fn copied(&self) -> Room<'a> {
-        match *self {
-            Room::At(Spot { bucket, index }) => Room::At(Spot { bucket, index: index.rotate_left(0) }),
-            other => other,
-        }
-    }
 }
 
 /// A place for an entry.
@@ -49,13 +38,13 @@ const _: () = assert!((FULL as usize).is_multiple_of(ENTRIES));
 
 impl<'a> Spot<'a> {
     /// Whether the index wants to grow.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.index & FULL != 0
     }
 
     /// The store that gives the entry its value.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set(&self, hash: u64, edentry: u64) -> Set<'a> {
         Set { word: &self.bucket.entries[self.index as usize % ENTRIES], value: bucket::pack_entry(hash, edentry) }
     }
@@ -73,34 +62,28 @@ impl Item {
 }
 
 /// Offset of an entry's word.
-#[inline(always)]
+#[inline]
 pub(crate) fn entry_word(bucket: u64, index: usize) -> u64 {
     bucket + offset_of!(Bucket, entries) as u64 + index as u64 * 8
 }
 
 impl Fs {
     /// The entry of a name, for the holder of its bucket's lock.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn hit<'a>(&'a self, sought: &Sought) -> Result<Option<Hit<'a>>> {
-        self.hit_in(self.home(sought.hash)?.0, sought)
-    }
-
-    /// As [`Fs::hit`], with the name's home bucket.
-    #[inline(always)]
-    pub(crate) fn hit_in<'a>(&'a self, bucket: &'a Bucket, sought: &Sought) -> Result<Option<Hit<'a>>> {
+        let bucket = self.home(sought.hash)?.0;
         let print = fingerprint(sought.hash);
         if let Some(index) = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == print)
-            && let Some(hit) = self.hit_at_hand(bucket, index, sought)
+            && let Some(hit) = self.hit_fast(bucket, index, sought)
         {
             return Ok(Some(hit));
         }
-        let hit = self.hit_in_chain(self.image.offset_of(bucket), sought.copied())?;
-        Ok(hit)
+        self.hit_in_chain(self.image.offset_of(bucket), sought)
     }
 
     /// The entry at `index`, if it is that of a short name; the bucket's lock is held.
-    #[inline(always)]
-    fn hit_at_hand<'a>(&'a self, bucket: &'a Bucket, index: usize, sought: &Sought) -> Option<Hit<'a>> {
+    #[inline]
+    fn hit_fast<'a>(&'a self, bucket: &'a Bucket, index: usize, sought: &Sought) -> Option<Hit<'a>> {
         let entry = bucket.entries[index].load(Acquire);
         let offset = bucket::entry_offset(entry);
         let edentry = self.image.at::<Edentry>(offset)?;
@@ -114,14 +97,14 @@ impl Fs {
 
     #[cold]
     #[inline(never)]
-    fn hit_in_chain<'a>(&'a self, home: u64, sought: Sought) -> Result<Option<Hit<'a>>> {
+    fn hit_in_chain<'a>(&'a self, home: u64, sought: &Sought) -> Result<Option<Hit<'a>>> {
         let (mut offset, print) = (home, fingerprint(sought.hash));
         for _ in 0..CHAIN_MAX {
             let bucket = self.bucket(offset)?;
             for index in 0..ENTRIES {
                 let entry = bucket.entries[index].load(Acquire);
                 if entry >> 48 == print
-                    && let Some(hit) = self.hit_locked(bucket, index, entry, &sought)?
+                    && let Some(hit) = self.hit_locked(bucket, index, entry, sought)?
                 {
                     return Ok(Some(hit));
                 }
@@ -135,39 +118,23 @@ impl Fs {
     }
 
     /// Where an entry for a name can go, for the holder of its bucket's lock.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn room(&self, sought: &Sought) -> Result<Room<'_>> {
-        self.room_in(self.home(sought.hash)?.0, sought)
-    }
-
-    /// As [`Fs::room`], with the name's home bucket.
-    #[inline(always)]
-    pub(crate) fn room_in<'a>(&'a self, bucket: &'a Bucket, sought: &Sought) -> Result<Room<'a>> {
-        if let Some(spot) = self.spot_in(bucket, sought) {
-            return Ok(Room::At(spot));
+        let home = self.home(sought.hash)?.0;
+        let entries = home.entries.each_ref().map(|entry| entry.load(Acquire));
+        // The usual answer: nothing that could be the name, nor anything behind it.
+        if entries.iter().all(|entry| bucket::entry_fingerprint(*entry) != fingerprint(sought.hash))
+            && home.next.load(Acquire) == 0
+            && let Some(index) = entries.iter().position(|entry| *entry == 0)
+        {
+            return Ok(Room::At(Spot { bucket: home, index: index as u32 }));
         }
-        let room = self.room_in_chain(bucket, sought.copied())?;
-        Ok(room.copied())
-    }
-
-    /// The usual [room](Fs::room): the home bucket has a free entry, and nothing that could be the name, nor anything behind it.
-    #[inline(always)]
-    pub(crate) fn spot_at_hand(&self, sought: &Sought) -> Result<Option<Spot<'_>>> {
-        Ok(self.spot_in(self.home(sought.hash)?.0, sought))
-    }
-
-    /// As [`Fs::spot_at_hand`], with the name's home bucket.
-    #[inline(always)]
-    fn spot_in<'a>(&'a self, bucket: &'a Bucket, sought: &Sought) -> Option<Spot<'a>> {
-        let prints = Prints::of(&bucket.entries, fingerprint(sought.hash) as u16);
-        let index = prints.first_free()?;
-        // One comparison for both.
-        (u64::from(prints.matching()) | bucket.next.load(Acquire) == 0).then_some(Spot { bucket, index })
+        self.room_in_chain(home, sought)
     }
 
     #[cold]
     #[inline(never)]
-    fn room_in_chain<'a>(&'a self, home: &'a Bucket, sought: Sought) -> Result<Room<'a>> {
+    fn room_in_chain<'a>(&'a self, home: &'a Bucket, sought: &Sought) -> Result<Room<'a>> {
         if self.hit_in_chain(self.image.offset_of(home), sought)?.is_some() {
             return Ok(Room::Taken);
         }
@@ -197,17 +164,11 @@ impl Fs {
     /// makes it. What leads from there to a cachelet is the caller's to set before
     /// the commit ([`Fs::lead`]): what the entry's last user left must not lead
     /// anybody from the new name.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn insert<'a>(&'a self, tx: &mut Tx<'a>, room: Room<'a>, hash: u64, edentry: u64) -> Result<(Spot<'a>, Set<'a>)> {
         match room {
             Room::At(spot) => Ok((spot, spot.set(hash, edentry))),
-            Room::After(last) => {
-                let added = tx.aside_listing(
-                    #[inline(always)]
-                    |tx| self.insert_behind(tx, last, hash, edentry),
-                )?;
-                Ok(added)
-            }
+            Room::After(last) => self.insert_behind(tx, last, hash, edentry),
             Room::Taken => Err(Errno::EEXIST.into()),
         }
     }
@@ -237,7 +198,7 @@ impl Fs {
     }
 
     /// Lets an entry that the next commit makes lead to its cachelet. The bucket's lock is held.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lead(&self, spot: &Spot, number: u32) {
         self.suggest(spot.bucket, spot.index as usize % ENTRIES, number);
     }
@@ -251,7 +212,7 @@ impl Fs {
     }
 
     /// The store that removes the entry of a hit.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn remove<'a>(&self, hit: &Hit<'a>) -> Result<Set<'a>> {
         let Some((bucket, _)) = hit.place else { return Err(Errno::EIO.into()) };
         Ok(Set { word: &bucket.entries[hit.index % ENTRIES], value: 0 })

@@ -29,13 +29,13 @@ pub(crate) struct Seen<'a> {
 
 impl Seen<'_> {
     /// The node's type.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is(&self, kind: Kind) -> bool {
         (self.word >> 16) as u8 == kind as u8
     }
 
     /// Permission bits.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn mode(&self) -> u16 {
         self.word as u16
     }
@@ -60,7 +60,7 @@ pub(crate) struct Hit<'a> {
 
 impl Fs {
     /// Looks up a name. `None`: no such name.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn find<'a>(&'a self, cx: &Cx, sought: &Sought) -> Result<Option<Seen<'a>>> {
         let (bucket, buckets) = self.home(sought.hash)?;
         let print = fingerprint(sought.hash);
@@ -70,12 +70,11 @@ impl Fs {
         {
             return Ok(Some(seen));
         }
-        let found = self.find_unsure(cx.copied(), sought.copied(), bucket, buckets)?;
-        Ok(found)
+        self.find_slow(cx, sought, bucket, buckets)
     }
 
     /// Whether a name with this fingerprint is likely to be free: nothing in its home bucket looks like it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn seems_free(&self, home: &Bucket, print: u64) -> bool {
         home.entries.iter().all(|entry| entry.load(Relaxed) >> 48 != print)
     }
@@ -83,7 +82,7 @@ impl Fs {
     /// The bucket does not tell at once where the name is, or it is not there.
     #[cold]
     #[inline(never)]
-    fn find_unsure<'a>(&'a self, cx: Cx, sought: Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
+    fn find_slow<'a>(&'a self, cx: &Cx, sought: &Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
         let print = fingerprint(sought.hash);
         // Before the entries: what was behind comes here before it is given up (`split`).
         let next = bucket.next.load(Acquire);
@@ -91,10 +90,10 @@ impl Fs {
         if !known && next == 0 && !bucket.is_split_since(buckets) {
             return Ok(None);
         }
-        self.find_cold(&cx, &sought)
+        self.find_cold(cx, sought)
     }
 
-    #[inline(always)]
+    #[inline]
     fn seen_named<'a>(&self, cachelet: &'a Cachelet, sought: &Sought) -> Option<Seen<'a>> {
         let before = cachelet.sequence.load(Acquire);
         let unusable = cachelet.flags.load(Relaxed) & (cachelet::INVALID | cachelet::DEAD);
@@ -113,7 +112,7 @@ impl Fs {
     }
 
     /// Whether a cachelet carries this name. Identity only: read the rest consistently.
-    #[inline(always)]
+    #[inline]
     fn carries(&self, cachelet: &Cachelet, sought: &Sought) -> bool {
         match sought.is_short() {
             true => sought.is_carried(cachelet),
@@ -142,7 +141,7 @@ impl Fs {
     }
 
     /// The node that a lookup has seen.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn node_seen(&self, seen: &Seen) -> Node {
         Node { id: seen.id, hint: self.cachelet_number(seen.cachelet) }
     }
@@ -207,7 +206,7 @@ impl Fs {
     }
 
     /// Whether the edentry of an entry is that name: child and kind if it is.
-    #[inline(always)]
+    #[inline]
     pub(super) fn matches(&self, entry: u64, sought: &Sought) -> Result<Option<(u64, u8)>> {
         let offset = bucket::entry_offset(entry);
         let edentry = self.edentry(offset)?;
@@ -241,7 +240,7 @@ impl Fs {
     }
 
     /// Whether the name of an edentry is `name`, of the same length.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn has_name(&self, offset: u64, edentry: &Edentry, name: &[u8]) -> Result<bool> {
         if name.len() <= edentry::WORDS * 8 {
             return Ok(same_words(&edentry.name, name));
@@ -250,7 +249,7 @@ impl Fs {
     }
 
     /// The same of a name that goes on behind the first line.
-    #[inline(always)]
+    #[inline]
     fn has_long_name(&self, offset: u64, name: &[u8]) -> Result<bool> {
         // In the block of the edentry's first line, which has been looked at.
         match self.image.words(offset + edentry::NAME, name.len().div_ceil(8)) {
@@ -260,7 +259,7 @@ impl Fs {
     }
 
     /// The cachelet that a bucket suggests for an entry, which may be another's, or of a segment that is gone.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn hint_of(&self, bucket: &Bucket, index: usize) -> u32 {
         bucket.cachelets[index].load(Relaxed).wrapping_sub(1)
     }
@@ -278,7 +277,7 @@ impl Fs {
     }
 
     /// Notes the cachelet of an entry. Races are harmless: identity is always checked.
-    #[inline(always)]
+    #[inline]
     pub(super) fn suggest(&self, bucket: &Bucket, index: usize, number: u32) {
         self.image.store_volatile32(&bucket.cachelets[index], number.wrapping_add(1));
     }
@@ -303,7 +302,7 @@ impl Fs {
 }
 
 /// Whether `words`, of which there are enough, begin with these bytes, the last word zero-filled.
-#[inline(always)]
+#[inline]
 fn same_words(words: &[AtomicU64], bytes: &[u8]) -> bool {
     let (whole, rest) = bytes.as_chunks::<8>();
     let last = words.get(whole.len());
@@ -318,8 +317,8 @@ fn same_words(words: &[AtomicU64], bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{TestFs, glance};
-    use base::{Glance, Kind, NewNode};
+    use crate::testing::{TestFs, find_fast};
+    use base::{Fast, Kind, NewNode};
     use core::sync::atomic::Ordering::{Acquire, Relaxed};
     use std::format;
     use std::vec::Vec;
@@ -345,8 +344,8 @@ mod tests {
             mislead(by);
             for (i, node) in nodes.iter().enumerate().skip(4) {
                 let name = name(i);
-                let (seen, id, _) = glance(&test, root, name.as_bytes());
-                assert!(seen == Glance::Unsure || (seen == Glance::Seen && id == node.id), "{name}: {seen:?}");
+                let (seen, id, _) = find_fast(&test, root, name.as_bytes());
+                assert!(seen == Fast::Slow || (seen == Fast::Done(()) && id == node.id), "{name}: {seen:?}");
                 assert_eq!(test.lookup(&cx, root, name.as_bytes()).unwrap().id, node.id, "{name}");
             }
             mislead(by.wrapping_add(2));

@@ -15,7 +15,7 @@
 //!   behind to the home bucket before that is led to no longer. So a miss is a miss if the
 //!   number of buckets is the same after the scan as before, and what is behind too.
 //!
-//! [`sought`] is what is asked for, [`find`] reads, [`Steps`](pm::Steps) is what a glance goes by, [`change`] inserts and removes,
+//! [`sought`] is what is asked for, [`find`] reads, [`Steps`](pm::Steps) is what the fast path goes by, [`change`] inserts and removes,
 //! [`split`] makes the index grow.
 
 pub(crate) mod change;
@@ -39,27 +39,26 @@ pub(crate) const CHAIN_MAX: usize = 1 << 16;
 
 impl Fs {
     /// Hash of a name in the directory whose inode is at `parent`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn hash(&self, parent: u64, name: &[u8]) -> u64 {
         hash::name(self.name_key, parent, name)
     }
 
     /// The bucket for `hash`, the first of its chain, and of how many it is; until it is split
     /// ([`Bucket::is_split_since`]), which needs its lock.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn home(&self, hash: u64) -> Result<(&Bucket, u64)> {
         let (bucket, known) = self.buckets.of_hash(hash);
         if !bucket.is_split_since(known) {
             return Ok((bucket, known));
         }
-        let home = self.home_anyhow(hash)?;
-        Ok(home)
+        self.home_slow(hash)
     }
 
     /// There may be more than this process knew.
     #[cold]
     #[inline(never)]
-    fn home_anyhow(&self, hash: u64) -> Result<(&Bucket, u64)> {
+    fn home_slow(&self, hash: u64) -> Result<(&Bucket, u64)> {
         self.learn_buckets();
         let buckets = self.root().buckets.load(Acquire);
         Ok((self.bucket(self.bucket_offset(hash, buckets)?)?, buckets))
@@ -75,7 +74,7 @@ impl Fs {
     }
 
     /// Offset of the bucket for `hash` when `buckets` are in use.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn bucket_offset(&self, hash: u64, buckets: u64) -> Result<u64> {
         // 32 segments at most; also keeps the arithmetic below from overflowing.
         if buckets.wrapping_sub(BUCKETS_MIN) >= BUCKETS_MIN << 31 {
@@ -85,7 +84,7 @@ impl Fs {
     }
 
     /// Offset of the bucket with this number.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn bucket_place(&self, number: u64) -> Result<u64> {
         let (segment, within) = bucket::place(number);
         match self.root().index.get(segment) {

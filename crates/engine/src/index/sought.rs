@@ -4,7 +4,6 @@
 
 use crate::fs::Fs;
 use crate::segment::cachelet::{Cachelet, NAME_SHORT};
-use base::Name;
 use core::sync::atomic::Ordering::Relaxed;
 use format::edentry::{Edentry, Head};
 use format::hash;
@@ -28,48 +27,41 @@ pub(crate) struct Sought<'a> {
     pub(crate) high: u64,
 }
 
-impl<'a> Sought<'a> {
-    /// A copy for a call that is out of line, as [`base::Cx::copied`].
-    #[inline(always)]
-    pub(crate) fn copied(&self) -> Sought<'a> {
-        let Sought { parent, name, hash, low, high } = *self;
-        Sought { parent: parent.rotate_left(0), name, hash, low, high }
-    }
-
+impl Sought<'_> {
     /// Whether `low` and `high` are the whole name.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_short(&self) -> bool {
         self.name.len() <= WORDS_MAX
     }
 
     /// Whether a cachelet can carry the name.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn fits_cachelet(&self) -> bool {
         self.name.len() <= NAME_SHORT
     }
 
     /// The head of an edentry with this name that leads to something of this `DT_*`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn head(&self, kind: u8) -> u64 {
-        pm::unknown(self.hash >> 32) << 32 | Head { hash: 0, kind, name_len: self.name.len() as u8 }.pack()
+        self.hash >> 32 << 32 | Head { hash: 0, kind, name_len: self.name.len() as u8 }.pack()
     }
 
     /// Whether an edentry, its head read as `head`, is in this directory, and its name as long and of the same hash.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn may_be_in(&self, edentry: &Edentry, head: u64) -> bool {
         (head ^ self.head(0)) & !KIND == 0 && edentry.parent.load(Relaxed) == self.parent
     }
 
     /// Whether an edentry has this name, its head read as `head`; only for a short
     /// one. Both words are compared whole: what is behind a name is zero.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_in(&self, edentry: &Edentry, head: u64) -> bool {
         let [low, high, ..] = &edentry.name;
         self.may_be_in(edentry, head) && low.load(Relaxed) == self.low && high.load(Relaxed) == self.high
     }
 
     /// Whether a cachelet carries this name; only for a short one. Identity alone, as `carries_name`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_carried(&self, cachelet: &Cachelet) -> bool {
         let [low, high, ..] = &cachelet.name;
         cachelet.parent.load(Relaxed) == self.parent
@@ -81,31 +73,13 @@ impl<'a> Sought<'a> {
 
 impl Fs {
     /// A name in the directory with its inode at `parent`.
-    #[inline(always)]
-    pub(crate) fn sought<'a>(&self, parent: u64, name: Name<'a>) -> Sought<'a> {
-        match self.sought_short(parent, name) {
-            Some(sought) => sought,
-            None => {
-                let name = name.bytes();
-                Sought { parent, name, hash: self.hash_long(parent, name), low: 0, high: 0 }
-            }
-        }
-    }
-
-    /// The same of a [short](Sought::is_short) one.
-    #[inline(always)]
-    pub(crate) fn sought_short<'a>(&self, parent: u64, name: Name<'a>) -> Option<Sought<'a>> {
-        let (name, [low, high]) = (name.bytes(), name.words());
+    #[inline]
+    pub(crate) fn sought<'a>(&self, parent: u64, name: &'a [u8]) -> Sought<'a> {
         if name.len() > WORDS_MAX {
-            return None;
+            return Sought { parent, name, hash: self.hash(parent, name), low: 0, high: 0 };
         }
+        let (low, high) = hash::short_words(name);
         let hash = hash::name_short(self.name_key, parent, low, high, name.len() as u32);
-        Some(Sought { parent, name, hash, low, high })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn hash_long(&self, parent: u64, name: &[u8]) -> u64 {
-        self.hash(parent, name)
+        Sought { parent, name, hash, low, high }
     }
 }

@@ -88,11 +88,11 @@ impl Fs {
     /// Nothing depends on success.
     #[cold]
     #[inline(never)]
-    pub(crate) fn grow_index(&self, cx: Cx) {
+    pub(crate) fn grow_index(&self, cx: &Cx) {
         let lock = &self.header().split.0;
         match lock.load(Relaxed) {
             0 => {
-                let _ = self.try_split(&cx);
+                let _ = self.try_split(cx);
             }
             holder => {
                 self.adopt_if_dead(holder - 1);
@@ -276,7 +276,7 @@ mod tests {
             let number = test.root().buckets.load(Acquire);
             let home = test.bucket_place(number ^ 1 << number.ilog2()).unwrap();
             let (before, chain) = (entries(home), behind(home));
-            test.grow_index(cx);
+            test.grow_index(&cx);
             if test.root().buckets.load(Acquire) == number {
                 // A new step of the index came first.
                 continue;

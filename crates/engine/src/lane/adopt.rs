@@ -197,7 +197,7 @@ impl Fs {
     /// An operation that goes on for a dead lane, whose lock listed first stays: its end is for `adopt_lane`.
     fn tx_of_dead(&self, number: u32) -> Tx<'_> {
         let mut tx = Tx::new(self, number, Kind::Truncate, false);
-        tx.held = 1;
+        (tx.held, tx.over) = (1, true);
         tx
     }
 
@@ -264,7 +264,7 @@ mod tests {
     }
 
     /// Publishes the record of an operation and makes its stores, as far as a death lets it: it is not retired.
-    fn die_applied(tx: super::super::Begun) -> u32 {
+    fn die_applied(tx: super::super::Tx) -> u32 {
         let (fs, number, lane) = (tx.fs, tx.number, tx.lane);
         let ops = lane.ops.iter().take_while(|op| op.place.load(Relaxed) != 0).count();
         let state = State { sequence: 4711, kind: lane::Kind::Unlink as u16, objects: 0, ops: ops as u8 };
@@ -276,7 +276,7 @@ mod tests {
     }
 
     /// An operation on a lane whose earlier records are forgotten.
-    fn fresh_tx<'a>(test: &'a TestFs, thread: &'a Thread) -> super::super::Begun<'a> {
+    fn fresh_tx<'a>(test: &'a TestFs, thread: &'a Thread) -> super::super::Tx<'a> {
         let tx = test.begin(&Cx { cred: Cred::ROOT, umask: 0, thread }, lane::Kind::Unlink).unwrap();
         tx.lane.ops.iter().for_each(|op| op.place.store(0, Relaxed));
         tx

@@ -66,7 +66,7 @@ pub(crate) fn apply<const AGAIN: bool>(fs: &Fs, lane: &Lane, count: usize) -> Re
 }
 
 /// Makes one store and starts its write-back.
-#[inline(always)]
+#[inline]
 fn make<const AGAIN: bool>(fs: &Fs, lane: &Lane, op: Op) -> Result<()> {
     let (image, what) = (&fs.image, "word of a record");
     let at = match op {

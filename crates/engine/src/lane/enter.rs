@@ -25,39 +25,23 @@ const CLOSED: u32 = cachelet::UNREADABLE | cachelet::DELETING | cachelet::EVICTI
 const ODD: u32 = CLOSED | cachelet::DEAD | cachelet::REMOVED | cachelet::INVALID;
 
 impl<'a> Tx<'a> {
-    /// Enters one directory whose cachelet is at hand, its inode at `offset`; `None` if there is
-    /// anything about it that [`Fs::enter`] must look into.
-    #[inline(always)]
-    pub(crate) fn enter_at_hand(&mut self, node: Node, offset: u64) -> Option<Seen<'a>> {
-        self.state.entered[0].store(offset, SeqCst);
-        let seen = self.look_at_hand(node);
-        if seen.is_none() {
+    /// Enters two directories (which may be the same) where their nodes say that their cachelets are; `None` if there is
+    /// anything about one that [`Fs::enter_two`] must look into.
+    pub(crate) fn enter_fast(&mut self, [a, b]: [Node; 2]) -> Option<[Seen<'a>; 2]> {
+        self.state.entered[0].store(node_offset(a.id), SeqCst);
+        if a.id != b.id {
+            self.state.entered[1].store(node_offset(b.id), SeqCst);
+        }
+        let first = self.open_to_entry(a);
+        let second = if a.id == b.id { first } else { self.open_to_entry(b) };
+        if first.is_none() || second.is_none() {
             self.leave_directories();
         }
-        seen
-    }
-
-    /// As [`Tx::enter_at_hand`], two that may be the same.
-    #[inline(always)]
-    pub(crate) fn enter_both_at_hand(&mut self, [a, b]: [Node; 2], offsets: [u64; 2]) -> Option<(Seen<'a>, Seen<'a>)> {
-        self.state.entered[0].store(offsets[0], SeqCst);
-        if a.id == b.id {
-            if let Some(seen) = self.look_at_hand(a) {
-                return Some((seen, seen));
-            }
-        } else {
-            self.state.entered[1].store(offsets[1], SeqCst);
-            if let (Some(first), Some(second)) = (self.look_at_hand(a), self.look_at_hand(b)) {
-                return Some((first, second));
-            }
-        }
-        self.leave_directories();
-        None
+        Some([first?, second?])
     }
 
     /// What a directory that this lane has published is like, if it is open to entry.
-    #[inline(always)]
-    fn look_at_hand(&self, node: Node) -> Option<Seen<'a>> {
+    fn open_to_entry(&self, node: Node) -> Option<Seen<'a>> {
         let directory = self.fs.cachelet(node.hint)?;
         let before = directory.sequence.load(SeqCst);
         let odd = directory.flags.load(SeqCst) & ODD;
@@ -68,11 +52,10 @@ impl<'a> Tx<'a> {
             uid: directory.uid.load(Relaxed),
             gid: directory.gid.load(Relaxed),
         };
-        let other = directory.node.load(SeqCst) ^ node.id;
+        let is_its = directory.node.load(SeqCst) == node.id;
         fence(Acquire);
-        let changed = before & 1 | (directory.sequence.load(Relaxed) ^ before);
-        // One comparison for all of them.
-        (other | u64::from(odd | changed) == 0 && seen.is(Kind::Directory)).then_some(seen)
+        let is_still = before & 1 == 0 && directory.sequence.load(Relaxed) == before;
+        (is_its && odd == 0 && is_still && seen.is(Kind::Directory)).then_some(seen)
     }
 
     /// Enters up to two directories (their cachelet and node id), to change
@@ -113,11 +96,9 @@ impl<'a> Tx<'a> {
     }
 
     /// Leaves the directories entered.
-    #[inline(always)]
     pub(crate) fn leave_directories(&mut self) {
-        let zero = pm::zero();
         for entered in &self.state.entered {
-            entered.store(zero, Release);
+            entered.store(0, Release);
         }
         if let Some(directory) = self.closed.take() {
             self.fs.reopen(directory, self.number);
@@ -131,7 +112,6 @@ impl<'a> Tx<'a> {
     /// operation ends.
     ///
     /// Must not be called with a bucket or inode lock held: whoever is inside may want it.
-    #[inline(always)]
     pub(crate) fn close_directory(&mut self, directory: &'a Cachelet, node: u64, flag: u32) -> Result<()> {
         if self.closed.is_some() {
             return Err(Errno::EIO.into());
@@ -149,7 +129,6 @@ impl<'a> Tx<'a> {
 
     /// As [`Tx::close_directory`], but it waits for nobody: so the locks may be held, that of the directory among
     /// them. Else the lane + 1 that is inside, or has closed it; then it opens again when the operation ends.
-    #[inline(always)]
     pub(crate) fn close_if_left(&mut self, directory: &'a Cachelet, node: u64, flag: u32) -> core::result::Result<(), u32> {
         self.close_to_others(directory, flag)?;
         match self.fs.lane_inside(0, self.number, node_offset(node)) {
@@ -159,7 +138,6 @@ impl<'a> Tx<'a> {
     }
 
     /// Closes a directory to entry; tells the lane + 1 that has done so already.
-    #[inline(always)]
     fn close_to_others(&mut self, directory: &'a Cachelet, flag: u32) -> core::result::Result<(), u32> {
         let listed = &self.state.closed;
         listed.store(self.fs.segment.offset_of(directory), SeqCst);
@@ -176,7 +154,6 @@ impl<'a> Tx<'a> {
 
 impl Fs {
     /// Waits until no lane but `own` has the directory at `offset` entered.
-    #[inline(always)]
     pub(crate) fn wait_until_left(&self, own: u32, offset: u64) {
         let mut next = 0;
         while let Some(number) = self.lane_inside(next, own, offset) {
@@ -220,7 +197,6 @@ impl Fs {
     }
 
     /// Opens a directory that lane `number` has closed.
-    #[inline(always)]
     pub(crate) fn reopen(&self, directory: &Cachelet, number: u32) {
         let flags = directory.flags.load(SeqCst);
         if flags >> 16 == number + 1 {

@@ -36,7 +36,7 @@ pub(crate) const LATER: Error = Error::Posix(Errno::ECANCELED);
 impl<'a> Tx<'a> {
     /// Takes a lock, waiting; the holder's lane is adopted if it has died.
     /// `EIO` if this operation holds too many locks; [`LATER`]; `EINTR` ([`Fs::call_off`]).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lock(&mut self, word: &'a LockWord) -> Result<()> {
         let held = usize::from(self.held);
         if held >= LOCKS {
@@ -53,7 +53,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Gives back the lock taken last but `keep` locks.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn unlock_to(&mut self, keep: u8) {
         while self.held > keep {
             self.held -= 1;
@@ -61,29 +61,8 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Gives back all locks, which are these as a rule: then nothing needs to be read from the list.
-    #[inline(always)]
-    pub(super) fn unlock_known<const LOCKED: usize>(&mut self, words: [&LockWord; LOCKED]) {
-        if usize::from(self.held) != LOCKED {
-            return self.unlock_all();
-        }
-        let listed = &self.state.held[..LOCKED];
-        // Where nobody else writes these words.
-        let is_listed = |word: &LockWord| listed.iter().any(|at| at.load(Relaxed) == self.fs.segment.offset_of(word));
-        debug_assert!(!cfg!(test) || words.iter().all(|word| is_listed(word)));
-        // All are free before one is listed no more: whoever finds this lane's user dead finds each that is not.
-        let zero = pm::zero();
-        for word in words {
-            word.store(zero as u32, Release);
-        }
-        for listed in listed {
-            listed.store(zero, Release);
-        }
-        self.held = 0;
-    }
-
     /// Gives back the lock that is listed there.
-    #[inline(always)]
+    #[inline]
     fn give_back(&self, listed: &AtomicU64) {
         if let Some(word) = self.fs.segment.at::<LockWord>(listed.load(Relaxed))
             && word.load(Relaxed) == self.number + 1
@@ -94,46 +73,30 @@ impl<'a> Tx<'a> {
     }
 
     /// Gives back all locks.
-    #[inline(always)]
     pub(crate) fn unlock_all(&mut self) {
         self.unlock_to(0);
     }
 
     /// Takes the bucket lock of a hash.
-    #[inline(always)]
-    pub(crate) fn lock_bucket(&mut self, hash: u64) -> Result<&'a LockWord> {
-        let word = self.fs.bucket_lock(hash);
-        self.lock(word)?;
-        Ok(word)
+    pub(crate) fn lock_bucket(&mut self, hash: u64) -> Result<()> {
+        self.lock(self.fs.bucket_lock(hash))
     }
 
     /// Takes the bucket locks of two hashes, in order; they may be the same.
-    #[inline(always)]
-    pub(crate) fn lock_buckets(&mut self, a: u64, b: u64) -> Result<[&'a LockWord; 2]> {
+    pub(crate) fn lock_buckets(&mut self, a: u64, b: u64) -> Result<()> {
         let (a, b) = (a % crate::segment::BUCKET_LOCKS, b % crate::segment::BUCKET_LOCKS);
-        let first = self.lock_bucket(a.min(b))?;
-        let second = if a != b { self.lock_bucket(a.max(b))? } else { first };
-        Ok([first, second])
+        self.lock_bucket(a.min(b))?;
+        if a != b { self.lock_bucket(a.max(b)) } else { Ok(()) }
     }
 
     /// Takes the inode of a cachelet, and makes sure that it still is `node`:
     /// `ESTALE` if the cachelet was given to another inode meanwhile, or the
     /// inode is gone. The caller looks the cachelet up again.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lock_inode(&mut self, cachelet: &'a Cachelet, node: u64) -> Result<()> {
         let keep = self.held;
         self.lock(&cachelet.owner)?;
-        if !cachelet.is_sound(node) {
-            // Where that fails, the lock has been given back.
-            if let Err(error) = self.aside(
-                #[inline(always)]
-                |tx| tx.mend_inode(cachelet, node, keep),
-            ) {
-                self.held = keep;
-                return Err(error);
-            }
-        }
-        Ok(())
+        if cachelet.is_sound(node) { Ok(()) } else { self.mend_inode(cachelet, node, keep) }
     }
 
     /// The cachelet locked last, before which `keep` locks were held, is another
@@ -200,13 +163,10 @@ impl Fs {
     }
 
     /// Makes a call that ends with [`LATER`] where it would hold others up, until it does not.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn until_free<T>(&self, cx: &Cx, call: &dyn Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn until_free<T>(&self, cx: &Cx, call: impl Fn() -> Result<T>) -> Result<T> {
         for _ in 0..ATTEMPTS {
-            self.wait_aside(cx)?;
             match call() {
-                Err(LATER) => {}
+                Err(LATER) => self.wait_aside(cx)?,
                 result => return result,
             }
         }
@@ -220,7 +180,7 @@ impl Fs {
     }
 
     /// The lock of the bucket that `hash` belongs to, now and after splits.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn bucket_lock(&self, hash: u64) -> &LockWord {
         &self.bucket_locks.get(hash as u32).word
     }

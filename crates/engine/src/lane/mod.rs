@@ -14,7 +14,6 @@
 
 pub mod adopt;
 pub mod apply;
-mod aside;
 pub mod enter;
 pub mod lock;
 pub mod record;
@@ -25,8 +24,7 @@ pub mod take;
 
 use crate::alloc::{Arena, fault};
 use crate::fs::Fs;
-use crate::segment::{Cachelet, LaneState, LockWord};
-pub(crate) use aside::Begun;
+use crate::segment::{Cachelet, LaneState};
 use base::{Cx, Result};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
@@ -43,10 +41,6 @@ const LOOK_EVERY: u32 = 64;
 const LOCKS: usize = 8;
 
 /// An operation in progress on this thread's lane.
-///
-/// All that is plain values, of which the compiler keeps what it needs in registers as long as nobody
-/// gets its address: what is out of line is called [aside](Tx::aside).
-#[derive(Clone, Copy)]
 pub struct Tx<'a> {
     pub(crate) fs: &'a Fs,
     pub(crate) number: u32,
@@ -69,37 +63,20 @@ pub struct Tx<'a> {
     frees: bool,
     /// The directory that is closed (`state.closed`).
     closed: Option<&'a Cachelet>,
-    /// Everything has been given back.
+    /// What it held has been given back, or is not this operation's to give back.
     over: bool,
 }
 
-// What is out of line gets a copy of it: one line.
-const _: () = assert!(size_of::<Tx>() <= LINE as usize);
-
 impl Fs {
     /// Starts an operation: `EROFS`, or `ENOLCK` when every lane is taken.
-    #[inline(always)]
-    pub(crate) fn begin<'a>(&'a self, cx: &Cx, kind: Kind) -> Result<Begun<'a>> {
-        self.begin_as(cx, kind, self.is_plain())
-    }
-
-    /// As [`Fs::begin`], where the caller has asked whether the image [is plain](Fs::is_plain).
-    #[inline(always)]
-    pub(crate) fn begin_as<'a>(&'a self, cx: &Cx, kind: Kind, plain: bool) -> Result<Begun<'a>> {
-        if !plain {
-            self.writable()?;
-        }
-        let number = match self.own_lane(cx.thread).get() {
-            0 => self.take_lane(cx.thread)?,
-            taken => taken - 1,
-        };
-        Ok(Begun(Tx::new(self, number, kind, plain)))
+    pub(crate) fn begin<'a>(&'a self, cx: &Cx, kind: Kind) -> Result<Tx<'a>> {
+        self.writable()?;
+        Ok(Tx::new(self, self.lane_of(cx)?, kind, self.is_plain()))
     }
 }
 
 impl<'a> Tx<'a> {
     /// An operation of a lane that has locked and written nothing yet.
-    #[inline(always)]
     fn new(fs: &'a Fs, number: u32, kind: Kind, plain: bool) -> Self {
         Tx {
             fs,
@@ -122,7 +99,6 @@ impl<'a> Tx<'a> {
 
     /// Adds an operation to the record. `EFBIG`-like overflow is a bug of the
     /// caller, who must stay within [`Tx::room`]; it is refused with `EIO`.
-    #[inline(always)]
     fn push(&mut self, op: Op) -> Result<()> {
         if usize::from(self.ops) >= OPS_MAX - 1 {
             return Err(Errno::EIO.into());
@@ -131,7 +107,6 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    #[inline(always)]
     fn put(&mut self, op: Op) {
         let (place, value) = op.pack();
         // `push` and `commit_with` look for room: always there.
@@ -148,31 +123,25 @@ impl<'a> Tx<'a> {
     }
 
     /// The word at `at` becomes `value`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set(&mut self, at: u64, value: u64) -> Result<()> {
         self.push(Op::Set { at, value })
     }
 
     /// The signed word at `at` becomes at least `value`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn raise(&mut self, at: u64, value: i64) -> Result<()> {
         self.push(Op::Max { at, value })
     }
 
     /// Sets bits of the word at `at`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_bits(&mut self, at: u64, bits: u64) -> Result<()> {
         self.push(Op::SetBits { at, bits })
     }
 
-    /// Number of lines that an [aside](Tx::aside) has allocated (+) or freed (−) for this record.
-    #[inline(always)]
-    pub(crate) fn lines_aside(&mut self, change: i64) {
-        self.lines += change;
-    }
-
     /// Number of inodes this record makes (+) or frees (−), for `statfs`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn files(&mut self, change: i64) {
         self.files += change;
     }
@@ -181,7 +150,7 @@ impl<'a> Tx<'a> {
     /// checksum and starts its write-back; call it after the object is written.
     /// Objects larger than a few lines (data, extent nodes) are flushed by
     /// their writer and ordered by [`Tx::order`] instead.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn object(&mut self, offset: u64, lines: u32) -> Result<()> {
         // No checksum is taken, and nothing written back: the order of stores is proof.
         if self.plain {
@@ -204,7 +173,6 @@ impl<'a> Tx<'a> {
 
     /// Commits and applies the stores listed. An error before the commit leaves
     /// everything as it was; one after it means a damaged image (`Corrupt`).
-    #[inline(never)]
     pub(crate) fn commit(&mut self) -> Result<()> {
         let Counters { lines, files, .. } = self.counters();
         self.put(Op::Counters { lines, files });
@@ -220,83 +188,23 @@ impl<'a> Tx<'a> {
         applied
     }
 
-    /// As `commit`, with stores beside those listed, of which there are none as a rule.
-    #[inline(always)]
+    /// As `commit`, with `stores` after those listed: none of them is read back from the record.
+    #[inline]
     pub(crate) fn commit_with<S: Stores>(&mut self, stores: S) -> Result<()> {
-        if self.ops != 0 {
-            return self.commit_aside(
-                #[inline(always)]
-                |tx| tx.commit_listed(stores),
-            );
-        }
-        self.commit_together::<S, false>(0, stores)
-    }
-
-    /// As `commit_with`, of what frees as much as it takes, as a rule: the lane's
-    /// counters are in the record only if they change.
-    #[inline(always)]
-    pub(crate) fn commit_even<S: Stores>(&mut self, stores: S) -> Result<()> {
-        if self.ops != 0 {
-            return self.commit_aside(
-                #[inline(always)]
-                |tx| tx.commit_listed(stores),
-            );
-        }
-        self.commit_together::<S, true>(0, stores)
-    }
-
-    /// As `commit_with`, where some are often listed.
-    #[inline(always)]
-    pub(crate) fn commit_more<S: Stores>(&mut self, stores: S) -> Result<()> {
-        self.commit_together::<S, false>(self.ops.into(), stores)
-    }
-
-    /// Commits `stores` after those listed, made as those are.
-    #[cold]
-    #[inline(never)]
-    fn commit_listed<S: Stores>(&mut self, stores: S) -> Result<()> {
-        self.list(stores)?;
-        self.commit()
-    }
-
-    /// Commits `stores` after those `listed`.
-    #[inline(always)]
-    fn commit_together<S: Stores, const EVEN: bool>(&mut self, listed: usize, stores: S) -> Result<()> {
         const { assert!(S::COUNT + Counters::COUNT <= TOGETHER) };
-        let image = &self.fs.image;
+        let (image, listed) = (&self.fs.image, usize::from(self.ops));
         let Some(mut writer) = Writer::new(image, self.lane, listed) else { return Err(Errno::EIO.into()) };
-        let changed = !EVEN || self.lines != 0 || self.files != 0;
-        let counters = changed.then(|| self.counters());
-        // Those whose number is known come first: then so are the places of the others.
-        if EVEN {
-            stores.write(&mut writer);
-            counters.write(&mut writer);
-        } else {
-            counters.write(&mut writer);
-            stores.write(&mut writer);
-        }
-        let together = writer.written();
+        let counters = self.counters();
+        counters.write(&mut writer);
+        stores.write(&mut writer);
+        let state = self.head(listed + writer.written());
         if !self.plain {
-            let state = self.head(listed + together);
-            return self.commit_aside(
-                #[inline(always)]
-                |tx| tx.commit_to_medium(state),
-            );
+            return self.commit_to_medium(state);
         }
-        // No objects are listed here: a constant.
-        self.objects = 0;
-        let state = self.head(listed + together);
         self.publish(state);
-        let mut applied = Ok(());
-        if listed != 0 {
-            applied = apply::apply::<false>(self.fs, self.lane, listed);
-        }
+        let applied = apply::apply::<false>(self.fs, self.lane, listed);
         stores.make(image);
-        match self.lane.ops.get(listed) {
-            // From where they stand, which is nearer than where a compiler keeps them.
-            Some(slot) if !EVEN => Counters::written(self.lane, slot).make(image),
-            _ => counters.make(image),
-        }
+        counters.make(image);
         self.retired(state, listed);
         stores.release(self.fs, self.number);
         self.state.released.store(state.pack(), Release);
@@ -304,7 +212,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Adds stores to those listed.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn list<S: Stores>(&mut self, stores: S) -> Result<()> {
         const { assert!(S::COUNT <= TOGETHER) };
         let Some(mut writer) = Writer::new(&self.fs.image, self.lane, self.ops.into()) else {
@@ -317,21 +225,21 @@ impl<'a> Tx<'a> {
     }
 
     /// What the next commit makes of the lane's counters.
-    #[inline(always)]
+    #[inline]
     fn counters(&self) -> Counters<'a> {
         let (lines, files) = (self.lane.lines.load(Relaxed), self.lane.files.load(Relaxed));
         Counters { lane: self.lane, lines: lines.wrapping_add(self.lines as u64), files: files.wrapping_add(self.files as u64) }
     }
 
     /// The state word of the next record, with so many stores.
-    #[inline(always)]
+    #[inline]
     fn head(&self, ops: usize) -> State {
         let sequence = State::next(self.lane.state.load(Relaxed));
         State { sequence, kind: self.kind as u16, objects: self.objects, ops: ops as u8 }
     }
 
     /// The commit point where stores become visible in order: that is all there is to it.
-    #[inline(always)]
+    #[inline]
     fn publish(&self, state: State) {
         let image = &self.fs.image;
         image.store(&self.lane.checksum, apply::mark(state));
@@ -366,20 +274,14 @@ impl<'a> Tx<'a> {
 
     /// Retires the record: its reservations are the image's now, what the
     /// `listed` stores of it freed can be used again.
-    #[inline(always)]
+    #[inline]
     fn retired(&mut self, state: State, listed: usize) {
         self.fs.image.store(&self.lane.state, State::ended(state.pack()));
-        let zero = pm::zero();
         for taken in &self.state.taken {
-            taken.store(zero, Release);
+            taken.store(0, Release);
         }
-        let rare = u32::from(self.frees) | self.state.reserved_count.load(Relaxed);
-        // One comparison for both: there is something rare, or it is time to look.
-        if state.sequence % LOOK_EVERY <= rare.wrapping_mul(LOOK_EVERY) {
-            self.aside(
-                #[inline(always)]
-                |tx| tx.retired_more(state.sequence, listed),
-            );
+        if self.frees || self.state.reserved_count.load(Relaxed) != 0 || state.sequence.is_multiple_of(LOOK_EVERY) {
+            self.retired_slow(state.sequence, listed);
         }
         self.start_afresh();
     }
@@ -387,7 +289,7 @@ impl<'a> Tx<'a> {
     /// What only some records leave to do.
     #[cold]
     #[inline(never)]
-    fn retired_more(&mut self, sequence: u32, listed: usize) {
+    fn retired_slow(&mut self, sequence: u32, listed: usize) {
         self.forget_reservations();
         // First: until all that this record frees is released, an adopter cannot tell it from what has been taken again.
         if sequence.is_multiple_of(LOOK_EVERY) {
@@ -405,7 +307,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn start_afresh(&mut self) {
         (self.objects, self.ops, self.lines, self.files, self.frees) = (0, 0, 0, 0, false);
     }
@@ -431,7 +333,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Clears bits of the word at `at`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn clear_bits(&mut self, at: u64, bits: u64) -> Result<()> {
         self.push(Op::ClearBits { at, bits })
     }
@@ -446,14 +348,14 @@ impl<'a> Tx<'a> {
 
     /// As [`Tx::lines`], but for the store that allocates them, which the caller
     /// must put into the record.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new_lines(&mut self, count: u32, arena: Arena) -> Result<(u64, SetBits<'a>)> {
         let (offset, _, allocated) = self.new_place::<AtomicU64>(count, arena)?;
         Ok((offset, allocated))
     }
 
     /// As [`Tx::new_lines`], and what is to be written on the first one.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new_place<T: FromBytes + KnownLayout>(
         &mut self,
         count: u32,
@@ -531,7 +433,7 @@ impl<'a> Tx<'a> {
     /// As [`Tx::free_lines`], for lines that something has been read from, so
     /// that they are in the image; the store that frees them is the caller's to
     /// put into the record.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn old_lines(&mut self, offset: u64, count: u32) -> Result<ClearBits<'a>> {
         let first = offset % layout::BLOCK / LINE;
         let (block, count) = (offset / layout::BLOCK, u64::from(count));
@@ -558,42 +460,28 @@ impl<'a> Tx<'a> {
 
 impl Tx<'_> {
     /// Whether anything is reserved that no commit has used.
-    #[inline(always)]
     fn has_reserved(&self) -> bool {
         let state = self.state;
-        let reserved = state.reserved_count.load(Relaxed);
-        let lines = state.taken[0].load(Relaxed) | state.taken[1].load(Relaxed) | state.taken[2].load(Relaxed);
-        lines | state.slot.load(Relaxed) | u64::from(reserved) != 0
+        let reserved = state.reserved_count.load(Relaxed) != 0;
+        reserved || state.slot.load(Relaxed) != 0 || state.taken.iter().any(|taken| taken.load(Relaxed) != 0)
     }
 
     /// Ends the operation, as dropping it does.
-    #[inline(always)]
     pub(crate) fn end(&mut self) {
         if self.has_reserved() {
-            self.aside(Tx::give_up);
+            self.give_up();
         }
-        self.finish();
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn end_late(&mut self) {
-        self.end();
-    }
-
-    /// Ends an operation whose last commit has used all that was reserved, in line.
-    #[inline(always)]
-    pub(crate) fn finish(&mut self) {
-        self.finish_holding([]);
-    }
-
-    /// As `finish`, of an operation that holds these locks, as a rule.
-    #[inline(always)]
-    pub(crate) fn finish_holding<const LOCKED: usize>(&mut self, words: [&LockWord; LOCKED]) {
-        // Where nobody else writes these words.
-        debug_assert!(!cfg!(test) || !self.has_reserved());
         self.leave_directories();
-        self.unlock_known(words);
+        self.unlock_all();
         self.over = true;
+    }
+}
+
+impl Drop for Tx<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.over {
+            self.end();
+        }
     }
 }

@@ -9,8 +9,7 @@
 
 use crate::fs::Fs;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
-use format::lane::{Op, RawOp, code};
+use format::lane::{Op, RawOp};
 use format::{Inode, Lane};
 use pm::Region;
 
@@ -71,41 +70,34 @@ pub(super) struct Counters<'a> {
 
 /// Most stores that are committed together, the lane's counters among them.
 pub(crate) const TOGETHER: usize = 24;
-/// As many of them as an address and a byte of distance reach.
-const NEAR: usize = 8;
 
 /// Writes stores into a lane, one after the other.
 pub(crate) struct Writer<'a> {
     image: &'a Region,
-    /// Room for them: the first ones, and the others.
-    near: &'a [RawOp; NEAR],
-    far: &'a [RawOp; TOGETHER - NEAR],
-    /// [`code::ONE`].
-    one: u64,
+    /// Room for them.
+    room: &'a [RawOp; TOGETHER],
     /// How many have been written.
     written: usize,
 }
 
 impl<'a> Writer<'a> {
     /// Behind the first `listed` stores of a lane; `None` where there is no room.
-    #[inline(always)]
+    #[inline]
     pub(super) fn new(image: &'a Region, lane: &'a Lane, listed: usize) -> Option<Self> {
-        let room = lane.ops.get(listed..)?;
-        let (near, far) = (room.first_chunk()?, room.get(NEAR..)?.first_chunk()?);
-        Some(Writer { image, near: pm::from_here(near), far: pm::from_here(far), one: pm::unknown(code::ONE), written: 0 })
+        Some(Writer { image, room: lane.ops.get(listed..)?.first_chunk()?, written: 0 })
     }
 
     /// How many have been written.
-    #[inline(always)]
+    #[inline]
     pub(super) fn written(&self) -> usize {
         self.written
     }
 
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, op: Op) {
-        let (place, value) = op.pack_by(self.one);
+        let (place, value) = op.pack();
         // There is room: `Stores::COUNT` is looked at when the program is built.
-        if let Some(slot) = self.near.get(self.written).or(self.far.get(self.written.wrapping_sub(NEAR))) {
+        if let Some(slot) = self.room.get(self.written) {
             self.image.store(&slot.place, place);
             self.image.store(&slot.value, value);
             self.written += 1;
@@ -122,20 +114,20 @@ pub(crate) trait Stores: Copy {
     /// Makes them.
     fn make(self, image: &Region);
     /// Once the record of lane `number` is gone: lets what they have freed be used again.
-    #[inline(always)]
+    #[inline]
     fn release(self, _: &Fs, _number: u32) {}
 }
 
 impl Stores for Set<'_> {
     const COUNT: usize = 1;
 
-    #[inline(always)]
+    #[inline]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.word);
         to.put(Op::Set { at, value: self.value });
     }
 
-    #[inline(always)]
+    #[inline]
     fn make(self, image: &Region) {
         image.store(self.word, self.value);
     }
@@ -144,13 +136,13 @@ impl Stores for Set<'_> {
 impl Stores for Empty<'_> {
     const COUNT: usize = 1;
 
-    #[inline(always)]
+    #[inline]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.word);
         to.put(Op::Empty { at, was: self.was });
     }
 
-    #[inline(always)]
+    #[inline]
     fn make(self, image: &Region) {
         image.store(self.word, 0);
     }
@@ -159,13 +151,13 @@ impl Stores for Empty<'_> {
 impl Stores for Raise<'_> {
     const COUNT: usize = 1;
 
-    #[inline(always)]
+    #[inline]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.word);
         to.put(Op::Max { at, value: self.value });
     }
 
-    #[inline(always)]
+    #[inline]
     fn make(self, image: &Region) {
         image.raise(self.word, self.value);
     }
@@ -174,13 +166,13 @@ impl Stores for Raise<'_> {
 impl Stores for SetBits<'_> {
     const COUNT: usize = 1;
 
-    #[inline(always)]
+    #[inline]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.word);
         to.put(Op::SetBits { at, bits: self.bits });
     }
 
-    #[inline(always)]
+    #[inline]
     fn make(self, image: &Region) {
         image.or(self.word, self.bits);
     }
@@ -189,18 +181,18 @@ impl Stores for SetBits<'_> {
 impl Stores for ClearBits<'_> {
     const COUNT: usize = 1;
 
-    #[inline(always)]
+    #[inline]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.word);
         to.put(Op::ClearBits { at, bits: self.bits });
     }
 
-    #[inline(always)]
+    #[inline]
     fn make(self, image: &Region) {
         image.and(self.word, !self.bits);
     }
 
-    #[inline(always)]
+    #[inline]
     fn release(self, fs: &Fs, number: u32) {
         fs.release_lines(number, self.block, self.bits, self.count);
     }
@@ -209,13 +201,13 @@ impl Stores for ClearBits<'_> {
 impl Stores for Touch<'_> {
     const COUNT: usize = 1;
 
-    #[inline(always)]
+    #[inline]
     fn write(self, to: &mut Writer) {
         let at = to.image.offset_of(self.inode);
         to.put(Op::Touch { at, now: self.now, entries: self.entries, directories: self.directories });
     }
 
-    #[inline(always)]
+    #[inline]
     fn make(self, image: &Region) {
         image.raise(&self.inode.mtime, self.now);
         image.raise(&self.inode.ctime, self.now);
@@ -228,24 +220,15 @@ impl Stores for Touch<'_> {
     }
 }
 
-impl<'a> Counters<'a> {
-    /// As they were written there.
-    #[inline(always)]
-    pub(super) fn written(lane: &'a Lane, slot: &RawOp) -> Counters<'a> {
-        let files = (slot.place.load(Relaxed) << 8) as i64 >> 8;
-        Counters { lane, lines: slot.value.load(Relaxed), files: files as u64 }
-    }
-}
-
 impl Stores for Counters<'_> {
     const COUNT: usize = 1;
 
-    #[inline(always)]
+    #[inline]
     fn write(self, to: &mut Writer) {
         to.put(Op::Counters { lines: self.lines, files: self.files });
     }
 
-    #[inline(always)]
+    #[inline]
     fn make(self, image: &Region) {
         image.store(&self.lane.lines, self.lines);
         image.store(&self.lane.files, self.files);
@@ -255,21 +238,21 @@ impl Stores for Counters<'_> {
 impl<S: Stores> Stores for Option<S> {
     const COUNT: usize = S::COUNT;
 
-    #[inline(always)]
+    #[inline]
     fn write(self, to: &mut Writer) {
         if let Some(stores) = self {
             stores.write(to);
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn make(self, image: &Region) {
         if let Some(stores) = self {
             stores.make(image);
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn release(self, fs: &Fs, number: u32) {
         if let Some(stores) = self {
             stores.release(fs, number);
@@ -282,21 +265,21 @@ macro_rules! stores {
         impl<$($name: Stores),*> Stores for ($($name,)*) {
             const COUNT: usize = 0 $(+ $name::COUNT)*;
 
-            #[inline(always)]
+            #[inline]
             #[allow(non_snake_case, unused_variables)]
             fn write(self, to: &mut Writer) {
                 let ($($name,)*) = self;
                 $($name.write(to);)*
             }
 
-            #[inline(always)]
+            #[inline]
             #[allow(non_snake_case, unused_variables)]
             fn make(self, image: &Region) {
                 let ($($name,)*) = self;
                 $($name.make(image);)*
             }
 
-            #[inline(always)]
+            #[inline]
             #[allow(non_snake_case, unused_variables)]
             fn release(self, fs: &Fs, number: u32) {
                 let ($($name,)*) = self;

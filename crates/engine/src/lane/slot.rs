@@ -12,7 +12,6 @@ impl<'a> Tx<'a> {
     /// Reserves the slot at image offset `at`: its word if it was free and is ours now.
     /// The record gives it its value (then [`Tx::slot_filled`]); else it is
     /// free again when the operation ends.
-    #[inline(always)]
     pub(crate) fn reserve_slot(&mut self, at: u64) -> Result<Option<&'a AtomicU64>> {
         let fs = self.fs;
         let word = fs.at::<AtomicU64>(at, "directory slot")?;
@@ -34,10 +33,9 @@ impl<'a> Tx<'a> {
     }
 
     /// After the commit: the slot reserved, if any, has its value.
-    #[inline(always)]
     pub(crate) fn slot_filled(&mut self) {
         if self.slot {
-            self.state.slot.store(pm::zero(), Release);
+            self.state.slot.store(0, Release);
         }
         self.slot = false;
     }

@@ -51,7 +51,6 @@ pub(crate) struct Place<'a> {
 
 /// Kind of new node, mode, owner and group as the kernel makes them: the mode
 /// asked for, umask, and a set-group-id directory (`inode_init_owner`, `mode_strip_sgid`).
-#[inline(always)]
 pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16, u32) {
     let cred = &cx.cred;
     let mut mode = match kind {
@@ -74,11 +73,10 @@ pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16,
 
 impl Fs {
     /// Allocates the line of a new inode.
-    #[inline(always)]
     pub(crate) fn place_inode<'a>(&'a self, tx: &mut Tx<'a>) -> Result<Place<'a>> {
         let (offset, inode, allocated) = tx.new_place::<Inode>(1, Arena::Inodes)?;
         // Whatever stood here: the next generation, of which `node_id` keeps 24 bits.
-        let generation = pm::unknown(inode.head.load(Relaxed) >> 32) + 1;
+        let generation = (inode.head.load(Relaxed) >> 32) + 1;
         Ok(Place { offset, id: (generation << 40) | (offset / LINE), inode, allocated })
     }
 
@@ -86,7 +84,6 @@ impl Fs {
     /// `own` is the edentry of a directory; `name` is where the cachelet says it
     /// stands, and where an entry leads to it. Returns the cachelet and its
     /// number; `owner` is held and listed until [`Fs::release_fresh`].
-    #[inline(always)]
     pub(crate) fn commit_fresh<'a, S: Stores>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -117,25 +114,21 @@ impl Fs {
         }
     }
 
-    #[inline(always)]
     pub(super) fn write_inode(&self, place: &Place, plan: &Plan, own: u64, cachelet: u32) {
         let (image, inode) = (&self.image, place.inode);
-        let generation = pm::unknown(place.id >> 40) as u32;
+        let generation = (place.id >> 40) as u32;
         let head = Head { generation, flags: plan.flags, kind: plan.kind as u8, permission: plan.permission };
-        let zero = pm::zero();
-        let small = |value| if value == 0 { zero } else { value };
         image.store(&inode.head, head.pack());
-        image.store(&inode.links, if plan.kind == Kind::Directory { zero } else { zero + pack_links(plan.nlink, 0) });
-        image.store(&inode.size, small(plan.size));
+        image.store(&inode.links, if plan.kind == Kind::Directory { 0 } else { pack_links(plan.nlink, 0) });
+        image.store(&inode.size, plan.size);
         image.store(&inode.mtime, plan.now as u64);
         image.store(&inode.ctime, plan.now as u64);
-        image.store(&inode.root, small(plan.root));
+        image.store(&inode.root, plan.root);
         image.store_volatile(&inode.cachelet, u64::from(self.generation) << 32 | u64::from(cachelet + 1));
-        image.store(&inode.extra, small(own));
+        image.store(&inode.extra, own);
     }
 
     /// Fills the cachelet of a new inode, without asking the inode.
-    #[inline(always)]
     pub(super) fn fill_fresh(&self, cachelet: &Cachelet, id: u64, plan: &Plan, name: Option<&Sought>) {
         let change = self.change(cachelet);
         change.node.store(id, SeqCst);
@@ -151,21 +144,18 @@ impl Fs {
         change.mode.store(pack_mode(name_len, plan.kind as u8, plan.mode), Relaxed);
         change.uid.store(plan.uid, Relaxed);
         change.gid.store(plan.gid, Relaxed);
-        let zero = pm::zero();
-        change.nlink.store(zero as u32 + plan.nlink, Relaxed);
-        change.blocks.store(zero as u32, Relaxed);
-        change.size.store(if plan.size == 0 { zero } else { plan.size }, Relaxed);
+        change.nlink.store(plan.nlink, Relaxed);
+        change.blocks.store(0, Relaxed);
+        change.size.store(plan.size, Relaxed);
         change.mtime.store(if plan.kind == Kind::Directory { UNTOLD } else { plan.now as u64 }, Relaxed);
         change.ctime.store(plan.now as u64, Relaxed);
-        change.root.store(if plan.kind == Kind::Directory || plan.root == 0 { zero } else { plan.root }, Relaxed);
+        change.root.store(if plan.kind == Kind::Directory { 0 } else { plan.root }, Relaxed);
     }
 
     /// After the commit: lets go of a new inode's cachelet.
-    #[inline(always)]
     pub(crate) fn release_fresh(&self, state: &LaneState, cachelet: &Cachelet) {
-        let zero = pm::zero();
-        cachelet.owner.store(zero as u32, Release);
-        state.loading_cachelet.store(zero, Release);
+        cachelet.owner.store(0, Release);
+        state.loading_cachelet.store(0, Release);
     }
 
     /// The commit failed: the cachelet is nobody's again.
@@ -178,7 +168,6 @@ impl Fs {
     }
 
     /// Lets a cachelet whose `owner` is held carry a name, or none if it is too long.
-    #[inline(always)]
     pub(crate) fn name_cachelet(&self, cachelet: &Cachelet, sought: &Sought) {
         if sought.fits_cachelet() {
             self.set_name(cachelet, sought);
@@ -193,7 +182,6 @@ impl Fs {
     ///
     /// Openers count first and then look at `EVICTING` (`process::descriptions`);
     /// we do it the other way round. The flag stays until [`Fs::settle_victim`].
-    #[inline(always)]
     pub(crate) fn give_up_inode<'a>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -206,22 +194,11 @@ impl Fs {
         {
             return Ok(Some(gone));
         }
-        tx.aside_taking(
-            #[inline(always)]
-            |tx| self.add_orphan(tx, id),
-        )?;
+        self.add_orphan(tx, id)?;
         Ok(None)
     }
 
-    /// As [`Fs::give_up_inode`], of one that holds nothing and that nobody has open, as most are that are not
-    /// written to. `None`: give it up in full.
-    #[inline(always)]
-    pub(crate) fn give_up_empty<'a>(&'a self, tx: &mut Tx<'a>, cachelet: &Cachelet, inode: &'a Inode) -> Option<Gone<'a>> {
-        if keep_openers_out(tx, cachelet) { self.free_empty(tx, inode) } else { None }
-    }
-
     /// After the commit of this lane, or after it failed: openers may go on; `dead` tells them what they find.
-    #[inline(always)]
     pub(crate) fn settle_victim(&self, lane: u32, cachelet: &Cachelet, dead: bool) {
         if dead {
             cachelet.flags.fetch_or(cachelet::DEAD, SeqCst);
@@ -242,7 +219,6 @@ impl Fs {
 }
 
 /// Whether nobody has an inode open, and nobody opens it, until [`Fs::settle_victim`].
-#[inline(always)]
 fn keep_openers_out(tx: &Tx, cachelet: &Cachelet) -> bool {
     let closed = cachelet::EVICTING | (tx.number + 1) << 16;
     cachelet.flags.fetch_or(closed, SeqCst);
@@ -251,14 +227,12 @@ fn keep_openers_out(tx: &Tx, cachelet: &Cachelet) -> bool {
 
 /// The stores for one name less (or more) of a locked inode that is no
 /// directory, whose links word is `links`.
-#[inline(always)]
 pub(crate) fn links_change(inode: &Inode, links: u64, nlink: u32, now: i64) -> (Set<'_>, Set<'_>) {
     let blocks = links & 0xffff_ffff_0000_0000;
     (Set { word: &inode.links, value: blocks | u64::from(nlink) }, ctime_change(inode, now))
 }
 
 /// The store for a change of a locked inode that is no directory.
-#[inline(always)]
 pub(super) fn ctime_change(inode: &Inode, now: i64) -> Set<'_> {
     Set { word: &inode.ctime, value: now as u64 }
 }

@@ -23,18 +23,17 @@ pub(crate) mod whole;
 
 use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
-use crate::glance::offset_of;
 use crate::index::{Hit, Room, Seen, Sought};
 use crate::lane::Tx;
 use crate::lane::record::{ClearBits, SetBits, Touch};
+use crate::rights::may_search;
+use crate::segment::Cachelet;
 use crate::segment::cache::short_word;
-use crate::segment::{Cachelet, LockWord};
-use base::{Cred, Cx, Kind, Name, Node, Result, W, X};
+use base::{Cred, Cx, Kind, Node, Result, W, X};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
 use format::LINE;
 use format::edentry::{self, Edentry, NAME_MAX};
-use format::hash::short_words;
 use format::inode::{Inode, node_offset};
 use pm::Errno;
 
@@ -59,60 +58,37 @@ pub(crate) struct Parent<'a> {
     pub(crate) seen: Seen<'a>,
 }
 
-impl<'a> Parent<'a> {
-    /// A copy for a call that is out of line, as [`Cx::copied`].
-    #[inline(always)]
-    pub(crate) fn copied(&self) -> Parent<'a> {
-        let Seen { id, cachelet, word, uid, gid } = self.seen;
-        let seen = Seen { id: id.rotate_left(0), cachelet, word, uid, gid };
-        Parent { inode: self.inode, offset: self.offset, seen }
-    }
-
+impl Parent<'_> {
     /// Whether names may be changed, as a rule: then they may be searched for too.
-    #[inline(always)]
     pub(crate) fn is_free_to(&self, cred: &Cred) -> bool {
         cred.may(Kind::Directory, self.seen.mode(), self.seen.uid, self.seen.gid, W | X)
     }
 
     /// Search permission, which the kernel asks for before it looks at the name.
-    #[inline(always)]
     pub(crate) fn may_search(&self, cx: &Cx) -> Result<()> {
-        may_search(cx.copied(), self.seen.mode(), self.seen.uid, self.seen.gid)
+        may_search(&cx.cred, &self.seen)
     }
 
     /// Permission to change names.
-    #[inline(always)]
     pub(crate) fn may_change(&self, cred: &Cred) -> Result<()> {
         if self.is_free_to(cred) { Ok(()) } else { Err(Errno::EACCES.into()) }
     }
 
     /// In a sticky directory only the owner of the victim or of the directory
     /// removes or moves a name; names may be changed in it, as a rule.
-    #[inline(always)]
-    pub(crate) fn may_remove(&self, cred: &Cred, victim_uid: u32, victim_gid: impl FnOnce() -> u32) -> Result<()> {
-        let who = (cred.privileged, cred.privileged_within, cred.uid);
-        let sticks = self.seen.mode() & STICKY != 0 && sticks(who, self.seen.uid, (victim_uid, victim_gid()));
+    pub(crate) fn may_remove(&self, cred: &Cred, victim_uid: u32, victim_gid: u32) -> Result<()> {
+        let is_owner = || cred.uid == self.seen.uid || cred.uid == victim_uid;
+        let sticks = self.seen.mode() & STICKY != 0 && !is_owner() && !cred.is_privileged_over(victim_uid, victim_gid);
         if sticks { Err(Errno::EPERM.into()) } else { Ok(()) }
     }
 }
 
-/// Whether a name stays in a sticky directory that belongs to these two: the owners of what is called so and of the directory.
-#[cold]
-#[inline(never)]
-fn sticks((privileged, within, uid): (bool, bool, u32), dir_uid: u32, victim: (u32, u32)) -> bool {
-    let cred = Cred { privileged, privileged_within: within, ..Cred::ROOT };
-    uid != dir_uid && uid != victim.0 && !cred.is_privileged_over(victim.0, victim.1)
-}
-
 /// These bytes as a name; `ENAMETOOLONG`, or `ENOENT` if there are none.
 #[inline]
-pub(crate) fn proper(name: &[u8]) -> Result<Name<'_>> {
+pub(crate) fn proper(name: &[u8]) -> Result<&[u8]> {
     match name.len() {
         0 => Err(Errno::ENOENT.into()),
-        1..=NAME_MAX => {
-            let (low, high) = short_words(name);
-            Ok(Name::of(name, [low, high]))
-        }
+        1..=NAME_MAX => Ok(name),
         _ => Err(Errno::ENAMETOOLONG.into()),
     }
 }
@@ -125,76 +101,39 @@ pub(crate) fn gone(error: base::Error) -> base::Error {
 
 impl Fs {
     /// Enters one directory. `ENOTDIR`, or `ENOENT` if it is gone.
-    #[inline(always)]
     pub(crate) fn enter<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
-        let offset = offset_of(dir.id);
-        if let Some(seen) = tx.enter_at_hand(dir, offset) {
-            return self.parent(seen, offset);
-        }
-        let parent = tx.aside(
-            #[inline(always)]
-            |tx| self.enter_late(tx, cx.copied(), dir),
-        )?;
-        Ok(parent.copied())
+        self.enter_two(tx, cx, dir, dir).map(|(parent, _)| parent)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn enter_late<'a>(&'a self, tx: &mut Tx<'a>, cx: Cx, mut dir: Node) -> Result<Parent<'a>> {
-        let (mut attempts, offset) = (ATTEMPTS, offset_of(dir.id));
-        loop {
-            // Once it has been entered it is at hand.
-            ([dir.hint, _], attempts) = self.enter_anyhow(tx, cx, [dir, dir], attempts)?;
-            if let Some(seen) = tx.enter_at_hand(dir, offset) {
-                return self.parent(seen, offset);
+    /// Enters two directories (which may be the same).
+    pub(crate) fn enter_two<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(Parent<'a>, Parent<'a>)> {
+        let mut nodes = [a, b];
+        for _ in 0..ATTEMPTS {
+            if let Some([first, second]) = tx.enter_fast(nodes) {
+                return Ok((self.parent(first)?, self.parent(second)?));
             }
-        }
-    }
-
-    /// A cachelet is not at hand, is being changed, or a directory is closed to
-    /// entry: enters the one or two, and tells the numbers of their cachelets, and how many attempts are left.
-    #[cold]
-    #[inline(never)]
-    fn enter_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: Cx, [a, b]: [Node; 2], attempts: u32) -> Result<([u32; 2], u32)> {
-        for left in (0..attempts).rev() {
-            let (first, second) = (self.cached(&cx, a).map_err(gone)?, self.cached(&cx, b).map_err(gone)?);
-            let both = [(first, a.id), (second, b.id)];
-            match tx.enter(&both[..1 + usize::from(a.id != b.id)]) {
-                Ok(()) => {
-                    self.check_directory(&cx, first, a.id)?;
-                    self.check_directory(&cx, second, b.id)?;
-                    return Ok(([self.cachelet_number(first), self.cachelet_number(second)], left));
-                }
-                Err(base::Error::Posix(Errno::ESTALE)) => {}
-                Err(error) => return Err(error),
-            }
+            self.enter_slow(tx, cx, &mut nodes)?;
         }
         Err(Errno::EIO.into())
     }
 
-    /// Enters two directories (which may be the same).
-    #[inline(always)]
-    pub(crate) fn enter_two<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(Parent<'a>, Parent<'a>)> {
-        let offsets = [offset_of(a.id), offset_of(b.id)];
-        if let Some((first, second)) = tx.enter_both_at_hand([a, b], offsets) {
-            return Ok((self.parent(first, offsets[0])?, self.parent(second, offsets[1])?));
-        }
-        let (first, second) = tx.aside(
-            #[inline(always)]
-            |tx| self.enter_two_late(tx, cx.copied(), a, b),
-        )?;
-        Ok((first.copied(), second.copied()))
-    }
-
+    /// A cachelet is not where its node says, is being changed, or a directory is closed to entry: waits, enters the one
+    /// or two, and notes where their cachelets are.
     #[cold]
     #[inline(never)]
-    fn enter_two_late<'a>(&'a self, tx: &mut Tx<'a>, cx: Cx, mut a: Node, mut b: Node) -> Result<(Parent<'a>, Parent<'a>)> {
-        let (mut attempts, offsets) = (ATTEMPTS, [offset_of(a.id), offset_of(b.id)]);
-        loop {
-            ([a.hint, b.hint], attempts) = self.enter_anyhow(tx, cx, [a, b], attempts)?;
-            if let Some((first, second)) = tx.enter_both_at_hand([a, b], offsets) {
-                return Ok((self.parent(first, offsets[0])?, self.parent(second, offsets[1])?));
+    fn enter_slow<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, [a, b]: &mut [Node; 2]) -> Result<()> {
+        let (first, second) = (self.cached(cx, *a).map_err(gone)?, self.cached(cx, *b).map_err(gone)?);
+        let both = [(first, a.id), (second, b.id)];
+        match tx.enter(&both[..1 + usize::from(a.id != b.id)]) {
+            Ok(()) => {
+                self.check_directory(cx, first, a.id)?;
+                self.check_directory(cx, second, b.id)?;
+                (a.hint, b.hint) = (self.cachelet_number(first), self.cachelet_number(second));
+                Ok(())
             }
+            // A cachelet was taken away meanwhile.
+            Err(base::Error::Posix(Errno::ESTALE)) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
@@ -203,14 +142,13 @@ impl Fs {
         if seen.is(Kind::Directory) { Ok(()) } else { Err(Errno::ENOTDIR.into()) }
     }
 
-    #[inline(always)]
-    fn parent<'a>(&'a self, seen: Seen<'a>, offset: u64) -> Result<Parent<'a>> {
+    fn parent<'a>(&'a self, seen: Seen<'a>) -> Result<Parent<'a>> {
+        let offset = node_offset(seen.id);
         Ok(Parent { inode: self.inode(offset)?, offset, seen })
     }
 
     /// Takes the inode of a node that the index says is there and whose bucket
     /// is locked, so that it stays.
-    #[inline(always)]
     pub(crate) fn lock_named<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, node: Node) -> Result<&'a Cachelet> {
         if let Some(cachelet) = self.cachelet(node.hint)
             && cachelet.node.load(Acquire) == node.id
@@ -222,32 +160,15 @@ impl Fs {
             }
             tx.unlock_to(keep);
         }
-        let cachelet = tx.aside_locking(
-            #[inline(always)]
-            |tx| self.lock_named_anyhow(tx, cx.copied(), node),
-        )?;
-        Ok(cachelet)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn lock_named_anyhow<'a>(&'a self, tx: &mut Tx<'a>, cx: Cx, node: Node) -> Result<&'a Cachelet> {
-        match self.lock_node(tx, &cx, node) {
+        match self.lock_node(tx, cx, node) {
             Err(base::Error::Posix(Errno::ESTALE)) => Err(corrupt("edentry without inode", node_offset(node.id))),
             result => result,
         }
     }
 
     /// Takes the bucket of a name that is to be made in a directory entered: its lock, and the room for an entry. `EEXIST`.
-    #[inline(always)]
-    pub(crate) fn new_name<'a>(&'a self, tx: &mut Tx<'a>, sought: &Sought) -> Result<(&'a LockWord, Room<'a>)> {
-        let lock = tx.lock_bucket(sought.hash)?;
-        Ok((lock, self.room_for(sought)?))
-    }
-
-    /// The room for an entry of a name whose bucket is locked. `EEXIST`.
-    #[inline(always)]
-    fn room_for(&self, sought: &Sought) -> Result<Room<'_>> {
+    pub(crate) fn new_name<'a>(&'a self, tx: &mut Tx<'a>, sought: &Sought) -> Result<Room<'a>> {
+        tx.lock_bucket(sought.hash)?;
         match self.room(sought)? {
             Room::Taken => Err(Errno::EEXIST.into()),
             room => Ok(room),
@@ -256,7 +177,6 @@ impl Fs {
 
     /// Allocates and writes an edentry, and puts it under the record's checksum:
     /// its offset, and the store that allocates it, for the record.
-    #[inline(always)]
     pub(crate) fn new_edentry<'a>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -268,11 +188,7 @@ impl Fs {
         let (at, edentry, allocated) = if sought.name.len() <= edentry::WORDS * 8 {
             tx.new_place::<Edentry>(1, Arena::Edentries)?
         } else {
-            let (at, allocated) = tx.aside(
-                #[inline(always)]
-                |tx| self.long_edentry(tx, sought.name),
-            )?;
-            tx.lines_aside(edentry::lines(sought.name.len()).into());
+            let (at, allocated) = self.long_edentry(tx, sought.name)?;
             (at, self.edentry(at)?, allocated)
         };
         let image = &self.image;
@@ -316,7 +232,6 @@ impl Fs {
     }
 
     /// The slot that the edentry of a hit stands in, and its offset, checked: the slot must refer to it.
-    #[inline(always)]
     pub(crate) fn slot_of(&self, hit: &Hit) -> Result<(u64, &AtomicU64)> {
         let Some((_, edentry)) = hit.place else { return Err(Errno::EIO.into()) };
         let slot = edentry.slot.load(Acquire);
@@ -328,35 +243,12 @@ impl Fs {
     }
 
     /// The store that frees the lines of an edentry with a name of `len` bytes.
-    #[inline(always)]
     pub(crate) fn old_edentry<'a>(&self, tx: &mut Tx<'a>, at: u64, len: usize) -> Result<ClearBits<'a>> {
-        if len <= edentry::WORDS * 8 {
-            return tx.old_lines(at, 1);
-        }
-        let cleared = tx.aside(
-            #[inline(always)]
-            |tx| self.old_long_edentry(tx, at, len),
-        )?;
-        tx.lines_aside(-i64::from(cleared.count));
-        Ok(cleared)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn old_long_edentry<'a>(&self, tx: &mut Tx<'a>, at: u64, len: usize) -> Result<ClearBits<'a>> {
         tx.old_lines(at, edentry::lines(len))
     }
 }
 
-/// See [`Parent::may_search`].
-#[cold]
-#[inline(never)]
-fn may_search(cx: Cx, mode: u16, uid: u32, gid: u32) -> Result<()> {
-    if cx.cred.may(Kind::Directory, mode, uid, gid, X) { Ok(()) } else { Err(Errno::EACCES.into()) }
-}
-
 /// The stores for a change of names in the directory `inode`.
-#[inline(always)]
 pub(crate) fn touch_directory(inode: &Inode, now: i64, entries: i8, directories: i8) -> Touch<'_> {
     Touch { inode, now, entries, directories }
 }

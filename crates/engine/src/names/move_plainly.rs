@@ -13,35 +13,28 @@ use crate::lane::record::{Empty, Set};
 use crate::segment::cache::write_name;
 use base::{Cx, Kind, Result};
 use core::sync::atomic::Ordering::Relaxed;
-use format::Bucket;
 use format::inode::node_offset;
 
 impl Fs {
     /// Moves a name of `a` to a free one of `b`; both are entered, and names may
-    /// be changed in them. `WITHIN`: they are one. `home` is where the free one belongs while there are
-    /// `buckets`. `None`: this is not the usual case; nothing has
+    /// be changed in them. `None`: this is not the usual case; nothing has
     /// happened, and nothing is locked. Else whether the index wants to grow.
-    #[inline(always)]
-    pub(super) fn move_plainly<'a, const WITHIN: bool>(
+    pub(super) fn move_plainly<'a>(
         &'a self,
         tx: &mut Tx<'a>,
         cx: &Cx,
         (a, b): (&Parent<'a>, &Parent<'a>),
         (from, to): (&Sought, &Sought),
-        (mut home, buckets): (&'a Bucket, u64),
     ) -> Result<Option<bool>> {
-        let [first, second] = tx.lock_buckets(from.hash, to.hash)?;
-        if home.is_split_since(buckets) {
-            (home, _) = self.home(to.hash)?;
-        }
-        let (hit, spot) = match (self.hit(from)?, self.room_in(home, to)?) {
+        tx.lock_buckets(from.hash, to.hash)?;
+        let (hit, spot) = match (self.hit(from)?, self.room(to)?) {
             (Some(hit), Room::At(spot)) if hit.kind != Kind::Directory as u8 => (hit, spot),
             _ => {
                 tx.unlock_all();
                 return Ok(None);
             }
         };
-        let cross = !WITHIN && a.seen.id != b.seen.id;
+        let cross = a.seen.id != b.seen.id;
         let (old_at, old_slot) = self.slot_of(&hit)?;
         // In its directory a name keeps its place, so that readers see it once.
         let (at, slot) = if cross { self.reserve_any_slot(tx, b)? } else { (old_at, old_slot) };
@@ -59,7 +52,7 @@ impl Fs {
         let gone = (self.remove(&hit)?, self.old_edentry(tx, hit.edentry, from.name.len())?);
         let across = cross.then(|| (Empty { word: old_slot, was: hit.edentry }, touch_directory(b.inode, now, 1, 0)));
         let left = touch_directory(a.inode, now, -i8::from(cross), 0);
-        tx.commit_even((new, gone, ctime_change(inode, now), left, across))?;
+        tx.commit_with((new, gone, ctime_change(inode, now), left, across))?;
         if cross {
             tx.slot_filled();
             self.slot_freed(a, old_at);
@@ -75,7 +68,6 @@ impl Fs {
         };
         change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | kept << 24, Relaxed);
         drop(change);
-        tx.finish_holding([first, second, &cachelet.owner]);
         Ok(Some(spot.is_full()))
     }
 }

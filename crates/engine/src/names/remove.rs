@@ -5,11 +5,10 @@ use super::{proper, touch_directory};
 use crate::fs::Fs;
 use crate::index::Hit;
 use crate::lane::Tx;
-use crate::lane::lock::LATER;
 use crate::lane::record::{ClearBits, Empty, Set, Stores};
 use crate::segment::cache::Change;
 use crate::segment::cachelet::{self, Cachelet};
-use base::{Cx, Kind, Name, Node, Result};
+use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use format::inode::{Inode, node_offset, unpack_links};
@@ -30,69 +29,38 @@ pub(super) enum Fate {
 impl Fs {
     /// Removes a name that is not a directory. See `vfs::Backend::unlink`.
     pub fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.unlink_in_line(cx, dir, proper(name)?)
+        let name = proper(name)?;
+        self.until_free(cx, || self.try_unlink(cx, dir, name))
     }
 
-    /// As [`Fs::unlink`], in one function with the caller.
-    #[inline(always)]
-    pub fn unlink_in_line(&self, cx: &Cx, dir: Node, name: Name) -> Result<()> {
-        let done = match self.is_plain() {
-            true => self.unlink_as::<true>(cx, dir, name),
-            false => self.unlink_in_any(cx.copied(), dir, name.bytes()),
-        };
-        match done {
-            Err(LATER) => {
-                self.unlink_later(cx.copied(), dir, name.bytes())?;
-                Ok(())
-            }
-            done => done,
-        }
-    }
-
-    /// Once the inode is free whose holder kept us waiting.
-    #[cold]
-    #[inline(never)]
-    fn unlink_later(&self, cx: Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.until_free(&cx, &|| self.unlink_in_any(cx, dir, name))
-    }
-
-    /// In any image, where that is allowed.
-    #[inline(never)]
-    fn unlink_in_any(&self, cx: Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.unlink_as::<false>(&cx, dir, proper(name)?)
-    }
-
-    /// `PLAIN`: as of [`Fs::is_plain`].
-    #[inline(always)]
-    fn unlink_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: Name) -> Result<()> {
-        let mut tx = match self.begin_as(cx, lane::Kind::Unlink, PLAIN) {
+    fn try_unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        let mut tx = match self.begin(cx, lane::Kind::Unlink) {
             Ok(tx) => tx,
-            Err(error) => match self.unless_closed_to(cx.copied(), [dir, dir], error)? {},
+            Err(error) => return Err(self.unless_closed_to(cx, [dir, dir], error)),
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         if !parent.is_free_to(&cx.cred) {
-            match self.unless_missing(cx.copied(), dir, name.bytes())? {}
+            return Err(self.unless_missing(cx, dir, name));
         }
         let sought = self.sought(parent.offset, name);
-        let lock = tx.lock_bucket(sought.hash)?;
+        tx.lock_bucket(sought.hash)?;
         let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
-        parent.may_remove(&cx.cred, victim.uid.load(Relaxed), || victim.gid.load(Relaxed))?;
+        parent.may_remove(&cx.cred, victim.uid.load(Relaxed), victim.gid.load(Relaxed))?;
         if hit.kind == Kind::Directory as u8 {
             return Err(Errno::EISDIR.into());
         }
         let now = self.clock.now();
-        let (slot, removed) = self.remove_entry(&mut tx, &hit, name.bytes().len())?;
+        let (slot, removed) = self.remove_entry(&mut tx, &hit, name.len())?;
         let touched = touch_directory(parent.inode, now, -1, 0);
         let fate = self.commit_removal(&mut tx, victim, &hit, now, (removed, touched))?;
         self.slot_freed(&parent, slot);
-        tx.finish_holding([lock, &victim.owner]);
+        drop(tx);
         self.after_removal(cx, victim, hit.node, fate);
         Ok(())
     }
 
     /// The stores that remove entry, slot and edentry, whose name has `len` bytes; the slot's offset before them.
-    #[inline(always)]
     pub(super) fn remove_entry<'a>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -108,7 +76,6 @@ impl Fs {
     ///
     /// The cachelet is changing from before the commit on: whoever reads the text
     /// of a symlink notices that its lines may be another's.
-    #[inline(always)]
     pub(super) fn commit_removal<'a, S: Stores>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -120,34 +87,6 @@ impl Fs {
         let id = hit.node.id;
         let inode = self.inode(node_offset(id))?;
         let change = self.change(victim);
-        let last = unpack_links(inode.links.load(Acquire)).0 <= 1;
-        let gone = if last { self.give_up_empty(tx, victim, inode) } else { None };
-        let Some(gone) = gone else {
-            return tx.commit_aside(
-                #[inline(always)]
-                |tx| self.commit_removal_in_full(tx, change, (id, inode), now, stores),
-            );
-        };
-        if let Err(error) = tx.commit_with((stores, gone)) {
-            return Err(self.not_removed(tx.number, change, error));
-        }
-        after_name(&change, 0, now);
-        drop(change);
-        self.settle_victim(tx.number, victim, true);
-        Ok(Fate::Freed)
-    }
-
-    /// As `commit_removal`, of whatever inode it is.
-    #[inline(never)]
-    fn commit_removal_in_full<'a, S: Stores>(
-        &'a self,
-        tx: &mut Tx<'a>,
-        change: Change,
-        (id, inode): (u64, &'a Inode),
-        now: i64,
-        stores: S,
-    ) -> Result<Fate> {
-        let victim: &Cachelet = &change;
         if unpack_links(inode.links.load(Acquire)).0 > 1 {
             return self.commit_stays(tx, change, inode, now, stores);
         }
@@ -156,7 +95,7 @@ impl Fs {
             Ok(None) => return self.commit_stays(tx, change, inode, now, stores),
             Err(error) => return Err(self.not_removed(tx.number, change, error)),
         };
-        if let Err(error) = tx.commit_more((stores, gone)) {
+        if let Err(error) = tx.commit_with((stores, gone)) {
             return Err(self.not_removed(tx.number, change, error));
         }
         after_name(&change, 0, now);
@@ -165,7 +104,6 @@ impl Fs {
     }
 
     /// As `commit_removal`, for an inode that stays: it has other names, or is an orphan now.
-    #[inline(always)]
     fn commit_stays<'a, S: Stores>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -176,7 +114,7 @@ impl Fs {
     ) -> Result<Fate> {
         let links = inode.links.load(Acquire);
         let left = unpack_links(links).0.saturating_sub(1);
-        let kept = tx.commit_more((stores, links_change(inode, links, left, now)));
+        let kept = tx.commit_with((stores, links_change(inode, links, left, now)));
         if kept.is_ok() {
             after_name(&victim, left, now);
         }
@@ -212,25 +150,15 @@ impl Fs {
 
     /// After the operation, with nothing held: an orphan that nobody has open
     /// (too large for the record, or closed meanwhile) is freed at once.
-    #[inline(always)]
     pub(super) fn after_removal(&self, cx: &Cx, victim: &Cachelet, node: Node, fate: Fate) {
-        if fate == Fate::Orphan {
-            self.after_last_name(cx.copied(), victim, node);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn after_last_name(&self, cx: Cx, victim: &Cachelet, node: Node) {
         // Whoever has it open keeps its cachelet.
-        if victim.opens.load(SeqCst) == 0 || victim.node.load(SeqCst) != node.id {
-            self.finish_beside_others(&cx);
-            self.free_orphan(&cx, node);
+        if fate == Fate::Orphan && (victim.opens.load(SeqCst) == 0 || victim.node.load(SeqCst) != node.id) {
+            self.finish_beside_others(cx);
+            self.free_orphan(cx, node);
         }
     }
 
     /// Commits a record of `stores` that removes the empty, closed, locked directory `victim`.
-    #[inline(always)]
     pub(super) fn commit_directory_removal<'a, S: Stores>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -240,11 +168,13 @@ impl Fs {
     ) -> Result<Fate> {
         let inode = self.inode(node_offset(id))?;
         let change = self.change(victim);
-        let Some(gone) = self.give_up_empty(tx, victim, inode) else {
-            return tx.commit_aside(
-                #[inline(always)]
-                |tx| self.commit_directory_in_full(tx, change, (id, inode), stores),
-            );
+        let gone = match self.give_up_inode(tx, victim, id, inode) {
+            Ok(Some(gone)) => gone,
+            Ok(None) => {
+                let listed = tx.list(stores);
+                return self.commit_orphan(tx, change, id, inode, listed);
+            }
+            Err(error) => return Err(self.not_removed(tx.number, change, error)),
         };
         if let Err(error) = tx.commit_with((stores, gone)) {
             return Err(self.not_removed(tx.number, change, error));
@@ -253,34 +183,9 @@ impl Fs {
         after_directory(change, cachelet::DEAD);
         Ok(Fate::Freed)
     }
-
-    /// As `commit_directory_removal`, of a directory that has blocks, or is open.
-    #[inline(never)]
-    fn commit_directory_in_full<'a, S: Stores>(
-        &'a self,
-        tx: &mut Tx<'a>,
-        change: Change,
-        (id, inode): (u64, &'a Inode),
-        stores: S,
-    ) -> Result<Fate> {
-        let gone = match self.give_up_inode(tx, &change, id, inode) {
-            Ok(Some(gone)) => gone,
-            Ok(None) => {
-                let listed = tx.list(stores);
-                return self.commit_orphan(tx, change, id, inode, listed);
-            }
-            Err(error) => return Err(self.not_removed(tx.number, change, error)),
-        };
-        if let Err(error) = tx.commit_more((stores, gone)) {
-            return Err(self.not_removed(tx.number, change, error));
-        }
-        after_directory(change, cachelet::DEAD);
-        Ok(Fate::Freed)
-    }
 }
 
 /// Lets the cachelet of a directory say that it has lost its name, and what the flag `dead` says.
-#[inline(always)]
 fn after_directory(change: Change<'_>, dead: u32) -> &Cachelet {
     change.parent.store(0, Relaxed);
     change.flags.fetch_or(cachelet::REMOVED | dead, SeqCst);
@@ -288,7 +193,6 @@ fn after_directory(change: Change<'_>, dead: u32) -> &Cachelet {
 }
 
 /// What the cachelet of an inode says once a name of it is gone.
-#[inline(always)]
 fn after_name(change: &Cachelet, nlink: u32, now: i64) {
     change.nlink.store(nlink, Relaxed);
     change.ctime.store(now as u64, Relaxed);

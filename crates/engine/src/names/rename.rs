@@ -13,11 +13,11 @@ use super::rmdir::{Outcome, is_surely_empty, later};
 use super::{Parent, STICKY, proper, touch_directory};
 use crate::fs::{Fs, corrupt};
 use crate::index::{Hit, Room, Seen, Sought};
+use crate::lane::Tx;
 use crate::lane::record::{Empty, Raise, Set, Stores, Touch};
-use crate::lane::{Begun, Tx};
 use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
-use base::{Cx, Kind, Name, Node, RenameMode, Result, W};
+use base::{Cx, Kind, Node, RenameMode, Result, W};
 use core::sync::atomic::Ordering::Relaxed;
 use format::hash::fingerprint;
 use format::inode::{Inode, node_offset};
@@ -31,19 +31,10 @@ const DEPTH_MAX: u32 = 1 << 20;
 #[derive(Clone, Copy)]
 struct Request<'a> {
     from_dir: Node,
-    from: Name<'a>,
+    from: &'a [u8],
     to_dir: Node,
-    to: Name<'a>,
+    to: &'a [u8],
     mode: RenameMode,
-}
-
-impl<'a> Request<'a> {
-    /// A copy for a call that is out of line, as [`Cx::copied`].
-    #[inline(always)]
-    fn copied(&self) -> Request<'a> {
-        let Request { from_dir: Node { id, hint }, from, to_dir, to, mode } = *self;
-        Request { from_dir: Node { id: id.rotate_left(0), hint }, from, to_dir, to, mode }
-    }
 }
 
 /// A name that takes part: where it leads.
@@ -106,93 +97,46 @@ type Moved<'a> = (Option<Set<'a>>, Option<(Raise<'a>, Set<'a>)>);
 
 impl Fs {
     /// Moves a name. See `vfs::Backend::rename`.
-    #[inline(never)]
     pub fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
         let from = proper(from)?;
         let to = match proper(to) {
             Ok(to) => to,
             Err(error) => {
                 // The source is looked up first.
-                self.lookup(cx, from_dir, from.bytes())?;
+                self.lookup(cx, from_dir, from)?;
                 return Err(error);
             }
         };
-        self.rename_in_line(cx, from_dir, from, to_dir, to, mode)
-    }
-
-    /// As [`Fs::rename`], in one function with the caller.
-    #[inline(always)]
-    pub fn rename_in_line(&self, cx: &Cx, from_dir: Node, from: Name, to_dir: Node, to: Name, mode: RenameMode) -> Result<()> {
         let request = Request { from_dir, from, to_dir, to, mode };
-        match self.try_rename(cx, &request).or_else(later)? {
-            Outcome::Done => Ok(()),
-            undecided => {
-                self.rename_again(cx.copied(), undecided.copied(), request.copied())?;
-                Ok(())
-            }
-        }
+        let first = self.try_rename(cx, &request).or_else(later)?;
+        self.until_done(cx, first, &|fs| fs.try_rename(cx, &request))
     }
 
-    #[cold]
-    #[inline(never)]
-    fn rename_again(&self, cx: Cx, last: Outcome, request: Request) -> Result<()> {
-        self.until_done(&cx, last, &|fs| fs.try_rename(&cx, &request))
-    }
-
-    #[inline(always)]
     fn try_rename(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
-        if self.is_plain() && request.from_dir.id == request.to_dir.id {
-            return self.rename_as::<true, true>(cx, request);
-        }
-        let outcome = self.rename_in_any(cx.copied(), request.copied())?;
-        Ok(outcome.copied())
-    }
-
-    /// In any image, where that is allowed, and between directories.
-    #[inline(never)]
-    fn rename_in_any(&self, cx: Cx, request: Request) -> Result<Outcome> {
-        match self.is_plain() {
-            true => self.rename_as::<true, false>(&cx, &request),
-            false => self.rename_as::<false, false>(&cx, &request),
-        }
-    }
-
-    /// `PLAIN`: as of [`Fs::is_plain`]. `WITHIN`: both names are in one directory.
-    #[inline(always)]
-    fn rename_as<const PLAIN: bool, const WITHIN: bool>(&self, cx: &Cx, request: &Request) -> Result<Outcome> {
-        let mut tx = match self.begin_as(cx, lane::Kind::Rename, PLAIN) {
+        let mut tx = match self.begin(cx, lane::Kind::Rename) {
             Ok(tx) => tx,
-            Err(error) => match self.unless_closed_to(cx.copied(), [request.from_dir, request.to_dir], error)? {},
+            Err(error) => return Err(self.unless_closed_to(cx, [request.from_dir, request.to_dir], error)),
         };
-        let (a, b) = match WITHIN {
-            true => {
-                let parent = self.enter(&mut tx, cx, request.from_dir)?;
-                (parent, parent)
-            }
-            false => self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?,
-        };
-        let free = a.is_free_to(&cx.cred) && (WITHIN || b.is_free_to(&cx.cred));
+        let (a, b) = self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?;
+        let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
         let (from, to) = (self.sought(a.offset, request.from), self.sought(b.offset, request.to));
         let plain = free && request.mode != RenameMode::Exchange && a.seen.mode() & STICKY == 0;
-        let home = self.home(to.hash)?;
         if plain
-            && self.seems_free(home.0, fingerprint(to.hash))
-            && let Some(full) = self.move_plainly::<WITHIN>(&mut tx, cx, (&a, &b), (&from, &to), home)?
+            && self.seems_free(self.home(to.hash)?.0, fingerprint(to.hash))
+            && let Some(full) = self.move_plainly(&mut tx, cx, (&a, &b), (&from, &to))?
         {
+            drop(tx);
             if full {
-                self.grow_index(cx.copied());
+                self.grow_index(cx);
             }
             return Ok(Outcome::Done);
         }
-        let outcome = self.rename_with_care(tx.pass_on(), cx.copied(), request.mode, Ends { a, b, from, to, free })?;
-        Ok(outcome.copied())
+        self.rename_slow(tx, cx, request.mode, Ends { a, b, from, to, free })
     }
 
     /// Whatever is to be moved, wherever.
-    #[cold]
-    #[inline(never)]
-    fn rename_with_care<'a>(&'a self, mut tx: Begun<'a>, cx: Cx, mode: RenameMode, ends: Ends<'a>) -> Result<Outcome> {
-        let (tx, cx) = (&mut *tx, &cx);
+    fn rename_slow<'a>(&'a self, mut tx: Tx<'a>, cx: &Cx, mode: RenameMode, ends: Ends<'a>) -> Result<Outcome> {
+        let tx = &mut tx;
         let mut plan = self.plan_rename(cx, mode, ends)?;
         match self.needs_nothing(tx, cx, &plan) {
             Ok(false) => {}
@@ -270,7 +214,6 @@ impl Fs {
     }
 
     /// Looks at both names, without locks.
-    #[inline(always)]
     fn plan_rename<'a>(&'a self, cx: &Cx, mode: RenameMode, ends: Ends<'a>) -> Result<Plan<'a>> {
         let Ends { a, b, from, to, free } = ends;
         if !free {
@@ -347,7 +290,6 @@ impl Fs {
     }
 
     /// Moves the source to a free name, or over the target.
-    #[inline(always)]
     fn move_name<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, plan: &Plan<'a>, room: Room<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
         let (old_at, old_slot) = self.slot_of(&source.hit)?;
@@ -389,13 +331,12 @@ impl Fs {
         if at != old_at {
             self.slot_freed(a, old_at);
         }
-        tx.finish();
+        tx.end();
         self.after_move(cx, plan, fate, spot.is_full());
         Ok(Outcome::Done)
     }
 
     /// Commits a move over a target, which loses its name, of `len` bytes.
-    #[inline(never)]
     fn commit_replacement<'a, S: Stores>(
         &'a self,
         tx: &mut Tx<'a>,
@@ -417,12 +358,11 @@ impl Fs {
             self.after_removal(cx, target.cachelet, target.hit.node, fate);
         }
         if full {
-            self.grow_index(cx.copied());
+            self.grow_index(cx);
         }
     }
 
     /// What a move does to the inode moved: ctime, and a directory's own edentry.
-    #[inline(always)]
     fn moved(&self, end: &End, edentry: u64, now: i64) -> Result<Moved<'_>> {
         let inode = self.inode(end.offset())?;
         if !end.is_directory() {
@@ -439,7 +379,6 @@ impl Fs {
     }
 
     /// Times and counts of the two directories.
-    #[inline(always)]
     fn count_move<'a>(&self, plan: &Plan<'a>, now: i64) -> (Touch<'a>, Option<Touch<'a>>) {
         let moved = i8::from(plan.source.is_directory());
         let gone = i8::from(plan.target.is_some());
@@ -452,7 +391,6 @@ impl Fs {
     }
 
     /// Swaps two names.
-    #[inline(never)]
     fn exchange<'a>(&'a self, tx: &mut Tx<'a>, plan: &Plan<'a>) -> Result<Outcome> {
         let (a, b, source) = (&plan.a, &plan.b, &plan.source);
         let Some(target) = &plan.target else { return Err(Errno::ENOENT.into()) };
@@ -489,12 +427,12 @@ fn check_permissions(cx: &Cx, plan: &Plan) -> Result<()> {
     let (cred, source) = (&cx.cred, &plan.source);
     let may_change = |parent: &Parent| if plan.free { Ok(()) } else { parent.may_change(cred) };
     may_change(&plan.a)?;
-    plan.a.may_remove(cred, source.seen.uid, || source.seen.gid)?;
+    plan.a.may_remove(cred, source.seen.uid, source.seen.gid)?;
     match &plan.target {
         None => may_change(&plan.b)?,
         Some(target) => {
             may_change(&plan.b)?;
-            plan.b.may_remove(cred, target.seen.uid, || target.seen.gid)?;
+            plan.b.may_remove(cred, target.seen.uid, target.seen.gid)?;
             if !plan.exchange && source.is_directory() != target.is_directory() {
                 return Err(if source.is_directory() { Errno::ENOTDIR } else { Errno::EISDIR }.into());
             }

@@ -11,9 +11,9 @@ use crate::fs::Fs;
 use crate::index::Hit;
 use crate::lane::Tx;
 use crate::lane::lock::{LATER, Waiter};
+use crate::segment::Cachelet;
 use crate::segment::cachelet::DELETING;
-use crate::segment::{Cachelet, LockWord};
-use base::{Cx, Kind, Name, Node, Result};
+use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::inode::{self, Inode, node_offset};
 use format::lane;
@@ -34,63 +34,20 @@ pub(super) enum Outcome {
     Recount(Node),
 }
 
-impl Outcome {
-    /// A copy for a call that is out of line, as [`Cx::copied`].
-    #[inline(always)]
-    pub(super) fn copied(&self) -> Outcome {
-        match *self {
-            Outcome::Done => Outcome::Done,
-            Outcome::Later => Outcome::Later,
-            Outcome::Again(holder) => Outcome::Again(holder.rotate_left(0)),
-            Outcome::Recount(Node { id, hint }) => Outcome::Recount(Node { id: id.rotate_left(0), hint }),
-        }
-    }
-}
-
 impl Fs {
     /// Removes an empty directory. See `vfs::Backend::rmdir`.
     pub fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.rmdir_in_line(cx, dir, proper(name)?)
-    }
-
-    /// As [`Fs::rmdir`], in one function with the caller.
-    #[inline(always)]
-    pub fn rmdir_in_line(&self, cx: &Cx, dir: Node, name: Name) -> Result<()> {
-        match self.try_rmdir(cx, dir, name).or_else(later)? {
-            Outcome::Done => Ok(()),
-            undecided => {
-                self.rmdir_again(cx.copied(), undecided.copied(), dir, name.bytes())?;
-                Ok(())
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn rmdir_again(&self, cx: Cx, last: Outcome, dir: Node, name: &[u8]) -> Result<()> {
         let name = proper(name)?;
-        self.until_done(&cx, last, &|fs| fs.rmdir_with_care(&cx, dir, name))
-    }
-
-    #[inline(always)]
-    fn try_rmdir(&self, cx: &Cx, dir: Node, name: Name) -> Result<Outcome> {
-        match self.is_plain() {
-            true => self.rmdir_as::<true>(cx, dir, name),
-            false => {
-                let outcome = self.rmdir_in_any(cx.copied(), dir, name.bytes())?;
-                Ok(outcome.copied())
-            }
-        }
-    }
-
-    /// In any image, where that is allowed.
-    #[inline(never)]
-    fn rmdir_in_any(&self, cx: Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
-        self.rmdir_as::<false>(&cx, dir, proper(name)?)
+        let first = self.try_rmdir(cx, dir, name).or_else(later)?;
+        self.until_done(cx, first, &|fs| fs.rmdir_slow(cx, dir, name))
     }
 
     /// Repeats an attempt, whose outcome was `last`, until it is decided.
+    #[inline]
     pub(super) fn until_done(&self, cx: &Cx, mut last: Outcome, attempt: &dyn Fn(&Fs) -> Result<Outcome>) -> Result<()> {
+        if matches!(last, Outcome::Done) {
+            return Ok(());
+        }
         let (mut wait, mut vain) = (Waiter::by(self, cx), 0);
         for _ in 1..super::ATTEMPTS {
             match last {
@@ -114,22 +71,21 @@ impl Fs {
         Err(Errno::EIO.into())
     }
 
-    /// `PLAIN`: as of [`Fs::is_plain`].
-    #[inline(always)]
-    fn rmdir_as<const PLAIN: bool>(&self, cx: &Cx, dir: Node, name: Name) -> Result<Outcome> {
-        let mut tx = match self.begin_as(cx, lane::Kind::Rmdir, PLAIN) {
+    /// With the locks held, where nobody is inside.
+    fn try_rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
+        let mut tx = match self.begin(cx, lane::Kind::Rmdir) {
             Ok(tx) => tx,
-            Err(error) => match self.unless_closed_to(cx.copied(), [dir, dir], error)? {},
+            Err(error) => return Err(self.unless_closed_to(cx, [dir, dir], error)),
         };
         let parent = self.enter(&mut tx, cx, dir)?;
         if !parent.is_free_to(&cx.cred) {
-            match self.unless_missing(cx.copied(), dir, name.bytes())? {}
+            return Err(self.unless_missing(cx, dir, name));
         }
         let sought = self.sought(parent.offset, name);
-        let lock = tx.lock_bucket(sought.hash)?;
+        tx.lock_bucket(sought.hash)?;
         let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
-        parent.may_remove(&cx.cred, victim.uid.load(Relaxed), || victim.gid.load(Relaxed))?;
+        parent.may_remove(&cx.cred, victim.uid.load(Relaxed), victim.gid.load(Relaxed))?;
         if hit.kind != Kind::Directory as u8 {
             return Err(Errno::ENOTDIR.into());
         }
@@ -143,18 +99,17 @@ impl Fs {
         if !is_surely_empty(inode)? {
             return Ok(Outcome::Recount(hit.node));
         }
-        self.remove_directory(&mut tx, cx, &parent, &hit, (victim, lock, name.bytes().len()))
+        self.remove_directory(&mut tx, cx, &parent, &hit, (victim, name.len()))
     }
 
     /// Whoever may be inside: the directory is closed, and left, before anything is locked.
-    #[inline(never)]
-    fn rmdir_with_care(&self, cx: &Cx, dir: Node, name: Name) -> Result<Outcome> {
+    fn rmdir_slow(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Outcome> {
         let mut tx = self.begin(cx, lane::Kind::Rmdir)?;
         let parent = self.enter(&mut tx, cx, dir)?;
         parent.may_change(&cx.cred)?;
         let sought = self.sought(parent.offset, name);
         let Some(seen) = self.find(cx, &sought)? else { return Err(Errno::ENOENT.into()) };
-        parent.may_remove(&cx.cred, seen.uid, || seen.gid)?;
+        parent.may_remove(&cx.cred, seen.uid, seen.gid)?;
         if !seen.is(Kind::Directory) {
             return Err(Errno::ENOTDIR.into());
         }
@@ -168,7 +123,7 @@ impl Fs {
             Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
             Err(error) => return Err(error),
         }
-        let lock = tx.lock_bucket(sought.hash)?;
+        tx.lock_bucket(sought.hash)?;
         let Some(hit) = self.hit(&sought)?.filter(|hit| hit.node.id == node.id) else {
             return Ok(Outcome::Again(0));
         };
@@ -180,38 +135,35 @@ impl Fs {
         if !is_surely_empty(inode)? {
             return Ok(Outcome::Recount(node));
         }
-        self.remove_directory(&mut tx, cx, &parent, &hit, (victim, lock, name.bytes().len()))
+        self.remove_directory(&mut tx, cx, &parent, &hit, (victim, name.len()))
     }
 
     /// Removes the empty directory `victim`, which is closed and locked, with its name of `len` bytes, whose bucket's
-    /// lock is held.
-    #[inline(always)]
+    /// lock is held. Ends the operation.
     fn remove_directory<'a>(
         &'a self,
         tx: &mut Tx<'a>,
         cx: &Cx,
         parent: &Parent<'a>,
         hit: &Hit<'a>,
-        (victim, lock, len): (&'a Cachelet, &'a LockWord, usize),
+        (victim, len): (&'a Cachelet, usize),
     ) -> Result<Outcome> {
         let (slot, removed) = self.remove_entry(tx, hit, len)?;
         let touched = touch_directory(parent.inode, self.clock.now(), -1, -1);
         let fate = self.commit_directory_removal(tx, victim, hit.node.id, (removed, touched))?;
         self.slot_freed(parent, slot);
-        tx.finish_holding([lock, &victim.owner]);
+        tx.end();
         self.after_removal(cx, victim, hit.node, fate);
         Ok(Outcome::Done)
     }
 }
 
 /// What becomes of an attempt that would have held others up.
-#[inline(always)]
 pub(super) fn later(error: base::Error) -> Result<Outcome> {
     if error == LATER { Ok(Outcome::Later) } else { Err(error) }
 }
 
 /// Whether a directory is empty: false if its counts are in doubt, `ENOTEMPTY` if it has entries.
-#[inline(always)]
 pub(super) fn is_surely_empty(inode: &Inode) -> Result<bool> {
     if inode.head().flags & inode::RECOUNT != 0 {
         return Ok(false);

@@ -29,14 +29,9 @@ pub(super) fn check_target(target: &[u8]) -> Result<()> {
 impl Fs {
     /// Allocates and writes the text of a symlink; returns its offset, and the
     /// store that allocates it, for the record.
-    #[inline(always)]
     pub(super) fn new_text<'a>(&'a self, tx: &mut Tx<'a>, target: &[u8]) -> Result<(u64, SetBits<'a>)> {
         if target.len() > LINE as usize {
-            let text = tx.aside_listing(
-                #[inline(always)]
-                |tx| self.new_long_text(tx, target),
-            )?;
-            return Ok(text);
+            return self.new_long_text(tx, target);
         }
         let (at, allocated) = tx.new_lines(1, Arena::Other)?;
         let line: &[AtomicU64; 8] = self.at(at, "text of a symlink")?;
@@ -79,7 +74,6 @@ impl Fs {
     }
 
     /// `ESTALE` if the cachelet is taken away meanwhile.
-    #[inline(always)]
     fn read_text(&self, cx: &Cx, node: Node, cachelet: &Cachelet, out: UserSlice) -> Result<usize> {
         for _ in 0..super::ATTEMPTS {
             let before = cachelet.sequence.load(Acquire);

@@ -4,8 +4,6 @@ use super::inode::Plan;
 use super::{proper, touch_directory};
 use crate::alloc::Arena;
 use crate::fs::Fs;
-use crate::index::Room;
-use crate::lane::lock::LATER;
 use crate::lane::record::Set;
 use crate::lower::Stamp;
 use base::{Cx, Kind, Node, Result};
@@ -35,17 +33,14 @@ pub struct Whole<'a> {
 impl Fs {
     /// Makes a node called `name` in `dir`. Times of the directory stay. `EEXIST`.
     pub fn create_whole(&self, cx: &Cx, dir: Node, name: &[u8], new: &Whole) -> Result<Node> {
-        match self.create_whole_once(cx, dir, name, new) {
-            Err(LATER) => self.until_free(cx, &|| self.create_whole_once(cx, dir, name, new)),
-            made => made,
-        }
+        self.until_free(cx, || self.create_whole_once(cx, dir, name, new))
     }
 
     fn create_whole_once(&self, cx: &Cx, dir: Node, name: &[u8], new: &Whole) -> Result<Node> {
         let mut tx = self.begin(cx, lane::Kind::Create)?;
         let parent = self.enter(&mut tx, cx, dir)?;
         let sought = self.sought(parent.offset, proper(name)?);
-        let (lock, room) = self.new_name(&mut tx, &sought)?;
+        let room = self.new_name(&mut tx, &sought)?;
         // What has a record of its own comes first.
         let (at, slot) = self.reserve_any_slot(&mut tx, &parent)?;
         let permission = self.permission_index(&mut tx, new.uid, new.gid, new.mode)?;
@@ -62,10 +57,7 @@ impl Fs {
             Kind::CharDevice | Kind::BlockDevice => (new.rdev, None),
             _ => (0, None),
         };
-        let (spot, entry) = match room {
-            Room::At(spot) => (spot, spot.set(sought.hash, edentry)),
-            _ => self.insert(&mut tx, room, sought.hash, edentry)?,
-        };
+        let (spot, entry) = self.insert(&mut tx, room, sought.hash, edentry)?;
         let plan = Plan {
             kind: new.kind,
             mode: new.mode,
@@ -107,9 +99,9 @@ impl Fs {
         }
         tx.slot_filled();
         self.release_fresh(tx.state, cachelet);
-        tx.finish_holding([lock]);
+        drop(tx);
         if spot.is_full() {
-            self.grow_index(cx.copied());
+            self.grow_index(cx);
         }
         Ok(Node { id: place.id, hint: number })
     }

@@ -25,7 +25,7 @@ use openfiles::{ProcessSlot, Processes};
 use pm::file::{self, File, Stat};
 use pm::life::Look;
 use pm::sys::abi;
-use pm::{Domain, Errno, Growing, Ordinal, Pinned, Region, Ring, Steps, Table};
+use pm::{Domain, Errno, Growing, Pinned, Region, Ring, Steps, Table};
 use zerocopy::IntoBytes;
 
 /// Where segments are, unless an option says otherwise.
@@ -491,7 +491,6 @@ pub(crate) fn unjoined(
         head: Pinned::zero(),
         lane_states: Ring::zero(),
         bucket_locks: Ring::zero(),
-        glanced: Ordinal::of(Table::EMPTY),
         cachelets: Growing::of(Table::EMPTY),
         all_cachelets: Table::EMPTY,
         chunks: Table::EMPTY,

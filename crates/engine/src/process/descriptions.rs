@@ -33,9 +33,9 @@ use pm::Errno;
 use pm::life::Look;
 
 /// In `pin`: the description holds a pin on its cachelet.
-pub(super) const PINNED: u32 = 1;
+pub(crate) const PINNED: u32 = 1;
 /// In `pin`: the pin is being taken or given up.
-pub(super) const DOUBT: u32 = 2;
+pub(crate) const DOUBT: u32 = 2;
 /// In `pin`: died in doubt, and is being settled.
 const SETTLING: u32 = 3;
 /// How often an adopter counts until nobody else is in doubt.
@@ -108,7 +108,7 @@ impl Fs {
 
     /// Descriptor `fd` of this process lets go of whatever it holds.
     pub fn close(&self, cx: &Cx, fd: u32) {
-        if let Some(rest) = self.close_at_hand(fd) {
+        if let Some(rest) = self.close_fast(fd) {
             self.close_rest(cx, fd, rest);
         }
     }
@@ -116,7 +116,7 @@ impl Fs {
     /// A descriptor of this process lets go of whatever it holds, shared or not.
     #[cold]
     #[inline(never)]
-    pub(super) fn give_up(&self, cx: &Cx, process: u32, fd: u32) {
+    pub(crate) fn give_up(&self, cx: &Cx, process: u32, fd: u32) {
         if let Some(id) = hold::give(self, process, fd) {
             self.end_description(cx, id, self.description(id));
         }
@@ -131,7 +131,7 @@ impl Fs {
 
     /// Ends a description that is marked as being ended.
     #[inline(never)]
-    pub(super) fn end_description(&self, cx: &Cx, id: DescriptionId, description: &Description) {
+    pub(crate) fn end_description(&self, cx: &Cx, id: DescriptionId, description: &Description) {
         self.description_ends(cx, id, description.node.load(Relaxed));
         if description.pin.load(Acquire) == PINNED
             && let Some(cachelet) = self.cachelet(description.hint.load(Relaxed))
@@ -250,7 +250,7 @@ impl Fs {
     }
 
     #[inline]
-    pub(super) fn try_description(&self, id: DescriptionId, process: u32) -> Option<(DescriptionId, &Description)> {
+    pub(crate) fn try_description(&self, id: DescriptionId, process: u32) -> Option<(DescriptionId, &Description)> {
         let description = self.opens.descriptions.get(id)?;
         if description.refs.load(Relaxed) == 0
             && description.refs.compare_exchange(0, hold::making(process), AcqRel, Relaxed).is_ok()
@@ -297,7 +297,7 @@ impl Fs {
 
     /// Where no call's context is at hand: with a lane of its own for the moment.
     #[cold]
-    pub(super) fn with_own_context(&self, run: impl FnOnce(&Cx)) {
+    pub(crate) fn with_own_context(&self, run: impl FnOnce(&Cx)) {
         let thread = Thread::new();
         run(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
         self.give_lane_back(&thread);
@@ -360,7 +360,7 @@ impl Fs {
     }
 
     /// Gives up a pin; the last one does what is left to do for an inode without names.
-    pub(super) fn unpin(&self, cx: &Cx, cachelet: &Cachelet, description: &Description) {
+    pub(crate) fn unpin(&self, cx: &Cx, cachelet: &Cachelet, description: &Description) {
         description.pin.store(DOUBT, Release);
         pm::touched();
         let last = cachelet.opens.fetch_sub(1, SeqCst) == 1;
@@ -375,7 +375,7 @@ impl Fs {
     /// Nobody has the node of a cachelet open any more.
     #[cold]
     #[inline(never)]
-    pub(super) fn last_unpin(&self, cx: &Cx, cachelet: &Cachelet) {
+    pub(crate) fn last_unpin(&self, cx: &Cx, cachelet: &Cachelet) {
         let id = cachelet.node.load(SeqCst);
         if id != 0 && cachelet.flags.load(SeqCst) & cachelet::DEAD == 0 {
             self.last_close(cx, cachelet, id);
@@ -472,7 +472,7 @@ impl Holders for Fs {
 
 /// Takes the mark off a description: `none` is 0.
 #[inline]
-pub(super) fn forget_pin(description: &Description, none: u32) {
+pub(crate) fn forget_pin(description: &Description, none: u32) {
     description.generation.store(description.generation.load(Relaxed).wrapping_add(1), Release);
     description.pin.store(none, Release);
 }

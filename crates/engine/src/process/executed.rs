@@ -2,7 +2,7 @@
 //! for writing (`ETXTBSY`).
 //!
 //! Such a file is open in the server, with a flag that no program can set. Its
-//! cachelet is marked, so that it is not opened where it is at hand; who opens it
+//! cachelet is marked, so that it is not opened on the fast path; who opens it
 //! properly looks whether there are any, and then through the descriptions.
 
 use crate::fs::Fs;
@@ -24,7 +24,7 @@ impl Fs {
     }
 
     /// Whether any file may be being executed.
-    #[inline(always)]
+    #[inline]
     pub fn any_executed(&self) -> bool {
         self.header().served.executed.load(Relaxed) != 0
     }

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use format::layout::{self, BLOCK, LANES, PROCESSES};
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
-use pm::{Domain, Errno, Growing, Ordinal, Pinned, Region, Ring, Table};
+use pm::{Domain, Errno, Growing, Pinned, Region, Ring, Table};
 
 /// Lanes, and tables of descriptors, that have memory from the beginning.
 const LANES_AT_ONCE: u32 = 16;
@@ -74,7 +74,7 @@ impl Fs {
             Table::new(&self.segment, self.areas.descriptors, PROCESSES * DESCRIPTORS as u32).ok_or(AttachError::Damaged)?;
         self.all_cachelets =
             Table::new(&self.segment, self.areas.cachelets, self.areas.cachelet_count).ok_or(AttachError::Damaged)?;
-        (self.glanced, self.cachelets) = (Ordinal::of(self.all_cachelets), Growing::of(self.all_cachelets));
+        self.cachelets = Growing::of(self.all_cachelets);
         self.learn_cachelets();
         self.opens.descriptions = Table::new(&self.segment, self.areas.descriptions, DESCRIPTIONS).ok_or(AttachError::Damaged)?;
         let bucket_locks = Table::new(&self.segment, self.areas.bucket_locks, BUCKET_LOCKS as u32);
@@ -84,7 +84,7 @@ impl Fs {
         self.chunks =
             Table::new(&self.segment, self.areas.chunks, count(blocks.div_ceil(CHUNK_BLOCKS))).ok_or(AttachError::Damaged)?;
         self.reservations = Table::new(&self.segment, self.areas.reservations, count(blocks)).ok_or(AttachError::Damaged)?;
-        // A glance reads it without asking whether there is one.
+        // The fast path reads it without asking whether there is one.
         let _ = self.header().served.device.compare_exchange(0, self.device, Release, Relaxed);
         self.tell_device();
         Ok(())
@@ -96,7 +96,7 @@ impl Fs {
         self.segment = no_region();
         (self.head, self.lane_states, self.opens.descriptors) = (Pinned::zero(), Ring::zero(), Table::EMPTY);
         self.all_cachelets = Table::EMPTY;
-        (self.glanced, self.cachelets) = (Ordinal::of(Table::EMPTY), Growing::of(Table::EMPTY));
+        self.cachelets = Growing::of(Table::EMPTY);
         self.opens.descriptions = Table::EMPTY;
         (self.chunks, self.reservations) = (Table::EMPTY, Table::EMPTY);
         self.bucket_locks = Ring::zero();

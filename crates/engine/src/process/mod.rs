@@ -13,7 +13,6 @@
 //! | `recover` | nobody lives: finish what records and orphans say |
 //! | `table` | where process slots and descriptor tables lie |
 //! | `descriptions` | open file descriptions, pins on cachelets, offsets |
-//! | `at_hand` | opening and closing, where everything is at hand |
 //! | [`served`] | the server of the kernel mount |
 //! | [`calls`] | how many calls came which way |
 //! | [`executed`] | files that are being executed |
@@ -30,7 +29,6 @@
 //! - Process slots, fork, exec and death: [`openfiles`].
 
 pub mod adopt;
-mod at_hand;
 pub mod attach;
 pub mod calls;
 #[cfg(any(test, feature = "check"))]

@@ -15,7 +15,7 @@ use pm::Errno;
 use pm::mutex::RobustMutex;
 
 /// Numbers in a page of a descriptor table.
-pub(super) const PAGE_DESCRIPTORS: u64 = base::NUMBERS_AT_HAND as u64;
+pub(crate) const PAGE_DESCRIPTORS: u64 = base::NUMBERS_FAST as u64;
 const _: () = assert!(DESCRIPTORS.div_ceil(PAGE_DESCRIPTORS) <= 32);
 const _: () = assert!((PROCESSES as u64) * DESCRIPTORS <= u32::MAX as u64);
 

@@ -89,7 +89,7 @@ impl Fs {
 
     /// What `with` makes of a node's cachelet. Where that is taken away meanwhile, of which `ESTALE` from `with`
     /// tells, it is looked for again: to the caller `ESTALE` says that the node is gone, and nothing else.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn with_cached<'a, T>(
         &'a self,
         cx: &Cx,
@@ -97,10 +97,7 @@ impl Fs {
         mut with: impl FnMut(&'a Cachelet) -> Result<T>,
     ) -> Result<T> {
         match with(self.cached(cx, node)?) {
-            Err(base::Error::Posix(Errno::ESTALE)) => {
-                let found = self.with_cached_again(cx, node, &mut with)?;
-                Ok(found)
-            }
+            Err(base::Error::Posix(Errno::ESTALE)) => self.with_cached_again(cx, node, &mut with),
             result => result,
         }
     }
@@ -118,7 +115,7 @@ impl Fs {
     }
 
     /// What a walk needs to know of a node, loaded if need be. `ESTALE` if the node is gone.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn see<'a>(&'a self, cx: &Cx, node: Node) -> Result<Seen<'a>> {
         self.with_cached(cx, node, |cachelet| self.seen(cx, cachelet, node.id))
     }
@@ -330,7 +327,7 @@ impl Fs {
     }
 
     /// Reads a cachelet consistently with `read`; `ESTALE` if it is no longer `id`'s.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn consistent<T>(&self, cx: &Cx, cachelet: &Cachelet, id: u64, read: impl Fn(&Cachelet) -> T) -> Result<T> {
         let before = cachelet.sequence.load(Acquire);
         if before & 1 == 0
@@ -460,7 +457,7 @@ impl Fs {
 }
 
 /// Up to 7 bytes as a little-endian word, without reading past them.
-#[inline(always)]
+#[inline]
 pub(crate) fn short_word(rest: &[u8]) -> u64 {
     if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
         let (first, last) = (u64::from(u32::from_le_bytes(*first)), u64::from(u32::from_le_bytes(*last)));
@@ -475,7 +472,7 @@ pub(crate) fn short_word(rest: &[u8]) -> u64 {
 
 /// Writes a name of at most [`NAME_SHORT`] bytes, and where it stands, into a
 /// cachelet that is being changed; its length is the caller's to write.
-#[inline(always)]
+#[inline]
 pub(crate) fn write_name(cachelet: &Cachelet, sought: &Sought) {
     cachelet.parent.store(sought.parent, Relaxed);
     if !sought.is_short() {

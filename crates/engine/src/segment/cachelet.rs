@@ -13,8 +13,7 @@
 //!
 //! Flags and their words in DirectFS: [`UNREADABLE`], [`DELETING`], [`INVALID`].
 
-use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, fence};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// Longest name kept in a cachelet, bytes.
@@ -26,16 +25,14 @@ pub const INVALID: u32 = 1;
 pub const DEAD: u32 = 2;
 /// A directory whose name is gone, kept for those who have it open.
 pub const REMOVED: u32 = 4;
-/// How many flags, from the lowest, say that a cachelet is no longer what was looked for ([`Cachelet::is_still`]).
-pub const ODD: u32 = 3;
+/// Flags that say that a cachelet is no longer what was looked for ([`Cachelet::is_still`]).
+pub const ODD: u32 = INVALID | DEAD | REMOVED;
 /// The inode has a cold line (atime, btime, xattrs).
 pub const COLD: u32 = 8;
 /// A directory whose counts must be retaken.
 pub const RECOUNT: u32 = 16;
-/// How many that, or that not all attributes are in it.
-pub const ODD_ATTRIBUTES: u32 = 5;
-const _: () = assert!(INVALID | DEAD | REMOVED == (1 << ODD) - 1);
-const _: () = assert!(INVALID | DEAD | REMOVED | COLD | RECOUNT == (1 << ODD_ATTRIBUTES) - 1);
+/// Flags that say that, or that not all attributes are in it.
+pub const ODD_ATTRIBUTES: u32 = ODD | COLD | RECOUNT;
 /// A directory closed to entry for a while (being recounted or evicted).
 pub const UNREADABLE: u32 = 32;
 /// A directory being removed: nobody may enter; nobody may make names in it.
@@ -113,27 +110,16 @@ pub struct Cachelet {
 const _: () = assert!(size_of::<Cachelet>() == 128);
 
 impl Cachelet {
-    /// Whether the sequence is still `sequence`, and none of the lowest `ODD` flags is set: of what was read before this, that
-    /// it was so. Both at once, since they lie in one word.
-    #[inline(always)]
-    pub(crate) fn is_still<const ODD: u32>(&self, sequence: u64) -> bool {
-        const { assert!(offset_of!(Self, sequence) == 0 && offset_of!(Self, flags) == 4) }
+    /// Whether none of the `odd` flags is set, and the sequence is still `sequence`: of what was read before this, that
+    /// it was so.
+    #[inline]
+    pub(crate) fn is_still(&self, sequence: u32, odd: u32) -> bool {
         fence(Acquire);
-        // In `stat` the compiler would rather mask, with a longer constant.
-        pm::unknown(pm::first_word(self) ^ sequence) << (32 - ODD) == 0
-    }
-
-    /// Whether a name that was not found since the sequence was `sequence` is not there: all names of the directory are
-    /// here, and were at the beginning.
-    #[inline(always)]
-    pub(crate) fn is_whole(&self, sequence: u64) -> bool {
-        fence(Acquire);
-        let word = pm::first_word(self) ^ sequence;
-        word as u32 == 0 && word >> 32 & u64::from(PARTIAL) == 0
+        self.flags.load(Acquire) & odd == 0 && self.sequence.load(Relaxed) == sequence
     }
 
     /// For the holder of `owner`: whether it is this node's and says what is so.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_sound(&self, node: u64) -> bool {
         self.node.load(Acquire) == node && self.flags.load(Acquire) & (DEAD | INVALID) == 0
     }

@@ -1,4 +1,4 @@
-//! `st_dev`, and where a glance finds it: on the directory's line, which it reads anyway.
+//! `st_dev`, and where the fast path finds it: on the directory's line, which it reads anyway.
 //!
 //! One number for the whole image ([`Served::device`](super::Served::device)), until a kernel mount brings another. A
 //! directory's cachelet has no use for `mtime`, which is read from the inode; there it keeps a copy of the number for `stat`
@@ -29,7 +29,7 @@ const fn told(device: u64) -> u64 {
 
 impl Cachelet {
     /// A directory's: `st_dev` of what is in it, if it has been told.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn told_device(&self) -> Option<u64> {
         let word = self.mtime.load(Relaxed);
         (word as u32 == TOLD).then_some(word >> 32)
@@ -107,8 +107,7 @@ mod tests {
     use crate::testing::TestFs;
     use crate::{Cred, NewNode, Node, Thread};
     use base::stat::Stat;
-    use base::walk::{Last, Scratch};
-    use base::{Caller, Glance};
+    use base::{Caller, Fast};
     use core::mem::MaybeUninit;
     use core::sync::atomic::{AtomicU32, AtomicU64};
     use pm::Text;
@@ -124,24 +123,24 @@ mod tests {
         test
     }
 
-    /// `st_dev` of `d/f` at a glance.
-    fn glanced(fs: &Fs, root: Node) -> Option<u64> {
+    /// `st_dev` of `d/f` on the fast path.
+    fn shown(fs: &Fs, root: Node) -> Option<u64> {
         let mut stat = MaybeUninit::<Stat>::zeroed();
         let caller = Caller { uid: 0, privileged: true };
         // SAFETY: the text ends in a NUL, and outlives the call.
         let text = unsafe { Text::new(c"d/f".as_ptr().cast()) };
-        let glance = fs.glance_stat(|| &caller, root, text, true, |_| false, &mut stat);
+        let found = fs.stat_fast(&caller, (root, text), true, None, &mut stat);
         // SAFETY: zeroed, then filled.
-        (glance == Glance::Seen).then(|| unsafe { stat.assume_init() }.st_dev)
+        (found == Fast::Done(())).then(|| unsafe { stat.assume_init() }.st_dev)
     }
 
-    /// What who has not seen it at a glance does next.
+    /// What who has not found it there does next.
     fn walk(fs: &Fs, cx: &Cx, root: Node) {
-        let mut scratch = Scratch::new();
-        fs.walk(cx, root, b"d/f", Last::Follow, &mut 0, None, &mut scratch).unwrap();
+        let dir = fs.lookup(cx, root, b"d").unwrap();
+        fs.lookup(cx, dir, b"f").unwrap();
     }
 
-    /// Goal: who walks to a file has its directory tell `st_dev` at a glance, of every number that the kernel's mounts have.
+    /// Goal: who walks to a file has its directory tell `st_dev` on the fast path, of every number that the kernel's mounts have.
     #[test]
     fn directories_tell_the_number() {
         let test = image();
@@ -149,14 +148,14 @@ mod tests {
             if device != test.device() {
                 test.set_device(device);
             }
-            assert_eq!(glanced(&test, test.root_node()), None, "{device}");
+            assert_eq!(shown(&test, test.root_node()), None, "{device}");
             walk(&test, &test.cx(), test.root_node());
-            assert_eq!(glanced(&test, test.root_node()), Some(device));
+            assert_eq!(shown(&test, test.root_node()), Some(device));
         }
         // None that the kernel gives.
         test.set_device(1 << 32);
         walk(&test, &test.cx(), test.root_node());
-        assert_eq!(glanced(&test, test.root_node()), None);
+        assert_eq!(shown(&test, test.root_node()), None);
     }
 
     /// Goal: what a server that died has left untold, the next process tells; and a file's time stays what it is.
@@ -171,14 +170,14 @@ mod tests {
         let served = &test.header().served;
         served.device_told.store(0, Relaxed);
         served.device.store(45, Relaxed);
-        assert_ne!(glanced(&test, test.root_node()), Some(45));
+        assert_ne!(shown(&test, test.root_node()), Some(45));
         test.tell_device();
         assert_eq!((time(dir), time(file)), (UNTOLD, told(7)));
-        assert_eq!((served.device_told.load(Relaxed), glanced(&test, test.root_node())), (45, None));
+        assert_eq!((served.device_told.load(Relaxed), shown(&test, test.root_node())), (45, None));
     }
 
     /// Goal: whoever asks once a number has been set is told none that is older. Method: one sets them one after the other
-    /// while others walk and glance.
+    /// while others walk and look.
     #[test]
     fn nobody_is_told_an_old_number() {
         let test = image();
@@ -193,7 +192,7 @@ mod tests {
                     let mut walked = 0;
                     while walked < 20_000 && looking.load(SeqCst) > 0 {
                         let before = set.load(SeqCst);
-                        match glanced(fs, root) {
+                        match shown(fs, root) {
                             Some(device) if device < before => {
                                 looking.store(0, SeqCst);
                                 panic!("{device} after {before}");

@@ -25,7 +25,7 @@ const LOADERS: u32 = 1 << 16;
 impl Fs {
     /// A cachelet for another node, `owner` held by `lane` and listed as the
     /// `loading_cachelet` of its `state`; `node` is 0. `ENOMEM` if all are in use.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new_cachelet(&self, lane: u32, state: &LaneState) -> Result<&Cachelet> {
         let header = self.header();
         let next = header.cachelet_next.load(Acquire);
@@ -36,13 +36,12 @@ impl Fs {
         {
             return Ok(cachelet);
         }
-        let cachelet = self.new_cachelet_anyhow(lane)?;
-        Ok(cachelet)
+        self.new_cachelet_slow(lane)
     }
 
     #[cold]
     #[inline(never)]
-    fn new_cachelet_anyhow(&self, lane: u32) -> Result<&Cachelet> {
+    fn new_cachelet_slow(&self, lane: u32) -> Result<&Cachelet> {
         if fault::strikes(fault::Kind::Cachelet) {
             return Err(Errno::ENOMEM.into());
         }
@@ -114,13 +113,11 @@ impl Fs {
     }
 
     /// Takes `owner`, listed first; false if somebody has it.
-    #[inline(always)]
+    #[inline]
     fn take_for_loading(&self, lane: u32, state: &LaneState, cachelet: &Cachelet) -> bool {
         let listed = &state.loading_cachelet;
         listed.store(self.segment.offset_of(&cachelet.owner), SeqCst);
-        // Added anew: the sum of an earlier lock would have to be kept for it.
-        let owner = pm::unknown(lane.into()) as u32 + 1;
-        let taken = cachelet.owner.compare_exchange(0, owner, SeqCst, Relaxed).is_ok();
+        let taken = cachelet.owner.compare_exchange(0, lane + 1, SeqCst, Relaxed).is_ok();
         if !taken {
             listed.store(0, SeqCst);
         }
@@ -202,7 +199,7 @@ mod tests {
     use crate::testing::{TestFs, TestImage};
     use crate::{Cred, Cx, Error, Kind, NewNode, Node, Thread};
     use base::stat::Stat;
-    use base::{Caller, Glance, RenameMode};
+    use base::{Caller, Fast, RenameMode};
     use core::mem::MaybeUninit;
     use core::sync::atomic::AtomicBool;
     use pm::Text;
@@ -332,10 +329,10 @@ mod tests {
                         let caller = Caller { uid: 0, privileged: true };
                         // SAFETY: the text ends in a NUL, and outlives the call.
                         let text = unsafe { Text::new(path.as_ptr()) };
-                        match fs.glance_stat(|| &caller, root, text, true, |_| false, &mut stat) {
+                        match fs.stat_fast(&caller, (root, text), true, None, &mut stat) {
                             // SAFETY: zeroed, then filled.
-                            Glance::Seen => assert_eq!(unsafe { stat.assume_init() }.st_ino, ino, "round {round}"),
-                            Glance::Unsure => {}
+                            Fast::Done(()) => assert_eq!(unsafe { stat.assume_init() }.st_ino, ino, "round {round}"),
+                            Fast::Slow => {}
                             other => panic!("round {round}: {other:?}"),
                         }
                         let found = fs.lookup(&cx, directory(), one.as_bytes()).unwrap();

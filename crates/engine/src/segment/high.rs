@@ -15,14 +15,14 @@ pub struct High<const MAX: u32>(AtomicU32);
 impl<const MAX: u32> High<MAX> {
     /// Places below this may be in use. Sequentially consistent: who looks for what others have announced
     /// (`lane/enter.rs`) must not miss the place of one that came before.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get(&self) -> u32 {
         self.0.load(SeqCst).min(MAX)
     }
 
     /// Whether this place has space. Says nothing of a place that the array does
     /// not have: for callers that find the place by its number first.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn has(&self, number: u32) -> bool {
         number < self.0.load(Acquire)
     }

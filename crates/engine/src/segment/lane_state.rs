@@ -88,7 +88,7 @@ pub struct LaneState {
 
 impl LaneState {
     /// What this lane hands out of an arena (`alloc::Arena`).
-    #[inline(always)]
+    #[inline]
     pub fn magazine(&self, arena: usize) -> &Magazine {
         self.magazines.get(arena).unwrap_or(&self.last_magazine)
     }

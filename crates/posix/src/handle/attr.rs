@@ -314,13 +314,13 @@ impl Process {
 }
 
 /// Whether these `O_*` allow writing.
-#[inline(always)]
+#[inline]
 pub(crate) fn writable(flags: u32) -> bool {
     matches!(flags & abi::O_ACCMODE, abi::O_WRONLY | abi::O_RDWR)
 }
 
 /// Whether these `O_*` allow reading.
-#[inline(always)]
+#[inline]
 pub(crate) fn readable(flags: u32) -> bool {
     matches!(flags & abi::O_ACCMODE, abi::O_RDONLY | abi::O_RDWR)
 }

@@ -12,7 +12,7 @@ const IOV_MAX: usize = 1024;
 ///
 /// # Safety
 /// `pointer` is [bad](crate::bad_pointer), or good for `len` bytes.
-#[inline(always)]
+#[inline]
 pub(super) unsafe fn single(pointer: usize, len: usize) -> base::Result<[UserSlice; 1]> {
     if (len as isize) < 0 || bad(pointer) && len > 0 {
         return err(Errno::EFAULT);

@@ -2,16 +2,14 @@
 
 use super::{done, fail};
 use crate::descriptors::Entry;
-use crate::process::OWN_NUMBERS;
-use crate::{Bitmap, Outcome, Process, ThreadState};
+use crate::{Outcome, Process, ThreadState};
 use base::Unclosed;
-use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
     /// `close(fd)`.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn close(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         match self.close_number(thread, args[0] as u32) {
             Some(result) => Outcome::Done(result),
@@ -27,69 +25,49 @@ impl Process {
     }
 
     /// `close`, if `fd` is ours.
-    #[inline(always)]
+    #[inline]
     fn close_number(&self, thread: &ThreadState, fd: u32) -> Option<isize> {
         if !self.descriptors.is_ours(fd as usize) {
             return None;
         }
         // Not the kernel's to close: somebody else has just closed ours.
         let Some(entry) = self.descriptors.take_own(fd) else { return Some(-(Errno::EBADF.0 as isize)) };
-        match self.end_at_hand(entry, fd) {
-            Some(rest) => self.close_rest(|| thread, entry, fd, rest),
+        match self.end_fast(entry, fd) {
+            Some(rest) => self.close_rest(thread, entry, fd, rest),
             None => self.give_number_back(fd),
         }
         Some(0)
     }
 
-    /// `close` of one of the first numbers, where they are the process's own; `None`: do it properly. `thread` is only asked
-    /// where something rare has to be done.
-    #[inline(always)]
-    pub fn quick_close<'t>(&'t self, thread: impl FnOnce() -> &'t ThreadState, fd: usize) -> Option<isize> {
-        let fd = fd as u32;
-        if fd >= Bitmap::FIRST || self.closing.load(Relaxed) != OWN_NUMBERS {
-            return None;
-        }
-        // Whatever else it is, nobody else's: there is no kernel whose it could be.
-        let entry = self.descriptors.take_own(fd)?;
-        if let Some(mount) = self.mounts.held(entry.slot())
-            && let Some(rest) = mount.close_at_hand(fd)
-        {
-            self.close_rest(thread, entry, fd, rest);
-            return Some(0);
-        }
-        self.give_own_number_back(fd);
-        Some(0)
-    }
-
-    /// What [`Process::quick_close`] has left.
+    /// What the fast path has left of a close.
     #[cold]
     #[inline(never)]
-    fn close_rest<'t>(&'t self, thread: impl FnOnce() -> &'t ThreadState, entry: Entry, fd: u32, rest: Unclosed) {
-        self.end_rest(thread(), entry, fd, rest);
+    pub(crate) fn close_rest(&self, thread: &ThreadState, entry: Entry, fd: u32, rest: Unclosed) {
+        self.end_rest(thread, entry, fd, rest);
         self.give_number_back(fd);
     }
 
     /// Ends what `fd` stands for, but keeps the number. False if it was not ours.
     pub(crate) fn let_go(&self, thread: &ThreadState, fd: u32) -> bool {
         let Some(entry) = self.descriptors.take(fd) else { return false };
-        if let Some(rest) = self.end_at_hand(entry, fd) {
+        if let Some(rest) = self.end_fast(entry, fd) {
             self.end_rest(thread, entry, fd, rest);
         }
         true
     }
 
-    /// Ends what an entry stood for that was taken out of `fd`, as far as that is quick.
-    #[inline(always)]
-    fn end_at_hand(&self, entry: Entry, fd: u32) -> Option<Unclosed> {
+    /// Ends what an entry stood for that was taken out of `fd`, on the fast path.
+    #[inline]
+    fn end_fast(&self, entry: Entry, fd: u32) -> Option<Unclosed> {
         let mount = self.mounts.held(entry.slot())?;
         // This process may have locked records of it.
         if self.has_record_locks() {
             return Some(Unclosed::All);
         }
-        mount.close_at_hand(fd)
+        mount.backend.close_fast(fd)
     }
 
-    /// What [`Process::end_at_hand`] has left.
+    /// What [`Process::end_fast`] has left.
     #[cold]
     #[inline(never)]
     fn end_rest(&self, thread: &ThreadState, entry: Entry, fd: u32, rest: Unclosed) {
@@ -101,7 +79,7 @@ impl Process {
         {
             mount.backend.drop_process_locks(&cx, file.node);
         }
-        mount.close_rest(&cx, fd, rest);
+        mount.backend.close_rest(&cx, fd, rest);
     }
 
     /// `close_range(first, last, flags)`.

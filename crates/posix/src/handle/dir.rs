@@ -19,7 +19,7 @@ const OLD_HEAD: usize = 18;
 ///
 /// # Safety
 /// `out` is writable for `len` bytes, which hold head, name and a NUL.
-#[inline(always)]
+#[inline]
 unsafe fn write_entry(out: *mut u8, entry: &DirEntry, head: usize, len: usize) {
     // SAFETY: within the record.
     unsafe { out.cast::<u64>().write_unaligned(entry.ino) };
@@ -41,7 +41,7 @@ unsafe fn write_entry(out: *mut u8, entry: &DirEntry, head: usize, len: usize) {
 ///
 /// # Safety
 /// `out` is [bad](crate::bad_pointer) or writable for `room` bytes.
-#[inline(always)]
+#[inline]
 unsafe fn read_entries(cx: &Cx, file: &OpenFile, out: usize, room: usize, head: usize, ended: &mut bool) -> base::Result<usize> {
     if file.entry.kind() != Kind::Directory {
         return err(Errno::ENOTDIR);

@@ -6,7 +6,7 @@
 //! for what is not ours. Its `# Safety` is always that of [`Process::handle`].
 
 mod attr;
-mod buffers;
+pub(crate) mod buffers;
 mod close;
 mod copy;
 pub(crate) mod cwd;
@@ -19,9 +19,9 @@ mod misc;
 mod mmap;
 mod namespace;
 mod number;
-mod open;
+pub(crate) mod open;
 mod poll;
-mod rw;
+pub(crate) mod rw;
 mod seek;
 mod socket;
 mod special;
@@ -34,20 +34,19 @@ mod xattr;
 pub use mmap::MapFault;
 pub(crate) use mmap::Mappings;
 
-use crate::path::glance::Named;
 use crate::path::{OpenFile, Place, Spot};
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Error, Glance, Last, Node};
+use base::{Cx, Error, Fast, Last, Node};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
-use vfs::{Backend, Mount};
+use vfs::Backend;
 
 /// How often a path is walked anew because what it led to was removed meanwhile.
 pub(crate) const ATTEMPTS: u32 = 100;
 
 /// A result, as the kernel would return it.
-#[inline(always)]
+#[inline]
 pub(crate) fn done(result: base::Result<usize>) -> Outcome {
     match result {
         Ok(value) => Outcome::Done(value as isize),
@@ -55,24 +54,8 @@ pub(crate) fn done(result: base::Result<usize>) -> Outcome {
     }
 }
 
-/// A result of what a glance has found; `None` if that is gone: it is to be resolved properly.
-#[inline(always)]
-fn unless_stale(result: base::Result<usize>) -> Option<Outcome> {
-    match result {
-        Err(Error::Posix(Errno::ESTALE)) => None,
-        result => Some(done(result)),
-    }
-}
-
-/// A call's number and words for a function that is out of line, which else would keep them on the stack from the
-/// beginning: as [`Cx::copied`].
-#[inline(always)]
-pub(crate) fn apart((number, [a, b, c, d, e, f]): (u32, [usize; 6])) -> (u32, [usize; 6]) {
-    (number.rotate_left(0), [a, b, c, d, e, f])
-}
-
 /// A failure.
-#[inline(always)]
+#[inline]
 pub(crate) fn fail(errno: Errno) -> Outcome {
     Outcome::Done(-(errno.0 as isize))
 }
@@ -82,49 +65,11 @@ pub(crate) const fn err<T>(errno: Errno) -> base::Result<T> {
 }
 
 impl Process {
-    /// Serves a call that makes or removes a name where a glance finds its place,
-    /// as most do: a proper name without a slash behind it, with nothing mounted
-    /// on it. `None`: to be resolved properly.
+    /// Serves a call on the node at the end of a path, where the fast path finds it. `None`: take the slow path.
     ///
     /// # Safety
     /// As for [`Process::handle`].
-    #[inline(always)]
-    pub(crate) unsafe fn at_plain_name<'a>(
-        &'a self,
-        thread: &'a ThreadState,
-        dirfd: usize,
-        pointer: usize,
-        serve: impl FnOnce(&Cx<'a>, &Named<'a>) -> base::Result<usize>,
-    ) -> Option<Outcome> {
-        // SAFETY: the caller's promise.
-        let named = unsafe { self.glance_parent(dirfd, pointer) }?;
-        unless_stale(serve(&self.cx(thread), &named))
-    }
-
-    /// The rest of such a call, where a glance did not find the place: for `at`, of a name.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[cold]
-    #[inline(never)]
-    pub(crate) unsafe fn at_name_properly<'a>(
-        &'a self,
-        thread: &'a ThreadState,
-        call: (u32, [usize; 6]),
-        dirfd: usize,
-        index: usize,
-        serve: &mut dyn FnMut(&Cx<'a>, &Spot<'a>) -> base::Result<usize>,
-    ) -> Outcome {
-        // SAFETY: the caller's promise.
-        unsafe { self.at(thread, call, dirfd, index, Last::Parent, serve) }
-    }
-
-    /// Serves a call on the node at the end of a path, where a glance sees that. `None`: to be resolved properly.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    pub(crate) unsafe fn at_seen(
+    pub(crate) unsafe fn at_found(
         &self,
         thread: &ThreadState,
         dirfd: usize,
@@ -133,20 +78,12 @@ impl Process {
         serve: impl FnOnce(&Cx, &dyn Backend, Node) -> base::Result<usize>,
     ) -> Option<Outcome> {
         // SAFETY: the caller's promise.
-        let (mount, node) = unsafe { self.seen(dirfd, pointer, last) }?;
-        unless_stale(serve(&self.cx(thread), mount.backend, node))
-    }
-
-    /// The node at the end of a path, where a glance sees it.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(never)]
-    unsafe fn seen(&self, dirfd: usize, pointer: usize, last: Last) -> Option<(&Mount, Node)> {
-        // SAFETY: the caller's promise.
-        match unsafe { self.glance(|| self.credentials.caller(), dirfd, pointer, last == Last::Follow) }? {
-            (mount, Glance::Seen, sight) => Some((mount, sight.node)),
-            _ => None,
+        let found = unsafe { self.find_fast(self.credentials.caller(), dirfd, pointer, last == Last::Follow) }?;
+        let (mount, Fast::Done(sight)) = found else { return None };
+        match serve(&self.cx(thread), mount.backend, sight.node) {
+            // It is gone.
+            Err(Error::Posix(Errno::ESTALE)) => None,
+            result => Some(done(result)),
         }
     }
 
@@ -155,7 +92,7 @@ impl Process {
     ///
     /// # Safety
     /// As for [`Process::handle`].
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn at<'a>(
         &'a self,
         thread: &'a ThreadState,
@@ -173,7 +110,7 @@ impl Process {
     ///
     /// # Safety
     /// As for [`Process::handle`].
-    #[inline(always)]
+    #[inline]
     #[allow(clippy::too_many_arguments)]
     pub(crate) unsafe fn at_as<'a>(
         &'a self,
@@ -214,7 +151,7 @@ impl Process {
     }
 
     /// Serves a call on descriptor `fd` if it is ours; `EBADF` for `O_PATH`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn on<'a>(
         &'a self,
         thread: &'a ThreadState,
@@ -229,7 +166,7 @@ impl Process {
     }
 
     /// As `on`, also for `O_PATH` descriptors.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn on_any<'a>(
         &'a self,
         thread: &'a ThreadState,
@@ -245,7 +182,7 @@ impl Process {
     ///
     /// # Safety
     /// As for [`Process::handle`].
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn empty_path(path: usize, flags: usize, null: bool) -> bool {
         flags as u32 & abi::AT_EMPTY_PATH != 0
             && match path {
@@ -300,8 +237,8 @@ impl Process {
     }
 
     /// The mask, once something was mounted.
-    #[inline(always)]
-    pub(crate) fn umask_at_hand(&self) -> u16 {
+    #[inline]
+    pub(crate) fn umask_known(&self) -> u16 {
         self.umask.load(Relaxed) as u16
     }
 

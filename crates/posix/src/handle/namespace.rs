@@ -3,10 +3,9 @@
 mod covered;
 mod rename;
 
-use super::{apart, done, err, fail};
+use super::{done, err, fail};
 #[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
-use crate::path::glance::Named;
 use crate::path::{Spot, descriptor_name};
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
@@ -25,15 +24,6 @@ fn plain_name(cx: &Cx, spot: &Spot) -> base::Result<()> {
         return err(Errno::EEXIST);
     }
     Ok(())
-}
-
-#[inline(always)]
-fn make_plainly(cx: &Cx, at: &Named, kind: Kind, mode: usize, target: &[u8]) -> base::Result<usize> {
-    let new = NewNode { kind, mode: mode as u16 & 0o7777, rdev: 0, target };
-    match at.mount.create(at.native, cx, at.dir, at.name, &new) {
-        Ok(_) => Ok(0),
-        Err(error) => Err(error),
-    }
 }
 
 fn make(cx: &Cx, spot: &Spot, kind: Kind, mode: usize, rdev: u64, target: &[u8]) -> base::Result<usize> {
@@ -65,24 +55,10 @@ impl Process {
         unsafe { self.mkdir_at(thread, (abi::__NR_mkdir, args), CWD, 0, args[1]) }
     }
 
-    #[inline(always)]
     unsafe fn mkdir_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize, mode: usize) -> Outcome {
         // SAFETY: the caller's promise.
-        let done = unsafe {
-            self.at_plain_name(
-                thread,
-                dirfd,
-                call.1[index],
-                #[inline(always)]
-                |cx, at| make_plainly(cx, at, Kind::Directory, mode & 0o1777, b""),
-            )
-        };
-        if let Some(done) = done {
-            return done;
-        }
-        // SAFETY: the caller's promise.
         unsafe {
-            self.at_name_properly(thread, apart(call), dirfd, index, &mut move |cx, spot| match spot.is_name() {
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| match spot.is_name() {
                 true => make(cx, spot, Kind::Directory, mode & 0o1777, 0, b""),
                 false => err(Errno::EEXIST),
             })
@@ -134,15 +110,10 @@ impl Process {
             make(cx, spot, kind, mode, if device { rdev as u32 as u64 } else { 0 }, b"")
         };
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.at_plain_name(thread, dirfd, call.1[index], |cx, at| mknod(cx, &at.spot())) } {
-            return done;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.at_name_properly(thread, apart(call), dirfd, index, &mut { mknod }) }
+        unsafe { self.at(thread, call, dirfd, index, Last::Parent, mknod) }
     }
 
-    /// `symlinkat(target, dirfd, path)`. Part of its caller, which the compiler does with or without according to the profile.
-    #[inline(always)]
+    /// `symlinkat(target, dirfd, path)`.
     pub unsafe fn symlinkat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe { self.symlink_at(thread, (abi::__NR_symlinkat, args), args[1], 2) }
@@ -155,7 +126,6 @@ impl Process {
         unsafe { self.symlink_at(thread, (abi::__NR_symlink, args), CWD, 1) }
     }
 
-    #[inline(always)]
     unsafe fn symlink_at(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize) -> Outcome {
         // SAFETY: the caller's promise.
         let target = match unsafe { text::path(call.1[0]) } {
@@ -164,21 +134,8 @@ impl Process {
             Err(errno) => return fail(errno),
         };
         // SAFETY: the caller's promise.
-        let done = unsafe {
-            self.at_plain_name(
-                thread,
-                dirfd,
-                call.1[index],
-                #[inline(always)]
-                |cx, at| make_plainly(cx, at, Kind::Symlink, 0o777, target),
-            )
-        };
-        if let Some(done) = done {
-            return done;
-        }
-        // SAFETY: the caller's promise.
         unsafe {
-            self.at_name_properly(thread, apart(call), dirfd, index, &mut move |cx, spot| {
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| {
                 plain_name(cx, spot)?;
                 make(cx, spot, Kind::Symlink, 0o777, 0, target)
             })
@@ -195,20 +152,6 @@ impl Process {
         unsafe { self.remove_at(thread, (abi::__NR_unlinkat, args), args[0], 1, flags & abi::AT_REMOVEDIR != 0) }
     }
 
-    /// `unlinkat` without flags. Part of its caller, as `symlinkat`.
-    #[inline(always)]
-    pub unsafe fn unlink_in_line(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        // SAFETY: the caller's promise.
-        unsafe { self.remove_at(thread, (abi::__NR_unlinkat, args), args[0], 1, false) }
-    }
-
-    /// `unlinkat` with `AT_REMOVEDIR`. Part of its caller, as `symlinkat`.
-    #[inline(always)]
-    pub unsafe fn rmdir_in_line(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        // SAFETY: the caller's promise.
-        unsafe { self.remove_at(thread, (abi::__NR_unlinkat, args), args[0], 1, true) }
-    }
-
     /// `unlink(path)`.
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn unlink(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
@@ -223,7 +166,6 @@ impl Process {
         unsafe { self.remove_at(thread, (abi::__NR_rmdir, args), CWD, 0, true) }
     }
 
-    #[inline(always)]
     unsafe fn remove_at(
         &self,
         thread: &ThreadState,
@@ -232,42 +174,16 @@ impl Process {
         index: usize,
         directory: bool,
     ) -> Outcome {
-        // SAFETY: the caller's promise.
-        let done = unsafe {
-            self.at_plain_name(
-                thread,
-                dirfd,
-                call.1[index],
-                #[inline(always)]
-                |cx, &Named { mount, native, dir, name }| {
-                    if directory {
-                        self.may_remove(cx, mount, || Named { mount, native, dir, name }.spot())?;
-                    }
-                    match if directory { mount.rmdir(native, cx, dir, name) } else { mount.unlink(native, cx, dir, name) } {
-                        Ok(()) => Ok(0),
-                        Err(error) => Err(error),
-                    }
-                },
-            )
-        };
-        if let Some(done) = done {
-            return done;
-        }
         let path = call.1[index];
-        let mut carefully = move |cx: &Cx, spot: &Spot| {
-            // SAFETY: the caller's promise.
-            unsafe { self.remove_carefully(cx, spot, path, directory) }
-        };
         // SAFETY: the caller's promise.
-        unsafe { self.at_name_properly(thread, apart(call), dirfd, index, &mut carefully) }
+        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| self.remove_spot(cx, spot, path, directory)) }
     }
 
     /// Removes what may not be a proper name, or have a slash behind it; `path` is the call's own.
     ///
     /// # Safety
     /// `path` is null, low, or a NUL-terminated text.
-    #[cold]
-    unsafe fn remove_carefully(&self, cx: &Cx, spot: &Spot, path: usize, directory: bool) -> base::Result<usize> {
+    unsafe fn remove_spot(&self, cx: &Cx, spot: &Spot, path: usize, directory: bool) -> base::Result<usize> {
         let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
         if !spot.is_name() {
             // By the text: at the root of everything `..` is the root itself.
@@ -283,7 +199,7 @@ impl Process {
             });
         }
         if directory {
-            self.may_remove(cx, spot.mount, || *spot)?;
+            self.may_remove(cx, spot)?;
             return backend.rmdir(cx, dir, name).map(|()| 0);
         }
         if spot.found.slash {
@@ -322,7 +238,9 @@ impl Process {
         let len = len as u32 as usize;
         // SAFETY: the caller's promise, of `out` too.
         let seen = unsafe {
-            self.at_seen(thread, dirfd, call.1[index], Last::NoFollow, |cx, backend, node| link_text(cx, backend, node, out, len))
+            self.at_found(thread, dirfd, call.1[index], Last::NoFollow, |cx, backend, node| {
+                link_text(cx, backend, node, out, len)
+            })
         };
         if let Some(outcome) = seen {
             return outcome;

@@ -5,7 +5,7 @@ use crate::descriptors::Entry;
 use crate::path::{CWD, Place, Spot};
 use crate::protected::{FIFOS, REGULAR};
 use crate::{Outcome, Process, ThreadState};
-use base::{Attr, Caller, Cx, DescriptionId, Error, Kind, Last, NewNode, Node, Opening, R, SetAttr, W};
+use base::{Attr, Cx, DescriptionId, Error, Kind, Last, NewNode, Node, R, SetAttr, W};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
@@ -32,16 +32,9 @@ const KNOWN: u32 = ACCESS
     | abi::O_NOATIME;
 /// The kernel adds it to every open of a 64-bit program.
 #[cfg(target_arch = "x86_64")]
-const LARGEFILE: u32 = 0x8000;
+pub(crate) const LARGEFILE: u32 = 0x8000;
 #[cfg(not(target_arch = "x86_64"))]
-const LARGEFILE: u32 = abi::O_LARGEFILE;
-
-/// What an `open` that is only for reading may say.
-const FOR_READING: u32 =
-    abi::O_CLOEXEC | abi::O_DIRECTORY | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_NOCTTY | abi::O_LARGEFILE | LARGEFILE;
-
-/// What an `open` of a file may say that is only for reading.
-const READ_FILE: u32 = FOR_READING & !abi::O_DIRECTORY;
+pub(crate) const LARGEFILE: u32 = abi::O_LARGEFILE;
 
 /// What came of looking for the node to open.
 enum Opened {
@@ -81,244 +74,17 @@ fn wanted(flags: u32) -> u16 {
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
-    /// Whether [`Process::quick_open`] may do for these flags.
-    #[inline(always)]
-    pub const fn may_be_there(flags: u32) -> bool {
-        flags & !(READ_FILE | ACCESS | abi::O_CREAT | abi::O_APPEND | abi::O_SYNC) == 0
-    }
-
-    /// An `open` of a file that is there, for a plain path: a number or a negated error
-    /// number. `None`: do it properly. `thread` is only asked where something rare has to be done. `NUMBERED`: it is known that
-    /// the process has numbers of its own.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    pub unsafe fn quick_open<'t, const NUMBERED: bool>(
-        &'t self,
-        thread: impl FnOnce() -> &'t ThreadState,
-        dirfd: usize,
-        path: usize,
-        flags: u32,
-    ) -> Option<isize> {
-        if !Self::may_be_there(flags) {
-            return None;
-        }
-        if !self.mounts.is_flat() {
-            // SAFETY: the caller's promise.
-            return unsafe { self.quick_open_between::<NUMBERED>(thread(), dirfd, path, flags) };
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.open_file_seen::<false, NUMBERED>(thread, dirfd, path, flags) }
-    }
-
-    /// As [`Process::quick_open`], where something is mounted inside another mount.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[cold]
-    #[inline(never)]
-    unsafe fn quick_open_between<const NUMBERED: bool>(
-        &self,
-        thread: &ThreadState,
-        dirfd: usize,
-        path: usize,
-        flags: u32,
-    ) -> Option<isize> {
-        // SAFETY: the caller's promise.
-        unsafe { self.open_file_seen::<true, NUMBERED>(|| thread, dirfd, path, flags) }
-    }
-
-    /// As [`Process::quick_open`], in a [nested](vfs::mount::MountTable::is_flat) namespace or another.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    unsafe fn open_file_seen<'t, const NESTED: bool, const NUMBERED: bool>(
-        &'t self,
-        thread: impl FnOnce() -> &'t ThreadState,
-        dirfd: usize,
-        path: usize,
-        flags: u32,
-    ) -> Option<isize> {
-        let plain = flags & !READ_FILE == 0;
-        let decide = |word: u32, uid: u32| {
-            const READABLE: u32 = (Kind::Regular as u32) << 16 | 0o444;
-            const OWN: u32 = (Kind::Regular as u32) << 16 | 0o600;
-            // What everybody may read, everybody may. And what somebody writes is his own as a rule, and his to read and write.
-            let usual = plain && word & (0xff_0000 | 0o444) == READABLE
-                || word & (0xff_0000 | 0o600) == OWN && self.credentials.caller().uid == uid && flags & ACCESS != ACCESS;
-            usual.then_some(Kind::Regular)
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.open_seen::<NESTED, NUMBERED>(thread, dirfd, path, flags, !plain, decide) }
-    }
-
-    /// As [`Process::quick_open`], of what is opened less often: directories, to be read, and files that one may open by
-    /// another right than those that it knows, as everybody, their owner or the superuser.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    unsafe fn quick_open_other(&self, thread: &ThreadState, dirfd: usize, path: usize, flags: u32) -> Option<isize> {
-        let (file, directory) = (Self::may_be_there(flags), flags & !FOR_READING == 0);
-        if !file && !directory {
-            return None;
-        }
-        let decide = |word: u32, uid: u32| {
-            let kind = match Kind::from_dt((word >> 16) as u8) {
-                Some(Kind::Regular) if file => Kind::Regular,
-                Some(Kind::Directory) if directory => Kind::Directory,
-                _ => return None,
-            };
-            may_open_seen(self.credentials.caller(), word, uid, flags).then_some(kind)
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.open_seen::<true, false>(|| thread, dirfd, path, flags, flags & ACCESS != abi::O_RDONLY, decide) }
-    }
-
-    /// Opens what a glance finds, if `decide` says of its mode word and owner, as what kind; where `writable` is asked for,
-    /// only in an image that may be changed.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    unsafe fn open_seen<'t, const NESTED: bool, const NUMBERED: bool>(
-        &'t self,
-        thread: impl FnOnce() -> &'t ThreadState,
-        dirfd: usize,
-        path: usize,
-        flags: u32,
-        writable: bool,
-        decide: impl FnOnce(u32, u32) -> Option<Kind>,
-    ) -> Option<isize> {
-        // SAFETY: the caller's promise.
-        let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        let opening = mount.glance_open::<NESTED>(
-            &self.mounts,
-            || self.credentials.caller(),
-            (base, path),
-            writable,
-            #[inline(always)]
-            |word, uid| {
-                let kind = decide(word, uid)?;
-                Some((kind, kept(flags & KNOWN), self.take_number::<NUMBERED>(flags).ok()?))
-            },
-            || self.cx(thread()),
-        );
-        match opening {
-            Opening::Open(id, kind, fd) => {
-                self.descriptors.put_new(fd, Entry::opened(mount.slot, id, kind, flags));
-                Some(fd as isize)
-            }
-            Opening::Absent if flags & abi::O_CREAT == 0 => Some(-(Errno::ENOENT.0 as isize)),
-            Opening::Unused(fd) => {
-                self.give_number_back(fd);
-                None
-            }
-            _ => None,
-        }
-    }
-
-    /// An `open` that makes a file at a plain path: a number or a negated error number. `None`: do it properly.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    pub unsafe fn quick_create<const NUMBERED: bool>(
-        &self,
-        thread: &ThreadState,
-        dirfd: usize,
-        path: usize,
-        flags: u32,
-        mode: usize,
-    ) -> Option<isize> {
-        const PLAIN: u32 =
-            ACCESS | ONCE | abi::O_APPEND | abi::O_NOFOLLOW | abi::O_NONBLOCK | abi::O_SYNC | abi::O_LARGEFILE | LARGEFILE;
-        if flags & !PLAIN != 0 || flags & abi::O_CREAT == 0 {
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        let named = unsafe { self.glance_parent(dirfd, path) }?;
-        let cx = self.cx(thread);
-        // Of the flags nothing is worked out before it is needed: they are kept as they are.
-        let fd = match self.take_number::<NUMBERED>(flags) {
-            Ok(fd) => fd,
-            Err(errno) => return Some(-(errno.0 as isize)),
-        };
-        let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
-        let (node, opened) = match named.mount.create_open(named.native, &cx, named.dir, named.name, &new, (|| kept(flags), fd)) {
-            Ok(made) => made,
-            Err(error) => return self.not_made(fd, flags, error),
-        };
-        if let Some((id, description)) = opened {
-            description.parent.store(named.dir.id, Relaxed);
-            self.descriptors.put_new(fd, Entry::opened(named.mount.slot, id, Kind::Regular, flags));
-            return Some(fd as isize);
-        }
-        self.open_made(cx.copied(), named.spot(), node, fd, flags)
-    }
-
-    /// Opens a file just made, where not all that it takes is at hand.
-    #[cold]
-    #[inline(never)]
-    fn open_made(&self, cx: Cx, spot: Spot, node: Node, fd: u32, flags: u32) -> Option<isize> {
-        let kept = kept(flags);
-        match spot.mount.open(&cx, node, kept, fd) {
-            Ok(id) => {
-                self.enter(&spot, fd, id, Kind::Regular, flags & abi::O_CLOEXEC != 0, kept);
-                Some(fd as isize)
-            }
-            Err(error) => self.not_made(fd, flags, error),
-        }
-    }
-
-    /// A file could not be made or opened.
-    #[cold]
-    #[inline(never)]
-    fn not_made(&self, fd: u32, flags: u32, error: Error) -> Option<isize> {
-        self.give_number_back(fd);
-        let exclusive = flags & abi::O_EXCL != 0;
-        // What is there is opened properly; what is gone is looked for once more.
-        let again = matches!(error, Error::Posix(Errno::ESTALE)) || error == Error::Posix(Errno::EEXIST) && !exclusive;
-        if again { None } else { Some(-(error.errno().0 as isize)) }
-    }
-
     /// `openat(dirfd, path, flags, mode)`.
-    #[inline(always)]
     pub unsafe fn openat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_open::<false>(|| thread, args[0], args[1], args[2] as u32) } {
-            return Outcome::Done(result);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.openat_or_make(thread, args) }
-    }
-
-    /// `openat`, where a glance has not found what there is.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(never)]
-    pub unsafe fn openat_or_make(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_create::<false>(thread, args[0], args[1], args[2] as u32, args[3]) } {
-            return Outcome::Done(result);
-        }
-        // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_open_other(thread, args[0], args[1], args[2] as u32) } {
+        if let Some(result) = unsafe { self.open_fast(args[0], args[1], args[2] as u32) } {
             return Outcome::Done(result);
         }
         // SAFETY: the caller's promise.
         unsafe { self.openat_slow(thread, args) }
     }
 
-    /// `openat`, where neither [`Process::quick_open`] nor [`Process::quick_create`] does.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[cold]
-    #[inline(never)]
+    /// `openat`, the slow path.
     pub unsafe fn openat_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe { self.open_at(thread, (abi::__NR_openat, args), args[0], 1, args[2] as u32, args[3]) }
@@ -346,7 +112,6 @@ impl Process {
         unsafe { self.at(thread, (abi::__NR_openat2, args), args[0], 1, Last::NoFollow, |_, _| err(Errno::ENOSYS)) }
     }
 
-    #[inline(always)]
     unsafe fn open_at(
         &self,
         thread: &ThreadState,
@@ -559,8 +324,7 @@ impl Process {
 }
 
 /// What a description keeps of the flags that it was opened with, but for `O_PATH`.
-#[inline(always)]
-fn kept(flags: u32) -> u32 {
+pub(crate) fn kept(flags: u32) -> u32 {
     (flags & !ONCE) | LARGEFILE
 }
 
@@ -569,19 +333,6 @@ fn kept(flags: u32) -> u32 {
 unsafe fn ends_in_slash(pointer: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe { crate::text::path(pointer) }.is_ok_and(|path| path.bytes.ends_with(b"/"))
-}
-
-/// Whether who has only seen a node, its mode word and owner, may open it: as everybody, its owner or the
-/// superuser. False: find out properly.
-#[inline(always)]
-fn may_open_seen(who: &Caller, word: u32, uid: u32, flags: u32) -> bool {
-    // Reading 1, writing 2, both 3; 0 is neither.
-    let access = (flags & ACCESS).wrapping_add(1) & 3;
-    let need = 0o111 * ((access & 1) << 2 | access & 2);
-    let may = word & need == need || who.privileged || who.uid == uid && word & need & 0o700 == need & 0o700;
-    // What somebody else has made may be protected.
-    let protected = flags & abi::O_CREAT != 0 && who.uid != uid;
-    access != 0 && may && !protected
 }
 
 /// The kernel's `may_open`, in its order.

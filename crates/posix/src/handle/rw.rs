@@ -1,15 +1,13 @@
 //! Reading and writing.
 
-use super::buffers::{COUNT_MAX, single, vector};
+use super::buffers::{single, vector};
 use super::{err, fail};
 use crate::path::OpenFile;
-use crate::text::bad;
-use crate::{Entry, Outcome, Process, ThreadState};
-use base::{Cx, Description, DescriptionId, Error, Kind, Node};
+use crate::{Outcome, Process, ThreadState};
+use base::{Cx, Description, Error, Kind};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
-use vfs::{Backend, Mount};
 
 const RWF_DSYNC: u32 = 2;
 const RWF_SYNC: u32 = 4;
@@ -42,7 +40,7 @@ pub(crate) fn over_limit() {
 
 impl At {
     /// Whether a transfer here ends at an offset there can be.
-    #[inline(always)]
+    #[inline]
     fn fits(self, description: &Description, buffers: &[UserSlice]) -> base::Result<()> {
         let start = match self {
             At::Offset(offset) => offset,
@@ -52,7 +50,7 @@ impl At {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn read_at(process: &Process, cx: &Cx, file: &OpenFile, at: At, into: &[UserSlice]) -> base::Result<usize> {
     at.fits(file.description, into)?;
     process.bring_ahead(cx, into);
@@ -62,118 +60,46 @@ fn read_at(process: &Process, cx: &Cx, file: &OpenFile, at: At, into: &[UserSlic
     let backend = file.mount.backend;
     match at {
         At::Offset(offset) => backend.read(cx, file.node, offset, into),
-        At::Position => {
-            let place = (file.entry.description(), file.description);
-            at_position(cx, backend, place, |offset| backend.read(cx, file.node, offset, into))
-        }
+        At::Position => at_position(cx, file, |offset| backend.read(cx, file.node, offset, into)),
     }
 }
-
-/// A transfer's result for the quick way.
-#[inline(always)]
-fn word(result: base::Result<usize>) -> isize {
-    match result {
-        Ok(done) => done as isize,
-        Err(error) => -(error.errno().0 as isize),
-    }
-}
-
-/// The same of a write; `None` if its buffer is not all there: the longer way writes what is.
-#[inline(always)]
-fn written(result: base::Result<usize>) -> Option<isize> {
-    match result {
-        Err(Error::Posix(Errno::EFAULT)) => None,
-        result => Some(word(result)),
-    }
-}
-
-/// A mount whose backend is called without a detour, and a node of it. The backend is read
-/// where it is called: its line is none that a native call looks at.
-struct Straight<'m>(&'m Mount, Node);
 
 /// Moves a description's offset by what `run` transfers there.
-#[inline(always)]
-fn at_position(
-    cx: &Cx,
-    backend: &dyn Backend,
-    (id, description): (DescriptionId, &Description),
-    run: impl FnOnce(u64) -> base::Result<usize>,
-) -> base::Result<usize> {
+#[inline]
+pub(crate) fn at_position(cx: &Cx, file: &OpenFile, run: impl FnOnce(u64) -> base::Result<usize>) -> base::Result<usize> {
+    let (backend, id) = (file.mount.backend, file.entry.description());
     backend.offset_lock(cx, id);
-    let offset = description.offset.load(Relaxed);
+    let offset = file.description.offset.load(Relaxed);
     let result = run(offset);
     if let Ok(done) = result {
-        description.offset.store(offset + done as u64, Relaxed);
+        file.description.offset.store(offset + done as u64, Relaxed);
     }
     backend.offset_unlock(cx, id);
     result
 }
 
-/// `read` where it goes straight to the backend.
+/// `read` of a backend that answers it alone.
 ///
 /// # Safety
 /// As for [`single`], of `buffer`.
-#[inline(never)]
-unsafe fn straight_read(
-    cx: &Cx,
-    at: Straight,
-    entry: Entry,
-    description: &Description,
-    buffer: (usize, usize),
-) -> base::Result<usize> {
+unsafe fn read_direct(cx: &Cx, file: &OpenFile, buffer: (usize, usize)) -> base::Result<usize> {
     // SAFETY: the caller's promise.
     let into = unsafe { single(buffer.0, buffer.1) };
-    let [into] = checked_first(entry.readable(), into)?;
-    At::Position.fits(description, &[into])?;
-    if entry.kind() == Kind::Directory {
+    let [into] = checked_first(file.entry.readable(), into)?;
+    At::Position.fits(file.description, &[into])?;
+    if file.entry.kind() == Kind::Directory {
         return err(Errno::EISDIR);
     }
     if into.len == 0 {
         return Ok(0);
     }
-    let backend = at.0.backend;
-    at_position(cx, backend, (entry.description(), description), |offset| backend.read_one(cx, at.1, offset, into))
-}
-
-/// The quick ways where they go straight to the backend; what they need has been checked.
-/// Not inlined, and with little to hand over, so that the native ways stay short.
-impl Process {
-    #[inline(never)]
-    fn straight_pread(&self, thread: &ThreadState, at: Straight, offset: u64, into: UserSlice) -> isize {
-        word(at.0.backend.read_one(&self.cx(thread), at.1, offset, into))
-    }
-
-    /// Finds the file once more, so that who has no need of this keeps nothing for it.
-    #[inline(never)]
-    fn straight_pwrite(&self, thread: &ThreadState, fd: u32, offset: usize, from: UserSlice) -> Option<isize> {
-        let file = self.file_at_hand(fd as usize)?;
-        let straight = file.mount.is_direct && offset <= isize::MAX as usize - COUNT_MAX;
-        if !straight {
-            return None;
-        }
-        written(file.mount.backend.write_one(&self.cx(thread), file.node, offset as u64, from))
-    }
-
-    #[inline(never)]
-    fn straight_write(
-        &self,
-        thread: &ThreadState,
-        at: Straight,
-        place: (DescriptionId, &Description),
-        from: UserSlice,
-    ) -> Option<isize> {
-        if place.1.offset.load(Relaxed) > isize::MAX as u64 - COUNT_MAX as u64 {
-            return None;
-        }
-        let (cx, backend) = (&self.cx(thread), at.0.backend);
-        written(at_position(cx, backend, place, |offset| backend.write_one(cx, at.1, offset, from)))
-    }
+    at_position(cx, file, |offset| file.mount.backend.read_one(cx, file.node, offset, into))
 }
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
     /// `RLIMIT_FSIZE`, bytes.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn file_limit(&self) -> u64 {
         let limit = self.file_limit.load(Relaxed);
         if limit == LIMIT_UNKNOWN { self.ask_file_limit() } else { limit }
@@ -191,7 +117,7 @@ impl Process {
     }
 
     /// Writes, within the file-size limit; of buffers that are not all there what is.
-    #[inline(always)]
+    #[inline]
     fn write_at(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool) -> base::Result<usize> {
         let flags = file.flags();
         at.fits(file.description, from)?;
@@ -232,7 +158,7 @@ impl Process {
     }
 
     /// Writes buffers all of which must be there.
-    #[inline(always)]
+    #[inline]
     fn write_all_at(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool) -> base::Result<usize> {
         let backend = file.mount.backend;
         match at {
@@ -256,13 +182,13 @@ impl Process {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn write_limited(&self, cx: &Cx, file: &OpenFile, offset: Option<u64>, from: &[UserSlice]) -> base::Result<(usize, u64)> {
         let limit = self.file_limit();
         if limit != u64::MAX {
             return self.write_below(cx, file, offset, from, limit);
         }
-        file.mount.write(cx, file.node, offset, from)
+        file.mount.backend.write(cx, file.node, offset, from)
     }
 
     #[cold]
@@ -301,9 +227,8 @@ impl Process {
     pub unsafe fn read(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         self.on(thread, args[0], |cx, file| {
             if file.mount.is_direct && !self.maps_partially.load(Relaxed) {
-                let at = Straight(file.mount, file.node);
                 // SAFETY: the caller's promise.
-                return unsafe { straight_read(cx, at, file.entry, file.description, (args[1], args[2])) };
+                return unsafe { read_direct(cx, &file, (args[1], args[2])) };
             }
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
@@ -311,58 +236,23 @@ impl Process {
         })
     }
 
-    /// A `write` of one buffer that needs nothing but the file: bytes written.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    pub unsafe fn quick_write<'t>(
-        &'t self,
-        thread: impl FnOnce() -> &'t ThreadState,
-        fd: usize,
-        buffer: usize,
-        len: usize,
-    ) -> Option<isize> {
-        let file = self.writable_at_hand(fd)?;
-        let flags = file.flags();
-        if flags & abi::O_DSYNC != 0 || !self.may_write_quickly(buffer, len) {
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        let append = flags & abi::O_APPEND != 0;
-        if file.mount.is_direct {
-            let place = (file.entry.description(), file.description);
-            return if append { None } else { self.straight_write(thread(), Straight(file.mount, file.node), place, from) };
-        }
-        file.mount.write_on_at_hand(&thread().thread, file.entry.description(), file.node, append, from).map(|_| len as isize)
-    }
-
-    /// Whether a buffer is one for the quick way: whatever is not right about the
-    /// arguments is found out properly, and so is a limit on file sizes.
-    #[inline(always)]
-    fn may_write_quickly(&self, buffer: usize, len: usize) -> bool {
-        let plain = !bad(buffer) && len.wrapping_sub(1) < COUNT_MAX && !self.maps_partially.load(Relaxed);
-        plain && self.file_limit.load(Relaxed) == u64::MAX
-    }
-
     /// `write(fd, buffer, len)`.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn write(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.quick_write(|| thread, args[0], args[1], args[2]) } {
+        if let Some(done) = unsafe { self.write_fast(|| thread, args[0], args[1], args[2]) } {
             return Outcome::Done(done);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.write_properly(thread, args) }
+        unsafe { self.write_slow(thread, args) }
     }
 
-    /// `write`, as it is where the quick way does not do.
+    /// `write`, the slow path.
     ///
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(never)]
-    pub unsafe fn write_properly(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+    pub unsafe fn write_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffer = unsafe { single(args[1], args[2]) };
@@ -370,53 +260,23 @@ impl Process {
         })
     }
 
-    /// A `pread` that a glance can answer, or a backend straight away: bytes read.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    pub unsafe fn quick_pread<'t>(
-        &'t self,
-        thread: impl FnOnce() -> &'t ThreadState,
-        fd: usize,
-        buffer: usize,
-        len: usize,
-        offset: usize,
-    ) -> Option<isize> {
-        let file = self.file_at_hand(fd)?;
-        // Whatever is not right about the arguments is found out properly.
-        if !file.entry.readable() || bad(buffer) || len > COUNT_MAX || offset > isize::MAX as usize - COUNT_MAX {
-            return None;
-        }
-        if self.maps_partially.load(Relaxed) {
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        let into = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        if file.mount.is_direct {
-            let is_usual = len != 0 && file.entry.kind() != Kind::Directory;
-            return is_usual.then(|| self.straight_pread(thread(), Straight(file.mount, file.node), offset as u64, into));
-        }
-        file.mount.glance_read(file.node, offset as u64, into).map(|done| done as isize)
-    }
-
     /// `pread64(fd, buffer, len, offset)`.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn pread64(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.quick_pread(|| thread, args[0], args[1], args[2], args[3]) } {
+        if let Some(done) = unsafe { self.pread_fast(|| thread, args[0], args[1], args[2], args[3]) } {
             return Outcome::Done(done);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.pread64_properly(thread, args) }
+        unsafe { self.pread_slow(thread, args) }
     }
 
-    /// `pread64`, as it is where the quick way does not do.
+    /// `pread64`, the slow path.
     ///
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(never)]
-    pub unsafe fn pread64_properly(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+    pub unsafe fn pread_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         if !self.descriptors.is_ours(args[0] as u32 as usize) {
             return Outcome::Kernel;
         }
@@ -430,50 +290,23 @@ impl Process {
         })
     }
 
-    /// A `pwrite` of one buffer that needs nothing but the file: bytes written.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    pub unsafe fn quick_pwrite<'t>(
-        &'t self,
-        thread: impl FnOnce() -> &'t ThreadState,
-        fd: usize,
-        buffer: usize,
-        len: usize,
-        offset: usize,
-    ) -> Option<isize> {
-        let file = self.writable_at_hand(fd)?;
-        if file.flags() & (abi::O_APPEND | abi::O_DSYNC) != 0 || !self.may_write_quickly(buffer, len) {
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        let from = unsafe { UserSlice::new(buffer as *mut u8, len) };
-        let thread = thread();
-        // Of a file of the engine's an offset that is none is beyond the end.
-        if let Some(_end) = file.mount.write_at_hand(&thread.thread, file.node, Some(offset as u64), from) {
-            return Some(len as isize);
-        }
-        self.straight_pwrite(thread, fd as u32, offset, from)
-    }
-
     /// `pwrite64(fd, buffer, len, offset)`.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn pwrite64(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.quick_pwrite(|| thread, args[0], args[1], args[2], args[3]) } {
+        if let Some(done) = unsafe { self.pwrite_fast(|| thread, args[0], args[1], args[2], args[3]) } {
             return Outcome::Done(done);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.pwrite_properly(thread, args) }
+        unsafe { self.pwrite_slow(thread, args) }
     }
 
-    /// `pwrite64`, as it is where the quick way does not do.
+    /// `pwrite64`, the slow path.
     ///
     /// # Safety
     /// As for [`Process::handle`].
     #[inline(never)]
-    pub unsafe fn pwrite_properly(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+    pub unsafe fn pwrite_slow(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         if !self.descriptors.is_ours(args[0] as u32 as usize) {
             return Outcome::Kernel;
         }
@@ -577,7 +410,7 @@ impl Process {
 }
 
 /// The kernel looks at the open mode before it looks at the buffers.
-#[inline(always)]
+#[inline]
 fn checked_first<T>(allowed: bool, buffers: base::Result<T>) -> base::Result<T> {
     if allowed { buffers } else { err(Errno::EBADF) }
 }

@@ -1,13 +1,14 @@
 //! `stat` in all its forms, `access`.
 
 use super::{done, err, fail};
+use crate::fast::in_place;
 #[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::ids;
 use base::stat::{Figures, Stat};
-use base::{Attr, Cx, Glance, Last, Node, R, W, X};
+use base::{Attr, Cx, Fast, Last, Node, W};
 use core::mem::MaybeUninit;
 use pm::sys::abi;
 use pm::{Errno, faults};
@@ -31,29 +32,6 @@ fn figures(attr: &Attr, device: u64) -> Figures {
         mtime: attr.mtime,
         ctime: attr.ctime,
     }
-}
-
-/// What a glance at attributes, which were to be written in place, answers.
-#[inline(always)]
-fn answer(glance: Glance) -> Option<isize> {
-    match glance {
-        Glance::Seen => Some(0),
-        Glance::Absent => Some(-(Errno::ENOENT.0 as isize)),
-        Glance::Unsure => None,
-    }
-}
-
-/// The program's `struct stat`, if it lies where it can be written in place.
-///
-/// # Safety
-/// `out` is [bad](crate::bad_pointer), or writable for a `struct stat` for `'a`.
-#[inline(always)]
-unsafe fn in_place<'a>(out: usize) -> Option<&'a mut MaybeUninit<Stat>> {
-    if bad(out) || !out.is_multiple_of(align_of::<Stat>()) {
-        return None;
-    }
-    // SAFETY: aligned; whether it is there, whoever writes it finds out.
-    Some(unsafe { &mut *(out as *mut MaybeUninit<Stat>) })
 }
 
 /// Writes the kernel's `struct stat`.
@@ -151,7 +129,7 @@ unsafe fn write_statx_of(attr: &Attr, device: u64, out: usize) -> base::Result<u
     unsafe { write_statx(stat.assume_init_ref(), attr.btime, out) }
 }
 
-#[inline(always)]
+#[inline]
 fn last(flags: usize) -> Last {
     if flags as u32 & abi::AT_SYMLINK_NOFOLLOW != 0 { Last::NoFollow } else { Last::Follow }
 }
@@ -172,46 +150,13 @@ impl Process {
         unsafe { self.newfstatat(thread, [CWD, args[0], args[1], abi::AT_SYMLINK_NOFOLLOW as usize, 0, 0]) }
     }
 
-    /// A `stat` that a glance can answer: 0 or −`ENOENT`.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    pub unsafe fn quick_stat(&self, dirfd: usize, path: usize, out: usize, follow: bool) -> Option<isize> {
-        // SAFETY: the caller's promise.
-        let out = unsafe { in_place(out) }?;
-        if !self.mounts.is_flat() {
-            // SAFETY: the caller's promise.
-            return unsafe { self.quick_stat_between(dirfd, path, out, follow) };
-        }
-        // SAFETY: the caller's promise.
-        let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        answer(mount.glance_stat::<false>(&self.mounts, || self.credentials.caller(), base, path, follow, out))
-    }
-
-    /// As [`Process::quick_stat`], where something is mounted inside another mount, or the process is in another user namespace.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[cold]
-    #[inline(never)]
-    unsafe fn quick_stat_between(&self, dirfd: usize, path: usize, out: &mut MaybeUninit<Stat>, follow: bool) -> Option<isize> {
-        if !ids::is_initial() {
-            // Owners are to be translated.
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        answer(mount.glance_stat::<true>(&self.mounts, || self.credentials.caller(), base, path, follow, out))
-    }
-
     /// `fstat(fd, out)`.
     pub unsafe fn fstat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let Some(file) = self.file(args[0]) else { return Outcome::Kernel };
         // SAFETY: the caller's promise.
         if let Some(out) = unsafe { in_place(args[1]) }
             && ids::is_initial()
-            && file.mount.backend.glance_node(file.node, out) == Glance::Seen
+            && file.mount.backend.fstat_fast(file.node, out) == Fast::Done(())
         {
             return Outcome::Done(0);
         }
@@ -226,12 +171,12 @@ impl Process {
     }
 
     /// `newfstatat(dirfd, path, out, flags)`.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn newfstatat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         let follow = args[3] as u32 & abi::AT_SYMLINK_NOFOLLOW == 0;
         if args[3] as u32 & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_NO_AUTOMOUNT) == 0
             // SAFETY: the caller's promise.
-            && let Some(result) = unsafe { self.quick_stat(args[0], args[1], args[2], follow) }
+            && let Some(result) = unsafe { self.stat_fast(args[0], args[1], args[2], follow) }
         {
             return Outcome::Done(result);
         }
@@ -293,7 +238,7 @@ impl Process {
         }
         let mut stat = MaybeUninit::uninit();
         // SAFETY: the caller's promise, and room for a `struct stat`.
-        match unsafe { self.quick_stat(args[0], args[1], stat.as_mut_ptr() as usize, flags & abi::AT_SYMLINK_NOFOLLOW == 0) } {
+        match unsafe { self.stat_fast(args[0], args[1], stat.as_mut_ptr() as usize, flags & abi::AT_SYMLINK_NOFOLLOW == 0) } {
             // SAFETY: filled in on success; the caller's promise for the rest.
             Some(0) => return done(unsafe { write_statx(stat.assume_init_ref(), None, args[4]) }),
             Some(error) => return Outcome::Done(error),
@@ -319,50 +264,11 @@ impl Process {
         unsafe { self.faccessat(thread, [CWD, args[0], args[1], 0, 0, 0]) }
     }
 
-    /// An `access` that a glance can answer: 0 or a negated error number.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(always)]
-    pub unsafe fn quick_access(&self, dirfd: usize, path: usize, want: usize, flags: usize) -> Option<isize> {
-        if want != 0 || flags != 0 || !self.mounts.is_flat() {
-            // SAFETY: the caller's promise.
-            return unsafe { self.quick_access_as(dirfd, path, want, flags as u32) };
-        }
-        // SAFETY: the caller's promise.
-        let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        answer(mount.glance_existence::<false>(&self.mounts, || self.credentials.real_caller(), base, path, true))
-    }
-
-    /// As [`Process::quick_access`], where rights are asked for, or something is mounted inside another mount.
-    ///
-    /// # Safety
-    /// As for [`Process::handle`].
-    #[inline(never)]
-    unsafe fn quick_access_as(&self, dirfd: usize, path: usize, want: usize, flags: u32) -> Option<isize> {
-        let effective = flags & abi::AT_EACCESS != 0;
-        // Whether anything may be written at all, the backend must say.
-        if want & !usize::from(R | X) != 0 || flags & !(abi::AT_EACCESS | abi::AT_SYMLINK_NOFOLLOW) != 0 {
-            return None;
-        }
-        let who = || if effective { self.credentials.caller() } else { self.credentials.real_caller() };
-        // SAFETY: the caller's promise.
-        match unsafe { self.glance(who, dirfd, path, flags & abi::AT_SYMLINK_NOFOLLOW == 0) }? {
-            (_, Glance::Seen, sight) => {
-                let cred = if effective { self.credentials.effective() } else { self.credentials.real() };
-                let may = want == 0 || cred.may(sight.kind()?, sight.mode(), sight.uid, sight.gid, want as u16);
-                Some(if may { 0 } else { -(Errno::EACCES.0 as isize) })
-            }
-            (_, Glance::Absent, _) => Some(-(Errno::ENOENT.0 as isize)),
-            (_, Glance::Unsure, _) => None,
-        }
-    }
-
     /// `faccessat(dirfd, path, mode)`.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn faccessat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_access(args[0], args[1], args[2], 0) } {
+        if let Some(result) = unsafe { self.access_fast(args[0], args[1], args[2], 0) } {
             return Outcome::Done(result);
         }
         // SAFETY: the caller's promise.
@@ -376,7 +282,7 @@ impl Process {
             return fail(Errno::EINVAL);
         }
         // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { self.quick_access(args[0], args[1], args[2], args[3]) } {
+        if let Some(result) = unsafe { self.access_fast(args[0], args[1], args[2], args[3] as u32) } {
             return Outcome::Done(result);
         }
         // SAFETY: the caller's promise.

@@ -152,7 +152,7 @@ impl Process {
         operation: Operation,
     ) -> Outcome {
         // SAFETY: the caller's promise.
-        let seen = unsafe { self.at_seen(thread, CWD, args[0], last, |cx, backend, node| operation(cx, backend, node, args)) };
+        let seen = unsafe { self.at_found(thread, CWD, args[0], last, |cx, backend, node| operation(cx, backend, node, args)) };
         // SAFETY: the caller's promise.
         seen.or_else(|| unsafe { self.on_lower_attributes(nr, args, last) }).unwrap_or_else(|| unsafe {
             self.at(thread, (nr, *args), CWD, 0, last, |cx, spot| operation(cx, spot.mount.backend, spot.node(cx)?, args))

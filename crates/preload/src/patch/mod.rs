@@ -1,4 +1,4 @@
-//! The patched way: libc's own system-call sites lead to us (x86-64).
+//! Syscall patching: libc's own system-call sites lead to us (x86-64).
 //!
 //! The exported symbols see what a program asks of libc; what libc does inside
 //! itself (locales, time zones, message catalogues, name services, databases)
@@ -26,36 +26,22 @@ mod entry;
 mod stubs;
 mod table;
 
-use crate::tls;
+use crate::runtime::{call, tls};
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use pm::sys::abi::*;
 use table::Table;
-
-/// Names the ways that are wanted: `symbols` (default) or `patched` (both).
-pub const WAYS: &[u8] = b"BYPATH_WAYS";
-/// Names a table for a libc that none is shipped for.
-pub const SITES: &[u8] = b"BYPATH_SITES";
-
-/// How many sites lead to us.
-static PATCHED: AtomicU32 = AtomicU32::new(0);
-
-/// Whether libc's sites lead to us.
-pub fn is_on() -> bool {
-    PATCHED.load(Relaxed) != 0
-}
 
 /// Redirects libc's sites; `file` names a table of the user's.
 pub fn start(file: Option<&CStr>) {
     match redirect(file) {
-        Ok(count) => PATCHED.store(count, Relaxed),
-        Err(why) => crate::complain!("the patched way is not available here ({why}); libc's own calls are not seen"),
+        Ok(()) => {}
+        Err(why) => crate::complain!("syscall patching is not available here ({why}); libc's own calls are not seen"),
     }
 }
 
 /// # Errors
 /// What is missing, in words.
-fn redirect(file: Option<&CStr>) -> Result<u32, &'static str> {
+fn redirect(file: Option<&CStr>) -> Result<(), &'static str> {
     let libc = Library::find().ok_or("no C library with a build id")?;
     let own = file.and_then(table::read);
     let shipped = table::SHIPPED.iter().copied();
@@ -177,18 +163,12 @@ fn is_wanted(number: u16) -> bool {
 /// `args` are six words, what libc hands the kernel for call `number`.
 unsafe extern "C" fn serve(number: usize, args: *const [usize; 6]) -> isize {
     // SAFETY: by contract.
-    let served = unsafe { crate::call::serve(number, *args) };
+    let served = unsafe { call::serve(number, *args) };
     if served.ours {
         let tls = tls::get();
         tls.patched.set(tls.patched.get() + 1);
     }
     served.result
-}
-
-/// Runs `f` while every call of this thread, and of a child that shares its
-/// memory, goes straight to the kernel.
-pub fn raw_during<R>(f: impl FnOnce() -> R) -> R {
-    tls::get().aside.raw_during(f)
 }
 
 /// The C library in memory.

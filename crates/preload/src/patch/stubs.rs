@@ -27,11 +27,11 @@ struct Jump {
     stub: usize,
 }
 
-/// Redirects the wanted sites; how many.
+/// Redirects the wanted sites.
 ///
 /// # Errors
 /// What could not be done, in words; nothing is redirected then.
-pub fn write(library: &Library, table: &Table) -> Result<u32, &'static str> {
+pub fn write(library: &Library, table: &Table) -> Result<(), &'static str> {
     let stubs = map_near(library).ok_or("no room for code near it")?;
     let mut jumps = [Jump { at: 0, end: 0, stub: 0 }; SITES_MAX];
     let count = write_stubs(library, table, stubs, &mut jumps);
@@ -44,9 +44,9 @@ pub fn write(library: &Library, table: &Table) -> Result<u32, &'static str> {
     // From here on nothing of libc can be called, `memcpy` and its kin neither.
     jumps[..count].iter().for_each(write_jump);
     if protect(&pages, PROT_READ | PROT_EXEC).is_err() {
-        crate::panic::abort();
+        crate::runtime::panic::abort();
     }
-    Ok(count as u32)
+    Ok(())
 }
 
 /// Writes the stubs of the sites that are what the table says; how many.

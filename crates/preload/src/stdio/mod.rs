@@ -14,15 +14,6 @@
 //! characters and `freopen`, and can't take the place of `stdout` in programs that
 //! were linked with its address.
 
-pub mod open;
+mod more;
+mod open;
 pub mod table;
-
-/// Descriptor 0, 1 or 2 may have become ours: libc's streams on them need the
-/// tables. Says so once, loudly, where this libc has others.
-pub fn std_descriptor_changed(fd: i32) {
-    use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if crate::call::is_ours(fd) && !table::prepare() && !SAID.swap(true, Relaxed) {
-        crate::complain!("this C library's streams are not known: stdio on descriptor {fd} will fail with EBADF");
-    }
-}

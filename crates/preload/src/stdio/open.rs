@@ -14,10 +14,13 @@ use pm::Errno;
 use pm::sys::abi;
 
 use super::table::{self, APPENDING, CLOSE_ON_EXEC, File, IS_FILE, NO_READS, NO_WRITES};
-use crate::call::{is_ours, path_is_ours};
-use crate::foreign::is_foreign;
-use crate::symbols::plain;
-use crate::{direct, errno, init, next, placeholders, serve, tls};
+use crate::runtime::{
+    call::{self, is_ours, path_is_ours},
+    errno, imports,
+    kernel_path::is_kernel_path,
+    placeholders, tls, vfork_child,
+};
+use crate::{direct, next, serve};
 
 type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut File;
 type Fdopen = unsafe extern "C" fn(c_int, *const c_char) -> *mut File;
@@ -91,8 +94,7 @@ fn fail(errno: Errno) -> *mut File {
 
 /// Closes `fd`, keeping `errno`.
 fn close_quietly(fd: c_int) {
-    // SAFETY: no pointers; the caller owns the descriptor.
-    unsafe { serve!(abi::__NR_close, fd) };
+    call::close(fd);
 }
 
 /// A stream of libc's on `fd`, which is ours; null with `errno`.
@@ -149,8 +151,7 @@ unsafe fn put_under(file: *mut File, fd: c_int, mode: &Mode) -> Result<(), isize
     if number == fd {
         return Ok(());
     }
-    // SAFETY: no pointers.
-    let moved = unsafe { serve!(abi::__NR_dup3, fd, number, mode.open & abi::O_CLOEXEC) };
+    let moved = call::dup3(fd, number, mode.open & abi::O_CLOEXEC);
     close_quietly(fd);
     if moved < 0 {
         return Err(moved);
@@ -204,7 +205,7 @@ unsafe fn open_elsewhere(path: *const c_char, mode: *const c_char) -> *mut File 
 /// Opens `path` as a stream; null with `errno`.
 unsafe fn open_file(path: *const c_char, text: *const c_char) -> *mut File {
     // SAFETY: the program's string.
-    let text_bytes = unsafe { plain::bytes(text) };
+    let text_bytes = unsafe { imports::bytes(text) };
     let Some(mode) = Mode::parse(text_bytes) else { return fail(Errno::EINVAL) };
     if mode.special {
         // SAFETY: the program's strings.
@@ -246,7 +247,7 @@ unsafe fn open_file(path: *const c_char, text: *const c_char) -> *mut File {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut File {
     // SAFETY: the program's string.
-    if init::serves(tls::get()) && !unsafe { is_foreign(path as usize) } {
+    if vfork_child::serves(tls::get()) && !unsafe { is_kernel_path(path as usize) } {
         // SAFETY: the program's strings.
         return unsafe { open_file(path, mode) };
     }
@@ -255,7 +256,7 @@ pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *m
     let led_in = file.is_null() && matches!(Errno(errno::get()), Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EACCES);
     // A symlink may lead into a mount; the kernel does not know what is there.
     // SAFETY: the program's strings.
-    if led_in && init::serves(tls::get()) { unsafe { open_file(path, mode) } } else { file }
+    if led_in && vfork_child::serves(tls::get()) { unsafe { open_file(path, mode) } } else { file }
 }
 
 /// `fdopen(3)`.
@@ -279,9 +280,8 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut File {
 
 unsafe fn fdopen_here(fd: c_int, text: *const c_char) -> *mut File {
     // SAFETY: the program's string.
-    let Some(mut mode) = Mode::parse(unsafe { plain::bytes(text) }) else { return fail(Errno::EINVAL) };
-    // SAFETY: no pointers.
-    let flags = errno::ret_int(unsafe { serve!(abi::__NR_fcntl, fd, abi::F_GETFL, 0) });
+    let Some(mut mode) = Mode::parse(unsafe { imports::bytes(text) }) else { return fail(Errno::EINVAL) };
+    let flags = errno::ret_int(call::fcntl(fd, abi::F_GETFL, 0));
     if flags < 0 {
         return core::ptr::null_mut();
     }
@@ -292,8 +292,7 @@ unsafe fn fdopen_here(fd: c_int, text: *const c_char) -> *mut File {
         return fail(Errno::EINVAL);
     }
     if mode.flags & APPENDING != 0 && flags as u32 & abi::O_APPEND == 0 {
-        // SAFETY: no pointers.
-        let set = errno::ret_int(unsafe { serve!(abi::__NR_fcntl, fd, abi::F_SETFL, flags as u32 | abi::O_APPEND) });
+        let set = errno::ret_int(call::fcntl(fd, abi::F_SETFL, flags as u32 | abi::O_APPEND));
         if set < 0 {
             return core::ptr::null_mut();
         }
@@ -357,7 +356,7 @@ unsafe fn open_again(path: *const c_char, fd: c_int, mode: &Mode) -> isize {
 unsafe fn reopen_here(libc: Freopen, path: *const c_char, text: *const c_char, file: *mut File) -> Result<(), isize> {
     let invalid = -(Errno::EINVAL.0 as isize);
     // SAFETY: the program's string.
-    let text = unsafe { plain::bytes(text) };
+    let text = unsafe { imports::bytes(text) };
     let mut plain_mode = [0; MODE_BYTES];
     let mode = Mode::parse(text).filter(|_| table::prepare() && mode_for_null(text, &mut plain_mode));
     if let Some(flush) = next!(Fclose, "fflush") {
@@ -375,8 +374,7 @@ unsafe fn reopen_here(libc: Freopen, path: *const c_char, text: *const c_char, f
         if null < 0 {
             close_quietly(fd);
         } else {
-            // SAFETY: no pointers.
-            unsafe { serve!(abi::__NR_dup3, null, fd, 0) };
+            call::dup3(null, fd, 0);
             close_quietly(null as c_int);
         }
     }
@@ -415,32 +413,14 @@ pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut
     unsafe { fopen64(path, mode) }
 }
 
-/// `fopen(3)` by its old name.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _IO_fopen(path: *const c_char, mode: *const c_char) -> *mut File {
-    // SAFETY: by contract.
-    unsafe { fopen64(path, mode) }
-}
-
-/// `fdopen(3)` by its old name.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut File {
-    // SAFETY: by contract.
-    unsafe { fdopen(fd, mode) }
-}
-
-/// `freopen(3)`.
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn freopen(path: *const c_char, mode: *const c_char, file: *mut File) -> *mut File {
-    // SAFETY: by contract.
-    unsafe { freopen64(path, mode, file) }
+export! {
+    fn _IO_fopen(path: *const c_char, mode: *const c_char) -> *mut File {
+        fopen64(path, mode)
+    }
+    fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut File {
+        fdopen(fd, mode)
+    }
+    fn freopen(path: *const c_char, mode: *const c_char, file: *mut File) -> *mut File {
+        freopen64(path, mode, file)
+    }
 }

@@ -13,8 +13,8 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use pm::sys::abi;
 
-use crate::call::is_ours;
-use crate::{direct, errno, init, tls};
+use crate::direct;
+use crate::runtime::{call::is_ours, errno, phase, tls};
 
 /// `FILE`, as far as we look at it. The layout is part of glibc's ABI.
 #[repr(C)]
@@ -265,7 +265,7 @@ unsafe extern "C" fn stat(file: *mut File, out: *mut c_void) -> c_int {
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
-    if init::is_active(tls::get()) {
+    if phase::is_active(tls::get()) {
         prepare();
     }
 }

@@ -15,11 +15,10 @@
 use super::chains::{hash_of, hash_of_short};
 use super::{Found, NAMED, NEGATIVE, Record, SessionCache};
 use base::stat::Stat;
-use base::{Attr, Caller, Glance, Kind, Node};
+use base::{Attr, Caller, Fast, Kind, Node};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering::*, fence};
 use pm::Text;
-use pm::text::Scan;
 
 /// Nodes of a chain that a look-up without the lock follows.
 const STEPS: u32 = 16;
@@ -90,69 +89,68 @@ impl SessionCache {
 
     /// `walk` and `attr` of a plain path without the lock, where that can be done.
     #[inline]
-    pub fn stat_fast(&self, base: Node, path: Text, rule: &Rule, out: &mut MaybeUninit<Stat>) -> Glance {
-        let (Some(version), Ok(mut dir)) = (self.version(), self.get(base)) else { return Glance::Unsure };
+    pub fn stat_fast(&self, base: Node, path: Text, rule: &Rule, out: &mut MaybeUninit<Stat>) -> Fast<()> {
+        let (Some(version), Ok(mut dir)) = (self.version(), self.get(base)) else { return Fast::Slow };
         let now = Self::now();
         let mut index = base.id as u32;
-        let (mut scan, mut rest, mut names) = (Scan::start(), path, 0);
+        let (mut rest, mut names) = (path, 0);
         loop {
             if dir.kind() != Kind::Directory || rule.who.is_some_and(|who| !self.may_search(who, dir, now)) {
-                return Glance::Unsure;
+                return Fast::Slow;
             }
-            let (found, end) = match scan.short(rest) {
+            let (found, end) = match rest.short() {
                 // Empty, `.` or `..`.
-                Some((name, _)) if name.may_be_dots() => return Glance::Unsure,
+                Some((name, _)) if name.may_be_dots() => return Fast::Slow,
                 Some((name, end)) => {
                     let hash = hash_of_short(index, &name);
                     (self.believed(index, hash, now, |record| record.is_called_short(&name)), end)
                 }
                 None => {
                     let (name, end) = rest.component();
-                    scan.renew();
                     if path.is_long_by(rest, end) {
-                        return Glance::Unsure;
+                        return Fast::Slow;
                     }
                     (self.believed(index, hash_of(index, name), now, |record| record.is_called(name)), end)
                 }
             };
-            let Some((at, record)) = found else { return Glance::Unsure };
+            let Some((at, record)) = found else { return Fast::Slow };
             names += 1;
             match (record.state.load(Relaxed), end.next()) {
                 (NAMED, Some(next)) => (dir, index, rest) = (record, at, next),
                 (state @ (NAMED | NEGATIVE), None) => {
-                    let glance = match state {
-                        NEGATIVE if self.is_still(version) => Glance::Absent,
+                    let found = match state {
+                        NEGATIVE if self.is_still(version) => Fast::Absent,
                         NAMED => self.stat_of(record, version, now, rule, out),
-                        _ => Glance::Unsure,
+                        _ => Fast::Slow,
                     };
-                    if glance != Glance::Unsure {
+                    if found != Fast::Slow {
                         self.found(record, names);
                     }
-                    return glance;
+                    return found;
                 }
-                _ => return Glance::Unsure,
+                _ => return Fast::Slow,
             }
         }
     }
 
     /// `attr` of a node without the lock, where that can be done. `device` where the lower file system says none.
-    pub fn stat_node_fast(&self, node: Node, device: u64, out: &mut MaybeUninit<Stat>) -> Glance {
-        let (Some(version), Ok(record)) = (self.version(), self.get(node)) else { return Glance::Unsure };
+    pub fn stat_node_fast(&self, node: Node, device: u64, out: &mut MaybeUninit<Stat>) -> Fast<()> {
+        let (Some(version), Ok(record)) = (self.version(), self.get(node)) else { return Fast::Slow };
         self.stat_of(record, version, Self::now(), &Rule { who: None, follow: false, device }, out)
     }
 
     #[inline(always)]
-    fn stat_of(&self, record: &Record, version: u64, now: u64, rule: &Rule, out: &mut MaybeUninit<Stat>) -> Glance {
+    fn stat_of(&self, record: &Record, version: u64, now: u64, rule: &Rule, out: &mut MaybeUninit<Stat>) -> Fast<()> {
         let figures = record.figures(rule.device);
         let is_link = rule.follow && record.kind() == Kind::Symlink;
         // A `statx` wants to know when it was made, if the lower file system does.
         let is_dated = record.times[3].load(Relaxed) as i64 != i64::MIN;
         if is_link || is_dated || !self.has_attr(record, now) || !self.is_still(version) {
-            return Glance::Unsure;
+            return Fast::Slow;
         }
         match figures.write(out) {
-            true => Glance::Seen,
-            false => Glance::Unsure,
+            true => Fast::Done(()),
+            false => Fast::Slow,
         }
     }
 
@@ -181,7 +179,7 @@ mod tests {
 
     impl Place {
         fn new(name: &str) -> Place {
-            let path = std::env::temp_dir().join(format!("bypath-glance-{}-{name}", std::process::id()));
+            let path = std::env::temp_dir().join(format!("bypath-found-{}-{name}", std::process::id()));
             std::fs::File::create(&path).unwrap().set_len(SessionCache::bytes()).unwrap();
             let text = CString::new(path.to_str().unwrap()).unwrap();
             Place(SessionCache::open(text.as_bytes_with_nul()).unwrap(), path)
@@ -204,14 +202,14 @@ mod tests {
         }
 
         /// What is seen, and of which inode.
-        fn look(&self, base: Node, path: &str, who: Option<&Caller>, follow: bool) -> (Glance, Option<u64>) {
+        fn look(&self, base: Node, path: &str, who: Option<&Caller>, follow: bool) -> (Fast<()>, Option<u64>) {
             let path = CString::new(path).unwrap();
             let mut out = MaybeUninit::uninit();
             // SAFETY: the text ends in a NUL.
             let text = unsafe { Text::new(path.as_ptr().cast()) };
-            let glance = self.0.stat_fast(base, text, &Rule { who, follow, device: 9 }, &mut out);
+            let found = self.0.stat_fast(base, text, &Rule { who, follow, device: 9 }, &mut out);
             // SAFETY: it was seen, so it was written.
-            (glance, (glance == Glance::Seen).then(|| unsafe { out.assume_init_ref() }.st_ino))
+            (found, (found == Fast::Done(())).then(|| unsafe { out.assume_init_ref() }.st_ino))
         }
 
         fn sees(&self, path: &str) -> Option<u64> {
@@ -241,26 +239,26 @@ mod tests {
             assert_eq!(place.look(dir, name, None, true).1, Some(100 + index as u64));
         }
         session.enter_absent(dir, b"nobody", 1 << 40, session.moment(), &mut |_, _, _| ()).unwrap();
-        assert_eq!(place.look(root, "dir/nobody", None, true).0, Glance::Absent);
+        assert_eq!(place.look(root, "dir/nobody", None, true).0, Fast::Absent);
         let link = place.enter(dir, b"link", 3, Kind::Symlink, 0o777);
-        assert_eq!(place.look(root, "dir/link", None, false), (Glance::Seen, Some(3)));
+        assert_eq!(place.look(root, "dir/link", None, false), (Fast::Done(()), Some(3)));
         let file = names[3].as_str();
         for unsure in ["", ".", "..", "dir/", "dir/.", "dir//x", "dir/nobody/x", "dir/unheard", "dir/link", "dir/link/x"] {
-            assert_eq!(place.look(root, unsure, None, true).0, Glance::Unsure, "{unsure}");
+            assert_eq!(place.look(root, unsure, None, true).0, Fast::Slow, "{unsure}");
         }
-        assert_eq!(place.look(root, &format!("dir/{file}/x"), None, true).0, Glance::Unsure);
-        assert_eq!(place.look(link, file, None, true).0, Glance::Unsure, "not a directory");
+        assert_eq!(place.look(root, &format!("dir/{file}/x"), None, true).0, Fast::Slow);
+        assert_eq!(place.look(link, file, None, true).0, Fast::Slow, "not a directory");
 
         // What is to be asked for again.
         session.forget_attr(dir);
-        assert_eq!(place.look(root, "dir", None, true).0, Glance::Unsure);
+        assert_eq!(place.look(root, "dir", None, true).0, Fast::Slow);
         assert_eq!(place.sees(&format!("dir/{file}")), Some(103), "its attributes matter to nobody");
         session.doubt(dir, file.as_bytes());
-        assert_eq!(place.look(dir, file, None, true).0, Glance::Unsure);
+        assert_eq!(place.look(dir, file, None, true).0, Fast::Slow);
         // The lock is held, if only by somebody who died.
         let other = names[4].as_str();
         session.header().lock.store(u32::MAX / 4, Relaxed);
-        assert_eq!(place.look(dir, other, None, true).0, Glance::Unsure);
+        assert_eq!(place.look(dir, other, None, true).0, Fast::Slow);
         session.header().lock.store(0, Relaxed);
         assert_eq!(place.sees(&format!("dir/{other}")), Some(104));
         assert_eq!(session.get(Node { id: 1 << 32 | 5000, hint: 0 }).err(), Some(Errno::ESTALE.into()));
@@ -286,12 +284,12 @@ mod tests {
             ("none", &owner, false),
             ("none", &super_user, true),
         ] {
-            let (glance, _) = place.look(base(name.as_bytes()), "file", Some(who), true);
-            assert_eq!(glance == Glance::Seen, seen, "{name} {who:?}");
+            let (found, _) = place.look(base(name.as_bytes()), "file", Some(who), true);
+            assert_eq!(found == Fast::Done(()), seen, "{name} {who:?}");
         }
         // Whose attributes are not known any more, nobody is seen to search.
         place.0.forget_attr(base(b"free"));
-        assert_eq!(place.look(base(b"free"), "file", Some(&super_user), true).0, Glance::Unsure);
+        assert_eq!(place.look(base(b"free"), "file", Some(&super_user), true).0, Fast::Slow);
     }
 
     /// Goal: what is seen beside a program that moves names and changes attributes was so at one moment.
@@ -333,7 +331,7 @@ mod tests {
                         // SAFETY: the text ends in a NUL.
                         let text = unsafe { Text::new(path.as_ptr().cast()) };
                         let rule = Rule { who: None, follow: true, device: 9 };
-                        if session.stat_fast(root, text, &rule, &mut out) == Glance::Seen {
+                        if session.stat_fast(root, text, &rule, &mut out) == Fast::Done(()) {
                             // SAFETY: it was seen, so it was written.
                             let stat = unsafe { out.assume_init() };
                             let turn = i64::from(stat.st_uid);

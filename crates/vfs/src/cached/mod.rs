@@ -12,6 +12,7 @@ mod names;
 
 pub use session::{KernelCall, KernelOpen};
 
+use crate::backend::Covered;
 use crate::*;
 use base::stat::Stat;
 use core::mem::MaybeUninit;
@@ -134,21 +135,9 @@ impl<S: LowerFs> Backend for Cached<S> {
         }
     }
 
-    fn kind(&self, _cx: &Cx, node: Node) -> Result<Kind> {
-        Ok(self.session.get(node)?.kind())
-    }
-
-    fn walk<'a>(
-        &self,
-        cx: &Cx,
-        base: Node,
-        path: &'a [u8],
-        last: Last,
-        links: &mut u32,
-        covered: Option<&dyn Fn(Node) -> bool>,
-        scratch: &'a mut Scratch,
-    ) -> Result<Walk<'a>> {
-        crate::walk::walk(self, cx, base, path, last, links, covered, scratch)
+    fn lookup_kind(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
+        let node = self.lookup(cx, dir, name)?;
+        Ok((node, self.session.get(node)?.kind()))
     }
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
@@ -183,17 +172,24 @@ impl<S: LowerFs> Backend for Cached<S> {
         }
     }
 
-    fn glance_stat(&self, who: &Caller, base: Node, path: Text, follow: bool, out: &mut MaybeUninit<Stat>) -> Glance {
-        if !self.lower.is_remembered() {
-            return Glance::Unsure;
+    fn stat_fast(
+        &self,
+        who: &Caller,
+        (base, path): (Node, Text),
+        follow: bool,
+        covered: Covered,
+        out: &mut MaybeUninit<Stat>,
+    ) -> Fast<()> {
+        if !self.lower.is_remembered() || covered.is_some() {
+            return Fast::Slow;
         }
         let rule = Rule { who: self.lower.checks_search().then_some(who), follow, device: self.lower.device() };
         self.session.stat_fast(base, path, &rule, out)
     }
 
-    fn glance_node(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Glance {
+    fn fstat_fast(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Fast<()> {
         if !self.lower.is_remembered() {
-            return Glance::Unsure;
+            return Fast::Slow;
         }
         self.session.stat_node_fast(node, self.lower.device(), out)
     }

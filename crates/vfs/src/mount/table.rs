@@ -69,11 +69,7 @@ impl MountTable {
             prefix_len: prefix_len as u16,
             backend,
             descriptions: backend.descriptions(),
-            #[cfg(feature = "native")]
-            direct: backend.direct(),
             root: backend.root(),
-            #[cfg(feature = "native")]
-            changing: backend.direct_changes(),
             covered_by: AtomicU32::new(0),
             covers_in: parent.map_or(NOWHERE, |(slot, ..)| slot as u8),
             covers: parent.map_or(backend.root(), |(.., node)| node),
@@ -131,7 +127,7 @@ impl MountTable {
     }
 
     /// Those of `left` slots, which were seen to be mounted.
-    #[inline(always)]
+    #[inline]
     fn among(&self, mut left: u32) -> impl Iterator<Item = (usize, &Mount)> {
         core::iter::from_fn(move || {
             let slot = left.trailing_zeros() as usize;
@@ -145,7 +141,7 @@ impl MountTable {
 
     /// The mount that an open descriptor leads to: as `get`, also while it is
     /// being unmounted. A slot once written stays readable.
-    #[inline(always)]
+    #[inline]
     pub fn held(&self, slot: usize) -> Option<&Mount> {
         // SAFETY: whoever has a descriptor has seen the slot written; it is not
         // written again before all descriptors are gone.
@@ -161,7 +157,7 @@ impl MountTable {
     ///
     /// # Safety
     /// [`MountTable::place`] told of it, and [`MountTable::held`] would give it.
-    #[inline(always)]
+    #[inline]
     pub unsafe fn at(&self, place: u32) -> &Mount {
         // SAFETY: the place of one of the slots, which has been written, and is not written again now.
         unsafe { (*core::ptr::from_ref(self).byte_add(place as usize).cast::<Option<Mount>>()).as_ref().unwrap_unchecked() }
@@ -169,7 +165,7 @@ impl MountTable {
 
     /// The mount that an absolute path leads into by its text alone: longest
     /// prefix on component borders. The rest has no leading slash.
-    #[inline(always)]
+    #[inline]
     pub fn find<'a>(&self, path: &'a [u8]) -> Option<(usize, &Mount, &'a [u8])> {
         let active = self.active.load(Ordering::Acquire);
         if active == 1 {
@@ -180,17 +176,17 @@ impl MountTable {
     }
 
     /// As `find`.
-    #[inline(always)]
-    pub fn glance<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
+    #[inline]
+    pub fn find_text<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
         if self.active.load(Ordering::Acquire) != 1 {
-            return self.glance_among(path);
+            return self.find_text_among(path);
         }
         let mount = self.held(0)?;
         Some((mount, mount.rest_of_text(path)?))
     }
 
     #[inline(never)]
-    fn glance_among<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
+    fn find_text_among<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
         let (mut outer, mut rest) = self.iter().find_map(|(_, mount)| Some((mount, mount.rest_of_text(path)?)))?;
         while let Some(inner) = self.inside(outer).find_map(|(_, mount)| Some((mount, mount.rest_of_rest(outer, rest)?))) {
             (outer, rest) = inner;
@@ -199,7 +195,7 @@ impl MountTable {
     }
 
     /// Whether quick ways may do without the rare: nothing is mounted inside another mount, and owners are shown as they are.
-    #[inline(always)]
+    #[inline]
     pub fn is_flat(&self) -> bool {
         self.nested.load(Relaxed) == 0
     }
@@ -327,12 +323,12 @@ mod tests {
             let mut bytes = [0u8; 16];
             bytes[..path.len()].copy_from_slice(path);
             // SAFETY: it ends with a NUL, and stays.
-            let glanced = table.glance(unsafe { Text::new(bytes.as_ptr()) });
+            let found = table.find_text(unsafe { Text::new(bytes.as_ptr()) });
             let place = |rest: &[u8]| path.len() - rest.len();
             assert_eq!(
-                glanced.map(|(mount, rest)| (usize::from(mount.slot), rest.address() - bytes.as_ptr() as usize)),
+                found.map(|(mount, rest)| (usize::from(mount.slot), rest.address() - bytes.as_ptr() as usize)),
                 expected.map(|(slot, rest)| (slot, place(rest))),
-                "at a glance"
+                "by text"
             );
         }
         table.remove(1);
@@ -354,12 +350,12 @@ mod tests {
             }
             table.add(&cx, point, mem, &mut scratch).unwrap();
         }
-        let glance = |path: &[u8]| {
+        let by_text = |path: &[u8]| {
             let mut bytes = [0u8; 16];
             bytes[..path.len()].copy_from_slice(path);
             // SAFETY: it ends with a NUL, and stays.
-            let glanced = table.glance(unsafe { Text::new(bytes.as_ptr()) });
-            glanced.map(|(mount, rest)| (usize::from(mount.slot), path[rest.address() - bytes.as_ptr() as usize..].to_vec()))
+            let found = table.find_text(unsafe { Text::new(bytes.as_ptr()) });
+            found.map(|(mount, rest)| (usize::from(mount.slot), path[rest.address() - bytes.as_ptr() as usize..].to_vec()))
         };
         for (path, slot, rest, around) in [
             (&b"/a/b/c/x"[..], 2, &b"x"[..], None),
@@ -372,15 +368,15 @@ mod tests {
             let shown = String::from_utf8_lossy(path);
             let found = table.find(path).map(|f| (f.0, f.2));
             assert_eq!(found, Some((slot, rest)), "{shown}");
-            assert_eq!(glance(path), Some((slot, rest.to_vec())), "{shown} at a glance");
+            assert_eq!(by_text(path), Some((slot, rest.to_vec())), "{shown} by text");
             assert_eq!(table.find_name(path).map(|f| (f.0, f.2)), around.or(found), "the name {shown}");
         }
-        // A glance sees through slashes, where the walk comes to the covered directory.
-        assert_eq!((table.find(b"/a/b//c").map(|f| (f.0, f.2)), glance(b"/a/b//c")), (Some((1, &b"c"[..])), Some((2, vec![]))));
+        // The text is seen through slashes, where the walk comes to the covered directory.
+        assert_eq!((table.find(b"/a/b//c").map(|f| (f.0, f.2)), by_text(b"/a/b//c")), (Some((1, &b"c"[..])), Some((2, vec![]))));
         let covered = |slot: usize| table.inside(table.get(slot).unwrap()).map(|inner| inner.0).collect::<Vec<_>>();
         assert_eq!((covered(0), covered(1), covered(2)), (vec![1, 3], vec![2], vec![]));
         table.remove(3);
         assert_eq!(covered(0), [1]);
-        assert_eq!(glance(b"/a/d/e"), Some((0, b"d/e".to_vec())));
+        assert_eq!(by_text(b"/a/d/e"), Some((0, b"d/e".to_vec())));
     }
 }

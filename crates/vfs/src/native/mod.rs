@@ -5,13 +5,13 @@
 //! nothing here but the hand-over; and, while the image is also mounted through
 //! the kernel, word of every change to what the kernel may keep (`engine::process::served`).
 
-use crate::backend::{Backend, MapRange};
+use crate::backend::{Backend, Covered, MapRange};
 use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
 use engine::Fs;
 use openfiles::Handover;
-use pm::{Table, UserSlice};
+use pm::{Table, Text, UserSlice};
 
 /// An attached image, as a file system of the namespace.
 #[derive(Clone, Copy, Debug)]
@@ -76,20 +76,6 @@ impl Backend for Native {
         self.0.identity()
     }
 
-    #[inline]
-    fn walk<'a>(
-        &self,
-        cx: &Cx,
-        base: Node,
-        path: &'a [u8],
-        last: Last,
-        links: &mut u32,
-        covered: Option<&dyn Fn(Node) -> bool>,
-        scratch: &'a mut Scratch,
-    ) -> Result<Walk<'a>> {
-        self.0.walk(cx, base, path, last, links, covered, scratch)
-    }
-
     fn is_mapped(&self, address: usize) -> bool {
         self.0.is_mapped(address)
     }
@@ -98,12 +84,62 @@ impl Backend for Native {
         self.0.break_off(cx.thread)
     }
 
-    fn glance_node(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Glance {
-        self.0.glance_node(node, out)
+    fn find_fast(&self, who: &Caller, base: Node, path: Text, follow: bool, covered: Covered) -> Fast<Sight> {
+        self.0.find_fast(who, base, path, follow, covered)
+    }
+
+    fn stat_fast(
+        &self,
+        who: &Caller,
+        from: (Node, Text),
+        follow: bool,
+        covered: Covered,
+        out: &mut MaybeUninit<Stat>,
+    ) -> Fast<()> {
+        self.0.stat_fast(who, from, follow, covered, out)
+    }
+
+    fn fstat_fast(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Fast<()> {
+        self.0.fstat_fast(node, out)
+    }
+
+    fn open_fast(
+        &self,
+        who: &Caller,
+        from: (Node, Text),
+        covered: Covered,
+        flags: (u32, u32),
+        fd: u32,
+    ) -> Fast<(DescriptionId, Kind)> {
+        self.0.open_fast(who, from, covered, flags, fd)
+    }
+
+    fn close_fast(&self, fd: u32) -> Option<Unclosed> {
+        self.0.close_fast(fd)
+    }
+
+    fn close_rest(&self, cx: &Cx, fd: u32, rest: Unclosed) {
+        self.0.close_rest(cx, fd, rest)
+    }
+
+    fn read_fast(&self, node: Node, offset: u64, into: UserSlice) -> Fast<usize> {
+        self.0.read_fast(node, offset, into)
+    }
+
+    fn write_fast(&self, thread: &Thread, node: Node, offset: Option<u64>, from: UserSlice) -> Fast<u64> {
+        if self.0.is_served() { Fast::Slow } else { self.0.write_fast(thread, node, offset, from) }
+    }
+
+    fn write_on_fast(&self, thread: &Thread, id: DescriptionId, node: Node, append: bool, from: UserSlice) -> Fast<u64> {
+        if self.0.is_served() { Fast::Slow } else { self.0.write_on_fast(thread, id, node, append, from) }
     }
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         self.0.lookup(cx, dir, name)
+    }
+
+    fn lookup_kind(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
+        self.0.lookup_kind(cx, dir, name)
     }
 
     fn by_number(&self, ino: u64, generation: u32) -> Option<Node> {
@@ -181,8 +217,16 @@ impl Backend for Native {
         self.0.open(cx, node, flags, fd)
     }
 
-    fn direct(&self) -> Option<&'static Fs> {
-        Some(self.0)
+    fn is_served(&self) -> bool {
+        self.0.is_served()
+    }
+
+    fn kernel_knows_names(&self, cx: &Cx, dir: Node) -> bool {
+        self.0.knows_names(cx, dir)
+    }
+
+    fn is_called(&self, directory: Node, dir: Node, name: &[u8]) -> Option<bool> {
+        self.0.is_called(directory, dir, name)
     }
 
     fn descriptions(&self) -> Table<Description> {
@@ -213,10 +257,6 @@ impl Backend for Native {
     #[inline]
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
         self.0.read(cx, node, offset, into)
-    }
-
-    fn glance_read(&self, node: Node, offset: u64, into: UserSlice) -> Option<usize> {
-        self.0.glance_read(node, offset, into)
     }
 
     #[inline]

@@ -193,7 +193,7 @@ impl Process {
     }
 
     /// Puts what stands for holes in place before a call of ours uses buffers.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn bring_ahead(&self, cx: &Cx, buffers: &[UserSlice]) {
         if self.maps_partially.load(Relaxed) {
             self.bring_all(cx, buffers);

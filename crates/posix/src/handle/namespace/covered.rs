@@ -7,31 +7,10 @@ use crate::Process;
 use crate::path::Spot;
 use base::{Cx, Error, Kind, Node, RenameMode, W, X};
 use pm::Errno;
-use vfs::Mount;
 
 impl Process {
-    /// Fails for a directory to be removed, at a `spot` of a mount, if it is busy.
-    #[inline(always)]
-    pub(super) fn may_remove<'a>(&self, cx: &Cx, mount: &Mount, spot: impl FnOnce() -> Spot<'a>) -> base::Result<()> {
-        if may_be_covered(mount) { self.may_remove_covered(cx.copied(), spot()) } else { Ok(()) }
-    }
-
-    /// Fails if what is renamed, or what it replaces or changes places with, is busy; both `spots` are of one mount.
-    #[inline(always)]
-    pub(super) fn may_rename<'a>(
-        &self,
-        cx: &Cx,
-        mount: &Mount,
-        spots: impl FnOnce() -> (Spot<'a>, Spot<'a>),
-        mode: RenameMode,
-    ) -> base::Result<()> {
-        if may_be_covered(mount) { self.may_rename_covered(cx.copied(), spots(), mode) } else { Ok(()) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn may_remove_covered(&self, cx: Cx, spot: Spot) -> base::Result<()> {
-        let (cx, spot) = (&cx, &spot);
+    /// Fails for a directory to be removed if it is busy.
+    pub(super) fn may_remove(&self, cx: &Cx, spot: &Spot) -> base::Result<()> {
         if !self.is_covered(cx, spot) {
             return Ok(());
         }
@@ -40,10 +19,8 @@ impl Process {
         err(Errno::EBUSY)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn may_rename_covered(&self, cx: Cx, (from, to): (Spot, Spot), mode: RenameMode) -> base::Result<()> {
-        let (cx, from, to) = (&cx, &from, &to);
+    /// Fails if what is renamed, or what it replaces or changes places with, is busy; both are of one mount.
+    pub(super) fn may_rename(&self, cx: &Cx, from: &Spot, to: &Spot, mode: RenameMode) -> base::Result<()> {
         if !self.is_covered(cx, from) && !self.is_covered(cx, to) {
             return Ok(());
         }
@@ -80,20 +57,18 @@ impl Process {
         err(Errno::EBUSY)
     }
 
+    /// Whether something is mounted on a directory: by us inside the mount, or by the kernel, below its own.
     fn is_covered(&self, cx: &Cx, spot: &Spot) -> bool {
         if spot.mount.is_served() && self.kernel_has_mounted(cx, spot) {
             return true;
+        }
+        if !spot.mount.is_covered() {
+            return false;
         }
         let on = |node: Node| self.mounts.mounted_on(spot.mount, node.id).is_some();
         let (dir, name) = (spot.found.parent, spot.found.name);
         spot.mount.may_be_covered_at(&self.mounts, dir, name) && spot.mount.backend.lookup(cx, dir, name).is_ok_and(on)
     }
-}
-
-/// Whether something may be mounted on a directory: by us inside the mount, or by the kernel, below its own.
-#[inline(always)]
-fn may_be_covered(mount: &Mount) -> bool {
-    mount.is_covered() || mount.is_served()
 }
 
 /// Fails if the caller may not take `node` out of its directory: `EACCES`, or `EPERM` in a sticky one.

@@ -1,21 +1,19 @@
 //! Calls with two paths: link and rename.
 //!
-//! A glance at each path serves most of them. Else both are resolved; where one is ours and the other the
+//! Both are resolved; where one is ours and the other the
 //! kernel's, the call fails as it does between two file systems, in the kernel's order.
 
 use super::plain_name;
-use crate::handle::{apart, done, err, fail};
+use crate::handle::{done, err, fail};
 #[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
-use crate::path::glance::Named;
 use crate::path::{OpenFile, Place, Spot};
 use crate::protected::HARDLINKS;
 use crate::text;
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Error, Glance, Kind, Last, Node, RenameMode};
+use base::{Cx, Error, Kind, Last, Node, RenameMode};
 use pm::Errno;
 use pm::sys::abi;
-use vfs::Mount;
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
@@ -23,10 +21,7 @@ const RENAME_EXCHANGE: u32 = 2;
 const WHITEOUT: u32 = 4;
 
 /// Why a file of the kernel's, or of another mount, can't have this name.
-#[cold]
-#[inline(never)]
-fn link_here(cx: Cx, spot: Spot) -> base::Result<()> {
-    let (cx, spot) = (&cx, &spot);
+fn link_here(cx: &Cx, spot: &Spot) -> base::Result<()> {
     plain_name(cx, spot)?;
     match spot.mount.backend.lookup(cx, spot.found.parent, spot.found.name) {
         Ok(_) => err(Errno::EEXIST),
@@ -42,7 +37,7 @@ fn gone(error: Error) -> Error {
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
-    /// The same of a path, which may lead into a file system that answers everything so.
+    /// As [`gone`], of a path, which may lead into a file system that answers everything so.
     fn gone_or_refused(&self, error: Error) -> Error {
         if error == Error::Posix(Errno::ESTALE) { self.never_there().into() } else { error }
     }
@@ -93,38 +88,6 @@ impl Process {
                 Err(error) => fail(error.errno()),
             };
         }
-        // SAFETY: the caller's promise.
-        if let Some(done) = unsafe { self.quick_link(&cx, (from.0, call.1[from.1]), (to.0, call.1[to.1]), last) } {
-            return done;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.link_properly(cx.copied(), thread, apart(call), from, to, last) }
-    }
-
-    /// A `link` whose source and place a glance finds.
-    #[inline(always)]
-    unsafe fn quick_link(&self, cx: &Cx, from: (usize, usize), to: (usize, usize), last: Last) -> Option<Outcome> {
-        let follow = last == Last::Follow;
-        // SAFETY: the caller's promise.
-        let (first, second) = unsafe { self.start_two(from, to) }?;
-        let (Glance::Seen, sight) = self.glance_from(&first, || self.credentials.caller(), follow) else { return None };
-        let named = self.glance_parent_from(second)?;
-        Some(match self.link_plainly(cx, first.mount.slot.into(), sight.node, &named) {
-            Ok(()) => Outcome::Done(0),
-            Err(error) => fail(error.errno()),
-        })
-    }
-
-    #[inline(never)]
-    unsafe fn link_properly(
-        &self,
-        cx: Cx,
-        thread: &ThreadState,
-        call: (u32, [usize; 6]),
-        from: (usize, usize),
-        to: (usize, usize),
-        last: Last,
-    ) -> Outcome {
         let cx = &cx;
         // SAFETY: the caller's promise.
         let from_place = match unsafe { self.resolve(cx, thread, 0, from.0, call.1[from.1], last) } {
@@ -152,7 +115,7 @@ impl Process {
             }
             (from_place, Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place, last) {
                 Err(errno) => fail(errno),
-                Ok(()) => done(link_here(*cx, spot).map(|()| 0)),
+                Ok(()) => done(link_here(cx, &spot).map(|()| 0)),
             },
             (Place::Ours(_), to_place) => fail(self.link_away(thread, to.0, call.1[to.1], &to_place)),
             (from_place, to_place) => rewritten(call, (from.1, from_place), (to.1, to_place)),
@@ -161,43 +124,19 @@ impl Process {
 
     fn link_ours(&self, cx: &Cx, slot: usize, node: Node, spot: &Spot) -> base::Result<usize> {
         plain_name(cx, spot)?;
-        self.can_link(cx, (slot, node), spot.mount, || *spot)?;
-        spot.mount.backend.link(cx, node, spot.found.parent, spot.found.name).map(|()| 0).map_err(gone)
-    }
-
-    /// As `link_ours`, for a proper name without a slash behind it.
-    #[inline(always)]
-    fn link_plainly(&self, cx: &Cx, slot: usize, node: Node, at: &Named) -> base::Result<()> {
-        self.can_link(cx, (slot, node), at.mount, || at.spot())?;
-        match at.mount.link(at.native, cx, node, at.dir, at.name) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.gone_or_refused(error)),
-        }
-    }
-
-    /// Fails where a node of the mount in a slot may not be linked to a `spot` of this mount.
-    #[inline(always)]
-    fn can_link<'a>(
-        &self,
-        cx: &Cx,
-        (slot, node): (usize, Node),
-        mount: &Mount,
-        spot: impl FnOnce() -> Spot<'a>,
-    ) -> base::Result<()> {
-        if slot != mount.slot.into() {
-            return link_here(cx.copied(), spot());
+        if slot != spot.slot {
+            return link_here(cx, spot).map(|()| 0);
         }
         if !cx.cred.privileged {
-            self.may_link(cx.copied(), node, spot()).map_err(gone)?;
+            self.may_link(cx, node, spot).map_err(gone)?;
         }
-        Ok(())
+        let linked = spot.mount.backend.link(cx, node, spot.found.parent, spot.found.name);
+        linked.map(|()| 0).map_err(|error| self.gone_or_refused(error))
     }
 
     /// The kernel's `protected_hardlinks`: on a file of somebody else only if
     /// the caller could do as much without the link.
-    #[inline(never)]
-    fn may_link(&self, cx: Cx, node: Node, spot: Spot) -> base::Result<()> {
-        let (cx, spot) = (&cx, &spot);
+    fn may_link(&self, cx: &Cx, node: Node, spot: &Spot) -> base::Result<()> {
         let backend = spot.mount.backend;
         let attr = backend.attr(cx, node)?;
         let is_owner = attr.uid == cx.cred.uid || cx.cred.is_privileged_over(attr.uid, attr.gid);
@@ -259,31 +198,23 @@ impl Process {
     /// `renameat2(dirfd, path, dirfd, path, flags)`.
     pub unsafe fn renameat2(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at::<false>(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), args[4] as u32) }
-    }
-
-    /// `renameat2` without flags. Part of its caller, as `symlinkat`.
-    #[inline(always)]
-    pub unsafe fn rename_in_line(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        // SAFETY: the caller's promise.
-        unsafe { self.rename_at::<true>(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), 0) }
+        unsafe { self.rename_at(thread, (abi::__NR_renameat2, args), (args[0], 1), (args[2], 3), args[4] as u32) }
     }
 
     /// `renameat(dirfd, path, dirfd, path)`.
     pub unsafe fn renameat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at::<false>(thread, (abi::__NR_renameat, args), (args[0], 1), (args[2], 3), 0) }
+        unsafe { self.rename_at(thread, (abi::__NR_renameat, args), (args[0], 1), (args[2], 3), 0) }
     }
 
     /// `rename(path, path)`.
     #[cfg(target_arch = "x86_64")]
     pub unsafe fn rename(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         // SAFETY: the caller's promise.
-        unsafe { self.rename_at::<false>(thread, (abi::__NR_rename, args), (CWD, 0), (CWD, 1), 0) }
+        unsafe { self.rename_at(thread, (abi::__NR_rename, args), (CWD, 0), (CWD, 1), 0) }
     }
 
-    #[inline(always)]
-    unsafe fn rename_at<const IN_LINE: bool>(
+    unsafe fn rename_at(
         &self,
         thread: &ThreadState,
         call: (u32, [usize; 6]),
@@ -299,36 +230,7 @@ impl Process {
             RENAME_NOREPLACE => RenameMode::NoReplace,
             _ => RenameMode::Exchange,
         };
-        let cx = self.cx(thread);
-        if flags & WHITEOUT == 0
-            // SAFETY: the caller's promise.
-            && let Some((from, to)) = unsafe { self.start_two((from.0, call.1[from.1]), (to.0, call.1[to.1])) }
-            && core::ptr::eq(from.mount, to.mount)
-            && let Some((from, to)) = self.glance_parents(from, to)
-        {
-            if let Err(error) = self.may_rename(&cx, from.mount, || (from.spot(), to.spot()), mode) {
-                return fail(error.errno());
-            }
-            return match from.mount.rename::<IN_LINE>(from.native, &cx, (from.dir, from.name), (to.dir, to.name), mode) {
-                Ok(()) => Outcome::Done(0),
-                Err(error) => fail(self.gone_or_refused(error).errno()),
-            };
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.rename_properly(cx.copied(), thread, apart(call), from, to, (flags, mode)) }
-    }
-
-    #[inline(never)]
-    unsafe fn rename_properly(
-        &self,
-        cx: Cx,
-        thread: &ThreadState,
-        call: (u32, [usize; 6]),
-        from: (usize, usize),
-        to: (usize, usize),
-        (flags, mode): (u32, RenameMode),
-    ) -> Outcome {
-        let cx = &cx;
+        let cx = &self.cx(thread);
         // SAFETY: the caller's promise.
         let from_place = match unsafe { self.resolve(cx, thread, 0, from.0, call.1[from.1], Last::Parent) } {
             Ok(place) => place,
@@ -408,9 +310,10 @@ impl Process {
         if from.found.slash || to.found.slash {
             self.rename_slashes(cx, from, to, mode)?;
         }
-        self.may_rename(cx, from.mount, || (*from, *to), mode)?;
+        self.may_rename(cx, from, to, mode)?;
         let (from_name, to_name) = (from.found.name, to.found.name);
-        from.mount.backend.rename(cx, from.found.parent, from_name, to.found.parent, to_name, mode).map(|()| 0).map_err(gone)
+        let renamed = from.mount.backend.rename(cx, from.found.parent, from_name, to.found.parent, to_name, mode);
+        renamed.map(|()| 0).map_err(|error| self.gone_or_refused(error))
     }
 
     /// A trailing slash asks for directories.

@@ -1,0 +1,154 @@
+//! Working directory, umask, root.
+
+use super::Text;
+use crate::runtime::{
+    errno::{ret_int, set},
+    front_end::PROCESS,
+    imports,
+};
+use crate::{next, serve};
+use core::ffi::c_char;
+use core::ptr::null_mut;
+use pm::sys::abi::*;
+
+const ENOENT: i32 = 2;
+const EINVAL: i32 = 22;
+const ERANGE: i32 = 34;
+const ENAMETOOLONG: i32 = 36;
+
+const PATH_MAX: usize = 4096;
+
+type GetCwd = unsafe extern "C" fn(*mut c_char, usize) -> *mut c_char;
+
+/// `getcwd`; a result that the caller frees comes from the program's `malloc`.
+///
+/// # Safety
+/// `out` is null or has room for `len` bytes.
+unsafe fn getcwd_call(out: *mut c_char, len: usize) -> *mut c_char {
+    if len == 0 && !out.is_null() {
+        set(EINVAL);
+        return null_mut();
+    }
+    let mut own = [0u8; 4096];
+    let room = if out.is_null() && len == 0 { own.len() } else { len };
+    let (at, room) = if out.is_null() { (own.as_mut_ptr(), room.min(own.len())) } else { (out.cast::<u8>(), len) };
+    // SAFETY: `at` has `room` bytes.
+    let result = unsafe { serve!(__NR_getcwd, at, room) };
+    if result == -(ENAMETOOLONG as isize) && PROCESS.descriptors.get(posix::CWD_FD).is_some() {
+        if out.is_null() {
+            return long_cwd(len);
+        }
+        set(ERANGE);
+        return null_mut();
+    }
+    if result == -(ENAMETOOLONG as isize) || (result == -(ERANGE as isize) && out.is_null() && len > own.len()) {
+        // Longer than a page and the kernel's: libc finds it step by step.
+        return match next!(GetCwd, "getcwd") {
+            // SAFETY: by contract.
+            Some(next) => unsafe { next(out, len) },
+            None => null_mut(),
+        };
+    }
+    if result < 0 {
+        set(-result as i32);
+        return null_mut();
+    }
+    // SAFETY: the call wrote at least one byte.
+    if unsafe { *at } != b'/' {
+        // The kernel's "(unreachable)".
+        set(ENOENT);
+        return null_mut();
+    }
+    if !out.is_null() {
+        return out;
+    }
+    let used = result as usize;
+    // SAFETY: plain allocation.
+    let block = unsafe { imports::malloc(if len == 0 { used } else { len }) }.cast::<u8>();
+    if !block.is_null() {
+        // SAFETY: `used` ≤ `len` where `len` was given.
+        unsafe { core::ptr::copy_nonoverlapping(own.as_ptr(), block, used) };
+    }
+    block.cast()
+}
+
+/// A working directory of ours whose path is longer than a page, in a block of `len` bytes, or of as many as it takes.
+#[cold]
+fn long_cwd(len: usize) -> *mut c_char {
+    let mut room = if len == 0 { 2 * PATH_MAX } else { len };
+    loop {
+        // SAFETY: plain allocation.
+        let block = unsafe { imports::malloc(room) };
+        if block.is_null() {
+            return null_mut();
+        }
+        // SAFETY: the block has `room` bytes.
+        let result = unsafe { serve!(__NR_getcwd, block, room) };
+        if result >= 0 {
+            return block.cast();
+        }
+        // SAFETY: allocated just now.
+        unsafe { imports::free(block) };
+        set(-result as i32);
+        if result != -(ERANGE as isize) || len != 0 {
+            return null_mut();
+        }
+        room *= 2;
+    }
+}
+
+/// Device and inode of a path.
+///
+/// # Safety
+/// `path` is NUL-terminated.
+unsafe fn identity(path: *const c_char) -> Option<[u64; 2]> {
+    let mut stat = [0u64; 32];
+    // SAFETY: by contract; the array is larger than a `struct stat`.
+    let result = unsafe { serve!(__NR_newfstatat, super::HERE, path, stat.as_mut_ptr(), 0) };
+    (result >= 0).then_some([stat[0], stat[1]])
+}
+
+export! {
+    fn [chdir, __chdir](path: Text) -> i32 {
+        ret_int(serve!(__NR_chdir, path))
+    }
+    fn [fchdir, __fchdir](fd: i32) -> i32 {
+        ret_int(serve!(__NR_fchdir, fd))
+    }
+    fn getcwd(out: *mut c_char, len: usize) -> *mut c_char {
+        getcwd_call(out, len)
+    }
+    fn __getcwd_chk(out: *mut c_char, len: usize, room: usize) -> *mut c_char {
+        if len > room { crate::runtime::panic::overflow() }
+        getcwd_call(out, len)
+    }
+    fn getwd(out: *mut c_char) -> *mut c_char {
+        if out.is_null() {
+            set(EINVAL);
+            return null_mut();
+        }
+        getcwd_call(out, 4096)
+    }
+    fn __getwd_chk(out: *mut c_char, room: usize) -> *mut c_char {
+        let result = getcwd_call(out, room.min(4096));
+        if result.is_null() && crate::runtime::errno::get() == ERANGE { crate::runtime::panic::overflow() }
+        result
+    }
+    fn get_current_dir_name() -> *mut c_char {
+        if let Some(pwd) = crate::runtime::imports::get_variable(crate::runtime::imports::environ, b"PWD")
+            && pwd.to_bytes().first() == Some(&b'/')
+            && let Some(named) = identity(pwd.as_ptr())
+            && identity(c".".as_ptr()) == Some(named)
+        {
+            return imports::duplicate(pwd.to_bytes());
+        }
+        getcwd_call(null_mut(), 0)
+    }
+    fn [umask, __umask](mask: u32) -> u32 {
+        serve!(__NR_umask, mask) as u32
+    }
+    fn chroot(path: Text) -> i32 {
+        crate::process::hand_over::keep_root();
+        ret_int(serve!(__NR_chroot, path))
+    }
+}

@@ -1,0 +1,97 @@
+//! `dlopen` of a library inside a mount: [`libraries`].
+//!
+//! libc's `dlopen` looks at its return address (whose `RUNPATH`, which namespace), so for all other libraries it is jumped
+//! to, not called.
+
+use crate::next;
+use crate::process::libraries::{self, Opened};
+use crate::runtime::{errno, imports, tls, vfork_child};
+use core::ffi::{c_char, c_int, c_void};
+
+type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+
+unsafe extern "C" fn no_loader(_path: *const c_char, _flags: c_int) -> *mut c_void {
+    core::ptr::null_mut()
+}
+
+/// In two registers.
+#[repr(C)]
+struct Next {
+    /// Where libc's `dlopen` is; 0: not to be asked.
+    address: usize,
+    /// What to answer then.
+    handle: *mut c_void,
+}
+
+/// Opens the library if it is ours; else says where libc's `dlopen` is.
+unsafe extern "C" fn before(path: *const c_char, flags: c_int) -> Next {
+    // SAFETY: a string, where not null.
+    if !path.is_null() && unsafe { *path } != 0 && vfork_child::serves(tls::get()) {
+        let saved = errno::get();
+        // SAFETY: as above.
+        let opened = unsafe { libraries::open(path, flags) };
+        errno::set(saved);
+        match opened {
+            Opened::Answer(handle) => return Next { address: 0, handle },
+            Opened::Loaders => {}
+            Opened::Failed(error) => {
+                // SAFETY: as above.
+                let name = core::str::from_utf8(unsafe { imports::bytes(path) }).unwrap_or("a library");
+                let errno = pm::Errno(-error as i32);
+                crate::complain!("cannot load {name}: no copy of it could be made for the loader ({errno})");
+            }
+        }
+    }
+    Next { address: next!(Dlopen, "dlopen").unwrap_or(no_loader) as *const () as usize, handle: core::ptr::null_mut() }
+}
+
+/// `dlopen(3)`.
+///
+/// # Safety
+/// As in C.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
+    core::arch::naked_asm!(
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {before}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "test rax, rax",
+        "jz 2f",
+        "jmp rax",
+        "2:",
+        "mov rax, rdx",
+        "ret",
+        before = sym before,
+    )
+}
+
+/// `dlopen(3)`.
+///
+/// # Safety
+/// As in C.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
+    core::arch::naked_asm!(
+        "stp x29, x30, [sp, #-32]!",
+        "stp x0, x1, [sp, #16]",
+        "bl {before}",
+        "mov x16, x0",
+        "mov x17, x1",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x29, x30, [sp], #32",
+        "cbz x16, 2f",
+        "br x16",
+        "2:",
+        "mov x0, x17",
+        "ret",
+        before = sym before,
+    )
+}

@@ -1,0 +1,115 @@
+//! Calls that make descriptors of the kernel, and AF_UNIX addresses.
+//!
+//! They are here so that a pooled placeholder never takes a number that POSIX
+//! promises to them (`call` empties the pool first), and so that the address of
+//! a socket inside an image is found.
+
+use crate::libc::message::{self, Header, Sent};
+use crate::runtime::errno::{ret, ret_int};
+use crate::{next, serve};
+use pm::sys::abi::*;
+
+type Address = unsafe extern "C" fn(i32, *mut u8, *mut u32) -> i32;
+type Address4 = unsafe extern "C" fn(i32, *mut u8, *mut u32, i32) -> i32;
+type SendMessage = unsafe extern "C" fn(i32, *const Header, i32) -> isize;
+type SendMessages = unsafe extern "C" fn(i32, *mut Sent, u32, i32) -> i32;
+type Message = unsafe extern "C" fn(i32, *mut u8, i32) -> isize;
+
+export! {
+    fn [socket, __socket](domain: i32, kind: i32, protocol: i32) -> i32 {
+        ret_int(serve!(__NR_socket, domain, kind, protocol))
+    }
+    fn socketpair(domain: i32, kind: i32, protocol: i32, out: *mut i32) -> i32 {
+        ret_int(serve!(__NR_socketpair, domain, kind, protocol, out))
+    }
+    fn accept(fd: i32, address: *mut u8, len: *mut u32) -> i32 {
+        crate::runtime::placeholders::flush();
+        match next!(Address, "accept") {
+            Some(next) => next(fd, address, len),
+            None => ret_int(serve!(__NR_accept, fd, address, len)),
+        }
+    }
+    fn accept4(fd: i32, address: *mut u8, len: *mut u32, flags: i32) -> i32 {
+        crate::runtime::placeholders::flush();
+        match next!(Address4, "accept4") {
+            Some(next) => next(fd, address, len, flags),
+            None => ret_int(serve!(__NR_accept4, fd, address, len, flags)),
+        }
+    }
+    fn [recvmsg, __recvmsg](fd: i32, message: *mut u8, flags: i32) -> isize {
+        crate::runtime::placeholders::flush();
+        match next!(Message, "recvmsg") {
+            Some(next) => next(fd, message, flags),
+            None => ret(serve!(__NR_recvmsg, fd, message, flags)),
+        }
+    }
+    fn [sendmsg, __sendmsg](fd: i32, message: *const Header, flags: i32) -> isize {
+        match (message::send(fd, message, flags), next!(SendMessage, "sendmsg")) {
+            (Some(result), _) => ret(result),
+            (None, Some(next)) => next(fd, message, flags),
+            (None, None) => ret(serve!(__NR_sendmsg, fd, message, flags)),
+        }
+    }
+    fn [sendmmsg, __sendmmsg](fd: i32, messages: *mut Sent, count: u32, flags: i32) -> i32 {
+        match (message::send_all(fd, messages, count, flags), next!(SendMessages, "sendmmsg")) {
+            (Some(result), _) => ret_int(result),
+            (None, Some(next)) => next(fd, messages, count, flags),
+            (None, None) => ret_int(serve!(__NR_sendmmsg, fd, messages, count, flags)),
+        }
+    }
+    fn bind(fd: i32, address: *const u8, len: u32) -> i32 {
+        ret_int(serve!(__NR_bind, fd, address, len))
+    }
+    fn [connect, __connect](fd: i32, address: *const u8, len: u32) -> i32 {
+        ret_int(serve!(__NR_connect, fd, address, len))
+    }
+    fn sendto(fd: i32, data: *const u8, bytes: usize, flags: i32, address: *const u8, len: u32) -> isize {
+        ret(serve!(__NR_sendto, fd, data, bytes, flags, address, len))
+    }
+    fn [pipe, __pipe](out: *mut i32) -> i32 {
+        ret_int(serve!(__NR_pipe2, out, 0))
+    }
+    fn pipe2(out: *mut i32, flags: i32) -> i32 {
+        ret_int(serve!(__NR_pipe2, out, flags))
+    }
+    fn eventfd(value: u32, flags: i32) -> i32 {
+        ret_int(serve!(__NR_eventfd2, value, flags))
+    }
+    fn memfd_create(name: super::Text, flags: u32) -> i32 {
+        ret_int(serve!(__NR_memfd_create, name, flags))
+    }
+    fn timerfd_create(clock: i32, flags: i32) -> i32 {
+        ret_int(serve!(__NR_timerfd_create, clock, flags))
+    }
+    fn signalfd(fd: i32, mask: *const u8, flags: i32) -> i32 {
+        ret_int(serve!(__NR_signalfd4, fd, mask, 8, flags))
+    }
+    fn inotify_init() -> i32 {
+        ret_int(serve!(__NR_inotify_init1, 0))
+    }
+    fn inotify_init1(flags: i32) -> i32 {
+        ret_int(serve!(__NR_inotify_init1, flags))
+    }
+    fn inotify_add_watch(fd: i32, path: super::Text, mask: u32) -> i32 {
+        ret_int(serve!(__NR_inotify_add_watch, fd, path, mask))
+    }
+    fn fanotify_init(flags: u32, event_flags: u32) -> i32 {
+        ret_int(serve!(__NR_fanotify_init, flags, event_flags))
+    }
+    fn fanotify_mark(fd: i32, flags: u32, mask: u64, dirfd: i32, path: super::Text) -> i32 {
+        ret_int(serve!(__NR_fanotify_mark, fd, flags, mask, dirfd, path))
+    }
+    fn epoll_create(size: i32) -> i32 {
+        if size <= 0 {
+            crate::runtime::errno::set(22);
+            return -1;
+        }
+        ret_int(serve!(__NR_epoll_create1, 0))
+    }
+    fn epoll_create1(flags: i32) -> i32 {
+        ret_int(serve!(__NR_epoll_create1, flags))
+    }
+    fn epoll_ctl(epoll: i32, operation: i32, fd: i32, event: *mut u8) -> i32 {
+        ret_int(serve!(__NR_epoll_ctl, epoll, operation, fd, event))
+    }
+}

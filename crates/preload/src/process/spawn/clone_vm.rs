@@ -1,0 +1,218 @@
+//! posix_spawn whose child borrows this process's memory until it execs, as
+//! libc's does: a fork costs a copy of all page tables (20 to 40 µs a MiB here),
+//! which the child would give up at once.
+//!
+//! The child may inherit what is ours (the working directory, descriptors), but
+//! must not work with it: what it does before `exec` goes to the kernel as it
+//! is. So all that needs the file systems is done by the parent beforehand, and whatever
+//! does not fit goes the general way.
+//!
+//! ```text
+//! parent  descriptors readied as for a fork · environment and state made · signals blocked
+//! child   raw: handlers, attributes, file actions · its PID into state and slot · exec
+//! parent  goes on, and frees what the child has borrowed
+//! ```
+
+use super::actions::{Step, Steps};
+use super::order::{Attributes, Order, SETSIGMASK, apply, attributes, do_step, wait};
+use crate::next;
+use crate::process::exec::{Whose, whose};
+use crate::process::fork::Clone;
+use crate::process::hand_over;
+use crate::runtime::environ::{Environment, STATE_MAX};
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::operation::{self, block_signals, set_signals};
+use crate::runtime::{alloc, call, errno, imports, placeholders, signals, thread, tls};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use pm::sys::{self, abi::*};
+use posix::ForkToken;
+
+const HERE: i32 = -100;
+/// For raw calls, a state of a few numbers, and `clone`.
+const STACK_BYTES: usize = 64 << 10;
+const SIGCHLD: u32 = 17;
+const UNUSED: i32 = 127;
+
+/// What the child borrows.
+struct Child<'a> {
+    order: &'a Order,
+    steps: &'a Steps,
+    path: *const c_char,
+    attributes: Attributes,
+    mask: u64,
+    token: ForkToken,
+    environment: Environment,
+    /// Why there was no exec.
+    error: i32,
+}
+
+/// posix_spawn in this way: 0. `None`: not in this way, nothing has happened.
+///
+/// # Safety
+/// The order's pointers are the program's.
+pub unsafe fn spawn(pid: *mut c_int, order: &Order, steps: &Steps) -> Option<i32> {
+    let own = next!(Clone, "clone")?;
+    if !steps.each().all(fits) {
+        return None;
+    }
+    let mut text = [0u8; 4096];
+    // SAFETY: by contract.
+    let path = unsafe { program(order, &mut text) }?;
+    // SAFETY: a NUL-terminated path.
+    if !unsafe { hand_over::loads_us(HERE, path, 0) } {
+        return None;
+    }
+    let tls = tls::get();
+    operation::enter(tls);
+    // SAFETY: by contract.
+    let child = unsafe { prepare(tls, order, steps, path) };
+    let child = child.and_then(|mut child| {
+        placeholders::flush();
+        let stack = alloc::alloc_pages(STACK_BYTES);
+        let (saved, mut made) = (errno::get(), -1);
+        if !stack.is_null() {
+            // SAFETY: the stack's end, aligned to 16.
+            let top = unsafe { stack.add(STACK_BYTES).cast::<c_void>() };
+            let (parent, area, number) = (core::ptr::null_mut(), core::ptr::null_mut(), core::ptr::null_mut());
+            let flags = (CLONE_VM | CLONE_VFORK | SIGCHLD) as c_int;
+            // The child has this thread's words.
+            // SAFETY: `begin` gets what it borrows; nothing here runs until it has given it back.
+            made = tls.aside.raw_during(|| unsafe { own(begin, top, flags, (&raw mut child).cast(), parent, area, number) });
+            // SAFETY: not used any more.
+            unsafe { alloc::free(stack) };
+        }
+        set_signals(child.mask);
+        if made > 0 && child.error != 0 {
+            wait(made);
+        }
+        errno::set(saved);
+        if made <= 0 || child.error != 0 {
+            PROCESS.spawn_failed(thread::state(tls), child.token);
+            return None;
+        }
+        Some(made)
+    });
+    operation::leave(tls);
+    let child = child?;
+    if !pid.is_null() {
+        // SAFETY: the program's variable.
+        unsafe { *pid = child };
+    }
+    Some(0)
+}
+
+/// All that the child needs; blocks signals. Within an operation.
+///
+/// # Safety
+/// The order's pointers are the program's.
+unsafe fn prepare<'a>(tls: &tls::Tls, order: &'a Order, steps: &'a Steps, path: *const c_char) -> Option<Child<'a>> {
+    let block = alloc::alloc(STATE_MAX);
+    if block.is_null() {
+        return None;
+    }
+    // SAFETY: a block of that size, ours alone until it is freed below; zeroes are a valid value.
+    let state = unsafe {
+        core::ptr::write_bytes(block, 0, STATE_MAX);
+        core::slice::from_raw_parts_mut(block, STATE_MAX)
+    };
+    let prepared = PROCESS.spawn_prepare(thread::state(tls), state).ok().and_then(|(token, len)| {
+        // SAFETY: by contract.
+        let environment = unsafe { Environment::new(order.envp, &state[..len]) };
+        if environment.is_none() {
+            PROCESS.spawn_failed(thread::state(tls), token);
+        }
+        Some((token, environment?))
+    });
+    // SAFETY: not used any more.
+    unsafe { alloc::free(block) };
+    let (token, environment) = prepared?;
+    // SAFETY: by contract.
+    let attributes = unsafe { attributes(order.attr) };
+    Some(Child { order, steps, path, attributes, mask: block_signals(), token, environment, error: 0 })
+}
+
+unsafe extern "C" fn begin(at: *mut c_void) -> c_int {
+    // SAFETY: `spawn` waits for us, and uses it no more until then.
+    let child = unsafe { &mut *at.cast::<Child>() };
+    child.error = run(child);
+    UNUSED
+}
+
+/// In the child; returns only if there is no exec, with the error number.
+fn run(child: &mut Child) -> i32 {
+    signals::reset_handlers(child.attributes.defaults());
+    if let Err(errno) = apply(&child.attributes) {
+        return errno.0;
+    }
+    PROCESS.kept_over_exec().for_each(|fd| placeholders::set_cloexec(fd, false));
+    if let Err(error) = child.steps.each().try_for_each(|step| do_step(step, None)) {
+        return error;
+    }
+    PROCESS.spawn_exec(&child.token, child.environment.state_mut());
+    set_signals(if child.attributes.flags & SETSIGMASK != 0 {
+        child.attributes.mask[0]
+    } else {
+        child.mask | tls::get().hidden.get()
+    });
+    let args = [child.path as usize, child.order.argv as usize, child.environment.as_ptr() as usize, 0, 0, 0];
+    // SAFETY: the program's strings, and ours.
+    let error = unsafe { sys::raw(__NR_execve as usize, args) };
+    block_signals();
+    -error as i32
+}
+
+/// Whether the kernel does the same with this action as we would, and may do it twice.
+fn fits(step: Step) -> bool {
+    match step {
+        // A number of ours that carries something else is closed by the new program.
+        Step::Close(_) | Step::CloseFrom(_) | Step::TcSetPgrp(_) => true,
+        Step::Dup2(from, to) => !call::is_ours(from) && !call::is_ours(to),
+        Step::Open { fd, path, flags, .. } => {
+            // SAFETY: our copy of the program's path.
+            !call::is_ours(fd) && flags as u32 & (O_EXCL | O_PATH) == 0 && unsafe { is_kernels(path.cast()) }
+        }
+        // The state says where the child is.
+        Step::Chdir(_) | Step::Fchdir(_) => false,
+    }
+}
+
+/// Whether a path is the kernel's, wherever we are.
+///
+/// # Safety
+/// `path` is NUL-terminated.
+unsafe fn is_kernels(path: *const c_char) -> bool {
+    // SAFETY: by contract; it has at least its NUL.
+    unsafe { *path.cast::<u8>() == b'/' && matches!(whose(HERE, path, 0), Whose::Kernel) }
+}
+
+/// The kernel's program of an order, if that can be told beforehand.
+///
+/// # Safety
+/// The order's pointers are the program's.
+unsafe fn program(order: &Order, text: &mut [u8; 4096]) -> Option<*const c_char> {
+    // SAFETY: by contract.
+    let is_one = |path: *const c_char| unsafe { is_kernels(path) && pm::call!(__NR_faccessat, HERE, path, 1) == Ok(0) };
+    // SAFETY: by contract.
+    let name = unsafe { CStr::from_ptr(order.file) }.to_bytes();
+    if !order.search || name.contains(&b'/') {
+        return is_one(order.file).then_some(order.file);
+    }
+    // SAFETY: libc's environment.
+    let path = unsafe { imports::get_variable(imports::environ, b"PATH") }?.to_bytes();
+    for directory in path.split(|&b| b == b':') {
+        let place = text.get_mut(..directory.len() + 1 + name.len() + 1)?;
+        place[..directory.len()].copy_from_slice(directory);
+        place[directory.len()] = b'/';
+        place[directory.len() + 1..][..name.len()].copy_from_slice(name);
+        *place.last_mut()? = 0;
+        let path: *const c_char = text.as_ptr().cast();
+        // SAFETY: a NUL-terminated path.
+        if !unsafe { is_kernels(path) } {
+            return None;
+        }
+        if is_one(path) {
+            return Some(path);
+        }
+    }
+    None
+}

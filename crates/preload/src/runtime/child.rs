@@ -1,0 +1,15 @@
+//! A child of this process that has memory of its own.
+
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::tls::Tls;
+use crate::runtime::{alloc, count, operation, thread};
+use posix::ForkToken;
+
+/// First thing in it, within an operation.
+pub fn begins(tls: &Tls, token: ForkToken) {
+    alloc::after_fork();
+    thread::reset(tls);
+    PROCESS.fork_child(token);
+    operation::forget(tls);
+    count::forget(tls);
+}

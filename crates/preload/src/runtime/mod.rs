@@ -1,0 +1,32 @@
+//! What everything else stands on: the words of each thread, memory, signals and faults, placeholders, and the way of every
+//! call.
+
+#[macro_use]
+mod export;
+
+pub mod alloc;
+pub mod call;
+pub mod child;
+pub mod contents;
+pub mod count;
+pub mod environ;
+pub mod errno;
+pub mod faults;
+pub mod front_end;
+pub mod identity;
+pub mod imports;
+pub mod kernel;
+pub mod kernel_path;
+pub mod kernel_root;
+pub mod masks;
+pub mod mount_table;
+pub mod operation;
+pub mod panic;
+pub mod phase;
+pub mod placeholders;
+pub mod saved;
+pub mod session;
+pub mod signals;
+pub mod thread;
+pub mod tls;
+pub mod vfork_child;
