@@ -168,7 +168,8 @@ impl Fs {
         cachelet.nlink.store(shown as u32, Relaxed);
         cachelet.blocks.store((shown >> 32).div_ceil(UNITS) as u32, Relaxed);
         // Whoever asks for what only the cold line has must look there. The fast path shows whole blocks, of files.
-        let is_shown = if inode.head().kind == Kind::Regular as u8 { (shown >> 32).is_multiple_of(UNITS) } else { shown >> 32 == 0 };
+        let is_shown =
+            if inode.head().kind == Kind::Regular as u8 { (shown >> 32).is_multiple_of(UNITS) } else { shown >> 32 == 0 };
         let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0 && is_shown;
         Ok(Some(if is_plain { 0 } else { cachelet::COLD }))
     }
