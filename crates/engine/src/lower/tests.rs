@@ -1,9 +1,9 @@
 //! Nodes with originals, in a small image; the originals are made up.
 
 use super::{Change, Identity, Stamp, Whole, bits};
-use crate::testing::{TestFs, TestImage, glance};
+use crate::testing::{TestFs, TestImage, find_fast};
 use ::format::Features;
-use base::{Errno, Error, Glance, Kind, Node};
+use base::{Errno, Error, Fast, Kind, Node};
 use pm::UserSlice;
 use std::string::ToString;
 use std::vec;
@@ -69,17 +69,17 @@ fn absence() {
     let (cx, root) = (test.cx(), test.root_node());
     let dir = make(&test, root, b"dir", Kind::Directory, stamp(1, 4096));
     make(&test, dir, b"here", Kind::Regular, stamp(2, 0));
-    let look = |test: &TestFs, path: &[u8]| glance(test, test.root_node(), path).0;
-    assert_eq!((look(&test, b"dir/here"), look(&test, b"dir/gone")), (Glance::Seen, Glance::Unsure));
+    let look = |test: &TestFs, path: &[u8]| find_fast(test, test.root_node(), path).0;
+    assert_eq!((look(&test, b"dir/here"), look(&test, b"dir/gone")), (Fast::Done(()), Fast::Slow));
     test.mark(&cx, dir, bits::LISTED, 0).unwrap();
-    assert_eq!((look(&test, b"dir/here"), look(&test, b"dir/gone")), (Glance::Seen, Glance::Absent));
+    assert_eq!((look(&test, b"dir/here"), look(&test, b"dir/gone")), (Fast::Done(()), Fast::Absent));
     test.mark(&cx, dir, 0, bits::LISTED).unwrap();
-    assert_eq!(look(&test, b"dir/gone"), Glance::Unsure);
+    assert_eq!(look(&test, b"dir/gone"), Fast::Slow);
     let test = test.again();
     test.attr(&test.cx(), dir).unwrap();
-    assert_ne!(look(&test, b"dir/gone"), Glance::Absent);
+    assert_ne!(look(&test, b"dir/gone"), Fast::Absent);
     test.mark(&test.cx(), dir, bits::LISTED, 0).unwrap();
-    assert_eq!(look(&test, b"dir/gone"), Glance::Absent);
+    assert_eq!(look(&test, b"dir/gone"), Fast::Absent);
     sound(test);
 }
 
