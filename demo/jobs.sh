@@ -107,7 +107,7 @@ side() {
 names=() rows=() failed=0
 # job NAME POINT PREPARE LINE RESULT: RESULT prints what must be the same on both sides.
 job() {
-    local name=$1 point=$2 prepare=$3 line=$4 result=$5 round each order wall code same=yes user
+    local name=$1 point=$2 prepare=$3 line=$4 result=$5 round each order wall code same=yes user system
     local -A best=() code_of=()
     for ((round = 0; round <= rounds; round++)); do
         order='k b'
@@ -115,7 +115,7 @@ job() {
         for each in $order; do
             side "$each" "$point" "rm -rf job && mkdir job && cd job && $prepare" || { skip "$name" "it could not be prepared: $(tail -1 "$work/out/$each.err")"; return; }
             side "$each" "$point" "cd job && $line"
-            read -r wall user _ code <"$work/out/times"
+            read -r wall user system code <"$work/out/times"
             code_of[$each]=$code
             if [ "$code" -ne 0 ]; then
                 echo "  $name, $each: exit code $code: $(tail -1 "$work/out/$each.err")"
@@ -124,6 +124,7 @@ job() {
             mv "$work/out/$each" "$work/out/result.$each"
             [ "$round" -gt 0 ] || continue
             if [ -z "${best[$each]:-}" ] || [ "$wall" -lt "${best[$each]}" ]; then best[$each]=$wall best[u$each]=$user; fi
+            best[p$each]=$(awk -v old="${best[p$each]:-1e9}" -v new="$user $system" 'BEGIN { split(new, t, " "); t[1] += t[2]; print t[1] < old ? t[1] : old }')
         done
         if [ "${code_of[k]}" != "${code_of[b]}" ] || ! cmp -s "$work/out/result.k" "$work/out/result.b"; then
             same=no
@@ -133,7 +134,7 @@ job() {
     done
     [ "$same" = yes ] || failed=$((failed + 1))
     names+=("$name")
-    rows+=("$(awk -v k="${best[k]}" -v b="${best[b]}" -v u="${best[uk]}" -v same="$same" 'BEGIN { printf "%.2f|%.2f|%.2f|%.2f|%s", k / 1e6, b / 1e6, b / k, u * 1e6 / k, same }')")
+    rows+=("$(awk -v k="${best[k]}" -v b="${best[b]}" -v u="${best[uk]}" -v pk="${best[pk]}" -v pb="${best[pb]}" -v same="$same" 'BEGIN { printf "%.2f|%.2f|%.2f|%.2f|%.2f|%s", k / 1e6, b / 1e6, b / k, pb / (pk + 1e-9), u * 1e6 / k, same }')")
     printf '  %-13s %s\n' "$name" "${rows[-1]//|/  }"
     side k "$point" 'rm -rf job' && side b "$point" 'rm -rf job'
 }
@@ -142,7 +143,7 @@ point=$work/point
 # Names, types, modes, links and contents; not times.
 all='find . -printf "%P %y %m %l\n" | sort && find . -type f -print0 | sort -z | xargs -0 -r sha256sum'
 
-echo "Running the jobs, once to warm up, then $rounds measured rounds: seconds on tmpfs, seconds here, ratio, the programs' own share, same results"
+echo "Running the jobs, once to warm up, then $rounds measured rounds: seconds on tmpfs, seconds here, ratio, ratio of processor time, the programs' own share, same results"
 if wanted make; then
     if has cc && has make; then
         give_c
@@ -158,9 +159,9 @@ if wanted cargo; then
     fi
 fi
 if has git; then
-    if wanted git-clone; then job git-clone "$point" true 'git clone -q "$GIVEN/tree.git" t' 'cd t && git status --porcelain && git ls-files -s | sha256sum && find . -path ./.git -prune -o -print | sort | sha256sum'; fi
-    if wanted git-status; then job git-status "$point" 'git clone -q "$GIVEN/tree.git" t && echo x >t/new && git -C t status --porcelain' 'git -C t status --porcelain' 'git -C t status --porcelain'; fi
-    if wanted git-checkout; then job git-checkout "$point" 'git clone -q "$GIVEN/tree.git" t && git -C t branch -q other origin/other' 'git -C t checkout -q other' 'cd t && git status --porcelain && git log --format=%H -1 && find . -path ./.git -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum'; fi
+    if wanted git-clone; then job git-clone "$point" true 'git clone -q --no-hardlinks "$GIVEN/tree.git" t' 'cd t && git status --porcelain && git ls-files -s | sha256sum && find . -path ./.git -prune -o -print | sort | sha256sum'; fi
+    if wanted git-status; then job git-status "$point" 'git clone -q --no-hardlinks "$GIVEN/tree.git" t && echo x >t/new && git -C t status --porcelain' 'git -C t status --porcelain' 'git -C t status --porcelain'; fi
+    if wanted git-checkout; then job git-checkout "$point" 'git clone -q --no-hardlinks "$GIVEN/tree.git" t && git -C t branch -q other origin/other' 'git -C t checkout -q other' 'cd t && git status --porcelain && git log --format=%H -1 && find . -path ./.git -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum'; fi
 else skip git 'git is not installed'; fi
 if wanted tar; then job tar "$point" true 'tar xf "$GIVEN/tree.tar"' "$all"; fi
 if wanted npm; then
@@ -190,11 +191,11 @@ if [ -n "${RESULTS:-}" ]; then
         [git-status]='`git status`' [git-checkout]='`git checkout`, a third of the files change' [tar]="\`tar x\`, $files files"
         [npm]='`npm install` of express and webpack, from its cache' [pip]='`pip install` of django and requests, from wheels' [rm]="\`rm -rf\`, $files files")
     {
-        echo '| job | tmpfs, s | bypath, s | ratio | own share | same results |'
-        echo '|---|---|---|---|---|---|'
+        echo '| job | tmpfs, s | bypath, s | ratio | of processor time | own share | same results |'
+        echo '|---|---|---|---|---|---|---|'
         for i in "${!names[@]}"; do
-            IFS='|' read -r k b ratio own same <<<"${rows[$i]}"
-            echo "| ${what[${names[$i]}]} | $k | $b | **$ratio** | $own | $same |"
+            IFS='|' read -r k b ratio cpu own same <<<"${rows[$i]}"
+            echo "| ${what[${names[$i]}]} | $k | $b | **$ratio** | $cpu | $own | $same |"
         done
         echo
         processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)

@@ -242,6 +242,19 @@ impl Caller {
     pub fn may_search_own(&self, uid: u32, mode: u32) -> bool {
         self.privileged || self.uid == uid && mode & 0o100 != 0
     }
+
+    /// Whether he may open a node with this owner and mode with these `O_*`: as everybody, its owner or the superuser.
+    /// False: find out on the slow path.
+    #[inline]
+    pub fn may_open(&self, uid: u32, mode: u16, flags: u32) -> bool {
+        // Reading 1, writing 2, both 3; 0 is neither.
+        let access = (flags & pm::sys::abi::O_ACCMODE).wrapping_add(1) as u16 & 3;
+        let need = 0o111 * ((access & 1) << 2 | access & 2);
+        let may = mode & need == need || self.privileged || self.uid == uid && mode & need & 0o700 == need & 0o700;
+        // What somebody else has made may be protected.
+        let is_protected = flags & pm::sys::abi::O_CREAT != 0 && self.uid != uid;
+        access != 0 && may && !is_protected
+    }
 }
 
 /// In whose name a call is made. Never kept past the call.

@@ -2,12 +2,10 @@
 
 use crate::data::Brought;
 use crate::{Cache, own};
-use base::stat::Stat;
 use base::*;
-use core::mem::MaybeUninit;
-use pm::sys::abi;
-use pm::{Table, Text, UserSlice};
-use vfs::backend::{Backend, Covered, Last, MapRange, Scratch, Walk};
+use engine::Fs;
+use pm::{Table, UserSlice};
+use vfs::backend::{Backend, Last, MapRange, Scratch, Walk};
 
 /// Of whatever would change something.
 fn read_only<T>() -> Result<T> {
@@ -28,18 +26,12 @@ impl Backend for Cache {
         self.tree
     }
 
-    fn open_fast(
-        &self,
-        who: &Caller,
-        from: (Node, Text),
-        covered: Covered,
-        flags: (u32, u32),
-        fd: u32,
-    ) -> Fast<(DescriptionId, Kind)> {
-        if flags.0 & abi::O_ACCMODE != abi::O_RDONLY {
-            return Fast::Slow;
-        }
-        self.native.open_fast(who, from, covered, flags, fd)
+    fn direct(&self) -> Option<&'static Fs> {
+        Some(self.fs())
+    }
+
+    fn direct_changes(&self) -> Option<&'static Fs> {
+        None
     }
 
     fn walk<'a>(
@@ -208,12 +200,6 @@ impl Backend for Cache {
     }
 
     native! {
-        fn find_fast(&self, who: &Caller, base: Node, path: Text, follow: bool, covered: Covered) -> Fast<Sight>;
-        fn stat_fast(&self, who: &Caller, from: (Node, Text), follow: bool, covered: Covered, out: &mut MaybeUninit<Stat>) -> Fast<()>;
-        fn fstat_fast(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Fast<()>;
-        fn close_fast(&self, fd: u32) -> Option<Unclosed>;
-        fn close_rest(&self, cx: &Cx, fd: u32, rest: Unclosed);
-        fn read_fast(&self, node: Node, offset: u64, into: UserSlice) -> Fast<usize>;
         fn is_called(&self, directory: Node, dir: Node, name: &[u8]) -> Option<bool>;
         fn device(&self) -> u64;
         fn identity(&self) -> u64;

@@ -141,7 +141,7 @@ pub enum Verb {
     Check {
         /// The image
         image: PathBuf,
-        /// Mend it. What would be given up is said first, and asked about on a terminal; what has lost
+        /// Fix it. What would be given up is said first, and asked about on a terminal; what has lost
         /// its name goes to /lost+found. Nobody may use the image meanwhile
         #[arg(long)]
         repair: bool,

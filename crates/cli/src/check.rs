@@ -21,7 +21,7 @@ pub fn verify(path: &Path, bar: &ProgressBar) -> Result<Report> {
     engine::check::run(&text(path), &mut progress).map_err(|error| refused(path, error))
 }
 
-/// Decides how the image at `path` can be mended; the bar has 1,000 steps. Nothing is written yet.
+/// Decides how the image at `path` can be fixed; the bar has 1,000 steps. Nothing is written yet.
 pub fn plan(path: &Path, bar: &ProgressBar) -> Result<Repair> {
     let mut progress = |step: u32| bar.set_position(step.into());
     Repair::plan(&text(path), &mut progress).map_err(|error| not_repaired(path, error))

@@ -24,7 +24,7 @@ use heap::vec::Vec;
 pub struct Options {
     /// Every name and inode.
     pub tree: bool,
-    /// What changes with every use: generation, segment.
+    /// What changes with every use: generation, shared cache.
     pub volatile: bool,
 }
 
@@ -42,7 +42,7 @@ pub fn print(image: &Inspected, options: &Options, out: &mut dyn Write) -> Resul
     if options.volatile {
         let volatile = fs.volatile();
         let (token, generation) = (volatile.token.load(Relaxed), volatile.generation.load(Relaxed));
-        writeln!(out, "segment      token {token:016x}, of generation {generation}")?;
+        writeln!(out, "shared cache token {token:016x}, of generation {generation}")?;
     }
     for number in 0..layout::LANES {
         lane(fs, number, out)?;

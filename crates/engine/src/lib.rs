@@ -13,7 +13,7 @@
 //! | `attr`, `permission` | attributes; the `<uid, gid, mode>` table | DenseFS |
 //! | `file` | extents, reading, writing, mapping | |
 //! | `process` | attach, recover, processes, open file descriptions | |
-//! | `check`, `repair`, `upgrade` | the checker; what mends; from the format before to today's | |
+//! | `check`, `repair`, `upgrade` | the checker; what fixes; from the format before to today's | |
 //!
 //! Order of locks, first to last: a directory entered or closed to entry
 //! (`lane::enter`), the rename lock, bucket locks (ascending), inode locks

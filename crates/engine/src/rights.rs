@@ -1,4 +1,4 @@
-//! Who may do what, from owner and mode. The rule itself is [`base::Cred::may`].
+//! Who may do what, from owner and mode. The rules themselves are [`base::Cred`]'s and [`base::Caller`]'s.
 
 use crate::index::Seen;
 use crate::names::{SET_GID, SET_UID};
@@ -6,7 +6,6 @@ use crate::segment::cachelet::{Cachelet, ODD};
 use base::{Caller, Cred, Cx, Kind, R, Result, W, X};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
-use pm::sys::abi;
 
 /// The mode word of a directory that everybody may search, and the bits that say so.
 const SEARCH: (u32, u32) = ((Kind::Directory as u32) << 16 | 0o111, 0xff_0000 | 0o111);
@@ -30,19 +29,6 @@ pub(crate) fn may_search_fast(who: &Caller, dir: &Cachelet, sequence: u32) -> bo
     let word = dir.mode.load(Relaxed);
     let as_owner = || (word >> 16) as u8 == Kind::Directory as u8 && who.may_search_own(dir.uid.load(Relaxed), word);
     (word & SEARCH.1 == SEARCH.0 || as_owner()) && dir.is_still(sequence, ODD)
-}
-
-/// Whether a node with this mode word and owner may be opened with these `O_*`: as everybody, its owner or the
-/// superuser. False: find out on the slow path.
-#[inline]
-pub(crate) fn may_open_fast(who: &Caller, word: u32, uid: u32, flags: u32) -> bool {
-    // Reading 1, writing 2, both 3; 0 is neither.
-    let access = (flags & abi::O_ACCMODE).wrapping_add(1) & 3;
-    let need = 0o111 * ((access & 1) << 2 | access & 2);
-    let may = word & need == need || who.privileged || who.uid == uid && word & need & 0o700 == need & 0o700;
-    // What somebody else has made may be protected.
-    let is_protected = flags & abi::O_CREAT != 0 && who.uid != uid;
-    access != 0 && may && !is_protected
 }
 
 /// The kernel's `protected_hardlinks`: without privilege only one's own files,

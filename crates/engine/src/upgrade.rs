@@ -68,9 +68,9 @@ impl fmt::Display for UpgradeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UpgradeError::Open(error) => error.fmt(f),
-            UpgradeError::Damaged(1, issue) => write!(f, "damaged: {issue}; mend it with `bypath check --repair` first"),
+            UpgradeError::Damaged(1, issue) => write!(f, "damaged: {issue}; fix it with `bypath check --repair` first"),
             UpgradeError::Damaged(count, issue) => {
-                write!(f, "damaged: {count} findings, the first of them {issue}; mend it with `bypath check --repair` first")
+                write!(f, "damaged: {count} findings, the first of them {issue}; fix it with `bypath check --repair` first")
             }
             UpgradeError::Write(errno) => write!(f, "the file could not be written: {errno}; run the upgrade again"),
         }

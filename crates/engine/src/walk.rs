@@ -30,7 +30,7 @@ impl Fs {
     /// One component down.
     #[inline]
     fn step<'f>(&'f self, cx: &Cx, dir: &Seen, name: &[u8]) -> Result<Option<Seen<'f>>> {
-        let found = self.find(cx, &self.sought(node_offset(dir.id), proper(name)?))?;
+        let found = self.find(cx, &self.entry_key(node_offset(dir.id), proper(name)?))?;
         // The place may have become another directory's while we looked.
         if dir.cachelet.node.load(Relaxed) != dir.id {
             self.still(dir.id)?;

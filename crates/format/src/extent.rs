@@ -106,7 +106,7 @@ impl Root {
         if word as u8 == 1 { Some((word >> 32, word >> 8 & ONE_MAX)) } else { None }
     }
 
-    /// The word without the bits that must be 0, for whoever mends it.
+    /// The word without the bits that must be 0, for whoever fixes it.
     pub const fn cleaned(word: u64) -> u64 {
         match word & 3 {
             1 => word & !0xfc,

@@ -4,7 +4,7 @@
 //! 0x0000  superblock, first copy          one block, constant after mkfs
 //! 0x1000  superblock, second copy
 //! 0x2000  root                            what changes: generation, grown, index, root inode
-//! 0x3000  volatile header                 token of the segment; meaningless after a crash
+//! 0x3000  volatile header                 token of the shared cache; meaningless after a crash
 //! 0x4000  lane mutexes                    LANES lines, volatile
 //!         process mutexes                 PROCESSES lines, volatile
 //!         lanes                           LANES × 1 KiB

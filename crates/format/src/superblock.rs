@@ -189,7 +189,7 @@ pub const INDEX_SEGMENTS: usize = 32;
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]
 pub struct Root {
-    /// Rises with every new segment; volatile references carry it.
+    /// Rises with every new shared cache; volatile references carry it.
     pub generation: AtomicU64,
     /// Blocks that have real space, counted from the start of the image.
     pub grown: AtomicU64,
@@ -229,11 +229,11 @@ pub struct Volatile {
     pub boot: [AtomicU64; 2],
     /// Device and inode number of the image file (a copy of the image has others).
     pub file: [AtomicU64; 2],
-    /// Random name of the segment; 0 if there is none.
+    /// Random name of the shared cache; 0 if there is none.
     pub token: AtomicU64,
-    /// Generation of that segment.
+    /// Generation of that shared cache.
     pub generation: AtomicU64,
-    /// Inode number of the segment's file: another file of that name is not it.
+    /// Inode number of its file: another file of that name is not it.
     pub segment: AtomicU64,
     /// Room.
     pub reserved: AtomicU64,

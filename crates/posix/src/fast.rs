@@ -5,18 +5,17 @@ use crate::descriptors::Entry;
 use crate::handle::buffers::COUNT_MAX;
 use crate::handle::open::{LARGEFILE, kept};
 use crate::handle::rw::at_position;
-use crate::path::OpenFile;
+use crate::path::{OpenFile, Spot};
 use crate::process::OWN_NUMBERS;
 use crate::text::bad;
 use crate::{Bitmap, Process, ThreadState};
 use base::stat::Stat;
-use base::{Caller, Error, Fast, Kind, Node, R, Sight, X, ids};
+use base::{Caller, Error, Fast, Found, Kind, Node, R, Sight, X, ids};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, Text, UserSlice};
 use vfs::Mount;
-use vfs::backend::Covered;
 
 /// What an `open` on the fast path may say.
 const OPEN: u32 = abi::O_ACCMODE
@@ -71,7 +70,7 @@ impl Process {
     ///
     /// # Safety
     /// `pointer` is null, low, or of a text of the program's that stays as it is for `'p`, or is not there.
-    #[inline]
+    #[inline(always)]
     unsafe fn start<'p>(&self, dirfd: usize, pointer: usize) -> Option<Start<'_, 'p>> {
         if bad(pointer) {
             return None;
@@ -92,19 +91,11 @@ impl Process {
         Some((dir.mount, dir.node, path))
     }
 
-    /// Asks a mount's fast path, which is told where something is mounted inside it.
-    #[inline]
-    fn with_covered<T>(&self, mount: &Mount, ask: impl FnOnce(Covered) -> T) -> T {
-        if !mount.is_covered() {
-            return ask(None);
-        }
-        ask(Some(&|id| self.mounts.mounted_on(mount, id).is_some()))
-    }
-
     /// What is at the end of a path argument, and in which mount.
     ///
     /// # Safety
     /// As for [`Process::handle`].
+    #[inline(always)]
     pub(crate) unsafe fn find_fast(
         &self,
         who: &Caller,
@@ -114,7 +105,24 @@ impl Process {
     ) -> Option<(&Mount, Fast<Sight>)> {
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
-        Some((mount, self.with_covered(mount, |covered| mount.backend.find_fast(who, base, path, follow, covered))))
+        Some((mount, mount.find_fast(&self.mounts, who, (base, path), follow)))
+    }
+
+    /// The place of a name at the end of a path argument. `None`: take the slow path.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    #[inline]
+    pub(crate) unsafe fn parent_fast<'a>(&'a self, dirfd: usize, pointer: usize) -> Option<Spot<'a>> {
+        // SAFETY: the caller's promise.
+        let (mount, base, path) = unsafe { self.start(dirfd, pointer) }?;
+        match mount.parent_fast(&self.mounts, self.credentials.caller(), (base, path)) {
+            Fast::Done((parent, name)) => {
+                let found = Found { parent, name, node: None, slash: false };
+                Some(Spot { slot: mount.slot.into(), mount, found })
+            }
+            Fast::Absent | Fast::Slow => None,
+        }
     }
 
     /// `stat`: 0 or −`ENOENT`.
@@ -132,7 +140,7 @@ impl Process {
         // SAFETY: the caller's promise.
         let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
         let who = self.credentials.caller();
-        match self.with_covered(mount, |covered| mount.backend.stat_fast(who, (base, path), follow, covered, out)) {
+        match mount.stat_fast(&self.mounts, who, (base, path), follow, out) {
             Fast::Done(()) => Some(0),
             Fast::Absent => Some(ENOENT),
             Fast::Slow => None,
@@ -173,18 +181,31 @@ impl Process {
         if flags & !OPEN != 0 {
             return None;
         }
+        let who = self.credentials.caller();
         // SAFETY: the caller's promise.
-        let (mount, base, path) = unsafe { self.start(dirfd, path) }?;
-        let (who, fd) = (self.credentials.caller(), self.take_number(flags).ok()?);
-        let kept = kept(flags);
-        match self.with_covered(mount, |covered| mount.backend.open_fast(who, (base, path), covered, (flags, kept), fd)) {
-            Fast::Done((id, kind)) => {
+        let (mount, sight) = match unsafe { self.find_fast(who, dirfd, path, flags & abi::O_NOFOLLOW == 0) }? {
+            (mount, Fast::Done(sight)) => (mount, sight),
+            (_, Fast::Absent) if flags & abi::O_CREAT == 0 => return Some(ENOENT),
+            _ => return None,
+        };
+        let kind = match sight.kind()? {
+            Kind::Regular if flags & abi::O_DIRECTORY == 0 => Kind::Regular,
+            Kind::Directory if flags & (abi::O_ACCMODE | abi::O_CREAT) == 0 => Kind::Directory,
+            _ => return None,
+        };
+        if !who.may_open(sight.uid, sight.mode(), flags) {
+            return None;
+        }
+        // Not before: it may take a call to the kernel.
+        let fd = self.take_number(flags).ok()?;
+        match mount.open_fast(&sight, kept(flags), fd) {
+            Fast::Done(id) => {
                 self.descriptors.put_new(fd, Entry::opened(mount.slot, id, kind, flags));
                 Some(fd as isize)
             }
-            other => {
+            Fast::Absent | Fast::Slow => {
                 self.give_number_back(fd);
-                (other == Fast::Absent && flags & abi::O_CREAT == 0).then_some(ENOENT)
+                None
             }
         }
     }
@@ -200,7 +221,7 @@ impl Process {
         // Whatever else it is, nobody else's: there is no kernel whose it could be.
         let entry = self.descriptors.take_own(fd)?;
         if let Some(mount) = self.mounts.held(entry.slot())
-            && let Some(rest) = mount.backend.close_fast(fd)
+            && let Some(rest) = mount.close_fast(fd)
         {
             self.close_rest(thread(), entry, fd, rest);
             return Some(0);
@@ -232,7 +253,7 @@ impl Process {
         if file.mount.is_direct {
             return if append { None } else { self.write_on_direct(thread(), &file, from) };
         }
-        match file.mount.backend.write_on_fast(&thread().thread, file.entry.description(), file.node, append, from) {
+        match file.mount.write_on_fast(&thread().thread, file.entry.description(), file.node, append, from) {
             Fast::Done(_) => Some(len as isize),
             Fast::Absent | Fast::Slow => None,
         }
@@ -273,7 +294,7 @@ impl Process {
             let is_usual = len != 0 && file.entry.kind() != Kind::Directory;
             return is_usual.then(|| self.read_direct(thread(), &file, offset as u64, into));
         }
-        match file.mount.backend.read_fast(file.node, offset as u64, into) {
+        match file.mount.read_fast(file.node, offset as u64, into) {
             Fast::Done(done) => Some(done as isize),
             Fast::Absent | Fast::Slow => None,
         }
@@ -303,7 +324,7 @@ impl Process {
             return self.write_direct(thread, &file, offset, from);
         }
         // Of a file of the engine's an offset that is none is beyond the end.
-        match file.mount.backend.write_fast(&thread.thread, file.node, Some(offset as u64), from) {
+        match file.mount.write_fast(&thread.thread, file.node, Some(offset as u64), from) {
             Fast::Done(_) => Some(len as isize),
             Fast::Absent | Fast::Slow => None,
         }

@@ -168,6 +168,13 @@ impl Process {
         pointer: usize,
         last: Last,
     ) -> base::Result<Place<'a>> {
+        if last == Last::Parent
+            && !thread.retry.get()
+            // SAFETY: the caller's promise.
+            && let Some(spot) = unsafe { self.parent_fast(dirfd, pointer) }
+        {
+            return Ok(Place::Ours(spot));
+        }
         // SAFETY: the caller's promise.
         let path = match unsafe { text::path(pointer) } {
             Ok(path) => path,

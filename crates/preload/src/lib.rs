@@ -11,7 +11,7 @@
 //!   patch    libc's own system-call sites
 //!     libc       the exported symbols, a file a call family
 //!       process    fork, vfork, spawn, exec, and what each program inherits
-//!         runtime    words of a thread, memory, signals and faults, placeholders, the way of every call
+//!         runtime    words of a thread, memory, signals and faults, placeholders, the path of every call
 //! ```
 //! Each uses what stands below it, and no two modules use each other (`cargo run -p xtask -- dependencies` looks). The one
 //! exception: the first call starts everything ([`start`]).

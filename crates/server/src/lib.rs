@@ -8,7 +8,7 @@
 //! | [`serve`] | threads that carry requests and answers between the two |
 //!
 //! The protocol is spoken here and not by a library, because what is asked of
-//! this door needs requests that none of the kept ones knows: `TMPFILE`,
+//! this front end needs requests that none of the kept ones knows: `TMPFILE`,
 //! `INTERRUPT` of a lock that waits, the flags of `HANDLE_KILLPRIV_V2`
 //! (`docs/decisions/`). It is a few structures and one function per request.
 //!

@@ -15,11 +15,11 @@ use vfs::Backend;
 /// A request with the most data, and room to spare.
 const REQUEST_MAX: usize = (1 << 20) + 4096;
 
-/// How long the thread for notices sleeps at a time, nanoseconds.
+/// How long the thread for invalidations sleeps at a time, nanoseconds.
 const NAP_NS: i64 = 200_000_000;
 
-/// How long, and after what pauses, a notice is repeated that has overtaken an answer. Less than
-/// a change waits for its notice.
+/// How long, and after what pauses, an invalidation is repeated that has overtaken an answer. Less than
+/// a change waits for its invalidation.
 const OVERTAKEN_MAX: Duration = Duration::from_millis(500);
 const OVERTAKEN_PAUSE: Duration = Duration::from_micros(50);
 
@@ -37,14 +37,14 @@ pub struct Session {
 
 impl Session {
     /// Starts to serve `backend` over `device` with this many threads, or more where they have to wait, of which
-    /// each calls `at_end` when it has no more to do. `notices` reports changes made
+    /// each calls `at_end` when it has no more to do. `invalidations` reports changes made
     /// elsewhere, then sleeps for a time in nanoseconds; `report` is told what a person may want to know.
     pub fn start(
         device: OwnedFd,
         backend: &'static dyn Backend,
         keepers: Keepers,
         threads: usize,
-        notices: impl Fn(&Cx, i64, &mut dyn FnMut(Stale)) + Send + 'static,
+        invalidations: impl Fn(&Cx, i64, &mut dyn FnMut(Stale)) + Send + 'static,
         report: impl Fn(&str) + Send + 'static,
         at_end: impl Fn(&base::Thread) + Clone + Send + 'static,
     ) -> std::io::Result<Session> {
@@ -95,11 +95,11 @@ impl Session {
                 let worker = Worker::default();
                 let cx = Cx { cred: Cred::ROOT, umask: 0, thread: worker.thread() };
                 while !stop.load(Relaxed) {
-                    notices(&cx, NAP_NS, &mut |stale| notify(&fuse, &device, &cx, stale, &stop));
+                    invalidations(&cx, NAP_NS, &mut |stale| notify(&fuse, &device, &cx, stale, &stop));
                 }
                 at_end(worker.thread());
             };
-            std::thread::Builder::new().name("fuse-notices".to_string()).spawn(pass_on)?
+            std::thread::Builder::new().name("fuse-invalidations".to_string()).spawn(pass_on)?
         };
         let waiter = {
             let (fuse, stop, at_end) = (Arc::clone(&fuse), Arc::clone(&stop), at_end.clone());
@@ -129,7 +129,7 @@ impl Session {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner).iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until the mount is gone. `wake` ends the sleep of `notices`.
+    /// Waits until the mount is gone. `wake` ends the sleep of `invalidations`.
     pub fn join(self, wake: impl Fn()) -> Result<(), Errno> {
         let mut result = Ok(());
         loop {
@@ -192,7 +192,7 @@ fn work(
     Ok(Ended::Spare)
 }
 
-/// Sends an answer, or a notice.
+/// Sends an answer, or an invalidation.
 fn send(device: &OwnedFd, message: &[u8]) -> Result<(), Errno> {
     loop {
         match rustix::io::write(device, message) {
@@ -214,20 +214,20 @@ fn notify(fuse: &Fuse, device: &OwnedFd, cx: &Cx, stale: Stale, stop: &AtomicBoo
         fuse.tell_end(cx, number, &|message| {
             let _ = send(device, message);
         });
-        insist(|| !stop.load(Relaxed) && fuse.is_told(number), || send(device, &fuse::forget_node(number)));
+        insist(|| !stop.load(Relaxed) && fuse.is_known(number), || send(device, &fuse::forget_node(number)));
     };
     match stale {
         Stale::Node(node) => forget(fuse.number(node)),
-        // Names are only kept in a directory that the kernel has.
+        // Names are only cached in a directory that the kernel has.
         Stale::Name(dir, name) => drop(send(device, &fuse::forget_name(fuse.number(dir), name))),
-        Stale::Everything => fuse.all_told().into_iter().for_each(forget),
+        Stale::Everything => fuse.all_known().into_iter().for_each(forget),
     }
 }
 
-/// Sends a notice; again, if the kernel has no such node yet though it was told of one.
-fn insist(is_told: impl Fn() -> bool, send: impl Fn() -> Result<(), Errno>) {
+/// Sends an invalidation; again, if the kernel has no such node yet though it was told of one.
+fn insist(is_known: impl Fn() -> bool, send: impl Fn() -> Result<(), Errno>) {
     let begun = Instant::now();
-    while send() == Err(Errno::NOENT) && is_told() && begun.elapsed() < OVERTAKEN_MAX {
+    while send() == Err(Errno::NOENT) && is_known() && begun.elapsed() < OVERTAKEN_MAX {
         std::thread::sleep(OVERTAKEN_PAUSE);
     }
 }
@@ -237,10 +237,10 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// Goal: a notice is repeated while the kernel is about to know the node, and no longer.
+    /// Goal: an invalidation is repeated while the kernel is about to know the node, and no longer.
     #[test]
     fn overtaken_answers() {
-        // So often the kernel has no such node, so often it was told of one, so many notices.
+        // So often the kernel has no such node, so often it was told of one, so many invalidations.
         for (missing, told, sent) in [(0, 9, 1), (3, 9, 4), (3, 0, 1), (9, 2, 3)] {
             let (times, asked) = (Cell::new(0), Cell::new(0));
             let count = |cell: &Cell<u32>| cell.replace(cell.get() + 1);

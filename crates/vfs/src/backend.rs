@@ -25,9 +25,6 @@ pub struct MapRange {
     pub len: u64,
 }
 
-/// On which nodes of a backend something is mounted; `None`: on none.
-pub type Covered<'a> = Option<&'a dyn Fn(u64) -> bool>;
-
 /// A file system.
 pub trait Backend: Sync {
     /// The root directory.
@@ -76,65 +73,14 @@ pub trait Backend: Sync {
         crate::walk::walk(self, cx, base, path, last, links, covered, scratch)
     }
 
-    /// The fast path of `walk`: a path of plain components (no leading slash) whose nodes are cached. `covered` tells on
-    /// which nodes something is mounted; it is not asked when `None`. A backend may always answer [`Fast::Slow`],
-    /// and does where a right is missing.
-    fn find_fast(&self, _who: &Caller, _base: Node, _path: Text, _follow: bool, _covered: Covered) -> Fast<Sight> {
-        Fast::Slow
-    }
-
-    /// As `find_fast`, and the node's attributes for the program. `out` is written only if it was found.
-    fn stat_fast(
-        &self,
-        _who: &Caller,
-        _from: (Node, Text),
-        _follow: bool,
-        _covered: Covered,
-        _out: &mut MaybeUninit<Stat>,
-    ) -> Fast<()> {
+    /// The fast path of `walk` and `attr` in one, for the program: see [`Mount::stat_fast`](crate::Mount::stat_fast).
+    /// Nothing is mounted in it.
+    fn stat_fast(&self, _who: &Caller, _from: (Node, Text), _follow: bool, _out: &mut MaybeUninit<Stat>) -> Fast<()> {
         Fast::Slow
     }
 
     /// The attributes of a node that is open, as `stat_fast`.
     fn fstat_fast(&self, _node: Node, _out: &mut MaybeUninit<Stat>) -> Fast<()> {
-        Fast::Slow
-    }
-
-    /// As `find_fast`, and opens the file or directory as `fd`. `flags` are the program's, and those that the
-    /// description keeps.
-    fn open_fast(
-        &self,
-        _who: &Caller,
-        _from: (Node, Text),
-        _covered: Covered,
-        _flags: (u32, u32),
-        _fd: u32,
-    ) -> Fast<(DescriptionId, Kind)> {
-        Fast::Slow
-    }
-
-    /// The fast path of `close`: what it leaves is for `close_rest`.
-    fn close_fast(&self, _fd: u32) -> Option<Unclosed> {
-        Some(Unclosed::All)
-    }
-
-    /// What `close_fast` has left.
-    fn close_rest(&self, cx: &Cx, fd: u32, _rest: Unclosed) {
-        self.close(cx, fd);
-    }
-
-    /// The fast path of `read` into one buffer.
-    fn read_fast(&self, _node: Node, _offset: u64, _into: UserSlice) -> Fast<usize> {
-        Fast::Slow
-    }
-
-    /// The fast path of `write` of one buffer; the offset after it.
-    fn write_fast(&self, _thread: &Thread, _node: Node, _offset: Option<u64>, _from: UserSlice) -> Fast<u64> {
-        Fast::Slow
-    }
-
-    /// As `write_fast` at a description's offset, or at the end, which moves the offset.
-    fn write_on_fast(&self, _thread: &Thread, _id: DescriptionId, _node: Node, _append: bool, _from: UserSlice) -> Fast<u64> {
         Fast::Slow
     }
 
@@ -230,6 +176,18 @@ pub trait Backend: Sync {
     /// for `description` as long as the backend is mounted.
     fn descriptions(&self) -> Table<Description> {
         Table::EMPTY
+    }
+
+    /// As [`Backend::direct`], for what changes files; `None` where that is for the backend, though it is read directly.
+    #[cfg(feature = "native")]
+    fn direct_changes(&self) -> Option<&'static engine::Fs> {
+        self.direct()
+    }
+
+    /// The native engine behind it: the fast path goes there without a detour.
+    #[cfg(feature = "native")]
+    fn direct(&self) -> Option<&'static engine::Fs> {
+        None
     }
 
     /// Whether a kernel mount serves it too, by another process.

@@ -1,5 +1,6 @@
 //! A mounted file system. Which path leads to which says the [`table`].
 
+mod fast;
 mod table;
 
 pub use table::MountTable;
@@ -16,8 +17,8 @@ pub const PREFIX_MAX: usize = 1024;
 /// One mounted file system. What every call reads comes first: see [`MountTable`].
 #[repr(C)]
 pub struct Mount {
-    /// The file system.
-    pub backend: &'static dyn Backend,
+    #[cfg(feature = "native")]
+    direct: Option<&'static engine::Fs>,
     descriptions: Table<Description>,
     /// Bit n: what is in slot n covers a node of it.
     covered_by: AtomicU32,
@@ -31,6 +32,11 @@ pub struct Mount {
     covers_in: u8,
     /// Its root directory.
     pub root: Node,
+    /// [`Backend::direct_changes`].
+    #[cfg(feature = "native")]
+    changing: Option<&'static engine::Fs>,
+    /// The file system.
+    pub backend: &'static dyn Backend,
     covers: Node,
     prefix_len: u16,
     prefix: [u8; PREFIX_MAX],

@@ -222,10 +222,6 @@ impl Backend for CachedImage {
         self.native.read(cx, node, offset, into)
     }
 
-    fn read_fast(&self, node: Node, offset: u64, into: UserSlice) -> Fast<usize> {
-        self.native.read_fast(node, offset, into)
-    }
-
     fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
         self.change(node, || self.native.write(cx, node, offset, from))
     }

@@ -74,7 +74,7 @@ fn findings(issues: &[Issue]) -> Vec<Finding<'_>> {
 /// What the command line asks of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Mend what is found.
+    /// Fix what is found.
     pub repair: bool,
     /// Do not ask.
     pub yes: bool,
@@ -84,7 +84,7 @@ pub struct Options {
     pub json: bool,
 }
 
-/// Verifies an image and reports what it finds; mends it if that is wanted.
+/// Verifies an image and reports what it finds; fixes it if that is wanted.
 pub fn check(image: &Path, options: Options) -> Result<u8> {
     if options.repair { repair(image, options) } else { verify(image, options.json) }
 }
@@ -119,7 +119,7 @@ fn verify(image: &Path, json: bool) -> Result<u8> {
         }
         let more = if verdict.more { " and more" } else { "" };
         text.push_str(&format!(
-            "{shown}: damaged: {} findings{more}; mend it with `bypath check --repair`, after copying the file if you can\n",
+            "{shown}: damaged: {} findings{more}; fix it with `bypath check --repair`, after copying the file if you can\n",
             verdict.issues.len()
         ));
         print(text.as_bytes())?;

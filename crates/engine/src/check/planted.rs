@@ -1,4 +1,4 @@
-//! Goal: every sort of damage is found as what it is, and can be mended.
+//! Goal: every sort of damage is found as what it is, and can be fixed.
 //! Method: for each [`IssueKind`] one fault is planted in a clean image; the
 //! check must find that kind and no other, and after the repair none. A kind
 //! without a fault here does not compile.
@@ -46,7 +46,7 @@ faults! {
     Own => |t| at(t, node_offset(node(t, b"dir").id) + word::EXTRA).store(64, Relaxed),
     Index => |t| {
         let root = t.fs.root().root_inode.load(Relaxed);
-        let hit = t.fs.hit(&t.fs.sought(root, proper(b"link").unwrap())).unwrap().unwrap();
+        let hit = t.fs.hit(&t.fs.entry_key(root, proper(b"link").unwrap())).unwrap().unwrap();
         at(t, crate::index::change::entry_word(t.fs.image.offset_of(hit.place.unwrap().0), hit.index)).store(0, Relaxed);
     },
     Extent => |t| at(t, file(t) + word::ROOT).store(3, Relaxed),
@@ -81,7 +81,7 @@ fn file(test: &TestFs) -> u64 {
 fn rename_to_no_name(test: &TestFs) {
     let fs = test.fs;
     let root = fs.root().root_inode.load(Relaxed);
-    let hit = fs.hit(&fs.sought(root, proper(b"link").unwrap())).unwrap().unwrap();
+    let hit = fs.hit(&fs.entry_key(root, proper(b"link").unwrap())).unwrap().unwrap();
     let buckets = fs.root().buckets.load(Relaxed);
     let wanted = bucket::number(fs.hash(root, b"link"), buckets);
     let fits = |name: &[u8; 4]| bucket::number(fs.hash(root, name), buckets) == wanted;

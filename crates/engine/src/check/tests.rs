@@ -63,7 +63,7 @@ pub(crate) fn at(test: &TestFs, offset: u64) -> &AtomicU64 {
 
 pub(crate) fn edentry_of(test: &TestFs, name: &[u8]) -> u64 {
     let root = test.fs.root().root_inode.load(Relaxed);
-    test.fs.hit(&test.fs.sought(root, proper(name).unwrap())).unwrap().unwrap().edentry
+    test.fs.hit(&test.fs.entry_key(root, proper(name).unwrap())).unwrap().unwrap().edentry
 }
 
 /// Goal: a clean image is clean, and counted right.
@@ -121,7 +121,7 @@ fn counts() {
 fn index() {
     let clear = |t: &TestFs, value: &dyn Fn(u64) -> u64| {
         let root = t.fs.root().root_inode.load(Relaxed);
-        let hit = t.fs.hit(&t.fs.sought(root, proper(b"link").unwrap())).unwrap().unwrap();
+        let hit = t.fs.hit(&t.fs.entry_key(root, proper(b"link").unwrap())).unwrap().unwrap();
         let word = at(t, crate::index::change::entry_word(t.fs.image.offset_of(hit.place.unwrap().0), hit.index));
         word.store(value(word.load(Relaxed)), Relaxed);
     };

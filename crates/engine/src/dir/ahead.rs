@@ -4,7 +4,7 @@
 //! at its home bucket, whose entry leads to the cachelet. In a large directory each is a miss of
 //! the processor's caches, the second after the first. While names are listed nothing waits for
 //! them: the bucket is fetched with its name, the cachelet some names later. In a small one, which
-//! is likely to be in the caches, it would cost more than it saves (decision 0011).
+//! is likely to be in the caches, it would cost more than it saves (decision 0191).
 
 use crate::fs::Fs;
 use core::sync::atomic::Ordering::Relaxed;

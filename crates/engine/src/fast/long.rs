@@ -15,7 +15,7 @@
 
 use super::lookup::Found;
 use crate::fs::Fs;
-use crate::index::Sought;
+use crate::index::EntryKey;
 use crate::segment::Cachelet;
 use base::Fast;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -31,12 +31,13 @@ impl Fs {
         if name.len() > NAME_MAX {
             return Fast::Slow;
         }
-        let sought = self.sought(parent, name);
-        self.find_hash(sought.hash, |bucket, i| self.cachelet_by_edentry(bucket, i, &sought))
+        let key = self.entry_key(parent, name);
+        let at = |bucket, i| self.cachelet_by_edentry(bucket, i, &key);
+        self.find_hash(key.hash, at, |home, buckets| self.find_in_chain((home, buckets), key.hash, &at))
     }
 
     /// The entry may be the name's: what its edentry says, and whose cachelet lies beside it.
-    fn cachelet_by_edentry(&self, bucket: &Bucket, i: usize, sought: &Sought) -> Option<(&Cachelet, u32)> {
+    fn cachelet_by_edentry(&self, bucket: &Bucket, i: usize, key: &EntryKey) -> Option<(&Cachelet, u32)> {
         let entry = bucket.entries[i].load(Acquire);
         let child = self.cachelets.get(self.hint_of(bucket, i))?;
         let sequence = child.sequence.load(Acquire);
@@ -45,8 +46,8 @@ impl Fs {
         let edentry = self.image.at::<Edentry>(offset)?;
         let named = node != 0
             && edentry.child.load(Acquire) == node
-            && sought.may_be_in(edentry, edentry.head.load(Acquire))
-            && self.has_name(offset, edentry, sought.name) == Ok(true);
+            && key.may_be_in(edentry, edentry.head.load(Acquire))
+            && self.has_name(offset, edentry, key.name) == Ok(true);
         fence(Acquire);
         let stands = bucket.entries[i].load(Relaxed) == entry;
         (named && stands && sequence & 1 == 0).then_some((child, sequence))
@@ -55,7 +56,7 @@ impl Fs {
 
 #[cfg(test)]
 mod tests {
-    use crate::index::Sought;
+    use crate::index::EntryKey;
     use crate::testing::{TestFs, find_fast as look};
     use base::{Cx, Fast, Kind, NewNode, Node, RenameMode, Thread};
     use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
@@ -129,8 +130,8 @@ mod tests {
             let node = make(&test, &cx, root, &text, Kind::Regular, 0o644);
             let hash = test.hash(parent, &text);
             let found = |name: &[u8]| {
-                let sought = Sought { parent, name, hash, low: 0, high: 0 };
-                match test.find_hash(hash, |bucket, i| test.cachelet_by_edentry(bucket, i, &sought)) {
+                let key = EntryKey { parent, name, hash, low: 0, high: 0 };
+                match test.find_hash(hash, |bucket, i| test.cachelet_by_edentry(bucket, i, &key), |_, _| Fast::Slow) {
                     Fast::Done((cachelet, _)) => Some(cachelet.node.load(Acquire)),
                     Fast::Absent | Fast::Slow => None,
                 }

@@ -8,6 +8,7 @@ use base::{Caller, Fast, Kind, Node, Sight};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 use format::bucket::{self, Bucket, ENTRIES};
+use format::edentry::NAME_MAX;
 use format::hash::fingerprint;
 use format::inode::node_offset;
 use pm::Text;
@@ -38,15 +39,9 @@ impl Resolved<'_> {
 impl Fs {
     /// What is at the end of `path` from directory `base`; `follow` says whether a symlink there is to be followed.
     /// `covered` tells on which nodes something is mounted.
-    pub fn find_fast(
-        &self,
-        who: &Caller,
-        base: Node,
-        path: Text,
-        follow: bool,
-        covered: Option<&dyn Fn(u64) -> bool>,
-    ) -> Fast<Sight> {
-        let found = match self.resolve_fast(who, base, path, covered) {
+    #[inline(always)]
+    pub fn find_fast(&self, who: &Caller, from: (Node, Text), follow: bool, covered: impl Fn(u64) -> bool) -> Fast<Sight> {
+        let found = match self.resolve_fast(who, from, covered) {
             Fast::Done(found) => found,
             Fast::Absent => return Fast::Absent,
             Fast::Slow => return Fast::Slow,
@@ -61,6 +56,54 @@ impl Fs {
         };
         let is_link = follow && found.kind() == Kind::Symlink as u8;
         if is_link || !cachelet.is_still(found.sequence, ODD) { Fast::Slow } else { Fast::Done(sight) }
+    }
+
+    /// The directory in which `path` from `base` ends, and the last component: a name, for which nobody has looked. That is a
+    /// directory which may be searched, or `base` itself: who enters it asks the same.
+    #[inline(always)]
+    pub fn parent_fast<'p>(
+        &self,
+        who: &Caller,
+        (base, path): (Node, Text<'p>),
+        covered: impl Fn(u64) -> bool,
+    ) -> Fast<(Node, &'p [u8])> {
+        match name_at(path, path) {
+            Some((name, None)) => Fast::Done((base, name)),
+            Some((_, Some(_))) => self.parent_along(who, (base, path), &covered),
+            None => Fast::Slow,
+        }
+    }
+
+    /// As `parent_fast`, of several components.
+    #[inline(never)]
+    fn parent_along<'p>(
+        &self,
+        who: &Caller,
+        (base, path): (Node, Text<'p>),
+        covered: &dyn Fn(u64) -> bool,
+    ) -> Fast<(Node, &'p [u8])> {
+        let Some((mut dir, mut sequence)) = self.start(base) else { return Fast::Slow };
+        let (mut id, mut rest) = (base.id, path);
+        loop {
+            if !may_search_fast(who, dir, sequence) {
+                return Fast::Slow;
+            }
+            let (name, next) = match name_at(rest, path) {
+                Some((name, Some(next))) => (name, next),
+                Some((name, None)) => return Fast::Done((Node { id, hint: self.cachelet_number(dir) }, name)),
+                None => return Fast::Slow,
+            };
+            let found = match rest.short() {
+                Some((short, _)) => self.find_short(node_offset(id), &short),
+                None => self.find_long(node_offset(id), name),
+            };
+            let Fast::Done(found) = found else { return Fast::Slow };
+            (dir, sequence) = found;
+            (id, rest) = (dir.node.load(Relaxed), next);
+            if covered(id) {
+                return Fast::Slow;
+            }
+        }
     }
 
     /// Whether a directory is called `name` in `dir`, if its cachelet tells.
@@ -80,9 +123,8 @@ impl Fs {
     pub(super) fn resolve_fast<'a>(
         &'a self,
         who: &Caller,
-        base: Node,
-        path: Text,
-        covered: Option<&dyn Fn(u64) -> bool>,
+        (base, path): (Node, Text),
+        covered: impl Fn(u64) -> bool,
     ) -> Fast<Resolved<'a>> {
         let Some((mut dir, mut dir_sequence)) = self.start(base) else { return Fast::Slow };
         let (mut parent, mut rest) = (node_offset(base.id), path);
@@ -111,7 +153,7 @@ impl Fs {
                 _ => return Fast::Slow,
             };
             let id = cachelet.node.load(Relaxed);
-            if covered.is_some_and(|covered| covered(id)) {
+            if covered(id) {
                 return Fast::Slow;
             }
             match end.next() {
@@ -150,12 +192,17 @@ impl Fs {
     #[inline(always)]
     fn find_short(&self, parent: u64, name: &Short) -> Found<'_> {
         let hash = format::hash::name_short(self.name_key, parent, name.low, name.high, name.len);
-        let (low, high) = (name.low, name.high);
-        self.find_hash(hash, |bucket, i| {
-            self.cachelet_beside(bucket, i, |child| {
-                child.parent.load(Relaxed) == parent && child.name[0].load(Relaxed) == low && child.name[1].load(Relaxed) == high
-            })
-        })
+        let at = |bucket, i| self.cachelet_beside(bucket, i, |child| is_called(child, parent, name));
+        self.find_hash(hash, at, |_, _| self.find_short_in_chain(parent, *name))
+    }
+
+    /// As `find_short`, where the home bucket has others behind it.
+    #[inline(never)]
+    fn find_short_in_chain(&self, parent: u64, name: Short) -> Found<'_> {
+        let hash = format::hash::name_short(self.name_key, parent, name.low, name.high, name.len);
+        let (home, buckets) = self.buckets.of_hash(hash);
+        let at = |bucket, i| self.cachelet_beside(bucket, i, |child| is_called(child, parent, &name));
+        self.find_in_chain((home, buckets), hash, &at)
     }
 
     /// Looks for any other name.
@@ -165,12 +212,19 @@ impl Fs {
             return self.find_longer(parent, name);
         }
         let hash = self.hash(parent, name);
-        self.find_hash(hash, |bucket, i| self.cachelet_beside(bucket, i, |child| self.carries_name(child, parent, name)))
+        let at = |bucket, i| self.cachelet_beside(bucket, i, |child| self.carries_name(child, parent, name));
+        self.find_hash(hash, at, |home, buckets| self.find_in_chain((home, buckets), hash, &at))
     }
 
-    /// Looks into the home bucket of a hash, and with `at` at what may be the name's entry.
+    /// Looks into the home bucket of a hash, and with `at` at what may be the name's entry; where there are buckets
+    /// behind it, `behind` looks there.
     #[inline(always)]
-    pub(super) fn find_hash<'a>(&'a self, hash: u64, at: impl Fn(&'a Bucket, usize) -> Option<(&'a Cachelet, u32)>) -> Found<'a> {
+    pub(super) fn find_hash<'a>(
+        &'a self,
+        hash: u64,
+        at: impl Fn(&'a Bucket, usize) -> Option<(&'a Cachelet, u32)>,
+        behind: impl FnOnce(&'a Bucket, u64) -> Found<'a>,
+    ) -> Found<'a> {
         let (home, buckets) = self.buckets.of_hash(hash);
         for i in 0..ENTRIES {
             if bucket::seems_of(home.entries[i].load(Acquire), hash) {
@@ -187,7 +241,7 @@ impl Fs {
             // behind until now has come here before, by a split that we may know of already (`index::split`).
             0 if self.seems_free(home, fingerprint(hash)) => Fast::Absent,
             0 => Fast::Slow,
-            _ => self.find_in_chain((home, buckets), hash, &at),
+            _ => behind(home, buckets),
         }
     }
 
@@ -212,6 +266,21 @@ impl Fs {
         let sequence = settled(child.sequence.load(Acquire));
         is_named(child).then_some((child, sequence))
     }
+}
+
+/// The first component of `rest`, a part of `path`, and what follows it; `None` if it is no proper name, or `path` too long.
+#[inline(always)]
+fn name_at<'p>(rest: Text<'p>, path: Text<'p>) -> Option<(&'p [u8], Option<Text<'p>>)> {
+    let (name, end) = rest.component();
+    let is_name = !matches!(name, b"" | b"." | b"..") && name.len() <= NAME_MAX && !path.is_long_by(rest, end);
+    is_name.then(|| (name, end.next()))
+}
+
+/// Whether a cachelet carries a name of at most 15 bytes.
+#[inline(always)]
+fn is_called(child: &Cachelet, parent: u64, name: &Short) -> bool {
+    let [low, high, ..] = &child.name;
+    child.parent.load(Relaxed) == parent && low.load(Relaxed) == name.low && high.load(Relaxed) == name.high
 }
 
 /// A sequence number that stays while nothing is changed. In the middle of a change it is one that will not come again:
@@ -282,7 +351,7 @@ mod tests {
                 buffer[at + path.len()] = 0;
                 // SAFETY: NUL-terminated, just above.
                 let text = unsafe { Text::new(buffer.as_ptr().add(at)) };
-                match test.find_fast(&who, root, text, true, None) {
+                match test.find_fast(&who, (root, text), true, |_| false) {
                     Fast::Done(sight) => {
                         seen += 1;
                         assert_eq!(walked, Ok(sight.node.id), "{} at -{lead}", path.escape_ascii());
@@ -326,7 +395,7 @@ mod tests {
         let look = |i: u32| {
             let text = name(i);
             // SAFETY: NUL-terminated, and dropped afterwards.
-            match test.find_fast(&who, root, unsafe { Text::new(text.as_ptr()) }, true, None) {
+            match test.find_fast(&who, (root, unsafe { Text::new(text.as_ptr()) }), true, |_| false) {
                 Fast::Done(_) => Fast::Done(()),
                 Fast::Absent => Fast::Absent,
                 Fast::Slow => Fast::Slow,

@@ -1,15 +1,13 @@
-//! A description for what a path leads to, and its end. The protocol is that of `process::descriptions`.
+//! A description for what was found, and its end. The protocol is that of `process::descriptions`.
 
 use crate::fs::{Fs, Opens};
 use crate::process::descriptions::{DOUBT, PINNED, forget_pin};
 use crate::process::table::PAGE_DESCRIPTORS;
-use crate::rights::may_open_fast;
 use crate::segment::{Cachelet, Descriptor, cachelet};
 use base::hold::{self, MAKING};
-use base::{Caller, Cx, Description, DescriptionId, Fast, Kind, Node, Unclosed};
+use base::{Cx, Description, DescriptionId, Fast, Kind, Node, Sight, Unclosed};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use pm::Text;
 use pm::sys::abi;
 
 /// Flags of a cachelet that is not to be pinned without further ado.
@@ -18,41 +16,21 @@ const ODD: u32 = cachelet::EVICTING | cachelet::DELETING | cachelet::DEAD | cach
 const LEFT: u32 = cachelet::AHEAD | cachelet::MAPPED | cachelet::INVALID | cachelet::REMOVED;
 
 impl Fs {
-    /// Opens the file or directory at the end of a path, as number `fd`, if one may who knows no more of its rights than its
-    /// owner and mode. `flags` are the program's `O_*`, of which the description keeps `kept`.
-    pub fn open_fast(
-        &self,
-        who: &Caller,
-        (base, path): (Node, Text),
-        covered: Option<&dyn Fn(u64) -> bool>,
-        (flags, kept): (u32, u32),
-        fd: u32,
-    ) -> Fast<(DescriptionId, Kind)> {
-        let found = match self.resolve_fast(who, base, path, covered) {
-            Fast::Done(found) => found,
-            Fast::Absent => return Fast::Absent,
-            Fast::Slow => return Fast::Slow,
-        };
-        let cachelet = found.cachelet;
-        let (word, uid) = (cachelet.mode.load(Relaxed), cachelet.uid.load(Relaxed));
-        let parent = found.dir.node.load(Relaxed);
-        let kind = match found.kind() {
-            kind if kind == Kind::Regular as u8 && flags & abi::O_DIRECTORY == 0 => Kind::Regular,
-            kind if kind == Kind::Directory as u8 && flags & (abi::O_ACCMODE | abi::O_CREAT) == 0 => Kind::Directory,
-            _ => return Fast::Slow,
-        };
-        let is_writable = || flags & abi::O_ACCMODE == abi::O_RDONLY || self.is_writable();
-        if !cachelet.is_still(found.sequence, cachelet::ODD) || !may_open_fast(who, word, uid, flags) || !is_writable() {
-            return Fast::Slow;
+    /// Opens what the fast path has found as number `fd`, with these flags; nothing else is asked of who opens it.
+    #[inline(always)]
+    pub fn open_fast(&self, found: &Sight, flags: u32, fd: u32) -> Fast<DescriptionId> {
+        self.try_open(found, flags, fd).into()
+    }
+
+    #[inline(always)]
+    fn try_open(&self, found: &Sight, flags: u32, fd: u32) -> Option<DescriptionId> {
+        if flags & abi::O_ACCMODE != abi::O_RDONLY && !self.is_writable() {
+            return None;
         }
-        let node = Node { id: found.id, hint: self.cachelet_number(cachelet) };
-        match self.open_cachelet(cachelet, node, kind, kept, fd) {
-            Some((id, description)) => {
-                description.parent.store(parent, Relaxed);
-                Fast::Done((id, kind))
-            }
-            None => Fast::Slow,
-        }
+        let cachelet = self.cachelets.get(found.node.hint)?;
+        let (id, description) = self.open_cachelet(cachelet, found.node, found.kind()?, flags, fd)?;
+        description.parent.store(found.parent, Relaxed);
+        Some(id)
     }
 
     /// Opens a node whose cachelet is `cachelet`, if that is so, and if there is a description and the number's place is
@@ -125,12 +103,14 @@ impl Fs {
     }
 
     /// Begins to close a number of this process, shared or not; nearly always that is all. Else the rest is for [`Fs::close_rest`].
+    #[inline(always)]
     pub fn close_fast(&self, fd: u32) -> Option<Unclosed> {
         let Some(place) = self.opens.place(fd) else { return Some(Unclosed::All) };
         self.close_seen(fd, &place.word, place.word.load(Acquire))
     }
 
     /// Closes a number of this process whose place held `entry` when it was looked at.
+    #[inline(always)]
     fn close_seen(&self, fd: u32, place: &AtomicU32, entry: u32) -> Option<Unclosed> {
         let process = self.process.load(Relaxed);
         let id = entry.wrapping_sub(1);

@@ -11,10 +11,12 @@ use pm::UserSlice;
 
 impl Fs {
     /// Reads at `offset` from a regular file: bytes read, 0 at the end.
+    #[inline(always)]
     pub fn read_fast(&self, node: Node, offset: u64, buffer: UserSlice) -> Fast<usize> {
         self.try_read(node, offset, buffer).into()
     }
 
+    #[inline(always)]
     fn try_read(&self, node: Node, offset: u64, buffer: UserSlice) -> Option<usize> {
         let cachelet = self.cachelet(node.hint)?;
         let before = cachelet.map_sequence.load(Acquire);

@@ -50,12 +50,14 @@ struct Place {
 
 impl Fs {
     /// As [`Fs::write`] of one buffer (`None` for the offset: at the end); the offset after it.
+    #[inline(always)]
     pub fn write_fast(&self, thread: &Thread, node: Node, offset: Option<u64>, from: UserSlice) -> Fast<u64> {
         let owner = self.own_lane(thread).get();
         self.state_of(owner).and_then(|state| self.try_write(state, owner, node, offset, from)).into()
     }
 
     /// As [`Fs::write_fast`] at a description's offset, or at the end, which moves the offset.
+    #[inline(always)]
     pub fn write_on_fast(&self, thread: &Thread, id: DescriptionId, node: Node, append: bool, from: UserSlice) -> Fast<u64> {
         self.try_write_on(thread, id, node, append, from).into()
     }
@@ -228,7 +230,7 @@ mod tests {
             let path = unsafe { pm::Text::new(text.as_ptr()) };
             // What the child has added to the shared cache is known, what it has added to the image is not.
             test.learn_cachelets();
-            let sight = match test.find_fast(&who, root, path, true, None) {
+            let sight = match test.find_fast(&who, (root, path), true, |_| false) {
                 Fast::Done(sight) if node_offset(sight.node.id) >= known() => sight,
                 _ => continue,
             };

@@ -1,6 +1,6 @@
 //! Inserting and removing entries: under the bucket's lock, by the operation's record.
 
-use super::{CHAIN_MAX, Hit, Sought};
+use super::{CHAIN_MAX, EntryKey, Hit};
 use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
@@ -70,25 +70,25 @@ pub(crate) fn entry_word(bucket: u64, index: usize) -> u64 {
 impl Fs {
     /// The entry of a name, for the holder of its bucket's lock.
     #[inline]
-    pub(crate) fn hit<'a>(&'a self, sought: &Sought) -> Result<Option<Hit<'a>>> {
-        let bucket = self.home(sought.hash)?.0;
-        let print = fingerprint(sought.hash);
+    pub(crate) fn hit<'a>(&'a self, key: &EntryKey) -> Result<Option<Hit<'a>>> {
+        let bucket = self.home(key.hash)?.0;
+        let print = fingerprint(key.hash);
         if let Some(index) = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == print)
-            && let Some(hit) = self.hit_fast(bucket, index, sought)
+            && let Some(hit) = self.hit_fast(bucket, index, key)
         {
             return Ok(Some(hit));
         }
-        self.hit_in_chain(self.image.offset_of(bucket), sought)
+        self.hit_in_chain(self.image.offset_of(bucket), key)
     }
 
     /// The entry at `index`, if it is that of a short name; the bucket's lock is held.
     #[inline]
-    fn hit_fast<'a>(&'a self, bucket: &'a Bucket, index: usize, sought: &Sought) -> Option<Hit<'a>> {
+    fn hit_fast<'a>(&'a self, bucket: &'a Bucket, index: usize, key: &EntryKey) -> Option<Hit<'a>> {
         let entry = bucket.entries[index].load(Acquire);
         let offset = bucket::entry_offset(entry);
         let edentry = self.image.at::<Edentry>(offset)?;
         let head = edentry.head.load(Acquire);
-        if !sought.is_short() || !sought.is_in(edentry, head) {
+        if !key.is_short() || !key.is_in(edentry, head) {
             return None;
         }
         let node = Node { id: edentry.child.load(Relaxed), hint: self.hint_of(bucket, index) };
@@ -97,14 +97,14 @@ impl Fs {
 
     #[cold]
     #[inline(never)]
-    fn hit_in_chain<'a>(&'a self, home: u64, sought: &Sought) -> Result<Option<Hit<'a>>> {
-        let (mut offset, print) = (home, fingerprint(sought.hash));
+    fn hit_in_chain<'a>(&'a self, home: u64, key: &EntryKey) -> Result<Option<Hit<'a>>> {
+        let (mut offset, print) = (home, fingerprint(key.hash));
         for _ in 0..CHAIN_MAX {
             let bucket = self.bucket(offset)?;
             for index in 0..ENTRIES {
                 let entry = bucket.entries[index].load(Acquire);
                 if entry >> 48 == print
-                    && let Some(hit) = self.hit_locked(bucket, index, entry, sought)?
+                    && let Some(hit) = self.hit_locked(bucket, index, entry, key)?
                 {
                     return Ok(Some(hit));
                 }
@@ -119,23 +119,23 @@ impl Fs {
 
     /// Where an entry for a name can go, for the holder of its bucket's lock.
     #[inline]
-    pub(crate) fn room(&self, sought: &Sought) -> Result<Room<'_>> {
-        let home = self.home(sought.hash)?.0;
+    pub(crate) fn room(&self, key: &EntryKey) -> Result<Room<'_>> {
+        let home = self.home(key.hash)?.0;
         let entries = home.entries.each_ref().map(|entry| entry.load(Acquire));
         // The usual answer: nothing that could be the name, nor anything behind it.
-        if entries.iter().all(|entry| bucket::entry_fingerprint(*entry) != fingerprint(sought.hash))
+        if entries.iter().all(|entry| bucket::entry_fingerprint(*entry) != fingerprint(key.hash))
             && home.next.load(Acquire) == 0
             && let Some(index) = entries.iter().position(|entry| *entry == 0)
         {
             return Ok(Room::At(Spot { bucket: home, index: index as u32 }));
         }
-        self.room_in_chain(home, sought)
+        self.room_in_chain(home, key)
     }
 
     #[cold]
     #[inline(never)]
-    fn room_in_chain<'a>(&'a self, home: &'a Bucket, sought: &Sought) -> Result<Room<'a>> {
-        if self.hit_in_chain(self.image.offset_of(home), sought)?.is_some() {
+    fn room_in_chain<'a>(&'a self, home: &'a Bucket, key: &EntryKey) -> Result<Room<'a>> {
+        if self.hit_in_chain(self.image.offset_of(home), key)?.is_some() {
             return Ok(Room::Taken);
         }
         let mut bucket = home;
@@ -153,8 +153,8 @@ impl Fs {
     }
 
     #[inline]
-    fn hit_locked<'a>(&'a self, bucket: &'a Bucket, index: usize, entry: u64, sought: &Sought) -> Result<Option<Hit<'a>>> {
-        let Some((id, kind)) = self.matches(entry, sought)? else { return Ok(None) };
+    fn hit_locked<'a>(&'a self, bucket: &'a Bucket, index: usize, entry: u64, key: &EntryKey) -> Result<Option<Hit<'a>>> {
+        let Some((id, kind)) = self.matches(entry, key)? else { return Ok(None) };
         let node = Node { id, hint: self.hint_of(bucket, index) };
         let offset = bucket::entry_offset(entry);
         Ok(Some(Hit { node, kind, edentry: offset, place: Some((bucket, self.edentry(offset)?)), index, entry }))

@@ -1,6 +1,6 @@
 //! Lookups: warm in one function, everything else out of line.
 
-use super::{CHAIN_MAX, Sought};
+use super::{CHAIN_MAX, EntryKey};
 use crate::fs::{Fs, corrupt};
 use crate::segment::cache::short_word;
 use crate::segment::cachelet::{self, Cachelet};
@@ -61,16 +61,16 @@ pub(crate) struct Hit<'a> {
 impl Fs {
     /// Looks up a name. `None`: no such name.
     #[inline]
-    pub(crate) fn find<'a>(&'a self, cx: &Cx, sought: &Sought) -> Result<Option<Seen<'a>>> {
-        let (bucket, buckets) = self.home(sought.hash)?;
-        let print = fingerprint(sought.hash);
+    pub(crate) fn find<'a>(&'a self, cx: &Cx, key: &EntryKey) -> Result<Option<Seen<'a>>> {
+        let (bucket, buckets) = self.home(key.hash)?;
+        let print = fingerprint(key.hash);
         if let Some(i) = bucket.entries.iter().position(|entry| entry.load(Acquire) >> 48 == print)
             && let Some(cachelet) = self.cachelet(self.hint_of(bucket, i))
-            && let Some(seen) = self.seen_named(cachelet, sought)
+            && let Some(seen) = self.seen_named(cachelet, key)
         {
             return Ok(Some(seen));
         }
-        self.find_slow(cx, sought, bucket, buckets)
+        self.find_slow(cx, key, bucket, buckets)
     }
 
     /// Whether a name with this fingerprint is likely to be free: nothing in its home bucket looks like it.
@@ -82,22 +82,22 @@ impl Fs {
     /// The bucket does not tell at once where the name is, or it is not there.
     #[cold]
     #[inline(never)]
-    fn find_slow<'a>(&'a self, cx: &Cx, sought: &Sought, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
-        let print = fingerprint(sought.hash);
+    fn find_slow<'a>(&'a self, cx: &Cx, key: &EntryKey, bucket: &Bucket, buckets: u64) -> Result<Option<Seen<'a>>> {
+        let print = fingerprint(key.hash);
         // Before the entries: what was behind comes here before it is given up (`split`).
         let next = bucket.next.load(Acquire);
         let known = bucket.entries.iter().any(|entry| entry.load(Acquire) >> 48 == print);
         if !known && next == 0 && !bucket.is_split_since(buckets) {
             return Ok(None);
         }
-        self.find_cold(cx, sought)
+        self.find_cold(cx, key)
     }
 
     #[inline]
-    fn seen_named<'a>(&self, cachelet: &'a Cachelet, sought: &Sought) -> Option<Seen<'a>> {
+    fn seen_named<'a>(&self, cachelet: &'a Cachelet, key: &EntryKey) -> Option<Seen<'a>> {
         let before = cachelet.sequence.load(Acquire);
         let unusable = cachelet.flags.load(Relaxed) & (cachelet::INVALID | cachelet::DEAD);
-        if before & 1 | unusable != 0 || !self.carries(cachelet, sought) {
+        if before & 1 | unusable != 0 || !self.carries(cachelet, key) {
             return None;
         }
         let seen = Seen {
@@ -113,21 +113,21 @@ impl Fs {
 
     /// Whether a cachelet carries this name. Identity only: read the rest consistently.
     #[inline]
-    fn carries(&self, cachelet: &Cachelet, sought: &Sought) -> bool {
-        match sought.is_short() {
-            true => sought.is_carried(cachelet),
-            false => self.carries_name(cachelet, sought.parent, sought.name),
+    fn carries(&self, cachelet: &Cachelet, key: &EntryKey) -> bool {
+        match key.is_short() {
+            true => key.is_carried(cachelet),
+            false => self.carries_name(cachelet, key.parent, key.name),
         }
     }
 
     /// The lookup by edentry; leaves a cachelet for the next one.
     #[cold]
     #[inline(never)]
-    fn find_cold<'a>(&'a self, cx: &Cx, sought: &Sought) -> Result<Option<Seen<'a>>> {
+    fn find_cold<'a>(&'a self, cx: &Cx, key: &EntryKey) -> Result<Option<Seen<'a>>> {
         for _ in 0..10_000 {
-            let Some(hit) = self.find_hit(sought)? else { return Ok(None) };
+            let Some(hit) = self.find_hit(key)? else { return Ok(None) };
             let seen = self.cached(cx, hit.node).and_then(|cachelet| {
-                self.warm(cx, cachelet, &hit, sought);
+                self.warm(cx, cachelet, &hit, key);
                 self.seen(cx, cachelet, hit.node.id)
             });
             match seen {
@@ -137,7 +137,7 @@ impl Fs {
                 Err(error) => return Err(error),
             }
         }
-        Err(corrupt("edentry without inode", sought.parent))
+        Err(corrupt("edentry without inode", key.parent))
     }
 
     /// The node that a lookup has seen.
@@ -159,8 +159,8 @@ impl Fs {
     }
 
     /// Finds the entry of a name through the edentries, without a lock.
-    pub(crate) fn find_hit<'a>(&'a self, sought: &Sought) -> Result<Option<Hit<'a>>> {
-        let hash = sought.hash;
+    pub(crate) fn find_hit<'a>(&'a self, key: &EntryKey) -> Result<Option<Hit<'a>>> {
+        let hash = key.hash;
         'again: for _ in 0..CHANGES {
             let buckets = self.root().buckets.load(Acquire);
             let mut offset = self.bucket_offset(hash, buckets)?;
@@ -175,7 +175,7 @@ impl Fs {
                     if bucket::entry_fingerprint(entry) != fingerprint(hash) {
                         continue;
                     }
-                    let found = self.matches(entry, sought);
+                    let found = self.matches(entry, key);
                     // Only if the entry still stands was it an edentry that we read.
                     fence(Acquire);
                     if bucket.entries[index].load(Relaxed) != entry || home.next.load(Relaxed) != chain {
@@ -202,17 +202,17 @@ impl Fs {
             }
             return Err(corrupt("chain of buckets", offset));
         }
-        Err(corrupt("bucket", sought.hash))
+        Err(corrupt("bucket", key.hash))
     }
 
     /// Whether the edentry of an entry is that name: child and kind if it is.
     #[inline]
-    pub(super) fn matches(&self, entry: u64, sought: &Sought) -> Result<Option<(u64, u8)>> {
+    pub(super) fn matches(&self, entry: u64, key: &EntryKey) -> Result<Option<(u64, u8)>> {
         let offset = bucket::entry_offset(entry);
         let edentry = self.edentry(offset)?;
         let head = edentry.head.load(Acquire);
-        if !sought.is_short() || !sought.is_in(edentry, head) {
-            return self.matches_long(offset, edentry, head, sought);
+        if !key.is_short() || !key.is_in(edentry, head) {
+            return self.matches_long(offset, edentry, head, key);
         }
         let child = edentry.child.load(Relaxed);
         fence(Acquire);
@@ -223,13 +223,13 @@ impl Fs {
     /// It is not the short name looked for; perhaps a long one, or no edentry at all.
     #[cold]
     #[inline(never)]
-    fn matches_long(&self, offset: u64, edentry: &Edentry, word: u64, sought: &Sought) -> Result<Option<(u64, u8)>> {
+    fn matches_long(&self, offset: u64, edentry: &Edentry, word: u64, key: &EntryKey) -> Result<Option<(u64, u8)>> {
         let Some(head) = Head::unpack(word) else { return Err(corrupt("edentry", offset)) };
-        if sought.is_short()
-            || head.hash != (sought.hash >> 32) as u32
-            || usize::from(head.name_len) != sought.name.len()
-            || edentry.parent.load(Relaxed) != sought.parent
-            || !self.has_name(offset, edentry, sought.name)?
+        if key.is_short()
+            || head.hash != (key.hash >> 32) as u32
+            || usize::from(head.name_len) != key.name.len()
+            || edentry.parent.load(Relaxed) != key.parent
+            || !self.has_name(offset, edentry, key.name)?
         {
             return Ok(None);
         }
@@ -265,14 +265,14 @@ impl Fs {
     }
 
     /// Leaves a cachelet's number in the bucket, and the name in the cachelet if it has none.
-    fn warm(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, sought: &Sought) {
+    fn warm(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, key: &EntryKey) {
         let Some((bucket, _)) = hit.place else { return };
         let number = self.cachelet_number(cachelet);
         if self.hint_of(bucket, hit.index) != number {
             self.suggest(bucket, hit.index, number);
         }
-        if sought.fits_cachelet() && cachelet.parent.load(Relaxed) == 0 {
-            self.give_name(cx, cachelet, hit, sought);
+        if key.fits_cachelet() && cachelet.parent.load(Relaxed) == 0 {
+            self.give_name(cx, cachelet, hit, key);
         }
     }
 
@@ -284,7 +284,7 @@ impl Fs {
 
     /// Lets a cachelet carry the name of an entry. Who removes the name must hold
     /// `owner`: so if the entry still stands once we hold it, the name does too.
-    fn give_name(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, sought: &Sought) {
+    fn give_name(&self, cx: &Cx, cachelet: &Cachelet, hit: &Hit, key: &EntryKey) {
         let (Ok(lane), Some((bucket, edentry))) = (self.lane_of(cx), hit.place) else { return };
         let listed = &self.lane_state(lane).loading_cachelet;
         listed.store(self.segment.offset_of(&cachelet.owner), SeqCst);
@@ -295,7 +295,7 @@ impl Fs {
         let same_entry = bucket.entries[hit.index].load(Acquire) == hit.entry;
         let same_child = edentry.child.load(Acquire) == hit.node.id;
         if same_entry && same_child && cachelet.node.load(Acquire) == hit.node.id {
-            self.set_name(cachelet, sought);
+            self.set_name(cachelet, key);
         }
         self.let_go(lane, cachelet);
     }

@@ -15,17 +15,17 @@
 //!   behind to the home bucket before that is led to no longer. So a miss is a miss if the
 //!   number of buckets is the same after the scan as before, and what is behind too.
 //!
-//! [`sought`] is what is asked for, [`find`] reads, [`Steps`](pm::Steps) is what the fast path goes by, [`change`] inserts and removes,
+//! [`entry_key`] is what is asked for, [`find`] reads, [`Steps`](pm::Steps) is what the fast path goes by, [`change`] inserts and removes,
 //! [`split`] makes the index grow.
 
 pub(crate) mod change;
+pub(crate) mod entry_key;
 pub(crate) mod find;
-pub(crate) mod sought;
 pub(crate) mod split;
 
 pub(crate) use change::{Room, Spot};
+pub(crate) use entry_key::EntryKey;
 pub(crate) use find::{Hit, Seen};
-pub(crate) use sought::Sought;
 
 use crate::fs::{Fs, corrupt};
 use base::Result;

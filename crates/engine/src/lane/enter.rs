@@ -27,6 +27,7 @@ const ODD: u32 = CLOSED | cachelet::DEAD | cachelet::REMOVED | cachelet::INVALID
 impl<'a> Tx<'a> {
     /// Enters two directories (which may be the same) where their nodes say that their cachelets are; `None` if there is
     /// anything about one that [`Fs::enter_two`] must look into.
+    #[inline(always)]
     pub(crate) fn enter_fast(&mut self, [a, b]: [Node; 2]) -> Option<[Seen<'a>; 2]> {
         self.state.entered[0].store(node_offset(a.id), SeqCst);
         if a.id != b.id {
@@ -41,6 +42,7 @@ impl<'a> Tx<'a> {
     }
 
     /// What a directory that this lane has published is like, if it is open to entry.
+    #[inline(always)]
     fn open_to_entry(&self, node: Node) -> Option<Seen<'a>> {
         let directory = self.fs.cachelet(node.hint)?;
         let before = directory.sequence.load(SeqCst);

@@ -394,7 +394,7 @@ mod tests {
         let nobody = |turn: u32| LANES + 1 + turn % 1000;
         for round in 0..2 {
             let name = format!("name {round}");
-            let hash = test.sought(root.id, crate::names::proper(name.as_bytes()).unwrap()).hash;
+            let hash = test.entry_key(root.id, crate::names::proper(name.as_bytes()).unwrap()).hash;
             let lock = || fair("lock", test.create(&cx, root, name.as_bytes(), &FILE).map(drop));
             beside_a_scribe(test.bucket_lock(hash), nobody, lock);
             let directory = test.fs.cached(&cx, root).unwrap();

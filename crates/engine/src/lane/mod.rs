@@ -69,6 +69,7 @@ pub struct Tx<'a> {
 
 impl Fs {
     /// Starts an operation: `EROFS`, or `ENOLCK` when every lane is taken.
+    #[inline(always)]
     pub(crate) fn begin<'a>(&'a self, cx: &Cx, kind: Kind) -> Result<Tx<'a>> {
         self.writable()?;
         Ok(Tx::new(self, self.lane_of(cx)?, kind, self.is_plain()))
@@ -77,6 +78,7 @@ impl Fs {
 
 impl<'a> Tx<'a> {
     /// An operation of a lane that has locked and written nothing yet.
+    #[inline(always)]
     fn new(fs: &'a Fs, number: u32, kind: Kind, plain: bool) -> Self {
         Tx {
             fs,
@@ -189,7 +191,7 @@ impl<'a> Tx<'a> {
     }
 
     /// As `commit`, with `stores` after those listed: none of them is read back from the record.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn commit_with<S: Stores>(&mut self, stores: S) -> Result<()> {
         const { assert!(S::COUNT + Counters::COUNT <= TOGETHER) };
         let (image, listed) = (&self.fs.image, usize::from(self.ops));

@@ -59,7 +59,7 @@ fn who_waits_holds_nothing() {
         let (cx, root) = (test.cx(), test.root_node());
         test.create(&cx, root, b"other", &FILE).unwrap();
         let (node, cachelet) = held(&test);
-        let bucket = |name: &str| test.sought(root.id, crate::names::proper(name.as_bytes()).unwrap()).hash % BUCKET_LOCKS;
+        let bucket = |name: &str| test.entry_key(root.id, crate::names::proper(name.as_bytes()).unwrap()).hash % BUCKET_LOCKS;
         let beside = |name: &str| -> String { (0..).map(|i| format!("{i}")).find(|one| bucket(one) == bucket(name)).unwrap() };
         std::thread::scope(|scope| {
             let fs = test.fs;

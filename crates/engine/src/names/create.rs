@@ -28,8 +28,8 @@ impl Fs {
         if !parent.is_free_to(&cx.cred) {
             return Err(self.unless_exists(cx, dir, name, Errno::EACCES.into()));
         }
-        let sought = self.sought(parent.offset, name);
-        let room = self.new_name(&mut tx, &sought)?;
+        let key = self.entry_key(parent.offset, name);
+        let room = self.new_name(&mut tx, &key)?;
         check_kind(cx, new)?;
         // What has a record of its own comes first.
         let (at, slot) = self.reserve_any_slot(&mut tx, &parent)?;
@@ -39,7 +39,7 @@ impl Fs {
         let directory = new.kind == Kind::Directory;
         let now = self.clock.now();
         let place = self.place_inode(&mut tx)?;
-        let (edentry, allocated) = self.new_edentry(&mut tx, &sought, new.kind as u8, place.id, at)?;
+        let (edentry, allocated) = self.new_edentry(&mut tx, &key, new.kind as u8, place.id, at)?;
         let (root, size, text) = match new.kind {
             Kind::Symlink => {
                 let (at, text) = self.new_text(&mut tx, new.target)?;
@@ -48,13 +48,13 @@ impl Fs {
             Kind::CharDevice | Kind::BlockDevice => (new.rdev, 0, None),
             _ => (0, 0, None),
         };
-        let (spot, entry) = self.insert(&mut tx, room, sought.hash, edentry)?;
+        let (spot, entry) = self.insert(&mut tx, room, key.hash, edentry)?;
         let uid = cx.cred.uid;
         let plan = Plan { kind: new.kind, mode, uid, gid, permission, flags: 0, nlink: 1, size, root, now };
         let own = if directory { edentry } else { 0 };
         let touched = touch_directory(parent.inode, now, 1, i8::from(directory));
         let stores = (allocated, Set { word: slot, value: edentry }, entry, touched, text);
-        let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, own, Some((&spot, &sought)), stores)?;
+        let (cachelet, number) = self.commit_fresh(&mut tx, &place, &plan, own, Some((&spot, &key)), stores)?;
         tx.slot_filled();
         self.release_fresh(tx.state, cachelet);
         drop(tx);

@@ -4,7 +4,7 @@ use super::{Parent, SET_GID};
 use crate::alloc::Arena;
 use crate::file::reclaim::Gone;
 use crate::fs::Fs;
-use crate::index::{Sought, Spot};
+use crate::index::{EntryKey, Spot};
 use crate::lane::Tx;
 use crate::lane::record::{Set, SetBits, Stores};
 use crate::segment::LaneState;
@@ -73,6 +73,7 @@ pub(crate) fn inherit(cx: &Cx, parent: &Parent, kind: Kind, asked: u16) -> (u16,
 
 impl Fs {
     /// Allocates the line of a new inode.
+    #[inline(always)]
     pub(crate) fn place_inode<'a>(&'a self, tx: &mut Tx<'a>) -> Result<Place<'a>> {
         let (offset, inode, allocated) = tx.new_place::<Inode>(1, Arena::Inodes)?;
         // Whatever stood here: the next generation, of which `node_id` keeps 24 bits.
@@ -84,19 +85,20 @@ impl Fs {
     /// `own` is the edentry of a directory; `name` is where the cachelet says it
     /// stands, and where an entry leads to it. Returns the cachelet and its
     /// number; `owner` is held and listed until [`Fs::release_fresh`].
+    #[inline(always)]
     pub(crate) fn commit_fresh<'a, S: Stores>(
         &'a self,
         tx: &mut Tx<'a>,
         place: &Place,
         plan: &Plan,
         own: u64,
-        name: Option<(&Spot, &Sought)>,
+        name: Option<(&Spot, &EntryKey)>,
         stores: S,
     ) -> Result<(&'a Cachelet, u32)> {
         tx.object(place.offset, 1)?;
         let cachelet = self.new_cachelet(tx.number, tx.state)?;
         let number = self.cachelet_number(cachelet);
-        self.fill_fresh(cachelet, place.id, plan, name.map(|(_, sought)| sought));
+        self.fill_fresh(cachelet, place.id, plan, name.map(|(_, key)| key));
         self.write_inode(place, plan, own, number);
         if !tx.plain {
             self.image.flush(place.offset, LINE);
@@ -114,6 +116,7 @@ impl Fs {
         }
     }
 
+    #[inline(always)]
     pub(super) fn write_inode(&self, place: &Place, plan: &Plan, own: u64, cachelet: u32) {
         let (image, inode) = (&self.image, place.inode);
         let generation = (place.id >> 40) as u32;
@@ -129,15 +132,16 @@ impl Fs {
     }
 
     /// Fills the cachelet of a new inode, without asking the inode.
-    pub(super) fn fill_fresh(&self, cachelet: &Cachelet, id: u64, plan: &Plan, name: Option<&Sought>) {
+    #[inline(always)]
+    pub(super) fn fill_fresh(&self, cachelet: &Cachelet, id: u64, plan: &Plan, name: Option<&EntryKey>) {
         let change = self.change(cachelet);
         change.node.store(id, SeqCst);
         change.flags.store(cachelet::REFERENCED, Relaxed);
         let mut name_len = 0;
         match name {
-            Some(sought) if sought.fits_cachelet() => {
-                name_len = sought.name.len() as u8;
-                write_name(&change, sought);
+            Some(key) if key.fits_cachelet() => {
+                name_len = key.name.len() as u8;
+                write_name(&change, key);
             }
             _ => change.parent.store(0, Relaxed),
         }
@@ -168,9 +172,9 @@ impl Fs {
     }
 
     /// Lets a cachelet whose `owner` is held carry a name, or none if it is too long.
-    pub(crate) fn name_cachelet(&self, cachelet: &Cachelet, sought: &Sought) {
-        if sought.fits_cachelet() {
-            self.set_name(cachelet, sought);
+    pub(crate) fn name_cachelet(&self, cachelet: &Cachelet, key: &EntryKey) {
+        if key.fits_cachelet() {
+            self.set_name(cachelet, key);
         } else if cachelet.parent.load(Relaxed) != 0 {
             self.forget_name(cachelet);
         }

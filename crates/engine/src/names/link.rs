@@ -32,8 +32,8 @@ impl Fs {
         if !free {
             parent.may_search(cx)?;
         }
-        let sought = self.sought(parent.offset, name);
-        let room = self.new_name(&mut tx, &sought)?;
+        let key = self.entry_key(parent.offset, name);
+        let room = self.new_name(&mut tx, &key)?;
         let (at, slot, cachelet, seen) = self.prepare_link(&mut tx, cx, node, &parent, free)?;
 
         let inode = self.inode(node_offset(node.id))?;
@@ -45,8 +45,8 @@ impl Fs {
         }
         let now = self.clock.now();
         let kind = (seen.word >> 16) as u8;
-        let (edentry, allocated) = self.new_edentry(&mut tx, &sought, kind, node.id, at)?;
-        let (spot, entry) = self.insert(&mut tx, room, sought.hash, edentry)?;
+        let (edentry, allocated) = self.new_edentry(&mut tx, &key, kind, node.id, at)?;
+        let (spot, entry) = self.insert(&mut tx, room, key.hash, edentry)?;
         self.lead(&spot, self.cachelet_number(cachelet));
         let counted = links_change(inode, links, nlink + 1, now);
         let touched = touch_directory(parent.inode, now, 1, 0);
@@ -58,7 +58,7 @@ impl Fs {
         change.ctime.store(now as u64, Relaxed);
         drop(change);
         if cachelet.parent.load(Relaxed) == 0 {
-            self.name_cachelet(cachelet, &sought);
+            self.name_cachelet(cachelet, &key);
         }
         drop(tx);
         if spot.is_full() {

@@ -23,7 +23,7 @@ pub(crate) mod whole;
 
 use crate::alloc::Arena;
 use crate::fs::{Fs, corrupt};
-use crate::index::{Hit, Room, Seen, Sought};
+use crate::index::{EntryKey, Hit, Room, Seen};
 use crate::lane::Tx;
 use crate::lane::record::{ClearBits, SetBits, Touch};
 use crate::rights::may_search;
@@ -101,7 +101,11 @@ pub(crate) fn gone(error: base::Error) -> base::Error {
 
 impl Fs {
     /// Enters one directory. `ENOTDIR`, or `ENOENT` if it is gone.
+    #[inline(always)]
     pub(crate) fn enter<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, dir: Node) -> Result<Parent<'a>> {
+        if let Some([seen, _]) = tx.enter_fast([dir, dir]) {
+            return self.parent(seen);
+        }
         self.enter_two(tx, cx, dir, dir).map(|(parent, _)| parent)
     }
 
@@ -142,6 +146,7 @@ impl Fs {
         if seen.is(Kind::Directory) { Ok(()) } else { Err(Errno::ENOTDIR.into()) }
     }
 
+    #[inline(always)]
     fn parent<'a>(&'a self, seen: Seen<'a>) -> Result<Parent<'a>> {
         let offset = node_offset(seen.id);
         Ok(Parent { inode: self.inode(offset)?, offset, seen })
@@ -167,9 +172,9 @@ impl Fs {
     }
 
     /// Takes the bucket of a name that is to be made in a directory entered: its lock, and the room for an entry. `EEXIST`.
-    pub(crate) fn new_name<'a>(&'a self, tx: &mut Tx<'a>, sought: &Sought) -> Result<Room<'a>> {
-        tx.lock_bucket(sought.hash)?;
-        match self.room(sought)? {
+    pub(crate) fn new_name<'a>(&'a self, tx: &mut Tx<'a>, key: &EntryKey) -> Result<Room<'a>> {
+        tx.lock_bucket(key.hash)?;
+        match self.room(key)? {
             Room::Taken => Err(Errno::EEXIST.into()),
             room => Ok(room),
         }
@@ -177,34 +182,35 @@ impl Fs {
 
     /// Allocates and writes an edentry, and puts it under the record's checksum:
     /// its offset, and the store that allocates it, for the record.
+    #[inline(always)]
     pub(crate) fn new_edentry<'a>(
         &'a self,
         tx: &mut Tx<'a>,
-        sought: &Sought,
+        key: &EntryKey,
         kind: u8,
         child: u64,
         slot: u64,
     ) -> Result<(u64, SetBits<'a>)> {
-        let (at, edentry, allocated) = if sought.name.len() <= edentry::WORDS * 8 {
+        let (at, edentry, allocated) = if key.name.len() <= edentry::WORDS * 8 {
             tx.new_place::<Edentry>(1, Arena::Edentries)?
         } else {
-            let (at, allocated) = self.long_edentry(tx, sought.name)?;
+            let (at, allocated) = self.long_edentry(tx, key.name)?;
             (at, self.edentry(at)?, allocated)
         };
         let image = &self.image;
-        image.store(&edentry.head, sought.head(kind));
-        image.store(&edentry.parent, sought.parent);
+        image.store(&edentry.head, key.head(kind));
+        image.store(&edentry.parent, key.parent);
         image.store(&edentry.child, child);
         image.store(&edentry.slot, slot);
-        if sought.is_short() {
+        if key.is_short() {
             // What stands behind is nobody's to read.
             let [low, high, ..] = &edentry.name;
-            image.store(low, sought.low);
-            image.store(high, sought.high);
+            image.store(low, key.low);
+            image.store(high, key.high);
         } else {
-            self.write_long_name(edentry, sought.name);
+            self.write_long_name(edentry, key.name);
         }
-        tx.object(at, edentry::lines(sought.name.len()))?;
+        tx.object(at, edentry::lines(key.name.len()))?;
         Ok((at, allocated))
     }
 

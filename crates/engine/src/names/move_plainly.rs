@@ -7,7 +7,7 @@
 use super::inode::ctime_change;
 use super::{Parent, touch_directory};
 use crate::fs::{Fs, corrupt};
-use crate::index::{Room, Sought};
+use crate::index::{EntryKey, Room};
 use crate::lane::Tx;
 use crate::lane::record::{Empty, Set};
 use crate::segment::cache::write_name;
@@ -24,7 +24,7 @@ impl Fs {
         tx: &mut Tx<'a>,
         cx: &Cx,
         (a, b): (&Parent<'a>, &Parent<'a>),
-        (from, to): (&Sought, &Sought),
+        (from, to): (&EntryKey, &EntryKey),
     ) -> Result<Option<bool>> {
         tx.lock_buckets(from.hash, to.hash)?;
         let (hit, spot) = match (self.hit(from)?, self.room(to)?) {

@@ -42,9 +42,9 @@ impl Fs {
         if !parent.is_free_to(&cx.cred) {
             return Err(self.unless_missing(cx, dir, name));
         }
-        let sought = self.sought(parent.offset, name);
-        tx.lock_bucket(sought.hash)?;
-        let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
+        let key = self.entry_key(parent.offset, name);
+        tx.lock_bucket(key.hash)?;
+        let hit = self.hit(&key)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
         parent.may_remove(&cx.cred, victim.uid.load(Relaxed), victim.gid.load(Relaxed))?;
         if hit.kind == Kind::Directory as u8 {

@@ -12,7 +12,7 @@ use super::remove::Fate;
 use super::rmdir::{Outcome, is_surely_empty, later};
 use super::{Parent, STICKY, proper, touch_directory};
 use crate::fs::{Fs, corrupt};
-use crate::index::{Hit, Room, Seen, Sought};
+use crate::index::{EntryKey, Hit, Room, Seen};
 use crate::lane::Tx;
 use crate::lane::record::{Empty, Raise, Set, Stores, Touch};
 use crate::segment::Cachelet;
@@ -64,8 +64,8 @@ impl<'a> End<'a> {
 struct Ends<'a> {
     a: Parent<'a>,
     b: Parent<'a>,
-    from: Sought<'a>,
-    to: Sought<'a>,
+    from: EntryKey<'a>,
+    to: EntryKey<'a>,
     /// Names may be changed in both directories, as a rule.
     free: bool,
 }
@@ -74,8 +74,8 @@ struct Ends<'a> {
 struct Plan<'a> {
     a: Parent<'a>,
     b: Parent<'a>,
-    from: Sought<'a>,
-    to: Sought<'a>,
+    from: EntryKey<'a>,
+    to: EntryKey<'a>,
     source: End<'a>,
     target: Option<End<'a>>,
     /// The parents differ.
@@ -119,7 +119,7 @@ impl Fs {
         };
         let (a, b) = self.enter_two(&mut tx, cx, request.from_dir, request.to_dir)?;
         let free = a.is_free_to(&cx.cred) && b.is_free_to(&cx.cred);
-        let (from, to) = (self.sought(a.offset, request.from), self.sought(b.offset, request.to));
+        let (from, to) = (self.entry_key(a.offset, request.from), self.entry_key(b.offset, request.to));
         let plain = free && request.mode != RenameMode::Exchange && a.seen.mode() & STICKY == 0;
         if plain
             && self.seems_free(self.home(to.hash)?.0, fingerprint(to.hash))
@@ -208,7 +208,7 @@ impl Fs {
 
     /// Whether both names still lead to what was planned for. Their buckets are locked.
     fn is_as_planned(&self, plan: &Plan) -> Result<bool> {
-        let id = |sought| self.hit(sought).map(|hit| hit.map(|hit| hit.node.id));
+        let id = |key| self.hit(key).map(|hit| hit.map(|hit| hit.node.id));
         let source = Some(plan.source.hit.node.id);
         Ok(id(&plan.from)? == source && id(&plan.to)? == plan.target.map(|target| target.hit.node.id))
     }
@@ -373,8 +373,8 @@ impl Fs {
     }
 
     /// After the commit: the cachelet of an inode that has been moved.
-    fn name_moved(&self, end: &End, sought: &Sought, now: i64) {
-        self.name_cachelet(end.cachelet, sought);
+    fn name_moved(&self, end: &End, key: &EntryKey, now: i64) {
+        self.name_cachelet(end.cachelet, key);
         self.change(end.cachelet).ctime.store(now as u64, Relaxed);
     }
 

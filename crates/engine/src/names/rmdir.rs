@@ -81,9 +81,9 @@ impl Fs {
         if !parent.is_free_to(&cx.cred) {
             return Err(self.unless_missing(cx, dir, name));
         }
-        let sought = self.sought(parent.offset, name);
-        tx.lock_bucket(sought.hash)?;
-        let hit = self.hit(&sought)?.ok_or(Errno::ENOENT)?;
+        let key = self.entry_key(parent.offset, name);
+        tx.lock_bucket(key.hash)?;
+        let hit = self.hit(&key)?.ok_or(Errno::ENOENT)?;
         let victim = self.lock_named(&mut tx, cx, hit.node)?;
         parent.may_remove(&cx.cred, victim.uid.load(Relaxed), victim.gid.load(Relaxed))?;
         if hit.kind != Kind::Directory as u8 {
@@ -107,8 +107,8 @@ impl Fs {
         let mut tx = self.begin(cx, lane::Kind::Rmdir)?;
         let parent = self.enter(&mut tx, cx, dir)?;
         parent.may_change(&cx.cred)?;
-        let sought = self.sought(parent.offset, name);
-        let Some(seen) = self.find(cx, &sought)? else { return Err(Errno::ENOENT.into()) };
+        let key = self.entry_key(parent.offset, name);
+        let Some(seen) = self.find(cx, &key)? else { return Err(Errno::ENOENT.into()) };
         parent.may_remove(&cx.cred, seen.uid, seen.gid)?;
         if !seen.is(Kind::Directory) {
             return Err(Errno::ENOTDIR.into());
@@ -123,8 +123,8 @@ impl Fs {
             Err(base::Error::Posix(Errno::ESTALE)) => return Ok(Outcome::Again(0)),
             Err(error) => return Err(error),
         }
-        tx.lock_bucket(sought.hash)?;
-        let Some(hit) = self.hit(&sought)?.filter(|hit| hit.node.id == node.id) else {
+        tx.lock_bucket(key.hash)?;
+        let Some(hit) = self.hit(&key)?.filter(|hit| hit.node.id == node.id) else {
             return Ok(Outcome::Again(0));
         };
         match tx.lock_inode(victim, node.id) {

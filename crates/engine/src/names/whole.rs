@@ -39,13 +39,13 @@ impl Fs {
     fn create_whole_once(&self, cx: &Cx, dir: Node, name: &[u8], new: &Whole) -> Result<Node> {
         let mut tx = self.begin(cx, lane::Kind::Create)?;
         let parent = self.enter(&mut tx, cx, dir)?;
-        let sought = self.sought(parent.offset, proper(name)?);
-        let room = self.new_name(&mut tx, &sought)?;
+        let key = self.entry_key(parent.offset, proper(name)?);
+        let room = self.new_name(&mut tx, &key)?;
         // What has a record of its own comes first.
         let (at, slot) = self.reserve_any_slot(&mut tx, &parent)?;
         let permission = self.permission_index(&mut tx, new.uid, new.gid, new.mode)?;
         let place = self.place_inode(&mut tx)?;
-        let (edentry, allocated) = self.new_edentry(&mut tx, &sought, new.kind as u8, place.id, at)?;
+        let (edentry, allocated) = self.new_edentry(&mut tx, &key, new.kind as u8, place.id, at)?;
         let cold = tx.lines(2, Arena::Other)?;
         self.write_lower(cold, edentry, &new.stamp, new.state)?;
         tx.object(cold, 2)?;
@@ -57,7 +57,7 @@ impl Fs {
             Kind::CharDevice | Kind::BlockDevice => (new.rdev, None),
             _ => (0, None),
         };
-        let (spot, entry) = self.insert(&mut tx, room, sought.hash, edentry)?;
+        let (spot, entry) = self.insert(&mut tx, room, key.hash, edentry)?;
         let plan = Plan {
             kind: new.kind,
             mode: new.mode,
@@ -79,7 +79,7 @@ impl Fs {
         tx.object(place.offset, 1)?;
         let cachelet = self.new_cachelet(tx.number, tx.state)?;
         let number = self.cachelet_number(cachelet);
-        self.fill_fresh(cachelet, place.id, &plan, Some(&sought));
+        self.fill_fresh(cachelet, place.id, &plan, Some(&key));
         self.write_inode(&place, &plan, cold, number);
         self.image.store(&place.inode.ctime, new.stamp.ctime as u64);
         self.image.flush(place.offset, LINE);

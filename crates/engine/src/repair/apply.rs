@@ -53,7 +53,7 @@ impl Repair {
     fn write(&self, target: &Region, lines: &[u64]) -> Result<(), RepairError> {
         for line in lines {
             for at in (*line..*line + LINE).step_by(8) {
-                let Ok(from) = self.image.fs.at::<AtomicU64>(at, "mended word") else { continue };
+                let Ok(from) = self.image.fs.at::<AtomicU64>(at, "fixed word") else { continue };
                 if let Some(word) = target.word(at) {
                     target.store(word, from.load(Relaxed));
                 }

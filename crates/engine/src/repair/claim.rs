@@ -1,11 +1,11 @@
 //! Who uses which line, and words of the copy.
 
-use super::Mender;
+use super::Fixer;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use format::layout::{BLOCK, LINE, LINES_PER_BLOCK, Layout};
 
-impl Mender<'_> {
+impl Fixer<'_> {
     /// A word of the copy; 0 outside the image.
     pub(super) fn get(&self, at: u64) -> u64 {
         self.fs.at::<AtomicU64>(at, "word").map_or(0, |word| word.load(Relaxed))

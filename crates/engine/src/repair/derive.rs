@@ -1,6 +1,6 @@
 //! What follows from the rest: counts, the index, the bitmap, the lanes' counters.
 
-use super::Mender;
+use super::Fixer;
 use super::names::slots;
 use crate::check::IssueKind;
 use crate::index::CHAIN_MAX;
@@ -15,7 +15,7 @@ use heap::vec::Vec;
 const BUCKETS: u64 = ROOT + offset_of!(Root, buckets) as u64;
 const INDEX: u64 = ROOT + offset_of!(Root, index) as u64;
 
-impl Mender<'_> {
+impl Fixer<'_> {
     /// Counts of directories, link counts.
     pub(super) fn write_counts(&mut self) {
         let counts: Vec<(u64, u64, u64)> =

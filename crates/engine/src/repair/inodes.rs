@@ -1,6 +1,6 @@
 //! Inodes that have been met: what they say of themselves, and what hangs on them.
 
-use super::Mender;
+use super::Fixer;
 use super::map::Claims;
 use crate::check::IssueKind;
 use base::{Kind, PATH_MAX};
@@ -11,7 +11,7 @@ use format::xattr;
 use heap::format;
 use heap::vec::Vec;
 
-impl Mender<'_> {
+impl Fixer<'_> {
     /// All inodes met so far.
     pub(super) fn all_inodes(&mut self) {
         let first = self.fs.layout.first_block();
@@ -20,21 +20,21 @@ impl Mender<'_> {
             while bits != 0 {
                 let line = u64::from(bits.trailing_zeros());
                 bits &= bits - 1;
-                self.mend_inode((first + place as u64) * BLOCK + line * LINE);
+                self.fix_inode((first + place as u64) * BLOCK + line * LINE);
             }
         }
-        self.mend_symlinks();
+        self.fix_symlinks();
     }
 
     /// The symlinks left over: when those that are right have their texts.
-    pub(super) fn mend_symlinks(&mut self) {
+    pub(super) fn fix_symlinks(&mut self) {
         for offset in core::mem::take(&mut self.symlinks) {
-            self.mend_symlink(offset);
+            self.fix_symlink(offset);
         }
     }
 
     /// One inode, met already; claims its contents.
-    pub(super) fn mend_inode(&mut self, offset: u64) {
+    pub(super) fn fix_inode(&mut self, offset: u64) {
         let head = self.head(offset);
         let mut new = head;
         new.flags &= COLD | RECOUNT | LINKABLE;
@@ -46,21 +46,21 @@ impl Mender<'_> {
         if new.flags != head.flags {
             self.act(IssueKind::Inode, offset, false, format!("flags {:#x} become {:#x}", head.flags, new.flags));
         }
-        self.mend_permission(offset, &mut new);
-        if new.flags & COLD != 0 && !self.mend_cold(offset) {
+        self.fix_permission(offset, &mut new);
+        if new.flags & COLD != 0 && !self.fix_cold(offset) {
             new.flags &= !COLD;
             self.act(IssueKind::Inode, offset, true, "the cold line is lost: atime, birth time, extended attributes".into());
             self.set(offset + word::EXTRA, 0);
         }
         self.set(offset + word::HEAD, new.pack());
         match Kind::from_dt(new.kind) {
-            Some(Kind::Regular) => self.mend_file(offset),
+            Some(Kind::Regular) => self.fix_file(offset),
             Some(Kind::Symlink) if !self.claim_text(offset) => self.symlinks.push(offset),
             _ => {}
         }
     }
 
-    fn mend_permission(&mut self, offset: u64, head: &mut Head) {
+    fn fix_permission(&mut self, offset: u64, head: &mut Head) {
         if let Some(moved) = self.permissions.get(&head.permission) {
             head.permission = *moved;
         } else if self.fs.permission(head.permission).is_err() {
@@ -72,7 +72,7 @@ impl Mender<'_> {
     }
 
     /// The cold line of an inode that says it has one; false if it has none.
-    fn mend_cold(&mut self, offset: u64) -> bool {
+    fn fix_cold(&mut self, offset: u64) -> bool {
         let at = self.get(offset + word::EXTRA);
         if !self.is_cold_line(at) {
             return false;
@@ -113,7 +113,7 @@ impl Mender<'_> {
         at
     }
 
-    fn mend_file(&mut self, offset: u64) {
+    fn fix_file(&mut self, offset: u64) {
         let size = self.get(offset + word::SIZE);
         let root = self.get(offset + word::ROOT);
         let contents = size.div_ceil(BLOCK);
@@ -157,7 +157,7 @@ impl Mender<'_> {
         self.is_free(at, lines) && length(&self.text(at, lines * LINE)) == size
     }
 
-    fn mend_symlink(&mut self, offset: u64) {
+    fn fix_symlink(&mut self, offset: u64) {
         let (at, size) = (self.get(offset + word::ROOT), self.get(offset + word::SIZE));
         // Nothing says whose it is: both keep it, so that the one it belongs to does.
         if self.texts.get(&at) == Some(&size) && self.copies > 0 {
@@ -183,7 +183,7 @@ impl Mender<'_> {
         self.set(offset + word::SIZE, 0);
         let (links, _) = unpack_links(self.get(offset + word::LINKS));
         self.set(offset + word::LINKS, pack_links(links, 0));
-        self.mend_kind_in_names(offset);
+        self.fix_kind_in_names(offset);
     }
 
     /// Gives symlinks whose text another one has claimed a text of their own.
@@ -203,7 +203,7 @@ impl Mender<'_> {
     }
 
     /// Lets every name of an inode say the kind it has now.
-    fn mend_kind_in_names(&mut self, offset: u64) {
+    fn fix_kind_in_names(&mut self, offset: u64) {
         let kind = self.head(offset).kind;
         let directories: Vec<u64> = self.directories.keys().copied().collect();
         for directory in directories {

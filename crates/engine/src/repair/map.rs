@@ -1,6 +1,6 @@
 //! Maps of files and directories: read with doubt, written anew where needed.
 
-use super::Mender;
+use super::Fixer;
 use crate::check::IssueKind;
 use core::sync::atomic::Ordering::Relaxed;
 use format::extent::{DEPTH_MAX, Extent, FILE_MAX, NODE_ENTRIES, Node, ONE_MAX, Root};
@@ -48,7 +48,7 @@ pub(super) struct Claims {
     pub(super) contents: u64,
 }
 
-impl Mender<'_> {
+impl Fixer<'_> {
     /// Reads the map behind the data root `root`, and claims what is free.
     pub(super) fn read_map(&mut self, root: u64, claims: Claims) -> Map {
         let mut map = Map { pieces: Vec::new(), nodes: Vec::new(), damaged: false, lost: false, foreign: 0, next: 0 };

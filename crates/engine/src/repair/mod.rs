@@ -6,7 +6,7 @@
 //!
 //! 1. **collect**: apply pending records; root, permission table (`tables`);
 //!    from the root directory down claim what belongs together without doubt,
-//!    then what can be mended (`names`, `mend`); then data (`inodes`, `map`)
+//!    then what can be fixed (`names`, `doubtful`); then data (`inodes`, `map`)
 //! 2. **salvage**: names and inodes that nothing leads to any more, back to
 //!    where they were, or into `lost+found` (`salvage`)
 //! 3. **derive** what follows from the rest: maps, counts, index (`derive`), bitmap, counters
@@ -21,9 +21,9 @@
 mod apply;
 mod claim;
 mod derive;
+mod doubtful;
 mod inodes;
 mod map;
-mod mend;
 mod names;
 mod salvage;
 mod space;
@@ -81,7 +81,7 @@ pub enum RepairError {
     Cache,
     /// New directories, maps or index buckets do not fit into it.
     NoSpace,
-    /// Damage is left that no rule mends; what the check still finds.
+    /// Damage is left that no rule fixes; what the check still finds.
     Left(Vec<check::Issue>),
     /// The file could not be written to the end; running again goes on.
     Write(Errno),
@@ -198,9 +198,9 @@ impl Repair {
         }
         let mut after = before.clone();
         for round in 0..ROUNDS_MAX {
-            let mut mender = Mender::new(&image.fs, &mut plan);
-            mender.mend(&mut |step| progress(250 + step / 2))?;
-            if mender.no_space {
+            let mut fixer = Fixer::new(&image.fs, &mut plan);
+            fixer.fix(&mut |step| progress(250 + step / 2))?;
+            if fixer.no_space {
                 return Err(RepairError::NoSpace);
             }
             after = check::whole(&image.fs, &mut |step| progress(750 + step / 4));
@@ -237,7 +237,7 @@ struct Directory {
 }
 
 /// One going-through.
-struct Mender<'a> {
+struct Fixer<'a> {
     fs: &'a Fs,
     plan: &'a mut Plan,
     /// Lines that something uses, a word a block, from the first allocatable block on.
@@ -274,11 +274,11 @@ struct Mender<'a> {
     copies: usize,
 }
 
-impl<'a> Mender<'a> {
-    fn new(fs: &'a Fs, plan: &'a mut Plan) -> Mender<'a> {
+impl<'a> Fixer<'a> {
+    fn new(fs: &'a Fs, plan: &'a mut Plan) -> Fixer<'a> {
         let grown = fs.root().grown.load(core::sync::atomic::Ordering::Relaxed).min(fs.layout.block_count());
         let blocks = grown.saturating_sub(fs.layout.first_block()) as usize;
-        Mender {
+        Fixer {
             fs,
             plan,
             used: heap::vec![0; blocks],
@@ -301,7 +301,7 @@ impl<'a> Mender<'a> {
         }
     }
 
-    fn mend(&mut self, progress: &mut dyn FnMut(u32)) -> Result<(), RepairError> {
+    fn fix(&mut self, progress: &mut dyn FnMut(u32)) -> Result<(), RepairError> {
         self.superblocks();
         self.root_words();
         self.permission_table();
@@ -343,7 +343,7 @@ impl Plan {
 
     /// Changes a word of the copy.
     fn set(&mut self, fs: &Fs, at: u64, value: u64) {
-        let Ok(word) = fs.at::<core::sync::atomic::AtomicU64>(at, "word to be mended") else { return };
+        let Ok(word) = fs.at::<core::sync::atomic::AtomicU64>(at, "word to be fixed") else { return };
         if word.load(core::sync::atomic::Ordering::Relaxed) != value {
             fs.image.store(word, value);
             self.changes.lines.insert(at & !(format::LINE - 1));

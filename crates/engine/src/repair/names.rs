@@ -1,7 +1,7 @@
 //! From the root directory down: names that are right as they stand, then those that are not.
 
 use super::map::{Claims, Map, Piece};
-use super::{Directory, Mender};
+use super::{Directory, Fixer};
 use crate::check::IssueKind;
 use crate::dir::{Entry, NameBuffer};
 use base::Kind;
@@ -32,7 +32,7 @@ enum Held {
     Foreign,
 }
 
-impl Mender<'_> {
+impl Fixer<'_> {
     /// The head of an inode.
     pub(super) fn head(&self, offset: u64) -> inode::Head {
         inode::Head::unpack(self.get(offset + word::HEAD))

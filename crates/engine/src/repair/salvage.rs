@@ -1,8 +1,8 @@
 //! What nothing leads to any more: names back to their directories, inodes into `lost+found`.
 
-use super::mend::shown;
+use super::doubtful::shown;
 use super::names::{is_name, slots};
-use super::{Directory, Mender};
+use super::{Directory, Fixer};
 use crate::check::IssueKind;
 use base::Kind;
 use format::edentry::{self, NAME};
@@ -18,7 +18,7 @@ const LOST: &[u8] = b"lost+found";
 /// A time later than this (1990) can be one of an inode.
 const TIME_MIN: u64 = 631_152_000_000_000_000;
 
-impl Mender<'_> {
+impl Fixer<'_> {
     /// Finds a place for all that can still be recognised.
     pub(super) fn salvage(&mut self, root: u64) {
         self.old_names();
@@ -28,8 +28,8 @@ impl Mender<'_> {
         }
         // The topmost of lost directories first, then circles, then files whose name is lost too.
         let (directories, files): (Vec<u64>, Vec<u64>) = lost.into_iter().partition(|at| self.head(*at).kind == DIRECTORY);
-        let below = |mender: &Self, at: &u64| {
-            let parent = mender.fs.own_edentry(*at).map_or(0, |own| mender.get(own + 8));
+        let below = |fixer: &Self, at: &u64| {
+            let parent = fixer.fs.own_edentry(*at).map_or(0, |own| fixer.get(own + 8));
             directories.contains(&parent) && parent != *at
         };
         let (inner, top): (Vec<u64>, Vec<u64>) = directories.iter().copied().partition(|at| below(self, at));
@@ -113,14 +113,14 @@ impl Mender<'_> {
                 while new != 0 {
                     let line = u64::from(new.trailing_zeros());
                     new &= new - 1;
-                    self.mend_inode((self.fs.layout.first_block() + place as u64) * BLOCK + line * LINE);
+                    self.fix_inode((self.fs.layout.first_block() + place as u64) * BLOCK + line * LINE);
                 }
             }
         }
         if self.links.get(&offset).is_none_or(|found| *found <= 1) {
-            self.mend_inode(offset);
+            self.fix_inode(offset);
         }
-        self.mend_symlinks();
+        self.fix_symlinks();
     }
 
     /// Inodes with contents that nothing leads to.

@@ -1,13 +1,13 @@
 //! Space for what must be made new.
 
-use super::Mender;
+use super::Fixer;
 use core::sync::atomic::Ordering::Relaxed;
 use format::layout::{BLOCK, LINE, ROOT};
 
 /// By how many blocks a full image grows.
 const GROW_BLOCKS: u64 = 256;
 
-impl Mender<'_> {
+impl Fixer<'_> {
     /// Lines of a block that can be given out.
     fn free_lines(&self, place: usize) -> u64 {
         let taken = if self.salvaged { self.used[place] } else { self.used[place] | self.was_used(place) };

@@ -1,7 +1,7 @@
 //! Records, superblocks, root, permission table, root directory, orphans.
 
 use super::derive::lane_at;
-use super::{Mender, Plan};
+use super::{Fixer, Plan};
 use crate::check::{Issue, IssueKind, Report};
 use crate::fs::Fs;
 use crate::lane::apply;
@@ -87,10 +87,10 @@ impl Plan {
     }
 }
 
-impl Mender<'_> {
+impl Fixer<'_> {
     /// Both copies of the superblock are the one that was chosen.
     pub(super) fn superblocks(&mut self) {
-        let copy = |mender: &Self, at: u64| -> Vec<u64> { (0..BLOCK / 8).map(|i| mender.get(at + i * 8)).collect() };
+        let copy = |fixer: &Self, at: u64| -> Vec<u64> { (0..BLOCK / 8).map(|i| fixer.get(at + i * 8)).collect() };
         let words = size_of::<format::Superblock>() / 8;
         let (first, second) = (copy(self, 0), copy(self, SUPERBLOCK_COPY));
         if first[..words] == second[..words] {

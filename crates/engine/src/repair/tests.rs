@@ -179,7 +179,7 @@ fn derived() {
 fn index() {
     let entry = |t: &TestFs| {
         let root = t.fs.root().root_inode.load(Relaxed);
-        let hit = t.fs.hit(&t.fs.sought(root, proper(b"link").unwrap())).unwrap().unwrap();
+        let hit = t.fs.hit(&t.fs.entry_key(root, proper(b"link").unwrap())).unwrap().unwrap();
         crate::index::change::entry_word(t.fs.image.offset_of(hit.place.unwrap().0), hit.index)
     };
     nothing_lost(|t| flip(t, entry(t), 1 << 50));
@@ -198,7 +198,7 @@ fn root() {
     nothing_lost(|t| flip(t, layout::ROOT + 8, 1 << 40));
 }
 
-/// Goal: every word of an edentry can be mended, and a lost slot found again.
+/// Goal: every word of an edentry can be fixed, and a lost slot found again.
 #[test]
 fn edentries() {
     for offset in [8, 24] {
@@ -310,8 +310,8 @@ fn a_full_block_is_no_text() {
 fn a_name_in_a_name() {
     let name = format!("file-39-{}", "x".repeat(195));
     let (mut before, after, _) = repaired(|t| {
-        let sought = t.fs.sought(inode(t, b"dir"), proper(name.as_bytes()).unwrap());
-        let (long, own) = (t.fs.hit(&sought).unwrap().unwrap().edentry, edentry_of(t, b"dir"));
+        let key = t.fs.entry_key(inode(t, b"dir"), proper(name.as_bytes()).unwrap());
+        let (long, own) = (t.fs.hit(&key).unwrap().unwrap().edentry, edentry_of(t, b"dir"));
         for word in (0..64).step_by(8) {
             at(t, long + 128 + word).store(at(t, own + word).swap(0, Relaxed), Relaxed);
         }
@@ -446,7 +446,7 @@ fn killed() {
     let lines: Vec<u64> = repair.steps().concat();
     repair.apply().unwrap();
     drop(repair);
-    let mended = std::fs::read(whole.file()).unwrap();
+    let fixed = std::fs::read(whole.file()).unwrap();
     let goal = tree(&TestFs::from_image(whole).unwrap());
     assert!(goal.keys().any(|path| path.ends_with("/deep/below")));
     for cut in (0..lines.len()).step_by(lines.len().div_ceil(24)) {
@@ -454,7 +454,7 @@ fn killed() {
         let mut part = damaged.clone();
         for line in &lines[..cut] {
             let range = *line as usize..*line as usize + 64;
-            part[range.clone()].copy_from_slice(&mended[range]);
+            part[range.clone()].copy_from_slice(&fixed[range]);
         }
         std::fs::write(image.file(), &part).unwrap();
         let repair = Repair::plan(&image.path(), &mut |_| {}).unwrap();

@@ -18,7 +18,7 @@
 use super::cachelet::{self, Cachelet, NAME_SHORT, pack_mode};
 use super::device::UNTOLD;
 use crate::fs::{Fs, corrupt};
-use crate::index::{Seen, Sought};
+use crate::index::{EntryKey, Seen};
 use crate::lane::lock::Waiter;
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -422,10 +422,10 @@ impl Fs {
     }
 
     /// Writes a name of at most [`NAME_SHORT`] bytes into a cachelet whose `owner` is held.
-    pub(crate) fn set_name(&self, cachelet: &Cachelet, sought: &Sought) {
+    pub(crate) fn set_name(&self, cachelet: &Cachelet, key: &EntryKey) {
         let change = self.change(cachelet);
-        change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | (sought.name.len() as u32) << 24, Relaxed);
-        write_name(&change, sought);
+        change.mode.store(change.mode.load(Relaxed) & 0xff_ffff | (key.name.len() as u32) << 24, Relaxed);
+        write_name(&change, key);
     }
 
     /// Takes the name out of a cachelet whose `owner` is held (it was removed or moved).
@@ -473,15 +473,15 @@ pub(crate) fn short_word(rest: &[u8]) -> u64 {
 /// Writes a name of at most [`NAME_SHORT`] bytes, and where it stands, into a
 /// cachelet that is being changed; its length is the caller's to write.
 #[inline]
-pub(crate) fn write_name(cachelet: &Cachelet, sought: &Sought) {
-    cachelet.parent.store(sought.parent, Relaxed);
-    if !sought.is_short() {
-        return write_name_long(cachelet, sought.name);
+pub(crate) fn write_name(cachelet: &Cachelet, key: &EntryKey) {
+    cachelet.parent.store(key.parent, Relaxed);
+    if !key.is_short() {
+        return write_name_long(cachelet, key.name);
     }
     // What is behind is nobody's to read.
     let [low, high, ..] = &cachelet.name;
-    low.store(sought.low, Relaxed);
-    high.store(sought.high, Relaxed);
+    low.store(key.low, Relaxed);
+    high.store(key.high, Relaxed);
 }
 
 #[inline(never)]

@@ -329,7 +329,7 @@ mod tests {
                         let caller = Caller { uid: 0, privileged: true };
                         // SAFETY: the text ends in a NUL, and outlives the call.
                         let text = unsafe { Text::new(path.as_ptr()) };
-                        match fs.stat_fast(&caller, (root, text), true, None, &mut stat) {
+                        match fs.stat_fast(&caller, (root, text), true, |_| false, &mut stat) {
                             // SAFETY: zeroed, then filled.
                             Fast::Done(()) => assert_eq!(unsafe { stat.assume_init() }.st_ino, ino, "round {round}"),
                             Fast::Slow => {}

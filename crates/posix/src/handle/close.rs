@@ -64,7 +64,7 @@ impl Process {
         if self.has_record_locks() {
             return Some(Unclosed::All);
         }
-        mount.backend.close_fast(fd)
+        mount.close_fast(fd)
     }
 
     /// What [`Process::end_fast`] has left.
@@ -79,7 +79,7 @@ impl Process {
         {
             mount.backend.drop_process_locks(&cx, file.node);
         }
-        mount.backend.close_rest(&cx, fd, rest);
+        mount.close_rest(&cx, fd, rest);
     }
 
     /// `close_range(first, last, flags)`.

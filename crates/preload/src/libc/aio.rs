@@ -3,14 +3,15 @@
 //! past all symbols. `aio_error`, `aio_return` and `aio_suspend` are libc's: they look
 //! into the control block, where the result is.
 
-use crate::runtime::call;
-use crate::runtime::kernel::{self, Who};
+use crate::runtime::call::is_ours;
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::kernel::Who;
+use crate::runtime::{call, errno, kernel};
 use core::ffi::{c_int, c_void};
 
 use pm::Errno;
 use pm::sys::abi;
 
-use crate::runtime::{call::is_ours, errno, front_end::PROCESS};
 use crate::{next, serve};
 
 /// `struct sigevent`, as far as it is used.

@@ -1,11 +1,9 @@
 //! Working directory, umask, root.
 
 use super::Text;
-use crate::runtime::{
-    errno::{ret_int, set},
-    front_end::PROCESS,
-    imports,
-};
+use crate::runtime::errno::{ret_int, set};
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::imports;
 use crate::{next, serve};
 use core::ffi::c_char;
 use core::ptr::null_mut;

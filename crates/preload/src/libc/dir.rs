@@ -24,7 +24,8 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use pm::sys::abi;
 
-use crate::runtime::{alloc, call, errno, front_end::PROCESS};
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::{alloc, call, errno};
 use crate::{direct, next, serve};
 
 const MAGIC: u32 = 0x5344_7042;

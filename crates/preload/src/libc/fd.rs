@@ -1,10 +1,8 @@
 //! Descriptors: dup, fcntl, ioctl, locks, terminals.
 
 use super::Text;
-use crate::runtime::{
-    call::is_ours,
-    errno::{ret_int, set},
-};
+use crate::runtime::call::is_ours;
+use crate::runtime::errno::{ret_int, set};
 use crate::{direct, next, serve};
 use core::ffi::{c_char, c_void};
 use pm::sys::abi::*;

@@ -13,8 +13,8 @@
 
 use crate::next;
 use crate::process::hand_over;
-use crate::runtime::kernel;
-use crate::runtime::{front_end::PROCESS, operation, thread, tls, vfork_child};
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::{kernel, operation, thread, tls, vfork_child};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use pm::sys::abi::*;

@@ -4,7 +4,8 @@
 //! to, not called.
 
 use crate::next;
-use crate::process::libraries::{self, Opened};
+use crate::process::libraries;
+use crate::process::libraries::Opened;
 use crate::runtime::{errno, imports, tls, vfork_child};
 use core::ffi::{c_char, c_int, c_void};
 

@@ -7,8 +7,8 @@
 //! placeholder is sent: `EBADF`, as documented.
 
 use crate::process::hand_over;
-use crate::runtime::kernel;
-use crate::runtime::{alloc, call, front_end::PROCESS, operation, placeholders, thread, tls, vfork_child};
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::{alloc, call, kernel, operation, placeholders, thread, tls, vfork_child};
 use core::ffi::c_int;
 use pm::faults;
 use pm::sys::{self, abi::*};

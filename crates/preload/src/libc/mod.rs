@@ -1,4 +1,4 @@
-//! The exported symbols, one file a call family.
+//! The exported functions, one file a call family.
 //!
 //! Every name that glibc's dynamic symbol table has for a call is here: the
 //! plain one, the `64` one, the `__` one, the fortified `_chk` one and, for the

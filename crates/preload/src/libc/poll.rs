@@ -3,7 +3,8 @@
 //! What is not ours goes to libc's own function: they are cancellation points
 //! that wait.
 
-use crate::runtime::{call::any_ours, errno::ret_int};
+use crate::runtime::call::any_ours;
+use crate::runtime::errno::ret_int;
 use crate::{next, serve};
 use pm::sys::abi::*;
 

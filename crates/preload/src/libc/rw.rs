@@ -3,10 +3,8 @@
 //! A call that is not ours goes to libc's own function where that is a
 //! cancellation point which may block for long.
 
-use crate::runtime::{
-    call::{by_libc, is_ours},
-    errno::ret,
-};
+use crate::runtime::call::{by_libc, is_ours};
+use crate::runtime::errno::ret;
 use crate::{direct, next, serve};
 use pm::sys::abi::*;
 

@@ -2,13 +2,12 @@
 //! descriptors inside them, past our `fork` and `dup2`. And `_exit`, the last
 //! moment to add what was counted.
 
-use crate::runtime::call;
+use crate::runtime::{call, errno};
 use core::ffi::{c_char, c_int, c_void};
 
 use pm::Errno;
 use pm::sys::abi;
 
-use crate::runtime::errno;
 use crate::{next, serve};
 
 unsafe extern "C" {

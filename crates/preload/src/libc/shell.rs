@@ -3,11 +3,9 @@
 use crate::next;
 use crate::process::spawn::order::{Order, wait};
 use crate::process::spawn::spawn;
-use crate::runtime::call;
-use crate::runtime::kernel;
-use crate::runtime::operation::{self, SIG_BLOCK, set_signals};
-use crate::runtime::tls::{self, raw_during};
-use crate::runtime::{alloc, errno, imports, placeholders};
+use crate::runtime::operation::{SIG_BLOCK, set_signals};
+use crate::runtime::tls::raw_during;
+use crate::runtime::{alloc, call, errno, imports, kernel, operation, placeholders, tls};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};

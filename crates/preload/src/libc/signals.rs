@@ -3,11 +3,12 @@
 
 use super::masks;
 use crate::next;
+use crate::runtime::masks::FAULTS;
 use crate::runtime::signals::{
     DEFAULT, IGNORE, SA_RESETHAND_BIT, SA_RESTART_BIT, SA_SIGINFO_BIT, SIGNALS, WATCHING_FLAGS, is_guarded, is_watched, slot,
     trampoline_address,
 };
-use crate::runtime::{errno, masks::FAULTS, tls, vfork_child};
+use crate::runtime::{errno, tls, vfork_child};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 

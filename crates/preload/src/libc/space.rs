@@ -1,7 +1,8 @@
 //! truncate and fallocate.
 
 use super::Text;
-use crate::runtime::{call::is_ours, errno::ret_int};
+use crate::runtime::call::is_ours;
+use crate::runtime::errno::ret_int;
 use crate::{direct, next, serve};
 use pm::sys::abi::*;
 

@@ -1,10 +1,8 @@
 //! statfs, statvfs, pathconf.
 
 use super::{HERE, Text};
-use crate::runtime::{
-    call::{is_ours, path_is_ours},
-    errno::{ret_int, set},
-};
+use crate::runtime::call::{is_ours, path_is_ours};
+use crate::runtime::errno::{ret_int, set};
 use crate::{next, serve};
 use core::mem::MaybeUninit;
 use pm::sys::abi::*;

@@ -20,7 +20,7 @@
 //!   and `r11` survive, and so do the red zone and the vector registers.
 //!
 //! If anything is missing (table, memory near libc, the right to write its
-//! text), the symbols serve alone, after one line that says why.
+//! text), interposition serves alone, after one line that says why.
 
 mod entry;
 mod stubs;

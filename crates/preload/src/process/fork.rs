@@ -1,4 +1,4 @@
-//! fork, vfork, clone: a child of ours shares descriptions and offsets.
+//! fork, vfork, clone: a child of ours shares open files and offsets.
 //!
 //! Before libc's `fork`, every file system readies a copy of this process's
 //! descriptors; the child claims it first thing. A child of `vfork` shares our memory

@@ -5,15 +5,15 @@
 //! ours that it inherits becomes a kernel descriptor of the same file at the
 //! same offset, just before `exec`, and the working directory becomes the
 //! kernel's. From then on the kernel owns the offset; the server of the mount
-//! lets the one of the description follow, for whoever else has it
+//! lets the one of the open file follow, for whoever else has it
 //! (decision 0078).
 //!
 //! Without such a mount the placeholders stay: `EBADF`, as documented.
 
 use crate::process::own_calls;
 use crate::runtime::front_end::PROCESS;
-use crate::runtime::kernel::{self, Who};
-use crate::runtime::{alloc, environ, imports, kernel_root, operation, placeholders, thread, tls};
+use crate::runtime::kernel::Who;
+use crate::runtime::{alloc, environ, imports, kernel, kernel_root, operation, placeholders, thread, tls};
 use core::ffi::c_char;
 use pm::sys::abi::*;
 use posix::own_calls::{is_elf, segments};
@@ -245,7 +245,7 @@ impl Drop for HandedOver {
 }
 
 /// A kernel descriptor (close-on-exec) of what `fd` of ours stands for, at its
-/// offset; `None` if the kernel hasn't got it. With `share` the description's
+/// offset; `None` if the kernel hasn't got it. With `share` the open file's
 /// offset follows. Within an operation (`tls::enter`).
 pub fn open_in_kernel(tls: &tls::Tls, fd: u32, share: bool) -> Option<usize> {
     use base::description::{EACH_READ, SHARE};

@@ -2,7 +2,8 @@
 //! executes the file itself, so that `/proc/self/exe`, libraries beside the
 //! program and set-id bits are as everywhere.
 
-use crate::runtime::{alloc, front_end::PROCESS, operation, thread, tls};
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::{alloc, operation, thread, tls};
 use crate::serve;
 use core::ffi::{CStr, c_char};
 use core::mem::MaybeUninit;

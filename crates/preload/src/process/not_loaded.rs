@@ -2,12 +2,10 @@
 //! kernel's too: they would take what lies at its point for what is in it.
 
 use crate::complain;
-use crate::runtime::{
-    call,
-    front_end::PROCESS,
-    imports::{bytes, strings},
-    session::is_first_of,
-};
+use crate::runtime::call;
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::imports::{bytes, strings};
+use crate::runtime::session::is_first_of;
 use core::ffi::c_char;
 
 const HERE: i32 = -100;

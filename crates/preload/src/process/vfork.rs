@@ -3,10 +3,10 @@
 use crate::process::hand_over;
 use crate::runtime::environ::{Environment, STATE_MAX};
 use crate::runtime::front_end::PROCESS;
-use crate::runtime::operation::{self, block_signals, set_signals};
-use crate::runtime::tls::{self, Tls};
-use crate::runtime::vfork_child::{BLOCKS_MAX, Number, VforkChild, here, is_kernels, is_missing, settle};
-use crate::runtime::{alloc, errno, phase, placeholders, signals, thread};
+use crate::runtime::operation::{block_signals, set_signals};
+use crate::runtime::tls::Tls;
+use crate::runtime::vfork_child::{BLOCKS_MAX, Descriptor, VforkChild, here, is_kernels, is_missing, settle};
+use crate::runtime::{alloc, errno, operation, phase, placeholders, signals, thread, tls};
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 use pm::sys::{self, abi::*};
@@ -45,18 +45,18 @@ fn ready(tls: &Tls, mask: u64) -> *mut VforkChild {
     let entries = || PROCESS.descriptors.range(0, FD_MAX);
     // Other threads may open more meanwhile.
     let room = entries().count() + MORE;
-    let at = alloc::alloc(size_of::<VforkChild>() + room * size_of::<Number>()).cast::<VforkChild>();
+    let at = alloc::alloc(size_of::<VforkChild>() + room * size_of::<Descriptor>()).cast::<VforkChild>();
     if at.is_null() {
         PROCESS.fork_failed(state, token);
         return at;
     }
     // SAFETY: inside the block, or its end.
-    let numbers = unsafe { at.add(1) }.cast::<Number>();
+    let descriptors = unsafe { at.add(1) }.cast::<Descriptor>();
     let mut count = 0;
     let cwd = PROCESS.descriptors.get(CWD_FD).map(|cwd| (CWD_FD, cwd));
     for (fd, entry) in entries().take(room - 1).chain(cwd) {
         // SAFETY: the block has room for so many.
-        unsafe { numbers.add(count).write(Number { fd, has: true, entry }) };
+        unsafe { descriptors.add(count).write(Descriptor { fd, has: true, entry }) };
         count += 1;
     }
     if count == room {
@@ -67,7 +67,7 @@ fn ready(tls: &Tls, mask: u64) -> *mut VforkChild {
     }
     let child = VforkChild {
         token,
-        numbers,
+        descriptors,
         count,
         raw: tls.aside.raw.get(),
         depth: tls.depth.get() - 1,
@@ -137,7 +137,7 @@ fn reap(child: c_int) {
 }
 
 /// Executes a program that is plainly the kernel's and that we are loaded into; returns only on
-/// failure, with the negated error number. `None`: not so.
+/// failure, with the negated error one. `None`: not so.
 ///
 /// # Safety
 /// The pointers are the program's.

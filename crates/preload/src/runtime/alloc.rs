@@ -10,8 +10,8 @@
 //! [ header: class or mapping length | user bytes … ]   16-byte aligned
 //! ```
 
-use crate::runtime::operation;
-use crate::runtime::tls::{self, Tls};
+use crate::runtime::tls::Tls;
+use crate::runtime::{operation, tls};
 use core::alloc::{GlobalAlloc, Layout};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};

@@ -1,4 +1,4 @@
-//! The one way of every call: ours by `posix`, all others to the kernel.
+//! The one path of every call: ours by `posix`, all others to the kernel.
 //!
 //! ```text
 //! call ─ nothing mounted, or "go raw" ─────────────────────────────▶ kernel
@@ -11,10 +11,9 @@
 //! ([`crate::runtime::signals`]); kernel calls with the program's own arguments, which
 //! may block, are made at depth 0.
 
-use crate::runtime::kernel::{self, Number};
-use crate::runtime::{
-    count, errno, front_end::PROCESS, kernel_path, operation, phase, placeholders, signals, thread, tls, vfork_child,
-};
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::kernel::Word;
+use crate::runtime::{count, errno, kernel, kernel_path, operation, phase, placeholders, signals, thread, tls, vfork_child};
 use pm::sys::{self, abi::*};
 use posix::{Outcome, ThreadState};
 
@@ -334,13 +333,13 @@ pub unsafe fn path_is_ours(dirfd: i32, path: *const u8) -> bool {
 }
 
 /// `close`.
-pub fn close(fd: impl Number) -> isize {
+pub fn close(fd: impl Word) -> isize {
     // SAFETY: no pointers.
     unsafe { call(__NR_close as usize, [fd.word(), 0, 0, 0, 0, 0]) }
 }
 
 /// `fcntl` of flags and duplicates; `EINVAL` for any other.
-pub fn fcntl(fd: impl Number, operation: u32, argument: impl Number) -> isize {
+pub fn fcntl(fd: impl Word, operation: u32, argument: impl Word) -> isize {
     if !kernel::is_plain_fcntl(operation) {
         return EINVAL;
     }
@@ -349,13 +348,13 @@ pub fn fcntl(fd: impl Number, operation: u32, argument: impl Number) -> isize {
 }
 
 /// `dup3`.
-pub fn dup3(from: impl Number, to: impl Number, flags: impl Number) -> isize {
+pub fn dup3(from: impl Word, to: impl Word, flags: impl Word) -> isize {
     // SAFETY: no pointers.
     unsafe { call(__NR_dup3 as usize, [from.word(), to.word(), flags.word(), 0, 0, 0]) }
 }
 
 /// `fchdir`.
-pub fn fchdir(fd: impl Number) -> isize {
+pub fn fchdir(fd: impl Word) -> isize {
     // SAFETY: no pointers.
     unsafe { call(__NR_fchdir as usize, [fd.word(), 0, 0, 0, 0, 0]) }
 }

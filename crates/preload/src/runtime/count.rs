@@ -1,9 +1,9 @@
-//! How many calls were served, by way: counted by each thread for itself, and
+//! How many calls were served, by interposition and by syscall patching: counted by each thread for itself, and
 //! added to the images' counts now and then.
 
 use crate::runtime::front_end::PROCESS;
-use crate::runtime::phase;
-use crate::runtime::tls::{self, Tls};
+use crate::runtime::tls::Tls;
+use crate::runtime::{phase, tls};
 use base::Calls;
 
 /// So many calls of a thread are added at once.

@@ -11,13 +11,10 @@
 //!   work with files or never return. The lane is left as if its thread had died.
 //! - the program's.
 
-use crate::runtime::{
-    errno,
-    front_end::{self, PROCESS},
-    operation::{self, SIGBUS, SIGSEGV},
-    phase, thread,
-    tls::Tls,
-};
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::operation::{SIGBUS, SIGSEGV};
+use crate::runtime::tls::Tls;
+use crate::runtime::{errno, front_end, operation, phase, thread};
 use core::ffi::{c_int, c_void};
 use posix::MapFault;
 

@@ -1,8 +1,8 @@
 //! What this front end lends to `posix`.
 
-use crate::runtime::kernel::{self, Who};
+use crate::runtime::kernel::Who;
 use crate::runtime::placeholders::{Placeholders, before_kernel};
-use crate::runtime::{kernel_root, saved, tls};
+use crate::runtime::{kernel, kernel_root, saved, tls};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use pm::sys::abi::*;
 use pm::{Errno, sys};

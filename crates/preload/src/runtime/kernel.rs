@@ -4,14 +4,14 @@ use pm::Errno;
 use pm::sys::{self, abi::*};
 
 /// A number as the kernel takes it.
-pub trait Number: Copy {
+pub trait Word: Copy {
     /// In a register.
     fn word(self) -> usize;
 }
 
 macro_rules! numbers {
     ($($kind:ty)*) => {$(
-        impl Number for $kind {
+        impl Word for $kind {
             #[inline(always)]
             fn word(self) -> usize {
                 self as usize
@@ -23,7 +23,7 @@ macro_rules! numbers {
 numbers! { i32 u32 isize usize }
 
 /// Closes one of the kernel's descriptors.
-pub fn close(fd: impl Number) {
+pub fn close(fd: impl Word) {
     // SAFETY: no pointers.
     let _ = unsafe { pm::call!(__NR_close, fd.word()) };
 }
@@ -34,7 +34,7 @@ pub fn is_plain_fcntl(operation: u32) -> bool {
 }
 
 /// `fcntl` of flags and duplicates; `EINVAL` for any other.
-pub fn fcntl(fd: impl Number, operation: u32, argument: impl Number) -> Result<usize, Errno> {
+pub fn fcntl(fd: impl Word, operation: u32, argument: impl Word) -> Result<usize, Errno> {
     if !is_plain_fcntl(operation) {
         return Err(Errno::EINVAL);
     }
@@ -43,13 +43,13 @@ pub fn fcntl(fd: impl Number, operation: u32, argument: impl Number) -> Result<u
 }
 
 /// `dup3`.
-pub fn dup3(from: impl Number, to: impl Number, flags: impl Number) -> Result<usize, Errno> {
+pub fn dup3(from: impl Word, to: impl Word, flags: impl Word) -> Result<usize, Errno> {
     // SAFETY: no pointers.
     unsafe { pm::call!(__NR_dup3, from.word(), to.word(), flags.word()) }
 }
 
 /// `fchdir`.
-pub fn fchdir(fd: impl Number) -> Result<usize, Errno> {
+pub fn fchdir(fd: impl Word) -> Result<usize, Errno> {
     // SAFETY: no pointers.
     unsafe { pm::call!(__NR_fchdir, fd.word()) }
 }

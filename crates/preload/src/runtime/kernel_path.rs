@@ -39,7 +39,7 @@ pub unsafe fn is_kernel_path(path: usize) -> bool {
         return false;
     }
     let text = path as *const u8;
-    // What cannot be read is left to the longer way.
+    // What cannot be read left to the slow path.
     let next = text.wrapping_add(1);
     if faults::is_slash(text) != Some(true) || !faults::is_readable(next) {
         return false;

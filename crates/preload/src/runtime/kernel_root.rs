@@ -1,7 +1,7 @@
 //! The kernel's files by their paths, from the root directory in which its mounts are.
 
-use crate::runtime::kernel::{self, Who};
-use crate::runtime::placeholders;
+use crate::runtime::kernel::Who;
+use crate::runtime::{kernel, placeholders};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use pm::sys::abi::*;
 

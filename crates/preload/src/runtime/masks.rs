@@ -6,7 +6,8 @@
 //! has it blocked is blocked after all, until it is let through. New threads begin without them, and masks that hold
 //! for one call only (`sigsuspend`, `ppoll`, …) are left as they are.
 
-use crate::runtime::operation::{self, SIG_BLOCK, SIG_UNBLOCK, SIGBUS, SIGSEGV};
+use crate::runtime::operation;
+use crate::runtime::operation::{SIG_BLOCK, SIG_UNBLOCK, SIGBUS, SIGSEGV};
 use crate::runtime::tls::Tls;
 use core::ffi::{c_int, c_void};
 

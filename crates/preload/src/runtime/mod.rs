@@ -1,4 +1,4 @@
-//! What everything else stands on: the words of each thread, memory, signals and faults, placeholders, and the way of every
+//! What everything else stands on: the words of each thread, memory, signals and faults, placeholders, and the path of every
 //! call.
 
 #[macro_use]

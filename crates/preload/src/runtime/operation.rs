@@ -3,7 +3,8 @@
 //! While `depth` is not 0 the program's handlers are put off: a signal that comes is noted, left blocked, and raised
 //! again ([`deliver`]) as soon as the operation ends. Why: [`crate::runtime::signals`].
 
-use crate::runtime::kernel::{self, Who};
+use crate::runtime::kernel;
+use crate::runtime::kernel::Who;
 use crate::runtime::tls::{TOLD_MAX, Tls};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};

@@ -14,8 +14,7 @@
 //! - No number below `HOLE` is free in the kernel (as far as our symbols have
 //!   seen). A pooled number below it is therefore the lowest free one.
 
-use crate::runtime::kernel;
-use crate::runtime::tls;
+use crate::runtime::{kernel, tls};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use pm::Errno;
 use pm::file::File;
@@ -327,7 +326,7 @@ fn hold_found(fd: u32) {
     }
 }
 
-/// In a child that was a guest of its parent: these numbers carry placeholders, and no others.
+/// In a child by `vfork` that has memory of its own now: these numbers carry placeholders, and no others.
 pub fn settle(numbers: impl Iterator<Item = u32>) {
     nothing_held();
     numbers.for_each(hold_found);

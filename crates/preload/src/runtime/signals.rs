@@ -10,13 +10,10 @@
 //! `SIGTRAP`) are noted likewise where somebody has sent them, but never blocked: a blocked one ends the
 //! program at the next fault. Where an instruction has caused them, see [`crate::runtime::faults`].
 
-use crate::runtime::{
-    errno,
-    faults::{self, Fault},
-    masks,
-    operation::{self, SIG_UNBLOCK, SIGBUS, SIGSEGV, SIGTRAP},
-    tls::{self, Tls},
-};
+use crate::runtime::faults::Fault;
+use crate::runtime::operation::{SIG_UNBLOCK, SIGBUS, SIGSEGV, SIGTRAP};
+use crate::runtime::tls::Tls;
+use crate::runtime::{errno, faults, masks, operation, tls};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use pm::sys::abi::*;

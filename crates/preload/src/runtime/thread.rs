@@ -3,8 +3,8 @@
 //! The first thread's is a static (pages appear as they are touched); the others
 //! get a mapping of their own, given back by a key destructor when they end.
 
-use crate::runtime::tls::{self, Tls};
-use crate::runtime::{alloc, count, panic};
+use crate::runtime::tls::Tls;
+use crate::runtime::{alloc, count, panic, tls};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};

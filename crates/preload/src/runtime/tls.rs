@@ -21,7 +21,7 @@ pub struct Tls {
     pub pending: Cell<u64>,
     /// Whether a plugin runs on this thread; its `raw` not 0: every call goes straight to the kernel.
     pub aside: plugin::Aside,
-    /// Of `calls`, those from libc's patched sites.
+    /// Of `calls`, those by syscall patching.
     pub patched: Cell<u32>,
     /// Address of the mapped page whose fault came last.
     pub touched: Cell<usize>,

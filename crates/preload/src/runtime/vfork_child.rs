@@ -23,10 +23,10 @@
 
 use crate::runtime::environ::Environment;
 use crate::runtime::front_end::PROCESS;
-use crate::runtime::kernel::{self, Who};
-use crate::runtime::operation::{self, block_signals, set_signals};
-use crate::runtime::tls::{self, Tls};
-use crate::runtime::{child, kernel_path, phase, placeholders, thread};
+use crate::runtime::kernel::Who;
+use crate::runtime::operation::{block_signals, set_signals};
+use crate::runtime::tls::Tls;
+use crate::runtime::{child, kernel, kernel_path, operation, phase, placeholders, thread, tls};
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 use pm::sys::{self, abi::*};
@@ -44,24 +44,24 @@ type Strings = *const *mut c_char;
 
 /// One of the descriptors that were readied.
 #[derive(Clone, Copy)]
-pub struct Number {
+pub struct Descriptor {
     pub fd: u32,
     /// The child still has it.
     pub has: bool,
     pub entry: Entry,
 }
 
-/// What the child has of ours. The numbers lie behind it, by size.
+/// What the child has of ours. The descriptors lie behind it, by size.
 pub struct VforkChild {
     pub token: ForkToken,
-    pub numbers: *mut Number,
+    pub descriptors: *mut Descriptor,
     pub count: usize,
     /// The thread's own words, for afterwards.
     pub raw: u32,
     pub depth: u32,
     pub mask: u64,
     pub hidden: u64,
-    /// Its robust list and number.
+    /// Its robust list and one.
     pub robust_list: usize,
     pub thread: u32,
     /// The settled child; written by the kernel.
@@ -75,32 +75,32 @@ pub struct VforkChild {
 }
 
 impl VforkChild {
-    fn numbers(&mut self) -> &mut [Number] {
+    fn descriptors(&mut self) -> &mut [Descriptor] {
         // SAFETY: `prepare` made room for so many, and wrote them.
-        unsafe { core::slice::from_raw_parts_mut(self.numbers, self.count) }
+        unsafe { core::slice::from_raw_parts_mut(self.descriptors, self.count) }
     }
 
-    fn find(&mut self, fd: usize) -> Option<&mut Number> {
-        let numbers = self.numbers();
-        let index = numbers.binary_search_by_key(&fd, |number| number.fd as usize).ok()?;
-        Some(&mut numbers[index]).filter(|number| number.has)
+    fn find(&mut self, fd: usize) -> Option<&mut Descriptor> {
+        let descriptors = self.descriptors();
+        let index = descriptors.binary_search_by_key(&fd, |one| one.fd as usize).ok()?;
+        Some(&mut descriptors[index]).filter(|one| one.has)
     }
 
     fn has(&mut self, fd: usize) -> bool {
         fd < FD_MAX as usize && self.find(fd).is_some()
     }
 
-    /// The child has given up these numbers.
+    /// The child has given up these descriptors.
     fn gives_up(&mut self, first: usize, last: usize) {
-        let gone = |number: &&mut Number| (first..=last).contains(&(number.fd as usize));
-        self.numbers().iter_mut().filter(gone).for_each(|number| number.has = false);
+        let gone = |one: &&mut Descriptor| (first..=last).contains(&(one.fd as usize));
+        self.descriptors().iter_mut().filter(gone).for_each(|one| one.has = false);
         self.environment = None;
     }
 
     /// What a new program inherits.
     pub fn kept(&mut self) -> impl Iterator<Item = u32> {
-        let kept = |number: &&mut Number| number.has && (number.fd == CWD_FD || !number.entry.cloexec());
-        self.numbers().iter_mut().filter(kept).map(|number| number.fd)
+        let kept = |one: &&mut Descriptor| one.has && (one.fd == CWD_FD || !one.entry.cloexec());
+        self.descriptors().iter_mut().filter(kept).map(|one| one.fd)
     }
 }
 
@@ -184,11 +184,11 @@ unsafe fn kernels(child: &mut VforkChild, nr: usize, args: [usize; 6]) -> Option
         }
         __NR_fcntl if child.has(first) => {
             let on = args[2] as u32 & FD_CLOEXEC != 0;
-            let number = child.find(first)?;
+            let one = child.find(first)?;
             match second as u32 {
-                F_GETFD => Some(if number.entry.cloexec() { FD_CLOEXEC as isize } else { 0 }),
+                F_GETFD => Some(if one.entry.cloexec() { FD_CLOEXEC as isize } else { 0 }),
                 F_SETFD => {
-                    number.entry = number.entry.with_cloexec(on);
+                    one.entry = one.entry.with_cloexec(on);
                     child.environment = None;
                     Some(0)
                 }
@@ -348,9 +348,9 @@ fn settle_child(tls: &Tls, child: &mut VforkChild) -> Result<(), i32> {
     tls.aside.raw.set(child.raw);
     operation::enter(tls);
     child::begins(tls, child.token);
-    let numbers = child.numbers();
-    PROCESS.guest_settled(thread::state(tls), numbers.iter().map(|number| (number.fd, number.entry, number.has)));
-    placeholders::settle(numbers.iter().filter(|number| number.has && number.fd != CWD_FD).map(|number| number.fd));
+    let descriptors = child.descriptors();
+    PROCESS.guest_settled(thread::state(tls), descriptors.iter().map(|one| (one.fd, one.entry, one.has)));
+    placeholders::settle(descriptors.iter().filter(|one| one.has && one.fd != CWD_FD).map(|one| one.fd));
     operation::leave(tls);
     // What is not inherited, once more.
     if session {

@@ -2,9 +2,8 @@
 
 use super::open::{fdopen, fopen};
 use super::table::File;
-use crate::runtime::call;
 use crate::runtime::call::path_is_ours;
-use crate::runtime::{errno, placeholders};
+use crate::runtime::{call, errno, placeholders};
 use crate::{next, serve};
 use core::ffi::{CStr, c_char};
 use pm::sys::abi;

@@ -14,12 +14,9 @@ use pm::Errno;
 use pm::sys::abi;
 
 use super::table::{self, APPENDING, CLOSE_ON_EXEC, File, IS_FILE, NO_READS, NO_WRITES};
-use crate::runtime::{
-    call::{self, is_ours, path_is_ours},
-    errno, imports,
-    kernel_path::is_kernel_path,
-    placeholders, tls, vfork_child,
-};
+use crate::runtime::call::{is_ours, path_is_ours};
+use crate::runtime::kernel_path::is_kernel_path;
+use crate::runtime::{call, errno, imports, placeholders, tls, vfork_child};
 use crate::{direct, next, serve};
 
 type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut File;

@@ -14,7 +14,8 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use pm::sys::abi;
 
 use crate::direct;
-use crate::runtime::{call::is_ours, errno, phase, tls};
+use crate::runtime::call::is_ours;
+use crate::runtime::{errno, phase, tls};
 
 /// `FILE`, as far as we look at it. The layout is part of glibc's ABI.
 #[repr(C)]

@@ -5,10 +5,10 @@
 //!
 //! | who changes the file | what happens |
 //! |---|---|
-//! | a call by the short way | the notice that it waits for drops the pages ([`Call::keep_attr`] sets the flag before a page is read), waiting for those that are being read in. Before it the kernel is told of the last byte ([`Fuse::tell_end`]), and with it of the length: an answer with attributes that a notice has overtaken is not taken in, and a read would end where the file did before |
+//! | a call by the direct path | the invalidation that it waits for drops the pages ([`Call::keep_attr`] sets the flag before a page is read), waiting for those that are being read in. Before it the kernel is told of the last byte ([`Fuse::tell_end`]), and with it of the length: an answer with attributes that an invalidation has overtaken is not taken in, and a read would end where the file did before |
 //! | a `WRITE` through the mount | the kernel drops the pages before it asks, and whoever reads beside it may fetch the old ones again (before Linux 6.18): they are dropped once more before the answer ([`Turn`]) |
 //! | other calls through the mount | the kernel drops the pages when it has the answer |
-//! | stores into a mapping of the short way | nobody tells. Once there is such a mapping attributes are not kept, so that the kernel asks for them before each read (`AUTO_INVAL_DATA`), and each answer has another time of change, for which it drops the pages. A file that was ever mapped so is opened for direct I/O |
+//! | stores into a mapping of the direct path | nobody tells. Once there is such a mapping attributes are not cached, so that the kernel asks for them before each read (`AUTO_INVAL_DATA`), and each answer has another time of change, for which it drops the pages. A file that was ever mapped so is opened for direct I/O |
 //!
 //! Nobody stores a last byte into pages that a program has mapped through the mount to write into them: it is sent
 //! only while no handle can write, and the answer to who opens one waits for it.
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// For so long nobody has changed a file whose contents are kept.
+/// For so long nobody has changed a file whose contents are cached.
 pub const REST: Duration = Duration::from_millis(100);
 /// Times of change differ by less than so many nanoseconds from the true one.
 const OTHER_TIMES: u32 = 1000;
@@ -41,7 +41,7 @@ const NAP: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Opening {
     /// It is read from the kernel's pages.
-    pub kept: bool,
+    pub cached: bool,
     /// It may be written.
     pub writes: bool,
 }
@@ -50,7 +50,7 @@ pub(super) struct Opening {
 #[derive(Debug, Default)]
 struct Users {
     /// Handles that read from the kernel's pages.
-    kept: u32,
+    cached: u32,
     /// Handles that can write.
     writing: u32,
     /// How often it was written through the mount while nobody read it from pages: some that are mapped may be old.
@@ -80,11 +80,11 @@ pub(super) enum Sent {
 /// The files that are open, by number, and the answers that wait.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// For so long nobody has changed what is kept.
+    /// For so long nobody has changed what is cached.
     rest: Duration,
     users: Mutex<HashMap<u64, Users>>,
     /// Handles that read from pages, of all files.
-    kept: AtomicU32,
+    cached: AtomicU32,
     times: AtomicU32,
     turns: Mutex<Vec<Turn>>,
     changed: Condvar,
@@ -107,25 +107,25 @@ impl Contents {
         let mut all = locked(&self.users);
         let users = all.entry(number).or_default();
         let result = look(users);
-        if users.kept == 0 && users.writing == 0 && users.written == 0 {
+        if users.cached == 0 && users.writing == 0 && users.written == 0 {
             all.remove(&number);
         }
         result
     }
 
-    /// Counts a handle. What can be written is not kept: `kept` is taken back then.
+    /// Counts a handle. What can be written is not cached: `cached` is taken back then.
     fn open(&self, number: u64, opening: &mut Opening) -> Sent {
         if *opening == Opening::default() {
             return Sent::Now;
         }
         self.with(number, |users| {
-            opening.kept &= users.writing == 0;
+            opening.cached &= users.writing == 0;
             users.writing += u32::from(opening.writes);
-            users.kept += u32::from(opening.kept);
-            self.kept.fetch_add(u32::from(opening.kept), SeqCst);
+            users.cached += u32::from(opening.cached);
+            self.cached.fetch_add(u32::from(opening.cached), SeqCst);
             match opening {
-                Opening { kept: true, .. } if users.written != 0 => Sent::Dropped(users.written),
-                Opening { writes: true, .. } if users.kept != 0 => Sent::InTurn,
+                Opening { cached: true, .. } if users.written != 0 => Sent::Dropped(users.written),
+                Opening { writes: true, .. } if users.cached != 0 => Sent::InTurn,
                 _ => Sent::Now,
             }
         })
@@ -138,8 +138,8 @@ impl Contents {
         }
         self.with(number, |users| {
             users.writing = users.writing.saturating_sub(u32::from(opening.writes));
-            users.kept = users.kept.saturating_sub(u32::from(opening.kept));
-            self.kept.fetch_sub(u32::from(opening.kept), SeqCst);
+            users.cached = users.cached.saturating_sub(u32::from(opening.cached));
+            self.cached.fetch_sub(u32::from(opening.cached), SeqCst);
             users.writing == 0
         })
     }
@@ -150,15 +150,15 @@ impl Contents {
     }
 
     /// Whether a file is read from the kernel's pages.
-    pub(super) fn is_kept(&self, number: u64) -> bool {
-        self.kept.load(SeqCst) != 0 && self.with(number, |users| users.kept != 0)
+    pub(super) fn is_cached(&self, number: u64) -> bool {
+        self.cached.load(SeqCst) != 0 && self.with(number, |users| users.cached != 0)
     }
 
     /// A file has been written through the mount.
     fn write(&self, number: u64) -> Sent {
         // Who opens it and reads what it was is counted before.
         fence(SeqCst);
-        self.with(number, |users| match users.kept {
+        self.with(number, |users| match users.cached {
             0 => {
                 users.written = users.written.saturating_add(1);
                 Sent::Now
@@ -179,17 +179,17 @@ impl Contents {
 }
 
 impl Fuse {
-    /// Has the kernel know how long a file is that it reads from pages, by its last byte: before a notice about it.
+    /// Has the kernel know how long a file is that it reads from pages, by its last byte: before an invalidation about it.
     /// Not where somebody can write it through the mount: what he stores into a mapping would be overwritten.
     pub fn tell_end(&self, cx: &Cx, number: u64, send: &dyn Fn(&[u8])) {
-        if self.contents.is_kept(number) {
+        if self.contents.is_cached(number) {
             let _turn = locked(&self.contents.turn);
             self.store_end(cx, number, send);
         }
     }
 
     fn store_end(&self, cx: &Cx, number: u64, send: &dyn Fn(&[u8])) {
-        let nobody_writes = self.contents.with(number, |users| users.kept != 0 && users.writing == 0);
+        let nobody_writes = self.contents.with(number, |users| users.cached != 0 && users.writing == 0);
         let node = self.node(number);
         let mut last = [0];
         if nobody_writes
@@ -243,14 +243,14 @@ impl Call<'_> {
     /// Counts a file that is being opened with these flags: how it is, and how that is to be answered.
     pub(super) fn count_open(&self, node: Node, flags: u32) -> (Opening, Sent) {
         let writes = flags & sys::O_ACCMODE != sys::O_RDONLY;
-        let kept = !writes && flags & EACH_READ == 0 && self.fuse.direct() && self.may_be_kept(node);
-        let mut opening = Opening { kept, writes };
+        let cached = !writes && flags & EACH_READ == 0 && self.fuse.direct() && self.may_be_cached(node);
+        let mut opening = Opening { cached, writes };
         let sent = self.fuse.contents.open(self.fuse.number(node), &mut opening);
         (opening, sent)
     }
 
-    /// Whether the kernel may keep a file's contents, as far as the short way is concerned.
-    fn may_be_kept(&self, node: Node) -> bool {
+    /// Whether the kernel may keep a file's contents, as far as the direct path is concerned.
+    fn may_be_cached(&self, node: Node) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
         let rests = |attr: Attr| now.saturating_sub(attr.ctime) >= self.fuse.contents.rest.as_nanos() as i64;
         self.backend().attr(&self.cx, node).is_ok_and(rests) && !self.backend().may_be_stored(&self.cx, node)
@@ -274,26 +274,26 @@ impl Call<'_> {
 mod tests {
     use super::*;
 
-    const READS: Opening = Opening { kept: true, writes: false };
-    const WRITES: Opening = Opening { kept: false, writes: true };
+    const READS: Opening = Opening { cached: true, writes: false };
+    const WRITES: Opening = Opening { cached: false, writes: true };
 
-    /// Goal: what somebody can write is not kept, and who comes to write what is kept waits for his turn.
+    /// Goal: what somebody can write is not cached, and who comes to write what is cached waits for his turn.
     #[test]
     fn readers_and_writers() {
         let contents = Contents::default();
         let open = |opening: Opening| {
             let mut opening = opening;
-            (contents.open(7, &mut opening), opening.kept)
+            (contents.open(7, &mut opening), opening.cached)
         };
         assert_eq!(open(READS), (Sent::Now, true));
-        assert!(contents.is_kept(7) && !contents.is_kept(8));
+        assert!(contents.is_cached(7) && !contents.is_cached(8));
         assert_eq!(open(WRITES), (Sent::InTurn, false));
         assert_eq!(open(READS), (Sent::Now, false), "somebody can write it");
         contents.close(7, WRITES);
         assert_eq!(open(READS), (Sent::Now, true));
         contents.close(7, READS);
         contents.close(7, READS);
-        assert!(!contents.is_kept(7));
+        assert!(!contents.is_cached(7));
         assert!(locked(&contents.users).is_empty());
     }
 

@@ -51,8 +51,8 @@ impl Call<'_> {
         self.fuse.direct.store(agreed & init::DIRECT_IO_ALLOW_MMAP != 0, Relaxed);
         self.fuse.drops_after.store(asked.minor >= abi::MINOR_DROPS_AFTER, Relaxed);
         self.fuse.keeps_found.store(asked.minor >= abi::MINOR_EVICTIONS, Relaxed);
-        let is_told = self.keep_attr(self.backend().root()) != 0;
-        self.fuse.keeps_listed.store(is_told && listings::can_be_kept(), Relaxed);
+        let is_known = self.keep_attr(self.backend().root()) != 0;
+        self.fuse.keeps_listed.store(is_known && listings::can_be_cached(), Relaxed);
         reply.put(&InitOut {
             major: MAJOR,
             minor: MINOR.min(asked.minor),

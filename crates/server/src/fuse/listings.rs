@@ -1,21 +1,21 @@
 //! Directories that the kernel lists by itself (`FOPEN_CACHE_DIR`), from pages in which it keeps our answers.
 //!
-//! A change by the short way is told as ever: the flag in the cachelet ([`Call::keep_attr`]) is set
-//! before a directory is read, and the notice drops the pages. An answer that was made before the
-//! change and is taken in after the notice would stay. So where answers may be on their way, another
-//! notice goes first, about a name that no directory has ([`forget_no_name`]): for it the kernel takes the directory's
+//! A change by the direct path is told as ever: the flag in the cachelet ([`Call::keep_attr`]) is set
+//! before a directory is read, and the invalidation drops the pages. An answer that was made before the
+//! change and is taken in after the invalidation would stay. So where answers may be on their way, another
+//! invalidation goes first, about a name that no directory has ([`forget_no_name`]): for it the kernel takes the directory's
 //! lock, which whoever lists holds from before his request until he has taken the answer in.
 //!
 //! | order | |
 //! |---|---|
 //! | `READDIR` | lists → *answered* is set → flag set → directory read → answer taken in → lock given back |
-//! | notice | directory changed → flag seen → *answered* taken → lock had and given back → pages dropped → who changed it goes on |
+//! | invalidation | directory changed → flag seen → *answered* taken → lock had and given back → pages dropped → who changed it goes on |
 //!
 //! Whichever `READDIR` read the directory before the change has set *answered* before it is taken; so
 //! its pages are there when they are dropped. Changes through the mount hold the same lock, and the kernel counts them.
 //!
 //! Whoever lists a directory looks at the names next. `READDIRPLUS` brings them along, pages do not; so a listing
-//! that was whole for [`FRESH`] is dropped by the next `OPENDIR`, while the names can still be kept for as long.
+//! that was whole for [`FRESH`] is dropped by the next `OPENDIR`, while the names can still be cached for as long.
 //!
 //! [`Call::keep_attr`]: super::Call::keep_attr
 //! [`forget_no_name`]: super::notify::forget_no_name
@@ -26,15 +26,15 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a listing is kept, from its first answer on: half of what names are.
+/// How long a listing is cached, from its first answer on: half of what names are.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// Kernels whose notice about a name waits for the directory's lock even if they don't have the name, and whose
+/// Kernels whose invalidation about a name waits for the directory's lock even if they don't have the name, and whose
 /// renames of directories hold those, too: from the first to before the second. Linux 6.19 looks for the name first.
 const RELEASES: [(u32, u32); 2] = [(6, 5), (6, 19)];
 
 /// Whether such a kernel is running here.
-pub(super) fn can_be_kept() -> bool {
+pub(super) fn can_be_cached() -> bool {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| is_among(&release))
 }
 
@@ -47,7 +47,7 @@ fn is_among(release: &str) -> bool {
 /// What the kernel may have of a directory.
 #[derive(Debug, Default)]
 struct Listing {
-    /// An answer was made, and no notice since.
+    /// An answer was made, and no invalidation since.
     answered: bool,
     /// When the last listing began, unless an answer in it came without attributes.
     begun: Option<Instant>,
@@ -91,7 +91,7 @@ impl Listings {
         !old
     }
 
-    /// A notice is about to be sent: whether answers may be on their way.
+    /// An invalidation is about to be sent: whether answers may be on their way.
     fn take(&self, number: u64) -> bool {
         self.all().get_mut(&number).is_some_and(|listing| {
             listing.whole = false;
@@ -112,7 +112,7 @@ impl Listings {
 
 impl Fuse {
     /// What has the kernel wait until answers about a directory have been taken in, if any may be on their way.
-    /// Goes before the notice that has it forget the directory.
+    /// Goes before the invalidation that has it forget the directory.
     pub fn settle_listing(&self, number: u64) -> Option<Vec<u8>> {
         self.listings.take(number).then(|| forget_no_name(number))
     }
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Goal: an answer is waited for by the notice after it, once; what is forgotten is not.
+    /// Goal: an answer is waited for by the invalidation after it, once; what is forgotten is not.
     #[test]
     fn answers() {
         let listings = Listings::default();
@@ -150,9 +150,9 @@ mod tests {
         assert!(!listings.take(7));
     }
 
-    /// Goal: the notice that waits goes once after an answer, and to the same directory.
+    /// Goal: the invalidation that waits goes once after an answer, and to the same directory.
     #[test]
-    fn notices() {
+    fn invalidations() {
         let backend: &vfs::mem::Mem = Box::leak(Box::new(vfs::mem::Mem::new(0, 0, 0o755)));
         let fuse = Fuse::new(backend, super::super::Keepers::of_file(0, 0, 0o600), Box::new(|_| ()), super::super::REST);
         assert_eq!(fuse.settle_listing(9), None);

@@ -7,7 +7,7 @@
 //! to the description behind the handle.
 //!
 //! A request that waits is kept in a list. A thread tries them again, because
-//! who holds the lock may be a process on the short way that knows nothing of
+//! who holds the lock may be a process on the direct path that knows nothing of
 //! us; an `INTERRUPT` takes one off.
 
 use super::abi::{InterruptIn, LOCK_FLOCK, LockIn, LockOut, op};

@@ -14,7 +14,7 @@
 //! | `listings` | directories that the kernel lists by itself |
 //! | `xattr` | extended attributes |
 //! | `rights` | set-id bits, which a change takes away |
-//! | `told` | `FORGET BATCH_FORGET`: which nodes the kernel may know |
+//! | `nlookup` | `FORGET BATCH_FORGET`: which nodes the kernel may know |
 //! | `notify` | what the kernel is told to forget |
 //! | `lock` | `GETLK SETLK SETLKW INTERRUPT` |
 //!
@@ -31,12 +31,12 @@ mod listings;
 mod lock;
 pub mod message;
 mod names;
+mod nlookup;
 mod nodes;
 mod notify;
 mod open;
 mod rights;
 mod stores;
-mod told;
 mod xattr;
 
 use crate::pool::{Pool, Seat};
@@ -64,7 +64,7 @@ pub struct Fuse {
     keepers: Keepers,
     handles: open::Handles,
     locks: lock::Locks,
-    told: told::Told,
+    nlookup: nlookup::Nlookup,
     listings: listings::Listings,
     contents: contents::Contents,
     stores: stores::Stores,
@@ -106,7 +106,7 @@ impl Fuse {
             keepers,
             handles: open::Handles::new(),
             locks: lock::Locks::new(later),
-            told: told::Told::default(),
+            nlookup: nlookup::Nlookup::default(),
             listings: listings::Listings::default(),
             contents: contents::Contents::new(rest),
             stores: stores::Stores::default(),

@@ -2,7 +2,7 @@
 //!
 //! `.bypath/ino/<ino>.<generation>` in the root leads to any node but a
 //! directory, whatever its names, and also if it has none: so a descriptor of
-//! the short way can become one of the kernel's. It shows in no listing, and only
+//! the direct path can become one of the kernel's. It shows in no listing, and only
 //! those who may write the image itself may search it, because it leads past
 //! the permissions of directories.
 //!
@@ -109,19 +109,19 @@ impl Call<'_> {
 
     /// Whether pages that the kernel reads a file from may be older than what programs have stored into its mappings.
     fn is_doubtful(&self, node: Node) -> bool {
-        self.fuse.contents.is_kept(self.fuse.number(node)) && self.backend().may_be_stored(&self.cx, node)
+        self.fuse.contents.is_cached(self.fuse.number(node)) && self.backend().may_be_stored(&self.cx, node)
     }
 
-    /// What is told about a node that has been made, under a name that may be kept for
-    /// `entry_s`. Its attributes are not kept: here the kernel does not compare versions.
+    /// What is told about a node that has been made, under a name that may be cached for
+    /// `entry_s`. Its attributes are not cached: here the kernel does not compare versions.
     pub(super) fn entry(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
         let attr = fuse_attr(&self.backend().attr(&self.cx, node)?);
         let (node, generation) = (self.fuse.number(node), node.id >> 40);
-        self.fuse.told.tell(node);
+        self.fuse.nlookup.count(node);
         Ok(EntryOut { node, generation, entry_s, attr, ..EntryOut::default() })
     }
 
-    /// What is told about a file that has just been made and is opened: its attributes may be kept
+    /// What is told about a file that has just been made and is opened: its attributes may be cached
     /// for a moment, because the kernel looks at them next and would ask. Changes are told, but one told in the
     /// instant in which the kernel takes this answer in may be missed for that long.
     pub(super) fn made(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
@@ -129,8 +129,8 @@ impl Call<'_> {
         Ok(EntryOut { attr_ns, ..self.entry(node, entry_s)? })
     }
 
-    /// What is told about a node that has been found. Its attributes may be kept: a notice that
-    /// overtakes this answer is repeated until it arrives (`told`).
+    /// What is told about a node that has been found. Its attributes may be cached: an invalidation that
+    /// overtakes this answer is repeated until it arrives (`nlookup`).
     pub(super) fn found(&self, node: Node, entry_s: u64) -> Result<EntryOut> {
         let attr_s = if self.fuse.keeps_found.load(Relaxed) { self.keep_attr(node) } else { 0 };
         Ok(EntryOut { attr_s, ..self.entry(node, entry_s)? })
@@ -152,7 +152,7 @@ impl Call<'_> {
             Err(error) if self.header.node == ROOT && name == b".bypath" && error.errno() == Errno::ENOENT => {
                 return self.special(SPECIAL, reply);
             }
-            // That there is none may be kept, too.
+            // That there is none may be cached, too.
             Err(error) if error.errno() == Errno::ENOENT && entry_s != 0 => {
                 reply.put(&EntryOut { entry_s, ..EntryOut::default() });
                 return Ok(());
@@ -238,7 +238,7 @@ impl Call<'_> {
         } else {
             self.backend().set_attr(&self.cx, node, &change)?;
         }
-        // Not kept: see `entry`.
+        // Not cached: see `entry`.
         reply.put(&AttrOut { attr: fuse_attr(&self.backend().attr(&self.cx, node)?), ..AttrOut::default() });
         Ok(())
     }

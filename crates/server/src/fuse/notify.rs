@@ -2,7 +2,7 @@
 //!
 //! It may keep attributes for [`KEEP_S`], names for [`KEEP_NAMES_S`], and pages. What
 //! changes is told before the call that changes it returns. The times are the bounds on what
-//! no notice tells of (`engine::process::served`): of names that is more.
+//! no invalidation tells of (`engine::process::served`): of names that is more.
 
 use super::abi::{ForgetEntry, ForgetInode, OutHeader, StoreData};
 use zerocopy::IntoBytes;
@@ -21,18 +21,18 @@ const STORE: i32 = 4;
 /// The message that makes the kernel forget a node's attributes and pages.
 pub(crate) fn forget_node(number: u64) -> Vec<u8> {
     // From byte 0, to the end.
-    notice(INODE, ForgetInode { node: number, offset: 0, len: 0 }.as_bytes(), b"")
+    invalidation(INODE, ForgetInode { node: number, offset: 0, len: 0 }.as_bytes(), b"")
 }
 
 /// The message that makes the kernel forget a node's attributes alone: passing it on waits for no page.
 pub(super) fn forget_attr(number: u64) -> Vec<u8> {
-    notice(INODE, ForgetInode { node: number, offset: -1, len: 0 }.as_bytes(), b"")
+    invalidation(INODE, ForgetInode { node: number, offset: -1, len: 0 }.as_bytes(), b"")
 }
 
 /// The message that makes the kernel forget a name in a directory.
 pub(crate) fn forget_name(dir: u64, name: &[u8]) -> Vec<u8> {
     let head = ForgetEntry { node: dir, name_len: name.len() as u32, flags: 0 };
-    notice(ENTRY, head.as_bytes(), &[name, b"\0"].concat())
+    invalidation(ENTRY, head.as_bytes(), &[name, b"\0"].concat())
 }
 
 /// The message that makes the kernel wait until everybody has taken in what was answered about a directory: it takes
@@ -43,10 +43,10 @@ pub(super) fn forget_no_name(dir: u64) -> Vec<u8> {
 
 /// The message that gives the kernel bytes of a file, which is at least as long as that then.
 pub(super) fn store(number: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
-    notice(STORE, StoreData { node: number, offset, size: bytes.len() as u32, padding: 0 }.as_bytes(), bytes)
+    invalidation(STORE, StoreData { node: number, offset, size: bytes.len() as u32, padding: 0 }.as_bytes(), bytes)
 }
 
-fn notice(code: i32, head: &[u8], tail: &[u8]) -> Vec<u8> {
+fn invalidation(code: i32, head: &[u8], tail: &[u8]) -> Vec<u8> {
     let len = size_of::<OutHeader>() + head.len() + tail.len();
     let header = OutHeader { len: len as u32, error: code, unique: 0 };
     [header.as_bytes(), head, tail].concat()

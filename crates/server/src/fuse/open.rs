@@ -28,13 +28,13 @@ pub(super) struct Handles {
     descriptions: Vec<AtomicU32>,
 }
 
-/// The description is one of the short way too: its offset follows the kernel's.
+/// The description is one of the direct path too: its offset follows the kernel's.
 const SHARED: u32 = 1 << 31;
 /// What is read through the handle comes from the kernel's pages.
-const KEPT: u32 = 1 << 30;
+const CACHED: u32 = 1 << 30;
 /// It can be written through the handle.
 const WRITES: u32 = 1 << 29;
-const MARKS: u32 = SHARED | KEPT | WRITES;
+const MARKS: u32 = SHARED | CACHED | WRITES;
 
 impl Handles {
     pub(super) fn new() -> Handles {
@@ -79,13 +79,13 @@ impl Handles {
     /// Notes that a handle's description is now this one, which is shared.
     fn share(&self, handle: u64, id: DescriptionId) {
         if let Some(entry) = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)) {
-            entry.store((id + 1) | SHARED | entry.load(Relaxed) & (KEPT | WRITES), Relaxed);
+            entry.store((id + 1) | SHARED | entry.load(Relaxed) & (CACHED | WRITES), Relaxed);
         }
     }
 
     /// Notes how the file behind a handle is opened.
     fn note(&self, handle: u64, opening: Opening) {
-        let marks = if opening.kept { KEPT } else { 0 } | if opening.writes { WRITES } else { 0 };
+        let marks = if opening.cached { CACHED } else { 0 } | if opening.writes { WRITES } else { 0 };
         if let Some(entry) = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)) {
             entry.fetch_or(marks, Relaxed);
         }
@@ -100,7 +100,7 @@ impl Handles {
         }
         close(handle as u32);
         self.free().push(handle as u32);
-        Ok(Opening { kept: before & KEPT != 0, writes: before & WRITES != 0 })
+        Ok(Opening { cached: before & CACHED != 0, writes: before & WRITES != 0 })
     }
 }
 
@@ -140,7 +140,7 @@ impl Call<'_> {
     fn use_contents(&self, node: Node, flags: u32, out: &mut OpenOut) -> Sent {
         let (opening, sent) = self.count_open(node, flags);
         self.fuse.handles.note(out.handle, opening);
-        if opening.kept {
+        if opening.cached {
             out.flags = abi::OPEN_KEEP_CACHE;
         }
         sent
@@ -267,9 +267,9 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// [`SHARE`]: a descriptor of the short way has become this one of the
+    /// [`SHARE`]: a descriptor of the direct path has become this one of the
     /// kernel's, in a program that was started by one with the library. For those
-    /// who could have made the descriptor on the short way. `EINVAL` if the two
+    /// who could have made the descriptor on the direct path. `EINVAL` if the two
     /// are not of one file.
     pub(super) fn ioctl(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
         let asked: IoctlIn = body.take()?;

@@ -2,8 +2,8 @@
 //!
 //! When the kernel executes a program it goes by the mode that it keeps. So it is made to forget the one that a write
 //! has taken bits from before it hears that the write is done. (The answer to `SETATTR` has the new one; and for capabilities
-//! it asks each time.) Such a notice is about attributes alone: passing it on waits for no page, and for no request. There
-//! must be one and no more: the kernel throws away the attributes in an answer that a notice has overtaken, and goes on with
+//! it asks each time.) Such an invalidation is about attributes alone: passing it on waits for no page, and for no request. There
+//! must be one and no more: the kernel throws away the attributes in an answer that an invalidation has overtaken, and goes on with
 //! those that it had.
 
 use super::abi::InHeader;

@@ -12,7 +12,6 @@ mod names;
 
 pub use session::{KernelCall, KernelOpen};
 
-use crate::backend::Covered;
 use crate::*;
 use base::stat::Stat;
 use core::mem::MaybeUninit;
@@ -172,15 +171,8 @@ impl<S: LowerFs> Backend for Cached<S> {
         }
     }
 
-    fn stat_fast(
-        &self,
-        who: &Caller,
-        (base, path): (Node, Text),
-        follow: bool,
-        covered: Covered,
-        out: &mut MaybeUninit<Stat>,
-    ) -> Fast<()> {
-        if !self.lower.is_remembered() || covered.is_some() {
+    fn stat_fast(&self, who: &Caller, (base, path): (Node, Text), follow: bool, out: &mut MaybeUninit<Stat>) -> Fast<()> {
+        if !self.lower.is_remembered() {
             return Fast::Slow;
         }
         let rule = Rule { who: self.lower.checks_search().then_some(who), follow, device: self.lower.device() };

@@ -5,13 +5,13 @@
 //! nothing here but the hand-over; and, while the image is also mounted through
 //! the kernel, word of every change to what the kernel may keep (`engine::process::served`).
 
-use crate::backend::{Backend, Covered, MapRange};
+use crate::backend::{Backend, MapRange};
 use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
 use engine::Fs;
 use openfiles::Handover;
-use pm::{Table, Text, UserSlice};
+use pm::{Table, UserSlice};
 
 /// An attached image, as a file system of the namespace.
 #[derive(Clone, Copy, Debug)]
@@ -84,54 +84,8 @@ impl Backend for Native {
         self.0.break_off(cx.thread)
     }
 
-    fn find_fast(&self, who: &Caller, base: Node, path: Text, follow: bool, covered: Covered) -> Fast<Sight> {
-        self.0.find_fast(who, base, path, follow, covered)
-    }
-
-    fn stat_fast(
-        &self,
-        who: &Caller,
-        from: (Node, Text),
-        follow: bool,
-        covered: Covered,
-        out: &mut MaybeUninit<Stat>,
-    ) -> Fast<()> {
-        self.0.stat_fast(who, from, follow, covered, out)
-    }
-
     fn fstat_fast(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Fast<()> {
         self.0.fstat_fast(node, out)
-    }
-
-    fn open_fast(
-        &self,
-        who: &Caller,
-        from: (Node, Text),
-        covered: Covered,
-        flags: (u32, u32),
-        fd: u32,
-    ) -> Fast<(DescriptionId, Kind)> {
-        self.0.open_fast(who, from, covered, flags, fd)
-    }
-
-    fn close_fast(&self, fd: u32) -> Option<Unclosed> {
-        self.0.close_fast(fd)
-    }
-
-    fn close_rest(&self, cx: &Cx, fd: u32, rest: Unclosed) {
-        self.0.close_rest(cx, fd, rest)
-    }
-
-    fn read_fast(&self, node: Node, offset: u64, into: UserSlice) -> Fast<usize> {
-        self.0.read_fast(node, offset, into)
-    }
-
-    fn write_fast(&self, thread: &Thread, node: Node, offset: Option<u64>, from: UserSlice) -> Fast<u64> {
-        if self.0.is_served() { Fast::Slow } else { self.0.write_fast(thread, node, offset, from) }
-    }
-
-    fn write_on_fast(&self, thread: &Thread, id: DescriptionId, node: Node, append: bool, from: UserSlice) -> Fast<u64> {
-        if self.0.is_served() { Fast::Slow } else { self.0.write_on_fast(thread, id, node, append, from) }
     }
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
@@ -215,6 +169,10 @@ impl Backend for Native {
 
     fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
         self.0.open(cx, node, flags, fd)
+    }
+
+    fn direct(&self) -> Option<&'static Fs> {
+        Some(self.0)
     }
 
     fn is_served(&self) -> bool {

@@ -8,15 +8,14 @@
 //! - Without `NOCHDIR` the working directory is the one that holds `current`, but
 //!   for roots, which are named from where the walk began.
 
-use crate::runtime::call;
+use crate::runtime::imports::{free, malloc, qsort};
+use crate::runtime::{call, errno, imports};
 use core::ffi::{c_char, c_int, c_long, c_void};
 
 use pm::Errno;
 use pm::sys::abi;
 
 use super::dir::{self, Dirent};
-use crate::runtime::imports::{free, malloc, qsort};
-use crate::runtime::{errno, imports};
 use crate::serve;
 
 mod walk;

@@ -11,15 +11,14 @@
 //!   open one keeps its remaining names in memory instead.
 //! - Without `FTW_PHYS` no directory is entered twice (`seen`).
 
-use crate::runtime::call;
+use crate::runtime::imports::{free, malloc, realloc};
+use crate::runtime::{call, errno, imports};
 use core::ffi::{c_char, c_int};
 
 use pm::Errno;
 use pm::sys::abi;
 
 use super::dir::{self, Dir};
-use crate::runtime::imports::{free, malloc, realloc};
-use crate::runtime::{errno, imports};
 use crate::serve;
 
 mod seen;

@@ -16,14 +16,14 @@ pub use search::search;
 pub use whose::{Whose, leads_in, whose};
 
 use crate::process::copy::copy_out;
-use crate::process::hand_over::{self, Kind};
-use crate::process::libraries::{self, Copies, Paths, name_of as name_of_copy};
-use crate::process::{in_mount, not_loaded, vfork};
-use crate::runtime::call;
-use crate::runtime::environ::{self, Environment, STATE_MAX};
+use crate::process::hand_over::Kind;
+use crate::process::libraries::{Copies, Paths, name_of as name_of_copy};
+use crate::process::{hand_over, in_mount, libraries, not_loaded, vfork};
+use crate::runtime::environ::{Environment, STATE_MAX};
 use crate::runtime::front_end::PROCESS;
-use crate::runtime::kernel;
-use crate::runtime::{alloc, count, errno, imports, operation, phase, placeholders, signals, tls, vfork_child};
+use crate::runtime::{
+    alloc, call, count, environ, errno, imports, kernel, operation, phase, placeholders, signals, tls, vfork_child,
+};
 use crate::serve;
 use core::ffi::{CStr, c_char, c_int};
 use pm::sys::{self, abi::*};

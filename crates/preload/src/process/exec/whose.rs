@@ -1,8 +1,8 @@
 //! Who executes a path.
 
-use crate::runtime::call::{self, Served};
+use crate::runtime::call::Served;
 use crate::runtime::front_end::PROCESS;
-use crate::runtime::{operation, thread, tls};
+use crate::runtime::{call, operation, thread, tls};
 use core::ffi::c_char;
 use pm::sys::abi::*;
 use posix::Outcome;

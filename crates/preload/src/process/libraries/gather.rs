@@ -3,9 +3,8 @@
 use super::dynamic::{self, Dynamic};
 use super::names::Key;
 use crate::process::copy::copy_out;
-use crate::runtime::call::{self, Served};
-use crate::runtime::kernel;
-use crate::runtime::{alloc, placeholders};
+use crate::runtime::call::Served;
+use crate::runtime::{alloc, call, kernel, placeholders};
 use crate::serve;
 use core::ffi::c_char;
 use core::mem::MaybeUninit;

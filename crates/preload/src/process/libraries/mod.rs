@@ -23,7 +23,8 @@ pub use gather::{Copies, Paths};
 pub use names::name_of;
 
 use crate::next;
-use crate::runtime::{front_end::PROCESS, imports};
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::imports;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use gather::{Text, Who};
 use names::Name;

@@ -4,8 +4,7 @@
 //! another file's by then. So a name has both, the file's [`Key`] bit by bit (`./` and `/`) and the number of the copy's
 //! descriptor: `/proc/self/fd/././/./…/7`. What a new program is given before it starts ([`inherit`]) has the same names.
 
-use crate::runtime::alloc;
-use crate::runtime::kernel;
+use crate::runtime::{alloc, kernel};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// Where the loader finds a descriptor.

@@ -1,9 +1,8 @@
 //! What a spawn is asked for, and how a child does it.
 
 use super::actions::Step;
-use crate::runtime::call;
-use crate::runtime::errno;
-use crate::runtime::kernel::{self, Who};
+use crate::runtime::kernel::Who;
+use crate::runtime::{call, errno, kernel};
 use crate::serve;
 use core::ffi::{c_char, c_int, c_void};
 use pm::sys::abi::*;

@@ -1,6 +1,6 @@
-//! Names that are not right as they stand: mended if two things speak for them, else taken out.
+//! Names that are not right as they stand: fixed if two things speak for them, else taken out.
 
-use super::Mender;
+use super::Fixer;
 use super::names::is_name;
 use crate::check::IssueKind;
 use base::Kind;
@@ -12,7 +12,7 @@ use heap::format;
 use heap::string::String;
 use heap::vec::Vec;
 
-impl Mender<'_> {
+impl Fixer<'_> {
     /// A slot whose edentry has something wrong with it.
     pub(super) fn doubtful_name(&mut self, directory: u64, slot: u64) {
         let at = self.get(slot);
@@ -179,7 +179,7 @@ impl Mender<'_> {
             }
         }
         if changed {
-            self.act(IssueKind::Edentry, at, false, format!("the edentry of {} is mended", shown(name)));
+            self.act(IssueKind::Edentry, at, false, format!("the edentry of {} is fixed", shown(name)));
         }
         self.set(slot, at);
     }

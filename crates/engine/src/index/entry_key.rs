@@ -16,7 +16,7 @@ const KIND: u64 = 0xffff_0000;
 
 /// A name in a directory.
 #[derive(Clone, Copy)]
-pub(crate) struct Sought<'a> {
+pub(crate) struct EntryKey<'a> {
     /// Offset of the directory's inode.
     pub(crate) parent: u64,
     pub(crate) name: &'a [u8],
@@ -27,7 +27,7 @@ pub(crate) struct Sought<'a> {
     pub(crate) high: u64,
 }
 
-impl Sought<'_> {
+impl EntryKey<'_> {
     /// Whether `low` and `high` are the whole name.
     #[inline]
     pub(crate) fn is_short(&self) -> bool {
@@ -73,13 +73,13 @@ impl Sought<'_> {
 
 impl Fs {
     /// A name in the directory with its inode at `parent`.
-    #[inline]
-    pub(crate) fn sought<'a>(&self, parent: u64, name: &'a [u8]) -> Sought<'a> {
+    #[inline(always)]
+    pub(crate) fn entry_key<'a>(&self, parent: u64, name: &'a [u8]) -> EntryKey<'a> {
         if name.len() > WORDS_MAX {
-            return Sought { parent, name, hash: self.hash(parent, name), low: 0, high: 0 };
+            return EntryKey { parent, name, hash: self.hash(parent, name), low: 0, high: 0 };
         }
         let (low, high) = hash::short_words(name);
         let hash = hash::name_short(self.name_key, parent, low, high, name.len() as u32);
-        Sought { parent, name, hash, low, high }
+        EntryKey { parent, name, hash, low, high }
     }
 }

@@ -1,8 +1,8 @@
 //! Which nodes the kernel may know: how often it was told of each, less what it has
 //! forgotten (`FORGET`, `BATCH_FORGET`).
 //!
-//! A notice may overtake the answer that tells the kernel of a node for the first time: then the
-//! kernel has nothing to forget, and believes the answer afterwards. So a notice of which the
+//! An invalidation may overtake the answer that tells the kernel of a node for the first time: then the
+//! kernel has nothing to forget, and believes the answer afterwards. So an invalidation of which the
 //! kernel says that it has no such node is repeated while this table says that it was told of
 //! one: until the answer has arrived, or the kernel's `FORGET` here. An answer about a node that the
 //! kernel has already is no danger: the kernel compares versions.
@@ -18,9 +18,9 @@ const PARTS: usize = 16;
 
 /// How often the kernel was told of each node.
 #[derive(Debug, Default)]
-pub(super) struct Told([Mutex<HashMap<u64, u64>>; PARTS]);
+pub(super) struct Nlookup([Mutex<HashMap<u64, u64>>; PARTS]);
 
-impl Told {
+impl Nlookup {
     fn part(&self, number: u64) -> MutexGuard<'_, HashMap<u64, u64>> {
         // Numbers are offsets of lines with a generation above them.
         let part = (number ^ number >> 7 ^ number >> 40) as usize % PARTS;
@@ -28,7 +28,7 @@ impl Told {
     }
 
     /// An answer is about to tell the kernel of a node.
-    pub(super) fn tell(&self, number: u64) {
+    pub(super) fn count(&self, number: u64) {
         *self.part(number).entry(number).or_insert(0) += 1;
     }
 
@@ -58,13 +58,13 @@ impl Told {
 
 impl Fuse {
     /// Whether the kernel may know of a node, or be about to.
-    pub fn is_told(&self, number: u64) -> bool {
-        self.told.has(number)
+    pub fn is_known(&self, number: u64) -> bool {
+        self.nlookup.has(number)
     }
 
     /// All nodes that the kernel may know, the root first, which it knows without being told.
-    pub fn all_told(&self) -> Vec<u64> {
-        let mut all = self.told.all();
+    pub fn all_known(&self) -> Vec<u64> {
+        let mut all = self.nlookup.all();
         all.insert(0, ROOT);
         all
     }
@@ -88,7 +88,7 @@ impl Call<'_> {
     }
 
     fn forgotten(&self, number: u64, times: u64) {
-        if self.fuse.told.forget(number, times) {
+        if self.fuse.nlookup.forget(number, times) {
             self.fuse.listings.forget(number);
             self.fuse.contents.dropped(number, u32::MAX);
         }
@@ -102,20 +102,20 @@ mod tests {
     /// Goal: a node is told of until the kernel has forgotten it as often as it was told, no matter what it forgets beyond that.
     #[test]
     fn counts() {
-        let told = Told::default();
-        told.forget(7, 1);
-        assert!(!told.has(7));
-        told.tell(7);
-        told.tell(7);
-        told.forget(7, 1);
-        assert!(told.has(7) && !told.has(8));
-        told.tell(8);
-        let mut all = told.all();
+        let nlookup = Nlookup::default();
+        nlookup.forget(7, 1);
+        assert!(!nlookup.has(7));
+        nlookup.count(7);
+        nlookup.count(7);
+        nlookup.forget(7, 1);
+        assert!(nlookup.has(7) && !nlookup.has(8));
+        nlookup.count(8);
+        let mut all = nlookup.all();
         all.sort_unstable();
         assert_eq!(all, [7, 8]);
-        told.forget(7, 9);
-        assert!(!told.has(7));
-        told.tell(7);
-        assert!(told.has(7));
+        nlookup.forget(7, 9);
+        assert!(!nlookup.has(7));
+        nlookup.count(7);
+        assert!(nlookup.has(7));
     }
 }
