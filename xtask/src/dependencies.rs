@@ -16,11 +16,13 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-plugin", &["bypath-base", "bypath-pm", "bypath-session"]),
     ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-session"]),
     ("bypath-posix", &["bypath-base", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
+    ("bypath-cache", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-vfs"]),
     // Doors attach images themselves: that takes the engine.
     (
         "bypath-preload",
         &[
             "bypath-base",
+            "bypath-cache",
             "bypath-engine",
             "bypath-fuse-client",
             "bypath-openfiles",
@@ -51,6 +53,7 @@ const PICTURE: &[(&str, &[&str])] = &[
         &[
             "bypath-base",
             "bypath-bench",
+            "bypath-cache",
             "bypath-engine",
             "bypath-format",
             "bypath-fuse-client",

@@ -28,6 +28,8 @@ const CAUTIOUS: u32 = abi::O_NONBLOCK | abi::O_NOCTTY | abi::O_NOFOLLOW;
 pub struct Directory {
     host: Host,
     read_only: bool,
+    /// Nothing waits for the medium.
+    unsynced: bool,
     open: Mutex<Open>,
 }
 
@@ -52,8 +54,9 @@ fn text(name: &[u8]) -> Result<CString> {
 
 impl Directory {
     /// The directory at `path` (absolute, canonical, without NUL).
-    pub fn new(path: &[u8], read_only: bool) -> std::result::Result<Directory, Errno> {
-        Ok(Directory { host: Host::new(path, read_only)?, read_only, open: Mutex::default() })
+    pub fn new(path: &[u8], read_only: bool, unsynced: bool) -> std::result::Result<Directory, Errno> {
+        let host = Host::new(path, read_only)?.unsynced_if(unsynced);
+        Ok(Directory { host, read_only, unsynced, open: Mutex::default() })
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -219,6 +222,7 @@ impl LowerFs for Directory {
     fn sync(&self, s: &SessionCache, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
         let file = node.and_then(|node| self.way(node, WRITE).or_else(|| self.way(node, READ)));
         match file {
+            _ if self.unsynced => Ok(()),
             Some(file) if data_only => Ok(file.durable_data()?),
             Some(file) => Ok(file.durable(false)?),
             None => self.host.sync(s, cx, node, data_only),

@@ -16,7 +16,7 @@
 use crate::host::Directory;
 use crate::{daemons, plugins};
 use fuse_client::FuseClient;
-use posix::environment::{MountSpec, unescape};
+use posix::environment::{self, MountSpec, unescape};
 use session::SessionCache;
 use std::ffi::{CStr, CString, OsStr};
 use std::io::Error;
@@ -31,6 +31,10 @@ pub type Attached = Result<&'static dyn Backend, i32>;
 /// The kernel's error number.
 pub fn errno(error: &Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+fn is_unsynced(options: &[u8]) -> bool {
+    environment::option(options, b"sync") == Some(b"none")
 }
 
 fn is_read_only(options: &[u8]) -> bool {
@@ -83,7 +87,7 @@ pub fn of_session(spec: &MountSpec) -> Result<(&'static dyn Backend, CString), i
 }
 
 fn host(path: &[u8], session: SessionCache, options: &[u8]) -> Attached {
-    let directory = Directory::new(path, is_read_only(options)).map_err(|errno| errno.0)?;
+    let directory = Directory::new(path, is_read_only(options), is_unsynced(options)).map_err(|errno| errno.0)?;
     keep(Cached::new(directory, session))
 }
 

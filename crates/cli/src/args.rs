@@ -30,7 +30,8 @@ What is seen where; may be given several times, and one inside another. SPEC is 
   plugin:LIB.so,ARG…    a library with a struct fuse_operations (bypath_plugin.h), called in process
 
 Options: ro; for host: and fuse: allow_other (serve other users of the session too, as their ids let them; without, they are
-refused); for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
+refused); for host: also sync=none (fsync and its kin check the descriptor and return: for what may be lost in a crash);
+for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
 pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, and
 carrier=socket or carrier=memory (found out: a static daemon has a socket).
 

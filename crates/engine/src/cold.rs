@@ -23,7 +23,9 @@ impl Fs {
         }
         let line = tx.lines(1, Arena::Other)?;
         let cold: &Cold = self.at(line, "cold line")?;
-        for word in [&cold.atime, &cold.btime, &cold.xattr, &cold.own, &cold.flags, &cold.lower].into_iter().chain(&cold.reserved)
+        for word in [&cold.atime, &cold.btime, &cold.xattr, &cold.own, &cold.flags, &cold.lower, &cold.shown]
+            .into_iter()
+            .chain(&cold.reserved)
         {
             self.image.store(word, 0);
         }

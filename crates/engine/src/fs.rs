@@ -122,6 +122,8 @@ pub(crate) struct Files {
     pub(crate) version: u32,
     /// Whether its inode numbers are short ones.
     pub(crate) short_numbers: bool,
+    /// What it has that not every program knows: [`format::Features`].
+    pub(crate) features: u64,
     /// Device and inode number of the segment's file.
     pub(crate) segment: [u64; 2],
 }

@@ -40,6 +40,7 @@ pub mod fs;
 mod full;
 pub mod inspect;
 pub mod lane;
+pub mod lower;
 pub mod mkfs;
 pub mod permission;
 pub mod process;

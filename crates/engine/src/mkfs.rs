@@ -13,7 +13,7 @@ use crate::process::{AttachError, machine};
 use core::fmt;
 use format::lane::word;
 use format::layout::{self, BLOCK, LINE, LINES_PER_BLOCK, Layout};
-use format::{Inode, Lane, Root, Superblock, bucket, inode, permission};
+use format::{Features, Inode, Lane, Root, Superblock, bucket, inode, permission};
 use pm::file::{self, File};
 use pm::sys::abi;
 use pm::{Domain, Errno, Region, UserSlice};
@@ -39,11 +39,22 @@ pub struct Options {
     pub mode: u16,
     /// Random numbers and time; `None`: the kernel's.
     pub seeds: Option<Seeds>,
+    /// What it is to have that not every program knows.
+    pub features: Features,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { limit: 1 << 30, force: false, file_mode: 0o600, uid: 0, gid: 0, mode: 0o755, seeds: None }
+        Options {
+            limit: 1 << 30,
+            force: false,
+            file_mode: 0o600,
+            uid: 0,
+            gid: 0,
+            mode: 0o755,
+            seeds: None,
+            features: Features(0),
+        }
     }
 }
 
@@ -229,7 +240,7 @@ fn write(image: &Region, layout: Layout, grown: u64, options: &Options, seeds: &
     image.store(&root.buckets, bucket::BUCKETS_MIN);
     image.store(&root.index[0], first * BLOCK);
 
-    let superblock = Superblock::new(layout.limit, seeds.uuid, seeds.ino_key, seeds.hash_seed, seeds.made);
+    let superblock = Superblock::new(layout.limit, seeds.uuid, seeds.ino_key, seeds.hash_seed, seeds.made).with(options.features);
     for at in [0, layout::SUPERBLOCK_COPY] {
         image.copy_in(at, UserSlice::from_ref(superblock.as_bytes()))?;
     }

@@ -42,13 +42,18 @@ pub struct TestImage {
 impl TestImage {
     /// Makes an image with this limit, bytes, and fixed seeds.
     pub fn new(limit: u64) -> TestImage {
+        TestImage::with(limit, format::Features(0))
+    }
+
+    /// The same with these features.
+    pub fn with(limit: u64, features: format::Features) -> TestImage {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let directory = format!("/dev/shm/bypath-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
         // A killed run's, whose process had this number.
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory).expect("a directory for the test");
         let image = TestImage { directory };
-        let options = mkfs::Options { limit, seeds: Some(SEEDS), ..Default::default() };
+        let options = mkfs::Options { limit, seeds: Some(SEEDS), features, ..Default::default() };
         mkfs::make(&image.path(), &options).expect("mkfs");
         image
     }

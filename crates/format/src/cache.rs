@@ -79,4 +79,6 @@ pub mod state {
     pub const PARKED: u64 = 8;
     /// It has been written there, and what it is now has not been noted here.
     pub const UNSTAMPED: u64 = 16;
+    /// It has no extended attributes there.
+    pub const NO_XATTRS: u64 = 32;
 }

@@ -117,8 +117,10 @@ pub struct Cold {
     pub flags: AtomicU64,
     /// Offset of what is known of the original ([`crate::cache::Lower`]); 0: none.
     pub lower: AtomicU64,
+    /// What a cached file's original shows: `st_blocks` 32 | `st_nlink` 32; 0.
+    pub shown: AtomicU64,
     /// Room, 0.
-    pub reserved: [AtomicU64; 2],
+    pub reserved: [AtomicU64; 1],
 }
 
 const _: () = assert!(size_of::<Cold>() == 64 && offset_of!(Cold, lower) == 40);
@@ -126,7 +128,7 @@ const _: () = assert!(size_of::<Cold>() == 64 && offset_of!(Cold, lower) == 40);
 impl Cold {
     /// Words that are 0 in an image without the feature that uses them.
     pub fn unused(&self) -> impl Iterator<Item = &AtomicU64> {
-        self.reserved.iter().chain([&self.lower])
+        self.reserved.iter().chain([&self.lower, &self.shown])
     }
 }
 

@@ -55,7 +55,7 @@ impl Features {
     /// Blocks within the grown part may have no space: [`Root::returned`].
     pub const RETURNED: Features = Features(4);
     /// Those that this program knows.
-    pub const KNOWN: Features = Features(0);
+    pub const KNOWN: Features = Features::CACHE;
 }
 
 impl fmt::Display for Features {
@@ -105,6 +105,13 @@ impl Superblock {
             reserved: [0; 5],
             checksum: 0,
         };
+        new.checksum = new.sum();
+        new
+    }
+
+    /// The same with these features, sealed.
+    pub fn with(self, features: Features) -> Superblock {
+        let mut new = Superblock { features: features.0, ..self };
         new.checksum = new.sum();
         new
     }

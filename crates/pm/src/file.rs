@@ -276,6 +276,12 @@ impl File {
         unsafe { call!(abi::__NR_pread64, self.0, into.as_mut_ptr(), into.len(), offset) }
     }
 
+    /// Reads on from where the last reading has ended; returns the bytes read.
+    pub fn read_on(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        // SAFETY: the buffer is writable for its length.
+        unsafe { call!(abi::__NR_read, self.0, into.as_mut_ptr(), into.len()) }
+    }
+
     /// The next entries of an open directory, as `struct linux_dirent64`; bytes filled, 0 at the end.
     pub fn entries(&self, into: &mut [u8]) -> Result<usize, Errno> {
         // SAFETY: the buffer is writable for its length.

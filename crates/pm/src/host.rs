@@ -55,6 +55,14 @@ pub fn statx_at(dir: i32, name: &CStr) -> Result<Statx, Errno> {
     Ok(out)
 }
 
+/// Where what a descriptor of the kernel's is open on lies, as the kernel sees it; the length of that path, cut short
+/// where there is no room for it.
+pub fn place_of(fd: i32, into: &mut [u8]) -> Result<usize, Errno> {
+    let name = DescriptorName::new(fd);
+    // SAFETY: a NUL-terminated path, and a buffer of that length.
+    unsafe { call!(abi::__NR_readlinkat, HERE, name.as_ptr(), into.as_mut_ptr(), into.len()) }
+}
+
 /// Type and permission bits of what a descriptor of the kernel's is open on.
 pub fn kind_of(fd: i32) -> Result<u16, Errno> {
     // SAFETY: all fields are integers, for which zero is a value.

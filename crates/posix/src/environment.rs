@@ -4,7 +4,8 @@
 //! ```text
 //! BYPATH_MOUNTS = IMAGE:/point[:options];…      in the order they are mounted
 //!                 options, separated by commas: ro; id=DEVICE.INODE of the image's file; same (the kernel has the same
-//!                 files at the point)
+//!                 files at the point); sync=none (nothing waits for the medium)
+//!                 An image that is a cache: cache:LENGTH:IMAGE:/dir in IMAGE's place.
 //! BYPATH_SESSION = DEVICE.INODE;/path     of the session's root directory; where is noted what was said
 //! BYPATH_PASSIVE = 1     the next program only: everything is the kernel's
 //! BYPATH_STATE  = what Process::exec_prepare wrote, for the next program only
@@ -30,6 +31,18 @@ pub fn option<'a>(options: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         b"" => Some(&b""[..]),
         rest => rest.strip_prefix(b"="),
     })
+}
+
+/// What begins the source of an image that is a cache.
+const CACHE: &[u8] = b"cache:";
+
+/// The image and the lower directory of `cache:LENGTH:IMAGE:/dir`, where the length is the image's path's.
+pub fn cached(source: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = source.strip_prefix(CACHE)?;
+    let colon = rest.iter().position(|&byte| byte == b':')?;
+    let len: usize = core::str::from_utf8(&rest[..colon]).ok()?.parse().ok()?;
+    let (image, lower) = rest[colon + 1..].split_at_checked(len)?;
+    Some((image, lower.strip_prefix(b":")?))
 }
 
 /// A file's device and inode, as the options and [`SESSION`] have them.

@@ -71,6 +71,8 @@ pub struct Process {
     pub(crate) points_exist: AtomicBool,
     /// Bit n: the kernel has the same files as slot n at its mount point.
     pub(crate) shown: AtomicU32,
+    /// There is a mount with `sync=none`.
+    pub(crate) unsynced: AtomicBool,
     /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
     pub(crate) file_limit: AtomicU64,
     /// Held by who moves the working directory, which takes several steps.
@@ -116,6 +118,7 @@ impl Process {
             cwd_is_virtual: AtomicBool::new(false),
             points_exist: AtomicBool::new(false),
             shown: AtomicU32::new(0),
+            unsynced: AtomicBool::new(false),
             closing: AtomicU8::new(0),
             maps_partially: AtomicBool::new(false),
             file_limit: AtomicU64::new(u64::MAX - 1),
@@ -187,6 +190,7 @@ impl Process {
         let slot = self.mounts.add(&self.cx(thread), point, backend, scratch)?;
         self.settle_here();
         self.point_mounted(slot, point);
+        self.note_unsynced();
         self.kernel_cwd_changed();
         Ok(slot)
     }
@@ -194,6 +198,7 @@ impl Process {
     /// Unmounts `slot`: see [`MountTable::remove`]. Calls must not race with one another.
     pub fn unmount(&self, slot: usize) {
         self.mounts.remove(slot);
+        self.note_unsynced();
         self.settle_here();
     }
 

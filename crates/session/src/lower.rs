@@ -17,6 +17,11 @@ pub trait LowerFs: Sync {
     /// `st_dev`, where an entry says none.
     fn device(&self) -> u64;
 
+    /// See `Backend::unsynced`.
+    fn unsynced(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// The node called `name` in `dir`; [`Miss`] says how long its absence may be believed.
     fn lookup(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8]) -> core::result::Result<Entry, Miss>;
 

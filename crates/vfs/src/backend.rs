@@ -44,6 +44,11 @@ pub trait Backend: Sync {
         self.device()
     }
 
+    /// With `sync=none`: the kernel's path of the directory whose files need no sync; empty for `/`.
+    fn unsynced(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// `st_dev` of one node, where a mount shows several devices of the kernel's.
     fn device_of(&self, _node: Node) -> u64 {
         self.device()
@@ -172,6 +177,12 @@ pub trait Backend: Sync {
     /// for `description` as long as the backend is mounted.
     fn descriptions(&self) -> Table<OpenFile> {
         Table::EMPTY
+    }
+
+    /// As [`Backend::direct`], for what changes files; `None` where that is for the backend, though it is read directly.
+    #[cfg(feature = "native")]
+    fn direct_changes(&self) -> Option<&'static engine::Fs> {
+        self.direct()
     }
 
     /// The native engine behind it: the fast path goes there without a detour.

@@ -33,6 +33,9 @@ pub struct Mount {
     covers_in: u8,
     /// Its root directory.
     pub root: Node,
+    /// [`Backend::direct_changes`].
+    #[cfg(feature = "native")]
+    changing: Option<&'static engine::Fs>,
     /// The file system.
     pub backend: &'static dyn Backend,
     covers: Node,

@@ -90,6 +90,11 @@ fn row(source: &[u8], point: &[u8]) -> Row {
     if source.starts_with(b"/") {
         return row;
     }
+    if let Some((image, lower)) = environment::cached(source) {
+        row.source = format!("host:{} behind {}", shown(lower), shown(image));
+        row.state = "cache";
+        return row;
+    }
     let mut parts = source.splitn(3, |&b| b == b':');
     let (kind, cache, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
     row.source = format!("{}:{}", shown(kind), shown(rest));

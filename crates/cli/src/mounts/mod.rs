@@ -1,5 +1,6 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
+mod cache;
 mod daemon;
 pub mod helper;
 pub mod leavings;
@@ -43,6 +44,8 @@ pub struct Session {
     /// The kernel's way to those images.
     kernel: Vec<SessionMount>,
     daemons: Vec<Daemon>,
+    /// Who keep caches fresh.
+    servers: Vec<cache::Server>,
     files: Vec<SharedFile>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
@@ -67,7 +70,8 @@ impl Session {
     /// Makes all mounts, in order.
     pub fn start(mounts: &[Mount], list: Vec<u8>, whom: For) -> Result<Session> {
         let (images, kernel, daemons) = (Vec::new(), Vec::new(), Vec::new());
-        let mut session = Session { images, kernel, daemons, files: Vec::new(), uncovered: Vec::new(), said: None, list };
+        let mut session =
+            Session { images, kernel, daemons, servers: Vec::new(), files: Vec::new(), uncovered: Vec::new(), said: None, list };
         session.said = (whom != For::Itself).then(Said::make);
         // Mounted here too, so that what no program could mount is said once.
         let table = MountTable::new();
@@ -97,7 +101,10 @@ impl Session {
         match &mount.source {
             Source::Image(path) => self.make_image(mount, path, slot, whom),
             Source::New(limit) => self.make_new(mount, *limit, slot, whom),
-            Source::Host(path) => self.make_host(mount, path, there),
+            Source::Host(path) => match &mount.options.cache {
+                Some(image) => self.make_cache(mount, image, path, slot),
+                None => self.make_host(mount, path, there),
+            },
             Source::Fuse(words) => self.make_fuse(mount, words),
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
@@ -112,6 +119,10 @@ impl Session {
 
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
         let (image, copy) = image(path, slot, mount.options.read_only)?;
+        if image.fs.is_cache() {
+            let (shown, place) = (path.display(), place_of(image.fs));
+            return Err(Failure::new(format!("{shown}: it is a cache; mount it as host:{place}:/dir,cache={shown}")));
+        }
         self.images.push(image);
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
         let kernel = match (there, whom) {
@@ -126,11 +137,11 @@ impl Session {
         }
         if let Some(copy) = copy {
             // The kernel's way would be one to the copy, which nobody else has.
-            self.tell(mount, copy.bytes(), &id(copy.bytes()));
+            self.tell(mount, copy.bytes(), &[&id(copy.bytes())]);
             self.files.push(copy);
             return Ok(image.backend);
         }
-        self.tell(mount, path.as_os_str().as_bytes(), &id(path.as_os_str().as_bytes()));
+        self.tell(mount, path.as_os_str().as_bytes(), &[&id(path.as_os_str().as_bytes())]);
         Ok(image.backend)
     }
 
@@ -151,8 +162,10 @@ impl Session {
         let (file, cache) = SharedFile::session(Whose::of(mount))?;
         let text = path.as_os_str().as_bytes();
         let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
+        let host = host.unsynced_if(mount.options.unsynced);
         let same = if there == Under::Same { "same" } else { "" };
-        self.tell(mount, &[b"host:", file.bytes(), b":", text].concat(), same);
+        let unsynced = if mount.options.unsynced { "sync=none" } else { "" };
+        self.tell(mount, &[b"host:", file.bytes(), b":", text].concat(), &[same, unsynced]);
         self.files.push(file);
         Ok(Box::leak(Box::new(Cached::new(host, cache))))
     }
@@ -164,7 +177,7 @@ impl Session {
         let daemon = Daemon::start(mount, words)?;
         let client = FuseClient::open(daemon.bytes(), cache.device(), mount.options.read_only);
         let client = client.map_err(|errno| Failure::errno(&shown, errno))?;
-        self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat(), "");
+        self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat(), &[]);
         self.daemons.push(daemon);
         self.files.push(file);
         Ok(Box::leak(Box::new(Cached::new(client, cache))))
@@ -185,14 +198,15 @@ impl Session {
         if !is_plugin(library)? {
             return Err(Failure::new(format!("{shown}: not a library with a function bypath_plugin (bypath_plugin.h)")));
         }
-        self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat(), "");
+        self.tell(mount, &[b"plugin:", file.bytes(), b":", text.as_bytes()].concat(), &[]);
         self.files.push(file);
         Ok(Box::leak(Box::new(Cached::new(plugin, cache))))
     }
 
     /// Adds a mount to the list, with what programs must know of it besides.
-    fn tell(&mut self, mount: &Mount, source: &[u8], besides: &str) {
-        let words = [if mount.options.read_only { "ro" } else { "" }, besides];
+    fn tell(&mut self, mount: &Mount, source: &[u8], besides: &[&str]) {
+        let read_only = if mount.options.read_only { "ro" } else { "" };
+        let words = [&[read_only], besides].concat();
         let options = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",");
         let list = &mut self.list;
         environment::format(list.is_empty(), source, &mount.point, options.as_bytes(), &mut |b| list.push(b));
@@ -204,6 +218,11 @@ impl Session {
     }
 }
 
+/// Which directory an image is the cache of.
+fn place_of(fs: &engine::Fs) -> String {
+    fs.cache_of().map_or_else(|_| "another directory".into(), |of| String::from_utf8_lossy(of.place()).into_owned())
+}
+
 /// The option by which programs know the image's file again.
 fn id(image: &[u8]) -> String {
     said::identity(Path::new(OsStr::from_bytes(image))).map_or_else(String::new, |id| format!("id={id}"))
@@ -211,6 +230,7 @@ fn id(image: &[u8]) -> String {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.servers.clear();
         for image in &self.images {
             image.leave();
         }

@@ -63,6 +63,55 @@ pub struct Options {
     pub default_permissions: bool,
     /// Other users of the session are served too.
     pub allow_other: bool,
+    /// Nothing waits for the medium.
+    pub unsynced: bool,
+    /// What stands in front of a directory.
+    pub cache: Option<CacheImage>,
+    /// How soon what others change in it is seen.
+    pub actimeo: Actimeo,
+}
+
+/// A cache image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheImage {
+    /// The image file, absolute.
+    pub path: PathBuf,
+    /// How large it is made if it is missing, bytes.
+    pub size: u64,
+}
+
+/// Size of a cache image, bytes, where no option says otherwise.
+const CACHE_SIZE: u64 = 1 << 30;
+
+impl CacheImage {
+    /// `IMG` or `IMG:SIZE`.
+    fn parse(text: &str, shown: &str) -> Result<CacheImage> {
+        let (path, size) = match text.rsplit_once(':').map(|(path, size)| (path, size::parse_image(size))) {
+            Some((path, Ok(size))) => (path, size),
+            Some((_, Err(help))) => return Err(Failure::new(format!("--mount '{shown}': cache={text}: {help}"))),
+            None => (text, CACHE_SIZE),
+        };
+        if path.is_empty() {
+            return Err(Failure::new(format!("--mount '{shown}': cache=: name an image, such as cache=/dev/shm/data.img:2G")));
+        }
+        let path = std::path::absolute(path).map_err(|error| Failure::io(path, &error))?;
+        Ok(CacheImage { path, size })
+    }
+}
+
+/// How soon changes by others are seen through a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actimeo {
+    /// Within so many seconds, or ten times as long as a look at all that is here takes.
+    Seconds(u32),
+    /// Nobody else changes anything.
+    Never,
+}
+
+impl Default for Actimeo {
+    fn default() -> Self {
+        Actimeo::Seconds(5)
+    }
 }
 
 impl Options {
@@ -77,6 +126,7 @@ impl Options {
                 ("restart", _) if is_daemon => options.restart = true,
                 ("default_permissions", _) if is_daemon => options.default_permissions = true,
                 ("allow_other", _) if is_daemon || is_host => options.allow_other = true,
+                ("sync=none", _) if is_host => options.unsynced = true,
                 _ if is_daemon && word.starts_with("carrier=") => {
                     let transport = Transport::from_name(&word["carrier=".len()..]);
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
@@ -87,10 +137,14 @@ impl Options {
                     let pages = size::parse(&word["pages=".len()..]);
                     options.pages = Some(pages.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
                 }
-                _ if word.starts_with("cache=") => {
-                    return Err(Failure::new(format!(
-                        "--mount '{shown}': {word}: cache= takes an image; there is no such cache yet"
-                    )));
+                _ if is_host && word.starts_with("cache=") => {
+                    options.cache = Some(CacheImage::parse(&word["cache=".len()..], shown)?);
+                }
+                ("actimeo=max", _) if is_host => options.actimeo = Actimeo::Never,
+                _ if is_host && word.starts_with("actimeo=") => {
+                    let seconds = word["actimeo=".len()..].parse().ok().filter(|seconds| (1..=86400).contains(seconds));
+                    let help = || Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400, or max"));
+                    options.actimeo = Actimeo::Seconds(seconds.ok_or_else(help)?);
                 }
                 (_, Some(_)) if is_daemon => {
                     return Err(Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400")));
@@ -101,12 +155,21 @@ impl Options {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, \
                              default_permissions, allow_other"
                         }
-                        Source::Host(_) => "ro, rw, allow_other",
+                        Source::Host(_) => "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max",
                         _ => "ro, rw",
                     };
                     return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));
                 }
             }
+        }
+        let is_cached = options.cache.is_some();
+        for (word, is_given) in [("allow_other", options.allow_other), ("sync=none", options.unsynced)] {
+            if is_cached && is_given {
+                return Err(Failure::new(format!("--mount '{shown}': {word} and cache= do not go together")));
+            }
+        }
+        if !is_cached && options.actimeo != Actimeo::default() {
+            return Err(Failure::new(format!("--mount '{shown}': actimeo= goes with cache=")));
         }
         Ok(options)
     }
@@ -326,6 +389,15 @@ mod tests {
             "fuse:true @:/f,timeout=0",
             "fuse:true @:/f,carrier=pigeon",
             "host:/etc:/h,carrier=socket",
+            "host:/etc:/h,sync=never",
+            "host:/etc:/h,cache=",
+            "host:/etc:/h,cache=c.img:1",
+            "host:/etc:/h,cache=c.img,sync=none",
+            "host:/etc:/h,cache=c.img,actimeo=0",
+            "host:/etc:/h,actimeo=1",
+            "i.img:/a,cache=c.img",
+            "fuse:true @:/f,sync=none",
+            "i.img:/a,sync=none",
             "plugin:/nonexistent.so:/p",
         ] {
             let failure = parse(wrong).expect_err(wrong);

@@ -96,8 +96,13 @@ impl Checker<'_> {
             return;
         }
         let Ok(cold) = self.fs.at::<Cold>(at, "cold line") else { return };
-        if cold.flags.load(Relaxed) > 3 || cold.unused().any(|word| word.load(Relaxed) != 0) {
+        let unused = if self.fs.is_cache() { 0 } else { usize::MAX };
+        if cold.flags.load(Relaxed) > 3 || cold.unused().take(unused).any(|word| word.load(Relaxed) != 0) {
             self.issue(IssueKind::Inode, at, "a cold line with something in it that means nothing".into());
+        }
+        let lower = cold.lower.load(Relaxed);
+        if lower != 0 && self.fs.is_cache() {
+            self.claim_lines(lower, 1, "a lower line");
         }
         let xattr = cold.xattr.load(Relaxed);
         let (block, len) = (xattr >> 32, xattr & 0xffff_ffff);

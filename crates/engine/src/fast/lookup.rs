@@ -3,7 +3,7 @@
 
 use crate::fs::Fs;
 use crate::rights::may_search_fast;
-use crate::segment::cachelet::{Cachelet, NAME_SHORT, ODD};
+use crate::segment::cachelet::{Cachelet, NAME_SHORT, ODD, PARTIAL};
 use base::{Caller, Fast, Kind, Node, Sight};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
@@ -147,8 +147,9 @@ impl Fs {
             let (cachelet, sequence) = match found {
                 Fast::Done(found) => found,
                 // That holds when the bucket was read, whatever has become of the directory since it was
-                // searched: a removed one has no names, and no name of another one is found by its offset.
-                Fast::Absent if end.first() == 0 => return Fast::Absent,
+                // searched: a removed one has no names, and no name of another one is found by its offset. But not all
+                // names of a cached directory need be here (`crate::lower`).
+                Fast::Absent if end.first() == 0 && dir.is_still(dir_sequence, PARTIAL) => return Fast::Absent,
                 _ => return Fast::Slow,
             };
             let id = cachelet.node.load(Relaxed);

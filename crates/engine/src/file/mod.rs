@@ -28,6 +28,7 @@ mod allocate;
 mod cursor;
 mod edit;
 mod extents;
+pub(crate) mod fetch;
 pub(crate) mod job;
 mod mapping;
 mod read;

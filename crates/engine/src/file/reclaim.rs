@@ -16,8 +16,9 @@ use format::extent::{Root, symlink_lines};
 use format::inode::{COLD, Head, node_id, pack_links, unpack_links, word};
 use format::{BLOCK, Cold, Inode};
 
-/// Operations that freeing everything but data takes: node of the map, cold line, xattrs, text, orphan entry, two to spare.
-const OTHERS: usize = 7;
+/// Operations that freeing everything but data takes: node of the map, cold and lower line, xattrs, text, orphan entry, two to
+/// spare.
+const OTHERS: usize = 8;
 /// Operations left to the caller, as many as he may commit together with those listed.
 const SPARE: usize = TOGETHER - 1;
 
@@ -94,6 +95,10 @@ impl Fs {
             let xattr = cold.xattr.load(Relaxed);
             if xattr != 0 {
                 tx.free_blocks(xattr >> 32, (xattr & 0xffff_ffff).div_ceil(BLOCK))?;
+            }
+            let lower = cold.lower.load(Relaxed);
+            if lower != 0 {
+                tx.free_lines(lower, 1)?;
             }
             tx.free_lines(at, 1)?;
         }

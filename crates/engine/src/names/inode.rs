@@ -44,9 +44,9 @@ pub(crate) struct Place<'a> {
     pub(crate) offset: u64,
     /// Node id: the place and its next generation.
     pub(crate) id: u64,
-    inode: &'a Inode,
+    pub(super) inode: &'a Inode,
     /// The store that allocates its line.
-    allocated: SetBits<'a>,
+    pub(super) allocated: SetBits<'a>,
 }
 
 /// Kind of new node, mode, owner and group as the kernel makes them: the mode
@@ -118,7 +118,7 @@ impl Fs {
     }
 
     #[inline(always)]
-    fn write_inode(&self, place: &Place, plan: &Plan, own: u64, cachelet: u32) {
+    pub(super) fn write_inode(&self, place: &Place, plan: &Plan, own: u64, cachelet: u32) {
         let (image, inode) = (&self.image, place.inode);
         let generation = (place.id >> 40) as u32;
         let head = Head { generation, flags: plan.flags, kind: plan.kind as u8, permission: plan.permission };
@@ -134,7 +134,7 @@ impl Fs {
 
     /// Fills the cachelet of a new inode, without asking the inode.
     #[inline(always)]
-    fn fill_fresh(&self, cachelet: &Cachelet, id: u64, plan: &Plan, name: Option<&EntryKey>) {
+    pub(super) fn fill_fresh(&self, cachelet: &Cachelet, id: u64, plan: &Plan, name: Option<&EntryKey>) {
         let change = self.change(cachelet);
         change.node.store(id, SeqCst);
         change.flags.store(cachelet::REFERENCED, Relaxed);
@@ -166,7 +166,7 @@ impl Fs {
     /// The commit failed: the cachelet is nobody's again.
     #[cold]
     #[inline(never)]
-    fn forget_fresh(&self, state: &LaneState, cachelet: &Cachelet) {
+    pub(super) fn forget_fresh(&self, state: &LaneState, cachelet: &Cachelet) {
         cachelet.node.store(0, SeqCst);
         cachelet.parent.store(0, SeqCst);
         self.release_fresh(state, cachelet);

@@ -525,6 +525,7 @@ pub(crate) fn unjoined(
             uuid: superblock.uuid,
             version: superblock.version,
             short_numbers: superblock.has_short_numbers(),
+            features: superblock.features,
             ..Files::default()
         },
     };

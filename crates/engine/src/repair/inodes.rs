@@ -78,6 +78,7 @@ impl Fixer<'_> {
             return false;
         }
         self.claim(at, 1);
+        self.claim(self.get(at + core::mem::offset_of!(format::Cold, lower) as u64), 1);
         let field = at + core::mem::offset_of!(format::Cold, xattr) as u64;
         let value = self.get(field);
         let (block, len) = (value >> 32, value & 0xffff_ffff);

@@ -77,6 +77,8 @@ pub enum RepairError {
     NotWritable,
     /// Somebody uses it.
     InUse,
+    /// It is a cache, whose files are another file system's.
+    Cache,
     /// New directories, maps or index buckets do not fit into it.
     NoSpace,
     /// Damage is left that no rule fixes; what the check still finds.
@@ -90,6 +92,9 @@ impl fmt::Display for RepairError {
         match self {
             RepairError::Open(error) => error.fmt(f),
             RepairError::NotWritable => f.write_str("the file is not writable; write permission on it is needed"),
+            RepairError::Cache => {
+                f.write_str("it is a cache, which is not repaired: its files are another file system's; remove it")
+            }
             RepairError::InUse => f.write_str(
                 "processes use it; end them first (if there are none, its locks are damaged: repair a copy made with cp)",
             ),
@@ -179,6 +184,9 @@ impl Repair {
 
     fn think(path: &[u8], progress: &mut dyn FnMut(u32)) -> Result<(Inspected, Report, Report, Plan), RepairError> {
         let (image, grown) = Inspected::open_to_repair(path).map_err(RepairError::Open)?;
+        if image.fs.is_cache() {
+            return Err(RepairError::Cache);
+        }
         let mut plan = Plan::default();
         let pending = plan.records(&image.fs);
         let mut before = check::whole(&image.fs, &mut |step| progress(step / 4));

@@ -253,7 +253,10 @@ impl Fs {
             cachelet.size.store(0, Relaxed);
             cachelet.mtime.store(UNTOLD, Relaxed);
         }
-        let cold = if head.flags & inode::COLD != 0 { cachelet::COLD | cachelet::CAPABLE } else { 0 };
+        let mut cold = if head.flags & inode::COLD != 0 { cachelet::COLD | cachelet::CAPABLE } else { 0 };
+        if cold != 0 && self.is_cache() {
+            cold = self.fill_lower(cachelet, inode)?.unwrap_or(cold);
+        }
         let recount = if head.flags & inode::RECOUNT != 0 { cachelet::RECOUNT } else { 0 };
         // A directory that was removed while open, by a lane that died before it could say so here.
         let removed = if self.is_removed_directory(inode, id)? { cachelet::REMOVED } else { 0 };

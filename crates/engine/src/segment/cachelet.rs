@@ -47,6 +47,10 @@ pub const MAPPED: u32 = 256;
 /// A file has blocks beyond its end, given out ahead of need: taken back at the last close.
 pub const AHEAD: u32 = 1024;
 
+/// A directory of a cache not all of whose names are here: that one is missing says nothing. The bit that says of a file
+/// that it has blocks [`AHEAD`].
+pub const PARTIAL: u32 = AHEAD;
+
 /// The kernel may keep the attributes of this inode, and what is mapped of it.
 pub const KNOWN: u32 = 2048;
 /// The kernel may keep names in this directory, and that there are none.

@@ -381,8 +381,9 @@ impl Process {
     /// `msync(address, len, flags)`: ours are made durable, then the kernel has its turn.
     pub unsafe fn msync(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         const MS_SYNC: usize = 4;
+        let kernel = self.mapping_left_out(args).unwrap_or(Outcome::Kernel);
         if args[2] & MS_SYNC == 0 || self.mappings.is_empty() {
-            return Outcome::Kernel;
+            return kernel;
         }
         let cx = self.cx(thread);
         let end = args[0].saturating_add(args[1]);
@@ -396,7 +397,7 @@ impl Process {
             Ok(0)
         });
         match result {
-            Ok(_) => Outcome::Kernel,
+            Ok(_) => kernel,
             result => done(result),
         }
     }

@@ -28,6 +28,7 @@ mod special;
 mod stat;
 mod statfs;
 mod sync;
+mod unsynced;
 mod xattr;
 
 pub use mmap::MapFault;

@@ -389,7 +389,7 @@ impl Process {
     }
 
     unsafe fn writev_at(&self, thread: &ThreadState, args: [usize; 6], at: At, flags: u32) -> Outcome {
-        self.on(thread, args[0], |cx, file| {
+        let written = self.on(thread, args[0], |cx, file| {
             // SAFETY: the caller's promise.
             let buffers = unsafe { vector(args[1], args[2]) };
             let buffers = checked_first(file.entry.writable(), buffers)?;
@@ -401,7 +401,11 @@ impl Process {
                 file.mount.backend.sync(cx, Some(file.node), flags & RWF_SYNC == 0)?;
             }
             Ok(done)
-        })
+        });
+        if written == Outcome::Kernel && flags & (RWF_DSYNC | RWF_SYNC) != 0 {
+            return self.write_left_out(args, (RWF_DSYNC | RWF_SYNC) as usize).unwrap_or(written);
+        }
+        written
     }
 }
 

@@ -10,17 +10,20 @@ use pm::Errno;
 impl Process {
     /// `fsync(fd)`.
     pub unsafe fn fsync(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        self.on(thread, args[0], |cx, file| file.mount.backend.sync(cx, Some(file.node), false).map(|()| 0))
+        let synced = self.on(thread, args[0], |cx, file| file.mount.backend.sync(cx, Some(file.node), false).map(|()| 0));
+        self.unless_left_out(args[0], synced)
     }
 
     /// `fdatasync(fd)`.
     pub unsafe fn fdatasync(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        self.on(thread, args[0], |cx, file| file.mount.backend.sync(cx, Some(file.node), true).map(|()| 0))
+        let synced = self.on(thread, args[0], |cx, file| file.mount.backend.sync(cx, Some(file.node), true).map(|()| 0));
+        self.unless_left_out(args[0], synced)
     }
 
     /// `syncfs(fd)`.
     pub unsafe fn syncfs(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        self.on(thread, args[0], |cx, file| file.mount.backend.sync(cx, None, false).map(|()| 0))
+        let synced = self.on(thread, args[0], |cx, file| file.mount.backend.sync(cx, None, false).map(|()| 0));
+        self.unless_left_out(args[0], synced)
     }
 
     /// `sync()`: ours, then the kernel's.
@@ -30,12 +33,13 @@ impl Process {
             // As the kernel's, it reports nothing.
             let _ = mount.backend.sync(&cx, None, false);
         }
-        if self.door.has_kernel() { Outcome::Kernel } else { Outcome::Done(0) }
+        // The kernel's would not leave out a directory: where one is to be left out, nothing of the kernel's is synced.
+        if self.door.has_kernel() && !self.leaves_out_syncs() { Outcome::Kernel } else { Outcome::Done(0) }
     }
 
     /// `sync_file_range(fd, offset, len, flags)`.
     pub unsafe fn sync_file_range(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        self.on(thread, args[0], |cx, file| {
+        let synced = self.on(thread, args[0], |cx, file| {
             let (offset, len) = (args[1] as i64, args[2] as i64);
             if args[3] as u32 & !7 != 0 || offset < 0 || offset.checked_add(len).is_none_or(|end| end < offset) {
                 return err(Errno::EINVAL);
@@ -44,7 +48,11 @@ impl Process {
                 return err(Errno::ESPIPE);
             }
             file.mount.backend.sync(cx, Some(file.node), true).map(|()| 0)
-        })
+        });
+        match synced {
+            Outcome::Kernel => self.range_left_out(args).unwrap_or(Outcome::Kernel),
+            synced => synced,
+        }
     }
 
     /// `fadvise64(fd, offset, len, advice)`.

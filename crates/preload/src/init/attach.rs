@@ -70,12 +70,43 @@ pub fn attach(
     options: &[u8],
     wishes: &Wishes,
 ) -> Result<&'static dyn Backend, Why> {
+    match environment::cached(source) {
+        None if source.first() != Some(&b'/') => attach_other(source, options).map_err(Why::Other),
+        None => attach_image(state, source, None, slot, options, wishes),
+        Some(cached) => attach_cache(state, cached, slot, options, wishes),
+    }
+}
+
+/// An image in front of a directory, NUL-terminated.
+#[cfg(feature = "native")]
+#[cold]
+#[inline(never)]
+fn attach_cache(
+    state: &ThreadState,
+    (image, lower): (&[u8], &[u8]),
+    slot: usize,
+    options: &[u8],
+    wishes: &Wishes,
+) -> Result<&'static dyn Backend, Why> {
+    let mut path = [0u8; 4096];
+    path[..4095].get_mut(..image.len()).ok_or(Why::Other(Errno::ENAMETOOLONG))?.copy_from_slice(image);
+    let lower = lower.strip_suffix(b"\0").unwrap_or(lower);
+    attach_image(state, &path[..image.len() + 1], Some(lower), slot, options, wishes)
+}
+
+/// An image, perhaps in front of a directory.
+#[cfg(feature = "native")]
+fn attach_image(
+    state: &ThreadState,
+    source: &[u8],
+    lower: Option<&[u8]>,
+    slot: usize,
+    options: &[u8],
+    wishes: &Wishes,
+) -> Result<&'static dyn Backend, Why> {
     use engine::Fs;
     use engine::process::attach::{AttachError, Options};
 
-    if source.first() != Some(&b'/') {
-        return attach_other(source, options).map_err(Why::Other);
-    }
     // A file that came later is none of the session's.
     if let Some(wanted) = environment::option(options, b"id").and_then(environment::identity) {
         match pm::file::stat(source) {
@@ -87,17 +118,28 @@ pub fn attach(
     let Some(place) = place::take() else { return Err(Why::Other(Errno::ENOMEM)) };
     let options = Options {
         domain: wishes.domain.and_then(|name| pm::Domain::from_name(core::str::from_utf8(name).ok()?)),
-        read_only: environment::option(options, b"ro").is_some(),
+        // A cache is filled all the same.
+        read_only: lower.is_none() && environment::option(options, b"ro").is_some(),
         segment_dir: wishes.segment_dir,
         slot,
         cachelets: None,
     };
     let cx = crate::runtime::front_end::PROCESS.cx(state);
     match Fs::attach_at(&mut place.fs, &cx, source, &options) {
-        Ok(fs) => Ok(place.native.write(Native(fs))),
+        Ok(fs) => match lower {
+            None => Ok(place.native.write(Native(fs))),
+            Some(lower) => cached(&cx, fs, lower).map_err(Why::Other),
+        },
         Err(AttachError::Open(Errno::ENOENT | Errno::ENOTDIR)) => Err(Why::Gone),
         Err(error) => Err(Why::Image(error)),
     }
+}
+
+#[cfg(feature = "native")]
+#[cold]
+#[inline(never)]
+fn cached(cx: &base::Cx, fs: &'static engine::Fs, lower: &[u8]) -> Result<&'static dyn Backend, Errno> {
+    keep(cache::Cache::new(cx, fs, lower).map_err(|error| error.errno())?)
 }
 
 /// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,
@@ -119,7 +161,7 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Result<&'static dyn Backen
     path[..session.len()].copy_from_slice(session);
     let path = &path[..session.len() + 1];
     match kind {
-        b"host" => host(path, rest, read_only),
+        b"host" => host(path, rest, options),
         b"wire" => wire(path, rest, read_only),
         b"plugin" => self::plugin(path, rest, read_only),
         _ => Err(Errno::EINVAL),
@@ -128,9 +170,11 @@ pub fn attach_other(source: &[u8], options: &[u8]) -> Result<&'static dyn Backen
 
 #[cold]
 #[inline(never)]
-fn host(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+fn host(session: &[u8], rest: &[u8], options: &[u8]) -> Result<&'static dyn Backend, Errno> {
     let session = SessionCache::open(session)?;
-    keep(Cached::new(Host::new(rest, read_only)?, session))
+    let read_only = environment::option(options, b"ro").is_some();
+    let unsynced = environment::option(options, b"sync") == Some(b"none");
+    keep(Cached::new(Host::new(rest, read_only)?.unsynced_if(unsynced), session))
 }
 
 #[cold]

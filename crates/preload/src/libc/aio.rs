@@ -4,6 +4,7 @@
 //! into the control block, where the result is.
 
 use crate::runtime::call::is_ours;
+use crate::runtime::front_end::PROCESS;
 use crate::runtime::kernel::Who;
 use crate::runtime::{call, errno, kernel};
 use core::ffi::{c_int, c_void};
@@ -174,7 +175,7 @@ pub unsafe extern "C" fn aio_write(control: *mut Control) -> c_int {
 pub unsafe extern "C" fn aio_fsync(how: c_int, control: *mut Control) -> c_int {
     // SAFETY: the program's control block.
     let fd = unsafe { (*control).fd };
-    if !is_ours(fd) {
+    if !is_ours(fd) && !PROCESS.is_unsynced(fd as usize) {
         return match next!(Sync, "aio_fsync") {
             // SAFETY: the program's arguments.
             Some(libc) => unsafe { libc(how, control) },

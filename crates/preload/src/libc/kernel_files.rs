@@ -37,7 +37,9 @@ pub fn from_now_on() -> bool {
     if !vfork_child::serves(tls::get()) {
         return true;
     }
-    if PROCESS.mounts.iter().any(|(_, mount)| !mount.is_kernels && !mount.is_served()) {
+    // Nor does a ring leave out syncs, where they are to be left out.
+    let is_ruled_out = PROCESS.leaves_out_syncs();
+    if is_ruled_out || PROCESS.mounts.iter().any(|(_, mount)| !mount.is_kernels && !mount.is_served()) {
         return false;
     }
     if !WANTED.swap(true, Relaxed) {

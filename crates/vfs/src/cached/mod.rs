@@ -123,6 +123,10 @@ impl<S: LowerFs> Backend for Cached<S> {
         self.lower.device()
     }
 
+    fn unsynced(&self) -> Option<&[u8]> {
+        self.lower.unsynced()
+    }
+
     fn device_of(&self, node: Node) -> u64 {
         match self.session.get(node).map(|record| record.device()) {
             Ok(device) if device != 0 => device,

@@ -32,6 +32,8 @@ pub struct Host {
     root_len: usize,
     device: u64,
     read_only: bool,
+    /// Nothing waits for the medium.
+    unsynced: bool,
 }
 
 /// A path of the kernel's.
@@ -144,7 +146,7 @@ impl Host {
         let path = if path == b"/" { b"" } else { path };
         let mut root = [0u8; ROOT_MAX];
         root.get_mut(..path.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(path);
-        let mut host = Host { root, root_len: path.len(), device: 0, read_only };
+        let mut host = Host { root, root_len: path.len(), device: 0, read_only, unsynced: false };
         let mut name = [0u8; ROOT_MAX + 2];
         name[..path.len()].copy_from_slice(path);
         if path.is_empty() {
@@ -162,6 +164,16 @@ impl Host {
             path.0[..2].copy_from_slice(b"/\0");
         }
         Ok(path)
+    }
+
+    /// The same with `sync=none`, if so.
+    pub fn unsynced_if(self, unsynced: bool) -> Host {
+        Host { unsynced, ..self }
+    }
+
+    /// Flags of an open without those that ask for syncs which are left out.
+    fn flags(&self, flags: u32) -> u32 {
+        if self.unsynced { flags & !(abi::O_SYNC | abi::O_DSYNC) } else { flags }
     }
 
     /// Opens a file as `flags` say.
@@ -200,6 +212,10 @@ impl Host {
 impl LowerFs for Host {
     fn device(&self) -> u64 {
         self.device
+    }
+
+    fn unsynced(&self) -> Option<&[u8]> {
+        self.unsynced.then(|| &self.root[..self.root_len])
     }
 
     fn lookup(&self, s: &SessionCache, _cx: &Cx, dir: Node, name: &[u8]) -> core::result::Result<Entry, Miss> {
@@ -329,6 +345,9 @@ impl LowerFs for Host {
     }
 
     fn sync(&self, s: &SessionCache, _cx: &Cx, node: Option<Node>, _data_only: bool) -> Result<()> {
+        if self.unsynced {
+            return Ok(());
+        }
         let all = node.is_none();
         let path = self.path(s, node.unwrap_or(s.root()), b"")?;
         Ok(File::plain(path.text()?, abi::O_RDONLY | abi::O_DIRECTORY)?.durable(all)?)
@@ -406,7 +425,7 @@ impl LowerFs for Host {
             return None;
         }
         let path = self.path(s, base, path).ok()?;
-        decided(open_by(path.text().ok()?, flags, mode, make))
+        decided(open_by(path.text().ok()?, self.flags(flags), mode, make))
     }
 }
 
@@ -452,6 +471,6 @@ impl Host {
             Some(node) => self.path(s, node, b"")?,
             None => self.path(s, spot.dir, spot.name)?,
         };
-        Ok(open_by(path.text()?, spot.flags, spot.mode, make)?)
+        Ok(open_by(path.text()?, self.flags(spot.flags), spot.mode, make)?)
     }
 }

@@ -7,6 +7,8 @@ use base::stat::Stat;
 use base::{Caller, Cx, DescriptionId, Fast, Sight, Thread};
 use core::mem::MaybeUninit;
 use openfiles::Unclosed;
+#[cfg(feature = "native")]
+use pm::sys::abi::{O_ACCMODE, O_RDONLY};
 use pm::{Text, UserSlice};
 
 impl Mount {
@@ -14,7 +16,7 @@ impl Mount {
     #[cfg(feature = "native")]
     #[inline(always)]
     fn unserved(&self) -> Option<&'static engine::Fs> {
-        self.direct.filter(|fs| !fs.is_served())
+        self.changing.filter(|fs| !fs.is_served())
     }
 
     /// Whether something is mounted on a node, which is not asked in most mounts.
@@ -67,7 +69,7 @@ impl Mount {
     #[inline(always)]
     pub fn open_fast(&self, _found: &Sight, _flags: u32, _fd: u32) -> Fast<DescriptionId> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.direct {
+        if let Some(fs) = if _flags & O_ACCMODE == O_RDONLY { self.direct } else { self.changing } {
             return fs.open_fast(_found, _flags, _fd);
         }
         Fast::Slow

@@ -71,6 +71,8 @@ impl MountTable {
             descriptions: backend.descriptions(),
             #[cfg(feature = "native")]
             direct: backend.direct(),
+            #[cfg(feature = "native")]
+            changing: backend.direct_changes(),
             root: backend.root(),
             covered_by: AtomicU32::new(0),
             covers_in: parent.map_or(NOWHERE, |(slot, ..)| slot as u8),

@@ -1,0 +1,93 @@
+//! Bringing one name.
+
+use crate::lower::{Original, Target};
+use crate::{Cache, own};
+use base::{Cx, Errno, Error, Node, Result};
+use engine::lower::Change;
+
+/// How often somebody else may be making or removing the same name.
+const ATTEMPTS: u32 = 100;
+
+/// The name of an original in the directory of those with several: device and number, as hexadecimal digits.
+struct Key([u8; 33]);
+
+impl Key {
+    fn new(original: &Original) -> Key {
+        let mut text = [b'.'; 33];
+        let hexadecimal = |into: &mut [u8], value: u64| {
+            for (place, digit) in into.iter_mut().enumerate() {
+                *digit = b"0123456789abcdef"[(value >> (60 - 4 * place) & 15) as usize];
+            }
+        };
+        hexadecimal(&mut text[..16], original.stamp.device);
+        hexadecimal(&mut text[17..], original.stamp.number);
+        Key(text)
+    }
+}
+
+impl Cache {
+    /// A name that is not here, in a directory that is not listed: asks below. `ENOENT` if it is not there either.
+    pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
+        let path = self.path(cx, dir, name)?;
+        let (handle, original) = Original::at(&path)?;
+        let target = Target::of(&handle, &original)?;
+        self.bring(&own(cx), dir, name, &original, target.bytes())
+    }
+
+    /// Makes a name of what its original is like, unless somebody else has just made it.
+    pub(crate) fn bring(&self, cx: &Cx, dir: Node, name: &[u8], original: &Original, target: &[u8]) -> Result<Node> {
+        let fs = self.fs();
+        for _ in 0..ATTEMPTS {
+            let known = if original.has_names() { self.linked(cx, original) } else { None };
+            let made = match known {
+                Some(node) => self.name_again(cx, node, dir, name, original),
+                None => fs.create_whole(cx, dir, name, &original.whole(target)),
+            };
+            match made {
+                Ok(node) if known.is_some() || !original.has_names() => return Ok(node),
+                Ok(node) => match self.note_links(cx, node, original) {
+                    Ok(()) => return Ok(node),
+                    // Another name of it was brought at the same moment: that node is the one.
+                    Err(Error::Posix(Errno::EEXIST)) => {
+                        fs.unlink(cx, dir, name)?;
+                        self.restore_times(cx, dir)?;
+                    }
+                    Err(error) => return Err(error),
+                },
+                Err(Error::Posix(Errno::EEXIST)) => match fs.lookup(cx, dir, name) {
+                    Err(Error::Posix(Errno::ENOENT)) => {}
+                    found => return found,
+                },
+                Err(Error::Posix(Errno::ESTALE)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::EIO.into())
+    }
+
+    /// The node of an original with several names, one of which has been brought before.
+    fn linked(&self, cx: &Cx, original: &Original) -> Option<Node> {
+        let node = self.fs().lookup(cx, self.links, &Key::new(original).0).ok()?;
+        let known = self.known(cx, node).ok()?;
+        known.stamp.is_same_file(&original.stamp).then_some(node)
+    }
+
+    fn name_again(&self, cx: &Cx, node: Node, dir: Node, name: &[u8], original: &Original) -> Result<Node> {
+        self.fs().link(cx, node, dir, name)?;
+        // Times have changed by that, which are the originals'.
+        self.fs().restamp(cx, node, &original.change())?;
+        self.restore_times(cx, dir)?;
+        Ok(node)
+    }
+
+    /// Gives a directory whose names were changed here the times of its original again.
+    pub(crate) fn restore_times(&self, cx: &Cx, dir: Node) -> Result<()> {
+        let (attr, known) = (self.fs().attr(cx, dir)?, self.known(cx, dir)?);
+        self.fs().restamp(cx, dir, &Change { mode: attr.mode, uid: attr.uid, gid: attr.gid, stamp: known.stamp })
+    }
+
+    fn note_links(&self, cx: &Cx, node: Node, original: &Original) -> Result<()> {
+        self.fs().link(cx, node, self.links, &Key::new(original).0)?;
+        self.fs().restamp(cx, node, &original.change())
+    }
+}

@@ -1,0 +1,88 @@
+//! Filling holes of a cached file from its original.
+//!
+//! The bytes are put into blocks that are nobody's yet, with nothing locked: the lower file system may take its time, or
+//! never answer. Then the inode is locked, and the blocks become the file's if it is still the same original and still a
+//! hole there; else somebody was faster, or it has changed, and they go back. Who dies before the record leaves
+//! nothing: blocks reserved go back with the lane.
+
+use super::job::Job;
+use super::{Moving, block_of, blocks_for};
+use crate::fs::Fs;
+use crate::lane::Tx;
+use crate::lower::Stamp;
+use crate::segment::Cachelet;
+use base::{Cx, Node, Result};
+use core::sync::atomic::Ordering::{Acquire, Release};
+use format::BLOCK;
+use format::inode::{node_offset, pack_links, unpack_links, word};
+use format::lane::Kind;
+use pm::{Errno, UserSlice};
+
+/// Who reads the original: fills the buffer with its bytes from an offset on, and says how many came.
+pub type Fetch<'a> = dyn FnMut(u64, UserSlice) -> core::result::Result<usize, Errno> + 'a;
+
+impl Fs {
+    /// Fills a hole of the file, from byte `from` (of a block) on, at most `len` bytes; perhaps fewer, or none where the
+    /// hole is another by then. `stamp`: of which original the bytes are. `ENOSPC`, and whatever `fetch` fails with.
+    pub fn fetch(&self, cx: &Cx, node: Node, (from, len): (u64, u64), stamp: &Stamp, fetch: &mut Fetch) -> Result<()> {
+        let mut tx = self.begin(cx, Kind::Write)?;
+        let first = block_of(from);
+        let near = self.near(self.inode(node_offset(node.id))?.root.load(Acquire), first);
+        let (block, count) = tx.blocks(blocks_for(from + len) - first, near)?;
+        let (place, end) = (block * BLOCK, count * BLOCK);
+        self.present(place, end)?;
+        let mut done = 0;
+        while done < end {
+            match self.image.fill(place + done, end - done, &mut |part| fetch(from + done, part)) {
+                Ok(0) => break,
+                Ok(came) => done += came,
+                Err(errno) => {
+                    tx.abandon();
+                    return Err(errno.into());
+                }
+            }
+        }
+        // Behind the end of the original there is nothing.
+        self.image.zero(place + done, end - done)?;
+        tx.order();
+        let cachelet = self.lock_file(&mut tx, cx, node)?;
+        let known = self.known(cx, node)?;
+        let next = self.find_extent(cachelet.root.load(Acquire), first)?;
+        if next.is_some_and(|e| e.file < first + count) || !known.is_some_and(|known| known.stamp == *stamp) {
+            tx.abandon();
+            return Ok(());
+        }
+        let mut job = Job::new(&mut tx, cachelet, node.id)?;
+        job.add_fetched(first, block, count)
+    }
+}
+
+impl Fs {
+    /// Takes away all that is here of a file whose inode is locked; `EBUSY` if it is mapped.
+    pub(crate) fn drop_contents<'a>(&'a self, tx: &mut Tx<'a>, cachelet: &'a Cachelet, id: u64) -> Result<()> {
+        let mut job = Job::new(tx, cachelet, id)?;
+        if job.is_mapped() {
+            return Err(Errno::EBUSY.into());
+        }
+        job.cut(0, super::BLOCKS_MAX)
+    }
+}
+
+impl Job<'_, '_> {
+    /// Adds blocks to the map, and nothing else: as the program sees it, the file has not changed.
+    fn add_fetched(&mut self, file: u64, block: u64, len: u64) -> Result<()> {
+        let edited = self.insert(format::extent::Extent { file, block, len }).inspect_err(|_| self.tx.abandon())?;
+        let (nlink, blocks) = unpack_links(self.inode.links.load(Acquire));
+        let blocks = u64::from(blocks).saturating_add(len).min(u64::from(u32::MAX)) as u32;
+        self.tx.set(self.at + word::LINKS, pack_links(nlink, blocks))?;
+        if edited.root != self.root() {
+            self.tx.set(self.at + word::ROOT, edited.root)?;
+        }
+        let moving = edited.moved.then(|| Moving::begin(self.cachelet));
+        self.tx.commit()?;
+        self.fs.change(self.cachelet).root.store(edited.root, Release);
+        drop(moving);
+        self.fs.hole_filled(self.cachelet);
+        Ok(())
+    }
+}

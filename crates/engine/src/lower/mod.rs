@@ -1,0 +1,229 @@
+//! What an image that is a cache knows of the originals of its files (`format::cache`).
+//!
+//! A node that the lower file system has carries a cold line with a [`Lower`] line beside it: which file that is there,
+//! what it was like when it was last seen, and how much of it is here. The inode's own words say the same of mode, owner,
+//! size and times, so that whoever reads goes by the inode alone, as in any image.
+//!
+//! Invariants
+//! - A node is named with its lower line in one record ([`Fs::create_whole`](crate::names::whole)): nobody sees half of one.
+//! - Stamps change under the inode's lock, by a record; a bit of the state by one store.
+//! - What the lower file system says of `st_nlink` and `st_blocks` stands in the cold line, and in the cachelet; the
+//!   inode's own word counts what is here, as the check wants it.
+//! - A directory that is not listed has [`PARTIAL`](cachelet::PARTIAL) in its cachelet: that a name is not here says nothing.
+
+mod state;
+#[cfg(test)]
+mod tests;
+mod update;
+
+pub use crate::file::fetch::Fetch;
+pub use crate::names::whole::Whole;
+pub use format::cache::state as bits;
+pub use state::{Identity, PLACE_MAX};
+pub use update::Change;
+
+use crate::dir::NameBuffer;
+use crate::fs::{Fs, corrupt};
+use crate::segment::{Cachelet, cachelet};
+use base::{Cx, Kind, Node, Result};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::fence;
+use format::cache::Lower;
+use format::inode::{self, Inode, node_generation, node_offset};
+use format::{Cold, LINE};
+use pm::Errno;
+
+/// Units of `st_blocks` in a block.
+pub(crate) const UNITS: u64 = format::BLOCK / 512;
+
+/// What the lower file system says of a file, beside what stands in the inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stamp {
+    /// Inode number there.
+    pub number: u64,
+    /// Device number there.
+    pub device: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Nanoseconds since the epoch.
+    pub mtime: i64,
+    /// Nanoseconds since the epoch.
+    pub ctime: i64,
+    /// Names.
+    pub nlink: u32,
+    /// Space, in units of 512 bytes.
+    pub blocks: u32,
+}
+
+impl Stamp {
+    /// Whether both are of the same file.
+    pub fn is_same_file(&self, other: &Stamp) -> bool {
+        (self.number, self.device) == (other.number, other.device)
+    }
+
+    /// Whether both are of the same file with the same contents.
+    pub fn has_same_contents(&self, other: &Stamp) -> bool {
+        self.is_same_file(other) && (self.size, self.mtime) == (other.size, other.mtime)
+    }
+}
+
+/// What is known of a node's original.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// What it was like.
+    pub stamp: Stamp,
+    /// Bytes below which a hole is to be fetched.
+    pub end: u64,
+    /// When it was seen, nanoseconds since the epoch.
+    pub seen: i64,
+    /// [`bits`].
+    pub state: u64,
+}
+
+impl Known {
+    /// Whether all names of the directory are here.
+    pub fn is_listed(&self) -> bool {
+        self.state & bits::LISTED != 0
+    }
+}
+
+impl Fs {
+    /// Whether the image was made to be a cache.
+    #[inline]
+    pub fn is_cache(&self) -> bool {
+        self.files.features & format::Features::CACHE.0 != 0
+    }
+
+    /// The cold and the lower line of an inode, if it has them.
+    pub(crate) fn lower_lines(&self, inode: &Inode) -> Result<Option<(&Cold, &Lower)>> {
+        if inode.head().flags & inode::COLD == 0 {
+            return Ok(None);
+        }
+        let cold: &Cold = self.at(inode.extra.load(Acquire), "cold line")?;
+        match cold.lower.load(Acquire) {
+            0 => Ok(None),
+            at => Ok(Some((cold, self.at(at, "lower line")?))),
+        }
+    }
+
+    /// What is known of a node's original; `None` if the lower file system does not have it. `ESTALE`.
+    pub fn known(&self, cx: &Cx, node: Node) -> Result<Option<Known>> {
+        let inode = self.inode(node_offset(node.id))?;
+        let _ = cx;
+        for _ in 0..1000 {
+            let known = self.known_of(inode);
+            fence(Acquire);
+            if inode.head().generation & 0xff_ffff != node_generation(node.id) || inode.head().kind == 0 {
+                return Err(Errno::ESTALE.into());
+            }
+            match known {
+                // Read again: a change of stamps was under way.
+                Ok(Some(first)) => {
+                    if let Ok(Some(second)) = self.known_of(inode)
+                        && second.stamp == first.stamp
+                    {
+                        return Ok(Some(second));
+                    }
+                }
+                other => return other,
+            }
+        }
+        Err(corrupt("lower line", node_offset(node.id)))
+    }
+
+    fn known_of(&self, inode: &Inode) -> Result<Option<Known>> {
+        let Some((cold, lower)) = self.lower_lines(inode)? else { return Ok(None) };
+        let shown = cold.shown.load(Relaxed);
+        let stamp = Stamp {
+            number: lower.number.load(Relaxed),
+            device: lower.device.load(Relaxed),
+            size: lower.size.load(Relaxed),
+            mtime: lower.mtime.load(Relaxed) as i64,
+            ctime: lower.ctime.load(Relaxed) as i64,
+            nlink: shown as u32,
+            blocks: (shown >> 32) as u32,
+        };
+        let (end, seen, state) = (lower.end.load(Relaxed), lower.seen.load(Relaxed) as i64, lower.state.load(Acquire));
+        Ok(Some(Known { stamp, end, seen, state }))
+    }
+
+    /// As [`Fs::show_lower`], of a cachelet that is being loaded.
+    #[cold]
+    pub(crate) fn fill_lower(&self, cachelet: &Cachelet, inode: &Inode) -> Result<Option<u32>> {
+        if inode.head().kind == Kind::Directory as u8 {
+            cachelet.flags.fetch_and(!cachelet::PARTIAL, SeqCst);
+        }
+        self.show_lower(cachelet, inode)
+    }
+
+    /// Fills in what a cachelet shows of a node of a cache beside what stands in its inode; its flags, in place of
+    /// those that a cold line asks for. `None`: it is no such node.
+    pub(crate) fn show_lower(&self, cachelet: &Cachelet, inode: &Inode) -> Result<Option<u32>> {
+        let Some((cold, lower)) = self.lower_lines(inode)? else { return Ok(None) };
+        let (shown, state) = (cold.shown.load(Relaxed), lower.state.load(Acquire));
+        if inode.head().kind == Kind::Directory as u8 {
+            let partial = if state & bits::LISTED == 0 { cachelet::PARTIAL } else { 0 };
+            return Ok(Some(cachelet::COLD | partial));
+        }
+        cachelet.nlink.store(shown as u32, Relaxed);
+        cachelet.blocks.store((shown >> 32).div_ceil(UNITS) as u32, Relaxed);
+        // Whoever asks for what only the cold line has must look there. The fast path shows whole blocks, of files.
+        let is_shown =
+            if inode.head().kind == Kind::Regular as u8 { (shown >> 32).is_multiple_of(UNITS) } else { shown >> 32 == 0 };
+        let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0 && is_shown;
+        Ok(Some(if is_plain { 0 } else { cachelet::COLD }))
+    }
+
+    /// The path of a node from the root of the image, into the end of `into`: where it begins there. For a file it is
+    /// that of one of its names, as long as that is there (`ENOENT`).
+    pub fn path_of(&self, cx: &Cx, node: Node, top: Node, into: &mut [u8]) -> Result<usize> {
+        let (mut at, mut offset) = (into.len(), node_offset(node.id));
+        self.known(cx, node)?;
+        let mut name = NameBuffer::new();
+        while offset != node_offset(top.id) {
+            let own = self.own_edentry(offset)?;
+            if own == 0 {
+                return Err(Errno::ENOENT.into());
+            }
+            let entry = self.read_edentry(own, &mut name)?;
+            fence(Acquire);
+            let slot: &core::sync::atomic::AtomicU64 = self.at(entry.slot, "directory slot").map_err(|_| Errno::ENOENT)?;
+            if slot.load(Acquire) != own || node_offset(entry.child) != offset {
+                return Err(Errno::ENOENT.into());
+            }
+            let text = name.bytes(entry.head.name_len);
+            at = at.checked_sub(text.len() + 1).ok_or(Errno::ENAMETOOLONG)?;
+            into[at] = b'/';
+            into[at + 1..at + 1 + text.len()].copy_from_slice(text);
+            offset = entry.parent;
+        }
+        Ok(at)
+    }
+
+    /// Writes a new lower line and the cold line beside it, and returns the offset of the cold one.
+    pub(crate) fn write_lower(&self, at: u64, own: u64, stamp: &Stamp, state: u64) -> Result<()> {
+        let (cold, lower): (&Cold, &Lower) = (self.at(at, "cold line")?, self.at(at + LINE, "lower line")?);
+        let image = &self.image;
+        for (word, value) in [
+            (&cold.atime, 0),
+            (&cold.btime, 0),
+            (&cold.xattr, 0),
+            (&cold.own, own),
+            (&cold.flags, 0),
+            (&cold.lower, at + LINE),
+            (&cold.shown, u64::from(stamp.blocks) << 32 | u64::from(stamp.nlink)),
+            (&cold.reserved[0], 0),
+            (&lower.number, stamp.number),
+            (&lower.device, stamp.device),
+            (&lower.end, stamp.size),
+            (&lower.size, stamp.size),
+            (&lower.mtime, stamp.mtime as u64),
+            (&lower.ctime, stamp.ctime as u64),
+            (&lower.seen, pm::clock::now() as u64),
+            (&lower.state, bits::PRESENT | state),
+        ] {
+            image.store(word, value);
+        }
+        Ok(())
+    }
+}

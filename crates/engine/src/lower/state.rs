@@ -1,0 +1,87 @@
+//! Whose cache an image is.
+
+use crate::fs::{Fs, corrupt};
+use base::{Cx, Result};
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use format::cache::{PLACE, State};
+use format::layout::{BLOCK, ROOT};
+use format::{Root, lane};
+use pm::Errno;
+
+/// Longest text of a place.
+pub const PLACE_MAX: usize = PLACE - 1;
+
+/// What a lower file system is known again by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Of what sort it is, as whoever mounts it numbers them; never 0.
+    pub kind: u64,
+    /// Device and inode number of its root.
+    pub root: [u64; 2],
+    /// Where it is, and how many bytes that has.
+    pub place: ([u8; PLACE_MAX], usize),
+}
+
+impl Identity {
+    /// Of sort `kind`, with this root, at this place; `None` if that has too long a name.
+    pub fn new(kind: u64, root: [u64; 2], place: &[u8]) -> Option<Identity> {
+        let mut text = [0; PLACE_MAX];
+        text.get_mut(..place.len())?.copy_from_slice(place);
+        Some(Identity { kind, root, place: (text, place.len()) })
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &[u8] {
+        &self.place.0[..self.place.1]
+    }
+}
+
+impl Fs {
+    fn cache_state(&self) -> Result<&State> {
+        match self.root().cache.load(Acquire) {
+            0 => Err(Errno::ENODATA.into()),
+            at => self.at(at, "state of a cache"),
+        }
+    }
+
+    /// Whose cache it is; `ENODATA` if it is none, or none yet.
+    pub fn cache_of(&self) -> Result<Identity> {
+        let state = self.cache_state()?;
+        let mut place = [0; PLACE];
+        for (bytes, word) in place.chunks_mut(8).zip(&state.place) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+        }
+        let len = place.iter().position(|&byte| byte == 0).ok_or(corrupt("place of a lower file system", 0))?;
+        let root = [&state.root[0], &state.root[1]].map(|word| word.load(Relaxed));
+        Identity::new(state.kind.load(Relaxed), root, &place[..len]).ok_or(Errno::ENAMETOOLONG.into())
+    }
+
+    /// Makes an image that is to be a cache that of a lower file system. `EEXIST` if it is one's.
+    pub fn become_cache(&self, cx: &Cx, identity: &Identity) -> Result<()> {
+        let mut tx = self.begin(cx, lane::Kind::Create)?;
+        // One at a time: whoever holds the root directory.
+        self.lock_node(&mut tx, cx, self.root_node())?;
+        if self.root().cache.load(Acquire) != 0 {
+            return Err(Errno::EEXIST.into());
+        }
+        let (block, _) = tx.blocks(1, 0)?;
+        let at = block * BLOCK;
+        self.present(at, BLOCK)?;
+        self.image.zero(at, BLOCK)?;
+        let state: &State = self.at(at, "state of a cache")?;
+        self.image.store(&state.kind, identity.kind);
+        for (word, value) in state.root.iter().zip(identity.root) {
+            self.image.store(word, value);
+        }
+        for (word, bytes) in state.place.iter().zip(identity.place().chunks(8)) {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            self.image.store(word, u64::from_le_bytes(padded));
+        }
+        self.image.flush(at, BLOCK);
+        tx.order();
+        tx.set(ROOT + offset_of!(Root, cache) as u64, at)?;
+        tx.commit()
+    }
+}

@@ -1,0 +1,154 @@
+//! Nodes with originals, in a small image; the originals are made up.
+
+use super::{Change, Identity, Stamp, Whole, bits};
+use crate::testing::{TestFs, TestImage, find_fast};
+use ::format::Features;
+use base::{Errno, Error, Fast, Kind, Node};
+use pm::UserSlice;
+use std::string::ToString;
+use std::vec;
+
+const LIMIT: u64 = 32 << 20;
+
+fn cache() -> TestFs {
+    TestFs::from_image(TestImage::with(LIMIT, Features::CACHE)).unwrap()
+}
+
+fn stamp(number: u64, size: u64) -> Stamp {
+    Stamp { number, device: 7, size, mtime: 1_000_000_007, ctime: 2_000_000_009, nlink: 3, blocks: 24 }
+}
+
+fn make(test: &TestFs, dir: Node, name: &[u8], kind: Kind, stamp: Stamp) -> Node {
+    let new = Whole { kind, mode: 0o4751, uid: 11, gid: 22, rdev: 0, target: b"to", stamp, state: 0 };
+    test.create_whole(&test.cx(), dir, name, &new).unwrap()
+}
+
+/// Nothing is wrong with the image: what each test ends with.
+fn sound(test: TestFs) {
+    let image = test.again();
+    let report = crate::check::run(&image.image.path(), &mut |_| {}).unwrap();
+    assert!(report.issues.is_empty(), "{:?}", report.issues);
+}
+
+/// Goal: a node is as its original from the first moment, also when its cachelet is loaded again; changes of the original
+/// become its, and what is gone gives all its space back.
+#[test]
+fn whole_nodes() {
+    let test = cache();
+    let (cx, root) = (test.cx(), test.root_node());
+    let dir = make(&test, root, b"a-directory-with-a-name-that-is-long", Kind::Directory, stamp(1, 4096));
+    let file = make(&test, dir, b"file", Kind::Regular, stamp(2, 10_000));
+    let link = make(&test, dir, b"link", Kind::Symlink, Stamp { size: 2, ..stamp(3, 2) });
+    let seen = |test: &TestFs, node| {
+        let attr = test.attr(&test.cx(), node).unwrap();
+        (attr.mode, attr.uid, attr.gid, attr.size, attr.mtime, attr.ctime, attr.nlink, attr.blocks)
+    };
+    let wanted = (0o4751, 11, 22, 10_000, 1_000_000_007, 2_000_000_009, 3, 24);
+    assert_eq!((seen(&test, file), seen(&test, link).3), (wanted, 2));
+    assert_eq!(test.known(&cx, file).unwrap().unwrap().stamp, stamp(2, 10_000));
+    assert_eq!(test.attr(&cx, dir).unwrap().mtime, 1_000_000_007, "what is known has changed, not the directory");
+    let test = test.again();
+    let cx = test.cx();
+    assert_eq!(seen(&test, file), wanted);
+    let changed = Change { mode: 0o600, uid: 1, gid: 2, stamp: Stamp { ctime: 5, nlink: 1, ..stamp(2, 10_000) } };
+    test.restamp(&cx, file, &changed).unwrap();
+    assert_eq!(seen(&test, file), (0o600, 1, 2, 10_000, 1_000_000_007, 5, 1, 24));
+    let other = Change { stamp: stamp(99, 1), ..changed };
+    assert_eq!(test.restamp(&cx, file, &other), Err(Error::Posix(Errno::ESTALE)), "another file is not this one");
+    test.unlink(&cx, dir, b"file").unwrap();
+    test.unlink(&cx, dir, b"link").unwrap();
+    test.rmdir(&cx, root, b"a-directory-with-a-name-that-is-long").unwrap();
+    assert_eq!(test.known(&cx, file).err(), Some(Error::Posix(Errno::ESTALE)));
+    sound(test);
+}
+
+/// Goal: a name that is not here is only missing once its directory is listed; and not before, when it is loaded again.
+#[test]
+fn absence() {
+    let test = cache();
+    let (cx, root) = (test.cx(), test.root_node());
+    let dir = make(&test, root, b"dir", Kind::Directory, stamp(1, 4096));
+    make(&test, dir, b"here", Kind::Regular, stamp(2, 0));
+    let look = |test: &TestFs, path: &[u8]| find_fast(test, test.root_node(), path).0;
+    assert_eq!((look(&test, b"dir/here"), look(&test, b"dir/gone")), (Fast::Done(()), Fast::Slow));
+    test.mark(&cx, dir, bits::LISTED, 0).unwrap();
+    assert_eq!((look(&test, b"dir/here"), look(&test, b"dir/gone")), (Fast::Done(()), Fast::Absent));
+    test.mark(&cx, dir, 0, bits::LISTED).unwrap();
+    assert_eq!(look(&test, b"dir/gone"), Fast::Slow);
+    let test = test.again();
+    test.attr(&test.cx(), dir).unwrap();
+    assert_ne!(look(&test, b"dir/gone"), Fast::Absent);
+    test.mark(&test.cx(), dir, bits::LISTED, 0).unwrap();
+    assert_eq!(look(&test, b"dir/gone"), Fast::Absent);
+    sound(test);
+}
+
+/// Goal: bytes that are brought are read, and change nothing else; those of an original that is another by now are not
+/// taken, nor those that are here already.
+#[test]
+fn fetching() {
+    const SIZE: u64 = 300_000;
+    let test = cache();
+    let cx = test.cx();
+    let file = make(&test, test.root_node(), b"file", Kind::Regular, stamp(2, SIZE));
+    let before = test.attr(&cx, file).unwrap();
+    let byte = |at: u64| (at / 7) as u8;
+    let fetch = |from: u64, len: u64, stamp: &Stamp, add: u8| {
+        test.fetch(&cx, file, (from, len), stamp, &mut |at, part: UserSlice| {
+            let bytes: vec::Vec<u8> = (at..(at + part.len as u64).min(SIZE)).map(|at| byte(at).wrapping_add(add)).collect();
+            pm::user::copy(UserSlice::from_ref(&bytes), part).unwrap();
+            Ok(bytes.len())
+        })
+    };
+    fetch(131_072, 65_536, &stamp(2, SIZE), 0).unwrap();
+    fetch(131_072, 65_536, &stamp(2, SIZE), 1).unwrap();
+    fetch(0, 131_072, &stamp(2, SIZE), 0).unwrap();
+    fetch(196_608, 200_000, &stamp(2, SIZE + 1), 1).unwrap();
+    assert_eq!(test.seek(&cx, file, 0, false), Ok(196_608), "that of another original is not taken");
+    // What there is of free blocks may come in several runs.
+    while let Some(hole) = test.seek(&cx, file, 0, false).ok().filter(|hole| *hole < SIZE) {
+        fetch(hole, SIZE - hole, &stamp(2, SIZE), 0).unwrap();
+    }
+    let mut bytes = vec![0; SIZE as usize + 1];
+    assert_eq!(test.read(&cx, file, 0, &[UserSlice::from_mut(&mut bytes)]), Ok(SIZE as usize));
+    assert_eq!((0..SIZE).find(|at| bytes[*at as usize] != byte(*at)), None);
+    let after = test.attr(&cx, file).unwrap();
+    assert_eq!((after.size, after.mtime, after.ctime, after.blocks), (before.size, before.mtime, before.ctime, before.blocks));
+    // Other contents: what is here goes.
+    let changed = Change { mode: 0o600, uid: 0, gid: 0, stamp: Stamp { mtime: 8, ..stamp(2, 5000) } };
+    test.restamp(&cx, file, &changed).unwrap();
+    assert_eq!((test.seek(&cx, file, 0, false), test.attr(&cx, file).unwrap().size), (Ok(0), 5000));
+    sound(test);
+}
+
+/// Goal: who is killed while it waits for the original leaves nothing. Method: a child that dies in the fetch.
+#[test]
+fn death_in_a_fetch() {
+    let test = cache();
+    let file = make(&test, test.root_node(), b"file", Kind::Regular, stamp(2, 300_000));
+    let free = test.statfs().unwrap().blocks_free;
+    test.dying(|cx| {
+        let _ = test.fetch(cx, file, (0, 300_000), &stamp(2, 300_000), &mut |_, _| {
+            std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status().unwrap();
+            Ok(0)
+        });
+        false
+    });
+    assert_eq!((test.seek(&test.cx(), file, 0, false), test.statfs().unwrap().blocks_free), (Ok(0), free));
+    sound(test);
+}
+
+/// Goal: an image says whose cache it is, and becomes one's only once.
+#[test]
+fn identity() {
+    let test = cache();
+    let cx = test.cx();
+    assert_eq!(test.cache_of().err(), Some(Error::Posix(Errno::ENODATA)));
+    let identity = Identity::new(1, [7, 1], b"/srv/data").unwrap();
+    test.become_cache(&cx, &identity).unwrap();
+    assert_eq!(test.cache_of(), Ok(identity));
+    assert_eq!(test.become_cache(&cx, &identity), Err(Error::Posix(Errno::EEXIST)));
+    let test = test.again();
+    assert_eq!(test.cache_of().unwrap().place(), b"/srv/data");
+    sound(test);
+}

@@ -1,0 +1,113 @@
+//! Taking note of what has become of an original.
+
+use super::{Stamp, bits};
+use crate::fs::{Fs, corrupt};
+use crate::lane::Tx;
+use crate::segment::{Cachelet, cachelet};
+use base::{Cx, Kind, Node, Result};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use format::inode::{node_offset, word};
+use format::lane;
+use pm::Errno;
+
+/// What an original is like now.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// 12 bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Size, times, and which file it is.
+    pub stamp: Stamp,
+}
+
+impl Fs {
+    /// Sets and clears bits of a node's state. Of a directory: what is not here may be there, unless it is listed.
+    pub fn mark(&self, cx: &Cx, node: Node, set: u64, clear: u64) -> Result<()> {
+        let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
+        let cachelet = self.lock_node(&mut tx, cx, node)?;
+        let inode = self.inode(node_offset(node.id))?;
+        let (_, lower) = self.lower_lines(inode)?.ok_or(Errno::ESTALE)?;
+        let image = &self.image;
+        if set & !lower.state.load(Relaxed) != 0 {
+            image.or(&lower.state, set);
+        }
+        if clear & lower.state.load(Relaxed) != 0 {
+            image.and(&lower.state, !clear);
+        }
+        image.flush(image.offset_of(lower), format::LINE);
+        image.fence();
+        self.show_listed(cachelet, inode.head().kind, lower.state.load(Relaxed));
+        Ok(())
+    }
+    /// Has the cachelet of a directory that is locked say whether all its names are here.
+    fn show_listed(&self, cachelet: &Cachelet, kind: u8, state: u64) {
+        if kind != Kind::Directory as u8 {
+            return;
+        }
+        // Its sequence changes, so that who has looked for a name before does not believe what it says after.
+        let change = self.change(cachelet);
+        match state & bits::LISTED {
+            0 => change.flags.fetch_or(cachelet::PARTIAL, SeqCst),
+            _ => change.flags.fetch_and(!cachelet::PARTIAL, SeqCst),
+        };
+    }
+    /// The original of a node has changed, or been looked at again. Contents that are not its any more go: `EBUSY` if
+    /// they are mapped, `ESTALE` if the original is another file.
+    pub fn restamp(&self, cx: &Cx, node: Node, new: &Change) -> Result<()> {
+        let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
+        let cachelet = self.lock_node(&mut tx, cx, node)?;
+        let known = self.known(cx, node)?.filter(|known| known.stamp.is_same_file(&new.stamp)).ok_or(Errno::ESTALE)?;
+        let is_file = self.inode(node_offset(node.id))?.head().kind == Kind::Regular as u8;
+        if is_file && !known.stamp.has_same_contents(&new.stamp) {
+            self.drop_contents(&mut tx, cachelet, node.id)?;
+        }
+        self.record_stamp(&mut tx, node, new, is_file)?;
+        tx.commit()?;
+        let change = self.change(cachelet);
+        change.uid.store(new.uid, Relaxed);
+        change.gid.store(new.gid, Relaxed);
+        change.mode.store(change.mode.load(Relaxed) & 0xffff_0000 | u32::from(new.mode), Relaxed);
+        let inode = self.inode(node_offset(node.id))?;
+        if inode.head().kind != Kind::Directory as u8 {
+            change.mtime.store(new.stamp.mtime as u64, Relaxed);
+            change.ctime.store(new.stamp.ctime as u64, Relaxed);
+            if is_file {
+                change.size.store(new.stamp.size, Relaxed);
+            }
+        }
+        let flags = self.show_lower(&change, inode)?.unwrap_or(0);
+        change.flags.fetch_and(!cachelet::COLD, SeqCst);
+        change.flags.fetch_or(flags, SeqCst);
+        Ok(())
+    }
+    fn record_stamp<'a>(&'a self, tx: &mut Tx<'a>, node: Node, new: &Change, is_file: bool) -> Result<()> {
+        let offset = node_offset(node.id);
+        let inode = self.inode(offset)?;
+        let (before, after) =
+            (u64::from(inode.head().permission), u64::from(self.permission_index(tx, new.uid, new.gid, new.mode)?));
+        // Bit by bit: another may flag the directory for a recount at any time.
+        tx.clear_bits(offset + word::HEAD, before & !after)?;
+        tx.set_bits(offset + word::HEAD, after & !before)?;
+        if is_file {
+            tx.set(offset + word::SIZE, new.stamp.size)?;
+        }
+        tx.set(offset + word::MTIME, new.stamp.mtime as u64)?;
+        tx.set(offset + word::CTIME, new.stamp.ctime as u64)?;
+        let (cold, lower) = self.lower_lines(inode)?.ok_or(corrupt("lower line", offset))?;
+        let shown = u64::from(new.stamp.blocks) << 32 | u64::from(new.stamp.nlink);
+        for (word, value) in [
+            (&cold.shown, shown),
+            (&lower.end, new.stamp.size),
+            (&lower.size, new.stamp.size),
+            (&lower.mtime, new.stamp.mtime as u64),
+            (&lower.ctime, new.stamp.ctime as u64),
+            (&lower.seen, pm::clock::now() as u64),
+        ] {
+            tx.set(self.image.offset_of(word), value)?;
+        }
+        Ok(())
+    }
+}
