@@ -16,7 +16,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-plugin", &["bypath-base", "bypath-pm", "bypath-session"]),
     ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-session"]),
     ("bypath-posix", &["bypath-base", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
-    ("bypath-cache", &["bypath-base", "bypath-engine", "bypath-pm", "bypath-vfs"]),
+    ("bypath-cache", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
     // Doors attach images themselves: that takes the engine.
     (
         "bypath-preload",

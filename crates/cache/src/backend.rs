@@ -4,6 +4,7 @@ use crate::data::Brought;
 use crate::{Cache, own};
 use base::*;
 use engine::Fs;
+use openfiles::OpenFile;
 use pm::{Table, UserSlice};
 use vfs::backend::{Backend, Last, MapRange, Scratch, Walk};
 
@@ -183,7 +184,7 @@ impl Backend for Cache {
         None
     }
 
-    fn description(&self, id: DescriptionId) -> &Description {
+    fn description(&self, id: DescriptionId) -> &OpenFile {
         self.native.description(id)
     }
 
@@ -208,7 +209,7 @@ impl Backend for Cache {
         fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize>;
         fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;
         fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId>;
-        fn descriptions(&self) -> Table<Description>;
+        fn descriptions(&self) -> Table<OpenFile>;
         fn dup(&self, id: DescriptionId, fd: u32) -> Result<()>;
         fn close(&self, cx: &Cx, fd: u32);
         fn offset_lock(&self, cx: &Cx, id: DescriptionId);
