@@ -8,6 +8,7 @@
 //! lead in is looked at in [`outside`].
 
 mod outside;
+pub(crate) mod program;
 
 use crate::descriptors::{CWD_FD, Entry};
 use crate::text::{self, decimal, needs_care};
@@ -348,6 +349,11 @@ impl Process {
                 return Err(Error::Posix(Errno::ENOTDIR));
             }
             return Ok(Start::In(Course { slot: file.slot, mount: file.mount, base: file.node, rest }));
+        }
+        if last == Last::Follow
+            && let Some(start) = self.enter_program(cx, thread, which, path)?
+        {
+            return Ok(start);
         }
         if path.dotted && needs_care(path.bytes) && self.door.has_kernel() {
             return self.enter_outside_path(cx, thread, which, path.bytes, last);

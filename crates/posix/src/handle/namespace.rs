@@ -279,6 +279,14 @@ impl Process {
                     Ok(pm::user::copy(UserSlice::from_ref(text), unsafe { UserSlice::new(out as *mut u8, len) })?)
                 }));
             }
+            if let Some(program) = self.program(&self.cx(thread), thread, path.bytes) {
+                if bad(out) {
+                    return fail(Errno::EFAULT);
+                }
+                // SAFETY: the caller's promise.
+                let out = unsafe { UserSlice::new(out as *mut u8, len) };
+                return done(pm::user::copy(UserSlice::from_ref(program.told()), out).map_err(Error::Posix));
+            }
         }
         // SAFETY: the caller's promise.
         unsafe {
