@@ -353,7 +353,11 @@ unsafe fn open_executable(dirfd: i32, path: *const c_char, flags: i32) -> Result
     // SAFETY: by contract.
     let empty = unsafe { *path } == 0;
     let file = if empty {
-        call::fcntl(dirfd, F_DUPFD_CLOEXEC, 0)
+        // Through its link, since it may be open as a path only.
+        let mut link = [0u8; 32];
+        posix::proc_fd(dirfd as u32, &mut link);
+        // SAFETY: a NUL-terminated name.
+        unsafe { serve!(__NR_openat, HERE, link.as_ptr(), O_RDONLY | O_CLOEXEC, 0) }
     } else {
         // SAFETY: by contract.
         unsafe { serve!(__NR_openat, dirfd, path, O_RDONLY | O_CLOEXEC, 0) }
@@ -394,6 +398,10 @@ pub unsafe fn execveat_call(dirfd: i32, path: *const c_char, argv: Strings, envp
     if posix::bad_pointer(path as usize) || !unsafe { environ::is_there(argv) && environ::is_there(envp) } {
         errno::set(pm::Errno::EFAULT.0);
         return -1;
+    }
+    if dirfd != HERE {
+        // Numbers that only the pool holds are not open.
+        placeholders::flush();
     }
     // SAFETY: by contract.
     let error = match unsafe { Ready::new(envp) } {
