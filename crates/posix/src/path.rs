@@ -377,10 +377,18 @@ impl Process {
     ) -> base::Result<Start<'a>> {
         if matches!(path.bytes.get(1), Some(b'p' | b'd'))
             && let Some((fd, rest)) = descriptor_name(path.bytes)
-            && let Some(file) = self.descriptors.get(fd).and_then(|entry| self.open_file(entry))
-            && let Some(start) = Self::enter_descriptor(&file, path.bytes, rest, last)
         {
-            return start.map(Start::In);
+            if let Some(file) = self.descriptors.get(fd).and_then(|entry| self.open_file(entry)) {
+                if let Some(start) = Self::enter_descriptor(&file, path.bytes, rest, last) {
+                    return start.map(Start::In);
+                }
+            } else if rest.is_empty()
+                && last == Last::Follow
+                && let Some((mount, node)) = self.behind_any(fd as usize)
+                && mount.backend.attr(cx, node).is_ok()
+            {
+                return Ok(Start::In(Course { slot: mount.slot.into(), mount, base: node, rest }));
+            }
         }
         if last == Last::Follow
             && let Some(start) = self.enter_program(cx, thread, which, path)?
