@@ -353,7 +353,10 @@ impl Process {
             return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
         }
         let mut start = self.elsewhere(cx, thread, which, text::Path { bytes: path, dotted: true }, last)?;
-        if matches!(start, Start::Outside) && thread.retry.get() && (self.points_exist.load(Relaxed) || may_hide_link(path)) {
+        if matches!(start, Start::Outside)
+            && thread.retry.get()
+            && (self.points_exist.load(Relaxed) || may_hide_link(thread, path))
+        {
             start = self.enter_outside_path(cx, thread, which, path, last)?;
         }
         match start {

@@ -9,7 +9,7 @@ use crate::path::CWD;
 use crate::path::{OpenFile, Spot, descriptor_name};
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Error, Kind, Last, NewNode, Node, PATH_MAX};
+use base::{Cx, Error, Kind, Last, NewNode, Node};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
@@ -305,8 +305,9 @@ impl Process {
                 }));
             }
             if let Some((fd, b"")) = descriptor_name(path.bytes) {
-                let mut name = [0u8; PATH_MAX];
-                if let Some(bytes) = self.object_link(fd as usize, &mut name) {
+                // SAFETY: no walk through the kernel's namespace is going on in this thread.
+                let [name, ..] = unsafe { &mut *thread.room().outside.get() };
+                if let Some(bytes) = self.object_link(thread, fd as usize, name) {
                     if bad(out) {
                         return fail(Errno::EFAULT);
                     }

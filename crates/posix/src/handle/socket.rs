@@ -97,11 +97,11 @@ impl Process {
     ///
     /// # Safety
     /// `address` is [bad](crate::bad_pointer) or writable for `room` bytes.
-    pub unsafe fn show_bound(&self, address: usize, room: usize, len: usize) -> usize {
+    pub unsafe fn show_bound(&self, thread: &ThreadState, address: usize, room: usize, len: usize) -> usize {
         // SAFETY: the caller's promise.
         let Some(path) = (unsafe { name_in(address, len.min(room)) }) else { return len };
         let mut name = [0u8; NAME_MAX + 1];
-        let Some(bytes) = self.bound_name(path, &mut name[..NAME_MAX]) else { return len };
+        let Some(bytes) = self.bound_name(thread, path, &mut name[..NAME_MAX]) else { return len };
         let part = (bytes + 1).min(room.saturating_sub(2));
         // SAFETY: the caller's promise; no more than there is room for.
         let written = unsafe { pm::faults::transfer(name.as_ptr(), (address + 2) as *mut u8, part) };
@@ -142,7 +142,7 @@ impl Process {
                     pm::sys::check(result)?;
                     // SAFETY: the caller's promise.
                     if let Some(name) = unsafe { name_in(args[1], args[2] as u32 as usize) } {
-                        self.name_object(path, name);
+                        self.name_object(thread, path, name);
                     }
                     Ok(())
                 });

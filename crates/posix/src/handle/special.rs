@@ -141,7 +141,7 @@ impl Process {
         match pm::sys::check(made) {
             Ok(_) | Err(Errno::EEXIST) => {
                 if spot.is_name() {
-                    self.name_opened(cx, spot, path);
+                    self.name_opened(cx, thread, spot, path);
                 }
                 Ok(path.as_ptr() as usize)
             }

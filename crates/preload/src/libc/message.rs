@@ -134,7 +134,7 @@ pub unsafe fn shown(address: *mut u8, room: u32, len: u32) -> u32 {
     }
     operation::enter(tls);
     // SAFETY: by contract.
-    let len = unsafe { PROCESS.show_bound(address as usize, room as usize, len as usize) };
+    let len = unsafe { PROCESS.show_bound(thread::state(tls), address as usize, room as usize, len as usize) };
     operation::leave(tls);
     len as u32
 }

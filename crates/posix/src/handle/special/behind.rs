@@ -44,14 +44,16 @@ impl Process {
     }
 
     /// Notes under which name the object at `path` (with its NUL) was opened or bound.
-    pub(in crate::handle) fn name_object(&self, path: &[u8], name: &[u8]) {
-        let (mut link, mut target) = ([0u8; PATH_MAX], [0u8; PATH_MAX]);
-        let mut text = Text { out: &mut link, len: 0 };
+    pub(in crate::handle) fn name_object(&self, thread: &ThreadState, path: &[u8], name: &[u8]) {
+        // SAFETY: no walk through the kernel's namespace is going on in this thread.
+        let [link, target, _] = unsafe { &mut *thread.room().outside.get() };
+        let mut text = Text { out: link, len: 0 };
         let put = text.put(path.strip_suffix(b"\0").unwrap_or(path)).and_then(|()| text.put(NAMED));
         if put.is_err() || name.len() >= target.len() {
             return;
         }
         target[..name.len()].copy_from_slice(name);
+        target[name.len()] = 0;
         // Whoever finds none, or another's, does without.
         // SAFETY: NUL-terminated texts.
         unsafe {
@@ -62,20 +64,22 @@ impl Process {
     }
 
     /// As [`Process::name_object`], of what a path led to.
-    pub(super) fn name_opened(&self, cx: &Cx, spot: &Spot, path: &[u8]) {
-        let mut name = [0u8; PATH_MAX];
+    pub(super) fn name_opened(&self, cx: &Cx, thread: &ThreadState, spot: &Spot, path: &[u8]) {
+        // SAFETY: the second text of this thread is not in use by a call with one path.
+        let name = unsafe { &mut *thread.room().text[1].get() };
         let mut at = PATH_MAX;
-        let put = put_before(&mut name, &mut at, spot.found.name)
-            .and_then(|()| put_directory_before(&mut name, &mut at, cx, spot.mount, spot.found.parent));
+        let put = put_before(name, &mut at, spot.found.name)
+            .and_then(|()| put_directory_before(name, &mut at, cx, spot.mount, spot.found.parent));
         if put.is_ok() {
-            self.name_object(path, &name[at..]);
+            self.name_object(thread, path, &name[at..]);
         }
     }
 
     /// The name of the object at `path` (without its NUL), as [`Process::name_object`] has noted it; its length in `out`.
-    fn name_of_object(&self, path: &[u8], out: &mut [u8]) -> Option<usize> {
-        let mut link = [0u8; PATH_MAX];
-        let mut text = Text { out: &mut link, len: 0 };
+    fn name_of_object(&self, thread: &ThreadState, path: &[u8], out: &mut [u8]) -> Option<usize> {
+        // SAFETY: the second text of this thread is not in use by a call with one path.
+        let link = unsafe { &mut *thread.room().text[1].get() };
+        let mut text = Text { out: link, len: 0 };
         text.put(path).and_then(|()| text.put(NAMED)).ok()?;
         let args = [CWD, link.as_ptr() as usize, out.as_mut_ptr() as usize, out.len(), 0, 0];
         // SAFETY: a NUL-terminated path, and a buffer as long as we say.
@@ -85,8 +89,9 @@ impl Process {
     /// Takes the object behind a node away, with its name, when the node has lost its last one.
     pub(in crate::handle) fn remove_object(&self, thread: &ThreadState, mount: &Mount, node: Node, kind: Kind) {
         let Ok(path) = self.private_path(thread, mount.backend.identity(), node, kind) else { return };
-        let mut link = [0u8; PATH_MAX];
-        let mut text = Text { out: &mut link, len: 0 };
+        // SAFETY: no walk through the kernel's namespace is going on in this thread.
+        let [link, ..] = unsafe { &mut *thread.room().outside.get() };
+        let mut text = Text { out: link, len: 0 };
         let named = text.put(path.strip_suffix(b"\0").unwrap_or(path)).and_then(|()| text.put(NAMED));
         for one in [Some(path.as_ptr()), named.is_ok().then_some(link.as_ptr())].into_iter().flatten() {
             // SAFETY: a NUL-terminated path.
@@ -134,20 +139,20 @@ impl Process {
     }
 
     /// The name of the object that the kernel's descriptor `fd` is; its length in `out`.
-    pub(in crate::handle) fn object_link(&self, fd: usize, out: &mut [u8]) -> Option<usize> {
+    pub(in crate::handle) fn object_link(&self, thread: &ThreadState, fd: usize, out: &mut [u8]) -> Option<usize> {
         if !self.has_objects.load(Relaxed) {
             return None;
         }
         let mut path = [0u8; 256];
         let len = self.object_path(fd as u32, &mut path)?;
-        self.name_of_object(&path[..len], out)
+        self.name_of_object(thread, &path[..len], out)
     }
 
     /// The name that was bound where the kernel has told an object's path; its length in `out`.
-    pub(in crate::handle) fn bound_name(&self, path: &[u8], out: &mut [u8]) -> Option<usize> {
+    pub(in crate::handle) fn bound_name(&self, thread: &ThreadState, path: &[u8], out: &mut [u8]) -> Option<usize> {
         let is_object =
             path.starts_with(self.door.private_directory()) && path.windows(DIRECTORY.len()).any(|part| part == DIRECTORY);
-        if is_object { self.name_of_object(path, out) } else { None }
+        if is_object { self.name_of_object(thread, path, out) } else { None }
     }
 }
 
