@@ -220,6 +220,7 @@ impl Backend for Cache {
         fn offset_unlock(&self, cx: &Cx, id: DescriptionId);
         fn backing(&self) -> Option<pm::file::File>;
         fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
+        fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()>;
         fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
         fn drop_process_locks(&self, cx: &Cx, node: Node);
         fn count_calls(&self, more: &Calls);

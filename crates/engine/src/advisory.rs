@@ -38,6 +38,19 @@ impl Fs {
         attempt()
     }
 
+    /// As [`Fs::advisory_lock`], for who waits for the lock since `since`: `EDEADLK` where it would wait for ever.
+    pub fn advisory_lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()> {
+        let result = self.advisory_lock(cx, node, lock);
+        if !is_refused(&result) {
+            return result;
+        }
+        let wanted = self.wanted(node, lock)?;
+        let mut tx = self.begin(cx, Kind::SetAttr)?;
+        self.lock_table(&mut tx)?;
+        self.still_waits(&wanted, lock.kind, since)?;
+        result
+    }
+
     /// The first lock that conflicts with this one; with [`LockKind::Unlock`], the first of the owner's own in the range.
     pub fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
         let wanted = self.wanted(node, lock)?;

@@ -279,6 +279,10 @@ impl Backend for Native {
         self.0.advisory_lock(cx, node, lock)
     }
 
+    fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()> {
+        self.0.advisory_lock_waiting(cx, node, lock, since)
+    }
+
     fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
         self.0.conflicting_lock(cx, node, lock)
     }
