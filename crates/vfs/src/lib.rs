@@ -21,7 +21,7 @@ pub mod native;
 pub mod refused;
 pub mod walk;
 
-pub use backend::{Backend, MapRange};
+pub use backend::{Backend, MapRange, Whole};
 pub use base::*;
 pub use mount::{Mount, MountTable};
 pub use openfiles::{OpenFile, Unclosed};

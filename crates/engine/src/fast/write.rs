@@ -78,7 +78,7 @@ impl Fs {
 
     #[inline]
     fn try_write(&self, state: &LaneState, owner: u32, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
-        if !self.is_writable() {
+        if !self.may_overwrite() {
             return None;
         }
         let cachelet = self.cachelet(node.hint)?;

@@ -5,7 +5,7 @@
 //! nothing here but the hand-over; and, while the image is also mounted through
 //! the kernel, word of every change to what the kernel may keep (`engine::process::served`).
 
-use crate::backend::{Backend, Handover, KernelMount, MapRange};
+use crate::backend::{Backend, Handover, KernelMount, MapRange, Whole};
 use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
@@ -59,6 +59,34 @@ impl Native {
             self.0.tell_changed(cx, child, known);
         }
         result
+    }
+}
+
+impl Whole for Native {
+    fn is_asked(&self) -> bool {
+        self.0.atomic().is_some()
+    }
+
+    fn allow(&self) -> Result<()> {
+        self.0.allow_atomic()
+    }
+
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.change(cx, node, || self.0.write_whole(cx, node, offset, from))
+    }
+
+    fn copy_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
+        self.change(cx, to.0, || self.0.copy_range_whole(cx, from, to, len))
+    }
+
+    fn write_with(
+        &self,
+        cx: &Cx,
+        node: Node,
+        place: (u64, u64),
+        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    ) -> Result<usize> {
+        self.change(cx, node, || self.0.write_with_whole(cx, node, place, fill))
     }
 }
 
@@ -223,6 +251,10 @@ impl Backend for Native {
         fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
     ) -> Result<usize> {
         self.change(cx, node, || self.0.write_with(cx, node, offset, len, fill))
+    }
+
+    fn whole(&self) -> Option<&dyn Whole> {
+        Some(self)
     }
 
     fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
