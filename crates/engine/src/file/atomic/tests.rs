@@ -297,6 +297,8 @@ fn an_option_of_the_mount() {
     test.write(&cx, node, None, &[UserSlice::from_ref(&[1; 6000])]).unwrap();
     let bytes = [2; 5000];
     assert_eq!(test.write_fast(&test.thread, node, Some(0), UserSlice::from_ref(&bytes)), Fast::Slow);
+    // At the end it does.
+    assert_eq!(test.write_fast(&test.thread, node, None, UserSlice::from_ref(&bytes[..9])), Fast::Done(6009));
     let lane = test.lane(test.own_lane(&test.thread).get() - 1);
     let sequence = || lane.state.load(Relaxed) >> 32;
     let before = sequence();
