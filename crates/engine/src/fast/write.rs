@@ -118,7 +118,6 @@ impl Fs {
         Some(place.end)
     }
 
-
     /// Where `len` bytes go, if that is into one run of blocks. The cachelet is held.
     #[inline]
     fn place_of(&self, cachelet: &Cachelet, node: Node, offset: Option<u64>, len: u64) -> Option<Place> {

@@ -59,7 +59,9 @@ impl Filler<'_> {
             to += came;
         }
         to = to.max(data);
-        fs.image.zero(to, end - to)?;
+        if to < end {
+            fs.image.zero(to, end - to)?;
+        }
         Ok(())
     }
 }

@@ -69,11 +69,13 @@ impl Tx<'_> {
     }
 
     fn end_record(&mut self, state: State) {
-        let image = &self.fs.image;
-        image.store(&self.lane.state, State::ended(state.pack()));
-        image.flush(image.offset_of(self.lane), 8);
-        // Before the blocks aside may be another's: the record, found whole, would be applied.
-        image.fence();
+        if !self.plain {
+            let image = &self.fs.image;
+            image.store(&self.lane.state, State::ended(state.pack()));
+            image.flush(image.offset_of(self.lane), 8);
+            // Before the blocks aside may be another's: the record, found whole, would be applied.
+            image.fence();
+        }
         self.retired(state, 0);
         self.state.released.store(state.pack(), Release);
     }
