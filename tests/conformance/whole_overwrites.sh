@@ -121,4 +121,46 @@ for how in undo replay; do
     same "$how, check" "$("$bypath" check i.img >/dev/null; echo $?)" 0
     rm -f i.img
 done
+# Through the kernel: each request is a call of the server's, which is killed.
+cat >through.py <<'P'
+# through.py DIR make|write|look: records of 512 KiB, at the borders of pages.
+import os, random, sys
+directory, what = sys.argv[1:]
+SIZE, RECORDS = 512 << 10, 4
+fd = os.open(directory + "/records", os.O_RDWR | os.O_CREAT, 0o644)
+if what == "make":
+    os.pwrite(fd, b"x" * SIZE * RECORDS, 0)
+elif what == "write":
+    try:
+        while True:
+            assert os.pwrite(fd, bytes([random.randrange(1, 256)]) * SIZE, random.randrange(RECORDS) * SIZE) == SIZE
+    except OSError:
+        os._exit(0)
+else:
+    for number in range(RECORDS):
+        record = os.pread(fd, SIZE, number * SIZE)
+        if record.count(record[:1]) != SIZE:
+            sys.exit("record %d is mixed" % number)
+    print("ok")
+P
+if [ -w /dev/fuse ]; then
+    for how in undo replay; do
+        "$bypath" mkfs k.img --size 64M >/dev/null && mkdir -p k && "$bypath" mount -o atomic=$how "$PWD/k.img" k || fail "mount"
+        python3 through.py k make
+        for turn in 1 2 3 4 5 6; do
+            for writer in 1 2; do python3 through.py k write & done
+            sleep 0.$((RANDOM % 5 + 3))
+            kill -KILL $(pgrep -f -- "--foreground.*$PWD/k.img") || fail "no server"
+            wait
+            umount -l k
+            same "$how, server killed" "$("$bypath" run --no-fuse --mount "k.img:$PWD/m" -- python3 through.py "$PWD/m" look 2>&1 | tail -1)" ok
+            "$bypath" mount -o atomic=$how "$PWD/k.img" k || fail "mount again"
+        done
+        "$bypath" umount k
+        same "$how, check after servers" "$("$bypath" check k.img >/dev/null; echo $?)" 0
+        rm -f k.img
+    done
+else
+    echo "skip kernel mount: no /dev/fuse here: it is NOT tested"
+fi
 exit $failed

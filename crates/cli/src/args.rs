@@ -432,6 +432,13 @@ pub enum BenchWhat {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },
+    /// Filebench's loads, as MeLo@V compares them: with syncs and without, on images with undo and replay
+    #[command(disable_help_flag = true)]
+    Melo {
+        /// Options: see `bypath bench melo --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
     /// Look-ups in an image behind the caches that ByVFS compares
     #[command(disable_help_flag = true)]
     Byvfs {

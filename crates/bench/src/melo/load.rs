@@ -62,9 +62,7 @@ pub const LOADS: [Load; 4] = [
         mean: 16 << 10,
         there: 80,
         threads: 16,
-        steps: &[
-            Delete, Create, Append, Fsync, Close, Open, ReadWhole, Append, Fsync, Close, Open, ReadWhole, Close,
-        ],
+        steps: &[Delete, Create, Append, Fsync, Close, Open, ReadWhole, Append, Fsync, Close, Open, ReadWhole, Close],
     },
     Load {
         name: "fileserver",
