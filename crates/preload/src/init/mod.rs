@@ -8,7 +8,7 @@ mod attach;
 mod mem_test;
 mod refused;
 
-use crate::process::libraries;
+use crate::process::{libraries, program};
 use crate::runtime::contents::Contents;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::saved::{DOMAIN, SAVED, SEGMENT_DIR, SITES, WAYS};
@@ -57,6 +57,7 @@ pub fn start(tls: &Tls) -> bool {
     if begins && active {
         // From now on streams may meet descriptors of ours.
         stdio::table::prepare();
+        program::settle();
         signals::start(tls::get());
     }
     active
