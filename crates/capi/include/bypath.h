@@ -178,6 +178,22 @@ void *bp_mmap(bp_ns *ns, void *address, size_t len, int prot, int flags, int fd,
 int bp_munmap(bp_ns *ns, void *address, size_t len);
 int bp_msync(bp_ns *ns, void *address, size_t len, int flags);
 
+/* ---- whole files, in one call ---- */
+
+/*
+ * Opens a file, reads from `offset` on, and closes it: as many bytes as there
+ * are, `len` at most.
+ */
+ssize_t bp_read_path(bp_ns *ns, const char *path, void *out, size_t len, off_t offset);
+/*
+ * Opens a regular file for reading and says where its bytes lie in memory, and
+ * how many there are now. They are read there without being copied until the
+ * descriptor is closed; others' writes show, and what somebody cuts off reads as
+ * zeroes. *start is NULL if they don't lie in one piece (holes, scattered blocks,
+ * no image, no bytes): then there is bp_mmap. Nobody may write there.
+ */
+int bp_open_view(bp_ns *ns, const char *path, const void **start, size_t *len);
+
 /* ---- directory streams ---- */
 
 bp_dir *bp_opendir(bp_ns *ns, const char *path);

@@ -18,6 +18,7 @@ pub mod mem;
 pub mod mount;
 #[cfg(feature = "native")]
 pub mod native;
+mod parts;
 pub mod refused;
 pub mod walk;
 

@@ -15,6 +15,10 @@ const UTIME_OMIT: i64 = 0x3fff_fffe;
 const NSEC: i64 = 1_000_000_000;
 
 fn set_mode(cx: &Cx, backend: &dyn Backend, node: Node, mode: usize) -> base::Result<usize> {
+    // A path that follows leads to one all the same by `/proc/self/fd/N`.
+    if backend.attr(cx, node)?.kind == Kind::Symlink {
+        return err(Errno::EOPNOTSUPP);
+    }
     let change = SetAttr { mode: Some(mode as u16 & 0o7777), ..SetAttr::default() };
     backend.set_attr(cx, node, &change).map(|()| 0)
 }
@@ -100,12 +104,7 @@ impl Process {
         if args[3] as u32 & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
             return fail(Errno::EINVAL);
         }
-        let change = |cx: &Cx, backend: &dyn Backend, node| {
-            if backend.attr(cx, node)?.kind == Kind::Symlink {
-                return err(Errno::EOPNOTSUPP);
-            }
-            set_mode(cx, backend, node, args[2])
-        };
+        let change = |cx: &Cx, backend: &dyn Backend, node| set_mode(cx, backend, node, args[2]);
         // SAFETY: the caller's promise.
         if unsafe { Self::empty_path(args[1], args[3], false) } {
             let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };

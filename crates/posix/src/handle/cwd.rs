@@ -4,6 +4,7 @@ use super::{ATTEMPTS, done, err, fail};
 use crate::descriptors::{CWD_FD, Entry, SPARE_FD};
 use crate::path::{CWD, OpenFile, Place};
 use crate::text::bad;
+use crate::text_out::TextOut;
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Kind, Last, Node, PATH_MAX, X};
 use core::sync::atomic::Ordering::Relaxed;
@@ -104,6 +105,9 @@ impl Process {
         let held = backend.dup(id, CWD_FD);
         backend.close(cx, SPARE_FD);
         held?;
+        // Where `..` leads once it is removed.
+        let parent = backend.parent(cx, node).unwrap_or(node);
+        mount.description(id).parent.store(parent.id, Relaxed);
         self.descriptors.put(CWD_FD, Entry::new(slot, id, Kind::Directory, false, true));
         self.note_here();
         self.cwd_above_mount.store(false, Relaxed);
@@ -207,6 +211,42 @@ impl Process {
         if at == PATH_MAX {
             at -= 1;
             out[at] = b'/';
+        }
+        Ok(&out[at..])
+    }
+}
+
+impl Process {
+    /// As [`Process::path_of`], and of what has no name any more as the kernel shows it: in the directory where it was opened,
+    /// with its number for a name.
+    pub(crate) fn shown_path_of<'a>(&self, cx: &Cx, thread: &'a ThreadState, file: &OpenFile) -> base::Result<&'a [u8]> {
+        match self.path_of(cx, thread, file) {
+            Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => self.removed_path_of(cx, thread, file),
+            path => path,
+        }
+    }
+
+    #[cold]
+    fn removed_path_of<'a>(&self, cx: &Cx, thread: &'a ThreadState, file: &OpenFile) -> base::Result<&'a [u8]> {
+        let ino = file.mount.backend.attr(cx, file.node)?.ino;
+        let mut name = [0u8; 40];
+        let mut text = TextOut::new(&mut name, Errno::ENAMETOOLONG);
+        text.put(b"#")?;
+        text.number(ino, 10)?;
+        text.put(b" (deleted)")?;
+        let name = text.bytes();
+        // SAFETY: the second text of this thread is not in use by a call with one path.
+        let out = unsafe { &mut *thread.room().text[1].get() };
+        let mut at = PATH_MAX;
+        put_before(out, &mut at, name)?;
+        let parent = Node { id: file.description.parent.load(Relaxed), hint: 0 };
+        let with_name = at;
+        if put_directory_before(out, &mut at, cx, file.mount, parent).is_err() {
+            at = with_name;
+            let prefix = file.mount.prefix();
+            let start = at.checked_sub(prefix.len()).ok_or(Error::Posix(Errno::ENAMETOOLONG))?;
+            out[start..at].copy_from_slice(prefix);
+            at = start;
         }
         Ok(&out[at..])
     }

@@ -6,7 +6,7 @@ mod rename;
 use super::{done, err, fail};
 #[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
-use crate::path::{Spot, descriptor_name};
+use crate::path::{OpenFile, Spot, descriptor_name};
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Kind, Last, NewNode, Node};
@@ -267,17 +267,22 @@ impl Process {
                     unsafe { link_text(cx, file.mount.backend, file.node, out, len) }
                 });
             }
-            if let Some((fd, b"")) = descriptor_name(path.bytes)
-                && path.bytes.starts_with(b"/proc")
-                && let Some(file) = self.file(fd as usize)
-            {
-                return done(self.path_of(&self.cx(thread), thread, &file).and_then(|text| {
+            if let Some(file) = self.descriptor_link(dirfd, path.bytes) {
+                return done(self.shown_path_of(&self.cx(thread), thread, &file).and_then(|text| {
                     if bad(out) {
                         return err(Errno::EFAULT);
                     }
                     // SAFETY: the caller's promise.
                     Ok(pm::user::copy(UserSlice::from_ref(text), unsafe { UserSlice::new(out as *mut u8, len) })?)
                 }));
+            }
+            if let Some(program) = self.program(&self.cx(thread), thread, path.bytes) {
+                if bad(out) {
+                    return fail(Errno::EFAULT);
+                }
+                // SAFETY: the caller's promise.
+                let out = unsafe { UserSlice::new(out as *mut u8, len) };
+                return done(pm::user::copy(UserSlice::from_ref(program.told()), out).map_err(Error::Posix));
             }
         }
         // SAFETY: the caller's promise.
@@ -286,6 +291,23 @@ impl Process {
                 let node = spot.node(cx)?;
                 link_text(cx, spot.mount.backend, node, out, len)
             })
+        }
+    }
+}
+
+impl Process {
+    /// What of ours the link at a path stands for: a descriptor, or the working directory.
+    fn descriptor_link(&self, dirfd: usize, path: &[u8]) -> Option<OpenFile<'_>> {
+        if path.first().is_some_and(u8::is_ascii_digit) && self.directory(dirfd).is_none() {
+            return self.listed_descriptor(dirfd, path);
+        }
+        // `/dev/stdin` is a link to such a link.
+        if path.ends_with(b"/") || path.starts_with(b"/dev/std") {
+            return None;
+        }
+        match descriptor_name(path)? {
+            (fd, b"") => self.open_file(self.descriptors.get(fd)?),
+            _ => None,
         }
     }
 }

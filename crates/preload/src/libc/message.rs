@@ -61,6 +61,10 @@ pub unsafe fn send(socket: c_int, message: *const Header, flags: c_int) -> Optio
     }
     // SAFETY: by contract.
     let Ok(mut header) = (unsafe { faults::read(message) }) else { return None };
+    if header.control_len >= CONTROL_HEAD {
+        // Numbers that only the pool holds are not open.
+        placeholders::flush();
+    }
     let mut name = [0u8; NAME_MAX];
     // SAFETY: by contract.
     let renamed = match unsafe { peer(tls, &header, &mut name) } {

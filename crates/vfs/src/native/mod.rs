@@ -5,7 +5,7 @@
 //! nothing here but the hand-over; and, while the image is also mounted through
 //! the kernel, word of every change to what the kernel may keep (`engine::process::served`).
 
-use crate::backend::{Backend, Handover, KernelMount, MapRange, Whole};
+use crate::backend::{AdvisoryLocks, Backend, Handover, KernelMount, MapRange, Mappings, OpenFileTable, Whole, Xattrs};
 use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
@@ -104,10 +104,6 @@ impl Backend for Native {
         self.0.identity()
     }
 
-    fn is_mapped(&self, address: usize) -> bool {
-        self.0.is_mapped(address)
-    }
-
     fn break_off(&self, cx: &Cx) {
         self.0.break_off(cx.thread)
     }
@@ -154,11 +150,6 @@ impl Backend for Native {
         self.change_name(cx, dir, name, || self.0.create(cx, dir, name, new))
     }
 
-    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
-        let node = self.0.tmpfile(cx, dir, mode, flags)?;
-        self.0.open(cx, node, flags, fd).inspect_err(|_| self.0.forget_tmpfile(cx, node))
-    }
-
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         self.change(cx, node, || self.change_name(cx, dir, name, || self.0.link(cx, node, dir, name)))
     }
@@ -187,41 +178,12 @@ impl Backend for Native {
         self.0.statfs()
     }
 
-    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
-        self.0.open(cx, node, flags, fd)
-    }
-
     fn direct(&self) -> Option<&'static Fs> {
         Some(self.0)
     }
 
     fn is_called(&self, directory: Node, dir: Node, name: &[u8]) -> Option<bool> {
         self.0.is_called(directory, dir, name)
-    }
-
-    fn descriptions(&self) -> Table<OpenFile> {
-        self.0.descriptions()
-    }
-
-    #[inline]
-    fn description(&self, id: DescriptionId) -> &OpenFile {
-        self.0.description(id)
-    }
-
-    fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
-        self.0.dup(id, fd)
-    }
-
-    fn close(&self, cx: &Cx, fd: u32) {
-        self.0.close(cx, fd)
-    }
-
-    fn offset_lock(&self, cx: &Cx, id: DescriptionId) {
-        self.0.offset_lock(cx, id)
-    }
-
-    fn offset_unlock(&self, cx: &Cx, id: DescriptionId) {
-        self.0.offset_unlock(cx, id)
     }
 
     #[inline]
@@ -269,6 +231,64 @@ impl Backend for Native {
         self.0.sync(cx, node, data_only)
     }
 
+    fn detach(&self, cx: &Cx) {
+        self.0.detach(cx)
+    }
+
+    fn count_calls(&self, more: &Calls) {
+        self.0.count_calls(more)
+    }
+
+    fn kernel_mount(&self) -> &dyn KernelMount {
+        self
+    }
+
+    fn handover(&self) -> &dyn Handover {
+        self
+    }
+}
+
+impl OpenFileTable for Native {
+    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
+        let node = self.0.tmpfile(cx, dir, mode, flags)?;
+        self.0.open(cx, node, flags, fd).inspect_err(|_| self.0.forget_tmpfile(cx, node))
+    }
+
+    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.0.open(cx, node, flags, fd)
+    }
+
+    fn descriptions(&self) -> Table<OpenFile> {
+        self.0.descriptions()
+    }
+
+    #[inline]
+    fn description(&self, id: DescriptionId) -> &OpenFile {
+        self.0.description(id)
+    }
+
+    fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
+        self.0.dup(id, fd)
+    }
+
+    fn close(&self, cx: &Cx, fd: u32) {
+        self.0.close(cx, fd)
+    }
+
+    fn offset_lock(&self, cx: &Cx, id: DescriptionId) {
+        self.0.offset_lock(cx, id)
+    }
+
+    fn offset_unlock(&self, cx: &Cx, id: DescriptionId) {
+        self.0.offset_unlock(cx, id)
+    }
+}
+
+impl Mappings for Native {
+    fn is_mapped(&self, address: usize) -> bool {
+        self.0.is_mapped(address)
+    }
+
     fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
         let base = self.0.base_address();
         let mut map = || {
@@ -290,7 +310,9 @@ impl Backend for Native {
     fn zeros(&self) -> Option<(pm::file::File, u64)> {
         self.0.zeros()
     }
+}
 
+impl Xattrs for Native {
     fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
         self.0.get_xattr(cx, node, name, out)
     }
@@ -306,7 +328,9 @@ impl Backend for Native {
     fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
         self.change(cx, node, || self.0.remove_xattr(cx, node, name))
     }
+}
 
+impl AdvisoryLocks for Native {
     fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
         self.0.advisory_lock(cx, node, lock)
     }
@@ -317,22 +341,6 @@ impl Backend for Native {
 
     fn drop_process_locks(&self, cx: &Cx, node: Node) {
         self.0.drop_process_locks(cx, node)
-    }
-
-    fn detach(&self, cx: &Cx) {
-        self.0.detach(cx)
-    }
-
-    fn count_calls(&self, more: &Calls) {
-        self.0.count_calls(more)
-    }
-
-    fn kernel_mount(&self) -> &dyn KernelMount {
-        self
-    }
-
-    fn handover(&self) -> &dyn Handover {
-        self
     }
 }
 
