@@ -371,5 +371,7 @@ mod tests {
         assert!(points(vec![at(b"/q")]).is_err());
         let read_only = Mount { options: spec::Options { read_only: true, ..Default::default() }, ..at(b"/b;p") };
         assert!(points(vec![read_only]).is_err());
+        let atomic = Mount { options: spec::Options { atomic: Some(Atomic::Undo), ..Default::default() }, ..at(b"/b;p") };
+        assert!(points(vec![atomic]).is_err());
     }
 }

@@ -360,6 +360,8 @@ mod tests {
         assert_eq!((&mount.source, &mount.point[..]), (&Source::Image("/i.img".into()), &b"/bp/x"[..]));
         assert!(mount.options.read_only);
         assert_eq!(parse("new:1G:/bp").unwrap().source, Source::New(1 << 30));
+        assert_eq!(parse("/i.img:/bp,atomic=undo").unwrap().options.atomic, Some(Atomic::Undo));
+        assert_eq!(parse("new:1G:/bp,atomic=replay").unwrap().options.atomic, Some(Atomic::Replay));
         assert_eq!(parse("host:/etc/..:/h").unwrap().source, Source::Host("/".into()));
         let mount = parse("fuse:sshfs 'a b':/x @ -o 'q=\"1\"':/s,restart,timeout=5").unwrap();
         let words = ["sshfs", "a b:/x", "@", "-o", "q=\"1\""].map(OsString::from).to_vec();
@@ -407,6 +409,9 @@ mod tests {
             "i.img:/a,cache=c.img",
             "fuse:true @:/f,sync=none",
             "i.img:/a,sync=none",
+            "i.img:/a,atomic",
+            "i.img:/a,atomic=always",
+            "host:/etc:/h,atomic=undo",
             "plugin:/nonexistent.so:/p",
         ] {
             let failure = parse(wrong).expect_err(wrong);
