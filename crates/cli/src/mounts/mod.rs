@@ -15,6 +15,7 @@ pub mod transport;
 use crate::attach::{self, Attached, How};
 use crate::cmd::mkfs;
 use crate::cmd::mount::SessionMount;
+use crate::doctor::machine;
 use crate::failure::{Failure, Result};
 use base::{Atomic, Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
@@ -26,6 +27,7 @@ use said::Said;
 use shared_file::{SharedFile, Whose};
 use spec::{Mount, Source};
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -133,7 +135,12 @@ impl Session {
         };
         match kernel {
             Some(kernel) => self.kernel.push(kernel),
-            None => self.guard(mount, there),
+            None => {
+                self.guard(mount, there);
+                if whom == (For::Programs { kernel: true }) && there != Under::Same {
+                    say_no_mount(mount, there, copy.is_some());
+                }
+            }
         }
         if let Some(copy) = copy {
             // The kernel's way would be one to the copy, which nobody else has.
@@ -217,6 +224,20 @@ impl Session {
     pub fn told(&self) -> Vec<u8> {
         self.said.as_ref().map_or_else(Vec::new, Said::told)
     }
+}
+
+/// Tells whoever sits at a terminal why the kernel has no mount there, since programs that need one fail later, far from here.
+fn say_no_mount(mount: &Mount, there: Under, is_copy: bool) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let point = mount.shown_point();
+    let why = match there {
+        _ if is_copy => "a copy of the image is used".to_string(),
+        Under::Nothing => format!("it is no directory (mkdir {point} before makes it one)"),
+        _ => machine::no_kernel_mount(),
+    };
+    eprintln!("bypath: no kernel mount at {point}: {why}; static and set-uid programs, other users and /proc do not see it");
 }
 
 /// Which directory an image is the cache of.
