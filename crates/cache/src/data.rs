@@ -7,8 +7,6 @@ use engine::lower::Known;
 use pm::UserSlice;
 use pm::file::File;
 
-/// Bytes of a block of the image.
-const BLOCK: u64 = 4096;
 /// What is read at once where a file seems to be read in order, bytes.
 const AHEAD: u64 = 1 << 20;
 /// The same elsewhere.
@@ -33,12 +31,12 @@ impl Cache {
         let mut lower: Option<(File, Known)> = None;
         let mut last = (u64::MAX, 0);
         for _ in 0..ATTEMPTS {
-            let Some(hole) = self.hole(&cx, node, offset, end)? else { return Ok(Brought::All) };
+            let Some(hole) = self.fs().hole(&cx, node, offset, end)? else { return Ok(Brought::All) };
             // Nothing has come of it: the file has changed, or another is at it.
-            if last.0 == hole && last.1 > 2 {
+            if last.0 == hole.start && last.1 > 2 {
                 lower = None;
             }
-            last = (hole, if last.0 == hole { last.1 + 1 } else { 0 });
+            last = (hole.start, if last.0 == hole.start { last.1 + 1 } else { 0 });
             let (file, known) = match &lower {
                 Some(opened) => opened,
                 None => match self.open_lower(&cx, node)? {
@@ -46,37 +44,16 @@ impl Cache {
                     None => continue,
                 },
             };
-            let len = self.piece(&cx, node, hole)?;
+            // How much at once.
+            let len = (hole.end - hole.start).min(if hole.is_next { AHEAD } else { AROUND });
             let mut read = |at: u64, part: UserSlice| file.read_into(at, part);
-            match self.fs().fetch(&cx, node, (hole, len), &known.stamp, &mut read) {
+            match self.fs().fetch(&cx, node, (hole.start, len), &known.stamp, &mut read) {
                 Ok(()) => {}
                 Err(Error::Posix(Errno::ENOSPC)) => return Ok(Brought::NoRoom),
                 Err(error) => return Err(error),
             }
         }
         Err(Errno::ESTALE.into())
-    }
-
-    /// Where the first hole between these two begins, at the border of a block.
-    fn hole(&self, cx: &Cx, node: Node, from: u64, end: u64) -> Result<Option<u64>> {
-        match self.fs().seek(cx, node, from, false) {
-            Ok(hole) => {
-                let size = self.fs().attr(cx, node)?.size;
-                Ok((hole < end.min(size)).then_some(hole - hole % BLOCK))
-            }
-            Err(Error::Posix(Errno::ENXIO)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// How much to bring of the hole that begins at `hole`.
-    fn piece(&self, cx: &Cx, node: Node, hole: u64) -> Result<u64> {
-        let end = match self.fs().seek(cx, node, hole, true) {
-            Err(Error::Posix(Errno::ENXIO)) => self.fs().attr(cx, node)?.size.next_multiple_of(BLOCK),
-            data => data?,
-        };
-        let is_next = hole == 0 || self.fs().seek(cx, node, hole - 1, true).is_ok_and(|data| data == hole - 1);
-        Ok((end.saturating_sub(hole)).clamp(BLOCK, if is_next { AHEAD } else { AROUND }))
     }
 
     /// Opens the original. `None`: it was not what is known of it, and now that is known.
@@ -123,6 +100,6 @@ impl Cache {
 
     /// Whether a part of a file is missing here.
     pub(crate) fn has_holes(&self, cx: &Cx, node: Node) -> Result<bool> {
-        Ok(self.hole(&own(cx), node, 0, u64::MAX)?.is_some())
+        Ok(self.fs().hole(&own(cx), node, 0, u64::MAX)?.is_some())
     }
 }

@@ -39,19 +39,19 @@ impl Cache {
 
     fn bring_all(&self, cx: &Cx, dir: Node, lower: &File) -> Result<()> {
         let mut buffer = [0u8; 8192];
+        let is_new = !self.fs().has_names(dir)?;
         while let Some(listed) = lower.listed(&mut buffer)? {
-            for entry in listed {
-                let name = entry?.name;
-                if !matches!(name.to_bytes(), b"." | b"..") {
-                    self.bring_listed(cx, dir, lower, name)?;
-                }
-            }
+            listed.by_number(|entry| match entry.name.to_bytes() {
+                b"." | b".." => Ok(()),
+                _ => self.bring_listed(cx, (dir, is_new), lower, entry.name),
+            })?;
         }
         Ok(())
     }
 
-    fn bring_listed(&self, cx: &Cx, dir: Node, lower: &File, name: &CStr) -> Result<()> {
-        match self.fs().lookup(cx, dir, name.to_bytes()) {
+    /// `is_new`: nothing of the directory is here yet, so it need not be looked for.
+    fn bring_listed(&self, cx: &Cx, (dir, is_new): (Node, bool), lower: &File, name: &CStr) -> Result<()> {
+        match if is_new { Err(Errno::ENOENT.into()) } else { self.fs().lookup(cx, dir, name.to_bytes()) } {
             Err(Error::Posix(Errno::ENOENT)) => {}
             found => return found.map(drop),
         }
