@@ -29,8 +29,8 @@ impl Cache {
     /// A name that is not here, in a directory that is not listed: asks below. `ENOENT` if it is not there either.
     pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         let path = self.path(dir, name)?;
-        let (handle, original) = Original::at(&path)?;
-        let target = Target::of(&handle, &original)?;
+        let (handle, original) = self.lower.at(cx, &path)?;
+        let target = Target::of(cx, &handle, &original)?;
         self.bring(&own(cx), dir, name, &original, target.bytes())
     }
 

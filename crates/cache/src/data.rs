@@ -1,11 +1,10 @@
 //! Bringing bytes.
 
-use crate::lower::{Original, open};
+use crate::lower::Handle;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Node, Result};
 use engine::lower::Known;
 use pm::UserSlice;
-use pm::file::File;
 
 /// What is read at once where a file seems to be read in order, bytes.
 const AHEAD: u64 = 1 << 20;
@@ -26,9 +25,9 @@ pub enum Brought {
 impl Cache {
     /// Has the bytes of a file from `offset` on here, `len` of them, as far as it goes.
     pub(crate) fn bring_bytes(&self, cx: &Cx, node: Node, offset: u64, len: u64) -> Result<Brought> {
-        let cx = own(cx);
+        let (who, cx) = (cx, own(cx));
         let end = offset.saturating_add(len);
-        let mut lower: Option<(File, Known)> = None;
+        let mut lower: Option<(Handle, Known)> = None;
         let mut last = (u64::MAX, 0);
         for _ in 0..ATTEMPTS {
             let Some(hole) = self.fs().hole(&cx, node, offset, end)? else { return Ok(Brought::All) };
@@ -39,14 +38,14 @@ impl Cache {
             last = (hole.start, if last.0 == hole.start { last.1 + 1 } else { 0 });
             let (file, known) = match &lower {
                 Some(opened) => opened,
-                None => match self.open_lower(&cx, node)? {
+                None => match self.open_lower(who, node)? {
                     Some(opened) => lower.insert(opened),
                     None => continue,
                 },
             };
             // How much at once.
             let len = (hole.end - hole.start).min(if hole.is_next { AHEAD } else { AROUND });
-            let mut read = |at: u64, part: UserSlice| file.read_into(at, part);
+            let mut read = |at: u64, part: UserSlice| file.read(who, at, part);
             match self.fs().fetch(&cx, node, (hole.start, len), &known.stamp, &mut read) {
                 Ok(()) => {}
                 Err(Error::Posix(Errno::ENOSPC)) => return Ok(Brought::NoRoom),
@@ -57,26 +56,25 @@ impl Cache {
     }
 
     /// Opens the original. `None`: it was not what is known of it, and now that is known.
-    fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(File, Known)>> {
+    fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(Handle, Known)>> {
         let known = self.known(node)?;
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
-        let file = open(&self.path(node, b"").map_err(gone)?, false).map_err(gone)?;
-        let original = Original::of(&file.statx()?)?;
+        let file = self.lower.open(cx, &self.path(node, b"").map_err(gone)?, false).map_err(gone)?;
+        let original = file.original(cx)?;
         if known.stamp.has_same_contents(&original.stamp) {
             return Ok(Some((file, known)));
         }
-        self.fs().restamp(cx, node, &original.change())?;
+        self.fs().restamp(&own(cx), node, &original.change())?;
         Ok(None)
     }
 
     /// Reads past the cache, for which there is no room.
     pub(crate) fn read_through(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
-        let cx = own(cx);
         for _ in 0..ATTEMPTS {
-            let Some((file, _)) = self.open_lower(&cx, node)? else { continue };
+            let Some((file, _)) = self.open_lower(cx, node)? else { continue };
             let mut done = 0;
             for part in into {
-                let came = file.read_into(offset + done as u64, *part)?;
+                let came = file.read(cx, offset + done as u64, *part)?;
                 done += came;
                 if came < part.len {
                     break;
@@ -89,10 +87,9 @@ impl Cache {
 
     /// `SEEK_DATA` and `SEEK_HOLE` of a file that is not all here: the original's.
     pub(crate) fn seek_lower(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
-        let cx = own(cx);
         for _ in 0..ATTEMPTS {
-            if let Some((file, _)) = self.open_lower(&cx, node)? {
-                return Ok(file.find(offset, data)?);
+            if let Some((file, _)) = self.open_lower(cx, node)? {
+                return file.find(cx, offset, data);
             }
         }
         Err(Errno::ESTALE.into())

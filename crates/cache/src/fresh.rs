@@ -11,12 +11,11 @@
 //! So a change is seen within the time of one round and the pause between two (`actimeo`), NFS's promise; a file that is
 //! opened afterwards has the new contents.
 
-use crate::lower::Original;
+use crate::lower::{Handle, Original};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
 use engine::lower::bits;
-use pm::file::File;
 
 /// Most levels of directories that a round goes down.
 const DEPTH_MAX: u32 = 512;
@@ -50,10 +49,9 @@ fn text<'a>(name: &[u8], into: &'a mut [u8; 256]) -> Result<&'a CStr> {
 impl Cache {
     /// One round over all that is here. `goes_on` is asked once in a while.
     pub fn refresh(&self, cx: &Cx, goes_on: &mut dyn FnMut() -> bool) -> Result<Round> {
-        let cx = own(cx);
         let mut round = Round::default();
-        match Original::at(&self.path(self.tree, b"")?) {
-            Ok((handle, original)) => self.refresh_directory(&cx, self.tree, (&handle, &original), 0, &mut round, goes_on)?,
+        match self.lower.at(cx, &self.path(self.tree, b"")?) {
+            Ok((handle, original)) => self.refresh_directory(cx, self.tree, (&handle, &original), 0, &mut round, goes_on)?,
             // The directory itself is gone, or its file system: what is here stays as it is, and says so when it is asked.
             Err(error) => return Err(error),
         }
@@ -65,7 +63,7 @@ impl Cache {
         &self,
         cx: &Cx,
         dir: Node,
-        (handle, original): (&File, &Original),
+        (handle, original): (&Handle, &Original),
         depth: u32,
         round: &mut Round,
         goes_on: &mut dyn FnMut() -> bool,
@@ -78,14 +76,14 @@ impl Cache {
         if is_changed {
             round.changed += 1;
             // From here on a name that is missing is asked for.
-            self.fs().mark(cx, dir, 0, bits::LISTED | bits::NO_XATTRS)?;
-            self.fs().restamp(cx, dir, &original.change())?;
+            self.fs().mark(&own(cx), dir, 0, bits::LISTED | bits::NO_XATTRS)?;
+            self.fs().restamp(&own(cx), dir, &original.change())?;
         }
         self.refresh_names(cx, dir, handle, depth, round, goes_on)?;
         match (is_changed, known.is_listed()) {
             (true, true) => self.list(cx, dir),
             // Names that went have changed its times.
-            (true, false) => self.fs().restamp(cx, dir, &original.change()),
+            (true, false) => self.fs().restamp(&own(cx), dir, &original.change()),
             _ => Ok(()),
         }
     }
@@ -94,7 +92,7 @@ impl Cache {
         &self,
         cx: &Cx,
         dir: Node,
-        handle: &File,
+        handle: &Handle,
         depth: u32,
         round: &mut Round,
         goes_on: &mut dyn FnMut() -> bool,
@@ -114,7 +112,7 @@ impl Cache {
     /// The first name of a directory from `cookie` on, and the cookie behind it.
     fn next_name(&self, cx: &Cx, dir: Node, cookie: u64) -> Result<Option<(Name, u64)>> {
         let mut found = None;
-        self.fs().readdir(cx, dir, cookie, &mut |entry| {
+        self.fs().readdir(&own(cx), dir, cookie, &mut |entry| {
             if matches!(entry.name, b"." | b"..") {
                 return true;
             }
@@ -129,34 +127,34 @@ impl Cache {
     fn refresh_name(
         &self,
         cx: &Cx,
-        (dir, handle): (Node, &File),
+        (dir, handle): (Node, &Handle),
         name: &[u8],
         depth: u32,
         round: &mut Round,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<()> {
         round.looked += 1;
-        let node = self.fs().lookup(cx, dir, name)?;
+        let node = self.fs().lookup(&own(cx), dir, name)?;
         let known = self.known(node)?;
-        let original = match pm::host::statx_at(handle.number(), text(name, &mut [0; 256])?) {
-            Err(Errno::ENOENT | Errno::ENOTDIR) => None,
-            stat => Some(Original::of(&stat?)?),
+        let original = match handle.child(cx, text(name, &mut [0; 256])?) {
+            Err(Error::Posix(Errno::ENOENT | Errno::ENOTDIR)) => None,
+            original => Some(original?),
         };
         let Some(original) = original.filter(|original| known.stamp.is_same_file(&original.stamp)) else {
             round.gone += 1;
             return self.drop_name(cx, dir, name, node, depth);
         };
         if original.attr.kind == Kind::Directory {
-            let (handle, original) = Original::at(&self.path(dir, name)?)?;
+            let (handle, original) = self.lower.at(cx, &self.path(dir, name)?)?;
             return self.refresh_directory(cx, node, (&handle, &original), depth + 1, round, goes_on);
         }
         if known.stamp == original.stamp {
             return Ok(());
         }
         round.changed += 1;
-        self.fs().mark(cx, node, 0, bits::NO_XATTRS)?;
+        self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS)?;
         let is_new = original.attr.kind != Kind::Regular && !known.stamp.has_same_contents(&original.stamp);
-        match if is_new { Err(Errno::EBUSY.into()) } else { self.fs().restamp(cx, node, &original.change()) } {
+        match if is_new { Err(Errno::EBUSY.into()) } else { self.fs().restamp(&own(cx), node, &original.change()) } {
             // Mapped, or of a kind whose contents never change in place: who has it keeps what it was.
             Err(Error::Posix(Errno::EBUSY)) => self.drop_name(cx, dir, name, node, depth),
             result => result,
@@ -165,6 +163,7 @@ impl Cache {
 
     /// Removes a name here, with all below it. The directory is not listed any more: what takes its place is asked for.
     fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], node: Node, depth: u32) -> Result<()> {
+        let cx = &own(cx);
         self.fs().mark(cx, dir, 0, bits::LISTED)?;
         if self.fs().attr(cx, node)?.kind != Kind::Directory {
             self.fs().unlink(cx, dir, name)?;

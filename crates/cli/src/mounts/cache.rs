@@ -1,22 +1,27 @@
-//! A directory behind a cache image.
+//! A directory, or a daemon, behind a cache image.
 
 use super::Session;
 use super::spec::{Actimeo, CacheImage, Mount};
 use crate::attach;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Errno, Error, Thread};
-use cache::{Cache, Mismatch, prepare};
+use cache::{Cache, Mismatch, Origin, is_of_daemon, prepare};
 use engine::Fs;
 use engine::mkfs::{self, MkfsError, Options};
+use fuse_client::FuseClient;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vfs::Backend;
+use vfs::cached::Cached;
 
+/// How often the server looks whether what is behind the cache has told of a change.
+const LOOK: Duration = Duration::from_millis(50);
 /// So many times as long as a round took the server rests at least.
 const REST: u32 = 9;
 
@@ -44,10 +49,11 @@ impl Server {
         let is_ending = ending.clone();
         let run = move || {
             let thread = Thread::new();
-            let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-            let mut rest = pause;
-            while ended.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+            let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
+            let (mut rest, mut told) = (pause, cache.told());
+            while !ends(&ended, cache, rest, told) {
                 let begun = Instant::now();
+                told = cache.told();
                 // What fails now is looked at again.
                 let _ = cache.refresh(&cx, &mut || !is_ending.load(Relaxed));
                 rest = pause.max(begun.elapsed() * REST);
@@ -59,19 +65,43 @@ impl Server {
 }
 
 impl Session {
-    /// Mounts the directory at `lower` behind its cache image, which is made if it is missing.
-    #[inline(never)]
-    pub(super) fn make_cache(
+    /// Mounts the directory at `lower` behind its cache image.
+    pub(super) fn make_cache_of_directory(
         &mut self,
         mount: &Mount,
         image: &CacheImage,
         lower: &Path,
         slot: usize,
     ) -> Result<&'static dyn Backend> {
-        let shown = image.path.display().to_string();
         let place = lower.as_os_str().as_bytes();
+        self.make_cache(mount, image, (Origin::Directory(place), place), slot)
+    }
+
+    /// Mounts a daemon behind its cache image: `started` are its command, and by what programs reach it.
+    pub(super) fn make_cache_of_daemon(
+        &mut self,
+        mount: &Mount,
+        image: &CacheImage,
+        daemon: &'static Cached<FuseClient>,
+        started: (&[OsString], &[u8]),
+        slot: usize,
+    ) -> Result<&'static dyn Backend> {
+        let command = started.0.join(OsStr::new(" "));
+        self.make_cache(mount, image, (Origin::Daemon(daemon, command.as_bytes()), started.1), slot)
+    }
+
+    /// Mounts what is behind a cache image, which is made if it is missing.
+    #[inline(never)]
+    fn make_cache(
+        &mut self,
+        mount: &Mount,
+        image: &CacheImage,
+        (origin, source): (Origin, &[u8]),
+        slot: usize,
+    ) -> Result<&'static dyn Backend> {
+        let shown = image.path.display().to_string();
         let thread = Thread::new();
-        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
         make_if_missing(image)?;
         let attached = attach::attach_as(&image.path, slot)?;
         self.images.push(attached);
@@ -80,8 +110,8 @@ impl Session {
                 "{shown}: it is an image with files of its own, and no cache; choose another name"
             )));
         }
-        let was_one = prepare(&cx, attached.fs, place).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
-        let cache = Cache::new(&cx, attached.fs, place).map_err(|error| Failure::errno(&shown, error.errno()))?;
+        let was_one = prepare(&cx, attached.fs, &origin).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
+        let cache = Cache::new(&cx, attached.fs, &origin).map_err(|error| Failure::errno(&shown, error.errno()))?;
         let cache: &'static Cache = Box::leak(Box::new(cache));
         if let Actimeo::Seconds(seconds) = mount.options.actimeo {
             // Nobody has looked since the last session.
@@ -96,9 +126,38 @@ impl Session {
             eprintln!("bypath: {point}: a mount with a cache can only be read so far: changes are refused (EROFS)");
         }
         let path = image.path.as_os_str().as_bytes();
-        let source = [format!("cache:{}:", path.len()).as_bytes(), path, b":", place].concat();
+        let source = [format!("cache:{}:", path.len()).as_bytes(), path, b":", source].concat();
         self.tell(mount, &source, &[&super::id(path)]);
         Ok(cache)
+    }
+}
+
+/// Waits so long, or until what is behind the cache tells of more changes than `told`; whether the session ends.
+fn ends(ended: &Receiver<()>, cache: &Cache, rest: Duration, told: u64) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < rest && cache.told() == told {
+        let nap = if cache.tells() { LOOK } else { rest };
+        if ended.recv_timeout(nap.min(rest.saturating_sub(begun.elapsed()))) != Err(RecvTimeoutError::Timeout) {
+            return true;
+        }
+    }
+    false
+}
+
+/// In whose name the session itself asks.
+fn own_cred() -> Cred<'static> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Cred { uid, gid, privileged: uid == 0, ..Cred::ROOT }
+}
+
+/// What an image is the cache of, as one writes it.
+pub fn origin_of(fs: &Fs) -> String {
+    match fs.cache_of() {
+        Err(_) => "another directory".into(),
+        Ok(of) => {
+            let place = String::from_utf8_lossy(of.place()).into_owned();
+            if is_of_daemon(&of) { format!("'fuse:{place}'") } else { format!("host:{place}") }
+        }
     }
 }
 
@@ -106,7 +165,7 @@ fn refused(shown: &str, fs: &Fs, mismatch: Mismatch) -> Failure {
     match mismatch {
         Mismatch::Another => Failure::new(format!(
             "{shown}: it is the cache of {} as that was when it was made; remove it, or choose another image",
-            super::place_of(fs)
+            origin_of(fs)
         )),
         Mismatch::Files => Failure::new(format!("{shown}: it is no empty image; remove it, or choose another name")),
         Mismatch::Failed(error) => Failure::errno(shown, error.errno()),

@@ -8,7 +8,10 @@
 //! a lower file system hears of them only when the last one goes. Where a lower file system allows it
 //! ([`LowerFs::page_key`]), contents are kept too ([`session::pages`]).
 
+mod below;
 mod names;
+
+pub use below::Below;
 
 pub use session::{KernelCall, KernelOpen};
 
