@@ -1,9 +1,9 @@
 //! Bringing bytes.
 
-use crate::lower::Handle;
+use crate::lower::{Handle, Original};
 use crate::{Cache, own};
-use base::{Cx, Errno, Error, Node, Result};
-use engine::lower::Known;
+use base::{Cx, Errno, Error, Kind, Node, Result};
+use engine::lower::{Known, bits};
 use pm::UserSlice;
 
 /// What is read at once where a file seems to be read in order, bytes.
@@ -64,8 +64,23 @@ impl Cache {
         if known.stamp.has_same_contents(&original.stamp) {
             return Ok(Some((file, known)));
         }
-        self.fs().restamp(&own(cx), node, &original.change())?;
+        if known.stamp.is_same_file(&original.stamp) {
+            self.fs().restamp(&own(cx), node, &original.change())?;
+        } else {
+            self.adopt(cx, node, &known, &original)?;
+        }
         Ok(None)
+    }
+
+    /// Another file has taken the place of a file's original: `ESTALE`, unless nothing of that is here, and both are
+    /// files with one name.
+    pub(crate) fn adopt(&self, cx: &Cx, node: Node, known: &Known, original: &Original) -> Result<()> {
+        let is_simple = original.attr.kind == Kind::Regular && original.stamp.nlink == 1 && known.stamp.nlink == 1;
+        if !is_simple {
+            return Err(Errno::ESTALE.into());
+        }
+        self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS)?;
+        self.fs().restamp_as_another(&own(cx), node, &original.change())
     }
 
     /// Reads past the cache, for which there is no room.

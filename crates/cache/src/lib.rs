@@ -31,6 +31,7 @@ pub mod fresh;
 mod list;
 mod lower;
 mod make;
+pub mod watch;
 mod xattr;
 
 pub use make::{Mismatch, Origin, is_of_daemon, prepare};
@@ -67,11 +68,6 @@ impl Cache {
     /// What this thread has of the image goes back: it will not call again, or not soon.
     pub fn give_lane_back(&self, thread: &base::Thread) {
         self.fs().give_lane_back(thread);
-    }
-
-    /// Whether what is behind it may tell of changes by others: a daemon.
-    pub fn tells(&self) -> bool {
-        self.lower.is_daemon()
     }
 
     /// Rises when what is behind it has told of a change by others.

@@ -55,11 +55,6 @@ impl Lower {
         Lower { daemon: Some(daemon), root: [0; ROOT_MAX], len: 0 }
     }
 
-    /// Whether it is a daemon.
-    pub fn is_daemon(&self) -> bool {
-        self.daemon.is_some()
-    }
-
     /// Rises when it has told of a change by others; a directory tells nothing.
     pub fn told(&self) -> u64 {
         self.daemon.map_or(0, |daemon| daemon.told())

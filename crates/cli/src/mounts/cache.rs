@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::spec::{Actimeo, CacheImage, Mount};
+use super::watch::Watch;
 use crate::attach;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Errno, Error, Thread};
@@ -20,8 +21,14 @@ use std::time::{Duration, Instant};
 use vfs::Backend;
 use vfs::cached::Cached;
 
-/// How often the server looks whether what is behind the cache has told of a change.
+/// How often the server looks whether it was told of a change.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often one looks whether another has ended that keeps the same cache fresh.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Between rounds where nobody tells of changes.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Between rounds where the kernel tells: of stores into mappings, and of changes by names elsewhere, it does not.
+const TOLD_PAUSE: Duration = Duration::from_secs(60);
 /// So many times as long as a round took the server rests at least.
 const REST: u32 = 9;
 
@@ -43,24 +50,79 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn start(cache: &'static Cache, pause: Duration) -> Server {
+    fn start(mut keeper: Keeper) -> Server {
         let (end, ended) = channel::<()>();
         let ending = Arc::new(AtomicBool::new(false));
         let is_ending = ending.clone();
-        let run = move || {
-            let thread = Thread::new();
-            let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
-            let (mut rest, mut told) = (pause, cache.told());
-            while !ends(&ended, cache, rest, told) {
-                let begun = Instant::now();
-                told = cache.told();
-                // What fails now is looked at again.
-                let _ = cache.refresh(&cx, &mut || !is_ending.load(Relaxed));
-                rest = pause.max(begun.elapsed() * REST);
-            }
-            cache.give_lane_back(&thread);
-        };
+        let run = move || keeper.run(&ended, &is_ending);
         Server { end: Some(end), ending, thread: std::thread::Builder::new().name("cache".into()).spawn(run).ok() }
+    }
+}
+
+/// What the server works with.
+struct Keeper {
+    cache: &'static Cache,
+    watch: Option<Watch>,
+    actimeo: Actimeo,
+    /// Whether it is the one that keeps it fresh, from the start.
+    is_one: bool,
+}
+
+impl Keeper {
+    fn run(&mut self, ended: &Receiver<()>, is_ending: &AtomicBool) {
+        let (thread, pid) = (Thread::new(), std::process::id());
+        let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
+        let (mut last, mut took, mut told) = (Instant::now(), Duration::ZERO, self.cache.told());
+        // Another one may keep it fresh: then this one waits until that has ended.
+        let mut was_one = self.is_one;
+        while ended.recv_timeout(if was_one { LOOK } else { AGAIN }) == Err(RecvTimeoutError::Timeout) {
+            let is_one = self.cache.serve(pid);
+            let mut is_due = is_one && !was_one && self.is_new();
+            was_one = is_one;
+            if !is_one {
+                continue;
+            }
+            if let Some(watch) = &mut self.watch {
+                is_due |= watch.look(self.cache, &cx);
+                watch.cover(self.cache, &cx, true);
+            }
+            is_due |= last.elapsed() >= self.pause().max(took * REST) || self.cache.told() != told;
+            if is_due {
+                let begun = Instant::now();
+                told = self.cache.told();
+                // What fails now is looked at again.
+                let _ = self.cache.refresh(&cx, &mut || !is_ending.load(Relaxed));
+                (last, took) = (Instant::now(), begun.elapsed());
+            }
+        }
+        self.cache.end_service(pid);
+        self.cache.give_lane_back(&thread);
+    }
+
+    /// Whether nothing has been watched yet: what has changed before nobody tells.
+    fn is_new(&self) -> bool {
+        self.watch.as_ref().is_none_or(|watch| !watch.is_whole())
+    }
+
+    /// Between rounds over all that is here.
+    fn pause(&self) -> Duration {
+        match self.actimeo {
+            Actimeo::Seconds(seconds) => Duration::from_secs(seconds.into()),
+            _ if self.watch.as_ref().is_some_and(Watch::is_whole) => TOLD_PAUSE,
+            _ => PAUSE,
+        }
+    }
+
+    /// Before the session's program starts: nobody has looked since the last session, unless another keeps it fresh.
+    fn begin(&mut self, cx: &Cx, was_one: bool, shown: &str) -> Result<()> {
+        self.is_one = self.cache.serve(std::process::id());
+        if !self.is_one || !was_one {
+            return Ok(());
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.cover(self.cache, cx, false);
+        }
+        refresh_first(self.cache, cx, shown)
     }
 }
 
@@ -113,12 +175,12 @@ impl Session {
         let was_one = prepare(&cx, attached.fs, &origin).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
         let cache = Cache::new(&cx, attached.fs, &origin).map_err(|error| Failure::errno(&shown, error.errno()))?;
         let cache: &'static Cache = Box::leak(Box::new(cache));
-        if let Actimeo::Seconds(seconds) = mount.options.actimeo {
-            // Nobody has looked since the last session.
-            if was_one {
-                refresh_first(cache, &cx, &shown)?;
-            }
-            self.servers.push(Server::start(cache, Duration::from_secs(seconds.into())));
+        if mount.options.actimeo != Actimeo::Never {
+            let watch =
+                if let Origin::Directory(place) = origin { Watch::make(Path::new(OsStr::from_bytes(place))) } else { None };
+            let mut keeper = Keeper { cache, watch, actimeo: mount.options.actimeo, is_one: false };
+            keeper.begin(&cx, was_one, &shown)?;
+            self.servers.push(Server::start(keeper));
         }
         cache.give_lane_back(&thread);
         if !mount.options.read_only {
@@ -130,18 +192,6 @@ impl Session {
         self.tell(mount, &source, &[&super::id(path)]);
         Ok(cache)
     }
-}
-
-/// Waits so long, or until what is behind the cache tells of more changes than `told`; whether the session ends.
-fn ends(ended: &Receiver<()>, cache: &Cache, rest: Duration, told: u64) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < rest && cache.told() == told {
-        let nap = if cache.tells() { LOOK } else { rest };
-        if ended.recv_timeout(nap.min(rest.saturating_sub(begun.elapsed()))) != Err(RecvTimeoutError::Timeout) {
-            return true;
-        }
-    }
-    false
 }
 
 /// In whose name the session itself asks.

@@ -11,6 +11,7 @@ mod said;
 pub mod shared_file;
 pub mod spec;
 pub mod transport;
+mod watch;
 
 use crate::attach::{self, Attached};
 use crate::cmd::mkfs;

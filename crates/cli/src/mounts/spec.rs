@@ -100,18 +100,15 @@ impl CacheImage {
 }
 
 /// How soon changes by others are seen through a cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Actimeo {
+    /// As soon as the kernel tells of them, or within seconds where it does not.
+    #[default]
+    Told,
     /// Within so many seconds, or ten times as long as a look at all that is here takes.
     Seconds(u32),
     /// Nobody else changes anything.
     Never,
-}
-
-impl Default for Actimeo {
-    fn default() -> Self {
-        Actimeo::Seconds(5)
-    }
 }
 
 impl Options {

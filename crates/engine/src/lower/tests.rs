@@ -57,6 +57,8 @@ fn whole_nodes() {
     assert_eq!(seen(&test, file), (0o600, 1, 2, 10_000, 1_000_000_007, 5, 1, 24));
     let other = Change { stamp: stamp(99, 1), ..changed };
     assert_eq!(test.restamp(&cx, file, &other), Err(Error::Posix(Errno::ESTALE)), "another file is not this one");
+    test.restamp_as_another(&cx, file, &other).unwrap();
+    assert_eq!((test.known(file).unwrap().unwrap().stamp, seen(&test, file).3), (other.stamp, 1), "unless it is to be");
     // A directory too, by the fast path.
     let figures = |test: &TestFs| {
         let (attr, mut out) = (test.attr_as_original(&test.cx(), dir).unwrap(), MaybeUninit::<Stat>::zeroed());
@@ -134,6 +136,8 @@ fn fetching() {
     assert_eq!((0..SIZE).find(|at| bytes[*at as usize] != byte(*at)), None);
     let after = test.attr(&cx, file).unwrap();
     assert_eq!((after.size, after.mtime, after.ctime, after.blocks), (before.size, before.mtime, before.ctime, before.blocks));
+    let other = Change { mode: 0o600, uid: 0, gid: 0, stamp: stamp(99, 1) };
+    assert_eq!(test.restamp_as_another(&cx, file, &other), Err(Error::Posix(Errno::ESTALE)), "some of it has been read");
     // Other contents: what is here goes.
     let changed = Change { mode: 0o600, uid: 0, gid: 0, stamp: Stamp { mtime: 8, ..stamp(2, 5000) } };
     test.restamp(&cx, file, &changed).unwrap();
