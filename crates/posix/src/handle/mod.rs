@@ -29,6 +29,7 @@ mod stat;
 mod statfs;
 mod sync;
 mod unsynced;
+mod watch;
 mod xattr;
 
 pub use mmap::MapFault;

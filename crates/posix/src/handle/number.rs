@@ -4,7 +4,6 @@
 #![allow(non_upper_case_globals)]
 
 use super::fail;
-use crate::path::CWD;
 use crate::{Outcome, Process, ThreadState};
 use base::Last;
 use pm::Errno;
@@ -150,8 +149,7 @@ impl Process {
             __NR_connect => to!(connect),
             __NR_sendto => to!(sendto),
             __NR_setrlimit | __NR_prlimit64 => to!(limits),
-            // SAFETY: the caller's promise.
-            __NR_inotify_add_watch => unsafe { self.refuse(thread, (__NR_inotify_add_watch, args), CWD, 1) },
+            __NR_inotify_add_watch => to!(inotify_add_watch),
             // SAFETY: the caller's promise.
             __NR_name_to_handle_at => unsafe { self.refuse(thread, (__NR_name_to_handle_at, args), args[0], 1) },
             // There are older calls for the same, to which programs turn then.

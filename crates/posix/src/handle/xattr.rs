@@ -180,8 +180,7 @@ impl Process {
     family!(list: listxattr __NR_listxattr, llistxattr __NR_llistxattr, flistxattr);
     family!(remove: removexattr __NR_removexattr, lremovexattr __NR_lremovexattr, fremovexattr);
 
-    /// `name_to_handle_at`, `inotify_add_watch` and others that only the kernel
-    /// can serve: refused loudly for a path of ours, `EOPNOTSUPP`.
+    /// `name_to_handle_at`, which only the kernel can serve: refused loudly for a path of ours, `EOPNOTSUPP`.
     pub(crate) unsafe fn refuse(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe {
