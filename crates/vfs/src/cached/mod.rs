@@ -124,6 +124,10 @@ impl<S: LowerFs> Backend for Cached<S> {
         self.lower.device()
     }
 
+    fn watch(&self, _cx: &Cx, node: Node, path: &mut [u8]) -> Result<usize> {
+        self.lower.watch(&self.session, node, path)
+    }
+
     fn unsynced(&self) -> Option<&[u8]> {
         self.lower.unsynced()
     }
