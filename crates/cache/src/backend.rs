@@ -2,11 +2,13 @@
 
 use crate::data::Brought;
 use crate::{Cache, own};
+use base::stat::Stat;
 use base::*;
+use core::mem::MaybeUninit;
 use engine::Fs;
 use openfiles::OpenFile;
 use pm::{Table, UserSlice};
-use vfs::backend::{Backend, Handover, KernelMount, Last, MapRange, Scratch, Walk};
+use vfs::backend::*;
 
 /// Of whatever would change something.
 fn read_only<T>() -> Result<T> {
@@ -56,19 +58,22 @@ impl Backend for Cache {
         }
     }
 
-    fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
-        let mut attr = self.fs().attr(cx, node)?;
-        let stamp = self.known(node)?.stamp;
-        (attr.nlink, attr.blocks) = (stamp.nlink, u64::from(stamp.blocks));
-        if attr.kind == Kind::Directory {
-            attr.size = stamp.size;
+    fn lookup_kind(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
+        match self.fs().lookup_kind(cx, dir, name) {
+            Err(Error::Posix(Errno::ENOENT)) if !self.known(dir)?.is_listed() => {
+                let node = self.ask(cx, dir, name)?;
+                Ok((node, self.fs().attr(cx, node)?.kind))
+            }
+            found => found,
         }
-        Ok(attr)
+    }
+
+    fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
+        self.fs().attr_as_original(cx, node)
     }
 
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
-        let kind = self.fs().attr(cx, node)?.kind;
-        if want & W != 0 && matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
+        if want & W != 0 && matches!(self.fs().attr(cx, node)?.kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
             return read_only();
         }
         self.fs().access(cx, node, want)
@@ -84,24 +89,11 @@ impl Backend for Cache {
     }
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
-        if self.fs().attr(cx, node)?.kind == Kind::Regular {
-            let len = UserSlice::total(into) as u64;
-            if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
-                return self.read_through(cx, node, offset, into);
-            }
+        let len = UserSlice::total(into) as u64;
+        if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
+            return self.read_through(cx, node, offset, into);
         }
         self.fs().read(cx, node, offset, into)
-    }
-
-    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
-        if matches!(what, MapFor::Writing | MapFor::Touching) {
-            return read_only();
-        }
-        if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
-            return Err(Error::Posix(Errno::ENOSPC));
-        }
-        // The image itself may be written: holes that are left are of the original.
-        self.native.map(cx, node, offset, len, what, each)
     }
 
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
@@ -115,14 +107,6 @@ impl Backend for Cache {
         Ok(())
     }
 
-    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        self.get(cx, node, name, out)
-    }
-
-    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        self.list_attributes(cx, node, out)
-    }
-
     fn set_attr(&self, _: &Cx, _: Node, _: &SetAttr) -> Result<()> {
         read_only()
     }
@@ -134,10 +118,6 @@ impl Backend for Cache {
             Err(error) => Err(error),
             Ok(_) => Err(Error::Posix(Errno::EEXIST)),
         }
-    }
-
-    fn tmpfile(&self, _: &Cx, _: Node, _: u16, _: u32, _: u32) -> Result<DescriptionId> {
-        read_only()
     }
 
     fn link(&self, _: &Cx, _: Node, _: Node, _: &[u8]) -> Result<()> {
@@ -171,23 +151,6 @@ impl Backend for Cache {
         read_only()
     }
 
-    fn set_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
-        read_only()
-    }
-
-    fn remove_xattr(&self, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
-        read_only()
-    }
-
-    fn zeros(&self) -> Option<(pm::file::File, u64)> {
-        // A hole is not zeros here.
-        None
-    }
-
-    fn description(&self, id: DescriptionId) -> &OpenFile {
-        self.native.description(id)
-    }
-
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node> {
         if dir == self.tree { Ok(dir) } else { self.fs().parent_of(cx, dir) }
     }
@@ -208,22 +171,80 @@ impl Backend for Cache {
         fn is_called(&self, directory: Node, dir: Node, name: &[u8]) -> Option<bool>;
         fn device(&self) -> u64;
         fn identity(&self) -> u64;
-        fn is_mapped(&self, address: usize) -> bool;
+        fn fstat_fast(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Fast<()>;
         fn break_off(&self, cx: &Cx);
         fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize>;
         fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;
+        fn count_calls(&self, more: &Calls);
+    }
+}
+
+impl OpenFileTable for Cache {
+    fn tmpfile(&self, _: &Cx, _: Node, _: u16, _: u32, _: u32) -> Result<DescriptionId> {
+        read_only()
+    }
+
+    fn description(&self, id: DescriptionId) -> &OpenFile {
+        self.native.description(id)
+    }
+
+    native! {
         fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId>;
         fn descriptions(&self) -> Table<OpenFile>;
         fn dup(&self, id: DescriptionId, fd: u32) -> Result<()>;
         fn close(&self, cx: &Cx, fd: u32);
         fn offset_lock(&self, cx: &Cx, id: DescriptionId);
         fn offset_unlock(&self, cx: &Cx, id: DescriptionId);
+    }
+}
+
+impl Mappings for Cache {
+    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
+        if matches!(what, MapFor::Writing | MapFor::Touching) {
+            return read_only();
+        }
+        if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
+            return Err(Error::Posix(Errno::ENOSPC));
+        }
+        // The image itself may be written: holes that are left are of the original.
+        self.native.map(cx, node, offset, len, what, each)
+    }
+
+    fn zeros(&self) -> Option<(pm::file::File, u64)> {
+        // A hole is not zeros here.
+        None
+    }
+
+    native! {
+        fn is_mapped(&self, address: usize) -> bool;
         fn backing(&self) -> Option<pm::file::File>;
+    }
+}
+
+impl Xattrs for Cache {
+    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        self.get(cx, node, name, out)
+    }
+
+    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        self.list_attributes(cx, node, out)
+    }
+
+    fn set_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
+        read_only()
+    }
+
+    fn remove_xattr(&self, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
+        read_only()
+    }
+}
+
+impl AdvisoryLocks for Cache {
+    native! {
         fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
         fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()>;
         fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
         fn drop_process_locks(&self, cx: &Cx, node: Node);
-        fn count_calls(&self, more: &Calls);
     }
 }
 

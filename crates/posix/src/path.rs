@@ -66,7 +66,13 @@ pub(crate) struct OpenFile<'a> {
     pub node: Node,
 }
 
-impl OpenFile<'_> {
+impl<'a> OpenFile<'a> {
+    /// The calls that it is to be overwritten by, if it was opened so ([`ATOMIC`](crate::ATOMIC)).
+    #[inline]
+    pub(crate) fn whole(&self) -> Option<&'a dyn vfs::Whole> {
+        if self.flags() & crate::ATOMIC == 0 { None } else { self.mount.backend.whole() }
+    }
+
     /// `O_*` as `F_GETFL` reports them.
     #[inline]
     pub fn flags(&self) -> u32 {
@@ -100,6 +106,19 @@ impl Process {
             return None;
         }
         self.open_file(self.descriptors.get(fd)?)
+    }
+
+    /// From here on the file open at `fd` is overwritten whole or not at all. `EOPNOTSUPP` where that cannot be, `EINVAL`
+    /// for what is no regular file, `EROFS`.
+    pub fn open_whole(&self, fd: usize) -> Result<(), Errno> {
+        let file = self.file(fd).ok_or(Errno::EBADF)?;
+        if file.entry.path_only() || file.entry.kind() != base::Kind::Regular {
+            return Err(Errno::EINVAL);
+        }
+        let whole = file.mount.backend.whole().ok_or(Errno::EOPNOTSUPP)?;
+        whole.allow().map_err(base::Error::errno)?;
+        file.description.flags.fetch_or(crate::ATOMIC, Relaxed);
+        Ok(())
     }
 
     /// The same for the fast path; `None` also where the file has to be asked for.

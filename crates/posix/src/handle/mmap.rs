@@ -14,6 +14,7 @@ mod change;
 mod fault;
 mod fill;
 mod lock;
+mod view;
 
 pub use fault::MapFault;
 use fill::Filled;

@@ -5,6 +5,7 @@
 //! goes straight to the kernel.
 
 mod attach;
+mod calls;
 mod mem_test;
 mod refused;
 
@@ -30,6 +31,9 @@ extern "C" fn constructor() {
     // Here and not at the first call, which may come from anywhere: this thread is alone now.
     if SAVED.ways.bytes() == b"patched" {
         patch::start(SAVED.sites.get());
+    }
+    if phase::is_mounted() {
+        calls::start();
     }
 }
 
