@@ -8,7 +8,7 @@ use core::mem::MaybeUninit;
 use engine::Fs;
 use openfiles::OpenFile;
 use pm::{Table, UserSlice};
-use vfs::backend::{Backend, Handover, KernelMount, Last, MapRange, Scratch, Walk};
+use vfs::backend::*;
 
 /// How often bytes may go again before they are read.
 const ATTEMPTS: u32 = 100;
@@ -107,17 +107,6 @@ impl Backend for Cache {
         self.read_through(cx, node, offset, into)
     }
 
-    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
-        if matches!(what, MapFor::Writing | MapFor::Touching) {
-            return read_only();
-        }
-        if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
-            return Err(Error::Posix(Errno::ENOSPC));
-        }
-        // The image itself may be written: holes that are left are of the original.
-        self.native.map(cx, node, offset, len, what, each)
-    }
-
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
         if self.fs().attr(cx, node)?.kind == Kind::Regular && self.has_holes(cx, node)? {
             return self.seek_lower(cx, node, offset, data);
@@ -127,14 +116,6 @@ impl Backend for Cache {
 
     fn sync(&self, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
         Ok(())
-    }
-
-    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        self.get(cx, node, name, out)
-    }
-
-    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        self.list_attributes(cx, node, out)
     }
 
     fn set_attr(&self, _: &Cx, _: Node, _: &SetAttr) -> Result<()> {
@@ -148,10 +129,6 @@ impl Backend for Cache {
             Err(error) => Err(error),
             Ok(_) => Err(Error::Posix(Errno::EEXIST)),
         }
-    }
-
-    fn tmpfile(&self, _: &Cx, _: Node, _: u16, _: u32, _: u32) -> Result<DescriptionId> {
-        read_only()
     }
 
     fn link(&self, _: &Cx, _: Node, _: Node, _: &[u8]) -> Result<()> {
@@ -185,23 +162,6 @@ impl Backend for Cache {
         read_only()
     }
 
-    fn set_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
-        read_only()
-    }
-
-    fn remove_xattr(&self, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
-        read_only()
-    }
-
-    fn zeros(&self) -> Option<(pm::file::File, u64)> {
-        // A hole is not zeros here.
-        None
-    }
-
-    fn description(&self, id: DescriptionId) -> &OpenFile {
-        self.native.description(id)
-    }
-
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node> {
         if dir == self.tree { Ok(dir) } else { self.fs().parent_of(cx, dir) }
     }
@@ -222,22 +182,79 @@ impl Backend for Cache {
         fn is_called(&self, directory: Node, dir: Node, name: &[u8]) -> Option<bool>;
         fn device(&self) -> u64;
         fn identity(&self) -> u64;
-        fn is_mapped(&self, address: usize) -> bool;
         fn fstat_fast(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Fast<()>;
         fn break_off(&self, cx: &Cx);
         fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize>;
         fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;
+        fn count_calls(&self, more: &Calls);
+    }
+}
+
+impl OpenFileTable for Cache {
+    fn tmpfile(&self, _: &Cx, _: Node, _: u16, _: u32, _: u32) -> Result<DescriptionId> {
+        read_only()
+    }
+
+    fn description(&self, id: DescriptionId) -> &OpenFile {
+        self.native.description(id)
+    }
+
+    native! {
         fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId>;
         fn descriptions(&self) -> Table<OpenFile>;
         fn dup(&self, id: DescriptionId, fd: u32) -> Result<()>;
         fn close(&self, cx: &Cx, fd: u32);
         fn offset_lock(&self, cx: &Cx, id: DescriptionId);
         fn offset_unlock(&self, cx: &Cx, id: DescriptionId);
+    }
+}
+
+impl Mappings for Cache {
+    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
+        if matches!(what, MapFor::Writing | MapFor::Touching) {
+            return read_only();
+        }
+        if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
+            return Err(Error::Posix(Errno::ENOSPC));
+        }
+        // The image itself may be written: holes that are left are of the original.
+        self.native.map(cx, node, offset, len, what, each)
+    }
+
+    fn zeros(&self) -> Option<(pm::file::File, u64)> {
+        // A hole is not zeros here.
+        None
+    }
+
+    native! {
+        fn is_mapped(&self, address: usize) -> bool;
         fn backing(&self) -> Option<pm::file::File>;
+    }
+}
+
+impl Xattrs for Cache {
+    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        self.get(cx, node, name, out)
+    }
+
+    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        self.list_attributes(cx, node, out)
+    }
+
+    fn set_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
+        read_only()
+    }
+
+    fn remove_xattr(&self, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
+        read_only()
+    }
+}
+
+impl AdvisoryLocks for Cache {
+    native! {
         fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
         fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
         fn drop_process_locks(&self, cx: &Cx, node: Node);
-        fn count_calls(&self, more: &Calls);
     }
 }
 

@@ -172,6 +172,12 @@ pub trait LowerFs: Sync {
         None
     }
 
+    /// See `Backend::watch`; permission was not asked.
+    fn watch(&self, s: &SessionCache, node: Node, path: &mut [u8]) -> Result<usize> {
+        let _ = (s, node, path);
+        Err(Error::Posix(Errno::EOPNOTSUPP))
+    }
+
     /// See `Backend::handle_below`.
     fn handle_below(&self, s: &SessionCache, base: Node, path: &[u8], follow: bool) -> Option<Result<pm::file::File>> {
         let _ = (s, base, path, follow);

@@ -3,7 +3,7 @@
 use super::Session;
 use super::spec::{Actimeo, CacheImage, Mount};
 use super::watch::Watch;
-use crate::attach;
+use crate::attach::{self, How};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Errno, Error, Thread};
 use cache::{Cache, Mismatch, Origin, is_of_daemon, prepare};
@@ -165,7 +165,7 @@ impl Session {
         let thread = Thread::new();
         let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
         make_if_missing(image)?;
-        let attached = attach::attach_as(&image.path, slot)?;
+        let attached = attach::attach_as(&image.path, How { slot, ..How::default() })?;
         self.images.push(attached);
         if !attached.fs.is_cache() {
             return Err(Failure::new(format!(

@@ -13,11 +13,12 @@ pub mod spec;
 pub mod transport;
 mod watch;
 
-use crate::attach::{self, Attached};
+use crate::attach::{self, Attached, How};
 use crate::cmd::mkfs;
 use crate::cmd::mount::SessionMount;
+use crate::doctor::machine;
 use crate::failure::{Failure, Result};
-use base::{Cred, Cx, Scratch, Thread};
+use base::{Atomic, Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
 use fuse_client::FuseClient;
 use plugin::{Aside, Plugin};
@@ -27,6 +28,7 @@ use said::Said;
 use shared_file::{SharedFile, Whose};
 use spec::{Mount, Source};
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -126,7 +128,7 @@ impl Session {
     }
 
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
-        let (image, copy) = image(path, slot, mount.options.read_only)?;
+        let (image, copy) = image(path, slot, &mount.options)?;
         if image.fs.is_cache() {
             let (shown, origin) = (path.display(), cache::origin_of(image.fs));
             return Err(Failure::new(format!("{shown}: it is a cache; mount it as {origin}:/dir,cache={shown}")));
@@ -135,13 +137,18 @@ impl Session {
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
         let kernel = match (there, whom) {
             (Under::Empty | Under::Stale, For::Programs { kernel: true }) if copy.is_none() => {
-                SessionMount::start(path, Path::new(OsStr::from_bytes(&mount.point)), mount.options.read_only)
+                SessionMount::start(path, Path::new(OsStr::from_bytes(&mount.point)), how(&mount.options))
             }
             _ => None,
         };
         match kernel {
             Some(kernel) => self.kernel.push(kernel),
-            None => self.guard(mount, there),
+            None => {
+                self.guard(mount, there);
+                if whom == (For::Programs { kernel: true }) && there != Under::Same {
+                    say_no_mount(mount, there, copy.is_some());
+                }
+            }
         }
         if let Some(copy) = copy {
             // The kernel's way would be one to the copy, which nobody else has.
@@ -214,7 +221,8 @@ impl Session {
     /// Adds a mount to the list, with what programs must know of it besides.
     fn tell(&mut self, mount: &Mount, source: &[u8], besides: &[&str]) {
         let read_only = if mount.options.read_only { "ro" } else { "" };
-        let words = [&[read_only], besides].concat();
+        let atomic = mount.options.atomic.map(|how| format!("atomic={}", how.name())).unwrap_or_default();
+        let words = [&[read_only, atomic.as_str()], besides].concat();
         let options = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",");
         let list = &mut self.list;
         environment::format(list.is_empty(), source, &mount.point, options.as_bytes(), &mut |b| list.push(b));
@@ -224,6 +232,25 @@ impl Session {
     pub fn told(&self) -> Vec<u8> {
         self.said.as_ref().map_or_else(Vec::new, Said::told)
     }
+}
+
+/// Tells whoever sits at a terminal why the kernel has no mount there, since programs that need one fail later, far from here.
+fn say_no_mount(mount: &Mount, there: Under, is_copy: bool) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let point = mount.shown_point();
+    let why = match there {
+        _ if is_copy => "a copy of the image is used".to_string(),
+        Under::Nothing => format!("it is no directory (mkdir {point} before makes it one)"),
+        _ => machine::no_kernel_mount(),
+    };
+    eprintln!("bypath: no kernel mount at {point}: {why}; static and set-uid programs, other users and /proc do not see it");
+}
+
+/// How an image is served to the kernel.
+fn how(options: &spec::Options) -> How {
+    How { read_only: options.read_only, atomic: options.atomic, ..How::default() }
 }
 
 /// The option by which programs know the image's file again.
@@ -245,16 +272,17 @@ impl Drop for Session {
 }
 
 /// The image at `path`, or, where its file may not be written and is only to be read, a copy.
-fn image(path: &Path, slot: usize, read_only: bool) -> Result<(Attached, Option<SharedFile>)> {
-    if let Some(image) = attach::attach_if_writable(path, slot)? {
+fn image(path: &Path, slot: usize, options: &spec::Options) -> Result<(Attached, Option<SharedFile>)> {
+    let how = How { slot, atomic: options.atomic.filter(|_| !options.read_only), ..How::default() };
+    if let Some(image) = attach::attach_if_writable(path, how)? {
         return Ok((image, None));
     }
-    if !read_only {
+    if !options.read_only {
         let shown = path.display();
         return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro, a copy of it can be read")));
     }
     let copy = rescue::copy(path)?;
-    Ok((attach::attach_as(copy.path(), slot)?, Some(copy)))
+    Ok((attach::attach_as(copy.path(), how)?, Some(copy)))
 }
 
 /// Whether a file is a library that has the name of a plugin's entry. It is not loaded
@@ -322,7 +350,8 @@ fn is_same(mount: &Mount, outer: MountSpec<'_>) -> bool {
     let other = plain(outer.image);
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     let same_file = identity(path).is_some_and(|file| identity(Path::new(OsStr::from_bytes(&other))) == Some(file));
-    same_file && mount.options.read_only == is_read_only
+    let atomic = environment::option(outer.options, b"atomic").and_then(Atomic::from_name);
+    same_file && mount.options.read_only == is_read_only && mount.options.atomic == atomic
 }
 
 /// A part of the list without its escapes.
@@ -366,5 +395,7 @@ mod tests {
         assert!(points(vec![at(b"/q")]).is_err());
         let read_only = Mount { options: spec::Options { read_only: true, ..Default::default() }, ..at(b"/b;p") };
         assert!(points(vec![read_only]).is_err());
+        let atomic = Mount { options: spec::Options { atomic: Some(Atomic::Undo), ..Default::default() }, ..at(b"/b;p") };
+        assert!(points(vec![atomic]).is_err());
     }
 }

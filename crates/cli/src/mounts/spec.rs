@@ -13,6 +13,7 @@ use super::transport::Transport;
 use crate::failure::{Failure, Result};
 use crate::place::{check_point, normalise, split};
 use crate::size;
+use base::Atomic;
 use serde::Deserialize;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -65,6 +66,8 @@ pub struct Options {
     pub allow_other: bool,
     /// Nothing waits for the medium.
     pub unsynced: bool,
+    /// Overwrites in an image happen whole or not at all.
+    pub atomic: Option<Atomic>,
     /// What stands in front of a directory.
     pub cache: Option<CacheImage>,
     /// How soon what others change in it is seen.
@@ -116,6 +119,7 @@ impl Options {
         let mut options = Options::default();
         let is_daemon = matches!(source, Source::Fuse(_));
         let is_host = matches!(source, Source::Host(_));
+        let is_image = matches!(source, Source::Image(_) | Source::New(_));
         for word in words.split(',').filter(|word| !word.is_empty()) {
             match (word, word.strip_prefix("timeout=").map(str::parse::<u32>)) {
                 ("ro", _) => options.read_only = true,
@@ -123,6 +127,11 @@ impl Options {
                 ("restart", _) if is_daemon => options.restart = true,
                 ("default_permissions", _) if is_daemon => options.default_permissions = true,
                 ("allow_other", _) if is_daemon || is_host => options.allow_other = true,
+                _ if is_image && word.starts_with("atomic=") => {
+                    let how = Atomic::from_name(&word.as_bytes()["atomic=".len()..]);
+                    let help = || Failure::new(format!("--mount '{shown}': {word}: there are atomic=undo and atomic=replay"));
+                    options.atomic = Some(how.ok_or_else(help)?);
+                }
                 ("sync=none", _) if is_host => options.unsynced = true,
                 _ if is_daemon && word.starts_with("carrier=") => {
                     let transport = Transport::from_name(&word["carrier=".len()..]);
@@ -153,7 +162,8 @@ impl Options {
                              default_permissions, allow_other, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max"
                         }
                         Source::Host(_) => "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max",
-                        _ => "ro, rw",
+                        Source::Plugin(..) => "ro, rw",
+                        _ => "ro, rw, atomic=undo, atomic=replay",
                     };
                     return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));
                 }
@@ -347,6 +357,8 @@ mod tests {
         assert_eq!((&mount.source, &mount.point[..]), (&Source::Image("/i.img".into()), &b"/bp/x"[..]));
         assert!(mount.options.read_only);
         assert_eq!(parse("new:1G:/bp").unwrap().source, Source::New(1 << 30));
+        assert_eq!(parse("/i.img:/bp,atomic=undo").unwrap().options.atomic, Some(Atomic::Undo));
+        assert_eq!(parse("new:1G:/bp,atomic=replay").unwrap().options.atomic, Some(Atomic::Replay));
         assert_eq!(parse("host:/etc/..:/h").unwrap().source, Source::Host("/".into()));
         let mount = parse("fuse:sshfs 'a b':/x @ -o 'q=\"1\"':/s,restart,timeout=5").unwrap();
         let words = ["sshfs", "a b:/x", "@", "-o", "q=\"1\""].map(OsString::from).to_vec();
@@ -397,6 +409,9 @@ mod tests {
             "i.img:/a,cache=c.img",
             "fuse:true @:/f,sync=none",
             "i.img:/a,sync=none",
+            "i.img:/a,atomic",
+            "i.img:/a,atomic=always",
+            "host:/etc:/h,atomic=undo",
             "plugin:/nonexistent.so:/p",
         ] {
             let failure = parse(wrong).expect_err(wrong);

@@ -98,7 +98,7 @@ impl Fs {
     /// Whether the image was made to be a cache.
     #[inline]
     pub fn is_cache(&self) -> bool {
-        self.files.features & format::Features::CACHE.0 != 0
+        self.files.features.load(core::sync::atomic::Ordering::Relaxed) & format::Features::CACHE.0 != 0
     }
 
     /// The cold and the lower line of an inode, if it has them.

@@ -124,6 +124,7 @@ fn attach_image(
         segment_dir: wishes.segment_dir,
         slot,
         cachelets: None,
+        atomic: environment::option(options, b"atomic").and_then(base::Atomic::from_name),
     };
     let cx = crate::runtime::front_end::PROCESS.cx(state);
     match Fs::attach_at(&mut place.fs, &cx, source, &options) {
