@@ -48,6 +48,7 @@ impl Cache {
             let mut read = |at: u64, part: UserSlice| file.read(who, at, part);
             match self.fs().fetch(&cx, node, (hole.start, len), &known.stamp, &mut read) {
                 Ok(()) => {}
+                Err(Error::Posix(Errno::ENOSPC)) if self.evict_contents(&cx, node)? => {}
                 Err(Error::Posix(Errno::ENOSPC)) => return Ok(Brought::NoRoom),
                 Err(error) => return Err(error),
             }

@@ -27,6 +27,7 @@ extern crate std;
 mod ask;
 mod backend;
 mod data;
+mod evict;
 pub mod fresh;
 mod list;
 mod lower;
