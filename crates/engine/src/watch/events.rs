@@ -4,8 +4,8 @@ use super::as_root;
 use super::mirror::{Mirrors, Place, remove_tree};
 use crate::fs::Fs;
 use base::{Cx, Kind, Node};
-use core::sync::atomic::Ordering::Relaxed;
-use openfiles::OpenFile;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use openfiles::{OpenFile, TOLD};
 use pm::names;
 use pm::sys::abi;
 
@@ -71,7 +71,11 @@ impl Fs {
     #[inline(never)]
     pub(crate) fn tell_closed(&self, cx: &Cx, description: &OpenFile) {
         let flags = description.flags.load(Relaxed);
-        if !self.is_watched() || flags & abi::O_PATH != 0 {
+        if !self.is_watched() {
+            description.locks.fetch_and(!TOLD, SeqCst);
+            return;
+        }
+        if flags & abi::O_PATH != 0 {
             return;
         }
         let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };

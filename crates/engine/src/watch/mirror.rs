@@ -118,20 +118,15 @@ impl Mirrors {
         Ok(lock)
     }
 
-    /// The lock, if it is to be had within a moment.
+    /// The lock, if it is to be had within a moment. Of mirrors that were taken away meanwhile it is good for nothing, as
+    /// they are.
     pub(super) fn lock(&self) -> Option<Lock> {
         let directory = self.open().ok()?;
-        (directory.lock_soon() && self.is(&directory)).then_some(Lock(directory))
+        directory.lock_soon().then_some(Lock(directory))
     }
 
     fn open(&self) -> Result<File, Errno> {
         File::open(self.root.text().to_bytes_with_nul(), abi::O_RDONLY | abi::O_DIRECTORY | abi::O_NOFOLLOW, 0)
-    }
-
-    /// Whether it is this directory that lies there now.
-    fn is(&self, directory: &File) -> bool {
-        let now = file::lstat(self.root.text().to_bytes_with_nul());
-        now.is_ok_and(|now| directory.stat().is_ok_and(|stat| stat.identity() == now.identity()))
     }
 
     fn place(&self, side: u8, id: u64) -> Place {
