@@ -84,25 +84,24 @@ impl Fs {
     }
 
     fn add_name(&self, mirrors: &Mirrors, one: Called, directory: bool) {
-        let Some(place) = self.place(mirrors, one) else { return };
-        if mirror::make(&place, directory) == Err(Errno::EEXIST) {
-            // Left by somebody who was killed before he had told that it is gone.
-            remove_tree(&place);
-            let _ = mirror::make(&place, directory);
+        if self.may_be_watched(one.0.id) {
+            let _ = mirrors.act(one.0.id, one.1, |place| match mirror::make(place, directory) {
+                // Left by somebody who was killed before he had told that it is gone.
+                Err(Errno::EEXIST) => mirror::remove(place).and_then(|()| mirror::make(place, directory)),
+                done => done,
+            });
         }
     }
 
     fn remove_name(&self, mirrors: &Mirrors, one: Called) {
-        if let Some(place) = self.place(mirrors, one) {
-            remove_tree(&place);
+        if self.may_be_watched(one.0.id) {
+            let _ = mirrors.act(one.0.id, one.1, mirror::remove);
         }
     }
 
     fn tell_itself(&self, mirrors: &Mirrors, id: u64, event: Event) {
-        if self.may_be_watched(id)
-            && let Some(mirror) = mirrors.found(id)
-        {
-            event.tell(&mirror);
+        if self.may_be_watched(id) {
+            event.tell(mirrors, id, b"");
         }
     }
 
