@@ -104,6 +104,11 @@ pub trait LowerFs: Sync {
         let _ = (s, cx, node, offset);
     }
 
+    /// Rises when it has told of a change that others have made.
+    fn told(&self) -> u64 {
+        0
+    }
+
     /// Nothing that was asked for ahead is under way any more: the program ends, or becomes another one.
     fn settle_all(&self) {}
 

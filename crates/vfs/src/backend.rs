@@ -227,6 +227,11 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
         &NoKernelFiles
     }
 
+    /// Overwrites that happen whole or not at all, where there are such.
+    fn whole(&self) -> Option<&dyn Whole> {
+        None
+    }
+
     /// How what is open goes on over `fork`, `spawn` and `exec`.
     fn handover(&self) -> &dyn Handover;
 
@@ -242,4 +247,24 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
 
     /// Adds to what is known of the calls there were. Not kept by default.
     fn count_calls(&self, _more: &Calls) {}
+}
+
+/// Calls of which each changes the bytes that a file has all or not at all, whoever dies in it. What fails has changed none.
+pub trait Whole {
+    /// Whether all calls of the mount are so.
+    fn is_asked(&self) -> bool;
+    /// Makes sure that they can be: `EOPNOTSUPP`, `EROFS`.
+    fn allow(&self) -> Result<()>;
+    /// As [`Backend::write`]: `EFBIG` where there is more than one call can change, `ENOSPC`.
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)>;
+    /// As [`Backend::copy_range`]; of a longer range as much as one call can change.
+    fn copy_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64>;
+    /// As [`Backend::write_with`].
+    fn write_with(
+        &self,
+        cx: &Cx,
+        node: Node,
+        place: (u64, u64),
+        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    ) -> Result<usize>;
 }

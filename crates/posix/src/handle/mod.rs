@@ -25,6 +25,7 @@ pub(crate) mod rw;
 mod seek;
 mod socket;
 mod special;
+mod splice;
 mod stat;
 mod statfs;
 mod sync;

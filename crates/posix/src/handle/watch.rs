@@ -22,6 +22,9 @@ impl Process {
         if self.file(args[0]).is_some() {
             return fail(Errno::EINVAL);
         }
+        if !self.kernel_open(args[0]) {
+            return Outcome::Kernel;
+        }
         let last = if mask & abi::IN_DONT_FOLLOW != 0 { Last::NoFollow } else { Last::Follow };
         // SAFETY: the caller's promise.
         unsafe {

@@ -8,8 +8,11 @@
 //! a lower file system hears of them only when the last one goes. Where a lower file system allows it
 //! ([`LowerFs::page_key`]), contents are kept too ([`session::pages`]).
 
+mod below;
 mod names;
 mod parts;
+
+pub use below::Below;
 
 pub use session::{KernelCall, KernelOpen};
 

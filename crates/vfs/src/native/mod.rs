@@ -7,7 +7,7 @@
 
 mod told;
 
-use crate::backend::{AdvisoryLocks, Backend, Handover, KernelMount, MapRange, Mappings, OpenFileTable, Xattrs};
+use crate::backend::{AdvisoryLocks, Backend, Handover, KernelMount, MapRange, Mappings, OpenFileTable, Whole, Xattrs};
 use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
@@ -20,6 +20,34 @@ use pm::{Table, UserSlice};
 /// An attached image, as a file system of the namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Native(pub &'static Fs);
+
+impl Whole for Native {
+    fn is_asked(&self) -> bool {
+        self.0.atomic().is_some()
+    }
+
+    fn allow(&self) -> Result<()> {
+        self.0.allow_atomic()
+    }
+
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.change_data(cx, node, |(done, _)| *done != 0, || self.0.write_whole(cx, node, offset, from))
+    }
+
+    fn copy_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
+        self.change_data(cx, to.0, |done| *done != 0, || self.0.copy_range_whole(cx, from, to, len))
+    }
+
+    fn write_with(
+        &self,
+        cx: &Cx,
+        node: Node,
+        place: (u64, u64),
+        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    ) -> Result<usize> {
+        self.change_data(cx, node, |done| *done != 0, || self.0.write_with_whole(cx, node, place, fill))
+    }
+}
 
 impl Backend for Native {
     #[inline]
@@ -145,6 +173,10 @@ impl Backend for Native {
         fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
     ) -> Result<usize> {
         self.change_data(cx, node, |done| *done != 0, || self.0.write_with(cx, node, offset, len, fill))
+    }
+
+    fn whole(&self) -> Option<&dyn Whole> {
+        Some(self)
     }
 
     fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
