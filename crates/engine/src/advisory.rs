@@ -8,7 +8,7 @@ use base::{Cx, DescriptionId, Error, Lock, LockKind, Node, Result};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use format::lane::Kind;
 use openfiles::OpenFile;
-use openfiles::{CHAINS, HeldLock, LockEntry, Locks, Processes, is_refused};
+use openfiles::{CHAINS, HeldLock, LockEntry, Locks, Processes, TOLD, is_refused};
 use pm::Errno;
 
 /// Entries that get real space at a time.
@@ -82,9 +82,9 @@ impl Fs {
     /// Drops the locks of a description that ends.
     pub(crate) fn drop_locks_of_description(&self, cx: &Cx, id: DescriptionId, node: u64) {
         let locks = &self.description(id).locks;
-        if locks.load(SeqCst) != 0 {
+        if locks.load(SeqCst) & !TOLD != 0 {
             self.with_table(cx, || self.drop_locks_of_open_file(id, node));
-            locks.store(0, SeqCst);
+            locks.fetch_and(TOLD, SeqCst);
         }
     }
 
