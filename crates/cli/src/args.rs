@@ -142,14 +142,18 @@ pub enum Verb {
         #[arg(long, short)]
         quiet: bool,
     },
-    /// List a directory of an image
+    /// List directories of images
+    #[command(disable_help_flag = true)]
     Ls {
-        /// IMG:/path
-        #[arg(value_name = "IMG:/PATH")]
-        place: OsString,
+        /// IMG:/path; IMG alone is its root
+        #[arg(value_name = "IMG:/PATH", required = true)]
+        places: Vec<OsString>,
         /// Modes, owners, sizes and times as well
         #[arg(short)]
         long: bool,
+        /// Sizes for people: 1.5K, 20M
+        #[arg(short = 'h')]
+        human: bool,
         /// Names that start with a dot as well
         #[arg(short)]
         all: bool,
@@ -159,6 +163,9 @@ pub enum Verb {
         /// As JSON: an array of entries
         #[arg(long)]
         json: bool,
+        /// Print help
+        #[arg(long, action = clap::ArgAction::Help)]
+        help: Option<bool>,
     },
     /// Print files of an image
     Cat {
@@ -166,15 +173,15 @@ pub enum Verb {
         #[arg(value_name = "IMG:/PATH", required = true)]
         places: Vec<OsString>,
     },
-    /// Show all that is known about a file of an image
+    /// Show all that is known about files of an image
     Stat {
-        /// IMG:/path
-        #[arg(value_name = "IMG:/PATH")]
-        place: OsString,
+        /// IMG:/path; IMG alone is its root
+        #[arg(value_name = "IMG:/PATH", required = true)]
+        places: Vec<OsString>,
         /// If it is a symlink, show what it points to
         #[arg(short = 'L')]
         follow: bool,
-        /// As JSON
+        /// As JSON: an object, of several an array
         #[arg(long)]
         json: bool,
     },

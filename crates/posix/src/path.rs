@@ -372,7 +372,10 @@ impl Process {
             return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
         }
         let mut start = self.elsewhere(cx, thread, which, text::Path { bytes: path, dotted: true }, last)?;
-        if matches!(start, Start::Outside) && thread.retry.get() && (self.points_exist.load(Relaxed) || may_hide_link(path)) {
+        if matches!(start, Start::Outside)
+            && thread.retry.get()
+            && (self.points_exist.load(Relaxed) || may_hide_link(thread, path))
+        {
             start = self.enter_outside_path(cx, thread, which, path, last)?;
         }
         match start {
@@ -396,10 +399,18 @@ impl Process {
     ) -> base::Result<Start<'a>> {
         if matches!(path.bytes.get(1), Some(b'p' | b'd'))
             && let Some((fd, rest)) = descriptor_name(path.bytes)
-            && let Some(file) = self.descriptors.get(fd).and_then(|entry| self.open_file(entry))
-            && let Some(start) = Self::enter_descriptor(&file, path.bytes, rest, last)
         {
-            return start.map(Start::In);
+            if let Some(file) = self.descriptors.get(fd).and_then(|entry| self.open_file(entry)) {
+                if let Some(start) = Self::enter_descriptor(&file, path.bytes, rest, last) {
+                    return start.map(Start::In);
+                }
+            } else if rest.is_empty()
+                && last == Last::Follow
+                && let Some((mount, node)) = self.behind_any(fd as usize)
+                && mount.backend.attr(cx, node).is_ok()
+            {
+                return Ok(Start::In(Course { slot: mount.slot.into(), mount, base: node, rest }));
+            }
         }
         if last == Last::Follow
             && let Some(start) = self.enter_program(cx, thread, which, path)?

@@ -238,6 +238,13 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
     /// At orderly exit: gives everything back (death does the same, later).
     fn detach(&self, cx: &Cx);
 
+    /// A file or directory of the kernel's, by its path with a NUL behind it, that an inotify watch is to be set on in place
+    /// of `node` ([`R`]): the kernel tells there of what happens to that, whoever does it. The path's length.
+    /// `EOPNOTSUPP` if nobody would tell.
+    fn watch(&self, _cx: &Cx, _node: Node, _path: &mut [u8]) -> Result<usize> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
     /// Adds to what is known of the calls there were. Not kept by default.
     fn count_calls(&self, _more: &Calls) {}
 }

@@ -11,10 +11,12 @@ mod said;
 pub mod shared_file;
 pub mod spec;
 pub mod transport;
+mod watch;
 
 use crate::attach::{self, Attached, How};
 use crate::cmd::mkfs;
 use crate::cmd::mount::SessionMount;
+use crate::doctor::machine;
 use crate::failure::{Failure, Result};
 use base::{Atomic, Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
@@ -26,6 +28,7 @@ use said::Said;
 use shared_file::{SharedFile, Whose};
 use spec::{Mount, Source};
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -102,10 +105,17 @@ impl Session {
             Source::Image(path) => self.make_image(mount, path, slot, whom),
             Source::New(limit) => self.make_new(mount, *limit, slot, whom),
             Source::Host(path) => match &mount.options.cache {
-                Some(image) => self.make_cache(mount, image, path, slot),
+                Some(image) => self.make_cache_of_directory(mount, image, path, slot),
                 None => self.make_host(mount, path, there),
             },
-            Source::Fuse(words) => self.make_fuse(mount, words),
+            Source::Fuse(words) => {
+                let (daemon, source) = self.start_daemon(mount, words)?;
+                if let Some(image) = &mount.options.cache {
+                    return self.make_cache_of_daemon(mount, image, daemon, (words, &source), slot);
+                }
+                self.tell(mount, &source, &[]);
+                Ok(daemon)
+            }
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
     }
@@ -120,8 +130,8 @@ impl Session {
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
         let (image, copy) = image(path, slot, &mount.options)?;
         if image.fs.is_cache() {
-            let (shown, place) = (path.display(), place_of(image.fs));
-            return Err(Failure::new(format!("{shown}: it is a cache; mount it as host:{place}:/dir,cache={shown}")));
+            let (shown, origin) = (path.display(), cache::origin_of(image.fs));
+            return Err(Failure::new(format!("{shown}: it is a cache; mount it as {origin}:/dir,cache={shown}")));
         }
         self.images.push(image);
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
@@ -133,7 +143,12 @@ impl Session {
         };
         match kernel {
             Some(kernel) => self.kernel.push(kernel),
-            None => self.guard(mount, there),
+            None => {
+                self.guard(mount, there);
+                if whom == (For::Programs { kernel: true }) && there != Under::Same {
+                    say_no_mount(mount, there, copy.is_some());
+                }
+            }
         }
         if let Some(copy) = copy {
             // The kernel's way would be one to the copy, which nobody else has.
@@ -171,16 +186,16 @@ impl Session {
     }
 
     #[inline(never)]
-    fn make_fuse(&mut self, mount: &Mount, words: &[OsString]) -> Result<&'static dyn Backend> {
+    fn start_daemon(&mut self, mount: &Mount, words: &[OsString]) -> Result<(&'static Cached<FuseClient>, Vec<u8>)> {
         let shown = mount.source.shown();
         let (file, cache) = SharedFile::session_with_pages(mount.options.pages, Whose::of(mount))?;
         let daemon = Daemon::start(mount, words)?;
         let client = FuseClient::open(daemon.bytes(), cache.device(), mount.options.read_only);
         let client = client.map_err(|errno| Failure::errno(&shown, errno))?;
-        self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat(), &[]);
+        let source = [b"wire:", file.bytes(), b":", daemon.bytes()].concat();
         self.daemons.push(daemon);
         self.files.push(file);
-        Ok(Box::leak(Box::new(Cached::new(client, cache))))
+        Ok((Box::leak(Box::new(Cached::new(client, cache))), source))
     }
 
     #[inline(never)]
@@ -219,9 +234,18 @@ impl Session {
     }
 }
 
-/// Which directory an image is the cache of.
-fn place_of(fs: &engine::Fs) -> String {
-    fs.cache_of().map_or_else(|_| "another directory".into(), |of| String::from_utf8_lossy(of.place()).into_owned())
+/// Tells whoever sits at a terminal why the kernel has no mount there, since programs that need one fail later, far from here.
+fn say_no_mount(mount: &Mount, there: Under, is_copy: bool) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let point = mount.shown_point();
+    let why = match there {
+        _ if is_copy => "a copy of the image is used".to_string(),
+        Under::Nothing => format!("it is no directory (mkdir {point} before makes it one)"),
+        _ => machine::no_kernel_mount(),
+    };
+    eprintln!("bypath: no kernel mount at {point}: {why}; static and set-uid programs, other users and /proc do not see it");
 }
 
 /// How an image is served to the kernel.

@@ -103,18 +103,15 @@ impl CacheImage {
 }
 
 /// How soon changes by others are seen through a cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Actimeo {
+    /// As soon as the kernel tells of them, or within seconds where it does not.
+    #[default]
+    Told,
     /// Within so many seconds, or ten times as long as a look at all that is here takes.
     Seconds(u32),
     /// Nobody else changes anything.
     Never,
-}
-
-impl Default for Actimeo {
-    fn default() -> Self {
-        Actimeo::Seconds(5)
-    }
 }
 
 impl Options {
@@ -146,11 +143,11 @@ impl Options {
                     let pages = size::parse(&word["pages=".len()..]);
                     options.pages = Some(pages.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
                 }
-                _ if is_host && word.starts_with("cache=") => {
+                _ if (is_host || is_daemon) && word.starts_with("cache=") => {
                     options.cache = Some(CacheImage::parse(&word["cache=".len()..], shown)?);
                 }
-                ("actimeo=max", _) if is_host => options.actimeo = Actimeo::Never,
-                _ if is_host && word.starts_with("actimeo=") => {
+                ("actimeo=max", _) if is_host || is_daemon => options.actimeo = Actimeo::Never,
+                _ if (is_host || is_daemon) && word.starts_with("actimeo=") => {
                     let seconds = word["actimeo=".len()..].parse().ok().filter(|seconds| (1..=86400).contains(seconds));
                     let help = || Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400, or max"));
                     options.actimeo = Actimeo::Seconds(seconds.ok_or_else(help)?);
@@ -162,7 +159,7 @@ impl Options {
                     let known = match source {
                         Source::Fuse(_) => {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, \
-                             default_permissions, allow_other"
+                             default_permissions, allow_other, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max"
                         }
                         Source::Host(_) => "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max",
                         Source::Plugin(..) => "ro, rw",
@@ -368,6 +365,7 @@ mod tests {
         assert_eq!((mount.source, &mount.point[..]), (Source::Fuse(words), &b"/s"[..]));
         assert_eq!(mount.options, Options { restart: true, timeout: Some(5), ..Options::default() });
         assert_eq!(parse("fuse:x @:/x,pages=8M").unwrap().options.pages, Some(8 << 20));
+        assert_eq!(parse("fuse:x @:/x,cache=/c.img,actimeo=9").unwrap().options.actimeo, Actimeo::Seconds(9));
         let options = Options { transport: Some(Transport::Socket), default_permissions: true, ..Options::default() };
         assert_eq!(parse("fuse:x @:/x,carrier=socket,default_permissions").unwrap().options, options);
     }
@@ -406,6 +404,8 @@ mod tests {
             "host:/etc:/h,cache=c.img,sync=none",
             "host:/etc:/h,cache=c.img,actimeo=0",
             "host:/etc:/h,actimeo=1",
+            "fuse:true @:/f,actimeo=1",
+            "fuse:true @:/f,cache=c.img,allow_other",
             "i.img:/a,cache=c.img",
             "fuse:true @:/f,sync=none",
             "i.img:/a,sync=none",
