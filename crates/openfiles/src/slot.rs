@@ -39,7 +39,8 @@ pub struct ProcessSlot {
     pub since: AtomicU64,
     /// Random; a program after exec must show it.
     pub nonce: AtomicU64,
-    reserved: AtomicU64,
+    /// Calls that the process has added here, a few thousand at a time.
+    pub calls: AtomicU64,
     /// Pages of its descriptor table that have space, a bit each.
     pub table_pages: AtomicU64,
     /// When the state that does not last began, by the monotonic clock, nanoseconds.

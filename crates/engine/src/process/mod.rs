@@ -18,6 +18,7 @@
 //! | [`executed`] | files that are being executed |
 //! | `adopt` | the end of a process |
 //! | `census` | what is held at the moment, for tests |
+//! | `usage` | what users do, for people |
 //! | `last` | the ends of descriptions and processes |
 //! | `kernel` | what `/proc` tells |
 //! | `stopped` | who keeps others waiting |
@@ -49,6 +50,8 @@ mod session;
 mod stopped;
 mod sweep;
 pub mod table;
+#[cfg(any(test, feature = "check"))]
+pub mod usage;
 pub(crate) mod volatile;
 
 #[cfg(test)]
