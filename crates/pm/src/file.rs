@@ -177,6 +177,13 @@ impl File {
         unsafe { call!(abi::__NR_fallocate, self.0, 0, offset, len) }.map(drop)
     }
 
+    /// Gives the space of a range back to the file system, which reads as zeroes then.
+    pub fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        // FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_fallocate, self.0, 3, offset, len) }.map(drop)
+    }
+
     /// Takes the kernel's exclusive `flock`, waiting for 20 s at most (`EAGAIN`): whoever may read the file can hold
     /// it for ever. It ends with `unlock` or its holder's death; closing is not enough once the file has been mapped
     /// through this descriptor.
