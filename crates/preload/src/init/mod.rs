@@ -5,7 +5,6 @@
 //! goes straight to the kernel.
 
 mod attach;
-mod calls;
 mod mem_test;
 mod refused;
 
@@ -33,7 +32,7 @@ extern "C" fn constructor() {
         patch::start(SAVED.sites.get());
     }
     if phase::is_mounted() {
-        calls::start();
+        crate::libc::dispatch::start();
     }
 }
 

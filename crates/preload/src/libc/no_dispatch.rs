@@ -1,8 +1,11 @@
 //! The kernel hands no calls back on this architecture.
 
-use core::ops::Range;
+use core::ffi::{CStr, c_void};
 
-/// Never.
-pub fn start(_range: &Range<usize>, _outside: impl Iterator<Item = Range<usize>>) -> bool {
-    false
+/// Nothing to do.
+pub fn start() {}
+
+/// Opens a library by `open`.
+pub fn opening(_path: Option<&CStr>, open: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    open()
 }

@@ -37,15 +37,17 @@ pub fn is_on() -> bool {
     RANGE.1.load(Acquire) != 0
 }
 
-/// From now on the calls made in `range` come to our handler, which must be in place; code of libc, the loader and ours is
-/// in `outside`. Whether that can be had.
-pub fn start(range: &Range<usize>, mut outside: impl Iterator<Item = Range<usize>>) -> bool {
+/// From now on the calls made in `range` come to our handler, which must be in place, beside those that come already; code of
+/// libc, the loader and ours is in `outside`. Whether that can be had.
+pub fn extend(range: &Range<usize>, outside: &[Range<usize>]) -> bool {
+    let (begin, end) = (RANGE.0.load(Acquire), RANGE.1.load(Acquire));
+    let range = if end == 0 { range.clone() } else { begin.min(range.start)..end.max(range.end) };
     let begin = match how() {
         How::Only => range.start,
         How::Below => 0,
         How::Never => return false,
     };
-    if range.is_empty() || outside.any(|other| begin < other.end && other.start < range.end) {
+    if outside.iter().any(|other| begin < other.end && other.start < range.end) {
         return false;
     }
     RANGE.0.store(range.start, Release);

@@ -1,15 +1,16 @@
 //! The program and the libraries that the loader has put into memory.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::Range;
 
 /// The head of glibc's `struct dl_phdr_info`.
 #[repr(C)]
 pub struct Object {
     base: usize,
-    _name: *const c_char,
+    name: *const c_char,
     headers: *const Header,
     count: u16,
+    loads: u64,
 }
 
 /// `Elf64_Phdr`.
@@ -25,9 +26,12 @@ struct Header {
     align: u64,
 }
 
+/// Longest build id that is known.
+pub const ID_BYTES: usize = 20;
 const LOAD: u32 = 1;
 const NOTE: u32 = 4;
 const EXECUTE: u32 = 1;
+const READ: u32 = 4;
 
 type Each = unsafe extern "C" fn(*const Object, usize, *mut c_void) -> c_int;
 
@@ -51,6 +55,26 @@ pub fn each(mut look: impl FnMut(&Object) -> bool) {
     unsafe { dl_iterate_phdr(each, (&raw mut look).cast()) };
 }
 
+/// How many objects there are.
+pub fn count() -> usize {
+    let mut count = 0;
+    each(|_| {
+        count += 1;
+        false
+    });
+    count
+}
+
+/// How many have been loaded ever.
+pub fn loads() -> usize {
+    let mut loads = 0;
+    each(|object| {
+        loads = object.loads as usize;
+        true
+    });
+    loads
+}
+
 impl Object {
     fn headers(&self) -> &[Header] {
         // SAFETY: the loader's array of so many headers.
@@ -67,18 +91,58 @@ impl Object {
         self.base
     }
 
+    /// Its path; empty for the program.
+    pub fn name(&self) -> &CStr {
+        // SAFETY: the loader's text, or null.
+        if self.name.is_null() { c"" } else { unsafe { CStr::from_ptr(self.name) } }
+    }
+
+    /// Its build id.
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.notes().filter_map(build_id).last()
+    }
+
     /// What its code takes, from the first to the last.
     pub fn text(&self) -> Option<Range<usize>> {
         let code = self.headers().iter().filter(|header| header.kind == LOAD && header.flags & EXECUTE != 0);
         code.map(|header| self.range(header)).reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
     }
 
+    /// The bytes of each segment that can be read: of code, or of all.
+    pub fn segments(&self, is_code: bool) -> impl Iterator<Item = &[u8]> {
+        let wanted = if is_code { READ | EXECUTE } else { READ };
+        let headers = self.headers().iter().filter(move |header| header.kind == LOAD && header.flags & wanted == wanted);
+        headers.map(|header| self.bytes(header))
+    }
+
+    fn bytes(&self, header: &Header) -> &[u8] {
+        let range = self.range(header);
+        // SAFETY: mapped readable for as long as the object is; what the program writes there meanwhile is only looked at.
+        unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) }
+    }
+
     /// The bytes of each of its segments of notes.
-    pub fn notes(&self) -> impl Iterator<Item = &[u8]> {
-        self.headers().iter().filter(|header| header.kind == NOTE).map(|header| {
-            let range = self.range(header);
-            // SAFETY: mapped readable for as long as the object is.
-            unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) }
-        })
+    fn notes(&self) -> impl Iterator<Item = &[u8]> {
+        self.headers().iter().filter(|header| header.kind == NOTE).map(|header| self.bytes(header))
+    }
+}
+
+fn word(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+/// The build id among the notes of a library.
+fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
+    const BUILD_ID: u32 = 3;
+    loop {
+        let (name_len, len) = (word(notes)? as usize, word(notes.get(4..)?)? as usize);
+        let kind = word(notes.get(8..)?)?;
+        let name_end = name_len.checked_next_multiple_of(4)?.checked_add(12)?;
+        let end = name_end.checked_add(len)?;
+        let (name, description) = (notes.get(12..12 + name_len.min(4))?, notes.get(name_end..end)?);
+        if kind == BUILD_ID && name == b"GNU\0" && len <= ID_BYTES {
+            return Some(description);
+        }
+        notes = notes.get(end.checked_next_multiple_of(4)?..)?;
     }
 }

@@ -15,16 +15,19 @@
 //! - a child by vfork goes on on its parent's stack: what the parent needs waits in the thread's words.
 
 mod entry;
+mod room;
 mod thread;
 
 use super::misc;
+use crate::process::not_loaded;
+use crate::process::own_calls::{self, Calls, Found};
 use crate::process::vfork;
-use crate::runtime::dispatch::{HANDED_BACK, SIGSYS, start as start_dispatch};
+use crate::runtime::dispatch::{self, HANDED_BACK, SIGSYS};
 use crate::runtime::signals::{self, bypath_restore, trampoline};
 use crate::runtime::{errno, faults};
-use core::ffi::{c_int, c_void};
-use core::ops::Range;
+use core::ffi::{CStr, c_int, c_void};
 use pm::sys::abi::*;
+use room::Filled;
 
 /// Where `uc_mcontext.gregs` begins in `ucontext_t`, and the registers in it, as words.
 const REGISTERS: usize = 5;
@@ -45,14 +48,38 @@ const CLONE_ARGS_MAX: usize = RED_ZONE;
 const STACK: usize = 5;
 const STACK_SIZE: usize = 6;
 
-/// From now on the calls that the program makes in `range` come to us; `outside` as for [`start_dispatch`]. Whether that can
-/// be had.
-pub fn start(range: &Range<usize>, outside: impl Iterator<Item = Range<usize>>) -> bool {
-    if !entry::learn() {
-        return false;
+/// When the program starts, where this thread is alone: from now on the calls come that it, or a library of its, makes.
+pub fn start() {
+    serve_calls_of(&own_calls::loaded());
+}
+
+/// Opens a library by `open`: the same for that and what comes with it, in this thread and those that begin later. `path` is
+/// where the kernel has it.
+pub fn opening(path: Option<&CStr>, open: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    let makes_calls = || path.and_then(own_calls::of_file) == Some(Calls::Own);
+    let filled = (dispatch::is_on() || dispatch::is_possible() && makes_calls()).then(Filled::above_libc);
+    let handle = open();
+    drop(filled);
+    if !handle.is_null() {
+        serve_calls_of(&own_calls::opened());
     }
-    signals::watch_calls(on_call as *const () as usize);
-    start_dispatch(range, outside)
+    handle
+}
+
+fn serve_calls_of(found: &Found) {
+    if found.code.is_empty() {
+        return;
+    }
+    if !dispatch::is_on() {
+        if dispatch::is_possible() && entry::learn() {
+            signals::watch_calls(on_call as *const () as usize);
+        } else {
+            return;
+        }
+    }
+    if !dispatch::extend(&found.code, &found.outside) {
+        not_loaded::note_own_calls(b"a library");
+    }
 }
 
 /// What the kernel calls.
