@@ -49,8 +49,9 @@ const STACK: usize = 5;
 const STACK_SIZE: usize = 6;
 
 /// When the program starts, where this thread is alone: from now on the calls come that it, or a library of its, makes.
-pub fn start() {
-    serve_calls_of(&own_calls::loaded());
+/// Whether none go past us, as far as is known.
+pub fn start() -> bool {
+    serve_calls_of(&own_calls::loaded())
 }
 
 /// Opens a library by `open`: the same for that and what comes with it, in this thread and those that begin later. `path` is
@@ -66,20 +67,21 @@ pub fn opening(path: Option<&CStr>, open: impl FnOnce() -> *mut c_void) -> *mut 
     handle
 }
 
-fn serve_calls_of(found: &Found) {
+fn serve_calls_of(found: &Found) -> bool {
     if found.code.is_empty() {
-        return;
+        return !found.past;
     }
     if !dispatch::is_on() {
-        if dispatch::is_possible() && entry::learn() {
-            signals::watch_calls(on_call as *const () as usize);
-        } else {
-            return;
+        if !dispatch::is_possible() || !entry::learn() {
+            return false;
         }
+        signals::watch_calls(on_call as *const () as usize);
     }
-    if !dispatch::extend(&found.code, &found.outside) {
+    let can = dispatch::extend(&found.code, &found.outside);
+    if !can {
         not_loaded::note_own_calls(b"a library");
     }
+    can && !found.past
 }
 
 /// What the kernel calls.

@@ -15,12 +15,14 @@ const GAPS_MAX: usize = 64;
 pub struct Filled {
     gaps: [Range<usize>; GAPS_MAX],
     count: usize,
+    /// What was read: its memory fills a gap too.
+    _maps: Option<Contents>,
 }
 
 impl Filled {
     /// Fills the gaps from libc's code up to the last of the loader's and ours.
     pub fn above_libc() -> Filled {
-        let mut filled = Filled { gaps: [const { 0..0 }; GAPS_MAX], count: 0 };
+        let mut filled = Filled { gaps: [const { 0..0 }; GAPS_MAX], count: 0, _maps: None };
         let places = outside();
         let code = || places.iter().filter(|code| !code.is_empty());
         let (Some(begin), Some(end)) = (code().map(|code| code.start).min(), code().map(|code| code.end).max()) else {
@@ -35,6 +37,7 @@ impl Filled {
             }
             before = range.end;
         }
+        filled._maps = Some(maps);
         filled
     }
 

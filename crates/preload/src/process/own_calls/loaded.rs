@@ -35,6 +35,8 @@ pub struct Found {
     pub code: Range<usize>,
     /// Code that must not be in that ([`outside`]).
     pub outside: [Range<usize>; 4],
+    /// There are others that can't be brought to us.
+    pub past: bool,
 }
 
 /// How many objects the loader had put into memory when they were looked at last, those that are gone included.
@@ -98,6 +100,7 @@ fn judge(before: usize, verdicts: &mut [u8; OBJECTS_MAX]) -> bool {
 fn find(before: usize, verdicts: &[u8; OBJECTS_MAX]) -> Found {
     let mut found = Found::default();
     SEEN.store(objects::loads(), Relaxed);
+    found.past = verdicts.iter().any(|&verdict| verdict == Calls::Go as u8 || verdict == Calls::Aside as u8);
     if !verdicts.contains(&(Calls::Own as u8)) {
         return found;
     }

@@ -25,6 +25,8 @@ pub enum Calls {
     Own = b'1' as isize,
     /// Go's runtime, which calls on stacks of its own that have no room for us.
     Go = b'2' as isize,
+    /// The program too, about files that are not the session's.
+    Aside = b'3' as isize,
 }
 
 impl Calls {
@@ -32,6 +34,7 @@ impl Calls {
         match text {
             b'1' => Calls::Own,
             b'2' => Calls::Go,
+            b'3' => Calls::Aside,
             _ => Calls::None,
         }
     }
@@ -77,7 +80,8 @@ pub fn of_file(path: &CStr) -> Option<Calls> {
 fn of_object(object: &Object) -> Calls {
     let holds = |is_code: bool, is: &dyn Fn(&[u8]) -> bool| object.segments(is_code).any(is);
     match () {
-        () if !holds(true, &calls_with_paths) || holds(false, &is_known) => Calls::None,
+        () if !holds(true, &calls_with_paths) => Calls::None,
+        () if holds(false, &is_known) => Calls::Aside,
         () if holds(false, &is_go) => Calls::Go,
         () => Calls::Own,
     }
@@ -100,10 +104,11 @@ fn look(fd: usize, head: &[u8]) -> Calls {
     let buffer = unsafe { core::slice::from_raw_parts_mut(room, PIECE) };
     let found = segments(head)
         .any(|(kind, at, len, is_text)| kind == LOAD && is_text && any_piece(fd, buffer, at, len, calls_with_paths));
-    let found = match found && !any_piece(fd, buffer, 0, u64::MAX, is_known) {
-        false => Calls::None,
-        true if any_piece(fd, buffer, 0, u64::MAX, is_go) => Calls::Go,
-        true => Calls::Own,
+    let found = match () {
+        () if !found => Calls::None,
+        () if any_piece(fd, buffer, 0, u64::MAX, is_known) => Calls::Aside,
+        () if any_piece(fd, buffer, 0, u64::MAX, is_go) => Calls::Go,
+        () => Calls::Own,
     };
     // SAFETY: not used any more.
     unsafe { alloc::free(room) };
