@@ -3,12 +3,15 @@
 //! libc's `dlopen` looks at its return address (whose `RUNPATH`, which namespace), so where that counts it is jumped to, not
 //! called.
 
-use super::dispatch;
+use super::{deepbind, dispatch};
 use crate::next;
 use crate::process::libraries;
 use crate::process::libraries::Opened;
 use crate::runtime::{errno, imports, phase, tls, vfork_child};
 use core::ffi::{CStr, c_char, c_int, c_void};
+
+/// `RTLD_DEEPBIND`.
+const DEEP: c_int = 8;
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
@@ -23,6 +26,10 @@ struct Next {
     address: usize,
     /// What to answer then.
     handle: *mut c_void,
+}
+
+fn by_flags(flags: c_int, open: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    if flags & DEEP == 0 { open() } else { deepbind::opening(open) }
 }
 
 /// Whether a path leads to the same library whoever asks.
@@ -41,11 +48,12 @@ unsafe extern "C" fn before(path: *const c_char, flags: c_int) -> Next {
     if !path.is_null() && unsafe { *path } != 0 && vfork_child::serves(tls::get()) {
         let saved = errno::get();
         let mut opened = Opened::Loaders;
-        dispatch::opening(None, || {
+        let mut open = || {
             // SAFETY: as above.
             opened = unsafe { libraries::open(path, flags) };
             if let Opened::Answer(handle) = opened { handle } else { core::ptr::null_mut() }
-        });
+        };
+        dispatch::opening(None, || by_flags(flags, &mut open));
         errno::set(saved);
         match opened {
             Opened::Answer(handle) => return Next { address: 0, handle },
@@ -65,7 +73,8 @@ unsafe extern "C" fn before(path: *const c_char, flags: c_int) -> Next {
         // SAFETY: as above.
         let text = unsafe { CStr::from_ptr(path) };
         // SAFETY: as above; what the library does when it is loaded is the program's wish.
-        let handle = dispatch::opening(Some(text), || unsafe { next(path, flags) });
+        let open = || unsafe { next(path, flags) };
+        let handle = dispatch::opening(Some(text), || by_flags(flags, open));
         return Next { address: 0, handle };
     }
     Next { address: next as *const () as usize, handle: core::ptr::null_mut() }

@@ -4,6 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::Range;
 
 /// The head of glibc's `struct dl_phdr_info`.
+#[derive(Clone)]
 #[repr(C)]
 pub struct Object {
     base: usize,
@@ -30,8 +31,20 @@ struct Header {
 pub const ID_BYTES: usize = 20;
 const LOAD: u32 = 1;
 const NOTE: u32 = 4;
+const DYNAMIC: u32 = 2;
+const READ_ONLY: u32 = 0x6474_e552;
 const EXECUTE: u32 = 1;
 const READ: u32 = 4;
+/// Words that hold a symbol's address: of data, of functions, and in the object's own data.
+const BOUND: [u32; 3] = if cfg!(target_arch = "aarch64") { [1025, 1026, 257] } else { [6, 7, 1] };
+
+/// A word that the loader binds to a symbol of another object.
+pub struct Relocation<'a> {
+    /// Where it is.
+    pub word: usize,
+    /// The symbol's name.
+    pub name: &'a CStr,
+}
 
 type Each = unsafe extern "C" fn(*const Object, usize, *mut c_void) -> c_int;
 
@@ -106,6 +119,54 @@ impl Object {
     pub fn text(&self) -> Option<Range<usize>> {
         let code = self.headers().iter().filter(|header| header.kind == LOAD && header.flags & EXECUTE != 0);
         code.map(|header| self.range(header)).reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))
+    }
+
+    /// What the loader has made read-only when it was done.
+    pub fn made_read_only(&self) -> Option<Range<usize>> {
+        self.headers().iter().find(|header| header.kind == READ_ONLY).map(|header| self.range(header))
+    }
+
+    /// The value of an entry of its dynamic section; addresses are as the loader uses them.
+    fn entry(&self, tag: u64) -> Option<usize> {
+        let section = self.headers().iter().find(|header| header.kind == DYNAMIC)?;
+        let (pairs, _) = self.bytes(section).as_chunks::<16>();
+        let split = |pair: &[u8; 16]| {
+            let word = |at: usize| pair[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            (word(0), word(8) as usize)
+        };
+        pairs.iter().map(split).take_while(|(kind, _)| *kind != 0).find(|(kind, _)| *kind == tag).map(|(_, value)| value)
+    }
+
+    /// The words bound to symbols that it does not have itself.
+    pub fn relocations(&self) -> impl Iterator<Item = Relocation<'_>> {
+        const STRINGS: u64 = 5;
+        const SYMBOLS: u64 = 6;
+        /// Place and size of each table.
+        const TABLES: [(u64, u64); 2] = [(7, 8), (23, 2)];
+        /// `Elf64_Sym`, `Elf64_Rela`.
+        const SYMBOL_BYTES: usize = 24;
+        const ENTRY_BYTES: usize = 24;
+        // glibc has put addresses in their place, but in what it keeps read-only.
+        let address = |value: usize| if value < self.base { self.base + value } else { value };
+        let strings = self.entry(STRINGS).map(address);
+        let symbols = self.entry(SYMBOLS).map(address);
+        let entries = TABLES.into_iter().flat_map(move |(place, size)| {
+            let (place, bytes) = (self.entry(place).map(address), self.entry(size).unwrap_or(0));
+            place.into_iter().flat_map(move |place| (0..bytes / ENTRY_BYTES).map(move |index| place + index * ENTRY_BYTES))
+        });
+        entries.filter_map(move |entry| {
+            // SAFETY: an entry of the object's table, which the loader has gone through.
+            let [offset, info, added] = unsafe { (entry as *const [usize; 3]).read_unaligned() };
+            let symbol = symbols? + (info >> 32) * SYMBOL_BYTES;
+            if !BOUND.contains(&(info as u32)) || added != 0 {
+                return None;
+            }
+            // SAFETY: the symbol that it is about: its name, and in which section it is.
+            let (name, section) = unsafe { ((symbol as *const u32).read(), (symbol as *const u16).add(3).read()) };
+            // SAFETY: a NUL-terminated text among the object's.
+            let name = unsafe { CStr::from_ptr((strings? + name as usize) as *const c_char) };
+            (section == 0).then_some(Relocation { word: self.base + offset, name })
+        })
     }
 
     /// The bytes of each segment that can be read: of code, or of all.
