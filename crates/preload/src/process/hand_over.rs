@@ -120,11 +120,8 @@ unsafe fn kind_by_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [
     if is_secure(&program.stat) || !is_loader && !has_loader(&head[..program.len]) {
         return Kind::Past;
     }
-    match program.calls {
-        Calls::Go if !is_loader => Kind::OwnCalls,
-        Calls::Own if !is_loader && !dispatch::is_possible() => Kind::OwnCalls,
-        _ => Kind::Loads,
-    }
+    let goes_past = program.calls.can_be_served() && !is_loader && !dispatch::is_possible();
+    if goes_past { Kind::OwnCalls } else { Kind::Loads }
 }
 
 /// What is known of a program by its first bytes.

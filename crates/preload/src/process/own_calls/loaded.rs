@@ -37,6 +37,8 @@ pub struct Found {
     pub outside: [Range<usize>; 4],
     /// There are others that can't be brought to us.
     pub past: bool,
+    /// Go's runtime is among them.
+    pub is_go: bool,
 }
 
 /// How many objects the loader had put into memory when they were looked at last, those that are gone included.
@@ -90,7 +92,7 @@ fn judge(before: usize, verdicts: &mut [u8; OBJECTS_MAX]) -> bool {
         if all || object.name().is_empty() {
             // What was opened by a descriptor has no path any more.
             *verdict = of_file(file_of(object.name())).unwrap_or_else(|| of_object(object)) as u8;
-            any |= *verdict == Calls::Own as u8;
+            any |= *verdict != Calls::None as u8;
         }
     });
     any
@@ -100,13 +102,14 @@ fn judge(before: usize, verdicts: &mut [u8; OBJECTS_MAX]) -> bool {
 fn find(before: usize, verdicts: &[u8; OBJECTS_MAX]) -> Found {
     let mut found = Found::default();
     SEEN.store(objects::loads(), Relaxed);
-    found.past = verdicts.iter().any(|&verdict| verdict == Calls::Go as u8 || verdict == Calls::Aside as u8);
-    if !verdicts.contains(&(Calls::Own as u8)) {
+    let has = |calls: Calls| verdicts.contains(&(calls as u8));
+    (found.past, found.is_go) = (has(Calls::Aside), has(Calls::Go));
+    if !has(Calls::Own) && !found.is_go {
         return found;
     }
     let mut index = 0;
     each_own(before, |object| {
-        let is_one = verdicts.get(index) == Some(&(Calls::Own as u8));
+        let is_one = verdicts.get(index).is_some_and(|&verdict| Calls::from_text(verdict).can_be_served());
         index += 1;
         if let Some(code) = object.text().filter(|_| is_one) {
             found.code = hull(&found.code, &code);

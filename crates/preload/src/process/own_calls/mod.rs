@@ -23,13 +23,18 @@ pub enum Calls {
     None = b'0' as isize,
     /// The program too, on the stacks that it has from the C library.
     Own = b'1' as isize,
-    /// Go's runtime, which calls on stacks of its own that have no room for us.
+    /// Go's runtime, which calls on stacks that have no room for us.
     Go = b'2' as isize,
     /// The program too, about files that are not the session's.
     Aside = b'3' as isize,
 }
 
 impl Calls {
+    /// Whether they can be served, where the kernel hands them back.
+    pub fn can_be_served(self) -> bool {
+        matches!(self, Calls::Own | Calls::Go)
+    }
+
     fn from_text(text: u8) -> Self {
         match text {
             b'1' => Calls::Own,
