@@ -204,6 +204,11 @@ impl File {
         self.lock_within(abi::LOCK_EX, LOCK_SOON).is_ok()
     }
 
+    /// As [`File::lock`], but it waits for so many nanoseconds at most; whether it has the lock.
+    pub fn lock_for(&self, patience: i64) -> bool {
+        self.lock_within(abi::LOCK_EX, patience).is_ok()
+    }
+
     fn lock_within(&self, how: u32, patience: i64) -> Result<(), Errno> {
         let (mut end, mut time) = (None, LOCK_NAP_FIRST);
         loop {

@@ -18,6 +18,8 @@ use pm::{Errno, sys::abi};
 
 /// Behind the path of the shared cache.
 pub(crate) const SUFFIX: &[u8] = b".w";
+/// How long the lock is waited for, nanoseconds: whoever has it is done within microseconds, unless it is stopped.
+const PATIENCE: i64 = 1_000_000_000;
 /// Sides on which a mirror may lie.
 const SIDES: [u8; 2] = *b"ab";
 /// The path of the shared cache, the longest name, and what stands between.
@@ -102,7 +104,7 @@ impl Mirrors {
         file::lstat(self.root.text().to_bytes_with_nul()).is_ok_and(is_right)
     }
 
-    /// Makes what is missing, and locks it, for who is sure to be there: a lock that is not to be had within a moment is
+    /// Makes what is missing, and locks it, for who is sure to be there: a lock that is not to be had in time is
     /// gone without. `EOPNOTSUPP` if it is another user's.
     pub(super) fn made_and_locked(&self) -> Result<Lock, Errno> {
         make(&self.root, true).or_else(there_already)?;
@@ -111,18 +113,18 @@ impl Mirrors {
         }
         let directory = self.open()?;
         let lock = Lock(directory);
-        lock.0.lock_soon();
+        lock.0.lock_for(PATIENCE);
         for side in SIDES {
             make(&self.root.child(&[side]), true).or_else(there_already)?;
         }
         Ok(lock)
     }
 
-    /// The lock, if it is to be had within a moment. Of mirrors that were taken away meanwhile it is good for nothing, as
+    /// The lock, if it is to be had in time. Of mirrors that were taken away meanwhile it is good for nothing, as
     /// they are.
     pub(super) fn lock(&self) -> Option<Lock> {
         let directory = self.open().ok()?;
-        directory.lock_soon().then_some(Lock(directory))
+        directory.lock_for(PATIENCE).then_some(Lock(directory))
     }
 
     fn open(&self) -> Result<File, Errno> {

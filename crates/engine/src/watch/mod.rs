@@ -18,7 +18,7 @@
 //! - The bits come before the mirror, and the mirror's names before the kernel watches it: who changes something later
 //!   finds the bits. Who has begun before and is done later looks again ([`Fs::catch_up_name`]).
 //! - A change of names in a mirror is made, with the change in the image, under the mirrors' `flock`: they come in the
-//!   same order. It is waited for a moment only, so that nobody stopped keeps others; then order is not certain.
+//!   same order. It is waited for a second at most, so that nobody stopped keeps others; then order is not certain.
 //! - No lock of the engine's is held when a mirror is touched.
 //! - Mirrors are one user's, and others neither follow nor touch them ([`Mirrors::usable`]).
 //! - Who watches is noted in its process's slot, and in that of its children. Whoever ends the last such process, alive

@@ -1,6 +1,6 @@
 //! The figures of one moment, of all that is watched.
 
-use crate::attach::{self, Attached};
+use crate::attach::{self, Attached, How};
 use crate::cmd::{enter, mounts};
 use crate::failure::{Failure, Result};
 use crate::mounts::plain;
