@@ -279,6 +279,9 @@ fn image(path: &Path, slot: usize, options: &spec::Options) -> Result<(Attached,
     }
     if !options.read_only {
         let shown = path.display();
+        if std::fs::File::open(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
+            return Err(Failure::new(format!("{shown}: this user may neither read nor write the file")));
+        }
         return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro, a copy of it can be read")));
     }
     let copy = rescue::copy(path)?;
