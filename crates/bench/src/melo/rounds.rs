@@ -121,11 +121,13 @@ fn processor_time() -> f64 {
 }
 
 /// A load by a way, for so long: operations a second, and nanoseconds of processor time an operation.
-fn round(way: &Way, load: &Load, files: &Files, seed: u64, time: Duration) -> [f64; 2] {
+fn round(way: &Way, load: &Load, files: &Files, (seed, threads): (u64, usize), time: Duration) -> [f64; 2] {
     let (ends, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    // As long as the others', however fast this way is.
+    way.close(way.open(LOG.as_ref(), libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC));
     let (begun, spent) = (Instant::now(), processor_time());
     std::thread::scope(|scope| {
-        for thread in 0..load.threads {
+        for thread in 0..threads {
             let (ends, done) = (&ends, &done);
             let seed = seed * 1000 + thread as u64;
             scope.spawn(move || done.fetch_add(work(way, load, files, seed, ends), Relaxed));
@@ -143,18 +145,18 @@ fn loads(options: &Options, media: &[Medium]) -> [Vec<Row>; 2] {
     let mut rows = [Vec::new(), Vec::new()];
     for load in LOADS.iter().filter(|load| options.only.as_ref().is_none_or(|only| load.name.contains(only.as_str()))) {
         let ways: Vec<&Way> = media.iter().map(|medium| &medium.way).collect();
+        let threads = options.threads.map_or(load.threads, usize::from);
         let scale = if load.files > 1000 { usize::from(options.scale) } else { 1 };
         let all: Vec<Files> = ways.iter().map(|_| Files::new(load, scale)).collect();
         let mut figures = [vec![Vec::new(); ways.len()], vec![Vec::new(); ways.len()]];
         for (way, files) in ways.iter().zip(&all) {
             let mut draw = Draw::new(7);
             way.fill(files, &mut || draw.size(load.mean));
-            way.close(way.open(LOG.as_ref(), libc::O_CREAT | libc::O_WRONLY));
         }
         for number in 0..=rounds {
             for step in 0..ways.len() {
                 let which = (number + step) % ways.len();
-                let found = round(ways[which], load, &all[which], number as u64 + 1, Duration::from_millis(time));
+                let found = round(ways[which], load, &all[which], (number as u64 + 1, threads), Duration::from_millis(time));
                 // The first round warms up.
                 if number > 0 || options.quick {
                     figures.iter_mut().zip(found).for_each(|(all, figure)| all[which].push(figure));
@@ -230,8 +232,16 @@ pub fn run(options: &Options) -> Result<Results, String> {
         if options.quick { "one short round".into() } else { format!("medians of {} rounds of half a second", options.rounds) };
     let scale =
         if options.scale > 1 { format!("; 1/{} of the files of fileserver and webproxy", options.scale) } else { String::new() };
+    let threads = options.threads.map_or(String::new(), |threads| format!("; {threads} threads each"));
     let overwrites = if options.only.is_none() { overwrites(options, &media) } else { Vec::new() };
     let [loads, times] = loads(options, &media);
     let ways = media.iter().map(|medium| medium.way.name.clone()).collect();
-    Ok(Results { machine: format!("{}; {rounds}{scale}", processor()), left_out, ways, loads, processor: times, overwrites })
+    Ok(Results {
+        machine: format!("{}; {rounds}{scale}{threads}", processor()),
+        left_out,
+        ways,
+        loads,
+        processor: times,
+        overwrites,
+    })
 }
