@@ -74,6 +74,11 @@ same 'after changes in a session' ''
 echo more >>low/f && rm low/many/new && mkdir low/many/deeper && echo x >low/many/deeper/x
 same 'after changes between sessions' ''
 
+# A file whose first name goes is read by another.
+mkdir -p low/first && seq 50000 >low/first/name && ln low/first/name low/other-name
+cached '' bash -c "cd $point && ls -l first/name other-name >/dev/null && rm ../low/first/name && for i in \$(seq 100); do [ -e first/name ] || break; sleep 0.1; done; [ ! -e first/name ] && cmp other-name ../low/other-name" || fail "by another name: $(cat err)"
+"$bypath" check "$image" >checked || { fail 'by another name: check' && cat checked; }
+
 # The kernel tells of changes: they are seen without a round over all. A file that is replaced again and again is never missing.
 told() { for i in $(seq 10); do mkdir -p low/told/$i && echo $i >low/told/$i/f; done && mv low/told/3 low/told/4/in && rm -r low/told/5 && echo longer >low/told/6/f &&
     chmod 700 low/told/7 && for i in $(seq 300); do echo $i >low/many/told-$i; done && mv low/d low/told/d && ln -s f low/told/8/l; }
