@@ -74,6 +74,12 @@ same 'after changes in a session' ''
 echo more >>low/f && rm low/many/new && mkdir low/many/deeper && echo x >low/many/deeper/x
 same 'after changes between sessions' ''
 
+# A file whose first name goes is read by another.
+mkdir -p low/first low/second && seq 50000 >low/first/name && ln low/first/name low/second/name
+cached '' bash -c "cd $point && ls -l first/name >/dev/null && ls -l second/name >/dev/null && rm $PWD/low/first/name && for i in \$(seq 100); do [ -e first/name ] || break; sleep 0.1; done
+    [ ! -e first/name ] && cmp second/name $PWD/low/second/name" || fail "by another name: $(cat err)"
+"$bypath" check "$image" >checked || { fail 'by another name: check' && cat checked; }
+
 # The kernel tells of changes: they are seen without a round over all. A file that is replaced again and again is never missing.
 told() { for i in $(seq 10); do mkdir -p low/told/$i && echo $i >low/told/$i/f; done && mv low/told/3 low/told/4/in && rm -r low/told/5 && echo longer >low/told/6/f &&
     chmod 700 low/told/7 && for i in $(seq 300); do echo $i >low/many/told-$i; done && mv low/d low/told/d && ln -s f low/told/8/l; }
@@ -83,6 +89,20 @@ cached '' bash -c "$(declare -f listing contents told); listing $point >/dev/nul
 same 'after what was told' ''
 cached '' bash -c "ls -R $point/told >/dev/null; (for i in \$(seq 200); do echo \$i >low/told/next && mv low/told/next low/told/old/f; sleep 0.005; done) & kid=\$!
     while kill -0 \$kid 2>/dev/null; do cat $point/told/old/f >/dev/null || { echo missing; exit 1; }; done" >said 2>&1 || fail "a file that is being replaced: $(tail -3 said) $(cat err)"
+
+# `bypath run` is killed, its program goes on, and sees what changes; the session after it too. Nothing is left then.
+mkdir -p low/killed && echo before >low/killed/f
+"$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:64M" -- bash -c "cat $point/killed/f; : >$PWD/ready; for i in \$(seq 100); do [ -e $PWD/killed ] && break; sleep 0.1; done
+    echo after, and longer >low/killed/f; echo new >low/killed/new; for i in \$(seq 100); do [ \"\$(cat $point/killed/f $point/killed/new 2>/dev/null)\" = 'after, and longer
+new' ] && break; sleep 0.1; done; cat $point/killed/f >$PWD/seen" >/dev/null 2>err &
+killed=$!
+for i in $(seq 100); do [ -e ready ] && break; sleep 0.1; done
+kill -9 $killed; wait $killed 2>/dev/null; : >killed
+for i in $(seq 200); do [ -s seen ] && break; sleep 0.1; done
+[ "$(cat seen 2>/dev/null)" = 'after, and longer' ] || fail "after bypath run was killed: $(cat seen err)"
+for i in $(seq 100); do ps -eo args | grep -q "[c]ache-spare .*$image" || break; sleep 0.1; done
+ps -eo args | grep "[c]ache-spare .*$image" && fail 'who kept it fresh is left'
+same 'after a session that was killed' ''
 
 # An image with less room than the files: the files are read past it.
 rm -f "$image" && head -c 40000000 /dev/urandom >low/large1 && cp low/large1 low/large2

@@ -60,7 +60,7 @@ impl Cache {
     fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(Handle, Known)>> {
         let known = self.known(node)?;
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
-        let file = self.lower.open(cx, &self.path(node, b"").map_err(gone)?, false).map_err(gone)?;
+        let file = self.lower.open(cx, &self.place(cx, node).map_err(gone)?, false).map_err(gone)?;
         let original = file.original(cx)?;
         if known.stamp.has_same_contents(&original.stamp) {
             return Ok(Some((file, known)));

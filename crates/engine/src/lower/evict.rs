@@ -29,13 +29,18 @@ impl Fs {
     /// Calls `each` with the names that come next, in no order: directory, child, and its type. Some may be gone.
     pub fn next_names(&self, each: &mut dyn FnMut(Node, Node, Kind)) -> Result<()> {
         let number = self.cache_state()?.hand.fetch_add(1, Relaxed) % self.names_steps().max(1);
+        self.names_in(number, &mut |edentry| self.name_at(edentry, each))
+    }
+
+    /// Calls `each` with the offsets of the edentries in a bucket of the index.
+    pub(super) fn names_in(&self, number: u64, each: &mut dyn FnMut(u64)) -> Result<()> {
         let mut offset = self.bucket_place(number)?;
         for _ in 0..CHAIN {
             let bucket = self.bucket(offset)?;
             for index in 0..ENTRIES {
                 let entry = bucket.entries[index].load(Acquire);
                 if entry != 0 {
-                    self.name_at(bucket::entry_offset(entry), each);
+                    each(bucket::entry_offset(entry));
                 }
             }
             offset = bucket.next.load(Acquire);

@@ -1,6 +1,7 @@
 //! Taking note of what has become of an original.
 
 use super::{Stamp, bits};
+use crate::dir::NameBuffer;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::segment::{Cachelet, cachelet};
@@ -102,6 +103,27 @@ impl Fs {
         change.flags.fetch_and(!cachelet::COLD, SeqCst);
         change.flags.fetch_or(flags, SeqCst);
         Ok(())
+    }
+
+    /// Has the path of a file go by another of its names, if one is here in another directory than `not_in`: the one that
+    /// it went by is gone. Looks through the whole index. `ENOENT` if there is none.
+    pub fn go_by_another_name(&self, cx: &Cx, node: Node, not_in: Node) -> Result<()> {
+        let (mut name, mut found) = (NameBuffer::new(), None);
+        for number in 0..self.names_steps() {
+            self.names_in(number, &mut |edentry| {
+                if let Ok(entry) = self.read_edentry(edentry, &mut name)
+                    && (entry.child, entry.parent != node_offset(not_in.id)) == (node.id, true)
+                {
+                    found = Some(edentry);
+                }
+            })?;
+        }
+        let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
+        self.lock_node(&mut tx, cx, node)?;
+        let (cold, _) = self.lower_lines(self.inode(node_offset(node.id))?)?.ok_or(Errno::ESTALE)?;
+        // Gone again meanwhile: whoever goes by it finds out.
+        tx.set(self.image.offset_of(&cold.own), found.ok_or(Errno::ENOENT)?)?;
+        tx.commit()
     }
 
     fn record_stamp<'a>(&'a self, tx: &mut Tx<'a>, node: Node, new: &Change, is_file: bool) -> Result<()> {
