@@ -210,9 +210,13 @@ mod tests {
         let bar = ProgressBar::hidden();
         let place = |path: &[u8]| Place { image: PathBuf::from("m"), path: path.to_vec() };
         import::import(&mut tree, &source.join("f"), &place(b"/d/f"), &bar).unwrap();
-        assert!(import::import(&mut tree, &source.join("f"), &place(b"/d"), &bar).is_err());
         assert!(import::import(&mut tree, &source, &place(b"/d/f"), &bar).is_err());
-        assert!(import::import(&mut tree, &source.join("f"), &place(b"/d/"), &bar).is_err());
+        // A file goes into a directory that is there, unless it would take a directory's name there.
+        for into in [&b"/d"[..], b"/d/"] {
+            import::import(&mut tree, &source.join("f"), &place(into), &bar).unwrap();
+        }
+        import::import(&mut tree, &source, &place(b"/e/f"), &bar).unwrap();
+        assert!(import::import(&mut tree, &source.join("f"), &place(b"/e"), &bar).is_err());
         assert!(export::export(&mut tree, &place(b"/none"), &source.join("g"), &bar).is_err());
         assert!(export::export(&mut tree, &place(b"/d/f"), &source.join("f/x"), &bar).is_err());
         let _ = std::fs::remove_dir_all(&source);
