@@ -131,6 +131,7 @@ can() { # KIND: whether that kernel can
 served=$'by the library\nby itself\nby the library\nby itself'
 if can old; then
     same 'calls of its own' "$(short "./own $at/f; ./own $at/f")" "$served"
+    same 'doctor' "$("$bypath" doctor ./own | grep -c 'the kernel hands them to the library')" 1
     same 'on an older kernel' "$(short "./kernel old ./own $at/f; ./kernel old ./own $at/f")" "$served"
 else
     echo 'skip past_library: this kernel does not hand system calls back: that they are served is NOT tested'

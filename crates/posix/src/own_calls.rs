@@ -10,6 +10,28 @@ pub const BEFORE: usize = 32;
 /// What stands in programs whose calls of their own are about other files: the sanitizers', and `bypath`.
 pub const KNOWN: [&[u8]; 2] = [b"__sanitizer_", b"__bypath_own_calls_"];
 
+/// libc's own libraries, some of which make such calls in older versions. They know what they do.
+const OF_LIBC: [&[u8]; 11] = [
+    b"libc",
+    b"ld-linux",
+    b"libpthread",
+    b"librt",
+    b"libdl",
+    b"libresolv",
+    b"libnsl",
+    b"libanl",
+    b"libutil",
+    b"libnss_",
+    b"libthread_db",
+];
+
+/// Whether a library is one of libc's own, by its path.
+pub fn is_of_libc(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
+    let ends = |rest: &[u8]| !rest.first().is_some_and(u8::is_ascii_alphanumeric);
+    OF_LIBC.iter().any(|begin| name.strip_prefix(*begin).is_some_and(|rest| ends(rest) || begin.ends_with(b"_")))
+}
+
 /// What stands before the version of Go's compiler; then come the size of a pointer and two flags.
 const GO: &[u8] = b"\xff Go buildinf:";
 
@@ -113,6 +135,22 @@ mod tests {
         assert!(!calls_with_paths(b"\xb8\x01\x01\x00\x00\xeb\xe6\x0f\x87\x0f\x05\x00\x00\x85"), "a jump");
         assert!(!calls_with_paths(&[&b"\xb8\x01\x01\x00\x00"[..], &[0x90; BEFORE], b"\x0f\x05\xc3"].concat()), "too far");
         assert!(!calls_with_paths(b"\x0f\x05") && !calls_with_paths(b"\x0f") && !calls_with_paths(b""));
+    }
+
+    /// Goal: libc's own libraries are told from others whose names begin alike.
+    #[test]
+    fn of_libc() {
+        let own = [
+            "/lib/x86_64-linux-gnu/libc.so.6",
+            "libpthread.so.0",
+            "/lib/librt-2.31.so",
+            "libnss_files.so.2",
+            "ld-linux-x86-64.so.2",
+        ];
+        assert!(own.iter().all(|path| is_of_libc(path.as_bytes())));
+        let others = ["", "/usr/lib/libcrypto.so.3", "libc++.so.1.0x", "librtmp.so.1", "libdlt.so", "/opt/libc/own.so"];
+        let taken: std::vec::Vec<_> = others.iter().filter(|path| is_of_libc(path.as_bytes())).collect();
+        assert_eq!(taken, [&"libc++.so.1.0x"], "which is C++'s, and makes none");
     }
 
     /// Goal: the segments of a program are those that it has; of what is none nothing is made.

@@ -62,6 +62,12 @@ fn text(report: &Report, is_served: bool) -> String {
             Way::None => "not served",
         };
         text += &format!("\n{}{by}: {way}\n    {}\n", program.path.display(), program.why);
+        for library in &program.libraries_with_own_calls {
+            text += &format!("    {}: makes system calls of its own\n", library.display());
+        }
+        if program.libraries_with_own_calls.len() + usize::from(program.own_calls) > 1 {
+            text += "    where one range of addresses cannot hold all that make such calls, a line says so at its start\n";
+        }
     }
     text
 }

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Segment types: code and data, the loader's name.
 const LOAD: u32 = 1;
@@ -48,6 +49,8 @@ pub struct Program {
     pub is_go: bool,
     /// It makes system calls that take paths itself, not by the C library.
     pub own_calls: bool,
+    /// The libraries that it needs that do so too.
+    pub libraries_with_own_calls: Vec<PathBuf>,
     /// How it is served.
     pub way: Way,
     /// Why so, in a sentence; and what to do.
@@ -70,6 +73,7 @@ pub fn look(path: &Path) -> std::io::Result<Program> {
         is_musl: false,
         is_go: false,
         own_calls: false,
+        libraries_with_own_calls: Vec::new(),
         way: Way::Library,
         why: String::new(),
     };
@@ -104,11 +108,11 @@ impl Program {
         self.is_static = self.loader.is_none() && !is_loader(real);
         self.is_musl = self.loader.as_deref().is_some_and(|loader| loader.contains("ld-musl"));
         self.is_go = own_calls::is_go(text);
-        let mut code = own_calls::segments(text).filter(|(kind, _, _, runs)| *kind == LOAD && *runs);
-        let is_known = KNOWN.iter().any(|name| own_calls::find(text, name).is_some());
-        self.own_calls = cfg!(target_arch = "x86_64")
-            && !is_known
-            && code.any(|(_, at, len, _)| text.get(at as usize..(at + len) as usize).is_some_and(own_calls::calls_with_paths));
+        self.own_calls = makes_calls(text);
+        if let Some(loader) = self.loader.as_ref().filter(|_| !self.is_set_id && !self.is_musl) {
+            self.libraries_with_own_calls = needed(Path::new(loader), real);
+            self.libraries_with_own_calls.retain(|path| read(path).is_ok_and(|text| makes_calls(&text)));
+        }
         (self.way, self.why) = self.way();
     }
 
@@ -127,10 +131,33 @@ impl Program {
                 Way::LibraryInPart,
                 format!("it makes system calls of its own, which go past the library; with a kernel mount it sees all: {kernel}"),
             ),
-            () => (Way::Library, "its calls come through the library".to_string()),
+            () if self.libraries_with_own_calls.is_empty() => (Way::Library, "its calls come through the library".to_string()),
+            () if pm::dispatch::how() != pm::dispatch::How::Never => {
+                (Way::Library, "its calls come through the library, or the kernel hands them to it".to_string())
+            }
+            () => (Way::LibraryInPart, format!("libraries make system calls of their own, which go past ours; a kernel mount has all: {kernel}")),
         };
         (way, why)
     }
+}
+
+/// Whether a program or library makes such calls about the session's files.
+fn makes_calls(text: &[u8]) -> bool {
+    let mut code = own_calls::segments(text).filter(|(kind, _, _, runs)| *kind == LOAD && *runs);
+    let mut makes =
+        || code.any(|(_, at, len, _)| text.get(at as usize..(at + len) as usize).is_some_and(own_calls::calls_with_paths));
+    cfg!(target_arch = "x86_64") && makes() && !KNOWN.iter().any(|name| own_calls::find(text, name).is_some())
+}
+
+/// The libraries that a program needs, as its loader finds them; those of libc's own are left out.
+fn needed(loader: &Path, program: &Path) -> Vec<PathBuf> {
+    let Ok(program) = std::path::absolute(program) else { return Vec::new() };
+    let Ok(said) = Command::new(loader).arg("--list").arg(program).stdin(Stdio::null()).stderr(Stdio::null()).output() else {
+        return Vec::new();
+    };
+    let words = said.stdout.split(|byte| b" \t\n".contains(byte)).filter(|word| word.starts_with(b"/"));
+    let paths = words.filter(|word| !own_calls::is_of_libc(word)).map(|word| PathBuf::from(OsStr::from_bytes(word)));
+    paths.filter(|path| !path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"libbypath_"))).collect()
 }
 
 /// Whether that is a loader itself, which takes our library though it has no loader.

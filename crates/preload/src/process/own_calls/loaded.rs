@@ -4,17 +4,17 @@
 
 use super::known::{self, Entry, TEXT_MAX};
 use super::{Calls, of_file, of_object};
+use crate::runtime::imports;
 use crate::runtime::objects::{self, Object};
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use posix::own_calls::is_of_libc;
 
 #[link(name = "c")]
 unsafe extern "C" {
     safe fn getpid() -> c_int;
     safe fn getauxval(kind: usize) -> usize;
-    /// The loader's.
-    fn __tls_get_addr(at: *mut c_void) -> *mut c_void;
     /// What the program was started as.
     static program_invocation_name: *const c_char;
 }
@@ -24,10 +24,6 @@ const AT_BASE: usize = 7;
 const AT_SYSINFO_EHDR: usize = 33;
 /// Objects that one verdict is about; further ones are not looked at.
 const OBJECTS_MAX: usize = 256;
-/// libc's own libraries, some of which make calls in older versions. They know what they do.
-const OF_LIBC: [&[u8]; 9] =
-    [b"libpthread", b"librt", b"libdl", b"libresolv", b"libnsl", b"libanl", b"libutil", b"libnss_", b"libthread_db"];
-
 /// What makes such calls, and where it lies.
 #[derive(Clone, Default)]
 pub struct Found {
@@ -46,6 +42,8 @@ static SEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Looks at the objects that are there when the program starts.
 pub fn loaded() -> Found {
+    // Not within a walk, during which the loader has a lock.
+    function_of_loader();
     let mut hash = 0xcbf2_9ce4_8422_2325;
     let mut count = 0;
     each_own(0, |object| {
@@ -149,7 +147,7 @@ fn each_own(before: usize, mut look: impl FnMut(&Object)) {
     objects::each(|object| {
         if skip > 0 {
             skip -= 1;
-        } else if !object.text().is_some_and(|code| is_outside(object, &code)) && !is_of_libc(object.name()) {
+        } else if !object.text().is_some_and(|code| is_outside(object, &code)) && !is_of_libc(object.name().to_bytes()) {
             look(object);
         }
         false
@@ -160,13 +158,20 @@ fn each_own(before: usize, mut look: impl FnMut(&Object)) {
 fn is_outside(object: &Object, code: &Range<usize>) -> bool {
     code.contains(&(getpid as *const () as usize))
         || code.contains(&(loaded as *const () as usize))
-        || code.contains(&(__tls_get_addr as *const () as usize))
+        || code.contains(&function_of_loader())
         || object.base() == getauxval(AT_SYSINFO_EHDR)
 }
 
-fn is_of_libc(path: &CStr) -> bool {
-    let name = path.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
-    OF_LIBC.iter().any(|begin| name.strip_prefix(*begin).is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphabetic)))
+/// Where a function is that the loader has, and nobody else.
+fn function_of_loader() -> usize {
+    static AT: AtomicUsize = AtomicUsize::new(0);
+    let mut at = AT.load(Relaxed);
+    if at == 0 {
+        // SAFETY: null is `RTLD_DEFAULT`; the name is NUL-terminated.
+        at = unsafe { imports::dlsym(core::ptr::null_mut(), c"__tls_get_addr".as_ptr()) } as usize;
+        AT.store(at, Relaxed);
+    }
+    at
 }
 
 /// The file of an object of this name.
