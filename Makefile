@@ -282,6 +282,7 @@ budgets: build
 
 tiny-bench: build
 	$(STEP) 'tiny bench' $(RELEASE)/bypath bench micro --quick
+	$(STEP) "tiny bench of filebench's loads" $(RELEASE)/bypath bench melo --quick
 	@if [ -e /usr/include/fuse3/fuse.h ]; then $(STEP) 'tiny bench of FUSE file systems' $(RELEASE)/bypath bench directfuse --quick; \
 	else echo 'skip tiny bench of FUSE file systems: libfuse3-dev is not installed: LEFT OUT, not passed'; fi
 

@@ -2,7 +2,9 @@
 
 use crate::data::Brought;
 use crate::{Cache, own};
+use base::stat::Stat;
 use base::*;
+use core::mem::MaybeUninit;
 use engine::Fs;
 use openfiles::OpenFile;
 use pm::{Table, UserSlice};
@@ -56,19 +58,22 @@ impl Backend for Cache {
         }
     }
 
-    fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
-        let mut attr = self.fs().attr(cx, node)?;
-        let stamp = self.known(node)?.stamp;
-        (attr.nlink, attr.blocks) = (stamp.nlink, u64::from(stamp.blocks));
-        if attr.kind == Kind::Directory {
-            attr.size = stamp.size;
+    fn lookup_kind(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
+        match self.fs().lookup_kind(cx, dir, name) {
+            Err(Error::Posix(Errno::ENOENT)) if !self.known(dir)?.is_listed() => {
+                let node = self.ask(cx, dir, name)?;
+                Ok((node, self.fs().attr(cx, node)?.kind))
+            }
+            found => found,
         }
-        Ok(attr)
+    }
+
+    fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
+        self.fs().attr_as_original(cx, node)
     }
 
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
-        let kind = self.fs().attr(cx, node)?.kind;
-        if want & W != 0 && matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
+        if want & W != 0 && matches!(self.fs().attr(cx, node)?.kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
             return read_only();
         }
         self.fs().access(cx, node, want)
@@ -84,11 +89,9 @@ impl Backend for Cache {
     }
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
-        if self.fs().attr(cx, node)?.kind == Kind::Regular {
-            let len = UserSlice::total(into) as u64;
-            if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
-                return self.read_through(cx, node, offset, into);
-            }
+        let len = UserSlice::total(into) as u64;
+        if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
+            return self.read_through(cx, node, offset, into);
         }
         self.fs().read(cx, node, offset, into)
     }
@@ -168,6 +171,7 @@ impl Backend for Cache {
         fn is_called(&self, directory: Node, dir: Node, name: &[u8]) -> Option<bool>;
         fn device(&self) -> u64;
         fn identity(&self) -> u64;
+        fn fstat_fast(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Fast<()>;
         fn break_off(&self, cx: &Cx);
         fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize>;
         fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;

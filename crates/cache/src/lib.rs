@@ -31,9 +31,10 @@ pub mod fresh;
 mod list;
 mod lower;
 mod make;
+pub mod watch;
 mod xattr;
 
-pub use make::{Mismatch, prepare};
+pub use make::{Mismatch, Origin, is_of_daemon, prepare};
 
 use base::{Cred, Cx, Errno, Error, Node, Result};
 use engine::Fs;
@@ -56,17 +57,22 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Mounts the image, which has been [prepared](prepare), in front of the directory at `place` (absolute, canonical).
-    pub fn new(cx: &Cx, fs: &'static Fs, place: &[u8]) -> Result<Cache> {
+    /// Mounts the image, which has been [prepared](prepare), in front of this.
+    pub fn new(cx: &Cx, fs: &'static Fs, origin: &Origin) -> Result<Cache> {
         let cx = own(cx);
         let root = fs.root_node();
         let (tree, links) = (fs.lookup(&cx, root, TREE)?, fs.lookup(&cx, root, LINKS)?);
-        Ok(Cache { native: Native(fs), lower: Lower::new(place)?, tree, links })
+        Ok(Cache { native: Native(fs), lower: origin.lower()?, tree, links })
     }
 
     /// What this thread has of the image goes back: it will not call again, or not soon.
     pub fn give_lane_back(&self, thread: &base::Thread) {
         self.fs().give_lane_back(thread);
+    }
+
+    /// Rises when what is behind it has told of a change by others.
+    pub fn told(&self) -> u64 {
+        self.lower.told()
     }
 
     fn fs(&self) -> &'static Fs {

@@ -29,8 +29,12 @@ pub struct State {
     pub written: AtomicU64,
     /// Error number of what could not be written back and has not been solved; 0: none.
     pub error: AtomicU64,
+    /// Volatile: rises with every directory that is brought, for who watches them.
+    pub brought: AtomicU64,
+    /// Volatile: PID of the process that keeps it fresh; 0: none does.
+    pub server: AtomicU64,
     /// Room.
-    pub reserved: [AtomicU64; 5],
+    pub reserved: [AtomicU64; 3],
     /// Volatile: the mutex of the process that writes back.
     pub writer: [AtomicU64; 8],
     /// Where the lower file system is, as the user wrote it, zero-filled.

@@ -12,7 +12,7 @@
 //! - [`dispatch`]: system calls that the kernel hands back.
 //! - [`faults`]: access to the program's memory, which need not be there.
 //! - [`mutex`]: robust mutexes, the proof of a peer's death.
-//! - [`sys`]: raw system calls; [`file`](mod@file): the few the engine makes.
+//! - [`sys`]: raw system calls; [`file`](mod@file), [`names`]: the few the engine makes.
 #![no_std]
 
 #[cfg(test)]
@@ -34,6 +34,7 @@ mod libc;
 pub mod life;
 pub mod listing;
 pub mod mutex;
+pub mod names;
 pub mod own;
 pub mod processor;
 #[cfg(feature = "sim")]

@@ -66,7 +66,13 @@ pub(crate) struct OpenFile<'a> {
     pub node: Node,
 }
 
-impl OpenFile<'_> {
+impl<'a> OpenFile<'a> {
+    /// The calls that it is to be overwritten by, if it was opened so ([`ATOMIC`](crate::ATOMIC)).
+    #[inline]
+    pub(crate) fn whole(&self) -> Option<&'a dyn vfs::Whole> {
+        if self.flags() & crate::ATOMIC == 0 { None } else { self.mount.backend.whole() }
+    }
+
     /// `O_*` as `F_GETFL` reports them.
     #[inline]
     pub fn flags(&self) -> u32 {
@@ -100,6 +106,19 @@ impl Process {
             return None;
         }
         self.open_file(self.descriptors.get(fd)?)
+    }
+
+    /// From here on the file open at `fd` is overwritten whole or not at all. `EOPNOTSUPP` where that cannot be, `EINVAL`
+    /// for what is no regular file, `EROFS`.
+    pub fn open_whole(&self, fd: usize) -> Result<(), Errno> {
+        let file = self.file(fd).ok_or(Errno::EBADF)?;
+        if file.entry.path_only() || file.entry.kind() != base::Kind::Regular {
+            return Err(Errno::EINVAL);
+        }
+        let whole = file.mount.backend.whole().ok_or(Errno::EOPNOTSUPP)?;
+        whole.allow().map_err(base::Error::errno)?;
+        file.description.flags.fetch_or(crate::ATOMIC, Relaxed);
+        Ok(())
     }
 
     /// The same for the fast path; `None` also where the file has to be asked for.
@@ -353,7 +372,10 @@ impl Process {
             return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
         }
         let mut start = self.elsewhere(cx, thread, which, text::Path { bytes: path, dotted: true }, last)?;
-        if matches!(start, Start::Outside) && thread.retry.get() && (self.points_exist.load(Relaxed) || may_hide_link(path)) {
+        if matches!(start, Start::Outside)
+            && thread.retry.get()
+            && (self.points_exist.load(Relaxed) || may_hide_link(thread, path))
+        {
             start = self.enter_outside_path(cx, thread, which, path, last)?;
         }
         match start {
@@ -377,10 +399,18 @@ impl Process {
     ) -> base::Result<Start<'a>> {
         if matches!(path.bytes.get(1), Some(b'p' | b'd'))
             && let Some((fd, rest)) = descriptor_name(path.bytes)
-            && let Some(file) = self.descriptors.get(fd).and_then(|entry| self.open_file(entry))
-            && let Some(start) = Self::enter_descriptor(&file, path.bytes, rest, last)
         {
-            return start.map(Start::In);
+            if let Some(file) = self.descriptors.get(fd).and_then(|entry| self.open_file(entry)) {
+                if let Some(start) = Self::enter_descriptor(&file, path.bytes, rest, last) {
+                    return start.map(Start::In);
+                }
+            } else if rest.is_empty()
+                && last == Last::Follow
+                && let Some((mount, node)) = self.behind_any(fd as usize)
+                && mount.backend.attr(cx, node).is_ok()
+            {
+                return Ok(Start::In(Course { slot: mount.slot.into(), mount, base: node, rest }));
+            }
         }
         if last == Last::Follow
             && let Some(start) = self.enter_program(cx, thread, which, path)?

@@ -227,12 +227,44 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
         &NoKernelFiles
     }
 
+    /// Overwrites that happen whole or not at all, where there are such.
+    fn whole(&self) -> Option<&dyn Whole> {
+        None
+    }
+
     /// How what is open goes on over `fork`, `spawn` and `exec`.
     fn handover(&self) -> &dyn Handover;
 
     /// At orderly exit: gives everything back (death does the same, later).
     fn detach(&self, cx: &Cx);
 
+    /// A file or directory of the kernel's, by its path with a NUL behind it, that an inotify watch is to be set on in place
+    /// of `node` ([`R`]): the kernel tells there of what happens to that, whoever does it. The path's length.
+    /// `EOPNOTSUPP` if nobody would tell.
+    fn watch(&self, _cx: &Cx, _node: Node, _path: &mut [u8]) -> Result<usize> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
     /// Adds to what is known of the calls there were. Not kept by default.
     fn count_calls(&self, _more: &Calls) {}
+}
+
+/// Calls of which each changes the bytes that a file has all or not at all, whoever dies in it. What fails has changed none.
+pub trait Whole {
+    /// Whether all calls of the mount are so.
+    fn is_asked(&self) -> bool;
+    /// Makes sure that they can be: `EOPNOTSUPP`, `EROFS`.
+    fn allow(&self) -> Result<()>;
+    /// As [`Backend::write`]: `EFBIG` where there is more than one call can change, `ENOSPC`.
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)>;
+    /// As [`Backend::copy_range`]; of a longer range as much as one call can change.
+    fn copy_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64>;
+    /// As [`Backend::write_with`].
+    fn write_with(
+        &self,
+        cx: &Cx,
+        node: Node,
+        place: (u64, u64),
+        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    ) -> Result<usize>;
 }

@@ -22,7 +22,7 @@ mod parts;
 pub mod refused;
 pub mod walk;
 
-pub use backend::{Backend, MapRange};
+pub use backend::{Backend, MapRange, Whole};
 pub use base::*;
 pub use mount::{Mount, MountTable};
 pub use openfiles::{OpenFile, Unclosed};

@@ -16,7 +16,7 @@ mod state;
 mod tests;
 mod update;
 
-pub use crate::file::fetch::Fetch;
+pub use crate::file::fetch::{Fetch, Hole};
 pub use crate::names::whole::Whole;
 pub use format::cache::state as bits;
 pub use state::{Identity, PLACE_MAX};
@@ -25,7 +25,8 @@ pub use update::Change;
 use crate::dir::NameBuffer;
 use crate::fs::{Fs, corrupt};
 use crate::segment::{Cachelet, cachelet};
-use base::{Kind, Node, Result};
+use base::stat::Figures;
+use base::{Attr, Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::fence;
 use format::cache::Lower;
@@ -96,7 +97,7 @@ impl Fs {
     /// Whether the image was made to be a cache.
     #[inline]
     pub fn is_cache(&self) -> bool {
-        self.files.features & format::Features::CACHE.0 != 0
+        self.files.features.load(core::sync::atomic::Ordering::Relaxed) & format::Features::CACHE.0 != 0
     }
 
     /// The cold and the lower line of an inode, if it has them.
@@ -167,7 +168,8 @@ impl Fs {
         let (shown, state) = (cold.shown.load(Relaxed), lower.state.load(Acquire));
         if inode.head().kind == Kind::Directory as u8 {
             let partial = if state & bits::LISTED == 0 { cachelet::PARTIAL } else { 0 };
-            return Ok(Some(cachelet::COLD | partial));
+            let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0;
+            return Ok(Some(partial | if is_plain { 0 } else { cachelet::COLD }));
         }
         cachelet.nlink.store(shown as u32, Relaxed);
         cachelet.blocks.store((shown >> 32).div_ceil(UNITS) as u32, Relaxed);
@@ -176,6 +178,40 @@ impl Fs {
             if inode.head().kind == Kind::Regular as u8 { (shown >> 32).is_multiple_of(UNITS) } else { shown >> 32 == 0 };
         let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0 && is_shown;
         Ok(Some(if is_plain { 0 } else { cachelet::COLD }))
+    }
+
+    /// Whether any name of a directory is here.
+    pub fn has_names(&self, dir: Node) -> Result<bool> {
+        Ok(self.inode(node_offset(dir.id))?.size.load(Acquire) != 0)
+    }
+
+    /// Attributes, of a directory too as its original has them.
+    pub fn attr_as_original(&self, cx: &Cx, node: Node) -> Result<Attr> {
+        let mut attr = self.attr(cx, node)?;
+        if attr.kind == Kind::Directory
+            && let Some(known) = self.known(node)?
+        {
+            let stamp = known.stamp;
+            (attr.size, attr.nlink, attr.blocks) = (stamp.size, stamp.nlink, u64::from(stamp.blocks));
+        }
+        Ok(attr)
+    }
+
+    /// What a directory with a cold line shows if it has an original; false if it has none, or more than that.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn directory_figures_lower(&self, inode: &Inode, figures: &mut Figures) -> bool {
+        let Ok(Some((cold, lower))) = self.lower_lines(inode) else { return false };
+        let read = || {
+            let (shown, words) = (cold.shown.load(Acquire), [&lower.size, &lower.mtime, &lower.ctime]);
+            (shown, words.map(|word| word.load(Acquire)))
+        };
+        let (shown, [size, mtime, ctime]) = read();
+        (figures.nlink, figures.blocks, figures.size) = (shown as u32, shown >> 32, size);
+        (figures.mtime, figures.ctime, figures.atime) = (mtime as i64, ctime as i64, mtime as i64);
+        // A record may be under way that changes them.
+        let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0;
+        is_plain && read() == (shown, [size, mtime, ctime]) && inode.head().flags & inode::RECOUNT == 0
     }
 
     /// The path of a node from the root of the image, into the end of `into`: where it begins there. For a file it is

@@ -21,6 +21,7 @@
 //! | `usage` | what users do, for people |
 //! | `last` | the ends of descriptions and processes |
 //! | `kernel` | what `/proc` tells |
+//! | `feature` | what not every program of the format knows |
 //! | `stopped` | who keeps others waiting |
 //!
 //! Invariants
@@ -36,6 +37,7 @@ pub mod calls;
 pub mod census;
 pub mod descriptions;
 pub mod executed;
+mod feature;
 mod join;
 mod kernel;
 mod last;

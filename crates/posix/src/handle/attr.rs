@@ -121,6 +121,9 @@ impl Process {
 
     /// `fchmod(fd, mode)`.
     pub unsafe fn fchmod(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if let Some((mount, node)) = self.behind(args[0]) {
+            return done(set_mode(&self.cx(thread), mount.backend, node, args[1]));
+        }
         self.on(thread, args[0], |cx, file| set_mode(cx, file.mount.backend, file.node, args[1]))
     }
 
@@ -166,6 +169,9 @@ impl Process {
 
     /// `fchown(fd, uid, gid)`.
     pub unsafe fn fchown(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if let Some((mount, node)) = self.behind(args[0]) {
+            return done(set_owner(&self.cx(thread), mount.backend, node, args[1], args[2]));
+        }
         self.on(thread, args[0], |cx, file| set_owner(cx, file.mount.backend, file.node, args[1], args[2]))
     }
 
@@ -190,6 +196,10 @@ impl Process {
                 return fail(Errno::EINVAL);
             }
             if args[1] == 0 {
+                if let Some((mount, node)) = self.behind(args[0]) {
+                    let cx = self.cx(thread);
+                    return done(times.and_then(|times| set_times(&cx, mount.backend, node, times)));
+                }
                 return self.on(thread, args[0], |cx, file| set_times(cx, file.mount.backend, file.node, times?));
             }
             let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };

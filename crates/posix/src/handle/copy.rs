@@ -91,8 +91,77 @@ impl Process {
         }
         let cx = self.cx(thread);
         let position = Position { pointer: args[2], file: from.as_ref() };
+        if let Some((out, whole)) = out.as_ref().and_then(|out| Some((out, self.sends_whole(out, from.as_ref(), args)?))) {
+            // SAFETY: the caller's promise.
+            return done(unsafe { self.send_whole(&cx, args, from.as_ref(), (out, whole), position) });
+        }
         // SAFETY: the caller's promise.
         done(unsafe { self.pump(&cx, thread, args, from.as_ref(), out.as_ref(), position) })
+    }
+
+    /// The calls by which `sendfile` writes, if it is to do so whole: of a file that can be read at an offset.
+    fn sends_whole<'a>(&self, out: &OpenFile<'a>, from: Option<&OpenFile>, args: [usize; 6]) -> Option<&'a dyn vfs::Whole> {
+        let is_asked = || out.mount.backend.whole().filter(|whole| whole.is_asked());
+        let whole = out.whole().or_else(is_asked)?;
+        (self.file_limit() == u64::MAX && (from.is_some() || self.is_regular(args[1]))).then_some(whole)
+    }
+
+    /// Whether a number that is not ours is a regular file of the kernel's.
+    fn is_regular(&self, fd: usize) -> bool {
+        // SAFETY: a zeroed `stat` is a valid one.
+        let mut stat: abi::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: the buffer is a `struct stat`.
+        let known = unsafe { self.door.kernel(abi::__NR_fstat as usize, [fd, &raw mut stat as usize, 0, 0, 0, 0]) };
+        known >= 0 && stat.st_mode & abi::S_IFMT == abi::S_IFREG
+    }
+
+    /// `sendfile` into a file of ours as one write: straight into its memory.
+    unsafe fn send_whole(
+        &self,
+        cx: &Cx,
+        args: [usize; 6],
+        from: Option<&OpenFile>,
+        (out, whole): (&OpenFile, &dyn vfs::Whole),
+        position: Position,
+    ) -> base::Result<usize> {
+        // SAFETY: the caller's promise.
+        let asked = unsafe { position.get() }?;
+        let begin = match asked {
+            Some(at) => at,
+            // SAFETY: plain numbers.
+            None => pm::sys::check(unsafe { self.door.kernel(abi::__NR_lseek as usize, [args[1], 0, 1, 0, 0, 0]) })? as u64,
+        };
+        let mut at = begin;
+        let mut fill = |part: UserSlice| {
+            let got = match from {
+                Some(file) => file.mount.backend.read(cx, file.node, at, &[part]).map_err(|error| error.errno())?,
+                // SAFETY: memory of our file, as long as it says.
+                None => pm::sys::check(unsafe {
+                    self.door.kernel(abi::__NR_pread64 as usize, [args[1], part.ptr as usize, part.len, at as usize, 0, 0])
+                })?,
+            };
+            at += got as u64;
+            Ok(got)
+        };
+        let (backend, id) = (out.mount.backend, out.entry.description());
+        backend.offset_lock(cx, id);
+        let to = out.description.offset.load(Relaxed);
+        let sent = whole.write_with(cx, out.node, (to, args[3].min(COUNT_MAX) as u64), &mut fill);
+        if let Ok(sent) = sent {
+            out.description.offset.store(to + sent as u64, Relaxed);
+        }
+        backend.offset_unlock(cx, id);
+        let sent = sent?;
+        match asked {
+            // SAFETY: the caller's promise.
+            Some(_) => unsafe { position.set(begin + sent as u64) }?,
+            None => {
+                // SAFETY: plain numbers.
+                let _ =
+                    unsafe { self.door.kernel(abi::__NR_lseek as usize, [args[1], (begin + sent as u64) as usize, 0, 0, 0, 0]) };
+            }
+        }
+        Ok(sent)
     }
 
     unsafe fn pump(
@@ -246,7 +315,7 @@ impl Process {
         }
         let len = len.min(limit - to_at);
         let mut at = from_at;
-        let copied = to.mount.backend.write_with(cx, to.node, to_at, len, &mut |part: UserSlice| {
+        let mut fill = |part: UserSlice| {
             // SAFETY: memory of our file, as long as it says.
             let got = unsafe {
                 self.door.kernel(abi::__NR_pread64 as usize, [args[0], part.ptr as usize, part.len, at as usize, 0, 0])
@@ -254,7 +323,11 @@ impl Process {
             let got = pm::sys::check(got)?;
             at += got as u64;
             Ok(got)
-        })?;
+        };
+        let copied = match to.whole() {
+            None => to.mount.backend.write_with(cx, to.node, to_at, len, &mut fill)?,
+            Some(whole) => whole.write_with(cx, to.node, (to_at, len), &mut fill)?,
+        };
         match asked {
             // SAFETY: the caller's promise.
             Some(_) => unsafe { source.set(from_at + copied as u64) }?,
@@ -313,7 +386,10 @@ impl Process {
         if len == 0 {
             return Ok(0);
         }
-        let copied = from.mount.backend.copy_range(cx, from.node, from_at, to.node, to_at, len)?;
+        let copied = match to.whole() {
+            None => from.mount.backend.copy_range(cx, from.node, from_at, to.node, to_at, len)?,
+            Some(whole) => whole.copy_range(cx, (from.node, from_at), (to.node, to_at), len)?,
+        };
         // SAFETY: the caller's promise.
         unsafe { source.set(from_at + copied) }?;
         // SAFETY: the caller's promise.

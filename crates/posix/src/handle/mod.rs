@@ -30,6 +30,7 @@ mod stat;
 mod statfs;
 mod sync;
 mod unsynced;
+mod watch;
 mod xattr;
 
 pub use mmap::MapFault;

@@ -10,6 +10,7 @@ use crate::path::{OpenFile, Spot, descriptor_name};
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Kind, Last, NewNode, Node};
+use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
 
@@ -176,14 +177,23 @@ impl Process {
     ) -> Outcome {
         let path = call.1[index];
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| self.remove_spot(cx, spot, path, directory)) }
+        unsafe {
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| self.remove_spot(cx, thread, spot, path, directory))
+        }
     }
 
     /// Removes what may not be a proper name, or have a slash behind it; `path` is the call's own.
     ///
     /// # Safety
     /// `path` is null, low, or a NUL-terminated text.
-    unsafe fn remove_spot(&self, cx: &Cx, spot: &Spot, path: usize, directory: bool) -> base::Result<usize> {
+    unsafe fn remove_spot(
+        &self,
+        cx: &Cx,
+        thread: &ThreadState,
+        spot: &Spot,
+        path: usize,
+        directory: bool,
+    ) -> base::Result<usize> {
         let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
         if !spot.is_name() {
             // By the text: at the root of everything `..` is the root itself.
@@ -207,7 +217,25 @@ impl Process {
             let is_dir = backend.attr(cx, node)?.kind == Kind::Directory;
             return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
         }
+        if self.has_objects.load(Relaxed) {
+            return self.unlink_with_object(cx, thread, spot);
+        }
         backend.unlink(cx, dir, name).map(|()| 0)
+    }
+
+    /// As `unlink`, in a process that has opened or bound objects of the kernel's behind nodes: with them.
+    #[cold]
+    fn unlink_with_object(&self, cx: &Cx, thread: &ThreadState, spot: &Spot) -> base::Result<usize> {
+        let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
+        let known = backend.lookup(cx, dir, name).and_then(|node| Ok((node, backend.attr(cx, node)?)));
+        backend.unlink(cx, dir, name)?;
+        if let Ok((node, attr)) = known
+            && !matches!(attr.kind, Kind::Regular | Kind::Directory | Kind::Symlink)
+            && attr.nlink <= 1
+        {
+            self.remove_object(thread, spot.mount, node, attr.kind);
+        }
+        Ok(0)
     }
 
     /// `readlinkat(dirfd, path, out, len)`.
@@ -275,6 +303,18 @@ impl Process {
                     // SAFETY: the caller's promise.
                     Ok(pm::user::copy(UserSlice::from_ref(text), unsafe { UserSlice::new(out as *mut u8, len) })?)
                 }));
+            }
+            if let Some((fd, b"")) = descriptor_name(path.bytes) {
+                // SAFETY: no walk through the kernel's namespace is going on in this thread.
+                let [name, ..] = unsafe { &mut *thread.room().outside.get() };
+                if let Some(bytes) = self.object_link(thread, fd as usize, name) {
+                    if bad(out) {
+                        return fail(Errno::EFAULT);
+                    }
+                    // SAFETY: the caller's promise.
+                    let out = unsafe { UserSlice::new(out as *mut u8, len) };
+                    return done(pm::user::copy(UserSlice::from_ref(&name[..bytes]), out).map_err(Error::Posix));
+                }
             }
             if let Some(program) = self.program(&self.cx(thread), thread, path.bytes) {
                 if bad(out) {

@@ -152,8 +152,7 @@ impl Process {
             // SAFETY: the caller's promise.
             nr @ (__NR_setrlimit | __NR_prlimit64) => unsafe { self.limits(nr, args) },
             __NR_remap_file_pages => to!(remap_file_pages),
-            // SAFETY: the caller's promise.
-            __NR_inotify_add_watch => unsafe { self.watch(thread, args) },
+            __NR_inotify_add_watch => to!(inotify_add_watch),
             // SAFETY: the caller's promise.
             __NR_fanotify_mark => unsafe { self.mark(thread, args) },
             // SAFETY: the caller's promise.

@@ -51,6 +51,15 @@ impl At {
     }
 }
 
+/// Writes: whole or not at all, if the file was opened so.
+#[inline]
+fn put(cx: &Cx, file: &OpenFile, offset: Option<u64>, from: &[UserSlice]) -> base::Result<(usize, u64)> {
+    match file.whole() {
+        None => file.mount.backend.write(cx, file.node, offset, from),
+        Some(whole) => whole.write(cx, file.node, offset, from),
+    }
+}
+
 #[inline]
 fn read_at(process: &Process, cx: &Cx, file: &OpenFile, at: At, into: &[UserSlice]) -> base::Result<usize> {
     at.fits(file.description, into)?;
@@ -199,7 +208,7 @@ impl Process {
         if limit != u64::MAX {
             return self.write_below(cx, file, offset, from, limit);
         }
-        file.mount.backend.write(cx, file.node, offset, from)
+        put(cx, file, offset, from)
     }
 
     #[cold]
@@ -215,7 +224,7 @@ impl Process {
         let at = offset.map_or_else(|| backend.attr(cx, file.node).map(|a| a.size), Ok)?;
         let total = UserSlice::total(from);
         if total == 0 || at.saturating_add(total as u64) <= limit {
-            return backend.write(cx, file.node, offset, from);
+            return put(cx, file, offset, from);
         }
         if at >= limit {
             over_limit();
@@ -225,7 +234,7 @@ impl Process {
         let (mut room, mut done, mut end) = ((limit - at) as usize, 0, at);
         for buffer in from {
             let part = UserSlice { len: buffer.len.min(room), ..*buffer };
-            let (written, now) = backend.write(cx, file.node, offset.map(|o| o + done as u64), &[part])?;
+            let (written, now) = put(cx, file, offset.map(|o| o + done as u64), &[part])?;
             (room, done, end) = (room - written, done + written, now);
             if room == 0 || written < part.len {
                 break;

@@ -169,6 +169,20 @@ impl Process {
         })
     }
 
+    /// The kernel has answered an `fstat` of a FIFO of its own: if that stands behind one of ours, what that is like.
+    ///
+    /// # Safety
+    /// `out` is a `struct stat` that the kernel has written.
+    #[cold]
+    pub unsafe fn fstat_behind(&self, thread: &ThreadState, fd: usize, out: usize) {
+        if let Some((mount, node)) = self.behind_any(fd)
+            && let Ok(attr) = mount.backend.attr(&self.cx(thread), node)
+        {
+            // SAFETY: the caller's promise.
+            let _ = unsafe { write_stat(&attr, mount.backend.device_of(node), out) };
+        }
+    }
+
     /// `newfstatat(dirfd, path, out, flags)`.
     #[inline]
     pub unsafe fn newfstatat(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {

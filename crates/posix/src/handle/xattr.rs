@@ -251,8 +251,7 @@ impl Process {
         }
     }
 
-    /// `name_to_handle_at`, `inotify_add_watch` and others that only the kernel
-    /// can serve: refused loudly for a path of ours, `EOPNOTSUPP`.
+    /// `name_to_handle_at` and others that only the kernel can serve: refused loudly for a path of ours, `EOPNOTSUPP`.
     pub(crate) unsafe fn refuse(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe {
@@ -261,16 +260,6 @@ impl Process {
                 err(Errno::EOPNOTSUPP)
             })
         }
-    }
-
-    /// `inotify_add_watch(fd, path, mask)`: nobody would tell of changes. What the kernel asks of the descriptor it says itself.
-    pub(super) unsafe fn watch(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        self.numbers().before_handle();
-        if !self.kernel_open(args[0]) {
-            return Outcome::Kernel;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.refuse(thread, (abi::__NR_inotify_add_watch, args), CWD, 1) }
     }
 
     /// `name_to_handle_at(dirfd, path, handle, mount, flags)`: nobody could open it.
@@ -283,7 +272,7 @@ impl Process {
         unsafe { self.refuse(thread, (abi::__NR_name_to_handle_at, args), args[0], 1) }
     }
 
-    /// `fanotify_mark(fd, flags, mask, dirfd, path)`: as `inotify_add_watch`.
+    /// `fanotify_mark(fd, flags, mask, dirfd, path)`: nobody would tell of changes.
     pub(super) unsafe fn mark(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         const FLUSH: usize = 0x80;
         if args[1] & FLUSH != 0 {

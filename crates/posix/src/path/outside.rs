@@ -41,7 +41,7 @@ impl Process {
             let course = Course { slot, mount, base: mount.root, rest };
             return self.go(cx, thread, which, course, last);
         }
-        if !needs_care(whole) && (!thread.retry.get() || !self.points_exist.load(Relaxed) && !may_hide_link(whole)) {
+        if !needs_care(whole) && (!thread.retry.get() || !self.points_exist.load(Relaxed) && !may_hide_link(thread, whole)) {
             return Ok(Place::Kernel);
         }
         match self.enter_outside_path(cx, thread, which, whole, last)? {
@@ -168,9 +168,9 @@ fn kernel_directory(dirfd: usize, out: &mut [u8; 1024]) -> Option<usize> {
 /// After the kernel said that a path does not exist: whether a symlink may be
 /// the reason. Cheaper than walking it: from the end on, the first name that
 /// exists tells, because the kernel got that far.
-pub(super) fn may_hide_link(path: &[u8]) -> bool {
-    let mut room = [const { core::mem::MaybeUninit::<u8>::uninit() }; PATH_MAX];
-    let name = room.as_mut_ptr().cast::<u8>();
+pub(super) fn may_hide_link(thread: &ThreadState, path: &[u8]) -> bool {
+    // No walk through the kernel's namespace is going on in this thread yet: its room is free, and stacks are small.
+    let name = thread.room().outside.get().cast::<u8>();
     let mut len = path.len().min(PATH_MAX - 1);
     // SAFETY: `len` bytes fit.
     unsafe { core::ptr::copy_nonoverlapping(path.as_ptr(), name, len) };

@@ -30,13 +30,21 @@ const INTERPRETERS_MAX: u32 = 4;
 pub fn can_be_loaded() -> bool {
     let name = environ::own_name();
     // By a name alone it is looked for in several places.
-    let mut text = [0u8; 4096];
-    if name.first() != Some(&b'/') || name.len() >= text.len() {
+    if name.first() != Some(&b'/') {
         return true;
     }
-    text[..name.len()].copy_from_slice(name);
+    // Not on the stack: those of programs that start others are small, too.
+    let block = alloc::alloc_zeroed(name.len() + 1);
+    if block.is_null() {
+        return true;
+    }
+    // SAFETY: a block of that size, ours alone.
+    unsafe { core::ptr::copy_nonoverlapping(name.as_ptr(), block, name.len()) };
     // SAFETY: a NUL-terminated path.
-    unsafe { pm::call!(__NR_faccessat, HERE, text.as_ptr(), 0) }.is_ok()
+    let can = unsafe { pm::call!(__NR_faccessat, HERE, block, 0) }.is_ok();
+    // SAFETY: not used any more.
+    unsafe { alloc::free(block) };
+    can
 }
 
 /// How a program gets at the mounts.

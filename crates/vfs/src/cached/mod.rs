@@ -8,8 +8,11 @@
 //! a lower file system hears of them only when the last one goes. Where a lower file system allows it
 //! ([`LowerFs::page_key`]), contents are kept too ([`session::pages`]).
 
+mod below;
 mod names;
 mod parts;
+
+pub use below::Below;
 
 pub use session::{KernelCall, KernelOpen};
 
@@ -119,6 +122,10 @@ impl<S: LowerFs> Backend for Cached<S> {
 
     fn device(&self) -> u64 {
         self.lower.device()
+    }
+
+    fn watch(&self, _cx: &Cx, node: Node, path: &mut [u8]) -> Result<usize> {
+        self.lower.watch(&self.session, node, path)
     }
 
     fn unsynced(&self) -> Option<&[u8]> {

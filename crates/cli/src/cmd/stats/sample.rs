@@ -1,6 +1,6 @@
 //! The figures of one moment, of all that is watched.
 
-use crate::attach::{self, Attached};
+use crate::attach::{self, Attached, How};
 use crate::cmd::{enter, mounts};
 use crate::failure::{Failure, Result};
 use crate::mounts::plain;
@@ -134,7 +134,7 @@ impl Watch {
         }
         for image in images {
             let slot = watch.free_slot().ok_or_else(|| Failure::new(format!("at most {MOUNTS_MAX} images at a time")))?;
-            let attached = attach::attach_as(image, slot)?;
+            let attached = attach::attach_as(image, How { slot, ..How::default() })?;
             watch.put(slot, image.clone(), attached, Vec::new());
         }
         Ok(watch)
@@ -169,7 +169,10 @@ impl Watch {
                 known.2 = points;
                 continue;
             }
-            match self.free_slot().map(|slot| attach::attach_as(&path, slot).map(|attached| (slot, attached))) {
+            match self
+                .free_slot()
+                .map(|slot| attach::attach_as(&path, How { slot, ..How::default() }).map(|attached| (slot, attached)))
+            {
                 Some(Ok((slot, attached))) => self.put(slot, path, attached, points),
                 Some(Err(failure)) => self.cannot(&path, failure.to_string()),
                 None => self.cannot(&path, format!("at most {MOUNTS_MAX} images at a time")),
