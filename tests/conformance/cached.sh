@@ -74,6 +74,12 @@ same 'after changes in a session' ''
 echo more >>low/f && rm low/many/new && mkdir low/many/deeper && echo x >low/many/deeper/x
 same 'after changes between sessions' ''
 
+# A file whose first name goes is read by another.
+mkdir -p low/first low/second && seq 50000 >low/first/name && ln low/first/name low/second/name
+cached '' bash -c "cd $point && ls -l first/name >/dev/null && ls -l second/name >/dev/null && rm $PWD/low/first/name && for i in \$(seq 100); do [ -e first/name ] || break; sleep 0.1; done
+    [ ! -e first/name ] && cmp second/name $PWD/low/second/name" || fail "by another name: $(cat err)"
+"$bypath" check "$image" >checked || { fail 'by another name: check' && cat checked; }
+
 # The kernel tells of changes: they are seen without a round over all. A file that is replaced again and again is never missing.
 told() { for i in $(seq 10); do mkdir -p low/told/$i && echo $i >low/told/$i/f; done && mv low/told/3 low/told/4/in && rm -r low/told/5 && echo longer >low/told/6/f &&
     chmod 700 low/told/7 && for i in $(seq 300); do echo $i >low/many/told-$i; done && mv low/d low/told/d && ln -s f low/told/8/l; }
@@ -84,10 +90,50 @@ same 'after what was told' ''
 cached '' bash -c "ls -R $point/told >/dev/null; (for i in \$(seq 200); do echo \$i >low/told/next && mv low/told/next low/told/old/f; sleep 0.005; done) & kid=\$!
     while kill -0 \$kid 2>/dev/null; do cat $point/told/old/f >/dev/null || { echo missing; exit 1; }; done" >said 2>&1 || fail "a file that is being replaced: $(tail -3 said) $(cat err)"
 
+# `bypath run` is killed, its program goes on, and sees what changes; the session after it too. Nothing is left then.
+mkdir -p low/killed && echo before >low/killed/f
+"$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:64M" -- bash -c "cat $point/killed/f; : >$PWD/ready; for i in \$(seq 100); do [ -e $PWD/killed ] && break; sleep 0.1; done
+    echo after, and longer >low/killed/f; echo new >low/killed/new; for i in \$(seq 100); do [ \"\$(cat $point/killed/f $point/killed/new 2>/dev/null)\" = 'after, and longer
+new' ] && break; sleep 0.1; done; cat $point/killed/f >$PWD/seen" >/dev/null 2>err &
+killed=$!
+for i in $(seq 100); do [ -e ready ] && break; sleep 0.1; done
+kill -9 $killed; wait $killed 2>/dev/null; : >killed
+for i in $(seq 200); do [ -s seen ] && break; sleep 0.1; done
+[ "$(cat seen 2>/dev/null)" = 'after, and longer' ] || fail "after bypath run was killed: $(cat seen err)"
+for i in $(seq 100); do ps -eo args | grep -q "[c]ache-spare .*$image" || break; sleep 0.1; done
+ps -eo args | grep "[c]ache-spare .*$image" && fail 'who kept it fresh is left'
+same 'after a session that was killed' ''
+
 # An image with less room than the files: the files are read past it.
 rm -f "$image" && head -c 40000000 /dev/urandom >low/large1 && cp low/large1 low/large2
 image=$PWD/small.img
 timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:32M" -- sh -c "cmp $point/large1 low/large1 && cmp $point/large2 low/large2" 2>err || fail "too small: $(cat err)"
+
+# A tree ten times the image: what was looked at last is here, what has gone is brought again; names too. Method: all is
+# read twice, by two at once; then a file is read, removed below, and read again.
+rm -r low/large1 low/large2 && mkdir -p low/tree && for i in $(seq 400); do head -c 800000 /dev/urandom >low/tree/$i; done && echo last >low/tree/last
+image=$PWD/tenth.img
+reads="find $point -type f -exec md5sum {} + >/dev/null & find $point -type f -exec md5sum {} + | sed \"s: $point: .:\" | sort; wait"
+contents low >kernel
+for i in 1 2; do
+    timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:32M,actimeo=max" -- bash -c "$reads" >here 2>err
+    cmp -s kernel here || { fail "ten times the image, time $i:" && diff kernel here | head -5 && cat err; }
+done
+timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:32M,actimeo=max" -- sh -c "cat $point/tree/last $point/tree/1 >/dev/null; mv low/tree/1 low/tree/last .; cat $point/tree/last; md5sum <$point/tree/1" >said 2>err
+[ "$(cat said)" = "last
+$(md5sum <1)" ] || fail "what was read last is not here: $(cat said err)"
+mv 1 last low/tree
+"$bypath" check "$image" >checked || { fail 'ten times the image: check' && cat checked; }
+image=$PWD/names.img && python3 -c "
+import os
+for d in range(60):
+    os.makedirs(f'low/tree/names/{d}')
+    for i in range(1000): os.close(os.open(f'low/tree/names/{d}/a-name-that-takes-some-room-{i}', os.O_CREAT))"
+listing low/tree/names >kernel
+timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:16M,actimeo=max" -- bash -c "$(declare -f listing); listing $point/tree/names >here1; listing $point/tree/names" >here 2>err
+cmp -s kernel here && cmp -s kernel here1 || { fail "more names than the image has room for:" && diff kernel here | head -5 && cat err; }
+"$bypath" check "$image" >checked || { fail 'names: check' && cat checked; }
+rm -r low/tree
 
 # Two sessions, and a crowd that brings the same at once; some of it is killed.
 image=$PWD/crowd.img

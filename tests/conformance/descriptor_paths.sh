@@ -21,6 +21,6 @@ gone = os.open("gone", os.O_CREAT | os.O_RDWR); os.unlink("gone")
 print(os.readlink(f"/proc/self/fd/{gone}").endswith(" (deleted)"), os.path.dirname(show(os.readlink(f"/proc/self/fd/{gone}"))))
 unnamed = os.open(".", os.O_TMPFILE | os.O_RDWR)
 print(os.readlink(f"/proc/self/fd/{unnamed}").endswith(" (deleted)"))
-for name, flags in f"/proc/self/fd/{fd}/", os.O_RDONLY), (f"/proc/self/fd/{fd}/x", os.O_RDONLY), (f"/proc/self/fd/{fd}", os.O_NOFOLLOW):
+for name, flags in (f"/proc/self/fd/{fd}/", os.O_RDONLY), (f"/proc/self/fd/{fd}/x", os.O_RDONLY), (f"/proc/self/fd/{fd}", os.O_NOFOLLOW):
     try: os.open(name, flags)
     except OSError as e: print(e.strerror)'

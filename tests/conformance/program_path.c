@@ -54,7 +54,8 @@ static int inside(const char *self) {
     printf("access %d %d\n", access("/proc/self/exe", X_OK), access("/proc/self/exe/x", X_OK));
     int fd = open("/proc/self/exe", O_RDONLY), other = open(self, O_RDONLY);
     char a[64] = "", b[64] = "x";
-    printf("read %zd %zd same %d\n", read(fd, a, 64), read(other, b, 64), memcmp(a, b, 64) == 0);
+    ssize_t first = read(fd, a, 64), second = read(other, b, 64);
+    printf("read %zd %zd same %d\n", first, second, memcmp(a, b, 64) == 0);
     close(fd), close(other);
     pid_t child = fork();
     if (child == 0) {

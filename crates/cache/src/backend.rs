@@ -10,6 +10,9 @@ use openfiles::OpenFile;
 use pm::{Table, UserSlice};
 use vfs::backend::*;
 
+/// How often bytes may go again before they are read.
+const ATTEMPTS: u32 = 100;
+
 /// Of whatever would change something.
 fn read_only<T>() -> Result<T> {
     Err(Error::Posix(Errno::EROFS))
@@ -90,10 +93,18 @@ impl Backend for Cache {
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
         let len = UserSlice::total(into) as u64;
-        if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
-            return self.read_through(cx, node, offset, into);
+        for _ in 0..ATTEMPTS {
+            let before = self.fs().moves(cx, node)?;
+            if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
+                return self.read_through(cx, node, offset, into);
+            }
+            let done = self.fs().read(cx, node, offset, into)?;
+            // Taken away between the two, it would have been read as zeros.
+            if self.fs().moves(cx, node)? == before {
+                return Ok(done);
+            }
         }
-        self.fs().read(cx, node, offset, into)
+        self.read_through(cx, node, offset, into)
     }
 
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
@@ -242,6 +253,7 @@ impl Xattrs for Cache {
 impl AdvisoryLocks for Cache {
     native! {
         fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
+        fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()>;
         fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
         fn drop_process_locks(&self, cx: &Cx, node: Node);
     }

@@ -48,6 +48,7 @@ impl Cache {
             let mut read = |at: u64, part: UserSlice| file.read(who, at, part);
             match self.fs().fetch(&cx, node, (hole.start, len), &known.stamp, &mut read) {
                 Ok(()) => {}
+                Err(Error::Posix(Errno::ENOSPC)) if self.evict_contents(&cx, node)? => {}
                 Err(Error::Posix(Errno::ENOSPC)) => return Ok(Brought::NoRoom),
                 Err(error) => return Err(error),
             }
@@ -59,7 +60,7 @@ impl Cache {
     fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(Handle, Known)>> {
         let known = self.known(node)?;
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
-        let file = self.lower.open(cx, &self.path(node, b"").map_err(gone)?, false).map_err(gone)?;
+        let file = self.lower.open(cx, &self.place(cx, node).map_err(gone)?, false).map_err(gone)?;
         let original = file.original(cx)?;
         if known.stamp.has_same_contents(&original.stamp) {
             return Ok(Some((file, known)));

@@ -192,6 +192,7 @@ impl Cache {
     /// more, so whoever wants that asks.
     fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], node: Node, depth: u32) -> Result<()> {
         let cx = &own(cx);
+        self.fs().forget();
         self.fs().mark(cx, dir, 0, bits::LISTED)?;
         self.remove_name(cx, dir, name, node, depth)
     }
@@ -200,6 +201,7 @@ impl Cache {
     fn remove_name(&self, cx: &Cx, dir: Node, name: &[u8], node: Node, depth: u32) -> Result<()> {
         if self.fs().attr(cx, node)?.kind != Kind::Directory {
             self.fs().unlink(cx, dir, name)?;
+            self.forget_link(cx, node);
             return self.restore_times(cx, dir);
         }
         for _ in 0..1000 {

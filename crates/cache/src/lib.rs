@@ -27,6 +27,7 @@ extern crate std;
 mod ask;
 mod backend;
 mod data;
+mod evict;
 pub mod fresh;
 mod list;
 mod lower;
@@ -82,6 +83,17 @@ impl Cache {
     /// Path of the original of `name` in the directory `dir`, or, if that is empty, of `dir` itself, whatever it is.
     fn path(&self, dir: Node, name: &[u8]) -> Result<Path> {
         self.lower.path(|into| self.fs().path_of(dir, self.tree, into), name)
+    }
+
+    /// Path of the original of a node; of a file with several names by one of them that is still here.
+    fn place(&self, cx: &Cx, node: Node) -> Result<Path> {
+        match self.path(node, b"") {
+            Err(Error::Posix(Errno::ENOENT)) if self.fs().names_here(node)? > 1 => {
+                self.fs().go_by_another_name(&own(cx), node, self.links)?;
+                self.path(node, b"")
+            }
+            path => path,
+        }
     }
 
     /// What is known of a node's original. Every node of the tree has one, as long as nothing is changed here.

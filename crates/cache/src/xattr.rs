@@ -13,7 +13,7 @@ impl Cache {
         if self.known(node)?.state & bits::NO_XATTRS != 0 {
             return Ok(None);
         }
-        let handle = self.lower.handle(cx, &self.path(node, b"")?)?;
+        let handle = self.lower.handle(cx, &self.place(cx, node)?)?;
         match handle.list_xattr(cx, UserSlice::from_mut(&mut [])) {
             Ok(0) | Err(Errno::EOPNOTSUPP) => {
                 self.fs().mark(&own(cx), node, bits::NO_XATTRS, 0)?;

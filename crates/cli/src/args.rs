@@ -318,6 +318,14 @@ pub enum Verb {
         thread: i32,
         directory: PathBuf,
     },
+    /// Keep a cache fresh when the session is killed (for `run`)
+    #[command(hide = true, name = "cache-spare")]
+    CacheSpare {
+        /// Between two looks at all of it; 0: as the kernel tells
+        seconds: u32,
+        image: PathBuf,
+        directory: PathBuf,
+    },
     /// Mounts for as long as standard input lasts (for the C library)
     #[command(hide = true)]
     Session {

@@ -82,6 +82,12 @@ impl Tree {
         found.ok_or_else(|| Failure::errno(place, pm::Errno::ENOENT))
     }
 
+    /// Whether a directory lies there.
+    pub fn is_directory(&mut self, place: &Place) -> Result<bool> {
+        let Ok(Some(node)) = self.walk(place, &place.path, Last::Follow) else { return Ok(false) };
+        Ok(self.attr(place, node)?.kind == base::Kind::Directory)
+    }
+
     /// What is at `path` (of the same image as `place`, which is named in errors).
     fn walk(&mut self, place: &Place, path: &[u8], last: Last) -> Result<Option<Node>> {
         let root = self.backend.root();

@@ -165,6 +165,11 @@ pub(crate) fn corrupt(what: &'static str, at: u64) -> Error {
 }
 
 impl Fs {
+    /// How many bytes the image may grow to.
+    pub fn limit(&self) -> u64 {
+        self.layout.limit
+    }
+
     /// A structure of the image; `Corrupt` if the offset is out of bounds or unaligned.
     #[inline(always)]
     pub(crate) fn at<T: FromBytes + KnownLayout>(&self, offset: u64, what: &'static str) -> Result<&T> {

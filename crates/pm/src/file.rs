@@ -28,6 +28,8 @@ pub struct Stat {
     pub links: u64,
     /// When its contents changed last, seconds since the epoch.
     pub modified: i64,
+    /// When that or an attribute changed last: seconds since the epoch, and nanoseconds.
+    pub changed: [i64; 2],
 }
 
 impl Stat {
@@ -42,6 +44,7 @@ impl Stat {
             allocated: stat.st_blocks as u64 * 512,
             links: u64::from(stat.st_nlink as u32),
             modified: stat.st_mtime as i64,
+            changed: [stat.st_ctime as i64, stat.st_ctime_nsec as i64],
         }
     }
 
@@ -199,6 +202,11 @@ impl File {
     /// As [`File::lock`], but it waits for some 20 ms at most; whether it has the lock.
     pub fn lock_soon(&self) -> bool {
         self.lock_within(abi::LOCK_EX, LOCK_SOON).is_ok()
+    }
+
+    /// As [`File::lock`], but it waits for so many nanoseconds at most; whether it has the lock.
+    pub fn lock_for(&self, patience: i64) -> bool {
+        self.lock_within(abi::LOCK_EX, patience).is_ok()
     }
 
     fn lock_within(&self, how: u32, patience: i64) -> Result<(), Errno> {

@@ -42,8 +42,11 @@ struct Options {
     /// Of the files of fileserver and webproxy one in how many
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     scale: u16,
+    /// Threads of each load, in place of as many as it is defined with
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
     /// Rounds that count
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Only loads whose name holds this
     #[arg(long, value_name = "TEXT")]

@@ -34,16 +34,23 @@ pub fn table(results: &Results) -> String {
     for why in &results.left_out {
         let _ = writeln!(text, "left out: {why}");
     }
-    let _ = writeln!(text, "\nFilebench's loads, operations a second\n");
-    header(&mut text, "load", results);
-    for load in LOADS.iter().filter(|load| results.loads.iter().any(|row| row.what == load.name)) {
-        line(&mut text, load.name, (&results.loads, false), results);
+    for (title, rows, is_time) in [
+        ("operations a second, medians", &results.loads, false),
+        (
+            "nanoseconds of processor time an operation, the best of the rounds: other work disturbs it less",
+            &results.processor,
+            true,
+        ),
+    ] {
+        let _ = writeln!(text, "\nFilebench's loads, {title}\n");
+        header(&mut text, "load", results);
+        for load in LOADS.iter().filter(|load| rows.iter().any(|row| row.what == load.name)) {
+            line(&mut text, load.name, (rows, is_time), results);
+        }
     }
     if !results.overwrites.is_empty() {
-        let _ = writeln!(
-            text,
-            "\nOverwriting in place at random, one thread, nothing synced, ns a call, the best of many short rounds\n"
-        );
+        let _ =
+            writeln!(text, "\nOverwriting in place at random, one thread, nothing synced, ns a call, the best of the rounds\n");
         header(&mut text, "bytes", results);
         LENGTHS.iter().for_each(|len| line(&mut text, &size(*len), (&results.overwrites, true), results));
     }
@@ -54,7 +61,11 @@ pub fn table(results: &Results) -> String {
 /// All rounds.
 pub fn csv(results: &Results) -> String {
     let mut text = format!("# {}\nwhat,way,unit,figure,rounds\n", results.machine);
-    for (rows, unit, is_time) in [(&results.loads, "operations/s", false), (&results.overwrites, "ns", true)] {
+    for (rows, unit, is_time) in [
+        (&results.loads, "operations/s", false),
+        (&results.processor, "ns of processor time", true),
+        (&results.overwrites, "ns", true),
+    ] {
         for row in rows {
             let rounds: Vec<String> = row.rounds.iter().map(|value| format!("{value:.0}")).collect();
             let _ = writeln!(text, "{},\"{}\",{unit},{:.0},{}", row.what, row.way, row.figure(is_time), rounds.join(" "));

@@ -93,7 +93,7 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
     fs.give_lane_back(&thread);
     let info = Info {
         image: image.display().to_string(),
-        limit: std::fs::metadata(image).map_or(0, |meta| meta.len()),
+        limit: fs.limit(),
         used: stat.blocks.saturating_sub(stat.blocks_free) * stat.block_bytes,
         free: stat.blocks_free * stat.block_bytes,
         files: stat.files.saturating_sub(stat.files_free),

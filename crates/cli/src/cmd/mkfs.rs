@@ -12,8 +12,15 @@ use std::path::Path;
 pub fn mkfs(image: &Path, limit: u64, force: bool) -> Result<u8> {
     make(image, limit, force)?;
     let shown = image.display();
-    print(format!("{shown}: made, up to {}; try: bypath run --mount {shown}:/bp -- bash\n", size::show(limit)).as_bytes())?;
+    let word = quoted(&format!("{shown}:/bp"));
+    print(format!("{shown}: made, up to {}; try: bypath run --mount {word} -- bash\n", size::show(limit)).as_bytes())?;
     Ok(0)
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-:+@%,=".contains(letter);
+    if word.chars().all(is_plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// Makes an image whose root belongs to the user.
@@ -34,4 +41,17 @@ pub fn make(image: &Path, limit: u64, force: bool) -> Result<()> {
         MkfsError::File(errno) => Failure::errno(shown, errno),
         other => Failure::new(format!("{shown}: {other}")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    /// Goal: what is printed to be typed can be typed.
+    #[test]
+    fn words_are_quoted() {
+        assert_eq!(quoted("/dev/shm/work.img:/bp"), "/dev/shm/work.img:/bp");
+        assert_eq!(quoted("with space"), "'with space'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+    }
 }

@@ -37,6 +37,7 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Mounts { json } => mounts::mounts(json),
         Verb::ExecInside { command } => run::exec_inside(&command),
         Verb::Mount(mount) => mount::mount(&mount),
+        Verb::CacheSpare { seconds, image, directory } => crate::mounts::spare::wait(seconds, &image, &directory),
         Verb::GuardMount { server, thread, directory } => guard::guard(server, thread, &directory),
         Verb::Umount { directory, lazy } => mount::umount(&directory, lazy),
         Verb::Import { source, target, unpack, force, quiet } => transfer::import(&source, &target, unpack, force, quiet),

@@ -243,8 +243,12 @@ fn serve(args: &Mount) -> Result<()> {
     if claimed.is_err() {
         attached.leave();
         let pid = pid.map_or_else(String::new, |pid| format!(" by process {pid}"));
+        let place = std::fs::canonicalize(&args.directory).ok();
+        let is_here =
+            place.and_then(|place| device::mounted_at(&place)).is_some_and(|there| there.device == attached.fs.device());
+        let place = if is_here { "there" } else { "elsewhere" };
         return Err(Failure::new(format!(
-            "{}: already mounted elsewhere{pid}; an image has one kernel mount at a time, `bypath umount` that one",
+            "{}: already mounted {place}{pid}; an image has one kernel mount at a time, `bypath umount` that one",
             args.image.display()
         )));
     }

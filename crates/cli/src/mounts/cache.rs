@@ -1,6 +1,7 @@
 //! A directory, or a daemon, behind a cache image.
 
 use super::Session;
+use super::spare::Spare;
 use super::spec::{Actimeo, CacheImage, Mount};
 use super::watch::Watch;
 use crate::attach::{self, How};
@@ -60,15 +61,29 @@ impl Server {
 }
 
 /// What the server works with.
-struct Keeper {
+pub struct Keeper {
     cache: &'static Cache,
     watch: Option<Watch>,
     actimeo: Actimeo,
     /// Whether it is the one that keeps it fresh, from the start.
     is_one: bool,
+    /// Whether the session that it was for has been killed.
+    is_left: bool,
 }
 
 impl Keeper {
+    /// For the cache of the directory at `place`.
+    pub fn of_directory(cache: &'static Cache, place: &Path, actimeo: Actimeo) -> Keeper {
+        Keeper { cache, watch: Watch::make(place), actimeo, is_one: false, is_left: false }
+    }
+
+    /// Goes on until nobody else uses the image, or another does the same.
+    pub fn run_until_alone(&mut self) {
+        let (_end, ended) = channel::<()>();
+        self.is_left = true;
+        self.run(&ended, &AtomicBool::new(false));
+    }
+
     fn run(&mut self, ended: &Receiver<()>, is_ending: &AtomicBool) {
         let (thread, pid) = (Thread::new(), std::process::id());
         let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
@@ -79,6 +94,9 @@ impl Keeper {
             let is_one = self.cache.serve(pid);
             let mut is_due = is_one && !was_one && self.is_new();
             was_one = is_one;
+            if self.is_left && (!is_one || self.cache.is_alone(pid)) {
+                break;
+            }
             if !is_one {
                 continue;
             }
@@ -176,9 +194,16 @@ impl Session {
         let cache = Cache::new(&cx, attached.fs, &origin).map_err(|error| Failure::errno(&shown, error.errno()))?;
         let cache: &'static Cache = Box::leak(Box::new(cache));
         if mount.options.actimeo != Actimeo::Never {
-            let watch =
-                if let Origin::Directory(place) = origin { Watch::make(Path::new(OsStr::from_bytes(place))) } else { None };
-            let mut keeper = Keeper { cache, watch, actimeo: mount.options.actimeo, is_one: false };
+            let actimeo = mount.options.actimeo;
+            let mut keeper = match origin {
+                Origin::Directory(place) => {
+                    let place = Path::new(OsStr::from_bytes(place));
+                    self.spares.extend(Spare::start(&image.path, place, actimeo));
+                    Keeper::of_directory(cache, place, actimeo)
+                }
+                // It ends with the session, however that ends.
+                Origin::Daemon(..) => Keeper { cache, watch: None, actimeo, is_one: false, is_left: false },
+            };
             keeper.begin(&cx, was_one, &shown)?;
             self.servers.push(Server::start(keeper));
         }

@@ -9,6 +9,7 @@ mod proxy;
 mod rescue;
 mod said;
 pub mod shared_file;
+pub mod spare;
 pub mod spec;
 pub mod transport;
 mod watch;
@@ -49,6 +50,8 @@ pub struct Session {
     daemons: Vec<Daemon>,
     /// Who keep caches fresh.
     servers: Vec<cache::Server>,
+    /// And who do so when this process is killed.
+    spares: Vec<spare::Spare>,
     files: Vec<SharedFile>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
@@ -73,8 +76,17 @@ impl Session {
     /// Makes all mounts, in order.
     pub fn start(mounts: &[Mount], list: Vec<u8>, whom: For) -> Result<Session> {
         let (images, kernel, daemons) = (Vec::new(), Vec::new(), Vec::new());
-        let mut session =
-            Session { images, kernel, daemons, servers: Vec::new(), files: Vec::new(), uncovered: Vec::new(), said: None, list };
+        let mut session = Session {
+            images,
+            kernel,
+            daemons,
+            servers: Vec::new(),
+            spares: Vec::new(),
+            files: Vec::new(),
+            uncovered: Vec::new(),
+            said: None,
+            list,
+        };
         session.said = (whom != For::Itself).then(Said::make);
         // Mounted here too, so that what no program could mount is said once.
         let table = MountTable::new();
@@ -279,6 +291,9 @@ fn image(path: &Path, slot: usize, options: &spec::Options) -> Result<(Attached,
     }
     if !options.read_only {
         let shown = path.display();
+        if std::fs::File::open(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
+            return Err(Failure::new(format!("{shown}: this user may neither read nor write the file")));
+        }
         return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro, a copy of it can be read")));
     }
     let copy = rescue::copy(path)?;

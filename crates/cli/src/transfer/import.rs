@@ -45,7 +45,14 @@ pub fn import(tree: &mut Tree, source: &Path, target: &Place, bar: &ProgressBar)
         import.tally.names += 1;
         import.directory(source, &meta, dir)?;
     } else {
-        let path = &target.path;
+        // Into a directory that is there, under its own name, as `cp` and `export` do.
+        let mut path = target.path.clone();
+        if import.tree.is_directory(target)?
+            && let Some(name) = source.file_name()
+        {
+            path.extend_from_slice(b"/");
+            path.extend_from_slice(name.as_bytes());
+        }
         let cut = path.iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
         let name = path[cut..].to_vec();
         if name.is_empty() {

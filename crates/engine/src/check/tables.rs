@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use format::inode::{node_generation, node_offset};
 use format::layout::{self, BLOCK, LINE};
 use format::permission::{self, Permission};
+use format::superblock::SuperblockError;
 use format::{Superblock, bucket};
 use heap::format;
 use zerocopy::IntoBytes;
@@ -17,6 +18,18 @@ pub(crate) fn superblock_at(fs: &Fs, at: u64) -> Option<Superblock> {
     Some(copy)
 }
 
+/// Why a copy of the superblock is none.
+fn unusable(error: Option<SuperblockError>) -> &'static str {
+    match error {
+        Some(SuperblockError::NotAnImage) => "it does not begin as an image does",
+        Some(SuperblockError::Version(_)) => "it is of another version of the format",
+        Some(SuperblockError::Features(_)) => "it has features that this program does not know",
+        Some(SuperblockError::Damaged) => "its checksum is not right",
+        Some(SuperblockError::Truncated) => "the file is shorter than it says",
+        None => "it lies outside of the file",
+    }
+}
+
 impl Checker<'_> {
     /// Both copies of the superblock.
     pub(super) fn superblocks(&mut self) {
@@ -25,7 +38,10 @@ impl Checker<'_> {
         for (copy, at) in copies.iter().zip(places) {
             match copy.as_ref().map(Superblock::validate) {
                 Some(Ok(_)) => {}
-                other => self.issue(IssueKind::Superblock, at, format!("this copy of the superblock cannot be used: {other:?}")),
+                other => {
+                    let why = unusable(other.and_then(Result::err));
+                    self.issue(IssueKind::Superblock, at, format!("this copy of the superblock cannot be used: {why}"));
+                }
             }
         }
         if let [Some(first), Some(second)] = copies

@@ -99,8 +99,8 @@ impl Drop for Overwriting<'_> {
 }
 
 impl Job<'_, '_> {
-    /// Writes `start..end` from `source`, where the file has bytes at `start`: all of it, or (an error) nothing. Where it
-    /// ended: before `end` if `source` did. `EFBIG`, `ENOSPC`.
+    /// Writes `start..end` from `source`: all of it, or (an error) nothing. What lies between the end and `start` is zero already.
+    /// Where it ended: before `end` if `source` did. `EFBIG`, `ENOSPC`.
     #[cold]
     #[inline(never)]
     pub(super) fn overwrite_whole(&mut self, how: Atomic, start: u64, end: u64, source: &mut Source) -> Result<u64> {
@@ -119,10 +119,10 @@ impl Job<'_, '_> {
         });
         if result.is_err() {
             self.tx.abandon();
-            if end > size {
-                // Blocks behind the end, perhaps.
-                self.cachelet.flags.fetch_or(cachelet::AHEAD, Relaxed);
-            }
+        }
+        if result != Ok(end) && end > size {
+            // Blocks behind the end, perhaps.
+            self.cachelet.flags.fetch_or(cachelet::AHEAD, Relaxed);
         }
         result
     }

@@ -215,9 +215,11 @@ impl Fs {
         let size = job.size();
         let end = offset + len.min(FILLED_MAX).min(FILE_MAX - offset);
         let mut source = Source::Filler(Filler { fill, done: 0, ended: false, error: None });
-        if let Some(how) = how
-            && offset < size
-        {
+        if let Some(how) = how {
+            // Behind the end too: how long the file becomes is not known before.
+            if offset > size {
+                job.zero_allocated(size, offset)?;
+            }
             return job.overwrite_whole(how, offset, end, &mut source).map(|reached| (reached - offset) as usize);
         }
         let reached = job.fill(offset, end, &mut source)?;

@@ -1,12 +1,14 @@
 //! Taking note of what has become of an original.
 
 use super::{Stamp, bits};
+use crate::dir::NameBuffer;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::segment::{Cachelet, cachelet};
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use format::Inode;
+use format::cache::Lower;
 use format::inode::{node_offset, word};
 use format::lane;
 use pm::Errno;
@@ -31,6 +33,12 @@ impl Fs {
         let cachelet = self.lock_node(&mut tx, cx, node)?;
         let inode = self.inode(node_offset(node.id))?;
         let (_, lower) = self.lower_lines(inode)?.ok_or(Errno::ESTALE)?;
+        self.change_marks(cachelet, inode, lower, (set, clear));
+        Ok(())
+    }
+
+    /// The same of a node that is locked.
+    pub(super) fn change_marks(&self, cachelet: &Cachelet, inode: &Inode, lower: &Lower, (set, clear): (u64, u64)) {
         let image = &self.image;
         if set & !lower.state.load(Relaxed) != 0 {
             image.or(&lower.state, set);
@@ -41,7 +49,6 @@ impl Fs {
         image.flush(image.offset_of(lower), format::LINE);
         image.fence();
         self.show_listed(cachelet, inode.head().kind, lower.state.load(Relaxed));
-        Ok(())
     }
 
     /// Has the cachelet of a directory that is locked say whether all its names are here.
@@ -96,6 +103,27 @@ impl Fs {
         change.flags.fetch_and(!cachelet::COLD, SeqCst);
         change.flags.fetch_or(flags, SeqCst);
         Ok(())
+    }
+
+    /// Has the path of a file go by another of its names, if one is here in another directory than `not_in`: the one that
+    /// it went by is gone. Looks through the whole index. `ENOENT` if there is none.
+    pub fn go_by_another_name(&self, cx: &Cx, node: Node, not_in: Node) -> Result<()> {
+        let (mut name, mut found) = (NameBuffer::new(), None);
+        for number in 0..self.names_steps() {
+            self.names_in(number, &mut |edentry| {
+                if let Ok(entry) = self.read_edentry(edentry, &mut name)
+                    && (entry.child, entry.parent != node_offset(not_in.id)) == (node.id, true)
+                {
+                    found = Some(edentry);
+                }
+            })?;
+        }
+        let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
+        self.lock_node(&mut tx, cx, node)?;
+        let (cold, _) = self.lower_lines(self.inode(node_offset(node.id))?)?.ok_or(Errno::ESTALE)?;
+        // Gone again meanwhile: whoever goes by it finds out.
+        tx.set(self.image.offset_of(&cold.own), found.ok_or(Errno::ENOENT)?)?;
+        tx.commit()
     }
 
     fn record_stamp<'a>(&'a self, tx: &mut Tx<'a>, node: Node, new: &Change, is_file: bool) -> Result<()> {

@@ -1,0 +1,62 @@
+//! Who keeps the cache of a directory fresh when `bypath run` is killed and its programs go on.
+//!
+//! A process that does nothing but wait: its standard input says that the session has ended ([`ENDED`]), or ends without
+//! that: then it attaches the image and goes on as the server, until nobody else uses the image. It has its own session,
+//! so that a terminal's signals, and those for a group of processes, pass it by, and holds nothing else.
+
+use super::cache::Keeper;
+use super::spec::Actimeo;
+use crate::attach::{self, How};
+use crate::failure::{Failure, Result};
+use base::{Cred, Cx, Thread};
+use cache::{Cache, Origin};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The session has ended in order.
+const ENDED: u8 = b'e';
+
+/// It, as long as the session lasts.
+pub struct Spare(Child);
+
+impl Spare {
+    /// Starts it, for the image of the directory at `place`. Without one all is as with it, as long as nobody is killed.
+    pub fn start(image: &Path, place: &Path, actimeo: Actimeo) -> Option<Spare> {
+        let seconds = if let Actimeo::Seconds(seconds) = actimeo { seconds } else { 0 };
+        // By the link: its path might lead into a mount.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("bypath").arg("cache-spare").arg(seconds.to_string()).arg(image).arg(place).current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok().map(Spare)
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        if let Some(mut input) = self.0.stdin.take() {
+            let _ = input.write_all(&[ENDED]);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// What that process does.
+pub fn wait(seconds: u32, image: &Path, place: &Path) -> Result<u8> {
+    let _ = rustix::process::setsid();
+    let mut word = [0];
+    if matches!(std::io::stdin().read(&mut word), Ok(1)) {
+        return Ok(0);
+    }
+    let attached = attach::attach_as(image, How::default())?;
+    let thread = Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    let cache = Cache::new(&cx, attached.fs, &Origin::Directory(place.as_os_str().as_bytes()))
+        .map_err(|error| Failure::errno(image.display(), error.errno()))?;
+    cache.give_lane_back(&thread);
+    let actimeo = if seconds == 0 { Actimeo::Told } else { Actimeo::Seconds(seconds) };
+    Keeper::of_directory(Box::leak(Box::new(cache)), place, actimeo).run_until_alone();
+    attached.leave();
+    Ok(0)
+}
