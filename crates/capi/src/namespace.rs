@@ -316,8 +316,9 @@ pub(crate) mod native {
     use engine::Fs;
     use engine::process::attach::Options;
     use posix::{Process, ThreadState};
-    use std::ffi::{CStr, CString};
+    use std::ffi::{CStr, CString, OsStr, OsString};
     use std::mem::MaybeUninit;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
     use std::sync::mpsc::{Sender, channel};
     use std::sync::{Mutex, PoisonError};
     use vfs::Backend;
@@ -344,7 +345,7 @@ pub(crate) mod native {
     fn attach_here(image: &CStr, options: &[u8], slot: usize) -> Answer {
         let words = || options.split(|&b| b == b',');
         let value = |name: &[u8]| words().find_map(|word| word.strip_prefix(name));
-        let segment_dir = std::env::var_os("BYPATH_SEGMENT_DIR").map(std::os::unix::ffi::OsStringExt::into_vec);
+        let segment_dir = segment_directory();
         let atomic = match value(b"atomic=") {
             Some(name) => Some(Atomic::from_name(name).ok_or(libc::EINVAL)?),
             None => None,
@@ -368,6 +369,24 @@ pub(crate) mod native {
             drop(unsafe { Box::from_raw(at) });
             error.errno().0
         })
+    }
+
+    /// Where segments are, if not in `/dev/shm`: as `bypath` chooses.
+    fn segment_directory() -> Option<Vec<u8>> {
+        let chosen = std::env::var_os("BYPATH_SEGMENT_DIR").map(OsString::into_vec).filter(|chosen| !chosen.is_empty());
+        if chosen.is_some() || can_make_files_in(b"/dev/shm") {
+            return chosen;
+        }
+        let named = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(std::env::var_os).map(OsString::into_vec);
+        named.chain([b"/tmp".to_vec()]).find(|directory| can_make_files_in(directory))
+    }
+
+    fn can_make_files_in(directory: &[u8]) -> bool {
+        let is_plain = directory.starts_with(b"/") && !directory.contains(&b':');
+        let is_directory = || std::fs::metadata(OsStr::from_bytes(directory)).is_ok_and(|meta| meta.is_dir());
+        let Ok(path) = CString::new(directory) else { return false };
+        // SAFETY: a NUL-terminated text.
+        is_plain && is_directory() && unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) } == 0
     }
 
     fn keeper() -> std::io::Result<Sender<Request>> {

@@ -135,9 +135,30 @@ pub fn refused(path: &Path, error: AttachError) -> Failure {
     }
 }
 
-/// Directory for segments, if the user chose one.
+/// Directory for segments, if it is not `/dev/shm`: the user's choice; or, where nothing can be made there, that of his run
+/// time or of temporary files.
 pub fn segment_directory() -> Option<PathBuf> {
+    chosen_directory().or_else(fallback_directory)
+}
+
+fn chosen_directory() -> Option<PathBuf> {
     std::env::var_os("BYPATH_SEGMENT_DIR").filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The directory in the place of `/dev/shm`, which programs of a session must be told.
+pub fn fallback_directory() -> Option<PathBuf> {
+    if chosen_directory().is_some() || can_make_files_in(Path::new("/dev/shm")) {
+        return None;
+    }
+    let named = ["XDG_RUNTIME_DIR", "TMPDIR"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    named.chain([PathBuf::from("/tmp")]).find(|directory| can_make_files_in(directory))
+}
+
+/// Whether it is a directory of ours to make files in. One with a colon can't be told to programs.
+fn can_make_files_in(directory: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let writable = || accessat(CWD, directory, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok();
+    directory.is_absolute() && !directory.as_os_str().as_bytes().contains(&b':') && directory.is_dir() && writable()
 }
 
 /// What the medium promises, if the user says so.

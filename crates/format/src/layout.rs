@@ -45,6 +45,10 @@ pub const ROOT: u64 = 2 * BLOCK;
 pub const VOLATILE: u64 = 3 * BLOCK;
 /// Offset of what tells the machine, in the same block.
 pub const MACHINE: u64 = VOLATILE + LINE;
+/// Offset of the directory of the shared cache, in the same block: text, filled up with zeros; all zero: not noted.
+pub const PLACE: u64 = VOLATILE + 1024;
+/// Bytes that it may have.
+pub const PLACE_BYTES: usize = 232;
 /// Offset of the lane mutexes.
 pub const LANE_MUTEXES: u64 = 4 * BLOCK;
 /// Offset of the process mutexes.

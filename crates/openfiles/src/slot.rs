@@ -41,8 +41,8 @@ pub struct ProcessSlot {
     pub nonce: AtomicU64,
     /// Not 0: it watches something, or was forked from one that does (`engine`'s). Whoever ends the process clears it.
     pub watching: AtomicU32,
-    /// Calls that the process has added here, a few thousand at a time; begins anew after 4 thousand million.
-    pub calls: AtomicU32,
+    /// Calls that the process has added here, a few thousand at a time, in units of [`CALLS`].
+    calls: AtomicU32,
     /// Pages of its descriptor table that have space, a bit each.
     pub table_pages: AtomicU64,
     /// When the state that does not last began, by the monotonic clock, nanoseconds.
@@ -53,6 +53,9 @@ pub struct ProcessSlot {
 
 const _: () = assert!(size_of::<ProcessSlot>() == 64);
 
+/// So many calls are one in a slot: fewer are not told, and 2^38 have room.
+const CALLS: u64 = 64;
+
 /// What the parent notes of its child: half of the nonce 32 | PID 32.
 pub(crate) fn noted_child(pid: u32, nonce: u64) -> u64 {
     nonce << 32 | u64::from(pid)
@@ -62,6 +65,21 @@ impl ProcessSlot {
     /// The process of this slot.
     pub fn who(&self) -> Who {
         Who { pid: self.pid.load(Relaxed), namespace: self.pid_namespace.load(Relaxed), since: self.since.load(Relaxed) }
+    }
+
+    /// The process has made so many calls more.
+    pub fn add_calls(&self, more: u64) {
+        self.calls.fetch_add((more / CALLS) as u32, Relaxed);
+    }
+
+    /// How many it has added.
+    pub fn calls(&self) -> u64 {
+        u64::from(self.calls.load(Relaxed)) * CALLS
+    }
+
+    /// Nobody has made any.
+    pub(crate) fn forget_calls(&self) {
+        self.calls.store(0, Relaxed);
     }
 
     /// Notes that it is this process's.

@@ -73,6 +73,9 @@ fn start(args: &Run, mounts: &[Mount], session: &Session, library: &Path) -> Res
     let mut command = command(&args.command, &points)?;
     command.env("LD_PRELOAD", preload_list(library));
     command.env(variable(environment::MOUNTS), OsStr::from_bytes(&session.list));
+    if let Some(directory) = attach::fallback_directory() {
+        command.env("BYPATH_SEGMENT_DIR", directory);
+    }
     command.env(variable(environment::SESSION), OsStr::from_bytes(&session.told()));
     let sites = ways::sites()?;
     if let Some(sites) = &sites {

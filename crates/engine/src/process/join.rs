@@ -2,7 +2,8 @@
 //!
 //! It belongs to one image (`owner`) and one generation. It stays when the last
 //! process leaves, so that what is cached is there for the next one; whoever makes
-//! a new segment removes those of his whose image is gone (`sweep`).
+//! a new segment removes those of his whose image is gone (`sweep`). The image notes the directory, so that programs with
+//! another environment find it.
 
 use super::attach::{AttachError, no_region};
 use super::owner;
@@ -10,7 +11,7 @@ use crate::alloc::reservation::CHUNK_BLOCKS;
 use crate::fs::Fs;
 use crate::segment::{Areas, BUCKET_LOCKS, DESCRIPTIONS, DESCRIPTORS, Header, LaneState, MAGIC, cachelet_budget};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use format::layout::{self, BLOCK, LANES, PROCESSES};
+use format::layout::{self, BLOCK, LANES, PLACE_BYTES, PROCESSES};
 use pm::file::{self, File, Stat};
 use pm::sys::abi;
 use pm::{Domain, Errno, Growing, Pinned, Region, Ring, Table};
@@ -28,9 +29,8 @@ impl Fs {
         if token == 0 {
             return Ok(false);
         }
-        self.name_segment(directory, token)?;
         // Whether that is fatal depends on whether anybody lives.
-        let Some((file, stat)) = self.own_segment(image) else { return Ok(false) };
+        let Some((file, stat)) = self.find_segment(directory, token, image)? else { return Ok(false) };
         let Some(areas) = self.fitting_areas(&file, token).filter(|areas| areas.len <= stat.size) else { return Ok(false) };
         self.areas = areas;
         self.files.segment = stat.identity();
@@ -40,6 +40,45 @@ impl Fs {
         self.segment.fetch_alone(self.areas.processes);
         self.image.fetch_alone(layout::PROCESS_MUTEXES);
         Ok(true)
+    }
+
+    /// The segment of that name: in the directory that we are told, or else in the one that its maker was told.
+    fn find_segment(&mut self, directory: &[u8], token: u64, image: &Stat) -> Result<Option<(File, Stat)>, AttachError> {
+        self.name_segment(directory, token)?;
+        if let Some(found) = self.own_segment(image) {
+            return Ok(Some(found));
+        }
+        let place = self.noted_place();
+        if place[0] == 0 || self.name_segment(&place, token).is_err() {
+            return Ok(None);
+        }
+        Ok(self.own_segment(image))
+    }
+
+    /// The directory that the image names, filled up with zeros.
+    fn noted_place(&self) -> [u8; PLACE_BYTES] {
+        let mut place = [0; PLACE_BYTES];
+        for (at, bytes) in (layout::PLACE..).step_by(8).zip(place.chunks_exact_mut(8)) {
+            let word = self.image.word(at).map_or(0, |word| word.load(Relaxed));
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        // It ends somewhere, whoever has written it.
+        place[PLACE_BYTES - 1] = 0;
+        place
+    }
+
+    /// Names the directory of the segment in the image, for those who are told another one.
+    fn note_place(&self) {
+        let end = self.segment_path.iter().position(|byte| *byte == 0).unwrap_or(0).saturating_sub(PREFIX.len() + 16);
+        let mut place = [0; PLACE_BYTES];
+        if end < PLACE_BYTES {
+            place[..end].copy_from_slice(&self.segment_path[..end]);
+        }
+        for (at, bytes) in (layout::PLACE..).step_by(8).zip(place.as_chunks::<8>().0) {
+            if let Some(word) = self.image.word(at) {
+                self.image.store_volatile(word, u64::from_le_bytes(*bytes));
+            }
+        }
     }
 
     /// The areas of a segment file, if it is the one that belongs to the image as it is now.
@@ -127,8 +166,7 @@ impl Fs {
     pub(super) fn make_segment(&mut self, directory: &[u8], image: &Stat, cachelets: Option<u32>) -> Result<(), AttachError> {
         let old = self.volatile().token.load(Acquire);
         if old != 0
-            && self.name_segment(directory, old).is_ok()
-            && let Some((_, stat)) = self.own_segment(image)
+            && let Ok(Some((_, stat))) = self.find_segment(directory, old, image)
         {
             // Wherever it is not reachable from, it is nobody's.
             self.files.segment = stat.identity();
@@ -167,6 +205,7 @@ impl Fs {
         self.begin_segment(token)?;
         self.note_image_path();
         self.note_served();
+        self.note_place();
         // Its users are those of the image. Where we may not give it away, it stays ours; but for the image's group,
         // if we are in it.
         if file.own(image.uid, image.gid, owner::mode(image.gid, image)).is_err() {

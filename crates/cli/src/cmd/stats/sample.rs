@@ -169,7 +169,10 @@ impl Watch {
                 known.2 = points;
                 continue;
             }
-            match self.free_slot().map(|slot| attach::attach_as(&path, How { slot, ..How::default() }).map(|attached| (slot, attached))) {
+            match self
+                .free_slot()
+                .map(|slot| attach::attach_as(&path, How { slot, ..How::default() }).map(|attached| (slot, attached)))
+            {
                 Some(Ok((slot, attached))) => self.put(slot, path, attached, points),
                 Some(Err(failure)) => self.cannot(&path, failure.to_string()),
                 None => self.cannot(&path, format!("at most {MOUNTS_MAX} images at a time")),
