@@ -61,7 +61,8 @@ impl Cache {
     fn hole(&self, cx: &Cx, node: Node, from: u64, end: u64) -> Result<Option<u64>> {
         match self.fs().seek(cx, node, from, false) {
             Ok(hole) => {
-                let size = self.fs().attr(cx, node)?.size;
+                // Beyond what the original has there are zeros.
+                let size = self.fs().attr(cx, node)?.size.min(self.known(cx, node)?.end);
                 Ok((hole < end.min(size)).then_some(hole - hole % BLOCK))
             }
             Err(Error::Posix(Errno::ENXIO)) => Ok(None),

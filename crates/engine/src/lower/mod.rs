@@ -15,6 +15,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod update;
+mod written;
 
 pub use crate::file::fetch::Fetch;
 pub use crate::names::whole::Whole;
@@ -104,6 +105,11 @@ impl Fs {
             0 => Ok(None),
             at => Ok(Some((cold, self.at(at, "lower line")?))),
         }
+    }
+
+    /// A cold line that is being made, and the lower line beside it.
+    pub(crate) fn lower_pair(&self, at: u64) -> Result<(&Cold, &Lower)> {
+        Ok((self.at(at, "cold line")?, self.at(at + LINE, "lower line")?))
     }
 
     /// What is known of a node's original; `None` if the lower file system does not have it. `ESTALE`.
@@ -202,7 +208,7 @@ impl Fs {
 
     /// Writes a new lower line and the cold line beside it, and returns the offset of the cold one.
     pub(crate) fn write_lower(&self, at: u64, own: u64, stamp: &Stamp, state: u64) -> Result<()> {
-        let (cold, lower): (&Cold, &Lower) = (self.at(at, "cold line")?, self.at(at + LINE, "lower line")?);
+        let (cold, lower) = self.lower_pair(at)?;
         let image = &self.image;
         for (word, value) in [
             (&cold.atime, 0),
