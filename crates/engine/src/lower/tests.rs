@@ -152,3 +152,25 @@ fn identity() {
     assert_eq!(test.cache_of().unwrap().place(), b"/srv/data");
     sound(test);
 }
+
+/// Goal: a node that was made here gets its original, with attributes and contents left as they are, and can get another
+/// stamp; the image stays sound.
+#[test]
+fn written_nodes() {
+    let test = cache();
+    let (cx, root) = (test.cx(), test.root_node());
+    let new = |kind| base::NewNode { kind, mode: 0o755, rdev: 0, target: b"" };
+    let dir = test.create(&cx, root, b"made", &new(Kind::Directory)).unwrap();
+    let file = test.create(&cx, dir, b"file", &new(Kind::Regular)).unwrap();
+    assert!(test.known(&cx, file).unwrap().is_none());
+    for (node, number) in [(dir, 5), (file, 6)] {
+        test.written(&cx, node, &stamp(number, 9)).unwrap();
+        test.written(&cx, node, &stamp(number + 10, 9)).unwrap();
+        let known = test.known(&cx, node).unwrap().unwrap();
+        assert_eq!((known.stamp, known.end), (stamp(number + 10, 9), 0));
+    }
+    assert!(test.known(&cx, dir).unwrap().unwrap().is_listed());
+    assert_eq!(test.attr(&cx, file).unwrap().size, 0, "contents here are the newer ones");
+    assert_eq!(test.lookup(&cx, dir, b"file").unwrap().id, file.id);
+    sound(test);
+}
