@@ -82,6 +82,7 @@ static void through_pipe(const char *what, char *map, long at, int out) {
 // Two processes that say by memory alone that they are ready.
 static void without_calls(char *map) {
     atomic_int *turn = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    atomic_store(turn, -1);
     pid_t child = fork();
     if (child == 0) {
         int own = open("f", O_RDWR);
@@ -98,10 +99,10 @@ static void without_calls(char *map) {
     for (int i = 0; i < 40; i++) {
         int *place = (int *)(map + 40L * MIB + i * 3 * 4096L);
         seen += *place == 0;
+        atomic_store(turn, 2 * i);
         while (atomic_load(turn) != 2 * i + 1)
             usleep(20);
         seen += *place == i && place[1024] == 0;
-        atomic_store(turn, 2 * i + 2);
     }
     waitpid(child, 0, 0);
     printf("without calls: %d of 80\n", seen);

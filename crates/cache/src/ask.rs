@@ -28,7 +28,7 @@ impl Key {
 impl Cache {
     /// A name that is not here, in a directory that is not listed: asks below. `ENOENT` if it is not there either.
     pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        let path = self.path(cx, dir, name)?;
+        let path = self.path(dir, name)?;
         let (handle, original) = Original::at(&path)?;
         let target = Target::of(&handle, &original)?;
         self.bring(&own(cx), dir, name, &original, target.bytes())
@@ -68,7 +68,7 @@ impl Cache {
     /// The node of an original with several names, one of which has been brought before.
     fn linked(&self, cx: &Cx, original: &Original) -> Option<Node> {
         let node = self.fs().lookup(cx, self.links, &Key::new(original).0).ok()?;
-        let known = self.known(cx, node).ok()?;
+        let known = self.known(node).ok()?;
         known.stamp.is_same_file(&original.stamp).then_some(node)
     }
 
@@ -82,7 +82,7 @@ impl Cache {
 
     /// Gives a directory whose names were changed here the times of its original again.
     pub(crate) fn restore_times(&self, cx: &Cx, dir: Node) -> Result<()> {
-        let (attr, known) = (self.fs().attr(cx, dir)?, self.known(cx, dir)?);
+        let (attr, known) = (self.fs().attr(cx, dir)?, self.known(dir)?);
         self.fs().restamp(cx, dir, &Change { mode: attr.mode, uid: attr.uid, gid: attr.gid, stamp: known.stamp })
     }
 

@@ -51,14 +51,14 @@ impl Backend for Cache {
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         match self.fs().lookup(cx, dir, name) {
-            Err(Error::Posix(Errno::ENOENT)) if !self.known(cx, dir)?.is_listed() => self.ask(cx, dir, name),
+            Err(Error::Posix(Errno::ENOENT)) if !self.known(dir)?.is_listed() => self.ask(cx, dir, name),
             found => found,
         }
     }
 
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
         let mut attr = self.fs().attr(cx, node)?;
-        let stamp = self.known(cx, node)?.stamp;
+        let stamp = self.known(node)?.stamp;
         (attr.nlink, attr.blocks) = (stamp.nlink, u64::from(stamp.blocks));
         if attr.kind == Kind::Directory {
             attr.size = stamp.size;

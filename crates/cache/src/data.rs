@@ -82,9 +82,9 @@ impl Cache {
 
     /// Opens the original. `None`: it was not what is known of it, and now that is known.
     fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(File, Known)>> {
-        let known = self.known(cx, node)?;
+        let known = self.known(node)?;
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
-        let file = open(&self.path(cx, node, b"").map_err(gone)?, false).map_err(gone)?;
+        let file = open(&self.path(node, b"").map_err(gone)?, false).map_err(gone)?;
         let original = Original::of(&file.statx()?)?;
         if known.stamp.has_same_contents(&original.stamp) {
             return Ok(Some((file, known)));

@@ -52,7 +52,7 @@ impl Cache {
     pub fn refresh(&self, cx: &Cx, goes_on: &mut dyn FnMut() -> bool) -> Result<Round> {
         let cx = own(cx);
         let mut round = Round::default();
-        match Original::at(&self.path(&cx, self.tree, b"")?) {
+        match Original::at(&self.path(self.tree, b"")?) {
             Ok((handle, original)) => self.refresh_directory(&cx, self.tree, (&handle, &original), 0, &mut round, goes_on)?,
             // The directory itself is gone, or its file system: what is here stays as it is, and says so when it is asked.
             Err(error) => return Err(error),
@@ -73,7 +73,7 @@ impl Cache {
         if depth > DEPTH_MAX || !goes_on() {
             return Ok(());
         }
-        let known = self.known(cx, dir)?;
+        let known = self.known(dir)?;
         let is_changed = known.stamp != original.stamp;
         if is_changed {
             round.changed += 1;
@@ -137,7 +137,7 @@ impl Cache {
     ) -> Result<()> {
         round.looked += 1;
         let node = self.fs().lookup(cx, dir, name)?;
-        let known = self.known(cx, node)?;
+        let known = self.known(node)?;
         let original = match pm::host::statx_at(handle.number(), text(name, &mut [0; 256])?) {
             Err(Errno::ENOENT | Errno::ENOTDIR) => None,
             stat => Some(Original::of(&stat?)?),
@@ -147,7 +147,7 @@ impl Cache {
             return self.drop_name(cx, dir, name, node, depth);
         };
         if original.attr.kind == Kind::Directory {
-            let (handle, original) = Original::at(&self.path(cx, dir, name)?)?;
+            let (handle, original) = Original::at(&self.path(dir, name)?)?;
             return self.refresh_directory(cx, node, (&handle, &original), depth + 1, round, goes_on);
         }
         if known.stamp == original.stamp {

@@ -74,13 +74,13 @@ impl Cache {
     }
 
     /// Path of the original of `name` in the directory `dir`, or, if that is empty, of `dir` itself, whatever it is.
-    fn path(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Path> {
-        self.lower.path(|into| self.fs().path_of(&own(cx), dir, self.tree, into), name)
+    fn path(&self, dir: Node, name: &[u8]) -> Result<Path> {
+        self.lower.path(|into| self.fs().path_of(dir, self.tree, into), name)
     }
 
     /// What is known of a node's original. Every node of the tree has one, as long as nothing is changed here.
-    fn known(&self, cx: &Cx, node: Node) -> Result<Known> {
-        self.fs().known(cx, node)?.ok_or(Error::Posix(Errno::ESTALE))
+    fn known(&self, node: Node) -> Result<Known> {
+        self.fs().known(node)?.ok_or(Error::Posix(Errno::ESTALE))
     }
 }
 

@@ -9,19 +9,17 @@ use pm::file::File;
 
 /// How often a directory is listed again because its names changed meanwhile.
 const ATTEMPTS: u32 = 10;
-/// Bytes before the name in a `struct linux_dirent64`.
-const HEAD: usize = 19;
 
 impl Cache {
     /// Has all names of a directory here, from now on.
     pub(crate) fn list(&self, cx: &Cx, dir: Node) -> Result<()> {
         let cx = own(cx);
-        if self.known(&cx, dir)?.is_listed() {
+        if self.known(dir)?.is_listed() {
             return Ok(());
         }
-        let lower = open(&self.path(&cx, dir, b"")?, true)?;
+        let lower = open(&self.path(dir, b"")?, true)?;
         let mut before = Original::of(&lower.statx()?)?;
-        if !before.stamp.is_same_file(&self.known(&cx, dir)?.stamp) {
+        if !before.stamp.is_same_file(&self.known(dir)?.stamp) {
             return Err(Errno::ESTALE.into());
         }
         for _ in 0..ATTEMPTS {
@@ -41,24 +39,15 @@ impl Cache {
 
     fn bring_all(&self, cx: &Cx, dir: Node, lower: &File) -> Result<()> {
         let mut buffer = [0u8; 8192];
-        loop {
-            let filled = lower.entries(&mut buffer)?;
-            let mut rest = &buffer[..filled];
-            if rest.is_empty() {
-                return Ok(());
-            }
-            while rest.len() > HEAD {
-                let len = usize::from(rest[16]) | usize::from(rest[17]) << 8;
-                if len <= HEAD || len > rest.len() {
-                    return Err(Errno::EIO.into());
-                }
-                let name = CStr::from_bytes_until_nul(&rest[HEAD..len]).map_err(|_| Errno::EIO)?;
-                rest = &rest[len..];
+        while let Some(listed) = lower.listed(&mut buffer)? {
+            for entry in listed {
+                let name = entry?.name;
                 if !matches!(name.to_bytes(), b"." | b"..") {
                     self.bring_listed(cx, dir, lower, name)?;
                 }
             }
         }
+        Ok(())
     }
 
     fn bring_listed(&self, cx: &Cx, dir: Node, lower: &File, name: &CStr) -> Result<()> {

@@ -12,10 +12,10 @@ impl Cache {
     /// A handle on the original, unless it is known to have no attributes.
     fn attributed(&self, cx: &Cx, node: Node) -> Result<Option<File>> {
         let cx = own(cx);
-        if self.known(&cx, node)?.state & bits::NO_XATTRS != 0 {
+        if self.known(node)?.state & bits::NO_XATTRS != 0 {
             return Ok(None);
         }
-        let (handle, _) = Original::at(&self.path(&cx, node, b"")?)?;
+        let (handle, _) = Original::at(&self.path(node, b"")?)?;
         match handle.list_xattr(UserSlice::from_mut(&mut [])) {
             Ok(0) | Err(Errno::EOPNOTSUPP) => {
                 self.fs().mark(&cx, node, bits::NO_XATTRS, 0)?;

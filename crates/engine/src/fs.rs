@@ -58,7 +58,7 @@ pub struct Fs {
 
     /// All cachelets that have memory.
     pub(crate) cachelets: Growing<Cachelet>,
-    /// This process's number in the process table + 1; 0 before it has one ([`Fs::set_process`]).
+    /// This process's number in the process table + 1; 0 before it has one.
     pub(crate) process: AtomicU32,
     /// Key of the name hash.
     pub(crate) name_key: NameKey,

@@ -283,7 +283,7 @@ impl File {
     }
 
     /// The next entries of an open directory, as `struct linux_dirent64`; bytes filled, 0 at the end.
-    pub fn entries(&self, into: &mut [u8]) -> Result<usize, Errno> {
+    pub(crate) fn entries(&self, into: &mut [u8]) -> Result<usize, Errno> {
         // SAFETY: the buffer is writable for its length.
         unsafe { call!(abi::__NR_getdents64, self.0, into.as_mut_ptr(), into.len()) }
     }

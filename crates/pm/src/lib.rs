@@ -30,6 +30,7 @@ pub mod host;
 pub mod huge;
 mod libc;
 pub mod life;
+pub mod listing;
 pub mod mutex;
 pub mod own;
 pub mod processor;

@@ -3,11 +3,12 @@
 use super::{Finding, State};
 use crate::attach::segment_directory;
 use crate::library;
+use crate::mounts::transport;
 use crate::size;
 use rustix::process::{Resource, getrlimit};
 use std::fs::{OpenOptions, read_to_string};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// With less room for shared caches large images will not be served.
@@ -69,7 +70,7 @@ fn fuse() -> Finding {
     if rustix::process::geteuid().is_root() {
         return Finding::good(name, "/dev/fuse, as root");
     }
-    match in_path("fusermount3") {
+    match transport::find("fusermount3".as_ref()) {
         Some(path) => Finding::good(name, format!("/dev/fuse, by {}", path.display())),
         None => Finding::not_good(name, State::Limited, "/dev/fuse, but no fusermount3", format!("{without}; install fuse3")),
     }
@@ -133,10 +134,4 @@ fn memory() -> Finding {
         ),
         None => Finding::good(name, "no limit"),
     }
-}
-
-/// Where a program is found by its name.
-pub fn in_path(name: impl AsRef<Path>) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|part| part.join(name.as_ref())).find(|path| path.is_file())
 }

@@ -1,13 +1,12 @@
 //! How a program will get at the mounts of a session.
 
-use super::machine::in_path;
+use crate::mounts::transport;
 use posix::own_calls::{self, KNOWN};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Segment types: code and data, the loader's name.
@@ -59,7 +58,7 @@ pub struct Program {
 
 /// Where the program of this name is, as a shell finds it.
 pub fn find(name: &OsStr) -> Option<PathBuf> {
-    if name.as_bytes().contains(&b'/') { Some(PathBuf::from(name)) } else { in_path(name) }
+    if name.as_bytes().contains(&b'/') { Some(PathBuf::from(name)) } else { transport::find(name) }
 }
 
 /// Looks at the program at `path`.
@@ -85,24 +84,20 @@ pub fn look(path: &Path) -> std::io::Result<Program> {
         }
         program.interpreter = Some(real.clone());
     }
-    program.judge(&real, &text)?;
+    program.judge(&real, &text);
     Ok(program)
 }
 
 impl Program {
-    fn judge(&mut self, real: &Path, text: &[u8]) -> std::io::Result<()> {
-        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let meta = std::fs::metadata(real)?;
-        let sets = (meta.mode() & 0o4000 != 0 && meta.uid() != own.0) || (meta.mode() & 0o2000 != 0 && meta.gid() != own.1);
-        let mut value = [0; 64];
-        self.is_set_id = sets || rustix::fs::getxattr(real, c"security.capability", &mut value[..]).is_ok();
+    fn judge(&mut self, real: &Path, text: &[u8]) {
+        self.is_set_id = transport::changes_rights(real);
         if !own_calls::is_elf(text) || text.get(18..20) != Some(&own_machine()[..]) {
             (self.way, self.why) = if text.starts_with(b"\x7fELF") {
                 (Way::Kernel, "it is of 32 bits, or another processor's: the library can't be loaded into it".to_string())
             } else {
                 (Way::None, "it is no program that the kernel can start".to_string())
             };
-            return Ok(());
+            return;
         }
         self.loader = own_calls::segments(text).find(|(kind, ..)| *kind == INTERPRETER).map(|(_, at, len, _)| {
             let name = text.get(at as usize..(at + len) as usize).unwrap_or(b"");
@@ -117,7 +112,6 @@ impl Program {
             && !is_known
             && code.any(|(_, at, len, _)| text.get(at as usize..(at + len) as usize).is_some_and(own_calls::calls_with_paths));
         (self.way, self.why) = self.way();
-        Ok(())
     }
 
     fn way(&self) -> (Way, String) {
@@ -172,7 +166,7 @@ fn interpreter(text: &[u8]) -> Option<PathBuf> {
     let first = PathBuf::from(OsString::from_vec(words.next()?.to_vec()));
     let named = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
     match named {
-        Some(name) if first.ends_with("env") => in_path(OsStr::from_bytes(name)).or(Some(first)),
+        Some(name) if first.ends_with("env") => transport::find(OsStr::from_bytes(name)).or(Some(first)),
         _ => Some(first),
     }
 }

@@ -10,18 +10,15 @@ use engine::Fs;
 use engine::mkfs::{self, MkfsError, Options};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vfs::Backend;
 
 /// So many times as long as a round took the server rests at least.
 const REST: u32 = 9;
-
-/// Two sessions of one program must not make the same image at once.
-static MAKING: Mutex<()> = Mutex::new(());
 
 /// Who keeps a cache fresh; ends when it is dropped.
 pub struct Server {
@@ -73,7 +70,7 @@ impl Session {
     ) -> Result<&'static dyn Backend> {
         let shown = image.path.display().to_string();
         let place = lower.as_os_str().as_bytes();
-        let (thread, making) = (Thread::new(), MAKING.lock().unwrap_or_else(PoisonError::into_inner));
+        let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         make_if_missing(image)?;
         let attached = attach::attach_as(&image.path, slot)?;
@@ -86,7 +83,6 @@ impl Session {
         let was_one = prepare(&cx, attached.fs, place).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
         let cache = Cache::new(&cx, attached.fs, place).map_err(|error| Failure::errno(&shown, error.errno()))?;
         let cache: &'static Cache = Box::leak(Box::new(cache));
-        drop(making);
         if let Actimeo::Seconds(seconds) = mount.options.actimeo {
             // Nobody has looked since the last session.
             if was_one {

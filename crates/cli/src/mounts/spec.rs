@@ -373,7 +373,6 @@ mod tests {
             "i.img:/a,what",
             "i.img:/a,restart",
             "i.img:/a,cache=byvfs",
-            "host:/etc:/h,cache=i.img",
             "i.img:/a,allow_other",
             "new:1G",
             "new:/bp",

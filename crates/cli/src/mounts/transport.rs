@@ -57,7 +57,7 @@ pub fn find(word: &OsStr) -> Option<PathBuf> {
 }
 
 /// Whether a program has other rights than who starts it: the loader then takes no library from them.
-fn changes_rights(path: &Path) -> bool {
+pub fn changes_rights(path: &Path) -> bool {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let by_mode = path.metadata().is_ok_and(|about| {
         about.mode() & 0o4000 != 0 && about.uid() != uid.as_raw() || about.mode() & 0o2000 != 0 && about.gid() != gid.as_raw()

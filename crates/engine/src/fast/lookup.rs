@@ -58,29 +58,12 @@ impl Fs {
         if is_link || !cachelet.is_still(found.sequence, ODD) { Fast::Slow } else { Fast::Done(sight) }
     }
 
-    /// The directory in which `path` from `base` ends, and the last component: a name, for which nobody has looked. That is a
-    /// directory which may be searched, or `base` itself: who enters it asks the same.
-    #[inline(always)]
+    /// The directory in which `path` from `base` ends, which may be searched, and the last component: a name, for which nobody has looked.
     pub fn parent_fast<'p>(
         &self,
         who: &Caller,
         (base, path): (Node, Text<'p>),
         covered: impl Fn(u64) -> bool,
-    ) -> Fast<(Node, &'p [u8])> {
-        match name_at(path, path) {
-            Some((name, None)) => Fast::Done((base, name)),
-            Some((_, Some(_))) => self.parent_along(who, (base, path), &covered),
-            None => Fast::Slow,
-        }
-    }
-
-    /// As `parent_fast`, of several components.
-    #[inline(never)]
-    fn parent_along<'p>(
-        &self,
-        who: &Caller,
-        (base, path): (Node, Text<'p>),
-        covered: &dyn Fn(u64) -> bool,
     ) -> Fast<(Node, &'p [u8])> {
         let Some((mut dir, mut sequence)) = self.start(base) else { return Fast::Slow };
         let (mut id, mut rest) = (base.id, path);

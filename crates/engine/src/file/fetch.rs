@@ -46,7 +46,7 @@ impl Fs {
         self.image.zero(place + done, end - done)?;
         tx.order();
         let cachelet = self.lock_file(&mut tx, cx, node)?;
-        let known = self.known(cx, node)?;
+        let known = self.known(node)?;
         let next = self.find_extent(cachelet.root.load(Acquire), first)?;
         if next.is_some_and(|e| e.file < first + count) || !known.is_some_and(|known| known.stamp == *stamp) {
             tx.abandon();
@@ -55,9 +55,7 @@ impl Fs {
         let mut job = Job::new(&mut tx, cachelet, node.id)?;
         job.add_fetched(first, block, count)
     }
-}
 
-impl Fs {
     /// Takes away all that is here of a file whose inode is locked; `EBUSY` if it is mapped.
     pub(crate) fn drop_contents<'a>(&'a self, tx: &mut Tx<'a>, cachelet: &'a Cachelet, id: u64) -> Result<()> {
         let mut job = Job::new(tx, cachelet, id)?;

@@ -26,7 +26,7 @@ pub use update::Change;
 use crate::dir::NameBuffer;
 use crate::fs::{Fs, corrupt};
 use crate::segment::{Cachelet, cachelet};
-use base::{Cx, Kind, Node, Result};
+use base::{Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::fence;
 use format::cache::Lower;
@@ -57,6 +57,11 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// What the cold line shows of it: names and space in one word.
+    fn shown(&self) -> u64 {
+        u64::from(self.blocks) << 32 | u64::from(self.nlink)
+    }
+
     /// Whether both are of the same file.
     pub fn is_same_file(&self, other: &Stamp) -> bool {
         (self.number, self.device) == (other.number, other.device)
@@ -113,9 +118,8 @@ impl Fs {
     }
 
     /// What is known of a node's original; `None` if the lower file system does not have it. `ESTALE`.
-    pub fn known(&self, cx: &Cx, node: Node) -> Result<Option<Known>> {
+    pub fn known(&self, node: Node) -> Result<Option<Known>> {
         let inode = self.inode(node_offset(node.id))?;
-        let _ = cx;
         for _ in 0..1000 {
             let known = self.known_of(inode);
             fence(Acquire);
@@ -182,9 +186,9 @@ impl Fs {
 
     /// The path of a node from the root of the image, into the end of `into`: where it begins there. For a file it is
     /// that of one of its names, as long as that is there (`ENOENT`).
-    pub fn path_of(&self, cx: &Cx, node: Node, top: Node, into: &mut [u8]) -> Result<usize> {
+    pub fn path_of(&self, node: Node, top: Node, into: &mut [u8]) -> Result<usize> {
         let (mut at, mut offset) = (into.len(), node_offset(node.id));
-        self.known(cx, node)?;
+        self.known(node)?;
         let mut name = NameBuffer::new();
         while offset != node_offset(top.id) {
             let own = self.own_edentry(offset)?;
@@ -206,7 +210,7 @@ impl Fs {
         Ok(at)
     }
 
-    /// Writes a new lower line and the cold line beside it, and returns the offset of the cold one.
+    /// Writes a new cold line at `at`, and the lower line behind it.
     pub(crate) fn write_lower(&self, at: u64, own: u64, stamp: &Stamp, state: u64) -> Result<()> {
         let (cold, lower) = self.lower_pair(at)?;
         let image = &self.image;
@@ -217,7 +221,7 @@ impl Fs {
             (&cold.own, own),
             (&cold.flags, 0),
             (&cold.lower, at + LINE),
-            (&cold.shown, u64::from(stamp.blocks) << 32 | u64::from(stamp.nlink)),
+            (&cold.shown, stamp.shown()),
             (&cold.reserved[0], 0),
             (&lower.number, stamp.number),
             (&lower.device, stamp.device),

@@ -42,6 +42,7 @@ impl Fs {
         self.show_listed(cachelet, inode.head().kind, lower.state.load(Relaxed));
         Ok(())
     }
+
     /// Has the cachelet of a directory that is locked say whether all its names are here.
     fn show_listed(&self, cachelet: &Cachelet, kind: u8, state: u64) {
         if kind != Kind::Directory as u8 {
@@ -54,12 +55,13 @@ impl Fs {
             _ => change.flags.fetch_and(!cachelet::PARTIAL, SeqCst),
         };
     }
+
     /// The original of a node has changed, or been looked at again. Contents that are not its any more go: `EBUSY` if
     /// they are mapped, `ESTALE` if the original is another file.
     pub fn restamp(&self, cx: &Cx, node: Node, new: &Change) -> Result<()> {
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
         let cachelet = self.lock_node(&mut tx, cx, node)?;
-        let known = self.known(cx, node)?.filter(|known| known.stamp.is_same_file(&new.stamp)).ok_or(Errno::ESTALE)?;
+        let known = self.known(node)?.filter(|known| known.stamp.is_same_file(&new.stamp)).ok_or(Errno::ESTALE)?;
         let is_file = self.inode(node_offset(node.id))?.head().kind == Kind::Regular as u8;
         if is_file && !known.stamp.has_same_contents(&new.stamp) {
             self.drop_contents(&mut tx, cachelet, node.id)?;
@@ -83,6 +85,7 @@ impl Fs {
         change.flags.fetch_or(flags, SeqCst);
         Ok(())
     }
+
     fn record_stamp<'a>(&'a self, tx: &mut Tx<'a>, node: Node, new: &Change, is_file: bool) -> Result<()> {
         let offset = node_offset(node.id);
         let inode = self.inode(offset)?;
@@ -97,9 +100,8 @@ impl Fs {
         tx.set(offset + word::MTIME, new.stamp.mtime as u64)?;
         tx.set(offset + word::CTIME, new.stamp.ctime as u64)?;
         let (cold, lower) = self.lower_lines(inode)?.ok_or(corrupt("lower line", offset))?;
-        let shown = u64::from(new.stamp.blocks) << 32 | u64::from(new.stamp.nlink);
         for (word, value) in [
-            (&cold.shown, shown),
+            (&cold.shown, new.stamp.shown()),
             (&lower.end, new.stamp.size),
             (&lower.size, new.stamp.size),
             (&lower.mtime, new.stamp.mtime as u64),

@@ -32,11 +32,11 @@ impl Fs {
         let Ok(list) = File::open(&path, abi::O_RDONLY | abi::O_DIRECTORY, 0) else { return };
         let end = pm::clock::monotonic().saturating_add(TIME);
         let mut entries = [0u8; 2048];
-        while let Ok(len) = list.entries(&mut entries) {
-            if len == 0 || pm::clock::monotonic() > end {
+        while let Ok(Some(listed)) = list.listed(&mut entries) {
+            if pm::clock::monotonic() > end {
                 return;
             }
-            for name in names(&entries[..len]).filter(|name| is_segment(name)) {
+            for name in listed.flatten().map(|entry| entry.name.to_bytes()).filter(|name| is_segment(name)) {
                 path[directory.len()] = b'/';
                 let from = directory.len() + 1;
                 path[from..from + NAME].copy_from_slice(name);
@@ -87,14 +87,4 @@ fn is_image_gone(segment: &File) -> bool {
 
 fn is_segment(name: &[u8]) -> bool {
     name.len() == NAME && name.starts_with(&PREFIX[1..]) && name[PREFIX.len() - 1..].iter().all(u8::is_ascii_hexdigit)
-}
-
-/// The names in what the kernel's `getdents64` has returned.
-fn names(mut entries: &[u8]) -> impl Iterator<Item = &[u8]> {
-    core::iter::from_fn(move || {
-        let len = usize::from(u16::from_ne_bytes([*entries.get(16)?, *entries.get(17)?]));
-        let entry = entries.get(..len).filter(|entry| entry.len() > 19)?;
-        entries = &entries[len..];
-        entry[19..].split(|byte| *byte == 0).next()
-    })
 }

@@ -163,7 +163,7 @@ pub(crate) type Entry = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub(crate) type Clone =
     unsafe extern "C" fn(Entry, *mut c_void, c_int, *mut c_void, *mut c_int, *mut c_void, *mut c_int) -> c_int;
 
-/// What a child of [`clone`] begins with; in our own memory, which a child
+/// What a child of `clone` begins with; in our own memory, which a child
 /// without `CLONE_VM` has a copy of.
 struct Begin {
     entry: Entry,

@@ -367,25 +367,14 @@ fn each_in_kernel(mut each: impl FnMut(u32)) {
         return (0..PROBED).filter(probe).for_each(each);
     };
     let mut entries = [0u8; 2048];
-    while let Ok(len @ 1..) = list.entries(&mut entries) {
-        let mut left = entries.get(..len).unwrap_or(&[]);
-        // `struct linux_dirent64`: the length at byte 16, the name from byte 19 on.
-        while let Some(&[low, high]) = left.get(16..18) {
-            let (Some(entry), Some(rest)) = left.split_at_checked(usize::from(u16::from_le_bytes([low, high]))).unzip() else {
-                break;
-            };
-            if let Some(fd) = entry.get(19..).and_then(number_in) {
-                each(fd);
-            }
-            left = rest;
-        }
+    while let Ok(Some(listed)) = list.listed(&mut entries) {
+        listed.flatten().filter_map(|entry| number_in(entry.name.to_bytes())).for_each(&mut each);
     }
 }
 
 /// The number that a name is; `None` for `.` and `..`.
 fn number_in(name: &[u8]) -> Option<u32> {
-    let digits = name.split(|byte| *byte == 0).next()?;
-    core::str::from_utf8(digits).ok()?.parse().ok().filter(|fd| *fd < FD_MAX)
+    core::str::from_utf8(name).ok()?.parse().ok().filter(|fd| *fd < FD_MAX)
 }
 
 /// Whether what the kernel has on `fd` is open as a path only, as a placeholder is.

@@ -16,6 +16,7 @@ use crate::{Attr, Cx, DirEntry, Errno, Error, Kind, NewNode, Node, RenameMode, R
 use base::ids;
 use core::ffi::CStr;
 use pm::file::File;
+use pm::listing::Listed;
 use pm::sys::abi;
 use pm::{UserSlice, host};
 use session::{Caching, Entry, SessionCache};
@@ -292,27 +293,16 @@ impl LowerFs for Host {
     }
 
     fn readdir(&self, s: &SessionCache, _cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        const HEAD: usize = 19;
         let handle = File::plain(self.path(s, dir, b"")?.text()?, abi::O_RDONLY | abi::O_DIRECTORY)?;
         if cookie != 0 {
             handle.seek(cookie)?;
         }
         let mut buffer = [0u8; 8192];
-        loop {
-            let filled = handle.entries(&mut buffer)?;
-            let mut rest = &buffer[..filled];
-            if rest.is_empty() {
-                return Ok(());
-            }
-            while rest.len() > HEAD {
-                let word = |at: usize| rest[at..at + 8].iter().rev().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte));
-                let len = usize::from(rest[16]) | usize::from(rest[17]) << 8;
-                if len <= HEAD || len > rest.len() {
-                    return Err(Error::Posix(Errno::EIO));
-                }
-                let name = &rest[HEAD..len];
-                let name = &name[..name.iter().position(|&b| b == 0).unwrap_or(name.len())];
-                let kind = match Kind::from_dt(rest[18]) {
+        while let Some(listed) = handle.listed(&mut buffer)? {
+            for entry in listed {
+                let Listed { name, ino, next, kind } = entry?;
+                let name = name.to_bytes();
+                let kind = match Kind::from_dt(kind) {
                     Some(kind) => kind,
                     // Not every file system of the kernel's says it.
                     None => File::handle(self.path(s, dir, name)?.text()?)
@@ -321,12 +311,12 @@ impl LowerFs for Host {
                         .and_then(|stat| attr_of(&stat))
                         .map_or(Kind::Regular, |attr| attr.kind),
                 };
-                if !each(DirEntry { name, ino: word(0), kind, next: word(8) }) {
+                if !each(DirEntry { name, ino, kind, next }) {
                     return Ok(());
                 }
-                rest = &rest[len..];
             }
         }
+        Ok(())
     }
 
     fn statfs(&self, s: &SessionCache) -> Result<StatFs> {
