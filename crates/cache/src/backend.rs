@@ -6,7 +6,7 @@ use base::*;
 use engine::Fs;
 use openfiles::OpenFile;
 use pm::{Table, UserSlice};
-use vfs::backend::{Backend, Last, MapRange, Scratch, Walk};
+use vfs::backend::{Backend, Handover, KernelMount, Last, MapRange, Scratch, Walk};
 
 /// Of whatever would change something.
 fn read_only<T>() -> Result<T> {
@@ -192,12 +192,16 @@ impl Backend for Cache {
         if dir == self.tree { Ok(dir) } else { self.fs().parent_of(cx, dir) }
     }
 
-    fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
-        self.native.exec_claim(token, each)
-    }
-
     fn detach(&self, cx: &Cx) {
         self.native.detach(&own(cx));
+    }
+
+    fn kernel_mount(&self) -> &dyn KernelMount {
+        self
+    }
+
+    fn handover(&self) -> &dyn Handover {
+        self.native.handover()
     }
 
     native! {
@@ -218,18 +222,13 @@ impl Backend for Cache {
         fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
         fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
         fn drop_process_locks(&self, cx: &Cx, node: Node);
-        fn fork_prepare(&self, cx: &Cx) -> Result<u64>;
-        fn fork_child(&self, token: u64);
-        fn inherited(&self, cx: &Cx, fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId>;
-        fn fork_done(&self, token: u64, pid: u32);
-        fn fork_failed(&self, cx: &Cx, token: u64);
-        fn spawns(&self) -> bool;
-        fn spawn_exec(&self, token: u64);
-        fn spawn_undone(&self, token: u64);
-        fn spawn_failed(&self, cx: &Cx, token: u64);
-        fn exec_prepare(&self) -> u64;
-        fn exec_failed(&self);
         fn count_calls(&self, more: &Calls);
+    }
+}
+
+// Waiting is the engine's; what the kernel may keep is not told: nothing changes here but by being brought.
+impl KernelMount for Cache {
+    native! {
         fn waits_as(&self, cx: &Cx) -> u32;
         fn call_off(&self, number: u32, over: bool);
         fn kept_waiting_by(&self, number: u32) -> Option<Holder>;

@@ -69,7 +69,7 @@ impl Process {
     /// the kernel is asked again, if it has the file system mounted at the same path.
     #[cold]
     pub(crate) fn is_executed(&self, cx: &Cx, mount: &Mount, node: Node) -> bool {
-        mount.backend.is_executed(node) && !(self.door.has_kernel() && self.kernel_lets_write(cx, mount, node))
+        mount.backend.kernel_mount().is_executed(node) && !(self.door.has_kernel() && self.kernel_lets_write(cx, mount, node))
     }
 
     /// Whether the kernel opens a file for writing.
@@ -96,7 +96,7 @@ impl Process {
     /// mounted something on a directory in it. It has not where it knows no names.
     #[cold]
     pub(crate) fn kernel_has_mounted(&self, cx: &Cx, spot: &Spot) -> bool {
-        if !self.door.has_kernel() || !spot.mount.backend.kernel_knows_names(cx, spot.found.parent) {
+        if !self.door.has_kernel() || !spot.mount.backend.kernel_mount().kernel_knows_names(cx, spot.found.parent) {
             return false;
         }
         let backend = spot.mount.backend;

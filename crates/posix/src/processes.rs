@@ -35,7 +35,7 @@ impl Process {
         let cx = self.cx(thread);
         let mut token = ForkToken([None; MOUNTS_MAX]);
         for (slot, mount) in self.mounts.iter() {
-            match mount.backend.fork_prepare(&cx) {
+            match mount.backend.handover().fork_prepare(&cx) {
                 Ok(one) => token.0[slot] = Some(one),
                 Err(error) => {
                     self.fork_failed(thread, token);
@@ -50,7 +50,7 @@ impl Process {
     pub fn fork_child(&self, token: ForkToken) {
         for (slot, mount) in self.mounts.iter() {
             if let Some(one) = token.0[slot] {
-                mount.backend.fork_child(one);
+                mount.backend.handover().fork_child(one);
             }
         }
         // Record locks are not inherited.
@@ -68,7 +68,7 @@ impl Process {
             let mut kept = None;
             for (slot, mount) in self.mounts.iter() {
                 let known = entry.filter(|entry| entry.slot() == slot).map(Entry::description);
-                let Some(id) = mount.backend.inherited(&cx, fd, known) else { continue };
+                let Some(id) = mount.backend.handover().inherited(&cx, fd, known) else { continue };
                 match entry {
                     Some(entry) if known == Some(id) => kept = Some(entry),
                     // Another thread put something else there since this was copied.
@@ -101,7 +101,7 @@ impl Process {
     pub fn fork_done(&self, token: ForkToken, pid: u32) {
         for (slot, mount) in self.mounts.iter() {
             if let Some(one) = token.0[slot] {
-                mount.backend.fork_done(one, pid);
+                mount.backend.handover().fork_done(one, pid);
             }
         }
     }
@@ -111,7 +111,7 @@ impl Process {
         let cx = self.cx(thread);
         for (slot, mount) in self.mounts.iter() {
             if let Some(one) = token.0[slot] {
-                mount.backend.fork_failed(&cx, one);
+                mount.backend.handover().fork_failed(&cx, one);
             }
         }
     }
@@ -137,7 +137,7 @@ impl Process {
     /// descriptors, for a program that it executes (`guest_state`, `spawn_exec`) or, if it gets
     /// memory of its own, for itself (`fork_child`, `guest_settled`). `ENOSYS`: not with these mounts.
     pub fn guest_prepare(&self, thread: &ThreadState) -> Result<ForkToken, Errno> {
-        if !self.mounts.iter().all(|(_, mount)| mount.backend.spawns()) {
+        if !self.mounts.iter().all(|(_, mount)| mount.backend.handover().spawns()) {
             return Err(Errno::ENOSYS);
         }
         self.fork_prepare(thread)
@@ -179,7 +179,7 @@ impl Process {
     pub fn spawn_undone(&self, token: &ForkToken) {
         for (slot, mount) in self.mounts.iter() {
             if let Some(one) = token.0[slot] {
-                mount.backend.spawn_undone(one);
+                mount.backend.handover().spawn_undone(one);
             }
         }
     }
@@ -194,7 +194,7 @@ impl Process {
         }
         for (slot, mount) in self.mounts.iter() {
             if let Some(one) = token.0[slot] {
-                mount.backend.spawn_exec(one);
+                mount.backend.handover().spawn_exec(one);
             }
         }
     }
@@ -204,7 +204,7 @@ impl Process {
         let cx = self.cx(thread);
         for (slot, mount) in self.mounts.iter() {
             if let Some(one) = token.0[slot] {
-                mount.backend.spawn_failed(&cx, one);
+                mount.backend.handover().spawn_failed(&cx, one);
             }
         }
     }
@@ -220,7 +220,7 @@ impl Process {
     pub fn exec_prepare(&self, out: &mut [u8]) -> Result<usize, Errno> {
         let mut text = TextOut::new(out, Errno::E2BIG);
         let begun = text.put(b"2;").and_then(|()| text.number(pid(), 10)).and_then(|()| text.put(b";"));
-        let done = begun.and_then(|()| self.write_tokens(&mut text, |_, mount| mount.backend.exec_prepare()));
+        let done = begun.and_then(|()| self.write_tokens(&mut text, |_, mount| mount.backend.handover().exec_prepare()));
         let done = done.and_then(|()| self.write_kept(&mut text, self.kept()));
         if let Err(errno) = done {
             self.exec_failed();
@@ -282,7 +282,7 @@ impl Process {
     /// `exec` failed: everything as before.
     pub fn exec_failed(&self) {
         for (_, mount) in self.mounts.iter() {
-            mount.backend.exec_failed();
+            mount.backend.handover().exec_failed();
         }
     }
 
@@ -307,7 +307,7 @@ impl Process {
             let slot = pair.next().and_then(|t| parse(t, 10)).ok_or(Errno::EINVAL)? as usize;
             let token = pair.next().and_then(|t| parse(t, 16)).ok_or(Errno::EINVAL)?;
             let mount = self.mounts.get(slot).ok_or(Errno::EINVAL)?;
-            let claimed = mount.backend.exec_claim(token, &mut |fd, id| {
+            let claimed = mount.backend.handover().exec_claim(token, &mut |fd, id| {
                 if fd > CWD_FD {
                     above = above.max(fd + 1);
                     return;

@@ -67,7 +67,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Seat {
     /// The thread of `cx` takes the seat.
     pub fn take(&self, backend: &dyn Backend, cx: &Cx) {
-        self.lane.store(backend.waits_as(cx) as usize, SeqCst);
+        self.lane.store(backend.kernel_mount().waits_as(cx) as usize, SeqCst);
     }
 
     fn lane(&self) -> u32 {
@@ -84,7 +84,7 @@ impl Seat {
     pub(crate) fn end(&self, backend: &dyn Backend) {
         let served = locked(&self.served).take();
         if served.is_some_and(|served| served.called_off) {
-            backend.call_off(self.lane(), true);
+            backend.kernel_mount().call_off(self.lane(), true);
         }
     }
 }
@@ -174,11 +174,11 @@ impl Pool {
             slow += 1;
             if served.interrupted && !served.called_off && is_ending(served.pid) {
                 served.called_off = true;
-                backend.call_off(seat.lane(), false);
+                backend.kernel_mount().call_off(seat.lane(), false);
             }
             if !served.told
                 && served.begun.elapsed() > LONG
-                && let Some(Holder { pid, is_stopped }) = backend.kept_waiting_by(seat.lane())
+                && let Some(Holder { pid, is_stopped }) = backend.kernel_mount().kept_waiting_by(seat.lane())
             {
                 served.told = true;
                 let how = if is_stopped { ", which is stopped" } else { "" };

@@ -5,6 +5,7 @@
 //! the kernel's, in the kernel's order. Permission is checked by the backend
 //! from `cx.cred`, in every method that names a right below.
 
+pub use crate::groups::{Handover, KernelFiles, KernelMount, NoKernelFiles, NotMounted};
 use base::DescriptionId;
 use base::stat::Stat;
 pub use base::walk::{Exit, Fast, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
@@ -94,19 +95,6 @@ pub trait Backend: Sync {
         Ok((node, self.attr(cx, node)?.kind))
     }
 
-    /// The node with inode number `ino` that was its place's `generation`-th, if
-    /// there can be one (native: `Node::id >> 40`). Whether there is one shows at its first use.
-    fn by_number(&self, _ino: u64, _generation: u32) -> Option<Node> {
-        None
-    }
-
-    /// The kernel is about to be told the attributes of `node`, or names in it,
-    /// and may keep them. `None`: nobody would tell it of changes; else whether
-    /// it might have known before.
-    fn kernel_keeps(&self, _cx: &Cx, _node: Node, _names: bool) -> Option<bool> {
-        None
-    }
-
     /// Whether memory that this backend works on lies at `address`.
     fn is_mapped(&self, _address: usize) -> bool {
         false
@@ -189,16 +177,6 @@ pub trait Backend: Sync {
     #[cfg(feature = "native")]
     fn direct(&self) -> Option<&'static engine::Fs> {
         None
-    }
-
-    /// Whether a kernel mount serves it too, by another process.
-    fn is_served(&self) -> bool {
-        false
-    }
-
-    /// Whether that one's kernel may know names in a directory.
-    fn kernel_knows_names(&self, _cx: &Cx, _dir: Node) -> bool {
-        false
     }
 
     /// Whether a directory is called `name` in `dir`, if that is cached.
@@ -318,109 +296,24 @@ pub trait Backend: Sync {
 
     // ---- processes ----
 
-    /// Before `fork`: a copy of this process's descriptors for the child. The
-    /// token goes to `fork_child` in the child, and to `fork_done` or `fork_failed` in the parent.
-    fn fork_prepare(&self, cx: &Cx) -> Result<u64>;
-    /// In the child, first thing.
-    fn fork_child(&self, token: u64);
-    /// In the child of a program with other threads, after `fork_child`: what number `fd` holds there. `known` is what
-    /// the program's table says: what a thread opened after `fork_prepare` is held if the parent still has it.
-    /// A file system in memory of the process's own has what the table says.
-    fn inherited(&self, _cx: &Cx, _fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId> {
-        known
+    /// What a mount through the kernel needs of it.
+    fn kernel_mount(&self) -> &dyn KernelMount {
+        &NotMounted
     }
-    /// In the parent: the child is process `pid`, so that its early death is noticed.
-    fn fork_done(&self, _token: u64, _pid: u32) {}
-    /// In the parent, when `fork` failed.
-    fn fork_failed(&self, cx: &Cx, token: u64);
-    /// Whether the token of `fork_prepare` will do for a child that borrows our memory until it
-    /// executes a program: `spawn_exec` in that child just before, `exec_claim` in the program, no
-    /// `fork_child`. `spawn_failed` in the parent, if it comes to nothing.
-    fn spawns(&self) -> bool {
-        false
+
+    /// Its files as the kernel's own, where they are.
+    fn kernel_files(&self) -> &dyn KernelFiles {
+        &NoKernelFiles
     }
-    /// In such a child, just before `exec`.
-    fn spawn_exec(&self, _token: u64) {}
-    /// In such a child, when `exec` failed.
-    fn spawn_undone(&self, _token: u64) {}
-    /// In the parent, when such a child was not made or did not come to `exec`.
-    fn spawn_failed(&self, cx: &Cx, token: u64) {
-        self.fork_failed(cx, token)
-    }
-    /// Before `exec`: marks this process as replacing itself; the token lets
-    /// the new program claim its descriptors (0: cannot).
-    fn exec_prepare(&self) -> u64;
-    /// `exec` failed: everything as before.
-    fn exec_failed(&self);
-    /// In the new program: takes over the descriptors under `token`; reports each.
-    fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()>;
-    /// Whether [`Backend::open_in_kernel`] is to be asked at all.
-    fn is_kernels(&self) -> bool {
-        false
-    }
-    /// Opens (or makes) a file as a descriptor of the kernel's; `None` for what
-    /// is opened here. `make` makes the system call.
-    fn open_in_kernel(&self, _spot: &crate::cached::KernelOpen, _make: &mut crate::cached::KernelCall) -> Option<Result<usize>> {
-        None
-    }
-    /// A handle (`O_PATH`) of the kernel's on what lies at `path` below `base`, if it takes no more than that plain path:
-    /// names and single slashes, no symlink on the way nor, with `follow`, at its end. `None`: walk.
-    fn handle_below(&self, _base: Node, _path: &[u8], _follow: bool) -> Option<Result<pm::file::File>> {
-        None
-    }
-    /// As [`Backend::handle_below`] of a directory that is to be listed: its handle, the
-    /// directory that holds it, and its node. The caller may read it.
-    fn directory_below(&self, _base: Node, _path: &[u8]) -> Option<Result<(pm::file::File, Node, Node)>> {
-        None
-    }
-    /// As [`Backend::open_in_kernel`] for such a path. What is opened may be a directory.
-    fn open_below(
-        &self,
-        _base: Node,
-        _path: &[u8],
-        _flags: u32,
-        _mode: u16,
-        _make: &mut crate::cached::KernelCall,
-    ) -> Option<Result<usize>> {
-        None
-    }
+
+    /// How what is open goes on over `fork`, `spawn` and `exec`.
+    fn handover(&self) -> &dyn Handover;
+
     /// At orderly exit: gives everything back (death does the same, later).
     fn detach(&self, cx: &Cx);
 
     // ---- the kernel's mount, and what `bypath info` shows ----
 
-    /// Programs may store into pages of one file more through the kernel's mount (`begins`), or of one less: who changes
-    /// files tells the kernel before as well as after. Nobody need be told by default.
-    fn count_stored(&self, _begins: bool) {}
-
-    /// The kernel has begun to execute a file through the mount, or ended.
-    fn count_executed(&self, _cx: &Cx, _node: Node, _begins: bool) {}
-    /// Whether the kernel executes a file: it must not be opened for writing.
-    fn is_executed(&self, _node: Node) -> bool {
-        false
-    }
-
-    /// Whether programs may have stored into the file's pages, of which nobody is told: what the kernel
-    /// has read of it may be old.
-    fn may_be_stored(&self, _cx: &Cx, _node: Node) -> bool {
-        false
-    }
-
     /// Adds to what is known of the calls there were. Not kept by default.
     fn count_calls(&self, _more: &Calls) {}
-    /// A number, not 0, by which this thread's waits for other processes are known; 0 where it waits for nobody.
-    fn waits_as(&self, _cx: &Cx) -> u32 {
-        0
-    }
-    /// What the thread with this number waits for is not wanted any more: its call ends with `EINTR`. Or (`over`) the next
-    /// one is not meant.
-    fn call_off(&self, _number: u32, _over: bool) {}
-    /// The process that the thread with this number has been waiting for.
-    fn kept_waiting_by(&self, _number: u32) -> Option<Holder> {
-        None
-    }
-    /// Whether process `pid` has the file system open itself, as far as its PID tells.
-    fn is_user(&self, _pid: u32) -> bool {
-        false
-    }
 }

@@ -9,7 +9,9 @@ extern crate std;
 extern crate alloc;
 
 pub mod backend;
+
 pub mod cached;
+mod groups;
 pub mod host;
 #[cfg(feature = "mem")]
 pub mod mem;

@@ -85,7 +85,7 @@ impl Mount {
     /// Whether a kernel mount serves it too, by another process.
     #[inline]
     pub fn is_served(&self) -> bool {
-        self.backend.is_served()
+        self.backend.kernel_mount().is_served()
     }
 
     /// Whether something may be mounted on the directory called `name` in `dir`.

@@ -2,7 +2,7 @@
 //!
 //! It stands where the other would, so that no path of it leads to what lies underneath.
 
-use crate::backend::{Backend, Last, MapRange, Scratch, Walk};
+use crate::backend::{Backend, Handover, Last, MapRange, Scratch, Walk};
 use base::DescriptionId;
 use base::*;
 use openfiles::OpenFile;
@@ -150,21 +150,34 @@ impl Backend for Refused {
         self.no()
     }
     fn drop_process_locks(&self, _: &Cx, _: Node) {}
+    fn detach(&self, _: &Cx) {}
+
+    fn handover(&self) -> &dyn Handover {
+        self
+    }
+}
+
+impl Handover for Refused {
     fn fork_prepare(&self, _: &Cx) -> Result<u64> {
         Ok(0)
     }
+
     fn fork_child(&self, _: u64) {}
+
     fn fork_failed(&self, _: &Cx, _: u64) {}
+
     fn spawns(&self) -> bool {
         true
     }
+
     fn exec_prepare(&self) -> u64 {
         0
     }
+
     fn exec_failed(&self) {}
+
     fn exec_claim(&self, _: u64, _: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
         // What the program before had open is lost: its numbers answer `EBADF`.
         Ok(())
     }
-    fn detach(&self, _: &Cx) {}
 }

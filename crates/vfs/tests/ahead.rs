@@ -231,7 +231,7 @@ fn let_go_of() {
     program.in_order(0, 2 * PART, 4096);
     assert_eq!(under_way(), 1);
     // As before it becomes another program.
-    cached.exec_prepare();
+    vfs::backend::Handover::exec_prepare(&cached);
     assert_eq!(under_way(), 0);
 }
 

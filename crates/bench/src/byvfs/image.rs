@@ -11,7 +11,7 @@ use super::cache::Cache;
 use base::*;
 use openfiles::OpenFile;
 use pm::{Table, UserSlice};
-use vfs::backend::{Backend, MapRange};
+use vfs::backend::{Backend, Handover, KernelMount, MapRange};
 use vfs::native::Native;
 
 /// What is cached above the engine.
@@ -104,14 +104,6 @@ impl Backend for CachedImage {
             Err(_) => {}
         }
         answer
-    }
-
-    fn by_number(&self, ino: u64, generation: u32) -> Option<Node> {
-        self.native.by_number(ino, generation)
-    }
-
-    fn kernel_keeps(&self, cx: &Cx, node: Node, names: bool) -> Option<bool> {
-        self.native.kernel_keeps(cx, node, names)
     }
 
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node> {
@@ -295,75 +287,19 @@ impl Backend for CachedImage {
         self.native.drop_process_locks(cx, node)
     }
 
-    fn fork_prepare(&self, cx: &Cx) -> Result<u64> {
-        self.native.fork_prepare(cx)
-    }
-
-    fn fork_child(&self, token: u64) {
-        self.native.fork_child(token)
-    }
-
-    fn inherited(&self, cx: &Cx, fd: u32, known: Option<DescriptionId>) -> Option<DescriptionId> {
-        self.native.inherited(cx, fd, known)
-    }
-
-    fn fork_done(&self, token: u64, pid: u32) {
-        self.native.fork_done(token, pid)
-    }
-
-    fn fork_failed(&self, cx: &Cx, token: u64) {
-        self.native.fork_failed(cx, token)
-    }
-
-    fn exec_prepare(&self) -> u64 {
-        self.native.exec_prepare()
-    }
-
-    fn exec_failed(&self) {
-        self.native.exec_failed()
-    }
-
-    fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
-        self.native.exec_claim(token, each)
-    }
-
     fn detach(&self, cx: &Cx) {
         self.native.detach(cx)
-    }
-
-    fn count_stored(&self, begins: bool) {
-        self.native.count_stored(begins)
-    }
-
-    fn count_executed(&self, cx: &Cx, node: Node, begins: bool) {
-        self.native.count_executed(cx, node, begins)
-    }
-
-    fn is_executed(&self, node: Node) -> bool {
-        self.native.is_executed(node)
-    }
-
-    fn may_be_stored(&self, cx: &Cx, node: Node) -> bool {
-        self.native.may_be_stored(cx, node)
     }
 
     fn count_calls(&self, more: &Calls) {
         self.native.count_calls(more)
     }
 
-    fn waits_as(&self, cx: &Cx) -> u32 {
-        self.native.waits_as(cx)
+    fn kernel_mount(&self) -> &dyn KernelMount {
+        self.native.kernel_mount()
     }
 
-    fn call_off(&self, number: u32, over: bool) {
-        self.native.call_off(number, over)
-    }
-
-    fn kept_waiting_by(&self, number: u32) -> Option<Holder> {
-        self.native.kept_waiting_by(number)
-    }
-
-    fn is_user(&self, pid: u32) -> bool {
-        self.native.is_user(pid)
+    fn handover(&self) -> &dyn Handover {
+        self.native.handover()
     }
 }

@@ -82,7 +82,7 @@ impl Process {
     pub(super) unsafe fn lower_handle(&self, dirfd: usize, pointer: usize, follow: bool) -> Option<base::Result<File>> {
         // SAFETY: the caller's promise.
         let Below { mount, base, path, .. } = unsafe { self.below(dirfd, pointer) }?;
-        mount.backend.handle_below(base, path, follow)
+        mount.backend.kernel_files().handle_below(base, path, follow)
     }
 
     /// Attributes and `st_dev` of what a path leads to. `None`: resolve it properly.
@@ -95,7 +95,7 @@ impl Process {
         let Below { mount, base, path, number, .. } = unsafe { self.below(dirfd, pointer) }?;
         let stat = match number {
             Some(number) => pm::host::statx_at(number, Name::new(path)?.text()).map_err(base::Error::Posix),
-            None => mount.backend.handle_below(base, path, follow)?.and_then(|file| Ok(file.statx()?)),
+            None => mount.backend.kernel_files().handle_below(base, path, follow)?.and_then(|file| Ok(file.statx()?)),
         };
         let told = stat.and_then(|stat| vfs::host::attr_and_device(&stat));
         let is_link = told.is_ok_and(|(attr, _)| attr.kind == Kind::Symlink);
@@ -140,7 +140,7 @@ impl Process {
             // SAFETY: the backend's own arguments, alive during the call.
             unsafe { self.door.kernel(nr as usize, args) }
         };
-        let opened = at.mount.backend.open_below(at.base, at.path, flags, mode as u16 & 0o7777, &mut make)?;
+        let opened = at.mount.backend.kernel_files().open_below(at.base, at.path, flags, mode as u16 & 0o7777, &mut make)?;
         // Directories are held here: what is looked up relative to them stays in the namespace.
         if let Ok(fd) = opened
             && flags & abi::O_ACCMODE == abi::O_RDONLY
@@ -157,7 +157,7 @@ impl Process {
         let cx = self.cx(thread);
         let numbers = self.numbers();
         numbers.before_handle();
-        let (handle, parent, node) = match at.mount.backend.directory_below(at.base, at.path)? {
+        let (handle, parent, node) = match at.mount.backend.kernel_files().directory_below(at.base, at.path)? {
             Ok(opened) => opened,
             Err(error) => return Some(Err(error)),
         };

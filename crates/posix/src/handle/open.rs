@@ -276,7 +276,7 @@ impl Process {
             // SAFETY: the backend's own arguments, alive during the call.
             unsafe { self.door.kernel(nr as usize, args) }
         };
-        spot.mount.backend.open_in_kernel(&open, &mut make)
+        spot.mount.backend.kernel_files().open_in_kernel(&open, &mut make)
     }
 
     /// `O_CREAT` on what somebody else has put into a sticky directory: the

@@ -253,7 +253,7 @@ impl Call<'_> {
     fn may_be_cached(&self, node: Node) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
         let rests = |attr: Attr| now.saturating_sub(attr.ctime) >= self.fuse.contents.rest.as_nanos() as i64;
-        self.backend().attr(&self.cx, node).is_ok_and(rests) && !self.backend().may_be_stored(&self.cx, node)
+        self.backend().attr(&self.cx, node).is_ok_and(rests) && !self.backend().kernel_mount().may_be_stored(&self.cx, node)
     }
 
     /// How a `WRITE` that was made is to be answered.

@@ -31,7 +31,7 @@ impl Call<'_> {
         match for_page && self.fuse.may_store(self.header.node) {
             true => {
                 let range = (asked.offset, size as u64);
-                self.fuse.stores.read(self.header.node, range, || self.backend().count_stored(true), read)
+                self.fuse.stores.read(self.header.node, range, || self.backend().kernel_mount().count_stored(true), read)
             }
             false => read(),
         }

@@ -228,7 +228,8 @@ impl Worker {
     /// Whether process `pid` has the image open itself.
     fn has_library(&self, backend: &dyn Backend, pid: u32) -> bool {
         let (last, known, left) = self.last.get();
-        let (has, left) = if last == pid && left > 0 { (known, left - 1) } else { (backend.is_user(pid), BELIEVED) };
+        let (has, left) =
+            if last == pid && left > 0 { (known, left - 1) } else { (backend.kernel_mount().is_user(pid), BELIEVED) };
         self.last.set((pid, has, left));
         has
     }

@@ -98,18 +98,21 @@ impl Call<'_> {
 
     /// How long the kernel may keep the names in a directory, seconds. Before they are looked at.
     pub(super) fn keep_names(&self, dir: Node) -> u64 {
-        self.backend().kernel_keeps(&self.cx, dir, true).map_or(0, |_| KEEP_NAMES_S)
+        self.backend().kernel_mount().kernel_keeps(&self.cx, dir, true).map_or(0, |_| KEEP_NAMES_S)
     }
 
     /// The kernel may from now on keep attributes and pages of a node: changes are
     /// to be told to it. For how long, seconds. Before they are looked at.
     pub(super) fn keep_attr(&self, node: Node) -> u64 {
-        self.backend().kernel_keeps(&self.cx, node, false).map_or(0, |_| if self.is_doubtful(node) { 0 } else { KEEP_S })
+        self.backend()
+            .kernel_mount()
+            .kernel_keeps(&self.cx, node, false)
+            .map_or(0, |_| if self.is_doubtful(node) { 0 } else { KEEP_S })
     }
 
     /// Whether pages that the kernel reads a file from may be older than what programs have stored into its mappings.
     fn is_doubtful(&self, node: Node) -> bool {
-        self.fuse.contents.is_cached(self.fuse.number(node)) && self.backend().may_be_stored(&self.cx, node)
+        self.fuse.contents.is_cached(self.fuse.number(node)) && self.backend().kernel_mount().may_be_stored(&self.cx, node)
     }
 
     /// What is told about a node that has been made, under a name that may be cached for
@@ -169,7 +172,9 @@ impl Call<'_> {
     fn by_number(&self, name: &[u8]) -> Result<Node> {
         let text = std::str::from_utf8(name).ok().and_then(|name| name.split_once('.'));
         let numbers = text.and_then(|(ino, generation)| Some((ino.parse().ok()?, generation.parse().ok()?)));
-        let node = numbers.and_then(|(ino, generation)| self.backend().by_number(ino, generation)).ok_or(Errno::ENOENT)?;
+        let node = numbers
+            .and_then(|(ino, generation)| self.backend().kernel_mount().by_number(ino, generation))
+            .ok_or(Errno::ENOENT)?;
         // A second name for a directory would confuse the kernel's tree.
         match self.backend().attr(&self.cx, node)?.kind {
             Kind::Directory => err(Errno::EISDIR),

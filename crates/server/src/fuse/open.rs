@@ -129,7 +129,7 @@ impl Call<'_> {
             return Err(error);
         }
         if asked.flags & EXECUTE != 0 {
-            self.backend().count_executed(&self.cx, self.node(), true);
+            self.backend().kernel_mount().count_executed(&self.cx, self.node(), true);
         }
         let sent = self.use_contents(node, asked.flags, &mut out);
         reply.put(&out);
@@ -148,7 +148,7 @@ impl Call<'_> {
 
     /// `O_TRUNC`. Executed files stay as they are if this `asks` for them.
     fn truncate_open(&self, node: Node, asks: bool, open_flags: u32) -> Result<()> {
-        if asks && self.backend().is_executed(node) {
+        if asks && self.backend().kernel_mount().is_executed(node) {
             return err(Errno::ETXTBSY);
         }
         let keeps = open_flags & abi::OPEN_KILL_SET_ID == 0;
@@ -317,7 +317,7 @@ impl Call<'_> {
         self.drop_owners_of(asked.handle);
         self.close(self.node(), asked.handle)?;
         if asked.flags & EXECUTE != 0 {
-            self.backend().count_executed(&self.cx, self.node(), false);
+            self.backend().kernel_mount().count_executed(&self.cx, self.node(), false);
         }
         Ok(())
     }
@@ -326,7 +326,7 @@ impl Call<'_> {
         let opening = self.fuse.handles.close(handle, |number| self.backend().close(&self.cx, number))?;
         let number = self.fuse.number(node);
         if self.fuse.contents.close(number, opening) && self.fuse.stores.forget(number) {
-            self.backend().count_stored(false);
+            self.backend().kernel_mount().count_stored(false);
         }
         Ok(())
     }

@@ -12,11 +12,12 @@ mod names;
 
 pub use session::{KernelCall, KernelOpen};
 
+use crate::backend::{Handover, KernelFiles};
 use crate::*;
 use base::stat::Stat;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use openfiles::{Handover, Processes};
+use openfiles::{Handover as _, Processes};
 use pm::{Table, Text, UserSlice};
 use session::{Ends, Fetch, Found, LowerFs, Miss, OpenFiles, Rule, SessionCache};
 
@@ -447,6 +448,55 @@ impl<S: LowerFs> Backend for Cached<S> {
         self.files().drop_process_locks(node)
     }
 
+    fn detach(&self, cx: &Cx) {
+        self.lower.settle_all();
+        self.files().leave_table(cx)
+    }
+
+    fn kernel_files(&self) -> &dyn KernelFiles {
+        self
+    }
+
+    fn handover(&self) -> &dyn Handover {
+        self
+    }
+}
+
+impl<S: LowerFs> KernelFiles for Cached<S> {
+    fn is_kernels(&self) -> bool {
+        self.lower.is_kernels()
+    }
+
+    fn open_in_kernel(&self, spot: &KernelOpen, make: &mut KernelCall) -> Option<Result<usize>> {
+        let result = self.lower.open_in_kernel(&self.session, spot, make)?;
+        if spot.node.is_none() && result.is_ok() {
+            self.touched(spot.dir);
+        }
+        Some(result)
+    }
+
+    fn handle_below(&self, base: Node, path: &[u8], follow: bool) -> Option<Result<pm::file::File>> {
+        self.lower.handle_below(&self.session, base, path, follow)
+    }
+
+    fn directory_below(&self, base: Node, path: &[u8]) -> Option<Result<(pm::file::File, Node, Node)>> {
+        let (dir, name) = self.last_known_parent(base, path)?;
+        let asked = self.session.moment();
+        match self.lower.directory_below(&self.session, base, path)? {
+            Ok((handle, entry)) => {
+                let node = self.session.enter(dir, name, &entry, asked, &mut self.forget());
+                Some(node.map(|node| (handle, dir, node)))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn open_below(&self, base: Node, path: &[u8], flags: u32, mode: u16, make: &mut KernelCall) -> Option<Result<usize>> {
+        self.lower.open_below(&self.session, base, path, flags, mode, make)
+    }
+}
+
+impl<S: LowerFs> Handover for Cached<S> {
     fn fork_prepare(&self, cx: &Cx) -> Result<u64> {
         // Without anything open there is nothing to hand over.
         if self.files().has_slot() { self.files().fork_prepare(cx) } else { Ok(0) }
@@ -495,43 +545,6 @@ impl<S: LowerFs> Backend for Cached<S> {
 
     fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
         self.files().exec_claim(token, each)
-    }
-
-    fn detach(&self, cx: &Cx) {
-        self.lower.settle_all();
-        self.files().leave_table(cx)
-    }
-
-    fn is_kernels(&self) -> bool {
-        self.lower.is_kernels()
-    }
-
-    fn handle_below(&self, base: Node, path: &[u8], follow: bool) -> Option<Result<pm::file::File>> {
-        self.lower.handle_below(&self.session, base, path, follow)
-    }
-
-    fn directory_below(&self, base: Node, path: &[u8]) -> Option<Result<(pm::file::File, Node, Node)>> {
-        let (dir, name) = self.last_known_parent(base, path)?;
-        let asked = self.session.moment();
-        match self.lower.directory_below(&self.session, base, path)? {
-            Ok((handle, entry)) => {
-                let node = self.session.enter(dir, name, &entry, asked, &mut self.forget());
-                Some(node.map(|node| (handle, dir, node)))
-            }
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    fn open_below(&self, base: Node, path: &[u8], flags: u32, mode: u16, make: &mut KernelCall) -> Option<Result<usize>> {
-        self.lower.open_below(&self.session, base, path, flags, mode, make)
-    }
-
-    fn open_in_kernel(&self, spot: &KernelOpen, make: &mut KernelCall) -> Option<Result<usize>> {
-        let result = self.lower.open_in_kernel(&self.session, spot, make)?;
-        if spot.node.is_none() && result.is_ok() {
-            self.touched(spot.dir);
-        }
-        Some(result)
     }
 }
 

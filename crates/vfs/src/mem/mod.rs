@@ -13,6 +13,7 @@ mod names;
 mod node;
 mod xattr;
 
+use crate::backend::Handover;
 use crate::*;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -332,17 +333,29 @@ impl Backend for Mem {
     }
 
     // A single process: a forked child gets a copy of everything with its memory.
+    fn detach(&self, _cx: &Cx) {}
+
+    fn handover(&self) -> &dyn Handover {
+        self
+    }
+}
+
+impl Handover for Mem {
     fn fork_prepare(&self, _cx: &Cx) -> Result<u64> {
         Ok(1)
     }
+
     fn fork_child(&self, _token: u64) {}
+
     fn fork_failed(&self, _cx: &Cx, _token: u64) {}
+
     fn exec_prepare(&self) -> u64 {
         0
     }
+
     fn exec_failed(&self) {}
+
     fn exec_claim(&self, _token: u64, _each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
         Ok(())
     }
-    fn detach(&self, _cx: &Cx) {}
 }

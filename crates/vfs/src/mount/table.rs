@@ -77,7 +77,7 @@ impl MountTable {
             covered_by: AtomicU32::new(0),
             covers_in: parent.map_or(NOWHERE, |(slot, ..)| slot as u8),
             covers: parent.map_or(backend.root(), |(.., node)| node),
-            is_kernels: backend.is_kernels(),
+            is_kernels: backend.kernel_files().is_kernels(),
             is_direct: backend.is_direct(),
         };
         // SAFETY: the slot's bit is clear, so nobody reads it; callers are serialised.

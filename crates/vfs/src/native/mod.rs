@@ -5,12 +5,12 @@
 //! nothing here but the hand-over; and, while the image is also mounted through
 //! the kernel, word of every change to what the kernel may keep (`engine::process::served`).
 
-use crate::backend::{Backend, MapRange};
+use crate::backend::{Backend, Handover, KernelMount, MapRange};
 use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
 use engine::Fs;
-use openfiles::{Handover, OpenFile};
+use openfiles::{Handover as _, OpenFile};
 use pm::{Table, UserSlice};
 
 /// An attached image, as a file system of the namespace.
@@ -96,14 +96,6 @@ impl Backend for Native {
         self.0.lookup_kind(cx, dir, name)
     }
 
-    fn by_number(&self, ino: u64, generation: u32) -> Option<Node> {
-        self.0.node_by_number(ino, generation)
-    }
-
-    fn kernel_keeps(&self, cx: &Cx, node: Node, names: bool) -> Option<bool> {
-        self.0.kernel_keeps(cx, node, names).ok()
-    }
-
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node> {
         self.0.parent_of(cx, dir)
     }
@@ -173,14 +165,6 @@ impl Backend for Native {
 
     fn direct(&self) -> Option<&'static Fs> {
         Some(self.0)
-    }
-
-    fn is_served(&self) -> bool {
-        self.0.is_served()
-    }
-
-    fn kernel_knows_names(&self, cx: &Cx, dir: Node) -> bool {
-        self.0.knows_names(cx, dir)
     }
 
     fn is_called(&self, directory: Node, dir: Node, name: &[u8]) -> Option<bool> {
@@ -303,6 +287,76 @@ impl Backend for Native {
         self.0.drop_process_locks(cx, node)
     }
 
+    fn detach(&self, cx: &Cx) {
+        self.0.detach(cx)
+    }
+
+    fn count_calls(&self, more: &Calls) {
+        self.0.count_calls(more)
+    }
+
+    fn kernel_mount(&self) -> &dyn KernelMount {
+        self
+    }
+
+    fn handover(&self) -> &dyn Handover {
+        self
+    }
+}
+
+impl KernelMount for Native {
+    fn by_number(&self, ino: u64, generation: u32) -> Option<Node> {
+        self.0.node_by_number(ino, generation)
+    }
+
+    fn kernel_keeps(&self, cx: &Cx, node: Node, names: bool) -> Option<bool> {
+        self.0.kernel_keeps(cx, node, names).ok()
+    }
+
+    fn is_served(&self) -> bool {
+        self.0.is_served()
+    }
+
+    fn kernel_knows_names(&self, cx: &Cx, dir: Node) -> bool {
+        self.0.knows_names(cx, dir)
+    }
+
+    fn count_stored(&self, begins: bool) {
+        self.0.count_stored(begins)
+    }
+
+    fn count_executed(&self, cx: &Cx, node: Node, begins: bool) {
+        self.0.count_executed(cx, node, begins)
+    }
+
+    fn is_executed(&self, node: Node) -> bool {
+        self.0.any_executed() && self.0.is_executed(node)
+    }
+
+    fn may_be_stored(&self, cx: &Cx, node: Node) -> bool {
+        self.0.may_be_stored(cx, node)
+    }
+
+    fn waits_as(&self, cx: &Cx) -> u32 {
+        self.0.waits_as(cx)
+    }
+
+    fn call_off(&self, number: u32, over: bool) {
+        if let Some(lane) = number.checked_sub(1) {
+            self.0.call_off(lane, over);
+        }
+    }
+
+    fn kept_waiting_by(&self, number: u32) -> Option<Holder> {
+        self.0.kept_waiting_by(number.checked_sub(1)?)
+    }
+
+    fn is_user(&self, pid: u32) -> bool {
+        self.0.users().any(|user| user == pid)
+    }
+}
+
+impl Handover for Native {
     fn fork_prepare(&self, cx: &Cx) -> Result<u64> {
         self.0.fork_prepare(cx)
     }
@@ -349,47 +403,5 @@ impl Backend for Native {
 
     fn exec_claim(&self, token: u64, each: &mut dyn FnMut(u32, DescriptionId)) -> Result<()> {
         self.0.exec_claim(token, each)
-    }
-
-    fn detach(&self, cx: &Cx) {
-        self.0.detach(cx)
-    }
-
-    fn count_stored(&self, begins: bool) {
-        self.0.count_stored(begins)
-    }
-
-    fn count_executed(&self, cx: &Cx, node: Node, begins: bool) {
-        self.0.count_executed(cx, node, begins)
-    }
-
-    fn is_executed(&self, node: Node) -> bool {
-        self.0.any_executed() && self.0.is_executed(node)
-    }
-
-    fn may_be_stored(&self, cx: &Cx, node: Node) -> bool {
-        self.0.may_be_stored(cx, node)
-    }
-
-    fn count_calls(&self, more: &Calls) {
-        self.0.count_calls(more)
-    }
-
-    fn waits_as(&self, cx: &Cx) -> u32 {
-        self.0.waits_as(cx)
-    }
-
-    fn call_off(&self, number: u32, over: bool) {
-        if let Some(lane) = number.checked_sub(1) {
-            self.0.call_off(lane, over);
-        }
-    }
-
-    fn kept_waiting_by(&self, number: u32) -> Option<Holder> {
-        self.0.kept_waiting_by(number.checked_sub(1)?)
-    }
-
-    fn is_user(&self, pid: u32) -> bool {
-        self.0.users().any(|user| user == pid)
     }
 }
