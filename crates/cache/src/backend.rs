@@ -1,17 +1,12 @@
 //! The cache as a backend: the engine's own calls, after what they need has been brought.
 
 use crate::data::Brought;
-use crate::{Cache, own};
+use crate::{Cache, Changes, own};
 use base::*;
 use engine::Fs;
 use openfiles::OpenFile;
 use pm::{Table, UserSlice};
 use vfs::backend::{Backend, Handover, KernelMount, Last, MapRange, Scratch, Walk};
-
-/// Of whatever would change something.
-fn read_only<T>() -> Result<T> {
-    Err(Error::Posix(Errno::EROFS))
-}
 
 /// Calls that the engine answers as they are.
 macro_rules! native {
@@ -51,17 +46,24 @@ impl Backend for Cache {
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         match self.fs().lookup(cx, dir, name) {
-            Err(Error::Posix(Errno::ENOENT)) if !self.known(dir)?.is_listed() => self.ask(cx, dir, name),
+            Err(Error::Posix(Errno::ENOENT)) => match self.known_if(dir)? {
+                Some(known) if !known.is_listed() && !(dir == self.tree && crate::is_ours(name)) => {
+                    self.settled(|| self.ask(cx, dir, name))
+                }
+                _ => Err(Errno::ENOENT.into()),
+            },
             found => found,
         }
     }
 
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
         let mut attr = self.fs().attr(cx, node)?;
-        let stamp = self.known(node)?.stamp;
-        (attr.nlink, attr.blocks) = (stamp.nlink, u64::from(stamp.blocks));
-        if attr.kind == Kind::Directory {
-            attr.size = stamp.size;
+        let Some(known) = self.known_if(node)? else { return Ok(attr) };
+        let stamp = known.stamp;
+        if attr.kind != Kind::Directory {
+            (attr.nlink, attr.blocks) = (stamp.nlink, u64::from(stamp.blocks));
+        } else if !known.is_dirty() {
+            (attr.nlink, attr.blocks, attr.size) = (stamp.nlink, u64::from(stamp.blocks), stamp.size);
         }
         Ok(attr)
     }
@@ -69,24 +71,28 @@ impl Backend for Cache {
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
         let kind = self.fs().attr(cx, node)?.kind;
         if want & W != 0 && matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
-            return read_only();
+            self.writable()?;
         }
         self.fs().access(cx, node, want)
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        self.list(cx, dir)?;
+        self.list_settled(cx, dir)?;
         self.fs().readdir(cx, dir, cookie, each)
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        Ok(StatFs { read_only: true, ..self.fs().statfs()? })
+        Ok(StatFs { read_only: self.changes == Changes::Refused, ..self.fs().statfs()? })
     }
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
         if self.fs().attr(cx, node)?.kind == Kind::Regular {
             let len = UserSlice::total(into) as u64;
-            if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
+            if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
+                if self.known(node)?.is_dirty() {
+                    // What is here and what is not are to be put together.
+                    return Err(Errno::ENOSPC.into());
+                }
                 return self.read_through(cx, node, offset, into);
             }
         }
@@ -95,9 +101,9 @@ impl Backend for Cache {
 
     fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
         if matches!(what, MapFor::Writing | MapFor::Touching) {
-            return read_only();
+            return self.map_to_store(cx, node, (offset, len), what, each);
         }
-        if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
+        if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
             return Err(Error::Posix(Errno::ENOSPC));
         }
         // The image itself may be written: holes that are left are of the original.
@@ -106,13 +112,16 @@ impl Backend for Cache {
 
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
         if self.fs().attr(cx, node)?.kind == Kind::Regular && self.has_holes(cx, node)? {
-            return self.seek_lower(cx, node, offset, data);
+            return match self.known(node)?.is_dirty() {
+                true => self.seek_mixed(cx, node, offset, data),
+                false => self.seek_lower(cx, node, offset, data),
+            };
         }
         self.fs().seek(cx, node, offset, data)
     }
 
     fn sync(&self, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
-        Ok(())
+        self.make_durable()
     }
 
     fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
@@ -123,60 +132,56 @@ impl Backend for Cache {
         self.list_attributes(cx, node, out)
     }
 
-    fn set_attr(&self, _: &Cx, _: Node, _: &SetAttr) -> Result<()> {
-        read_only()
+    fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+        self.set(cx, node, change)
     }
 
-    fn create(&self, cx: &Cx, dir: Node, name: &[u8], _: &NewNode) -> Result<Node> {
-        // That there is such a name comes first.
-        match self.lookup(cx, dir, name) {
-            Err(Error::Posix(Errno::ENOENT)) => read_only(),
-            Err(error) => Err(error),
-            Ok(_) => Err(Error::Posix(Errno::EEXIST)),
-        }
+    fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        self.make(cx, dir, name, new)
     }
 
-    fn tmpfile(&self, _: &Cx, _: Node, _: u16, _: u32, _: u32) -> Result<DescriptionId> {
-        read_only()
+    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.make_nameless(cx, dir, mode, flags, fd)
     }
 
-    fn link(&self, _: &Cx, _: Node, _: Node, _: &[u8]) -> Result<()> {
-        read_only()
+    fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        self.add_name(cx, node, dir, name)
     }
 
     fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.lookup(cx, dir, name)?;
-        read_only()
+        self.remove_name(cx, dir, name)
     }
 
     fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.lookup(cx, dir, name)?;
-        read_only()
+        self.remove_directory(cx, dir, name)
     }
 
-    fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], _: Node, _: &[u8], _: RenameMode) -> Result<()> {
-        self.lookup(cx, from_dir, from)?;
-        read_only()
+    fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
+        self.move_name(cx, (from_dir, from), (to_dir, to), mode)
     }
 
-    fn write(&self, _: &Cx, _: Node, _: Option<u64>, _: &[UserSlice]) -> Result<(usize, u64)> {
-        read_only()
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.put(cx, node, offset, from, false)
     }
 
-    fn copy_range(&self, _: &Cx, _: Node, _: u64, _: Node, _: u64, _: u64) -> Result<u64> {
-        read_only()
+    fn write_stored(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.put(cx, node, Some(offset), from, true)
     }
 
-    fn fallocate(&self, _: &Cx, _: Node, _: Fallocate, _: u64, _: u64) -> Result<()> {
-        read_only()
+    fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
+        self.copy(cx, (from, from_offset), (to, to_offset), len)
     }
 
-    fn set_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
-        read_only()
+    fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.manage(cx, node, how, offset, len)
     }
 
-    fn remove_xattr(&self, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
-        read_only()
+    fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+        self.set_attribute(cx, node, name, value, flags)
+    }
+
+    fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+        self.remove_attribute(cx, node, name)
     }
 
     fn zeros(&self) -> Option<(pm::file::File, u64)> {

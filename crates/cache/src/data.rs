@@ -46,9 +46,13 @@ impl Cache {
                     None => continue,
                 },
             };
-            let len = self.piece(&cx, node, hole)?;
-            let mut read = |at: u64, part: UserSlice| file.read_into(at, part);
-            match self.fs().fetch(&cx, node, (hole, len), &known.stamp, &mut read) {
+            let len = self.piece(&cx, node, hole)?.min(known.end.next_multiple_of(BLOCK).saturating_sub(hole)).max(BLOCK);
+            // Behind the end are bytes that have been cut off here.
+            let mut read = |at: u64, part: UserSlice| match part.part(0, known.end.saturating_sub(at).min(part.len as u64) as usize) {
+                part if part.len == 0 => Ok(0),
+                part => file.read_into(at, part),
+            };
+            match self.fs().fetch(&cx, node, (hole, len), (&known.stamp, known.end), &mut read) {
                 Ok(()) => {}
                 Err(Error::Posix(Errno::ENOSPC)) => return Ok(Brought::NoRoom),
                 Err(error) => return Err(error),
@@ -59,10 +63,11 @@ impl Cache {
 
     /// Where the first hole between these two begins, at the border of a block.
     fn hole(&self, cx: &Cx, node: Node, from: u64, end: u64) -> Result<Option<u64>> {
+        let Some(known) = self.known_if(node)?.filter(|known| known.end > from) else { return Ok(None) };
         match self.fs().seek(cx, node, from, false) {
             Ok(hole) => {
                 // Beyond what the original has there are zeros.
-                let size = self.fs().attr(cx, node)?.size.min(self.known(cx, node)?.end);
+                let size = self.fs().attr(cx, node)?.size.min(known.end);
                 Ok((hole < end.min(size)).then_some(hole - hole % BLOCK))
             }
             Err(Error::Posix(Errno::ENXIO)) => Ok(None),
@@ -89,7 +94,11 @@ impl Cache {
         if known.stamp.has_same_contents(&original.stamp) {
             return Ok(Some((file, known)));
         }
-        self.fs().restamp(cx, node, &original.change())?;
+        // Newer here: its times below may have changed by our own writing.
+        if known.is_dirty() && known.stamp.is_same_file(&original.stamp) {
+            return Ok(Some((file, known)));
+        }
+        self.fs().restamp(cx, node, &original.change_from(&known.stamp))?;
         Ok(None)
     }
 
@@ -120,6 +129,23 @@ impl Cache {
             }
         }
         Err(Errno::ESTALE.into())
+    }
+
+    /// Whether some of these bytes are missing here.
+    pub(crate) fn is_missing(&self, cx: &Cx, node: Node, offset: u64, len: u64) -> Result<bool> {
+        Ok(self.hole(&own(cx), node, offset, offset.saturating_add(len))?.is_some())
+    }
+
+    /// `SEEK_DATA` and `SEEK_HOLE` of a file that is newer here and not all here: what is to be asked below is data.
+    pub(crate) fn seek_mixed(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
+        let attr = self.fs().attr(&own(cx), node)?;
+        let end = self.known(node)?.end.min(attr.size);
+        match (offset < end, data) {
+            (true, true) => Ok(offset),
+            (true, false) if end == attr.size => Ok(end),
+            (true, false) => self.fs().seek(cx, node, end, false),
+            (false, data) => self.fs().seek(cx, node, offset, data),
+        }
     }
 
     /// Whether a part of a file is missing here.

@@ -15,11 +15,14 @@ use crate::lower::Original;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
-use engine::lower::bits;
+use engine::lower::{Stamp, bits};
 use pm::file::File;
 
 /// Most levels of directories that a round goes down.
 const DEPTH_MAX: u32 = 512;
+
+/// How long nobody changes anything at most while a name is removed, nanoseconds.
+const CLOSED: u64 = 100_000_000;
 
 /// What a round has found.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -78,8 +81,8 @@ impl Cache {
         if is_changed {
             round.changed += 1;
             // From here on a name that is missing is asked for.
-            self.fs().mark(cx, dir, 0, bits::LISTED | bits::NO_XATTRS)?;
-            self.fs().restamp(cx, dir, &original.change())?;
+            self.fs().mark(cx, dir, 0, bits::LISTED | bits::NO_XATTRS | bits::XATTRS)?;
+            self.fs().restamp(cx, dir, &original.change_from(&known.stamp))?;
         }
         self.refresh_names(cx, dir, handle, depth, round, goes_on)?;
         match (is_changed, known.is_listed()) {
@@ -144,7 +147,7 @@ impl Cache {
         };
         let Some(original) = original.filter(|original| known.stamp.is_same_file(&original.stamp)) else {
             round.gone += 1;
-            return self.drop_name(cx, dir, name, node, depth);
+            return self.drop_name(cx, dir, name, (node, Some(&known.stamp)), depth);
         };
         if original.attr.kind == Kind::Directory {
             let (handle, original) = Original::at(&self.path(dir, name)?)?;
@@ -154,21 +157,19 @@ impl Cache {
             return Ok(());
         }
         round.changed += 1;
-        self.fs().mark(cx, node, 0, bits::NO_XATTRS)?;
+        self.fs().mark(cx, node, 0, bits::NO_XATTRS | bits::XATTRS)?;
         let is_new = original.attr.kind != Kind::Regular && !known.stamp.has_same_contents(&original.stamp);
-        match if is_new { Err(Errno::EBUSY.into()) } else { self.fs().restamp(cx, node, &original.change()) } {
+        match if is_new { Err(Errno::EBUSY.into()) } else { self.fs().restamp(cx, node, &original.change_from(&known.stamp)) } {
             // Mapped, or of a kind whose contents never change in place: who has it keeps what it was.
-            Err(Error::Posix(Errno::EBUSY)) => self.drop_name(cx, dir, name, node, depth),
+            Err(Error::Posix(Errno::EBUSY)) => self.drop_name(cx, dir, name, (node, Some(&known.stamp)), depth),
             result => result,
         }
     }
 
     /// Removes a name here, with all below it. The directory is not listed any more: what takes its place is asked for.
-    fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], node: Node, depth: u32) -> Result<()> {
-        self.fs().mark(cx, dir, 0, bits::LISTED)?;
+    fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, Option<&Stamp>), depth: u32) -> Result<()> {
         if self.fs().attr(cx, node)?.kind != Kind::Directory {
-            self.fs().unlink(cx, dir, name)?;
-            return self.restore_times(cx, dir);
+            return self.drop_entry(cx, dir, name, (node, looked), false);
         }
         for _ in 0..1000 {
             // Nobody brings names while we remove them, or not for ever.
@@ -177,13 +178,42 @@ impl Cache {
                 if depth > DEPTH_MAX {
                     return Err(Errno::ELOOP.into());
                 }
-                self.drop_name(cx, node, inner.bytes(), below, depth + 1)?;
+                self.drop_name(cx, node, inner.bytes(), (below, None), depth + 1)?;
             }
-            match self.fs().rmdir(cx, dir, name) {
+            match self.drop_entry(cx, dir, name, (node, looked), true) {
                 Err(Error::Posix(Errno::ENOTEMPTY)) => {}
-                result => return result.and_then(|()| self.restore_times(cx, dir)),
+                result => return result,
             }
         }
         Err(Errno::EBUSY.into())
+    }
+
+    /// Removes one name, while nobody changes anything, if it still leads to what was looked at, and nothing there is newer
+    /// here than below: that is written there, whatever is there by now.
+    fn drop_entry(
+        &self,
+        cx: &Cx,
+        dir: Node,
+        name: &[u8],
+        (node, looked): (Node, Option<&Stamp>),
+        is_directory: bool,
+    ) -> Result<()> {
+        let fs = self.fs();
+        let Some(closed) = fs.close_changes(CLOSED)? else { return Err(Errno::ESTALE.into()) };
+        let is_clean = |node| self.known_if(node).is_ok_and(|known| known.is_some_and(|known| !known.is_dirty()));
+        let is_as_looked = match (looked, self.known_if(node)?) {
+            (Some(looked), Some(known)) => known.stamp == *looked,
+            _ => true,
+        };
+        let result = if !is_as_looked || !is_clean(dir) || !is_clean(node) || fs.lookup(cx, dir, name)? != node {
+            Err(Errno::ESTALE.into())
+        } else {
+            // The directory is not listed any more: what takes the name's place is asked for.
+            fs.mark(cx, dir, 0, bits::LISTED)
+                .and_then(|()| if is_directory { fs.rmdir(cx, dir, name) } else { fs.unlink(cx, dir, name) })
+                .and_then(|()| self.restore_times(cx, dir))
+        };
+        closed.open();
+        result
     }
 }

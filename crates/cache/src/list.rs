@@ -42,7 +42,7 @@ impl Cache {
         while let Some(listed) = lower.listed(&mut buffer)? {
             for entry in listed {
                 let name = entry?.name;
-                if !matches!(name.to_bytes(), b"." | b"..") {
+                if !matches!(name.to_bytes(), b"." | b"..") && !(dir == self.tree && crate::is_ours(name.to_bytes())) {
                     self.bring_listed(cx, dir, lower, name)?;
                 }
             }

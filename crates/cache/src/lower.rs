@@ -39,6 +39,11 @@ impl Lower {
         Ok(Lower { root, len: place.len() })
     }
 
+    /// Where it is; empty for `/`.
+    pub fn root(&self) -> &[u8] {
+        &self.root[..self.len]
+    }
+
     /// A path below it: `tail` writes what follows the root to the end of its room and says where that begins; then `name`.
     pub fn path(&self, tail: impl FnOnce(&mut [u8]) -> Result<usize>, name: &[u8]) -> Result<Path> {
         let mut path = [0; PATH_MAX];
@@ -110,7 +115,12 @@ impl Original {
     /// What a node becomes that has been it before.
     pub fn change(&self) -> Change {
         let Attr { mode, uid, gid, .. } = self.attr;
-        Change { mode, uid, gid, stamp: self.stamp }
+        Change { mode, uid, gid, stamp: self.stamp, before: None }
+    }
+
+    /// The same if what was known when it was looked at is known still.
+    pub fn change_from(&self, before: &Stamp) -> Change {
+        Change { before: Some(*before), ..self.change() }
     }
 }
 

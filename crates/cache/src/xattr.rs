@@ -12,10 +12,14 @@ impl Cache {
     /// A handle on the original, unless it is known to have no attributes.
     fn attributed(&self, cx: &Cx, node: Node) -> Result<Option<File>> {
         let cx = own(cx);
-        if self.known(node)?.state & bits::NO_XATTRS != 0 {
+        if self.known_if(node)?.is_none_or(|known| known.state & (bits::NO_XATTRS | bits::XATTRS) != 0) {
             return Ok(None);
         }
-        let (handle, _) = Original::at(&self.path(node, b"")?)?;
+        let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
+        let (handle, original) = self.path(node, b"").and_then(|path| Original::at(&path)).map_err(gone)?;
+        if !original.stamp.is_same_file(&self.known(node)?.stamp) {
+            return Err(Errno::ESTALE.into());
+        }
         match handle.list_xattr(UserSlice::from_mut(&mut [])) {
             Ok(0) | Err(Errno::EOPNOTSUPP) => {
                 self.fs().mark(&cx, node, bits::NO_XATTRS, 0)?;
@@ -29,7 +33,7 @@ impl Cache {
 
     /// See `Backend::get_xattr`.
     pub(crate) fn get(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        match self.attributed(cx, node)? {
+        match self.settled(|| self.attributed(cx, node))? {
             Some(handle) => {
                 let mut text = [0; 256];
                 text[..255].get_mut(..name.len()).ok_or(Errno::ERANGE)?.copy_from_slice(name);
@@ -43,11 +47,39 @@ impl Cache {
 
     /// See `Backend::list_xattr`.
     pub(crate) fn list_attributes(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        match self.attributed(cx, node) {
+        match self.settled(|| self.attributed(cx, node)) {
             Ok(Some(handle)) => Ok(handle.list_xattr(out)?),
-            Ok(None) => Ok(0),
+            Ok(None) if self.known_if(node)?.is_some_and(|known| known.state & bits::XATTRS == 0) => Ok(0),
+            Ok(None) => self.fs().list_xattr(cx, node, out),
             Err(Error::Posix(Errno::ENOENT)) => Err(Errno::ESTALE.into()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Has the attributes of a node here, from now on.
+    pub(crate) fn bring_attributes(&self, cx: &Cx, node: Node) -> Result<()> {
+        let cx = own(cx);
+        if self.known_if(node)?.is_none_or(|known| known.state & bits::XATTRS != 0) {
+            return Ok(());
+        }
+        if let Some(handle) = self.attributed(&cx, node)? {
+            self.copy_attributes(&cx, node, &handle)?;
+        }
+        self.fs().mark(&cx, node, bits::XATTRS, 0)
+    }
+
+    fn copy_attributes(&self, cx: &Cx, node: Node, handle: &File) -> Result<()> {
+        let (mut names, mut value) = ([0u8; 8192], [0u8; 8192]);
+        let len = handle.list_xattr(UserSlice::from_mut(&mut names))?;
+        for name in names[..len].split_inclusive(|byte| *byte == 0) {
+            let text = CStr::from_bytes_with_nul(name).map_err(|_| Errno::ERANGE)?;
+            let len = handle.get_xattr(text, UserSlice::from_mut(&mut value))?;
+            match self.fs().set_xattr(cx, node, text.to_bytes(), UserSlice::from_ref(&value[..len]), 0) {
+                // Of a kind that images do not have.
+                Err(Error::Posix(Errno::EOPNOTSUPP)) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }

@@ -21,7 +21,7 @@ impl Fs {
 
     /// The node whose inode is at an offset.
     #[inline]
-    fn node_at(&self, offset: u64) -> Result<Node> {
+    pub(crate) fn node_at(&self, offset: u64) -> Result<Node> {
         let inode = self.inode(offset)?;
         let reference = inode.cachelet.load(Acquire);
         Ok(Node { id: node_id(offset, inode.head().generation), hint: (reference as u32).wrapping_sub(1) })

@@ -2,10 +2,11 @@
 
 use super::Session;
 use super::spec::{Actimeo, CacheImage, Mount};
+use super::writer::Writing;
 use crate::attach;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Errno, Error, Thread};
-use cache::{Cache, Mismatch, prepare};
+use cache::{Cache, Changes, Mismatch, prepare};
 use engine::Fs;
 use engine::mkfs::{self, MkfsError, Options};
 use std::os::unix::ffi::OsStrExt;
@@ -81,8 +82,12 @@ impl Session {
             )));
         }
         let was_one = prepare(&cx, attached.fs, place).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
-        let cache = Cache::new(&cx, attached.fs, place).map_err(|error| Failure::errno(&shown, error.errno()))?;
+        let cache = Cache::new(&cx, attached.fs, place, changes(mount)).map_err(|error| Failure::errno(&shown, error.errno()))?;
         let cache: &'static Cache = Box::leak(Box::new(cache));
+        let point = mount.shown_point();
+        if !mount.options.read_only || has_left(cache, &cx) {
+            self.writers.push(Writing::start(cache, &image.path, &point)?);
+        }
         if let Actimeo::Seconds(seconds) = mount.options.actimeo {
             // Nobody has looked since the last session.
             if was_one {
@@ -91,15 +96,26 @@ impl Session {
             self.servers.push(Server::start(cache, Duration::from_secs(seconds.into())));
         }
         cache.give_lane_back(&thread);
-        if !mount.options.read_only {
-            let point = mount.shown_point();
-            eprintln!("bypath: {point}: a mount with a cache can only be read so far: changes are refused (EROFS)");
-        }
         let path = image.path.as_os_str().as_bytes();
         let source = [format!("cache:{}:", path.len()).as_bytes(), path, b":", place].concat();
-        self.tell(mount, &source, &[&super::id(path)]);
+        let sync = if mount.options.sync_image { "sync=image" } else { "" };
+        self.tell(mount, &source, &[&super::id(path), sync]);
         Ok(cache)
     }
+}
+
+/// What becomes of changes in a mount.
+fn changes(mount: &Mount) -> Changes {
+    match (mount.options.read_only, mount.options.sync_image) {
+        (true, _) => Changes::Refused,
+        (false, true) => Changes::Image,
+        (false, false) => Changes::Backend,
+    }
+}
+
+/// Whether a session before has left changes that are not below.
+fn has_left(cache: &Cache, cx: &Cx) -> bool {
+    writeback::Status::of(cache, cx).is_ok_and(|status| status.names + status.files != 0)
 }
 
 fn refused(shown: &str, fs: &Fs, mismatch: Mismatch) -> Failure {

@@ -11,6 +11,7 @@ mod said;
 pub mod shared_file;
 pub mod spec;
 pub mod transport;
+pub mod writer;
 
 use crate::attach::{self, Attached};
 use crate::cmd::mkfs;
@@ -46,6 +47,8 @@ pub struct Session {
     daemons: Vec<Daemon>,
     /// Who keep caches fresh.
     servers: Vec<cache::Server>,
+    /// Who write back what is changed in them.
+    pub writers: Vec<writer::Writing>,
     files: Vec<SharedFile>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
@@ -71,7 +74,7 @@ impl Session {
     pub fn start(mounts: &[Mount], list: Vec<u8>, whom: For) -> Result<Session> {
         let (images, kernel, daemons) = (Vec::new(), Vec::new(), Vec::new());
         let mut session =
-            Session { images, kernel, daemons, servers: Vec::new(), files: Vec::new(), uncovered: Vec::new(), said: None, list };
+            Session { images, kernel, daemons, servers: Vec::new(), writers: Vec::new(), files: Vec::new(), uncovered: Vec::new(), said: None, list };
         session.said = (whom != For::Itself).then(Said::make);
         // Mounted here too, so that what no program could mount is said once.
         let table = MountTable::new();
@@ -161,6 +164,12 @@ impl Session {
         let shown = mount.source.shown();
         let (file, cache) = SharedFile::session(Whose::of(mount))?;
         let text = path.as_os_str().as_bytes();
+        if let (Some(cache), false) = (writeback::marker::of(path), mount.options.read_only) {
+            return Err(Failure::new(format!(
+                "{shown}: the cache {cache} holds changes of it: mount it with cache={cache}, or `bypath cache drain {cache}`; \
+                 with the option ro it can be read as it is"
+            )));
+        }
         let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
         let host = host.unsynced_if(mount.options.unsynced);
         let same = if there == Under::Same { "same" } else { "" };
@@ -231,6 +240,7 @@ fn id(image: &[u8]) -> String {
 impl Drop for Session {
     fn drop(&mut self) {
         self.servers.clear();
+        self.writers.clear();
         for image in &self.images {
             image.leave();
         }

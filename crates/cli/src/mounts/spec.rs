@@ -65,6 +65,8 @@ pub struct Options {
     pub allow_other: bool,
     /// Nothing waits for the medium.
     pub unsynced: bool,
+    /// `fsync` has nothing to wait for once a change is in the cache image.
+    pub sync_image: bool,
     /// What stands in front of a directory.
     pub cache: Option<CacheImage>,
     /// How soon what others change in it is seen.
@@ -127,6 +129,8 @@ impl Options {
                 ("default_permissions", _) if is_daemon => options.default_permissions = true,
                 ("allow_other", _) if is_daemon || is_host => options.allow_other = true,
                 ("sync=none", _) if is_host => options.unsynced = true,
+                ("sync=image", _) if is_host => options.sync_image = true,
+                ("sync=backend", _) if is_host => options.sync_image = false,
                 _ if is_daemon && word.starts_with("carrier=") => {
                     let transport = Transport::from_name(&word["carrier=".len()..]);
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
@@ -155,7 +159,7 @@ impl Options {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, \
                              default_permissions, allow_other"
                         }
-                        Source::Host(_) => "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max",
+                        Source::Host(_) => "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, sync=image",
                         _ => "ro, rw",
                     };
                     return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));
@@ -167,6 +171,9 @@ impl Options {
             if is_cached && is_given {
                 return Err(Failure::new(format!("--mount '{shown}': {word} and cache= do not go together")));
             }
+        }
+        if !is_cached && options.sync_image {
+            return Err(Failure::new(format!("--mount '{shown}': sync=image goes with cache=")));
         }
         if !is_cached && options.actimeo != Actimeo::default() {
             return Err(Failure::new(format!("--mount '{shown}': actimeo= goes with cache=")));
@@ -394,6 +401,7 @@ mod tests {
             "host:/etc:/h,cache=c.img,sync=none",
             "host:/etc:/h,cache=c.img,actimeo=0",
             "host:/etc:/h,actimeo=1",
+            "host:/etc:/h,sync=image",
             "i.img:/a,cache=c.img",
             "fuse:true @:/f,sync=none",
             "i.img:/a,sync=none",

@@ -11,6 +11,7 @@
 //!   inode's own word counts what is here, as the check wants it.
 //! - A directory that is not listed has [`PARTIAL`](cachelet::PARTIAL) in its cachelet: that a name is not here says nothing.
 
+mod gate;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -20,8 +21,10 @@ mod written;
 pub use crate::file::fetch::Fetch;
 pub use crate::names::whole::Whole;
 pub use format::cache::state as bits;
+pub use gate::{Changing, Closed};
 pub use state::{Identity, PLACE_MAX};
 pub use update::Change;
+pub use written::Written;
 
 use crate::dir::NameBuffer;
 use crate::fs::{Fs, corrupt};
@@ -87,6 +90,11 @@ pub struct Known {
 }
 
 impl Known {
+    /// Whether something here is newer than below.
+    pub fn is_dirty(&self) -> bool {
+        self.state & bits::DIRTY != 0
+    }
+
     /// Whether all names of the directory are here.
     pub fn is_listed(&self) -> bool {
         self.state & bits::LISTED != 0
@@ -154,6 +162,7 @@ impl Fs {
             blocks: (shown >> 32) as u32,
         };
         let (end, seen, state) = (lower.end.load(Relaxed), lower.seen.load(Relaxed) as i64, lower.state.load(Acquire));
+        let stamp = if state & bits::DIRTY == 0 { stamp } else { Stamp { blocks: self.space_of(inode, lower) as u32, ..stamp } };
         Ok(Some(Known { stamp, end, seen, state }))
     }
 
@@ -170,10 +179,13 @@ impl Fs {
     /// those that a cold line asks for. `None`: it is no such node.
     pub(crate) fn show_lower(&self, cachelet: &Cachelet, inode: &Inode) -> Result<Option<u32>> {
         let Some((cold, lower)) = self.lower_lines(inode)? else { return Ok(None) };
-        let (shown, state) = (cold.shown.load(Relaxed), lower.state.load(Acquire));
+        let (mut shown, state) = (cold.shown.load(Relaxed), lower.state.load(Acquire));
         if inode.head().kind == Kind::Directory as u8 {
             let partial = if state & bits::LISTED == 0 { cachelet::PARTIAL } else { 0 };
             return Ok(Some(cachelet::COLD | partial));
+        }
+        if state & bits::DIRTY != 0 {
+            shown = shown & 0xffff_ffff | self.space_of(inode, lower) << 32;
         }
         cachelet.nlink.store(shown as u32, Relaxed);
         cachelet.blocks.store((shown >> 32).div_ceil(UNITS) as u32, Relaxed);
@@ -182,6 +194,15 @@ impl Fs {
             if inode.head().kind == Kind::Regular as u8 { (shown >> 32).is_multiple_of(UNITS) } else { shown >> 32 == 0 };
         let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0 && is_shown;
         Ok(Some(if is_plain { 0 } else { cachelet::COLD }))
+    }
+
+    /// Space of a file that is newer here than below, as far as that is known, in units of 512 bytes.
+    fn space_of(&self, inode: &Inode, lower: &Lower) -> u64 {
+        if inode.head().kind != Kind::Regular as u8 {
+            return 0;
+        }
+        let (_, blocks) = inode::unpack_links(inode.links.load(Relaxed));
+        u64::from(blocks).max(lower.end.load(Relaxed).div_ceil(format::BLOCK)).saturating_mul(UNITS).min(u64::from(u32::MAX))
     }
 
     /// The path of a node from the root of the image, into the end of `into`: where it begins there. For a file it is

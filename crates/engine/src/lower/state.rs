@@ -38,7 +38,7 @@ impl Identity {
 }
 
 impl Fs {
-    fn cache_state(&self) -> Result<&State> {
+    pub(super) fn cache_state(&self) -> Result<&State> {
         match self.root().cache.load(Acquire) {
             0 => Err(Errno::ENODATA.into()),
             at => self.at(at, "state of a cache"),

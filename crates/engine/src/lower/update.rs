@@ -21,6 +21,8 @@ pub struct Change {
     pub gid: u32,
     /// Size, times, and which file it is.
     pub stamp: Stamp,
+    /// What was known when it was looked at: if that is another by now, it was looked at too early, and nothing happens.
+    pub before: Option<Stamp>,
 }
 
 impl Fs {
@@ -31,6 +33,8 @@ impl Fs {
         let inode = self.inode(node_offset(node.id))?;
         let (_, lower) = self.lower_lines(inode)?.ok_or(Errno::ESTALE)?;
         let image = &self.image;
+        // What is newer here than below is not asked for below.
+        let clear = if lower.state.load(Relaxed) & bits::DIRTY == 0 { clear } else { clear & !(bits::LISTED | bits::XATTRS) };
         if set & !lower.state.load(Relaxed) != 0 {
             image.or(&lower.state, set);
         }
@@ -57,11 +61,14 @@ impl Fs {
     }
 
     /// The original of a node has changed, or been looked at again. Contents that are not its any more go: `EBUSY` if
-    /// they are mapped, `ESTALE` if the original is another file.
+    /// they are mapped, `ESTALE` if the original is another file. Nothing happens to a node that is newer here.
     pub fn restamp(&self, cx: &Cx, node: Node, new: &Change) -> Result<()> {
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
         let cachelet = self.lock_node(&mut tx, cx, node)?;
         let known = self.known(node)?.filter(|known| known.stamp.is_same_file(&new.stamp)).ok_or(Errno::ESTALE)?;
+        if known.is_dirty() || new.before.is_some_and(|before| before != known.stamp) {
+            return Ok(());
+        }
         let is_file = self.inode(node_offset(node.id))?.head().kind == Kind::Regular as u8;
         if is_file && !known.stamp.has_same_contents(&new.stamp) {
             self.drop_contents(&mut tx, cachelet, node.id)?;

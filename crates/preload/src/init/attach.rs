@@ -115,6 +115,11 @@ fn attach_image(
             Err(errno) => return Err(Why::Image(AttachError::Open(errno))),
         }
     }
+    let changes = match (environment::option(options, b"ro"), environment::option(options, b"sync")) {
+        (Some(_), _) => cache::Changes::Refused,
+        (None, Some(b"image")) => cache::Changes::Image,
+        _ => cache::Changes::Backend,
+    };
     let Some(place) = place::take() else { return Err(Why::Other(Errno::ENOMEM)) };
     let options = Options {
         domain: wishes.domain.and_then(|name| pm::Domain::from_name(core::str::from_utf8(name).ok()?)),
@@ -128,7 +133,7 @@ fn attach_image(
     match Fs::attach_at(&mut place.fs, &cx, source, &options) {
         Ok(fs) => match lower {
             None => Ok(place.native.write(Native(fs))),
-            Some(lower) => cached(&cx, fs, lower).map_err(Why::Other),
+            Some(lower) => cached(&cx, fs, lower, changes).map_err(Why::Other),
         },
         Err(AttachError::Open(Errno::ENOENT | Errno::ENOTDIR)) => Err(Why::Gone),
         Err(error) => Err(Why::Image(error)),
@@ -138,8 +143,13 @@ fn attach_image(
 #[cfg(feature = "native")]
 #[cold]
 #[inline(never)]
-fn cached(cx: &base::Cx, fs: &'static engine::Fs, lower: &[u8]) -> Result<&'static dyn Backend, Errno> {
-    keep(cache::Cache::new(cx, fs, lower).map_err(|error| error.errno())?)
+fn cached(
+    cx: &base::Cx,
+    fs: &'static engine::Fs,
+    lower: &[u8],
+    changes: cache::Changes,
+) -> Result<&'static dyn Backend, Errno> {
+    keep(cache::Cache::new(cx, fs, lower, changes).map_err(|error| error.errno())?)
 }
 
 /// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,
