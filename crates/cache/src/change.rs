@@ -187,7 +187,14 @@ impl Cache {
         }
     }
 
-    pub(crate) fn put(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice], is_stored: bool) -> Result<(usize, u64)> {
+    pub(crate) fn put(
+        &self,
+        cx: &Cx,
+        node: Node,
+        offset: Option<u64>,
+        from: &[UserSlice],
+        is_stored: bool,
+    ) -> Result<(usize, u64)> {
         let len = UserSlice::total(from) as u64;
         self.change(cx, &[], || {
             let start = match offset {
@@ -286,4 +293,3 @@ impl Cache {
         }
     }
 }
-

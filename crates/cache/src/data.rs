@@ -48,10 +48,11 @@ impl Cache {
             };
             let len = self.piece(&cx, node, hole)?.min(known.end.next_multiple_of(BLOCK).saturating_sub(hole)).max(BLOCK);
             // Behind the end are bytes that have been cut off here.
-            let mut read = |at: u64, part: UserSlice| match part.part(0, known.end.saturating_sub(at).min(part.len as u64) as usize) {
-                part if part.len == 0 => Ok(0),
-                part => file.read_into(at, part),
-            };
+            let mut read =
+                |at: u64, part: UserSlice| match part.part(0, known.end.saturating_sub(at).min(part.len as u64) as usize) {
+                    part if part.len == 0 => Ok(0),
+                    part => file.read_into(at, part),
+                };
             match self.fs().fetch(&cx, node, (hole, len), (&known.stamp, known.end), &mut read) {
                 Ok(()) => {}
                 Err(Error::Posix(Errno::ENOSPC)) => return Ok(Brought::NoRoom),

@@ -155,8 +155,7 @@ impl Dir {
     }
 
     pub fn make_node(&self, name: &[u8], kind: rustix::fs::FileType, device: u64) -> Result<()> {
-        rustix::fs::mknodat(&self.fd, OsStr::from_bytes(name), kind, Mode::RUSR | Mode::WUSR, device)
-            .map_err(self.failed(name))
+        rustix::fs::mknodat(&self.fd, OsStr::from_bytes(name), kind, Mode::RUSR | Mode::WUSR, device).map_err(self.failed(name))
     }
 
     pub fn make_file(&self, name: &[u8]) -> Result<OwnedFd> {
@@ -190,10 +189,8 @@ impl Dir {
 
     /// Times of last access (`None`: as it is) and change, nanoseconds since the epoch.
     pub fn set_times(&self, name: &[u8], atime: Option<i64>, mtime: i64) -> Result<()> {
-        let at = |time: i64| rustix::fs::Timespec {
-            tv_sec: time.div_euclid(1_000_000_000),
-            tv_nsec: time.rem_euclid(1_000_000_000),
-        };
+        let at =
+            |time: i64| rustix::fs::Timespec { tv_sec: time.div_euclid(1_000_000_000), tv_nsec: time.rem_euclid(1_000_000_000) };
         let omitted = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let times = rustix::fs::Timestamps { last_access: atime.map_or(omitted, at), last_modification: at(mtime) };
         rustix::fs::utimensat(&self.fd, OsStr::from_bytes(name), &times, AtFlags::SYMLINK_NOFOLLOW).map_err(self.failed(name))

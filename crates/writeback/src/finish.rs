@@ -34,6 +34,7 @@ impl Work<'_> {
             let removed = self.remove_parked(&park, &name);
             self.or_cut(removed)?;
         }
+        self.places.clear();
         self.before("unpark")?;
         match self.below.dir(b"")?.remove(PARK.as_bytes(), true) {
             // Something in it is somebody else's: it stays to be seen.

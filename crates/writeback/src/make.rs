@@ -4,7 +4,7 @@
 //! cut off knows its own files again.
 
 use crate::below::{Dir, id_of, join};
-use crate::plan::{Spot, Target, image, if_there};
+use crate::plan::{Spot, Target, if_there, image};
 use crate::{Failure, Result, Work};
 use base::{Error, Kind};
 use cache::lower::Original;
@@ -181,4 +181,3 @@ impl Work<'_> {
 pub fn new_name(node: u64) -> Vec<u8> {
     [b"new-", Label::new(b'd', node).number()].concat()
 }
-

@@ -41,7 +41,10 @@ impl Marker {
     /// Locks the marker of a directory for an image (its path, and its number), and makes it if it is missing.
     pub fn claim(directory: &Path, image: &Path, number: u64) -> Result<Claim, Errno> {
         let path = directory.join(NAME);
-        let text = format!("A bypath cache holds changes of this directory: bypath cache status {0}\nimage {0}\nnumber {number:x}\n", image.display());
+        let text = format!(
+            "A bypath cache holds changes of this directory: bypath cache status {0}\nimage {0}\nnumber {number:x}\n",
+            image.display()
+        );
         loop {
             let times = Times::of(directory);
             let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;

@@ -7,6 +7,7 @@ use crate::below::{Dir, id_of, join, parked};
 use crate::make::new_name;
 use crate::plan::Spot;
 use crate::{Id, PARK, Result, Work};
+use pm::Errno;
 
 /// Where a file was found: the directory, the name, and whether that name stays.
 pub struct Found {
@@ -67,8 +68,15 @@ impl Work<'_> {
 
     /// A directory of ours below, open.
     pub fn open(&mut self, id: u64) -> Result<Option<Dir>> {
-        let Some(path) = self.place(id)? else { return Ok(None) };
-        self.below.dir(&path).map(Some)
+        for _ in 0..2 {
+            let Some(path) = self.place(id)? else { return Ok(None) };
+            match self.below.dir(&path) {
+                // It was there once in this round.
+                Err(failure) if matches!(failure.errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => self.places.clear(),
+                opened => return opened.map(Some),
+            }
+        }
+        Ok(None)
     }
 
     /// Where the file of a node is below.

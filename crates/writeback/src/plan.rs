@@ -128,8 +128,11 @@ impl Plan {
 
     fn read(cache: &Cache, cx: &Cx, now: u64) -> Result<Plan> {
         let mut plan = Plan { root: cache.tree().id, moved: cache.fs().moves().map_err(image)?.0, ..Plan::default() };
-        let mut rounds: Vec<u64> =
-            names_in(cache, cx, cache.touched())?.iter().filter_map(|name| Label::parse(name)).filter(|round| *round < now).collect();
+        let mut rounds: Vec<u64> = names_in(cache, cx, cache.touched())?
+            .iter()
+            .filter_map(|name| Label::parse(name))
+            .filter(|round| *round < now)
+            .collect();
         rounds.sort_unstable();
         for round in &rounds {
             plan.read_round(cache, cx, *round)?;

@@ -170,8 +170,7 @@ impl Bench {
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let options =
-            engine::process::Options { domain: None, read_only: false, segment_dir: None, slot: 0, cachelets: None };
+        let options = engine::process::Options { domain: None, read_only: false, segment_dir: None, slot: 0, cachelets: None };
         let fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| error.to_string()).unwrap();
         prepare(&cx, fs, low.as_os_str().as_bytes()).unwrap();
         let cache = Cache::new(&cx, fs, low.as_os_str().as_bytes(), Changes::Image).unwrap();
@@ -231,9 +230,7 @@ impl Bench {
             Write(path, offset, len) => {
                 cache.write(cx, self.file(run, path)?, Some(offset), &[UserSlice::from_ref(&text(len, offset))]).map(drop)
             }
-            Append(path, len) => {
-                cache.write(cx, self.file(run, path)?, None, &[UserSlice::from_ref(&text(len, 5))]).map(drop)
-            }
+            Append(path, len) => cache.write(cx, self.file(run, path)?, None, &[UserSlice::from_ref(&text(len, 5))]).map(drop),
             Cut(path, size) => {
                 let size = SetAttr { size: Some(size), size_checked: true, ..SetAttr::default() };
                 cache.set_attr(cx, self.file(run, path)?, &size)
@@ -252,9 +249,7 @@ impl Bench {
                 cache.set_attr(cx, self.node(run, path)?, &SetAttr { atime: at, mtime: at, ..SetAttr::default() })
             }
             Punch(path, from, len) => cache.fallocate(cx, self.file(run, path)?, base::Fallocate::PunchHole, from, len),
-            Attribute(path) => {
-                cache.set_xattr(cx, self.node(run, path)?, b"user.note", UserSlice::from_ref(b"value"), 0)
-            }
+            Attribute(path) => cache.set_xattr(cx, self.node(run, path)?, b"user.note", UserSlice::from_ref(b"value"), 0),
         }
     }
 

@@ -73,8 +73,17 @@ impl Session {
     /// Makes all mounts, in order.
     pub fn start(mounts: &[Mount], list: Vec<u8>, whom: For) -> Result<Session> {
         let (images, kernel, daemons) = (Vec::new(), Vec::new(), Vec::new());
-        let mut session =
-            Session { images, kernel, daemons, servers: Vec::new(), writers: Vec::new(), files: Vec::new(), uncovered: Vec::new(), said: None, list };
+        let mut session = Session {
+            images,
+            kernel,
+            daemons,
+            servers: Vec::new(),
+            writers: Vec::new(),
+            files: Vec::new(),
+            uncovered: Vec::new(),
+            said: None,
+            list,
+        };
         session.said = (whom != For::Itself).then(Said::make);
         // Mounted here too, so that what no program could mount is said once.
         let table = MountTable::new();

@@ -159,7 +159,9 @@ impl Options {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, \
                              default_permissions, allow_other"
                         }
-                        Source::Host(_) => "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, sync=image",
+                        Source::Host(_) => {
+                            "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, sync=image"
+                        }
                         _ => "ro, rw",
                     };
                     return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));

@@ -57,7 +57,8 @@ impl Writing {
     pub fn start(cache: &'static Cache, image: &Path, shown: &str) -> Result<Writing> {
         let marker = claim(cache, image)?;
         let ending = Arc::new(AtomicBool::new(false));
-        let mut served = Serving { cache, shown: shown.to_owned(), image: image.to_path_buf(), said: false, marker, writer: None };
+        let mut served =
+            Serving { cache, shown: shown.to_owned(), image: image.to_path_buf(), said: false, marker, writer: None };
         // Failures that show at once are the session's.
         served.open()?;
         if served.marker.is_some() {
@@ -66,14 +67,7 @@ impl Writing {
         let ended = ending.clone();
         let thread = std::thread::Builder::new().name("writer".into()).spawn(move || served.serve(&ended));
         let thread = thread.map_err(|error| Failure::io("a thread", &error))?;
-        Ok(Writing {
-            cache,
-            shown: shown.to_owned(),
-            image: image.to_path_buf(),
-            ending,
-            thread: Some(thread),
-            leave: false,
-        })
+        Ok(Writing { cache, shown: shown.to_owned(), image: image.to_path_buf(), ending, thread: Some(thread), leave: false })
     }
 
     /// Waits until all is below, or says what is not.
@@ -189,20 +183,20 @@ impl Serving {
                 }
                 let _ = self.cache.fs().writer_is(std::process::id());
             }
-            again = if self.turn(again) { LAG } else { (again * 2).min(AGAIN_MAX) };
+            again = if self.turn(again, ended) { LAG } else { (again * 2).min(AGAIN_MAX) };
         }
         self.end();
     }
 
     /// One round if there is something to do, at once if somebody waits for it; whether all went well.
-    fn turn(&mut self, lag: Duration) -> bool {
+    fn turn(&mut self, lag: Duration, ended: &AtomicBool) -> bool {
         let (Some(writer), fs) = (&self.writer, self.cache.fs()) else { return true };
         let Ok((seen, mut wanted)) = fs.rounds_wanted() else { return true };
         if wanted.is_none() {
             let _ = fs.await_call(seen, lag.as_nanos() as i64);
             wanted = fs.rounds_wanted().map_or(None, |(_, wanted)| wanted);
         }
-        if wanted.is_none() && writer.is_clean().unwrap_or(false) {
+        if wanted.is_none() && (ended.load(SeqCst) || writer.is_clean().unwrap_or(false)) {
             writer.rest();
             return true;
         }

@@ -13,8 +13,8 @@
 use crate::fs::Fs;
 use base::{Cx, Node, Result};
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use pm::Errno;
 use pm::clock::monotonic;
 use pm::file::{nap, wait, wake};

@@ -7,8 +7,8 @@ use crate::lane::Tx;
 use base::{Cx, Kind, Node, Result};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use format::inode::{self, Head, Inode, node_offset, unpack_links, word};
 use format::cache::Lower;
+use format::inode::{self, Head, Inode, node_offset, unpack_links, word};
 use format::{Cold, LINE, lane};
 use pm::Errno;
 
@@ -105,13 +105,7 @@ impl Fs {
     }
 
     /// Of a node that has neither.
-    fn record_both<'a>(
-        &'a self,
-        tx: &mut Tx<'a>,
-        (offset, inode): (u64, &Inode),
-        written: &Written,
-        own: u64,
-    ) -> Result<()> {
+    fn record_both<'a>(&'a self, tx: &mut Tx<'a>, (offset, inode): (u64, &Inode), written: &Written, own: u64) -> Result<()> {
         let is_directory = inode.head().kind == Kind::Directory as u8;
         let own = if is_directory { inode.extra.load(Acquire) } else { own };
         let line = tx.lines(2, Arena::Other)?;

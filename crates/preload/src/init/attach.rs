@@ -143,12 +143,7 @@ fn attach_image(
 #[cfg(feature = "native")]
 #[cold]
 #[inline(never)]
-fn cached(
-    cx: &base::Cx,
-    fs: &'static engine::Fs,
-    lower: &[u8],
-    changes: cache::Changes,
-) -> Result<&'static dyn Backend, Errno> {
+fn cached(cx: &base::Cx, fs: &'static engine::Fs, lower: &[u8], changes: cache::Changes) -> Result<&'static dyn Backend, Errno> {
     keep(cache::Cache::new(cx, fs, lower, changes).map_err(|error| error.errno())?)
 }
 
