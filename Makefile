@@ -13,7 +13,7 @@ export LC_ALL := C
 
 .PHONY: crash crash-night crash-core crash-ci crash-persists crash-mutants
 .PHONY: all build help demo test bench ci tools clean \
-    fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests mount-tests mount-tools system-tests system-native system-nested system-model system-host \
+    fmt clippy docs dependencies unit preload-tests ways-tests conformance-tests program-tests program-tests-all direct-tests python-tests mount-tests mount-tools system-tests system-native system-nested system-model system-host \
     dist dist-files dist-try dist-ci install damage flips system-damage system-flips system-random system-append system-visible system-storm system-stops system-deaths system-recover system-flat recover deaths stops held fuzz fuzz-ci loom shuttle budgets tiny-bench tiny-demo
 
 all: build
@@ -87,7 +87,7 @@ bench: build
 
 # ---- tests ----
 
-test: tools unit preload-tests ways-tests conformance-tests program-tests direct-tests mount-tests system-tests
+test: tools unit preload-tests ways-tests conformance-tests program-tests direct-tests python-tests mount-tests system-tests
 
 unit:
 	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload --no-fail-fast
@@ -122,6 +122,10 @@ direct-tests: build
 	else echo 'skip real programs on a FUSE daemon: bindfs is not installed: LEFT OUT, not passed'; fi
 	@if command -v bindfs >/dev/null; then $(STEP) 'programs and FUSE daemons killed at random' $(TESTKIT) daemons --seconds 12 --bypath $(RELEASE)/bypath; \
 	else echo 'skip programs and FUSE daemons killed at random: bindfs is not installed: LEFT OUT, not passed'; fi
+
+# The Python module; fsspec is installed from Python's registry where that can be reached.
+python-tests: build
+	$(STEP) 'the Python module' env BYPATH=$(RELEASE)/bypath TOOLS=$(TOOLS) tests/python/run.sh
 
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --
@@ -254,7 +258,7 @@ shuttle:
 # ---- CI ----
 
 ci: tools
-	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests conformance-tests program-tests direct-tests mount-tests system-tests crash-ci fuzz-ci loom shuttle docs budgets tiny-bench tiny-demo dist-ci
+	@$(MAKE) --no-print-directory -k fmt clippy dependencies unit preload-tests ways-tests conformance-tests program-tests direct-tests python-tests mount-tests system-tests crash-ci fuzz-ci loom shuttle docs budgets tiny-bench tiny-demo dist-ci
 
 fmt:
 	$(STEP) 'format' $(CARGO) fmt --all --check
@@ -278,6 +282,7 @@ budgets: build
 
 tiny-bench: build
 	$(STEP) 'tiny bench' $(RELEASE)/bypath bench micro --quick
+	$(STEP) "tiny bench of filebench's loads" $(RELEASE)/bypath bench melo --quick
 	@if [ -e /usr/include/fuse3/fuse.h ]; then $(STEP) 'tiny bench of FUSE file systems' $(RELEASE)/bypath bench directfuse --quick; \
 	else echo 'skip tiny bench of FUSE file systems: libfuse3-dev is not installed: LEFT OUT, not passed'; fi
 

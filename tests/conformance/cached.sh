@@ -73,6 +73,16 @@ same 'after changes in a session' ''
 echo more >>low/f && rm low/many/new && mkdir low/many/deeper && echo x >low/many/deeper/x
 same 'after changes between sessions' ''
 
+# The kernel tells of changes: they are seen without a round over all. A file that is replaced again and again is never missing.
+told() { for i in $(seq 10); do mkdir -p low/told/$i && echo $i >low/told/$i/f; done && mv low/told/3 low/told/4/in && rm -r low/told/5 && echo longer >low/told/6/f &&
+    chmod 700 low/told/7 && for i in $(seq 300); do echo $i >low/many/told-$i; done && mv low/d low/told/d && ln -s f low/told/8/l; }
+mkdir -p low/told/old && echo old >low/told/old/f
+cached '' bash -c "$(declare -f listing contents told); listing $point >/dev/null; contents $point >/dev/null; told
+    for i in \$(seq 150); do listing $point >here; contents $point >>here; listing low >kernel; contents low >>kernel; cmp -s kernel here && exit 0; sleep 0.1; done; diff kernel here; exit 1" || fail "changes are not told: $(cat err)"
+same 'after what was told' ''
+cached '' bash -c "ls -R $point/told >/dev/null; (for i in \$(seq 200); do echo \$i >low/told/next && mv low/told/next low/told/old/f; sleep 0.005; done) & kid=\$!
+    while kill -0 \$kid 2>/dev/null; do cat $point/told/old/f >/dev/null || { echo missing; exit 1; }; done" >said 2>&1 || fail "a file that is being replaced: $(tail -3 said) $(cat err)"
+
 # An image with less room than the files: the files are read past it.
 rm -f "$image" && head -c 40000000 /dev/urandom >low/large1 && cp low/large1 low/large2
 image=$PWD/small.img

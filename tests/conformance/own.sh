@@ -15,14 +15,14 @@ same() {
 # user COMMAND…: as one of no group.
 user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 
-# past_program: makes ./past, whose system calls pass the library by: `past make|append|remove|stamp PATH`.
+# past_program: makes ./past, whose system calls pass the library by (their numbers are not found in its text): `past make|append|remove|stamp PATH`.
 past_program() {
     cc -O1 -x c -o past - <<'C'
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-static long call(long n, long a, long b, long c, long d) {
+static __attribute__((noinline)) long call(long n, long a, long b, long c, long d) {
     long r;
     register long r10 asm("r10") = d;
     asm volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");

@@ -1,7 +1,7 @@
 #!/bin/bash
 # needs: inotifywait
-# way: mount
-# Watches are the kernel's: what programs do through the kernel mount is told. What the watcher itself looks at is left out.
+# A program that watches a tree is told of what other programs do: by mirrors behind the library, by the kernel through
+# the kernel mount. What the watcher itself looks at is left out.
 mkdir d
 inotifywait -q -m -r -e create,modify,close_write,attrib,move,delete --format '%e %f' -o log d 2>/dev/null &
 pid=$!

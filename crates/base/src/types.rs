@@ -50,6 +50,34 @@ impl From<Errno> for Error {
     }
 }
 
+/// How an overwrite of bytes that a file has happens whole or not at all, whoever dies in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Atomic {
+    /// What was there is saved first, and put back after a death.
+    Undo,
+    /// What is to be there is written aside first, and copied once more after a death.
+    Replay,
+}
+
+impl Atomic {
+    /// What the mount option `atomic=` calls so.
+    pub fn from_name(name: &[u8]) -> Option<Atomic> {
+        match name {
+            b"undo" => Some(Atomic::Undo),
+            b"replay" => Some(Atomic::Replay),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Atomic::Undo => "undo",
+            Atomic::Replay => "replay",
+        }
+    }
+}
+
 /// Type of a node; the values are `DT_*` of `readdir`, and `kind << 12` is the
 /// type part of `st_mode`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

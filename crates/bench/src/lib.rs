@@ -1,4 +1,4 @@
-//! What single calls cost: in time, beside the kernel ([`micro`], [`directfuse()`], [`byvfs`]); in
+//! What single calls cost: in time, beside the kernel ([`micro`], [`directfuse()`], [`byvfs`], [`melo`]); in
 //! instructions and cache lines, against budgets ([`budget`]).
 //!
 //! | file | |
@@ -10,11 +10,13 @@
 //! | `report.rs`, `plot.rs` | table, JSON, SVG |
 //! | `directfuse/` | FUSE file systems by every way |
 //! | `byvfs/` | an image behind the caches that ByVFS compares |
+//! | `melo/` | filebench's loads, and overwrites that are whole, as MeLo@V compares them |
 
 pub mod budget;
 pub mod byvfs;
 mod calls;
 mod directfuse;
+pub mod melo;
 mod plot;
 mod report;
 mod run;

@@ -2,7 +2,7 @@
 
 use crate::lower::{Original, Target};
 use crate::{Cache, own};
-use base::{Cx, Errno, Error, Node, Result};
+use base::{Cx, Errno, Error, Kind, Node, Result};
 use engine::lower::Change;
 
 /// How often somebody else may be making or removing the same name.
@@ -29,8 +29,8 @@ impl Cache {
     /// A name that is not here, in a directory that is not listed: asks below. `ENOENT` if it is not there either.
     pub(crate) fn ask(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         let path = self.path(dir, name)?;
-        let (handle, original) = Original::at(&path)?;
-        let target = Target::of(&handle, &original)?;
+        let (handle, original) = self.lower.at(cx, &path)?;
+        let target = Target::of(cx, &handle, &original)?;
         self.bring(&own(cx), dir, name, &original, target.bytes())
     }
 
@@ -43,6 +43,9 @@ impl Cache {
                 Some(node) => self.name_again(cx, node, dir, name, original),
                 None => fs.create_whole(cx, dir, name, &original.whole(target)),
             };
+            if made.is_ok() && original.attr.kind == Kind::Directory {
+                fs.count_brought();
+            }
             match made {
                 Ok(node) if known.is_some() || !original.has_names() => return Ok(node),
                 Ok(node) => match self.note_links(cx, node, original) {

@@ -2,11 +2,13 @@
 
 use crate::data::Brought;
 use crate::{Cache, Changes, own};
+use base::stat::Stat;
 use base::*;
+use core::mem::MaybeUninit;
 use engine::Fs;
 use openfiles::OpenFile;
 use pm::{Table, UserSlice};
-use vfs::backend::{Backend, Handover, KernelMount, Last, MapRange, Scratch, Walk};
+use vfs::backend::*;
 
 /// Calls that the engine answers as they are.
 macro_rules! native {
@@ -46,31 +48,27 @@ impl Backend for Cache {
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         match self.fs().lookup(cx, dir, name) {
-            Err(Error::Posix(Errno::ENOENT)) => match self.known_if(dir)? {
-                Some(known) if !known.is_listed() && !(dir == self.tree && crate::is_ours(name)) => {
-                    self.settled(|| self.ask(cx, dir, name))
-                }
-                _ => Err(Errno::ENOENT.into()),
-            },
+            Err(Error::Posix(Errno::ENOENT)) => self.ask_settled(cx, dir, name),
+            found => found,
+        }
+    }
+
+    fn lookup_kind(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
+        match self.fs().lookup_kind(cx, dir, name) {
+            Err(Error::Posix(Errno::ENOENT)) => {
+                let node = self.ask_settled(cx, dir, name)?;
+                Ok((node, self.fs().attr(cx, node)?.kind))
+            }
             found => found,
         }
     }
 
     fn attr(&self, cx: &Cx, node: Node) -> Result<Attr> {
-        let mut attr = self.fs().attr(cx, node)?;
-        let Some(known) = self.known_if(node)? else { return Ok(attr) };
-        let stamp = known.stamp;
-        if attr.kind != Kind::Directory {
-            (attr.nlink, attr.blocks) = (stamp.nlink, u64::from(stamp.blocks));
-        } else if !known.is_dirty() {
-            (attr.nlink, attr.blocks, attr.size) = (stamp.nlink, u64::from(stamp.blocks), stamp.size);
-        }
-        Ok(attr)
+        self.fs().attr_as_original(cx, node)
     }
 
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
-        let kind = self.fs().attr(cx, node)?.kind;
-        if want & W != 0 && matches!(kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
+        if want & W != 0 && matches!(self.fs().attr(cx, node)?.kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
             self.writable()?;
         }
         self.fs().access(cx, node, want)
@@ -86,33 +84,20 @@ impl Backend for Cache {
     }
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
-        if self.fs().attr(cx, node)?.kind == Kind::Regular {
-            let len = UserSlice::total(into) as u64;
-            if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
-                if self.known(node)?.is_dirty() {
-                    // What is here and what is not are to be put together.
-                    return Err(Errno::ENOSPC.into());
-                }
-                return self.read_through(cx, node, offset, into);
+        let len = UserSlice::total(into) as u64;
+        if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
+            if self.is_newer(node)? {
+                // What is here and what is not are to be put together.
+                return Err(Errno::ENOSPC.into());
             }
+            return self.read_through(cx, node, offset, into);
         }
         self.fs().read(cx, node, offset, into)
     }
 
-    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
-        if matches!(what, MapFor::Writing | MapFor::Touching) {
-            return self.map_to_store(cx, node, (offset, len), what, each);
-        }
-        if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
-            return Err(Error::Posix(Errno::ENOSPC));
-        }
-        // The image itself may be written: holes that are left are of the original.
-        self.native.map(cx, node, offset, len, what, each)
-    }
-
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
         if self.fs().attr(cx, node)?.kind == Kind::Regular && self.has_holes(cx, node)? {
-            return match self.known(node)?.is_dirty() {
+            return match self.is_newer(node)? {
                 true => self.seek_mixed(cx, node, offset, data),
                 false => self.seek_lower(cx, node, offset, data),
             };
@@ -124,14 +109,6 @@ impl Backend for Cache {
         self.make_durable()
     }
 
-    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        self.get(cx, node, name, out)
-    }
-
-    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        self.list_attributes(cx, node, out)
-    }
-
     fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
         self.set(cx, node, change)
     }
@@ -140,16 +117,12 @@ impl Backend for Cache {
         self.make(cx, dir, name, new)
     }
 
-    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
-        self.make_nameless(cx, dir, mode, flags, fd)
-    }
-
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         self.add_name(cx, node, dir, name)
     }
 
     fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.remove_name(cx, dir, name)
+        self.remove_name_here(cx, dir, name)
     }
 
     fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
@@ -176,23 +149,6 @@ impl Backend for Cache {
         self.manage(cx, node, how, offset, len)
     }
 
-    fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
-        self.set_attribute(cx, node, name, value, flags)
-    }
-
-    fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
-        self.remove_attribute(cx, node, name)
-    }
-
-    fn zeros(&self) -> Option<(pm::file::File, u64)> {
-        // A hole is not zeros here.
-        None
-    }
-
-    fn description(&self, id: DescriptionId) -> &OpenFile {
-        self.native.description(id)
-    }
-
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node> {
         if dir == self.tree { Ok(dir) } else { self.fs().parent_of(cx, dir) }
     }
@@ -213,21 +169,79 @@ impl Backend for Cache {
         fn is_called(&self, directory: Node, dir: Node, name: &[u8]) -> Option<bool>;
         fn device(&self) -> u64;
         fn identity(&self) -> u64;
-        fn is_mapped(&self, address: usize) -> bool;
+        fn fstat_fast(&self, node: Node, out: &mut MaybeUninit<Stat>) -> Fast<()>;
         fn break_off(&self, cx: &Cx);
         fn name_of(&self, cx: &Cx, dir: Node, name: &mut [u8; 255]) -> Result<usize>;
         fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;
+        fn count_calls(&self, more: &Calls);
+    }
+}
+
+impl OpenFileTable for Cache {
+    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.make_nameless(cx, dir, mode, flags, fd)
+    }
+
+    fn description(&self, id: DescriptionId) -> &OpenFile {
+        self.native.description(id)
+    }
+
+    native! {
         fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId>;
         fn descriptions(&self) -> Table<OpenFile>;
         fn dup(&self, id: DescriptionId, fd: u32) -> Result<()>;
         fn close(&self, cx: &Cx, fd: u32);
         fn offset_lock(&self, cx: &Cx, id: DescriptionId);
         fn offset_unlock(&self, cx: &Cx, id: DescriptionId);
+    }
+}
+
+impl Mappings for Cache {
+    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
+        if matches!(what, MapFor::Writing | MapFor::Touching) {
+            return self.map_to_store(cx, node, (offset, len), what, each);
+        }
+        if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
+            return Err(Error::Posix(Errno::ENOSPC));
+        }
+        // The image itself may be written: holes that are left are of the original.
+        self.native.map(cx, node, offset, len, what, each)
+    }
+
+    fn zeros(&self) -> Option<(pm::file::File, u64)> {
+        // A hole is not zeros here.
+        None
+    }
+
+    native! {
+        fn is_mapped(&self, address: usize) -> bool;
         fn backing(&self) -> Option<pm::file::File>;
+    }
+}
+
+impl Xattrs for Cache {
+    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
+        self.get(cx, node, name, out)
+    }
+
+    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
+        self.list_attributes(cx, node, out)
+    }
+
+    fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+        self.set_attribute(cx, node, name, value, flags)
+    }
+
+    fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+        self.remove_attribute(cx, node, name)
+    }
+}
+
+impl AdvisoryLocks for Cache {
+    native! {
         fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
         fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
         fn drop_process_locks(&self, cx: &Cx, node: Node);
-        fn count_calls(&self, more: &Calls);
     }
 }
 

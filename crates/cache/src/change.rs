@@ -4,8 +4,7 @@ use crate::data::Brought;
 use crate::{Cache, Changes, own};
 use base::{Cx, DescriptionId, Errno, Error, Fallocate, Kind, MapFor, NewNode, Node, RenameMode, Result, SetAttr};
 use pm::UserSlice;
-use vfs::Backend;
-use vfs::backend::MapRange;
+use vfs::backend::{Backend, MapRange, Mappings, OpenFileTable, Xattrs};
 
 /// Attempts of a change whose directory is not listed any more when it comes to it, or that waits for room in the log.
 const ATTEMPTS: u32 = 20;
@@ -82,7 +81,7 @@ impl Cache {
         })
     }
 
-    pub(crate) fn remove_name(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+    pub(crate) fn remove_name_here(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
         let node = self.lookup(cx, dir, name)?;
         self.writable()?;
         self.keep_for_open(cx, node);

@@ -1,14 +1,11 @@
 //! Bringing bytes.
 
-use crate::lower::{Original, open};
+use crate::lower::{Handle, Original};
 use crate::{Cache, own};
-use base::{Cx, Errno, Error, Node, Result};
-use engine::lower::Known;
+use base::{Cx, Errno, Error, Kind, Node, Result};
+use engine::lower::{Known, bits};
 use pm::UserSlice;
-use pm::file::File;
 
-/// Bytes of a block of the image.
-const BLOCK: u64 = 4096;
 /// What is read at once where a file seems to be read in order, bytes.
 const AHEAD: u64 = 1 << 20;
 /// The same elsewhere.
@@ -28,32 +25,33 @@ pub enum Brought {
 impl Cache {
     /// Has the bytes of a file from `offset` on here, `len` of them, as far as it goes.
     pub(crate) fn bring_bytes(&self, cx: &Cx, node: Node, offset: u64, len: u64) -> Result<Brought> {
-        let cx = own(cx);
+        let (who, cx) = (cx, own(cx));
         let end = offset.saturating_add(len);
-        let mut lower: Option<(File, Known)> = None;
+        let mut lower: Option<(Handle, Known)> = None;
         let mut last = (u64::MAX, 0);
         for _ in 0..ATTEMPTS {
-            let Some(hole) = self.hole(&cx, node, offset, end)? else { return Ok(Brought::All) };
+            let Some(hole) = self.fs().hole(&cx, node, offset, end)? else { return Ok(Brought::All) };
             // Nothing has come of it: the file has changed, or another is at it.
-            if last.0 == hole && last.1 > 2 {
+            if last.0 == hole.start && last.1 > 2 {
                 lower = None;
             }
-            last = (hole, if last.0 == hole { last.1 + 1 } else { 0 });
+            last = (hole.start, if last.0 == hole.start { last.1 + 1 } else { 0 });
             let (file, known) = match &lower {
                 Some(opened) => opened,
-                None => match self.open_lower(&cx, node)? {
+                None => match self.open_lower(who, node)? {
                     Some(opened) => lower.insert(opened),
                     None => continue,
                 },
             };
-            let len = self.piece(&cx, node, hole)?.min(known.end.next_multiple_of(BLOCK).saturating_sub(hole)).max(BLOCK);
+            // How much at once.
+            let len = (hole.end - hole.start).min(if hole.is_next { AHEAD } else { AROUND });
             // Behind the end are bytes that have been cut off here.
             let mut read =
                 |at: u64, part: UserSlice| match part.part(0, known.end.saturating_sub(at).min(part.len as u64) as usize) {
                     part if part.len == 0 => Ok(0),
-                    part => file.read_into(at, part),
+                    part => file.read(who, at, part),
                 };
-            match self.fs().fetch(&cx, node, (hole, len), (&known.stamp, known.end), &mut read) {
+            match self.fs().fetch(&cx, node, (hole.start, len), (&known.stamp, known.end), &mut read) {
                 Ok(()) => {}
                 Err(Error::Posix(Errno::ENOSPC)) => return Ok(Brought::NoRoom),
                 Err(error) => return Err(error),
@@ -62,55 +60,48 @@ impl Cache {
         Err(Errno::ESTALE.into())
     }
 
-    /// Where the first hole between these two begins, at the border of a block.
-    fn hole(&self, cx: &Cx, node: Node, from: u64, end: u64) -> Result<Option<u64>> {
-        let Some(known) = self.known_if(node)?.filter(|known| known.end > from) else { return Ok(None) };
-        match self.fs().seek(cx, node, from, false) {
-            Ok(hole) => {
-                // Beyond what the original has there are zeros.
-                let size = self.fs().attr(cx, node)?.size.min(known.end);
-                Ok((hole < end.min(size)).then_some(hole - hole % BLOCK))
-            }
-            Err(Error::Posix(Errno::ENXIO)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// How much to bring of the hole that begins at `hole`.
-    fn piece(&self, cx: &Cx, node: Node, hole: u64) -> Result<u64> {
-        let end = match self.fs().seek(cx, node, hole, true) {
-            Err(Error::Posix(Errno::ENXIO)) => self.fs().attr(cx, node)?.size.next_multiple_of(BLOCK),
-            data => data?,
-        };
-        let is_next = hole == 0 || self.fs().seek(cx, node, hole - 1, true).is_ok_and(|data| data == hole - 1);
-        Ok((end.saturating_sub(hole)).clamp(BLOCK, if is_next { AHEAD } else { AROUND }))
-    }
-
     /// Opens the original. `None`: it was not what is known of it, and now that is known.
-    fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(File, Known)>> {
+    fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(Handle, Known)>> {
         let known = self.known(node)?;
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
-        let file = open(&self.path(node, b"").map_err(gone)?, false).map_err(gone)?;
-        let original = Original::of(&file.statx()?)?;
+        let file = self.lower.open(cx, &self.path(node, b"").map_err(gone)?, false).map_err(gone)?;
+        let original = file.original(cx)?;
         if known.stamp.has_same_contents(&original.stamp) {
             return Ok(Some((file, known)));
         }
+        let is_same = known.stamp.is_same_file(&original.stamp);
         // Newer here: its times below may have changed by our own writing.
-        if known.is_dirty() && known.stamp.is_same_file(&original.stamp) {
-            return Ok(Some((file, known)));
+        if known.is_dirty() {
+            return if is_same { Ok(Some((file, known))) } else { Err(Errno::ESTALE.into()) };
         }
-        self.fs().restamp(cx, node, &original.change_from(&known.stamp))?;
+        if is_same {
+            self.fs().restamp(&own(cx), node, &original.change_from(&known.stamp))?;
+        } else {
+            self.adopt(cx, node, &known, &original)?;
+        }
         Ok(None)
+    }
+
+    /// Another file has taken the place of a file's original: `ESTALE`, unless nothing of that is here, and both are
+    /// files with one name.
+    pub(crate) fn adopt(&self, cx: &Cx, node: Node, known: &Known, original: &Original) -> Result<()> {
+        let is_simple = original.attr.kind == Kind::Regular && original.stamp.nlink == 1 && known.stamp.nlink == 1;
+        // Names that have moved here lead to something else below until the next round.
+        let parent = self.fs().named(node, &mut [0; 255])?.map(|(parent, _)| parent);
+        if !is_simple || self.is_newer(node)? || parent.map_or(Ok(true), |parent| self.is_newer(parent))? {
+            return Err(Errno::ESTALE.into());
+        }
+        self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
+        self.fs().restamp_as_another(&own(cx), node, &original.change_from(&known.stamp))
     }
 
     /// Reads past the cache, for which there is no room.
     pub(crate) fn read_through(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
-        let cx = own(cx);
         for _ in 0..ATTEMPTS {
-            let Some((file, _)) = self.open_lower(&cx, node)? else { continue };
+            let Some((file, _)) = self.open_lower(cx, node)? else { continue };
             let mut done = 0;
             for part in into {
-                let came = file.read_into(offset + done as u64, *part)?;
+                let came = file.read(cx, offset + done as u64, *part)?;
                 done += came;
                 if came < part.len {
                     break;
@@ -123,10 +114,9 @@ impl Cache {
 
     /// `SEEK_DATA` and `SEEK_HOLE` of a file that is not all here: the original's.
     pub(crate) fn seek_lower(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
-        let cx = own(cx);
         for _ in 0..ATTEMPTS {
-            if let Some((file, _)) = self.open_lower(&cx, node)? {
-                return Ok(file.find(offset, data)?);
+            if let Some((file, _)) = self.open_lower(cx, node)? {
+                return file.find(cx, offset, data);
             }
         }
         Err(Errno::ESTALE.into())
@@ -134,7 +124,7 @@ impl Cache {
 
     /// Whether some of these bytes are missing here.
     pub(crate) fn is_missing(&self, cx: &Cx, node: Node, offset: u64, len: u64) -> Result<bool> {
-        Ok(self.hole(&own(cx), node, offset, offset.saturating_add(len))?.is_some())
+        Ok(self.fs().hole(&own(cx), node, offset, offset.saturating_add(len))?.is_some())
     }
 
     /// `SEEK_DATA` and `SEEK_HOLE` of a file that is newer here and not all here: what is to be asked below is data.
@@ -151,6 +141,6 @@ impl Cache {
 
     /// Whether a part of a file is missing here.
     pub(crate) fn has_holes(&self, cx: &Cx, node: Node) -> Result<bool> {
-        Ok(self.hole(&own(cx), node, 0, u64::MAX)?.is_some())
+        Ok(self.fs().hole(&own(cx), node, 0, u64::MAX)?.is_some())
     }
 }

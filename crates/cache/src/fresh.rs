@@ -1,22 +1,22 @@
 //! Keeping what is here equal to what is below.
 //!
 //! Who reads warm asks nothing and is told nothing: so what has changed below must change here without being asked for.
-//! A server goes through the directories that are here, again and again, looks at each original, and takes note:
+//! A server goes through the directories that are here, looks at each original, and takes note:
 //!
 //! - an original that is another file, or none: its name goes here, with all below it. Who has it open keeps what was read;
 //! - one whose contents have changed: what is here of them goes, and is read again when somebody wants it;
 //! - one whose attributes have changed: they change here too;
 //! - a directory whose times have changed is listed anew.
 //!
-//! So a change is seen within the time of one round and the pause between two (`actimeo`), NFS's promise; a file that is
-//! opened afterwards has the new contents.
+//! Where the kernel tells of changes ([`watch`](crate::watch)), single names are looked at as soon as it does; and all of
+//! them (a round) once in a while, and where it tells nothing: then a change is seen within the time of one round and the
+//! pause between two (`actimeo`), NFS's promise. A file that is opened afterwards has the new contents.
 
-use crate::lower::Original;
+use crate::lower::{Handle, Original};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
-use engine::lower::{Stamp, bits};
-use pm::file::File;
+use engine::lower::{Change, Stamp, bits};
 
 /// Most levels of directories that a round goes down.
 const DEPTH_MAX: u32 = 512;
@@ -35,17 +35,26 @@ pub struct Round {
     pub changed: u64,
 }
 
+/// How far a look goes, and what it has found.
+pub(crate) struct Pass<'a> {
+    pub round: Round,
+    /// Asked once in a while.
+    pub goes_on: &'a mut dyn FnMut() -> bool,
+    /// Into directories below too.
+    pub is_deep: bool,
+}
+
 /// A name of a directory, kept while the directory is changed.
-struct Name([u8; 255], usize);
+pub(crate) struct Name([u8; 255], usize);
 
 impl Name {
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0[..self.1]
     }
 }
 
 /// A name with its NUL.
-fn text<'a>(name: &[u8], into: &'a mut [u8; 256]) -> Result<&'a CStr> {
+pub(crate) fn text<'a>(name: &[u8], into: &'a mut [u8; 256]) -> Result<&'a CStr> {
     into.get_mut(..name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
     CStr::from_bytes_until_nul(into).map_err(|_| Errno::ENAMETOOLONG.into())
 }
@@ -53,59 +62,47 @@ fn text<'a>(name: &[u8], into: &'a mut [u8; 256]) -> Result<&'a CStr> {
 impl Cache {
     /// One round over all that is here. `goes_on` is asked once in a while.
     pub fn refresh(&self, cx: &Cx, goes_on: &mut dyn FnMut() -> bool) -> Result<Round> {
-        let cx = own(cx);
-        let mut round = Round::default();
-        match Original::at(&self.path(self.tree, b"")?) {
-            Ok((handle, original)) => self.refresh_directory(&cx, self.tree, (&handle, &original), 0, &mut round, goes_on)?,
-            // The directory itself is gone, or its file system: what is here stays as it is, and says so when it is asked.
-            Err(error) => return Err(error),
-        }
-        Ok(round)
+        let mut pass = Pass { round: Round::default(), goes_on, is_deep: true };
+        // Where the directory itself is gone, or its file system: what is here stays as it is, and says so when it is asked.
+        let (handle, original) = self.lower.at(cx, &self.path(self.tree, b"")?)?;
+        self.refresh_directory(cx, self.tree, (&handle, &original), 0, &mut pass)?;
+        Ok(pass.round)
     }
 
     /// Of a directory that is what it was: its attributes, its names, and all below.
-    fn refresh_directory(
+    pub(crate) fn refresh_directory(
         &self,
         cx: &Cx,
         dir: Node,
-        (handle, original): (&File, &Original),
+        (handle, original): (&Handle, &Original),
         depth: u32,
-        round: &mut Round,
-        goes_on: &mut dyn FnMut() -> bool,
+        pass: &mut Pass,
     ) -> Result<()> {
-        if depth > DEPTH_MAX || !goes_on() {
+        if depth > DEPTH_MAX || !(pass.goes_on)() {
             return Ok(());
         }
         let known = self.known(dir)?;
         let is_changed = known.stamp != original.stamp;
         if is_changed {
-            round.changed += 1;
+            pass.round.changed += 1;
             // From here on a name that is missing is asked for.
-            self.fs().mark(cx, dir, 0, bits::LISTED | bits::NO_XATTRS | bits::XATTRS)?;
-            self.fs().restamp(cx, dir, &original.change_from(&known.stamp))?;
+            self.fs().mark(&own(cx), dir, 0, bits::LISTED | bits::NO_XATTRS | bits::XATTRS)?;
+            self.fs().restamp(&own(cx), dir, &original.change_from(&known.stamp))?;
         }
-        self.refresh_names(cx, dir, handle, depth, round, goes_on)?;
+        self.refresh_names(cx, dir, handle, depth, pass)?;
         match (is_changed, known.is_listed()) {
             (true, true) => self.list(cx, dir),
             // Names that went have changed its times.
-            (true, false) => self.fs().restamp(cx, dir, &original.change()),
+            (true, false) => self.fs().restamp(&own(cx), dir, &original.change()),
             _ => Ok(()),
         }
     }
 
-    fn refresh_names(
-        &self,
-        cx: &Cx,
-        dir: Node,
-        handle: &File,
-        depth: u32,
-        round: &mut Round,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<()> {
+    fn refresh_names(&self, cx: &Cx, dir: Node, handle: &Handle, depth: u32, pass: &mut Pass) -> Result<()> {
         let mut cookie = 0;
-        while let Some((name, next)) = self.next_name(cx, dir, cookie)? {
+        while let Some((name, next)) = self.next_name(cx, dir, cookie, |_| true)? {
             cookie = next;
-            match self.refresh_name(cx, (dir, handle), name.bytes(), depth, round, goes_on) {
+            match self.refresh_name(cx, (dir, handle), name.bytes(), depth, pass) {
                 // Gone meanwhile, by whoever.
                 Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => {}
                 result => result?,
@@ -114,11 +111,17 @@ impl Cache {
         Ok(())
     }
 
-    /// The first name of a directory from `cookie` on, and the cookie behind it.
-    fn next_name(&self, cx: &Cx, dir: Node, cookie: u64) -> Result<Option<(Name, u64)>> {
+    /// The first name of a directory from `cookie` on whose type `is_wanted`, and the cookie behind it.
+    pub(crate) fn next_name(
+        &self,
+        cx: &Cx,
+        dir: Node,
+        cookie: u64,
+        is_wanted: impl Fn(Kind) -> bool,
+    ) -> Result<Option<(Name, u64)>> {
         let mut found = None;
-        self.fs().readdir(cx, dir, cookie, &mut |entry| {
-            if matches!(entry.name, b"." | b"..") {
+        self.fs().readdir(&own(cx), dir, cookie, &mut |entry| {
+            if matches!(entry.name, b"." | b"..") || !is_wanted(entry.kind) {
                 return true;
             }
             let mut name = Name([0; 255], entry.name.len());
@@ -129,58 +132,100 @@ impl Cache {
         Ok(found)
     }
 
-    fn refresh_name(
+    /// Looks at the original of a name that is here.
+    pub(crate) fn refresh_name(
         &self,
         cx: &Cx,
-        (dir, handle): (Node, &File),
+        (dir, handle): (Node, &Handle),
         name: &[u8],
         depth: u32,
-        round: &mut Round,
-        goes_on: &mut dyn FnMut() -> bool,
+        pass: &mut Pass,
     ) -> Result<()> {
-        round.looked += 1;
-        let node = self.fs().lookup(cx, dir, name)?;
+        pass.round.looked += 1;
+        let node = self.fs().lookup(&own(cx), dir, name)?;
         let known = self.known(node)?;
-        let original = match pm::host::statx_at(handle.number(), text(name, &mut [0; 256])?) {
-            Err(Errno::ENOENT | Errno::ENOTDIR) => None,
-            stat => Some(Original::of(&stat?)?),
+        let original = match handle.child(cx, text(name, &mut [0; 256])?) {
+            Err(Error::Posix(Errno::ENOENT | Errno::ENOTDIR)) => None,
+            original => Some(original?),
         };
-        let Some(original) = original.filter(|original| known.stamp.is_same_file(&original.stamp)) else {
-            round.gone += 1;
-            return self.drop_name(cx, dir, name, (node, Some(&known.stamp)), depth);
+        let Some(original) = original else {
+            pass.round.gone += 1;
+            return self.remove_name(&own(cx), dir, name, (node, Some(&known.stamp)), depth);
         };
+        if !known.stamp.is_same_file(&original.stamp) {
+            pass.round.gone += 1;
+            // Who has opened it, and has not read yet, reads the new one.
+            if self.adopt(cx, node, &known, &original).is_ok() {
+                return Ok(());
+            }
+            return self.drop_name(cx, dir, name, (node, &known.stamp), depth);
+        }
         if original.attr.kind == Kind::Directory {
-            let (handle, original) = Original::at(&self.path(dir, name)?)?;
-            return self.refresh_directory(cx, node, (&handle, &original), depth + 1, round, goes_on);
+            if !pass.is_deep {
+                return self.refresh_rights(cx, node, &original, &known.stamp);
+            }
+            let (handle, original) = self.lower.at(cx, &self.path(dir, name)?)?;
+            return self.refresh_directory(cx, node, (&handle, &original), depth + 1, pass);
         }
         if known.stamp == original.stamp {
             return Ok(());
         }
-        round.changed += 1;
-        self.fs().mark(cx, node, 0, bits::NO_XATTRS | bits::XATTRS)?;
+        pass.round.changed += 1;
+        self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
         let is_new = original.attr.kind != Kind::Regular && !known.stamp.has_same_contents(&original.stamp);
-        match if is_new { Err(Errno::EBUSY.into()) } else { self.fs().restamp(cx, node, &original.change_from(&known.stamp)) } {
+        match if is_new {
+            Err(Errno::EBUSY.into())
+        } else {
+            self.fs().restamp(&own(cx), node, &original.change_from(&known.stamp))
+        } {
             // Mapped, or of a kind whose contents never change in place: who has it keeps what it was.
-            Err(Error::Posix(Errno::EBUSY)) => self.drop_name(cx, dir, name, (node, Some(&known.stamp)), depth),
+            Err(Error::Posix(Errno::EBUSY)) => self.drop_name(cx, dir, name, (node, &known.stamp), depth),
             result => result,
         }
     }
 
-    /// Removes a name here, with all below it. The directory is not listed any more: what takes its place is asked for.
-    fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, Option<&Stamp>), depth: u32) -> Result<()> {
+    /// Mode and owner of a directory; its names are not looked at, so its times stay.
+    pub(crate) fn refresh_rights(&self, cx: &Cx, dir: Node, original: &Original, known: &Stamp) -> Result<()> {
+        let attr = self.fs().attr(&own(cx), dir)?;
+        let new = original.attr;
+        if (attr.mode, attr.uid, attr.gid) == (new.mode, new.uid, new.gid) {
+            return Ok(());
+        }
+        self.fs().mark(&own(cx), dir, 0, bits::NO_XATTRS | bits::XATTRS)?;
+        let (stamp, before) = (*known, Some(*known));
+        self.fs().restamp(&own(cx), dir, &Change { mode: new.mode, uid: new.uid, gid: new.gid, stamp, before })
+    }
+
+    /// Removes a name here, with all below it, in whose place there is another file: the directory is not listed any
+    /// more, so whoever wants that asks.
+    fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, &Stamp), depth: u32) -> Result<()> {
+        let cx = &own(cx);
+        if self.is_newer(dir)? || self.is_newer(node)? {
+            return Err(Errno::ESTALE.into());
+        }
+        self.fs().mark(cx, dir, 0, bits::LISTED)?;
+        self.remove_name(cx, dir, name, (node, Some(looked)), depth)
+    }
+
+    /// Removes a name here, with all below it.
+    fn remove_name(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, Option<&Stamp>), depth: u32) -> Result<()> {
         if self.fs().attr(cx, node)?.kind != Kind::Directory {
-            return self.drop_entry(cx, dir, name, (node, looked), false);
+            return self.remove_entry(cx, dir, name, (node, looked), false);
+        }
+        // Not a part of it where the rest has to stay.
+        if self.is_newer(dir)? || self.is_newer(node)? {
+            return Err(Errno::ESTALE.into());
         }
         for _ in 0..1000 {
             // Nobody brings names while we remove them, or not for ever.
-            while let Some((inner, _)) = self.next_name(cx, node, 0)? {
+            while let Some((inner, _)) = self.next_name(cx, node, 0, |_| true)? {
                 let below = self.fs().lookup(cx, node, inner.bytes())?;
                 if depth > DEPTH_MAX {
                     return Err(Errno::ELOOP.into());
                 }
-                self.drop_name(cx, node, inner.bytes(), (below, None), depth + 1)?;
+                self.remove_name(cx, node, inner.bytes(), (below, None), depth + 1)?;
             }
-            match self.drop_entry(cx, dir, name, (node, looked), true) {
+            match self.remove_entry(cx, dir, name, (node, looked), true) {
                 Err(Error::Posix(Errno::ENOTEMPTY)) => {}
                 result => return result,
             }
@@ -190,7 +235,7 @@ impl Cache {
 
     /// Removes one name, while nobody changes anything, if it still leads to what was looked at, and nothing there is newer
     /// here than below: that is written there, whatever is there by now.
-    fn drop_entry(
+    fn remove_entry(
         &self,
         cx: &Cx,
         dir: Node,
@@ -200,19 +245,20 @@ impl Cache {
     ) -> Result<()> {
         let fs = self.fs();
         let Some(closed) = fs.close_changes(CLOSED)? else { return Err(Errno::ESTALE.into()) };
-        let is_clean = |node| self.known_if(node).is_ok_and(|known| known.is_some_and(|known| !known.is_dirty()));
-        let is_as_looked = match (looked, self.known_if(node)?) {
-            (Some(looked), Some(known)) => known.stamp == *looked,
-            _ => true,
+        let remove = || -> Result<()> {
+            let known = self.known(node)?;
+            let is_as_looked = looked.is_none_or(|looked| known.stamp == *looked);
+            if !is_as_looked || self.is_newer(dir)? || known.is_dirty() || fs.lookup(cx, dir, name)? != node {
+                return Err(Errno::ESTALE.into());
+            }
+            if is_directory {
+                fs.rmdir(cx, dir, name)?
+            } else {
+                fs.unlink(cx, dir, name)?
+            }
+            self.restore_times(cx, dir)
         };
-        let result = if !is_as_looked || !is_clean(dir) || !is_clean(node) || fs.lookup(cx, dir, name)? != node {
-            Err(Errno::ESTALE.into())
-        } else {
-            // The directory is not listed any more: what takes the name's place is asked for.
-            fs.mark(cx, dir, 0, bits::LISTED)
-                .and_then(|()| if is_directory { fs.rmdir(cx, dir, name) } else { fs.unlink(cx, dir, name) })
-                .and_then(|()| self.restore_times(cx, dir))
-        };
+        let result = remove();
         closed.open();
         result
     }

@@ -19,6 +19,7 @@
 //!
 //! Changes are made here, by the engine; that they will be is noted before ([`touch`], [`change`]). Who writes back makes the
 //! directory below equal to the tree (`bypath-writeback`); who asks below for what has moved here waits for it ([`settle`]).
+//! A daemon behind a cache can be read only: every change is `EROFS`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -35,9 +36,10 @@ pub mod lower;
 mod make;
 mod settle;
 pub mod touch;
+pub mod watch;
 mod xattr;
 
-pub use make::{Mismatch, prepare};
+pub use make::{Mismatch, Origin, is_of_daemon, prepare};
 
 use base::{Cred, Cx, Errno, Error, Node, Result};
 use engine::Fs;
@@ -82,12 +84,13 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Mounts the image, which has been [prepared](prepare), in front of the directory at `place` (absolute, canonical).
-    pub fn new(cx: &Cx, fs: &'static Fs, place: &[u8], changes: Changes) -> Result<Cache> {
+    /// Mounts the image, which has been [prepared](prepare), in front of this.
+    pub fn new(cx: &Cx, fs: &'static Fs, origin: &Origin, changes: Changes) -> Result<Cache> {
         let cx = own(cx);
         let top = |name| fs.lookup(&cx, fs.root_node(), name);
         let (tree, links, touched, mapped) = (top(TREE)?, top(LINKS)?, top(touch::TOUCHED)?, top(touch::MAPPED)?);
-        Ok(Cache { native: Native(fs), lower: Lower::new(place)?, tree, links, touched, mapped, changes })
+        let changes = if matches!(origin, Origin::Directory(_)) { changes } else { Changes::Refused };
+        Ok(Cache { native: Native(fs), lower: origin.lower()?, tree, links, touched, mapped, changes })
     }
 
     /// The directory that the mount shows.
@@ -115,6 +118,11 @@ impl Cache {
         self.fs().give_lane_back(thread);
     }
 
+    /// Rises when what is behind it has told of a change by others.
+    pub fn told(&self) -> u64 {
+        self.lower.told()
+    }
+
     /// The image.
     pub fn fs(&self) -> &'static Fs {
         self.native.0
@@ -133,6 +141,11 @@ impl Cache {
     /// The same; `None` of one that was made here.
     pub fn known_if(&self, node: Node) -> Result<Option<Known>> {
         self.fs().known(node)
+    }
+
+    /// Whether a node is newer here than below: made here, or changed.
+    pub(crate) fn is_newer(&self, node: Node) -> Result<bool> {
+        Ok(self.known_if(node)?.is_none_or(|known| known.is_dirty()))
     }
 }
 

@@ -1,14 +1,48 @@
 //! An image becomes a cache, or is known again as one.
 
-use crate::lower::{Original, open};
+use crate::lower::{Lower, Original};
 use crate::touch::{MAPPED, TOUCHED};
-use crate::{LINKS, Lower, TREE, own};
+use crate::{LINKS, TREE, own};
 use base::{Cx, Errno, Error, Kind, NewNode, Result};
 use engine::Fs;
 use engine::lower::Identity;
+use vfs::cached::Below;
 
 /// In an [`Identity`]: a directory of the kernel's.
 const HOST: u64 = 1;
+/// In an [`Identity`]: a daemon, known by how it was started; its numbers are its own affair.
+const DAEMON: u64 = 2;
+
+/// What an image is to be the cache of.
+#[derive(Clone, Copy)]
+pub enum Origin<'a> {
+    /// A directory of the kernel's, absolute and canonical.
+    Directory(&'a [u8]),
+    /// A daemon, and how a person would start it again.
+    Daemon(&'static dyn Below, &'a [u8]),
+}
+
+impl Origin<'_> {
+    pub(crate) fn lower(&self) -> Result<Lower> {
+        match *self {
+            Origin::Directory(place) => Lower::directory(place),
+            Origin::Daemon(daemon, _) => Ok(Lower::daemon(daemon)),
+        }
+    }
+
+    fn identity(&self, root: &Original) -> Result<Identity> {
+        let made = match *self {
+            Origin::Directory(place) => Identity::new(HOST, [root.stamp.device, root.stamp.number], place),
+            Origin::Daemon(_, command) => Identity::new(DAEMON, [0, 0], command),
+        };
+        made.ok_or(Error::Posix(Errno::ENAMETOOLONG))
+    }
+}
+
+/// Whether an image is the cache of a daemon.
+pub fn is_of_daemon(identity: &Identity) -> bool {
+    identity.kind == DAEMON
+}
 
 /// Why an image can't be the cache of a directory.
 #[derive(Clone, Copy, Debug)]
@@ -27,12 +61,12 @@ impl From<Error> for Mismatch {
     }
 }
 
-/// Makes a new image the cache of the directory at `place`, or checks that it is. Whether it was one before.
-pub fn prepare(cx: &Cx, fs: &Fs, place: &[u8]) -> core::result::Result<bool, Mismatch> {
-    let cx = &own(cx);
-    let lower = Lower::new(place)?;
-    let root = Original::of(&open(&lower.path(|into| Ok(into.len()), b"")?, true)?.statx().map_err(Error::Posix)?)?;
-    let identity = Identity::new(HOST, [root.stamp.device, root.stamp.number], place).ok_or(Error::Posix(Errno::ENAMETOOLONG))?;
+/// Makes a new image the cache of this, or checks that it is. Whether it was one before.
+pub fn prepare(who: &Cx, fs: &Fs, origin: &Origin) -> core::result::Result<bool, Mismatch> {
+    let cx = &own(who);
+    let lower = origin.lower()?;
+    let root = lower.open(who, &lower.path(|into| Ok(into.len()), b"")?, true)?.must_be_directory(who)?;
+    let identity = origin.identity(&root)?;
     let was_one = fs.cache_of() != Err(Error::Posix(Errno::ENODATA));
     if !was_one {
         if !is_empty(cx, fs)? {

@@ -1,28 +1,26 @@
 //! Extended attributes: the original's, asked for each time. That there are none, as nearly always, is kept.
 
-use crate::lower::Original;
+use crate::lower::Handle;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Node, Result};
 use core::ffi::CStr;
 use engine::lower::bits;
 use pm::UserSlice;
-use pm::file::File;
 
 impl Cache {
     /// A handle on the original, unless it is known to have no attributes.
-    fn attributed(&self, cx: &Cx, node: Node) -> Result<Option<File>> {
-        let cx = own(cx);
-        if self.known_if(node)?.is_none_or(|known| known.state & (bits::NO_XATTRS | bits::XATTRS) != 0) {
+    fn attributed(&self, cx: &Cx, node: Node) -> Result<Option<Handle>> {
+        let Some(known) = self.known_if(node)?.filter(|known| known.state & (bits::NO_XATTRS | bits::XATTRS) == 0) else {
             return Ok(None);
-        }
+        };
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
-        let (handle, original) = self.path(node, b"").and_then(|path| Original::at(&path)).map_err(gone)?;
-        if !original.stamp.is_same_file(&self.known(node)?.stamp) {
+        let (handle, original) = self.path(node, b"").and_then(|path| self.lower.at(cx, &path)).map_err(gone)?;
+        if !original.stamp.is_same_file(&known.stamp) {
             return Err(Errno::ESTALE.into());
         }
-        match handle.list_xattr(UserSlice::from_mut(&mut [])) {
+        match handle.list_xattr(cx, UserSlice::from_mut(&mut [])) {
             Ok(0) | Err(Errno::EOPNOTSUPP) => {
-                self.fs().mark(&cx, node, bits::NO_XATTRS, 0)?;
+                self.fs().mark(&own(cx), node, bits::NO_XATTRS, 0)?;
                 Ok(None)
             }
             Ok(_) | Err(Errno::ERANGE) => Ok(Some(handle)),
@@ -38,7 +36,7 @@ impl Cache {
                 let mut text = [0; 256];
                 text[..255].get_mut(..name.len()).ok_or(Errno::ERANGE)?.copy_from_slice(name);
                 let text = CStr::from_bytes_until_nul(&text).map_err(|_| Errno::ERANGE)?;
-                Ok(handle.get_xattr(text, out)?)
+                handle.get_xattr(cx, text, out)
             }
             // Which names there may be the engine knows.
             None => self.fs().get_xattr(cx, node, name, out),
@@ -48,7 +46,7 @@ impl Cache {
     /// See `Backend::list_xattr`.
     pub(crate) fn list_attributes(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
         match self.settled(|| self.attributed(cx, node)) {
-            Ok(Some(handle)) => Ok(handle.list_xattr(out)?),
+            Ok(Some(handle)) => Ok(handle.list_xattr(cx, out)?),
             Ok(None) if self.known_if(node)?.is_some_and(|known| known.state & bits::XATTRS == 0) => Ok(0),
             Ok(None) => self.fs().list_xattr(cx, node, out),
             Err(Error::Posix(Errno::ENOENT)) => Err(Errno::ESTALE.into()),
@@ -58,23 +56,22 @@ impl Cache {
 
     /// Has the attributes of a node here, from now on.
     pub(crate) fn bring_attributes(&self, cx: &Cx, node: Node) -> Result<()> {
-        let cx = own(cx);
         if self.known_if(node)?.is_none_or(|known| known.state & bits::XATTRS != 0) {
             return Ok(());
         }
-        if let Some(handle) = self.attributed(&cx, node)? {
-            self.copy_attributes(&cx, node, &handle)?;
+        if let Some(handle) = self.attributed(cx, node)? {
+            self.copy_attributes(cx, node, &handle)?;
         }
-        self.fs().mark(&cx, node, bits::XATTRS, 0)
+        self.fs().mark(&own(cx), node, bits::XATTRS, 0)
     }
 
-    fn copy_attributes(&self, cx: &Cx, node: Node, handle: &File) -> Result<()> {
+    fn copy_attributes(&self, cx: &Cx, node: Node, handle: &Handle) -> Result<()> {
         let (mut names, mut value) = ([0u8; 8192], [0u8; 8192]);
-        let len = handle.list_xattr(UserSlice::from_mut(&mut names))?;
+        let len = handle.list_xattr(cx, UserSlice::from_mut(&mut names))?;
         for name in names[..len].split_inclusive(|byte| *byte == 0) {
             let text = CStr::from_bytes_with_nul(name).map_err(|_| Errno::ERANGE)?;
-            let len = handle.get_xattr(text, UserSlice::from_mut(&mut value))?;
-            match self.fs().set_xattr(cx, node, text.to_bytes(), UserSlice::from_ref(&value[..len]), 0) {
+            let len = handle.get_xattr(cx, text, UserSlice::from_mut(&mut value))?;
+            match self.fs().set_xattr(&own(cx), node, text.to_bytes(), UserSlice::from_ref(&value[..len]), 0) {
                 // Of a kind that images do not have.
                 Err(Error::Posix(Errno::EOPNOTSUPP)) | Ok(()) => {}
                 Err(error) => return Err(error),

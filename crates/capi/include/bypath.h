@@ -53,8 +53,8 @@ int bp_close_namespace(bp_ns *ns);
  *   ENOEXEC if it is none);
  *   "mem:", a private file system in memory.
  * The first mount becomes the working directory. `options` is NULL or words
- * separated by commas: "ro"; for images "domain=process|whole|power"; for
- * daemons "restart", "timeout=SECONDS", "pages=SIZE", "default_permissions",
+ * separated by commas: "ro"; for images "domain=process|whole|power" and
+ * "atomic=undo|replay"; for daemons "restart", "timeout=SECONDS", "pages=SIZE", "default_permissions",
  * "carrier=memory|socket", as `bypath run` has them.
  * EINVAL: not an image, or of another version; EUCLEAN: damaged; EBUSY: in use
  * by processes whose segment can't be reached, or a mount is there already.
@@ -73,6 +73,20 @@ int bp_umount(bp_ns *ns, const char *point);
 void bp_credentials_changed(bp_ns *ns);
 
 /* ---- by path ---- */
+
+/*
+ * A flag of bp_open and bp_openat that open(2) does not have: each call that
+ * writes through this descriptor (and its duplicates) changes the bytes that
+ * the file has all or not at all, whoever dies in it, wherever (power failure
+ * too, where the medium survives one). Calls: bp_write, bp_pwrite, bp_writev,
+ * bp_pwritev, bp_copy_file_range, bp_sendfile. What a call adds behind the end
+ * is there with them or not either. A call that fails has changed nothing:
+ * EFBIG for more than 32 MiB at once, ENOSPC without room to put as much aside.
+ * Readers beside it may see some of the bytes before and some after the change.
+ * Regular files in images of format 4: else bp_open is EOPNOTSUPP, or EINVAL.
+ * The mount option "atomic=" makes all descriptors so.
+ */
+#define BP_O_ATOMIC 0x10000000
 
 int bp_open(bp_ns *ns, const char *path, int flags, mode_t mode);
 int bp_openat(bp_ns *ns, int dir, const char *path, int flags, mode_t mode);
@@ -163,6 +177,22 @@ void bp_sync(bp_ns *ns);
 void *bp_mmap(bp_ns *ns, void *address, size_t len, int prot, int flags, int fd, off_t offset);
 int bp_munmap(bp_ns *ns, void *address, size_t len);
 int bp_msync(bp_ns *ns, void *address, size_t len, int flags);
+
+/* ---- whole files, in one call ---- */
+
+/*
+ * Opens a file, reads from `offset` on, and closes it: as many bytes as there
+ * are, `len` at most.
+ */
+ssize_t bp_read_path(bp_ns *ns, const char *path, void *out, size_t len, off_t offset);
+/*
+ * Opens a regular file for reading and says where its bytes lie in memory, and
+ * how many there are now. They are read there without being copied until the
+ * descriptor is closed; others' writes show, and what somebody cuts off reads as
+ * zeroes. *start is NULL if they don't lie in one piece (holes, scattered blocks,
+ * no image, no bytes): then there is bp_mmap. Nobody may write there.
+ */
+int bp_open_view(bp_ns *ns, const char *path, const void **start, size_t *len);
 
 /* ---- directory streams ---- */
 

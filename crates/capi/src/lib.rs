@@ -15,6 +15,7 @@
 //! | `open.rs` | open in all its forms |
 //! | `names.rs` | by path: stat, mkdir, rename, attributes |
 //! | `directories.rs` | `bp_opendir` and its kin |
+//! | `whole.rs` | whole files in one call |
 #![allow(clippy::missing_safety_doc)]
 
 mod daemons;
@@ -26,6 +27,7 @@ mod namespace;
 mod open;
 mod plugins;
 mod sources;
+mod whole;
 
 pub use directories::*;
 pub use files::*;
@@ -33,6 +35,7 @@ pub use names::*;
 pub use namespace::*;
 pub use open::*;
 pub use plugins::fuse_get_context;
+pub use whole::*;
 
 use libc::c_int;
 use posix::{Outcome, Process, ThreadState};

@@ -312,7 +312,7 @@ pub unsafe extern "C" fn bp_credentials_changed(ns: *mut Namespace) {
 pub(crate) mod native {
     //! Images: attached by the keeper, a thread that outlives all others.
 
-    use base::{Cred, Cx, MOUNTS_MAX};
+    use base::{Atomic, Cred, Cx, MOUNTS_MAX};
     use engine::Fs;
     use engine::process::attach::Options;
     use posix::{Process, ThreadState};
@@ -345,12 +345,17 @@ pub(crate) mod native {
         let words = || options.split(|&b| b == b',');
         let value = |name: &[u8]| words().find_map(|word| word.strip_prefix(name));
         let segment_dir = std::env::var_os("BYPATH_SEGMENT_DIR").map(std::os::unix::ffi::OsStringExt::into_vec);
+        let atomic = match value(b"atomic=") {
+            Some(name) => Some(Atomic::from_name(name).ok_or(libc::EINVAL)?),
+            None => None,
+        };
         let options = Options {
             domain: value(b"domain=").and_then(|name| pm::Domain::from_name(std::str::from_utf8(name).ok()?)),
             read_only: words().any(|word| word == b"ro"),
             segment_dir: segment_dir.as_deref(),
             slot,
             cachelets: None,
+            atomic,
         };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
         let at: *mut MaybeUninit<Fs> = place;

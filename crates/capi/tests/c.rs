@@ -63,10 +63,14 @@ fn header_compiles_as_cxx() {
 }
 
 fn build_example(dir: &Path) -> PathBuf {
-    let program = dir.join("hello");
+    build(dir, "examples/hello.c")
+}
+
+fn build(dir: &Path, source: &str) -> PathBuf {
+    let program = dir.join("program");
     let mut command = Command::new("cc");
     command.args(["-std=gnu99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-o"]).arg(&program);
-    command.arg(manifest().join("examples/hello.c"));
+    command.arg("-I").arg(manifest().join("include")).arg(manifest().join(source));
     run(command.arg("-L").arg(library_directory()).arg("-lbypath"));
     program
 }
@@ -96,5 +100,18 @@ fn example_runs_on_an_image() {
     for _ in 0..2 {
         assert_eq!(run_example(&program, Some(&image)), "hello: hello, world\n");
     }
+    let _ = std::fs::remove_dir_all(dir);
+}
+
+#[test]
+#[cfg(feature = "native")]
+fn overwrites_are_whole() {
+    let dir = scratch("whole");
+    let program = build(&dir, "tests/whole.c");
+    let image = dir.join("image");
+    let path = format!("{}\0", image.display());
+    let options = engine::mkfs::Options { limit: 256 << 20, mode: 0o777, ..Default::default() };
+    engine::mkfs::make(path.as_bytes(), &options).expect("mkfs");
+    assert_eq!(run_example(&program, Some(&image)), "whole\n");
     let _ = std::fs::remove_dir_all(dir);
 }

@@ -1,6 +1,8 @@
 //! What can be written on the command line.
 
+use crate::attach::How;
 use crate::size;
+use base::Atomic;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,7 +31,7 @@ What is seen where; may be given several times, and one inside another. SPEC is 
   fuse:COMMAND ARG… @   a FUSE daemon, unmodified, without the kernel's FUSE; @ stands for its mount point
   plugin:LIB.so,ARG…    a library with a struct fuse_operations (bypath_plugin.h), called in process
 
-Options: ro; for host: and fuse: allow_other (serve other users of the session too, as their ids let them; without, they are
+Options: ro; for images: also atomic=undo or atomic=replay (an overwrite happens whole or not at all); for host: and fuse: allow_other (serve other users of the session too, as their ids let them; without, they are
 refused); for host: also sync=none (fsync and its kin check the descriptor and return: for what may be lost in a crash);
 for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
 pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, and
@@ -140,14 +142,18 @@ pub enum Verb {
         #[arg(long, short)]
         quiet: bool,
     },
-    /// List a directory of an image
+    /// List directories of images
+    #[command(disable_help_flag = true)]
     Ls {
-        /// IMG:/path
-        #[arg(value_name = "IMG:/PATH")]
-        place: OsString,
+        /// IMG:/path; IMG alone is its root
+        #[arg(value_name = "IMG:/PATH", required = true)]
+        places: Vec<OsString>,
         /// Modes, owners, sizes and times as well
         #[arg(short)]
         long: bool,
+        /// Sizes for people: 1.5K, 20M
+        #[arg(short = 'h')]
+        human: bool,
         /// Names that start with a dot as well
         #[arg(short)]
         all: bool,
@@ -157,6 +163,9 @@ pub enum Verb {
         /// As JSON: an array of entries
         #[arg(long)]
         json: bool,
+        /// Print help
+        #[arg(long, action = clap::ArgAction::Help)]
+        help: Option<bool>,
     },
     /// Print files of an image
     Cat {
@@ -164,15 +173,15 @@ pub enum Verb {
         #[arg(value_name = "IMG:/PATH", required = true)]
         places: Vec<OsString>,
     },
-    /// Show all that is known about a file of an image
+    /// Show all that is known about files of an image
     Stat {
-        /// IMG:/path
-        #[arg(value_name = "IMG:/PATH")]
-        place: OsString,
+        /// IMG:/path; IMG alone is its root
+        #[arg(value_name = "IMG:/PATH", required = true)]
+        places: Vec<OsString>,
         /// If it is a symlink, show what it points to
         #[arg(short = 'L')]
         follow: bool,
-        /// As JSON
+        /// As JSON: an object, of several an array
         #[arg(long)]
         json: bool,
     },
@@ -340,8 +349,11 @@ pub struct Mount {
     pub image: PathBuf,
     /// A directory
     pub directory: PathBuf,
-    /// ro: nobody can change anything through it
-    #[arg(short, long = "options", value_name = "OPTION", value_delimiter = ',', value_parser = ["ro", "rw"])]
+    /// ro: nobody can change anything through it; atomic=undo, atomic=replay: an overwrite happens whole or not at all
+    #[arg(
+        short, long = "options", value_name = "OPTION", value_delimiter = ',',
+        value_parser = ["ro", "rw", "atomic=undo", "atomic=replay"],
+    )]
     pub options: Vec<String>,
     /// Serve from this process, until the mount is taken away
     #[arg(long, short)]
@@ -366,7 +378,13 @@ pub struct Mount {
 impl Mount {
     /// The last word on whether anything can be changed.
     pub fn is_read_only(&self) -> bool {
-        self.options.last().is_some_and(|option| option == "ro")
+        self.options.iter().rfind(|option| ["ro", "rw"].contains(&option.as_str())).is_some_and(|option| option == "ro")
+    }
+
+    /// How the image is attached.
+    pub fn how(&self) -> How {
+        let atomic = self.options.iter().rev().find_map(|option| option.strip_prefix("atomic="));
+        How { read_only: self.is_read_only(), atomic: atomic.and_then(|name| Atomic::from_name(name.as_bytes())), slot: 0 }
     }
 }
 
@@ -451,6 +469,13 @@ pub enum BenchWhat {
     #[command(disable_help_flag = true)]
     Directfuse {
         /// Options: see `bypath bench directfuse --help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<OsString>,
+    },
+    /// Filebench's loads, as MeLo@V compares them: with syncs and without, on images with undo and replay
+    #[command(disable_help_flag = true)]
+    Melo {
+        /// Options: see `bypath bench melo --help`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<OsString>,
     },

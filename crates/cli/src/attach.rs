@@ -1,7 +1,7 @@
 //! From the path of an image to the engine.
 
 use crate::failure::{Failure, Result};
-use base::{Cred, Cx, Thread};
+use base::{Atomic, Cred, Cx, Thread};
 use engine::Fs;
 use engine::process::machine::{self, Host};
 use engine::process::{AttachError, Options};
@@ -36,22 +36,28 @@ fn place() -> &'static mut MaybeUninit<Fs> {
 /// Attaches the image at `path`. Call it on the main thread: the image is in
 /// use for as long as the thread lives.
 pub fn attach(path: &Path) -> Result<Attached> {
-    attach_as(path, 0)
+    shared(path, 0)?.map_err(|error| refused(path, error))
 }
 
-/// The same, as the `slot`-th image of this program.
-pub fn attach_as(path: &Path, slot: usize) -> Result<Attached> {
-    shared(path, slot)?.map_err(|error| refused(path, error))
+/// How an image is attached.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// It is the `slot`-th of this program.
+    pub slot: usize,
+    /// Without any right to change it.
+    pub read_only: bool,
+    /// Overwrites happen whole or not at all.
+    pub atomic: Option<Atomic>,
 }
 
-/// As [`attach`], without any right to change it.
-pub fn attach_read_only(path: &Path) -> Result<Attached> {
-    shared_as(path, 0, true)?.map_err(|error| refused(path, error))
+/// The same, so.
+pub fn attach_as(path: &Path, how: How) -> Result<Attached> {
+    shared_as(path, how)?.map_err(|error| refused(path, error))
 }
 
 /// As `attach_as`; `None` if the file may not be written.
-pub fn attach_if_writable(path: &Path, slot: usize) -> Result<Option<Attached>> {
-    match shared(path, slot)? {
+pub fn attach_if_writable(path: &Path, how: How) -> Result<Option<Attached>> {
+    match shared_as(path, how)? {
         Err(AttachError::NotWritable) => Ok(None),
         other => other.map(Some).map_err(|error| refused(path, error)),
     }
@@ -95,13 +101,13 @@ pub fn attach_to_read(path: &Path) -> Result<Attached> {
 }
 
 fn shared(path: &Path, slot: usize) -> Result<std::result::Result<Attached, AttachError>> {
-    shared_as(path, slot, false)
+    shared_as(path, How { slot, ..How::default() })
 }
 
-fn shared_as(path: &Path, slot: usize, read_only: bool) -> Result<std::result::Result<Attached, AttachError>> {
+fn shared_as(path: &Path, How { slot, read_only, atomic }: How) -> Result<std::result::Result<Attached, AttachError>> {
     let directory = segment_directory();
     let segment_dir = directory.as_deref().map(|directory| directory.as_os_str().as_bytes());
-    let options = Options { domain: domain()?, read_only, segment_dir, slot, cachelets: None };
+    let options = Options { domain: domain()?, read_only, segment_dir, slot, cachelets: None, atomic };
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     Ok(Fs::attach_at(place(), &cx, &text(path), &options).map(|fs| ready(fs, &thread)))

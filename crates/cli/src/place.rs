@@ -16,9 +16,9 @@ pub struct Place {
 
 impl Place {
     /// Parses `IMG:/path`. The first `:/` with an existing file before it
-    /// separates; so image paths may hold one too.
+    /// separates; so image paths may hold one too. `IMG` and `IMG:` alone, of a file that is there, are its root.
     pub fn parse(text: &OsStr) -> Result<Place> {
-        let (image, path) = split(text).ok_or_else(|| {
+        let (image, path) = whole(text).or_else(|| split(text)).ok_or_else(|| {
             let text = text.display();
             Failure::new(format!("'{text}' lies in no image; write IMG:/path, such as work.img:/src"))
         })?;
@@ -30,6 +30,19 @@ impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "{}:{}", self.image.display(), String::from_utf8_lossy(&self.path))
     }
+}
+
+/// An image without a path.
+fn whole(text: &OsStr) -> Option<(PathBuf, Vec<u8>)> {
+    let bytes = text.as_bytes();
+    let names = [bytes, bytes.strip_suffix(b":").unwrap_or(bytes)];
+    let image = names.into_iter().map(|name| PathBuf::from(OsStr::from_bytes(name))).find(|path| is_image(path))?;
+    Some((image, b"/".to_vec()))
+}
+
+/// What an image may lie in: a file, or a device.
+fn is_image(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| !found.is_dir())
 }
 
 pub fn split(text: &OsStr) -> Option<(PathBuf, Vec<u8>)> {
@@ -83,6 +96,11 @@ mod tests {
         let place = Place::parse(OsStr::new("a.img:/b/c")).unwrap();
         assert_eq!((place.image.to_str(), &place.path[..]), (Some("a.img"), &b"/b/c"[..]));
         assert_eq!(Place::parse(OsStr::new("/x/a.img:/b:/c")).unwrap().path, b"/b:/c");
+        let own = std::env::current_exe().unwrap();
+        let with_colon = OsString::from(format!("{}:", own.display()));
+        for text in [own.as_os_str(), &with_colon] {
+            assert_eq!(Place::parse(text).unwrap(), Place { image: own.clone(), path: b"/".to_vec() });
+        }
         for wrong in ["a.img", "/bp/file", ":/a", "a.img:b", ""] {
             assert!(Place::parse(OsStr::new(wrong)).is_err(), "{wrong}");
         }

@@ -42,6 +42,23 @@ pub fn show(bytes: u64) -> String {
     if value.fract() == 0.0 { format!("{value:.0} {}", UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
+/// A size in four letters at most, rounded up, as `ls -h` has it: `1.5K`, `20M`.
+pub fn short(bytes: u64) -> String {
+    const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
+    let (mut unit, mut tenths) = (None, u128::from(bytes) * 10);
+    for next in UNITS {
+        if tenths.div_ceil(10) < 1024 {
+            break;
+        }
+        (unit, tenths) = (Some(next), tenths.div_ceil(1024));
+    }
+    match unit {
+        None => bytes.to_string(),
+        Some(unit) if tenths < 100 => format!("{}.{}{unit}", tenths / 10, tenths % 10),
+        Some(unit) => format!("{}{unit}", tenths.div_ceil(10)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +78,17 @@ mod tests {
             assert!(parse_image(refused).is_err(), "{refused}");
         }
         assert_eq!(parse_image("16M"), Ok(16 << 20));
+    }
+
+    /// Goal: sizes as `ls -h` of GNU coreutils shows them.
+    #[test]
+    fn short_ones() {
+        let pairs = [(0, "0"), (1023, "1023"), (1024, "1.0K"), (1025, "1.1K"), (10239, "10K"), (10 << 10, "10K"), (10241, "11K")];
+        for (bytes, text) in
+            pairs.into_iter().chain([(1 << 20, "1.0M"), (3 << 29, "1.5G"), (1023 << 10, "1023K"), ((1023 << 10) + 1, "1.0M")])
+        {
+            assert_eq!(short(bytes), text, "{bytes}");
+        }
     }
 
     /// Goal: the units change where they should.

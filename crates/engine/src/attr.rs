@@ -80,6 +80,10 @@ impl Fs {
                 attr.atime = atime;
             }
             attr.btime = (flags & HAS_BTIME != 0).then_some(btime);
+            if self.is_cache() && snapshot.kind != Kind::Directory && cold.lower.load(Acquire) != 0 {
+                let shown = cold.shown.load(Acquire);
+                (attr.nlink, attr.blocks) = (shown as u32, shown >> 32);
+            }
         }
         Ok(())
     }

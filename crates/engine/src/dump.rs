@@ -135,6 +135,9 @@ fn operations(lane: &Lane, record: State, out: &mut dyn Write) -> Result<(), Err
             Some(Op::Counters { lines, files }) => {
                 writeln!(out, "               the lane counts {} lines, {} inodes", lines as i64, files as i64)?;
             }
+            Some(Op::Copy { to, block, len }) => {
+                writeln!(out, "               {len} bytes at {to:#x} are those put aside in block {block}")?;
+            }
             None => writeln!(out, "               an operation that does not exist")?,
         }
     }
@@ -147,7 +150,7 @@ fn run(at: u64) -> u64 {
 }
 
 fn kind(number: u16) -> &'static str {
-    const NAMES: [&str; 18] = [
+    const NAMES: [&str; 19] = [
         "?",
         "create",
         "link",
@@ -166,6 +169,7 @@ fn kind(number: u16) -> &'static str {
         "orphan",
         "fallocate",
         "tmpfile",
+        "overwrite",
     ];
     NAMES.get(usize::from(number)).unwrap_or(&"?")
 }

@@ -47,6 +47,8 @@ pub struct Fs {
     pub(crate) read_only: bool,
     /// The same if the image is [plain](Fs::is_plain), else none of them.
     pub(crate) plain_slot: u8,
+    /// The same if overwrites are in place besides, else none of them.
+    pub(crate) overwrite_slot: u8,
     /// Generation of the segment: volatile references in the image must carry it.
     pub(crate) generation: u32,
     /// Pages of this process's descriptor table that have real space, a bit each.
@@ -112,7 +114,7 @@ pub struct Fs {
 }
 
 /// What image and segment are, whatever lies at their paths by now.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Files {
     /// Device and inode number of the image's file.
     pub(crate) image: [u64; 2],
@@ -123,7 +125,9 @@ pub(crate) struct Files {
     /// Whether its inode numbers are short ones.
     pub(crate) short_numbers: bool,
     /// What it has that not every program knows: [`format::Features`].
-    pub(crate) features: u64,
+    pub(crate) features: AtomicU64,
+    /// How overwrites happen whole or not at all, if all of this mount do.
+    pub(crate) atomic: Option<base::Atomic>,
     /// Device and inode number of the segment's file.
     pub(crate) segment: [u64; 2],
 }
@@ -362,6 +366,18 @@ impl Fs {
     #[inline]
     fn is_writable_slow(&self) -> bool {
         !self.read_only && self.root().flags.load(Relaxed) & 1 == 0
+    }
+
+    /// Whether who overwrites has nothing to ask, nothing to order and nothing to save.
+    #[inline]
+    pub(crate) fn may_overwrite(&self) -> bool {
+        self.overwrite_slot == self.slot || self.files.atomic.is_none() && self.is_writable()
+    }
+
+    /// How overwrites of this mount happen whole or not at all, if they do.
+    #[inline]
+    pub fn atomic(&self) -> Option<base::Atomic> {
+        if self.overwrite_slot == self.slot { None } else { self.files.atomic }
     }
 
     /// Whether anything may be changed.

@@ -13,6 +13,7 @@
 //! | `attr`, `permission` | attributes; the `<uid, gid, mode>` table | DenseFS |
 //! | `file` | extents, reading, writing, mapping | |
 //! | `process` | attach, recover, processes, open file descriptions | |
+//! | [`watch`] | programs that watch files are told of changes | |
 //! | `check`, `repair`, `upgrade` | the checker; what fixes; from the format before to today's | |
 //!
 //! Order of locks, first to last: a directory entered or closed to entry
@@ -53,6 +54,7 @@ pub mod testing;
 #[cfg(any(test, feature = "check"))]
 pub mod upgrade;
 pub mod walk;
+pub mod watch;
 pub mod xattr;
 
 pub(crate) mod alloc;

@@ -29,10 +29,14 @@ pub struct State {
     pub written: AtomicU64,
     /// Error number of what could not be written back and has not been solved; 0: none.
     pub error: AtomicU64,
+    /// Volatile: rises with every directory that is brought, for who watches them.
+    pub brought: AtomicU64,
+    /// Volatile: PID of the process that keeps it fresh; 0: none does.
+    pub server: AtomicU64,
     /// How many of the moves have reached the lower file system.
     pub moves_written: AtomicU64,
     /// Room.
-    pub reserved: [AtomicU64; 4],
+    pub reserved: [AtomicU64; 2],
     /// Volatile: between the process that writes back and those that change.
     pub writer: Writer,
     /// Where the lower file system is, as the user wrote it, zero-filled.

@@ -32,6 +32,9 @@ pub fn format() -> u64 {
         lane::word::INTENT,
         lane::Op::Touch { at: 64, now: 1, entries: 2, directories: -3 }.pack().0,
         lane::Op::Counters { lines: 1, files: 2 }.pack().0,
+        lane::Op::Copy { to: 64, block: 1, len: 2 }.pack().0,
+        lane::Op::Copy { to: 64, block: 1, len: 2 }.pack().1,
+        superblock::Features::ATOMIC.0,
         size_of::<extent::Node>() as u64,
         size_of::<permission::Permission>() as u64,
         inode::Head { generation: 1, flags: 2, kind: 3, permission: 4 }.pack(),
@@ -61,6 +64,6 @@ mod tests {
     /// Goal: the format does not change by accident. See [`super::format`] before you change the number.
     #[test]
     fn has_not_changed() {
-        assert_eq!(super::format(), 7_365_287_692_992_879_795, "the format changed");
+        assert_eq!(super::format(), 13_806_470_312_639_193_063, "the format changed");
     }
 }

@@ -18,7 +18,7 @@
 //! ```
 //! So a record of six operations lies on two lines, with all that it takes to write it.
 
-use crate::layout::LANE_BYTES;
+use crate::layout::{BLOCK, LANE_BYTES};
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::AtomicU64;
 use zerocopy::{FromBytes, KnownLayout};
@@ -75,6 +75,7 @@ pub mod word {
 /// code 8 | offset 56                                     value 64
 /// touch: code 8 | entries 4 | directories 4 | offset 48  time 64
 /// counters: code 8 | files 56                            lines 64
+/// copy:  code 8 | offset 56                              bytes 32 | block 32
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
@@ -147,6 +148,22 @@ pub enum Op {
         /// [`Lane::files`], of 56 bits with a sign.
         files: u64,
     },
+    /// `len` bytes from `to` on become those that a block aside holds, from the same place of a block on: those that
+    /// were there (the overwriting under way is undone), or those that are to be there.
+    Copy {
+        /// Byte offset in the image.
+        to: u64,
+        /// First of the blocks aside, which nobody uses.
+        block: u32,
+        /// Number of bytes.
+        len: u32,
+    },
+}
+
+/// Where the bytes of an [`Op::Copy`] are.
+#[inline]
+pub const fn copied_from(block: u32, to: u64) -> u64 {
+    block as u64 * BLOCK + to % BLOCK
 }
 
 /// Codes of operations, the upper 8 bits of their first word.
@@ -161,6 +178,7 @@ pub mod code {
     pub const TOUCH: u64 = 7;
     pub const EMPTY: u64 = 8;
     pub const COUNTERS: u64 = 9;
+    pub const COPY: u64 = 10;
     /// The other bits of that word.
     pub const OFFSET: u64 = (1 << 56) - 1;
 }
@@ -182,6 +200,7 @@ impl Op {
                 (code::TOUCH, at | entries << 52 | directories << 48, now as u64)
             }
             Op::Counters { lines, files } => (code::COUNTERS, files & code::OFFSET, lines),
+            Op::Copy { to, block, len } => (code::COPY, to, (len as u64) << 32 | block as u64),
         };
         (at | code << 56, value)
     }
@@ -206,6 +225,7 @@ impl Op {
             },
             code::EMPTY => Op::Empty { at, was: value },
             code::COUNTERS => Op::Counters { lines: value, files: ((place << 8) as i64 >> 8) as u64 },
+            code::COPY => Op::Copy { to: at, block: value as u32, len: (value >> 32) as u32 },
             _ => return None,
         })
     }
@@ -233,6 +253,7 @@ pub enum Kind {
     Orphan,
     Fallocate,
     Tmpfile,
+    Overwrite,
 }
 
 /// The state word, unpacked.
@@ -322,11 +343,12 @@ mod tests {
             (Op::Empty { at, was: value }, 0x0800_1234_5678_9ab8, value),
             (Op::Counters { lines: value, files: 5 }, 0x0900_0000_0000_0005, value),
             (Op::Counters { lines: 5, files: u64::MAX }, 0x09ff_ffff_ffff_ffff, 5),
+            (Op::Copy { to: at, block: 0x1234_5678, len: 0x8000_0001 }, 0x0a00_1234_5678_9ab8, 0x8000_0001_1234_5678),
         ];
         for (op, place, value) in words {
             assert_eq!((op.pack(), Op::unpack(place, value)), ((place, value), Some(op)));
         }
-        assert!([0, 10].iter().all(|code| Op::unpack(code << 56 | at, value).is_none()));
+        assert!([0, 11].iter().all(|code| Op::unpack(code << 56 | at, value).is_none()));
     }
 
     /// Goal: a record counts from its state word's store to its end, and what tells it from others stays the same then.

@@ -54,14 +54,20 @@ impl Features {
     pub const SHARED: Features = Features(2);
     /// Blocks within the grown part may have no space: [`Root::returned`].
     pub const RETURNED: Features = Features(4);
+    /// Records may copy bytes ([`crate::lane::Op::Copy`]): files have been overwritten whole or not at all.
+    pub const ATOMIC: Features = Features(8);
     /// Those that this program knows.
-    pub const KNOWN: Features = Features::CACHE;
+    pub const KNOWN: Features = Features(Features::CACHE.0 | Features::ATOMIC.0);
 }
 
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names =
-            [(Self::CACHE, "a cache of another file system"), (Self::SHARED, "shared data"), (Self::RETURNED, "returned space")];
+        let names = [
+            (Self::CACHE, "a cache of another file system"),
+            (Self::SHARED, "shared data"),
+            (Self::RETURNED, "returned space"),
+            (Self::ATOMIC, "atomic overwrites"),
+        ];
         let mut rest = self.0;
         let mut before = "";
         for (feature, name) in names.iter().filter(|(feature, _)| self.0 & feature.0 != 0) {

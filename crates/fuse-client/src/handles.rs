@@ -132,7 +132,8 @@ impl FuseClient {
                 return Ok(());
             }
             let before = at;
-            while !rest.is_empty() {
+            // A record that is cut off (libfuse fills a reply to its last byte) comes whole with the next ones.
+            while !rest.is_empty() && (at == before || !is_cut(rest)) {
                 let (mut entry, is_known, size) = parse_dirent(rest)?;
                 at = entry.next;
                 // Programs go by the type; one that the daemon does not say is looked up.

@@ -362,6 +362,10 @@ impl LowerFs for FuseClient {
         let _ = self.expect(s, cx, node, offset);
     }
 
+    fn told(&self) -> u64 {
+        self.version(self.ring.incarnation()).unwrap_or(0)
+    }
+
     fn settle_all(&self) {
         self.withdraw(|_| true);
     }

@@ -113,23 +113,30 @@ pub(super) fn parse_attr_out(bytes: &[u8]) -> Result<(Attr, u64)> {
     Ok((parse_attr(&bytes[16..])?, nanoseconds(word64(bytes, 0), word32(bytes, 8))))
 }
 
+/// Whether a list ends before its first `struct fuse_dirent` does.
+pub(super) fn is_cut(bytes: &[u8]) -> bool {
+    bytes.len() < DIRENT || bytes.len() < DIRENT + word32(bytes, 16) as usize
+}
+
+/// Bytes of a `struct fuse_dirent` before the name.
+const DIRENT: usize = 24;
+
 /// The first `struct fuse_dirent` of a list, whether its type is known, and how long it is.
 pub(super) fn parse_dirent(bytes: &[u8]) -> Result<(DirEntry<'_>, bool, usize)> {
-    const HEAD: usize = 24;
     let broken = Error::Posix(Errno::EIO);
-    if bytes.len() < HEAD {
+    if bytes.len() < DIRENT {
         return Err(broken);
     }
     let len = word32(bytes, 16) as usize;
     if !(1..=255).contains(&len) {
         return Err(broken);
     }
-    let name = bytes.get(HEAD..HEAD + len).ok_or(broken)?;
+    let name = bytes.get(DIRENT..DIRENT + len).ok_or(broken)?;
     if name.iter().any(|&b| b == 0 || b == b'/') {
         return Err(broken);
     }
     // The last record need not be filled up.
-    let size = (HEAD + len).next_multiple_of(8).min(bytes.len());
+    let size = (DIRENT + len).next_multiple_of(8).min(bytes.len());
     let known = if matches!(name, b"." | b"..") { Some(Kind::Directory) } else { Kind::from_dt(word32(bytes, 20) as u8) };
     let kind = known.unwrap_or(Kind::Regular);
     Ok((DirEntry { name, ino: word64(bytes, 0), kind, next: word64(bytes, 8) }, known.is_some(), size))
@@ -156,6 +163,8 @@ mod tests {
             assert!(parse_dirent(&dirent(len, name)).is_err(), "{len}");
         }
         assert!(parse_dirent(&[0; 23]).is_err());
+        let whole = dirent(3, b"abc");
+        assert!(!is_cut(&whole) && is_cut(&whole[..26]) && is_cut(&whole[..20]));
     }
 
     /// Goal: impossible attributes and a root below the root are refused.

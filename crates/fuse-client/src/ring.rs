@@ -20,7 +20,7 @@
 //!
 //! The daemon is not trusted: it maps this file and nothing else of ours, and what
 //! it writes is copied out once and checked then. Whether it lives, a supervisor
-//! says (and its PID, should the supervisor be gone); a call never outlasts either
+//! says (and its mark, should the supervisor be gone); a call never outlasts either
 //! the daemon or its time-out.
 
 mod client;
@@ -83,9 +83,12 @@ const ABANDONED: u32 = 6;
 /// Given up while its answer was being copied; who copies frees it.
 const LEFT: u32 = 7;
 
-/// The word of client `pid`'s slot.
-fn word(pid: u32, stage: u32) -> u32 {
-    pid << 8 | stage
+/// So much of a client's mark ([`pm::host::own_mark`]) stands in its slots.
+const OWNER_BITS: u32 = 24;
+
+/// The word of a slot of the client with this mark.
+fn word(mark: u32, stage: u32) -> u32 {
+    mark << 8 | stage
 }
 
 fn stage(word: u32) -> u32 {
@@ -94,6 +97,11 @@ fn stage(word: u32) -> u32 {
 
 fn owner(word: u32) -> u32 {
     word >> 8
+}
+
+/// What [`owner`] says of our own slots.
+fn own_owner() -> u32 {
+    pm::host::own_mark() & ((1 << OWNER_BITS) - 1)
 }
 
 /// First page. What both sides write at each request has lines of its own, so that what
@@ -105,9 +113,9 @@ pub struct Header {
     pub daemon_state: AtomicU32,
     /// Rises with each start of the daemon.
     pub incarnation: AtomicU32,
-    /// Of the daemon, as it last said.
+    /// Mark ([`pm::host::own_mark`]) of the daemon, as it last said.
     pub daemon: AtomicU32,
-    /// Of whoever started it.
+    /// Mark of whoever started it.
     pub supervisor: AtomicU32,
     /// Milliseconds that a request may take.
     pub timeout_ms: AtomicU32,

@@ -61,6 +61,7 @@ pub trait Handover: Processes {
         slot.nonce.store(nonce, Relaxed);
         slot.pid.store(host::own_pid(), Relaxed);
         slot.pid_namespace.store(self.slot(parent).map_or(0, |own| own.pid_namespace.load(Relaxed)), Relaxed);
+        slot.watching.store(self.slot(parent).map_or(0, |own| own.watching.load(Relaxed)), Relaxed);
         slot.since.store(0, Relaxed);
         slot.begun.store(pm::clock::monotonic() as u64, Relaxed);
         slot.child.store(0, Relaxed);

@@ -245,7 +245,7 @@ pub trait Locks {
     fn set_lock(&self, wanted: &HeldLock, kind: LockKind) -> Result<()> {
         if let Some(id) = wanted.open_file() {
             // First: whoever closes it from here on looks for locks.
-            self.open_file(id).locks.store(1, SeqCst);
+            self.open_file(id).locks.fetch_or(1, SeqCst);
         }
         self.change_locks(wanted, kind)?;
         if kind == LockKind::Unlock || self.is_still_open(wanted) {

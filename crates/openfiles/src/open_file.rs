@@ -45,9 +45,13 @@ pub struct OpenFile {
     pub pin: AtomicU32,
     /// [`Node::id`](base::Node::id) of the directory in which it was opened.
     pub parent: AtomicU64,
-    /// Not 0: it may hold locks (`flock`, `F_OFD_SETLK`). The native engine's.
+    /// Not 0: its end is not done on the fast path. It may hold locks (`flock`, `F_OFD_SETLK`), or its end
+    /// [is told](TOLD). The native engine's.
     pub locks: AtomicU32,
 }
+
+/// In [`OpenFile::locks`]: those who watch the file are told of its end.
+pub const TOLD: u32 = 2;
 
 const _: () = assert!(core::mem::size_of::<OpenFile>() == 64);
 

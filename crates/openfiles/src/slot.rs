@@ -39,7 +39,8 @@ pub struct ProcessSlot {
     pub since: AtomicU64,
     /// Random; a program after exec must show it.
     pub nonce: AtomicU64,
-    reserved: AtomicU64,
+    /// Not 0: it watches something, or was forked from one that does (`engine`'s). Whoever ends the process clears it.
+    pub watching: AtomicU64,
     /// Pages of its descriptor table that have space, a bit each.
     pub table_pages: AtomicU64,
     /// When the state that does not last began, by the monotonic clock, nanoseconds.

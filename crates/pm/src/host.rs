@@ -338,9 +338,52 @@ fn ask_own_pid() -> u32 {
 pub fn forget_pid() {
     life::forget();
     OWN_PID.store(0, Relaxed);
+    OWN_MARK.store(0, Relaxed);
 }
 
 static OWN_PID: AtomicU32 = AtomicU32::new(0);
+static OWN_MARK: AtomicU32 = AtomicU32::new(0);
+
+/// PIDs are below `1 << PID_BITS`, whatever `kernel.pid_max` says.
+const PID_BITS: u32 = 22;
+/// Bits of a mark; the highest one of the word stays free.
+const MARK_BITS: u32 = 31;
+
+/// What a lock word in shared memory names its holder by: the PID, and the last bits of its PID namespace's number
+/// above it, for a PID says nothing in another namespace. Without a system call; right in a forked child once it has
+/// called [`forget_pid`].
+#[inline]
+pub fn own_mark() -> u32 {
+    let known = OWN_MARK.load(Relaxed);
+    if known != 0 { known } else { ask_own_mark() }
+}
+
+#[cold]
+fn ask_own_mark() -> u32 {
+    let mark = mark_of(own_pid_cached(), life::own().namespace);
+    OWN_MARK.store(mark, Relaxed);
+    mark
+}
+
+fn mark_of(pid: u32, namespace: u64) -> u32 {
+    ((namespace as u32) << PID_BITS | pid & ((1 << PID_BITS) - 1)) & ((1 << MARK_BITS) - 1)
+}
+
+/// The PID in a mark.
+pub fn pid_of(mark: u32) -> u32 {
+    mark & ((1 << PID_BITS) - 1)
+}
+
+/// Whether whoever left a mark lives; `None`: it belongs to another PID namespace, and nobody here can tell.
+pub fn is_alive_by_mark(mark: u32) -> Option<bool> {
+    is_alive_by_bits(mark, MARK_BITS)
+}
+
+/// As [`is_alive_by_mark`], of a mark of which only the last `bits` were kept.
+pub fn is_alive_by_bits(mark: u32, bits: u32) -> Option<bool> {
+    let theirs = (own_mark() ^ mark) & ((1 << bits) - 1) & !((1 << PID_BITS) - 1);
+    (theirs == 0).then(|| is_alive(pid_of(mark)))
+}
 
 /// Whether process `pid` of our namespace runs: neither gone nor dead and waiting for its parent.
 pub fn is_alive(pid: u32) -> bool {
@@ -356,6 +399,13 @@ mod tests {
     fn life() {
         assert!(is_alive(own_pid()) && is_alive(1));
         assert!(!is_alive(0) && !is_alive(i32::MAX as u32));
+        assert_eq!(is_alive_by_mark(own_mark()), Some(true));
+        assert_eq!(is_alive_by_bits(own_mark() & 0xff_ffff, 24), Some(true));
+        // The PID that nobody has, here and in the namespace whose number is the next one.
+        let nobody = mark_of((1 << PID_BITS) - 1, life::own().namespace);
+        assert_eq!(is_alive_by_mark(nobody), Some(false));
+        assert_eq!(is_alive_by_mark(nobody ^ 1 << PID_BITS), None);
+        assert_eq!(is_alive_by_bits((nobody ^ 1 << PID_BITS) & 0xff_ffff, 24), None);
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         while is_alive(pid) {

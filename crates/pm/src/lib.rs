@@ -9,9 +9,10 @@
 //! - [`stat`]: the kernel's structure, for a program.
 //! - [`table`]: what lies at a fixed place of a region, checked once; [`steps`]: an array that grows; [`text`]: a program's path.
 //! - [`domain`]: what survives what, and what an ordering point costs there.
+//! - [`dispatch`]: system calls that the kernel hands back.
 //! - [`faults`]: access to the program's memory, which need not be there.
 //! - [`mutex`]: robust mutexes, the proof of a peer's death.
-//! - [`sys`]: raw system calls; [`file`](mod@file): the few the engine makes.
+//! - [`sys`]: raw system calls; [`file`](mod@file), [`names`]: the few the engine makes.
 #![no_std]
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ extern crate std;
 pub mod c_errno;
 pub mod clock;
 mod counted;
+pub mod dispatch;
 pub mod domain;
 pub mod errno;
 pub mod faults;
@@ -32,6 +34,7 @@ mod libc;
 pub mod life;
 pub mod listing;
 pub mod mutex;
+pub mod names;
 pub mod own;
 pub mod processor;
 #[cfg(feature = "sim")]

@@ -37,6 +37,35 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
+/// So many entries are ordered at once: what fits into 8 KiB.
+const ORDERED: usize = 8192 / 24;
+
+impl<'a> Entries<'a> {
+    /// Calls `each` for all entries, in the order of their inode numbers: that in which a disk has them, so that asking
+    /// for attributes does not go back and forth on it.
+    pub fn by_number<E: From<Errno>>(mut self, mut each: impl FnMut(Listed<'a>) -> Result<(), E>) -> Result<(), E> {
+        let all = self.0;
+        loop {
+            let (mut order, mut count) = ([0u64; ORDERED], 0);
+            while count < ORDERED {
+                let at = (all.len() - self.0.len()) as u64;
+                let Some(entry) = self.next() else { break };
+                order[count] = entry?.ino << 16 | at & 0xffff;
+                count += 1;
+            }
+            if count == 0 {
+                return Ok(());
+            }
+            order[..count].sort_unstable();
+            for key in &order[..count] {
+                if let Some(entry) = Entries(all.get((key & 0xffff) as usize..).unwrap_or(&[])).next() {
+                    each(entry?)?;
+                }
+            }
+        }
+    }
+}
+
 impl File {
     /// The next entries of an open directory, by way of `buffer`; `None` at the end.
     pub fn listed<'a>(&self, buffer: &'a mut [u8]) -> Result<Option<Entries<'a>>, Errno> {
@@ -70,5 +99,21 @@ mod tests {
             assert_eq!(read, [Err(Errno::EIO)], "{len}");
         }
         assert_eq!(Entries(b"short").next(), None);
+    }
+
+    /// Goal: each entry comes once, by its number. Method: more of them than are ordered at once, backwards.
+    #[test]
+    fn entries_by_number() {
+        let count = ORDERED as u64 + 50;
+        let bytes: Vec<u8> = (0..count).flat_map(|i| entry(count - i, b"a\0", 24)).collect();
+        let mut read = Vec::new();
+        let each = |entry: Listed| {
+            read.push(entry.ino);
+            Ok::<(), Errno>(())
+        };
+        Entries(&bytes).by_number(each).unwrap();
+        assert!(read[..ORDERED].is_sorted() && read[ORDERED..].is_sorted());
+        read.sort_unstable();
+        assert_eq!(read, (1..=count).collect::<Vec<_>>());
     }
 }

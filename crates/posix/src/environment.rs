@@ -36,7 +36,14 @@ pub fn option<'a>(options: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 /// What begins the source of an image that is a cache.
 const CACHE: &[u8] = b"cache:";
 
-/// The image and the lower directory of `cache:LENGTH:IMAGE:/dir`, where the length is the image's path's.
+/// Kind, shared cache and what follows of a source that is no image: `KIND:SHARED:REST`.
+pub fn parts(source: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let mut parts = source.splitn(3, |&b| b == b':');
+    Some((parts.next()?, parts.next()?, parts.next()?))
+}
+
+/// The image and what is behind it of `cache:LENGTH:IMAGE:/dir` or `cache:LENGTH:IMAGE:wire:…`, where the length is the
+/// image's path's.
 pub fn cached(source: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = source.strip_prefix(CACHE)?;
     let colon = rest.iter().position(|&byte| byte == b':')?;

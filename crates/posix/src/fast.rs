@@ -244,7 +244,7 @@ impl Process {
     ) -> Option<isize> {
         let file = self.writable_fast(fd)?;
         let flags = file.flags();
-        if flags & abi::O_DSYNC != 0 || !self.may_write_fast(buffer, len) {
+        if flags & (abi::O_DSYNC | crate::ATOMIC) != 0 || !self.may_write_fast(buffer, len) {
             return None;
         }
         // SAFETY: the caller's promise.
@@ -314,7 +314,7 @@ impl Process {
         offset: usize,
     ) -> Option<isize> {
         let file = self.writable_fast(fd)?;
-        if file.flags() & (abi::O_APPEND | abi::O_DSYNC) != 0 || !self.may_write_fast(buffer, len) {
+        if file.flags() & (abi::O_APPEND | abi::O_DSYNC | crate::ATOMIC) != 0 || !self.may_write_fast(buffer, len) {
             return None;
         }
         // SAFETY: the caller's promise.

@@ -24,9 +24,13 @@ pub mod thread;
 
 use core::sync::atomic;
 
+/// A flag of an open file, which no `open(2)` has: it is overwritten whole or not at all ([`Process::open_whole`]).
+pub const ATOMIC: u32 = 1 << 28;
+
 pub use descriptors::{CWD_FD, Entry, FD_MAX};
 pub use door::{Bitmap, Door, Numbers};
 pub use handle::MapFault;
+pub use path::program::COPY_NAME_MAX;
 pub use process::{Outcome, Process};
 pub use processes::ForkToken;
 pub use text::{bad as bad_pointer, proc_fd};

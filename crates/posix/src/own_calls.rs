@@ -10,6 +10,22 @@ pub const BEFORE: usize = 32;
 /// What stands in programs whose calls of their own are about other files: the sanitizers', and `bypath`.
 pub const KNOWN: [&[u8]; 2] = [b"__sanitizer_", b"__bypath_own_calls_"];
 
+/// What stands before the version of Go's compiler; then come the size of a pointer and two flags.
+const GO: &[u8] = b"\xff Go buildinf:";
+
+/// Whether Go's compiler made a program that has this in it. What it is known by stands in programs that look for it, too,
+/// without what comes next.
+pub fn is_go(text: &[u8]) -> bool {
+    let mut rest = text;
+    while let Some(at) = find(rest, GO) {
+        rest = &rest[at + GO.len()..];
+        if matches!(rest, [8, 0..=3, ..]) {
+            return true;
+        }
+    }
+    false
+}
+
 /// Whether that is the beginning of an ELF program of 64 bits and this byte order.
 pub fn is_elf(head: &[u8]) -> bool {
     head.starts_with(b"\x7fELF\x02\x01")

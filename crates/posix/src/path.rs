@@ -8,6 +8,7 @@
 //! lead in is looked at in [`outside`].
 
 mod outside;
+pub(crate) mod program;
 
 use crate::descriptors::{CWD_FD, Entry};
 use crate::text::{self, decimal, needs_care};
@@ -65,7 +66,13 @@ pub(crate) struct OpenFile<'a> {
     pub node: Node,
 }
 
-impl OpenFile<'_> {
+impl<'a> OpenFile<'a> {
+    /// The calls that it is to be overwritten by, if it was opened so ([`ATOMIC`](crate::ATOMIC)).
+    #[inline]
+    pub(crate) fn whole(&self) -> Option<&'a dyn vfs::Whole> {
+        if self.flags() & crate::ATOMIC == 0 { None } else { self.mount.backend.whole() }
+    }
+
     /// `O_*` as `F_GETFL` reports them.
     #[inline]
     pub fn flags(&self) -> u32 {
@@ -99,6 +106,19 @@ impl Process {
             return None;
         }
         self.open_file(self.descriptors.get(fd)?)
+    }
+
+    /// From here on the file open at `fd` is overwritten whole or not at all. `EOPNOTSUPP` where that cannot be, `EINVAL`
+    /// for what is no regular file, `EROFS`.
+    pub fn open_whole(&self, fd: usize) -> Result<(), Errno> {
+        let file = self.file(fd).ok_or(Errno::EBADF)?;
+        if file.entry.path_only() || file.entry.kind() != base::Kind::Regular {
+            return Err(Errno::EINVAL);
+        }
+        let whole = file.mount.backend.whole().ok_or(Errno::EOPNOTSUPP)?;
+        whole.allow().map_err(base::Error::errno)?;
+        file.description.flags.fetch_or(crate::ATOMIC, Relaxed);
+        Ok(())
     }
 
     /// The same for the fast path; `None` also where the file has to be asked for.
@@ -213,8 +233,43 @@ impl Process {
                 Carry::Walk(next) => self.go_on(cx, thread, which, next, last, links),
                 Carry::Kernel(text) => Ok(Place::Text(text)),
             },
+            Err(Error::Posix(Errno::ENOENT)) if course.rest.starts_with(b"..") => {
+                // SAFETY: the caller's promise.
+                unsafe { self.out_of_removed(cx, thread, which, dirfd, pointer, last) }
+            }
             Err(error) => Err(error),
         }
+    }
+
+    /// As `resolve`, of a path that begins with `..`, which was not found: in a directory that was removed it is where that was.
+    ///
+    /// # Safety
+    /// As for [`Process::resolve`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn out_of_removed<'a>(
+        &'a self,
+        cx: &Cx,
+        thread: &'a ThreadState,
+        which: usize,
+        dirfd: usize,
+        pointer: usize,
+        last: Last,
+    ) -> base::Result<Place<'a>> {
+        let gone = Err(Error::Posix(Errno::ENOENT));
+        // SAFETY: the caller's promise.
+        let path = unsafe { text::path(pointer) }.map_err(Error::Posix)?.bytes;
+        let Some(rest) = path.strip_prefix(b"..").filter(|rest| matches!(rest.first(), None | Some(b'/'))) else { return gone };
+        let Some(dir) = self.directory(dirfd) else { return gone };
+        if dir.mount.backend.attr(cx, dir.node)?.nlink != 0 {
+            return gone;
+        }
+        let base = Node { id: dir.description.parent.load(Relaxed), hint: 0 };
+        let rest = without_slashes(rest);
+        if rest.is_empty() && last == Last::Parent {
+            return gone;
+        }
+        self.go(cx, thread, which, Course { slot: dir.slot, mount: dir.mount, base, rest }, last)
     }
 
     /// The mount that an absolute path leads into by its text.
@@ -317,7 +372,10 @@ impl Process {
             return Ok(Carry::Walk(Course { slot, mount, base: mount.root, rest }));
         }
         let mut start = self.elsewhere(cx, thread, which, text::Path { bytes: path, dotted: true }, last)?;
-        if matches!(start, Start::Outside) && thread.retry.get() && (self.points_exist.load(Relaxed) || may_hide_link(path)) {
+        if matches!(start, Start::Outside)
+            && thread.retry.get()
+            && (self.points_exist.load(Relaxed) || may_hide_link(thread, path))
+        {
             start = self.enter_outside_path(cx, thread, which, path, last)?;
         }
         match start {
@@ -341,18 +399,43 @@ impl Process {
     ) -> base::Result<Start<'a>> {
         if matches!(path.bytes.get(1), Some(b'p' | b'd'))
             && let Some((fd, rest)) = descriptor_name(path.bytes)
-            && let Some(file) = self.file(fd as usize)
-            && (last == Last::Follow || !rest.is_empty())
         {
-            if !rest.is_empty() && file.entry.kind() != Kind::Directory {
-                return Err(Error::Posix(Errno::ENOTDIR));
+            if let Some(file) = self.descriptors.get(fd).and_then(|entry| self.open_file(entry)) {
+                if let Some(start) = Self::enter_descriptor(&file, path.bytes, rest, last) {
+                    return start.map(Start::In);
+                }
+            } else if rest.is_empty()
+                && last == Last::Follow
+                && let Some((mount, node)) = self.behind_any(fd as usize)
+                && mount.backend.attr(cx, node).is_ok()
+            {
+                return Ok(Start::In(Course { slot: mount.slot.into(), mount, base: node, rest }));
             }
-            return Ok(Start::In(Course { slot: file.slot, mount: file.mount, base: file.node, rest }));
+        }
+        if last == Last::Follow
+            && let Some(start) = self.enter_program(cx, thread, which, path)?
+        {
+            return Ok(start);
         }
         if path.dotted && needs_care(path.bytes) && self.door.has_kernel() {
             return self.enter_outside_path(cx, thread, which, path.bytes, last);
         }
         Ok(Start::Outside)
+    }
+
+    /// Where a link to a descriptor of ours leads, with `rest` behind it; `None`: to the link itself.
+    #[cold]
+    fn enter_descriptor<'a>(file: &OpenFile<'a>, path: &[u8], rest: &'a [u8], last: Last) -> Option<base::Result<Course<'a>>> {
+        let slash = path.ends_with(b"/");
+        match (last, rest.is_empty()) {
+            (Last::Follow, _) | (_, false) => {}
+            (Last::NoFollow, true) if slash => {}
+            _ => return None,
+        }
+        if (slash || !rest.is_empty()) && file.entry.kind() != Kind::Directory {
+            return Some(Err(Error::Posix(Errno::ENOTDIR)));
+        }
+        Some(Ok(Course { slot: file.slot, mount: file.mount, base: file.node, rest }))
     }
 
     /// Not ours by its text. On the second attempt (after the kernel failed),
@@ -368,6 +451,16 @@ impl Process {
         path: &'a [u8],
         last: Last,
     ) -> base::Result<Place<'a>> {
+        if path.first().is_some_and(u8::is_ascii_digit)
+            && last == Last::Follow
+            && let Some(file) = self.listed_descriptor(dirfd, path)
+        {
+            return Ok(Place::Ours(Spot {
+                slot: file.slot,
+                mount: file.mount,
+                found: Found { parent: file.node, name: b"", node: Some(file.node), slash: false },
+            }));
+        }
         if thread.retry.get() || self.cwd_above_mount.load(Relaxed) {
             return self.look_closely(cx, thread, which, dirfd, path, last);
         }
@@ -415,8 +508,8 @@ impl ThreadState {
     }
 }
 
-/// `/proc/self/fd/N…`, `/proc/<own pid>/fd/N…`, `/dev/fd/N…`, `/dev/stdin`…:
-/// the descriptor, and the rest of the path.
+/// `/proc/self/fd/N…`, `/proc/<own pid>/fd/N…`, `/proc/self/cwd…`, `/dev/fd/N…`, `/dev/stdin`…: the descriptor, and the rest
+/// of the path.
 pub(crate) fn descriptor_name(path: &[u8]) -> Option<(u32, &[u8])> {
     let tail = if let Some(tail) = path.strip_prefix(b"/dev/") {
         match tail {
@@ -437,8 +530,22 @@ pub(crate) fn descriptor_name(path: &[u8]) -> Option<(u32, &[u8])> {
                 return None;
             }
         }
-        tail[end..].strip_prefix(b"/fd/")?
+        let mut tail = &tail[end..];
+        if let Some(task) = tail.strip_prefix(b"/task/") {
+            // Of whichever thread: they share one table.
+            tail = &task[task.iter().position(|&b| b == b'/')?..];
+        }
+        if let Some(rest) = tail.strip_prefix(b"/cwd")
+            && matches!(rest.first(), None | Some(b'/'))
+        {
+            return Some((CWD_FD, without_slashes(rest)));
+        }
+        tail.strip_prefix(b"/fd/")?
     };
     let end = tail.iter().position(|&b| b == b'/').unwrap_or(tail.len());
-    Some((decimal(&tail[..end])?, tail[end..].strip_prefix(b"/").unwrap_or(b"")))
+    Some((decimal(&tail[..end])?, without_slashes(&tail[end..])))
+}
+
+fn without_slashes(path: &[u8]) -> &[u8] {
+    &path[path.iter().take_while(|&&b| b == b'/').count()..]
 }

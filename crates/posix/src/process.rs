@@ -73,6 +73,10 @@ pub struct Process {
     pub(crate) shown: AtomicU32,
     /// There is a mount with `sync=none`.
     pub(crate) unsynced: AtomicBool,
+    /// This process has opened or bound an object of the kernel's that stands behind a node.
+    pub(crate) has_objects: AtomicBool,
+    /// What the kernel calls the mount at the same point, 0 where it has none.
+    pub(crate) mount_ids: [AtomicU32; base::MOUNTS_MAX],
     /// `RLIMIT_FSIZE`, bytes; `u64::MAX - 1` until first asked for.
     pub(crate) file_limit: AtomicU64,
     /// Held by who moves the working directory, which takes several steps.
@@ -121,6 +125,8 @@ impl Process {
             unsynced: AtomicBool::new(false),
             closing: AtomicU8::new(0),
             maps_partially: AtomicBool::new(false),
+            has_objects: AtomicBool::new(false),
+            mount_ids: [const { AtomicU32::new(0) }; base::MOUNTS_MAX],
             file_limit: AtomicU64::new(u64::MAX - 1),
             mappings: Mappings::new(),
             protected: Protected::new(),

@@ -65,6 +65,9 @@ const KINDS: u64 = 4;
 /// How often a word may name nobody who lives, and yet another one, until it is taken whatever it says.
 const NONSENSE: u32 = 64;
 
+/// So long a process of another PID namespace may have a word.
+const UNTOLD_NS: i64 = 10_000_000_000;
+
 const MAGIC: u64 = u64::from_le_bytes(*b"bypathL6");
 
 const PROCESSES_AT: u64 = 4096;
@@ -82,7 +85,7 @@ const NODES_AT: u64 = BUCKETS_AT + BUCKETS as u64 * 4;
 #[repr(C)]
 struct Header {
     magic: AtomicU64,
-    /// PID of the holder; 0 when free.
+    /// Mark of the holder ([`host::own_mark`]); 0 when free.
     lock: AtomicU32,
     /// Every node ever used is below this.
     nodes_high: AtomicU32,
@@ -116,7 +119,7 @@ struct Header {
     pages_swept: AtomicU64,
     /// Rises each time the lock is let go.
     version: AtomicU64,
-    /// PIDs of those who have a node to themselves, by a hash of its key.
+    /// Marks of those who have a node to themselves, by a hash of its key.
     owners: [AtomicU32; OWNERS],
 }
 
@@ -261,14 +264,14 @@ impl SessionCache {
 
     pub(crate) fn lock(&self) -> Guard<'_> {
         let word = &self.header().lock;
-        let own = host::own_pid_cached();
-        let (mut rounds, mut nobody, mut is_left) = (0u32, 0, false);
+        let own = host::own_mark();
+        let (mut rounds, mut nobody, mut is_left, mut wait) = (0u32, 0, false, Wait::default());
         while let Err(holder) = word.compare_exchange_weak(0, own, Acquire, Relaxed) {
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(64) {
                 file::give_way();
             }
-            if rounds.is_multiple_of(4096) && holder != 0 && !host::is_alive(holder) {
+            if rounds.is_multiple_of(4096) && holder != 0 && wait.is_over(holder) {
                 nobody += 1;
                 is_left = take_from(word, holder, own, nobody);
                 if is_left {
@@ -328,9 +331,15 @@ fn unreachable_header() -> &'static Header {
 
 /// Takes a word for `own`, waiting while a living process has it.
 pub(crate) fn take_word(word: &AtomicU32, own: u32) {
-    let (mut rounds, mut nobody) = (0, 0);
+    let (mut rounds, mut nobody, mut wait) = (0u32, 0, Wait::default());
     while let Err(holder) = word.compare_exchange(0, own, Acquire, Relaxed) {
-        if wait_for(holder, &mut rounds) {
+        rounds = rounds.wrapping_add(1);
+        if rounds < 64 {
+            core::hint::spin_loop();
+            continue;
+        }
+        file::give_way();
+        if rounds.is_multiple_of(1024) && wait.is_over(holder) {
             nobody += 1;
             if take_from(word, holder, own, nobody) {
                 return;
@@ -349,16 +358,23 @@ fn take_from(word: &AtomicU32, holder: u32, own: u32, nobody: u32) -> bool {
     taken || nobody >= NONSENSE
 }
 
-/// Waits, a little longer each time, for a word that another process holds.
-/// Returns whether that process was found dead.
-fn wait_for(holder: u32, rounds: &mut u32) -> bool {
-    *rounds = rounds.wrapping_add(1);
-    if *rounds < 64 {
-        core::hint::spin_loop();
-        return false;
+/// Who is being waited for, and since when.
+#[derive(Clone, Copy, Default)]
+struct Wait {
+    holder: u32,
+    since: i64,
+}
+
+impl Wait {
+    /// Whether `holder` is dead. One in another PID namespace counts as dead once it has kept a word, which takes
+    /// microseconds, for [`UNTOLD_NS`]: nobody here can ask for it, and all would hang if it had died.
+    fn is_over(&mut self, holder: u32) -> bool {
+        let dead = host::is_alive_by_mark(holder).map(|lives| !lives);
+        if self.holder != holder {
+            *self = Wait { holder, since: clock::monotonic() };
+        }
+        dead.unwrap_or_else(|| clock::monotonic() - self.since > UNTOLD_NS)
     }
-    file::give_way();
-    rounds.is_multiple_of(1024) && !host::is_alive(holder)
 }
 
 /// The result of a look into a table that a damaged index would miss.

@@ -104,6 +104,11 @@ pub trait LowerFs: Sync {
         let _ = (s, cx, node, offset);
     }
 
+    /// Rises when it has told of a change that others have made.
+    fn told(&self) -> u64 {
+        0
+    }
+
     /// Nothing that was asked for ahead is under way any more: the program ends, or becomes another one.
     fn settle_all(&self) {}
 
@@ -165,6 +170,12 @@ pub trait LowerFs: Sync {
     fn open_in_kernel(&self, s: &SessionCache, spot: &KernelOpen, make: &mut KernelCall) -> Option<Result<usize>> {
         let _ = (s, spot, make);
         None
+    }
+
+    /// See `Backend::watch`; permission was not asked.
+    fn watch(&self, s: &SessionCache, node: Node, path: &mut [u8]) -> Result<usize> {
+        let _ = (s, node, path);
+        Err(Error::Posix(Errno::EOPNOTSUPP))
     }
 
     /// See `Backend::handle_below`.

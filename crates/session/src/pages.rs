@@ -347,10 +347,10 @@ impl SessionCache {
             let head = self.head(index)?;
             let state = head.state.load(Acquire);
             if state >> 32 != 0 {
-                if Self::is_frame_of(head, file, part) && host::is_alive((state >> 32) as u32) {
+                if Self::is_frame_of(head, file, part) && host::is_alive_by_mark((state >> 32) as u32) != Some(false) {
                     return None;
                 }
-                if host::is_alive((state >> 32) as u32) {
+                if host::is_alive_by_mark((state >> 32) as u32) != Some(false) {
                     continue;
                 }
                 // What a dead filler left is not known.
@@ -374,7 +374,7 @@ impl SessionCache {
     fn own_frame(&self, index: u32, state: u64) -> Option<(&Head, u64)> {
         let head = self.head(index)?;
         let number = u64::from((state as u32).wrapping_add(1));
-        let own = u64::from(host::own_pid_cached()) << 32 | number;
+        let own = u64::from(host::own_mark()) << 32 | number;
         head.state.compare_exchange(state, own, AcqRel, Relaxed).ok()?;
         Some((head, number))
     }
@@ -425,7 +425,7 @@ impl SessionCache {
     /// Gives a frame's memory back; how many pages.
     fn empty(&self, index: u32) -> u32 {
         let Some(state) = self.head(index).map(|head| head.state.load(Acquire)) else { return 0 };
-        if state >> 32 != 0 && host::is_alive((state >> 32) as u32) {
+        if state >> 32 != 0 && host::is_alive_by_mark((state >> 32) as u32) != Some(false) {
             return 0;
         }
         let Some((head, number)) = self.own_frame(index, state) else { return 0 };

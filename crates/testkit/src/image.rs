@@ -1,7 +1,7 @@
 //! Images for tests: made, attached by this thread, checked.
 
 use crate::leavings;
-use base::{Cred, Cx};
+use base::{Atomic, Cred, Cx};
 use engine::Fs;
 use engine::process::attach::Options;
 use std::mem::MaybeUninit;
@@ -86,6 +86,14 @@ pub fn check(path: &Path) -> Result<engine::check::Report, String> {
 /// the time, in the middle of every call.
 pub static CACHELETS: AtomicU32 = AtomicU32::new(0);
 
+/// How overwrites happen whole or not at all: 0: they do not; else [`Atomic`] + 1.
+pub static ATOMIC: AtomicU32 = AtomicU32::new(0);
+
+/// The same.
+pub fn atomic() -> Option<Atomic> {
+    [Atomic::Undo, Atomic::Replay].into_iter().find(|how| *how as u32 + 1 == ATOMIC.load(Relaxed))
+}
+
 /// Attaches an image; the calling thread keeps its place among the image's
 /// processes, so it must live as long as the process.
 ///
@@ -97,7 +105,8 @@ pub fn attach(path: &Path) -> &'static Native {
     let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
     let directory = segments();
     let cachelets = Some(CACHELETS.load(Relaxed)).filter(|count| *count != 0);
-    let options = Options { segment_dir: Some(directory.as_os_str().as_encoded_bytes()), cachelets, ..Default::default() };
+    let segment_dir = Some(directory.as_os_str().as_encoded_bytes());
+    let options = Options { segment_dir, cachelets, atomic: atomic(), ..Default::default() };
     match Fs::attach_at(place, &cx, &text(path), &options) {
         Ok(fs) => {
             fs.give_lane_back(&thread);

@@ -6,13 +6,12 @@
 //! from `cx.cred`, in every method that names a right below.
 
 pub use crate::groups::{Handover, KernelFiles, KernelMount, NoKernelFiles, NotMounted};
-use base::DescriptionId;
+pub use crate::parts::{AdvisoryLocks, Mappings, OpenFileTable, Xattrs};
 use base::stat::Stat;
 pub use base::walk::{Exit, Fast, Found, Last, PATH_MAX, SYMLINKS_MAX, Scratch, Walk};
 use base::*;
 use core::mem::MaybeUninit;
-use openfiles::OpenFile;
-use pm::{Table, Text, UserSlice};
+use pm::{Text, UserSlice};
 
 /// A run of a file's bytes that lies contiguously in this process's memory.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +26,8 @@ pub struct MapRange {
     pub len: u64,
 }
 
-/// A file system.
-pub trait Backend: Sync {
+/// A file system: names, attributes and contents here, the rest in its parts.
+pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
     /// The root directory.
     fn root(&self) -> Node;
 
@@ -95,11 +94,6 @@ pub trait Backend: Sync {
         Ok((node, self.attr(cx, node)?.kind))
     }
 
-    /// Whether memory that this backend works on lies at `address`.
-    fn is_mapped(&self, _address: usize) -> bool {
-        false
-    }
-
     /// The operation of this thread was broken off: what it has recorded happens, all else does not, and what it
     /// held is free again.
     fn break_off(&self, _cx: &Cx) {}
@@ -131,9 +125,6 @@ pub trait Backend: Sync {
         self.create(cx, dir, name, new)
     }
 
-    /// Makes a regular file without a name (`O_TMPFILE`), opened at once: see `open`.
-    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId>;
-
     /// Gives `node` another name. A node without names can get one only if it
     /// came from `tmpfile` without `O_EXCL`.
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()>;
@@ -154,19 +145,6 @@ pub trait Backend: Sync {
     /// File-system figures.
     fn statfs(&self) -> Result<StatFs>;
 
-    // ---- open files ----
-
-    /// Makes an open file description on `node`, held by descriptor `fd` of
-    /// this process. `flags` are the program's `O_*`. Permission was checked by
-    /// the caller with `access`. Does not truncate.
-    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId>;
-
-    /// All descriptions, by their index, where they lie in one table: it stands
-    /// for `description` as long as the backend is mounted.
-    fn descriptions(&self) -> Table<OpenFile> {
-        Table::EMPTY
-    }
-
     /// As [`Backend::direct`], for what changes files; `None` where that is for the backend, though it is read directly.
     #[cfg(feature = "native")]
     fn direct_changes(&self) -> Option<&'static engine::Fs> {
@@ -183,25 +161,6 @@ pub trait Backend: Sync {
     fn is_called(&self, _directory: Node, _dir: Node, _name: &[u8]) -> Option<bool> {
         None
     }
-
-    /// The description behind an index that `open` returned and nobody has closed.
-    fn description(&self, id: DescriptionId) -> &OpenFile;
-
-    /// Descriptor `fd` of this process holds `id` too (dup, mapping, working directory).
-    fn dup(&self, id: DescriptionId, fd: u32) -> Result<()>;
-
-    /// Descriptor `fd` of this process lets go of whatever it holds; the last
-    /// holder's close ends the description and its OFD and `flock` locks, and
-    /// frees an unlinked node.
-    fn close(&self, cx: &Cx, fd: u32);
-
-    /// Takes the description's offset for this thread, so that a `read` that
-    /// moves it is atomic; give back with `offset_unlock`.
-    fn offset_lock(&self, cx: &Cx, id: DescriptionId);
-    /// Gives the offset back.
-    fn offset_unlock(&self, cx: &Cx, id: DescriptionId);
-
-    // ---- data (permission was checked at open) ----
 
     /// Reads at `offset` into the buffers in turn; returns bytes read, 0 at the end.
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize>;
@@ -258,44 +217,6 @@ pub trait Backend: Sync {
     /// Makes what was written durable, as far as the medium promises.
     fn sync(&self, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()>;
 
-    /// Reports where the file's bytes `offset..offset + len` (page-aligned) lie,
-    /// in order. The caller must hold a description for as long as it uses the memory.
-    fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()>;
-
-    /// The kernel file behind [`MapRange::image`], opened to be read, if there is one and it is still at its path.
-    fn backing(&self) -> Option<pm::file::File>;
-
-    /// A file of zeroes to show in place of holes, open to be read, and where in it [`ZEROS`] bytes of them begin. To be
-    /// asked for before [`Backend::map`] with [`MapFor::Reading`]; who fills a hole takes them away: touching them raises
-    /// `SIGBUS` then. None by default.
-    fn zeros(&self) -> Option<(pm::file::File, u64)> {
-        None
-    }
-
-    // ---- extended attributes ----
-
-    /// Copies the value of `name`; returns its length. An empty `out` asks only for the length; `ERANGE` if too small.
-    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize>;
-    /// Sets it; `flags` are `XATTR_CREATE`, `XATTR_REPLACE`.
-    fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()>;
-    /// NUL-terminated names one after the other; empty `out` asks for the length.
-    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize>;
-    /// Removes it; `ENODATA` if absent.
-    fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()>;
-
-    // ---- advisory locks ----
-
-    /// Sets or clears a lock; `EAGAIN` when another holds a conflicting one
-    /// (waiting is the caller's business), `EDEADLK` never.
-    fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
-    /// The first lock that conflicts with this one, if any; with
-    /// [`LockKind::Unlock`], the first of the owner's own locks in the range.
-    fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
-    /// Drops the record locks of this process on `node` (POSIX: at any close).
-    fn drop_process_locks(&self, cx: &Cx, node: Node);
-
-    // ---- processes ----
-
     /// What a mount through the kernel needs of it.
     fn kernel_mount(&self) -> &dyn KernelMount {
         &NotMounted
@@ -306,14 +227,44 @@ pub trait Backend: Sync {
         &NoKernelFiles
     }
 
+    /// Overwrites that happen whole or not at all, where there are such.
+    fn whole(&self) -> Option<&dyn Whole> {
+        None
+    }
+
     /// How what is open goes on over `fork`, `spawn` and `exec`.
     fn handover(&self) -> &dyn Handover;
 
     /// At orderly exit: gives everything back (death does the same, later).
     fn detach(&self, cx: &Cx);
 
-    // ---- the kernel's mount, and what `bypath info` shows ----
+    /// A file or directory of the kernel's, by its path with a NUL behind it, that an inotify watch is to be set on in place
+    /// of `node` ([`R`]): the kernel tells there of what happens to that, whoever does it. The path's length.
+    /// `EOPNOTSUPP` if nobody would tell.
+    fn watch(&self, _cx: &Cx, _node: Node, _path: &mut [u8]) -> Result<usize> {
+        Err(Errno::EOPNOTSUPP.into())
+    }
 
     /// Adds to what is known of the calls there were. Not kept by default.
     fn count_calls(&self, _more: &Calls) {}
+}
+
+/// Calls of which each changes the bytes that a file has all or not at all, whoever dies in it. What fails has changed none.
+pub trait Whole {
+    /// Whether all calls of the mount are so.
+    fn is_asked(&self) -> bool;
+    /// Makes sure that they can be: `EOPNOTSUPP`, `EROFS`.
+    fn allow(&self) -> Result<()>;
+    /// As [`Backend::write`]: `EFBIG` where there is more than one call can change, `ENOSPC`.
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)>;
+    /// As [`Backend::copy_range`]; of a longer range as much as one call can change.
+    fn copy_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64>;
+    /// As [`Backend::write_with`].
+    fn write_with(
+        &self,
+        cx: &Cx,
+        node: Node,
+        place: (u64, u64),
+        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    ) -> Result<usize>;
 }

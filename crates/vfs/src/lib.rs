@@ -18,10 +18,11 @@ pub mod mem;
 pub mod mount;
 #[cfg(feature = "native")]
 pub mod native;
+mod parts;
 pub mod refused;
 pub mod walk;
 
-pub use backend::{Backend, MapRange};
+pub use backend::{Backend, MapRange, Whole};
 pub use base::*;
 pub use mount::{Mount, MountTable};
 pub use openfiles::{OpenFile, Unclosed};

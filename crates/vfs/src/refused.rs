@@ -2,7 +2,7 @@
 //!
 //! It stands where the other would, so that no path of it leads to what lies underneath.
 
-use crate::backend::{Backend, Handover, Last, MapRange, Scratch, Walk};
+use crate::backend::*;
 use base::DescriptionId;
 use base::*;
 use openfiles::OpenFile;
@@ -72,9 +72,6 @@ impl Backend for Refused {
     fn create(&self, _: &Cx, _: Node, _: &[u8], _: &NewNode) -> Result<Node> {
         self.no()
     }
-    fn tmpfile(&self, _: &Cx, _: Node, _: u16, _: u32, _: u32) -> Result<DescriptionId> {
-        self.no()
-    }
     fn link(&self, _: &Cx, _: Node, _: Node, _: &[u8]) -> Result<()> {
         self.no()
     }
@@ -93,19 +90,6 @@ impl Backend for Refused {
     fn statfs(&self) -> Result<StatFs> {
         self.no()
     }
-    fn open(&self, _: &Cx, _: Node, _: u32, _: u32) -> Result<DescriptionId> {
-        self.no()
-    }
-    fn description(&self, _: DescriptionId) -> &OpenFile {
-        // Nothing was ever opened.
-        &self.description
-    }
-    fn dup(&self, _: DescriptionId, _: u32) -> Result<()> {
-        self.no()
-    }
-    fn close(&self, _: &Cx, _: u32) {}
-    fn offset_lock(&self, _: &Cx, _: DescriptionId) {}
-    fn offset_unlock(&self, _: &Cx, _: DescriptionId) {}
     fn read(&self, _: &Cx, _: Node, _: u64, _: &[UserSlice]) -> Result<usize> {
         self.no()
     }
@@ -125,36 +109,76 @@ impl Backend for Refused {
         // `sync` of everything has nothing to do here.
         node.map_or(Ok(()), |_| self.no())
     }
-    fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: MapFor, _: &mut dyn FnMut(MapRange)) -> Result<()> {
-        self.no()
-    }
-    fn backing(&self) -> Option<pm::file::File> {
-        None
-    }
-    fn get_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice) -> Result<usize> {
-        self.no()
-    }
-    fn set_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
-        self.no()
-    }
-    fn list_xattr(&self, _: &Cx, _: Node, _: UserSlice) -> Result<usize> {
-        self.no()
-    }
-    fn remove_xattr(&self, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
-        self.no()
-    }
-    fn lock(&self, _: &Cx, _: Node, _: &Lock) -> Result<()> {
-        self.no()
-    }
-    fn conflicting_lock(&self, _: &Cx, _: Node, _: &Lock) -> Result<Option<Lock>> {
-        self.no()
-    }
-    fn drop_process_locks(&self, _: &Cx, _: Node) {}
     fn detach(&self, _: &Cx) {}
 
     fn handover(&self) -> &dyn Handover {
         self
     }
+}
+
+impl OpenFileTable for Refused {
+    fn tmpfile(&self, _: &Cx, _: Node, _: u16, _: u32, _: u32) -> Result<DescriptionId> {
+        self.no()
+    }
+
+    fn open(&self, _: &Cx, _: Node, _: u32, _: u32) -> Result<DescriptionId> {
+        self.no()
+    }
+
+    fn description(&self, _: DescriptionId) -> &OpenFile {
+        // Nothing was ever opened.
+        &self.description
+    }
+
+    fn dup(&self, _: DescriptionId, _: u32) -> Result<()> {
+        self.no()
+    }
+
+    fn close(&self, _: &Cx, _: u32) {}
+
+    fn offset_lock(&self, _: &Cx, _: DescriptionId) {}
+
+    fn offset_unlock(&self, _: &Cx, _: DescriptionId) {}
+}
+
+impl Mappings for Refused {
+    fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: MapFor, _: &mut dyn FnMut(MapRange)) -> Result<()> {
+        self.no()
+    }
+
+    fn backing(&self) -> Option<pm::file::File> {
+        None
+    }
+}
+
+impl Xattrs for Refused {
+    fn get_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice) -> Result<usize> {
+        self.no()
+    }
+
+    fn set_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
+        self.no()
+    }
+
+    fn list_xattr(&self, _: &Cx, _: Node, _: UserSlice) -> Result<usize> {
+        self.no()
+    }
+
+    fn remove_xattr(&self, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
+        self.no()
+    }
+}
+
+impl AdvisoryLocks for Refused {
+    fn lock(&self, _: &Cx, _: Node, _: &Lock) -> Result<()> {
+        self.no()
+    }
+
+    fn conflicting_lock(&self, _: &Cx, _: Node, _: &Lock) -> Result<Option<Lock>> {
+        self.no()
+    }
+
+    fn drop_process_locks(&self, _: &Cx, _: Node) {}
 }
 
 impl Handover for Refused {

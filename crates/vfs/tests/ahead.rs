@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use vfs::backend::OpenFileTable;
 use vfs::cached::Cached;
 use vfs::*;
 

@@ -270,7 +270,7 @@ fn hostile(place: &Place, answer: impl Fn(u32, u64) -> Vec<u8> + Send + 'static)
     let path = place.file("ring", RING_BYTES);
     let (client, daemon) = (Ring::open(&path).unwrap(), Ring::open(&path).unwrap());
     let header = client.header().unwrap();
-    header.supervisor.store(std::process::id(), SeqCst);
+    header.supervisor.store(pm::host::own_mark(), SeqCst);
     header.timeout_ms.store(60_000, SeqCst);
     client.renew().unwrap();
     std::thread::spawn(move || {

@@ -9,6 +9,7 @@ use pm::{Errno, UserSlice};
 use scripted::{Place, entry};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
+use vfs::backend::OpenFileTable;
 use vfs::*;
 
 const LOOKUP: u32 = 1;

@@ -6,7 +6,7 @@
 //! link counts, owners.
 
 use base::{Cred, Cx, Kind, NewNode, Node, RenameMode, SetAttr, Thread};
-use cache::{Cache, Changes, prepare};
+use cache::{Cache, Changes, Origin, prepare};
 use engine::Fs;
 use engine::mkfs::{self, Options};
 use pm::{Errno, UserSlice};
@@ -17,7 +17,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
-use vfs::Backend;
+use vfs::backend::{Backend, Xattrs};
 use writeback::{CUT, Writer};
 
 /// What can be done to a small tree.
@@ -170,10 +170,18 @@ impl Bench {
         let thread = Thread::new();
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let options = engine::process::Options { domain: None, read_only: false, segment_dir: None, slot: 0, cachelets: None };
+        let options = engine::process::Options {
+            domain: None,
+            read_only: false,
+            segment_dir: None,
+            slot: 0,
+            cachelets: None,
+            atomic: None,
+        };
         let fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| error.to_string()).unwrap();
-        prepare(&cx, fs, low.as_os_str().as_bytes()).unwrap();
-        let cache = Cache::new(&cx, fs, low.as_os_str().as_bytes(), Changes::Image).unwrap();
+        let origin = Origin::Directory(low.as_os_str().as_bytes());
+        prepare(&cx, fs, &origin).unwrap();
+        let cache = Cache::new(&cx, fs, &origin, Changes::Image).unwrap();
         let cache: &'static Cache = Box::leak(Box::new(cache));
         let writer = Arc::new(Mutex::new(Writer::new(cache).unwrap()));
         let helper = Some(help(fs, Arc::downgrade(&writer)));

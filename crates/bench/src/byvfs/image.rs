@@ -11,7 +11,7 @@ use super::cache::Cache;
 use base::*;
 use openfiles::OpenFile;
 use pm::{Table, UserSlice};
-use vfs::backend::{Backend, Handover, KernelMount, MapRange};
+use vfs::backend::{AdvisoryLocks, Backend, Handover, KernelMount, MapRange, Mappings, OpenFileTable, Xattrs};
 use vfs::native::Native;
 
 /// What is cached above the engine.
@@ -62,10 +62,6 @@ impl CachedImage {
 }
 
 impl Backend for CachedImage {
-    fn is_mapped(&self, address: usize) -> bool {
-        self.native.is_mapped(address)
-    }
-
     fn break_off(&self, cx: &Cx) {
         self.native.break_off(cx)
     }
@@ -149,10 +145,6 @@ impl Backend for CachedImage {
         result
     }
 
-    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
-        self.native.tmpfile(cx, dir, mode, flags, fd)
-    }
-
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         let mut under_way = self.cache.change();
         under_way.name(dir, name);
@@ -181,34 +173,6 @@ impl Backend for CachedImage {
 
     fn statfs(&self) -> Result<StatFs> {
         self.native.statfs()
-    }
-
-    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
-        self.native.open(cx, node, flags, fd)
-    }
-
-    fn descriptions(&self) -> Table<OpenFile> {
-        self.native.descriptions()
-    }
-
-    fn description(&self, id: DescriptionId) -> &OpenFile {
-        self.native.description(id)
-    }
-
-    fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
-        self.native.dup(id, fd)
-    }
-
-    fn close(&self, cx: &Cx, fd: u32) {
-        self.native.close(cx, fd)
-    }
-
-    fn offset_lock(&self, cx: &Cx, id: DescriptionId) {
-        self.native.offset_lock(cx, id)
-    }
-
-    fn offset_unlock(&self, cx: &Cx, id: DescriptionId) {
-        self.native.offset_unlock(cx, id)
     }
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
@@ -246,6 +210,62 @@ impl Backend for CachedImage {
         self.native.sync(cx, node, data_only)
     }
 
+    fn detach(&self, cx: &Cx) {
+        self.native.detach(cx)
+    }
+
+    fn count_calls(&self, more: &Calls) {
+        self.native.count_calls(more)
+    }
+
+    fn kernel_mount(&self) -> &dyn KernelMount {
+        self.native.kernel_mount()
+    }
+
+    fn handover(&self) -> &dyn Handover {
+        self.native.handover()
+    }
+}
+
+impl OpenFileTable for CachedImage {
+    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.native.tmpfile(cx, dir, mode, flags, fd)
+    }
+
+    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.native.open(cx, node, flags, fd)
+    }
+
+    fn descriptions(&self) -> Table<OpenFile> {
+        self.native.descriptions()
+    }
+
+    fn description(&self, id: DescriptionId) -> &OpenFile {
+        self.native.description(id)
+    }
+
+    fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
+        self.native.dup(id, fd)
+    }
+
+    fn close(&self, cx: &Cx, fd: u32) {
+        self.native.close(cx, fd)
+    }
+
+    fn offset_lock(&self, cx: &Cx, id: DescriptionId) {
+        self.native.offset_lock(cx, id)
+    }
+
+    fn offset_unlock(&self, cx: &Cx, id: DescriptionId) {
+        self.native.offset_unlock(cx, id)
+    }
+}
+
+impl Mappings for CachedImage {
+    fn is_mapped(&self, address: usize) -> bool {
+        self.native.is_mapped(address)
+    }
+
     fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
         // Holes may be filled.
         self.change(node, || self.native.map(cx, node, offset, len, what, each))
@@ -258,7 +278,9 @@ impl Backend for CachedImage {
     fn zeros(&self) -> Option<(pm::file::File, u64)> {
         self.native.zeros()
     }
+}
 
+impl Xattrs for CachedImage {
     fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
         self.native.get_xattr(cx, node, name, out)
     }
@@ -274,7 +296,9 @@ impl Backend for CachedImage {
     fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
         self.change(node, || self.native.remove_xattr(cx, node, name))
     }
+}
 
+impl AdvisoryLocks for CachedImage {
     fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
         self.native.lock(cx, node, lock)
     }
@@ -285,21 +309,5 @@ impl Backend for CachedImage {
 
     fn drop_process_locks(&self, cx: &Cx, node: Node) {
         self.native.drop_process_locks(cx, node)
-    }
-
-    fn detach(&self, cx: &Cx) {
-        self.native.detach(cx)
-    }
-
-    fn count_calls(&self, more: &Calls) {
-        self.native.count_calls(more)
-    }
-
-    fn kernel_mount(&self) -> &dyn KernelMount {
-        self.native.kernel_mount()
-    }
-
-    fn handover(&self) -> &dyn Handover {
-        self.native.handover()
     }
 }

@@ -1,4 +1,4 @@
-//! `bypath bench micro …`, `bypath bench directfuse …`, `bypath bench byvfs …`: handed to the bench crate.
+//! `bypath bench micro …`, `bypath bench directfuse …`, `bypath bench byvfs …`, `bypath bench melo …`: handed to the bench crate.
 
 use crate::args::BenchWhat;
 use crate::failure::{Failure, Result};
@@ -12,6 +12,7 @@ pub fn run(what: BenchWhat) -> Result<u8> {
         BenchWhat::Directfuse { options } => {
             ::bench::directfuse(&options).map_err(|what| Failure::new(format!("bench directfuse: {what}")))
         }
+        BenchWhat::Melo { options } => ::bench::melo::melo(&options).map_err(|what| Failure::new(format!("bench melo: {what}"))),
         BenchWhat::Byvfs { options } => {
             ::bench::byvfs::byvfs(&options).map_err(|what| Failure::new(format!("bench byvfs: {what}")))
         }

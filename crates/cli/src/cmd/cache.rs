@@ -6,7 +6,7 @@ use crate::cmd::{print, print_json};
 use crate::failure::{Failure, Result};
 use crate::mounts::writer;
 use base::{Cred, Cx, Thread};
-use cache::{Cache, Changes, prepare};
+use cache::{Cache, Changes, Origin, prepare};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -64,8 +64,9 @@ fn open(image: &Path) -> Result<Open> {
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
     let refused = |_| Failure::new(format!("{}: it is not the directory that {shown} is the cache of", directory.display()));
-    prepare(&cx, attached.fs, directory.as_os_str().as_bytes()).map_err(refused)?;
-    let cache = Cache::new(&cx, attached.fs, identity.place(), Changes::Refused);
+    let origin = Origin::Directory(directory.as_os_str().as_bytes());
+    prepare(&cx, attached.fs, &origin).map_err(refused)?;
+    let cache = Cache::new(&cx, attached.fs, &origin, Changes::Refused);
     let cache = cache.map_err(|error| Failure::errno(shown, error.errno()))?;
     cache.give_lane_back(&thread);
     Ok(Open { attached, cache: Box::leak(Box::new(cache)), directory })

@@ -1,19 +1,22 @@
-//! `bypath ls IMG:/path`
+//! `bypath ls IMG:/path…`
 
 use crate::cmd::{print, print_json};
 use crate::failure::Result;
 use crate::image::Tree;
 use crate::place::Place;
 use crate::show::{self, Entry};
+use crate::size;
 use base::{Attr, Kind, Node};
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::OsString;
 
 /// What to list and how.
 #[derive(Clone, Copy)]
 pub struct Options {
     /// With attributes.
     pub long: bool,
+    /// Sizes with units.
+    pub human: bool,
     /// With names that start with a dot.
     pub all: bool,
     /// With everything below.
@@ -29,37 +32,50 @@ struct Line {
     target: Option<Vec<u8>>,
 }
 
-/// Lists a directory, or one file.
-pub fn ls(place: &OsStr, options: Options) -> Result<u8> {
-    let place = Place::parse(place)?;
-    let mut tree = Tree::attach_to_read(&place.image)?;
-    let mut node = tree.find(&place, !options.long)?;
-    let mut attr = tree.attr(&place, node)?;
-    // `ls -l link/` and the link to a directory that was asked for without -l list the directory.
-    if attr.kind == Kind::Symlink && place.path.ends_with(b"/") {
-        node = tree.find(&place, true)?;
-        attr = tree.attr(&place, node)?;
-    }
+/// Lists directories and files: files first, as everywhere.
+pub fn ls(places: &[OsString], options: Options) -> Result<u8> {
+    let places = places.iter().map(|text| Place::parse(text)).collect::<Result<Vec<_>>>()?;
     let accounts = Accounts::new(options.long && !options.json);
-    if attr.kind != Kind::Directory {
-        let line = line(&tree, &place, place.path.clone(), node)?;
-        return finish(&[line], options, &accounts);
+    let is_several = places.len() > 1;
+    let (mut lines, mut directories) = (Vec::new(), Vec::new());
+    for place in &places {
+        let mut tree = Tree::attach_to_read(&place.image)?;
+        let mut node = tree.find(place, !options.long)?;
+        let mut attr = tree.attr(place, node)?;
+        // `ls -l link/` and the link to a directory that was asked for without -l list the directory.
+        if attr.kind == Kind::Symlink && place.path.ends_with(b"/") {
+            node = tree.find(place, true)?;
+            attr = tree.attr(place, node)?;
+        }
+        if attr.kind != Kind::Directory {
+            lines.push(line(&tree, place, place.path.clone(), node)?);
+        } else if options.json {
+            // Of one directory its names, of several their paths.
+            let mut prefix = if is_several { place.path.clone() } else { Vec::new() };
+            if is_several && !prefix.ends_with(b"/") {
+                prefix.push(b'/');
+            }
+            collect(&tree, place, node, prefix, options, &mut lines)?;
+        } else {
+            directories.push(place);
+        }
     }
-    if options.json {
-        let mut lines = Vec::new();
-        collect(&tree, &place, node, Vec::new(), options, &mut lines)?;
-        return finish(&lines, options, &accounts);
-    }
-    directory(&tree, &place, node, &place.path, options, &accounts)?;
-    Ok(0)
-}
-
-fn finish(lines: &[Line], options: Options, accounts: &Accounts) -> Result<u8> {
     if options.json {
         let entries: Vec<Entry> = lines.iter().map(|line| Entry::new(&line.name, &line.attr, line.target.as_deref())).collect();
         print_json(&entries)?;
-    } else {
-        print(text(lines, options, accounts).as_bytes())?;
+        return Ok(0);
+    }
+    print(text(&lines, options, &accounts).as_bytes())?;
+    for (index, place) in directories.into_iter().enumerate() {
+        if index > 0 || !lines.is_empty() {
+            print(b"\n")?;
+        }
+        if is_several && !options.recursive {
+            print(format!("{place}:\n").as_bytes())?;
+        }
+        let mut tree = Tree::attach_to_read(&place.image)?;
+        let node = tree.find(place, true)?;
+        directory(&tree, place, node, &place.path, options, &accounts)?;
     }
     Ok(0)
 }
@@ -120,7 +136,8 @@ fn directory(tree: &Tree, place: &Place, dir: Node, path: &[u8], options: Option
 
 fn text(lines: &[Line], options: Options, accounts: &Accounts) -> String {
     let mut text = String::new();
-    let rows: Vec<_> = if options.long { lines.iter().map(|line| columns(line, accounts)).collect() } else { Vec::new() };
+    let rows: Vec<_> =
+        if options.long { lines.iter().map(|line| columns(line, options, accounts)).collect() } else { Vec::new() };
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths = [width(0), width(1), width(2), width(3)];
     for (index, line) in lines.iter().enumerate() {
@@ -144,11 +161,12 @@ fn text(lines: &[Line], options: Options, accounts: &Accounts) -> String {
     text
 }
 
-fn columns(line: &Line, accounts: &Accounts) -> [String; 4] {
+fn columns(line: &Line, options: Options, accounts: &Accounts) -> [String; 4] {
     let size = match line.attr.kind {
         Kind::CharDevice | Kind::BlockDevice => {
             format!("{}, {}", show::device(line.attr.rdev)[0], show::device(line.attr.rdev)[1])
         }
+        _ if options.human => size::short(line.attr.size),
         _ => line.attr.size.to_string(),
     };
     let name = |names: &HashMap<u32, String>, id: u32| names.get(&id).cloned().unwrap_or_else(|| id.to_string());

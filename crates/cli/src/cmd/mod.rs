@@ -42,9 +42,11 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Pack { image, target, level, quiet } => pack::pack(&image, &target, level, quiet),
         Verb::Restore { source, image, force, quiet } => pack::restore(&source, &image, force, quiet),
         Verb::Export { source, target, quiet } => transfer::export(&source, &target, quiet),
-        Verb::Ls { place, long, all, recursive, json } => ls::ls(&place, ls::Options { long, all, recursive, json }),
+        Verb::Ls { places, long, human, all, recursive, json, help: _ } => {
+            ls::ls(&places, ls::Options { long, human, all, recursive, json })
+        }
         Verb::Cat { places } => cat::cat(&places),
-        Verb::Stat { place, follow, json } => stat::stat(&place, follow, json),
+        Verb::Stat { places, follow, json } => stat::stat(&places, follow, json),
         Verb::Check { image, repair, yes, force, json } => check::check(&image, check::Options { repair, yes, force, json }),
         Verb::Upgrade { image, inode32, force, json } => upgrade::upgrade(&image, upgrade::Options { inode32, force, json }),
         Verb::Info { image, json } => info::info(&image, json),

@@ -4,7 +4,7 @@
 //! and returns when it says that the mount answers. It ends with the mount.
 
 use crate::args::Mount;
-use crate::attach::{self, Attached};
+use crate::attach::{self, Attached, How};
 use crate::cmd::guard;
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
@@ -45,7 +45,7 @@ pub fn mount(args: &Mount) -> Result<u8> {
     if args.foreground {
         return serve(args).map(|()| 0);
     }
-    let mut command = server_command(&args.image, &args.directory, args.threads, args.is_read_only())?;
+    let mut command = server_command(&args.image, &args.directory, args.threads, args.how())?;
     if let Some(log) = &args.log {
         command.arg("--log").arg(std::path::absolute(log).map_err(|error| Failure::io(log.display(), &error))?);
     }
@@ -60,12 +60,15 @@ pub fn mount(args: &Mount) -> Result<u8> {
 }
 
 /// This program as a server of `image` at `directory`.
-fn server_command(image: &Path, directory: &Path, threads: u8, read_only: bool) -> Result<Command> {
+fn server_command(image: &Path, directory: &Path, threads: u8, how: How) -> Result<Command> {
     let own = std::env::current_exe().map_err(|error| Failure::io("/proc/self/exe", &error))?;
     let mut command = Command::new(own);
     command.args(["mount", "--foreground", "--announce", "--threads", &threads.to_string()]);
-    if read_only {
+    if how.read_only {
         command.args(["-o", "ro"]);
+    }
+    if let Some(atomic) = how.atomic {
+        command.arg("-o").arg(format!("atomic={}", atomic.name()));
     }
     command.arg(image).arg(directory);
     Ok(command)
@@ -87,8 +90,8 @@ pub struct SessionMount {
 
 impl SessionMount {
     /// Mounts `image` at `directory`, which is free. `None` if this cannot be; the short way does without.
-    pub fn start(image: &Path, directory: &Path, read_only: bool) -> Option<SessionMount> {
-        let mut command = server_command(image, directory, 4, read_only).ok()?;
+    pub fn start(image: &Path, directory: &Path, how: How) -> Option<SessionMount> {
+        let mut command = server_command(image, directory, 4, how).ok()?;
         command.arg("--while-used").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         let hold = child.stdin.take();
@@ -224,7 +227,7 @@ fn serve(args: &Mount) -> Result<()> {
     if args.announce {
         let _ = rustix::process::setsid();
     }
-    let attached = if args.is_read_only() { attach::attach_read_only(&args.image)? } else { attach::attach(&args.image)? };
+    let attached = attach::attach_as(&args.image, args.how())?;
     let thread = Thread::new();
     let mut claimed = attached.fs.start_serving(&cx(&thread));
     // One whose mount was taken away just now needs a moment to end; a session need not wait for that.

@@ -91,7 +91,8 @@ fn row(source: &[u8], point: &[u8]) -> Row {
         return row;
     }
     if let Some((image, lower)) = environment::cached(source) {
-        row.source = format!("host:{} behind {}", shown(lower), shown(image));
+        let what = if lower.starts_with(b"/") { format!("host:{}", shown(lower)) } else { "fuse".to_string() };
+        row.source = format!("{what} behind {}", shown(image));
         row.state = "cache";
         return row;
     }

@@ -1,24 +1,44 @@
-//! `bypath stat IMG:/path`
+//! `bypath stat IMG:/path…`
 
 use crate::cmd::{print, print_json};
 use crate::failure::Result;
 use crate::image::Tree;
 use crate::place::Place;
 use crate::show::{self, Entry};
-use base::Kind;
-use std::ffi::OsStr;
+use base::{Attr, Kind, Node};
+use std::ffi::OsString;
 
-/// Prints all attributes of one file.
-pub fn stat(place: &OsStr, follow: bool, json: bool) -> Result<u8> {
-    let place = Place::parse(place)?;
-    let mut tree = Tree::attach_to_read(&place.image)?;
-    let node = tree.find(&place, follow)?;
-    let attr = tree.attr(&place, node)?;
-    let target = if attr.kind == Kind::Symlink { Some(tree.target(&place, node)?) } else { None };
-    if json {
-        print_json(&Entry::new(&place.path, &attr, target.as_deref()))?;
-        return Ok(0);
+/// Prints all attributes of files.
+pub fn stat(places: &[OsString], follow: bool, json: bool) -> Result<u8> {
+    let mut entries = Vec::new();
+    for text in places {
+        let place = Place::parse(text)?;
+        let mut tree = Tree::attach_to_read(&place.image)?;
+        let node = tree.find(&place, follow)?;
+        if json {
+            let (attr, target) = known(&tree, &place, node)?;
+            entries.push(Entry::new(&place.path, &attr, target.as_deref()));
+        } else {
+            one(&tree, &place, node)?;
+        }
     }
+    match &entries[..] {
+        [] => Ok(()),
+        [entry] => print_json(entry),
+        several => print_json(&several),
+    }?;
+    Ok(0)
+}
+
+/// Attributes, and what a symlink points to.
+fn known(tree: &Tree, place: &Place, node: Node) -> Result<(Attr, Option<Vec<u8>>)> {
+    let attr = tree.attr(place, node)?;
+    let target = if attr.kind == Kind::Symlink { Some(tree.target(place, node)?) } else { None };
+    Ok((attr, target))
+}
+
+fn one(tree: &Tree, place: &Place, node: Node) -> Result<()> {
+    let (attr, target) = known(tree, place, node)?;
     let mut name = show::name_text(&place.path);
     if let Some(target) = &target {
         name.push_str(&format!(" -> {}", show::name_text(target)));
@@ -45,6 +65,5 @@ pub fn stat(place: &OsStr, follow: bool, json: bool) -> Result<u8> {
         let time = time.map_or("-".to_string(), |ns| format!("{} UTC", show::time_text(ns, false)));
         text.push_str(&format!("{label}: {time}\n"));
     }
-    print(text.as_bytes())?;
-    Ok(0)
+    print(text.as_bytes())
 }

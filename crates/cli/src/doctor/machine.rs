@@ -76,6 +76,15 @@ fn fuse() -> Finding {
     }
 }
 
+/// Why the kernel could not be given a mount.
+pub fn no_kernel_mount() -> String {
+    let found = fuse();
+    match found.state {
+        State::Good => "the kernel refused it (bypath mount says why)".to_string(),
+        _ => found.found,
+    }
+}
+
 /// They are tried: what the settings say is not all that forbids them.
 fn user_namespaces() -> Finding {
     let name = "user namespaces";

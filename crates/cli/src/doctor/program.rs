@@ -14,8 +14,6 @@ const LOAD: u32 = 1;
 const INTERPRETER: u32 = 3;
 /// Scripts may name scripts as their interpreters, as often.
 const INTERPRETERS_MAX: usize = 4;
-/// What stands before the version of Go's compiler; then come the size of a pointer and two flags.
-const GO: &[u8] = b"\xff Go buildinf:";
 
 /// How it is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -105,7 +103,7 @@ impl Program {
         });
         self.is_static = self.loader.is_none() && !is_loader(real);
         self.is_musl = self.loader.as_deref().is_some_and(|loader| loader.contains("ld-musl"));
-        self.is_go = is_go(text);
+        self.is_go = own_calls::is_go(text);
         let mut code = own_calls::segments(text).filter(|(kind, _, _, runs)| *kind == LOAD && *runs);
         let is_known = KNOWN.iter().any(|name| own_calls::find(text, name).is_some());
         self.own_calls = cfg!(target_arch = "x86_64")
@@ -121,6 +119,10 @@ impl Program {
             () if self.is_set_id => (Way::Kernel, format!("set-id programs are not given libraries; they see a kernel mount: {kernel}")),
             () if self.is_static => (Way::Kernel, format!("it is {what}, and loads no libraries; it sees a kernel mount: {kernel}")),
             () if self.is_musl => (Way::None, "it is for musl, and the library for glibc: it ends at its start; use a build for glibc, or `bypath mount` without `bypath run`".to_string()),
+            () if self.own_calls && !self.is_go && pm::dispatch::how() != pm::dispatch::How::Never => (
+                Way::Library,
+                "it makes system calls of its own; the kernel hands them to the library".to_string(),
+            ),
             () if self.own_calls => (
                 Way::LibraryInPart,
                 format!("it makes system calls of its own, which go past the library; with a kernel mount it sees all: {kernel}"),
@@ -129,18 +131,6 @@ impl Program {
         };
         (way, why)
     }
-}
-
-/// Whether Go's compiler made it. What it is known by stands in programs that look for it, too, without what comes next.
-fn is_go(text: &[u8]) -> bool {
-    let mut rest = text;
-    while let Some(at) = own_calls::find(rest, GO) {
-        rest = &rest[at + GO.len()..];
-        if matches!(rest, [8, 0..=3, ..]) {
-            return true;
-        }
-    }
-    false
 }
 
 /// Whether that is a loader itself, which takes our library though it has no loader.

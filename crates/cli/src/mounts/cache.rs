@@ -1,23 +1,35 @@
-//! A directory behind a cache image.
+//! A directory, or a daemon, behind a cache image.
 
 use super::Session;
 use super::spec::{Actimeo, CacheImage, Mount};
+use super::watch::Watch;
 use super::writer::Writing;
-use crate::attach;
+use crate::attach::{self, How};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Errno, Error, Thread};
-use cache::{Cache, Changes, Mismatch, prepare};
+use cache::{Cache, Changes, Mismatch, Origin, is_of_daemon, prepare};
 use engine::Fs;
 use engine::mkfs::{self, MkfsError, Options};
+use fuse_client::FuseClient;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vfs::Backend;
+use vfs::cached::Cached;
 
+/// How often the server looks whether it was told of a change.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often one looks whether another has ended that keeps the same cache fresh.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Between rounds where nobody tells of changes.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Between rounds where the kernel tells: of stores into mappings, and of changes by names elsewhere, it does not.
+const TOLD_PAUSE: Duration = Duration::from_secs(60);
 /// So many times as long as a round took the server rests at least.
 const REST: u32 = 9;
 
@@ -39,65 +51,150 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn start(cache: &'static Cache, pause: Duration) -> Server {
+    fn start(mut keeper: Keeper) -> Server {
         let (end, ended) = channel::<()>();
         let ending = Arc::new(AtomicBool::new(false));
         let is_ending = ending.clone();
-        let run = move || {
-            let thread = Thread::new();
-            let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-            let mut rest = pause;
-            while ended.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
-                let begun = Instant::now();
-                // What fails now is looked at again.
-                let _ = cache.refresh(&cx, &mut || !is_ending.load(Relaxed));
-                rest = pause.max(begun.elapsed() * REST);
-            }
-            cache.give_lane_back(&thread);
-        };
+        let run = move || keeper.run(&ended, &is_ending);
         Server { end: Some(end), ending, thread: std::thread::Builder::new().name("cache".into()).spawn(run).ok() }
     }
 }
 
+/// What the server works with.
+struct Keeper {
+    cache: &'static Cache,
+    watch: Option<Watch>,
+    actimeo: Actimeo,
+    /// Whether it is the one that keeps it fresh, from the start.
+    is_one: bool,
+}
+
+impl Keeper {
+    fn run(&mut self, ended: &Receiver<()>, is_ending: &AtomicBool) {
+        let (thread, pid) = (Thread::new(), std::process::id());
+        let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
+        let (mut last, mut took, mut told) = (Instant::now(), Duration::ZERO, self.cache.told());
+        // Another one may keep it fresh: then this one waits until that has ended.
+        let mut was_one = self.is_one;
+        while ended.recv_timeout(if was_one { LOOK } else { AGAIN }) == Err(RecvTimeoutError::Timeout) {
+            let is_one = self.cache.serve(pid);
+            let mut is_due = is_one && !was_one && self.is_new();
+            was_one = is_one;
+            if !is_one {
+                continue;
+            }
+            if let Some(watch) = &mut self.watch {
+                is_due |= watch.look(self.cache, &cx);
+                watch.cover(self.cache, &cx, true);
+            }
+            is_due |= last.elapsed() >= self.pause().max(took * REST) || self.cache.told() != told;
+            if is_due {
+                let begun = Instant::now();
+                told = self.cache.told();
+                // What fails now is looked at again.
+                let _ = self.cache.refresh(&cx, &mut || !is_ending.load(Relaxed));
+                (last, took) = (Instant::now(), begun.elapsed());
+            }
+        }
+        self.cache.end_service(pid);
+        self.cache.give_lane_back(&thread);
+    }
+
+    /// Whether nothing has been watched yet: what has changed before nobody tells.
+    fn is_new(&self) -> bool {
+        self.watch.as_ref().is_none_or(|watch| !watch.is_whole())
+    }
+
+    /// Between rounds over all that is here.
+    fn pause(&self) -> Duration {
+        match self.actimeo {
+            Actimeo::Seconds(seconds) => Duration::from_secs(seconds.into()),
+            _ if self.watch.as_ref().is_some_and(Watch::is_whole) => TOLD_PAUSE,
+            _ => PAUSE,
+        }
+    }
+
+    /// Before the session's program starts: nobody has looked since the last session, unless another keeps it fresh.
+    fn begin(&mut self, cx: &Cx, was_one: bool, shown: &str) -> Result<()> {
+        self.is_one = self.cache.serve(std::process::id());
+        if !self.is_one || !was_one {
+            return Ok(());
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.cover(self.cache, cx, false);
+        }
+        refresh_first(self.cache, cx, shown)
+    }
+}
+
 impl Session {
-    /// Mounts the directory at `lower` behind its cache image, which is made if it is missing.
-    #[inline(never)]
-    pub(super) fn make_cache(
+    /// Mounts the directory at `lower` behind its cache image.
+    pub(super) fn make_cache_of_directory(
         &mut self,
         mount: &Mount,
         image: &CacheImage,
         lower: &Path,
         slot: usize,
     ) -> Result<&'static dyn Backend> {
-        let shown = image.path.display().to_string();
         let place = lower.as_os_str().as_bytes();
+        self.make_cache(mount, image, (Origin::Directory(place), place), slot)
+    }
+
+    /// Mounts a daemon behind its cache image: `started` are its command, and by what programs reach it.
+    pub(super) fn make_cache_of_daemon(
+        &mut self,
+        mount: &Mount,
+        image: &CacheImage,
+        daemon: &'static Cached<FuseClient>,
+        started: (&[OsString], &[u8]),
+        slot: usize,
+    ) -> Result<&'static dyn Backend> {
+        let command = started.0.join(OsStr::new(" "));
+        self.make_cache(mount, image, (Origin::Daemon(daemon, command.as_bytes()), started.1), slot)
+    }
+
+    /// Mounts what is behind a cache image, which is made if it is missing.
+    #[inline(never)]
+    fn make_cache(
+        &mut self,
+        mount: &Mount,
+        image: &CacheImage,
+        (origin, source): (Origin, &[u8]),
+        slot: usize,
+    ) -> Result<&'static dyn Backend> {
+        let shown = image.path.display().to_string();
         let thread = Thread::new();
-        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
         make_if_missing(image)?;
-        let attached = attach::attach_as(&image.path, slot)?;
+        let attached = attach::attach_as(&image.path, How { slot, ..How::default() })?;
         self.images.push(attached);
         if !attached.fs.is_cache() {
             return Err(Failure::new(format!(
                 "{shown}: it is an image with files of its own, and no cache; choose another name"
             )));
         }
-        let was_one = prepare(&cx, attached.fs, place).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
-        let cache = Cache::new(&cx, attached.fs, place, changes(mount)).map_err(|error| Failure::errno(&shown, error.errno()))?;
+        let was_one = prepare(&cx, attached.fs, &origin).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
+        let cache =
+            Cache::new(&cx, attached.fs, &origin, changes(mount)).map_err(|error| Failure::errno(&shown, error.errno()))?;
         let cache: &'static Cache = Box::leak(Box::new(cache));
         let point = mount.shown_point();
-        if !mount.options.read_only || has_left(cache, &cx) {
+        let is_directory = matches!(origin, Origin::Directory(_));
+        if is_directory && (!mount.options.read_only || has_left(cache, &cx)) {
             self.writers.push(Writing::start(cache, &image.path, &point)?);
         }
-        if let Actimeo::Seconds(seconds) = mount.options.actimeo {
-            // Nobody has looked since the last session.
-            if was_one {
-                refresh_first(cache, &cx, &shown)?;
-            }
-            self.servers.push(Server::start(cache, Duration::from_secs(seconds.into())));
+        if mount.options.actimeo != Actimeo::Never {
+            let watch =
+                if let Origin::Directory(place) = origin { Watch::make(Path::new(OsStr::from_bytes(place))) } else { None };
+            let mut keeper = Keeper { cache, watch, actimeo: mount.options.actimeo, is_one: false };
+            keeper.begin(&cx, was_one, &shown)?;
+            self.servers.push(Server::start(keeper));
         }
         cache.give_lane_back(&thread);
+        if !mount.options.read_only && !is_directory {
+            eprintln!("bypath: {point}: a daemon behind a cache can only be read so far: changes are refused (EROFS)");
+        }
         let path = image.path.as_os_str().as_bytes();
-        let source = [format!("cache:{}:", path.len()).as_bytes(), path, b":", place].concat();
+        let source = [format!("cache:{}:", path.len()).as_bytes(), path, b":", source].concat();
         let sync = if mount.options.sync_image { "sync=image" } else { "" };
         self.tell(mount, &source, &[&super::id(path), sync]);
         Ok(cache)
@@ -118,11 +215,28 @@ fn has_left(cache: &Cache, cx: &Cx) -> bool {
     writeback::Status::of(cache, cx).is_ok_and(|status| status.names + status.files != 0)
 }
 
+/// In whose name the session itself asks.
+fn own_cred() -> Cred<'static> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Cred { uid, gid, privileged: uid == 0, ..Cred::ROOT }
+}
+
+/// What an image is the cache of, as one writes it.
+pub fn origin_of(fs: &Fs) -> String {
+    match fs.cache_of() {
+        Err(_) => "another directory".into(),
+        Ok(of) => {
+            let place = String::from_utf8_lossy(of.place()).into_owned();
+            if is_of_daemon(&of) { format!("'fuse:{place}'") } else { format!("host:{place}") }
+        }
+    }
+}
+
 fn refused(shown: &str, fs: &Fs, mismatch: Mismatch) -> Failure {
     match mismatch {
         Mismatch::Another => Failure::new(format!(
             "{shown}: it is the cache of {} as that was when it was made; remove it, or choose another image",
-            super::place_of(fs)
+            origin_of(fs)
         )),
         Mismatch::Files => Failure::new(format!("{shown}: it is no empty image; remove it, or choose another name")),
         Mismatch::Failed(error) => Failure::errno(shown, error.errno()),

@@ -116,7 +116,7 @@ impl Daemon {
         let text = [file.bytes(), b"\0"].concat();
         let ring = Ring::open(&text).map_err(|errno| Failure::errno(&shown, errno))?;
         if let Ok(header) = ring.header() {
-            header.supervisor.store(std::process::id(), SeqCst);
+            header.supervisor.store(pm::host::own_mark(), SeqCst);
             header.timeout_ms.store(mount.options.timeout.unwrap_or(TIMEOUT).saturating_mul(1000), SeqCst);
         }
         let mut flags = if mount.options.read_only { READ_ONLY } else { 0 };
@@ -366,7 +366,7 @@ impl Care {
 
     /// The process that serves: it may not be the one that was started.
     fn kill_serving(&self) {
-        let pid = self.ring.header().map_or(0, |header| header.daemon.load(SeqCst));
+        let pid = self.ring.header().map_or(0, |header| pm::host::pid_of(header.daemon.load(SeqCst)));
         if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw).filter(|pid| pid.as_raw_nonzero().get() > 1) {
             let _ = kill_process(pid, Signal::KILL);
         }

@@ -11,13 +11,15 @@ mod said;
 pub mod shared_file;
 pub mod spec;
 pub mod transport;
+mod watch;
 pub mod writer;
 
-use crate::attach::{self, Attached};
+use crate::attach::{self, Attached, How};
 use crate::cmd::mkfs;
 use crate::cmd::mount::SessionMount;
+use crate::doctor::machine;
 use crate::failure::{Failure, Result};
-use base::{Cred, Cx, Scratch, Thread};
+use base::{Atomic, Cred, Cx, Scratch, Thread};
 use daemon::Daemon;
 use fuse_client::FuseClient;
 use plugin::{Aside, Plugin};
@@ -27,6 +29,7 @@ use said::Said;
 use shared_file::{SharedFile, Whose};
 use spec::{Mount, Source};
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -114,10 +117,17 @@ impl Session {
             Source::Image(path) => self.make_image(mount, path, slot, whom),
             Source::New(limit) => self.make_new(mount, *limit, slot, whom),
             Source::Host(path) => match &mount.options.cache {
-                Some(image) => self.make_cache(mount, image, path, slot),
+                Some(image) => self.make_cache_of_directory(mount, image, path, slot),
                 None => self.make_host(mount, path, there),
             },
-            Source::Fuse(words) => self.make_fuse(mount, words),
+            Source::Fuse(words) => {
+                let (daemon, source) = self.start_daemon(mount, words)?;
+                if let Some(image) = &mount.options.cache {
+                    return self.make_cache_of_daemon(mount, image, daemon, (words, &source), slot);
+                }
+                self.tell(mount, &source, &[]);
+                Ok(daemon)
+            }
             Source::Plugin(library, args) => self.make_plugin(mount, library, args),
         }
     }
@@ -130,22 +140,27 @@ impl Session {
     }
 
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
-        let (image, copy) = image(path, slot, mount.options.read_only)?;
+        let (image, copy) = image(path, slot, &mount.options)?;
         if image.fs.is_cache() {
-            let (shown, place) = (path.display(), place_of(image.fs));
-            return Err(Failure::new(format!("{shown}: it is a cache; mount it as host:{place}:/dir,cache={shown}")));
+            let (shown, origin) = (path.display(), cache::origin_of(image.fs));
+            return Err(Failure::new(format!("{shown}: it is a cache; mount it as {origin}:/dir,cache={shown}")));
         }
         self.images.push(image);
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
         let kernel = match (there, whom) {
             (Under::Empty | Under::Stale, For::Programs { kernel: true }) if copy.is_none() => {
-                SessionMount::start(path, Path::new(OsStr::from_bytes(&mount.point)), mount.options.read_only)
+                SessionMount::start(path, Path::new(OsStr::from_bytes(&mount.point)), how(&mount.options))
             }
             _ => None,
         };
         match kernel {
             Some(kernel) => self.kernel.push(kernel),
-            None => self.guard(mount, there),
+            None => {
+                self.guard(mount, there);
+                if whom == (For::Programs { kernel: true }) && there != Under::Same {
+                    say_no_mount(mount, there, copy.is_some());
+                }
+            }
         }
         if let Some(copy) = copy {
             // The kernel's way would be one to the copy, which nobody else has.
@@ -189,16 +204,16 @@ impl Session {
     }
 
     #[inline(never)]
-    fn make_fuse(&mut self, mount: &Mount, words: &[OsString]) -> Result<&'static dyn Backend> {
+    fn start_daemon(&mut self, mount: &Mount, words: &[OsString]) -> Result<(&'static Cached<FuseClient>, Vec<u8>)> {
         let shown = mount.source.shown();
         let (file, cache) = SharedFile::session_with_pages(mount.options.pages, Whose::of(mount))?;
         let daemon = Daemon::start(mount, words)?;
         let client = FuseClient::open(daemon.bytes(), cache.device(), mount.options.read_only);
         let client = client.map_err(|errno| Failure::errno(&shown, errno))?;
-        self.tell(mount, &[b"wire:", file.bytes(), b":", daemon.bytes()].concat(), &[]);
+        let source = [b"wire:", file.bytes(), b":", daemon.bytes()].concat();
         self.daemons.push(daemon);
         self.files.push(file);
-        Ok(Box::leak(Box::new(Cached::new(client, cache))))
+        Ok((Box::leak(Box::new(Cached::new(client, cache))), source))
     }
 
     #[inline(never)]
@@ -224,7 +239,8 @@ impl Session {
     /// Adds a mount to the list, with what programs must know of it besides.
     fn tell(&mut self, mount: &Mount, source: &[u8], besides: &[&str]) {
         let read_only = if mount.options.read_only { "ro" } else { "" };
-        let words = [&[read_only], besides].concat();
+        let atomic = mount.options.atomic.map(|how| format!("atomic={}", how.name())).unwrap_or_default();
+        let words = [&[read_only, atomic.as_str()], besides].concat();
         let options = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(",");
         let list = &mut self.list;
         environment::format(list.is_empty(), source, &mount.point, options.as_bytes(), &mut |b| list.push(b));
@@ -236,9 +252,23 @@ impl Session {
     }
 }
 
-/// Which directory an image is the cache of.
-fn place_of(fs: &engine::Fs) -> String {
-    fs.cache_of().map_or_else(|_| "another directory".into(), |of| String::from_utf8_lossy(of.place()).into_owned())
+/// Tells whoever sits at a terminal why the kernel has no mount there, since programs that need one fail later, far from here.
+fn say_no_mount(mount: &Mount, there: Under, is_copy: bool) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let point = mount.shown_point();
+    let why = match there {
+        _ if is_copy => "a copy of the image is used".to_string(),
+        Under::Nothing => format!("it is no directory (mkdir {point} before makes it one)"),
+        _ => machine::no_kernel_mount(),
+    };
+    eprintln!("bypath: no kernel mount at {point}: {why}; static and set-uid programs, other users and /proc do not see it");
+}
+
+/// How an image is served to the kernel.
+fn how(options: &spec::Options) -> How {
+    How { read_only: options.read_only, atomic: options.atomic, ..How::default() }
 }
 
 /// The option by which programs know the image's file again.
@@ -261,16 +291,17 @@ impl Drop for Session {
 }
 
 /// The image at `path`, or, where its file may not be written and is only to be read, a copy.
-fn image(path: &Path, slot: usize, read_only: bool) -> Result<(Attached, Option<SharedFile>)> {
-    if let Some(image) = attach::attach_if_writable(path, slot)? {
+fn image(path: &Path, slot: usize, options: &spec::Options) -> Result<(Attached, Option<SharedFile>)> {
+    let how = How { slot, atomic: options.atomic.filter(|_| !options.read_only), ..How::default() };
+    if let Some(image) = attach::attach_if_writable(path, how)? {
         return Ok((image, None));
     }
-    if !read_only {
+    if !options.read_only {
         let shown = path.display();
         return Err(Failure::new(format!("{shown}: the file is not writable; with the option ro, a copy of it can be read")));
     }
     let copy = rescue::copy(path)?;
-    Ok((attach::attach_as(copy.path(), slot)?, Some(copy)))
+    Ok((attach::attach_as(copy.path(), how)?, Some(copy)))
 }
 
 /// Whether a file is a library that has the name of a plugin's entry. It is not loaded
@@ -338,7 +369,8 @@ fn is_same(mount: &Mount, outer: MountSpec<'_>) -> bool {
     let other = plain(outer.image);
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     let same_file = identity(path).is_some_and(|file| identity(Path::new(OsStr::from_bytes(&other))) == Some(file));
-    same_file && mount.options.read_only == is_read_only
+    let atomic = environment::option(outer.options, b"atomic").and_then(Atomic::from_name);
+    same_file && mount.options.read_only == is_read_only && mount.options.atomic == atomic
 }
 
 /// A part of the list without its escapes.
@@ -382,5 +414,7 @@ mod tests {
         assert!(points(vec![at(b"/q")]).is_err());
         let read_only = Mount { options: spec::Options { read_only: true, ..Default::default() }, ..at(b"/b;p") };
         assert!(points(vec![read_only]).is_err());
+        let atomic = Mount { options: spec::Options { atomic: Some(Atomic::Undo), ..Default::default() }, ..at(b"/b;p") };
+        assert!(points(vec![atomic]).is_err());
     }
 }

@@ -13,6 +13,7 @@ use super::transport::Transport;
 use crate::failure::{Failure, Result};
 use crate::place::{check_point, normalise, split};
 use crate::size;
+use base::Atomic;
 use serde::Deserialize;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -67,6 +68,8 @@ pub struct Options {
     pub unsynced: bool,
     /// `fsync` has nothing to wait for once a change is in the cache image.
     pub sync_image: bool,
+    /// Overwrites in an image happen whole or not at all.
+    pub atomic: Option<Atomic>,
     /// What stands in front of a directory.
     pub cache: Option<CacheImage>,
     /// How soon what others change in it is seen.
@@ -102,18 +105,15 @@ impl CacheImage {
 }
 
 /// How soon changes by others are seen through a cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Actimeo {
+    /// As soon as the kernel tells of them, or within seconds where it does not.
+    #[default]
+    Told,
     /// Within so many seconds, or ten times as long as a look at all that is here takes.
     Seconds(u32),
     /// Nobody else changes anything.
     Never,
-}
-
-impl Default for Actimeo {
-    fn default() -> Self {
-        Actimeo::Seconds(5)
-    }
 }
 
 impl Options {
@@ -121,6 +121,7 @@ impl Options {
         let mut options = Options::default();
         let is_daemon = matches!(source, Source::Fuse(_));
         let is_host = matches!(source, Source::Host(_));
+        let is_image = matches!(source, Source::Image(_) | Source::New(_));
         for word in words.split(',').filter(|word| !word.is_empty()) {
             match (word, word.strip_prefix("timeout=").map(str::parse::<u32>)) {
                 ("ro", _) => options.read_only = true,
@@ -128,6 +129,11 @@ impl Options {
                 ("restart", _) if is_daemon => options.restart = true,
                 ("default_permissions", _) if is_daemon => options.default_permissions = true,
                 ("allow_other", _) if is_daemon || is_host => options.allow_other = true,
+                _ if is_image && word.starts_with("atomic=") => {
+                    let how = Atomic::from_name(&word.as_bytes()["atomic=".len()..]);
+                    let help = || Failure::new(format!("--mount '{shown}': {word}: there are atomic=undo and atomic=replay"));
+                    options.atomic = Some(how.ok_or_else(help)?);
+                }
                 ("sync=none", _) if is_host => options.unsynced = true,
                 ("sync=image", _) if is_host => options.sync_image = true,
                 ("sync=backend", _) if is_host => options.sync_image = false,
@@ -141,11 +147,11 @@ impl Options {
                     let pages = size::parse(&word["pages=".len()..]);
                     options.pages = Some(pages.map_err(|help| Failure::new(format!("--mount '{shown}': {word}: {help}")))?);
                 }
-                _ if is_host && word.starts_with("cache=") => {
+                _ if (is_host || is_daemon) && word.starts_with("cache=") => {
                     options.cache = Some(CacheImage::parse(&word["cache=".len()..], shown)?);
                 }
-                ("actimeo=max", _) if is_host => options.actimeo = Actimeo::Never,
-                _ if is_host && word.starts_with("actimeo=") => {
+                ("actimeo=max", _) if is_host || is_daemon => options.actimeo = Actimeo::Never,
+                _ if (is_host || is_daemon) && word.starts_with("actimeo=") => {
                     let seconds = word["actimeo=".len()..].parse().ok().filter(|seconds| (1..=86400).contains(seconds));
                     let help = || Failure::new(format!("--mount '{shown}': {word}: write seconds, 1 to 86400, or max"));
                     options.actimeo = Actimeo::Seconds(seconds.ok_or_else(help)?);
@@ -157,12 +163,14 @@ impl Options {
                     let known = match source {
                         Source::Fuse(_) => {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, \
-                             default_permissions, allow_other"
+                             default_permissions, allow_other, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max"
                         }
                         Source::Host(_) => {
-                            "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, sync=image"
+                            "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
+                             sync=image"
                         }
-                        _ => "ro, rw",
+                        Source::Plugin(..) => "ro, rw",
+                        _ => "ro, rw, atomic=undo, atomic=replay",
                     };
                     return Err(Failure::new(format!("--mount '{shown}': unknown option '{word}'; there are {known}")));
                 }
@@ -359,12 +367,15 @@ mod tests {
         assert_eq!((&mount.source, &mount.point[..]), (&Source::Image("/i.img".into()), &b"/bp/x"[..]));
         assert!(mount.options.read_only);
         assert_eq!(parse("new:1G:/bp").unwrap().source, Source::New(1 << 30));
+        assert_eq!(parse("/i.img:/bp,atomic=undo").unwrap().options.atomic, Some(Atomic::Undo));
+        assert_eq!(parse("new:1G:/bp,atomic=replay").unwrap().options.atomic, Some(Atomic::Replay));
         assert_eq!(parse("host:/etc/..:/h").unwrap().source, Source::Host("/".into()));
         let mount = parse("fuse:sshfs 'a b':/x @ -o 'q=\"1\"':/s,restart,timeout=5").unwrap();
         let words = ["sshfs", "a b:/x", "@", "-o", "q=\"1\""].map(OsString::from).to_vec();
         assert_eq!((mount.source, &mount.point[..]), (Source::Fuse(words), &b"/s"[..]));
         assert_eq!(mount.options, Options { restart: true, timeout: Some(5), ..Options::default() });
         assert_eq!(parse("fuse:x @:/x,pages=8M").unwrap().options.pages, Some(8 << 20));
+        assert_eq!(parse("fuse:x @:/x,cache=/c.img,actimeo=9").unwrap().options.actimeo, Actimeo::Seconds(9));
         let options = Options { transport: Some(Transport::Socket), default_permissions: true, ..Options::default() };
         assert_eq!(parse("fuse:x @:/x,carrier=socket,default_permissions").unwrap().options, options);
     }
@@ -404,9 +415,14 @@ mod tests {
             "host:/etc:/h,cache=c.img,actimeo=0",
             "host:/etc:/h,actimeo=1",
             "host:/etc:/h,sync=image",
+            "fuse:true @:/f,actimeo=1",
+            "fuse:true @:/f,cache=c.img,allow_other",
             "i.img:/a,cache=c.img",
             "fuse:true @:/f,sync=none",
             "i.img:/a,sync=none",
+            "i.img:/a,atomic",
+            "i.img:/a,atomic=always",
+            "host:/etc:/h,atomic=undo",
             "plugin:/nonexistent.so:/p",
         ] {
             let failure = parse(wrong).expect_err(wrong);

@@ -20,7 +20,7 @@ impl Fs {
     fn try_read(&self, node: Node, offset: u64, buffer: UserSlice) -> Option<usize> {
         let cachelet = self.cachelet(node.hint)?;
         let before = cachelet.map_sequence.load(Acquire);
-        let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID);
+        let unusable = cachelet.flags.load(Acquire) & (cachelet::DEAD | cachelet::INVALID | cachelet::OVERWRITTEN);
         let other = cachelet.mode.load(Relaxed) >> 16 & 0xff ^ Kind::Regular as u32;
         if before & 1 | unusable | other != 0 || cachelet.node.load(Acquire) != node.id {
             return None;

@@ -109,6 +109,10 @@ impl Fs {
         figures.mtime = inode.mtime.load(Acquire) as i64;
         figures.ctime = inode.ctime.load(Acquire) as i64;
         figures.atime = figures.mtime;
-        inode.head().flags & (format::inode::RECOUNT | format::inode::COLD) == 0
+        match inode.head().flags & (format::inode::RECOUNT | format::inode::COLD) {
+            0 => true,
+            format::inode::COLD if self.is_cache() => self.directory_figures_lower(inode, figures),
+            _ => false,
+        }
     }
 }

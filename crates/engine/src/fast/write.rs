@@ -78,12 +78,27 @@ impl Fs {
 
     #[inline]
     fn try_write(&self, state: &LaneState, owner: u32, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
+        if !self.may_overwrite() {
+            return self.try_append(state, owner, node, offset, from);
+        }
+        let cachelet = self.cachelet(node.hint)?;
+        take(self, &state.held[0], &cachelet.owner, owner)?;
+        let end = self.write_held(cachelet, node, offset, from);
+        give_back(&state.held[0], &cachelet.owner);
+        end
+    }
+
+    /// As [`Fs::try_write`], where what a file has is overwritten whole or not at all: at its end alone.
+    #[cold]
+    #[inline(never)]
+    fn try_append(&self, state: &LaneState, owner: u32, node: Node, offset: Option<u64>, from: UserSlice) -> Option<u64> {
         if !self.is_writable() {
             return None;
         }
         let cachelet = self.cachelet(node.hint)?;
         take(self, &state.held[0], &cachelet.owner, owner)?;
-        let end = self.write_held(cachelet, node, offset, from);
+        let is_behind = offset.is_none_or(|offset| offset >= cachelet.size.load(Relaxed));
+        let end = if is_behind { self.write_held(cachelet, node, offset, from) } else { None };
         give_back(&state.held[0], &cachelet.owner);
         end
     }

@@ -8,7 +8,7 @@ use super::{block_of, blocks_for};
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::segment::{Cachelet, cachelet};
-use base::{Cx, Error, Fallocate, MapFor, Node, Result};
+use base::{Atomic, Cx, Error, Fallocate, MapFor, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::BLOCK;
 use format::extent::{Extent, FILE_MAX, Root};
@@ -83,6 +83,24 @@ impl Fs {
     /// Copies `len` bytes between two files, or within one where the ranges do
     /// not overlap (`EINVAL`); returns how many, less at the source's end.
     pub fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
+        self.copy_range_as(cx, (from, from_offset), (to, to_offset), len, self.atomic())
+    }
+
+    /// The same, whole or not at all whatever the mount's options say.
+    pub fn copy_range_whole(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
+        self.copy_range_as(cx, from, to, len, Some(self.whole()))
+    }
+
+    /// As [`Fs::copy_range`]. How, if what the target has is to be overwritten whole or not at all: of a longer range as much
+    /// as one call can.
+    pub fn copy_range_as(
+        &self,
+        cx: &Cx,
+        (from, from_offset): (Node, u64),
+        (to, to_offset): (Node, u64),
+        len: u64,
+        how: Option<Atomic>,
+    ) -> Result<u64> {
         let mut tx = self.begin(cx, Kind::Write)?;
         let (source, target) = self.lock_two(&mut tx, cx, from, to)?;
         let size = source.size.load(Relaxed);
@@ -98,7 +116,13 @@ impl Fs {
         }
         let mut job = Job::new(&mut tx, target, to.id)?;
         job.drop_rights(cx)?;
-        let end = job.fill(to_offset, to_offset + len, &mut Source::File { cachelet: source, at: from_offset })?;
+        let mut bytes = Source::File { cachelet: source, at: from_offset };
+        let end = match how {
+            Some(how) if to_offset < job.size() => {
+                job.overwrite_whole(how, to_offset, to_offset + len.min(super::atomic::WHOLE_MAX), &mut bytes)?
+            }
+            _ => job.fill(to_offset, to_offset + len, &mut bytes)?,
+        };
         Ok(end - to_offset)
     }
 

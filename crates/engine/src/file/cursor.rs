@@ -59,7 +59,9 @@ impl Filler<'_> {
             to += came;
         }
         to = to.max(data);
-        fs.image.zero(to, end - to)?;
+        if to < end {
+            fs.image.zero(to, end - to)?;
+        }
         Ok(())
     }
 }
@@ -101,6 +103,45 @@ impl Source<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Source<'_> {
+    /// Takes the next bytes out, of a program's buffers or a file.
+    pub(super) fn get(&mut self, fs: &Fs, into: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            done += match self {
+                Source::Program(cursor) => match cursor.next(rest.len() as u64) {
+                    Some(part) => pm::user::copy(part, UserSlice::from_mut(rest))?,
+                    None => break,
+                },
+                Source::File { cachelet, at } => {
+                    let piece = fs.piece(cachelet.root.load(Acquire), *at, rest.len() as u64)?;
+                    let part = UserSlice::from_mut(&mut rest[..piece.len as usize]);
+                    match piece.image {
+                        Some(from) => {
+                            fs.present(from, piece.len)?;
+                            fs.image.copy_out(from, part)?;
+                        }
+                        None => _ = part.zero(),
+                    }
+                    *at += piece.len;
+                    part.len
+                }
+                Source::Filler(_) | Source::Zero => return Err(Errno::EINVAL.into()),
+            };
+        }
+        Ok(())
+    }
+
+    /// How far a write of `start..end` has come that has taken all there was; an error if that is nothing because of one.
+    pub(super) fn reached(&self, start: u64, end: u64) -> Result<u64> {
+        match self {
+            Source::Filler(Filler { done: 0, error: Some(errno), .. }) => Err((*errno).into()),
+            Source::Filler(filler) => Ok(start + filler.done),
+            _ => Ok(end),
+        }
     }
 }
 

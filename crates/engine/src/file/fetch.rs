@@ -12,7 +12,8 @@ use crate::lane::Tx;
 use crate::lower::Stamp;
 use crate::segment::Cachelet;
 use base::{Cx, Node, Result};
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::fence;
 use format::BLOCK;
 use format::inode::{node_offset, pack_links, unpack_links, word};
 use format::lane::Kind;
@@ -21,7 +22,56 @@ use pm::{Errno, UserSlice};
 /// Who reads the original: fills the buffer with its bytes from an offset on, and says how many came.
 pub type Fetch<'a> = dyn FnMut(u64, UserSlice) -> core::result::Result<usize, Errno> + 'a;
 
+/// A hole of a cached file that is to be filled: whole blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hole {
+    /// First byte.
+    pub start: u64,
+    /// Behind the last one.
+    pub end: u64,
+    /// Whether what comes before it is here, or it is at the beginning: the file seems to be read in order.
+    pub is_next: bool,
+}
+
 impl Fs {
+    /// The first hole of a file between two bytes, as far as its original has something there; nothing is locked.
+    pub fn hole(&self, cx: &Cx, node: Node, from: u64, end: u64) -> Result<Option<Hole>> {
+        for _ in 0..1000 {
+            let cachelet = self.cached(cx, node)?;
+            self.is_file(cachelet)?;
+            let before = cachelet.map_sequence.load(Acquire);
+            let found = self.hole_in(cachelet, node, from, end);
+            fence(Acquire);
+            if before & 1 == 0 && cachelet.map_sequence.load(Relaxed) == before {
+                return found;
+            }
+        }
+        // Somebody keeps changing it: look while nobody can.
+        let mut tx = self.begin(cx, Kind::Write)?;
+        let cachelet = self.lock_file(&mut tx, cx, node)?;
+        self.hole_in(cachelet, node, from, end)
+    }
+
+    fn hole_in(&self, cachelet: &Cachelet, node: Node, from: u64, end: u64) -> Result<Option<Hole>> {
+        let (size, root) = (cachelet.size.load(Acquire), cachelet.root.load(Acquire));
+        let mut at = from;
+        while at < end.min(size) {
+            match self.find_extent(root, block_of(at))? {
+                Some(e) if e.file * BLOCK <= at => at = (e.file + e.len) * BLOCK,
+                next => {
+                    // Behind the end of the original there are zeros.
+                    let last = self.known(node)?.map_or(0, |known| known.end.min(size));
+                    let start = at - at % BLOCK;
+                    let stop = next.map_or(last.next_multiple_of(BLOCK), |e| e.file * BLOCK);
+                    let is_next =
+                        start == 0 || self.find_extent(root, block_of(start) - 1)?.is_some_and(|e| e.file < block_of(start));
+                    return Ok((at < last).then_some(Hole { start, end: stop, is_next }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Fills a hole of the file, from byte `from` (of a block) on, at most `len` bytes; perhaps fewer, or none where the
     /// hole is another by then. `original`: of which the bytes are, and up to where they hold. `ENOSPC`, and whatever
     /// `fetch` fails with.
@@ -33,7 +83,7 @@ impl Fs {
         let (place, end) = (block * BLOCK, count * BLOCK);
         self.present(place, end)?;
         let mut done = 0;
-        while done < end {
+        while done < end && from + done < original.1 {
             match self.image.fill(place + done, end - done, &mut |part| fetch(from + done, part)) {
                 Ok(0) => break,
                 Ok(came) => done += came,

@@ -7,6 +7,7 @@
 //! | `cursor` | a program's buffers, or another file, as a stream of bytes |
 //! | `read` | without locks, "copy, then see whether the map has changed" |
 //! | `write`, `job` | overwrite, extend, fill holes |
+//! | `atomic` | overwriting whole or not at all |
 //! | `truncate`, `reclaim` | giving blocks back, in records of bounded size |
 //! | `allocate`, `mapping` | fallocate, seek, copy; mapped ranges |
 //! | `sync` | what fsync does |
@@ -25,6 +26,7 @@
 //! - Blocks of a file that is mapped (`MAPPED`) are zeroed, not freed.
 
 mod allocate;
+pub(crate) mod atomic;
 mod cursor;
 mod edit;
 mod extents;

@@ -47,6 +47,9 @@ impl Fs {
                 continue;
             }
             self.is_file(cachelet)?;
+            if cachelet.flags.load(Acquire) & cachelet::OVERWRITTEN != 0 && self.is_left_overwritten(cx, cachelet) {
+                continue;
+            }
             let result = self.read_pieces(cachelet, offset, into);
             fence(Acquire);
             if cachelet.map_sequence.load(Relaxed) == before {

@@ -12,7 +12,7 @@ use super::{block_of, blocks_for};
 use crate::fs::Fs;
 use crate::lane::Tx;
 use crate::segment::cachelet;
-use base::{Cx, Error, Node, Result};
+use base::{Atomic, Cx, Error, Node, Result};
 use core::sync::atomic::Ordering::Relaxed;
 use format::BLOCK;
 use format::extent::{Extent, FILE_MAX, Root};
@@ -27,20 +27,45 @@ const LONG: u64 = 128 << 10;
 /// Most bytes of one `write_with`.
 const FILLED_MAX: u64 = 8 << 20;
 
+/// Somebody who fills memory of the image; how many bytes.
+pub type Fill<'f> = dyn FnMut(UserSlice) -> core::result::Result<usize, Errno> + 'f;
+
 impl Fs {
+    /// How a call overwrites that is to do so whole or not at all.
+    pub(super) fn whole(&self) -> Atomic {
+        self.files.atomic.unwrap_or(Atomic::Undo)
+    }
+
     /// Writes at `offset` (`None`: atomically at the end); bytes written and the offset after them.
     #[inline]
     pub fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
-        self.write_and::<true>(cx, node, offset, from)
+        self.write_and::<true>(cx, node, offset, from, self.atomic())
+    }
+
+    /// As [`Fs::write`], whole or not at all whatever the mount's options say.
+    pub fn write_whole(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.write_as(cx, node, offset, from, self.whole())
+    }
+
+    /// The same, so.
+    pub fn write_as(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice], how: Atomic) -> Result<(usize, u64)> {
+        self.write_and::<true>(cx, node, offset, from, Some(how))
     }
 
     /// As [`Fs::write`], of what programs have stored into a mapping: that takes nobody's rights away.
     pub fn write_stored(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
-        self.write_and::<false>(cx, node, Some(offset), from)
+        self.write_and::<false>(cx, node, Some(offset), from, None)
     }
 
     #[inline]
-    fn write_and<const DROP: bool>(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+    fn write_and<const DROP: bool>(
+        &self,
+        cx: &Cx,
+        node: Node,
+        offset: Option<u64>,
+        from: &[UserSlice],
+        how: Option<Atomic>,
+    ) -> Result<(usize, u64)> {
         let mut tx = self.begin(cx, Kind::Write)?;
         let cachelet = self.lock_file(&mut tx, cx, node)?;
         let mut job = Job::new(&mut tx, cachelet, node.id)?;
@@ -54,6 +79,11 @@ impl Fs {
         }
         if DROP {
             job.drop_rights(cx)?;
+        }
+        if let Some(how) = how
+            && start < job.size()
+        {
+            return job.overwrite(how, start, from);
         }
         if total >= LONG
             && total <= FILE_MAX - start
@@ -73,9 +103,14 @@ impl Fs {
             // Nothing to do, but where the file has got rights meanwhile.
             job.drop_rights(cx)?;
         }
+        if let Some(how) = how
+            && start < job.size()
+        {
+            return job.overwrite(how, start, from);
+        }
         let end = start + total.min(FILE_MAX - start);
         let done = match from {
-            [buffer] if job.overwrite(start, *buffer)? => end,
+            [buffer] if job.write_in_one(start, *buffer)? => end,
             _ => job.fill(start, end, &mut Source::Program(Cursor::new(from)))?,
         };
         Ok(((done - start) as usize, done))
@@ -151,6 +186,22 @@ impl Fs {
         len: u64,
         fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
     ) -> Result<usize> {
+        self.write_with_as(cx, node, (offset, len), fill, self.atomic())
+    }
+
+    /// The same, whole or not at all whatever the mount's options say.
+    pub fn write_with_whole(&self, cx: &Cx, node: Node, (offset, len): (u64, u64), fill: &mut Fill) -> Result<usize> {
+        self.write_with_as(cx, node, (offset, len), fill, Some(self.whole()))
+    }
+
+    fn write_with_as(
+        &self,
+        cx: &Cx,
+        node: Node,
+        (offset, len): (u64, u64),
+        fill: &mut Fill,
+        how: Option<Atomic>,
+    ) -> Result<usize> {
         if len == 0 {
             return Ok(0);
         }
@@ -164,6 +215,11 @@ impl Fs {
         let size = job.size();
         let end = offset + len.min(FILLED_MAX).min(FILE_MAX - offset);
         let mut source = Source::Filler(Filler { fill, done: 0, ended: false, error: None });
+        if let Some(how) = how
+            && offset < size
+        {
+            return job.overwrite_whole(how, offset, end, &mut source).map(|reached| (reached - offset) as usize);
+        }
         let reached = job.fill(offset, end, &mut source)?;
         let Source::Filler(Filler { done, error, .. }) = source else { return Ok(0) };
         if offset + done < reached && reached > size {
@@ -184,10 +240,20 @@ impl Job<'_, '_> {
         Ok(ends && self.fs.find_extent(self.root(), block_of(start))?.is_none())
     }
 
+    /// Writes at `start`, where the file has bytes, whole or not at all.
+    fn overwrite(&mut self, how: Atomic, start: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
+        let end = start.saturating_add(UserSlice::total(from) as u64);
+        if end > FILE_MAX {
+            return Err(Errno::EFBIG.into());
+        }
+        self.overwrite_whole(how, start, end, &mut Source::Program(Cursor::new(from)))?;
+        Ok(((end - start) as usize, end))
+    }
+
     /// The common cases: one buffer into one extent, in place or at the end.
     /// False if it does not fit there.
     #[inline]
-    fn overwrite(&mut self, start: u64, buffer: UserSlice) -> Result<bool> {
+    fn write_in_one(&mut self, start: u64, buffer: UserSlice) -> Result<bool> {
         let (size, len) = (self.size(), buffer.len as u64);
         if start > size {
             return Ok(false);

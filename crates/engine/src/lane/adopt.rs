@@ -226,6 +226,7 @@ impl Fs {
             let index = (at - self.areas.cachelets) / size_of::<Cachelet>() as u64;
             if let Some(cachelet) = self.cachelet(index as u32) {
                 cachelet.flags.fetch_or(cachelet::INVALID, SeqCst);
+                self.overwritten_by_dead(cachelet);
                 self.hole_filled_by_dead(cachelet);
                 // The record may have taken its name away.
                 cachelet.parent.store(0, SeqCst);

@@ -6,8 +6,8 @@ use base::Result;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use format::checksum::Sum;
 use format::inode::{self, Head};
-use format::lane::{Lane, Op, State};
-use format::{LINE, layout};
+use format::lane::{Lane, Op, State, copied_from};
+use format::{BLOCK, LINE, layout};
 
 /// Checksum of a record: its state, its operations, and the words of the
 /// objects written aside. `Corrupt` if an object lies outside the image.
@@ -114,6 +114,7 @@ fn make<const AGAIN: bool>(fs: &Fs, lane: &Lane, op: Op) -> Result<()> {
             Counters { lane, lines, files }.make(image);
             image.offset_of(&lane.lines)
         }
+        Op::Copy { to, block, len } => return copy(fs, to, copied_from(block, to), u64::from(len)),
     };
     image.flush(at, 8);
     Ok(())
@@ -130,6 +131,18 @@ fn run(fs: &Fs, at: u64, count: u64, value: u64) -> Result<()> {
     }
     fs.image.flush(at, count * 8);
     Ok(())
+}
+
+/// Bytes of a file come from where they were put aside. Both are blocks that can be allocated, and not the same.
+fn copy(fs: &Fs, to: u64, from: u64, len: u64) -> Result<()> {
+    let blocks = |at: u64| (at / BLOCK, (at % BLOCK + len).div_ceil(BLOCK));
+    let ((first, count), (aside, _)) = (blocks(to), blocks(from));
+    let apart = aside + count <= first || first + count <= aside;
+    fs.refresh_valid();
+    if len == 0 || !apart || !fs.is_allocatable(first, count) || !fs.is_allocatable(aside, count) {
+        return Err(corrupt("bytes of a record", to));
+    }
+    Ok(fs.image.copy_within(from, to, len)?)
 }
 
 #[cfg(test)]

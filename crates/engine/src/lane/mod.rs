@@ -14,6 +14,7 @@
 
 pub mod adopt;
 pub mod apply;
+mod aside;
 pub mod enter;
 pub mod lock;
 pub mod record;
@@ -61,6 +62,8 @@ pub struct Tx<'a> {
     files: i64,
     /// Whether the stores listed free something.
     frees: bool,
+    /// Whether blocks are reserved that no record makes the image's ([`Tx::blocks_aside`]).
+    aside: bool,
     /// The directory that is closed (`state.closed`).
     closed: Option<&'a Cachelet>,
     /// What it held has been given back, or is not this operation's to give back.
@@ -94,6 +97,7 @@ impl<'a> Tx<'a> {
             lines: 0,
             files: 0,
             frees: false,
+            aside: false,
             closed: None,
             over: false,
         }
@@ -248,11 +252,8 @@ impl<'a> Tx<'a> {
         image.store(&self.lane.state, state.pack());
     }
 
-    /// As `commit`, where stores reach the medium in any order unless told:
-    /// three persists, of the record with its objects, of what it does, and of its end.
-    #[cold]
-    #[inline(never)]
-    fn commit_to_medium(&mut self, state: State) -> Result<()> {
+    /// Writes the state word and the checksum, and makes the record durable: it counts.
+    fn show_on_medium(&self, state: State) -> Result<()> {
         let image = &self.fs.image;
         let lane = image.offset_of(self.lane);
         let sum = apply::checksum(self.fs, self.lane, state)?;
@@ -261,6 +262,17 @@ impl<'a> Tx<'a> {
         image.flush(lane, word::OPS + u64::from(state.ops) * 16);
         image.flush(lane + word::OBJECTS, u64::from(state.objects) * 8);
         image.fence();
+        Ok(())
+    }
+
+    /// As `commit`, where stores reach the medium in any order unless told:
+    /// three persists, of the record with its objects, of what it does, and of its end.
+    #[cold]
+    #[inline(never)]
+    fn commit_to_medium(&mut self, state: State) -> Result<()> {
+        self.show_on_medium(state)?;
+        let image = &self.fs.image;
+        let lane = image.offset_of(self.lane);
         let applied = apply::apply::<false>(self.fs, self.lane, usize::from(state.ops));
         image.fence();
         image.store(&self.lane.state, State::ended(state.pack()));
@@ -302,7 +314,12 @@ impl<'a> Tx<'a> {
         }
     }
 
+    /// What is reserved besides is the image's now; blocks that things were put aside in are free again.
     fn forget_reservations(&mut self) {
+        if self.aside {
+            self.fs.return_reservations(self.number, self.state);
+            return;
+        }
         let reserved = self.state.reserved_count.swap(0, AcqRel) as usize;
         for entry in self.state.reserved.iter().take(reserved) {
             entry.run.store(0, Relaxed);
@@ -311,7 +328,8 @@ impl<'a> Tx<'a> {
 
     #[inline]
     fn start_afresh(&mut self) {
-        (self.objects, self.ops, self.lines, self.files, self.frees) = (0, 0, 0, 0, false);
+        (self.objects, self.ops, self.lines, self.files) = (0, 0, 0, 0);
+        (self.frees, self.aside) = (false, false);
     }
 
     /// Gives up what has been recorded and reserved since the last commit.

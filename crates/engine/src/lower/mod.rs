@@ -18,7 +18,7 @@ mod tests;
 mod update;
 mod written;
 
-pub use crate::file::fetch::Fetch;
+pub use crate::file::fetch::{Fetch, Hole};
 pub use crate::names::whole::Whole;
 pub use format::cache::state as bits;
 pub use gate::{Changing, Closed};
@@ -29,7 +29,8 @@ pub use written::Written;
 use crate::dir::NameBuffer;
 use crate::fs::{Fs, corrupt};
 use crate::segment::{Cachelet, cachelet};
-use base::{Kind, Node, Result};
+use base::stat::Figures;
+use base::{Attr, Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::fence;
 use format::cache::Lower;
@@ -105,7 +106,7 @@ impl Fs {
     /// Whether the image was made to be a cache.
     #[inline]
     pub fn is_cache(&self) -> bool {
-        self.files.features & format::Features::CACHE.0 != 0
+        self.files.features.load(core::sync::atomic::Ordering::Relaxed) & format::Features::CACHE.0 != 0
     }
 
     /// The cold and the lower line of an inode, if it has them.
@@ -118,11 +119,6 @@ impl Fs {
             0 => Ok(None),
             at => Ok(Some((cold, self.at(at, "lower line")?))),
         }
-    }
-
-    /// A cold line that is being made, and the lower line beside it.
-    pub(crate) fn lower_pair(&self, at: u64) -> Result<(&Cold, &Lower)> {
-        Ok((self.at(at, "cold line")?, self.at(at + LINE, "lower line")?))
     }
 
     /// What is known of a node's original; `None` if the lower file system does not have it. `ESTALE`.
@@ -182,7 +178,8 @@ impl Fs {
         let (mut shown, state) = (cold.shown.load(Relaxed), lower.state.load(Acquire));
         if inode.head().kind == Kind::Directory as u8 {
             let partial = if state & bits::LISTED == 0 { cachelet::PARTIAL } else { 0 };
-            return Ok(Some(cachelet::COLD | partial));
+            let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0;
+            return Ok(Some(partial | if is_plain { 0 } else { cachelet::COLD }));
         }
         if state & bits::DIRTY != 0 {
             shown = shown & 0xffff_ffff | self.space_of(inode, lower) << 32;
@@ -203,6 +200,43 @@ impl Fs {
         }
         let (_, blocks) = inode::unpack_links(inode.links.load(Relaxed));
         u64::from(blocks).max(lower.end.load(Relaxed).div_ceil(format::BLOCK)).saturating_mul(UNITS).min(u64::from(u32::MAX))
+    }
+
+    /// Whether any name of a directory is here.
+    pub fn has_names(&self, dir: Node) -> Result<bool> {
+        Ok(self.inode(node_offset(dir.id))?.size.load(Acquire) != 0)
+    }
+
+    /// Attributes, of a directory too as its original has them.
+    pub fn attr_as_original(&self, cx: &Cx, node: Node) -> Result<Attr> {
+        let mut attr = self.attr(cx, node)?;
+        let Some(known) = self.known(node)? else { return Ok(attr) };
+        let stamp = known.stamp;
+        if attr.kind != Kind::Directory {
+            (attr.nlink, attr.blocks) = (stamp.nlink, u64::from(stamp.blocks));
+        } else if !known.is_dirty() {
+            (attr.size, attr.nlink, attr.blocks) = (stamp.size, stamp.nlink, u64::from(stamp.blocks));
+        }
+        Ok(attr)
+    }
+
+    /// What a directory with a cold line shows if it has an original; false if it has none, or more than that.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn directory_figures_lower(&self, inode: &Inode, figures: &mut Figures) -> bool {
+        let Ok(Some((cold, lower))) = self.lower_lines(inode) else { return false };
+        let read = || {
+            let (shown, words) = (cold.shown.load(Acquire), [&lower.size, &lower.mtime, &lower.ctime]);
+            (shown, words.map(|word| word.load(Acquire)))
+        };
+        let (shown, [size, mtime, ctime]) = read();
+        (figures.nlink, figures.blocks, figures.size) = (shown as u32, shown >> 32, size);
+        (figures.mtime, figures.ctime, figures.atime) = (mtime as i64, ctime as i64, mtime as i64);
+        // A record may be under way that changes them.
+        let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0;
+        // While it is newer here its own figures count.
+        let is_plain = is_plain && lower.state.load(Acquire) & bits::DIRTY == 0;
+        is_plain && read() == (shown, [size, mtime, ctime]) && inode.head().flags & inode::RECOUNT == 0
     }
 
     /// The path of a node from the root of the image, into the end of `into`: where it begins there. For a file it is
@@ -233,7 +267,7 @@ impl Fs {
 
     /// Writes a new cold line at `at`, and the lower line behind it.
     pub(crate) fn write_lower(&self, at: u64, own: u64, stamp: &Stamp, state: u64) -> Result<()> {
-        let (cold, lower) = self.lower_pair(at)?;
+        let (cold, lower): (&Cold, &Lower) = (self.at(at, "cold line")?, self.at(at + LINE, "lower line")?);
         let image = &self.image;
         for (word, value) in [
             (&cold.atime, 0),

@@ -3,7 +3,7 @@
 use crate::fs::{Fs, corrupt};
 use base::{Cx, Result};
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use format::cache::{PLACE, State};
 use format::layout::{BLOCK, ROOT};
 use format::{Root, lane};
@@ -42,6 +42,34 @@ impl Fs {
         match self.root().cache.load(Acquire) {
             0 => Err(Errno::ENODATA.into()),
             at => self.at(at, "state of a cache"),
+        }
+    }
+
+    /// Rises with every directory that is brought.
+    pub fn brought(&self) -> u64 {
+        self.cache_state().map_or(0, |state| state.brought.load(Acquire))
+    }
+
+    /// A directory has been brought.
+    pub fn count_brought(&self) {
+        if let Ok(state) = self.cache_state() {
+            state.brought.fetch_add(1, AcqRel);
+        }
+    }
+
+    /// Whether process `pid` keeps the cache fresh, or becomes the one that does, since no other lives that did.
+    pub fn serve_cache(&self, pid: u32) -> bool {
+        let Ok(state) = self.cache_state() else { return false };
+        let holder = state.server.load(Acquire);
+        let lives = |holder: u64| self.users().any(|user| u64::from(user) == holder) && pm::host::is_alive(holder as u32);
+        let is_free = holder == u64::from(pid) || !lives(holder);
+        is_free && state.server.compare_exchange(holder, pid.into(), AcqRel, Relaxed).is_ok()
+    }
+
+    /// Process `pid` keeps it fresh no longer.
+    pub fn end_cache_service(&self, pid: u32) {
+        if let Ok(state) = self.cache_state() {
+            let _ = state.server.compare_exchange(pid.into(), 0, AcqRel, Relaxed);
         }
     }
 

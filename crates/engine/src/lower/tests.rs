@@ -1,9 +1,11 @@
 //! Nodes with originals, in a small image; the originals are made up.
 
-use super::{Change, Identity, Stamp, Whole, bits};
+use super::{Change, Hole, Identity, Stamp, Whole, bits};
 use crate::testing::{TestFs, TestImage, find_fast};
 use ::format::Features;
+use base::stat::Stat;
 use base::{Errno, Error, Fast, Kind, Node};
+use core::mem::MaybeUninit;
 use pm::UserSlice;
 use std::string::ToString;
 use std::vec;
@@ -55,6 +57,22 @@ fn whole_nodes() {
     assert_eq!(seen(&test, file), (0o600, 1, 2, 10_000, 1_000_000_007, 5, 1, 24));
     let other = Change { stamp: stamp(99, 1), ..changed };
     assert_eq!(test.restamp(&cx, file, &other), Err(Error::Posix(Errno::ESTALE)), "another file is not this one");
+    test.restamp_as_another(&cx, file, &other).unwrap();
+    assert_eq!((test.known(file).unwrap().unwrap().stamp, seen(&test, file).3), (other.stamp, 1), "unless it is to be");
+    // A directory too, by the fast path.
+    let figures = |test: &TestFs| {
+        let (attr, mut out) = (test.attr_as_original(&test.cx(), dir).unwrap(), MaybeUninit::<Stat>::zeroed());
+        let found = test.lookup(&test.cx(), test.root_node(), b"a-directory-with-a-name-that-is-long").unwrap();
+        let fast = test.fstat_fast(found, &mut out);
+        // SAFETY: zeroed, and words alone.
+        let out = unsafe { out.assume_init() };
+        (fast, (out.st_size as u64, out.st_nlink as u32, out.st_mtime), (attr.size, attr.nlink, attr.mtime / 1_000_000_000))
+    };
+    let (fast, shown, attr) = figures(&test);
+    assert_eq!((fast, shown, attr), (Fast::Done(()), (4096, 3, 1), (4096, 3, 1)));
+    let grown = Change { mode: 0o755, uid: 0, gid: 0, stamp: Stamp { size: 8192, mtime: 3_000_000_000, ..stamp(1, 0) } };
+    test.restamp(&cx, dir, &grown).unwrap();
+    assert_eq!(figures(&test), (Fast::Done(()), (8192, 3, 3), (8192, 3, 3)));
     test.unlink(&cx, dir, b"file").unwrap();
     test.unlink(&cx, dir, b"link").unwrap();
     test.rmdir(&cx, root, b"a-directory-with-a-name-that-is-long").unwrap();
@@ -105,6 +123,10 @@ fn fetching() {
     fetch(0, 131_072, &stamp(2, SIZE), 0).unwrap();
     fetch(196_608, 200_000, &stamp(2, SIZE + 1), 1).unwrap();
     assert_eq!(test.seek(&cx, file, 0, false), Ok(196_608), "that of another original is not taken");
+    let hole = Hole { start: 196_608, end: SIZE.next_multiple_of(4096), is_next: true };
+    assert_eq!(test.hole(&cx, file, 100, SIZE), Ok(Some(hole)));
+    assert_eq!(test.hole(&cx, file, 204_801, 204_802), Ok(Some(Hole { start: 204_800, is_next: false, ..hole })));
+    assert_eq!((test.hole(&cx, file, 100, 196_608), test.hole(&cx, file, SIZE, SIZE + 9)), (Ok(None), Ok(None)));
     // What there is of free blocks may come in several runs.
     while let Some(hole) = test.seek(&cx, file, 0, false).ok().filter(|hole| *hole < SIZE) {
         fetch(hole, SIZE - hole, &stamp(2, SIZE), 0).unwrap();
@@ -114,6 +136,8 @@ fn fetching() {
     assert_eq!((0..SIZE).find(|at| bytes[*at as usize] != byte(*at)), None);
     let after = test.attr(&cx, file).unwrap();
     assert_eq!((after.size, after.mtime, after.ctime, after.blocks), (before.size, before.mtime, before.ctime, before.blocks));
+    let other = Change { mode: 0o600, uid: 0, gid: 0, stamp: stamp(99, 1), before: None };
+    assert_eq!(test.restamp_as_another(&cx, file, &other), Err(Error::Posix(Errno::ESTALE)), "some of it has been read");
     // Looked at before it became what it is now.
     let early = Change { mode: 0, uid: 9, gid: 9, stamp: stamp(2, 7), before: Some(stamp(2, 1)) };
     test.restamp(&cx, file, &early).unwrap();

@@ -5,7 +5,8 @@ use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::segment::{Cachelet, cachelet};
 use base::{Cx, Kind, Node, Result};
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use format::Inode;
 use format::inode::{node_offset, word};
 use format::lane;
 use pm::Errno;
@@ -63,13 +64,24 @@ impl Fs {
     /// The original of a node has changed, or been looked at again. Contents that are not its any more go: `EBUSY` if
     /// they are mapped, `ESTALE` if the original is another file. Nothing happens to a node that is newer here.
     pub fn restamp(&self, cx: &Cx, node: Node, new: &Change) -> Result<()> {
+        self.restamp_if(cx, node, new, |known, _| known.is_same_file(&new.stamp))
+    }
+
+    /// Another file has taken the place of the original, and becomes it: only of a file of which nothing is here
+    /// (`ESTALE`), so that nobody has read the one and goes on with the other.
+    pub fn restamp_as_another(&self, cx: &Cx, node: Node, new: &Change) -> Result<()> {
+        self.restamp_if(cx, node, new, |_, inode| inode.head().kind == Kind::Regular as u8 && inode.root.load(Acquire) == 0)
+    }
+
+    fn restamp_if(&self, cx: &Cx, node: Node, new: &Change, may: impl Fn(&Stamp, &Inode) -> bool) -> Result<()> {
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
         let cachelet = self.lock_node(&mut tx, cx, node)?;
-        let known = self.known(node)?.filter(|known| known.stamp.is_same_file(&new.stamp)).ok_or(Errno::ESTALE)?;
+        let inode = self.inode(node_offset(node.id))?;
+        let known = self.known(node)?.filter(|known| may(&known.stamp, inode)).ok_or(Errno::ESTALE)?;
         if known.is_dirty() || new.before.is_some_and(|before| before != known.stamp) {
             return Ok(());
         }
-        let is_file = self.inode(node_offset(node.id))?.head().kind == Kind::Regular as u8;
+        let is_file = inode.head().kind == Kind::Regular as u8;
         if is_file && !known.stamp.has_same_contents(&new.stamp) {
             self.drop_contents(&mut tx, cachelet, node.id)?;
         }
@@ -109,6 +121,8 @@ impl Fs {
         let (cold, lower) = self.lower_lines(inode)?.ok_or(corrupt("lower line", offset))?;
         for (word, value) in [
             (&cold.shown, new.stamp.shown()),
+            (&lower.number, new.stamp.number),
+            (&lower.device, new.stamp.device),
             (&lower.end, new.stamp.size),
             (&lower.size, new.stamp.size),
             (&lower.mtime, new.stamp.mtime as u64),

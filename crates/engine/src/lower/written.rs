@@ -111,7 +111,7 @@ impl Fs {
         let line = tx.lines(2, Arena::Other)?;
         self.write_lower(line, own, &written.stamp, 0)?;
         self.write_line(line + LINE, inode, &written.stamp)?;
-        let (cold, _) = self.lower_pair(line)?;
+        let cold: &Cold = self.at(line, "cold line")?;
         self.image.store(&cold.shown, self.shown_first(inode, written));
         tx.object(line, 2)?;
         tx.set(offset + word::EXTRA, line)?;

@@ -13,7 +13,7 @@ use super::machine::{self, Host};
 use super::{kernel, volatile};
 use crate::fs::{Files, Fs, NOWHERE, Opens};
 use crate::segment::{Areas, cachelet_budget};
-use base::{Cx, Error};
+use base::{Atomic, Cx, Error};
 use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -44,6 +44,8 @@ pub struct Options<'a> {
     pub slot: usize,
     /// How many cachelets the segment has, if it is made now; `None`: as the image's size asks for.
     pub cachelets: Option<u32>,
+    /// Overwrites happen whole or not at all, so.
+    pub atomic: Option<Atomic>,
 }
 
 /// Why an image was not attached.
@@ -59,6 +61,8 @@ pub enum AttachError {
     Version(u32),
     /// It has what this program does not know.
     Features(Features),
+    /// What is wanted of it needs the present version of the format.
+    Older,
     /// Both copies of the superblock are damaged, or the root is.
     Damaged,
     /// The file is shorter than the image has grown to.
@@ -101,7 +105,7 @@ impl AttachError {
         match self {
             AttachError::Open(errno) | AttachError::Segment(errno) | AttachError::Map(errno) => errno,
             AttachError::NotWritable => Errno::EACCES,
-            AttachError::NotAnImage | AttachError::Version(_) | AttachError::Features(_) => Errno::EINVAL,
+            AttachError::NotAnImage | AttachError::Version(_) | AttachError::Features(_) | AttachError::Older => Errno::EINVAL,
             AttachError::Damaged | AttachError::Truncated { .. } => Errno::EUCLEAN,
             AttachError::InUse | AttachError::BeingWritten => Errno::EBUSY,
             AttachError::Elsewhere(_) | AttachError::Alias | AttachError::Locked => Errno::EBUSY,
@@ -132,6 +136,9 @@ impl fmt::Display for AttachError {
             }
             AttachError::Features(features) => {
                 write!(f, "the image has {features}, which this program does not know; use the program that made it, or a newer one")
+            }
+            AttachError::Older => {
+                write!(f, "the option atomic= needs format {VERSION}; bypath upgrade makes the image one of that version")
             }
             AttachError::Damaged => f.write_str("the superblock is damaged in both copies, or the root is; see bypath dump"),
             AttachError::Truncated { has, needs } => {
@@ -340,6 +347,13 @@ impl Fs {
             true => fs.attach(cx, &opened, options).map(|()| true),
             false => fs.attach_beside_others(cx, &opened, options),
         };
+        let attached = match attached {
+            Ok(true) if options.atomic.is_some() && !options.read_only => fs.allow_atomic().map(|()| true).map_err(|error| {
+                fs.detach(cx);
+                if error == Error::Posix(Errno::EOPNOTSUPP) { AttachError::Older } else { AttachError::Failed(error) }
+            }),
+            other => other,
+        };
         match attached {
             Ok(true) if opened.is_shared => fs.tell_others(false),
             Ok(true) => {}
@@ -519,13 +533,15 @@ pub(crate) fn unjoined(
         device: device(superblock),
         read_only: options.read_only,
         plain_slot: if is_plain { slot } else { u8::MAX },
+        overwrite_slot: if is_plain && options.atomic.is_none() { slot } else { u8::MAX },
         path: [0; 4096],
         segment_path: [0; 256],
         files: Files {
             uuid: superblock.uuid,
             version: superblock.version,
             short_numbers: superblock.has_short_numbers(),
-            features: superblock.features,
+            features: AtomicU64::new(superblock.features),
+            atomic: options.atomic,
             ..Files::default()
         },
     };

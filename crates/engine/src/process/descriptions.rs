@@ -29,6 +29,7 @@ use format::inode::node_offset;
 use format::lane::Kind;
 use openfiles::OpenFile;
 use openfiles::Processes;
+use openfiles::TOLD;
 use openfiles::refcount::{self, Holders};
 use pm::Errno;
 use pm::life::Look;
@@ -83,6 +84,9 @@ impl Fs {
         }
         pm::touched();
         description.refs.store(refcount::opened(process, fd), Release);
+        if self.is_watched() {
+            description.locks.fetch_or(TOLD, SeqCst);
+        }
         Ok(id)
     }
 
@@ -133,11 +137,19 @@ impl Fs {
     /// Ends a description that is marked as being ended.
     #[inline(never)]
     pub(crate) fn end_description(&self, cx: &Cx, id: DescriptionId, description: &OpenFile) {
+        let told = description.locks.load(SeqCst) & TOLD != 0;
+        if told {
+            self.tell_closed(cx, description);
+            description.locks.fetch_and(!TOLD, SeqCst);
+        }
         self.description_ends(cx, id, description.node.load(Relaxed));
         if description.pin.load(Acquire) == PINNED
             && let Some(cachelet) = self.cachelet(description.hint.load(Relaxed))
         {
             self.unpin(cx, cachelet, description);
+        }
+        if told {
+            self.tell_if_gone(cx, description.node.load(Relaxed));
         }
         description.refs.store(0, Release);
         self.description_hint.store(id, Relaxed);

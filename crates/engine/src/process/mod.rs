@@ -20,6 +20,7 @@
 //! | `census` | what is held at the moment, for tests |
 //! | `last` | the ends of descriptions and processes |
 //! | `kernel` | what `/proc` tells |
+//! | `feature` | what not every program of the format knows |
 //! | `stopped` | who keeps others waiting |
 //!
 //! Invariants
@@ -35,6 +36,7 @@ pub mod calls;
 pub mod census;
 pub mod descriptions;
 pub mod executed;
+mod feature;
 mod join;
 mod kernel;
 mod last;

@@ -82,6 +82,7 @@ impl Fs {
         if file::lstat(path).is_ok_and(|stat| stat.identity() == self.files.segment) {
             let _ = file::unlink(path);
         }
+        self.remove_mirrors();
     }
 }
 

@@ -56,16 +56,16 @@ impl Fs {
     /// another one is and lives.
     pub fn start_serving(&self, cx: &Cx) -> Result<()> {
         let own = self.own_process()? + 1;
-        let server = &self.header().server;
+        let header = self.header();
         loop {
-            let before = server.load(Acquire);
+            let before = header.server();
             if before == own {
                 return Ok(());
             }
-            if before != 0 && self.server_lives(cx, before) && server.load(Acquire) == before {
+            if before != 0 && self.server_lives(cx, before) && header.server() == before {
                 return Err(Errno::EBUSY.into());
             }
-            if server.compare_exchange(before, own, AcqRel, Relaxed).is_ok() {
+            if header.change_server(before, own) {
                 let served = &self.header().served;
                 served.deaths_told.store(served.deaths.load(Acquire), Relaxed);
                 served.missed_told.store(served.missed.load(Acquire), Relaxed);
@@ -89,12 +89,12 @@ impl Fs {
 
     /// If the process of slot `number` was the server, there is none now.
     pub(super) fn server_ends(&self, number: u32) {
-        let _ = self.header().server.compare_exchange(number + 1, 0, AcqRel, Relaxed);
+        self.header().change_server(number + 1, 0);
     }
 
     /// PID of the server as its own namespace knows it, if there is one that lives.
     pub fn server(&self, cx: &Cx) -> Option<u32> {
-        let server = self.header().server.load(Acquire);
+        let server = self.header().server();
         if server == 0 || (server != self.process.load(Relaxed) && !self.server_lives(cx, server)) {
             return None;
         }
@@ -135,6 +135,13 @@ impl Fs {
     /// Whether changes by this process must be told to the kernel.
     #[inline]
     pub fn is_served(&self) -> bool {
+        let server = self.header().server();
+        server != 0 && server != self.process.load(Relaxed)
+    }
+
+    /// Whether changes by this process must be told to anybody: to the kernel, or to those who watch.
+    #[inline]
+    pub fn is_told(&self) -> bool {
         let server = self.header().server.load(Relaxed);
         server != 0 && server != self.process.load(Relaxed)
     }
@@ -261,7 +268,7 @@ impl Fs {
     /// the kernel is to forget everything.
     #[cold]
     pub(crate) fn tell_later(&self, node: u64) {
-        if self.header().server.load(Relaxed) == 0 {
+        if self.header().server() == 0 {
             return;
         }
         if let Some(notice) = self.take_notice(node) {
@@ -294,7 +301,7 @@ impl Fs {
                 return;
             }
             file::wait(word, before, LOOK);
-            let server = self.header().server.load(Acquire);
+            let server = self.header().server();
             if word.load(Acquire) == before && (server == 0 || !self.server_lives(cx, server)) {
                 // Its mount is dead, and nothing that is kept for it is seen.
                 return;

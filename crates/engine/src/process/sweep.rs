@@ -2,7 +2,7 @@
 //!
 //! A segment stays when its last user leaves. Whoever makes a new one looks
 //! through the directory, for a short time, and removes those of his own whose image does
-//! not name them (or is not there) and that nobody has mapped.
+//! not name them (or is not there) and that nobody has mapped; and the mirrors (`crate::watch`) of those that are gone.
 //!
 //! What others have laid there is not opened, whatever its name: it could be a FIFO, or name a path that only we may open.
 
@@ -10,6 +10,7 @@ use super::join::{IMAGE_PATH, PREFIX};
 use super::owner;
 use crate::fs::Fs;
 use crate::segment::{Header, MAGIC};
+use crate::watch::mirror;
 use core::mem::offset_of;
 use format::Volatile;
 use format::layout;
@@ -36,12 +37,20 @@ impl Fs {
             if pm::clock::monotonic() > end {
                 return;
             }
-            for name in listed.flatten().map(|entry| entry.name.to_bytes()).filter(|name| is_segment(name)) {
+            for name in listed.flatten().map(|entry| entry.name.to_bytes()) {
                 path[directory.len()] = b'/';
                 let from = directory.len() + 1;
+                let Some((name, mirrors)) = name.split_at_checked(NAME).filter(|(name, _)| is_segment(name)) else { continue };
                 path[from..from + NAME].copy_from_slice(name);
-                path[from + NAME] = 0;
-                if path != self.segment_path && self.is_needless(&path) {
+                path[from + NAME..].fill(0);
+                if mirrors.starts_with(mirror::SUFFIX) {
+                    let is_gone = file::lstat(&path[..from + NAME + 1]).err() == Some(Errno::ENOENT);
+                    let end = from + NAME + mirrors.len();
+                    if (is_gone || mirrors.len() > mirror::SUFFIX.len()) && end < path.len() {
+                        path[from + NAME..end].copy_from_slice(mirrors);
+                        mirror::remove_at(&path[..end]);
+                    }
+                } else if mirrors.is_empty() && path != self.segment_path && self.is_needless(&path) {
                     let _ = file::unlink(&path[..from + NAME + 1]);
                 }
             }

@@ -177,6 +177,7 @@ impl Processes for Fs {
         // Before the number is somebody else's.
         self.server_ends(number);
         self.end_notices_of(number);
+        self.watcher_ends(number);
     }
 
     fn finish_of_the_dead(&self, cx: &Cx) {

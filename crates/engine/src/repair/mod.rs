@@ -133,6 +133,8 @@ struct Changes {
     /// New objects: nothing refers to them yet.
     fresh: BTreeSet<u64>,
     lines: BTreeSet<u64>,
+    /// Blocks from which records copy: until these have ended on the medium nothing may be put there.
+    aside: BTreeSet<u64>,
 }
 
 impl Drop for Repair {

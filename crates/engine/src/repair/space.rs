@@ -10,6 +10,9 @@ const GROW_BLOCKS: u64 = 256;
 impl Fixer<'_> {
     /// Lines of a block that can be given out.
     fn free_lines(&self, place: usize) -> u64 {
+        if self.plan.changes.aside.contains(&(self.fs.layout.first_block() + place as u64)) {
+            return 0;
+        }
         let taken = if self.salvaged { self.used[place] } else { self.used[place] | self.was_used(place) };
         !taken
     }

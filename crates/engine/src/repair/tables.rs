@@ -9,7 +9,7 @@ use base::Kind;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use format::inode::{Head, node_generation, node_offset, word};
-use format::lane::{Op, State};
+use format::lane::{Op, State, copied_from};
 use format::layout::{self, BLOCK, LANES, LINE, ORPHAN_TABLE, PERMISSION_TABLE, ROOT, SUPERBLOCK_COPY, VOLATILE};
 use format::permission::{VALID, start};
 use format::{Root, bucket};
@@ -58,6 +58,11 @@ impl Plan {
             ) => (at, 8),
             Some(Op::Touch { at, .. }) => (at, LINE),
             Some(Op::SetRun { at, count } | Op::ClearRun { at, count }) => (at, count.min(1 << 24) * 8),
+            Some(Op::Copy { to, block, len }) => {
+                let last = (copied_from(block, to) + u64::from(len)) / BLOCK;
+                self.changes.aside.extend(u64::from(block)..=last);
+                (to, u64::from(len).max(1))
+            }
             // On the first line of its lane, which is written anyhow.
             Some(Op::Counters { .. }) | None => return,
         };

@@ -66,6 +66,9 @@ pub const CAPABLE: u32 = 32768;
 /// A process has mapped holes of the file as zeroes: who fills one takes the zeroes away (`file/zeros.rs`). The bit that
 /// says of a directory that [`NAMES_KNOWN`]: there is no other left.
 pub const HOLES: u32 = NAMES_KNOWN;
+/// A file is being overwritten whole or not at all (`file/atomic.rs`): who reads it looks whether the one who does it lives.
+/// The bit that says of a directory that it is [`UNREADABLE`].
+pub const OVERWRITTEN: u32 = UNREADABLE;
 /// From here on a word of flags says which lane has closed a directory, or is about to give a cachelet away.
 const LANE: u32 = 1 << 16;
 const _: () = assert!(CAPABLE < LANE && STORED < LANE && EXECUTED < LANE && HOLES < LANE);

@@ -80,9 +80,11 @@ pub struct LaneState {
     pub waits_for: AtomicU64,
     /// Not 0: what this lane waits for is not wanted any more (the server's lanes: `Fs::call_off`).
     pub called_off: AtomicU64,
+    /// Block at which this lane has put something aside before: it is in the processor's caches.
+    pub aside: AtomicU64,
     /// Not 0: in the middle of a change of a cached directory (`lower::gate`).
     pub changing: AtomicU64,
-    pub spare: [AtomicU64; 29 - OFFSETS],
+    pub spare: [AtomicU64; 28 - OFFSETS],
     /// Node that this lane has made without a name, for whoever opens it next: nobody frees it before.
     pub unopened: AtomicU64,
     pub reserved: [Reserved; RESERVED_MAX],

@@ -30,12 +30,13 @@ pub use high::High;
 pub use lane_state::{LaneState, Reserved};
 pub use openfiles::OpenFile;
 
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use format::layout::{LANES, Layout, PROCESSES};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// First word of a segment.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x12");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x13");
 /// Descriptors of a process: 16,384 numbers (the last one stands for the working
 /// directory) and 4,096 for mappings.
 pub const DESCRIPTORS: u64 = 16_384 + 4_096;
@@ -86,7 +87,7 @@ pub struct Header {
     pub cachelet_ready: AtomicU32,
     /// How often the index is not asked for another segment, since there was no room for one.
     pub index_patience: AtomicU32,
-    /// Process that serves the kernel mount + 1; 0: none. Here, where who makes something looks anyway.
+    /// Process that serves the kernel mount + 1, 0: none; and [`WATCHED`]. Here, where who makes something looks anyway.
     pub server: AtomicU32,
     /// Slots of the orphan table that were ever in use + 1; 0: not known (`names/orphan.rs`).
     pub orphans_high: AtomicU32,
@@ -116,6 +117,26 @@ pub struct Header {
     pub calls: Counted,
     pub requests: Counted,
     pub serves: Serves,
+    /// Which nodes may be watched, by a hash: a bit each.
+    pub watched: [AtomicU64; WATCHED_WORDS],
+}
+
+/// In [`Header::server`]: a program watches something of the image (`crate::watch`).
+pub const WATCHED: u32 = 1 << 31;
+/// Words of [`Header::watched`].
+pub const WATCHED_WORDS: usize = 64;
+
+impl Header {
+    /// Process that serves the kernel mount + 1; 0: none.
+    pub fn server(&self) -> u32 {
+        self.server.load(Acquire) & !WATCHED
+    }
+
+    /// Makes another process the server, if `before` is; whether it was.
+    pub fn change_server(&self, before: u32, after: u32) -> bool {
+        let change = |word: u32| (word & !WATCHED == before).then_some(word & WATCHED | after);
+        self.server.fetch_update(AcqRel, Acquire, change).is_ok()
+    }
 }
 
 /// Which image a segment serves, so that no other one can name it. Written once, by its maker.

@@ -65,7 +65,7 @@ impl Ring {
     /// where it pleases.
     fn must_be_ours(&self, posted: &Posted) -> Result<(), Errno> {
         let slot = self.slot(posted.index)?;
-        let is_ours = owner(slot.state.load(Acquire)) == host::own_pid_cached() && slot.unique.load(Relaxed) == posted.unique;
+        let is_ours = owner(slot.state.load(Acquire)) == own_owner() && slot.unique.load(Relaxed) == posted.unique;
         if is_ours { Ok(()) } else { Err(Errno::EIO) }
     }
 
@@ -143,7 +143,7 @@ impl Ring {
         slot.sleeps.store(0, Relaxed);
         slot.yields.store(self.co_location.place(self.yielding.is_worth_it()), Relaxed);
         slot.incarnation.store(request.incarnation, Relaxed);
-        slot.state.store(word(host::own_pid_cached(), REQUEST), Release);
+        slot.state.store(word(own_owner(), REQUEST), Release);
         header.pending.fetch_or(1 << index, SeqCst);
         self.notify(header);
         Ok(Posted { index, unique, incarnation: request.incarnation })
@@ -158,7 +158,7 @@ impl Ring {
         loop {
             match header.daemon_state.load(SeqCst) {
                 daemon_state::SERVING => return Ok(()),
-                daemon_state::STARTING if host::is_alive(header.supervisor.load(Relaxed)) => {
+                daemon_state::STARTING if host::is_alive_by_mark(header.supervisor.load(Relaxed)) != Some(false) => {
                     if clock::monotonic() - begun > self.timeout_ns(header) {
                         return Err(Errno::ETIMEDOUT);
                     }
@@ -200,7 +200,7 @@ impl Ring {
         for step in 0..SLOTS {
             let index = hint.wrapping_add(step) % SLOTS;
             let slot = self.slot(index)?;
-            let own = word(host::own_pid_cached(), CLAIMED);
+            let own = word(own_owner(), CLAIMED);
             if slot.state.load(Relaxed) == FREE && slot.state.compare_exchange(FREE, own, AcqRel, Relaxed).is_ok() {
                 if step != 0 {
                     self.hint.store(index, Relaxed);
@@ -219,7 +219,7 @@ impl Ring {
             let slot = self.slot(index)?;
             let state = slot.state.load(Acquire);
             let is_past = slot.is_past(incarnation);
-            if state == FREE || slot.free_left(incarnation) || host::is_alive(owner(state)) {
+            if state == FREE || slot.free_left(incarnation) || host::is_alive_by_bits(owner(state), OWNER_BITS) != Some(false) {
                 continue;
             }
             let next = match stage(state) {
@@ -284,7 +284,7 @@ impl Ring {
                     untaken_ns *= 2;
                 }
                 // Should the supervisor not see it.
-                if clock::monotonic() - now < NAP_NS || daemon == 0 || host::is_alive(daemon) {
+                if clock::monotonic() - now < NAP_NS || daemon == 0 || host::is_alive_by_mark(daemon) != Some(false) {
                     continue;
                 }
             }

@@ -74,7 +74,7 @@ impl Ring {
         let mut result = Ok(());
         if found.is_none() {
             if header.daemon.load(Relaxed) == 0 {
-                header.daemon.store(host::own_pid(), Relaxed);
+                header.daemon.store(host::own_mark(), Relaxed);
             }
             let rung = header.bell.load(SeqCst);
             header.leader.store(SLEEPS, SeqCst);
@@ -116,7 +116,11 @@ impl Ring {
         let begun = clock::monotonic();
         file::wait(word, value, LOOK_NS);
         let is_long = clock::monotonic() - begun >= LOOK_NS;
-        if is_long && !host::is_alive(header.supervisor.load(Relaxed)) { Err(Errno::ENODEV) } else { Ok(()) }
+        if is_long && host::is_alive_by_mark(header.supervisor.load(Relaxed)) == Some(false) {
+            Err(Errno::ENODEV)
+        } else {
+            Ok(())
+        }
     }
 
     /// A reply, in parts; `returns`: by a thread that will ask for the next request when this is done. `ENOENT` if nobody asked (any more), `EINVAL` if it is

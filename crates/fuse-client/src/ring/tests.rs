@@ -25,11 +25,11 @@ fn call(ring: &Ring) -> Result<usize, Errno> {
     ring.call(&cx, &request, nothing)
 }
 
-/// The PID of a process that has been.
+/// What the slots of a process that has been would say.
 fn dead() -> u32 {
     let mut child = process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
-    child.id()
+    own_owner() ^ process::id() ^ child.id()
 }
 
 /// Goal: a daemon that lives and stays in the middle of an answer keeps nobody past the time-out, and the
@@ -109,7 +109,7 @@ fn asked_for_ahead() {
 #[test]
 fn what_the_dead_have_left() {
     let (ring, path) = ring("dead");
-    let (dead, own) = (dead(), process::id());
+    let (dead, own) = (dead(), own_owner());
     let slot = ring.slot(0).unwrap();
     for (stage_left, stage_then) in
         [(CLAIMED, FREE), (REQUEST, ABANDONED), (TAKEN, ABANDONED), (REPLYING, REPLYING), (REPLIED, FREE), (ABANDONED, ABANDONED)]
@@ -118,6 +118,10 @@ fn what_the_dead_have_left() {
         slot.state.store(word(own, stage_left), SeqCst);
         ring.reclaim().unwrap();
         assert_eq!(slot.state.load(SeqCst), word(own, stage_left), "of the living");
+        // The same PID in another namespace is another process, of which nobody can tell.
+        slot.state.store(word(dead ^ 1 << 22, stage_left), SeqCst);
+        ring.reclaim().unwrap();
+        assert_eq!(slot.state.load(SeqCst), word(dead ^ 1 << 22, stage_left), "of another namespace");
         slot.state.store(word(dead, stage_left), SeqCst);
         ring.reclaim().unwrap();
         assert_eq!(stage(slot.state.load(SeqCst)), stage_then, "stage {stage_left}");

@@ -15,6 +15,10 @@ const UTIME_OMIT: i64 = 0x3fff_fffe;
 const NSEC: i64 = 1_000_000_000;
 
 fn set_mode(cx: &Cx, backend: &dyn Backend, node: Node, mode: usize) -> base::Result<usize> {
+    // A path that follows leads to one all the same by `/proc/self/fd/N`.
+    if backend.attr(cx, node)?.kind == Kind::Symlink {
+        return err(Errno::EOPNOTSUPP);
+    }
     let change = SetAttr { mode: Some(mode as u16 & 0o7777), ..SetAttr::default() };
     backend.set_attr(cx, node, &change).map(|()| 0)
 }
@@ -100,12 +104,7 @@ impl Process {
         if args[3] as u32 & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
             return fail(Errno::EINVAL);
         }
-        let change = |cx: &Cx, backend: &dyn Backend, node| {
-            if backend.attr(cx, node)?.kind == Kind::Symlink {
-                return err(Errno::EOPNOTSUPP);
-            }
-            set_mode(cx, backend, node, args[2])
-        };
+        let change = |cx: &Cx, backend: &dyn Backend, node| set_mode(cx, backend, node, args[2]);
         // SAFETY: the caller's promise.
         if unsafe { Self::empty_path(args[1], args[3], false) } {
             let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };
@@ -122,6 +121,9 @@ impl Process {
 
     /// `fchmod(fd, mode)`.
     pub unsafe fn fchmod(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if let Some((mount, node)) = self.behind(args[0]) {
+            return done(set_mode(&self.cx(thread), mount.backend, node, args[1]));
+        }
         self.on(thread, args[0], |cx, file| set_mode(cx, file.mount.backend, file.node, args[1]))
     }
 
@@ -167,6 +169,9 @@ impl Process {
 
     /// `fchown(fd, uid, gid)`.
     pub unsafe fn fchown(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        if let Some((mount, node)) = self.behind(args[0]) {
+            return done(set_owner(&self.cx(thread), mount.backend, node, args[1], args[2]));
+        }
         self.on(thread, args[0], |cx, file| set_owner(cx, file.mount.backend, file.node, args[1], args[2]))
     }
 
@@ -191,6 +196,10 @@ impl Process {
                 return fail(Errno::EINVAL);
             }
             if args[1] == 0 {
+                if let Some((mount, node)) = self.behind(args[0]) {
+                    let cx = self.cx(thread);
+                    return done(times.and_then(|times| set_times(&cx, mount.backend, node, times)));
+                }
                 return self.on(thread, args[0], |cx, file| set_times(cx, file.mount.backend, file.node, times?));
             }
             let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };

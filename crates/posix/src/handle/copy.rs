@@ -1,4 +1,4 @@
-//! Copying between descriptors: `sendfile`, `copy_file_range`, `splice`.
+//! Copying between descriptors: `sendfile`, `copy_file_range`.
 
 use super::attr::{readable, writable};
 use super::buffers::COUNT_MAX;
@@ -6,22 +6,22 @@ use super::{done, err, fail};
 use crate::path::OpenFile;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
-use base::{Cx, Kind};
+use base::{Cx, Error, Kind};
 use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice, faults};
 
 /// A position that a call takes from memory, or from the description.
 #[derive(Clone, Copy)]
-struct Position<'a> {
-    pointer: usize,
-    file: Option<&'a OpenFile<'a>>,
+pub(super) struct Position<'a> {
+    pub(super) pointer: usize,
+    pub(super) file: Option<&'a OpenFile<'a>>,
 }
 
 impl Position<'_> {
     /// # Safety
     /// The pointer is null, bad or leads to a word.
-    unsafe fn get(self) -> base::Result<Option<u64>> {
+    pub(super) unsafe fn get(self) -> base::Result<Option<u64>> {
         match (self.pointer, self.file) {
             (0, file) => Ok(file.map(|f| f.description.offset.load(Relaxed))),
             (low, _) if bad(low) => err(Errno::EFAULT),
@@ -35,7 +35,7 @@ impl Position<'_> {
 
     /// # Safety
     /// As for `get`, writable.
-    unsafe fn set(self, at: u64) -> base::Result<()> {
+    pub(super) unsafe fn set(self, at: u64) -> base::Result<()> {
         match (self.pointer, self.file) {
             (0, Some(file)) => file.description.offset.store(at, Relaxed),
             (0, None) => {}
@@ -44,6 +44,21 @@ impl Position<'_> {
         }
         Ok(())
     }
+}
+
+/// A negative offset, to which a length is added before anything else is asked.
+fn wraps(error: Error) -> Error {
+    if error == Error::Posix(Errno::EINVAL) { Error::Posix(Errno::EOVERFLOW) } else { error }
+}
+
+/// The type of what a descriptor of the kernel's is.
+pub(super) fn kind_in_kernel(fd: usize) -> Option<u32> {
+    pm::host::kind_of(fd as i32).ok().map(|mode| u32::from(mode) & abi::S_IFMT)
+}
+
+/// Whether a descriptor of the kernel's is something that `sendfile` reads: a file or a device.
+fn is_in_pages(fd: usize) -> bool {
+    kind_in_kernel(fd).is_some_and(|kind| matches!(kind, abi::S_IFREG | abi::S_IFBLK | abi::S_IFCHR))
 }
 
 #[allow(clippy::missing_safety_doc)]
@@ -59,6 +74,9 @@ impl Process {
         {
             return fail(Errno::EBADF);
         }
+        if from.is_none() && self.kernel_open(args[1]) && !is_in_pages(args[1]) {
+            return fail(Errno::EINVAL);
+        }
         if from.is_none() && !self.kernel_open(args[1]) || out.is_none() && !self.kernel_open(args[0]) {
             return fail(Errno::EBADF);
         }
@@ -73,8 +91,77 @@ impl Process {
         }
         let cx = self.cx(thread);
         let position = Position { pointer: args[2], file: from.as_ref() };
+        if let Some((out, whole)) = out.as_ref().and_then(|out| Some((out, self.sends_whole(out, from.as_ref(), args)?))) {
+            // SAFETY: the caller's promise.
+            return done(unsafe { self.send_whole(&cx, args, from.as_ref(), (out, whole), position) });
+        }
         // SAFETY: the caller's promise.
         done(unsafe { self.pump(&cx, thread, args, from.as_ref(), out.as_ref(), position) })
+    }
+
+    /// The calls by which `sendfile` writes, if it is to do so whole: of a file that can be read at an offset.
+    fn sends_whole<'a>(&self, out: &OpenFile<'a>, from: Option<&OpenFile>, args: [usize; 6]) -> Option<&'a dyn vfs::Whole> {
+        let is_asked = || out.mount.backend.whole().filter(|whole| whole.is_asked());
+        let whole = out.whole().or_else(is_asked)?;
+        (self.file_limit() == u64::MAX && (from.is_some() || self.is_regular(args[1]))).then_some(whole)
+    }
+
+    /// Whether a number that is not ours is a regular file of the kernel's.
+    fn is_regular(&self, fd: usize) -> bool {
+        // SAFETY: a zeroed `stat` is a valid one.
+        let mut stat: abi::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: the buffer is a `struct stat`.
+        let known = unsafe { self.door.kernel(abi::__NR_fstat as usize, [fd, &raw mut stat as usize, 0, 0, 0, 0]) };
+        known >= 0 && stat.st_mode & abi::S_IFMT == abi::S_IFREG
+    }
+
+    /// `sendfile` into a file of ours as one write: straight into its memory.
+    unsafe fn send_whole(
+        &self,
+        cx: &Cx,
+        args: [usize; 6],
+        from: Option<&OpenFile>,
+        (out, whole): (&OpenFile, &dyn vfs::Whole),
+        position: Position,
+    ) -> base::Result<usize> {
+        // SAFETY: the caller's promise.
+        let asked = unsafe { position.get() }?;
+        let begin = match asked {
+            Some(at) => at,
+            // SAFETY: plain numbers.
+            None => pm::sys::check(unsafe { self.door.kernel(abi::__NR_lseek as usize, [args[1], 0, 1, 0, 0, 0]) })? as u64,
+        };
+        let mut at = begin;
+        let mut fill = |part: UserSlice| {
+            let got = match from {
+                Some(file) => file.mount.backend.read(cx, file.node, at, &[part]).map_err(|error| error.errno())?,
+                // SAFETY: memory of our file, as long as it says.
+                None => pm::sys::check(unsafe {
+                    self.door.kernel(abi::__NR_pread64 as usize, [args[1], part.ptr as usize, part.len, at as usize, 0, 0])
+                })?,
+            };
+            at += got as u64;
+            Ok(got)
+        };
+        let (backend, id) = (out.mount.backend, out.entry.description());
+        backend.offset_lock(cx, id);
+        let to = out.description.offset.load(Relaxed);
+        let sent = whole.write_with(cx, out.node, (to, args[3].min(COUNT_MAX) as u64), &mut fill);
+        if let Ok(sent) = sent {
+            out.description.offset.store(to + sent as u64, Relaxed);
+        }
+        backend.offset_unlock(cx, id);
+        let sent = sent?;
+        match asked {
+            // SAFETY: the caller's promise.
+            Some(_) => unsafe { position.set(begin + sent as u64) }?,
+            None => {
+                // SAFETY: plain numbers.
+                let _ =
+                    unsafe { self.door.kernel(abi::__NR_lseek as usize, [args[1], (begin + sent as u64) as usize, 0, 0, 0, 0]) };
+            }
+        }
+        Ok(sent)
     }
 
     unsafe fn pump(
@@ -142,7 +229,7 @@ impl Process {
         let (backend, id) = (file.mount.backend, file.entry.description());
         backend.offset_lock(cx, id);
         let at = file.description.offset.load(Relaxed);
-        let result = backend.write(cx, file.node, Some(at), &[UserSlice::from_ref(bytes)]);
+        let result = self.write_limited(cx, file, Some(at), &[UserSlice::from_ref(bytes)]);
         if let Ok((_, end)) = result {
             file.description.offset.store(end, Relaxed);
         }
@@ -164,13 +251,20 @@ impl Process {
                 let ours = from.is_some_and(|f| f.entry.path_only() || !readable(f.flags()))
                     || to.is_some_and(|f| f.entry.path_only() || !writable(f.flags()));
                 let other = if from.is_some() { args[2] } else { args[0] };
-                fail(if ours || !self.kernel_open(other) { Errno::EBADF } else { Errno::EXDEV })
+                let kinds = [from.map(|f| f.entry.kind()), to.map(|f| f.entry.kind())];
+                fail(if ours || !self.kernel_open(other) {
+                    Errno::EBADF
+                } else if kinds.contains(&Some(Kind::Directory)) {
+                    Errno::EISDIR
+                } else {
+                    Errno::EXDEV
+                })
             }
         }
     }
 
     /// Whether a number that is not ours is open in the kernel.
-    fn kernel_open(&self, fd: usize) -> bool {
+    pub(in crate::handle) fn kernel_open(&self, fd: usize) -> bool {
         // SAFETY: plain numbers.
         self.door.has_kernel()
             && unsafe { self.door.kernel(abi::__NR_fcntl as usize, [fd, abi::F_GETFD as usize, 0, 0, 0, 0]) >= 0 }
@@ -186,10 +280,21 @@ impl Process {
         let mut stat: abi::stat = unsafe { core::mem::zeroed() };
         // SAFETY: the buffer is a `struct stat`.
         let known = unsafe { self.door.kernel(abi::__NR_fstat as usize, [args[0], &raw mut stat as usize, 0, 0, 0, 0]) };
-        if known < 0 || !writable(to.flags()) || to.flags() & abi::O_APPEND != 0 {
+        if known < 0 {
             return err(Errno::EBADF);
         }
-        if stat.st_mode & abi::S_IFMT != abi::S_IFREG || stat.st_size <= 0 || args[5] != 0 || self.file_limit() != u64::MAX {
+        match stat.st_mode & abi::S_IFMT {
+            abi::S_IFDIR => return err(Errno::EISDIR),
+            abi::S_IFREG => {}
+            _ => return err(Errno::EINVAL),
+        }
+        if !writable(to.flags()) || to.flags() & abi::O_APPEND != 0 {
+            return err(Errno::EBADF);
+        }
+        if args[5] != 0 {
+            return err(Errno::EINVAL);
+        }
+        if stat.st_size <= 0 {
             return err(Errno::EXDEV);
         }
         let (source, target) = (Position { pointer: args[1], file: None }, Position { pointer: args[3], file: Some(to) });
@@ -203,8 +308,14 @@ impl Process {
             None => pm::sys::check(unsafe { self.door.kernel(abi::__NR_lseek as usize, [args[0], 0, 1, 0, 0, 0]) })? as u64,
         };
         let len = (args[4].min(COUNT_MAX) as u64).min((stat.st_size as u64).saturating_sub(from_at));
+        let limit = self.file_limit();
+        if len > 0 && to_at >= limit {
+            super::rw::over_limit();
+            return err(Errno::EFBIG);
+        }
+        let len = len.min(limit - to_at);
         let mut at = from_at;
-        let copied = to.mount.backend.write_with(cx, to.node, to_at, len, &mut |part: UserSlice| {
+        let mut fill = |part: UserSlice| {
             // SAFETY: memory of our file, as long as it says.
             let got = unsafe {
                 self.door.kernel(abi::__NR_pread64 as usize, [args[0], part.ptr as usize, part.len, at as usize, 0, 0])
@@ -212,7 +323,11 @@ impl Process {
             let got = pm::sys::check(got)?;
             at += got as u64;
             Ok(got)
-        })?;
+        };
+        let copied = match to.whole() {
+            None => to.mount.backend.write_with(cx, to.node, to_at, len, &mut fill)?,
+            Some(whole) => whole.write_with(cx, to.node, (to_at, len), &mut fill)?,
+        };
         match asked {
             // SAFETY: the caller's promise.
             Some(_) => unsafe { source.set(from_at + copied as u64) }?,
@@ -233,9 +348,9 @@ impl Process {
             return err(Errno::EBADF);
         }
         // SAFETY: the caller's promise.
-        let from_at = unsafe { source.get() }?.unwrap_or(0);
+        let from_at = unsafe { source.get() };
         // SAFETY: the caller's promise.
-        let to_at = unsafe { target.get() }?.unwrap_or(0);
+        let to_at = unsafe { target.get() };
         if args[5] != 0 {
             return err(Errno::EINVAL);
         }
@@ -247,6 +362,7 @@ impl Process {
         if !readable(from.flags()) || !writable(to.flags()) || to.flags() & abi::O_APPEND != 0 {
             return err(Errno::EBADF);
         }
+        let (from_at, to_at) = (from_at.map_err(wraps)?.unwrap_or(0), to_at.map_err(wraps)?.unwrap_or(0));
         if from.slot != to.slot {
             return err(Errno::EXDEV);
         }
@@ -270,23 +386,15 @@ impl Process {
         if len == 0 {
             return Ok(0);
         }
-        let copied = from.mount.backend.copy_range(cx, from.node, from_at, to.node, to_at, len)?;
+        let copied = match to.whole() {
+            None => from.mount.backend.copy_range(cx, from.node, from_at, to.node, to_at, len)?,
+            Some(whole) => whole.copy_range(cx, (from.node, from_at), (to.node, to_at), len)?,
+        };
         // SAFETY: the caller's promise.
         unsafe { source.set(from_at + copied) }?;
         // SAFETY: the caller's promise.
         unsafe { target.set(to_at + copied) }?;
         Ok(copied as usize)
-    }
-
-    /// `splice(in, in offset, out, out offset, len, flags)`: refused with the
-    /// error that makes programs copy.
-    pub unsafe fn splice(&self, _thread: &ThreadState, args: [usize; 6]) -> Outcome {
-        match (self.file(args[0]), self.file(args[2])) {
-            (None, None) => Outcome::Kernel,
-            (None, _) if !self.kernel_open(args[0]) => fail(Errno::EBADF),
-            (_, None) if !self.kernel_open(args[2]) => fail(Errno::EBADF),
-            _ => fail(Errno::EINVAL),
-        }
     }
 
     /// `tee(in, out, len, flags)`: for pipes only.

@@ -4,6 +4,7 @@ use super::{ATTEMPTS, done, err, fail};
 use crate::descriptors::{CWD_FD, Entry, SPARE_FD};
 use crate::path::{CWD, OpenFile, Place};
 use crate::text::bad;
+use crate::text_out::TextOut;
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Kind, Last, Node, PATH_MAX, X};
 use core::sync::atomic::Ordering::Relaxed;
@@ -20,7 +21,7 @@ impl Process {
         for _ in 0..ATTEMPTS {
             // SAFETY: the caller's promise.
             let changed = match unsafe { self.resolve(&cx, thread, 0, CWD, args[0], Last::Follow) } {
-                Ok(Place::Ours(spot)) => spot.node(&cx).and_then(|node| self.change_to(&cx, spot.slot, spot.mount, node)),
+                Ok(Place::Ours(spot)) => spot.node(&cx).and_then(|node| self.change_to(&cx, thread, spot.slot, spot.mount, node)),
                 // SAFETY: the caller's promise.
                 Ok(Place::Kernel) => return unsafe { self.change_outside(thread, nr, args) },
                 // SAFETY: as above, with a text of ours.
@@ -37,7 +38,7 @@ impl Process {
     /// `fchdir(fd)`.
     pub unsafe fn fchdir(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         match self.file(args[0]) {
-            Some(file) => done(self.change_to(&self.cx(thread), file.slot, file.mount, file.node)),
+            Some(file) => done(self.change_to(&self.cx(thread), thread, file.slot, file.mount, file.node)),
             // SAFETY: the caller's promise.
             None => unsafe { self.change_outside(thread, abi::__NR_fchdir as usize, args) },
         }
@@ -77,22 +78,22 @@ impl Process {
         }
     }
 
-    fn change_to(&self, cx: &Cx, slot: usize, mount: &Mount, node: Node) -> base::Result<usize> {
+    fn change_to(&self, cx: &Cx, thread: &ThreadState, slot: usize, mount: &Mount, node: Node) -> base::Result<usize> {
         let backend = mount.backend;
         if backend.attr(cx, node)?.kind != Kind::Directory {
             return err(Errno::ENOTDIR);
         }
         backend.access(cx, node, X)?;
-        self.moving.with(|| self.move_to(cx, slot, mount, node))
+        self.moving.with(|| self.move_to(cx, thread, slot, mount, node))
     }
 
     /// For who is moving the working directory.
-    fn move_to(&self, cx: &Cx, slot: usize, mount: &Mount, node: Node) -> base::Result<usize> {
+    fn move_to(&self, cx: &Cx, thread: &ThreadState, slot: usize, mount: &Mount, node: Node) -> base::Result<usize> {
         let backend = mount.backend;
         let was_ours = self.descriptors.get(CWD_FD);
         // Held by the spare number while the old one gives the place free.
         let id = backend.open(cx, node, abi::O_PATH | abi::O_DIRECTORY, SPARE_FD)?;
-        if let Err(errno) = self.move_kernel_cwd(cx, mount, node, was_ours.is_some()) {
+        if let Err(errno) = self.move_kernel_cwd(cx, thread, mount, node, was_ours.is_some()) {
             backend.close(cx, SPARE_FD);
             return Err(errno.into());
         }
@@ -104,6 +105,9 @@ impl Process {
         let held = backend.dup(id, CWD_FD);
         backend.close(cx, SPARE_FD);
         held?;
+        // Where `..` leads once it is removed.
+        let parent = backend.parent(cx, node).unwrap_or(node);
+        mount.description(id).parent.store(parent.id, Relaxed);
         self.descriptors.put(CWD_FD, Entry::new(slot, id, Kind::Directory, false, true));
         self.note_here();
         self.cwd_above_mount.store(false, Relaxed);
@@ -112,8 +116,8 @@ impl Process {
 
     /// The kernel's working directory follows: to the same directory where the kernel has
     /// it (`/proc/self/cwd`, relative paths that pass us by), else to one without anything.
-    fn move_kernel_cwd(&self, cx: &Cx, mount: &Mount, node: Node, was_ours: bool) -> Result<(), Errno> {
-        let in_kernel = mount.is_served() && self.enter_in_kernel(cx, mount, node);
+    fn move_kernel_cwd(&self, cx: &Cx, thread: &ThreadState, mount: &Mount, node: Node, was_ours: bool) -> Result<(), Errno> {
+        let in_kernel = mount.is_served() && self.enter_in_kernel(cx, thread, mount, node);
         if !(in_kernel || was_ours && self.cwd_is_virtual.load(Relaxed)) {
             self.door.enter_virtual_cwd()?;
         }
@@ -122,10 +126,12 @@ impl Process {
     }
 
     #[cold]
-    fn enter_in_kernel(&self, cx: &Cx, mount: &Mount, node: Node) -> bool {
-        let mut text = [0u8; PATH_MAX];
+    fn enter_in_kernel(&self, cx: &Cx, thread: &ThreadState, mount: &Mount, node: Node) -> bool {
+        // SAFETY: no walk through the kernel's namespace is going on in this thread.
+        let [text, ..] = unsafe { &mut *thread.room().outside.get() };
         let mut at = PATH_MAX - 1;
-        put_directory_before(&mut text, &mut at, cx, mount, node).is_ok()
+        text[at] = 0;
+        put_directory_before(text, &mut at, cx, mount, node).is_ok()
             && mount.backend.attr(cx, node).is_ok_and(|attr| self.door.enter_in_kernel(&text[at..], attr.ino))
     }
 
@@ -207,6 +213,42 @@ impl Process {
         if at == PATH_MAX {
             at -= 1;
             out[at] = b'/';
+        }
+        Ok(&out[at..])
+    }
+}
+
+impl Process {
+    /// As [`Process::path_of`], and of what has no name any more as the kernel shows it: in the directory where it was opened,
+    /// with its number for a name.
+    pub(crate) fn shown_path_of<'a>(&self, cx: &Cx, thread: &'a ThreadState, file: &OpenFile) -> base::Result<&'a [u8]> {
+        match self.path_of(cx, thread, file) {
+            Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => self.removed_path_of(cx, thread, file),
+            path => path,
+        }
+    }
+
+    #[cold]
+    fn removed_path_of<'a>(&self, cx: &Cx, thread: &'a ThreadState, file: &OpenFile) -> base::Result<&'a [u8]> {
+        let ino = file.mount.backend.attr(cx, file.node)?.ino;
+        let mut name = [0u8; 40];
+        let mut text = TextOut::new(&mut name, Errno::ENAMETOOLONG);
+        text.put(b"#")?;
+        text.number(ino, 10)?;
+        text.put(b" (deleted)")?;
+        let name = text.bytes();
+        // SAFETY: the second text of this thread is not in use by a call with one path.
+        let out = unsafe { &mut *thread.room().text[1].get() };
+        let mut at = PATH_MAX;
+        put_before(out, &mut at, name)?;
+        let parent = Node { id: file.description.parent.load(Relaxed), hint: 0 };
+        let with_name = at;
+        if put_directory_before(out, &mut at, cx, file.mount, parent).is_err() {
+            at = with_name;
+            let prefix = file.mount.prefix();
+            let start = at.checked_sub(prefix.len()).ok_or(Error::Posix(Errno::ENAMETOOLONG))?;
+            out[start..at].copy_from_slice(prefix);
+            at = start;
         }
         Ok(&out[at..])
     }

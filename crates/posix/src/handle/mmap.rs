@@ -14,6 +14,7 @@ mod change;
 mod fault;
 mod fill;
 mod lock;
+mod view;
 
 pub use fault::MapFault;
 use fill::Filled;
@@ -44,6 +45,32 @@ const POPULATE: usize = 0x8000;
 const NON_BLOCKING: usize = 0x1_0000;
 /// `MAP_32BIT` of x86-64.
 const LOW: usize = if cfg!(target_arch = "x86_64") { 0x40 } else { 0 };
+const GROWS_DOWN: usize = 0x100;
+const DENY_WRITE: usize = 0x800;
+const EXECUTABLE: usize = 0x1000;
+const STACK: usize = 0x2_0000;
+const HUGE_TLB: usize = 0x4_0000;
+const UNINITIALIZED: usize = 0x400_0000;
+const ABOVE_4G: usize = if cfg!(target_arch = "x86_64") { 0x80 } else { 0 };
+/// `MAP_HUGE_2MB` and `MAP_HUGE_1GB`.
+const HUGE_SIZES: usize = (21 | 30) << 26;
+/// The flags that `MAP_SHARED_VALIDATE` takes: the kernel's `LEGACY_MAP_MASK`.
+const VALIDATED: usize = SHARED_VALIDATE
+    | FIXED
+    | ANONYMOUS
+    | DENY_WRITE
+    | EXECUTABLE
+    | LOCKED
+    | GROWS_DOWN
+    | NORESERVE
+    | POPULATE
+    | NON_BLOCKING
+    | STACK
+    | HUGE_TLB
+    | LOW
+    | ABOVE_4G
+    | UNINITIALIZED
+    | HUGE_SIZES;
 const PROT_WRITE: usize = 2;
 const MREMAP_MAYMOVE: usize = 1;
 const MREMAP_FIXED: usize = 2;
@@ -174,7 +201,12 @@ impl Process {
         if (offset as u64).checked_add(len as u64).is_none() {
             return err(Errno::EOVERFLOW);
         }
+        if flags & (HUGE_TLB | GROWS_DOWN) != 0 {
+            return err(Errno::EINVAL);
+        }
         let shared = match flags & MAP_TYPE {
+            // Among them `MAP_SYNC`.
+            SHARED_VALIDATE if flags & !VALIDATED != 0 => return err(Errno::EOPNOTSUPP),
             SHARED | SHARED_VALIDATE => true,
             PRIVATE => false,
             _ => return err(Errno::EINVAL),

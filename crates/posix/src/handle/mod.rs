@@ -25,10 +25,12 @@ pub(crate) mod rw;
 mod seek;
 mod socket;
 mod special;
+mod splice;
 mod stat;
 mod statfs;
 mod sync;
 mod unsynced;
+mod watch;
 mod xattr;
 
 pub use mmap::MapFault;

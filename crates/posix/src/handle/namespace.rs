@@ -6,10 +6,11 @@ mod rename;
 use super::{done, err, fail};
 #[cfg(target_arch = "x86_64")]
 use crate::path::CWD;
-use crate::path::{Spot, descriptor_name};
+use crate::path::{OpenFile, Spot, descriptor_name};
 use crate::text::{self, bad};
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Kind, Last, NewNode, Node};
+use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, UserSlice};
 
@@ -176,14 +177,23 @@ impl Process {
     ) -> Outcome {
         let path = call.1[index];
         // SAFETY: the caller's promise.
-        unsafe { self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| self.remove_spot(cx, spot, path, directory)) }
+        unsafe {
+            self.at(thread, call, dirfd, index, Last::Parent, |cx, spot| self.remove_spot(cx, thread, spot, path, directory))
+        }
     }
 
     /// Removes what may not be a proper name, or have a slash behind it; `path` is the call's own.
     ///
     /// # Safety
     /// `path` is null, low, or a NUL-terminated text.
-    unsafe fn remove_spot(&self, cx: &Cx, spot: &Spot, path: usize, directory: bool) -> base::Result<usize> {
+    unsafe fn remove_spot(
+        &self,
+        cx: &Cx,
+        thread: &ThreadState,
+        spot: &Spot,
+        path: usize,
+        directory: bool,
+    ) -> base::Result<usize> {
         let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
         if !spot.is_name() {
             // By the text: at the root of everything `..` is the root itself.
@@ -207,7 +217,25 @@ impl Process {
             let is_dir = backend.attr(cx, node)?.kind == Kind::Directory;
             return err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR });
         }
+        if self.has_objects.load(Relaxed) {
+            return self.unlink_with_object(cx, thread, spot);
+        }
         backend.unlink(cx, dir, name).map(|()| 0)
+    }
+
+    /// As `unlink`, in a process that has opened or bound objects of the kernel's behind nodes: with them.
+    #[cold]
+    fn unlink_with_object(&self, cx: &Cx, thread: &ThreadState, spot: &Spot) -> base::Result<usize> {
+        let (backend, dir, name) = (spot.mount.backend, spot.found.parent, spot.found.name);
+        let known = backend.lookup(cx, dir, name).and_then(|node| Ok((node, backend.attr(cx, node)?)));
+        backend.unlink(cx, dir, name)?;
+        if let Ok((node, attr)) = known
+            && !matches!(attr.kind, Kind::Regular | Kind::Directory | Kind::Symlink)
+            && attr.nlink <= 1
+        {
+            self.remove_object(thread, spot.mount, node, attr.kind);
+        }
+        Ok(0)
     }
 
     /// `readlinkat(dirfd, path, out, len)`.
@@ -267,17 +295,34 @@ impl Process {
                     unsafe { link_text(cx, file.mount.backend, file.node, out, len) }
                 });
             }
-            if let Some((fd, b"")) = descriptor_name(path.bytes)
-                && path.bytes.starts_with(b"/proc")
-                && let Some(file) = self.file(fd as usize)
-            {
-                return done(self.path_of(&self.cx(thread), thread, &file).and_then(|text| {
+            if let Some(file) = self.descriptor_link(dirfd, path.bytes) {
+                return done(self.shown_path_of(&self.cx(thread), thread, &file).and_then(|text| {
                     if bad(out) {
                         return err(Errno::EFAULT);
                     }
                     // SAFETY: the caller's promise.
                     Ok(pm::user::copy(UserSlice::from_ref(text), unsafe { UserSlice::new(out as *mut u8, len) })?)
                 }));
+            }
+            if let Some((fd, b"")) = descriptor_name(path.bytes) {
+                // SAFETY: no walk through the kernel's namespace is going on in this thread.
+                let [name, ..] = unsafe { &mut *thread.room().outside.get() };
+                if let Some(bytes) = self.object_link(thread, fd as usize, name) {
+                    if bad(out) {
+                        return fail(Errno::EFAULT);
+                    }
+                    // SAFETY: the caller's promise.
+                    let out = unsafe { UserSlice::new(out as *mut u8, len) };
+                    return done(pm::user::copy(UserSlice::from_ref(&name[..bytes]), out).map_err(Error::Posix));
+                }
+            }
+            if let Some(program) = self.program(&self.cx(thread), thread, path.bytes) {
+                if bad(out) {
+                    return fail(Errno::EFAULT);
+                }
+                // SAFETY: the caller's promise.
+                let out = unsafe { UserSlice::new(out as *mut u8, len) };
+                return done(pm::user::copy(UserSlice::from_ref(program.told()), out).map_err(Error::Posix));
             }
         }
         // SAFETY: the caller's promise.
@@ -286,6 +331,23 @@ impl Process {
                 let node = spot.node(cx)?;
                 link_text(cx, spot.mount.backend, node, out, len)
             })
+        }
+    }
+}
+
+impl Process {
+    /// What of ours the link at a path stands for: a descriptor, or the working directory.
+    fn descriptor_link(&self, dirfd: usize, path: &[u8]) -> Option<OpenFile<'_>> {
+        if path.first().is_some_and(u8::is_ascii_digit) && self.directory(dirfd).is_none() {
+            return self.listed_descriptor(dirfd, path);
+        }
+        // `/dev/stdin` is a link to such a link.
+        if path.ends_with(b"/") || path.starts_with(b"/dev/std") {
+            return None;
+        }
+        match descriptor_name(path)? {
+            (fd, b"") => self.open_file(self.descriptors.get(fd)?),
+            _ => None,
         }
     }
 }

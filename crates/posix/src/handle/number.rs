@@ -4,7 +4,6 @@
 #![allow(non_upper_case_globals)]
 
 use super::fail;
-use crate::path::CWD;
 use crate::{Outcome, Process, ThreadState};
 use base::Last;
 use pm::Errno;
@@ -13,8 +12,9 @@ use pm::sys::abi::*;
 /// Numbers newer than the constants at hand; the same on all architectures.
 const NR_CACHESTAT: u32 = 451;
 const NR_FCHMODAT2: u32 = 452;
-const NR_SETXATTRAT: u32 = 463;
-const NR_REMOVEXATTRAT: u32 = 466;
+pub(super) const NR_SETXATTRAT: u32 = 463;
+pub(super) const NR_LISTXATTRAT: u32 = 465;
+pub(super) const NR_REMOVEXATTRAT: u32 = 466;
 const NR_OPEN_TREE_ATTR: u32 = 467;
 const NR_FILE_GETATTR: u32 = 468;
 const NR_FILE_SETATTR: u32 = 469;
@@ -149,17 +149,23 @@ impl Process {
             __NR_bind => to!(bind),
             __NR_connect => to!(connect),
             __NR_sendto => to!(sendto),
-            __NR_setrlimit | __NR_prlimit64 => to!(limits),
             // SAFETY: the caller's promise.
-            __NR_inotify_add_watch => unsafe { self.refuse(thread, (__NR_inotify_add_watch, args), CWD, 1) },
+            nr @ (__NR_setrlimit | __NR_prlimit64) => unsafe { self.limits(nr, args) },
+            __NR_remap_file_pages => to!(remap_file_pages),
+            __NR_inotify_add_watch => to!(inotify_add_watch),
             // SAFETY: the caller's promise.
-            __NR_name_to_handle_at => unsafe { self.refuse(thread, (__NR_name_to_handle_at, args), args[0], 1) },
-            // There are older calls for the same, to which programs turn then.
-            NR_SETXATTRAT..=NR_REMOVEXATTRAT | NR_OPEN_TREE_ATTR | NR_FILE_GETATTR | NR_FILE_SETATTR => {
-                // SAFETY: the caller's promise.
-                unsafe { self.refuse_at(thread, nr as u32, args, Errno::ENOSYS) }
-            }
-            NR_CACHESTAT => self.on(thread, args[0], |_, _| Err(Errno::EOPNOTSUPP.into())),
+            __NR_fanotify_mark => unsafe { self.mark(thread, args) },
+            // SAFETY: the caller's promise.
+            __NR_name_to_handle_at => unsafe { self.handle_of(thread, args) },
+            // There is an older call for the same, to which programs turn then.
+            // SAFETY: the caller's promise.
+            NR_OPEN_TREE_ATTR => unsafe { self.refuse_at(thread, nr as u32, args, Errno::ENOSYS) },
+            // Files have no such flags.
+            // SAFETY: the caller's promise.
+            NR_FILE_GETATTR | NR_FILE_SETATTR => unsafe { self.refuse_at(thread, nr as u32, args, Errno::EOPNOTSUPP) },
+            // SAFETY: the caller's promise.
+            nr @ NR_SETXATTRAT..=NR_REMOVEXATTRAT => unsafe { self.xattr_at(thread, nr, args) },
+            NR_CACHESTAT => to!(cachestat),
             // A newer kernel's: it might be told a path of ours, and would look for it elsewhere.
             nr if nr > NR_LAST && self.door.has_kernel() => fail(Errno::ENOSYS),
             _ => Outcome::Kernel,

@@ -30,6 +30,8 @@ const KNOWN: u32 = ACCESS
     | abi::O_DIRECT
     | abi::O_LARGEFILE
     | abi::O_NOATIME;
+/// In an open file's flags: it was made when it was opened. The kernel has no flag of this value.
+pub(super) const CREATED: u32 = 1 << 31;
 /// The kernel adds it to every open of a 64-bit program.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const LARGEFILE: u32 = 0x8000;
@@ -200,7 +202,7 @@ impl Process {
             }
             let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
             let node = backend.create_absent(cx, spot.found.parent, spot.found.name, &new)?;
-            return self.install(cx, spot, node, Kind::Regular, flags & !abi::O_TRUNC).map(Opened::Descriptor);
+            return self.install(cx, spot, node, Kind::Regular, flags & !abi::O_TRUNC | CREATED).map(Opened::Descriptor);
         };
         if flags & (abi::O_CREAT | abi::O_EXCL) == abi::O_CREAT | abi::O_EXCL {
             return err(Errno::EEXIST);
@@ -238,7 +240,7 @@ impl Process {
         let new = NewNode { kind: Kind::Regular, mode: mode as u16 & 0o7777, rdev: 0, target: b"" };
         let backend = spot.mount.backend;
         let made = backend.create(cx, spot.found.parent, spot.found.name, &new);
-        match made.and_then(|node| backend.open(cx, node, kept(flags), fd)) {
+        match made.and_then(|node| backend.open(cx, node, kept(flags) | CREATED, fd)) {
             Ok(id) => {
                 self.enter(&spot, fd, id, Kind::Regular, flags & abi::O_CLOEXEC != 0, flags);
                 Some(fd as isize)

@@ -12,8 +12,9 @@ use pm::{Errno, UserSlice};
 const RWF_DSYNC: u32 = 2;
 const RWF_SYNC: u32 = 4;
 const RWF_APPEND: u32 = 16;
-/// `HIPRI` and `NOWAIT` change nothing here.
-const RWF_KNOWN: u32 = 1 | RWF_DSYNC | RWF_SYNC | 8 | RWF_APPEND;
+const RWF_NOAPPEND: u32 = 32;
+/// `HIPRI` changes nothing here; others are refused as on tmpfs (`NOWAIT`, `ATOMIC`, `DONTCACHE`).
+const RWF_KNOWN: u32 = 1 | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
 const SIGXFSZ: usize = 25;
 /// The limit on file sizes is not known yet.
 pub(crate) const LIMIT_UNKNOWN: u64 = u64::MAX - 1;
@@ -47,6 +48,15 @@ impl At {
             At::Position => description.offset.load(Relaxed),
         };
         if (start as i64).wrapping_add(UserSlice::total(buffers) as i64) < 0 { err(Errno::EINVAL) } else { Ok(()) }
+    }
+}
+
+/// Writes: whole or not at all, if the file was opened so.
+#[inline]
+fn put(cx: &Cx, file: &OpenFile, offset: Option<u64>, from: &[UserSlice]) -> base::Result<(usize, u64)> {
+    match file.whole() {
+        None => file.mount.backend.write(cx, file.node, offset, from),
+        Some(whole) => whole.write(cx, file.node, offset, from),
     }
 }
 
@@ -98,11 +108,10 @@ unsafe fn read_direct(cx: &Cx, file: &OpenFile, buffer: (usize, usize)) -> base:
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
-    /// `RLIMIT_FSIZE`, bytes.
+    /// `RLIMIT_FSIZE`, bytes. Where there is one others may change it, too: it is asked for each time.
     #[inline]
     pub(crate) fn file_limit(&self) -> u64 {
-        let limit = self.file_limit.load(Relaxed);
-        if limit == LIMIT_UNKNOWN { self.ask_file_limit() } else { limit }
+        if self.file_limit.load(Relaxed) == u64::MAX { u64::MAX } else { self.ask_file_limit() }
     }
 
     #[cold]
@@ -119,7 +128,12 @@ impl Process {
     /// Writes, within the file-size limit; of buffers that are not all there what is.
     #[inline]
     fn write_at(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool) -> base::Result<usize> {
-        let flags = file.flags();
+        self.write_as(cx, file, at, from, append, file.flags())
+    }
+
+    /// As `write_at`, as if the file had been opened with these flags.
+    #[inline]
+    fn write_as(&self, cx: &Cx, file: &OpenFile, at: At, from: &[UserSlice], append: bool, flags: u32) -> base::Result<usize> {
         at.fits(file.description, from)?;
         self.bring_ahead(cx, from);
         let append = append || flags & abi::O_APPEND != 0;
@@ -183,12 +197,18 @@ impl Process {
     }
 
     #[inline]
-    fn write_limited(&self, cx: &Cx, file: &OpenFile, offset: Option<u64>, from: &[UserSlice]) -> base::Result<(usize, u64)> {
+    pub(super) fn write_limited(
+        &self,
+        cx: &Cx,
+        file: &OpenFile,
+        offset: Option<u64>,
+        from: &[UserSlice],
+    ) -> base::Result<(usize, u64)> {
         let limit = self.file_limit();
         if limit != u64::MAX {
             return self.write_below(cx, file, offset, from, limit);
         }
-        file.mount.backend.write(cx, file.node, offset, from)
+        put(cx, file, offset, from)
     }
 
     #[cold]
@@ -204,7 +224,7 @@ impl Process {
         let at = offset.map_or_else(|| backend.attr(cx, file.node).map(|a| a.size), Ok)?;
         let total = UserSlice::total(from);
         if total == 0 || at.saturating_add(total as u64) <= limit {
-            return backend.write(cx, file.node, offset, from);
+            return put(cx, file, offset, from);
         }
         if at >= limit {
             over_limit();
@@ -214,7 +234,7 @@ impl Process {
         let (mut room, mut done, mut end) = ((limit - at) as usize, 0, at);
         for buffer in from {
             let part = UserSlice { len: buffer.len.min(room), ..*buffer };
-            let (written, now) = backend.write(cx, file.node, offset.map(|o| o + done as u64), &[part])?;
+            let (written, now) = put(cx, file, offset.map(|o| o + done as u64), &[part])?;
             (room, done, end) = (room - written, done + written, now);
             if room == 0 || written < part.len {
                 break;
@@ -396,7 +416,12 @@ impl Process {
             if flags & !RWF_KNOWN != 0 {
                 return err(Errno::EOPNOTSUPP);
             }
-            let done = self.write_at(cx, &file, at, buffers, flags & RWF_APPEND != 0)?;
+            let opened = match flags & (RWF_APPEND | RWF_NOAPPEND) {
+                RWF_NOAPPEND => file.flags() & !abi::O_APPEND,
+                0 | RWF_APPEND => file.flags(),
+                _ => return err(Errno::EINVAL),
+            };
+            let done = self.write_as(cx, &file, at, buffers, flags & RWF_APPEND != 0, opened)?;
             if flags & (RWF_DSYNC | RWF_SYNC) != 0 {
                 file.mount.backend.sync(cx, Some(file.node), flags & RWF_SYNC == 0)?;
             }

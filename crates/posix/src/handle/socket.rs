@@ -6,6 +6,7 @@ use crate::path::{CWD, Place};
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Error, Kind, Last, NewNode, W};
+use core::sync::atomic::Ordering::Relaxed;
 use pm::Errno;
 use pm::sys::abi;
 
@@ -74,6 +75,39 @@ impl Process {
         Ok((room.as_ptr() as usize, 3 + path.len()))
     }
 
+    /// Whether the kernel finds by itself, through its own mount, what the path in an address leads to.
+    ///
+    /// # Safety
+    /// `address` is [bad](crate::bad_pointer) or good for `len` bytes.
+    unsafe fn kernel_finds(&self, thread: &ThreadState, slot: usize, address: usize, len: usize) -> bool {
+        // SAFETY: the caller's promise.
+        let Some(name) = (unsafe { name_in(address, len as u32 as usize) }) else { return false };
+        let is_relative = name.first() != Some(&b'/');
+        self.is_kernels_too(slot) && !thread.retry.get() && !(is_relative && self.cwd_is_virtual.load(Relaxed))
+    }
+
+    /// Whether there is anything at a path of the kernel's, with its NUL.
+    fn is_there(&self, path: &[u8]) -> bool {
+        // SAFETY: a NUL-terminated path.
+        unsafe { self.door.kernel(abi::__NR_faccessat as usize, [CWD, path.as_ptr() as usize, 0, 0, 0, 0]) == 0 }
+    }
+
+    /// The kernel has written an address, of `len` bytes, where there is room for `room`: if it is that of a socket inside an
+    /// image, the name that was bound is put there instead. How long it is.
+    ///
+    /// # Safety
+    /// `address` is [bad](crate::bad_pointer) or writable for `room` bytes.
+    pub unsafe fn show_bound(&self, thread: &ThreadState, address: usize, room: usize, len: usize) -> usize {
+        // SAFETY: the caller's promise.
+        let Some(path) = (unsafe { name_in(address, len.min(room)) }) else { return len };
+        let mut name = [0u8; NAME_MAX + 1];
+        let Some(bytes) = self.bound_name(thread, path, &mut name[..NAME_MAX]) else { return len };
+        let part = (bytes + 1).min(room.saturating_sub(2));
+        // SAFETY: the caller's promise; no more than there is room for.
+        let written = unsafe { pm::faults::transfer(name.as_ptr(), (address + 2) as *mut u8, part) };
+        if written < part { len } else { 2 + bytes + 1 }
+    }
+
     /// `bind(socket, address, len)`.
     pub unsafe fn bind(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
         if self.file(args[0]).is_some() {
@@ -83,6 +117,8 @@ impl Process {
         // SAFETY: the caller's promise.
         match unsafe { self.address(&cx, thread, args[1], args[2] as u32 as usize, Last::Parent) } {
             Ok(None) => Outcome::Kernel,
+            // SAFETY: the caller's promise.
+            Ok(Some(Place::Ours(spot))) if unsafe { self.kernel_finds(thread, spot.slot, args[1], args[2]) } => Outcome::Kernel,
             Ok(Some(Place::Ours(spot))) => {
                 let made = if !spot.is_name() || spot.found.slash {
                     err(EADDRINUSE)
@@ -103,7 +139,12 @@ impl Process {
                     let (address, len) = self.kernel_address(thread, path)?;
                     // SAFETY: an address of ours.
                     let result = unsafe { self.door.kernel(abi::__NR_bind as usize, [args[0], address, len, 0, 0, 0]) };
-                    Ok(pm::sys::check(result)?)
+                    pm::sys::check(result)?;
+                    // SAFETY: the caller's promise.
+                    if let Some(name) = unsafe { name_in(args[1], args[2] as u32 as usize) } {
+                        self.name_object(thread, path, name);
+                    }
+                    Ok(())
                 });
                 if let Err(error) = bound {
                     let _ = spot.mount.backend.unlink(&cx, spot.found.parent, spot.found.name);
@@ -165,6 +206,10 @@ impl Process {
                     return err(ECONNREFUSED);
                 }
                 let path = self.private_path(thread, backend.identity(), node, Kind::Socket)?;
+                // SAFETY: the caller's promise.
+                if unsafe { self.kernel_finds(thread, spot.slot, address, len) } && !self.is_there(path) {
+                    return Ok(None);
+                }
                 self.kernel_address(thread, path).map(Some)
             }
             Some(Place::Text(text)) => self.text_address(thread, text).map(Some),

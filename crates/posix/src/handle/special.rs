@@ -4,6 +4,8 @@
 //! in a private directory, named after the node, which all processes of one
 //! user share: `<private directory>/bypath-<uid>/<device>-<node>-<type>`.
 
+mod behind;
+
 use super::err;
 use crate::path::Spot;
 use crate::{Process, ThreadState};
@@ -64,6 +66,7 @@ impl Process {
         }
         // SAFETY: the paths of this call are resolved: nobody uses the text.
         let out = unsafe { &mut *thread.room().text[0].get() };
+        out.fill(0);
         let mut text = Text { out, len: 0 };
         text.put(self.door.private_directory())?;
         text.put(b"/bypath-")?;
@@ -106,12 +109,17 @@ impl Process {
     #[cold]
     pub(crate) fn open_special(
         &self,
-        _cx: &Cx,
+        cx: &Cx,
         thread: &ThreadState,
         spot: &Spot,
         node: Node,
         attr: &Attr,
     ) -> base::Result<usize> {
+        if attr.kind != Kind::Socket
+            && let Some(path) = self.kernel_text(cx, thread, spot, attr)
+        {
+            return Ok(path.as_ptr() as usize);
+        }
         let (mode, rdev) = match attr.kind {
             Kind::Fifo => (0o010600, 0),
             Kind::CharDevice | Kind::BlockDevice => {
@@ -131,7 +139,12 @@ impl Process {
         let made =
             unsafe { self.door.kernel(abi::__NR_mknodat as usize, [crate::path::CWD, path.as_ptr() as usize, mode, rdev, 0, 0]) };
         match pm::sys::check(made) {
-            Ok(_) | Err(Errno::EEXIST) => Ok(path.as_ptr() as usize),
+            Ok(_) | Err(Errno::EEXIST) => {
+                if spot.is_name() {
+                    self.name_opened(cx, thread, spot, path);
+                }
+                Ok(path.as_ptr() as usize)
+            }
             Err(_) if attr.kind != Kind::Fifo => err(Errno::ENXIO),
             Err(errno) => Err(Error::Posix(errno)),
         }

@@ -10,6 +10,7 @@ use base::ids;
 use base::stat::{Figures, Stat};
 use base::{Attr, Cx, Fast, Last, Node, W};
 use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
 use pm::sys::abi;
 use pm::{Errno, faults};
 use vfs::Backend;
@@ -72,18 +73,37 @@ fn minor(device: u64) -> u32 {
     ((device & 0xff) | (device >> 12 & !0xff)) as u32
 }
 
+/// What `statx` says besides `stat`.
+#[derive(Clone, Copy)]
+struct More {
+    /// The mount's number, and whether it is its root.
+    mount: (u64, bool),
+    /// When it was made, where that is known.
+    btime: Option<i64>,
+}
+
+/// The attributes that `statx` tells of; others are never set.
+const TOLD: u32 = abi::STATX_ATTR_MOUNT_ROOT | abi::STATX_ATTR_AUTOMOUNT | abi::STATX_ATTR_DAX;
+/// Numbers of mounts that the kernel has not begin here; its own are small.
+const MOUNT_IDS: u64 = 1 << 30;
+
 /// Writes the kernel's `struct statx`.
 ///
 /// # Safety
 /// `out` is [bad](crate::bad_pointer) or writable for a `struct statx`.
-unsafe fn write_statx(from: &Stat, btime: Option<i64>, out: usize) -> base::Result<usize> {
+unsafe fn write_statx(from: &Stat, more: More, out: usize) -> base::Result<usize> {
     if bad(out) {
         return err(Errno::EFAULT);
     }
     let time = |tv_sec: i64, tv_nsec: i64| abi::statx_timestamp { tv_sec, tv_nsec: tv_nsec as u32, __reserved: 0 };
     // SAFETY: all fields are integers, for which zero is a value.
     let mut stat: abi::statx = unsafe { core::mem::zeroed() };
-    stat.stx_mask = abi::STATX_BASIC_STATS;
+    stat.stx_mask = abi::STATX_BASIC_STATS | abi::STATX_MNT_ID;
+    stat.stx_attributes_mask = u64::from(TOLD);
+    stat.stx_mnt_id = more.mount.0;
+    if more.mount.1 {
+        stat.stx_attributes = u64::from(abi::STATX_ATTR_MOUNT_ROOT);
+    }
     stat.stx_blksize = 4096;
     stat.stx_nlink = from.st_nlink as u32;
     stat.stx_uid = from.st_uid;
@@ -95,7 +115,7 @@ unsafe fn write_statx(from: &Stat, btime: Option<i64>, out: usize) -> base::Resu
     stat.stx_atime = time(from.st_atime as i64, from.st_atime_nsec as i64);
     stat.stx_mtime = time(from.st_mtime as i64, from.st_mtime_nsec as i64);
     stat.stx_ctime = time(from.st_ctime as i64, from.st_ctime_nsec as i64);
-    if let Some(btime) = btime {
+    if let Some(btime) = more.btime {
         stat.stx_btime = time(btime.div_euclid(NSEC), btime.rem_euclid(NSEC));
         stat.stx_mask |= abi::STATX_BTIME;
     }
@@ -106,27 +126,6 @@ unsafe fn write_statx(from: &Stat, btime: Option<i64>, out: usize) -> base::Resu
     // SAFETY: the caller's promise.
     unsafe { faults::write(out as *mut abi::statx, &stat) }?;
     Ok(0)
-}
-
-/// As `write_statx`, of a node's attributes.
-///
-/// # Safety
-/// As for [`write_statx`].
-unsafe fn statx_node(cx: &Cx, backend: &dyn Backend, node: Node, out: usize) -> base::Result<usize> {
-    let attr = backend.attr(cx, node)?;
-    // SAFETY: the caller's promise.
-    unsafe { write_statx_of(&attr, backend.device_of(node), out) }
-}
-
-/// As `write_statx`, of attributes.
-///
-/// # Safety
-/// As for [`write_statx`].
-unsafe fn write_statx_of(attr: &Attr, device: u64, out: usize) -> base::Result<usize> {
-    let mut stat = MaybeUninit::uninit();
-    figures(attr, device).write(&mut stat);
-    // SAFETY: written, as it is ours; the caller's promise for the rest.
-    unsafe { write_statx(stat.assume_init_ref(), attr.btime, out) }
 }
 
 #[inline]
@@ -168,6 +167,20 @@ impl Process {
             // SAFETY: the caller's promise.
             unsafe { stat_node(cx, file.mount.backend, Some(file.node), false, args[1]) }
         })
+    }
+
+    /// The kernel has answered an `fstat` of a FIFO of its own: if that stands behind one of ours, what that is like.
+    ///
+    /// # Safety
+    /// `out` is a `struct stat` that the kernel has written.
+    #[cold]
+    pub unsafe fn fstat_behind(&self, thread: &ThreadState, fd: usize, out: usize) {
+        if let Some((mount, node)) = self.behind_any(fd)
+            && let Ok(attr) = mount.backend.attr(&self.cx(thread), node)
+        {
+            // SAFETY: the caller's promise.
+            let _ = unsafe { write_stat(&attr, mount.backend.device_of(node), out) };
+        }
     }
 
     /// `newfstatat(dirfd, path, out, flags)`.
@@ -231,30 +244,78 @@ impl Process {
             let Some(file) = self.directory(args[0]) else { return Outcome::Kernel };
             if let Some(told) = self.lower_attr_of(args[0]) {
                 // SAFETY: the caller's promise.
-                return done(told.and_then(|(attr, device)| unsafe { write_statx_of(&attr, device, args[4]) }));
+                return done(
+                    told.and_then(|(attr, device)| unsafe { self.write_statx_of(&self.cx(thread), &attr, device, args[4]) }),
+                );
             }
             // SAFETY: the caller's promise.
-            return done(unsafe { statx_node(&self.cx(thread), file.mount.backend, file.node, args[4]) });
+            return done(unsafe { self.statx_node(&self.cx(thread), file.mount.backend, file.node, args[4]) });
         }
         let mut stat = MaybeUninit::uninit();
         // SAFETY: the caller's promise, and room for a `struct stat`.
         match unsafe { self.stat_fast(args[0], args[1], stat.as_mut_ptr() as usize, flags & abi::AT_SYMLINK_NOFOLLOW == 0) } {
-            // SAFETY: filled in on success; the caller's promise for the rest.
-            Some(0) => return done(unsafe { write_statx(stat.assume_init_ref(), None, args[4]) }),
+            Some(0) => {
+                // SAFETY: filled in on success.
+                let stat = unsafe { stat.assume_init_ref() };
+                let more = More { mount: self.mount_of(&self.cx(thread), stat), btime: None };
+                // SAFETY: the caller's promise.
+                return done(unsafe { write_statx(stat, more, args[4]) });
+            }
             Some(error) => return Outcome::Done(error),
             None => {}
         }
         // SAFETY: the caller's promise.
         if let Some(told) = unsafe { self.lower_attr(args[0], args[1], flags & abi::AT_SYMLINK_NOFOLLOW == 0) } {
             // SAFETY: the caller's promise.
-            return done(told.and_then(|(attr, device)| unsafe { write_statx_of(&attr, device, args[4]) }));
+            return done(
+                told.and_then(|(attr, device)| unsafe { self.write_statx_of(&self.cx(thread), &attr, device, args[4]) }),
+            );
         }
         // SAFETY: the caller's promise.
         unsafe {
             self.at(thread, (abi::__NR_statx, args), args[0], 1, last(args[2]), |cx, spot| {
-                statx_node(cx, spot.mount.backend, spot.node(cx)?, args[4])
+                self.statx_node(cx, spot.mount.backend, spot.node(cx)?, args[4])
             })
         }
+    }
+
+    /// The number of the mount that something is in, and whether it is the mount's root.
+    fn mount_of(&self, cx: &Cx, stat: &Stat) -> (u64, bool) {
+        let device = stat.st_dev;
+        let own = self.mounts.iter().find(|(_, mount)| mount.backend.device_of(mount.root) == device);
+        // What lies deeper in a directory of the kernel's may have another device.
+        let Some((slot, mount)) = own.or_else(|| self.mounts.iter().find(|(_, mount)| mount.is_kernels)) else {
+            return (MOUNT_IDS, false);
+        };
+        let known = u64::from(self.mount_ids[slot].load(Relaxed));
+        let is_root = own.is_some()
+            && stat.st_mode & abi::S_IFMT == abi::S_IFDIR
+            && mount.backend.attr(cx, mount.root).is_ok_and(|root| root.ino == stat.st_ino);
+        (if known != 0 { known } else { MOUNT_IDS + slot as u64 }, is_root)
+    }
+
+    /// As `write_statx`, of a node's attributes.
+    ///
+    /// # Safety
+    /// As for [`write_statx`].
+    unsafe fn statx_node(&self, cx: &Cx, backend: &dyn Backend, node: Node, out: usize) -> base::Result<usize> {
+        let attr = backend.attr(cx, node)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.write_statx_of(cx, &attr, backend.device_of(node), out) }
+    }
+
+    /// As `write_statx`, of attributes.
+    ///
+    /// # Safety
+    /// As for [`write_statx`].
+    unsafe fn write_statx_of(&self, cx: &Cx, attr: &Attr, device: u64, out: usize) -> base::Result<usize> {
+        let mut stat = MaybeUninit::uninit();
+        figures(attr, device).write(&mut stat);
+        // SAFETY: just written.
+        let stat = unsafe { stat.assume_init_ref() };
+        let more = More { mount: self.mount_of(cx, stat), btime: attr.btime };
+        // SAFETY: the caller's promise.
+        unsafe { write_statx(stat, more, out) }
     }
 
     /// `access(path, mode)`.

@@ -1,12 +1,13 @@
 //! Extended attributes.
 
+use super::number::{NR_LISTXATTRAT, NR_REMOVEXATTRAT, NR_SETXATTRAT};
 use super::{done, err, fail};
 use crate::path::CWD;
 use crate::text::bad;
 use crate::{Outcome, Process, ThreadState};
 use base::{Cx, Last, Node};
 use pm::sys::abi;
-use pm::{Errno, UserSlice};
+use pm::{Errno, UserSlice, faults};
 use vfs::Backend;
 
 const NAME_MAX: usize = 255;
@@ -113,6 +114,37 @@ unsafe fn remove(cx: &Cx, backend: &dyn Backend, node: Node, a: &[usize; 6]) -> 
     backend.remove_xattr(cx, node, name).map(|()| 0)
 }
 
+/// The kernel's `struct xattr_args`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Value {
+    value: u64,
+    size: u32,
+    flags: u32,
+}
+
+/// The structure that a call has its value in, and says the size of.
+///
+/// # Safety
+/// `pointer` is [bad](crate::bad_pointer) or leads to so many bytes.
+unsafe fn value_at(pointer: usize, size: usize) -> base::Result<Value> {
+    match size {
+        PAGE.. => return err(Errno::E2BIG),
+        0..16 => return err(Errno::EINVAL),
+        _ if bad(pointer) => return err(Errno::EFAULT),
+        _ => {}
+    }
+    // What is longer than what we know must be zero.
+    for at in size_of::<Value>()..size {
+        // SAFETY: the caller's promise.
+        if unsafe { faults::read((pointer + at) as *const u8) }? != 0 {
+            return err(Errno::E2BIG);
+        }
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { faults::read(pointer as *const Value) }?)
+}
+
 /// One operation by path, by path without following, by descriptor.
 macro_rules! family {
     ($operation:ident: $path:ident $nr:ident, $nofollow:ident $lnr:ident, $fd:ident) => {
@@ -180,8 +212,46 @@ impl Process {
     family!(list: listxattr __NR_listxattr, llistxattr __NR_llistxattr, flistxattr);
     family!(remove: removexattr __NR_removexattr, lremovexattr __NR_lremovexattr, fremovexattr);
 
-    /// `name_to_handle_at`, `inotify_add_watch` and others that only the kernel
-    /// can serve: refused loudly for a path of ours, `EOPNOTSUPP`.
+    /// `setxattrat(dirfd, path, flags, name, value, size)` and its three kin, by their number.
+    ///
+    /// # Safety
+    /// As for [`Process::handle`].
+    pub(super) unsafe fn xattr_at(&self, thread: &ThreadState, nr: u32, args: [usize; 6]) -> Outcome {
+        let [dirfd, path, flags, name, value, size] = args;
+        if flags as u32 & !(abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH) != 0 {
+            return fail(Errno::EINVAL);
+        }
+        let (operation, plain): (Operation, [usize; 6]) = match nr {
+            NR_LISTXATTRAT => (list, [0, name, value, 0, 0, 0]),
+            NR_REMOVEXATTRAT => (remove, [0, name, 0, 0, 0, 0]),
+            _ => {
+                // SAFETY: the caller's promise.
+                let told = match unsafe { value_at(value, size) } {
+                    Ok(told) => told,
+                    Err(error) => return fail(error.errno()),
+                };
+                let plain = [0, name, told.value as usize, told.size as usize, told.flags as usize, 0];
+                match nr {
+                    NR_SETXATTRAT => (set, plain),
+                    _ if told.flags != 0 => return fail(Errno::EINVAL),
+                    _ => (get, plain),
+                }
+            }
+        };
+        // SAFETY: the caller's promise.
+        if unsafe { Self::empty_path(path, flags, true) } {
+            let Some(file) = self.directory(dirfd) else { return Outcome::Kernel };
+            // SAFETY: the caller's promise.
+            return done(unsafe { operation(&self.cx(thread), file.mount.backend, file.node, &plain) });
+        }
+        let last = if flags as u32 & abi::AT_SYMLINK_NOFOLLOW != 0 { Last::NoFollow } else { Last::Follow };
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.at(thread, (nr, args), dirfd, 1, last, |cx, spot| operation(cx, spot.mount.backend, spot.node(cx)?, &plain))
+        }
+    }
+
+    /// `name_to_handle_at` and others that only the kernel can serve: refused loudly for a path of ours, `EOPNOTSUPP`.
     pub(crate) unsafe fn refuse(&self, thread: &ThreadState, call: (u32, [usize; 6]), dirfd: usize, index: usize) -> Outcome {
         // SAFETY: the caller's promise.
         unsafe {
@@ -190,6 +260,30 @@ impl Process {
                 err(Errno::EOPNOTSUPP)
             })
         }
+    }
+
+    /// `name_to_handle_at(dirfd, path, handle, mount, flags)`: nobody could open it.
+    pub(super) unsafe fn handle_of(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        // SAFETY: the caller's promise.
+        if unsafe { Self::empty_path(args[1], args[4], false) } {
+            return if self.directory(args[0]).is_some() { fail(Errno::EOPNOTSUPP) } else { Outcome::Kernel };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.refuse(thread, (abi::__NR_name_to_handle_at, args), args[0], 1) }
+    }
+
+    /// `fanotify_mark(fd, flags, mask, dirfd, path)`: nobody would tell of changes.
+    pub(super) unsafe fn mark(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        const FLUSH: usize = 0x80;
+        if args[1] & FLUSH != 0 {
+            return Outcome::Kernel;
+        }
+        if args[4] == 0 {
+            // The directory itself.
+            return if self.directory(args[3]).is_some() { fail(Errno::EOPNOTSUPP) } else { Outcome::Kernel };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.refuse(thread, (abi::__NR_fanotify_mark, args), args[3], 4) }
     }
 
     /// `umask(mask)`.

@@ -1,6 +1,6 @@
 //! Paths of the kernel's that may lead into a mount: through symlinks, `.` and `..`, or from a directory above it.
 
-use super::{CWD, Course, Place, Start};
+use super::{CWD, Course, OpenFile, Place, Start, descriptor_name};
 use crate::descriptors::CWD_FD;
 use crate::text::{self, needs_care};
 use crate::{Process, ThreadState};
@@ -41,13 +41,25 @@ impl Process {
             let course = Course { slot, mount, base: mount.root, rest };
             return self.go(cx, thread, which, course, last);
         }
-        if !needs_care(whole) && (!thread.retry.get() || !self.points_exist.load(Relaxed) && !may_hide_link(whole)) {
+        if !needs_care(whole) && (!thread.retry.get() || !self.points_exist.load(Relaxed) && !may_hide_link(thread, whole)) {
             return Ok(Place::Kernel);
         }
         match self.enter_outside_path(cx, thread, which, whole, last)? {
             Start::Outside => Ok(Place::Kernel),
             Start::In(course) => self.go(cx, thread, which, course, last),
         }
+    }
+
+    /// The open file of ours whose number is a name in a directory of the kernel's that lists this process's descriptors.
+    #[cold]
+    pub(crate) fn listed_descriptor(&self, dirfd: usize, path: &[u8]) -> Option<OpenFile<'_>> {
+        let file = self.file(text::decimal(path)? as usize)?;
+        let mut dir = [0u8; 1024];
+        let len = kernel_directory(dirfd, &mut dir)?;
+        let name = dir.get_mut(..len + 2)?;
+        name[len..].copy_from_slice(b"/0");
+        // Of the calling process, or of one of its threads.
+        descriptor_name(name).is_some_and(|(fd, rest)| fd == 0 && rest.is_empty()).then_some(file)
     }
 
     /// Walks a path of the kernel's in user space, to see whether it enters a
@@ -100,6 +112,7 @@ impl Process {
         let device = vfs::host::device(out.stx_dev_major, out.stx_dev_minor);
         if self.mounts.get(slot).is_some_and(|mount| mount.is_served() && mount.backend.device() == device) {
             self.set_shown(slot);
+            self.mount_ids[slot].store(out.stx_mnt_id as u32, Relaxed);
         }
     }
 
@@ -155,9 +168,9 @@ fn kernel_directory(dirfd: usize, out: &mut [u8; 1024]) -> Option<usize> {
 /// After the kernel said that a path does not exist: whether a symlink may be
 /// the reason. Cheaper than walking it: from the end on, the first name that
 /// exists tells, because the kernel got that far.
-pub(super) fn may_hide_link(path: &[u8]) -> bool {
-    let mut room = [const { core::mem::MaybeUninit::<u8>::uninit() }; PATH_MAX];
-    let name = room.as_mut_ptr().cast::<u8>();
+pub(super) fn may_hide_link(thread: &ThreadState, path: &[u8]) -> bool {
+    // No walk through the kernel's namespace is going on in this thread yet: its room is free, and stacks are small.
+    let name = thread.room().outside.get().cast::<u8>();
     let mut len = path.len().min(PATH_MAX - 1);
     // SAFETY: `len` bytes fit.
     unsafe { core::ptr::copy_nonoverlapping(path.as_ptr(), name, len) };

@@ -115,12 +115,8 @@ fn attach_image(
             Err(errno) => return Err(Why::Image(AttachError::Open(errno))),
         }
     }
-    let changes = match (environment::option(options, b"ro"), environment::option(options, b"sync")) {
-        (Some(_), _) => cache::Changes::Refused,
-        (None, Some(b"image")) => cache::Changes::Image,
-        _ => cache::Changes::Backend,
-    };
     let Some(place) = place::take() else { return Err(Why::Other(Errno::ENOMEM)) };
+    let words = options;
     let options = Options {
         domain: wishes.domain.and_then(|name| pm::Domain::from_name(core::str::from_utf8(name).ok()?)),
         // A cache is filled all the same.
@@ -128,12 +124,13 @@ fn attach_image(
         segment_dir: wishes.segment_dir,
         slot,
         cachelets: None,
+        atomic: environment::option(options, b"atomic").and_then(base::Atomic::from_name),
     };
     let cx = crate::runtime::front_end::PROCESS.cx(state);
     match Fs::attach_at(&mut place.fs, &cx, source, &options) {
         Ok(fs) => match lower {
             None => Ok(place.native.write(Native(fs))),
-            Some(lower) => cached(&cx, fs, lower, changes).map_err(Why::Other),
+            Some(lower) => cached(&cx, fs, lower, words).map_err(Why::Other),
         },
         Err(AttachError::Open(Errno::ENOENT | Errno::ENOTDIR)) => Err(Why::Gone),
         Err(error) => Err(Why::Image(error)),
@@ -143,8 +140,22 @@ fn attach_image(
 #[cfg(feature = "native")]
 #[cold]
 #[inline(never)]
-fn cached(cx: &base::Cx, fs: &'static engine::Fs, lower: &[u8], changes: cache::Changes) -> Result<&'static dyn Backend, Errno> {
-    keep(cache::Cache::new(cx, fs, lower, changes).map_err(|error| error.errno())?)
+fn cached(cx: &base::Cx, fs: &'static engine::Fs, lower: &[u8], options: &[u8]) -> Result<&'static dyn Backend, Errno> {
+    let origin = match environment::parts(lower) {
+        Some((b"wire", session, rest)) => {
+            let mut path = [0u8; 4096];
+            path[..4095].get_mut(..session.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(session);
+            let read_only = environment::option(options, b"ro").is_some();
+            cache::Origin::Daemon(daemon(&path[..session.len() + 1], rest, read_only)?, b"")
+        }
+        _ => cache::Origin::Directory(lower),
+    };
+    let changes = match (environment::option(options, b"ro"), environment::option(options, b"sync")) {
+        (Some(_), _) => cache::Changes::Refused,
+        (None, Some(b"image")) => cache::Changes::Image,
+        _ => cache::Changes::Backend,
+    };
+    keep(cache::Cache::new(cx, fs, &origin, changes).map_err(|error| error.errno())?)
 }
 
 /// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,
@@ -157,8 +168,7 @@ fn cached(cx: &base::Cx, fs: &'static engine::Fs, lower: &[u8], changes: cache::
 pub fn attach_other(source: &[u8], options: &[u8]) -> Result<&'static dyn Backend, Errno> {
     let read_only = environment::option(options, b"ro").is_some();
     let text = source.strip_suffix(b"\0").unwrap_or(source);
-    let mut parts = text.splitn(3, |&b| b == b':');
-    let (kind, session, rest) = (parts.next().unwrap_or(b""), parts.next().unwrap_or(b""), parts.next().unwrap_or(b""));
+    let (kind, session, rest) = environment::parts(text).ok_or(Errno::EINVAL)?;
     let mut path = [0u8; 4096];
     if session.len() >= path.len() {
         return Err(Errno::ENAMETOOLONG);
@@ -185,9 +195,13 @@ fn host(session: &[u8], rest: &[u8], options: &[u8]) -> Result<&'static dyn Back
 #[cold]
 #[inline(never)]
 fn wire(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static dyn Backend, Errno> {
+    Ok(daemon(session, rest, read_only)?)
+}
+
+fn daemon(session: &[u8], rest: &[u8], read_only: bool) -> Result<&'static Cached<FuseClient>, Errno> {
     let session = SessionCache::open(session)?;
     let wire = FuseClient::open(rest, session.device(), read_only)?;
-    keep(Cached::new(wire, session))
+    Ok(crate::runtime::alloc::room_for().ok_or(Errno::ENOMEM)?.write(Cached::new(wire, session)))
 }
 
 #[cold]

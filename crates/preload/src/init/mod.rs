@@ -5,10 +5,11 @@
 //! goes straight to the kernel.
 
 mod attach;
+mod calls;
 mod mem_test;
 mod refused;
 
-use crate::process::libraries;
+use crate::process::{libraries, program};
 use crate::runtime::contents::Contents;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::saved::{DOMAIN, SAVED, SEGMENT_DIR, SITES, WAYS};
@@ -30,6 +31,9 @@ extern "C" fn constructor() {
     // Here and not at the first call, which may come from anywhere: this thread is alone now.
     if SAVED.ways.bytes() == b"patched" {
         patch::start(SAVED.sites.get());
+    }
+    if phase::is_mounted() {
+        calls::start();
     }
 }
 
@@ -57,6 +61,7 @@ pub fn start(tls: &Tls) -> bool {
     if begins && active {
         // From now on streams may meet descriptors of ours.
         stdio::table::prepare();
+        program::settle();
         signals::start(tls::get());
     }
     active

@@ -3,13 +3,14 @@
 use super::Text;
 use crate::runtime::errno::{ret_int, set};
 use crate::runtime::front_end::PROCESS;
-use crate::runtime::imports;
+use crate::runtime::{alloc, imports};
 use crate::{next, serve};
 use core::ffi::c_char;
 use core::ptr::null_mut;
 use pm::sys::abi::*;
 
 const ENOENT: i32 = 2;
+const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
 const ERANGE: i32 = 34;
 const ENAMETOOLONG: i32 = 36;
@@ -27,47 +28,92 @@ unsafe fn getcwd_call(out: *mut c_char, len: usize) -> *mut c_char {
         set(EINVAL);
         return null_mut();
     }
-    let mut own = [0u8; 4096];
-    let room = if out.is_null() && len == 0 { own.len() } else { len };
-    let (at, room) = if out.is_null() { (own.as_mut_ptr(), room.min(own.len())) } else { (out.cast::<u8>(), len) };
-    // SAFETY: `at` has `room` bytes.
-    let result = unsafe { serve!(__NR_getcwd, at, room) };
-    if result == -(ENAMETOOLONG as isize) && PROCESS.descriptors.get(posix::CWD_FD).is_some() {
+    if out.is_null() && len == 0 {
+        return own_cwd();
+    }
+    let at = if out.is_null() {
+        // SAFETY: plain allocation.
+        unsafe { imports::malloc(len) }.cast::<u8>()
+    } else {
+        out.cast::<u8>()
+    };
+    if at.is_null() {
+        return null_mut();
+    }
+    // SAFETY: `at` has `len` bytes.
+    let result = unsafe { asked(at, len) };
+    if result > 0 {
+        return at.cast();
+    }
+    if out.is_null() {
+        // SAFETY: allocated above.
+        unsafe { imports::free(at.cast()) };
+    }
+    if result == -(ENAMETOOLONG as isize) {
+        if PROCESS.descriptors.get(posix::CWD_FD).is_none() {
+            // The kernel's: libc finds it step by step.
+            return match next!(GetCwd, "getcwd") {
+                // SAFETY: by contract.
+                Some(next) => unsafe { next(out, len) },
+                None => null_mut(),
+            };
+        }
         if out.is_null() {
             return long_cwd(len);
         }
         set(ERANGE);
         return null_mut();
     }
-    if result == -(ENAMETOOLONG as isize) || (result == -(ERANGE as isize) && out.is_null() && len > own.len()) {
-        // Longer than a page and the kernel's: libc finds it step by step.
-        return match next!(GetCwd, "getcwd") {
-            // SAFETY: by contract.
-            Some(next) => unsafe { next(out, len) },
-            None => null_mut(),
-        };
-    }
-    if result < 0 {
-        set(-result as i32);
-        return null_mut();
-    }
+    set(-result as i32);
+    null_mut()
+}
+
+/// The kernel's `getcwd`; `ENOENT` for its "(unreachable)".
+///
+/// # Safety
+/// `at` has `room` bytes.
+unsafe fn asked(at: *mut u8, room: usize) -> isize {
+    // SAFETY: by contract.
+    let result = unsafe { serve!(__NR_getcwd, at, room) };
     // SAFETY: the call wrote at least one byte.
-    if unsafe { *at } != b'/' {
-        // The kernel's "(unreachable)".
-        set(ENOENT);
+    if result > 0 && unsafe { *at } != b'/' { -(ENOENT as isize) } else { result }
+}
+
+/// In a block that is as long as the path: `getcwd(NULL, 0)`.
+fn own_cwd() -> *mut c_char {
+    let own = alloc::alloc(PATH_MAX);
+    if own.is_null() {
+        set(ENOMEM);
         return null_mut();
     }
-    if !out.is_null() {
-        return out;
+    // SAFETY: a block of that size.
+    let result = unsafe { asked(own, PATH_MAX) };
+    let copy = if result > 0 {
+        // SAFETY: plain allocation.
+        let copy = unsafe { imports::malloc(result as usize) }.cast::<u8>();
+        if !copy.is_null() {
+            // SAFETY: so many bytes were written, and there is room for them.
+            unsafe { core::ptr::copy_nonoverlapping(own, copy, result as usize) };
+        }
+        copy.cast()
+    } else {
+        null_mut()
+    };
+    // SAFETY: not used any more.
+    unsafe { alloc::free(own) };
+    match -result as i32 {
+        ENAMETOOLONG if PROCESS.descriptors.get(posix::CWD_FD).is_some() => long_cwd(0),
+        ENAMETOOLONG => match next!(GetCwd, "getcwd") {
+            // SAFETY: libc finds the kernel's step by step.
+            Some(next) => unsafe { next(null_mut(), 0) },
+            None => null_mut(),
+        },
+        errno @ 1.. => {
+            set(errno);
+            null_mut()
+        }
+        _ => copy,
     }
-    let used = result as usize;
-    // SAFETY: plain allocation.
-    let block = unsafe { imports::malloc(if len == 0 { used } else { len }) }.cast::<u8>();
-    if !block.is_null() {
-        // SAFETY: `used` ≤ `len` where `len` was given.
-        unsafe { core::ptr::copy_nonoverlapping(own.as_ptr(), block, used) };
-    }
-    block.cast()
 }
 
 /// A working directory of ours whose path is longer than a page, in a block of `len` bytes, or of as many as it takes.

@@ -117,6 +117,12 @@ export! {
     fn [fcntl, fcntl64, __fcntl, __fcntl64](fd: i32, command: i32, argument: usize) -> i32 {
         fcntl_call(fd, command, argument)
     }
+    fn [setrlimit, setrlimit64](resource: i32, limit: *const c_void) -> i32 {
+        ret_int(serve!(__NR_prlimit64, 0, resource, limit, 0))
+    }
+    fn [prlimit, prlimit64](pid: i32, resource: i32, new: *const c_void, old: *mut c_void) -> i32 {
+        ret_int(serve!(__NR_prlimit64, pid, resource, new, old))
+    }
     fn flock(fd: i32, operation: i32) -> i32 {
         ret_int(serve!(__NR_flock, fd, operation))
     }

@@ -23,6 +23,9 @@ export! {
     fn [madvise, __madvise](address: usize, len: usize, advice: i32) -> i32 {
         ret_int(serve!(__NR_madvise, address, len, advice))
     }
+    fn remap_file_pages(address: usize, len: usize, protection: i32, page: usize, flags: i32) -> i32 {
+        ret_int(serve!(__NR_remap_file_pages, address, len, protection, page, flags))
+    }
     fn mlockall(flags: i32) -> i32 {
         ret_int(serve!(__NR_mlockall, flags))
     }

@@ -8,7 +8,7 @@
 
 use crate::process::hand_over;
 use crate::runtime::front_end::PROCESS;
-use crate::runtime::{alloc, call, kernel, operation, placeholders, thread, tls, vfork_child};
+use crate::runtime::{alloc, call, kernel, operation, phase, placeholders, thread, tls, vfork_child};
 use core::ffi::c_int;
 use pm::faults;
 use pm::sys::{self, abi::*};
@@ -61,6 +61,10 @@ pub unsafe fn send(socket: c_int, message: *const Header, flags: c_int) -> Optio
     }
     // SAFETY: by contract.
     let Ok(mut header) = (unsafe { faults::read(message) }) else { return None };
+    if header.control_len >= CONTROL_HEAD {
+        // Numbers that only the pool holds are not open.
+        placeholders::flush();
+    }
     let mut name = [0u8; NAME_MAX];
     // SAFETY: by contract.
     let renamed = match unsafe { peer(tls, &header, &mut name) } {
@@ -116,6 +120,46 @@ pub unsafe fn send_all(socket: c_int, messages: *mut Sent, count: u32, flags: c_
         one.len = result as u32;
     }
     Some(count as isize)
+}
+
+/// How long an address is that the kernel has written, of `len` bytes, once it is the name that was bound: see
+/// [`posix::Process::show_bound`].
+///
+/// # Safety
+/// `address` is the program's, with room for `room` bytes.
+pub unsafe fn shown(address: *mut u8, room: u32, len: u32) -> u32 {
+    let tls = tls::get();
+    if !phase::is_active(tls) {
+        return len;
+    }
+    operation::enter(tls);
+    // SAFETY: by contract.
+    let len = unsafe { PROCESS.show_bound(thread::state(tls), address as usize, room as usize, len as usize) };
+    operation::leave(tls);
+    len as u32
+}
+
+/// What room a message has for an address.
+///
+/// # Safety
+/// `message` is the program's.
+pub unsafe fn room(message: *const Header) -> u32 {
+    // SAFETY: by contract.
+    unsafe { faults::read(message) }.map_or(0, |header| if header.name == 0 { 0 } else { header.name_len })
+}
+
+/// As [`shown`], of a message that was received.
+///
+/// # Safety
+/// As for [`room`]; the kernel has written it.
+pub unsafe fn received(result: isize, message: *mut Header, room: u32) -> isize {
+    if result >= 0 && room > 0 {
+        // SAFETY: by contract.
+        let header = unsafe { &mut *message };
+        // SAFETY: by contract.
+        header.name_len = unsafe { shown(header.name as *mut u8, room, header.name_len) };
+    }
+    result
 }
 
 /// The kernel's name of the socket that the message goes to, if it lies in a

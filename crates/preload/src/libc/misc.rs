@@ -1,45 +1,61 @@
 //! `syscall()`: by its number the same way as everything else.
 
-use super::{kernel_files, message};
+use super::{kernel_files, masks, message, signals};
 use crate::process::{exec, fork, hand_over};
-use crate::runtime::errno::ret;
+use crate::runtime::errno::{self, ret};
 use crate::runtime::{call, identity};
 use pm::sys::abi::*;
 
-export! {
-    fn syscall(nr: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+/// A system call by its number; the kernel-style result.
+///
+/// # Safety
+/// As for the system call.
+pub unsafe fn by_number(nr: usize, args: [usize; 6]) -> isize {
+    let [a, b, c, d, e, _] = args;
+    // SAFETY: by contract, in each case.
+    unsafe {
         match nr as u32 {
-            __NR_execve => exec::execveat_call(super::HERE, a as *const _, b as *const _, c as *const _, 0) as isize,
-            __NR_execveat => {
-                exec::execveat_call(a as i32, b as *const _, c as *const _, d as *const _, e as i32) as isize
-            }
+            __NR_execve => of_libc(exec::execveat_call(super::HERE, a as *const _, b as *const _, c as *const _, 0)),
+            __NR_execveat => of_libc(exec::execveat_call(a as i32, b as *const _, c as *const _, d as *const _, e as i32)),
             // CLONE_VM: the child shares memory with us and does what it does raw.
-            __NR_clone if a & 0x100 == 0 => ret(fork::raw_clone(nr, [a, b, c, d, e, f])),
+            __NR_clone if a & 0x100 == 0 => fork::raw_clone(nr, args),
             // The same by `struct clone_args`, whose first word has the flags.
-            __NR_clone3 if pm::faults::read(a as *const u64).is_ok_and(|flags| flags & 0x100 == 0) => {
-                ret(fork::raw_clone(nr, [a, b, c, d, e, f]))
-            }
+            __NR_clone3 if pm::faults::read(a as *const u64).is_ok_and(|flags| flags & 0x100 == 0) => fork::raw_clone(nr, args),
             #[cfg(target_arch = "x86_64")]
-            __NR_fork | __NR_vfork => ret(fork::raw_clone(__NR_fork as usize, [0; 6])),
-            __NR_setuid | __NR_setgid | __NR_setreuid | __NR_setregid | __NR_setresuid | __NR_setresgid
-            | __NR_setgroups | __NR_setfsuid | __NR_setfsgid | __NR_capset | __NR_unshare | __NR_setns => {
-                let result = ret(pm::sys::raw(nr, [a, b, c, d, e, f]));
+            __NR_fork | __NR_vfork => fork::raw_clone(__NR_fork as usize, [0; 6]),
+            __NR_setuid | __NR_setgid | __NR_setreuid | __NR_setregid | __NR_setresuid | __NR_setresgid | __NR_setgroups
+            | __NR_setfsuid | __NR_setfsgid | __NR_capset | __NR_unshare | __NR_setns => {
+                let result = pm::sys::raw(nr, args);
                 identity::ask_again();
                 result
             }
-            __NR_io_uring_setup | __NR_io_setup if !kernel_files::from_now_on() => {
-                ret(-(kernel_files::ENOSYS as isize))
-            }
+            __NR_io_uring_setup | __NR_io_setup if !kernel_files::from_now_on() => -(kernel_files::ENOSYS as isize),
             __NR_chroot => {
                 hand_over::keep_root();
-                ret(call::call(nr, [a, b, c, d, e, f]))
+                call::call(nr, args)
             }
-            __NR_openat => ret(kernel_files::opened(call::call(nr, [a, b, c, d, e, f]))),
+            __NR_openat => kernel_files::opened(call::call(nr, args)),
             __NR_sendmsg => match message::send(a as i32, b as *const _, c as i32) {
-                Some(result) => ret(result),
-                None => ret(pm::sys::raw(nr, [a, b, c, d, e, f])),
+                Some(result) => result,
+                None => pm::sys::raw(nr, args),
             },
-            _ => ret(call::call(nr, [a, b, c, d, e, f])),
+            __NR_rt_sigaction => signals::by_number(args),
+            __NR_rt_sigprocmask => masks::by_number(args),
+            __NR_rt_sigsuspend | __NR_ppoll | __NR_pselect6 | __NR_epoll_pwait | __NR_epoll_pwait2 => {
+                masks::wait_by_number(nr, args, |args| call::call(nr, args))
+            }
+            _ => call::call(nr, args),
         }
+    }
+}
+
+/// What a function of libc returns, as the kernel would.
+fn of_libc(result: i32) -> isize {
+    if result == -1 { -(errno::get() as isize) } else { result as isize }
+}
+
+export! {
+    fn syscall(nr: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+        ret(by_number(nr, [a, b, c, d, e, f]))
     }
 }

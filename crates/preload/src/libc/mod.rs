@@ -10,6 +10,8 @@ mod attr;
 mod copy;
 mod cwd;
 mod dir;
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_dispatch.rs")]
+pub mod dispatch;
 mod exec;
 mod fd;
 mod fork;

@@ -5,6 +5,7 @@
 
 use crate::runtime::call::any_ours;
 use crate::runtime::errno::ret_int;
+use crate::runtime::masks::waiting;
 use crate::{next, serve};
 use pm::sys::abi::*;
 
@@ -35,6 +36,8 @@ export! {
         poll(set, count, timeout)
     }
     fn ppoll(set: *mut u8, count: usize, timeout: *const [i64; 2], mask: *const u64) -> i32 {
+        let own = waiting(mask);
+        let mask = own.as_ref().map_or(mask, |own| own);
         type Own = unsafe extern "C" fn(*mut u8, usize, *const [i64; 2], *const u64) -> i32;
         if !any_ours() && let Some(next) = next!(Own, "ppoll") {
             return next(set, count, timeout, mask);
@@ -66,6 +69,8 @@ export! {
         ret_int(result)
     }
     fn [pselect, __pselect](count: i32, read: *mut u8, write: *mut u8, except: *mut u8, timeout: *const [i64; 2], mask: *const u64) -> i32 {
+        let own = waiting(mask);
+        let mask = own.as_ref().map_or(mask, |own| own);
         type Own = unsafe extern "C" fn(i32, *mut u8, *mut u8, *mut u8, *const [i64; 2], *const u64) -> i32;
         if !any_ours() && let Some(next) = next!(Own, "pselect") {
             return next(count, read, write, except, timeout, mask);

@@ -3,14 +3,15 @@
 
 use super::masks;
 use crate::next;
-use crate::runtime::masks::FAULTS;
+use crate::runtime::masks::kept;
 use crate::runtime::signals::{
-    DEFAULT, IGNORE, SA_RESETHAND_BIT, SA_RESTART_BIT, SA_SIGINFO_BIT, SIGNALS, WATCHING_FLAGS, is_guarded, is_watched, slot,
-    trampoline_address,
+    DEFAULT, IGNORE, KernelAction, SA_RESETHAND_BIT, SA_RESTART_BIT, SA_SIGINFO_BIT, SIGNALS, WATCHING_FLAGS, is_guarded,
+    is_watched, slot, trampoline_address,
 };
-use crate::runtime::{errno, tls, vfork_child};
+use crate::runtime::{dispatch, errno, phase, tls, vfork_child};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
+use pm::sys::abi::__NR_rt_sigaction;
 
 const FAILED: usize = usize::MAX;
 const SA_NODEFER_BIT: u32 = 0x4000_0000;
@@ -70,6 +71,23 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
             return -1;
         }
     }
+    if signal == dispatch::SIGSYS && dispatch::is_on() {
+        // Ours stays in place, and calls the program's for what is none of our calls.
+        if let Some(action) = wanted {
+            slot.flags.store(action.flags as u32, Release);
+            slot.hidden.store(action.mask[0], Release);
+            slot.handler.store(action.handler, Release);
+        }
+        let mut mask = [0; 16];
+        mask[0] = before.2;
+        let shown = Action { handler: before.0, mask, flags: before.1 as c_int, restorer: 0 };
+        // SAFETY: by contract.
+        if !old.is_null() && unsafe { pm::faults::write(old, &shown) }.is_err() {
+            errno::set(pm::Errno::EFAULT.0);
+            return -1;
+        }
+        return 0;
+    }
     let mut installed = wanted;
     if let Some(action) = &mut installed
         && action.handler != DEFAULT
@@ -81,8 +99,8 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
         action.handler = trampoline_address();
         action.flags = ((action.flags as u32 | SA_SIGINFO_BIT) & !SA_RESETHAND_BIT) as c_int;
         if is_guarded() {
-            slot.hidden.store(action.mask[0] & FAULTS, Release);
-            action.mask[0] &= !FAULTS;
+            slot.hidden.store(action.mask[0] & kept(), Release);
+            action.mask[0] &= !kept();
         }
     } else if let Some(action) = wanted
         && is_watched(signal, action.handler)
@@ -122,6 +140,48 @@ unsafe fn show_own(old: *mut Action, (handler, flags, hidden): (usize, u32, u64)
         (old.handler, old.flags) = (handler, flags as c_int);
         old.mask[0] |= hidden;
     }
+}
+
+/// The same by its number; the kernel-style result.
+///
+/// # Safety
+/// As for `rt_sigaction`.
+pub unsafe fn by_number(args: [usize; 6]) -> isize {
+    let [number, new, old, bytes, ..] = args;
+    let (signal, new, old) = (number as c_int, new as *const KernelAction, old as *mut KernelAction);
+    let bad_address = -(pm::Errno::EFAULT.0 as isize);
+    let mut wanted = None;
+    if !new.is_null() {
+        // SAFETY: by contract.
+        match unsafe { pm::faults::read(new) } {
+            Ok(action) => wanted = Some(action),
+            Err(_) => return bad_address,
+        }
+    }
+    // libc keeps two signals for itself, and does not let them be changed by its function.
+    if bytes != 8 || !phase::is_mounted() || matches!(signal, 32 | 33) {
+        let kept_out = wanted.map(|action| KernelAction { mask: action.mask & !kept(), ..action });
+        let place = kept_out.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+        // SAFETY: by contract.
+        return unsafe { pm::sys::raw(__NR_rt_sigaction as usize, [number, place as usize, old as usize, bytes, 0, 0]) };
+    }
+    let long = |mask: u64| core::array::from_fn(|at| if at == 0 { mask } else { 0 });
+    let given = wanted.map(|action| Action {
+        handler: action.handler,
+        mask: long(action.mask),
+        flags: action.flags as c_int,
+        restorer: action.restorer,
+    });
+    let mut before = Action { handler: DEFAULT, mask: [0; 16], flags: 0, restorer: 0 };
+    let place = given.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: actions of ours, with the program's handler.
+    if unsafe { change(signal, place, &mut before) } != 0 {
+        return -(errno::get() as isize);
+    }
+    let Action { handler, mask, flags, restorer } = before;
+    let before = KernelAction { handler, flags: flags as u32 as usize, restorer, mask: mask[0] };
+    // SAFETY: by contract.
+    if !old.is_null() && unsafe { pm::faults::write(old, &before) }.is_err() { bad_address } else { 0 }
 }
 
 /// The handler of `signal` is now `handler`; the one before.

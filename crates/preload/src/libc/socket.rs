@@ -13,7 +13,31 @@ type Address = unsafe extern "C" fn(i32, *mut u8, *mut u32) -> i32;
 type Address4 = unsafe extern "C" fn(i32, *mut u8, *mut u32, i32) -> i32;
 type SendMessage = unsafe extern "C" fn(i32, *const Header, i32) -> isize;
 type SendMessages = unsafe extern "C" fn(i32, *mut Sent, u32, i32) -> i32;
+type ReceiveFrom = unsafe extern "C" fn(i32, *mut u8, usize, i32, *mut u8, *mut u32) -> isize;
 type Message = unsafe extern "C" fn(i32, *mut u8, i32) -> isize;
+
+/// The kernel may have written the address of a socket of its own that stands behind one in a mount: shows the name that
+/// was bound. `room` is what the program said there was room for.
+///
+/// # Safety
+/// `address` and `len` are the program's, written by the kernel.
+unsafe fn named(result: isize, address: *mut u8, len: *mut u32, room: u32) -> isize {
+    if result >= 0 && !address.is_null() && !len.is_null() {
+        // SAFETY: by contract.
+        unsafe { *len = message::shown(address, room, *len) };
+    }
+    result
+}
+
+/// # Safety
+/// `len` is the program's.
+unsafe fn room(len: *const u32) -> u32 {
+    if len.is_null() {
+        return 0;
+    }
+    // SAFETY: by contract.
+    unsafe { pm::faults::read(len) }.unwrap_or(0)
+}
 
 export! {
     fn [socket, __socket](domain: i32, kind: i32, protocol: i32) -> i32 {
@@ -24,23 +48,41 @@ export! {
     }
     fn accept(fd: i32, address: *mut u8, len: *mut u32) -> i32 {
         crate::runtime::placeholders::flush();
+        let room = room(len);
         match next!(Address, "accept") {
-            Some(next) => next(fd, address, len),
+            Some(next) => named(next(fd, address, len) as isize, address, len, room) as i32,
             None => ret_int(serve!(__NR_accept, fd, address, len)),
         }
     }
     fn accept4(fd: i32, address: *mut u8, len: *mut u32, flags: i32) -> i32 {
         crate::runtime::placeholders::flush();
+        let room = room(len);
         match next!(Address4, "accept4") {
-            Some(next) => next(fd, address, len, flags),
+            Some(next) => named(next(fd, address, len, flags) as isize, address, len, room) as i32,
             None => ret_int(serve!(__NR_accept4, fd, address, len, flags)),
         }
     }
     fn [recvmsg, __recvmsg](fd: i32, message: *mut u8, flags: i32) -> isize {
         crate::runtime::placeholders::flush();
+        let room = message::room(message.cast());
         match next!(Message, "recvmsg") {
-            Some(next) => next(fd, message, flags),
+            Some(next) => message::received(next(fd, message, flags), message.cast(), room),
             None => ret(serve!(__NR_recvmsg, fd, message, flags)),
+        }
+    }
+    fn [getsockname, __getsockname](fd: i32, address: *mut u8, len: *mut u32) -> i32 {
+        let room = room(len);
+        ret_int(named(serve!(__NR_getsockname, fd, address, len), address, len, room))
+    }
+    fn getpeername(fd: i32, address: *mut u8, len: *mut u32) -> i32 {
+        let room = room(len);
+        ret_int(named(serve!(__NR_getpeername, fd, address, len), address, len, room))
+    }
+    fn recvfrom(fd: i32, data: *mut u8, bytes: usize, flags: i32, address: *mut u8, len: *mut u32) -> isize {
+        let room = room(len);
+        match next!(ReceiveFrom, "recvfrom") {
+            Some(next) => named(next(fd, data, bytes, flags, address, len), address, len, room),
+            None => ret(named(serve!(__NR_recvfrom, fd, data, bytes, flags, address, len), address, len, room)),
         }
     }
     fn [sendmsg, __sendmsg](fd: i32, message: *const Header, flags: i32) -> isize {

@@ -4,7 +4,10 @@
 
 use super::{HERE, NOFOLLOW, Text};
 use crate::direct;
+use crate::runtime::call::is_ours;
 use crate::runtime::errno::{ret_int, set};
+use crate::runtime::front_end::PROCESS;
+use crate::runtime::{operation, phase, thread, tls};
 use pm::sys::abi::*;
 
 const EMPTY_PATH: i32 = 0x1000;
@@ -26,6 +29,36 @@ unsafe fn old(version: i32, dirfd: i32, path: Text, out: *mut u8, flags: i32) ->
     ret_int(unsafe { direct!(path: newfstatat, __NR_newfstatat, dirfd, path, out, flags) })
 }
 
+/// `fstat`. A FIFO of the kernel's may stand behind one in a mount.
+///
+/// # Safety
+/// As for `fstat`.
+#[inline(always)]
+unsafe fn of_descriptor(fd: i32, out: *mut u8) -> i32 {
+    // SAFETY: by contract.
+    let result = unsafe { direct!(fd: fstat, __NR_fstat, fd, out) };
+    // SAFETY: the kernel has written it.
+    if result == 0 && unsafe { (*out.cast::<stat>()).st_mode } & S_IFMT == S_IFIFO {
+        // SAFETY: as above.
+        unsafe { fifo(fd, out) };
+    }
+    ret_int(result)
+}
+
+/// # Safety
+/// `out` is a `struct stat` that the kernel has written.
+#[cold]
+#[inline(never)]
+unsafe fn fifo(fd: i32, out: *mut u8) {
+    let tls = tls::get();
+    if phase::is_active(tls) && !is_ours(fd) {
+        operation::enter(tls);
+        // SAFETY: by contract.
+        unsafe { PROCESS.fstat_behind(thread::state(tls), fd as usize, out as usize) };
+        operation::leave(tls);
+    }
+}
+
 export! {
     fn [stat, stat64, __stat, __stat64](path: Text, out: *mut u8) -> i32 {
         ret_int(direct!(path: newfstatat, __NR_newfstatat, HERE, path, out, 0))
@@ -34,7 +67,7 @@ export! {
         ret_int(direct!(path: newfstatat, __NR_newfstatat, HERE, path, out, NOFOLLOW))
     }
     fn [fstat, fstat64, __fstat, __fstat64](fd: i32, out: *mut u8) -> i32 {
-        ret_int(direct!(fd: fstat, __NR_fstat, fd, out))
+        of_descriptor(fd, out)
     }
     fn [fstatat, fstatat64, __fstatat, __fstatat64](dirfd: i32, path: Text, out: *mut u8, flags: i32) -> i32 {
         ret_int(direct!(path: newfstatat, __NR_newfstatat, dirfd, path, out, flags))
@@ -50,7 +83,7 @@ export! {
             set(EINVAL);
             return -1;
         }
-        ret_int(direct!(fd: fstat, __NR_fstat, fd, out))
+        of_descriptor(fd, out)
     }
     fn [__fxstatat, __fxstatat64](version: i32, dirfd: i32, path: Text, out: *mut u8, flags: i32) -> i32 {
         old(version, dirfd, path, out, flags)

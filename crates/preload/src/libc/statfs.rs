@@ -3,6 +3,7 @@
 use super::{HERE, Text};
 use crate::runtime::call::{is_ours, path_is_ours};
 use crate::runtime::errno::{ret_int, set};
+use crate::runtime::placeholders;
 use crate::{next, serve};
 use core::mem::MaybeUninit;
 use pm::sys::abi::*;
@@ -135,6 +136,7 @@ export! {
         if is_ours(fd) {
             return answer(name);
         }
+        placeholders::flush();
         match next!(unsafe extern "C" fn(i32, i32) -> i64, "fpathconf") {
             Some(next) => next(fd, name),
             None => answer(name),

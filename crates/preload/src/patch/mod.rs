@@ -26,8 +26,8 @@ mod entry;
 mod stubs;
 mod table;
 
-use crate::runtime::{call, tls};
-use core::ffi::{CStr, c_int, c_void};
+use crate::runtime::{call, objects, tls};
+use core::ffi::{CStr, c_int};
 use pm::sys::abi::*;
 use table::Table;
 
@@ -180,31 +180,8 @@ struct Library {
     text: core::ops::Range<usize>,
 }
 
-/// The head of glibc's `struct dl_phdr_info`.
-#[repr(C)]
-struct Info {
-    base: usize,
-    name: *const core::ffi::c_char,
-    headers: *const Header,
-    count: u16,
-}
-
-/// `Elf64_Phdr`.
-#[repr(C)]
-struct Header {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    address: u64,
-    physical: u64,
-    file_bytes: u64,
-    bytes: u64,
-    align: u64,
-}
-
 #[link(name = "c")]
 unsafe extern "C" {
-    fn dl_iterate_phdr(each: unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int, data: *mut c_void) -> c_int;
     safe fn getpid() -> c_int;
 }
 
@@ -212,38 +189,20 @@ impl Library {
     /// The library that `getpid`, which we never replace, is in.
     fn find() -> Option<Library> {
         let mut found = None;
-        // SAFETY: `each` has the right shape and gets a pointer to `found`.
-        unsafe { dl_iterate_phdr(each, (&raw mut found).cast()) };
+        objects::each(|object| {
+            let Some(text) = object.text().filter(|text| text.contains(&(getpid as *const () as usize))) else { return false };
+            let mut library = Library { base: object.base(), build_id: [0; table::ID_BYTES], build_id_len: 0, text };
+            if let Some(id) = object.notes().filter_map(table::build_id).last() {
+                library.build_id[..id.len()].copy_from_slice(id);
+                library.build_id_len = id.len();
+            }
+            found = Some(library);
+            true
+        });
         found.filter(|library: &Library| library.build_id_len != 0)
     }
 
     fn build_id(&self) -> &[u8] {
         &self.build_id[..self.build_id_len]
     }
-}
-
-unsafe extern "C" fn each(info: *const Info, _bytes: usize, found: *mut c_void) -> c_int {
-    const LOAD: u32 = 1;
-    const NOTE: u32 = 4;
-    const EXECUTE: u32 = 1;
-    // SAFETY: the loader's own structure.
-    let info = unsafe { &*info };
-    // SAFETY: the loader's array of that many headers.
-    let headers = unsafe { core::slice::from_raw_parts(info.headers, info.count as usize) };
-    let range = |h: &Header| info.base + h.address as usize..info.base + (h.address + h.bytes) as usize;
-    let code = headers.iter().find(|h| h.kind == LOAD && h.flags & EXECUTE != 0);
-    let Some(text) = code.map(range).filter(|text| text.contains(&(getpid as *const () as usize))) else { return 0 };
-    let mut library = Library { base: info.base, build_id: [0; table::ID_BYTES], build_id_len: 0, text };
-    for note in headers.iter().filter(|h| h.kind == NOTE) {
-        let range = range(note);
-        // SAFETY: a segment of notes, mapped readable for as long as the library is.
-        let bytes = unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) };
-        if let Some(id) = table::build_id(bytes) {
-            library.build_id[..id.len()].copy_from_slice(id);
-            library.build_id_len = id.len();
-        }
-    }
-    // SAFETY: `find` handed us this place.
-    unsafe { found.cast::<Option<Library>>().write(Some(library)) };
-    1
 }

@@ -7,7 +7,9 @@
 
 use crate::next;
 use crate::runtime::front_end::PROCESS;
-use crate::runtime::{alloc, child, errno, identity, imports, operation, phase, placeholders, thread, tls, vfork_child};
+use crate::runtime::{
+    alloc, child, dispatch, errno, identity, imports, operation, phase, placeholders, thread, tls, vfork_child,
+};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use pm::sys::{self, abi::*};
@@ -54,6 +56,7 @@ fn prepare() -> Result<Ready, i32> {
 
 impl Ready {
     fn child(self) {
+        dispatch::set_here();
         let Some(token) = self.token else { return };
         let tls = tls::get();
         child::begins(tls, token);

@@ -11,6 +11,8 @@
 //! Without such a mount the placeholders stay: `EBADF`, as documented.
 
 use crate::process::own_calls;
+use crate::process::own_calls::Calls;
+use crate::runtime::dispatch;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::kernel::Who;
 use crate::runtime::{alloc, environ, imports, kernel, kernel_root, operation, placeholders, thread, tls};
@@ -28,13 +30,21 @@ const INTERPRETERS_MAX: u32 = 4;
 pub fn can_be_loaded() -> bool {
     let name = environ::own_name();
     // By a name alone it is looked for in several places.
-    let mut text = [0u8; 4096];
-    if name.first() != Some(&b'/') || name.len() >= text.len() {
+    if name.first() != Some(&b'/') {
         return true;
     }
-    text[..name.len()].copy_from_slice(name);
+    // Not on the stack: those of programs that start others are small, too.
+    let block = alloc::alloc_zeroed(name.len() + 1);
+    if block.is_null() {
+        return true;
+    }
+    // SAFETY: a block of that size, ours alone.
+    unsafe { core::ptr::copy_nonoverlapping(name.as_ptr(), block, name.len()) };
     // SAFETY: a NUL-terminated path.
-    unsafe { pm::call!(__NR_faccessat, HERE, text.as_ptr(), 0) }.is_ok()
+    let can = unsafe { pm::call!(__NR_faccessat, HERE, block, 0) }.is_ok();
+    // SAFETY: not used any more.
+    unsafe { alloc::free(block) };
+    can
 }
 
 /// How a program gets at the mounts.
@@ -42,7 +52,7 @@ pub fn can_be_loaded() -> bool {
 pub enum Kind {
     /// The loader loads us into it.
     Loads,
-    /// So it does, but the program makes system calls of its own.
+    /// So it does, but the program makes system calls of its own that can't be brought to us.
     OwnCalls,
     /// By the kernel only: static, set-uid, another architecture's.
     Past,
@@ -108,14 +118,18 @@ unsafe fn kind_by_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [
     if is_secure(&program.stat) || !is_loader && !has_loader(&head[..program.len]) {
         return Kind::Past;
     }
-    if program.own_calls && !is_loader { Kind::OwnCalls } else { Kind::Loads }
+    match program.calls {
+        Calls::Go if !is_loader => Kind::OwnCalls,
+        Calls::Own if !is_loader && !dispatch::is_possible() => Kind::OwnCalls,
+        _ => Kind::Loads,
+    }
 }
 
 /// What is known of a program by its first bytes.
 struct Head {
     len: usize,
     stat: stat,
-    own_calls: bool,
+    calls: Calls,
 }
 
 /// Whether the program runs in the loader's secure mode: with other ids than those of whoever starts it.
@@ -157,12 +171,13 @@ unsafe fn read_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]
     let stat = unsafe { stat.assume_init() };
     let head = len.ok().and_then(|len| head.get(..len));
     // A descriptor may be a copy in memory, made for this one exec.
-    let own_calls = own < 0 && known.is_ok() && head.is_some_and(|head| is_elf(head) && own_calls::makes(fd, &stat, head));
+    let program = head.filter(|head| own < 0 && known.is_ok() && is_elf(head));
+    let calls = program.map_or(Calls::None, |head| own_calls::makes(fd, &stat, head));
     if own < 0 {
         kernel::close(fd);
     }
     known.ok()?;
-    Some(Head { len: head?.len(), stat, own_calls })
+    Some(Head { len: head?.len(), stat, calls })
 }
 
 /// Whether an ELF program names a loader. What is no ELF file is not ours to judge.

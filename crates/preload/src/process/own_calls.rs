@@ -7,7 +7,7 @@ use core::ffi::CStr;
 use core::fmt::Write;
 use pm::file::File;
 use pm::sys::abi::*;
-use posix::own_calls::{BEFORE, KNOWN, calls_with_paths, find, segments};
+use posix::own_calls::{BEFORE, KNOWN, calls_with_paths, find, is_elf, is_go, segments};
 
 /// Read at a time.
 const PIECE: usize = 256 << 10;
@@ -33,10 +33,31 @@ impl<const N: usize> Write for Text<N> {
     }
 }
 
-/// Whether the program open at `fd`, which begins with `head`, makes such calls.
-pub fn makes(fd: usize, program: &stat, head: &[u8]) -> bool {
+/// Who makes a program's system calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// The C library.
+    None = b'0' as isize,
+    /// The program too, on the stacks that it has from the C library.
+    Own = b'1' as isize,
+    /// Go's runtime, which calls on stacks of its own that have no room for us.
+    Go = b'2' as isize,
+}
+
+impl Calls {
+    fn from_text(text: u8) -> Self {
+        match text {
+            b'1' => Calls::Own,
+            b'2' => Calls::Go,
+            _ => Calls::None,
+        }
+    }
+}
+
+/// Who makes the calls of the program open at `fd`, which begins with `head`.
+pub fn makes(fd: usize, program: &stat, head: &[u8]) -> Calls {
     if cfg!(not(target_arch = "x86_64")) || program.st_mode & S_IFMT != S_IFREG {
-        return false;
+        return Calls::None;
     }
     let number = program.st_ino ^ program.st_dev.rotate_left(32) ^ program.st_ctime_nsec << 8;
     let place = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (PLACES - 1);
@@ -50,10 +71,10 @@ pub fn makes(fd: usize, program: &stat, head: &[u8]) -> bool {
     if let Some([verdict]) = known[..len].strip_prefix(&key.0[..key.1])
         && is_ours(&path.0[..=path.1])
     {
-        return *verdict == b'1';
+        return Calls::from_text(*verdict);
     }
     let found = look(fd, head);
-    if write!(key, "{}", u8::from(found)).is_ok()
+    if write!(key, "{}", char::from(found as u8)).is_ok()
         && let (Some(place), Some(directory)) = (Text::<16>::new(format_args!("{place}")), own_directory())
     {
         if len != 0 {
@@ -64,6 +85,26 @@ pub fn makes(fd: usize, program: &stat, head: &[u8]) -> bool {
         let _ = unsafe { pm::call!(__NR_symlinkat, key.0.as_ptr(), directory.number(), place.0.as_ptr()) };
     }
     found
+}
+
+/// What the program that runs here does.
+pub fn own() -> Calls {
+    let mut head = [0u8; 1024];
+    // SAFETY: a NUL-terminated path, which is the kernel's.
+    let Ok(fd) = (unsafe { pm::call!(__NR_openat, AT_FDCWD, c"/proc/self/exe".as_ptr(), O_RDONLY | O_CLOEXEC) }) else {
+        return Calls::None;
+    };
+    let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
+    // SAFETY: room for both answers.
+    let len = unsafe {
+        pm::call!(__NR_fstat, fd, stat.as_mut_ptr()).and_then(|_| pm::call!(__NR_pread64, fd, head.as_mut_ptr(), head.len(), 0))
+    };
+    // SAFETY: zeroed: a valid value, whether or not the kernel has filled it.
+    let stat = unsafe { stat.assume_init() };
+    let head = &head[..len.unwrap_or(0)];
+    let calls = if is_elf(head) { makes(fd, &stat, head) } else { Calls::None };
+    crate::runtime::kernel::close(fd);
+    calls
 }
 
 /// Where the verdicts lie, if that is this user's directory: where a session has ended, anybody can make its path again, and
@@ -81,18 +122,22 @@ fn is_ours(path: &[u8]) -> bool {
 
 /// Looks at the program's text.
 #[cold]
-fn look(fd: usize, head: &[u8]) -> bool {
+fn look(fd: usize, head: &[u8]) -> Calls {
     const LOAD: u32 = 1;
     let room = alloc::alloc_pages(PIECE);
     if room.is_null() {
-        return false;
+        return Calls::None;
     }
     // SAFETY: a block of that size, ours alone.
     let buffer = unsafe { core::slice::from_raw_parts_mut(room, PIECE) };
     let found = segments(head)
         .any(|(kind, at, len, is_text)| kind == LOAD && is_text && any_piece(fd, buffer, at, len, calls_with_paths));
     let is_known = |piece: &[u8]| KNOWN.iter().any(|name| find(piece, name).is_some());
-    let found = found && !any_piece(fd, buffer, 0, u64::MAX, is_known);
+    let found = match found && !any_piece(fd, buffer, 0, u64::MAX, is_known) {
+        false => Calls::None,
+        true if any_piece(fd, buffer, 0, u64::MAX, is_go) => Calls::Go,
+        true => Calls::Own,
+    };
     // SAFETY: not used any more.
     unsafe { alloc::free(room) };
     found

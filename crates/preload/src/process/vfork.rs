@@ -6,7 +6,7 @@ use crate::runtime::front_end::PROCESS;
 use crate::runtime::operation::{block_signals, set_signals};
 use crate::runtime::tls::Tls;
 use crate::runtime::vfork_child::{BLOCKS_MAX, Descriptor, VforkChild, here, is_kernels, is_missing, settle};
-use crate::runtime::{alloc, errno, operation, phase, placeholders, signals, thread, tls};
+use crate::runtime::{alloc, dispatch, errno, operation, phase, placeholders, signals, thread, tls};
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 use pm::sys::{self, abi::*};
@@ -91,6 +91,7 @@ pub extern "C" fn arrive() -> c_int {
     if let Some(child) = here(tls::get()) {
         set_signals(child.mask);
     }
+    dispatch::set_here();
     0
 }
 

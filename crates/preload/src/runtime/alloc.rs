@@ -13,12 +13,14 @@
 use crate::runtime::tls::Tls;
 use crate::runtime::{operation, tls};
 use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use pm::sys::abi;
 
 const RESERVE_BYTES: usize = 256 << 20;
 const STEP_BYTES: usize = 256 << 10;
+const LAST_BYTES: usize = 512 << 10;
 const HEADER_BYTES: usize = 16;
 const CLASS_MIN_BITS: usize = 5;
 const CLASS_MAX_BITS: usize = 17;
@@ -216,10 +218,24 @@ fn reserve() -> Option<()> {
         }
         len /= 4;
         if len < STEP_BYTES {
-            return None;
+            break;
         }
     }
+    // Once, as `START` stays set.
+    let at = LAST.0.get() as usize;
+    NEXT.store(at, Relaxed);
+    OPEN_END.store(at + LAST_BYTES, Relaxed);
+    LEN.store(LAST_BYTES, Relaxed);
+    START.store(at, Relaxed);
+    Some(())
 }
+
+/// What is there where the address space is limited to less than the process has already: enough to execute a program.
+#[repr(align(16))]
+struct Last(UnsafeCell<[u8; LAST_BYTES]>);
+// SAFETY: blocks of it are handed out under the lock, each to one.
+unsafe impl Sync for Last {}
+static LAST: Last = Last(UnsafeCell::new([0; LAST_BYTES]));
 
 // For features of the layers below that allocate (the plain model, the checker); what
 // a program runs never does.

@@ -5,7 +5,11 @@
 //! asks, and for the program that it executes. One that was sent while the program
 //! has it blocked is blocked after all, until it is let through. New threads begin without them, and masks that hold
 //! for one call only (`sigsuspend`, `ppoll`, …) are left as they are.
+//!
+//! The same holds for `SIGSYS` where it brings us the program's own system calls ([`crate::runtime::dispatch`]); handlers may
+//! make such calls during those waits too, so it is taken out of their masks as well ([`waiting`]).
 
+use crate::runtime::dispatch;
 use crate::runtime::operation;
 use crate::runtime::operation::{SIG_BLOCK, SIG_UNBLOCK, SIGBUS, SIGSEGV};
 use crate::runtime::tls::Tls;
@@ -13,6 +17,24 @@ use core::ffi::{c_int, c_void};
 
 /// The two, as a mask.
 pub const FAULTS: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1);
+
+/// What is kept out of the program's masks: where its own system calls come to us, the signal that brings them too.
+pub fn kept() -> u64 {
+    if dispatch::is_on() { FAULTS | dispatch::MASK } else { FAULTS }
+}
+
+/// A mask for one wait, eight bytes of the program's: `None` where it can be taken as it is.
+///
+/// # Safety
+/// `mask` is null or the program's.
+pub unsafe fn waiting(mask: *const u64) -> Option<u64> {
+    if mask.is_null() || !dispatch::is_on() {
+        return None;
+    }
+    // SAFETY: by contract.
+    let given = unsafe { pm::faults::read(mask) }.ok()?;
+    (given & dispatch::MASK != 0).then_some(given & !dispatch::MASK)
+}
 
 /// Lets the two through, as this thread has come with them blocked.
 pub fn start(tls: &Tls) {

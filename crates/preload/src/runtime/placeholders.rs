@@ -273,8 +273,9 @@ fn before_kernel_pooled(nr: usize, args: [usize; 6]) -> Option<isize> {
     if takes_descriptor(nr) && pooled(args[0]) {
         return Some(-(Errno::EBADF.0 as isize));
     }
+    let among_others = other_descriptor(nr, &args).is_some_and(|other| other.is_none_or(pooled));
     // SAFETY: the program's own arguments.
-    if makes_descriptor(nr, &args) || unsafe { names_descriptors(nr, &args) } {
+    if among_others || makes_descriptor(nr, &args) || unsafe { names_descriptors(nr, &args) } {
         flush_now();
     }
     None
@@ -455,17 +456,98 @@ fn makes_descriptor(nr: usize, args: &[usize; 6]) -> bool {
     }
 }
 
+/// Of calls that take descriptors elsewhere than in their first argument: which; `Some(None)`: several, or in memory.
+fn other_descriptor(nr: usize, args: &[usize; 6]) -> Option<Option<usize>> {
+    match nr as u32 {
+        __NR_symlinkat | __NR_sendfile | __NR_tee => Some(Some(args[1])),
+        __NR_renameat | __NR_renameat2 | __NR_linkat | __NR_copy_file_range | __NR_splice | __NR_epoll_ctl
+        | __NR_fanotify_mark => Some(Some(args[2])),
+        __NR_mmap => Some(Some(args[4])),
+        __NR_kcmp | __NR_pselect6 | __NR_ppoll | __NR_sendmsg | __NR_sendmmsg | __NR_io_submit | __NR_io_uring_register => {
+            Some(None)
+        }
+        #[cfg(target_arch = "x86_64")]
+        __NR_select | __NR_poll => Some(None),
+        _ => None,
+    }
+}
+
 /// Calls whose first argument is a descriptor.
 fn takes_descriptor(nr: usize) -> bool {
     match nr as u32 {
-        __NR_close | __NR_read | __NR_write | __NR_pread64 | __NR_pwrite64 | __NR_readv | __NR_writev | __NR_preadv
-        | __NR_pwritev | __NR_preadv2 | __NR_pwritev2 | __NR_fstat | __NR_newfstatat | __NR_statx | __NR_fstatfs | __NR_lseek
-        | __NR_dup | __NR_dup3 | __NR_fcntl | __NR_ioctl | __NR_flock | __NR_fsync | __NR_fdatasync | __NR_syncfs
-        | __NR_ftruncate | __NR_fallocate | __NR_fchmod | __NR_fchown | __NR_fchdir | __NR_getdents64 | __NR_openat
-        | __NR_openat2 | __NR_mkdirat | __NR_mknodat | __NR_unlinkat | __NR_renameat | __NR_renameat2 | __NR_linkat
-        | __NR_readlinkat | __NR_fchmodat | __NR_fchmodat2 | __NR_fchownat | __NR_utimensat | __NR_faccessat
-        | __NR_faccessat2 | __NR_fgetxattr | __NR_fsetxattr | __NR_flistxattr | __NR_fremovexattr | __NR_execveat
-        | __NR_fadvise64 | __NR_readahead | __NR_copy_file_range | __NR_sendfile | __NR_splice | __NR_tee => true,
+        __NR_close
+        | __NR_read
+        | __NR_write
+        | __NR_pread64
+        | __NR_pwrite64
+        | __NR_readv
+        | __NR_writev
+        | __NR_preadv
+        | __NR_pwritev
+        | __NR_preadv2
+        | __NR_pwritev2
+        | __NR_fstat
+        | __NR_newfstatat
+        | __NR_statx
+        | __NR_fstatfs
+        | __NR_lseek
+        | __NR_dup
+        | __NR_dup3
+        | __NR_fcntl
+        | __NR_ioctl
+        | __NR_flock
+        | __NR_fsync
+        | __NR_fdatasync
+        | __NR_syncfs
+        | __NR_ftruncate
+        | __NR_fallocate
+        | __NR_fchmod
+        | __NR_fchown
+        | __NR_fchdir
+        | __NR_getdents64
+        | __NR_openat
+        | __NR_openat2
+        | __NR_mkdirat
+        | __NR_mknodat
+        | __NR_unlinkat
+        | __NR_renameat
+        | __NR_renameat2
+        | __NR_linkat
+        | __NR_readlinkat
+        | __NR_fchmodat
+        | __NR_fchmodat2
+        | __NR_fchownat
+        | __NR_utimensat
+        | __NR_faccessat
+        | __NR_faccessat2
+        | __NR_fgetxattr
+        | __NR_fsetxattr
+        | __NR_flistxattr
+        | __NR_fremovexattr
+        | __NR_execveat
+        | __NR_inotify_add_watch
+        | __NR_name_to_handle_at
+        | __NR_fanotify_mark
+        | __NR_bind
+        | __NR_connect
+        | __NR_listen
+        | __NR_getsockname
+        | __NR_getpeername
+        | __NR_getsockopt
+        | __NR_setsockopt
+        | __NR_shutdown
+        | __NR_sendto
+        | __NR_recvfrom
+        | __NR_vmsplice
+        | __NR_sync_file_range
+        | __NR_epoll_ctl
+        | __NR_epoll_pwait
+        | __NR_fadvise64
+        | __NR_readahead
+        | __NR_copy_file_range
+        | __NR_sendfile
+        | __NR_splice
+        | __NR_tee => true,
         #[cfg(target_arch = "x86_64")]
         __NR_dup2 | __NR_futimesat | __NR_getdents => true,
         _ => false,

@@ -13,7 +13,7 @@
 use crate::runtime::faults::Fault;
 use crate::runtime::operation::{SIG_UNBLOCK, SIGBUS, SIGSEGV, SIGTRAP};
 use crate::runtime::tls::Tls;
-use crate::runtime::{errno, faults, masks, operation, tls};
+use crate::runtime::{dispatch, errno, faults, masks, operation, tls};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use pm::sys::abi::*;
@@ -50,7 +50,7 @@ pub fn trampoline_address() -> usize {
 }
 
 /// What the kernel calls for every handler of the program.
-unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut c_void) {
+pub unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut c_void) {
     let tls = tls::get();
     let mut told = [0u64; 16];
     let (mut signal, mut info) = (signal, info);
@@ -137,6 +137,7 @@ static STOPPING: AtomicBool = AtomicBool::new(false);
 const STOPS: [c_int; 3] = [20, 21, 22];
 const BUS_ADRERR: u64 = 2;
 const SA_ONSTACK_BIT: u32 = 0x0800_0000;
+const SA_NODEFER_BIT: usize = 0x4000_0000;
 
 fn is_stop(signal: c_int) -> bool {
     STOPS.contains(&signal)
@@ -154,6 +155,20 @@ pub fn start(tls: &Tls) {
 pub fn watch_stops() {
     STOPS.into_iter().for_each(watch);
     STOPPING.store(true, Release);
+}
+
+/// From now on `SIGSYS` goes to `handler`, at any time, on an alternate stack where there is one. What the program has
+/// for it is kept as its own.
+pub fn watch_calls(handler: usize) {
+    let Some(slot) = slot(dispatch::SIGSYS) else { return };
+    if let Some(old) = installed(dispatch::SIGSYS).filter(|old| old.handler != trampoline_address()) {
+        slot.flags.store(old.flags as u32, Release);
+        slot.handler.store(old.handler, Release);
+    }
+    let mut action = watching();
+    action.handler = handler;
+    action.flags |= SA_NODEFER_BIT;
+    install(dispatch::SIGSYS, &action);
 }
 
 /// Puts our handler in the place of what there is for a signal, and keeps that as the program's. Who ignores a stop keeps
@@ -184,12 +199,17 @@ fn watch(signal: c_int) {
 ///
 /// What we install for ourselves goes to the kernel: libc's function may be a sanitizer's, which falls over before its
 /// runtime is up, and the first call of ours may be that runtime's.
+#[derive(Clone, Copy)]
 #[repr(C)]
-struct KernelAction {
-    handler: usize,
-    flags: usize,
-    restorer: usize,
-    mask: u64,
+pub struct KernelAction {
+    /// The handler.
+    pub handler: usize,
+    /// Its flags.
+    pub flags: usize,
+    /// Where it returns to.
+    pub restorer: usize,
+    /// What is blocked meanwhile.
+    pub mask: u64,
 }
 
 impl KernelAction {
@@ -231,7 +251,8 @@ core::arch::global_asm!(
 
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C" {
-    fn bypath_restore();
+    /// Where a handler returns to: makes the call that ends it.
+    pub fn bypath_restore();
 }
 
 /// The flags of our handler where the program has none.

@@ -4,7 +4,7 @@
 //! get a mapping of their own, given back by a key destructor when they end.
 
 use crate::runtime::tls::Tls;
-use crate::runtime::{alloc, count, panic, tls};
+use crate::runtime::{alloc, count, dispatch, panic, tls};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -57,6 +57,8 @@ fn make(tls: &Tls) -> &'static ThreadState {
     tls.state.set(at.cast());
     if at != first {
         give_back_at_end(at.cast());
+        // It may be one of libc's own, which begins without us.
+        dispatch::set_here();
     }
     state
 }

@@ -34,6 +34,8 @@ pub struct Tls {
     pub vfork_child: Cell<*mut u8>,
     /// Signals that the program believes to have blocked, and has not (`masks.rs`).
     pub hidden: Cell<u64>,
+    /// Flags and program counter of a program whose child by vfork is on its stack (`libc/dispatch/entry.rs`).
+    pub dispatched: [Cell<usize>; 2],
     /// What the kernel told about the signals put off, first come first kept.
     pub told: [Told; TOLD_MAX],
 }
@@ -62,9 +64,12 @@ pub struct Told {
     pub info: Cell<[u64; 16]>,
 }
 
+/// Where [`Tls::dispatched`] is.
+pub const DISPATCHED_OFFSET: usize = core::mem::offset_of!(Tls, dispatched);
+
 /// How many signals put off at one time keep their `siginfo_t`.
 pub const TOLD_MAX: usize = 4;
-const BYTES: usize = 640;
+const BYTES: usize = 704;
 const _: () = assert!(core::mem::size_of::<Tls>() == BYTES);
 
 #[cfg(target_arch = "x86_64")]
@@ -74,9 +79,9 @@ core::arch::global_asm!(
     ".globl bypath_tls",
     ".hidden bypath_tls",
     ".type bypath_tls,@object",
-    ".size bypath_tls,640",
+    ".size bypath_tls,704",
     "bypath_tls:",
-    ".zero 640",
+    ".zero 704",
     ".popsection",
 );
 
@@ -87,9 +92,9 @@ core::arch::global_asm!(
     ".globl bypath_tls",
     ".hidden bypath_tls",
     ".type bypath_tls,%object",
-    ".size bypath_tls,640",
+    ".size bypath_tls,704",
     "bypath_tls:",
-    ".zero 640",
+    ".zero 704",
     ".popsection",
 );
 

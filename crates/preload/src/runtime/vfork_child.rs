@@ -26,7 +26,7 @@ use crate::runtime::front_end::PROCESS;
 use crate::runtime::kernel::Who;
 use crate::runtime::operation::{block_signals, set_signals};
 use crate::runtime::tls::Tls;
-use crate::runtime::{child, kernel, kernel_path, operation, phase, placeholders, thread, tls};
+use crate::runtime::{child, dispatch, kernel, kernel_path, operation, phase, placeholders, thread, tls};
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 use pm::sys::{self, abi::*};
@@ -364,5 +364,6 @@ fn settle_child(tls: &Tls, child: &mut VforkChild) -> Result<(), i32> {
     }
     child.environment = None;
     set_signals(mask);
+    dispatch::set_here();
     Ok(())
 }

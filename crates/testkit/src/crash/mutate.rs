@@ -215,6 +215,10 @@ fn workloads(start: Start) -> Vec<Vec<workload::Op>> {
             "unlink(A/foo) create(A/foo)",
             "setxattr(A/foo,7) setxattr(A/foo,5000)",
             "link(foo,bar) unlink(foo)",
+            // What the first has put aside is gone by the third, of the same process, which puts its own there.
+            "undo(foo,100,1000) chmod(foo) undo(foo,500,1500)",
+            "replay(foo,100,1000) chmod(foo) replay(foo,500,1500)",
+            "write(foo,20480,10) undo(foo,4700,4000)",
             // The second attribute begins at the end of a line; behind several lines.
             "setxattr(A/foo,40) setxattr(A/foo,7)",
             "setxattr(A/foo,5000) setxattr(A/foo,7)",

@@ -2,7 +2,7 @@
 
 use super::check::Times;
 use super::memory::Machine;
-use base::{Cx, Errno, Error, Fallocate, Kind, NewNode, Node, RenameMode, SetAttr, SetTime};
+use base::{Atomic, Cx, Errno, Error, Fallocate, Kind, NewNode, Node, RenameMode, SetAttr, SetTime};
 use engine::Fs;
 use pm::UserSlice;
 use std::fmt;
@@ -40,6 +40,12 @@ pub enum Op {
     Exchange(Name, Name),
     /// At an offset (`None`: at the end), so many bytes.
     Write(Name, Option<u64>, usize),
+    /// The same, whole or not at all.
+    Whole(Atomic, Name, u64, usize),
+    /// From a file into another one, so many bytes from the beginning of the one to an offset of the other, whole or not at all.
+    CopyWhole(Atomic, Name, Name, u64, u64),
+    /// Bytes that somebody fills in, fewer than he said, whole or not at all.
+    FillWhole(Name, u64, usize),
     Truncate(Name, u64),
     Allocate(Name, Fallocate, u64, u64),
     SetXattr(Name, usize),
@@ -74,6 +80,9 @@ impl fmt::Display for Op {
             Op::Exchange(a, b) => write!(f, "exchange({},{})", n(a), n(b)),
             Op::Write(a, Some(at), len) => write!(f, "write({},{at},{len})", n(a)),
             Op::Write(a, None, len) => write!(f, "append({},{len})", n(a)),
+            Op::Whole(how, a, at, len) => write!(f, "{}({},{at},{len})", how.name(), n(a)),
+            Op::CopyWhole(how, a, b, at, len) => write!(f, "{}copy({},{},{at},{len})", how.name(), n(a), n(b)),
+            Op::FillWhole(a, at, len) => write!(f, "undofill({},{at},{len})", n(a)),
             Op::Truncate(a, size) => write!(f, "truncate({},{size})", n(a)),
             Op::Allocate(a, how, at, len) => write!(f, "fallocate({},{how:?},{at},{len})", n(a)),
             Op::SetXattr(a, len) => write!(f, "setxattr({},{len})", n(a)),
@@ -147,6 +156,26 @@ pub fn all() -> Vec<Op> {
             Op::RemoveXattr(name),
         ]);
     }
+    for how in [Atomic::Undo, Atomic::Replay] {
+        ops.extend([
+            // In the block; over the end of a block; of several blocks; over the end of the file.
+            Op::Whole(how, FOO, 100, 1000),
+            Op::Whole(how, FOO, 500, 1500),
+            Op::Whole(how, FOO, 3000, 1100),
+            Op::Whole(how, FOO, 4900, 700),
+            Op::Whole(how, A_FOO, 10, 600),
+            Op::CopyWhole(how, FOO, A_FOO, 5, 500),
+        ]);
+    }
+    ops.extend([
+        // In the record alone: within a word, over a block's end, over the file's end; in a hole.
+        Op::Whole(Atomic::Replay, FOO, 3, 2),
+        Op::Whole(Atomic::Undo, FOO, 4090, 13),
+        Op::Whole(Atomic::Replay, A_FOO, 60, 90),
+        Op::Whole(Atomic::Replay, FOO, 7000, 400),
+        Op::Whole(Atomic::Undo, FOO, 4700, 4000),
+        Op::FillWhole(FOO, 100, 700),
+    ]);
     for name in [FOO, A_FOO, A] {
         ops.extend([Op::SetXattr(name, 5), Op::SetXattr(name, 5000), Op::Chmod(name), Op::Chown(name)]);
     }
@@ -327,6 +356,23 @@ impl Op {
                 fs.rename(cx, from_dir, from, to_dir, to, mode)
             }
             Op::Write(a, at, len) => write(fs, cx, file(fs, cx, a)?, at, &fill(0x40 + len as u8, len)),
+            Op::Whole(how, a, at, len) => {
+                let bytes = fill(0x41 + len as u8, len);
+                fs.write_as(cx, file(fs, cx, a)?, Some(at), &[UserSlice::from_ref(&bytes)], how).map(drop)
+            }
+            Op::CopyWhole(how, a, b, at, len) => {
+                fs.copy_range_as(cx, (file(fs, cx, a)?, 0), (file(fs, cx, b)?, at), len, Some(how)).map(drop)
+            }
+            Op::FillWhole(a, at, len) => {
+                let bytes = fill(0x43, len);
+                let mut left = len - 90;
+                let mut from = |part: UserSlice| {
+                    let count = part.len.min(left);
+                    left -= count;
+                    pm::user::copy(UserSlice::from_ref(&bytes[..count]), part)
+                };
+                fs.write_with_whole(cx, file(fs, cx, a)?, (at, len as u64), &mut from).map(drop)
+            }
             Op::Truncate(a, size) => {
                 let change = SetAttr { size: Some(size), ..Default::default() };
                 fs.set_attr(cx, file(fs, cx, a)?, &change)
@@ -407,8 +453,10 @@ impl Op {
 
     /// How times are compared while it is under way.
     pub fn times(self) -> Times {
-        let stamps =
-            matches!(self, Op::Write(..) | Op::Truncate(..) | Op::Allocate(..) | Op::MapStore(..) | Op::TwoDescriptors(..));
+        // Behind the end of the files there are it is a write like any other.
+        let behind = matches!(self, Op::Whole(_, _, 5000.., _));
+        let stamps = behind
+            || matches!(self, Op::Write(..) | Op::Truncate(..) | Op::Allocate(..) | Op::MapStore(..) | Op::TwoDescriptors(..));
         if stamps { Times::Each } else { Times::Exact }
     }
 

@@ -8,7 +8,11 @@
 //! a lower file system hears of them only when the last one goes. Where a lower file system allows it
 //! ([`LowerFs::page_key`]), contents are kept too ([`session::pages`]).
 
+mod below;
 mod names;
+mod parts;
+
+pub use below::Below;
 
 pub use session::{KernelCall, KernelOpen};
 
@@ -18,7 +22,7 @@ use base::stat::Stat;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use openfiles::{Handover as _, Processes};
-use pm::{Table, Text, UserSlice};
+use pm::{Text, UserSlice};
 use session::{Ends, Fetch, Found, LowerFs, Miss, OpenFiles, Rule, SessionCache};
 
 /// How often a program looks whether others have died.
@@ -112,16 +116,16 @@ impl<S: LowerFs> Ends for Cached<S> {
 }
 
 impl<S: LowerFs> Backend for Cached<S> {
-    fn is_mapped(&self, address: usize) -> bool {
-        self.session.is_mapped(address)
-    }
-
     fn root(&self) -> Node {
         self.session.root()
     }
 
     fn device(&self) -> u64 {
         self.lower.device()
+    }
+
+    fn watch(&self, _cx: &Cx, node: Node, path: &mut [u8]) -> Result<usize> {
+        self.lower.watch(&self.session, node, path)
     }
 
     fn unsynced(&self) -> Option<&[u8]> {
@@ -234,10 +238,6 @@ impl<S: LowerFs> Backend for Cached<S> {
         self.make(cx, dir, name, new)
     }
 
-    fn tmpfile(&self, _cx: &Cx, _dir: Node, _mode: u16, _flags: u32, _fd: u32) -> Result<DescriptionId> {
-        posix(Errno::EOPNOTSUPP)
-    }
-
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         if name.len() > 255 {
             return posix(Errno::ENAMETOOLONG);
@@ -286,42 +286,6 @@ impl<S: LowerFs> Backend for Cached<S> {
 
     fn statfs(&self) -> Result<StatFs> {
         self.lower.statfs(&self.session)
-    }
-
-    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
-        self.reap(cx);
-        let kind = self.session.get(node)?.kind();
-        self.files().open(cx, node, (kind, flags), fd, || self.lower.open(&self.session, cx, node, flags))
-    }
-
-    fn descriptions(&self) -> Table<OpenFile> {
-        self.session.descriptions()
-    }
-
-    fn description(&self, id: DescriptionId) -> &OpenFile {
-        self.session.description(id)
-    }
-
-    fn dup(&self, id: DescriptionId, fd: u32) -> Result<()> {
-        let thread = Thread::new();
-        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-        self.files().dup(&cx, id, fd)
-    }
-
-    fn close(&self, cx: &Cx, fd: u32) {
-        // First, while the description and its handles are there for certain.
-        if let Some(id) = self.session.holding(fd) {
-            self.flush_of(cx, id);
-        }
-        self.files().close(cx, fd);
-    }
-
-    fn offset_lock(&self, _cx: &Cx, id: DescriptionId) {
-        self.session.offset_lock(id)
-    }
-
-    fn offset_unlock(&self, _cx: &Cx, id: DescriptionId) {
-        self.session.offset_unlock(id)
     }
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
@@ -406,46 +370,6 @@ impl<S: LowerFs> Backend for Cached<S> {
 
     fn sync(&self, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
         self.lower.sync(&self.session, cx, node, data_only)
-    }
-
-    fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: MapFor, _: &mut dyn FnMut(MapRange)) -> Result<()> {
-        posix(Errno::ENODEV)
-    }
-
-    fn backing(&self) -> Option<pm::file::File> {
-        None
-    }
-
-    fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        self.lower.get_xattr(&self.session, cx, node, name, out)
-    }
-
-    fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
-        let result = self.lower.set_xattr(&self.session, cx, node, name, value, flags);
-        self.session.forget_attr(node);
-        result
-    }
-
-    fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        self.lower.list_xattr(&self.session, cx, node, out)
-    }
-
-    fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
-        let result = self.lower.remove_xattr(&self.session, cx, node, name);
-        self.session.forget_attr(node);
-        result
-    }
-
-    fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
-        self.files().lock(cx, node, lock)
-    }
-
-    fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
-        self.files().conflicting_lock(cx, node, lock)
-    }
-
-    fn drop_process_locks(&self, _cx: &Cx, node: Node) {
-        self.files().drop_process_locks(node)
     }
 
     fn detach(&self, cx: &Cx) {

@@ -386,6 +386,13 @@ impl LowerFs for Host {
         Some(self.open_file(s, spot, make))
     }
 
+    fn watch(&self, s: &SessionCache, node: Node, path: &mut [u8]) -> Result<usize> {
+        let own = self.path(s, node, b"")?;
+        let text = own.text()?.to_bytes_with_nul();
+        path.get_mut(..text.len()).ok_or(Error::Posix(Errno::ENAMETOOLONG))?.copy_from_slice(text);
+        Ok(text.len())
+    }
+
     fn handle_below(&self, s: &SessionCache, base: Node, path: &[u8], follow: bool) -> Option<Result<File>> {
         let path = self.path(s, base, path).ok()?;
         let text = path.text().ok()?;

@@ -13,7 +13,7 @@ mod names;
 mod node;
 mod xattr;
 
-use crate::backend::Handover;
+use crate::backend::{AdvisoryLocks, Handover, Mappings, OpenFileTable, Xattrs};
 use crate::*;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -164,13 +164,6 @@ impl Backend for Mem {
         self.state.lock().create(cx, dir, name, new)
     }
 
-    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
-        let mut state = self.state.lock();
-        let exclusive = flags & pm::sys::abi::O_EXCL != 0;
-        let id = state.make_unnamed(cx, dir, mode, !exclusive)?;
-        self.open_locked(&mut state, id, flags, fd)
-    }
-
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         self.state.lock().link(cx, node, dir, name)
     }
@@ -225,6 +218,52 @@ impl Backend for Mem {
         })
     }
 
+    fn read(&self, _cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
+        self.state.lock().get(node)?.read(offset, into)
+    }
+
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.state.lock().get_mut(node)?.write(cx, offset, from)
+    }
+
+    fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
+        let mut state = self.state.lock();
+        let mut buffer = Vec::new();
+        let size = state.get(from)?.file()?.size;
+        buffer.resize(len.min(size.saturating_sub(from_offset)) as usize, 0);
+        state.get(from)?.read(from_offset, &[UserSlice::from_mut(&mut buffer)])?;
+        let (done, _) = state.get_mut(to)?.write(cx, Some(to_offset), &[UserSlice::from_ref(&buffer)])?;
+        Ok(done as u64)
+    }
+
+    fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.state.lock().get_mut(node)?.fallocate(cx, how, offset, len)
+    }
+
+    fn seek(&self, _cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
+        self.state.lock().get(node)?.file()?.seek(offset, data)
+    }
+
+    fn sync(&self, _cx: &Cx, _node: Option<Node>, _data_only: bool) -> Result<()> {
+        Ok(())
+    }
+
+    // A single process: a forked child gets a copy of everything with its memory.
+    fn detach(&self, _cx: &Cx) {}
+
+    fn handover(&self) -> &dyn Handover {
+        self
+    }
+}
+
+impl OpenFileTable for Mem {
+    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
+        let mut state = self.state.lock();
+        let exclusive = flags & pm::sys::abi::O_EXCL != 0;
+        let id = state.make_unnamed(cx, dir, mode, !exclusive)?;
+        self.open_locked(&mut state, id, flags, fd)
+    }
+
     fn open(&self, _cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
         self.open_locked(&mut self.state.lock(), node.id, flags, fd)
     }
@@ -264,37 +303,9 @@ impl Backend for Mem {
     fn offset_unlock(&self, _cx: &Cx, id: DescriptionId) {
         self.descriptions[id as usize].offset_owner.store(0, core::sync::atomic::Ordering::Release);
     }
+}
 
-    fn read(&self, _cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
-        self.state.lock().get(node)?.read(offset, into)
-    }
-
-    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
-        self.state.lock().get_mut(node)?.write(cx, offset, from)
-    }
-
-    fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
-        let mut state = self.state.lock();
-        let mut buffer = Vec::new();
-        let size = state.get(from)?.file()?.size;
-        buffer.resize(len.min(size.saturating_sub(from_offset)) as usize, 0);
-        state.get(from)?.read(from_offset, &[UserSlice::from_mut(&mut buffer)])?;
-        let (done, _) = state.get_mut(to)?.write(cx, Some(to_offset), &[UserSlice::from_ref(&buffer)])?;
-        Ok(done as u64)
-    }
-
-    fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        self.state.lock().get_mut(node)?.fallocate(cx, how, offset, len)
-    }
-
-    fn seek(&self, _cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
-        self.state.lock().get(node)?.file()?.seek(offset, data)
-    }
-
-    fn sync(&self, _cx: &Cx, _node: Option<Node>, _data_only: bool) -> Result<()> {
-        Ok(())
-    }
-
+impl Mappings for Mem {
     fn map(&self, _: &Cx, _: Node, _: u64, _: u64, _: MapFor, _: &mut dyn FnMut(MapRange)) -> Result<()> {
         // Its pages are heap memory; a private mapping is made by copying.
         posix(Errno::ENODEV)
@@ -303,7 +314,9 @@ impl Backend for Mem {
     fn backing(&self) -> Option<pm::file::File> {
         None
     }
+}
 
+impl Xattrs for Mem {
     fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
         self.state.lock().get(node)?.get_xattr(cx, name, out)
     }
@@ -319,7 +332,9 @@ impl Backend for Mem {
     fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
         self.state.lock().get_mut(node)?.remove_xattr(cx, name)
     }
+}
 
+impl AdvisoryLocks for Mem {
     fn lock(&self, _cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
         self.state.lock().lock(node.id, lock)
     }
@@ -330,13 +345,6 @@ impl Backend for Mem {
 
     fn drop_process_locks(&self, _cx: &Cx, node: Node) {
         self.state.lock().drop_locks(node.id, |owner| owner == LockOwner::Process);
-    }
-
-    // A single process: a forked child gets a copy of everything with its memory.
-    fn detach(&self, _cx: &Cx) {}
-
-    fn handover(&self) -> &dyn Handover {
-        self
     }
 }
 

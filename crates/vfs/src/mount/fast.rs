@@ -12,11 +12,11 @@ use pm::sys::abi::{O_ACCMODE, O_RDONLY};
 use pm::{Text, UserSlice};
 
 impl Mount {
-    /// The native engine, while no kernel mount has to be told of changes.
+    /// The native engine, while nobody has to be told of changes.
     #[cfg(feature = "native")]
     #[inline(always)]
-    fn unserved(&self) -> Option<&'static engine::Fs> {
-        self.changing.filter(|fs| !fs.is_served())
+    fn untold(&self) -> Option<&'static engine::Fs> {
+        self.changing.filter(|fs| !fs.is_told())
     }
 
     /// Whether something is mounted on a node, which is not asked in most mounts.
@@ -108,7 +108,7 @@ impl Mount {
     #[inline(always)]
     pub fn write_fast(&self, _thread: &Thread, _node: Node, _offset: Option<u64>, _from: UserSlice) -> Fast<u64> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = self.untold() {
             return fs.write_fast(_thread, _node, _offset, _from);
         }
         Fast::Slow
@@ -118,7 +118,7 @@ impl Mount {
     #[inline(always)]
     pub fn write_on_fast(&self, _thread: &Thread, _id: DescriptionId, _node: Node, _append: bool, _from: UserSlice) -> Fast<u64> {
         #[cfg(feature = "native")]
-        if let Some(fs) = self.unserved() {
+        if let Some(fs) = self.untold() {
             return fs.write_on_fast(_thread, _id, _node, _append, _from);
         }
         Fast::Slow

@@ -3,13 +3,17 @@
 //! From its root on the engine resolves the path itself, and nothing is cached
 //! above it (ByVFS's `S_NVMFS_ROOT`, DirectFS's `S_DIRECTFS`); so there is
 //! nothing here but the hand-over; and, while the image is also mounted through
-//! the kernel, word of every change to what the kernel may keep (`engine::process::served`).
+//! the kernel or somebody watches it, word of every change ([`told`]).
 
-use crate::backend::{Backend, Handover, KernelMount, MapRange};
+mod told;
+
+use crate::backend::{AdvisoryLocks, Backend, Handover, KernelMount, MapRange, Mappings, OpenFileTable, Whole, Xattrs};
 use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
 use engine::Fs;
+use engine::watch::events::Event;
+use engine::watch::renaming::Renaming;
 use openfiles::{Handover as _, OpenFile};
 use pm::{Table, UserSlice};
 
@@ -17,48 +21,31 @@ use pm::{Table, UserSlice};
 #[derive(Clone, Copy, Debug)]
 pub struct Native(pub &'static Fs);
 
-impl Native {
-    /// Makes a change of `node` and tells the kernel of it.
-    #[inline]
-    fn change<T>(&self, cx: &Cx, node: Node, change: impl FnOnce() -> Result<T>) -> Result<T> {
-        if !self.0.is_served() {
-            return change();
-        }
-        self.0.tell_ahead(cx, node);
-        let result = change();
-        self.0.tell_changed(cx, node, false);
-        result
+impl Whole for Native {
+    fn is_asked(&self) -> bool {
+        self.0.atomic().is_some()
     }
 
-    /// Makes a change of the name `name` in `dir`, which leads to `child` before
-    /// it (if anywhere), and tells the kernel of it.
-    #[inline]
-    fn change_name<T>(&self, cx: &Cx, dir: Node, name: &[u8], change: impl FnOnce() -> Result<T>) -> Result<T> {
-        if !self.0.is_served() {
-            return change();
-        }
-        self.change_served(cx, &[(dir, name)], change)
+    fn allow(&self) -> Result<()> {
+        self.0.allow_atomic()
     }
 
-    #[cold]
-    fn change_served<T>(&self, cx: &Cx, names: &[(Node, &[u8])], change: impl FnOnce() -> Result<T>) -> Result<T> {
-        // An inode may be gone afterwards: what the kernel knows of it is asked before, too.
-        let before = |(dir, name): &(Node, &[u8])| {
-            let child = self.0.lookup(&Cx { cred: Cred::ROOT, ..*cx }, *dir, name).ok()?;
-            Some((child, self.0.is_known(cx, child)))
-        };
-        let mut children = [None; 2];
-        for (child, name) in children.iter_mut().zip(names) {
-            *child = before(name);
-        }
-        let result = change();
-        for (dir, name) in names.iter().filter(|_| result.is_ok()) {
-            self.0.tell_name_changed(cx, *dir, name);
-        }
-        for (child, known) in children.into_iter().flatten() {
-            self.0.tell_changed(cx, child, known);
-        }
-        result
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.change_data(cx, node, |(done, _)| *done != 0, || self.0.write_whole(cx, node, offset, from))
+    }
+
+    fn copy_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<u64> {
+        self.change_data(cx, to.0, |done| *done != 0, || self.0.copy_range_whole(cx, from, to, len))
+    }
+
+    fn write_with(
+        &self,
+        cx: &Cx,
+        node: Node,
+        place: (u64, u64),
+        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    ) -> Result<usize> {
+        self.change_data(cx, node, |done| *done != 0, || self.0.write_with_whole(cx, node, place, fill))
     }
 }
 
@@ -74,10 +61,6 @@ impl Backend for Native {
 
     fn identity(&self) -> u64 {
         self.0.identity()
-    }
-
-    fn is_mapped(&self, address: usize) -> bool {
-        self.0.is_mapped(address)
     }
 
     fn break_off(&self, cx: &Cx) {
@@ -115,7 +98,7 @@ impl Backend for Native {
     }
 
     fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
-        self.change(cx, node, || self.0.set_attr(cx, node, change))
+        self.change_attr(cx, node, change)
     }
 
     fn readlink(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
@@ -123,32 +106,28 @@ impl Backend for Native {
     }
 
     fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
-        self.change_name(cx, dir, name, || self.0.create(cx, dir, name, new))
-    }
-
-    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
-        let node = self.0.tmpfile(cx, dir, mode, flags)?;
-        self.0.open(cx, node, flags, fd).inspect_err(|_| self.0.forget_tmpfile(cx, node))
+        let what = Renaming::Made(new.kind == Kind::Directory);
+        self.change_names(cx, &[(dir, name)], what, || self.0.create(cx, dir, name, new))
     }
 
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
-        self.change(cx, node, || self.change_name(cx, dir, name, || self.0.link(cx, node, dir, name)))
+        self.change_served(cx, node, || {
+            self.change_names(cx, &[(dir, name)], Renaming::Linked(node), || self.0.link(cx, node, dir, name))
+        })
     }
 
     fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.change_name(cx, dir, name, || self.0.unlink(cx, dir, name))
+        self.change_names(cx, &[(dir, name)], Renaming::Removed, || self.0.unlink(cx, dir, name))
     }
 
     fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.change_name(cx, dir, name, || self.0.rmdir(cx, dir, name))
+        self.change_names(cx, &[(dir, name)], Renaming::Removed, || self.0.rmdir(cx, dir, name))
     }
 
     fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
+        let what = if mode == RenameMode::Exchange { Renaming::Exchanged } else { Renaming::Moved };
         let change = || self.0.rename(cx, from_dir, from, to_dir, to, mode);
-        if !self.0.is_served() {
-            return change();
-        }
-        self.change_served(cx, &[(from_dir, from), (to_dir, to)], change)
+        self.change_names(cx, &[(from_dir, from), (to_dir, to)], what, change)
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
@@ -159,16 +138,89 @@ impl Backend for Native {
         self.0.statfs()
     }
 
-    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
-        self.0.open(cx, node, flags, fd)
-    }
-
     fn direct(&self) -> Option<&'static Fs> {
         Some(self.0)
     }
 
     fn is_called(&self, directory: Node, dir: Node, name: &[u8]) -> Option<bool> {
         self.0.is_called(directory, dir, name)
+    }
+
+    #[inline]
+    fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
+        self.0.read(cx, node, offset, into)
+    }
+
+    #[inline]
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.change_data(cx, node, |(done, _)| *done != 0, || self.0.write(cx, node, offset, from))
+    }
+
+    fn write_stored(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.change_served(cx, node, || self.0.write_stored(cx, node, offset, from))
+    }
+
+    fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
+        self.change_data(cx, to, |done| *done != 0, || self.0.copy_range(cx, from, from_offset, to, to_offset, len))
+    }
+
+    fn write_with(
+        &self,
+        cx: &Cx,
+        node: Node,
+        offset: u64,
+        len: u64,
+        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
+    ) -> Result<usize> {
+        self.change_data(cx, node, |done| *done != 0, || self.0.write_with(cx, node, offset, len, fill))
+    }
+
+    fn whole(&self) -> Option<&dyn Whole> {
+        Some(self)
+    }
+
+    fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.change_data(cx, node, |()| true, || self.0.fallocate(cx, node, how, offset, len))
+    }
+
+    fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
+        self.0.seek(cx, node, offset, data)
+    }
+
+    fn sync(&self, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
+        self.0.sync(cx, node, data_only)
+    }
+
+    fn detach(&self, cx: &Cx) {
+        self.0.detach(cx)
+    }
+
+    fn watch(&self, cx: &Cx, node: Node, path: &mut [u8]) -> Result<usize> {
+        self.0.access(cx, node, R)?;
+        self.0.watch(cx, node, path)
+    }
+
+    fn count_calls(&self, more: &Calls) {
+        self.0.count_calls(more)
+    }
+
+    fn kernel_mount(&self) -> &dyn KernelMount {
+        self
+    }
+
+    fn handover(&self) -> &dyn Handover {
+        self
+    }
+}
+
+impl OpenFileTable for Native {
+    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
+        let node = self.0.tmpfile(cx, dir, mode, flags)?;
+        self.0.open(cx, node, flags, fd).inspect_err(|_| self.0.forget_tmpfile(cx, node))
+    }
+
+    fn open(&self, cx: &Cx, node: Node, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.0.open(cx, node, flags, fd)
     }
 
     fn descriptions(&self) -> Table<OpenFile> {
@@ -195,46 +247,11 @@ impl Backend for Native {
     fn offset_unlock(&self, cx: &Cx, id: DescriptionId) {
         self.0.offset_unlock(cx, id)
     }
+}
 
-    #[inline]
-    fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
-        self.0.read(cx, node, offset, into)
-    }
-
-    #[inline]
-    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
-        self.change(cx, node, || self.0.write(cx, node, offset, from))
-    }
-
-    fn write_stored(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
-        self.change(cx, node, || self.0.write_stored(cx, node, offset, from))
-    }
-
-    fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
-        self.change(cx, to, || self.0.copy_range(cx, from, from_offset, to, to_offset, len))
-    }
-
-    fn write_with(
-        &self,
-        cx: &Cx,
-        node: Node,
-        offset: u64,
-        len: u64,
-        fill: &mut dyn FnMut(UserSlice) -> core::result::Result<usize, Errno>,
-    ) -> Result<usize> {
-        self.change(cx, node, || self.0.write_with(cx, node, offset, len, fill))
-    }
-
-    fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        self.change(cx, node, || self.0.fallocate(cx, node, how, offset, len))
-    }
-
-    fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
-        self.0.seek(cx, node, offset, data)
-    }
-
-    fn sync(&self, cx: &Cx, node: Option<Node>, data_only: bool) -> Result<()> {
-        self.0.sync(cx, node, data_only)
+impl Mappings for Native {
+    fn is_mapped(&self, address: usize) -> bool {
+        self.0.is_mapped(address)
     }
 
     fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
@@ -247,7 +264,7 @@ impl Backend for Native {
         match what {
             MapFor::Private | MapFor::Reading => map(),
             // Stores are told by nobody: from now on the kernel asks before it uses what it has of the file.
-            MapFor::Writing | MapFor::Touching => self.change(cx, node, map),
+            MapFor::Writing | MapFor::Touching => self.change_served(cx, node, map),
         }
     }
 
@@ -258,13 +275,15 @@ impl Backend for Native {
     fn zeros(&self) -> Option<(pm::file::File, u64)> {
         self.0.zeros()
     }
+}
 
+impl Xattrs for Native {
     fn get_xattr(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
         self.0.get_xattr(cx, node, name, out)
     }
 
     fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
-        self.change(cx, node, || self.0.set_xattr(cx, node, name, value, flags))
+        self.change(cx, node, |_| Some(Event::Attributes), || self.0.set_xattr(cx, node, name, value, flags))
     }
 
     fn list_xattr(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
@@ -272,9 +291,11 @@ impl Backend for Native {
     }
 
     fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
-        self.change(cx, node, || self.0.remove_xattr(cx, node, name))
+        self.change(cx, node, |_| Some(Event::Attributes), || self.0.remove_xattr(cx, node, name))
     }
+}
 
+impl AdvisoryLocks for Native {
     fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
         self.0.advisory_lock(cx, node, lock)
     }
@@ -285,22 +306,6 @@ impl Backend for Native {
 
     fn drop_process_locks(&self, cx: &Cx, node: Node) {
         self.0.drop_process_locks(cx, node)
-    }
-
-    fn detach(&self, cx: &Cx) {
-        self.0.detach(cx)
-    }
-
-    fn count_calls(&self, more: &Calls) {
-        self.0.count_calls(more)
-    }
-
-    fn kernel_mount(&self) -> &dyn KernelMount {
-        self
-    }
-
-    fn handover(&self) -> &dyn Handover {
-        self
     }
 }
 

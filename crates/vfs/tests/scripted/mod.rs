@@ -34,7 +34,7 @@ impl Place {
         let text = format!("{path}\0");
         let (client, daemon) = (Ring::open(text.as_bytes()).unwrap(), Ring::open(text.as_bytes()).unwrap());
         let header = client.header().unwrap();
-        header.supervisor.store(std::process::id(), SeqCst);
+        header.supervisor.store(pm::host::own_mark(), SeqCst);
         header.timeout_ms.store(60_000, SeqCst);
         client.renew().unwrap();
         client.set_daemon_state(daemon_state::SERVING).unwrap();

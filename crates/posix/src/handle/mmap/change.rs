@@ -32,6 +32,30 @@ impl Process {
         changed.map_or(Outcome::Kernel, |result| done(result.map(|()| 0)))
     }
 
+    /// `remap_file_pages(address, len, prot, page, flags)`: another part of the same file there, as the kernel does it.
+    pub unsafe fn remap_file_pages(&self, thread: &ThreadState, args: [usize; 6]) -> Outcome {
+        let [start, len, prot, page, flags, _] = args;
+        let (start, len) = (start & !(PAGE - 1), len & !(PAGE - 1));
+        let Some(end) = start.checked_add(len) else { return Outcome::Kernel };
+        if self.mappings.is_empty() {
+            return Outcome::Kernel;
+        }
+        let found = self.mappings.with(|table| {
+            let one = self.known(table).iter().find(|one| one.start <= start && start < one.end)?;
+            let file = self.mapped_file(one)?;
+            let is_whole = one.shared && end <= one.end && len > 0 && prot == 0;
+            Some(is_whole.then_some((file, one.prot as usize)))
+        });
+        match found {
+            None => Outcome::Kernel,
+            Some(Some((file, prot))) if page.checked_mul(PAGE).is_some() => {
+                let flags = SHARED | FIXED | POPULATE | flags & NON_BLOCKING;
+                done(self.map_file(&self.cx(thread), &file, [start, len, prot, flags, 0, page * PAGE]).map(|_| 0))
+            }
+            Some(_) => fail(Errno::EINVAL),
+        }
+    }
+
     /// As much of the table as was ever used.
     fn known<'t>(&self, table: &'t [Mapping; MAPS_MAX]) -> &'t [Mapping] {
         &table[..self.mappings.high.load(Relaxed) as usize]

@@ -113,6 +113,11 @@ impl Process {
             (Place::Ours(source), Place::Ours(spot)) => {
                 done(source.node(cx).and_then(|node| self.link_ours(cx, source.slot, node, &spot)))
             }
+            (from_place, Place::Ours(spot)) if spot.mount.is_kernels => {
+                let flags = if call.0 == abi::__NR_linkat { call.1[4] } else { 0 };
+                let path = if let Place::Text(text) = from_place { text } else { call.1[from.1] };
+                done(self.link_from_kernel(cx, [from.0, path, flags], &spot))
+            }
             (from_place, Place::Ours(spot)) => match self.kernel_has(from.0, call.1[from.1], &from_place, last) {
                 Err(errno) => fail(errno),
                 Ok(()) => done(link_here(cx, &spot).map(|()| 0)),
@@ -132,6 +137,25 @@ impl Process {
         }
         let linked = spot.mount.backend.link(cx, node, spot.found.parent, spot.found.name);
         linked.map(|()| 0).map_err(|error| self.gone_or_refused(error))
+    }
+
+    /// A file of the kernel's, such as one that has been opened in a mount of its files, gets a name there.
+    #[cold]
+    fn link_from_kernel(&self, cx: &Cx, [dirfd, path, flags]: [usize; 3], spot: &Spot) -> base::Result<usize> {
+        // The handle must not be found where the program has closed a number.
+        if dirfd as i32 != abi::AT_FDCWD && !self.kernel_open(dirfd) {
+            return err(Errno::EBADF);
+        }
+        plain_name(cx, spot)?;
+        let (backend, dir) = (spot.mount.backend, spot.found.parent);
+        let handle = backend.kernel_files().handle_below(dir, b"", false).ok_or(Errno::EXDEV)??;
+        let mut name = [0u8; 256];
+        name[..255].get_mut(..spot.found.name.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(spot.found.name);
+        let args = [dirfd, path, handle.number() as usize, name.as_ptr() as usize, flags, 0];
+        // SAFETY: the program's own path, or a text of ours, and a NUL-terminated name.
+        pm::sys::check(unsafe { self.door.kernel(abi::__NR_linkat as usize, args) })?;
+        // That there was no such name is forgotten.
+        backend.lookup(cx, dir, spot.found.name).map(|_| 0)
     }
 
     /// The kernel's `protected_hardlinks`: on a file of somebody else only if

@@ -18,7 +18,7 @@ pub use whose::{Whose, leads_in, whose};
 use crate::process::copy::copy_out;
 use crate::process::hand_over::Kind;
 use crate::process::libraries::{Copies, Paths, name_of as name_of_copy};
-use crate::process::{hand_over, in_mount, libraries, not_loaded, vfork};
+use crate::process::{hand_over, in_mount, libraries, not_loaded, program, vfork};
 use crate::runtime::environ::{Environment, STATE_MAX};
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::{
@@ -265,19 +265,11 @@ impl Ready {
     /// As for `try_path`.
     unsafe fn exec_copy(&self, file: i32, path: *const c_char, argv: Strings) -> isize {
         // SAFETY: a NUL-terminated path.
-        let text = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let name = text.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
-        let mut short = [0u8; 64];
-        let part = &text[name..];
-        let len = part.len().min(short.len() - 1);
-        short[..len].copy_from_slice(&part[..len]);
-        // MFD_CLOEXEC is 1.
-        // SAFETY: the name is NUL-terminated.
-        let copy = unsafe { placeholders::creating(__NR_memfd_create, [short.as_ptr() as usize, 1, 0, 0, 0, 0]) };
+        let copy = program::new_copy(file, unsafe { CStr::from_ptr(path) }.to_bytes());
         if copy < 0 {
             return copy;
         }
-        let result = match copy_out(file, copy as i32) {
+        let result = match copy_out(file, copy as i32).map(|()| program::date_copy(file, copy as i32)) {
             // A static one inherits the kernel's descriptors, as any of the kernel's.
             // SAFETY: by contract; the descriptor is the program.
             Ok(()) => self.with_libraries(file, copy as i32, || unsafe {
@@ -361,7 +353,11 @@ unsafe fn open_executable(dirfd: i32, path: *const c_char, flags: i32) -> Result
     // SAFETY: by contract.
     let empty = unsafe { *path } == 0;
     let file = if empty {
-        call::fcntl(dirfd, F_DUPFD_CLOEXEC, 0)
+        // Through its link, since it may be open as a path only.
+        let mut link = [0u8; 32];
+        posix::proc_fd(dirfd as u32, &mut link);
+        // SAFETY: a NUL-terminated name.
+        unsafe { serve!(__NR_openat, HERE, link.as_ptr(), O_RDONLY | O_CLOEXEC, 0) }
     } else {
         // SAFETY: by contract.
         unsafe { serve!(__NR_openat, dirfd, path, O_RDONLY | O_CLOEXEC, 0) }
@@ -402,6 +398,10 @@ pub unsafe fn execveat_call(dirfd: i32, path: *const c_char, argv: Strings, envp
     if posix::bad_pointer(path as usize) || !unsafe { environ::is_there(argv) && environ::is_there(envp) } {
         errno::set(pm::Errno::EFAULT.0);
         return -1;
+    }
+    if dirfd != HERE {
+        // Numbers that only the pool holds are not open.
+        placeholders::flush();
     }
     // SAFETY: by contract.
     let error = match unsafe { Ready::new(envp) } {

@@ -32,6 +32,7 @@ const HERE: i32 = -100;
 const STACK_BYTES: usize = 64 << 10;
 const SIGCHLD: u32 = 17;
 const UNUSED: i32 = 127;
+const PATH_MAX: usize = 4096;
 
 /// What the child borrows.
 struct Child<'a> {
@@ -51,13 +52,31 @@ struct Child<'a> {
 /// # Safety
 /// The order's pointers are the program's.
 pub unsafe fn spawn(pid: *mut c_int, order: &Order, steps: &Steps) -> Option<i32> {
-    let own = next!(Clone, "clone")?;
     if !steps.each().all(fits) {
         return None;
     }
-    let mut text = [0u8; 4096];
+    // Not on the stack: those of programs that start others are small, too.
+    let block = alloc::alloc_zeroed(PATH_MAX);
+    if block.is_null() {
+        return None;
+    }
+    // SAFETY: a block of that size, ours alone.
+    let text = unsafe { &mut *block.cast::<[u8; PATH_MAX]>() };
     // SAFETY: by contract.
-    let path = unsafe { program(order, &mut text) }?;
+    let spawned = unsafe { spawn_by(pid, order, steps, text) };
+    // SAFETY: not used any more.
+    unsafe { alloc::free(block) };
+    spawned
+}
+
+/// As [`spawn`], with room for the program's path.
+///
+/// # Safety
+/// As for [`spawn`].
+unsafe fn spawn_by(pid: *mut c_int, order: &Order, steps: &Steps, text: &mut [u8; PATH_MAX]) -> Option<i32> {
+    let own = next!(Clone, "clone")?;
+    // SAFETY: by contract.
+    let path = unsafe { program(order, text) }?;
     // SAFETY: a NUL-terminated path.
     if !unsafe { hand_over::loads_us(HERE, path, 0) } {
         return None;

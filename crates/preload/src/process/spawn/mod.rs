@@ -141,6 +141,8 @@ unsafe fn own_spawn(pid: *mut c_int, order: &Order, steps: &Steps) -> i32 {
     let mask = block_signals();
     let child = quiet_fork();
     if child == 0 {
+        // A number that was free may be asked for: it must not be found taken.
+        close(pipe[0] as usize);
         // SAFETY: by contract.
         let error = unsafe { become_child(order, steps, &attributes, mask, report) };
         // SAFETY: the number outlives the call.

@@ -1,5 +1,6 @@
 //! What may be asked of `testkit`.
 
+use base::Atomic;
 use bypath_testkit::crash::sequences::Share;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -146,6 +147,9 @@ pub struct Storm {
     /// Cachelets of the segment; 0: as many as ever
     #[arg(long, default_value_t = 0)]
     pub cachelets: u32,
+    /// Overwrites too, whole or not at all
+    #[arg(long, value_name = "undo|replay", value_parser = atomic)]
+    pub atomic: Option<Atomic>,
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -231,6 +235,10 @@ pub struct Crash {
     /// A process of the explorer's own
     #[arg(long, hide = true, num_args = 9)]
     pub worker: Vec<u64>,
+}
+
+fn atomic(text: &str) -> Result<Atomic, String> {
+    Atomic::from_name(text.as_bytes()).ok_or_else(|| "there are undo and replay".into())
 }
 
 fn share(text: &str) -> Result<Share, String> {

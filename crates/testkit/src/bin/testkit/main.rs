@@ -23,7 +23,8 @@ fn main() -> ExitCode {
         Test::Append { processes, records } => shown(many::append(processes, records)),
         Test::Visible { rounds } => shown(many::visible(rounds)),
         Test::Stops { stops, seed } => shown(many::stops(stops, seed)),
-        Test::Storm(Storm { kills, restless, cachelets, seed }) => {
+        Test::Storm(Storm { kills, restless, cachelets, atomic, seed }) => {
+            image::ATOMIC.store(atomic.map_or(0, |how| how as u32 + 1), Relaxed);
             image::CACHELETS.store(cachelets, Relaxed);
             shown(many::storm(kills, seed, restless))
         }

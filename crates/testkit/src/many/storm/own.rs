@@ -130,6 +130,7 @@ impl Worker {
         let is_file = |name: usize| model[name] & KIND == FILE;
         match (rng.below(16), model[a]) {
             (0..8, 0) => self.own_make(rng, a, free),
+            (0..2, _) if is_file(a) && crate::image::atomic().is_some() => self.own_overwrite(rng, &model, a),
             (0..4, _) if is_file(a) => self.own_append(rng, &model, a),
             (4, _) if is_file(a) => self.own_truncate(rng, &model, a),
             (5, _) if is_file(a) => {
@@ -195,6 +196,20 @@ impl Worker {
         let written = self.seat().change(self.board, (1, "append"), &change, || self.write(fd, &data))?;
         if written as u64 != len {
             return Err(format!("append: {written} of {len} bytes"));
+        }
+        self.own_call(2, "close", &[], || self.close(fd))
+    }
+
+    /// All of a file is overwritten by one call, which happens whole or not at all.
+    fn own_overwrite(&self, rng: &mut Rng, model: &Model, a: usize) -> Result<(), String> {
+        let inode = inode_of(model[a]);
+        let (size, token) = (model[word(inode, SIZE)], rng.draw());
+        let fd = self.open(&self.own(a), libc::O_WRONLY);
+        let data = content(token, 0, size);
+        let change = [(word(inode, TOKEN), token)];
+        let written = self.seat().change(self.board, (3, "overwrite"), &change, || self.write(fd, &data))?;
+        if written as u64 != size {
+            return Err(format!("overwrite: {written} of {size} bytes"));
         }
         self.own_call(2, "close", &[], || self.close(fd))
     }

@@ -1,0 +1,114 @@
+//! Something of the lower file system that is being looked at.
+
+use super::Original;
+use base::{Cx, Errno, Error, Kind, Node, Result};
+use core::ffi::CStr;
+use pm::UserSlice;
+use pm::file::File;
+use vfs::cached::Below;
+
+/// It.
+pub enum Handle {
+    /// The kernel's.
+    File(File),
+    /// A daemon's.
+    Node(&'static dyn Below, Node),
+}
+
+impl Handle {
+    /// What lies at a path of a daemon's.
+    pub(super) fn walk(cx: &Cx, daemon: &'static dyn Below, path: &CStr) -> Result<Handle> {
+        let names = path.to_bytes().split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+        let node = names.into_iter().try_fold(daemon.root(), |dir, name| daemon.lookup(cx, dir, name))?;
+        Ok(Handle::Node(daemon, node))
+    }
+
+    /// What it is like.
+    pub fn original(&self, cx: &Cx) -> Result<Original> {
+        match self {
+            Handle::File(file) => Original::of(&file.statx()?),
+            Handle::Node(daemon, node) => Ok(Original::of_daemon(&daemon.attr(cx, *node)?)),
+        }
+    }
+
+    /// What has this name in the directory that it is.
+    pub fn child(&self, cx: &Cx, name: &CStr) -> Result<Original> {
+        match self {
+            Handle::File(dir) => Original::of(&pm::host::statx_at(dir.number(), name)?),
+            Handle::Node(daemon, dir) => {
+                let child = daemon.lookup(cx, *dir, name.to_bytes())?;
+                Ok(Original::of_daemon(&daemon.attr(cx, child)?))
+            }
+        }
+    }
+
+    /// Calls `each` for all names of the directory that it is; again, if it was done before.
+    pub fn each_name(&self, cx: &Cx, each: &mut dyn FnMut(&CStr) -> Result<()>) -> Result<()> {
+        match self {
+            Handle::File(dir) => {
+                dir.seek(0)?;
+                let mut buffer = [0u8; 8192];
+                while let Some(listed) = dir.listed(&mut buffer)? {
+                    listed.by_number(|entry| if is_dots(entry.name.to_bytes()) { Ok(()) } else { each(entry.name) })?;
+                }
+                Ok(())
+            }
+            Handle::Node(daemon, dir) => daemon.list_below(cx, *dir, &mut |entry| {
+                let mut text = [0; 256];
+                text[..255].get_mut(..entry.name.len()).ok_or(Errno::EIO)?.copy_from_slice(entry.name);
+                let name = CStr::from_bytes_until_nul(&text).map_err(|_| Errno::EIO)?;
+                if is_dots(entry.name) { Ok(()) } else { each(name) }
+            }),
+        }
+    }
+
+    /// The text of the symlink that it is.
+    pub fn target(&self, cx: &Cx, into: UserSlice) -> Result<usize> {
+        match self {
+            Handle::File(link) => Ok(link.target(into)?),
+            Handle::Node(daemon, link) => daemon.readlink(cx, *link, into),
+        }
+    }
+
+    /// Reads at `offset`.
+    pub fn read(&self, cx: &Cx, offset: u64, into: UserSlice) -> core::result::Result<usize, Errno> {
+        match self {
+            Handle::File(file) => file.read_into(offset, into),
+            Handle::Node(daemon, file) => daemon.read_below(cx, *file, offset, into).map_err(|error| error.errno()),
+        }
+    }
+
+    /// `SEEK_DATA`, `SEEK_HOLE`.
+    pub fn find(&self, cx: &Cx, offset: u64, data: bool) -> Result<u64> {
+        match self {
+            Handle::File(file) => Ok(file.find(offset, data)?),
+            Handle::Node(daemon, file) => daemon.seek_below(cx, *file, offset, data),
+        }
+    }
+
+    /// See `Backend::list_xattr`.
+    pub fn list_xattr(&self, cx: &Cx, out: UserSlice) -> core::result::Result<usize, Errno> {
+        match self {
+            Handle::File(file) => file.list_xattr(out),
+            Handle::Node(daemon, node) => daemon.list_xattr(cx, *node, out).map_err(|error| error.errno()),
+        }
+    }
+
+    /// See `Backend::get_xattr`.
+    pub fn get_xattr(&self, cx: &Cx, name: &CStr, out: UserSlice) -> Result<usize> {
+        match self {
+            Handle::File(file) => Ok(file.get_xattr(name, out)?),
+            Handle::Node(daemon, node) => daemon.get_xattr(cx, *node, name.to_bytes(), out),
+        }
+    }
+
+    /// `ENOTDIR` if it is no directory.
+    pub fn must_be_directory(&self, cx: &Cx) -> Result<Original> {
+        let original = self.original(cx)?;
+        if original.attr.kind == Kind::Directory { Ok(original) } else { Err(Error::Posix(Errno::ENOTDIR)) }
+    }
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}

@@ -1,0 +1,116 @@
+//! The lower file system: a directory of the kernel's, or a daemon. Both are asked by paths from their root none of whose
+//! components is a symlink; nothing is kept open.
+
+mod handle;
+mod original;
+
+pub use handle::Handle;
+pub use original::{Original, Target};
+
+use base::{Cx, Errno, Error, Result};
+use core::ffi::CStr;
+use pm::file::File;
+use pm::sys::abi;
+use vfs::cached::Below;
+
+/// Longest path of the directory itself.
+const ROOT_MAX: usize = 1024;
+/// Longest path.
+const PATH_MAX: usize = 4096;
+
+/// What is behind the cache.
+pub struct Lower {
+    daemon: Option<&'static dyn Below>,
+    root: [u8; ROOT_MAX],
+    len: usize,
+}
+
+impl core::fmt::Debug for Lower {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Lower").field("is_daemon", &self.daemon.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// A path with its NUL.
+pub struct Path([u8; PATH_MAX]);
+
+impl Path {
+    /// As text.
+    pub fn text(&self) -> Result<&CStr> {
+        CStr::from_bytes_until_nul(&self.0).map_err(|_| Error::Posix(Errno::ENAMETOOLONG))
+    }
+}
+
+impl Lower {
+    /// The directory at `place`, absolute and canonical.
+    pub fn directory(place: &[u8]) -> Result<Lower> {
+        let place = if place == b"/" { b"" } else { place };
+        let mut root = [0; ROOT_MAX];
+        root.get_mut(..place.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(place);
+        Ok(Lower { daemon: None, root, len: place.len() })
+    }
+
+    /// A daemon.
+    pub fn daemon(daemon: &'static dyn Below) -> Lower {
+        Lower { daemon: Some(daemon), root: [0; ROOT_MAX], len: 0 }
+    }
+
+    /// Where the directory is; empty for `/`, and for a daemon.
+    pub fn root(&self) -> &[u8] {
+        &self.root[..self.len]
+    }
+
+    /// Rises when it has told of a change by others; a directory tells nothing.
+    pub fn told(&self) -> u64 {
+        self.daemon.map_or(0, |daemon| daemon.told())
+    }
+
+    /// A path below it: `tail` writes what follows the root to the end of its room and says where that begins; then `name`.
+    pub fn path(&self, tail: impl FnOnce(&mut [u8]) -> Result<usize>, name: &[u8]) -> Result<Path> {
+        let mut path = [0; PATH_MAX];
+        let room = PATH_MAX - 1 - if name.is_empty() { 0 } else { name.len() + 1 };
+        let from = tail(&mut path[..room])?;
+        let mut len = self.len + (room - from);
+        if self.len > from {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        path.copy_within(from..room, self.len);
+        path[..self.len].copy_from_slice(&self.root[..self.len]);
+        if !name.is_empty() {
+            path[len] = b'/';
+            path[len + 1..len + 1 + name.len()].copy_from_slice(name);
+            len += 1 + name.len();
+        }
+        if len == 0 {
+            path[0] = b'/';
+            len = 1;
+        }
+        path[len..].fill(0);
+        Ok(Path(path))
+    }
+
+    /// A handle on what lies at a path (a symlink itself).
+    pub fn handle(&self, cx: &Cx, path: &Path) -> Result<Handle> {
+        match self.daemon {
+            None => Ok(Handle::File(File::handle(path.text()?)?)),
+            Some(daemon) => Handle::walk(cx, daemon, path.text()?),
+        }
+    }
+
+    /// The same, and what it is like.
+    pub fn at(&self, cx: &Cx, path: &Path) -> Result<(Handle, Original)> {
+        let handle = self.handle(cx, path)?;
+        let original = handle.original(cx)?;
+        Ok((handle, original))
+    }
+
+    /// Opens what lies at a path, to be read.
+    pub fn open(&self, cx: &Cx, path: &Path, directory: bool) -> Result<Handle> {
+        let kind = if directory { abi::O_DIRECTORY } else { 0 };
+        let flags = abi::O_RDONLY | abi::O_NONBLOCK | abi::O_NOCTTY | kind;
+        match self.daemon {
+            None => Ok(Handle::File(File::plain(path.text()?, flags)?)),
+            Some(daemon) => Handle::walk(cx, daemon, path.text()?),
+        }
+    }
+}

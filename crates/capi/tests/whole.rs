@@ -1,0 +1,117 @@
+//! Whole files in one call.
+#![cfg(feature = "native")]
+
+use bypath::*;
+use std::ffi::{CStr, CString};
+use std::ptr::null;
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// A namespace on a fresh image.
+struct Fixture {
+    ns: *mut Namespace,
+    path: String,
+}
+
+impl Fixture {
+    fn new(name: &str) -> Fixture {
+        let path = format!("/dev/shm/bypath-whole-{name}-{}", std::process::id());
+        let image = CString::new(path.as_str()).unwrap();
+        engine::mkfs::make(
+            image.as_bytes_with_nul(),
+            &engine::mkfs::Options { limit: 32 << 20, force: true, ..Default::default() },
+        )
+        .unwrap();
+        let ns = bp_open_namespace();
+        // SAFETY: texts, and a namespace.
+        assert_eq!(unsafe { bp_mount(ns, image.as_ptr(), c"/".as_ptr(), null()) }, 0);
+        Fixture { ns, path }
+    }
+
+    fn write(&self, name: &CStr, at: i64, data: &[u8]) {
+        // SAFETY: texts, a namespace, and a buffer.
+        unsafe {
+            let fd = bp_open(self.ns, name.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o600);
+            assert_eq!(bp_pwrite(self.ns, fd, data.as_ptr().cast(), data.len(), at), data.len() as isize);
+            bp_close(self.ns, fd);
+        }
+    }
+
+    fn read(&self, name: &CStr, len: usize, offset: i64) -> Result<Vec<u8>, i32> {
+        let mut out = vec![0; len];
+        // SAFETY: a text, a namespace, and a buffer.
+        let got = unsafe { bp_read_path(self.ns, name.as_ptr(), out.as_mut_ptr().cast(), len, offset) };
+        out.truncate(usize::try_from(got).map_err(|_| errno())?);
+        Ok(out)
+    }
+
+    /// The fd, and the bytes if they lie in one piece.
+    fn view(&self, name: &CStr) -> Result<(i32, usize, Option<&[u8]>), i32> {
+        let (mut start, mut len) = (null(), 0);
+        // SAFETY: a text, a namespace, and two places.
+        let fd = unsafe { bp_open_view(self.ns, name.as_ptr(), &raw mut start, &raw mut len) };
+        if fd < 0 {
+            return Err(errno());
+        }
+        // SAFETY: the library says so; tests close the fd when they have looked.
+        Ok((fd, len, (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start.cast(), len) })))
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses it.
+        unsafe { bp_close_namespace(self.ns) };
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Goal: reads of a path are reads of an open file. Method: all of it, parts, past its end, and what can't be read; no fd stays.
+#[test]
+fn a_path_is_read_in_one_call() {
+    let test = Fixture::new("read");
+    test.write(c"/f", 0, b"some text");
+    assert_eq!(test.read(c"/f", 100, 0).unwrap(), b"some text");
+    assert_eq!(test.read(c"/f", 4, 0).unwrap(), b"some");
+    assert_eq!(test.read(c"/f", 100, 5).unwrap(), b"text");
+    assert_eq!(test.read(c"/f", 100, 50).unwrap(), b"");
+    assert_eq!(test.read(c"/f", 0, 0).unwrap(), b"");
+    assert_eq!(test.read(c"/f", 1, -1), Err(libc::EINVAL));
+    assert_eq!(test.read(c"/none", 1, 0), Err(libc::ENOENT));
+    assert_eq!(test.read(c"/", 1, 0), Err(libc::EISDIR));
+    assert_eq!(test.view(c"/f").unwrap().0, 3);
+}
+
+/// Goal: a view is the file's own bytes. Method: bytes seen after another's write, after the name is gone and the file is cut;
+/// files that have no such place; what is not a file.
+#[test]
+fn a_view_is_the_files_own_bytes() {
+    let test = Fixture::new("view");
+    let data: Vec<u8> = (0..3 << 20).map(|at| (at / 7) as u8).collect();
+    test.write(c"/f", 0, &data);
+    let (fd, len, bytes) = test.view(c"/f").unwrap();
+    assert_eq!(len, data.len());
+    let bytes = bytes.unwrap();
+    assert!(bytes == data);
+    test.write(c"/f", 5000, b"new");
+    assert_eq!(&bytes[4999..5003], [data[4999], b'n', b'e', b'w']);
+    // SAFETY: texts, and a namespace.
+    unsafe {
+        assert_eq!(bp_truncate(test.ns, c"/f".as_ptr(), 6000), 0);
+        assert_eq!(bp_unlink(test.ns, c"/f".as_ptr()), 0);
+    }
+    test.write(c"/other", 0, &vec![0xaa; 4 << 20]);
+    assert_eq!(&bytes[4999..5003], [data[4999], b'n', b'e', b'w']);
+    assert!(bytes[6000..].iter().all(|byte| *byte == 0), "what was cut off is zeroes, and nobody else's");
+    // SAFETY: a namespace.
+    unsafe { bp_close(test.ns, fd) };
+
+    test.write(c"/hole", 1 << 20, b"end");
+    assert_eq!((test.view(c"/hole").unwrap().1, test.view(c"/hole").unwrap().2), ((1 << 20) + 3, None));
+    test.write(c"/empty", 0, b"");
+    assert_eq!((test.view(c"/empty").unwrap().1, test.view(c"/empty").unwrap().2), (0, None));
+    assert_eq!(test.view(c"/none"), Err(libc::ENOENT));
+    assert_eq!(test.view(c"/"), Err(libc::ENODEV));
+}

@@ -1,0 +1,47 @@
+//! An image gets what not every program of its format knows.
+//!
+//! Both copies of the superblock are written, the second first, so that one of them is whole at every moment. Who attaches
+//! just then reads the one or the other; two who write at once write the same.
+
+use crate::fs::Fs;
+use base::Result;
+use core::mem::size_of;
+use core::sync::atomic::Ordering::Relaxed;
+use format::layout::SUPERBLOCK_COPY;
+use format::{Features, Superblock, VERSION};
+use pm::{Errno, UserSlice};
+use zerocopy::IntoBytes;
+
+impl Fs {
+    /// Records may copy bytes from here on: a program that does not know how leaves the image alone. `EROFS`;
+    /// `EOPNOTSUPP` for an image of an older format.
+    pub fn allow_atomic(&self) -> Result<()> {
+        let features = self.files.features.load(Relaxed);
+        if features & Features::ATOMIC.0 != 0 {
+            return Ok(());
+        }
+        self.writable()?;
+        if self.files.version != VERSION {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let [first, second] = [self.superblock_at(0)?, self.superblock_at(SUPERBLOCK_COPY)?];
+        let Ok((superblock, _)) = Superblock::choose(first, second) else { return Err(Errno::EUCLEAN.into()) };
+        let new = superblock.with(Features(superblock.features | Features::ATOMIC.0));
+        let words: [u64; size_of::<Superblock>() / 8] = zerocopy::transmute!(new);
+        for at in [SUPERBLOCK_COPY, 0] {
+            for (word, value) in self.words(at, words.len(), "superblock")?.iter().zip(words) {
+                self.image.store(word, value);
+            }
+            self.image.flush(at, size_of::<Superblock>() as u64);
+            self.image.fence();
+        }
+        self.files.features.store(new.features, Relaxed);
+        Ok(())
+    }
+
+    fn superblock_at(&self, at: u64) -> Result<Superblock> {
+        let mut copy = Superblock::new(0, [0; 2], 0, 0, 0);
+        self.image.copy_out(at, UserSlice::from_mut(copy.as_mut_bytes()))?;
+        Ok(copy)
+    }
+}

@@ -1,0 +1,198 @@
+//! Where the program goes on in the place of its system call.
+//!
+//! On entry the registers are the program's, and on the stack lie its flags and where it goes on. All registers but `rax`,
+//! `rcx` and `r11` come back as they were, the flags and the vector registers too: that is what the kernel promises, and
+//! compilers make use of it.
+
+use super::{before_vfork, in_child, in_parent, serve};
+use crate::runtime::tls::DISPATCHED_OFFSET;
+use core::arch::x86_64::{__cpuid, __cpuid_count};
+
+/// What is saved of the registers that calls may change: SSE, AVX, AVX-512.
+const STATE: u32 = 0xe6;
+/// Room for it, as `XSAVE` lays it out.
+const STATE_BYTES: usize = 2752;
+/// Arguments, and space up to the next 64 bytes.
+const ARGS_BYTES: usize = 64;
+
+/// Whether this processor's registers find room; there are none without `XSAVE` among those that Linux has this on.
+pub fn learn() -> bool {
+    const XSAVE: u32 = 1 << 26;
+    const OSXSAVE: u32 = 1 << 27;
+    let has = __cpuid(1).ecx & (XSAVE | OSXSAVE) == XSAVE | OSXSAVE && __cpuid(0).eax >= 13;
+    let ends = (2..32).filter(|part| STATE & 1 << part != 0).map(|part| {
+        let part = __cpuid_count(13, part);
+        (part.ebx + part.eax) as usize
+    });
+    has && ends.max().is_some_and(|end| end <= STATE_BYTES)
+}
+
+core::arch::global_asm!(
+    ".pushsection .text.bypath_dispatch, \"ax\", @progbits",
+    // A call that is served. What serves it is in r11.
+    ".balign 16",
+    "bypath_dispatch_call:",
+    "lea r11, [rip + {serve}]",
+    "bypath_dispatch_full:",
+    ".cfi_startproc",
+    ".cfi_def_cfa rsp, 144",
+    ".cfi_offset rip, -136",
+    "push rbp",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_offset rbp, -152",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "push rbx",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push r8",
+    "push r9",
+    "push r10",
+    "cld",
+    "sub rsp, {room}",
+    "and rsp, -64",
+    "mov [rsp], rdi",
+    "mov [rsp + 8], rsi",
+    "mov [rsp + 16], rdx",
+    "mov [rsp + 24], r10",
+    "mov [rsp + 32], r8",
+    "mov [rsp + 40], r9",
+    "mov rdi, rax",
+    // The header of the area, of which XSAVE writes a part only.
+    "xor eax, eax",
+    "mov [rsp + {header}], rax",
+    "mov [rsp + {header} + 8], rax",
+    "mov [rsp + {header} + 16], rax",
+    "mov [rsp + {header} + 24], rax",
+    "mov [rsp + {header} + 32], rax",
+    "mov [rsp + {header} + 40], rax",
+    "mov [rsp + {header} + 48], rax",
+    "mov [rsp + {header} + 56], rax",
+    "mov eax, {state}",
+    "xor edx, edx",
+    "xsave64 [rsp + {args}]",
+    "mov rsi, rsp",
+    "call r11",
+    "mov rbx, rax",
+    "mov eax, {state}",
+    "xor edx, edx",
+    "xrstor64 [rsp + {args}]",
+    "mov rax, rbx",
+    "lea rsp, [rbp - 56]",
+    "pop r10",
+    "pop r9",
+    "pop r8",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    "pop rbx",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 144",
+    ".cfi_restore rbp",
+    "bypath_dispatch_back:",
+    "mov r11, [rsp]",
+    "popfq",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rcx",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_register rip, rcx",
+    "lea rsp, [rsp + 128]",
+    ".cfi_def_cfa rsp, 0",
+    "jmp rcx",
+    ".cfi_endproc",
+    // A call that is the kernel's.
+    ".balign 16",
+    "bypath_dispatch_past:",
+    "syscall",
+    "jmp bypath_dispatch_back",
+    // The same by the older instruction, which keeps rcx and r11.
+    ".balign 16",
+    "bypath_dispatch_older:",
+    "int 0x80",
+    "popfq",
+    "ret 128",
+    // A child with a stack of its own: the argument that was changed for it lies on top, on both stacks.
+    ".balign 16",
+    "bypath_dispatch_clone:",
+    "syscall",
+    "pop rsi",
+    "jmp bypath_dispatch_back",
+    ".balign 16",
+    "bypath_dispatch_clone3:",
+    "syscall",
+    "pop rdi",
+    "jmp bypath_dispatch_back",
+    // A child on its parent's stack. First something of the shape of a call within it, which readies the child.
+    ".balign 16",
+    "bypath_dispatch_vfork:",
+    "lea rsp, [rsp - 128]",
+    "lea rcx, [rip + 2f]",
+    "push rcx",
+    "pushfq",
+    "lea r11, [rip + {before}]",
+    "jmp bypath_dispatch_full",
+    "2:",
+    "test rax, rax",
+    "jz 4f",
+    // What is on the stack goes into the thread's words.
+    "mov rcx, qword ptr [rip + bypath_tls@GOTTPOFF]",
+    "add rcx, qword ptr fs:[0]",
+    "mov r11, [rsp]",
+    "mov [rcx + {words}], r11",
+    "mov r11, [rsp + 8]",
+    "mov [rcx + {words} + 8], r11",
+    "syscall",
+    "mov rcx, qword ptr [rip + bypath_tls@GOTTPOFF]",
+    "add rcx, qword ptr fs:[0]",
+    "mov r11, [rcx + {words}]",
+    "mov [rsp], r11",
+    "mov r11, [rcx + {words} + 8]",
+    "mov [rsp + 8], r11",
+    "lea r11, [rip + {parent}]",
+    "test rax, rax",
+    "jnz bypath_dispatch_full",
+    "lea r11, [rip + {child}]",
+    "jmp bypath_dispatch_full",
+    "4:",
+    "mov eax, 57", // fork
+    "jmp bypath_dispatch_call",
+    ".popsection",
+    serve = sym serve,
+    before = sym before_vfork,
+    parent = sym in_parent,
+    child = sym in_child,
+    state = const STATE,
+    args = const ARGS_BYTES,
+    room = const ARGS_BYTES + STATE_BYTES,
+    header = const ARGS_BYTES + 512,
+    words = const DISPATCHED_OFFSET,
+);
+
+macro_rules! entries {
+    ($($(#[$doc:meta])* $name:ident $symbol:literal)*) => { $(
+        $(#[$doc])*
+        pub fn $name() -> usize {
+            unsafe extern "C" {
+                #[link_name = $symbol]
+                fn entry();
+            }
+            entry as *const () as usize
+        }
+    )* };
+}
+
+entries! {
+    /// For a call that is served.
+    call "bypath_dispatch_call"
+    /// For one that is the kernel's.
+    past "bypath_dispatch_past"
+    /// For one by `int $0x80`.
+    older "bypath_dispatch_older"
+    /// For `clone` of a child with a stack of its own.
+    clone "bypath_dispatch_clone"
+    /// The same for `clone3`.
+    clone3 "bypath_dispatch_clone3"
+    /// For a child on its parent's stack.
+    vfork "bypath_dispatch_vfork"
+}
