@@ -2,7 +2,7 @@
 # own
 # seconds: 120
 # A directory behind a cache image reads as it is: names, attributes, contents, links, holes, attributes with a name; again
-# from the image alone; and what others change below is seen. With the option ro it cannot be changed. Method: the same listings and
+# from the image alone; and what others change below is seen. With the option ro, as here, it cannot be changed. Method: the same listings and
 # contents by the mount and beside it, first, warm, in a second session, after changes, and with an image that is too small.
 set -u
 failed=0
@@ -17,7 +17,7 @@ head -c 5000000 /dev/urandom >low/random && python3 -c 'import os; os.setxattr("
 cached() { # OPTIONS COMMAND…
     local options=$1
     shift
-    timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:64M$options" -- "$@" 2>err
+    timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:64M$options" -- "$@" 2>err
 }
 listing() { find "$1" -printf '%P %y %m %n %s %T@ %C@ %b %l %U %G\n' | sort; }
 contents() { (cd "$1" && find . -type f -exec md5sum {} + | sort); }
@@ -54,9 +54,9 @@ assert os.lseek(h, 0, os.SEEK_DATA) == os.lseek(k, 0, os.SEEK_DATA)
 "$bypath" check "$image" >checked || { fail 'single looks: check' && cat checked; }
 
 # With the option ro nothing can be changed.
-cached ,ro bash -c "cd $point; for try in 'touch n' 'rm f' 'mkdir n' 'mv f g' 'ln f g' 'ln -s f g' 'rmdir many' 'truncate -s 0 f' 'chmod 0 f' 'dd if=/dev/null of=f conv=notrunc'; do
+cached '' bash -c "cd $point; for try in 'touch n' 'rm f' 'mkdir n' 'mv f g' 'ln f g' 'ln -s f g' 'rmdir many' 'truncate -s 0 f' 'chmod 0 f' 'dd if=/dev/null of=f conv=notrunc'; do
     \$try 2>&1 | grep -q 'Read-only file system' || echo \"\$try: done, or refused with another error\"; done" >tries
-cached ,ro python3 -c "
+cached '' python3 -c "
 import errno, os
 try: os.setxattr('$point/f', 'user.x', b'y')
 except OSError as error: raise SystemExit(error.errno != errno.EROFS)
@@ -86,12 +86,12 @@ cached '' bash -c "ls -R $point/told >/dev/null; (for i in \$(seq 200); do echo 
 # An image with less room than the files: the files are read past it.
 rm -f "$image" && head -c 40000000 /dev/urandom >low/large1 && cp low/large1 low/large2
 image=$PWD/small.img
-timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:32M" -- sh -c "cmp $point/large1 low/large1 && cmp $point/large2 low/large2" 2>err || fail "too small: $(cat err)"
+timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:32M" -- sh -c "cmp $point/large1 low/large1 && cmp $point/large2 low/large2" 2>err || fail "too small: $(cat err)"
 
 # Two sessions, and a crowd that brings the same at once; some of it is killed.
 image=$PWD/crowd.img
 for i in 1 2; do
-    timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:256M" -- bash -c "for j in 1 2 3; do (find $point -type f -exec md5sum {} + >/dev/null) & kids[\$j]=\$!; done; sleep 0.1; kill -9 \${kids[2]}; wait; cd $point && find . -type f -exec md5sum {} + | sort" >crowd$i 2>err$i &
+    timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:256M" -- bash -c "for j in 1 2 3; do (find $point -type f -exec md5sum {} + >/dev/null) & kids[\$j]=\$!; done; sleep 0.1; kill -9 \${kids[2]}; wait; cd $point && find . -type f -exec md5sum {} + | sort" >crowd$i 2>err$i &
 done
 wait
 contents low >kernel
