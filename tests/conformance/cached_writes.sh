@@ -142,5 +142,12 @@ if [ "$(stat -f -c %T low)" = tmpfs ]; then
     [ "$(md5sum <small/low/large)" = "$(cat sum)" ] || fail "full: not the same"
     umount small
 fi
+# A cache that programs have filled is written back all the same, and usable again.
+mkdir tight
+timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/tight:$point,cache=$PWD/tight.img:16M,sync=image" -- bash -c "cd $point
+    for i in \$(seq 4000); do head -c 9000 /dev/zero >f\$i || break; done 2>/dev/null; ls | wc -l; rm -f f1* && echo gone >after && cat after" >said 2>err || fail "a full cache: $(cat err)"
+tail -1 said | grep -q gone || fail "a full cache: $(cat said err)"
+"$bypath" cache status tight.img | grep -q 'all changes are in the directory' || fail "a full cache: $("$bypath" cache status tight.img; cat err)"
+[ "$(ls tight | grep -c '^f1')" = 0 ] && [ "$(cat tight/after)" = gone ] || fail "a full cache: the directory: $(ls tight | head)"
 [ $failed -eq 0 ] && echo fine
 exit $failed

@@ -33,7 +33,7 @@ impl Cache {
     /// A name that is not here: `ENOENT`, unless its directory is not listed, and it is below.
     pub(crate) fn ask_settled(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         match self.known_if(dir)? {
-            Some(known) if !known.is_listed() && !(dir == self.tree && crate::is_ours(name)) => {
+            Some(known) if !(known.is_listed() || dir == self.tree && crate::is_ours(name)) => {
                 self.settled(|| self.ask(cx, dir, name))
             }
             _ => Err(Errno::ENOENT.into()),

@@ -28,6 +28,7 @@ pub mod marker;
 mod park;
 mod place;
 mod plan;
+mod reserve;
 mod search;
 mod status;
 
@@ -123,7 +124,16 @@ impl Writer {
 
     /// One round. `sync`: what is below is synced before it is called done.
     pub fn round(&self, sync: bool) -> std::result::Result<Round, Failure> {
-        self.round_with(sync, &mut |_| Ok(()))
+        let mut result = self.round_with(sync, &mut |_| Ok(()));
+        if result.as_ref().is_err_and(|failure| failure.errno == Errno::ENOSPC) {
+            // Perhaps it is the image that is full, with notes that this round will give back.
+            self.give_room();
+            result = self.round_with(sync, &mut |_| Ok(()));
+        }
+        if result.is_ok() {
+            self.keep_room();
+        }
+        result
     }
 
     /// The same, asking before each step.

@@ -173,7 +173,7 @@ impl Work<'_> {
         if target.kind != Kind::Directory && !self.set_attributes(park, new, target.node)? {
             return Ok(None);
         }
-        Ok(park.stat(new)?)
+        park.stat(new)
     }
 }
 

@@ -96,8 +96,8 @@ impl Times {
     fn of(directory: &Path) -> Times {
         let time = |tv_sec, tv_nsec| rustix::fs::Timespec { tv_sec, tv_nsec };
         Times(rustix::fs::stat(directory).ok().map(|stat| rustix::fs::Timestamps {
-            last_access: time(stat.st_atime as i64, stat.st_atime_nsec as i64),
-            last_modification: time(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
+            last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
         }))
     }
 

@@ -11,16 +11,41 @@ use cache::touch::Label;
 use pm::Errno;
 use rustix::fs::RenameFlags;
 
+/// The owner may read, change and search a directory.
+const OWNER_CHANGES: u16 = 0o700;
 /// Names tried for what is somebody else's.
 const NAMES: u32 = 1000;
 
 impl Work<'_> {
     pub fn park(&mut self) -> Result<()> {
+        self.take_rights()?;
         self.clear_park()?;
         let names: Vec<(Spot, Option<Target>)> = self.plan.names.iter().map(|(spot, target)| (spot.clone(), *target)).collect();
         for ((dir, name), target) in names {
             let parked = self.park_name(dir, &name, target);
             self.or_cut(parked)?;
+        }
+        Ok(())
+    }
+
+    /// Whose names or place change while their owner may not do so himself (`chmod` before or after) may be changed until
+    /// their attributes are set.
+    fn take_rights(&mut self) -> Result<()> {
+        if rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let mut dirs = self.plan.touched.clone();
+        let targets = self.plan.names.values().flatten();
+        dirs.extend(targets.filter(|target| target.kind == Kind::Directory).map(|target| target.node.id));
+        for id in dirs {
+            let Ok(Some(dir)) = self.open(id) else { continue };
+            let Some(there) = dir.stat(b".")? else { continue };
+            if there.attr.mode & OWNER_CHANGES != OWNER_CHANGES {
+                self.before("rights")?;
+                let taken = dir.set_mode(b".", there.attr.mode | OWNER_CHANGES);
+                self.keep(taken)?;
+                self.plan.nodes.entry(id).or_default();
+            }
         }
         Ok(())
     }

@@ -146,6 +146,10 @@ impl Serving {
         self.writer = Some(writer);
         if self.marker.is_some() {
             let _ = self.cache.fs().writer_is(std::process::id());
+            if let Some(writer) = &self.writer {
+                writer.keep_room();
+                writer.rest();
+            }
         }
         Ok(())
     }

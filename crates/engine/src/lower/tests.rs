@@ -70,7 +70,8 @@ fn whole_nodes() {
     };
     let (fast, shown, attr) = figures(&test);
     assert_eq!((fast, shown, attr), (Fast::Done(()), (4096, 3, 1), (4096, 3, 1)));
-    let grown = Change { mode: 0o755, uid: 0, gid: 0, stamp: Stamp { size: 8192, mtime: 3_000_000_000, ..stamp(1, 0) } };
+    let grown =
+        Change { mode: 0o755, uid: 0, gid: 0, stamp: Stamp { size: 8192, mtime: 3_000_000_000, ..stamp(1, 0) }, before: None };
     test.restamp(&cx, dir, &grown).unwrap();
     assert_eq!(figures(&test), (Fast::Done(()), (8192, 3, 3), (8192, 3, 3)));
     test.unlink(&cx, dir, b"file").unwrap();
