@@ -123,23 +123,23 @@ fn by_kernel(at: &Path, op: Op) -> bool {
         Cut(name, size) => write(name).is_ok_and(|file| file.set_len(size).is_ok()),
         Mkdir(name) => std::fs::create_dir(p(name)).is_ok(),
         Symlink(target, name) => std::os::unix::fs::symlink(target, p(name)).is_ok(),
-        Fifo(name) => r::mknodat(r::CWD, &c(&p(name)), r::FileType::Fifo, r::Mode::from_raw_mode(0o644), 0).is_ok(),
+        Fifo(name) => r::mknodat(r::CWD, c(&p(name)), r::FileType::Fifo, r::Mode::from_raw_mode(0o644), 0).is_ok(),
         Unlink(name) => std::fs::remove_file(p(name)).is_ok(),
         Rmdir(name) => std::fs::remove_dir(p(name)).is_ok(),
         Rename(from, to) => std::fs::rename(p(from), p(to)).is_ok(),
-        Exchange(from, to) => r::renameat_with(r::CWD, &c(&p(from)), r::CWD, &c(&p(to)), r::RenameFlags::EXCHANGE).is_ok(),
+        Exchange(from, to) => r::renameat_with(r::CWD, c(&p(from)), r::CWD, c(&p(to)), r::RenameFlags::EXCHANGE).is_ok(),
         Link(from, to) => std::fs::hard_link(p(from), p(to)).is_ok(),
         Chmod(name, mode) => std::fs::set_permissions(p(name), std::fs::Permissions::from_mode(mode.into())).is_ok(),
         Times(name, mtime) => {
             let time = r::Timespec { tv_sec: mtime / 1_000_000_000, tv_nsec: mtime % 1_000_000_000 };
             let times = r::Timestamps { last_access: time, last_modification: time };
-            r::utimensat(r::CWD, &c(&p(name)), &times, r::AtFlags::empty()).is_ok()
+            r::utimensat(r::CWD, c(&p(name)), &times, r::AtFlags::empty()).is_ok()
         }
         Punch(name, from, len) => write(name).is_ok_and(|file| {
             let flags = r::FallocateFlags::PUNCH_HOLE | r::FallocateFlags::KEEP_SIZE;
             r::fallocate(&file, flags, from, len).is_ok()
         }),
-        Attribute(name) => r::setxattr(&c(&p(name)), c"user.note", b"value", r::XattrFlags::empty()).is_ok(),
+        Attribute(name) => r::setxattr(c(&p(name)), c"user.note", b"value", r::XattrFlags::empty()).is_ok(),
     }
 }
 
@@ -370,7 +370,7 @@ fn tree(at: &Path) -> BTreeMap<String, Shown> {
                 _ => Vec::new(),
             };
             let mut value = [0; 64];
-            let len = rustix::fs::lgetxattr(&c(&entry.path()), c"user.note", &mut value[..]).unwrap_or(0);
+            let len = rustix::fs::lgetxattr(c(&entry.path()), c"user.note", &mut value[..]).unwrap_or(0);
             let nlink = if meta.is_dir() { 0 } else { meta.nlink() as u32 };
             into.insert(path.clone(), (kind, meta.mode() & 0o7777, nlink, contents, value[..len].to_vec()));
             if meta.is_dir() {
