@@ -88,6 +88,32 @@ rm -f "$image" && head -c 40000000 /dev/urandom >low/large1 && cp low/large1 low
 image=$PWD/small.img
 timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:32M" -- sh -c "cmp $point/large1 low/large1 && cmp $point/large2 low/large2" 2>err || fail "too small: $(cat err)"
 
+# A tree ten times the image: what was looked at last is here, what has gone is brought again; names too. Method: all is
+# read twice, by two at once; then a file is read, removed below, and read again.
+rm -r low/large1 low/large2 && mkdir -p low/tree && for i in $(seq 400); do head -c 800000 /dev/urandom >low/tree/$i; done && echo last >low/tree/last
+image=$PWD/tenth.img
+reads="find $point -type f -exec md5sum {} + >/dev/null & find $point -type f -exec md5sum {} + | sed \"s: $point: .:\" | sort; wait"
+contents low >kernel
+for i in 1 2; do
+    timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:32M,actimeo=max" -- bash -c "$reads" >here 2>err
+    cmp -s kernel here || { fail "ten times the image, time $i:" && diff kernel here | head -5 && cat err; }
+done
+timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:32M,actimeo=max" -- sh -c "cat $point/tree/last $point/tree/1 >/dev/null; mv low/tree/1 low/tree/last .; cat $point/tree/last; md5sum <$point/tree/1" >said 2>err
+[ "$(cat said)" = "last
+$(md5sum <1)" ] || fail "what was read last is not here: $(cat said err)"
+mv 1 last low/tree
+"$bypath" check "$image" >checked || { fail 'ten times the image: check' && cat checked; }
+image=$PWD/names.img && python3 -c "
+import os
+for d in range(60):
+    os.makedirs(f'low/tree/names/{d}')
+    for i in range(1000): os.close(os.open(f'low/tree/names/{d}/a-name-that-takes-some-room-{i}', os.O_CREAT))"
+listing low/tree/names >kernel
+timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:16M,actimeo=max" -- bash -c "$(declare -f listing); listing $point/tree/names >here1; listing $point/tree/names" >here 2>err
+cmp -s kernel here && cmp -s kernel here1 || { fail "more names than the image has room for:" && diff kernel here | head -5 && cat err; }
+"$bypath" check "$image" >checked || { fail 'names: check' && cat checked; }
+rm -r low/tree
+
 # Two sessions, and a crowd that brings the same at once; some of it is killed.
 image=$PWD/crowd.img
 for i in 1 2; do

@@ -185,6 +185,18 @@ static void children(void) {
     pid = R(SYS_clone, CLONE_VM | CLONE_VFORK | SIGCHLD);
     if (!pid) R(SYS_exit, create("children", "w"));
     printf("vfork by clone %d\n", ended(pid));
+    // The descriptor is the child's, whichever it is in the end.
+    int of_child = -1;
+    siginfo_t told = {0};
+    int in = R(SYS_openat, AT_FDCWD, "children", O_RDONLY);
+    pid = R(SYS_clone, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, 0, &of_child);
+    if (!pid) {
+        R(SYS_dup3, in, 9, 0);
+        R(SYS_exit, create("children", "p"));
+    }
+    printf("waitid %d", (int)R(SYS_waitid, 3, of_child, &told, WEXITED));
+    printf(" %d %d\n", told.si_pid == pid, told.si_status);
+    close(of_child), close(in);
     pid_t spawned;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);

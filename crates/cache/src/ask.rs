@@ -3,24 +3,24 @@
 use crate::lower::{Original, Target};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
-use engine::lower::Change;
+use engine::lower::{Change, Stamp};
 
 /// How often somebody else may be making or removing the same name.
 const ATTEMPTS: u32 = 100;
 
 /// The name of an original in the directory of those with several: device and number, as hexadecimal digits.
-struct Key([u8; 33]);
+pub(crate) struct Key(pub [u8; 33]);
 
 impl Key {
-    fn new(original: &Original) -> Key {
+    pub(crate) fn new(stamp: &Stamp) -> Key {
         let mut text = [b'.'; 33];
         let hexadecimal = |into: &mut [u8], value: u64| {
             for (place, digit) in into.iter_mut().enumerate() {
                 *digit = b"0123456789abcdef"[(value >> (60 - 4 * place) & 15) as usize];
             }
         };
-        hexadecimal(&mut text[..16], original.stamp.device);
-        hexadecimal(&mut text[17..], original.stamp.number);
+        hexadecimal(&mut text[..16], stamp.device);
+        hexadecimal(&mut text[17..], stamp.number);
         Key(text)
     }
 }
@@ -62,6 +62,7 @@ impl Cache {
                     found => return found,
                 },
                 Err(Error::Posix(Errno::ESTALE)) => {}
+                Err(Error::Posix(Errno::ENOSPC)) if self.evict(cx, dir)? => {}
                 Err(error) => return Err(error),
             }
         }
@@ -70,7 +71,7 @@ impl Cache {
 
     /// The node of an original with several names, one of which has been brought before.
     fn linked(&self, cx: &Cx, original: &Original) -> Option<Node> {
-        let node = self.fs().lookup(cx, self.links, &Key::new(original).0).ok()?;
+        let node = self.fs().lookup(cx, self.links, &Key::new(&original.stamp).0).ok()?;
         let known = self.known(node).ok()?;
         known.stamp.is_same_file(&original.stamp).then_some(node)
     }
@@ -90,7 +91,7 @@ impl Cache {
     }
 
     fn note_links(&self, cx: &Cx, node: Node, original: &Original) -> Result<()> {
-        self.fs().link(cx, node, self.links, &Key::new(original).0)?;
+        self.fs().link(cx, node, self.links, &Key::new(&original.stamp).0)?;
         self.fs().restamp(cx, node, &original.change())
     }
 }

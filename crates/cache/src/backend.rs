@@ -10,6 +10,9 @@ use openfiles::OpenFile;
 use pm::{Table, UserSlice};
 use vfs::backend::*;
 
+/// How often bytes may go again before they are read.
+const ATTEMPTS: u32 = 100;
+
 /// Calls that the engine answers as they are.
 macro_rules! native {
     ($(fn $name:ident(&self $(, $argument:ident: $kind:ty)*) $(-> $result:ty)?;)*) => {$(
@@ -85,14 +88,22 @@ impl Backend for Cache {
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
         let len = UserSlice::total(into) as u64;
-        if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
-            if self.is_newer(node)? {
-                // What is here and what is not are to be put together.
-                return Err(Errno::ENOSPC.into());
+        for _ in 0..ATTEMPTS {
+            let before = self.fs().moves(cx, node)?;
+            if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
+                break;
             }
-            return self.read_through(cx, node, offset, into);
+            let done = self.fs().read(cx, node, offset, into)?;
+            // Taken away between the two, it would have been read as zeros.
+            if self.fs().moves(cx, node)? == before {
+                return Ok(done);
+            }
         }
-        self.fs().read(cx, node, offset, into)
+        if self.is_newer(node)? {
+            // What is here and what is not are to be put together.
+            return Err(Errno::ENOSPC.into());
+        }
+        self.read_through(cx, node, offset, into)
     }
 
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
@@ -240,6 +251,7 @@ impl Xattrs for Cache {
 impl AdvisoryLocks for Cache {
     native! {
         fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
+        fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()>;
         fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
         fn drop_process_locks(&self, cx: &Cx, node: Node);
     }

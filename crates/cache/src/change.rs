@@ -110,7 +110,7 @@ impl Cache {
 
     /// A file that somebody has open and that is to lose its name: what of it is not here can't be asked for any more.
     fn keep_for_open(&self, cx: &Cx, node: Node) {
-        if self.fs().is_open(&own(cx), node) {
+        if self.fs().is_open(&own(cx), node) == Ok(true) {
             // Where that fails whoever has it open is told.
             let _ = self.bring_settled(cx, node, 0, u64::MAX);
         }

@@ -53,6 +53,7 @@ impl Cache {
                 };
             match self.fs().fetch(&cx, node, (hole.start, len), (&known.stamp, known.end), &mut read) {
                 Ok(()) => {}
+                Err(Error::Posix(Errno::ENOSPC)) if self.evict_contents(&cx, node)? => {}
                 Err(Error::Posix(Errno::ENOSPC)) => return Ok(Brought::NoRoom),
                 Err(error) => return Err(error),
             }

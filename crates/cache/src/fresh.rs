@@ -203,6 +203,7 @@ impl Cache {
         if self.is_newer(dir)? || self.is_newer(node)? {
             return Err(Errno::ESTALE.into());
         }
+        self.fs().forget();
         self.fs().mark(cx, dir, 0, bits::LISTED)?;
         self.remove_name(cx, dir, name, (node, Some(looked)), depth)
     }
@@ -235,7 +236,7 @@ impl Cache {
 
     /// Removes one name, while nobody changes anything, if it still leads to what was looked at, and nothing there is newer
     /// here than below: that is written there, whatever is there by now.
-    fn remove_entry(
+    pub(crate) fn remove_entry(
         &self,
         cx: &Cx,
         dir: Node,
@@ -256,6 +257,7 @@ impl Cache {
             } else {
                 fs.unlink(cx, dir, name)?
             }
+            self.forget_link(cx, node);
             self.restore_times(cx, dir)
         };
         let result = remove();

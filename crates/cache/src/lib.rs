@@ -30,6 +30,7 @@ mod ask;
 mod backend;
 mod change;
 mod data;
+mod evict;
 pub mod fresh;
 mod list;
 pub mod lower;

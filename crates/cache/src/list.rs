@@ -4,7 +4,6 @@ use crate::lower::Handle;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Node, Result};
 use core::ffi::CStr;
-use engine::lower::bits;
 
 /// How often a directory is listed again because its names changed meanwhile.
 const ATTEMPTS: u32 = 10;
@@ -22,12 +21,15 @@ impl Cache {
             return Err(Errno::ESTALE.into());
         }
         for _ in 0..ATTEMPTS {
+            let forgotten = self.fs().forgotten();
             let is_new = !self.fs().has_names(dir)?;
             lower.each_name(who, &mut |name| self.bring_listed(who, (dir, is_new), &lower, name))?;
             let after = lower.original(who)?;
             if after.stamp == before.stamp {
                 self.fs().restamp(&cx, dir, &after.change())?;
-                return self.fs().mark(&cx, dir, bits::LISTED, 0);
+                if self.fs().mark_listed(&cx, dir, forgotten)? {
+                    return Ok(());
+                }
             }
             // Names came or went: once more, from the start.
             before = after;

@@ -16,14 +16,14 @@ impl Cache {
     pub(crate) fn settled<T>(&self, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
         let mut result = Err(Errno::ESTALE.into());
         for _ in 0..ATTEMPTS {
-            let (moved, are_written) = self.fs().moves()?;
+            let (moved, are_written) = self.fs().directory_moves()?;
             if !are_written {
                 self.fs().want_round()?;
             }
             result = ask();
             match result {
                 Err(Error::Posix(Errno::ESTALE)) if self.changes != Changes::Refused => self.fs().want_round()?,
-                _ if self.fs().moves()?.0 == moved => return result,
+                _ if self.fs().directory_moves()?.0 == moved => return result,
                 _ => {}
             }
         }

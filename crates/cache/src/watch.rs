@@ -1,7 +1,6 @@
 //! What whoever is told of changes by the kernel asks for: the directories that are here, and a look at single names.
 //!
-//! One server does so for an image at a time ([`Cache::serve`]): so nothing else calls a directory listed while a name of it
-//! is being replaced here.
+//! One server does so for an image at a time ([`Cache::serve`]).
 //!
 //! A directory's own times are taken over last, as they were when nothing was left to be looked at: what is noted of it
 //! is never newer than its names, so that whoever comes after a death lists it again.
@@ -11,7 +10,6 @@ use crate::lower::Original;
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
-use engine::lower::bits;
 
 /// What a directory below was like at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +84,7 @@ impl Cache {
         if !self.known(dir)?.stamp.is_same_file(&handle.original(cx)?.stamp) {
             return Ok(());
         }
+        let forgotten = self.fs().forgotten();
         let was_listed = self.known(dir)?.is_listed();
         let mut pass = Pass { round: Round::default(), goes_on: &mut || true, is_deep: false };
         match self.refresh_name(cx, (dir, &handle), name, 0, &mut pass) {
@@ -102,7 +101,11 @@ impl Cache {
             Err(error) => return Err(error),
             Ok(_) => drop(self.ask(cx, dir, name)?),
         }
-        if self.known(dir)?.is_listed() { Ok(()) } else { self.fs().mark(&own(cx), dir, bits::LISTED, 0) }
+        // By us alone, or else whoever wants all names lists it.
+        if !self.known(dir)?.is_listed() {
+            self.fs().mark_listed(&own(cx), dir, forgotten + 1)?;
+        }
+        Ok(())
     }
 
     /// What the original of a directory is like now.

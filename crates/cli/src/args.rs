@@ -40,6 +40,21 @@ carrier=socket or carrier=memory (found out: a static daemon has a socket).
 An image whose /DIR is a directory is mounted there for the kernel as well, as long as the session lasts, if
 /dev/fuse can be used: static and set-uid programs (Go's, busybox), other users and /proc see it only so. mkdir /DIR before makes it one.";
 
+const SHRINK_HELP: &str = "\
+An image takes space as it grows, and keeps it for files to come. What lies behind its last block in use is given back; free space
+between files stays, and the image can grow as large as before. `bypath pack` makes a smaller file of it then.";
+
+const STATS_HELP: &str = "\
+Calls are counted by each thread for itself and added when it has 4,096 of them, or ends: a program that makes few shows
+none for a while. Changes are journal records: made, removed and renamed names, attributes, files that grow. Bytes that are read
+or written are not counted.";
+
+/// A time between two looks.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds".to_string())?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 3600 seconds".to_string()) }
+}
+
 /// A file system that programs use without system calls.
 #[derive(Parser)]
 #[command(name = "bypath", version, after_help = EXAMPLES, max_term_width = 110)]
@@ -203,6 +218,18 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Give space behind the last file of an image that nobody uses back to the file system below
+    #[command(after_help = SHRINK_HELP)]
+    Shrink {
+        /// The image
+        image: PathBuf,
+        /// Also if another machine uses the image, or did when it crashed: you know that it does not any more
+        #[arg(long)]
+        force: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Make an image of the format version before one of today's, in place; nobody may use it meanwhile
     Upgrade {
         /// The image
@@ -224,6 +251,29 @@ pub enum Verb {
         /// As JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Print who uses images and mounts, and what for: the figures of one moment
+    #[command(after_help = STATS_HELP)]
+    Stats {
+        /// Images; without any, what the session around this call has, or else all sessions of this user
+        #[arg(value_name = "IMG")]
+        images: Vec<PathBuf>,
+        /// As JSON: an object
+        #[arg(long, conflicts_with = "prometheus")]
+        json: bool,
+        /// As Prometheus reads it: for the textfile collector of its node exporter
+        #[arg(long)]
+        prometheus: bool,
+    },
+    /// Show the same on the terminal, with calls and changes a second, until q is pressed
+    #[command(after_help = STATS_HELP)]
+    Top {
+        /// Images; without any, what the session around this call has, or else all sessions of this user
+        #[arg(value_name = "IMG")]
+        images: Vec<PathBuf>,
+        /// Seconds between two looks
+        #[arg(long, short = 'd', default_value = "1", value_parser = seconds)]
+        interval: f64,
     },
     /// Print the structures of an image
     Dump {

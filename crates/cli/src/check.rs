@@ -4,6 +4,7 @@ use crate::attach::refused;
 use crate::failure::{Failure, Result};
 use engine::check::Report;
 use engine::repair::{Repair, RepairError};
+use engine::shrink::ShrinkError;
 use engine::upgrade::{Done, Options, UpgradeError};
 use indicatif::ProgressBar;
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +33,15 @@ pub fn upgrade(path: &Path, renumber: bool, bar: &ProgressBar) -> Result<Done> {
     let mut progress = |step: u32| bar.set_position(step.into());
     engine::upgrade::run(&text(path), Options { renumber }, &mut progress).map_err(|error| match error {
         UpgradeError::Open(RepairError::Open(error)) => refused(path, error),
+        other => Failure::new(format!("{}: {other}", path.display())),
+    })
+}
+
+/// Gives the end of the image at `path` back to the file system; the bar has 1,000 steps.
+pub fn shrink(path: &Path, bar: &ProgressBar) -> Result<engine::shrink::Done> {
+    let mut progress = |step: u32| bar.set_position(step.into());
+    engine::shrink::run(&text(path), &mut progress).map_err(|error| match error {
+        ShrinkError::Open(RepairError::Open(error)) => refused(path, error),
         other => Failure::new(format!("{}: {other}", path.display())),
     })
 }

@@ -8,7 +8,7 @@ use base::{Cx, DescriptionId, Error, Lock, LockKind, Node, Result};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use format::lane::Kind;
 use openfiles::OpenFile;
-use openfiles::{CHAINS, HeldLock, LockEntry, Locks, Processes, is_refused};
+use openfiles::{CHAINS, HeldLock, LockEntry, Locks, Processes, TOLD, is_refused};
 use pm::Errno;
 
 /// Entries that get real space at a time.
@@ -36,6 +36,19 @@ impl Fs {
         // Perhaps the holder is dead.
         self.adopt_those_gone(cx);
         attempt()
+    }
+
+    /// As [`Fs::advisory_lock`], for who waits for the lock since `since`: `EDEADLK` where it would wait for ever.
+    pub fn advisory_lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()> {
+        let result = self.advisory_lock(cx, node, lock);
+        if !is_refused(&result) {
+            return result;
+        }
+        let wanted = self.wanted(node, lock)?;
+        let mut tx = self.begin(cx, Kind::SetAttr)?;
+        self.lock_table(&mut tx)?;
+        self.still_waits(&wanted, lock.kind, since)?;
+        result
     }
 
     /// The first lock that conflicts with this one; with [`LockKind::Unlock`], the first of the owner's own in the range.
@@ -69,9 +82,9 @@ impl Fs {
     /// Drops the locks of a description that ends.
     pub(crate) fn drop_locks_of_description(&self, cx: &Cx, id: DescriptionId, node: u64) {
         let locks = &self.description(id).locks;
-        if locks.load(SeqCst) != 0 {
+        if locks.load(SeqCst) & !TOLD != 0 {
             self.with_table(cx, || self.drop_locks_of_open_file(id, node));
-            locks.store(0, SeqCst);
+            locks.fetch_and(TOLD, SeqCst);
         }
     }
 

@@ -49,6 +49,8 @@ pub mod process;
 pub mod repair;
 pub(crate) mod rights;
 pub mod segment;
+#[cfg(any(test, feature = "check"))]
+pub mod shrink;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(any(test, feature = "check"))]

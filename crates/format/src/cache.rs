@@ -33,10 +33,12 @@ pub struct State {
     pub brought: AtomicU64,
     /// Volatile: PID of the process that keeps it fresh; 0: none does.
     pub server: AtomicU64,
+    /// Volatile: rises before names go here that there are below.
+    pub forgotten: AtomicU64,
+    /// Volatile: the bucket of the index at which who makes room goes on.
+    pub hand: AtomicU64,
     /// How many of the moves have reached the lower file system.
     pub moves_written: AtomicU64,
-    /// Room.
-    pub reserved: [AtomicU64; 2],
     /// Volatile: between the process that writes back and those that change.
     pub writer: Writer,
     /// Where the lower file system is, as the user wrote it, zero-filled.

@@ -41,8 +41,19 @@ pub struct LockEntry {
     head: AtomicU32,
     /// In the first entry: entry + 1 that is on its way into its chain or out of it.
     half_way: AtomicU32,
-    reserved: [AtomicU32; 3],
+    /// When its owner was last seen to wait, by the monotonic clock, milliseconds.
+    waits_since: AtomicU32,
+    /// For which owner; 0: for none. In any of the locks of who waits.
+    waits_for: AtomicU64,
 }
+
+/// A time, as far as waiting is told by it: milliseconds of the monotonic clock, which wrap round.
+pub fn moment() -> u32 {
+    (pm::clock::monotonic() / 1_000_000) as u32
+}
+
+/// How many owners that wait for one another are looked at, as in the kernel.
+const DEADLOCK_MAX: usize = 10;
 
 const _: () = assert!(size_of::<LockEntry>() == 64);
 
@@ -120,6 +131,11 @@ impl HeldLock {
     /// Number of the chain of its node.
     pub fn chain(&self) -> u32 {
         chain_of(self.node)
+    }
+
+    /// Whether its owner is one that a deadlock is told of: processes, as in the kernel.
+    fn is_of_process(&self) -> bool {
+        matches!(owner_kind(self.owner), OF_PROCESS | OF_KERNEL_MOUNT)
     }
 
     fn is_flock(&self) -> bool {
@@ -255,6 +271,43 @@ pub trait Locks {
         Err(Errno::EBADF.into())
     }
 
+    /// Its owner waits for a lock since `since` ([`moment`]) and has just been refused it: notes that, or `EDEADLK`.
+    ///
+    /// Who is part of a deadlock holds a lock, in which it is noted for whom he waits. Everybody who waits notes it again and
+    /// again. So if a circle of such notes comes back to us, each of them made while we waited, nobody in it can go on.
+    fn still_waits(&self, wanted: &HeldLock, kind: LockKind, since: u32) -> Result<()> {
+        let Some(first) = self.first_conflict(wanted, kind).filter(HeldLock::is_of_process) else { return Ok(()) };
+        if !wanted.is_of_process() {
+            return Ok(());
+        }
+        let mut owner = first.owner;
+        for _ in 0..DEADLOCK_MAX {
+            match self.waits_for(owner, since) {
+                Some(next) if next == wanted.owner => return Err(Errno::EDEADLK.into()),
+                Some(next) => owner = next,
+                None => break,
+            }
+        }
+        if let Some(own) = self.entries_of(wanted.owner).next() {
+            own.waits_for.store(first.owner, Relaxed);
+            own.waits_since.store(moment(), Relaxed);
+        }
+        Ok(())
+    }
+
+    /// For whom an owner waits, if that was noted after `since`.
+    fn waits_for(&self, owner: u64, since: u32) -> Option<u64> {
+        let is_later = |entry: &&LockEntry| (entry.waits_since.load(Relaxed).wrapping_sub(since) as i32) > 0;
+        let noted = self.entries_of(owner).find(|entry| entry.waits_for.load(Relaxed) != 0 && is_later(entry));
+        noted.map(|entry| entry.waits_for.load(Relaxed))
+    }
+
+    /// The locks of an owner, whatever they are on.
+    fn entries_of(&self, owner: u64) -> impl Iterator<Item = &LockEntry> {
+        let all = (0..self.lock_entries()).map_while(|number| self.lock_entry(number));
+        all.filter(move |entry| entry.is_used() && entry.owner.load(Relaxed) == owner)
+    }
+
     /// The first lock that conflicts with one; with [`LockKind::Unlock`], the first of the owner's own in the range.
     fn first_conflict(&self, wanted: &HeldLock, kind: LockKind) -> Option<HeldLock> {
         let chain = self.chain(wanted.chain()).map(LockEntry::read);
@@ -340,6 +393,7 @@ pub trait Locks {
                 entry.end.store(held.end, Relaxed);
                 entry.exclusive.store(u32::from(held.exclusive), Relaxed);
                 entry.pid.store(held.pid as u32, Relaxed);
+                entry.waits_for.store(0, Relaxed);
                 entry.next.store(head.load(Acquire), Relaxed);
                 half_way.store(number + 1, Release);
                 entry.node.store(held.node, Release);

@@ -225,6 +225,7 @@ pub trait Processes: Holders + Sized {
         if let (true, Some(slot)) = (ended, self.slot(number)) {
             slot.table_pages.store(0, Relaxed);
             slot.nonce.store(0, Relaxed);
+            slot.calls.store(0, Relaxed);
             slot.state.store(state::FREE, Release);
         }
     }
@@ -232,6 +233,7 @@ pub trait Processes: Holders + Sized {
     /// Frees a slot whose mutex this thread holds and whose table is empty.
     fn free_slot(&self, number: u32) {
         if let Some(slot) = self.slot(number) {
+            slot.calls.store(0, Relaxed);
             slot.state.store(state::FREE, Release);
         }
         if let Some(mutex) = self.slot_mutex(number) {

@@ -40,7 +40,9 @@ pub struct ProcessSlot {
     /// Random; a program after exec must show it.
     pub nonce: AtomicU64,
     /// Not 0: it watches something, or was forked from one that does (`engine`'s). Whoever ends the process clears it.
-    pub watching: AtomicU64,
+    pub watching: AtomicU32,
+    /// Calls that the process has added here, a few thousand at a time; begins anew after 4 thousand million.
+    pub calls: AtomicU32,
     /// Pages of its descriptor table that have space, a bit each.
     pub table_pages: AtomicU64,
     /// When the state that does not last began, by the monotonic clock, nanoseconds.

@@ -28,6 +28,8 @@ pub struct Stat {
     pub links: u64,
     /// When its contents changed last, seconds since the epoch.
     pub modified: i64,
+    /// When that or an attribute changed last: seconds since the epoch, and nanoseconds.
+    pub changed: [i64; 2],
 }
 
 impl Stat {
@@ -42,6 +44,7 @@ impl Stat {
             allocated: stat.st_blocks as u64 * 512,
             links: u64::from(stat.st_nlink as u32),
             modified: stat.st_mtime as i64,
+            changed: [stat.st_ctime as i64, stat.st_ctime_nsec as i64],
         }
     }
 
@@ -175,6 +178,13 @@ impl File {
     pub fn allocate(&self, offset: u64, len: u64) -> Result<(), Errno> {
         // SAFETY: no pointers.
         unsafe { call!(abi::__NR_fallocate, self.0, 0, offset, len) }.map(drop)
+    }
+
+    /// Gives the space of a range back to the file system, which reads as zeroes then.
+    pub fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        // FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+        // SAFETY: no pointers.
+        unsafe { call!(abi::__NR_fallocate, self.0, 3, offset, len) }.map(drop)
     }
 
     /// Takes the kernel's exclusive `flock`, waiting for 20 s at most (`EAGAIN`): whoever may read the file can hold

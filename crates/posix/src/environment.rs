@@ -8,6 +8,7 @@
 //!                 An image that is a cache: cache:LENGTH:IMAGE:/dir in IMAGE's place.
 //! BYPATH_SESSION = DEVICE.INODE;/path     of the session's root directory; where is noted what was said
 //! BYPATH_PASSIVE = 1     the next program only: everything is the kernel's
+//! BYPATH_HIDDEN = 1      the next program only: it was given none of these variables, and does not see them
 //! BYPATH_STATE  = what Process::exec_prepare wrote, for the next program only
 //! ```
 //! `%`, `:` and `;` in an image path or mount point are written `%25`, `%3a`, `%3b`.
@@ -24,6 +25,8 @@ pub const SESSION: &[u8] = b"BYPATH_SESSION";
 
 /// Variable with which a program leaves everything to the kernel, and only its children use the mounts.
 pub const PASSIVE: &[u8] = b"BYPATH_PASSIVE";
+/// For a program that was given none of these variables by the one before: it shall not see them.
+pub const HIDDEN: &[u8] = b"BYPATH_HIDDEN";
 
 /// The value of option `name` of a mount; empty for one that is a word alone.
 pub fn option<'a>(options: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {

@@ -301,6 +301,16 @@ impl OpenFiles<'_> {
         attempt()
     }
 
+    /// As [`OpenFiles::lock`], for who waits for the lock since `since`: `EDEADLK` where it would wait for ever.
+    pub fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()> {
+        let result = self.lock(cx, node, lock);
+        if is_refused(&result) {
+            let wanted = self.wanted(cx, node, lock)?;
+            self.with_table(|| self.still_waits(&wanted, lock.kind, since)).flatten()?;
+        }
+        result
+    }
+
     /// The first lock that conflicts with this one; with [`LockKind::Unlock`], the first of the owner's own in the range.
     pub fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
         if !self.any_lock() {

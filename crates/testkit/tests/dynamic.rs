@@ -26,7 +26,17 @@ fn needs_libc() {
     let dynamic = Dynamic::of(&file).expect("a dynamic section");
     assert!(dynamic.needed().any(|name| name == b"libc.so.6"));
     assert_eq!(dynamic.folders(), (&b""[..], &b""[..]));
+    assert_eq!(dynamic.name(), None);
     assert!(Dynamic::of(b"#!/bin/sh").is_none());
+}
+
+/// A library's own name is what others need it by.
+#[test]
+fn libc_has_a_name() {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let path = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("/libc.so"));
+    let file = std::fs::read(path.expect("libc is loaded")).expect("libc");
+    assert_eq!(Dynamic::of(&file).expect("a dynamic section").name(), Some(&b"libc.so.6"[..]));
 }
 
 /// A library without a name is given one, once, and nothing else changes.

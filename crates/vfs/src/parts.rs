@@ -80,8 +80,13 @@ pub trait Xattrs {
 /// Advisory locks.
 pub trait AdvisoryLocks {
     /// Sets or clears a lock; `EAGAIN` when another holds a conflicting one
-    /// (waiting is the caller's business), `EDEADLK` never.
+    /// (waiting is the caller's business).
     fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()>;
+
+    /// As `lock`, by who waits for it since `since` ([`openfiles::moment`]): `EDEADLK` where that would be for ever.
+    fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, _since: u32) -> Result<()> {
+        self.lock(cx, node, lock)
+    }
 
     /// The first lock that conflicts with this one, if any; with
     /// [`LockKind::Unlock`], the first of the owner's own locks in the range.

@@ -200,7 +200,7 @@ impl Work<'_> {
             let log = work.cache.log_of(&work.cx, fs.round().map_err(image)?).map_err(image)?;
             for id in &ids {
                 let is_noted = if_there(fs.lookup(&work.cx, log, Label::new(b'c', *id).whole()))?.is_some();
-                if !is_noted && !fs.is_open(&work.cx, node(*id)) {
+                if !is_noted && fs.is_open(&work.cx, node(*id)) != Ok(true) {
                     if_there(fs.unlink(&work.cx, work.cache.mapped(), Label::new(b'd', *id).number()))?;
                 }
             }

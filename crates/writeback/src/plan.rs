@@ -127,7 +127,7 @@ impl Plan {
     }
 
     fn read(cache: &Cache, cx: &Cx, now: u64) -> Result<Plan> {
-        let mut plan = Plan { root: cache.tree().id, moved: cache.fs().moves().map_err(image)?.0, ..Plan::default() };
+        let mut plan = Plan { root: cache.tree().id, moved: cache.fs().directory_moves().map_err(image)?.0, ..Plan::default() };
         let mut rounds: Vec<u64> = names_in(cache, cx, cache.touched())?
             .iter()
             .filter_map(|name| Label::parse(name))
@@ -197,7 +197,7 @@ impl Plan {
         for name in names_in(cache, cx, cache.mapped())? {
             let Some(id) = Label::parse(&name) else { continue };
             self.nodes.entry(id).or_default().from = Some(0);
-            if !cache.fs().is_open(cx, node(id)) {
+            if cache.fs().is_open(cx, node(id)) != Ok(true) {
                 self.unmapped.push(id);
             }
         }

@@ -34,10 +34,15 @@ pub fn table(results: &Results) -> String {
     for why in &results.left_out {
         let _ = writeln!(text, "left out: {why}");
     }
-    let _ = writeln!(text, "\nFilebench's loads, operations a second\n");
-    header(&mut text, "load", results);
-    for load in LOADS.iter().filter(|load| results.loads.iter().any(|row| row.what == load.name)) {
-        line(&mut text, load.name, (&results.loads, false), results);
+    for (title, rows) in [
+        ("operations a second", &results.loads),
+        ("nanoseconds of processor time an operation, which other work on the machine disturbs less", &results.processor),
+    ] {
+        let _ = writeln!(text, "\nFilebench's loads, {title}\n");
+        header(&mut text, "load", results);
+        for load in LOADS.iter().filter(|load| rows.iter().any(|row| row.what == load.name)) {
+            line(&mut text, load.name, (rows, false), results);
+        }
     }
     if !results.overwrites.is_empty() {
         let _ = writeln!(
@@ -54,7 +59,11 @@ pub fn table(results: &Results) -> String {
 /// All rounds.
 pub fn csv(results: &Results) -> String {
     let mut text = format!("# {}\nwhat,way,unit,figure,rounds\n", results.machine);
-    for (rows, unit, is_time) in [(&results.loads, "operations/s", false), (&results.overwrites, "ns", true)] {
+    for (rows, unit, is_time) in [
+        (&results.loads, "operations/s", false),
+        (&results.processor, "ns of processor time", false),
+        (&results.overwrites, "ns", true),
+    ] {
         for row in rows {
             let rounds: Vec<String> = row.rounds.iter().map(|value| format!("{value:.0}")).collect();
             let _ = writeln!(text, "{},\"{}\",{unit},{:.0},{}", row.what, row.way, row.figure(is_time), rounds.join(" "));

@@ -149,6 +149,12 @@ fn sessions() -> Vec<Session> {
     found.into_values().collect()
 }
 
+/// Sources and points of the mounts of all those sessions.
+pub fn mounts_of_all() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let all = sessions().into_iter().flat_map(|session| session.mounts);
+    all.map(|mount| (mount.source.into_bytes(), mount.point.into_bytes())).collect()
+}
+
 /// What a process was told of its session, if it is in one.
 fn variables(pid: u32) -> Option<Vec<(OsString, OsString)>> {
     let text = std::fs::read(format!("/proc/{pid}/environ")).ok()?;

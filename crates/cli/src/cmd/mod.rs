@@ -18,7 +18,9 @@ mod mounts;
 mod pack;
 mod run;
 mod session;
+mod shrink;
 mod stat;
+mod stats;
 mod transfer;
 mod upgrade;
 mod ways;
@@ -49,7 +51,17 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Stat { places, follow, json } => stat::stat(&places, follow, json),
         Verb::Check { image, repair, yes, force, json } => check::check(&image, check::Options { repair, yes, force, json }),
         Verb::Upgrade { image, inode32, force, json } => upgrade::upgrade(&image, upgrade::Options { inode32, force, json }),
+        Verb::Shrink { image, force, json } => shrink::shrink(&image, force, json),
         Verb::Info { image, json } => info::info(&image, json),
+        Verb::Stats { images, json, prometheus } => {
+            let form = match (json, prometheus) {
+                (true, _) => stats::Form::Json,
+                (_, true) => stats::Form::Prometheus,
+                _ => stats::Form::Text,
+            };
+            stats::stats(&images, form)
+        }
+        Verb::Top { images, interval } => stats::top(&images, interval),
         Verb::Dump { image } => dump::dump(&image),
         Verb::Enter(enter) => enter::enter(enter.session.as_deref(), &enter.command, enter.list, enter.json),
         Verb::Cache { what } => cache::cache(&what),

@@ -14,33 +14,33 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// One mount.
 #[derive(Serialize)]
-struct Row {
-    point: String,
-    source: String,
-    state: &'static str,
+pub struct Row {
+    pub point: String,
+    pub source: String,
+    pub state: &'static str,
     /// Programs that use it now, files known, names found in the cache and asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    programs: Option<u32>,
+    pub programs: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    nodes: Option<u32>,
+    pub nodes: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hits: Option<u64>,
+    pub hits: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    misses: Option<u64>,
+    pub misses: Option<u64>,
     /// Bytes of the page cache, parts of reads found there and asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    page_bytes: Option<u64>,
+    pub page_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    page_hits: Option<u64>,
+    pub page_hits: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    page_misses: Option<u64>,
+    pub page_misses: Option<u64>,
     /// How a daemon gets its requests.
     #[serde(skip_serializing_if = "Option::is_none")]
-    carrier: Option<&'static str>,
+    pub carrier: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    requests: Option<u64>,
+    pub requests: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    restarts: Option<u32>,
+    pub restarts: Option<u32>,
 }
 
 /// Prints the list.
@@ -53,24 +53,30 @@ pub fn mounts(json: bool) -> Result<u8> {
     if rows.is_empty() {
         return Err(Failure::new("no session around this call; start it with `bypath run --mount SPEC:/dir -- …`"));
     }
-    let mut text = String::new();
-    for row in &rows {
-        text += &format!("{:<20} {:<10} {}", row.point, row.state, row.source);
-        if let (Some(programs), Some(nodes), Some(hits), Some(misses)) = (row.programs, row.nodes, row.hits, row.misses) {
-            text += &format!("  {programs} programs, {nodes} names known, {hits} of {} look-ups from the cache", hits + misses);
-        }
-        if let (Some(bytes), Some(hits), Some(misses)) = (row.page_bytes, row.page_hits, row.page_misses) {
-            text += &format!(", {} of pages with {hits} of {} reads from them", size::show(bytes), hits + misses);
-        }
-        if let (Some(requests), Some(carrier), Some(restarts)) = (row.requests, row.carrier, row.restarts) {
-            text += &format!(", {requests} requests by {carrier}, {restarts} restarts");
-        }
-        text.push('\n');
-    }
+    let text: String = rows.iter().map(Row::line).collect();
     print(text.as_bytes()).map(|()| 0)
 }
 
-fn row(source: &[u8], point: &[u8]) -> Row {
+impl Row {
+    /// A line for people.
+    pub fn line(&self) -> String {
+        let mut text = format!("{:<20} {:<10} {}", self.point, self.state, self.source);
+        if let (Some(programs), Some(nodes), Some(hits), Some(misses)) = (self.programs, self.nodes, self.hits, self.misses) {
+            text += &format!("  {programs} programs, {nodes} names known, {hits} of {} look-ups from the cache", hits + misses);
+        }
+        if let (Some(bytes), Some(hits), Some(misses)) = (self.page_bytes, self.page_hits, self.page_misses) {
+            text += &format!(", {} of pages with {hits} of {} reads from them", size::show(bytes), hits + misses);
+        }
+        if let (Some(requests), Some(carrier), Some(restarts)) = (self.requests, self.carrier, self.restarts) {
+            text += &format!(", {requests} requests by {carrier}, {restarts} restarts");
+        }
+        text.push('\n');
+        text
+    }
+}
+
+/// How one mount is doing.
+pub fn row(source: &[u8], point: &[u8]) -> Row {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut row = Row {
         point: shown(point),

@@ -119,7 +119,7 @@ impl Program {
             () if self.is_set_id => (Way::Kernel, format!("set-id programs are not given libraries; they see a kernel mount: {kernel}")),
             () if self.is_static => (Way::Kernel, format!("it is {what}, and loads no libraries; it sees a kernel mount: {kernel}")),
             () if self.is_musl => (Way::None, "it is for musl, and the library for glibc: it ends at its start; use a build for glibc, or `bypath mount` without `bypath run`".to_string()),
-            () if self.own_calls && !self.is_go && pm::dispatch::how() != pm::dispatch::How::Never => (
+            () if self.own_calls && pm::dispatch::how() != pm::dispatch::How::Never => (
                 Way::Library,
                 "it makes system calls of its own; the kernel hands them to the library".to_string(),
             ),

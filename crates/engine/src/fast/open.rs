@@ -7,7 +7,6 @@ use crate::segment::{Cachelet, Descriptor, cachelet};
 use base::{Cx, DescriptionId, Fast, Kind, Node, Sight};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use openfiles::TOLD;
 use openfiles::refcount::{self, MAKING};
 use openfiles::{OpenFile, Unclosed};
 use pm::sys::abi;
@@ -32,9 +31,6 @@ impl Fs {
         let cachelet = self.cachelets.get(found.node.hint)?;
         let (id, description) = self.open_cachelet(cachelet, found.node, found.kind()?, flags, fd)?;
         description.parent.store(found.parent, Relaxed);
-        if self.is_watched() {
-            description.locks.fetch_or(TOLD, SeqCst);
-        }
         Some(id)
     }
 

@@ -11,7 +11,7 @@
 //! - Who dies inside is outside once its lane is adopted, which makes its record happen or not.
 
 use crate::fs::Fs;
-use base::{Cx, Node, Result};
+use base::{Cx, Result};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -104,11 +104,6 @@ impl Fs {
             }
         }
         Ok(Some(closed))
-    }
-
-    /// Whether somebody has a node open.
-    pub fn is_open(&self, cx: &Cx, node: Node) -> bool {
-        self.cached(cx, node).is_ok_and(|cachelet| cachelet.opens.load(SeqCst) != 0)
     }
 
     /// Wants a round, and waits for it: what has been changed before is below then, and synced. The error of what could
@@ -214,7 +209,7 @@ impl Fs {
     }
 
     /// How many have moved; and whether all of those are where they belong below.
-    pub fn moves(&self) -> Result<(u64, bool)> {
+    pub fn directory_moves(&self) -> Result<(u64, bool)> {
         let state = self.cache_state()?;
         let moved = state.moved.load(SeqCst);
         Ok((moved, state.moves_written.load(SeqCst) == moved))

@@ -11,6 +11,7 @@
 //!   inode's own word counts what is here, as the check wants it.
 //! - A directory that is not listed has [`PARTIAL`](cachelet::PARTIAL) in its cachelet: that a name is not here says nothing.
 
+mod evict;
 mod gate;
 mod state;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::segment::{Cachelet, cachelet};
 use base::{Cx, Kind, Node, Result};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use format::Inode;
+use format::cache::Lower;
 use format::inode::{node_offset, word};
 use format::lane;
 use pm::Errno;
@@ -33,6 +34,12 @@ impl Fs {
         let cachelet = self.lock_node(&mut tx, cx, node)?;
         let inode = self.inode(node_offset(node.id))?;
         let (_, lower) = self.lower_lines(inode)?.ok_or(Errno::ESTALE)?;
+        self.change_marks(cachelet, inode, lower, (set, clear));
+        Ok(())
+    }
+
+    /// The same of a node that is locked.
+    pub(super) fn change_marks(&self, cachelet: &Cachelet, inode: &Inode, lower: &Lower, (set, clear): (u64, u64)) {
         let image = &self.image;
         // What is newer here than below is not asked for below.
         let clear = if lower.state.load(Relaxed) & bits::DIRTY == 0 { clear } else { clear & !(bits::LISTED | bits::XATTRS) };
@@ -45,7 +52,6 @@ impl Fs {
         image.flush(image.offset_of(lower), format::LINE);
         image.fence();
         self.show_listed(cachelet, inode.head().kind, lower.state.load(Relaxed));
-        Ok(())
     }
 
     /// Has the cachelet of a directory that is locked say whether all its names are here.

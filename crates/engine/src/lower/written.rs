@@ -78,6 +78,8 @@ impl Fs {
         if written.is_clean {
             // What has been done to its names since would be lost.
             tx.set(self.image.offset_of(&cold.shown), stamp.shown())?;
+            // All of it is below: what goes here can be had there again.
+            tx.set(self.image.offset_of(&lower.end), stamp.size)?;
         }
         if own != 0 {
             tx.set(self.image.offset_of(&cold.own), own)?;

@@ -11,6 +11,9 @@ impl Fs {
     /// Adds what has been counted elsewhere.
     pub fn count_calls(&self, more: &Calls) {
         let header = self.header();
+        if let Some(slot) = self.own_process().ok().and_then(|number| self.process_slot(number)) {
+            slot.calls.fetch_add((more.symbols + more.patched + more.mount) as u32, Relaxed);
+        }
         let add = |count: &core::sync::atomic::AtomicU64, more: u64| {
             if more != 0 {
                 count.fetch_add(more, Relaxed);

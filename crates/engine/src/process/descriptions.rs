@@ -84,9 +84,6 @@ impl Fs {
         }
         pm::touched();
         description.refs.store(refcount::opened(process, fd), Release);
-        if self.is_watched() {
-            description.locks.fetch_or(TOLD, SeqCst);
-        }
         Ok(id)
     }
 
@@ -140,7 +137,6 @@ impl Fs {
         let told = description.locks.load(SeqCst) & TOLD != 0;
         if told {
             self.tell_closed(cx, description);
-            description.locks.fetch_and(!TOLD, SeqCst);
         }
         self.description_ends(cx, id, description.node.load(Relaxed));
         if description.pin.load(Acquire) == PINNED
@@ -305,6 +301,9 @@ impl Fs {
         let space = self.segment_space(self.areas.descriptions + u64::from(high) * size, u64::from(STEP) * size);
         space.map_err(|_| Errno::ENFILE)?;
         self.header().descriptions_high.raise(high + STEP);
+        if self.is_watched() {
+            self.mark_descriptions();
+        }
         Ok(())
     }
 

@@ -18,6 +18,7 @@
 //! | [`executed`] | files that are being executed |
 //! | `adopt` | the end of a process |
 //! | `census` | what is held at the moment, for tests |
+//! | `usage` | what users do, for people |
 //! | `last` | the ends of descriptions and processes |
 //! | `kernel` | what `/proc` tells |
 //! | `feature` | what not every program of the format knows |
@@ -51,6 +52,8 @@ mod session;
 mod stopped;
 mod sweep;
 pub mod table;
+#[cfg(any(test, feature = "check"))]
+pub mod usage;
 pub(crate) mod volatile;
 
 #[cfg(test)]

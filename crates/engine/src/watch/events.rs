@@ -1,13 +1,13 @@
 //! What happens to a node itself: told by its mirror, and by its name in that of its directory.
 
 use super::as_root;
-use super::mirror::{Mirrors, Place, remove_tree};
+use super::mirror::{self, Mirrors, Place};
 use crate::fs::Fs;
 use base::{Cx, Kind, Node};
-use core::sync::atomic::Ordering::Relaxed;
-use openfiles::OpenFile;
-use pm::names;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use openfiles::{OpenFile, TOLD};
 use pm::sys::abi;
+use pm::{Errno, names};
 
 /// What has happened to a node. The kernel's events are told by calls that make the kernel tell just them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,15 +25,19 @@ pub enum Event {
 }
 
 impl Event {
-    pub(super) fn tell(self, place: &Place) {
-        // What is no longer there nobody watches.
-        let _ = match self {
+    fn make(self, place: &Place) -> Result<(), Errno> {
+        match self {
             Event::Access => names::touch(place.text(), true, false),
             Event::Modify => names::touch(place.text(), false, true),
             Event::Attributes => names::touch(place.text(), true, true),
             Event::ClosedWritten => names::visit(place.text(), true),
             Event::Closed => names::visit(place.text(), false),
-        };
+        }
+    }
+
+    /// Has the kernel tell it of a name in the mirror of a node, or of that itself. What is not there nobody watches.
+    pub(super) fn tell(self, mirrors: &Mirrors, id: u64, name: &[u8]) {
+        let _ = mirrors.act(id, name, |place| self.make(place));
     }
 }
 
@@ -56,13 +60,11 @@ impl Fs {
         }
         let Some(mirrors) = Mirrors::of(self).filter(|mirrors| mirrors.usable()) else { return };
         // In the kernel's order.
-        if let Some((parent, len)) = called
-            && let Some(mirror) = mirrors.found(parent)
-        {
-            event.tell(&mirror.child(&name[..len]));
+        if let Some((parent, len)) = called {
+            event.tell(&mirrors, parent, &name[..len]);
         }
-        if itself && let Some(mirror) = mirrors.found(node.id) {
-            event.tell(&mirror);
+        if itself {
+            event.tell(&mirrors, node.id, b"");
         }
     }
 
@@ -71,7 +73,11 @@ impl Fs {
     #[inline(never)]
     pub(crate) fn tell_closed(&self, cx: &Cx, description: &OpenFile) {
         let flags = description.flags.load(Relaxed);
-        if !self.is_watched() || flags & abi::O_PATH != 0 {
+        if !self.is_watched() {
+            description.locks.fetch_and(!TOLD, SeqCst);
+            return;
+        }
+        if flags & abi::O_PATH != 0 {
             return;
         }
         let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
@@ -90,8 +96,8 @@ impl Fs {
 
     /// A node is gone; so is its mirror.
     pub(super) fn tell_gone(&self, id: u64) {
-        if let Some(mirror) = Mirrors::of(self).filter(|mirrors| mirrors.usable()).and_then(|mirrors| mirrors.found(id)) {
-            remove_tree(&mirror);
+        if let Some(mirrors) = Mirrors::of(self).filter(|mirrors| mirrors.usable()) {
+            let _ = mirrors.act(id, b"", mirror::remove);
         }
     }
 

@@ -118,20 +118,15 @@ impl Mirrors {
         Ok(lock)
     }
 
-    /// The lock, if it is to be had within a moment.
+    /// The lock, if it is to be had within a moment. Of mirrors that were taken away meanwhile it is good for nothing, as
+    /// they are.
     pub(super) fn lock(&self) -> Option<Lock> {
         let directory = self.open().ok()?;
-        (directory.lock_soon() && self.is(&directory)).then_some(Lock(directory))
+        directory.lock_soon().then_some(Lock(directory))
     }
 
     fn open(&self) -> Result<File, Errno> {
         File::open(self.root.text().to_bytes_with_nul(), abi::O_RDONLY | abi::O_DIRECTORY | abi::O_NOFOLLOW, 0)
-    }
-
-    /// Whether it is this directory that lies there now.
-    fn is(&self, directory: &File) -> bool {
-        let now = file::lstat(self.root.text().to_bytes_with_nul());
-        now.is_ok_and(|now| directory.stat().is_ok_and(|stat| stat.identity() == now.identity()))
     }
 
     fn place(&self, side: u8, id: u64) -> Place {
@@ -149,6 +144,19 @@ impl Mirrors {
     /// The mirror of a node, if there is one.
     pub(super) fn found(&self, id: u64) -> Option<Place> {
         self.side(id).map(|side| self.place(side, id))
+    }
+
+    /// Makes a call on a name in the mirror of a node, or on the mirror itself (no name), on the side on which it lies.
+    pub(super) fn act(&self, id: u64, name: &[u8], call: impl Fn(&Place) -> Result<(), Errno>) -> Result<(), Errno> {
+        let mut done = Err(Errno::ENOENT);
+        for side in SIDES {
+            // Nearly always the first one: to look where it lies would be a call more.
+            done = call(&self.place(side, id).child(name));
+            if done != Err(Errno::ENOENT) {
+                break;
+            }
+        }
+        done
     }
 
     /// Where one is made, and where what leaves all watched directories goes.
@@ -207,24 +215,30 @@ pub(crate) fn remove_at(path: &[u8]) {
 
 /// Removes a file, or a directory with all that is in it.
 pub(super) fn remove_tree(place: &Place) {
-    remove_within(place, DEPTH);
+    let _ = remove(place);
 }
 
-fn remove_within(place: &Place, depth: u32) {
+/// The same; `ENOENT` if there is none.
+pub(super) fn remove(place: &Place) -> Result<(), Errno> {
+    remove_within(place, DEPTH)
+}
+
+fn remove_within(place: &Place, depth: u32) -> Result<(), Errno> {
     match names::remove(place.text(), false) {
         Err(Errno::EISDIR | Errno::EPERM) => {}
-        _ => return,
+        done => return done,
     }
-    if names::remove(place.text(), true) != Err(Errno::ENOTEMPTY) || depth == 0 {
-        return;
+    let done = names::remove(place.text(), true);
+    if done != Err(Errno::ENOTEMPTY) || depth == 0 {
+        return done;
     }
     let flags = abi::O_RDONLY | abi::O_DIRECTORY | abi::O_NOFOLLOW;
-    let Ok(directory) = File::open(place.text().to_bytes_with_nul(), flags, 0) else { return };
+    let directory = File::open(place.text().to_bytes_with_nul(), flags, 0)?;
     let mut entries = [0u8; 2048];
     while let Ok(Some(listed)) = directory.listed(&mut entries) {
         for entry in listed.flatten().map(|entry| entry.name.to_bytes()).filter(|name| !matches!(*name, b"." | b"..")) {
-            remove_within(&place.child(entry), depth - 1);
+            let _ = remove_within(&place.child(entry), depth - 1);
         }
     }
-    let _ = names::remove(place.text(), true);
+    names::remove(place.text(), true)
 }

@@ -16,7 +16,7 @@
 //!
 //! Invariants
 //! - The bits come before the mirror, and the mirror's names before the kernel watches it: who changes something later
-//!   finds the bits. Who has begun before and is done later looks again ([`Fs::catch_up_names`]).
+//!   finds the bits. Who has begun before and is done later looks again ([`Fs::catch_up_name`]).
 //! - A change of names in a mirror is made, with the change in the image, under the mirrors' `flock`: they come in the
 //!   same order. It is waited for a moment only, so that nobody stopped keeps others; then order is not certain.
 //! - No lock of the engine's is held when a mirror is touched.
@@ -37,7 +37,7 @@ use crate::fs::Fs;
 use crate::segment::{WATCHED, WATCHED_WORDS};
 use base::{Cred, Cx, Error, Kind, Node, Result};
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use mirror::Mirrors;
 use openfiles::TOLD;
 use pm::Errno;
@@ -97,16 +97,18 @@ impl Fs {
         Ok(path.len())
     }
 
-    /// Everybody looks whether what they change is watched; what is open already tells of its end.
+    /// Everybody looks whether what they change is watched.
     fn begin_telling(&self) {
-        if self.header().server.fetch_or(WATCHED, SeqCst) & WATCHED != 0 {
-            return;
+        if self.header().server.fetch_or(WATCHED, SeqCst) & WATCHED == 0 {
+            self.mark_descriptions();
         }
+    }
+
+    /// Every open file tells of its end, also those that are opened later: whoever opens one looks for nothing.
+    #[cold]
+    pub(crate) fn mark_descriptions(&self) {
         for id in 0..self.header().descriptions_high.get() {
-            let description = self.description(id);
-            if description.refs.load(Acquire) != 0 {
-                description.locks.fetch_or(TOLD, SeqCst);
-            }
+            self.description(id).locks.fetch_or(TOLD, SeqCst);
         }
     }
 

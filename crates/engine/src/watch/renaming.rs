@@ -34,7 +34,6 @@ impl Fs {
     #[inline(never)]
     pub fn change_names<T>(&self, cx: &Cx, called: &[Called], what: Renaming, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let root = &as_root(cx);
-        let Some(mirrors) = Mirrors::of(self).filter(|mirrors| mirrors.usable()) else { return change() };
         let look = |(dir, name): &Called| self.lookup_kind(root, *dir, name).ok();
         let is_concerned =
             |one: &Called| self.may_be_watched(one.0.id) || look(one).is_some_and(|it| self.may_be_watched(it.0.id));
@@ -42,6 +41,7 @@ impl Fs {
         if !is_linked && !called.iter().any(is_concerned) {
             return change();
         }
+        let Some(mirrors) = Mirrors::of(self).filter(|mirrors| mirrors.usable()) else { return change() };
         let lock = mirrors.lock();
         let mut children = [None; 2];
         for (child, one) in children.iter_mut().zip(called) {
@@ -65,18 +65,14 @@ impl Fs {
         Ok(done)
     }
 
-    /// Somebody has begun to watch while names were changed: their mirrors show them as they are.
-    #[cold]
-    #[inline(never)]
-    pub fn catch_up_names(&self, cx: &Cx, called: &[Called]) {
+    /// Somebody has begun to watch while a name was changed: the mirror shows it as it is.
+    pub fn catch_up_name(&self, cx: &Cx, called: Called) {
         let Some(mirrors) = Mirrors::of(self).filter(|mirrors| mirrors.usable()) else { return };
         let lock = mirrors.lock();
-        for one in called {
-            match (self.lookup_kind(&as_root(cx), one.0, one.1), self.place(&mirrors, *one)) {
-                (Ok((_, kind)), Some(place)) => drop(mirror::make(&place, kind == Kind::Directory)),
-                (Err(_), Some(_)) => self.remove_name(&mirrors, *one),
-                _ => {}
-            }
+        match (self.lookup_kind(&as_root(cx), called.0, called.1), self.place(&mirrors, called)) {
+            (Ok((_, kind)), Some(place)) => drop(mirror::make(&place, kind == Kind::Directory)),
+            (Err(_), Some(_)) => self.remove_name(&mirrors, called),
+            _ => {}
         }
         drop(lock);
     }
@@ -88,25 +84,24 @@ impl Fs {
     }
 
     fn add_name(&self, mirrors: &Mirrors, one: Called, directory: bool) {
-        let Some(place) = self.place(mirrors, one) else { return };
-        if mirror::make(&place, directory) == Err(Errno::EEXIST) {
-            // Left by somebody who was killed before he had told that it is gone.
-            remove_tree(&place);
-            let _ = mirror::make(&place, directory);
+        if self.may_be_watched(one.0.id) {
+            let _ = mirrors.act(one.0.id, one.1, |place| match mirror::make(place, directory) {
+                // Left by somebody who was killed before he had told that it is gone.
+                Err(Errno::EEXIST) => mirror::remove(place).and_then(|()| mirror::make(place, directory)),
+                done => done,
+            });
         }
     }
 
     fn remove_name(&self, mirrors: &Mirrors, one: Called) {
-        if let Some(place) = self.place(mirrors, one) {
-            remove_tree(&place);
+        if self.may_be_watched(one.0.id) {
+            let _ = mirrors.act(one.0.id, one.1, mirror::remove);
         }
     }
 
     fn tell_itself(&self, mirrors: &Mirrors, id: u64, event: Event) {
-        if self.may_be_watched(id)
-            && let Some(mirror) = mirrors.found(id)
-        {
-            event.tell(&mirror);
+        if self.may_be_watched(id) {
+            event.tell(mirrors, id, b"");
         }
     }
 

@@ -36,10 +36,16 @@ const LOCK_NB: u32 = 4;
 const LOCK_UN: u32 = 8;
 
 /// Tries until the lock is there, a signal comes, or another error.
-fn wait(door: &dyn crate::Door, mut attempt: impl FnMut() -> base::Result<()>, blocking: bool) -> base::Result<()> {
-    let mut pause_ns = 100_000u64;
+fn wait(
+    door: &dyn crate::Door,
+    attempt: impl FnOnce() -> base::Result<()>,
+    again: impl Fn(u32) -> base::Result<()>,
+    blocking: bool,
+) -> base::Result<()> {
+    let mut result = attempt();
+    let (mut pause_ns, since) = (100_000u64, openfiles::moment());
     loop {
-        match attempt() {
+        match result {
             Err(Error::Posix(Errno::EAGAIN)) if blocking => {
                 if door.interrupted() {
                     return err(Errno::EINTR);
@@ -48,6 +54,7 @@ fn wait(door: &dyn crate::Door, mut attempt: impl FnMut() -> base::Result<()>, b
                 // SAFETY: a time of two words.
                 unsafe { pm::call!(abi::__NR_nanosleep, time.as_ptr(), 0) }?;
                 pause_ns = (pause_ns * 2).min(10_000_000);
+                result = again(since);
             }
             result => return result,
         }
@@ -146,7 +153,8 @@ impl Process {
             self.closing.fetch_or(RECORD_LOCKS, Relaxed);
         }
         let blocking = matches!(command, abi::F_SETLKW | abi::F_OFD_SETLKW);
-        wait(self.door, || backend.lock(cx, file.node, &lock), blocking).map(|()| 0)
+        let again = |since| backend.lock_waiting(cx, file.node, &lock, since);
+        wait(self.door, || backend.lock(cx, file.node, &lock), again, blocking).map(|()| 0)
     }
 
     /// `flock(fd, operation)`.
@@ -162,7 +170,8 @@ impl Process {
             let owner = LockOwner::Flock(file.entry.description());
             let lock = Lock { kind, owner, start: 0, end: u64::MAX, pid: 0 };
             let blocking = operation & LOCK_NB == 0;
-            wait(self.door, || file.mount.backend.lock(cx, file.node, &lock), blocking).map(|()| 0)
+            let attempt = || file.mount.backend.lock(cx, file.node, &lock);
+            wait(self.door, attempt, |_| attempt(), blocking).map(|()| 0)
         })
     }
 }

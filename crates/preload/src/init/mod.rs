@@ -5,7 +5,6 @@
 //! goes straight to the kernel.
 
 mod attach;
-mod calls;
 mod mem_test;
 mod refused;
 
@@ -14,12 +13,16 @@ use crate::runtime::contents::Contents;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::saved::{DOMAIN, SAVED, SEGMENT_DIR, SITES, WAYS};
 use crate::runtime::tls::Tls;
-use crate::runtime::{imports, kernel_path, operation, panic, phase, placeholders, signals, thread, tls};
+use crate::runtime::{environ, imports, kernel_path, operation, panic, phase, placeholders, signals, thread, tls};
 use crate::{patch, stdio};
 use attach::{Wishes, attach, refuse};
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use pm::sys::abi::*;
 use posix::environment::{self, MountSpec};
+
+/// Whether this program was given none of our variables by the one before it.
+static HIDES: AtomicBool = AtomicBool::new(false);
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -33,7 +36,11 @@ extern "C" fn constructor() {
         patch::start(SAVED.sites.get());
     }
     if phase::is_mounted() {
-        calls::start();
+        // Where all its children are started by us, it need not see what they inherit.
+        if crate::libc::dispatch::start() && HIDES.load(Relaxed) {
+            // SAFETY: this thread is alone.
+            unsafe { environ::hide() };
+        }
     }
 }
 
@@ -47,11 +54,15 @@ pub fn start(tls: &Tls) -> bool {
         operation::enter(tls);
         // SAFETY: libc's array; programs change it themselves only later.
         unsafe { libraries::inherit(imports::environ) };
-        let active = with_environment(|get| mount_all(tls, get));
+        let active = with_environment(|get| {
+            HIDES.store(get(environment::HIDDEN).is_some(), Relaxed);
+            mount_all(tls, get)
+        });
         // SAFETY: libc's array; programs change it themselves only later.
         unsafe {
             imports::remove_variable(imports::environ, environment::STATE);
             imports::remove_variable(imports::environ, environment::PASSIVE);
+            imports::remove_variable(imports::environ, environment::HIDDEN);
         }
         active
     });

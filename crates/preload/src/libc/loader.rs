@@ -1,13 +1,17 @@
 //! `dlopen` of a library inside a mount: [`libraries`].
 //!
-//! libc's `dlopen` looks at its return address (whose `RUNPATH`, which namespace), so for all other libraries it is jumped
-//! to, not called.
+//! libc's `dlopen` looks at its return address (whose `RUNPATH`, which namespace), so where that counts it is jumped to, not
+//! called.
 
+use super::{deepbind, dispatch};
 use crate::next;
 use crate::process::libraries;
 use crate::process::libraries::Opened;
-use crate::runtime::{errno, imports, tls, vfork_child};
-use core::ffi::{c_char, c_int, c_void};
+use crate::runtime::{errno, imports, phase, tls, vfork_child};
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+/// `RTLD_DEEPBIND`.
+const DEEP: c_int = 8;
 
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
@@ -24,13 +28,32 @@ struct Next {
     handle: *mut c_void,
 }
 
+fn by_flags(flags: c_int, open: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    if flags & DEEP == 0 { open() } else { deepbind::opening(open) }
+}
+
+/// Whether a path leads to the same library whoever asks.
+///
+/// # Safety
+/// `path` is NUL-terminated.
+unsafe fn is_whole(path: *const c_char) -> bool {
+    // SAFETY: by contract.
+    let path = unsafe { imports::bytes(path) };
+    path.contains(&b'/') && !path.contains(&b'$')
+}
+
 /// Opens the library if it is ours; else says where libc's `dlopen` is.
 unsafe extern "C" fn before(path: *const c_char, flags: c_int) -> Next {
     // SAFETY: a string, where not null.
     if !path.is_null() && unsafe { *path } != 0 && vfork_child::serves(tls::get()) {
         let saved = errno::get();
-        // SAFETY: as above.
-        let opened = unsafe { libraries::open(path, flags) };
+        let mut opened = Opened::Loaders;
+        let mut open = || {
+            // SAFETY: as above.
+            opened = unsafe { libraries::open(path, flags) };
+            if let Opened::Answer(handle) = opened { handle } else { core::ptr::null_mut() }
+        };
+        dispatch::opening(None, || by_flags(flags, &mut open));
         errno::set(saved);
         match opened {
             Opened::Answer(handle) => return Next { address: 0, handle },
@@ -43,7 +66,18 @@ unsafe extern "C" fn before(path: *const c_char, flags: c_int) -> Next {
             }
         }
     }
-    Next { address: next!(Dlopen, "dlopen").unwrap_or(no_loader) as *const () as usize, handle: core::ptr::null_mut() }
+    let next = next!(Dlopen, "dlopen").unwrap_or(no_loader);
+    // SAFETY: as above.
+    if phase::is_mounted() && !path.is_null() && unsafe { is_whole(path) } {
+        // Who asks makes no difference, so that what has come can be looked at.
+        // SAFETY: as above.
+        let text = unsafe { CStr::from_ptr(path) };
+        // SAFETY: as above; what the library does when it is loaded is the program's wish.
+        let open = || unsafe { next(path, flags) };
+        let handle = dispatch::opening(Some(text), || by_flags(flags, open));
+        return Next { address: 0, handle };
+    }
+    Next { address: next as *const () as usize, handle: core::ptr::null_mut() }
 }
 
 /// `dlopen(3)`.

@@ -9,6 +9,7 @@ mod aio;
 mod attr;
 mod copy;
 mod cwd;
+mod deepbind;
 mod dir;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_dispatch.rs")]
 pub mod dispatch;

@@ -55,6 +55,23 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
             }
         }
     }
+    if signal == dispatch::SIGSYS && dispatch::is_on() {
+        // Ours stays in place, and calls the program's for what is none of our calls. A child by vfork has its parent's.
+        if let Some(action) = wanted.filter(|_| !tls::get().is_vfork_child()) {
+            slot.flags.store(action.flags as u32, Release);
+            slot.hidden.store(action.mask[0], Release);
+            slot.handler.store(action.handler, Release);
+        }
+        let mut mask = [0; 16];
+        mask[0] = before.2;
+        let shown = Action { handler: before.0, mask, flags: before.1 as c_int, restorer: 0 };
+        // SAFETY: by contract.
+        if !old.is_null() && unsafe { pm::faults::write(old, &shown) }.is_err() {
+            errno::set(pm::Errno::EFAULT.0);
+            return -1;
+        }
+        return 0;
+    }
     if tls::get().is_vfork_child() {
         if !wanted.is_some_and(|action| action.handler != DEFAULT && action.handler != IGNORE) {
             // The slots are its parent's.
@@ -70,23 +87,6 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
             errno::set(errno);
             return -1;
         }
-    }
-    if signal == dispatch::SIGSYS && dispatch::is_on() {
-        // Ours stays in place, and calls the program's for what is none of our calls.
-        if let Some(action) = wanted {
-            slot.flags.store(action.flags as u32, Release);
-            slot.hidden.store(action.mask[0], Release);
-            slot.handler.store(action.handler, Release);
-        }
-        let mut mask = [0; 16];
-        mask[0] = before.2;
-        let shown = Action { handler: before.0, mask, flags: before.1 as c_int, restorer: 0 };
-        // SAFETY: by contract.
-        if !old.is_null() && unsafe { pm::faults::write(old, &shown) }.is_err() {
-            errno::set(pm::Errno::EFAULT.0);
-            return -1;
-        }
-        return 0;
     }
     let mut installed = wanted;
     if let Some(action) = &mut installed

@@ -192,7 +192,7 @@ impl Library {
         objects::each(|object| {
             let Some(text) = object.text().filter(|text| text.contains(&(getpid as *const () as usize))) else { return false };
             let mut library = Library { base: object.base(), build_id: [0; table::ID_BYTES], build_id_len: 0, text };
-            if let Some(id) = object.notes().filter_map(table::build_id).last() {
+            if let Some(id) = object.build_id() {
                 library.build_id[..id.len()].copy_from_slice(id);
                 library.build_id_len = id.len();
             }

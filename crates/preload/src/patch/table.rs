@@ -7,7 +7,7 @@ use pm::file::{File, Stat};
 use pm::sys::abi::*;
 
 /// Longest build id (SHA-1).
-pub const ID_BYTES: usize = 20;
+pub use crate::runtime::objects::ID_BYTES;
 const MAGIC: &[u8; 8] = b"BPSITES1";
 const HEAD_BYTES: usize = 36;
 const SITE_BYTES: usize = 24;
@@ -66,22 +66,6 @@ impl<'a> Table<'a> {
 
 fn word(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
-}
-
-/// The build id among the notes of a library.
-pub fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
-    const BUILD_ID: u32 = 3;
-    loop {
-        let (name_len, len) = (word(notes)? as usize, word(notes.get(4..)?)? as usize);
-        let kind = word(notes.get(8..)?)?;
-        let name_end = name_len.checked_next_multiple_of(4)?.checked_add(12)?;
-        let end = name_end.checked_add(len)?;
-        let (name, description) = (notes.get(12..12 + name_len.min(4))?, notes.get(name_end..end)?);
-        if kind == BUILD_ID && name == b"GNU\0" && len <= ID_BYTES {
-            return Some(description);
-        }
-        notes = notes.get(end.checked_next_multiple_of(4)?..)?;
-    }
 }
 
 /// Maps a file for good; `None` if that can't be, or if others could have written it: libc is changed by it.

@@ -10,6 +10,7 @@
 //!
 //! Without such a mount the placeholders stay: `EBADF`, as documented.
 
+use crate::process::libraries;
 use crate::process::own_calls;
 use crate::process::own_calls::Calls;
 use crate::runtime::dispatch;
@@ -115,14 +116,12 @@ unsafe fn kind_by_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [
             None => return Kind::Loads,
         }
     }
+    is_loader |= program.is_loader;
     if is_secure(&program.stat) || !is_loader && !has_loader(&head[..program.len]) {
         return Kind::Past;
     }
-    match program.calls {
-        Calls::Go if !is_loader => Kind::OwnCalls,
-        Calls::Own if !is_loader && !dispatch::is_possible() => Kind::OwnCalls,
-        _ => Kind::Loads,
-    }
+    let goes_past = program.calls.can_be_served() && !is_loader && !dispatch::is_possible();
+    if goes_past { Kind::OwnCalls } else { Kind::Loads }
 }
 
 /// What is known of a program by its first bytes.
@@ -130,6 +129,7 @@ struct Head {
     len: usize,
     stat: stat,
     calls: Calls,
+    is_loader: bool,
 }
 
 /// Whether the program runs in the loader's secure mode: with other ids than those of whoever starts it.
@@ -173,11 +173,32 @@ unsafe fn read_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [u8]
     // A descriptor may be a copy in memory, made for this one exec.
     let program = head.filter(|head| own < 0 && known.is_ok() && is_elf(head));
     let calls = program.map_or(Calls::None, |head| own_calls::makes(fd, &stat, head));
+    let is_loader = known.is_ok() && head.is_some_and(|head| is_loader(fd, stat.st_size as usize, head));
     if own < 0 {
         kernel::close(fd);
     }
     known.ok()?;
-    Some(Head { len: head?.len(), stat, calls })
+    Some(Head { len: head?.len(), stat, calls, is_loader })
+}
+
+/// Whether a program of so many bytes is a loader by another name: it can lie anywhere, and names no loader itself.
+fn is_loader(fd: usize, bytes: usize, head: &[u8]) -> bool {
+    const SHARED: u8 = 3;
+    const LOADER_MAX: usize = 1 << 20;
+    if !is_elf(head) || head.get(16) != Some(&SHARED) || has_loader(head) || bytes > LOADER_MAX {
+        return false;
+    }
+    let room = alloc::alloc_pages(LOADER_MAX);
+    if room.is_null() {
+        return false;
+    }
+    // SAFETY: the block has that many bytes.
+    let len = unsafe { pm::call!(__NR_pread64, fd, room, bytes, 0) }.unwrap_or(0);
+    // SAFETY: so many have been read, and nobody else has the block.
+    let is_one = libraries::is_loader(unsafe { core::slice::from_raw_parts(room, len) });
+    // SAFETY: not used any more.
+    unsafe { alloc::free(room) };
+    is_one
 }
 
 /// Whether an ELF program names a loader. What is no ELF file is not ours to judge.

@@ -10,10 +10,11 @@
 //! - `SIGSYS` is never blocked where code of the program runs: the kernel would end it
 //!   ([`crate::runtime::masks`] keeps the signal out of what the program sets).
 
-use crate::runtime::operation;
 use crate::runtime::operation::SIG_UNBLOCK;
+use crate::runtime::tls::Tls;
+use crate::runtime::{alloc, operation, tls};
 use core::ops::Range;
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use pm::dispatch::{How, hand_back, how};
 
 /// The signal.
@@ -26,6 +27,11 @@ pub const HANDED_BACK: i32 = 2;
 /// Begin and end of the range; 0: there is none.
 static RANGE: (AtomicUsize, AtomicUsize) = (AtomicUsize::new(0), AtomicUsize::new(0));
 
+/// Whether the program calls on stacks that have no room for us.
+static SWITCHES: AtomicBool = AtomicBool::new(false);
+/// For what a call of ours needs, and more.
+const STACK_BYTES: usize = 64 << 10;
+
 /// Whether this kernel can.
 pub fn is_possible() -> bool {
     is_on() || how() != How::Never
@@ -37,15 +43,17 @@ pub fn is_on() -> bool {
     RANGE.1.load(Acquire) != 0
 }
 
-/// From now on the calls made in `range` come to our handler, which must be in place; code of libc, the loader and ours is
-/// in `outside`. Whether that can be had.
-pub fn start(range: &Range<usize>, mut outside: impl Iterator<Item = Range<usize>>) -> bool {
+/// From now on the calls made in `range` come to our handler, which must be in place, beside those that come already; code of
+/// libc, the loader and ours is in `outside`. Whether that can be had.
+pub fn extend(range: &Range<usize>, outside: &[Range<usize>]) -> bool {
+    let (begin, end) = (RANGE.0.load(Acquire), RANGE.1.load(Acquire));
+    let range = if end == 0 { range.clone() } else { begin.min(range.start)..end.max(range.end) };
     let begin = match how() {
         How::Only => range.start,
         How::Below => 0,
         How::Never => return false,
     };
-    if range.is_empty() || outside.any(|other| begin < other.end && other.start < range.end) {
+    if outside.iter().any(|other| begin < other.end && other.start < range.end) {
         return false;
     }
     RANGE.0.store(range.start, Release);
@@ -54,9 +62,32 @@ pub fn start(range: &Range<usize>, mut outside: impl Iterator<Item = Range<usize
     true
 }
 
+/// From now on calls are served on a stack of ours, in this thread and those that begin.
+pub fn switch_stacks() {
+    SWITCHES.store(true, Release);
+}
+
+/// The thread ends.
+pub fn give_stack_back(tls: &Tls) {
+    if let Some(begin) = tls.service_stack.replace(0).checked_sub(STACK_BYTES) {
+        // SAFETY: made below; no call of this thread's is served any more.
+        unsafe { alloc::free(begin as *mut u8) };
+    }
+}
+
+fn ready_stack(tls: &Tls) {
+    if SWITCHES.load(Acquire) && tls.service_stack.get() == 0 {
+        let begin = alloc::alloc_pages(STACK_BYTES);
+        if !begin.is_null() {
+            tls.service_stack.set(begin as usize + STACK_BYTES);
+        }
+    }
+}
+
 /// In a thread or child that has just begun.
 pub fn set_here() {
     if is_on() {
+        ready_stack(tls::get());
         operation::change_mask(SIG_UNBLOCK, MASK);
         hand_back(&(RANGE.0.load(Acquire)..RANGE.1.load(Acquire)));
     }

@@ -12,7 +12,7 @@ use posix::environment;
 pub const STATE_MAX: usize = 8192;
 
 /// Variables that the new environment gets from us, not from the program.
-const OURS: [&[u8]; 10] = [
+const OURS: [&[u8]; 11] = [
     b"LD_PRELOAD",
     environment::MOUNTS,
     environment::STATE,
@@ -23,6 +23,7 @@ const OURS: [&[u8]; 10] = [
     environment::SESSION,
     environment::IDS,
     environment::PASSIVE,
+    environment::HIDDEN,
 ];
 
 /// Strings and pointers of a rebuilt environment; freed on drop.
@@ -219,6 +220,13 @@ impl Environment {
         if ids_len > 0 {
             environment.own[8] = join(&[environment::IDS, b"=", &ids[..ids_len]])?;
         }
+        // SAFETY: by contract.
+        let knows = theirs.is_some() || unsafe { imports::get_variable(source, environment::MOUNTS) }.is_some();
+        if !knows {
+            // SAFETY: as above.
+            unsafe { environment.pointers.add(len).write(c"BYPATH_HIDDEN=1".as_ptr().cast_mut()) };
+            len += 1;
+        }
         for text in environment.own {
             if !text.is_null() {
                 // SAFETY: as above.
@@ -240,6 +248,17 @@ impl Drop for Environment {
         }
         // SAFETY: as above.
         unsafe { alloc::free(self.pointers.cast()) };
+    }
+}
+
+/// Takes our variables out of this program's environment.
+///
+/// # Safety
+/// Nobody else changes or reads it meanwhile.
+pub unsafe fn hide() {
+    for name in OURS {
+        // SAFETY: libc's array, by contract.
+        unsafe { imports::remove_variable(imports::environ, name) };
     }
 }
 

@@ -165,8 +165,16 @@ pub fn watch_calls(handler: usize) {
         slot.flags.store(old.flags as u32, Release);
         slot.handler.store(old.handler, Release);
     }
+    CALLS_HANDLER.store(handler, Release);
+    install_for_calls();
+}
+
+/// What `SIGSYS` goes to; 0: it is as any signal.
+static CALLS_HANDLER: AtomicUsize = AtomicUsize::new(0);
+
+fn install_for_calls() {
     let mut action = watching();
-    action.handler = handler;
+    action.handler = CALLS_HANDLER.load(Acquire);
     action.flags |= SA_NODEFER_BIT;
     install(dispatch::SIGSYS, &action);
 }
@@ -341,6 +349,10 @@ pub fn pass_on(undo: bool) {
         if installed(signal).is_some_and(|action| action.handler == own) {
             install(signal, &if undo { watching() } else { KernelAction::plain(IGNORE) });
         }
+    }
+    if CALLS_HANDLER.load(Acquire) != 0 && ignores(dispatch::SIGSYS) {
+        // The program makes no calls between the two.
+        if undo { install_for_calls() } else { install(dispatch::SIGSYS, &KernelAction::plain(IGNORE)) }
     }
 }
 

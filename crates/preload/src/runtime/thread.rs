@@ -83,6 +83,7 @@ fn give_back_at_end(at: *mut u8) {
 /// The thread ends. Its lanes go back with its robust mutexes.
 unsafe extern "C" fn end(at: *mut c_void) {
     let tls = tls::get();
+    dispatch::give_stack_back(tls);
     if tls.state.get() == at.cast() {
         count::add(tls);
         tls.state.set(core::ptr::null_mut());

@@ -34,8 +34,12 @@ pub struct Tls {
     pub vfork_child: Cell<*mut u8>,
     /// Signals that the program believes to have blocked, and has not (`masks.rs`).
     pub hidden: Cell<u64>,
-    /// Flags and program counter of a program whose child by vfork is on its stack (`libc/dispatch/entry.rs`).
-    pub dispatched: [Cell<usize>; 2],
+    /// How a program goes on whose child by vfork is on its stack (`libc/dispatch/entry.rs`).
+    pub dispatched: [Cell<usize>; 4],
+    /// End of the stack on which this thread's own calls are served; 0: that of the program.
+    pub service_stack: Cell<usize>,
+    /// 1 while one is.
+    pub is_on_it: Cell<usize>,
     /// What the kernel told about the signals put off, first come first kept.
     pub told: [Told; TOLD_MAX],
 }
@@ -66,6 +70,9 @@ pub struct Told {
 
 /// Where [`Tls::dispatched`] is.
 pub const DISPATCHED_OFFSET: usize = core::mem::offset_of!(Tls, dispatched);
+
+/// Where [`Tls::is_on_it`] is.
+pub const IS_ON_IT_OFFSET: usize = core::mem::offset_of!(Tls, is_on_it);
 
 /// How many signals put off at one time keep their `siginfo_t`.
 pub const TOLD_MAX: usize = 4;

@@ -117,6 +117,8 @@ impl Call<'_> {
         let len = asked.len.min(COPY_MAX);
         let copy = |cx: &Cx| self.backend().copy_range(cx, from, asked.offset, to, asked.to_offset, len);
         let copied = self.change_contents(to, None, copy)?;
+        self.moved(asked.handle, asked.offset + copied);
+        self.moved(asked.to_handle, asked.to_offset + copied);
         reply.put(&WriteOut { size: copied as u32, padding: 0 });
         Ok(())
     }

@@ -37,6 +37,8 @@ struct Waiting {
     unique: u64,
     node: Node,
     lock: Lock,
+    /// Since when ([`openfiles::moment`]).
+    since: u32,
 }
 
 /// Owners that hold, or may hold, record locks.
@@ -127,7 +129,7 @@ impl Locks {
 
     /// Whether a request has been answered.
     fn attempt(&self, backend: &dyn Backend, cx: &Cx, request: &Waiting) -> bool {
-        let result = backend.lock(cx, request.node, &request.lock);
+        let result = backend.lock_waiting(cx, request.node, &request.lock, request.since);
         if result.is_err_and(|error| error.errno() == Errno::EAGAIN) {
             return false;
         }
@@ -187,7 +189,7 @@ impl Call<'_> {
         }
         match result {
             Err(error) if wait && error.errno() == Errno::EAGAIN => {
-                let request = Waiting { unique: self.header.unique, node: self.node(), lock };
+                let request = Waiting { unique: self.header.unique, node: self.node(), lock, since: openfiles::moment() };
                 locked(&self.fuse.locks.waiting).push(request);
                 self.fuse.locks.wake();
                 Ok(Done::Silent)

@@ -6,7 +6,7 @@ use super::message::{Body, Reply, Result, err};
 use super::notify::forget_node;
 use base::{Kind, NewNode, RenameMode};
 use pm::Errno;
-use pm::sys::abi::{RENAME_EXCHANGE, RENAME_NOREPLACE};
+use pm::sys::abi::{O_DIRECTORY, O_PATH, RENAME_EXCHANGE, RENAME_NOREPLACE};
 
 impl Call<'_> {
     fn make(&self, name: &[u8], new: &NewNode, reply: &mut Reply) -> Result<()> {
@@ -50,8 +50,26 @@ impl Call<'_> {
         self.backend().unlink(&self.cx, self.node(), body.text()?)
     }
 
+    /// A removed directory may be somebody's working directory, of which the kernel tells nobody: it is held until the
+    /// kernel has forgotten it.
     pub(super) fn rmdir(&self, mut body: Body) -> Result<()> {
-        self.backend().rmdir(&self.cx, self.node(), body.text()?)
+        let name = body.text()?;
+        let held = self.backend().lookup(&self.cx, self.node(), name).ok().and_then(|node| {
+            let open = |number| self.backend().open(&self.cx, node, O_PATH | O_DIRECTORY, number);
+            Some((self.fuse.number(node), self.fuse.handles.open(open).ok()?))
+        });
+        let removed = self.backend().rmdir(&self.cx, self.node(), name);
+        let Some((number, handle)) = held else { return removed };
+        if removed.is_ok() && self.fuse.nlookup.hold(number, handle) {
+            return removed;
+        }
+        self.let_go(handle);
+        removed
+    }
+
+    /// Closes a handle of our own.
+    pub(super) fn let_go(&self, handle: u64) {
+        let _ = self.fuse.handles.close(handle, |number| self.backend().close(&self.cx, number));
     }
 
     pub(super) fn rename(&self, mut body: Body) -> Result<()> {

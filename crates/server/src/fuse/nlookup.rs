@@ -18,10 +18,28 @@ const PARTS: usize = 16;
 
 /// How often the kernel was told of each node.
 #[derive(Debug, Default)]
-pub(super) struct Nlookup([Mutex<HashMap<u64, u64>>; PARTS]);
+pub(super) struct Nlookup([Mutex<HashMap<u64, Known>>; PARTS]);
+
+/// What there is about a node that the kernel may know.
+#[derive(Debug, Default)]
+struct Known {
+    /// How often it was told.
+    times: u64,
+    /// A handle that holds it, since it has no name any more.
+    held: Option<u64>,
+}
+
+/// What a `FORGET` has left.
+#[derive(Debug, PartialEq, Eq)]
+enum Left {
+    /// The kernel knows the node still, or never did.
+    Same,
+    /// It does not any more; with the handle that held the node.
+    Nothing(Option<u64>),
+}
 
 impl Nlookup {
-    fn part(&self, number: u64) -> MutexGuard<'_, HashMap<u64, u64>> {
+    fn part(&self, number: u64) -> MutexGuard<'_, HashMap<u64, Known>> {
         // Numbers are offsets of lines with a generation above them.
         let part = (number ^ number >> 7 ^ number >> 40) as usize % PARTS;
         self.0[part].lock().unwrap_or_else(PoisonError::into_inner)
@@ -29,19 +47,32 @@ impl Nlookup {
 
     /// An answer is about to tell the kernel of a node.
     pub(super) fn count(&self, number: u64) {
-        *self.part(number).entry(number).or_insert(0) += 1;
+        self.part(number).entry(number).or_default().times += 1;
     }
 
-    /// The kernel has forgotten so many tellings; whether these were all.
-    fn forget(&self, number: u64, times: u64) -> bool {
+    /// The kernel has forgotten so many tellings.
+    fn forget(&self, number: u64, times: u64) -> Left {
         let mut part = self.part(number);
-        let Some(left) = part.get_mut(&number) else { return false };
-        *left = left.saturating_sub(times);
-        let all = *left == 0;
-        if all {
-            part.remove(&number);
+        let Some(known) = part.get_mut(&number) else { return Left::Same };
+        known.times = known.times.saturating_sub(times);
+        if known.times > 0 {
+            return Left::Same;
         }
-        all
+        let held = known.held;
+        part.remove(&number);
+        Left::Nothing(held)
+    }
+
+    /// Notes the handle that holds a node until the kernel has forgotten it; false if the kernel does not know it.
+    pub(super) fn hold(&self, number: u64, handle: u64) -> bool {
+        let mut part = self.part(number);
+        match part.get_mut(&number) {
+            Some(known) if known.held.is_none() => {
+                known.held = Some(handle);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn has(&self, number: u64) -> bool {
@@ -49,7 +80,7 @@ impl Nlookup {
     }
 
     fn all(&self) -> Vec<u64> {
-        let numbers = |part: &Mutex<HashMap<u64, u64>>| {
+        let numbers = |part: &Mutex<HashMap<u64, Known>>| {
             part.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect::<Vec<_>>()
         };
         self.0.iter().flat_map(numbers).collect()
@@ -88,7 +119,10 @@ impl Call<'_> {
     }
 
     fn forgotten(&self, number: u64, times: u64) {
-        if self.fuse.nlookup.forget(number, times) {
+        if let Left::Nothing(held) = self.fuse.nlookup.forget(number, times) {
+            if let Some(handle) = held {
+                self.let_go(handle);
+            }
             self.fuse.listings.forget(number);
             self.fuse.contents.dropped(number, u32::MAX);
         }
@@ -117,5 +151,8 @@ mod tests {
         assert!(!nlookup.has(7));
         nlookup.count(7);
         assert!(nlookup.has(7));
+        // Who holds it is told when the kernel knows it no more, once.
+        assert!(nlookup.hold(7, 3) && !nlookup.hold(7, 4) && !nlookup.hold(9, 5));
+        assert_eq!((nlookup.forget(7, 1), nlookup.forget(7, 1)), (Left::Nothing(Some(3)), Left::Same));
     }
 }

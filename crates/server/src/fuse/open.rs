@@ -92,7 +92,7 @@ impl Handles {
     }
 
     /// Ends a handle; `close` closes its number. How the file was opened.
-    fn close(&self, handle: u64, close: impl FnOnce(u32)) -> Result<Opening> {
+    pub(super) fn close(&self, handle: u64, close: impl FnOnce(u32)) -> Result<Opening> {
         let entry = usize::try_from(handle).ok().and_then(|handle| self.descriptions.get(handle)).ok_or(Errno::EBADF)?;
         let before = entry.swap(0, Relaxed);
         if before == 0 {

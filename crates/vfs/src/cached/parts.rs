@@ -89,6 +89,10 @@ impl<S: LowerFs> AdvisoryLocks for Cached<S> {
         self.files().lock(cx, node, lock)
     }
 
+    fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()> {
+        self.files().lock_waiting(cx, node, lock, since)
+    }
+
     fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
         self.files().conflicting_lock(cx, node, lock)
     }

@@ -107,27 +107,27 @@ impl Backend for Native {
 
     fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
         let what = Renaming::Made(new.kind == Kind::Directory);
-        self.change_names(cx, &[(dir, name)], what, || self.0.create(cx, dir, name, new))
+        self.change_name(cx, dir, name, what, || self.0.create(cx, dir, name, new))
     }
 
     fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
         self.change_served(cx, node, || {
-            self.change_names(cx, &[(dir, name)], Renaming::Linked(node), || self.0.link(cx, node, dir, name))
+            self.change_name(cx, dir, name, Renaming::Linked(node), || self.0.link(cx, node, dir, name))
         })
     }
 
     fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.change_names(cx, &[(dir, name)], Renaming::Removed, || self.0.unlink(cx, dir, name))
+        self.change_name(cx, dir, name, Renaming::Removed, || self.0.unlink(cx, dir, name))
     }
 
     fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.change_names(cx, &[(dir, name)], Renaming::Removed, || self.0.rmdir(cx, dir, name))
+        self.change_name(cx, dir, name, Renaming::Removed, || self.0.rmdir(cx, dir, name))
     }
 
     fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
         let what = if mode == RenameMode::Exchange { Renaming::Exchanged } else { Renaming::Moved };
         let change = || self.0.rename(cx, from_dir, from, to_dir, to, mode);
-        self.change_names(cx, &[(from_dir, from), (to_dir, to)], what, change)
+        self.change_both(cx, (from_dir, from), (to_dir, to), what, change)
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
@@ -298,6 +298,10 @@ impl Xattrs for Native {
 impl AdvisoryLocks for Native {
     fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
         self.0.advisory_lock(cx, node, lock)
+    }
+
+    fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()> {
+        self.0.advisory_lock_waiting(cx, node, lock, since)
     }
 
     fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {

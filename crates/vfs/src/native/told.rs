@@ -67,27 +67,56 @@ impl Native {
         result
     }
 
-    /// Makes a change of one name or two, and tells of it.
+    /// Makes a change of the name `name` in `dir`, and tells of it.
     #[inline]
-    pub(super) fn change_names<T>(
+    pub(super) fn change_name<T>(
         &self,
         cx: &Cx,
-        names: &[Called],
+        dir: Node,
+        name: &[u8],
         what: Renaming,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         if self.0.is_told() {
-            return self.change_names_told(cx, names, what, change);
+            return self.change_names(cx, &[(dir, name)], what, change);
         }
         let result = change();
         if self.0.is_watched() {
-            self.0.catch_up_names(cx, names);
+            self.catch_up(cx, dir, name);
         }
         result
     }
 
+    /// Makes a change of two names, and tells of it.
+    #[inline]
+    pub(super) fn change_both<T>(
+        &self,
+        cx: &Cx,
+        from: Called,
+        to: Called,
+        what: Renaming,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if self.0.is_told() {
+            return self.change_names(cx, &[from, to], what, change);
+        }
+        let result = change();
+        if self.0.is_watched() {
+            self.catch_up(cx, from.0, from.1);
+            self.catch_up(cx, to.0, to.1);
+        }
+        result
+    }
+
+    /// Somebody has begun to watch meanwhile.
     #[cold]
-    fn change_names_told<T>(&self, cx: &Cx, names: &[Called], what: Renaming, change: impl FnOnce() -> Result<T>) -> Result<T> {
+    #[inline(never)]
+    fn catch_up(&self, cx: &Cx, dir: Node, name: &[u8]) {
+        self.0.catch_up_name(cx, (dir, name));
+    }
+
+    #[cold]
+    fn change_names<T>(&self, cx: &Cx, names: &[Called], what: Renaming, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let change = || if self.0.is_served() { self.change_names_served(cx, names, change) } else { change() };
         if self.0.is_watched() { self.0.change_names(cx, names, what, change) } else { change() }
     }

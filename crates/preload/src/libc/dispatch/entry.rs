@@ -1,11 +1,12 @@
 //! Where the program goes on in the place of its system call.
 //!
-//! On entry the registers are the program's, and on the stack lie its flags and where it goes on. All registers but `rax`,
+//! On entry the registers are the program's, and on the stack lie: whether that stack is ours, flags, where it goes on, its stack
+//! pointer. All registers but `rax`,
 //! `rcx` and `r11` come back as they were, the flags and the vector registers too: that is what the kernel promises, and
 //! compilers make use of it.
 
-use super::{before_vfork, in_child, in_parent, serve};
-use crate::runtime::tls::DISPATCHED_OFFSET;
+use super::{before_vfork, fork_instead, in_child, in_parent, serve};
+use crate::runtime::tls::{DISPATCHED_OFFSET, IS_ON_IT_OFFSET};
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 
 /// What is saved of the registers that calls may change: SSE, AVX, AVX-512.
@@ -35,13 +36,12 @@ core::arch::global_asm!(
     "lea r11, [rip + {serve}]",
     "bypath_dispatch_full:",
     ".cfi_startproc",
-    ".cfi_def_cfa rsp, 144",
-    ".cfi_offset rip, -136",
     "push rbp",
-    ".cfi_adjust_cfa_offset 8",
-    ".cfi_offset rbp, -152",
     "mov rbp, rsp",
-    ".cfi_def_cfa_register rbp",
+    // The frame above is at *(rbp + 32), goes on at rbp + 24, and its rbp is at rbp.
+    ".cfi_escape 0x0f, 0x03, 0x76, 0x20, 0x06",
+    ".cfi_escape 0x10, 0x10, 0x02, 0x76, 0x18",
+    ".cfi_escape 0x10, 0x06, 0x02, 0x76, 0x00",
     "push rbx",
     "push rdi",
     "push rsi",
@@ -88,19 +88,23 @@ core::arch::global_asm!(
     "pop rdi",
     "pop rbx",
     "pop rbp",
-    ".cfi_def_cfa rsp, 144",
-    ".cfi_restore rbp",
-    "bypath_dispatch_back:",
-    "mov r11, [rsp]",
-    "popfq",
-    ".cfi_adjust_cfa_offset -8",
-    "pop rcx",
-    ".cfi_adjust_cfa_offset -8",
-    ".cfi_register rip, rcx",
-    "lea rsp, [rsp + 128]",
-    ".cfi_def_cfa rsp, 0",
-    "jmp rcx",
     ".cfi_endproc",
+    "bypath_dispatch_back:",
+    "pop rcx",
+    "jrcxz 1f",
+    // The stack is ours: it is left before the thread's word says so.
+    "mov r11, qword ptr [rip + bypath_tls@GOTTPOFF]",
+    "add r11, qword ptr fs:[0]",
+    "popfq",
+    "pop rcx",
+    "pop rsp",
+    "mov qword ptr [r11 + {is_on_it}], 0",
+    "jmp rcx",
+    "1:",
+    "popfq",
+    "pop rcx",
+    "pop rsp",
+    "jmp rcx",
     // A call that is the kernel's.
     ".balign 16",
     "bypath_dispatch_past:",
@@ -110,8 +114,9 @@ core::arch::global_asm!(
     ".balign 16",
     "bypath_dispatch_older:",
     "int 0x80",
+    "lea rsp, [rsp + 8]",
     "popfq",
-    "ret 128",
+    "ret 136",
     // A child with a stack of its own: the argument that was changed for it lies on top, on both stacks.
     ".balign 16",
     "bypath_dispatch_clone:",
@@ -126,15 +131,17 @@ core::arch::global_asm!(
     // A child on its parent's stack. First something of the shape of a call within it, which readies the child.
     ".balign 16",
     "bypath_dispatch_vfork:",
-    "lea rsp, [rsp - 128]",
-    "lea rcx, [rip + 2f]",
+    "lea r11, [rip + 2f]",
+    "mov rcx, rsp",
     "push rcx",
+    "push r11",
     "pushfq",
+    "push 0",
     "lea r11, [rip + {before}]",
     "jmp bypath_dispatch_full",
     "2:",
     "test rax, rax",
-    "jz 4f",
+    "js 4f",
     // What is on the stack goes into the thread's words.
     "mov rcx, qword ptr [rip + bypath_tls@GOTTPOFF]",
     "add rcx, qword ptr fs:[0]",
@@ -142,6 +149,10 @@ core::arch::global_asm!(
     "mov [rcx + {words}], r11",
     "mov r11, [rsp + 8]",
     "mov [rcx + {words} + 8], r11",
+    "mov r11, [rsp + 16]",
+    "mov [rcx + {words} + 16], r11",
+    "mov r11, [rsp + 24]",
+    "mov [rcx + {words} + 24], r11",
     "syscall",
     "mov rcx, qword ptr [rip + bypath_tls@GOTTPOFF]",
     "add rcx, qword ptr fs:[0]",
@@ -149,24 +160,31 @@ core::arch::global_asm!(
     "mov [rsp], r11",
     "mov r11, [rcx + {words} + 8]",
     "mov [rsp + 8], r11",
+    "mov r11, [rcx + {words} + 16]",
+    "mov [rsp + 16], r11",
+    "mov r11, [rcx + {words} + 24]",
+    "mov [rsp + 24], r11",
     "lea r11, [rip + {parent}]",
     "test rax, rax",
     "jnz bypath_dispatch_full",
     "lea r11, [rip + {child}]",
     "jmp bypath_dispatch_full",
     "4:",
-    "mov eax, 57", // fork
-    "jmp bypath_dispatch_call",
+    "neg rax",
+    "lea r11, [rip + {fork}]",
+    "jmp bypath_dispatch_full",
     ".popsection",
     serve = sym serve,
     before = sym before_vfork,
     parent = sym in_parent,
     child = sym in_child,
+    fork = sym fork_instead,
     state = const STATE,
     args = const ARGS_BYTES,
     room = const ARGS_BYTES + STATE_BYTES,
     header = const ARGS_BYTES + 512,
     words = const DISPATCHED_OFFSET,
+    is_on_it = const IS_ON_IT_OFFSET,
 );
 
 macro_rules! entries {

@@ -2,7 +2,7 @@
 //! `syscall`.
 //!
 //! ```text
-//! program: syscall ─▶ kernel ─ SIGSYS ─▶ on_call: program counter and flags on the program's stack, below its red zone;
+//! program: syscall ─▶ kernel ─ SIGSYS ─▶ on_call: words on the program's stack, below its red zone, or on one of ours;
 //!                                        goes on at an entry ─ rt_sigreturn ─▶ entry ─ serve ─▶ program, behind its call
 //! ```
 //! So a call is served where the thread stands, not in a handler: its masks, its alternate stack, its handlers are as with any
@@ -15,16 +15,19 @@
 //! - a child by vfork goes on on its parent's stack: what the parent needs waits in the thread's words.
 
 mod entry;
+mod room;
 mod thread;
 
 use super::misc;
+use crate::process::not_loaded;
+use crate::process::own_calls::{self, Calls, Found};
 use crate::process::vfork;
-use crate::runtime::dispatch::{HANDED_BACK, SIGSYS, start as start_dispatch};
+use crate::runtime::dispatch::{self, HANDED_BACK, SIGSYS};
 use crate::runtime::signals::{self, bypath_restore, trampoline};
-use crate::runtime::{errno, faults};
-use core::ffi::{c_int, c_void};
-use core::ops::Range;
+use crate::runtime::{errno, faults, tls};
+use core::ffi::{CStr, c_int, c_void};
 use pm::sys::abi::*;
+use room::Filled;
 
 /// Where `uc_mcontext.gregs` begins in `ucontext_t`, and the registers in it, as words.
 const REGISTERS: usize = 5;
@@ -45,14 +48,43 @@ const CLONE_ARGS_MAX: usize = RED_ZONE;
 const STACK: usize = 5;
 const STACK_SIZE: usize = 6;
 
-/// From now on the calls that the program makes in `range` come to us; `outside` as for [`start_dispatch`]. Whether that can
-/// be had.
-pub fn start(range: &Range<usize>, outside: impl Iterator<Item = Range<usize>>) -> bool {
-    if !entry::learn() {
-        return false;
+/// When the program starts, where this thread is alone: from now on the calls come that it, or a library of its, makes.
+/// Whether none go past us, as far as is known.
+pub fn start() -> bool {
+    serve_calls_of(&own_calls::loaded())
+}
+
+/// Opens a library by `open`: the same for that and what comes with it, in this thread and those that begin later. `path` is
+/// where the kernel has it.
+pub fn opening(path: Option<&CStr>, open: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    let makes_calls = || path.and_then(own_calls::of_file).is_some_and(Calls::can_be_served);
+    let filled = (dispatch::is_on() || dispatch::is_possible() && makes_calls()).then(Filled::above_libc);
+    let handle = open();
+    drop(filled);
+    if !handle.is_null() {
+        serve_calls_of(&own_calls::opened());
     }
-    signals::watch_calls(on_call as *const () as usize);
-    start_dispatch(range, outside)
+    handle
+}
+
+fn serve_calls_of(found: &Found) -> bool {
+    if found.code.is_empty() {
+        return !found.past;
+    }
+    if found.is_go {
+        dispatch::switch_stacks();
+    }
+    if !dispatch::is_on() {
+        if !dispatch::is_possible() || !entry::learn() {
+            return false;
+        }
+        signals::watch_calls(on_call as *const () as usize);
+    }
+    let can = dispatch::extend(&found.code, &found.outside);
+    if !can {
+        not_loaded::note_own_calls(b"a library");
+    }
+    can && !found.past
 }
 
 /// What the kernel calls.
@@ -67,7 +99,10 @@ unsafe extern "C" fn on_call(signal: c_int, info: *mut c_void, context: *mut c_v
     // SAFETY: they lie there in the kernel's `ucontext_t`; nobody else has this frame.
     let registers = unsafe { &mut *context.cast::<usize>().add(REGISTERS).cast::<[usize; 23]>() };
     if arch != ARCH_X86_64 {
-        return go_on_at(registers, entry::older());
+        let (stack, below) = (registers[SP], registers[SP].wrapping_sub(RED_ZONE));
+        registers[SP] = leave_words(below, registers, stack, false, &[]);
+        registers[IP] = entry::older();
+        return;
     }
     let nr = registers[AX];
     match nr as u32 {
@@ -82,21 +117,40 @@ unsafe extern "C" fn on_call(signal: c_int, info: *mut c_void, context: *mut c_v
     }
 }
 
-/// The program goes on at one of the entries, which finds flags and program counter at the stack pointer.
+/// Where an entry finds its words, and whether that is a stack of ours, which it leaves at its end.
+fn room(registers: &[usize; 23]) -> (usize, bool) {
+    let tls = tls::get();
+    let own = tls.service_stack.get();
+    // While a call is served there, a handler of the program's makes its own on the stack that it runs on.
+    if own == 0 || tls.is_on_it.replace(1) != 0 { (registers[SP].wrapping_sub(RED_ZONE), false) } else { (own, true) }
+}
+
+/// The program goes on at one of the entries, which finds its words at the stack pointer.
 fn go_on_at(registers: &mut [usize; 23], entry: usize) {
-    registers[SP] = leave_words(registers[SP], registers, &[]);
+    go_on_with(registers, entry, &[]);
+}
+
+/// The same with words of the entry's own.
+fn go_on_with(registers: &mut [usize; 23], entry: usize, more: &[usize]) {
+    let (below, is_ours) = room(registers);
+    registers[SP] = leave_words(below, registers, registers[SP], is_ours, more);
     registers[IP] = entry;
 }
 
-/// Leaves what an entry needs to go on in the program, and `more` below it, under a stack pointer; the new one.
-fn leave_words(stack: usize, registers: &[usize; 23], more: &[usize]) -> usize {
-    let words = [registers[FLAGS], registers[IP]];
-    let at = stack.wrapping_sub(RED_ZONE + (words.len() + more.len()) * size_of::<usize>());
+/// Leaves, below an address, what an entry needs to go on in the program at a stack pointer, and `more` below it; where.
+fn leave_words(below: usize, registers: &[usize; 23], stack: usize, is_ours: bool, more: &[usize]) -> usize {
+    let words = [usize::from(is_ours), registers[FLAGS], registers[IP], stack];
+    let at = below.wrapping_sub((words.len() + more.len()) * size_of::<usize>());
     for (index, word) in more.iter().chain(&words).enumerate() {
-        // SAFETY: the stack that the program runs on, below what it uses; where there is none left, the fault is its own.
+        // SAFETY: ours, or the stack that the program runs on, below what it uses; where there is none left, the fault is its own.
         unsafe { (at as *mut usize).add(index).write(*word) };
     }
     at
+}
+
+/// The words of a child with a stack of its own, on that; the stack pointer that it shall begin with.
+fn leave_words_for_child(stack: usize, registers: &[usize; 23], more: usize) -> usize {
+    leave_words(stack.wrapping_sub(RED_ZONE), registers, stack, false, &[more])
 }
 
 /// Whether a child with its parent's memory takes its parent's place on the stack, and thread.
@@ -113,11 +167,10 @@ unsafe fn clone(registers: &mut [usize; 23]) {
     if is_vfork(registers[DI] as u64, stack) {
         return go_on_at(registers, entry::vfork());
     }
-    registers[SP] = leave_words(registers[SP], registers, &[stack]);
     if stack != 0 {
-        registers[SI] = leave_words(stack, registers, &[stack]);
+        registers[SI] = leave_words_for_child(stack, registers, stack);
     }
-    registers[IP] = entry::clone();
+    go_on_with(registers, entry::clone(), &[stack]);
 }
 
 /// `clone3`: `ENOSYS` where more is asked than is known, for which programs have `clone`.
@@ -134,12 +187,9 @@ unsafe fn clone3(registers: &mut [usize; 23]) {
         registers[AX] = -(pm::Errno::ENOSYS.0 as isize) as usize;
         return;
     }
-    for (index, word) in args[..bytes / 8].iter_mut().enumerate() {
-        // SAFETY: the program's own.
-        match unsafe { pm::faults::read((given as *const usize).wrapping_add(index)) } {
-            Ok(read) => *word = read,
-            Err(_) => return registers[AX] = -(pm::Errno::EFAULT.0 as isize) as usize,
-        }
+    // SAFETY: by contract.
+    if let Err(errno) = unsafe { read_words(given, &mut args[..bytes / 8]) } {
+        return registers[AX] = -(errno.0 as isize) as usize;
     }
     let flags = args[0] as u64;
     if flags & u64::from(CLONE_VM) == 0 {
@@ -150,16 +200,25 @@ unsafe fn clone3(registers: &mut [usize; 23]) {
     }
     let stack = args[STACK].wrapping_add(args[STACK_SIZE]);
     if args[STACK] != 0 {
-        let top = leave_words(stack, registers, &[given]);
+        let top = leave_words_for_child(stack, registers, given);
         args[STACK_SIZE] = top.wrapping_sub(args[STACK]);
     }
-    registers[SP] = leave_words(registers[SP], registers, &[given]);
+    go_on_with(registers, entry::clone3(), &[given]);
     // Below the stack pointer, where the kernel's frames leave a red zone alone.
     let room = registers[SP] - CLONE_ARGS_MAX;
     // SAFETY: the program's stack, as in `leave_words`.
     unsafe { (room as *mut [usize; CLONE_ARGS_MAX / 8]).write(args) };
     registers[DI] = room;
-    registers[IP] = entry::clone3();
+}
+
+/// # Safety
+/// `at` is the program's.
+unsafe fn read_words(at: usize, words: &mut [usize]) -> Result<(), pm::Errno> {
+    for (index, word) in words.iter_mut().enumerate() {
+        // SAFETY: by contract; what is not there is told.
+        *word = unsafe { pm::faults::read((at as *const usize).wrapping_add(index)) }?;
+    }
+    Ok(())
 }
 
 /// A call of the program's own, from an entry; the kernel-style result.
@@ -174,9 +233,46 @@ unsafe extern "C" fn serve(nr: usize, args: *const [usize; 6]) -> isize {
     result
 }
 
-/// Readies a child by vfork: which call makes it, or 0: it is to be a fork.
-unsafe extern "C" fn before_vfork(nr: usize, _args: *const [usize; 6]) -> isize {
-    if vfork::prepare() == 0 { 0 } else { nr as isize }
+/// Readies a child by vfork: which call makes it, or that negated if it is to be a fork. So it is too where the caller gets a
+/// descriptor of the child, which may be another one in the end.
+///
+/// # Safety
+/// As for the system call; `args` are six words.
+unsafe extern "C" fn before_vfork(nr: usize, args: *const [usize; 6]) -> isize {
+    // SAFETY: by contract.
+    let flags = match (nr as u32, unsafe { (*args)[0] }) {
+        (__NR_clone, flags) => flags,
+        // SAFETY: by contract: `struct clone_args` begins with the flags.
+        (__NR_clone3, at) => unsafe { pm::faults::read(at as *const usize) }.unwrap_or(0),
+        _ => 0,
+    };
+    let can = flags & CLONE_PIDFD as usize == 0 && vfork::prepare() != 0;
+    if can { nr as isize } else { -(nr as isize) }
+}
+
+/// Such a child as a fork.
+///
+/// # Safety
+/// As for [`before_vfork`].
+unsafe extern "C" fn fork_instead(nr: usize, args: *const [usize; 6]) -> isize {
+    const SHARES: usize = (CLONE_VM | CLONE_VFORK) as usize;
+    // SAFETY: by contract.
+    let mut given = unsafe { *args };
+    let mut copy = [0usize; CLONE_ARGS_MAX / 8];
+    match nr as u32 {
+        __NR_clone => given[0] &= !SHARES,
+        __NR_clone3 => {
+            // SAFETY: by contract; the length was looked at.
+            match unsafe { read_words(given[0], &mut copy[..given[1] / 8]) } {
+                Ok(()) => (copy[0] &= !SHARES, given[0] = copy.as_ptr() as usize),
+                Err(errno) => return -(errno.0 as isize),
+            };
+        }
+        // SAFETY: takes no arguments.
+        _ => return unsafe { serve(__NR_fork as usize, &given) },
+    }
+    // SAFETY: by contract, without shared memory.
+    unsafe { serve(nr, &given) }
 }
 
 /// In the child.

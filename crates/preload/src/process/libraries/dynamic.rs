@@ -40,6 +40,11 @@ impl<'a> Dynamic<'a> {
         self.texts(DT_NEEDED)
     }
 
+    /// Its own name.
+    pub fn name(&self) -> Option<&'a [u8]> {
+        self.texts(DT_SONAME).next()
+    }
+
     /// The folders in which they are looked for: before those of `LD_LIBRARY_PATH`, and after.
     pub fn folders(&self) -> (&'a [u8], &'a [u8]) {
         match self.texts(DT_RUNPATH).next() {

@@ -52,6 +52,11 @@ pub unsafe fn library_path<'a>(environment: *const *mut c_char) -> &'a [u8] {
     unsafe { imports::get_variable(environment, b"LD_LIBRARY_PATH") }.map_or(&b""[..], CStr::to_bytes)
 }
 
+/// Whether a whole file is the loader, whatever it is called.
+pub fn is_loader(file: &[u8]) -> bool {
+    dynamic::Dynamic::of(file).and_then(|dynamic| dynamic.name()).is_some_and(|name| name.starts_with(b"ld-linux"))
+}
+
 /// Whether a library of that name is there.
 fn is_there(name: *const c_char) -> bool {
     load(name, RTLD_LAZY | RTLD_NOLOAD).is_some_and(|handle| {

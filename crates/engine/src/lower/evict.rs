@@ -1,0 +1,112 @@
+//! Making room in a cache: what is here and below too may go.
+//!
+//! Who makes room goes through the buckets of the index, whose order is that of hashes: as good as chance, and nothing is
+//! noted for it when files are read. Contents of files that nobody has open, and that nobody has changed, go first.
+//!
+//! Names that go make their directory one that is not listed. Whoever is listing it at that moment must not call it
+//! listed afterwards: [`Fs::forget`] comes before, and [`Fs::mark_listed`] looks, with the directory locked, whether
+//! anybody has forgotten names since the listing began.
+
+use super::bits;
+use crate::dir::NameBuffer;
+use crate::fs::Fs;
+use base::{Cx, Kind, Node, Result};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use format::bucket::{self, ENTRIES};
+use format::inode::{node_offset, unpack_links};
+use format::lane;
+use pm::Errno;
+
+/// Most buckets of one chain that are looked at.
+const CHAIN: usize = 64;
+
+impl Fs {
+    /// In how many steps all names come by ([`Fs::next_names`]).
+    pub fn names_steps(&self) -> u64 {
+        self.root().buckets.load(Acquire)
+    }
+
+    /// Calls `each` with the names that come next, in no order: directory, child, and its type. Some may be gone.
+    pub fn next_names(&self, each: &mut dyn FnMut(Node, Node, Kind)) -> Result<()> {
+        let number = self.cache_state()?.hand.fetch_add(1, Relaxed) % self.names_steps().max(1);
+        let mut offset = self.bucket_place(number)?;
+        for _ in 0..CHAIN {
+            let bucket = self.bucket(offset)?;
+            for index in 0..ENTRIES {
+                let entry = bucket.entries[index].load(Acquire);
+                if entry != 0 {
+                    self.name_at(bucket::entry_offset(entry), each);
+                }
+            }
+            offset = bucket.next.load(Acquire);
+            if offset == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What an edentry says, if it is one: it may be another thing's by now.
+    fn name_at(&self, edentry: u64, each: &mut dyn FnMut(Node, Node, Kind)) {
+        let Ok(entry) = self.read_edentry(edentry, &mut NameBuffer::new()) else { return };
+        let (Some(kind), Ok(dir)) = (Kind::from_dt(entry.head.kind), self.node_at(entry.parent)) else { return };
+        each(dir, Node { id: entry.child, hint: u32::MAX }, kind);
+    }
+
+    /// Takes away what is here of a file, unless somebody has it open or has changed it; how many blocks that were.
+    pub fn evict_contents(&self, cx: &Cx, node: Node) -> Result<u64> {
+        let inode = self.inode(node_offset(node.id))?;
+        if inode.head().kind != Kind::Regular as u8 || inode.root.load(Acquire) == 0 {
+            return Ok(0);
+        }
+        let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
+        let cachelet = self.lock_node(&mut tx, cx, node)?;
+        let is_clean = self.known(node)?.is_some_and(|known| known.state & (bits::DIRTY | bits::PARKED | bits::UNSTAMPED) == 0);
+        if !is_clean || cachelet.opens.load(SeqCst) != 0 {
+            return Ok(0);
+        }
+        let (_, blocks) = unpack_links(inode.links.load(Acquire));
+        self.drop_contents(&mut tx, cachelet, node.id)?;
+        Ok(blocks.into())
+    }
+
+    /// Whether somebody has a node open.
+    pub fn is_open(&self, cx: &Cx, node: Node) -> Result<bool> {
+        Ok(self.cached(cx, node)?.opens.load(SeqCst) != 0)
+    }
+
+    /// How many names a node has here.
+    pub fn names_here(&self, node: Node) -> Result<u32> {
+        Ok(unpack_links(self.inode(node_offset(node.id))?.links.load(Acquire)).0)
+    }
+
+    /// Changes when blocks are taken from a file.
+    pub fn moves(&self, cx: &Cx, node: Node) -> Result<u32> {
+        Ok(self.cached(cx, node)?.map_sequence.load(Acquire))
+    }
+
+    /// How often names have gone that there are below.
+    pub fn forgotten(&self) -> u64 {
+        self.cache_state().map_or(0, |state| state.forgotten.load(SeqCst))
+    }
+
+    /// Some are about to go, of a directory that is then marked as not listed.
+    pub fn forget(&self) {
+        if let Ok(state) = self.cache_state() {
+            state.forgotten.fetch_add(1, AcqRel);
+        }
+    }
+
+    /// All names of a directory are here, unless some have gone since [`Fs::forgotten`] was `before`; whether they are.
+    pub fn mark_listed(&self, cx: &Cx, dir: Node, before: u64) -> Result<bool> {
+        let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
+        let cachelet = self.lock_node(&mut tx, cx, dir)?;
+        if self.forgotten() != before {
+            return Ok(false);
+        }
+        let inode = self.inode(node_offset(dir.id))?;
+        let (_, lower) = self.lower_lines(inode)?.ok_or(Errno::ESTALE)?;
+        self.change_marks(cachelet, inode, lower, (bits::LISTED, 0));
+        Ok(true)
+    }
+}
