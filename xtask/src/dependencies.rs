@@ -17,6 +17,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-session"]),
     ("bypath-posix", &["bypath-base", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
     ("bypath-cache", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
+    ("bypath-writeback", &["bypath-base", "bypath-cache", "bypath-engine", "bypath-pm"]),
     // Doors attach images themselves: that takes the engine.
     (
         "bypath-preload",
@@ -64,6 +65,7 @@ const PICTURE: &[(&str, &[&str])] = &[
             "bypath-session",
             "bypath-sites",
             "bypath-vfs",
+            "bypath-writeback",
         ],
     ),
     // The lab stands beside the house.

@@ -87,7 +87,7 @@ impl Cache {
     /// Gives a directory whose names were changed here the times of its original again.
     pub(crate) fn restore_times(&self, cx: &Cx, dir: Node) -> Result<()> {
         let (attr, known) = (self.fs().attr(cx, dir)?, self.known(dir)?);
-        self.fs().restamp(cx, dir, &Change { mode: attr.mode, uid: attr.uid, gid: attr.gid, stamp: known.stamp })
+        self.fs().restamp(cx, dir, &Change { mode: attr.mode, uid: attr.uid, gid: attr.gid, stamp: known.stamp, before: None })
     }
 
     fn note_links(&self, cx: &Cx, node: Node, original: &Original) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The cache as a backend: the engine's own calls, after what they need has been brought.
 
 use crate::data::Brought;
-use crate::{Cache, own};
+use crate::{Cache, Changes, own};
 use base::stat::Stat;
 use base::*;
 use core::mem::MaybeUninit;
@@ -12,11 +12,6 @@ use vfs::backend::*;
 
 /// How often bytes may go again before they are read.
 const ATTEMPTS: u32 = 100;
-
-/// Of whatever would change something.
-fn read_only<T>() -> Result<T> {
-    Err(Error::Posix(Errno::EROFS))
-}
 
 /// Calls that the engine answers as they are.
 macro_rules! native {
@@ -56,15 +51,15 @@ impl Backend for Cache {
 
     fn lookup(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
         match self.fs().lookup(cx, dir, name) {
-            Err(Error::Posix(Errno::ENOENT)) if !self.known(dir)?.is_listed() => self.ask(cx, dir, name),
+            Err(Error::Posix(Errno::ENOENT)) => self.ask_settled(cx, dir, name),
             found => found,
         }
     }
 
     fn lookup_kind(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<(Node, Kind)> {
         match self.fs().lookup_kind(cx, dir, name) {
-            Err(Error::Posix(Errno::ENOENT)) if !self.known(dir)?.is_listed() => {
-                let node = self.ask(cx, dir, name)?;
+            Err(Error::Posix(Errno::ENOENT)) => {
+                let node = self.ask_settled(cx, dir, name)?;
                 Ok((node, self.fs().attr(cx, node)?.kind))
             }
             found => found,
@@ -77,26 +72,26 @@ impl Backend for Cache {
 
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
         if want & W != 0 && matches!(self.fs().attr(cx, node)?.kind, Kind::Regular | Kind::Directory | Kind::Symlink) {
-            return read_only();
+            self.writable()?;
         }
         self.fs().access(cx, node, want)
     }
 
     fn readdir(&self, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        self.list(cx, dir)?;
+        self.list_settled(cx, dir)?;
         self.fs().readdir(cx, dir, cookie, each)
     }
 
     fn statfs(&self) -> Result<StatFs> {
-        Ok(StatFs { read_only: true, ..self.fs().statfs()? })
+        Ok(StatFs { read_only: self.changes == Changes::Refused, ..self.fs().statfs()? })
     }
 
     fn read(&self, cx: &Cx, node: Node, offset: u64, into: &[UserSlice]) -> Result<usize> {
         let len = UserSlice::total(into) as u64;
         for _ in 0..ATTEMPTS {
             let before = self.fs().moves(cx, node)?;
-            if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
-                return self.read_through(cx, node, offset, into);
+            if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
+                break;
             }
             let done = self.fs().read(cx, node, offset, into)?;
             // Taken away between the two, it would have been read as zeros.
@@ -104,62 +99,65 @@ impl Backend for Cache {
                 return Ok(done);
             }
         }
+        if self.is_newer(node)? {
+            // What is here and what is not are to be put together.
+            return Err(Errno::ENOSPC.into());
+        }
         self.read_through(cx, node, offset, into)
     }
 
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
         if self.fs().attr(cx, node)?.kind == Kind::Regular && self.has_holes(cx, node)? {
-            return self.seek_lower(cx, node, offset, data);
+            return match self.is_newer(node)? {
+                true => self.seek_mixed(cx, node, offset, data),
+                false => self.seek_lower(cx, node, offset, data),
+            };
         }
         self.fs().seek(cx, node, offset, data)
     }
 
     fn sync(&self, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
-        Ok(())
+        self.make_durable()
     }
 
-    fn set_attr(&self, _: &Cx, _: Node, _: &SetAttr) -> Result<()> {
-        read_only()
+    fn set_attr(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+        self.set(cx, node, change)
     }
 
-    fn create(&self, cx: &Cx, dir: Node, name: &[u8], _: &NewNode) -> Result<Node> {
-        // That there is such a name comes first.
-        match self.lookup(cx, dir, name) {
-            Err(Error::Posix(Errno::ENOENT)) => read_only(),
-            Err(error) => Err(error),
-            Ok(_) => Err(Error::Posix(Errno::EEXIST)),
-        }
+    fn create(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        self.make(cx, dir, name, new)
     }
 
-    fn link(&self, _: &Cx, _: Node, _: Node, _: &[u8]) -> Result<()> {
-        read_only()
+    fn link(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        self.add_name(cx, node, dir, name)
     }
 
     fn unlink(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.lookup(cx, dir, name)?;
-        read_only()
+        self.remove_name_here(cx, dir, name)
     }
 
     fn rmdir(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
-        self.lookup(cx, dir, name)?;
-        read_only()
+        self.remove_directory(cx, dir, name)
     }
 
-    fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], _: Node, _: &[u8], _: RenameMode) -> Result<()> {
-        self.lookup(cx, from_dir, from)?;
-        read_only()
+    fn rename(&self, cx: &Cx, from_dir: Node, from: &[u8], to_dir: Node, to: &[u8], mode: RenameMode) -> Result<()> {
+        self.move_name(cx, (from_dir, from), (to_dir, to), mode)
     }
 
-    fn write(&self, _: &Cx, _: Node, _: Option<u64>, _: &[UserSlice]) -> Result<(usize, u64)> {
-        read_only()
+    fn write(&self, cx: &Cx, node: Node, offset: Option<u64>, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.put(cx, node, offset, from, false)
     }
 
-    fn copy_range(&self, _: &Cx, _: Node, _: u64, _: Node, _: u64, _: u64) -> Result<u64> {
-        read_only()
+    fn write_stored(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
+        self.put(cx, node, Some(offset), from, true)
     }
 
-    fn fallocate(&self, _: &Cx, _: Node, _: Fallocate, _: u64, _: u64) -> Result<()> {
-        read_only()
+    fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64> {
+        self.copy(cx, (from, from_offset), (to, to_offset), len)
+    }
+
+    fn fallocate(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.manage(cx, node, how, offset, len)
     }
 
     fn parent(&self, cx: &Cx, dir: Node) -> Result<Node> {
@@ -191,8 +189,8 @@ impl Backend for Cache {
 }
 
 impl OpenFileTable for Cache {
-    fn tmpfile(&self, _: &Cx, _: Node, _: u16, _: u32, _: u32) -> Result<DescriptionId> {
-        read_only()
+    fn tmpfile(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.make_nameless(cx, dir, mode, flags, fd)
     }
 
     fn description(&self, id: DescriptionId) -> &OpenFile {
@@ -212,9 +210,9 @@ impl OpenFileTable for Cache {
 impl Mappings for Cache {
     fn map(&self, cx: &Cx, node: Node, offset: u64, len: u64, what: MapFor, each: &mut dyn FnMut(MapRange)) -> Result<()> {
         if matches!(what, MapFor::Writing | MapFor::Touching) {
-            return read_only();
+            return self.map_to_store(cx, node, (offset, len), what, each);
         }
-        if self.bring_bytes(cx, node, offset, len)? == Brought::NoRoom {
+        if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
             return Err(Error::Posix(Errno::ENOSPC));
         }
         // The image itself may be written: holes that are left are of the original.
@@ -241,12 +239,12 @@ impl Xattrs for Cache {
         self.list_attributes(cx, node, out)
     }
 
-    fn set_xattr(&self, _: &Cx, _: Node, _: &[u8], _: UserSlice, _: u32) -> Result<()> {
-        read_only()
+    fn set_xattr(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+        self.set_attribute(cx, node, name, value, flags)
     }
 
-    fn remove_xattr(&self, _: &Cx, _: Node, _: &[u8]) -> Result<()> {
-        read_only()
+    fn remove_xattr(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+        self.remove_attribute(cx, node, name)
     }
 }
 

@@ -45,8 +45,13 @@ impl Cache {
             };
             // How much at once.
             let len = (hole.end - hole.start).min(if hole.is_next { AHEAD } else { AROUND });
-            let mut read = |at: u64, part: UserSlice| file.read(who, at, part);
-            match self.fs().fetch(&cx, node, (hole.start, len), &known.stamp, &mut read) {
+            // Behind the end are bytes that have been cut off here.
+            let mut read =
+                |at: u64, part: UserSlice| match part.part(0, known.end.saturating_sub(at).min(part.len as u64) as usize) {
+                    part if part.len == 0 => Ok(0),
+                    part => file.read(who, at, part),
+                };
+            match self.fs().fetch(&cx, node, (hole.start, len), (&known.stamp, known.end), &mut read) {
                 Ok(()) => {}
                 Err(Error::Posix(Errno::ENOSPC)) if self.evict_contents(&cx, node)? => {}
                 Err(Error::Posix(Errno::ENOSPC)) => return Ok(Brought::NoRoom),
@@ -60,13 +65,18 @@ impl Cache {
     fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(Handle, Known)>> {
         let known = self.known(node)?;
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
-        let file = self.lower.open(cx, &self.place(cx, node).map_err(gone)?, false).map_err(gone)?;
+        let file = self.lower.open(cx, &self.path_to(cx, node).map_err(gone)?, false).map_err(gone)?;
         let original = file.original(cx)?;
         if known.stamp.has_same_contents(&original.stamp) {
             return Ok(Some((file, known)));
         }
-        if known.stamp.is_same_file(&original.stamp) {
-            self.fs().restamp(&own(cx), node, &original.change())?;
+        let is_same = known.stamp.is_same_file(&original.stamp);
+        // Newer here: its times below may have changed by our own writing.
+        if known.is_dirty() {
+            return if is_same { Ok(Some((file, known))) } else { Err(Errno::ESTALE.into()) };
+        }
+        if is_same {
+            self.fs().restamp(&own(cx), node, &original.change_from(&known.stamp))?;
         } else {
             self.adopt(cx, node, &known, &original)?;
         }
@@ -77,11 +87,13 @@ impl Cache {
     /// files with one name.
     pub(crate) fn adopt(&self, cx: &Cx, node: Node, known: &Known, original: &Original) -> Result<()> {
         let is_simple = original.attr.kind == Kind::Regular && original.stamp.nlink == 1 && known.stamp.nlink == 1;
-        if !is_simple {
+        // Names that have moved here lead to something else below until the next round.
+        let parent = self.fs().named(node, &mut [0; 255])?.map(|(parent, _)| parent);
+        if !is_simple || self.is_newer(node)? || parent.map_or(Ok(true), |parent| self.is_newer(parent))? {
             return Err(Errno::ESTALE.into());
         }
-        self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS)?;
-        self.fs().restamp_as_another(&own(cx), node, &original.change())
+        self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
+        self.fs().restamp_as_another(&own(cx), node, &original.change_from(&known.stamp))
     }
 
     /// Reads past the cache, for which there is no room.
@@ -109,6 +121,23 @@ impl Cache {
             }
         }
         Err(Errno::ESTALE.into())
+    }
+
+    /// Whether some of these bytes are missing here.
+    pub(crate) fn is_missing(&self, cx: &Cx, node: Node, offset: u64, len: u64) -> Result<bool> {
+        Ok(self.fs().hole(&own(cx), node, offset, offset.saturating_add(len))?.is_some())
+    }
+
+    /// `SEEK_DATA` and `SEEK_HOLE` of a file that is newer here and not all here: what is to be asked below is data.
+    pub(crate) fn seek_mixed(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
+        let attr = self.fs().attr(&own(cx), node)?;
+        let end = self.known(node)?.end.min(attr.size);
+        match (offset < end, data) {
+            (true, true) => Ok(offset),
+            (true, false) if end == attr.size => Ok(end),
+            (true, false) => self.fs().seek(cx, node, end, false),
+            (false, data) => self.fs().seek(cx, node, offset, data),
+        }
     }
 
     /// Whether a part of a file is missing here.

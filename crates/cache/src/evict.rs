@@ -4,7 +4,7 @@
 //! since one that lacks a name is listed anew by whoever wants all of them.
 
 use crate::ask::Key;
-use crate::{Cache, own};
+use crate::{Cache, Changes, own};
 use base::{Cx, Kind, Node, Result};
 use engine::lower::bits;
 
@@ -37,6 +37,10 @@ impl Cache {
         if self.evict_contents(cx, keep)? {
             return Ok(true);
         }
+        if self.changes != Changes::Refused {
+            // Who opens a file just when its name goes would write into what has no name.
+            return Ok(false);
+        }
         let (fs, mut freed) = (self.fs(), 0);
         for _ in 0..fs.names_steps() {
             let mut found = None;
@@ -58,14 +62,18 @@ impl Cache {
     /// Takes away the names of a directory that are no directories' and whose files nobody has open; how many there were.
     fn forget_names(&self, cx: &Cx, dir: Node) -> Result<u64> {
         let (fs, own) = (self.fs(), own(cx));
+        // Not of the log, and nothing that is newer here.
+        fs.path_of(dir, self.tree, &mut [0; 4096])?;
+        if self.is_newer(dir)? {
+            return Ok(0);
+        }
         fs.forget();
         fs.mark(&own, dir, 0, bits::LISTED)?;
         let (mut freed, mut cookie) = (0, 0);
         while let Some((name, next)) = self.next_name(cx, dir, cookie, |kind| kind != Kind::Directory)? {
             cookie = next;
             let Ok(node) = fs.lookup(&own, dir, name.bytes()) else { continue };
-            if !fs.is_open(&own, node)? && fs.unlink(&own, dir, name.bytes()).is_ok() {
-                self.forget_link(&own, node);
+            if !fs.is_open(&own, node)? && self.remove_entry(&own, dir, name.bytes(), (node, None), false).is_ok() {
                 freed += 1;
             }
         }

@@ -16,10 +16,13 @@ use crate::lower::{Handle, Original};
 use crate::{Cache, own};
 use base::{Cx, Errno, Error, Kind, Node, Result};
 use core::ffi::CStr;
-use engine::lower::{Change, bits};
+use engine::lower::{Change, Stamp, bits};
 
 /// Most levels of directories that a round goes down.
 const DEPTH_MAX: u32 = 512;
+
+/// How long nobody changes anything at most while a name is removed, nanoseconds.
+const CLOSED: u64 = 100_000_000;
 
 /// What a round has found.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -83,8 +86,8 @@ impl Cache {
         if is_changed {
             pass.round.changed += 1;
             // From here on a name that is missing is asked for.
-            self.fs().mark(&own(cx), dir, 0, bits::LISTED | bits::NO_XATTRS)?;
-            self.fs().restamp(&own(cx), dir, &original.change())?;
+            self.fs().mark(&own(cx), dir, 0, bits::LISTED | bits::NO_XATTRS | bits::XATTRS)?;
+            self.fs().restamp(&own(cx), dir, &original.change_from(&known.stamp))?;
         }
         self.refresh_names(cx, dir, handle, depth, pass)?;
         match (is_changed, known.is_listed()) {
@@ -147,7 +150,7 @@ impl Cache {
         };
         let Some(original) = original else {
             pass.round.gone += 1;
-            return self.remove_name(&own(cx), dir, name, node, depth);
+            return self.remove_name(&own(cx), dir, name, (node, Some(&known.stamp)), depth);
         };
         if !known.stamp.is_same_file(&original.stamp) {
             pass.round.gone += 1;
@@ -155,11 +158,11 @@ impl Cache {
             if self.adopt(cx, node, &known, &original).is_ok() {
                 return Ok(());
             }
-            return self.drop_name(cx, dir, name, node, depth);
+            return self.drop_name(cx, dir, name, (node, &known.stamp), depth);
         }
         if original.attr.kind == Kind::Directory {
             if !pass.is_deep {
-                return self.refresh_rights(cx, node, &original);
+                return self.refresh_rights(cx, node, &original, &known.stamp);
             }
             let (handle, original) = self.lower.at(cx, &self.path(dir, name)?)?;
             return self.refresh_directory(cx, node, (&handle, &original), depth + 1, pass);
@@ -168,41 +171,51 @@ impl Cache {
             return Ok(());
         }
         pass.round.changed += 1;
-        self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS)?;
+        self.fs().mark(&own(cx), node, 0, bits::NO_XATTRS | bits::XATTRS)?;
         let is_new = original.attr.kind != Kind::Regular && !known.stamp.has_same_contents(&original.stamp);
-        match if is_new { Err(Errno::EBUSY.into()) } else { self.fs().restamp(&own(cx), node, &original.change()) } {
+        match if is_new {
+            Err(Errno::EBUSY.into())
+        } else {
+            self.fs().restamp(&own(cx), node, &original.change_from(&known.stamp))
+        } {
             // Mapped, or of a kind whose contents never change in place: who has it keeps what it was.
-            Err(Error::Posix(Errno::EBUSY)) => self.drop_name(cx, dir, name, node, depth),
+            Err(Error::Posix(Errno::EBUSY)) => self.drop_name(cx, dir, name, (node, &known.stamp), depth),
             result => result,
         }
     }
 
     /// Mode and owner of a directory; its names are not looked at, so its times stay.
-    pub(crate) fn refresh_rights(&self, cx: &Cx, dir: Node, original: &Original) -> Result<()> {
-        let (attr, stamp) = (self.fs().attr(&own(cx), dir)?, self.known(dir)?.stamp);
+    pub(crate) fn refresh_rights(&self, cx: &Cx, dir: Node, original: &Original, known: &Stamp) -> Result<()> {
+        let attr = self.fs().attr(&own(cx), dir)?;
         let new = original.attr;
         if (attr.mode, attr.uid, attr.gid) == (new.mode, new.uid, new.gid) {
             return Ok(());
         }
-        self.fs().mark(&own(cx), dir, 0, bits::NO_XATTRS)?;
-        self.fs().restamp(&own(cx), dir, &Change { mode: new.mode, uid: new.uid, gid: new.gid, stamp })
+        self.fs().mark(&own(cx), dir, 0, bits::NO_XATTRS | bits::XATTRS)?;
+        let (stamp, before) = (*known, Some(*known));
+        self.fs().restamp(&own(cx), dir, &Change { mode: new.mode, uid: new.uid, gid: new.gid, stamp, before })
     }
 
     /// Removes a name here, with all below it, in whose place there is another file: the directory is not listed any
     /// more, so whoever wants that asks.
-    fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], node: Node, depth: u32) -> Result<()> {
+    fn drop_name(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, &Stamp), depth: u32) -> Result<()> {
         let cx = &own(cx);
+        if self.is_newer(dir)? || self.is_newer(node)? {
+            return Err(Errno::ESTALE.into());
+        }
         self.fs().forget();
         self.fs().mark(cx, dir, 0, bits::LISTED)?;
-        self.remove_name(cx, dir, name, node, depth)
+        self.remove_name(cx, dir, name, (node, Some(looked)), depth)
     }
 
     /// Removes a name here, with all below it.
-    fn remove_name(&self, cx: &Cx, dir: Node, name: &[u8], node: Node, depth: u32) -> Result<()> {
+    fn remove_name(&self, cx: &Cx, dir: Node, name: &[u8], (node, looked): (Node, Option<&Stamp>), depth: u32) -> Result<()> {
         if self.fs().attr(cx, node)?.kind != Kind::Directory {
-            self.fs().unlink(cx, dir, name)?;
-            self.forget_link(cx, node);
-            return self.restore_times(cx, dir);
+            return self.remove_entry(cx, dir, name, (node, looked), false);
+        }
+        // Not a part of it where the rest has to stay.
+        if self.is_newer(dir)? || self.is_newer(node)? {
+            return Err(Errno::ESTALE.into());
         }
         for _ in 0..1000 {
             // Nobody brings names while we remove them, or not for ever.
@@ -211,13 +224,44 @@ impl Cache {
                 if depth > DEPTH_MAX {
                     return Err(Errno::ELOOP.into());
                 }
-                self.remove_name(cx, node, inner.bytes(), below, depth + 1)?;
+                self.remove_name(cx, node, inner.bytes(), (below, None), depth + 1)?;
             }
-            match self.fs().rmdir(cx, dir, name) {
+            match self.remove_entry(cx, dir, name, (node, looked), true) {
                 Err(Error::Posix(Errno::ENOTEMPTY)) => {}
-                result => return result.and_then(|()| self.restore_times(cx, dir)),
+                result => return result,
             }
         }
         Err(Errno::EBUSY.into())
+    }
+
+    /// Removes one name, while nobody changes anything, if it still leads to what was looked at, and nothing there is newer
+    /// here than below: that is written there, whatever is there by now.
+    pub(crate) fn remove_entry(
+        &self,
+        cx: &Cx,
+        dir: Node,
+        name: &[u8],
+        (node, looked): (Node, Option<&Stamp>),
+        is_directory: bool,
+    ) -> Result<()> {
+        let fs = self.fs();
+        let Some(closed) = fs.close_changes(CLOSED)? else { return Err(Errno::ESTALE.into()) };
+        let remove = || -> Result<()> {
+            let known = self.known(node)?;
+            let is_as_looked = looked.is_none_or(|looked| known.stamp == *looked);
+            if !is_as_looked || self.is_newer(dir)? || known.is_dirty() || fs.lookup(cx, dir, name)? != node {
+                return Err(Errno::ESTALE.into());
+            }
+            if is_directory {
+                fs.rmdir(cx, dir, name)?
+            } else {
+                fs.unlink(cx, dir, name)?
+            }
+            self.forget_link(cx, node);
+            self.restore_times(cx, dir)
+        };
+        let result = remove();
+        closed.open();
+        result
     }
 }

@@ -17,7 +17,9 @@
 //!
 //! [`fresh`] keeps what is here equal to what is below: a server goes through it.
 //!
-//! The cache can be read, not changed: every change is `EROFS`.
+//! Changes are made here, by the engine; that they will be is noted before ([`touch`], [`change`]). Who writes back makes the
+//! directory below equal to the tree (`bypath-writeback`); who asks below for what has moved here waits for it ([`settle`]).
+//! A daemon behind a cache can be read only: every change is `EROFS`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -26,12 +28,15 @@ extern crate std;
 
 mod ask;
 mod backend;
+mod change;
 mod data;
 mod evict;
 pub mod fresh;
 mod list;
-mod lower;
+pub mod lower;
 mod make;
+mod settle;
+pub mod touch;
 pub mod watch;
 mod xattr;
 
@@ -48,6 +53,25 @@ const TREE: &[u8] = b"tree";
 /// Name of the directory of the image in which each original with several names has one more, by its number.
 const LINKS: &[u8] = b"links";
 
+/// Names at the top of the directory below that are the cache's own: nobody sees them by it.
+const OURS: &[u8] = b".bypath-";
+
+/// Whether a name at the top of the directory below is the cache's own.
+pub fn is_ours(name: &[u8]) -> bool {
+    name.starts_with(OURS)
+}
+
+/// What becomes of changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Changes {
+    /// `EROFS`.
+    Refused,
+    /// They are durable as the image is: `fsync` has nothing to wait for.
+    Image,
+    /// `fsync` waits until they are in the directory below, and synced there.
+    Backend,
+}
+
 /// A cache image, mounted.
 #[derive(Debug)]
 pub struct Cache {
@@ -55,15 +79,39 @@ pub struct Cache {
     lower: Lower,
     tree: Node,
     links: Node,
+    touched: Node,
+    mapped: Node,
+    changes: Changes,
 }
 
 impl Cache {
     /// Mounts the image, which has been [prepared](prepare), in front of this.
-    pub fn new(cx: &Cx, fs: &'static Fs, origin: &Origin) -> Result<Cache> {
+    pub fn new(cx: &Cx, fs: &'static Fs, origin: &Origin, changes: Changes) -> Result<Cache> {
         let cx = own(cx);
-        let root = fs.root_node();
-        let (tree, links) = (fs.lookup(&cx, root, TREE)?, fs.lookup(&cx, root, LINKS)?);
-        Ok(Cache { native: Native(fs), lower: origin.lower()?, tree, links })
+        let top = |name| fs.lookup(&cx, fs.root_node(), name);
+        let (tree, links, touched, mapped) = (top(TREE)?, top(LINKS)?, top(touch::TOUCHED)?, top(touch::MAPPED)?);
+        let changes = if matches!(origin, Origin::Directory(_)) { changes } else { Changes::Refused };
+        Ok(Cache { native: Native(fs), lower: origin.lower()?, tree, links, touched, mapped, changes })
+    }
+
+    /// The directory that the mount shows.
+    pub fn tree(&self) -> Node {
+        self.tree
+    }
+
+    /// The directory of the log, which has one for each round that is not over.
+    pub fn touched(&self) -> Node {
+        self.touched
+    }
+
+    /// The directory of files that may be stored into by mappings.
+    pub fn mapped(&self) -> Node {
+        self.mapped
+    }
+
+    /// The directory below.
+    pub fn place(&self) -> &[u8] {
+        self.lower.root()
     }
 
     /// What this thread has of the image goes back: it will not call again, or not soon.
@@ -76,7 +124,8 @@ impl Cache {
         self.lower.told()
     }
 
-    fn fs(&self) -> &'static Fs {
+    /// The image.
+    pub fn fs(&self) -> &'static Fs {
         self.native.0
     }
 
@@ -86,7 +135,7 @@ impl Cache {
     }
 
     /// Path of the original of a node; of a file with several names by one of them that is still here.
-    fn place(&self, cx: &Cx, node: Node) -> Result<Path> {
+    fn path_to(&self, cx: &Cx, node: Node) -> Result<Path> {
         match self.path(node, b"") {
             Err(Error::Posix(Errno::ENOENT)) if self.fs().names_here(node)? > 1 => {
                 self.fs().go_by_another_name(&own(cx), node, self.links)?;
@@ -96,9 +145,19 @@ impl Cache {
         }
     }
 
-    /// What is known of a node's original. Every node of the tree has one, as long as nothing is changed here.
+    /// What is known of a node's original. `ESTALE` of one that was made here.
     fn known(&self, node: Node) -> Result<Known> {
-        self.fs().known(node)?.ok_or(Error::Posix(Errno::ESTALE))
+        self.known_if(node)?.ok_or(Error::Posix(Errno::ESTALE))
+    }
+
+    /// The same; `None` of one that was made here.
+    pub fn known_if(&self, node: Node) -> Result<Option<Known>> {
+        self.fs().known(node)
+    }
+
+    /// Whether a node is newer here than below: made here, or changed.
+    pub(crate) fn is_newer(&self, node: Node) -> Result<bool> {
+        Ok(self.known_if(node)?.is_none_or(|known| known.is_dirty()))
     }
 }
 

@@ -39,6 +39,9 @@ impl Cache {
     }
 
     fn bring_listed(&self, cx: &Cx, (dir, is_new): (Node, bool), lower: &Handle, name: &CStr) -> Result<()> {
+        if dir == self.tree && crate::is_ours(name.to_bytes()) {
+            return Ok(());
+        }
         match if is_new { Err(Errno::ENOENT.into()) } else { self.fs().lookup(&own(cx), dir, name.to_bytes()) } {
             Err(Error::Posix(Errno::ENOENT)) => {}
             found => return found.map(drop),

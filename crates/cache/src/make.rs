@@ -1,6 +1,7 @@
 //! An image becomes a cache, or is known again as one.
 
 use crate::lower::{Lower, Original};
+use crate::touch::{MAPPED, TOUCHED};
 use crate::{LINKS, TREE, own};
 use base::{Cx, Errno, Error, Kind, NewNode, Result};
 use engine::Fs;
@@ -78,8 +79,10 @@ pub fn prepare(who: &Cx, fs: &Fs, origin: &Origin) -> core::result::Result<bool,
         return Err(Mismatch::Another);
     }
     // Who was interrupted here goes on.
-    let links = NewNode { kind: Kind::Directory, mode: 0o700, rdev: 0, target: b"" };
-    exists(fs.create(cx, fs.root_node(), LINKS, &links).map(drop))?;
+    let own = NewNode { kind: Kind::Directory, mode: 0o700, rdev: 0, target: b"" };
+    for name in [LINKS, TOUCHED, MAPPED] {
+        exists(fs.create(cx, fs.root_node(), name, &own).map(drop))?;
+    }
     exists(fs.create_whole(cx, fs.root_node(), TREE, &root.whole(b"")).map(drop))?;
     Ok(was_one)
 }

@@ -77,6 +77,9 @@ impl Cache {
 
     /// Looks at one name of a directory, whether it is here, there, or both.
     pub fn refresh_entry(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        if dir == self.tree && crate::is_ours(name) {
+            return Ok(());
+        }
         let handle = self.lower.handle(cx, &self.path(dir, b"")?)?;
         if !self.known(dir)?.stamp.is_same_file(&handle.original(cx)?.stamp) {
             return Ok(());
@@ -88,8 +91,8 @@ impl Cache {
             Err(Error::Posix(Errno::ENOENT)) => {}
             result => result?,
         }
-        // Where not all names are here, whoever wants it asks.
-        if !was_listed || self.fs().lookup(&own(cx), dir, name).is_ok() {
+        // Where not all names are here, whoever wants it asks; where they are newer, it may have been removed here.
+        if !was_listed || self.fs().lookup(&own(cx), dir, name).is_ok() || self.is_newer(dir)? {
             return Ok(());
         }
         // It has come there, or another has taken its place.

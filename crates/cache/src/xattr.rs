@@ -10,10 +10,14 @@ use pm::UserSlice;
 impl Cache {
     /// A handle on the original, unless it is known to have no attributes.
     fn attributed(&self, cx: &Cx, node: Node) -> Result<Option<Handle>> {
-        if self.known(node)?.state & bits::NO_XATTRS != 0 {
+        let Some(known) = self.known_if(node)?.filter(|known| known.state & (bits::NO_XATTRS | bits::XATTRS) == 0) else {
             return Ok(None);
+        };
+        let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
+        let (handle, original) = self.path_to(cx, node).and_then(|path| self.lower.at(cx, &path)).map_err(gone)?;
+        if !original.stamp.is_same_file(&known.stamp) {
+            return Err(Errno::ESTALE.into());
         }
-        let handle = self.lower.handle(cx, &self.place(cx, node)?)?;
         match handle.list_xattr(cx, UserSlice::from_mut(&mut [])) {
             Ok(0) | Err(Errno::EOPNOTSUPP) => {
                 self.fs().mark(&own(cx), node, bits::NO_XATTRS, 0)?;
@@ -27,7 +31,7 @@ impl Cache {
 
     /// See `Backend::get_xattr`.
     pub(crate) fn get(&self, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        match self.attributed(cx, node)? {
+        match self.settled(|| self.attributed(cx, node))? {
             Some(handle) => {
                 let mut text = [0; 256];
                 text[..255].get_mut(..name.len()).ok_or(Errno::ERANGE)?.copy_from_slice(name);
@@ -41,11 +45,38 @@ impl Cache {
 
     /// See `Backend::list_xattr`.
     pub(crate) fn list_attributes(&self, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        match self.attributed(cx, node) {
+        match self.settled(|| self.attributed(cx, node)) {
             Ok(Some(handle)) => Ok(handle.list_xattr(cx, out)?),
-            Ok(None) => Ok(0),
+            Ok(None) if self.known_if(node)?.is_some_and(|known| known.state & bits::XATTRS == 0) => Ok(0),
+            Ok(None) => self.fs().list_xattr(cx, node, out),
             Err(Error::Posix(Errno::ENOENT)) => Err(Errno::ESTALE.into()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Has the attributes of a node here, from now on.
+    pub(crate) fn bring_attributes(&self, cx: &Cx, node: Node) -> Result<()> {
+        if self.known_if(node)?.is_none_or(|known| known.state & bits::XATTRS != 0) {
+            return Ok(());
+        }
+        if let Some(handle) = self.attributed(cx, node)? {
+            self.copy_attributes(cx, node, &handle)?;
+        }
+        self.fs().mark(&own(cx), node, bits::XATTRS, 0)
+    }
+
+    fn copy_attributes(&self, cx: &Cx, node: Node, handle: &Handle) -> Result<()> {
+        let (mut names, mut value) = ([0u8; 8192], [0u8; 8192]);
+        let len = handle.list_xattr(cx, UserSlice::from_mut(&mut names))?;
+        for name in names[..len].split_inclusive(|byte| *byte == 0) {
+            let text = CStr::from_bytes_with_nul(name).map_err(|_| Errno::ERANGE)?;
+            let len = handle.get_xattr(cx, text, UserSlice::from_mut(&mut value))?;
+            match self.fs().set_xattr(&own(cx), node, text.to_bytes(), UserSlice::from_ref(&value[..len]), 0) {
+                // Of a kind that images do not have.
+                Err(Error::Posix(Errno::EOPNOTSUPP)) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }

@@ -282,6 +282,11 @@ pub enum Verb {
     },
     /// Measure
     Bench(Bench),
+    /// Look after a cache image (--mount host:DIR:/dir,cache=IMG): what it holds that its directory has not got yet
+    Cache {
+        #[command(subcommand)]
+        what: CacheWhat,
+    },
     /// Take away what sessions that were killed have left: shared files, mounts without a server
     Clean {
         /// As JSON: an array
@@ -455,6 +460,9 @@ pub struct Run {
     /// Do without the kernel's way in: no mount is made beside the short way
     #[arg(long)]
     pub no_fuse: bool,
+    /// Leave what is not written back yet in the caches (cache=IMG): the next session, or bypath cache drain, goes on
+    #[arg(long)]
+    pub leave: bool,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -473,6 +481,31 @@ pub struct Enter {
     /// The program and its arguments; a shell
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Subcommand)]
+pub enum CacheWhat {
+    /// Show what is not in the directory yet, who writes it back, and what failed
+    Status {
+        /// The cache image, or the directory
+        place: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write everything back that is not in the directory yet
+    Drain {
+        /// The cache image, or the directory
+        place: PathBuf,
+    },
+    /// Give up what is not in the directory yet, and remove the cache image
+    Discard {
+        /// The cache image, or the directory
+        place: PathBuf,
+        /// Also if changes are lost
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 #[derive(clap::Args)]

@@ -21,10 +21,10 @@ pub struct State {
     pub identity: [AtomicU64; 2],
     /// Boot id under which it was last written back.
     pub boot: [AtomicU64; 2],
-    /// Rounds of writing back, ever.
+    /// Rounds of writing back, ever: what is touched now is noted under this number.
     pub rounds: AtomicU64,
-    /// Touch logs of the lanes: first block 32 | blocks for each lane 32; 0: none.
-    pub touched: AtomicU64,
+    /// Directories moved here, ever.
+    pub moved: AtomicU64,
     /// Bytes written back, ever.
     pub written: AtomicU64,
     /// Error number of what could not be written back and has not been solved; 0: none.
@@ -37,18 +37,38 @@ pub struct State {
     pub forgotten: AtomicU64,
     /// Volatile: the bucket of the index at which who makes room goes on.
     pub hand: AtomicU64,
-    /// Room.
-    pub reserved: AtomicU64,
-    /// Volatile: the mutex of the process that writes back.
-    pub writer: [AtomicU64; 8],
+    /// How many of the moves have reached the lower file system.
+    pub moves_written: AtomicU64,
+    /// Volatile: between the process that writes back and those that change.
+    pub writer: Writer,
     /// Where the lower file system is, as the user wrote it, zero-filled.
     pub place: [AtomicU64; PLACE / 8],
+}
+
+/// Words that mean nothing once nobody uses the image.
+#[derive(Debug, FromBytes, KnownLayout)]
+#[repr(C, align(64))]
+pub struct Writer {
+    /// Until when nobody may begin a change, nanoseconds of the monotonic clock; 0: anybody may.
+    pub closed: AtomicU64,
+    /// Number of the process that writes back; 0: none.
+    pub process: AtomicU64,
+    /// Rounds that somebody waits for, counted.
+    pub wanted: AtomicU64,
+    /// How many of them have been made, and synced below.
+    pub done: AtomicU64,
+    /// How many of them have failed.
+    pub failed: AtomicU64,
+    /// Its low half changes when somebody wants a round.
+    pub call: AtomicU64,
+    /// Room.
+    pub spare: [AtomicU64; 2],
 }
 
 /// Longest text of a place with its NUL, bytes.
 pub const PLACE: usize = BLOCK as usize - 192;
 
-const _: () = assert!(size_of::<State>() == BLOCK as usize && offset_of!(State, touched) == 64);
+const _: () = assert!(size_of::<State>() == BLOCK as usize && offset_of!(State, moved) == 64);
 const _: () = assert!(offset_of!(State, writer) == 128 && offset_of!(State, place) == 192);
 
 /// What is known of the original of a file: a line of its own, beside the cold one.
@@ -89,4 +109,6 @@ pub mod state {
     pub const UNSTAMPED: u64 = 16;
     /// It has no extended attributes there.
     pub const NO_XATTRS: u64 = 32;
+    /// Its extended attributes are here, whatever they are.
+    pub const XATTRS: u64 = 64;
 }

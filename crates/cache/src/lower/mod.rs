@@ -55,6 +55,11 @@ impl Lower {
         Lower { daemon: Some(daemon), root: [0; ROOT_MAX], len: 0 }
     }
 
+    /// Where the directory is; empty for `/`, and for a daemon.
+    pub fn root(&self) -> &[u8] {
+        &self.root[..self.len]
+    }
+
     /// Rises when it has told of a change by others; a directory tells nothing.
     pub fn told(&self) -> u64 {
         self.daemon.map_or(0, |daemon| daemon.told())

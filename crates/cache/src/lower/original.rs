@@ -63,7 +63,12 @@ impl Original {
     /// What a node becomes that has been it before.
     pub fn change(&self) -> Change {
         let Attr { mode, uid, gid, .. } = self.attr;
-        Change { mode, uid, gid, stamp: self.stamp }
+        Change { mode, uid, gid, stamp: self.stamp, before: None }
+    }
+
+    /// The same if what was known when it was looked at is known still.
+    pub fn change_from(&self, before: &Stamp) -> Change {
+        Change { before: Some(*before), ..self.change() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One file per verb. Each returns the exit code.
 
 mod bench;
+mod cache;
 mod cat;
 mod check;
 mod clean;
@@ -64,6 +65,7 @@ pub fn dispatch(verb: Verb) -> Result<u8> {
         Verb::Top { images, interval } => stats::top(&images, interval),
         Verb::Dump { image } => dump::dump(&image),
         Verb::Enter(enter) => enter::enter(enter.session.as_deref(), &enter.command, enter.list, enter.json),
+        Verb::Cache { what } => cache::cache(&what),
         Verb::Clean { json } => clean::clean(json),
         Verb::Doctor { json, command } => doctor::doctor(&command, json),
         Verb::Completions { shell } => manual::completions(shell),

@@ -45,7 +45,8 @@ pub fn run(args: &Run) -> Result<u8> {
     // The mounts of a session around this one, then ours.
     let around = std::env::var_os(variable(environment::MOUNTS)).unwrap_or_default().into_vec();
     let mounts = beside(mounts, &around)?;
-    let session = Session::start(&mounts, around, For::Programs { kernel: !args.no_fuse })?;
+    let mut session = Session::start(&mounts, around, For::Programs { kernel: !args.no_fuse })?;
+    session.writers.iter_mut().for_each(|writer| writer.leave = args.leave);
     Ok(code(start(args, &mounts, &session, &library)?))
 }
 

@@ -4,10 +4,11 @@ use super::Session;
 use super::spare::Spare;
 use super::spec::{Actimeo, CacheImage, Mount};
 use super::watch::Watch;
+use super::writer::Writing;
 use crate::attach::{self, How};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Errno, Error, Thread};
-use cache::{Cache, Mismatch, Origin, is_of_daemon, prepare};
+use cache::{Cache, Changes, Mismatch, Origin, is_of_daemon, prepare};
 use engine::Fs;
 use engine::mkfs::{self, MkfsError, Options};
 use fuse_client::FuseClient;
@@ -191,8 +192,14 @@ impl Session {
             )));
         }
         let was_one = prepare(&cx, attached.fs, &origin).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;
-        let cache = Cache::new(&cx, attached.fs, &origin).map_err(|error| Failure::errno(&shown, error.errno()))?;
+        let changes = changes(mount, &origin);
+        let cache = Cache::new(&cx, attached.fs, &origin, changes).map_err(|error| Failure::errno(&shown, error.errno()))?;
         let cache: &'static Cache = Box::leak(Box::new(cache));
+        let point = mount.shown_point();
+        let is_directory = matches!(origin, Origin::Directory(_));
+        if is_directory && (changes != Changes::Refused || has_left(cache, &cx)) {
+            self.writers.push(Writing::start(cache, &image.path, &point)?);
+        }
         if mount.options.actimeo != Actimeo::Never {
             let actimeo = mount.options.actimeo;
             let mut keeper = match origin {
@@ -208,15 +215,40 @@ impl Session {
             self.servers.push(Server::start(keeper));
         }
         cache.give_lane_back(&thread);
-        if !mount.options.read_only {
-            let point = mount.shown_point();
-            eprintln!("bypath: {point}: a mount with a cache can only be read so far: changes are refused (EROFS)");
+        let is_refused = changes == Changes::Refused && !mount.options.read_only;
+        if is_refused {
+            let what =
+                if is_directory { "this directory can't be written" } else { "a daemon behind a cache can only be read so far" };
+            eprintln!("bypath: {point}: {what}: changes are refused (EROFS)");
         }
         let path = image.path.as_os_str().as_bytes();
         let source = [format!("cache:{}:", path.len()).as_bytes(), path, b":", source].concat();
-        self.tell(mount, &source, &[&super::id(path)]);
+        let sync = if mount.options.sync_image { "sync=image" } else { "" };
+        let refused = if is_refused { "ro" } else { "" };
+        self.tell(mount, &source, &[&super::id(path), sync, refused]);
         Ok(cache)
     }
+}
+
+/// What becomes of changes in a mount.
+fn changes(mount: &Mount, origin: &Origin) -> Changes {
+    let may_write = match *origin {
+        Origin::Directory(place) => {
+            let want = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+            rustix::fs::access(OsStr::from_bytes(place), want).is_ok()
+        }
+        Origin::Daemon(..) => false,
+    };
+    match (mount.options.read_only || !may_write, mount.options.sync_image) {
+        (true, _) => Changes::Refused,
+        (false, true) => Changes::Image,
+        (false, false) => Changes::Backend,
+    }
+}
+
+/// Whether a session before has left changes that are not below.
+fn has_left(cache: &Cache, cx: &Cx) -> bool {
+    writeback::Status::of(cache, cx).is_ok_and(|status| status.names + status.files != 0)
 }
 
 /// In whose name the session itself asks.

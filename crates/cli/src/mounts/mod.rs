@@ -13,6 +13,7 @@ pub mod spare;
 pub mod spec;
 pub mod transport;
 mod watch;
+pub mod writer;
 
 use crate::attach::{self, Attached, How};
 use crate::cmd::mkfs;
@@ -52,6 +53,8 @@ pub struct Session {
     servers: Vec<cache::Server>,
     /// And who do so when this process is killed.
     spares: Vec<spare::Spare>,
+    /// Who write back what is changed in them.
+    pub writers: Vec<writer::Writing>,
     files: Vec<SharedFile>,
     /// Empty directories where programs without the library would find them in a mount's place.
     pub uncovered: Vec<PathBuf>,
@@ -82,6 +85,7 @@ impl Session {
             daemons,
             servers: Vec::new(),
             spares: Vec::new(),
+            writers: Vec::new(),
             files: Vec::new(),
             uncovered: Vec::new(),
             said: None,
@@ -188,6 +192,12 @@ impl Session {
         let shown = mount.source.shown();
         let (file, cache) = SharedFile::session(Whose::of(mount))?;
         let text = path.as_os_str().as_bytes();
+        if let (Some(cache), false) = (writeback::marker::of(path), mount.options.read_only) {
+            return Err(Failure::new(format!(
+                "{shown}: the cache {cache} holds changes of it: mount it with cache={cache}, or `bypath cache drain {cache}`; \
+                 with the option ro it can be read as it is"
+            )));
+        }
         let host = Host::new(text, mount.options.read_only).map_err(|errno| Failure::errno(&shown, errno))?;
         let host = host.unsynced_if(mount.options.unsynced);
         let same = if there == Under::Same { "same" } else { "" };
@@ -273,6 +283,7 @@ fn id(image: &[u8]) -> String {
 impl Drop for Session {
     fn drop(&mut self) {
         self.servers.clear();
+        self.writers.clear();
         for image in &self.images {
             image.leave();
         }

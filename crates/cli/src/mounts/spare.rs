@@ -9,7 +9,7 @@ use super::spec::Actimeo;
 use crate::attach::{self, How};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
-use cache::{Cache, Origin};
+use cache::{Cache, Changes, Origin};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -52,7 +52,8 @@ pub fn wait(seconds: u32, image: &Path, place: &Path) -> Result<u8> {
     let attached = attach::attach_as(image, How::default())?;
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-    let cache = Cache::new(&cx, attached.fs, &Origin::Directory(place.as_os_str().as_bytes()))
+    // Programs that go on may change what is here.
+    let cache = Cache::new(&cx, attached.fs, &Origin::Directory(place.as_os_str().as_bytes()), Changes::Backend)
         .map_err(|error| Failure::errno(image.display(), error.errno()))?;
     cache.give_lane_back(&thread);
     let actimeo = if seconds == 0 { Actimeo::Told } else { Actimeo::Seconds(seconds) };

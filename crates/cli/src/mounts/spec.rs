@@ -66,6 +66,8 @@ pub struct Options {
     pub allow_other: bool,
     /// Nothing waits for the medium.
     pub unsynced: bool,
+    /// `fsync` has nothing to wait for once a change is in the cache image.
+    pub sync_image: bool,
     /// Overwrites in an image happen whole or not at all.
     pub atomic: Option<Atomic>,
     /// What stands in front of a directory.
@@ -133,6 +135,8 @@ impl Options {
                     options.atomic = Some(how.ok_or_else(help)?);
                 }
                 ("sync=none", _) if is_host => options.unsynced = true,
+                ("sync=image", _) if is_host => options.sync_image = true,
+                ("sync=backend", _) if is_host => options.sync_image = false,
                 _ if is_daemon && word.starts_with("carrier=") => {
                     let transport = Transport::from_name(&word["carrier=".len()..]);
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
@@ -161,7 +165,10 @@ impl Options {
                             "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, \
                              default_permissions, allow_other, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max"
                         }
-                        Source::Host(_) => "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max",
+                        Source::Host(_) => {
+                            "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
+                             sync=image"
+                        }
                         Source::Plugin(..) => "ro, rw",
                         _ => "ro, rw, atomic=undo, atomic=replay",
                     };
@@ -174,6 +181,9 @@ impl Options {
             if is_cached && is_given {
                 return Err(Failure::new(format!("--mount '{shown}': {word} and cache= do not go together")));
             }
+        }
+        if !is_cached && options.sync_image {
+            return Err(Failure::new(format!("--mount '{shown}': sync=image goes with cache=")));
         }
         if !is_cached && options.actimeo != Actimeo::default() {
             return Err(Failure::new(format!("--mount '{shown}': actimeo= goes with cache=")));
@@ -404,6 +414,7 @@ mod tests {
             "host:/etc:/h,cache=c.img,sync=none",
             "host:/etc:/h,cache=c.img,actimeo=0",
             "host:/etc:/h,actimeo=1",
+            "host:/etc:/h,sync=image",
             "fuse:true @:/f,actimeo=1",
             "fuse:true @:/f,cache=c.img,allow_other",
             "i.img:/a,cache=c.img",

@@ -73,8 +73,9 @@ impl Fs {
     }
 
     /// Fills a hole of the file, from byte `from` (of a block) on, at most `len` bytes; perhaps fewer, or none where the
-    /// hole is another by then. `stamp`: of which original the bytes are. `ENOSPC`, and whatever `fetch` fails with.
-    pub fn fetch(&self, cx: &Cx, node: Node, (from, len): (u64, u64), stamp: &Stamp, fetch: &mut Fetch) -> Result<()> {
+    /// hole is another by then. `original`: of which the bytes are, and up to where they hold. `ENOSPC`, and whatever
+    /// `fetch` fails with.
+    pub fn fetch(&self, cx: &Cx, node: Node, (from, len): (u64, u64), original: (&Stamp, u64), fetch: &mut Fetch) -> Result<()> {
         let mut tx = self.begin(cx, Kind::Write)?;
         let first = block_of(from);
         let near = self.near(self.inode(node_offset(node.id))?.root.load(Acquire), first);
@@ -82,7 +83,7 @@ impl Fs {
         let (place, end) = (block * BLOCK, count * BLOCK);
         self.present(place, end)?;
         let mut done = 0;
-        while done < end && from + done < stamp.size {
+        while done < end && from + done < original.1 {
             match self.image.fill(place + done, end - done, &mut |part| fetch(from + done, part)) {
                 Ok(0) => break,
                 Ok(came) => done += came,
@@ -98,7 +99,13 @@ impl Fs {
         let cachelet = self.lock_file(&mut tx, cx, node)?;
         let known = self.known(node)?;
         let next = self.find_extent(cachelet.root.load(Acquire), first)?;
-        if next.is_some_and(|e| e.file < first + count) || !known.is_some_and(|known| known.stamp == *stamp) {
+        if next.is_some_and(|e| e.file < first + count)
+            || !known.is_some_and(|known| {
+                known.stamp.is_same_file(original.0)
+                    && known.end == original.1
+                    && (known.is_dirty() || known.stamp == *original.0)
+            })
+        {
             tx.abandon();
             return Ok(());
         }

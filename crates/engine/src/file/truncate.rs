@@ -154,6 +154,10 @@ impl Job<'_, '_> {
         if self.is_mapped() {
             // A mapping may reach there: the blocks stay, empty, to the last close.
             let before = self.size();
+            if self.lower_end(size)? {
+                self.tx.set(self.at + format::inode::word::SIZE, size)?;
+                self.tx.commit()?;
+            }
             self.publish(size);
             self.zero_allocated(size, before)?;
             self.cachelet.flags.fetch_or(cachelet::AHEAD, Relaxed);
@@ -172,8 +176,24 @@ impl Job<'_, '_> {
             self.tx.set(lane + word::INTENT_ARG, end)?;
         }
         self.now = now;
+        self.lower_end(size)?;
         self.commit(edited, 0, size, true)?;
         Ok((end, rest))
+    }
+
+    /// Of a cached file: bytes of its original behind `size` do not count any more, by the record under way; whether
+    /// there were any.
+    fn lower_end(&mut self, size: u64) -> Result<bool> {
+        if !self.fs.is_cache() {
+            return Ok(false);
+        }
+        match self.fs.lower_lines(self.inode)? {
+            Some((_, lower)) if lower.end.load(Relaxed) > size => {
+                self.tx.set(self.fs.image.offset_of(&lower.end), size)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 }
 

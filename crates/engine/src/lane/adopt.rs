@@ -154,6 +154,8 @@ impl Fs {
         state.unopened.store(0, Release);
         state.waits_for.store(0, Relaxed);
         state.called_off.store(0, Relaxed);
+        // What was recorded has happened: whoever reads the tree next sees it.
+        state.changing.store(0, SeqCst);
         for word in [&state.cursor, &state.slot_block].into_iter().chain(&state.chunks) {
             word.store(0, Relaxed);
         }

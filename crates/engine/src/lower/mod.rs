@@ -12,16 +12,20 @@
 //! - A directory that is not listed has [`PARTIAL`](cachelet::PARTIAL) in its cachelet: that a name is not here says nothing.
 
 mod evict;
+mod gate;
 mod state;
 #[cfg(test)]
 mod tests;
 mod update;
+mod written;
 
 pub use crate::file::fetch::{Fetch, Hole};
 pub use crate::names::whole::Whole;
 pub use format::cache::state as bits;
+pub use gate::{Changing, Closed};
 pub use state::{Identity, PLACE_MAX};
 pub use update::Change;
+pub use written::Written;
 
 use crate::dir::NameBuffer;
 use crate::fs::{Fs, corrupt};
@@ -88,6 +92,11 @@ pub struct Known {
 }
 
 impl Known {
+    /// Whether something here is newer than below.
+    pub fn is_dirty(&self) -> bool {
+        self.state & bits::DIRTY != 0
+    }
+
     /// Whether all names of the directory are here.
     pub fn is_listed(&self) -> bool {
         self.state & bits::LISTED != 0
@@ -150,6 +159,7 @@ impl Fs {
             blocks: (shown >> 32) as u32,
         };
         let (end, seen, state) = (lower.end.load(Relaxed), lower.seen.load(Relaxed) as i64, lower.state.load(Acquire));
+        let stamp = if state & bits::DIRTY == 0 { stamp } else { Stamp { blocks: self.space_of(inode, lower) as u32, ..stamp } };
         Ok(Some(Known { stamp, end, seen, state }))
     }
 
@@ -166,11 +176,14 @@ impl Fs {
     /// those that a cold line asks for. `None`: it is no such node.
     pub(crate) fn show_lower(&self, cachelet: &Cachelet, inode: &Inode) -> Result<Option<u32>> {
         let Some((cold, lower)) = self.lower_lines(inode)? else { return Ok(None) };
-        let (shown, state) = (cold.shown.load(Relaxed), lower.state.load(Acquire));
+        let (mut shown, state) = (cold.shown.load(Relaxed), lower.state.load(Acquire));
         if inode.head().kind == Kind::Directory as u8 {
             let partial = if state & bits::LISTED == 0 { cachelet::PARTIAL } else { 0 };
             let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0;
             return Ok(Some(partial | if is_plain { 0 } else { cachelet::COLD }));
+        }
+        if state & bits::DIRTY != 0 {
+            shown = shown & 0xffff_ffff | self.space_of(inode, lower) << 32;
         }
         cachelet.nlink.store(shown as u32, Relaxed);
         cachelet.blocks.store((shown >> 32).div_ceil(UNITS) as u32, Relaxed);
@@ -181,6 +194,15 @@ impl Fs {
         Ok(Some(if is_plain { 0 } else { cachelet::COLD }))
     }
 
+    /// Space of a file that is newer here than below, as far as that is known, in units of 512 bytes.
+    fn space_of(&self, inode: &Inode, lower: &Lower) -> u64 {
+        if inode.head().kind != Kind::Regular as u8 {
+            return 0;
+        }
+        let (_, blocks) = inode::unpack_links(inode.links.load(Relaxed));
+        u64::from(blocks).max(lower.end.load(Relaxed).div_ceil(format::BLOCK)).saturating_mul(UNITS).min(u64::from(u32::MAX))
+    }
+
     /// Whether any name of a directory is here.
     pub fn has_names(&self, dir: Node) -> Result<bool> {
         Ok(self.inode(node_offset(dir.id))?.size.load(Acquire) != 0)
@@ -189,10 +211,11 @@ impl Fs {
     /// Attributes, of a directory too as its original has them.
     pub fn attr_as_original(&self, cx: &Cx, node: Node) -> Result<Attr> {
         let mut attr = self.attr(cx, node)?;
-        if attr.kind == Kind::Directory
-            && let Some(known) = self.known(node)?
-        {
-            let stamp = known.stamp;
+        let Some(known) = self.known(node)? else { return Ok(attr) };
+        let stamp = known.stamp;
+        if attr.kind != Kind::Directory {
+            (attr.nlink, attr.blocks) = (stamp.nlink, u64::from(stamp.blocks));
+        } else if !known.is_dirty() {
             (attr.size, attr.nlink, attr.blocks) = (stamp.size, stamp.nlink, u64::from(stamp.blocks));
         }
         Ok(attr)
@@ -212,6 +235,8 @@ impl Fs {
         (figures.mtime, figures.ctime, figures.atime) = (mtime as i64, ctime as i64, mtime as i64);
         // A record may be under way that changes them.
         let is_plain = cold.flags.load(Relaxed) == 0 && cold.xattr.load(Relaxed) == 0;
+        // While it is newer here its own figures count.
+        let is_plain = is_plain && lower.state.load(Acquire) & bits::DIRTY == 0;
         is_plain && read() == (shown, [size, mtime, ctime]) && inode.head().flags & inode::RECOUNT == 0
     }
 

@@ -24,6 +24,8 @@ pub struct Change {
     pub gid: u32,
     /// Size, times, and which file it is.
     pub stamp: Stamp,
+    /// What was known when it was looked at: if that is another by now, it was looked at too early, and nothing happens.
+    pub before: Option<Stamp>,
 }
 
 impl Fs {
@@ -40,6 +42,8 @@ impl Fs {
     /// The same of a node that is locked.
     pub(super) fn change_marks(&self, cachelet: &Cachelet, inode: &Inode, lower: &Lower, (set, clear): (u64, u64)) {
         let image = &self.image;
+        // What is newer here than below is not asked for below.
+        let clear = if lower.state.load(Relaxed) & bits::DIRTY == 0 { clear } else { clear & !(bits::LISTED | bits::XATTRS) };
         if set & !lower.state.load(Relaxed) != 0 {
             image.or(&lower.state, set);
         }
@@ -65,7 +69,7 @@ impl Fs {
     }
 
     /// The original of a node has changed, or been looked at again. Contents that are not its any more go: `EBUSY` if
-    /// they are mapped, `ESTALE` if the original is another file.
+    /// they are mapped, `ESTALE` if the original is another file. Nothing happens to a node that is newer here.
     pub fn restamp(&self, cx: &Cx, node: Node, new: &Change) -> Result<()> {
         self.restamp_if(cx, node, new, |known, _| known.is_same_file(&new.stamp))
     }
@@ -81,6 +85,9 @@ impl Fs {
         let cachelet = self.lock_node(&mut tx, cx, node)?;
         let inode = self.inode(node_offset(node.id))?;
         let known = self.known(node)?.filter(|known| may(&known.stamp, inode)).ok_or(Errno::ESTALE)?;
+        if known.is_dirty() || new.before.is_some_and(|before| before != known.stamp) {
+            return Ok(());
+        }
         let is_file = inode.head().kind == Kind::Regular as u8;
         if is_file && !known.stamp.has_same_contents(&new.stamp) {
             self.drop_contents(&mut tx, cachelet, node.id)?;

@@ -82,7 +82,9 @@ pub struct LaneState {
     pub called_off: AtomicU64,
     /// Block at which this lane has put something aside before: it is in the processor's caches.
     pub aside: AtomicU64,
-    pub spare: [AtomicU64; 29 - OFFSETS],
+    /// Not 0: in the middle of a change of a cached directory (`lower::gate`).
+    pub changing: AtomicU64,
+    pub spare: [AtomicU64; 28 - OFFSETS],
     /// Node that this lane has made without a name, for whoever opens it next: nobody frees it before.
     pub unopened: AtomicU64,
     pub reserved: [Reserved; RESERVED_MAX],

@@ -150,7 +150,12 @@ fn cached(cx: &base::Cx, fs: &'static engine::Fs, lower: &[u8], options: &[u8]) 
         }
         _ => cache::Origin::Directory(lower),
     };
-    keep(cache::Cache::new(cx, fs, &origin).map_err(|error| error.errno())?)
+    let changes = match (environment::option(options, b"ro"), environment::option(options, b"sync")) {
+        (Some(_), _) => cache::Changes::Refused,
+        (None, Some(b"image")) => cache::Changes::Image,
+        _ => cache::Changes::Backend,
+    };
+    keep(cache::Cache::new(cx, fs, &origin, changes).map_err(|error| error.errno())?)
 }
 
 /// Attaches what is not an image: `host:LEDGER:/dir`, `wire:LEDGER:CHANNEL` or `plugin:LEDGER:LIB,args`,

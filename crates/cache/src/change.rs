@@ -1,0 +1,294 @@
+//! Changes: noted, then made by the engine in the image. What they need of the lower file system is brought first.
+
+use crate::data::Brought;
+use crate::{Cache, Changes, own};
+use base::{Cx, DescriptionId, Errno, Error, Fallocate, Kind, MapFor, NewNode, Node, RenameMode, Result, SetAttr};
+use pm::UserSlice;
+use vfs::backend::{Backend, MapRange, Mappings, OpenFileTable, Xattrs};
+
+/// Attempts of a change whose directory is not listed any more when it comes to it, or that waits for room in the log.
+const ATTEMPTS: u32 = 20;
+/// Bytes of a block of the image.
+const BLOCK: u64 = 4096;
+/// Longest file, bytes: what lies behind it no change reaches.
+const FILE_MAX: u64 = 16 << 40;
+/// No bytes.
+const NONE: (u64, u64) = (0, 0);
+
+impl Cache {
+    /// `EROFS` of a cache that is only to be read.
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.changes == Changes::Refused { Err(Errno::EROFS.into()) } else { Ok(()) }
+    }
+
+    /// Makes a change once the names of these directories are here. It notes what it changes and makes it, both with the
+    /// gate passed.
+    fn change<T>(&self, cx: &Cx, dirs: &[Node], mut change: impl FnMut() -> Result<T>) -> Result<T> {
+        self.writable()?;
+        let mut waited = false;
+        for _ in 0..ATTEMPTS {
+            for dir in dirs {
+                self.list_settled(cx, *dir)?;
+            }
+            let inside = self.fs().begin_change(cx)?;
+            let result = change();
+            drop(inside);
+            match result {
+                Err(Error::Posix(Errno::EAGAIN)) if !dirs.is_empty() => {}
+                // Perhaps the log has taken the room, which a round gives back; or the original lies elsewhere until then.
+                Err(Error::Posix(Errno::ENOSPC | Errno::ESTALE)) if !waited => {
+                    waited = true;
+                    if self.fs().want_round().is_err() {
+                        return result;
+                    }
+                }
+                result => return result,
+            }
+        }
+        // Its names change below all the time.
+        Err(Errno::EBUSY.into())
+    }
+
+    pub(crate) fn make(&self, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Node> {
+        // That there is such a name comes first.
+        match self.lookup(cx, dir, name) {
+            Err(Error::Posix(Errno::ENOENT)) => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(Errno::EEXIST.into()),
+        }
+        self.change(cx, &[dir], || {
+            self.touch_name(cx, dir, name)?;
+            self.native.create(cx, dir, name, new)
+        })
+    }
+
+    pub(crate) fn make_nameless(&self, cx: &Cx, dir: Node, mode: u16, flags: u32, fd: u32) -> Result<DescriptionId> {
+        self.writable()?;
+        self.native.tmpfile(cx, dir, mode, flags, fd)
+    }
+
+    pub(crate) fn add_name(&self, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
+        match self.lookup(cx, dir, name) {
+            Err(Error::Posix(Errno::ENOENT)) => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(Errno::EEXIST.into()),
+        }
+        self.change(cx, &[dir], || {
+            self.touch_name(cx, dir, name)?;
+            self.touch_node(cx, node, NONE)?;
+            self.native.link(cx, node, dir, name)?;
+            self.fs().count_names(&own(cx), node, 1)
+        })
+    }
+
+    pub(crate) fn remove_name_here(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        let node = self.lookup(cx, dir, name)?;
+        self.writable()?;
+        self.keep_for_open(cx, node);
+        self.change(cx, &[dir], || {
+            self.touch_name(cx, dir, name)?;
+            self.losing(cx, node, || self.native.unlink(cx, dir, name))
+        })
+    }
+
+    /// A change by which a node that is no directory loses a name.
+    fn losing(&self, cx: &Cx, node: Node, change: impl FnOnce() -> Result<()>) -> Result<()> {
+        let own = own(cx);
+        let attr = self.fs().attr(&own, node)?;
+        let known = self.known_if(node)?;
+        let has_others = known.is_some_and(|known| known.stamp.nlink > 1) || attr.nlink > 1;
+        if attr.kind != Kind::Directory && has_others {
+            self.touch_node(cx, node, NONE)?;
+        }
+        change()?;
+        match self.fs().count_names(&own, node, -1) {
+            // It went with its name.
+            Err(Error::Posix(Errno::ESTALE)) | Ok(()) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A file that somebody has open and that is to lose its name: what of it is not here can't be asked for any more.
+    fn keep_for_open(&self, cx: &Cx, node: Node) {
+        if self.fs().is_open(&own(cx), node) == Ok(true) {
+            // Where that fails whoever has it open is told.
+            let _ = self.bring_settled(cx, node, 0, u64::MAX);
+        }
+    }
+
+    pub(crate) fn remove_directory(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<()> {
+        let node = self.lookup(cx, dir, name)?;
+        let is_directory = self.fs().attr(&own(cx), node)?.kind == Kind::Directory;
+        let dirs = [dir, node];
+        self.change(cx, &dirs[..1 + usize::from(is_directory)], || {
+            self.touch_name(cx, dir, name)?;
+            self.native.rmdir(cx, dir, name)
+        })
+    }
+
+    pub(crate) fn move_name(
+        &self,
+        cx: &Cx,
+        (from_dir, from): (Node, &[u8]),
+        (to_dir, to): (Node, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        let node = self.lookup(cx, from_dir, from)?;
+        self.writable()?;
+        let other = match self.lookup(cx, to_dir, to) {
+            Ok(other) => Some(other),
+            Err(Error::Posix(Errno::ENOENT)) => None,
+            Err(error) => return Err(error),
+        };
+        let is_directory = |node| Ok::<_, Error>(self.fs().attr(&own(cx), node)?.kind == Kind::Directory);
+        let moves = is_directory(node)? || other.is_some_and(|other| is_directory(other) == Ok(true));
+        let replaced = other.filter(|other| mode == RenameMode::Replace && *other != node);
+        if let Some(other) = replaced {
+            self.keep_for_open(cx, other);
+        }
+        let mut dirs = [from_dir, to_dir, from_dir];
+        if let Some(other) = replaced.filter(|other| is_directory(*other) == Ok(true)) {
+            dirs[2] = other;
+        }
+        self.change(cx, &dirs, || {
+            self.touch_name(cx, from_dir, from)?;
+            self.touch_name(cx, to_dir, to)?;
+            if moves {
+                self.fs().note_move()?;
+            }
+            let rename = || self.native.rename(cx, from_dir, from, to_dir, to, mode);
+            match replaced {
+                Some(other) => self.losing(cx, other, rename),
+                None => rename(),
+            }
+        })
+    }
+
+    /// Has the parts of blocks here that a change of the bytes `from..end` leaves as they are.
+    fn bring_borders(&self, cx: &Cx, node: Node, from: u64, end: u64) -> Result<()> {
+        for border in [from, end] {
+            let inside = border % BLOCK;
+            if inside != 0 && self.bring_bytes(cx, node, border - inside, BLOCK)? == Brought::NoRoom {
+                return Err(Errno::ENOSPC.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Has all bytes of a file here: its holes are its own from now on. The gate is passed.
+    fn bring_whole(&self, cx: &Cx, node: Node) -> Result<()> {
+        if self.known_if(node)?.is_none_or(|known| known.end == 0) {
+            return Ok(());
+        }
+        match self.bring_bytes(cx, node, 0, u64::MAX)? {
+            Brought::All => self.fs().all_is_here(&own(cx), node),
+            Brought::NoRoom => Err(Errno::ENOSPC.into()),
+        }
+    }
+
+    pub(crate) fn put(
+        &self,
+        cx: &Cx,
+        node: Node,
+        offset: Option<u64>,
+        from: &[UserSlice],
+        is_stored: bool,
+    ) -> Result<(usize, u64)> {
+        let len = UserSlice::total(from) as u64;
+        self.change(cx, &[], || {
+            let start = match offset {
+                Some(offset) => offset,
+                None => self.fs().attr(&own(cx), node)?.size,
+            };
+            let end = start.saturating_add(len);
+            self.touch_node(cx, node, (start, end.min(FILE_MAX)))?;
+            self.bring_borders(cx, node, start, end)?;
+            match offset {
+                Some(offset) if is_stored => self.native.write_stored(cx, node, offset, from),
+                offset => self.native.write(cx, node, offset, from),
+            }
+        })
+    }
+
+    pub(crate) fn copy(&self, cx: &Cx, (from, from_at): (Node, u64), (to, to_at): (Node, u64), len: u64) -> Result<u64> {
+        let size = self.fs().attr(&own(cx), from)?.size;
+        let len = len.min(size.saturating_sub(from_at));
+        if self.bring_settled(cx, from, from_at, len)? == Brought::NoRoom {
+            return Err(Errno::ENOSPC.into());
+        }
+        self.change(cx, &[], || {
+            let end = to_at.saturating_add(len);
+            self.touch_node(cx, to, (to_at, end.min(FILE_MAX)))?;
+            self.bring_borders(cx, to, to_at, end)?;
+            self.native.copy_range(cx, from, from_at, to, to_at, len)
+        })
+    }
+
+    pub(crate) fn manage(&self, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.change(cx, &[], || {
+            let size = self.fs().attr(&own(cx), node)?.size;
+            self.touch_node(cx, node, (offset, offset.saturating_add(len).min(size)))?;
+            self.bring_whole(cx, node)?;
+            self.native.fallocate(cx, node, how, offset, len)
+        })
+    }
+
+    pub(crate) fn set(&self, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
+        self.change(cx, &[], || {
+            match change.size {
+                Some(size) => {
+                    let before = self.fs().attr(&own(cx), node)?.size;
+                    self.touch_node(cx, node, NONE)?;
+                    if size < before {
+                        self.touch_from(cx, node, size)?;
+                    }
+                    self.bring_borders(cx, node, size.min(before), size.min(before))?;
+                }
+                None => self.touch_node(cx, node, NONE)?,
+            }
+            self.native.set_attr(cx, node, change)
+        })
+    }
+
+    pub(crate) fn set_attribute(&self, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
+        self.change_attributes(cx, node, || self.native.set_xattr(cx, node, name, value, flags))
+    }
+
+    pub(crate) fn remove_attribute(&self, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
+        self.change_attributes(cx, node, || self.native.remove_xattr(cx, node, name))
+    }
+
+    fn change_attributes(&self, cx: &Cx, node: Node, mut change: impl FnMut() -> Result<()>) -> Result<()> {
+        self.change(cx, &[], || {
+            self.touch_node(cx, node, NONE)?;
+            self.bring_attributes(cx, node)?;
+            change()
+        })
+    }
+
+    /// A mapping that may be stored into: nobody will tell when.
+    pub(crate) fn map_to_store(
+        &self,
+        cx: &Cx,
+        node: Node,
+        (offset, len): (u64, u64),
+        what: MapFor,
+        each: &mut dyn FnMut(MapRange),
+    ) -> Result<()> {
+        self.change(cx, &[], || {
+            self.touch_node(cx, node, NONE)?;
+            self.touch_from(cx, node, 0)?;
+            self.note_mapped(cx, node)?;
+            self.bring_whole(cx, node)?;
+            self.native.map(cx, node, offset, len, what, each)
+        })
+    }
+
+    /// Waits until what was changed is below, if that was promised.
+    pub(crate) fn make_durable(&self) -> Result<()> {
+        match self.changes {
+            Changes::Backend => self.fs().want_round(),
+            Changes::Image | Changes::Refused => Ok(()),
+        }
+    }
+}

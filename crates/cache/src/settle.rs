@@ -1,0 +1,59 @@
+//! Waiting for a round, where what is asked for below is not where it belongs yet.
+//!
+//! Whoever asks below goes by the names of the tree. Between a move here and the round that makes it below, the names lead
+//! to nothing there, or to another file: that it is another is seen (`ESTALE`), that there is nothing is not believed while
+//! directories have moved. Then a round is waited for.
+
+use crate::data::Brought;
+use crate::{Cache, Changes};
+use base::{Cx, Errno, Error, Node, Result};
+
+/// How often something is asked again.
+const ATTEMPTS: u32 = 4;
+
+impl Cache {
+    /// Asks below, once all is where it belongs there.
+    pub(crate) fn settled<T>(&self, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut result = Err(Errno::ESTALE.into());
+        for _ in 0..ATTEMPTS {
+            let (moved, are_written) = self.fs().directory_moves()?;
+            if !are_written {
+                self.fs().want_round()?;
+            }
+            result = ask();
+            match result {
+                Err(Error::Posix(Errno::ESTALE)) if self.changes != Changes::Refused => self.fs().want_round()?,
+                _ if self.fs().directory_moves()?.0 == moved => return result,
+                _ => {}
+            }
+        }
+        result
+    }
+
+    /// A name that is not here: `ENOENT`, unless its directory is not listed, and it is below.
+    pub(crate) fn ask_settled(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
+        match self.known_if(dir)? {
+            Some(known) if !(known.is_listed() || dir == self.tree && crate::is_ours(name)) => {
+                self.settled(|| self.ask(cx, dir, name))
+            }
+            _ => Err(Errno::ENOENT.into()),
+        }
+    }
+
+    /// Has all names of a directory here.
+    pub(crate) fn list_settled(&self, cx: &Cx, dir: Node) -> Result<()> {
+        match self.known_if(dir)? {
+            Some(known) if !known.is_listed() => self.settled(|| self.list(cx, dir)),
+            // Made here, or listed.
+            _ => Ok(()),
+        }
+    }
+
+    /// Has bytes of a file here, unless they are.
+    pub(crate) fn bring_settled(&self, cx: &Cx, node: Node, offset: u64, len: u64) -> Result<Brought> {
+        if !self.is_missing(cx, node, offset, len)? {
+            return Ok(Brought::All);
+        }
+        self.settled(|| self.bring_bytes(cx, node, offset, len))
+    }
+}

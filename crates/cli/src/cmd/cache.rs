@@ -1,0 +1,152 @@
+//! `bypath cache`: what a cache holds that the directory behind it has not got, and what becomes of it.
+
+use crate::args::CacheWhat;
+use crate::attach::{self, Attached};
+use crate::cmd::{print, print_json};
+use crate::failure::{Failure, Result};
+use crate::mounts::writer;
+use base::{Cred, Cx, Thread};
+use cache::{Cache, Changes, Origin, prepare};
+use serde::Serialize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use writeback::{PARK, Status, marker};
+
+/// As JSON.
+#[derive(Serialize)]
+struct Shown {
+    image: PathBuf,
+    directory: PathBuf,
+    names: u64,
+    files: u64,
+    writer: Option<u32>,
+    error: Option<String>,
+    rounds: u64,
+    written: u64,
+}
+
+/// Does what is asked for.
+pub fn cache(what: &CacheWhat) -> Result<u8> {
+    match what {
+        CacheWhat::Status { place, json } => status(&image_of(place)?, *json),
+        CacheWhat::Drain { place } => drain(&image_of(place)?),
+        CacheWhat::Discard { place, yes } => discard(&image_of(place)?, *yes),
+    }
+}
+
+/// The cache image: itself, or what the directory's marker names.
+fn image_of(place: &Path) -> Result<PathBuf> {
+    if !place.is_dir() {
+        return Ok(place.to_path_buf());
+    }
+    let image = marker::of(place).ok_or_else(|| {
+        Failure::new(format!("{}: no cache holds changes of this directory ({} is not there)", place.display(), marker::NAME))
+    })?;
+    Ok(image.into())
+}
+
+/// The cache, attached, and the directory behind it.
+struct Open {
+    attached: Attached,
+    cache: &'static Cache,
+    directory: PathBuf,
+}
+
+fn open(image: &Path) -> Result<Open> {
+    let shown = image.display();
+    let attached = attach::attach(image)?;
+    let not_one = || Failure::new(format!("{shown}: it is not the cache of a directory"));
+    if !attached.fs.is_cache() {
+        return Err(not_one());
+    }
+    let identity = attached.fs.cache_of().map_err(|_| not_one())?;
+    let directory = marker::path(identity.place()).to_path_buf();
+    let thread = Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    let refused = |_| Failure::new(format!("{}: it is not the directory that {shown} is the cache of", directory.display()));
+    let origin = Origin::Directory(directory.as_os_str().as_bytes());
+    prepare(&cx, attached.fs, &origin).map_err(refused)?;
+    let cache = Cache::new(&cx, attached.fs, &origin, Changes::Refused);
+    let cache = cache.map_err(|error| Failure::errno(shown, error.errno()))?;
+    cache.give_lane_back(&thread);
+    Ok(Open { attached, cache: Box::leak(Box::new(cache)), directory })
+}
+
+impl Open {
+    fn status(&self, image: &Path) -> Result<Status> {
+        let thread = Thread::new();
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let status = Status::of(self.cache, &cx).map_err(|error| Failure::new(format!("{}: {error}", image.display())));
+        self.cache.give_lane_back(&thread);
+        status
+    }
+}
+
+fn status(image: &Path, json: bool) -> Result<u8> {
+    let open = open(image)?;
+    let status = open.status(image)?;
+    open.attached.leave();
+    let is_alive = status.writer != 0 && pm::host::is_alive(status.writer);
+    let error = (status.error != 0).then(|| std::io::Error::from_raw_os_error(status.error).to_string());
+    let shown = Shown {
+        image: image.to_path_buf(),
+        directory: open.directory,
+        names: status.names,
+        files: status.files,
+        writer: is_alive.then_some(status.writer),
+        error,
+        rounds: status.rounds,
+        written: status.written,
+    };
+    if json {
+        print_json(&shown)?;
+        return Ok(0);
+    }
+    let mut text = format!("{} in front of {}\n", shown.image.display(), shown.directory.display());
+    text += &match (shown.names, shown.files) {
+        (0, 0) => "  all changes are in the directory\n".to_owned(),
+        (names, files) => format!("  not in the directory yet: {names} names, {files} files\n"),
+    };
+    text += &match shown.writer {
+        Some(process) => format!("  process {process} writes back\n"),
+        None => "  nobody writes back at the moment\n".to_owned(),
+    };
+    if let Some(error) = &shown.error {
+        text += &format!("  what was tried last failed: {error}\n");
+    }
+    text += &format!("  {} rounds, {} bytes written back since it was made\n", shown.rounds, shown.written);
+    print(text.as_bytes())?;
+    Ok(0)
+}
+
+fn drain(image: &Path) -> Result<u8> {
+    let open = open(image)?;
+    let drained = writer::drain(open.cache, image);
+    open.attached.leave();
+    drained.map(|()| 0)
+}
+
+/// Gives up what is not written back: the cache goes.
+fn discard(image: &Path, yes: bool) -> Result<u8> {
+    let open = open(image)?;
+    let status = open.status(image)?;
+    let shown = image.display();
+    if status.writer != 0 && pm::host::is_alive(status.writer) {
+        return Err(Failure::new(format!("{shown}: process {} is using it", status.writer)));
+    }
+    let left = status.names + status.files;
+    if left != 0 && !yes {
+        let (names, files) = (status.names, status.files);
+        return Err(Failure::new(format!(
+            "{shown}: changes of {names} names and {files} files would be lost; with --yes they are given up"
+        )));
+    }
+    open.attached.leave();
+    std::fs::remove_file(image).map_err(|error| Failure::io(shown, &error))?;
+    let _ = std::fs::remove_file(open.directory.join(marker::NAME));
+    let park = open.directory.join(PARK);
+    if park.exists() {
+        eprintln!("bypath: {}: files that were on their way are left there", park.display());
+    }
+    Ok(0)
+}

@@ -1,0 +1,96 @@
+//! Owner, mode, extended attributes, times: as they are here.
+
+use crate::below::{Dir, errno, join};
+use crate::plan::{if_there, image};
+use crate::{Failure, Result, Work};
+use base::{Kind, Node};
+use engine::lower::bits;
+use pm::{Errno, UserSlice};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Longest list of names, and longest value.
+const ATTRIBUTES_MAX: usize = 64 << 10;
+/// Set-id bits.
+const SET_ID: u16 = 0o6000;
+
+type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
+
+impl Work<'_> {
+    /// Gives what is called `name` the attributes that the node has; whether that is still here.
+    pub fn set_attributes(&mut self, dir: &Dir, name: &[u8], node: Node) -> Result<bool> {
+        let Some(attr) = if_there(self.cache.fs().attr(&self.cx, node))? else { return Ok(false) };
+        let Some(there) = dir.stat(name)? else { return Err(Failure::new(join(&dir.path, name), Errno::ESTALE)) };
+        let uid = (there.attr.uid != attr.uid).then_some(attr.uid);
+        let gid = (there.attr.gid != attr.gid).then_some(attr.gid);
+        if uid.is_some() || gid.is_some() {
+            dir.set_owner(name, uid, gid)?;
+        }
+        if attr.kind != Kind::Symlink {
+            self.set_extended(dir, name, node)?;
+            // A change of owner takes set-id bits away.
+            if there.attr.mode != attr.mode || (uid.is_some() || gid.is_some()) && attr.mode & SET_ID != 0 {
+                dir.set_mode(name, attr.mode)?;
+            }
+        }
+        let atime = (attr.atime != attr.mtime).then_some(attr.atime);
+        dir.set_times(name, atime, attr.mtime)?;
+        Ok(true)
+    }
+
+    /// Extended attributes, if they are here.
+    fn set_extended(&mut self, dir: &Dir, name: &[u8], node: Node) -> Result<()> {
+        if self.cache.known_if(node).map_err(image)?.is_some_and(|known| known.state & bits::XATTRS == 0) {
+            return Ok(());
+        }
+        let here = self.extended_here(node)?;
+        let way = dir.way(name);
+        let there = extended_there(&way)?;
+        let failed = |error| Failure::new(join(&dir.path, name), errno(error));
+        for (attribute, value) in &here {
+            if there.get(attribute) != Some(value) {
+                let flags = rustix::fs::XattrFlags::empty();
+                rustix::fs::lsetxattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute), value, flags).map_err(failed)?;
+            }
+        }
+        // Those of a kind that images do not have are not ours to remove.
+        for attribute in there.keys().filter(|name| name.starts_with(b"user.") || name.starts_with(b"trusted.")) {
+            if !here.contains_key(attribute) {
+                rustix::fs::lremovexattr(OsStr::from_bytes(&way), OsStr::from_bytes(attribute)).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn extended_here(&self, node: Node) -> Result<Attributes> {
+        let (fs, mut all) = (self.cache.fs(), Attributes::new());
+        let mut names = vec![0u8; ATTRIBUTES_MAX];
+        let len = fs.list_xattr(&self.cx, node, UserSlice::from_mut(&mut names)).map_err(image)?;
+        for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            let mut value = vec![0u8; ATTRIBUTES_MAX];
+            let len = fs.get_xattr(&self.cx, node, name, UserSlice::from_mut(&mut value)).map_err(image)?;
+            value.truncate(len);
+            all.insert(name.to_vec(), value);
+        }
+        Ok(all)
+    }
+}
+
+/// Those of what lies at a path; none where there are none at all.
+fn extended_there(way: &[u8]) -> Result<Attributes> {
+    let (way, mut all) = (OsStr::from_bytes(way), Attributes::new());
+    let failed = |error| Failure::new("extended attributes", errno(error));
+    let mut names = vec![0u8; ATTRIBUTES_MAX];
+    let len = match rustix::fs::llistxattr(way, &mut names[..]) {
+        Err(rustix::io::Errno::OPNOTSUPP) => return Ok(all),
+        len => len.map_err(failed)?,
+    };
+    for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let mut value = vec![0u8; ATTRIBUTES_MAX];
+        let len = rustix::fs::lgetxattr(way, OsStr::from_bytes(name), &mut value[..]).map_err(failed)?;
+        value.truncate(len);
+        all.insert(name.to_vec(), value);
+    }
+    Ok(all)
+}

@@ -1,0 +1,224 @@
+//! The directory below: by paths from its root, none of whose components is a symlink.
+
+use crate::{Failure, Id, PARK, Result};
+use cache::lower::Original;
+use pm::Errno;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+/// Its root, open.
+pub struct Below {
+    root: OwnedFd,
+}
+
+/// A directory of it, open.
+pub struct Dir {
+    fd: OwnedFd,
+    /// Its path, for people.
+    pub path: Vec<u8>,
+}
+
+pub fn errno(error: rustix::io::Errno) -> Errno {
+    Errno(error.raw_os_error())
+}
+
+/// The name of a directory, and what is called so in it.
+pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
+}
+
+/// As what it lies in the park.
+pub fn parked(id: Id) -> Vec<u8> {
+    format!("{:x}.{:x}", id.0, id.1).into_bytes()
+}
+
+/// The file that a name of the park says.
+pub fn parked_id(name: &[u8]) -> Option<Id> {
+    let (device, number) = std::str::from_utf8(name).ok()?.split_once('.')?;
+    Some((u64::from_str_radix(device, 16).ok()?, u64::from_str_radix(number, 16).ok()?))
+}
+
+pub fn id_of(original: &Original) -> Id {
+    (original.stamp.device, original.stamp.number)
+}
+
+impl Below {
+    pub fn open(place: &[u8]) -> Result<Below> {
+        let path = if place.is_empty() { b"/" } else { place };
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| Failure::new(path, errno(error)))?;
+        Ok(Below { root })
+    }
+
+    /// A directory of it.
+    pub fn dir(&self, path: &[u8]) -> Result<Dir> {
+        self.open_at(path, OFlags::DIRECTORY | OFlags::RDONLY).map(|fd| Dir { fd, path: path.to_vec() })
+    }
+
+    fn open_at(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
+        let shown = if path.is_empty() { b"." } else { path };
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+        rustix::fs::openat2(&self.root, OsStr::from_bytes(shown), flags, Mode::empty(), how)
+            .map_err(|error| Failure::new(shown, errno(error)))
+    }
+
+    /// What lies at a path; `None`: nothing.
+    pub fn stat(&self, path: &[u8]) -> Result<Option<Original>> {
+        if path.is_empty() {
+            return self.dir(b"")?.stat(b".");
+        }
+        let cut = path.iter().rposition(|byte| *byte == b'/');
+        let (dir, name) = cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
+        match self.dir(dir) {
+            Ok(dir) => dir.stat(name),
+            Err(failure) if matches!(failure.errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The directory for what is on its way.
+    pub fn park(&self) -> Result<Dir> {
+        match self.dir(PARK.as_bytes()) {
+            Err(failure) if failure.errno == Errno::ENOENT => {
+                let made = rustix::fs::mkdirat(&self.root, PARK, Mode::RWXU);
+                made.map_err(|error| Failure::new(PARK, errno(error)))?;
+                self.dir(PARK.as_bytes())
+            }
+            opened => opened,
+        }
+    }
+
+    /// The same if it is there.
+    pub fn park_if(&self) -> Result<Option<Dir>> {
+        match self.dir(PARK.as_bytes()) {
+            Err(failure) if failure.errno == Errno::ENOENT => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
+    /// All of the file system that was written is durable.
+    pub fn sync(&self) -> Result<()> {
+        rustix::fs::syncfs(&self.root).map_err(|error| Failure::new("sync", errno(error)))
+    }
+}
+
+impl Dir {
+    fn failed(&self, name: &[u8]) -> impl Fn(rustix::io::Errno) -> Failure {
+        let path = join(&self.path, name);
+        move |error| Failure::new(&path, errno(error))
+    }
+
+    pub fn stat(&self, name: &[u8]) -> Result<Option<Original>> {
+        let failed = |errno| Failure::new(join(&self.path, name), errno);
+        let text = CString::new(name).map_err(|_| failed(Errno::EINVAL))?;
+        match pm::host::statx_at(self.fd.as_raw_fd(), &text) {
+            Ok(stat) => Original::of(&stat).map(Some).map_err(|error| failed(error.errno())),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// Whether that file is called so here.
+    pub fn has(&self, name: &[u8], id: Id) -> Result<bool> {
+        Ok(self.stat(name)?.is_some_and(|original| id_of(&original) == id))
+    }
+
+    pub fn rename(&self, name: &[u8], to: &Dir, new: &[u8], flags: RenameFlags) -> Result<()> {
+        let (old, new) = (OsStr::from_bytes(name), OsStr::from_bytes(new));
+        let renamed = if flags.is_empty() {
+            rustix::fs::renameat(&self.fd, old, &to.fd, new)
+        } else {
+            rustix::fs::renameat_with(&self.fd, old, &to.fd, new, flags)
+        };
+        renamed.map_err(self.failed(name))
+    }
+
+    pub fn link(&self, name: &[u8], to: &Dir, new: &[u8]) -> Result<()> {
+        rustix::fs::linkat(&self.fd, OsStr::from_bytes(name), &to.fd, OsStr::from_bytes(new), AtFlags::empty())
+            .map_err(self.failed(name))
+    }
+
+    pub fn remove(&self, name: &[u8], is_directory: bool) -> Result<()> {
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        rustix::fs::unlinkat(&self.fd, OsStr::from_bytes(name), flags).map_err(self.failed(name))
+    }
+
+    pub fn make_directory(&self, name: &[u8]) -> Result<()> {
+        rustix::fs::mkdirat(&self.fd, OsStr::from_bytes(name), Mode::RWXU).map_err(self.failed(name))
+    }
+
+    pub fn make_symlink(&self, target: &[u8], name: &[u8]) -> Result<()> {
+        rustix::fs::symlinkat(OsStr::from_bytes(target), &self.fd, OsStr::from_bytes(name)).map_err(self.failed(name))
+    }
+
+    pub fn make_node(&self, name: &[u8], kind: rustix::fs::FileType, device: u64) -> Result<()> {
+        rustix::fs::mknodat(&self.fd, OsStr::from_bytes(name), kind, Mode::RUSR | Mode::WUSR, device).map_err(self.failed(name))
+    }
+
+    pub fn make_file(&self, name: &[u8]) -> Result<OwnedFd> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, Mode::RUSR | Mode::WUSR).map_err(self.failed(name))
+    }
+
+    /// A file, to be written; one that may not be is made so for as long as it takes.
+    pub fn open_file(&self, name: &[u8]) -> Result<OwnedFd> {
+        let name_ = OsStr::from_bytes(name);
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let open = || rustix::fs::openat(&self.fd, name_, flags, Mode::empty());
+        match open() {
+            // The attributes, which come after the bytes, take that back.
+            Err(rustix::io::Errno::ACCESS) => rustix::fs::chmodat(&self.fd, name_, Mode::RUSR | Mode::WUSR, AtFlags::empty())
+                .and_then(|()| open())
+                .map_err(self.failed(name)),
+            opened => opened.map_err(self.failed(name)),
+        }
+    }
+
+    pub fn set_mode(&self, name: &[u8], mode: u16) -> Result<()> {
+        let mode = Mode::from_raw_mode(mode.into());
+        rustix::fs::chmodat(&self.fd, OsStr::from_bytes(name), mode, AtFlags::empty()).map_err(self.failed(name))
+    }
+
+    pub fn set_owner(&self, name: &[u8], uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let (uid, gid) = (uid.map(rustix::fs::Uid::from_raw), gid.map(rustix::fs::Gid::from_raw));
+        rustix::fs::chownat(&self.fd, OsStr::from_bytes(name), uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(self.failed(name))
+    }
+
+    /// Times of last access (`None`: as it is) and change, nanoseconds since the epoch.
+    pub fn set_times(&self, name: &[u8], atime: Option<i64>, mtime: i64) -> Result<()> {
+        let at =
+            |time: i64| rustix::fs::Timespec { tv_sec: time.div_euclid(1_000_000_000), tv_nsec: time.rem_euclid(1_000_000_000) };
+        let omitted = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+        let times = rustix::fs::Timestamps { last_access: atime.map_or(omitted, at), last_modification: at(mtime) };
+        rustix::fs::utimensat(&self.fd, OsStr::from_bytes(name), &times, AtFlags::SYMLINK_NOFOLLOW).map_err(self.failed(name))
+    }
+
+    /// A way to it for calls that have none by directory and name.
+    pub fn way(&self, name: &[u8]) -> Vec<u8> {
+        [format!("/proc/self/fd/{}/", self.fd.as_raw_fd()).as_bytes(), name].concat()
+    }
+
+    /// All names.
+    pub fn names(&self) -> Result<Vec<Vec<u8>>> {
+        let mut names = Vec::new();
+        let entries = rustix::fs::Dir::read_from(&self.fd).map_err(self.failed(b""))?;
+        for entry in entries {
+            let entry = entry.map_err(self.failed(b""))?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") {
+                names.push(name.to_vec());
+            }
+        }
+        Ok(names)
+    }
+
+    /// A directory in it.
+    pub fn dir(&self, name: &[u8]) -> Result<Dir> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = rustix::fs::openat(&self.fd, OsStr::from_bytes(name), flags, Mode::empty()).map_err(self.failed(name))?;
+        Ok(Dir { fd, path: join(&self.path, name) })
+    }
+}

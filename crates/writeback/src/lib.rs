@@ -1,0 +1,199 @@
+//! Makes the directory below a cache equal to the tree in the image, in rounds.
+//!
+//! | step | what | file |
+//! |---|---|---|
+//! | take | what has been noted so far is this round's, and the tree is read, with the gate closed | [`plan`] |
+//! | park | what stands below at a name that leads elsewhere now goes into `.bypath-park`, by its number | [`park`] |
+//! | make | parents first: what is to stand there is moved from the park, linked, or written in the park and moved | [`make`] |
+//! | contents | bytes, attributes | [`contents`], [`attributes`] |
+//! | remove | what is left in the park; times of directories; sync | [`finish`] |
+//! | stamps | what all of it is like below now; the notes go | [`finish`] |
+//!
+//! **A round may be cut off anywhere, and runs again**: each step is found done or not by which file (device and number)
+//! stands where, and notes go last. A round that comes after one that was cut off takes the notes of both. So recovery is
+//! a round.
+//!
+//! **Nothing of anybody else's is removed or replaced**: a file that the notes do not know goes aside, as
+//! `NAME.bypath-theirs`.
+//!
+//! **Nothing is dropped**: what fails is kept, the rest is done, and the next round tries again.
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod below;
+mod contents;
+mod finish;
+mod make;
+pub mod marker;
+mod park;
+mod place;
+mod plan;
+mod reserve;
+mod search;
+mod status;
+
+pub use marker::Marker;
+pub use status::Status;
+
+use base::{Cred, Cx, Thread};
+use below::Below;
+use cache::Cache;
+use plan::Plan;
+use pm::Errno;
+use std::collections::HashMap;
+
+/// Name of the directory below for what is on its way.
+pub const PARK: &str = ".bypath-park";
+
+/// Which file below: device and number.
+pub(crate) type Id = (u64, u64);
+
+/// What could not be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// To what.
+    pub what: String,
+    /// Why.
+    pub errno: Errno,
+}
+
+impl Failure {
+    pub(crate) fn new(what: impl AsRef<[u8]>, errno: Errno) -> Failure {
+        Failure { what: String::from_utf8_lossy(what.as_ref()).into_owned(), errno }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what, std::io::Error::from_raw_os_error(self.errno.0))
+    }
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// What a round has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Names and files that had been noted.
+    pub noted: u64,
+    /// Bytes written.
+    pub bytes: u64,
+}
+
+/// With this error a hook cuts a round off; with others that step alone fails.
+pub const CUT: Errno = Errno::EOWNERDEAD;
+
+/// Asked before each thing that is done below or in the notes; a test makes it fail.
+pub type Hook<'a> = dyn FnMut(&str) -> std::result::Result<(), Errno> + 'a;
+
+/// Who writes back.
+pub struct Writer {
+    cache: &'static Cache,
+    thread: Thread,
+    below: Below,
+}
+
+/// A round under way.
+pub(crate) struct Work<'a> {
+    pub cache: &'static Cache,
+    pub cx: Cx<'a>,
+    pub below: &'a Below,
+    pub plan: Plan,
+    pub hook: &'a mut Hook<'a>,
+    /// Where directories were found.
+    pub places: HashMap<u64, Vec<u8>>,
+    /// What could not be done; the first of it.
+    pub failure: Option<Failure>,
+    pub bytes: u64,
+}
+
+impl Writer {
+    /// For the directory below this cache.
+    pub fn new(cache: &'static Cache) -> std::result::Result<Writer, Failure> {
+        Ok(Writer { cache, thread: Thread::new(), below: Below::open(cache.place())? })
+    }
+
+    fn cx(&self) -> Cx<'_> {
+        Cx { cred: Cred::ROOT, umask: 0, thread: &self.thread }
+    }
+
+    /// Whether all that was changed in the image is below.
+    pub fn is_clean(&self) -> std::result::Result<bool, Failure> {
+        status::is_clean(self.cache, &self.cx())
+    }
+
+    /// One round. `sync`: what is below is synced before it is called done.
+    pub fn round(&self, sync: bool) -> std::result::Result<Round, Failure> {
+        let mut result = self.round_with(sync, &mut |_| Ok(()));
+        if result.as_ref().is_err_and(|failure| failure.errno == Errno::ENOSPC) {
+            // Perhaps it is the image that is full, with notes that this round will give back.
+            self.give_room();
+            result = self.round_with(sync, &mut |_| Ok(()));
+        }
+        if result.is_ok() {
+            self.keep_room();
+        }
+        result
+    }
+
+    /// The same, asking before each step.
+    pub fn round_with(&self, sync: bool, hook: &mut Hook<'_>) -> std::result::Result<Round, Failure> {
+        let cx = self.cx();
+        let mut ask = |step: &str| hook(step);
+        ask("take").map_err(|errno| Failure::new("take", errno))?;
+        let plan = Plan::take(self.cache, &cx)?;
+        let noted = plan.noted;
+        let mut work = Work {
+            cache: self.cache,
+            cx,
+            below: &self.below,
+            plan,
+            hook: &mut ask,
+            places: HashMap::new(),
+            failure: None,
+            bytes: 0,
+        };
+        work.all(sync)?;
+        Ok(Round { noted, bytes: work.bytes })
+    }
+
+    /// What this thread has of the image goes back.
+    pub fn rest(&self) {
+        self.cache.give_lane_back(&self.thread);
+    }
+}
+
+impl Work<'_> {
+    fn all(&mut self, sync: bool) -> Result<()> {
+        if !self.plan.is_empty() {
+            self.park()?;
+            self.make()?;
+            self.contents()?;
+            if self.failure.is_none() {
+                self.remove()?;
+            }
+            self.times()?;
+        }
+        if sync {
+            self.before("sync")?;
+            self.below.sync()?;
+        }
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => self.finish(),
+        }
+    }
+
+    /// Asked before each step.
+    pub(crate) fn before(&mut self, step: &str) -> Result<()> {
+        (self.hook)(step).map_err(|errno| Failure::new(step, errno))
+    }
+
+    /// Goes on with the rest when one thing has failed.
+    pub(crate) fn keep(&mut self, result: Result<()>) -> Result<()> {
+        if let Err(failure) = result {
+            self.failure.get_or_insert(failure);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! `.bypath-cache`, at the top of a directory with a cache in front: which image, and who writes back.
+//!
+//! Whoever writes back has it locked. It is made, and durable, before the first change, and goes when all is below.
+
+use crate::below::errno;
+use pm::Errno;
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Its name.
+pub const NAME: &str = ".bypath-cache";
+
+/// The marker, locked by this process.
+#[derive(Debug)]
+pub struct Marker {
+    file: OwnedFd,
+    path: PathBuf,
+}
+
+/// What an attempt to lock it came to.
+#[derive(Debug)]
+pub enum Claim {
+    /// It is ours.
+    Ours(Marker),
+    /// Another process writes back for the same image.
+    Served,
+    /// It is another image's.
+    Another(String),
+}
+
+/// The image that the marker of a directory names, if there is one.
+pub fn of(directory: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(directory.join(NAME)).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("image ")).map(str::to_owned)
+}
+
+impl Marker {
+    /// Locks the marker of a directory for an image (its path, and its number), and makes it if it is missing.
+    pub fn claim(directory: &Path, image: &Path, number: u64) -> Result<Claim, Errno> {
+        let path = directory.join(NAME);
+        let text = format!(
+            "A bypath cache holds changes of this directory: bypath cache status {0}\nimage {0}\nnumber {number:x}\n",
+            image.display()
+        );
+        loop {
+            let times = Times::of(directory);
+            let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH).map_err(errno)?;
+            let is_locked = match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => true,
+                Err(rustix::io::Errno::WOULDBLOCK) => false,
+                Err(error) => return Err(errno(error)),
+            };
+            let said = std::fs::read_to_string(&path).unwrap_or_default();
+            let is_its = said.lines().any(|line| line == format!("number {number:x}"));
+            if !said.is_empty() && !is_its {
+                let other = said.lines().find_map(|line| line.strip_prefix("image ")).unwrap_or("?");
+                return Ok(Claim::Another(other.to_owned()));
+            }
+            if !is_locked {
+                return Ok(Claim::Served);
+            }
+            // Whoever had it may have removed it between our opening and our lock.
+            let (mine, there) = (rustix::fs::fstat(&file).map_err(errno)?, rustix::fs::lstat(&path));
+            if there.map(|there| (there.st_dev, there.st_ino)) != Ok((mine.st_dev, mine.st_ino)) {
+                continue;
+            }
+            if said.is_empty() {
+                rustix::io::pwrite(&file, text.as_bytes(), 0).map_err(errno)?;
+                rustix::fs::fsync(&file).map_err(errno)?;
+                let dir = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
+                times.restore(directory);
+                rustix::fs::fsync(&dir).map_err(errno)?;
+            }
+            return Ok(Claim::Ours(Marker { file, path }));
+        }
+    }
+
+    /// All is below: it goes.
+    pub fn remove(self) {
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        let times = Times::of(directory);
+        let _ = rustix::fs::unlink(&self.path);
+        times.restore(directory);
+        drop(self.file);
+    }
+}
+
+/// Times of the directory: the marker is no change of what people keep in it.
+struct Times(Option<rustix::fs::Timestamps>);
+
+impl Times {
+    fn of(directory: &Path) -> Times {
+        let time = |tv_sec, tv_nsec| rustix::fs::Timespec { tv_sec, tv_nsec };
+        Times(rustix::fs::stat(directory).ok().map(|stat| rustix::fs::Timestamps {
+            last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
+            last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
+        }))
+    }
+
+    fn restore(self, directory: &Path) {
+        if let Some(times) = self.0 {
+            let _ = rustix::fs::utimensat(rustix::fs::CWD, directory, &times, rustix::fs::AtFlags::empty());
+        }
+    }
+}
+
+/// A path from bytes.
+pub fn path(bytes: &[u8]) -> &Path {
+    Path::new(if bytes.is_empty() { OsStr::new("/") } else { OsStr::from_bytes(bytes) })
+}

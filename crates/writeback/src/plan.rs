@@ -1,0 +1,324 @@
+//! What a round is to do: the notes, and what the tree is like at one moment.
+
+use crate::{Failure, Id, Result};
+use base::{Cx, Error, Kind, Node};
+use cache::Cache;
+use cache::touch::{CHUNK, Label};
+use pm::{Errno, UserSlice};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// How long the gate is closed at first, and at most, nanoseconds.
+const CLOSED: (u64, u64) = (200_000_000, 5_000_000_000);
+/// Attempts to find the gate free.
+const ATTEMPTS: u32 = 200;
+/// Most levels of directories.
+const DEPTH_MAX: usize = 100_000;
+
+/// A name of a directory.
+pub type Spot = (u64, Vec<u8>);
+
+/// Where a name leads.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    pub node: Node,
+    pub kind: Kind,
+}
+
+/// What is noted of a node.
+#[derive(Clone, Debug, Default)]
+pub struct Noted {
+    /// Bytes that have been touched, in order.
+    pub ranges: Vec<(u64, u64)>,
+    /// All from here on have.
+    pub from: Option<u64>,
+    /// One of its names in the tree.
+    pub spot: Option<Spot>,
+}
+
+/// All that a round has to do.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Rounds whose notes these are.
+    pub rounds: Vec<u64>,
+    /// Names that were touched, and where they lead now.
+    pub names: BTreeMap<Spot, Option<Target>>,
+    /// Directories of the tree that matter: their parents and names.
+    pub dirs: HashMap<u64, Spot>,
+    /// Directories whose names were touched and that are in the tree.
+    pub touched: BTreeSet<u64>,
+    /// Nodes whose bytes or attributes were touched and that are here.
+    pub nodes: BTreeMap<u64, Noted>,
+    /// Which file below a node is.
+    pub ids: HashMap<u64, Id>,
+    /// All files that are known to be ours.
+    pub ours: HashSet<Id>,
+    /// Where files were when they were touched.
+    pub was: HashMap<Id, Vec<Spot>>,
+    /// Where nodes are to stand.
+    pub targets: HashMap<u64, Vec<Spot>>,
+    /// Files that are to stand somewhere that was touched.
+    pub wanted: HashSet<Id>,
+    /// Names that had to be looked for.
+    pub names_found: HashMap<u64, Spot>,
+    /// Nodes that were written whole in this round.
+    pub made: HashSet<u64>,
+    /// Those of them that are mapped and open no more.
+    pub unmapped: Vec<u64>,
+    /// Moves of directories, ever.
+    pub moved: u64,
+    /// How much was noted.
+    pub noted: u64,
+    /// The root of the tree.
+    pub root: u64,
+}
+
+/// The node with this number.
+pub fn node(id: u64) -> Node {
+    Node { id, hint: u32::MAX }
+}
+
+pub fn image(error: Error) -> Failure {
+    Failure::new("the cache image", error.errno())
+}
+
+/// Names of a directory of the image.
+pub fn names_in(cache: &Cache, cx: &Cx, dir: Node) -> Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    let mut each = |entry: base::DirEntry<'_>| {
+        if !matches!(entry.name, b"." | b"..") {
+            names.push(entry.name.to_vec());
+        }
+        true
+    };
+    cache.fs().readdir(cx, dir, 0, &mut each).map_err(image)?;
+    Ok(names)
+}
+
+/// Nothing, where that is what is not there.
+pub fn if_there<T>(found: base::Result<T>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(Error::Posix(Errno::ENOENT | Errno::ESTALE)) => Ok(None),
+        Err(error) => Err(image(error)),
+    }
+}
+
+impl Plan {
+    /// Takes what has been noted. From now on notes are made for the next round.
+    pub fn take(cache: &Cache, cx: &Cx) -> Result<Plan> {
+        let fs = cache.fs();
+        let (mut time, longest) = CLOSED;
+        for _ in 0..ATTEMPTS {
+            let now = fs.round().map_err(image)?;
+            cache.log_of(cx, now + 1).map_err(image)?;
+            let Some(closed) = fs.close_changes(time).map_err(image)? else {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                continue;
+            };
+            fs.begin_round(now + 1).map_err(image)?;
+            let plan = Plan::read(cache, cx, now + 1);
+            if closed.open() {
+                return plan;
+            }
+            // It took too long: what has been read may be a mixture.
+            time = (time * 4).min(longest);
+        }
+        Err(Failure::new("a program is stopped in the middle of a change", Errno::EBUSY))
+    }
+
+    fn read(cache: &Cache, cx: &Cx, now: u64) -> Result<Plan> {
+        let mut plan = Plan { root: cache.tree().id, moved: cache.fs().directory_moves().map_err(image)?.0, ..Plan::default() };
+        let mut rounds: Vec<u64> = names_in(cache, cx, cache.touched())?
+            .iter()
+            .filter_map(|name| Label::parse(name))
+            .filter(|round| *round < now)
+            .collect();
+        rounds.sort_unstable();
+        for round in &rounds {
+            plan.read_round(cache, cx, *round)?;
+        }
+        plan.rounds = rounds;
+        plan.read_mapped(cache, cx)?;
+        plan.read_tree(cache, cx)?;
+        Ok(plan)
+    }
+
+    fn read_round(&mut self, cache: &Cache, cx: &Cx, round: u64) -> Result<()> {
+        let log = cache.log_of(cx, round).map_err(image)?;
+        for label in names_in(cache, cx, log)? {
+            let (Some(kind), Some(id)) = (label.first().copied(), label.get(1..).and_then(Label::parse)) else { continue };
+            let note = cache.fs().lookup(cx, log, &label).map_err(image)?;
+            self.noted += 1;
+            match kind {
+                b'n' => {
+                    self.learn(cache, note)?;
+                    self.touched.insert(id);
+                    for name in names_in(cache, cx, note)? {
+                        let was = cache.fs().lookup(cx, note, &name).map_err(image)?;
+                        if let Some(file) = self.learn(cache, was)? {
+                            self.was.entry(file).or_default().push((id, name.clone()));
+                        }
+                        self.names.insert((id, name), None);
+                        self.noted += 1;
+                    }
+                }
+                b'm' => drop(self.learn(cache, note)?),
+                b'd' => {
+                    let noted = self.nodes.entry(id).or_default();
+                    read_map(cache, cx, note, |chunk| noted.ranges.push((chunk * CHUNK, (chunk + 1) * CHUNK)))?;
+                }
+                b'c' => {
+                    let noted = self.nodes.entry(id).or_default();
+                    read_map(cache, cx, note, |chunk| {
+                        noted.from = Some(noted.from.unwrap_or(u64::MAX).min(chunk * CHUNK));
+                    })?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Which file below something was, as an empty node of the log says.
+    fn learn(&mut self, cache: &Cache, note: Node) -> Result<Option<Id>> {
+        let Some(known) = cache.known_if(note).map_err(image)? else { return Ok(None) };
+        let (id, file) = (known.stamp.size, (known.stamp.device, known.stamp.number));
+        if file.1 == 0 {
+            return Ok(None);
+        }
+        self.ours.insert(file);
+        if id != 0 {
+            self.ids.insert(id, file);
+        }
+        Ok(Some(file))
+    }
+
+    fn read_mapped(&mut self, cache: &Cache, cx: &Cx) -> Result<()> {
+        for name in names_in(cache, cx, cache.mapped())? {
+            let Some(id) = Label::parse(&name) else { continue };
+            self.nodes.entry(id).or_default().from = Some(0);
+            if cache.fs().is_open(cx, node(id)) != Ok(true) {
+                self.unmapped.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the tree is like at this moment, as far as it matters.
+    fn read_tree(&mut self, cache: &Cache, cx: &Cx) -> Result<()> {
+        let dirs = std::mem::take(&mut self.touched);
+        for id in dirs {
+            if self.learn_dir(cache, cx, id)? {
+                self.touched.insert(id);
+            }
+        }
+        let mut names = std::mem::take(&mut self.names);
+        for ((dir, name), target) in &mut names {
+            if !self.touched.contains(dir) {
+                continue;
+            }
+            let Some((child, kind)) = if_there(cache.fs().lookup_kind(cx, node(*dir), name))? else { continue };
+            *target = Some(Target { node: child, kind });
+            self.targets.entry(child.id).or_default().push((*dir, name.clone()));
+            self.learn_node(cache, child)?;
+            if kind == Kind::Directory {
+                self.learn_dir(cache, cx, child.id)?;
+                // One that was made by a round that was cut off has not its mode yet.
+                self.nodes.entry(child.id).or_default();
+            }
+        }
+        self.names = names;
+        let mut nodes = std::mem::take(&mut self.nodes);
+        let mut gone = Vec::new();
+        for (id, noted) in &mut nodes {
+            if if_there(cache.fs().attr(cx, node(*id)))?.is_none() {
+                gone.push(*id);
+                continue;
+            }
+            self.learn_node(cache, node(*id))?;
+            noted.ranges.sort_unstable();
+            noted.ranges.dedup();
+            let mut text = [0; 255];
+            if *id == self.root {
+                continue;
+            }
+            if let Some(Some((parent, len))) = if_there(cache.fs().named(node(*id), &mut text))?
+                && self.learn_dir(cache, cx, parent.id)?
+            {
+                noted.spot = Some((parent.id, text[..len].to_vec()));
+            }
+        }
+        for id in gone {
+            nodes.remove(&id);
+        }
+        self.nodes = nodes;
+        self.wanted = self.targets.keys().filter_map(|node| self.ids.get(node)).copied().collect();
+        Ok(())
+    }
+
+    /// Which file below a node is, from the node itself.
+    fn learn_node(&mut self, cache: &Cache, at: Node) -> Result<()> {
+        if let Some(known) = if_there(cache.known_if(at))?.flatten() {
+            let file = (known.stamp.device, known.stamp.number);
+            self.ids.insert(at.id, file);
+            self.ours.insert(file);
+        }
+        Ok(())
+    }
+
+    /// The way from a directory up to the root of the tree; whether there is one.
+    fn learn_dir(&mut self, cache: &Cache, cx: &Cx, id: u64) -> Result<bool> {
+        let mut found = Vec::new();
+        let mut at = id;
+        while at != self.root && !self.dirs.contains_key(&at) {
+            let mut text = [0; 255];
+            let is_directory = if_there(cache.fs().attr(cx, node(at)))?.is_some_and(|attr| attr.kind == Kind::Directory);
+            let named = if is_directory { if_there(cache.fs().named(node(at), &mut text))?.flatten() } else { None };
+            let Some((parent, len)) = named else { return Ok(false) };
+            found.push((at, (parent.id, text[..len].to_vec())));
+            at = parent.id;
+            if found.len() > DEPTH_MAX {
+                return Err(Failure::new("the cache image", Errno::ELOOP));
+            }
+        }
+        for (id, spot) in found {
+            self.learn_node(cache, node(id))?;
+            self.dirs.insert(id, spot);
+        }
+        self.learn_node(cache, node(self.root))?;
+        Ok(true)
+    }
+
+    /// Levels above a directory.
+    pub fn depth(&self, id: u64) -> usize {
+        let (mut at, mut depth) = (id, 0);
+        while let Some((parent, _)) = self.dirs.get(&at) {
+            (at, depth) = (*parent, depth + 1);
+        }
+        depth
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.nodes.is_empty() && self.touched.is_empty()
+    }
+}
+
+/// Calls `each` with every chunk that a map of the log has.
+fn read_map(cache: &Cache, cx: &Cx, map: Node, mut each: impl FnMut(u64)) -> Result<()> {
+    let mut at = 0;
+    let mut bytes = vec![0u8; 64 << 10];
+    loop {
+        at = match cache.fs().seek(cx, map, at, true) {
+            Ok(at) => at,
+            Err(Error::Posix(Errno::ENXIO)) => return Ok(()),
+            Err(error) => return Err(image(error)),
+        };
+        let came = cache.fs().read(cx, map, at, &[UserSlice::from_mut(&mut bytes)]).map_err(image)?;
+        if came == 0 {
+            return Ok(());
+        }
+        bytes[..came].iter().enumerate().filter(|(_, byte)| **byte != 0).for_each(|(index, _)| each(at + index as u64));
+        at += came as u64;
+    }
+}

@@ -1,0 +1,51 @@
+//! Names in the tree of nodes of which none is known: looked for everywhere, once for all. Rare: files with several names
+//! of which the first has gone.
+
+use crate::plan::{if_there, names_in, node};
+use crate::{Result, Work};
+use base::Kind;
+use std::collections::BTreeSet;
+
+impl Work<'_> {
+    /// Finds a name for each node that was touched, has names, and of which none is known.
+    pub fn find_names(&mut self) -> Result<()> {
+        let mut wanted = BTreeSet::new();
+        for (id, noted) in &self.plan.nodes {
+            let is_known = noted.spot.is_some() || self.plan.targets.contains_key(id) || *id == self.plan.root;
+            if !is_known && self.plan.ids.contains_key(id) && self.has_name(*id)? {
+                wanted.insert(*id);
+            }
+        }
+        let mut todo = vec![self.plan.root];
+        while let (Some(dir), false) = (todo.pop(), wanted.is_empty()) {
+            for name in if_there_names(self, dir)? {
+                let Some((child, kind)) = if_there(self.cache.fs().lookup_kind(&self.cx, node(dir), &name))? else { continue };
+                if kind == Kind::Directory {
+                    todo.push(child.id);
+                    self.plan.dirs.entry(child.id).or_insert((dir, name));
+                    if let Some(known) = if_there(self.cache.known_if(child))?.flatten() {
+                        self.plan.ids.entry(child.id).or_insert((known.stamp.device, known.stamp.number));
+                    }
+                } else if wanted.remove(&child.id) {
+                    self.plan.nodes.entry(child.id).or_default().spot = Some((dir, name.clone()));
+                    // So that it is found by this name from now on.
+                    self.plan.names_found.insert(child.id, (dir, name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a node that the lower file system has still has a name here.
+    fn has_name(&self, id: u64) -> Result<bool> {
+        let known = if_there(self.cache.known_if(node(id)))?.flatten();
+        Ok(known.is_some_and(|known| known.stamp.nlink > 0))
+    }
+}
+
+fn if_there_names(work: &Work<'_>, dir: u64) -> Result<Vec<Vec<u8>>> {
+    match names_in(work.cache, &work.cx, node(dir)) {
+        Err(failure) if matches!(failure.errno, pm::Errno::ENOENT | pm::Errno::ESTALE) => Ok(Vec::new()),
+        names => names,
+    }
+}

@@ -1,0 +1,68 @@
+//! How far behind the directory below is.
+
+use crate::plan::{image, names_in};
+use crate::{Failure, Result};
+use base::Cx;
+use cache::Cache;
+use cache::touch::Label;
+
+/// What is known of a cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Names whose changes are not below.
+    pub names: u64,
+    /// Files with bytes or attributes that are not below.
+    pub files: u64,
+    /// Process that writes back; 0: none.
+    pub writer: u32,
+    /// Error number of what could not be written; 0: none.
+    pub error: i32,
+    /// Rounds ever.
+    pub rounds: u64,
+    /// Bytes written back, ever.
+    pub written: u64,
+}
+
+impl Status {
+    /// That of this cache.
+    pub fn of(cache: &Cache, cx: &Cx) -> std::result::Result<Status, Failure> {
+        let fs = cache.fs();
+        let (writer, error, rounds) = fs.writer().map_err(image)?;
+        let mut status = Status { writer, error, rounds, written: fs.count_written(0).map_err(image)?, ..Status::default() };
+        for_each_log(cache, cx, |log| {
+            for label in names_in(cache, cx, log)? {
+                match label.first() {
+                    Some(b'n') => {
+                        let dir = fs.lookup(cx, log, &label).map_err(image)?;
+                        status.names += names_in(cache, cx, dir)?.len() as u64;
+                    }
+                    Some(b'd') => status.files += 1,
+                    _ => {}
+                }
+            }
+            Ok(())
+        })?;
+        status.files += names_in(cache, cx, cache.mapped())?.len() as u64;
+        Ok(status)
+    }
+}
+
+fn for_each_log(cache: &Cache, cx: &Cx, mut each: impl FnMut(base::Node) -> Result<()>) -> Result<()> {
+    for name in names_in(cache, cx, cache.touched())? {
+        if Label::parse(&name).is_some() {
+            each(cache.fs().lookup(cx, cache.touched(), &name).map_err(image)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether nothing has been noted that is not below.
+pub fn is_clean(cache: &Cache, cx: &Cx) -> Result<bool> {
+    let mut clean = names_in(cache, cx, cache.mapped())?.is_empty();
+    for_each_log(cache, cx, |log| {
+        // What was made by the round before is no change.
+        clean &= names_in(cache, cx, log)?.iter().all(|label| label.first() == Some(&b'm'));
+        Ok(())
+    })?;
+    Ok(clean)
+}

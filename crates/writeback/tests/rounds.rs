@@ -1,0 +1,445 @@
+//! Rounds, cut off at every step and run again: the directory below becomes what a plain directory is after the same work.
+//!
+//! Method: one cache in front of a directory with many equal small trees. On each a sequence of operations is done by the
+//! cache, and on a twin of it by the kernel; a round is cut off at step k, for all k, perhaps followed by more work, and
+//! run to the end. Then the tree below, the twin, and what the cache shows are compared: names, kinds, contents, modes,
+//! link counts, owners.
+
+use base::{Cred, Cx, Kind, NewNode, Node, RenameMode, SetAttr, Thread};
+use cache::{Cache, Changes, Origin, prepare};
+use engine::Fs;
+use engine::mkfs::{self, Options};
+use pm::{Errno, UserSlice};
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+use vfs::backend::{Backend, Xattrs};
+use writeback::{CUT, Writer};
+
+/// What can be done to a small tree.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Create(&'static str),
+    Write(&'static str, u64, usize),
+    Append(&'static str, usize),
+    Cut(&'static str, u64),
+    Mkdir(&'static str),
+    Symlink(&'static str, &'static str),
+    Fifo(&'static str),
+    Unlink(&'static str),
+    Rmdir(&'static str),
+    Rename(&'static str, &'static str),
+    Exchange(&'static str, &'static str),
+    Link(&'static str, &'static str),
+    Chmod(&'static str, u16),
+    Times(&'static str, i64),
+    Punch(&'static str, u64, u64),
+    Attribute(&'static str),
+}
+
+use Op::*;
+
+/// Alone, and all pairs of them.
+const OPS: &[Op] = &[
+    Create("new"),
+    Create("d/new"),
+    Write("f", 3, 10),
+    Write("big", 70_000, 5_000),
+    Write("new", 0, 9),
+    Append("f", 100),
+    Append("big", 100_000),
+    Cut("big", 5),
+    Cut("big", 400_000),
+    Mkdir("n"),
+    Create("n/x"),
+    Symlink("to", "s2"),
+    Fifo("p2"),
+    Unlink("f"),
+    Unlink("hard1"),
+    Unlink("d/e/deep"),
+    Rmdir("empty"),
+    Rename("f", "g"),
+    Rename("f", "d/f"),
+    Rename("f", "big"),
+    Rename("d/e/deep", "f"),
+    Rename("d", "moved"),
+    Rename("d/e", "e"),
+    Rename("empty", "d/empty"),
+    Rename("moved", "empty"),
+    Rename("empty", "d2"),
+    Rename("new", "f"),
+    Exchange("f", "d"),
+    Exchange("d", "empty"),
+    Link("f", "l1"),
+    Link("hard1", "d/hard3"),
+    Link("new", "l2"),
+    Chmod("f", 0o600),
+    Chmod("d", 0o711),
+    Times("big", 12_345_678_901),
+    Punch("big", 4_096, 100_000),
+    Attribute("f"),
+    Rename("hard1", "h"),
+    Rename("hard2", "d/e/h"),
+];
+
+fn text(len: usize, seed: u64) -> Vec<u8> {
+    (0..len as u64).map(|at| (at.wrapping_mul(31).wrapping_add(seed * 7) % 251) as u8).collect()
+}
+
+/// The tree that each run begins with.
+fn plant(at: &Path) {
+    std::fs::create_dir_all(at.join("d/e")).unwrap();
+    std::fs::create_dir(at.join("empty")).unwrap();
+    std::fs::write(at.join("f"), b"hello").unwrap();
+    std::fs::write(at.join("big"), text(300_000, 1)).unwrap();
+    std::fs::write(at.join("d/e/deep"), b"deep").unwrap();
+    std::fs::write(at.join("hard1"), b"hard").unwrap();
+    std::fs::hard_link(at.join("hard1"), at.join("hard2")).unwrap();
+    std::os::unix::fs::symlink("f", at.join("s")).unwrap();
+}
+
+fn c(path: &Path) -> std::ffi::CString {
+    std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap()
+}
+
+/// By the kernel; whether it could be done.
+fn by_kernel(at: &Path, op: Op) -> bool {
+    use rustix::fs as r;
+    let p = |name: &str| at.join(name);
+    let write = |name: &str| std::fs::OpenOptions::new().write(true).open(p(name));
+    match op {
+        Create(name) => std::fs::OpenOptions::new().write(true).create_new(true).open(p(name)).is_ok(),
+        Write(name, offset, len) => {
+            write(name).is_ok_and(|file| std::os::unix::fs::FileExt::write_all_at(&file, &text(len, offset), offset).is_ok())
+        }
+        Append(name, len) => write(name).is_ok_and(|file| {
+            let size = file.metadata().unwrap().len();
+            std::os::unix::fs::FileExt::write_all_at(&file, &text(len, 5), size).is_ok()
+        }),
+        Cut(name, size) => write(name).is_ok_and(|file| file.set_len(size).is_ok()),
+        Mkdir(name) => std::fs::create_dir(p(name)).is_ok(),
+        Symlink(target, name) => std::os::unix::fs::symlink(target, p(name)).is_ok(),
+        Fifo(name) => r::mknodat(r::CWD, c(&p(name)), r::FileType::Fifo, r::Mode::from_raw_mode(0o644), 0).is_ok(),
+        Unlink(name) => std::fs::remove_file(p(name)).is_ok(),
+        Rmdir(name) => std::fs::remove_dir(p(name)).is_ok(),
+        Rename(from, to) => std::fs::rename(p(from), p(to)).is_ok(),
+        Exchange(from, to) => r::renameat_with(r::CWD, c(&p(from)), r::CWD, c(&p(to)), r::RenameFlags::EXCHANGE).is_ok(),
+        Link(from, to) => std::fs::hard_link(p(from), p(to)).is_ok(),
+        Chmod(name, mode) => std::fs::set_permissions(p(name), std::fs::Permissions::from_mode(mode.into())).is_ok(),
+        Times(name, mtime) => {
+            let time = r::Timespec { tv_sec: mtime / 1_000_000_000, tv_nsec: mtime % 1_000_000_000 };
+            let times = r::Timestamps { last_access: time, last_modification: time };
+            r::utimensat(r::CWD, c(&p(name)), &times, r::AtFlags::empty()).is_ok()
+        }
+        Punch(name, from, len) => write(name).is_ok_and(|file| {
+            let flags = r::FallocateFlags::PUNCH_HOLE | r::FallocateFlags::KEEP_SIZE;
+            r::fallocate(&file, flags, from, len).is_ok()
+        }),
+        Attribute(name) => r::setxattr(c(&p(name)), c"user.note", b"value", r::XattrFlags::empty()).is_ok(),
+    }
+}
+
+struct Bench {
+    cache: &'static Cache,
+    writer: Arc<Mutex<Writer>>,
+    helper: Option<JoinHandle<()>>,
+    thread: Thread,
+    image: PathBuf,
+    low: PathBuf,
+    twins: PathBuf,
+    runs: usize,
+}
+
+impl Bench {
+    fn new(name: &str, runs: usize) -> Bench {
+        // Where extended attributes and holes are kept as they are.
+        let top = PathBuf::from(format!("/dev/shm/bypath-rounds-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&top);
+        let (low, twins, image) = (top.join("low"), top.join("twins"), top.join("c.img"));
+        for run in 0..runs {
+            plant(&low.join(run.to_string()));
+            plant(&twins.join(run.to_string()));
+        }
+        let text = [image.as_os_str().as_bytes(), b"\0"].concat();
+        let options = Options { limit: 1 << 30, features: format::Features::CACHE, mode: 0o700, ..Options::default() };
+        mkfs::make(&text, &options).unwrap();
+        let thread = Thread::new();
+        let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+        let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let options = engine::process::Options {
+            domain: None,
+            read_only: false,
+            segment_dir: None,
+            slot: 0,
+            cachelets: None,
+            atomic: None,
+        };
+        let fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| error.to_string()).unwrap();
+        let origin = Origin::Directory(low.as_os_str().as_bytes());
+        prepare(&cx, fs, &origin).unwrap();
+        let cache = Cache::new(&cx, fs, &origin, Changes::Image).unwrap();
+        let cache: &'static Cache = Box::leak(Box::new(cache));
+        let writer = Arc::new(Mutex::new(Writer::new(cache).unwrap()));
+        let helper = Some(help(fs, Arc::downgrade(&writer)));
+        Bench { cache, writer, helper, thread, image, low, twins, runs }
+    }
+
+    fn cx(&self) -> Cx<'_> {
+        Cx { cred: Cred::ROOT, umask: 0o022, thread: &self.thread }
+    }
+
+    /// The directory that a path of run `run` is in, and the last name.
+    fn walk<'p>(&self, run: usize, path: &'p str) -> base::Result<(Node, &'p [u8])> {
+        let mut dir = self.cache.lookup(&self.cx(), self.cache.root(), run.to_string().as_bytes())?;
+        let mut parts = path.split('/').peekable();
+        loop {
+            let part = parts.next().unwrap();
+            if parts.peek().is_none() {
+                return Ok((dir, part.as_bytes()));
+            }
+            dir = self.cache.lookup(&self.cx(), dir, part.as_bytes())?;
+        }
+    }
+
+    fn node(&self, run: usize, path: &str) -> base::Result<Node> {
+        let (dir, name) = self.walk(run, path)?;
+        self.cache.lookup(&self.cx(), dir, name)
+    }
+
+    /// A regular file, as who opens it to write finds it.
+    fn file(&self, run: usize, path: &str) -> base::Result<Node> {
+        let node = self.node(run, path)?;
+        match self.cache.attr(&self.cx(), node)?.kind {
+            Kind::Regular => Ok(node),
+            _ => Err(Errno::EISDIR.into()),
+        }
+    }
+
+    fn by_cache(&self, run: usize, op: Op) -> base::Result<()> {
+        let (cx, cache) = (&self.cx(), self.cache);
+        let make = |path, kind, target: &'static str| {
+            let (dir, name) = self.walk(run, path)?;
+            let mode = if kind == Kind::Directory { 0o777 } else { 0o666 };
+            cache.create(cx, dir, name, &NewNode { kind, mode, rdev: 0, target: target.as_bytes() }).map(drop)
+        };
+        let rename = |from, to, mode| {
+            let ((a, from), (b, to)) = (self.walk(run, from)?, self.walk(run, to)?);
+            cache.rename(cx, a, from, b, to, mode)
+        };
+        match op {
+            Create(path) => make(path, Kind::Regular, ""),
+            Mkdir(path) => make(path, Kind::Directory, ""),
+            Symlink(target, path) => make(path, Kind::Symlink, target),
+            Fifo(path) => make(path, Kind::Fifo, ""),
+            Write(path, offset, len) => {
+                cache.write(cx, self.file(run, path)?, Some(offset), &[UserSlice::from_ref(&text(len, offset))]).map(drop)
+            }
+            Append(path, len) => cache.write(cx, self.file(run, path)?, None, &[UserSlice::from_ref(&text(len, 5))]).map(drop),
+            Cut(path, size) => {
+                let size = SetAttr { size: Some(size), size_checked: true, ..SetAttr::default() };
+                cache.set_attr(cx, self.file(run, path)?, &size)
+            }
+            Unlink(path) => self.walk(run, path).and_then(|(dir, name)| cache.unlink(cx, dir, name)),
+            Rmdir(path) => self.walk(run, path).and_then(|(dir, name)| cache.rmdir(cx, dir, name)),
+            Rename(from, to) => rename(from, to, RenameMode::Replace),
+            Exchange(from, to) => rename(from, to, RenameMode::Exchange),
+            Link(from, to) => {
+                let (node, (dir, name)) = (self.node(run, from)?, self.walk(run, to)?);
+                cache.link(cx, node, dir, name)
+            }
+            Chmod(path, mode) => cache.set_attr(cx, self.node(run, path)?, &SetAttr { mode: Some(mode), ..SetAttr::default() }),
+            Times(path, time) => {
+                let at = Some(base::SetTime::At(time));
+                cache.set_attr(cx, self.node(run, path)?, &SetAttr { atime: at, mtime: at, ..SetAttr::default() })
+            }
+            Punch(path, from, len) => cache.fallocate(cx, self.file(run, path)?, base::Fallocate::PunchHole, from, len),
+            Attribute(path) => cache.set_xattr(cx, self.node(run, path)?, b"user.note", UserSlice::from_ref(b"value"), 0),
+        }
+    }
+
+    /// By both; they agree on whether it can be done.
+    fn both(&self, run: usize, op: Op) {
+        let kernel = by_kernel(&self.twins.join(run.to_string()), op);
+        let ours = self.by_cache(run, op);
+        assert_eq!(kernel, ours.is_ok(), "run {run}: {op:?}: {ours:?}");
+    }
+
+    /// A round that is cut off at step `at`; whether it came so far.
+    fn cut(&self, at: usize) -> bool {
+        let mut step = 0;
+        let mut hook = |_: &str| {
+            step += 1;
+            if step > at { Err(CUT) } else { Ok(()) }
+        };
+        self.writer.lock().unwrap().round_with(false, &mut hook).is_err()
+    }
+
+    fn check(&self, run: usize, what: &str) {
+        while !self.writer.lock().unwrap().is_clean().unwrap() {
+            self.writer.lock().unwrap().round(false).unwrap_or_else(|failure| panic!("run {run}: {what}: {failure}"));
+        }
+        let there = tree(&self.low.join(run.to_string()));
+        let twin = tree(&self.twins.join(run.to_string()));
+        assert_eq!(there, twin, "run {run}: {what}");
+        let mut here = BTreeMap::new();
+        println!("run {run}: {what}");
+        let top = self.cache.lookup(&self.cx(), self.cache.root(), run.to_string().as_bytes());
+        self.show(top.unwrap(), String::new(), &mut here);
+        assert_eq!(here, there, "run {run}: {what}: as the cache shows it");
+        let park = self.low.join(writeback::PARK);
+        assert!(!park.exists(), "run {run}: {what}: left in the park: {:?}", tree(&park));
+    }
+
+    fn show(&self, dir: Node, path: String, into: &mut BTreeMap<String, Shown>) {
+        let (cx, mut names) = (self.cx(), Vec::new());
+        let mut each = |entry: base::DirEntry<'_>| {
+            if !matches!(entry.name, b"." | b"..") {
+                names.push(entry.name.to_vec());
+            }
+            true
+        };
+        self.cache.readdir(&cx, dir, 0, &mut each).unwrap();
+        for name in names {
+            let node = self.cache.lookup(&cx, dir, &name).unwrap();
+            let attr = self.cache.attr(&cx, node).unwrap();
+            let path = format!("{path}/{}", String::from_utf8_lossy(&name));
+            let mut contents = vec![0; attr.size as usize];
+            match attr.kind {
+                Kind::Regular => {
+                    let read = self.cache.read(&cx, node, 0, &[UserSlice::from_mut(&mut contents)]);
+                    read.unwrap_or_else(|error| panic!("{path}: {error:?}"));
+                }
+                Kind::Symlink => drop(self.cache.readlink(&cx, node, UserSlice::from_mut(&mut contents)).unwrap()),
+                _ => contents.clear(),
+            }
+            let mut value = [0; 64];
+            let note = self.cache.get_xattr(&cx, node, b"user.note", UserSlice::from_mut(&mut value)).unwrap_or(0);
+            let nlink = if attr.kind == Kind::Directory { 0 } else { attr.nlink };
+            into.insert(path.clone(), (attr.kind as u8, u32::from(attr.mode), nlink, contents, value[..note].to_vec()));
+            if attr.kind == Kind::Directory {
+                self.show(node, path, into);
+            }
+        }
+    }
+
+    fn end(mut self) {
+        let helper = self.helper.take();
+        drop(self.writer);
+        helper.unwrap().join().unwrap();
+        let text = [self.image.as_os_str().as_bytes(), b"\0"].concat();
+        let checked = engine::check::run(&text, &mut |_| {});
+        let checked = checked.map_err(|error| error.to_string()).unwrap();
+        assert!(checked.issues.is_empty(), "{:?}", checked.issues);
+        let _ = std::fs::remove_dir_all(self.image.parent().unwrap());
+    }
+}
+
+/// Makes the rounds that somebody waits for.
+fn help(fs: &'static Fs, writer: Weak<Mutex<Writer>>) -> JoinHandle<()> {
+    fs.writer_is(std::process::id()).unwrap();
+    std::thread::spawn(move || {
+        while let Some(writer) = writer.upgrade() {
+            let (seen, wanted) = fs.rounds_wanted().unwrap();
+            if let Some(wanted) = wanted {
+                let result = writer.lock().unwrap().round(false);
+                fs.answer(wanted, result.map(drop).map_err(|failure| failure.errno)).unwrap();
+            }
+            drop(writer);
+            fs.await_call(seen, 5_000_000).unwrap();
+        }
+    })
+}
+
+/// Kind, mode, links, contents, an attribute.
+type Shown = (u8, u32, u32, Vec<u8>, Vec<u8>);
+
+fn tree(at: &Path) -> BTreeMap<String, Shown> {
+    fn fill(at: &Path, path: String, into: &mut BTreeMap<String, Shown>) {
+        for entry in std::fs::read_dir(at).into_iter().flatten() {
+            let entry = entry.unwrap();
+            let meta = entry.metadata().unwrap();
+            let path = format!("{path}/{}", entry.file_name().to_string_lossy());
+            let kind = ((meta.mode() >> 12) & 15) as u8;
+            let contents = match meta.file_type() {
+                kind if kind.is_file() => std::fs::read(entry.path()).unwrap(),
+                kind if kind.is_symlink() => std::fs::read_link(entry.path()).unwrap().as_os_str().as_bytes().to_vec(),
+                _ => Vec::new(),
+            };
+            let mut value = [0; 64];
+            let len = rustix::fs::lgetxattr(c(&entry.path()), c"user.note", &mut value[..]).unwrap_or(0);
+            let nlink = if meta.is_dir() { 0 } else { meta.nlink() as u32 };
+            into.insert(path.clone(), (kind, meta.mode() & 0o7777, nlink, contents, value[..len].to_vec()));
+            if meta.is_dir() {
+                fill(&entry.path(), path, into);
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    fill(at, String::new(), &mut all);
+    all
+}
+
+fn may_run() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Goal: each operation, and each pair of them, comes out below as on a plain directory, with one round after both and
+/// with one between.
+#[test]
+fn pairs() {
+    if !may_run() {
+        return;
+    }
+    let bench = Bench::new("pairs", 2 * OPS.len() * OPS.len());
+    let mut run = 0;
+    for a in OPS {
+        for b in OPS {
+            for between in [false, true] {
+                bench.both(run, *a);
+                if between {
+                    bench.writer.lock().unwrap().round(false).unwrap();
+                }
+                bench.both(run, *b);
+                bench.check(run, &format!("{a:?}, {b:?}, round between: {between}"));
+                run += 1;
+            }
+        }
+    }
+    assert!(run <= bench.runs);
+    bench.end();
+}
+
+/// Goal: a round may be cut off at any step and runs again, with and without work in between.
+#[test]
+fn cut_anywhere() {
+    if !may_run() {
+        return;
+    }
+    const STEPS: usize = 60;
+    let bench = Bench::new("cut", OPS.len() * STEPS * 2);
+    let mut run = 0;
+    for (index, a) in OPS.iter().enumerate() {
+        let b = OPS[(index * 7 + 3) % OPS.len()];
+        for then in [false, true] {
+            for at in 1..STEPS {
+                bench.both(run, *a);
+                bench.both(run, OPS[(index * 5 + 1) % OPS.len()]);
+                let was_cut = bench.cut(at);
+                if then {
+                    bench.both(run, b);
+                }
+                bench.check(run, &format!("{a:?}, cut at {at}, then {then}: {b:?}"));
+                run += 1;
+                if !was_cut {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(run <= bench.runs);
+    bench.end();
+}
