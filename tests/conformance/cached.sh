@@ -91,7 +91,7 @@ cached '' bash -c "ls -R $point/told >/dev/null; (for i in \$(seq 200); do echo 
 
 # `bypath run` is killed, its program goes on, and sees what changes; the session after it too. Nothing is left then.
 mkdir -p low/killed && echo before >low/killed/f
-"$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:64M" -- bash -c "cat $point/killed/f; : >$PWD/ready; for i in \$(seq 100); do [ -e $PWD/killed ] && break; sleep 0.1; done
+"$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:64M" -- bash -c "cat $point/killed/f; : >$PWD/ready; for i in \$(seq 100); do [ -e $PWD/killed ] && break; sleep 0.1; done
     echo after, and longer >low/killed/f; echo new >low/killed/new; for i in \$(seq 100); do [ \"\$(cat $point/killed/f $point/killed/new 2>/dev/null)\" = 'after, and longer
 new' ] && break; sleep 0.1; done; cat $point/killed/f >$PWD/seen" >/dev/null 2>err &
 killed=$!
@@ -115,10 +115,10 @@ image=$PWD/tenth.img
 reads="find $point -type f -exec md5sum {} + >/dev/null & find $point -type f -exec md5sum {} + | sed \"s: $point: .:\" | sort; wait"
 contents low >kernel
 for i in 1 2; do
-    timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:32M,actimeo=max" -- bash -c "$reads" >here 2>err
+    timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:32M,actimeo=max" -- bash -c "$reads" >here 2>err
     cmp -s kernel here || { fail "ten times the image, time $i:" && diff kernel here | head -5 && cat err; }
 done
-timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:32M,actimeo=max" -- sh -c "cat $point/tree/last $point/tree/1 >/dev/null; mv low/tree/1 low/tree/last .; cat $point/tree/last; md5sum <$point/tree/1" >said 2>err
+timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:32M,actimeo=max" -- sh -c "cat $point/tree/last $point/tree/1 >/dev/null; mv low/tree/1 low/tree/last .; cat $point/tree/last; md5sum <$point/tree/1" >said 2>err
 [ "$(cat said)" = "last
 $(md5sum <1)" ] || fail "what was read last is not here: $(cat said err)"
 mv 1 last low/tree
@@ -129,7 +129,7 @@ for d in range(60):
     os.makedirs(f'low/tree/names/{d}')
     for i in range(1000): os.close(os.open(f'low/tree/names/{d}/a-name-that-takes-some-room-{i}', os.O_CREAT))"
 listing low/tree/names >kernel
-timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:16M,actimeo=max" -- bash -c "$(declare -f listing); listing $point/tree/names >here1; listing $point/tree/names" >here 2>err
+timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:16M,actimeo=max" -- bash -c "$(declare -f listing); listing $point/tree/names >here1; listing $point/tree/names" >here 2>err
 cmp -s kernel here && cmp -s kernel here1 || { fail "more names than the image has room for:" && diff kernel here | head -5 && cat err; }
 "$bypath" check "$image" >checked || { fail 'names: check' && cat checked; }
 rm -r low/tree
