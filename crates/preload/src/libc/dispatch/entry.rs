@@ -30,6 +30,13 @@ pub fn learn() -> bool {
 
 core::arch::global_asm!(
     ".pushsection .text.bypath_dispatch, \"ax\", @progbits",
+    // Found from other units of this library, and from nowhere else.
+    ".globl bypath_dispatch_call", ".hidden bypath_dispatch_call",
+    ".globl bypath_dispatch_past", ".hidden bypath_dispatch_past",
+    ".globl bypath_dispatch_older", ".hidden bypath_dispatch_older",
+    ".globl bypath_dispatch_clone", ".hidden bypath_dispatch_clone",
+    ".globl bypath_dispatch_clone3", ".hidden bypath_dispatch_clone3",
+    ".globl bypath_dispatch_vfork", ".hidden bypath_dispatch_vfork",
     // A call that is served. What serves it is in r11.
     ".balign 16",
     "bypath_dispatch_call:",
