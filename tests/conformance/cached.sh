@@ -115,10 +115,10 @@ image=$PWD/tenth.img
 reads="find $point -type f -exec md5sum {} + >/dev/null & find $point -type f -exec md5sum {} + | sed \"s: $point: .:\" | sort; wait"
 contents low >kernel
 for i in 1 2; do
-    timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:32M,actimeo=max" -- bash -c "$reads" >here 2>err
+    timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:32M,actimeo=max" -- bash -c "$reads" >here 2>err
     cmp -s kernel here || { fail "ten times the image, time $i:" && diff kernel here | head -5 && cat err; }
 done
-timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:32M,actimeo=max" -- sh -c "cat $point/tree/last $point/tree/1 >/dev/null; mv low/tree/1 low/tree/last .; cat $point/tree/last; md5sum <$point/tree/1" >said 2>err
+timeout 60 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:32M,actimeo=max" -- sh -c "cat $point/tree/last $point/tree/1 >/dev/null; mv low/tree/1 low/tree/last .; cat $point/tree/last; md5sum <$point/tree/1" >said 2>err
 [ "$(cat said)" = "last
 $(md5sum <1)" ] || fail "what was read last is not here: $(cat said err)"
 mv 1 last low/tree
@@ -129,7 +129,7 @@ for d in range(60):
     os.makedirs(f'low/tree/names/{d}')
     for i in range(1000): os.close(os.open(f'low/tree/names/{d}/a-name-that-takes-some-room-{i}', os.O_CREAT))"
 listing low/tree/names >kernel
-timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:16M,actimeo=max" -- bash -c "$(declare -f listing); listing $point/tree/names >here1; listing $point/tree/names" >here 2>err
+timeout 100 "$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:16M,actimeo=max" -- bash -c "$(declare -f listing); listing $point/tree/names >here1; listing $point/tree/names" >here 2>err
 cmp -s kernel here && cmp -s kernel here1 || { fail "more names than the image has room for:" && diff kernel here | head -5 && cat err; }
 "$bypath" check "$image" >checked || { fail 'names: check' && cat checked; }
 rm -r low/tree

@@ -128,8 +128,21 @@ done
 run ',ro' bash -c "$(declare -f listing contents); listing $point; contents $point" >here
 listing low >there && contents low >>there
 cmp -s here there || { fail 'after kills the directory is not what the cache shows:' && diff here there | head -20; }
+# Who goes on for those that were killed ends when nobody else uses the image.
+for i in $(seq 100); do [ -e low/.bypath-cache ] || break; sleep 0.1; done
 [ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "after kills: left there: $(ls -A low)"
 "$bypath" check "$image" >checked || { fail 'after kills: check' && cat checked; }
+
+# Killed, but for a program that goes on: what it changes, and syncs, is written all the same.
+"$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image" -- bash -c "cd $point && : >$PWD/ready && for i in \$(seq 100); do [ -e $PWD/killed ] && break; sleep 0.1; done; echo on >went-on && sync went-on && cat $PWD/low/went-on >$PWD/on" 2>err &
+leader=$!
+for i in $(seq 100); do [ -e ready ] && break; sleep 0.1; done
+kill -9 $leader && : >killed
+for i in $(seq 200); do [ -s on ] && break; sleep 0.1; done
+[ "$(cat on)" = on ] || fail "what goes on when its session is killed is not written back: $(cat err)"
+for i in $(seq 200); do [ -e low/.bypath-cache ] || break; sleep 0.1; done
+[ -e low/.bypath-cache ] && fail 'who goes on does not end'
+wait
 
 # What cannot be written is kept, and every fsync says so until it can.
 if [ "$(stat -f -c %T low)" = tmpfs ]; then
