@@ -91,7 +91,7 @@ cached '' bash -c "ls -R $point/told >/dev/null; (for i in \$(seq 200); do echo 
 
 # `bypath run` is killed, its program goes on, and sees what changes; the session after it too. Nothing is left then.
 mkdir -p low/killed && echo before >low/killed/f
-"$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image:64M" -- bash -c "cat $point/killed/f; : >$PWD/ready; for i in \$(seq 100); do [ -e $PWD/killed ] && break; sleep 0.1; done
+"$bypath" run --no-fuse --mount "host:$PWD/low:$point,ro,cache=$image:64M" -- bash -c "cat $point/killed/f; : >$PWD/ready; for i in \$(seq 100); do [ -e $PWD/killed ] && break; sleep 0.1; done
     echo after, and longer >low/killed/f; echo new >low/killed/new; for i in \$(seq 100); do [ \"\$(cat $point/killed/f $point/killed/new 2>/dev/null)\" = 'after, and longer
 new' ] && break; sleep 0.1; done; cat $point/killed/f >$PWD/seen" >/dev/null 2>err &
 killed=$!

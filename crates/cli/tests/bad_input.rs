@@ -210,7 +210,7 @@ fn places() {
     let image = scratch.image("i");
     let mount = |point: &str| format!("{image}:{point}");
     refused_inside(&image, &["ls", "/bp/file"], 1, &["/bp/file", "IMG:/path"]);
-    refused_inside(&image, &["cat", &image], 1, &["IMG:/path"]);
+    refused_inside(&image, &["cat", &image], 1, &["is a directory"]);
     refused_inside(&image, &["ls", &mount("/../etc")], 1, &["out of the image"]);
     refused_inside(&image, &["ls", &mount("/none")], 1, &["/none", "no such file"]);
     refused_inside(&image, &["cat", &mount("/")], 1, &["is a directory"]);
