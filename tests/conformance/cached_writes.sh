@@ -126,10 +126,10 @@ for i in $(seq 6); do
 done
 "$bypath" cache drain "$image" || fail 'drain after kills'
 run ',ro' bash -c "$(declare -f listing contents); listing $point; contents $point" >here
-listing low >there && contents low >>there
-cmp -s here there || { fail 'after kills the directory is not what the cache shows:' && diff here there | head -20; }
 # Who goes on for those that were killed ends when nobody else uses the image.
 for i in $(seq 100); do [ -e low/.bypath-cache ] || break; sleep 0.1; done
+listing low >there && contents low >>there
+cmp -s here there || { fail 'after kills the directory is not what the cache shows:' && diff here there | head -20; }
 [ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "after kills: left there: $(ls -A low)"
 "$bypath" check "$image" >checked || { fail 'after kills: check' && cat checked; }
 
