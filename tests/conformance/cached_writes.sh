@@ -20,7 +20,7 @@ same() { # WHAT
     listing plain >a && contents plain >>a
     listing low >b && contents low >>b
     cmp -s a b || { fail "$1: the directory is not as a plain one:" && diff a b | head -20; }
-    [ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "$1: left there: $(ls -A low)"
+    [ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "$1: left there: $(ls -d low/.bypath-*)"
     "$bypath" check "$image" >checked || { fail "$1: check" && cat checked; }
 }
 both() { # WHAT OPTIONS FUNCTION
@@ -127,10 +127,10 @@ done
 "$bypath" cache drain "$image" || fail 'drain after kills'
 run ',ro' bash -c "$(declare -f listing contents); listing $point; contents $point" >here
 # Who goes on for those that were killed ends when nobody else uses the image.
-for i in $(seq 100); do [ -e low/.bypath-cache ] || break; sleep 0.1; done
+for i in $(seq 300); do [ -e low/.bypath-cache ] || break; sleep 0.1; done
 listing low >there && contents low >>there
 cmp -s here there || { fail 'after kills the directory is not what the cache shows:' && diff here there | head -20; }
-[ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "after kills: left there: $(ls -A low)"
+[ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "after kills: left there: $(ls -ld low/.bypath-*; "$bypath" cache status "$image"; cat low/.bypath-cache; ps -ef | grep cache-spare | grep -v grep)"
 "$bypath" check "$image" >checked || { fail 'after kills: check' && cat checked; }
 
 # Killed, but for a program that goes on: what it changes, and syncs, is written all the same.
