@@ -125,7 +125,7 @@ direct-tests: build
 
 # The Python module; fsspec is installed from Python's registry where that can be reached.
 python-tests: build
-	$(STEP) 'the Python module' env BYPATH=$(RELEASE)/bypath TOOLS=$(TOOLS) tests/python/run.sh
+	$(STEP) 'the Python module' env BYPATH=$(RELEASE)/bypath TOOLS=$(CURDIR)/$(TOOLS) tests/python/run.sh
 
 # Random sequences against tmpfs, on images and on the plain model; several processes; kills; sizes.
 TESTKIT = $(CARGO) run --release $(CARGO_FLAGS) -q -p bypath-testkit --

@@ -28,7 +28,8 @@ run() { # PYTHON FILE
 
 # fsspec finds file systems by what is installed: so that ours is, as the wheel has it.
 spec() {
-    local venv=${TOOLS:-$work}/python
+    local venv
+    venv=$(realpath -m "${TOOLS:-$work}")/python
     if ! "$venv/bin/python" -c 'import fsspec, numpy' 2>/dev/null; then
         "$python" -m venv "$venv" && timeout 120 "$venv/bin/pip" install -q fsspec numpy
     fi >"$work/pip" 2>&1

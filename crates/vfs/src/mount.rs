@@ -25,7 +25,7 @@ pub struct Mount {
     covered_by: AtomicU32,
     /// Its place in the table.
     pub slot: u8,
-    /// Its files are opened as the kernel's: [`Backend::open_in_kernel`].
+    /// Its files are opened as the kernel's: [`KernelFiles::open_in_kernel`](crate::backend::KernelFiles::open_in_kernel).
     pub is_kernels: bool,
     /// [`Backend::is_direct`], known without asking it: reads and writes of one buffer go straight
     /// to the backend ([`Backend::read_one`], [`Backend::write_one`]).

@@ -54,7 +54,7 @@ pub trait Mappings {
     /// The kernel file behind [`MapRange::image`], opened to be read, if there is one and it is still at its path.
     fn backing(&self) -> Option<pm::file::File>;
 
-    /// A file of zeroes to show in place of holes, open to be read, and where in it [`ZEROS`] bytes of them begin. To be
+    /// A file of zeroes to show in place of holes, open to be read, and where in it [`ZEROS`](base::ZEROS) bytes of them begin. To be
     /// asked for before [`Mappings::map`] with [`MapFor::Reading`]; who fills a hole takes them away: touching them raises
     /// `SIGBUS` then. None by default.
     fn zeros(&self) -> Option<(pm::file::File, u64)> {
@@ -89,7 +89,7 @@ pub trait AdvisoryLocks {
     }
 
     /// The first lock that conflicts with this one, if any; with
-    /// [`LockKind::Unlock`], the first of the owner's own locks in the range.
+    /// [`LockKind::Unlock`](base::LockKind::Unlock), the first of the owner's own locks in the range.
     fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>>;
 
     /// Drops the record locks of this process on `node` (POSIX: at any close).

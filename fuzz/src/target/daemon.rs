@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use fuse_client::ring::{RING_BYTES, Ring, daemon_state};
 use fuse_client::{DEFAULT_PERMISSIONS, FuseClient};
 use session::SessionCache;
+use vfs::backend::{AdvisoryLocks as _, Mappings as _, OpenFileTable as _, Xattrs as _};
 use vfs::cached::Cached;
 use vfs::{Backend, Cred, Cx, Kind, NewNode, Node, RenameMode, SetAttr, Thread};
 
