@@ -20,7 +20,7 @@ same() { # WHAT
     listing plain >a && contents plain >>a
     listing low >b && contents low >>b
     cmp -s a b || { fail "$1: the directory is not as a plain one:" && diff a b | head -20; }
-    [ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "$1: left there: $(ls -A low)"
+    [ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "$1: left there: $(ls -d low/.bypath-*)"
     "$bypath" check "$image" >checked || { fail "$1: check" && cat checked; }
 }
 both() { # WHAT OPTIONS FUNCTION
@@ -126,10 +126,23 @@ for i in $(seq 6); do
 done
 "$bypath" cache drain "$image" || fail 'drain after kills'
 run ',ro' bash -c "$(declare -f listing contents); listing $point; contents $point" >here
+# Who goes on for those that were killed ends when nobody else uses the image.
+for i in $(seq 300); do [ -e low/.bypath-cache ] || break; sleep 0.1; done
 listing low >there && contents low >>there
 cmp -s here there || { fail 'after kills the directory is not what the cache shows:' && diff here there | head -20; }
-[ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "after kills: left there: $(ls -A low)"
+[ -e low/.bypath-cache ] || [ -e low/.bypath-park ] && fail "after kills: left there: $(ls -ld low/.bypath-*; "$bypath" cache status "$image"; cat low/.bypath-cache; ps -ef | grep cache-spare | grep -v grep)"
 "$bypath" check "$image" >checked || { fail 'after kills: check' && cat checked; }
+
+# Killed, but for a program that goes on: what it changes, and syncs, is written all the same.
+"$bypath" run --no-fuse --mount "host:$PWD/low:$point,cache=$image" -- bash -c "cd $point && : >$PWD/ready && for i in \$(seq 100); do [ -e $PWD/killed ] && break; sleep 0.1; done; echo on >went-on && sync went-on && cat $PWD/low/went-on >$PWD/on" 2>err &
+leader=$!
+for i in $(seq 100); do [ -e ready ] && break; sleep 0.1; done
+kill -9 $leader && : >killed
+for i in $(seq 200); do [ -s on ] && break; sleep 0.1; done
+[ "$(cat on)" = on ] || fail "what goes on when its session is killed is not written back: $(cat err)"
+for i in $(seq 200); do [ -e low/.bypath-cache ] || break; sleep 0.1; done
+[ -e low/.bypath-cache ] && fail 'who goes on does not end'
+wait
 
 # What cannot be written is kept, and every fsync says so until it can.
 if [ "$(stat -f -c %T low)" = tmpfs ]; then

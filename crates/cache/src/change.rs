@@ -8,6 +8,8 @@ use vfs::backend::{Backend, MapRange, Mappings, OpenFileTable, Xattrs};
 
 /// Attempts of a change whose directory is not listed any more when it comes to it, or that waits for room in the log.
 const ATTEMPTS: u32 = 20;
+/// Rounds that one change waits for at most.
+const ROUNDS: u32 = 3;
 /// Bytes of a block of the image.
 const BLOCK: u64 = 4096;
 /// Longest file, bytes: what lies behind it no change reaches.
@@ -25,7 +27,7 @@ impl Cache {
     /// gate passed.
     fn change<T>(&self, cx: &Cx, dirs: &[Node], mut change: impl FnMut() -> Result<T>) -> Result<T> {
         self.writable()?;
-        let mut waited = false;
+        let mut waited = 0;
         for _ in 0..ATTEMPTS {
             for dir in dirs {
                 self.list_settled(cx, *dir)?;
@@ -35,11 +37,15 @@ impl Cache {
             drop(inside);
             match result {
                 Err(Error::Posix(Errno::EAGAIN)) if !dirs.is_empty() => {}
-                // Perhaps the log has taken the room, which a round gives back; or the original lies elsewhere until then.
-                Err(Error::Posix(Errno::ENOSPC | Errno::ESTALE)) if !waited => {
-                    waited = true;
+                // Perhaps the log has taken the room, which a round gives back, and what is below then may go here; or the
+                // original lies elsewhere until then.
+                Err(Error::Posix(errno @ (Errno::ENOSPC | Errno::ESTALE))) if waited < ROUNDS => {
+                    waited += 1;
                     if self.fs().want_round().is_err() {
                         return result;
+                    }
+                    if errno == Errno::ENOSPC {
+                        self.evict_contents(cx, self.tree)?;
                     }
                 }
                 result => return result,

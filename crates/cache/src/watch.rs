@@ -31,7 +31,7 @@ impl Cache {
 
     /// Whether nobody uses the image but this process (`pid`).
     pub fn is_alone(&self, pid: u32) -> bool {
-        self.fs().users().all(|user| user == pid || !pm::host::is_alive(user))
+        self.fs().is_alone(pid)
     }
 
     /// Rises with every directory that comes here.

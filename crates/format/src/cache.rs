@@ -61,8 +61,8 @@ pub struct Writer {
     pub failed: AtomicU64,
     /// Its low half changes when somebody wants a round.
     pub call: AtomicU64,
-    /// Room.
-    pub spare: [AtomicU64; 2],
+    /// Its PID namespace, and when it began, nanoseconds since boot: another may have its number by now.
+    pub who: [AtomicU64; 2],
 }
 
 /// Longest text of a place with its NUL, bytes.

@@ -147,7 +147,6 @@ struct Bench {
     cache: &'static Cache,
     writer: Arc<Mutex<Writer>>,
     helper: Option<JoinHandle<()>>,
-    thread: Thread,
     image: PathBuf,
     low: PathBuf,
     twins: PathBuf,
@@ -185,49 +184,53 @@ impl Bench {
         let cache: &'static Cache = Box::leak(Box::new(cache));
         let writer = Arc::new(Mutex::new(Writer::new(cache).unwrap()));
         let helper = Some(help(fs, Arc::downgrade(&writer)));
-        Bench { cache, writer, helper, thread, image, low, twins, runs }
+        Bench { cache, writer, helper, image, low, twins, runs }
     }
 
-    fn cx(&self) -> Cx<'_> {
-        Cx { cred: Cred::ROOT, umask: 0o022, thread: &self.thread }
+    /// With a thread's words for one call: it may be any thread's.
+    fn with<T>(&self, call: impl FnOnce(&Cx) -> T) -> T {
+        let thread = Thread::new();
+        let result = call(&Cx { cred: Cred::ROOT, umask: 0o022, thread: &thread });
+        self.cache.give_lane_back(&thread);
+        result
     }
 
     /// The directory that a path of run `run` is in, and the last name.
-    fn walk<'p>(&self, run: usize, path: &'p str) -> base::Result<(Node, &'p [u8])> {
-        let mut dir = self.cache.lookup(&self.cx(), self.cache.root(), run.to_string().as_bytes())?;
+    fn walk<'p>(&self, cx: &Cx, run: usize, path: &'p str) -> base::Result<(Node, &'p [u8])> {
+        let mut dir = self.cache.lookup(cx, self.cache.root(), run.to_string().as_bytes())?;
         let mut parts = path.split('/').peekable();
         loop {
             let part = parts.next().unwrap();
             if parts.peek().is_none() {
                 return Ok((dir, part.as_bytes()));
             }
-            dir = self.cache.lookup(&self.cx(), dir, part.as_bytes())?;
+            dir = self.cache.lookup(cx, dir, part.as_bytes())?;
         }
     }
 
-    fn node(&self, run: usize, path: &str) -> base::Result<Node> {
-        let (dir, name) = self.walk(run, path)?;
-        self.cache.lookup(&self.cx(), dir, name)
+    fn node(&self, cx: &Cx, run: usize, path: &str) -> base::Result<Node> {
+        let (dir, name) = self.walk(cx, run, path)?;
+        self.cache.lookup(cx, dir, name)
     }
 
     /// A regular file, as who opens it to write finds it.
-    fn file(&self, run: usize, path: &str) -> base::Result<Node> {
-        let node = self.node(run, path)?;
-        match self.cache.attr(&self.cx(), node)?.kind {
+    fn file(&self, cx: &Cx, run: usize, path: &str) -> base::Result<Node> {
+        let node = self.node(cx, run, path)?;
+        match self.cache.attr(cx, node)?.kind {
             Kind::Regular => Ok(node),
             _ => Err(Errno::EISDIR.into()),
         }
     }
 
-    fn by_cache(&self, run: usize, op: Op) -> base::Result<()> {
-        let (cx, cache) = (&self.cx(), self.cache);
+    fn by_cache(&self, cx: &Cx, run: usize, op: Op) -> base::Result<()> {
+        let cache = self.cache;
         let make = |path, kind, target: &'static str| {
-            let (dir, name) = self.walk(run, path)?;
+            let (dir, name) = self.walk(cx, run, path)?;
             let mode = if kind == Kind::Directory { 0o777 } else { 0o666 };
             cache.create(cx, dir, name, &NewNode { kind, mode, rdev: 0, target: target.as_bytes() }).map(drop)
         };
         let rename = |from, to, mode| {
-            let ((a, from), (b, to)) = (self.walk(run, from)?, self.walk(run, to)?);
+            let ((a, from), (b, to)) = (self.walk(cx, run, from)?, self.walk(cx, run, to)?);
             cache.rename(cx, a, from, b, to, mode)
         };
         match op {
@@ -236,35 +239,39 @@ impl Bench {
             Symlink(target, path) => make(path, Kind::Symlink, target),
             Fifo(path) => make(path, Kind::Fifo, ""),
             Write(path, offset, len) => {
-                cache.write(cx, self.file(run, path)?, Some(offset), &[UserSlice::from_ref(&text(len, offset))]).map(drop)
+                cache.write(cx, self.file(cx, run, path)?, Some(offset), &[UserSlice::from_ref(&text(len, offset))]).map(drop)
             }
-            Append(path, len) => cache.write(cx, self.file(run, path)?, None, &[UserSlice::from_ref(&text(len, 5))]).map(drop),
+            Append(path, len) => {
+                cache.write(cx, self.file(cx, run, path)?, None, &[UserSlice::from_ref(&text(len, 5))]).map(drop)
+            }
             Cut(path, size) => {
                 let size = SetAttr { size: Some(size), size_checked: true, ..SetAttr::default() };
-                cache.set_attr(cx, self.file(run, path)?, &size)
+                cache.set_attr(cx, self.file(cx, run, path)?, &size)
             }
-            Unlink(path) => self.walk(run, path).and_then(|(dir, name)| cache.unlink(cx, dir, name)),
-            Rmdir(path) => self.walk(run, path).and_then(|(dir, name)| cache.rmdir(cx, dir, name)),
+            Unlink(path) => self.walk(cx, run, path).and_then(|(dir, name)| cache.unlink(cx, dir, name)),
+            Rmdir(path) => self.walk(cx, run, path).and_then(|(dir, name)| cache.rmdir(cx, dir, name)),
             Rename(from, to) => rename(from, to, RenameMode::Replace),
             Exchange(from, to) => rename(from, to, RenameMode::Exchange),
             Link(from, to) => {
-                let (node, (dir, name)) = (self.node(run, from)?, self.walk(run, to)?);
+                let (node, (dir, name)) = (self.node(cx, run, from)?, self.walk(cx, run, to)?);
                 cache.link(cx, node, dir, name)
             }
-            Chmod(path, mode) => cache.set_attr(cx, self.node(run, path)?, &SetAttr { mode: Some(mode), ..SetAttr::default() }),
+            Chmod(path, mode) => {
+                cache.set_attr(cx, self.node(cx, run, path)?, &SetAttr { mode: Some(mode), ..SetAttr::default() })
+            }
             Times(path, time) => {
                 let at = Some(base::SetTime::At(time));
-                cache.set_attr(cx, self.node(run, path)?, &SetAttr { atime: at, mtime: at, ..SetAttr::default() })
+                cache.set_attr(cx, self.node(cx, run, path)?, &SetAttr { atime: at, mtime: at, ..SetAttr::default() })
             }
-            Punch(path, from, len) => cache.fallocate(cx, self.file(run, path)?, base::Fallocate::PunchHole, from, len),
-            Attribute(path) => cache.set_xattr(cx, self.node(run, path)?, b"user.note", UserSlice::from_ref(b"value"), 0),
+            Punch(path, from, len) => cache.fallocate(cx, self.file(cx, run, path)?, base::Fallocate::PunchHole, from, len),
+            Attribute(path) => cache.set_xattr(cx, self.node(cx, run, path)?, b"user.note", UserSlice::from_ref(b"value"), 0),
         }
     }
 
     /// By both; they agree on whether it can be done.
     fn both(&self, run: usize, op: Op) {
         let kernel = by_kernel(&self.twins.join(run.to_string()), op);
-        let ours = self.by_cache(run, op);
+        let ours = self.with(|cx| self.by_cache(cx, run, op));
         assert_eq!(kernel, ours.is_ok(), "run {run}: {op:?}: {ours:?}");
     }
 
@@ -278,6 +285,29 @@ impl Bench {
         self.writer.lock().unwrap().round_with(false, &mut hook).is_err()
     }
 
+    /// A round in the middle of which, before step `at`, somebody else does something; whether it came so far.
+    fn meanwhile(&self, run: usize, at: usize, op: Op) -> bool {
+        std::thread::scope(|scope| {
+            let (mut step, mut begun) = (0, false);
+            let mut hook = |_: &str| {
+                step += 1;
+                if step == at {
+                    begun = true;
+                    let other = scope.spawn(|| self.both(run, op));
+                    // One that waits for a round is done after this one.
+                    for _ in 0..20 {
+                        if !other.is_finished() {
+                            std::thread::sleep(std::time::Duration::from_millis(1));
+                        }
+                    }
+                }
+                Ok(())
+            };
+            let _ = self.writer.lock().unwrap().round_with(false, &mut hook);
+            begun
+        })
+    }
+
     fn check(&self, run: usize, what: &str) {
         while !self.writer.lock().unwrap().is_clean().unwrap() {
             self.writer.lock().unwrap().round(false).unwrap_or_else(|failure| panic!("run {run}: {what}: {failure}"));
@@ -287,41 +317,43 @@ impl Bench {
         assert_eq!(there, twin, "run {run}: {what}");
         let mut here = BTreeMap::new();
         println!("run {run}: {what}");
-        let top = self.cache.lookup(&self.cx(), self.cache.root(), run.to_string().as_bytes());
-        self.show(top.unwrap(), String::new(), &mut here);
+        self.with(|cx| {
+            let top = self.cache.lookup(cx, self.cache.root(), run.to_string().as_bytes());
+            self.show(cx, top.unwrap(), String::new(), &mut here);
+        });
         assert_eq!(here, there, "run {run}: {what}: as the cache shows it");
         let park = self.low.join(writeback::PARK);
         assert!(!park.exists(), "run {run}: {what}: left in the park: {:?}", tree(&park));
     }
 
-    fn show(&self, dir: Node, path: String, into: &mut BTreeMap<String, Shown>) {
-        let (cx, mut names) = (self.cx(), Vec::new());
+    fn show(&self, cx: &Cx, dir: Node, path: String, into: &mut BTreeMap<String, Shown>) {
+        let mut names = Vec::new();
         let mut each = |entry: base::DirEntry<'_>| {
             if !matches!(entry.name, b"." | b"..") {
                 names.push(entry.name.to_vec());
             }
             true
         };
-        self.cache.readdir(&cx, dir, 0, &mut each).unwrap();
+        self.cache.readdir(cx, dir, 0, &mut each).unwrap();
         for name in names {
-            let node = self.cache.lookup(&cx, dir, &name).unwrap();
-            let attr = self.cache.attr(&cx, node).unwrap();
+            let node = self.cache.lookup(cx, dir, &name).unwrap();
+            let attr = self.cache.attr(cx, node).unwrap();
             let path = format!("{path}/{}", String::from_utf8_lossy(&name));
             let mut contents = vec![0; attr.size as usize];
             match attr.kind {
                 Kind::Regular => {
-                    let read = self.cache.read(&cx, node, 0, &[UserSlice::from_mut(&mut contents)]);
+                    let read = self.cache.read(cx, node, 0, &[UserSlice::from_mut(&mut contents)]);
                     read.unwrap_or_else(|error| panic!("{path}: {error:?}"));
                 }
-                Kind::Symlink => drop(self.cache.readlink(&cx, node, UserSlice::from_mut(&mut contents)).unwrap()),
+                Kind::Symlink => drop(self.cache.readlink(cx, node, UserSlice::from_mut(&mut contents)).unwrap()),
                 _ => contents.clear(),
             }
             let mut value = [0; 64];
-            let note = self.cache.get_xattr(&cx, node, b"user.note", UserSlice::from_mut(&mut value)).unwrap_or(0);
+            let note = self.cache.get_xattr(cx, node, b"user.note", UserSlice::from_mut(&mut value)).unwrap_or(0);
             let nlink = if attr.kind == Kind::Directory { 0 } else { attr.nlink };
             into.insert(path.clone(), (attr.kind as u8, u32::from(attr.mode), nlink, contents, value[..note].to_vec()));
             if attr.kind == Kind::Directory {
-                self.show(node, path, into);
+                self.show(cx, node, path, into);
             }
         }
     }
@@ -340,7 +372,7 @@ impl Bench {
 
 /// Makes the rounds that somebody waits for.
 fn help(fs: &'static Fs, writer: Weak<Mutex<Writer>>) -> JoinHandle<()> {
-    fs.writer_is(std::process::id()).unwrap();
+    fs.writes_back(true).unwrap();
     std::thread::spawn(move || {
         while let Some(writer) = writer.upgrade() {
             let (seen, wanted) = fs.rounds_wanted().unwrap();
@@ -435,6 +467,35 @@ fn cut_anywhere() {
                 bench.check(run, &format!("{a:?}, cut at {at}, then {then}: {b:?}"));
                 run += 1;
                 if !was_cut {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(run <= bench.runs);
+    bench.end();
+}
+
+/// Goal: what is done while a round is under way comes out too, whatever the round has done by then.
+#[test]
+fn changes_meanwhile() {
+    if !may_run() {
+        return;
+    }
+    const STEPS: usize = 40;
+    let others =
+        [Unlink("new"), Rename("new", "f"), Unlink("f"), Rename("d", "d3"), Rename("f", "d/f2"), Append("big", 9), Rmdir("n")];
+    let firsts = [Create("new"), Mkdir("n"), Rename("f", "new"), Rename("d", "moved"), Write("big", 5, 9), Exchange("f", "d")];
+    let bench = Bench::new("meanwhile", firsts.len() * others.len() * STEPS);
+    let mut run = 0;
+    for first in firsts {
+        for other in others {
+            for at in 1..STEPS {
+                bench.both(run, first);
+                let came = bench.meanwhile(run, at, other);
+                bench.check(run, &format!("{first:?}, before step {at}: {other:?}"));
+                run += 1;
+                if !came {
                     break;
                 }
             }

@@ -86,14 +86,13 @@ fn status(image: &Path, json: bool) -> Result<u8> {
     let open = open(image)?;
     let status = open.status(image)?;
     open.attached.leave();
-    let is_alive = status.writer != 0 && pm::host::is_alive(status.writer);
     let error = (status.error != 0).then(|| std::io::Error::from_raw_os_error(status.error).to_string());
     let shown = Shown {
         image: image.to_path_buf(),
         directory: open.directory,
         names: status.names,
         files: status.files,
-        writer: is_alive.then_some(status.writer),
+        writer: (status.writer != 0).then_some(status.writer),
         error,
         rounds: status.rounds,
         written: status.written,
@@ -131,7 +130,7 @@ fn discard(image: &Path, yes: bool) -> Result<u8> {
     let open = open(image)?;
     let status = open.status(image)?;
     let shown = image.display();
-    if status.writer != 0 && pm::host::is_alive(status.writer) {
+    if status.writer != 0 {
         return Err(Failure::new(format!("{shown}: process {} is using it", status.writer)));
     }
     let left = status.names + status.files;

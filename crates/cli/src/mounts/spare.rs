@@ -1,11 +1,12 @@
 //! Who keeps the cache of a directory fresh when `bypath run` is killed and its programs go on.
 //!
 //! A process that does nothing but wait: its standard input says that the session has ended ([`ENDED`]), or ends without
-//! that: then it attaches the image and goes on as the server, until nobody else uses the image. It has its own session,
+//! that: then it attaches the image and goes on as the server, and as the writer, until nobody else uses the image. It has its own session,
 //! so that a terminal's signals, and those for a group of processes, pass it by, and holds nothing else.
 
 use super::cache::Keeper;
 use super::spec::Actimeo;
+use super::writer::Writing;
 use crate::attach::{self, How};
 use crate::failure::{Failure, Result};
 use base::{Cred, Cx, Thread};
@@ -52,12 +53,16 @@ pub fn wait(seconds: u32, image: &Path, place: &Path) -> Result<u8> {
     let attached = attach::attach_as(image, How::default())?;
     let thread = Thread::new();
     let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
-    // Programs that go on may change what is here.
-    let cache = Cache::new(&cx, attached.fs, &Origin::Directory(place.as_os_str().as_bytes()), Changes::Backend)
+    let cache = Cache::new(&cx, attached.fs, &Origin::Directory(place.as_os_str().as_bytes()), Changes::Refused)
         .map_err(|error| Failure::errno(image.display(), error.errno()))?;
     cache.give_lane_back(&thread);
     let actimeo = if seconds == 0 { Actimeo::Told } else { Actimeo::Seconds(seconds) };
-    Keeper::of_directory(Box::leak(Box::new(cache)), place, actimeo).run_until_alone();
+    let cache: &'static Cache = Box::leak(Box::new(cache));
+    // Where the session wrote back, its programs may go on to change something; and what it has left is there anyway.
+    let writes = writeback::marker::of(place).is_some();
+    let writing = if writes { Writing::start(cache, image, &place.display().to_string()).ok() } else { None };
+    Keeper::of_directory(cache, place, actimeo).run_until_alone();
+    drop(writing);
     attached.leave();
     Ok(0)
 }

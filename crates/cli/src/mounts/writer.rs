@@ -145,7 +145,7 @@ impl Serving {
         let writer = Writer::new(self.cache).map_err(|error| failure(&self.shown, &error))?;
         self.writer = Some(writer);
         if self.marker.is_some() {
-            let _ = self.cache.fs().writer_is(std::process::id());
+            let _ = self.cache.fs().writes_back(true);
             if let Some(writer) = &self.writer {
                 writer.keep_room();
                 writer.rest();
@@ -185,7 +185,7 @@ impl Serving {
                     std::thread::sleep(Duration::from_millis(200));
                     continue;
                 }
-                let _ = self.cache.fs().writer_is(std::process::id());
+                let _ = self.cache.fs().writes_back(true);
             }
             again = if self.turn(again, ended) { LAG } else { (again * 2).min(AGAIN_MAX) };
         }
@@ -196,7 +196,8 @@ impl Serving {
     fn turn(&mut self, lag: Duration, ended: &AtomicBool) -> bool {
         let (Some(writer), fs) = (&self.writer, self.cache.fs()) else { return true };
         let Ok((seen, mut wanted)) = fs.rounds_wanted() else { return true };
-        if wanted.is_none() {
+        // After the word was read: whoever ends this changes it.
+        if wanted.is_none() && !ended.load(SeqCst) {
             let _ = fs.await_call(seen, lag.as_nanos() as i64);
             wanted = fs.rounds_wanted().map_or(None, |(_, wanted)| wanted);
         }
@@ -224,7 +225,7 @@ impl Serving {
     fn end(self) {
         let Some(writer) = self.writer else { return };
         if let Some(marker) = self.marker {
-            let _ = self.cache.fs().writer_is(0);
+            let _ = self.cache.fs().writes_back(false);
             if writer.is_clean().unwrap_or(false) {
                 marker.remove();
             }
@@ -241,7 +242,7 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
         return cache.fs().want_round().map_err(|error| Failure::errno(&shown, error.errno()));
     };
     let writer = Writer::new(cache).map_err(|error| failure(&shown, &error))?;
-    let _ = cache.fs().writer_is(std::process::id());
+    let _ = cache.fs().writes_back(true);
     let mut result = Ok(());
     while !writer.is_clean().map_err(|error| failure(&shown, &error))? {
         if let Err(error) = writer.round(true) {
@@ -250,7 +251,7 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
         }
     }
     let _ = cache.fs().answer(0, if result.is_ok() { Ok(()) } else { Err(pm::Errno::EIO) });
-    let _ = cache.fs().writer_is(0);
+    let _ = cache.fs().writes_back(false);
     if result.is_ok() {
         marker.remove();
     }

@@ -15,9 +15,11 @@ use base::{Cx, Result};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use format::cache::Writer;
 use pm::Errno;
 use pm::clock::monotonic;
 use pm::file::{nap, wait, wake};
+use pm::life::{Look, Who};
 
 /// Longest time for which the gate is closed, nanoseconds. A word that says more is of another boot.
 const CLOSED_MAX: u64 = 10_000_000_000;
@@ -53,6 +55,14 @@ impl Closed<'_> {
         let ours = state.writer.closed.compare_exchange(self.until, 0, SeqCst, SeqCst).is_ok();
         ours && now() < self.until
     }
+}
+
+/// Number of the process that writes back, if it lives, as far as can be told.
+fn living(writer: &Writer) -> u32 {
+    let pid = writer.process.load(SeqCst) as u32;
+    let [namespace, since] = [0, 1].map(|word: usize| writer.who[word].load(SeqCst));
+    let lives = pid != 0 && Who { pid, namespace, since }.lives(Look::Thorough) != Some(false);
+    if lives { pid } else { 0 }
 }
 
 fn now() -> u64 {
@@ -124,8 +134,7 @@ impl Fs {
             }
             looks += 1;
             if looks.is_multiple_of(64) {
-                let process = writer.process.load(SeqCst);
-                if process != 0 && pm::host::is_alive(process as u32) {
+                if living(writer) != 0 {
                     seen = monotonic();
                 } else if monotonic() - seen > NO_WRITER {
                     return Err(Errno::EIO.into());
@@ -172,17 +181,22 @@ impl Fs {
         Ok(())
     }
 
-    /// Says which process writes back; 0: none.
-    pub fn writer_is(&self, process: u32) -> Result<()> {
-        self.cache_state()?.writer.process.store(process.into(), SeqCst);
+    /// Says whether this process writes back.
+    pub fn writes_back(&self, does: bool) -> Result<()> {
+        let (writer, own) = (&self.cache_state()?.writer, pm::life::own());
+        writer.process.store(0, SeqCst);
+        if does {
+            writer.who[0].store(own.namespace, SeqCst);
+            writer.who[1].store(own.since, SeqCst);
+            writer.process.store(own.pid.into(), SeqCst);
+        }
         Ok(())
     }
 
-    /// Process that writes back, the error that is not solved, rounds ever.
+    /// Process that writes back and lives, or 0; the error that is not solved; rounds ever.
     pub fn writer(&self) -> Result<(u32, i32, u64)> {
         let state = self.cache_state()?;
-        let process = state.writer.process.load(SeqCst) as u32;
-        Ok((process, state.error.load(SeqCst) as i32, state.rounds.load(SeqCst)))
+        Ok((living(&state.writer), state.error.load(SeqCst) as i32, state.rounds.load(SeqCst)))
     }
 
     /// The number under which changes are noted now.

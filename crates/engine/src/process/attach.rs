@@ -470,6 +470,16 @@ impl Fs {
         slots.filter(|slot| slot.is_used()).map(ProcessSlot::who).filter_map(|who| Some((who.pid, who.state()?)))
     }
 
+    /// Whether none of the processes that use the image lives, as far as can be told, but `pid`.
+    pub fn is_alone(&self, pid: u32) -> bool {
+        (0..self.header().processes_high.get()).filter_map(|number| self.process_slot(number)).all(|slot: &ProcessSlot| {
+            let who = slot.who();
+            !slot.is_used()
+                || who.pid == pid
+                || !who.lives(pm::life::Look::Thorough).unwrap_or_else(|| pm::host::is_alive(who.pid))
+        })
+    }
+
     /// Processes that use the image now, as the table says.
     pub fn users(&self) -> impl Iterator<Item = u32> {
         let high = self.header().processes_high.get();
