@@ -238,7 +238,9 @@ fn work(worker: &Worker, life: u32, seed: u64) -> Result<(), String> {
     let mut rng = Rng::new(seed ^ u64::from(life) << 32);
     let seat = worker.seat();
     seat.sit(worker.board);
-    finish_dead(worker, seat.pid.swap(std::process::id(), SeqCst))?;
+    // Noted only after: whoever follows a worker that died at this waits for the same one.
+    finish_dead(worker, seat.pid.load(SeqCst))?;
+    seat.pid.store(std::process::id(), SeqCst);
     worker.take_over()?;
     if life as usize >= LIVES {
         return Err("too many lives".into());
