@@ -91,8 +91,9 @@ pub fn give_stack_back(tls: &Tls) {
     }
 }
 
-fn ready_stack(tls: &Tls) {
-    if SWITCHES.load(Acquire) && tls.service_stack.get() == 0 {
+/// From now on this thread's calls are served on a stack of ours.
+pub fn ready_stack(tls: &Tls) {
+    if tls.service_stack.get() == 0 {
         let begin = alloc::alloc_pages(STACK_BYTES);
         if !begin.is_null() {
             tls.service_stack.set(begin as usize + STACK_BYTES);
@@ -105,7 +106,9 @@ pub fn set_here() -> bool {
     if !is_on() {
         return true;
     }
-    ready_stack(tls::get());
+    if switches_stacks() {
+        ready_stack(tls::get());
+    }
     operation::change_mask(SIG_UNBLOCK, MASK);
     let range = RANGE.0.load(Acquire)..RANGE.1.load(Acquire);
     if ALL_BUT.load(Acquire) { hand_back_all_but(&range) } else { hand_back(&range) }

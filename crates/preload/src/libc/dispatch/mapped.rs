@@ -199,6 +199,8 @@ unsafe fn clone(args: [usize; 6], frame: *mut Frame) -> isize {
         if stack != 0 {
             // SAFETY: by contract, and this process's own copy.
             unsafe { (*frame).stack = stack };
+            // What `posix_spawn` makes for its child has no room for us.
+            thread::leave_stack();
         }
         if flags & CLONE_SETTLS as usize != 0 {
             tls::get().programs_base.set(base);

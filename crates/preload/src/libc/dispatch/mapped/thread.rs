@@ -9,7 +9,7 @@
 
 use super::{Frame, undisturbed, wait_while, wake};
 use crate::runtime::tls::{OWN_STACK_OFFSET, PROGRAMS_BASE_OFFSET};
-use crate::runtime::{dispatch, operation, swap, tls};
+use crate::runtime::{alloc, dispatch, operation, swap, tls};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -161,6 +161,19 @@ fn set_spare(flags: u32) {
     let spare = SignalStack { begin: tls::get().spare_stack.get(), flags, bytes: SPARE_BYTES };
     // SAFETY: the stack is there until the thread ends.
     let _ = unsafe { pm::call!(__NR_sigaltstack, &raw const spare, 0) };
+}
+
+/// From now on nothing of ours is on the stack of the program, in this process's one thread.
+pub fn leave_stack() {
+    let tls = tls::get();
+    dispatch::ready_stack(tls);
+    if tls.spare_stack.get() == 0 {
+        let spare = alloc::alloc_pages(SPARE_BYTES);
+        if !spare.is_null() {
+            tls.spare_stack.set(spare as usize);
+            set_spare(0);
+        }
+    }
 }
 
 /// `sigaltstack`, where there is a spare one: the program does not see it.
