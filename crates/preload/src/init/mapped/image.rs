@@ -140,7 +140,8 @@ impl Image {
 
     /// Whether Go's compiler made it: its data say so.
     pub fn is_go(&self) -> bool {
-        self.segments().filter(|segment| segment.kind == LOAD && segment.flags & READ != 0).any(|segment| {
+        const DATA: u32 = READ | WRITE;
+        self.segments().filter(|segment| segment.kind == LOAD && segment.flags & DATA == DATA).any(|segment| {
             let len = segment.file_bytes.min(GO_BYTES);
             // SAFETY: mapped readable, and nobody writes it yet.
             posix::own_calls::is_go(unsafe { core::slice::from_raw_parts((self.base + segment.address) as *const u8, len) })
