@@ -39,6 +39,10 @@ pub unsafe fn by_number(nr: usize, args: [usize; 6]) -> isize {
                 Some(result) => result,
                 None => pm::sys::raw(nr, args),
             },
+            __NR_recvmsg => {
+                let room = message::room(b as *const _);
+                message::received(call::call(nr, args), b as *mut _, room)
+            }
             __NR_rt_sigaction => signals::by_number(args),
             __NR_rt_sigprocmask => masks::by_number(args),
             __NR_rt_sigsuspend | __NR_ppoll | __NR_pselect6 | __NR_epoll_pwait | __NR_epoll_pwait2 => {
