@@ -299,18 +299,22 @@ pub fn own_name() -> &'static [u8] {
         .unwrap_or(b"")
 }
 
-/// `LD_PRELOAD=…` with us in it: as the new environment has it, if we are in
-/// it; else us in front.
+/// `LD_PRELOAD=…` with us in it, behind the program's own: those wrap what we serve, as they would wrap libc (fakeroot, faketime).
 fn preload(theirs: Option<&CStr>) -> Option<*mut u8> {
     let own = own_name();
     let theirs = theirs.map_or(&b""[..], CStr::to_bytes);
-    let there = !own.is_empty() && theirs.split(|&b| b == b':' || b == b' ').any(|part| part == own);
-    if there {
-        join(&[b"LD_PRELOAD=", theirs])
-    } else if theirs.is_empty() {
-        join(&[b"LD_PRELOAD=", SAVED.preload.bytes()])
-    } else {
-        join(&[b"LD_PRELOAD=", own, b":", theirs])
+    if theirs.is_empty() || own.is_empty() {
+        return join(&[b"LD_PRELOAD=", if theirs.is_empty() { SAVED.preload.bytes() } else { theirs }]);
+    }
+    match theirs.split(|&b| b == b':' || b == b' ').find(|part| *part == own) {
+        None => join(&[b"LD_PRELOAD=", theirs, b":", own]),
+        Some(there) => {
+            let (before, at) = theirs.split_at(there.as_ptr() as usize - theirs.as_ptr() as usize);
+            match &at[own.len()..] {
+                [] => join(&[b"LD_PRELOAD=", theirs]),
+                [_, behind @ ..] => join(&[b"LD_PRELOAD=", before, behind, b":", own]),
+            }
+        }
     }
 }
 
