@@ -99,17 +99,16 @@ impl Backend for Cache {
                 return Ok(done);
             }
         }
-        if self.is_newer(node)? {
-            // What is here and what is not are to be put together.
-            return Err(Errno::ENOSPC.into());
+        match self.is_newer(node)? {
+            true => self.settled(|| self.read_mixed(cx, node, offset, into)),
+            false => self.settled(|| self.read_through(cx, node, offset, into)),
         }
-        self.settled(|| self.read_through(cx, node, offset, into))
     }
 
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
         if self.fs().attr(cx, node)?.kind == Kind::Regular && self.has_holes(cx, node)? {
             return match self.is_newer(node)? {
-                true => self.seek_mixed(cx, node, offset, data),
+                true => self.settled(|| self.seek_mixed(cx, node, offset, data)),
                 false => self.settled(|| self.seek_lower(cx, node, offset, data)),
             };
         }
