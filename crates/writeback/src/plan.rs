@@ -107,6 +107,10 @@ impl Plan {
     /// Takes what has been noted. From now on notes are made for the next round.
     pub fn take(cache: &Cache, cx: &Cx) -> Result<Plan> {
         let fs = cache.fs();
+        if !names_in(cache, cx, cache.mapped())?.is_empty() {
+            // Who died with a file mapped has it open no more.
+            fs.adopt_dead_processes(cx);
+        }
         let (mut time, longest) = CLOSED;
         for _ in 0..ATTEMPTS {
             let now = fs.round().map_err(image)?;
