@@ -177,7 +177,7 @@ impl Writer {
         work.all(sync || journal.is_some())?;
         if let Some(journal) = journal {
             work.before("tail")?;
-            journal.is_below(&work.plan, group)?;
+            journal.is_below(work.cache, &work.cx, &work.plan, group)?;
         }
         Ok(Round { noted, bytes: work.bytes })
     }

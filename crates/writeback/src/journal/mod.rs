@@ -18,7 +18,8 @@
 //! - **Nothing is done below that is not in the journal.** A round begins with a cut, at the same moment as its own look at
 //!   the tree, and that is durable before it does anything. So what a crash leaves of a round is named there, and the last
 //!   group says what the directory is to be: never a mixture.
-//! - **The tail moves after the sync.** Until then groups are replayed over what the round has done, and come to the same.
+//! - **The tail moves after the sync**, and after another cut: what was changed in the middle of the round it has found changed
+//!   or gone. Until then groups are replayed over what the round has done, and come to the same.
 //! - A group that could not be written counts as never made: the next says what it said.
 
 mod cut;
@@ -182,9 +183,18 @@ impl Journal {
         Ok((plan, ring.last()))
     }
 
-    /// A round is over, and synced: the groups up to the one that it began with are not needed any more.
-    pub(crate) fn is_below(&self, plan: &Plan, group: u64) -> Result<()> {
+    /// A round is over, and synced: the groups up to the one that it began with are not needed any more. What has been
+    /// changed meanwhile it has found changed, or gone, so that is said before.
+    pub(crate) fn is_below(&self, cache: &Cache, cx: &Cx, plan: &Plan, group: u64) -> Result<()> {
         let mut state = self.locked();
+        let State { ring, cutter } = &mut *state;
+        let cut = Plan::closed(cache, cx, |now| {
+            let (plan, _) = Plan::since(cache, cx, (cutter.covered, now), MAPPED_MAX)?;
+            let mut body = Body::new(self.device);
+            cutter.say(cache, cx, &plan, &mut body)?;
+            Ok((now, body, ()))
+        });
+        write(ring, cutter, cut, false)?;
         let mut body = Body::new(self.device);
         for node in plan.targets.keys() {
             if let Some(id) = plan.ids.get(node) {

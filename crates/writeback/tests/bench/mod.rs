@@ -11,6 +11,8 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use vfs::backend::{Backend, Xattrs};
@@ -145,6 +147,8 @@ pub struct Bench {
     /// Makes cuts, where there is a journal.
     pub committer: Option<Mutex<Writer>>,
     pub journal: PathBuf,
+    /// Rounds that somebody has waited for.
+    pub helped: Arc<AtomicUsize>,
     helper: Option<JoinHandle<()>>,
     pub image: PathBuf,
     pub low: PathBuf,
@@ -193,8 +197,9 @@ impl Bench {
         };
         let committer = opened.is_some().then(|| Mutex::new(writer()));
         let writer = Arc::new(Mutex::new(writer()));
-        let helper = Some(help(fs, Arc::downgrade(&writer)));
-        Bench { cache, writer, committer, journal, helper, image, low, twins, runs }
+        let helped = Arc::new(AtomicUsize::new(0));
+        let helper = Some(help(fs, Arc::downgrade(&writer), helped.clone()));
+        Bench { cache, writer, committer, journal, helped, helper, image, low, twins, runs }
     }
 
     /// With a thread's words for one call: it may be any thread's.
@@ -386,12 +391,13 @@ impl Bench {
 }
 
 /// Makes the rounds that somebody waits for.
-fn help(fs: &'static Fs, writer: Weak<Mutex<Writer>>) -> JoinHandle<()> {
+fn help(fs: &'static Fs, writer: Weak<Mutex<Writer>>, helped: Arc<AtomicUsize>) -> JoinHandle<()> {
     fs.writes_back(true).unwrap();
     std::thread::spawn(move || {
         while let Some(writer) = writer.upgrade() {
             let (seen, wanted) = fs.rounds_wanted().unwrap();
             if let Some(wanted) = wanted {
+                helped.fetch_add(1, SeqCst);
                 let result = writer.lock().unwrap().round(false);
                 fs.answer(wanted, result.map(drop).map_err(|failure| failure.errno)).unwrap();
             }
