@@ -5,6 +5,7 @@
 
 use core::ffi::CStr;
 use pm::sys::abi::*;
+use posix::own_calls::{find, is_go};
 
 /// Where programs that may lie anywhere begin, and their loaders, and how far apart they may be from there.
 pub const PROGRAM: usize = 0x2aaa_aaa0_0000;
@@ -24,6 +25,10 @@ const WRITE: u32 = 2;
 const READ: u32 = 4;
 /// Where data of a program made by Go's compiler say so: within so many bytes from their beginning.
 const GO_BYTES: usize = 1 << 20;
+/// What Go's linker calls a section that its programs can't do without; and what UPX leaves in a program's head.
+const GO_SECTION: &[u8] = b".gopclntab";
+const PACKED: &[u8] = b"UPX!";
+const NAMES_BYTES: usize = 2048;
 
 /// `Elf64_Phdr`.
 #[repr(C)]
@@ -138,14 +143,34 @@ impl Image {
         CStr::from_bytes_until_nul(text).ok()
     }
 
-    /// Whether Go's compiler made it: its data say so.
-    pub fn is_go(&self) -> bool {
+    /// Whether it may call on stacks that have no room for us, as what Go's compiler makes: its data say so, or the names of its
+    /// sections; what is packed may be anything.
+    pub fn calls_on_small_stacks(&self, fd: i32) -> bool {
         const DATA: u32 = READ | WRITE;
-        self.segments().filter(|segment| segment.kind == LOAD && segment.flags & DATA == DATA).any(|segment| {
+        let says_so = self.segments().filter(|segment| segment.kind == LOAD && segment.flags & DATA == DATA).any(|segment| {
             let len = segment.file_bytes.min(GO_BYTES);
             // SAFETY: mapped readable, and nobody writes it yet.
-            posix::own_calls::is_go(unsafe { core::slice::from_raw_parts((self.base + segment.address) as *const u8, len) })
-        })
+            is_go(unsafe { core::slice::from_raw_parts((self.base + segment.address) as *const u8, len) })
+        });
+        says_so || find(&self.head, PACKED).is_some() || self.has_section(fd, GO_SECTION).unwrap_or(false)
+    }
+
+    /// Whether a section has that name, as far as there are names.
+    fn has_section(&self, fd: i32, name: &[u8]) -> Option<bool> {
+        let (table, bytes, index) = (self.word(40), usize::from(self.half(58)), usize::from(self.half(62)));
+        let mut section = [0usize; 8];
+        let mut names = [0u8; NAMES_BYTES];
+        let at = table.checked_add(bytes * index)?;
+        // SAFETY: the buffer outlives the call.
+        let len = unsafe { crate::serve!(__NR_pread64, fd, section.as_mut_ptr(), size_of_val(&section), at) };
+        if table == 0 || len != size_of_val(&section) as isize {
+            return None;
+        }
+        // Offset and size of what has the names.
+        let room = section[4].min(NAMES_BYTES);
+        // SAFETY: as above.
+        let len = unsafe { crate::serve!(__NR_pread64, fd, names.as_mut_ptr(), room, section[3]) };
+        Some(find(names.get(..usize::try_from(len).ok()?)?, name).is_some())
     }
 }
 

@@ -103,10 +103,10 @@ unsafe extern "C" fn begin(at: *const usize, block: *mut usize) -> usize {
         Err(why) => refuse(path, why),
     });
     set_name(fd, name);
-    let is_go = program.is_go();
+    let small_stacks = program.calls_on_small_stacks(fd);
     kernel::close(fd);
     libc::dispatch::set_data(program.end());
-    if phase::is_mounted() && !libc::dispatch::start_mapped(&own_calls::own(), is_go) {
+    if phase::is_mounted() && !libc::dispatch::start_mapped(&own_calls::own(), small_stacks) {
         refuse(name, c"the kernel does not hand its system calls back");
     }
     // SAFETY: as much room as `bytes` has said, and the environment as it is now.

@@ -92,12 +92,13 @@ fn serve_calls_of(found: &Found) -> bool {
     can && !found.past
 }
 
-/// For a program that we have mapped: all calls come that are not made in `own`. Whether they do.
-pub fn start_mapped(own: &Range<usize>, is_go: bool) -> bool {
+/// For a program that we have mapped, and which may call on `small_stacks`: all calls come that are not made in `own`. Whether
+/// they do.
+pub fn start_mapped(own: &Range<usize>, small_stacks: bool) -> bool {
     if !entry::learn() {
         return false;
     }
-    if is_go {
+    if small_stacks {
         dispatch::switch_stacks();
     }
     room::Filled::within(own).keep();
