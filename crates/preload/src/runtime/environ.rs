@@ -12,7 +12,7 @@ use posix::environment;
 pub const STATE_MAX: usize = 8192;
 
 /// Variables that the new environment gets from us, not from the program.
-const OURS: [&[u8]; 11] = [
+const OURS: [&[u8]; 12] = [
     b"LD_PRELOAD",
     environment::MOUNTS,
     environment::STATE,
@@ -24,6 +24,7 @@ const OURS: [&[u8]; 11] = [
     environment::IDS,
     environment::PASSIVE,
     environment::HIDDEN,
+    environment::PRELOADED,
 ];
 
 /// What stands before `LD_PRELOAD` where the loader is to start this library, not to load it into something.
@@ -141,6 +142,43 @@ impl Environment {
         // SAFETY: exec failed; nobody uses it.
         unsafe { alloc::free(later) };
         result
+    }
+
+    /// Puts `front` (names that each end in `:`) before the others of `LD_PRELOAD`, in the place of what is `replaced`; the list
+    /// goes along as it was. Whether there was memory for it.
+    pub fn with_preloaded(&mut self, front: &[u8], replaced: impl Fn(&[u8]) -> bool) -> bool {
+        // SAFETY: a NUL-terminated string of our own.
+        let before = unsafe { CStr::from_ptr(self.own[0].cast()) }.to_bytes();
+        let room = alloc::alloc_zeroed(before.len() + front.len() + 2);
+        let Some(kept) = join(&[environment::PRELOADED, b"=", before]).filter(|_| !room.is_null()) else { return false };
+        let mut len = 0;
+        let mut push = |part: &[u8]| {
+            // SAFETY: the block has room for the front, what was there, a separator and a NUL.
+            unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), room.add(len), part.len()) };
+            len += part.len();
+        };
+        push(b"LD_PRELOAD=");
+        push(front);
+        let given = before.strip_prefix(b"LD_PRELOAD=").unwrap_or(before);
+        for name in given.split(|&b| b == b':' || b == b' ').filter(|name| !name.is_empty() && !replaced(name)) {
+            push(name);
+            push(b":");
+        }
+        let len = self.len();
+        // SAFETY: our own array.
+        let at = unsafe { imports::strings(self.pointers) }.position(|entry| entry.cast::<u8>() == self.own[0]);
+        if let Some(at) = at {
+            // SAFETY: inside our own array, which has room for one each of ours and the end.
+            unsafe {
+                self.pointers.add(at).write(room.cast());
+                self.pointers.add(len).write(kept.cast());
+                self.pointers.add(len + 1).write(core::ptr::null_mut());
+            }
+        }
+        // SAFETY: from our allocator; nobody has it any more.
+        unsafe { alloc::free(self.own[0]) };
+        (self.own[0], self.own[11]) = (room, kept);
+        true
     }
 
     /// Runs `exec` with libraries of these names behind those of `LD_PRELOAD`; it returns only if exec failed.
