@@ -137,6 +137,13 @@ impl Writer {
         status::is_clean(self.cache, &self.cx())
     }
 
+    /// Empties the journal of a cache that is clean.
+    pub fn empty_journal(&self) -> std::result::Result<(), Failure> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        self.below.sync()?;
+        journal.empty()
+    }
+
     /// One round. `sync`: what is below is synced before it is called done.
     pub fn round(&self, sync: bool) -> std::result::Result<Round, Failure> {
         let mut result = self.round_with(sync, &mut |_| Ok(()));

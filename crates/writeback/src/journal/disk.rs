@@ -6,7 +6,7 @@ use crate::{Failure, Result};
 use pm::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Bytes that are zeroed at a time.
 const PIECE: usize = 1 << 20;
@@ -17,7 +17,6 @@ const RAMFS: u64 = 0x8584_58f6;
 #[derive(Debug)]
 pub struct Disk {
     file: OwnedFd,
-    pub path: PathBuf,
     /// Memory that is written from: on a block's boundary, as the disk wants it.
     buffer: Vec<u8>,
 }
@@ -49,7 +48,7 @@ impl Disk {
             Err(rustix::io::Errno::INVAL) => open(flags),
             opened => opened,
         };
-        Ok(Disk { file: opened.map_err(failed(path))?, path: path.to_path_buf(), buffer: Vec::new() })
+        Ok(Disk { file: opened.map_err(failed(path))?, buffer: Vec::new() })
     }
 
     /// Of a journal that is there.
@@ -60,12 +59,15 @@ impl Disk {
             Ok(_) => Disk::open(path, 0).map(Some),
         }
     }
+}
 
-    /// Whether it is in memory, and gone when the machine stops.
-    pub fn is_in_memory(&self) -> bool {
-        let stat = rustix::fs::fstatfs(&self.file);
-        stat.is_ok_and(|stat| matches!(stat.f_type as u64, TMPFS | RAMFS))
-    }
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a file with this path is in memory, and gone when the machine stops.
+pub fn is_in_memory(path: &Path) -> bool {
+    rustix::fs::statfs(parent(path)).is_ok_and(|stat| matches!(stat.f_type as u64, TMPFS | RAMFS))
 }
 
 fn make(path: &Path, room: u64) -> Result<()> {
@@ -86,7 +88,7 @@ fn make(path: &Path, room: u64) -> Result<()> {
 
 /// What is called so is durable.
 pub fn sync_parent(path: &Path) -> Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = parent(path);
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(parent, flags, Mode::empty()).map_err(failed(parent))?;
     rustix::fs::fsync(&dir).map_err(failed(parent))

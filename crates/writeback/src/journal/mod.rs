@@ -29,6 +29,8 @@ mod record;
 mod replay;
 mod ring;
 
+pub use disk::is_in_memory;
+pub(crate) use disk::sync_parent;
 pub use replay::Replayed;
 use ring::Header;
 
@@ -129,11 +131,6 @@ impl Journal {
         &self.path
     }
 
-    /// Whether it does not outlive the machine's next stop.
-    pub fn is_in_memory(&self) -> bool {
-        self.locked().ring.medium.is_in_memory()
-    }
-
     /// Whether a round is due.
     pub fn is_due(&self) -> bool {
         self.locked().ring.fullness() >= DUE
@@ -210,12 +207,11 @@ impl Journal {
         Ok(())
     }
 
-    /// All is below, and nothing has been noted since: the journal goes.
-    pub fn remove(self) -> Result<()> {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let path = state.ring.medium.path.clone();
-        drop(state);
-        std::fs::remove_file(&path).map_err(|error| io_failure(&path, &error))
+    /// All is below, synced, and nothing has been noted since: it says nothing any more.
+    pub(crate) fn empty(&self) -> Result<()> {
+        let mut state = self.locked();
+        let last = state.ring.last();
+        state.ring.free(last)
     }
 }
 
@@ -223,10 +219,6 @@ struct Held<'a>(#[expect(dead_code, reason = "it is kept, not read")] MutexGuard
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {}
-}
-
-fn io_failure(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(path.as_os_str().as_encoded_bytes(), Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)))
 }
 
 fn now() -> u64 {
@@ -270,6 +262,11 @@ impl Left {
     /// Groups that are not below.
     pub fn groups(&self) -> usize {
         self.groups.len()
+    }
+
+    /// Whether they were written since the machine started.
+    pub fn is_of_this_boot(&self) -> bool {
+        self.ring.header.boot == boot()
     }
 
     /// Number of the image whose changes these are.
