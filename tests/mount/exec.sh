@@ -10,6 +10,7 @@ same 'busy while it runs' "$(both "$(cp_bin sleep sl); ./sl 60 & until [ \"\$(re
 if command -v python3 >/dev/null; then
     "$bypath" mount "$image" "$mnt"
     cp "$(type -P sleep)" "$mnt/sleep"
+    cp "$(type -P cat)" "$mnt/cat"
     "$mnt/sleep" 60 &
     python3 - "$mnt/sleep" >"$work/got" 2>&1 <<'E'
 import errno, os, sys
@@ -25,28 +26,31 @@ E
     wait $! 2>/dev/null
     "$bypath" umount "$mnt"
     # The server is told of a program's end after its parent: here, once somebody has asked for the file.
+    # The program has answered before the server stops: it needs no more of its pages, and can die.
     served || fail 'no mount'
     cat >"$work/ended.py" <<'E'
 import os, signal, subprocess, sys, threading, time
 program, server = sys.argv[1], int(sys.argv[2])
-child = subprocess.Popen([program, '60'])
-while os.readlink(f'/proc/{child.pid}/exe') != program:
-    time.sleep(0.01)
+child = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+os.write(child.stdin.fileno(), b'x')
+os.read(child.stdout.fileno(), 1)
+if os.readlink(f'/proc/{child.pid}/exe') != program:
+    print('not run from the mount')
 def stopped(task):
     return open(f'/proc/{server}/task/{task}/stat').read().rpartition(')')[2].split()[0] == 'T'
 os.kill(server, signal.SIGSTOP)
 while not all(map(stopped, os.listdir(f'/proc/{server}/task'))):
     time.sleep(0.001)
+threading.Timer(1, os.kill, (server, signal.SIGCONT)).start()
 child.kill()
 child.wait()
-threading.Timer(0.5, os.kill, (server, signal.SIGCONT)).start()
 try:
     os.close(os.open(program, os.O_WRONLY))
     print('opened')
 except OSError as e:
     print(e)
 E
-    same 'not busy any more, once it has ended' "$(cd / && "$bypath" run --mount "$image:$mnt" -- python3 "$work/ended.py" "$mnt/sleep" $server 2>&1)" opened
+    same 'not busy any more, once it has ended' "$(cd / && "$bypath" run --mount "$image:$mnt" -- python3 "$work/ended.py" "$mnt/cat" $server 2>&1)" opened
     "$bypath" umount "$mnt"
     wait $server
 fi

@@ -86,7 +86,8 @@ impl Cache {
     /// Another file has taken the place of a file's original: `ESTALE`, unless nothing of that is here, and both are
     /// files with one name.
     pub(crate) fn adopt(&self, cx: &Cx, node: Node, known: &Known, original: &Original) -> Result<()> {
-        let is_simple = original.attr.kind == Kind::Regular && original.stamp.nlink == 1 && known.stamp.nlink == 1;
+        // Known with none: it was being replaced while it was looked at.
+        let is_simple = original.attr.kind == Kind::Regular && original.stamp.nlink == 1 && known.stamp.nlink <= 1;
         // Names that have moved here lead to something else below until the next round.
         let parent = self.fs().named(node, &mut [0; 255])?.map(|(parent, _)| parent);
         if !is_simple || self.is_newer(node)? || parent.map_or(Ok(true), |parent| self.is_newer(parent))? {

@@ -5,7 +5,7 @@
 //! directories have moved. Then a round is waited for.
 
 use crate::data::Brought;
-use crate::{Cache, Changes};
+use crate::{Cache, Changes, own};
 use base::{Cx, Errno, Error, Node, Result};
 
 /// How often something is asked again.
@@ -30,13 +30,21 @@ impl Cache {
         result
     }
 
-    /// A name that is not here: `ENOENT`, unless its directory is not listed, and it is below.
+    /// A name that was not here: `ENOENT`, unless its directory is not listed, and it is below.
     pub(crate) fn ask_settled(&self, cx: &Cx, dir: Node, name: &[u8]) -> Result<Node> {
-        match self.known_if(dir)? {
-            Some(known) if !(known.is_listed() || dir == self.tree && crate::is_ours(name)) => {
-                self.settled(|| self.ask(cx, dir, name))
+        loop {
+            let forgotten = self.fs().forgotten();
+            match self.known_if(dir)? {
+                Some(known) if !(known.is_listed() || dir == self.tree && crate::is_ours(name)) => {
+                    return self.settled(|| self.ask(cx, dir, name));
+                }
+                _ => {}
             }
-            _ => Err(Errno::ENOENT.into()),
+            // Listed by now: it may have come since it was looked for, and gone again if names have gone.
+            match self.fs().lookup(&own(cx), dir, name) {
+                Err(Error::Posix(Errno::ENOENT)) if self.fs().forgotten() != forgotten => {}
+                found => return found,
+            }
         }
     }
 

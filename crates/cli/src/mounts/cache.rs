@@ -188,7 +188,7 @@ impl Session {
         self.images.push(attached);
         if !attached.fs.is_cache() {
             return Err(Failure::new(format!(
-                "{shown}: it is an image with files of its own, and no cache; choose another name"
+                "{shown}: it is an image of its own, and no cache; choose a name that is not there yet: the cache is made"
             )));
         }
         let was_one = prepare(&cx, attached.fs, &origin).map_err(|mismatch| refused(&shown, attached.fs, mismatch))?;

@@ -1,0 +1,93 @@
+//! A file that is replaced below again and again is never missing here.
+
+use base::{Cred, Cx, Thread};
+use bypath_cache::{Cache, Changes, Origin, prepare};
+use engine::Fs;
+use engine::mkfs::{self, Options};
+use pm::{Errno, UserSlice};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use vfs::backend::Backend;
+
+/// How often it is replaced.
+const TIMES: usize = 10_000;
+
+/// The cache of `low`, in a new image beside it.
+fn cache_of(top: &Path, low: &Path) -> &'static Cache {
+    let image = [top.join("c.img").as_os_str().as_bytes(), b"\0"].concat();
+    let options = Options { limit: 256 << 20, features: format::Features::CACHE, mode: 0o700, ..Options::default() };
+    mkfs::make(&image, &options).unwrap();
+    let thread = Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    let place: &'static mut MaybeUninit<Fs> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let options =
+        engine::process::Options { domain: None, read_only: false, segment_dir: None, slot: 0, cachelets: None, atomic: None };
+    let fs = Fs::attach_at(place, &cx, &image, &options).map_err(|error| error.to_string()).unwrap();
+    let origin = Origin::Directory(low.as_os_str().as_bytes());
+    prepare(&cx, fs, &origin).unwrap();
+    Box::leak(Box::new(Cache::new(&cx, fs, &origin, Changes::Refused).unwrap()))
+}
+
+/// Replaces `d/f` below, of which something is here, and has the cache look at it each time.
+fn replace(cache: &Cache, low: &Path) -> Result<(), base::Error> {
+    let thread = Thread::new();
+    let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+    let dir = cache.lookup(&cx, cache.root(), b"d")?;
+    cache.readdir(&cx, dir, 0, &mut |_| true)?;
+    for time in 0..TIMES {
+        let node = cache.lookup(&cx, dir, b"f")?;
+        cache.read(&cx, node, 0, &[UserSlice::from_mut(&mut [0; 8])])?;
+        std::fs::write(low.join("d/next"), time.to_string()).unwrap();
+        std::fs::rename(low.join("d/next"), low.join("d/f")).unwrap();
+        match cache.refresh_entry(&cx, dir, b"f") {
+            // Somebody was faster.
+            Err(base::Error::Posix(Errno::ESTALE)) => {}
+            result => result?,
+        }
+    }
+    cache.give_lane_back(&thread);
+    Ok(())
+}
+
+/// Goal: who looks for a name while the one of the file that was there goes here, and the one of its successor comes,
+/// finds the one or the other. Method: a thread replaces the file below, and has the cache look at it, as its
+/// server does; two others look it up. Some of it is here, so it can't just become the other.
+#[test]
+fn a_file_that_is_replaced_is_never_missing() {
+    let top = PathBuf::from(format!("/dev/shm/bypath-replaced-{}", std::process::id()));
+    let low = top.join("low");
+    std::fs::create_dir_all(low.join("d")).unwrap();
+    std::fs::write(low.join("d/f"), "first").unwrap();
+    let cache = cache_of(&top, &low);
+    let is_over = AtomicBool::new(false);
+    let found = std::thread::scope(|scope| {
+        let readers = [0; 2].map(|_| {
+            scope.spawn(|| {
+                let thread = Thread::new();
+                let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
+                let dir = cache.lookup(&cx, cache.root(), b"d").unwrap();
+                let (mut found, mut errors) = (0, Vec::new());
+                while !is_over.load(Relaxed) {
+                    match cache.lookup(&cx, dir, b"f") {
+                        Ok(_) => found += 1,
+                        Err(error) => errors.push(error),
+                    }
+                }
+                cache.give_lane_back(&thread);
+                (found, errors)
+            })
+        });
+        let replaced = replace(cache, &low);
+        is_over.store(true, Relaxed);
+        replaced.unwrap();
+        readers.map(|reader| reader.join().unwrap())
+    });
+    std::fs::remove_dir_all(&top).unwrap();
+    for (found, errors) in found {
+        assert!(found > 100, "{found} looks only");
+        assert_eq!(errors, []);
+    }
+}
