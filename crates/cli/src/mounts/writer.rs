@@ -156,7 +156,7 @@ impl Status {
         let status = status?;
         Ok(Status {
             is_clean: status.names + status.files == 0,
-            is_but_mapped: status.names == 0 && status.files == status.mapped,
+            is_but_mapped: status.names == 0 && status.mapped > 0 && status.files == status.mapped,
             names: status.names,
             files: status.files,
         })
