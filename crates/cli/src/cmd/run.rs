@@ -163,16 +163,13 @@ pub fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
     }
 }
 
-/// Our library in front of those that are there already.
+/// Our library behind those that are there already, which wrap what it serves.
 fn preload_list(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_os_string();
-    if let Some(present) = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty()) {
-        let is_there = present.as_bytes().split(|b| b" :".contains(b)).any(|part| part == library.as_os_str().as_bytes());
-        if is_there {
-            return present;
-        }
+    let library = library.as_os_str();
+    let Some(mut list) = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty()) else { return library.to_os_string() };
+    if !list.as_bytes().split(|b| b" :".contains(b)).any(|part| part == library.as_bytes()) {
         list.push(":");
-        list.push(present);
+        list.push(library);
     }
     list
 }

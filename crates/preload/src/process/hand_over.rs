@@ -16,7 +16,7 @@ use crate::process::own_calls::Calls;
 use crate::runtime::dispatch;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::kernel::Who;
-use crate::runtime::{alloc, environ, imports, kernel, kernel_root, operation, placeholders, thread, tls};
+use crate::runtime::{alloc, environ, imports, kernel, kernel_root, operation, placeholders, session, thread, tls};
 use core::ffi::c_char;
 use pm::sys::abi::*;
 use posix::own_calls::{is_elf, segments};
@@ -27,8 +27,12 @@ const HERE: i32 = -100;
 const HEAD_BYTES: usize = 4096;
 const INTERPRETERS_MAX: u32 = 4;
 
-/// Whether the loader would find us: not from a root directory without us.
+/// Whether the loader would find us, and we what the session's programs share: not from a root directory without them. Among
+/// other mounts than the session's only the kernel's mounts can take our place.
 pub fn can_be_loaded() -> bool {
+    if kernel_root::is_kept() && PROCESS.hidden().next().is_none() && !session::is_reachable() {
+        return false;
+    }
     let name = environ::own_name();
     // By a name alone it is looked for in several places.
     if name.first() != Some(&b'/') {
@@ -228,11 +232,9 @@ fn has_loader(head: &[u8]) -> bool {
     segments(head).any(|(kind, ..)| kind == INTERPRETER)
 }
 
-/// Before this process takes another root directory.
-pub fn keep_root() {
-    if PROCESS.hands_on() {
-        kernel_root::keep();
-    }
+/// Before this process, or a child that it makes, takes another root directory or other mounts; whether nothing was kept before.
+pub fn keep_root() -> bool {
+    PROCESS.hands_on() && kernel_root::keep()
 }
 
 /// What was given to the kernel; dropping it takes everything back (`exec` failed).

@@ -18,7 +18,7 @@ pub use whose::{Whose, leads_in, whose};
 
 use crate::process::copy::copy_out;
 use crate::process::hand_over::{Alone, Kind};
-use crate::process::libraries::{Copies, Paths, name_of as name_of_copy};
+use crate::process::libraries::{Copies, Paths, name_of as name_of_copy, preloaded};
 use crate::process::{hand_over, in_mount, libraries, not_loaded, program, vfork};
 use crate::runtime::environ::{Environment, STATE_MAX};
 use crate::runtime::front_end::PROCESS;
@@ -46,6 +46,8 @@ pub struct Ready {
     source: Strings,
     /// Made by a child of `vfork`, which readies itself at each path.
     vfork_child: bool,
+    /// What stands in `LD_PRELOAD` in the place of what only we have.
+    _preloaded: Option<Copies>,
 }
 
 impl Ready {
@@ -56,7 +58,7 @@ impl Ready {
     pub unsafe fn new(source: Strings) -> Result<Ready, isize> {
         let tls = tls::get();
         if !phase::is_active(tls) {
-            return Ok(Ready { environment: None, source, vfork_child: tls::get().is_vfork_child() });
+            return Ok(Ready { environment: None, source, vfork_child: tls::get().is_vfork_child(), _preloaded: None });
         }
         count::add(tls);
         let state = alloc::alloc(STATE_MAX);
@@ -72,7 +74,7 @@ impl Ready {
             Ok(len) => match unsafe { Environment::new(source, &room[..len]) } {
                 Some(environment) => {
                     PROCESS.kept_over_exec().for_each(|fd| placeholders::set_cloexec(fd, false));
-                    Ok(Ready { environment: Some(environment), source, vfork_child: false })
+                    Ok(Ready { environment: Some(environment), source, vfork_child: false, _preloaded: None })
                 }
                 None => {
                     PROCESS.exec_failed();
@@ -84,7 +86,17 @@ impl Ready {
         // SAFETY: not used any more.
         unsafe { alloc::free(state) };
         operation::leave(tls);
-        result
+        // SAFETY: by contract.
+        result.map(|ready| if unsafe { preloaded::has_suspects(source) } { ready.with_preloaded() } else { ready })
+    }
+
+    #[cold]
+    fn with_preloaded(mut self) -> Ready {
+        if let Some(environment) = &mut self.environment {
+            // SAFETY: it was made of that, outside of an operation.
+            self._preloaded = unsafe { preloaded::replace(self.source, environment) };
+        }
+        self
     }
 
     fn environ(&self) -> Strings {
