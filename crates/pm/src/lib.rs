@@ -33,6 +33,7 @@ pub mod huge;
 mod libc;
 pub mod life;
 pub mod listing;
+pub mod memory_limit;
 pub mod mutex;
 pub mod names;
 pub mod own;

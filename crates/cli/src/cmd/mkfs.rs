@@ -14,7 +14,23 @@ pub fn mkfs(image: &Path, limit: u64, force: bool) -> Result<u8> {
     let shown = image.display();
     let word = quoted(&format!("{shown}:/bp"));
     print(format!("{shown}: made, up to {}; try: bypath run --mount {word} -- bash\n", size::show(limit)).as_bytes())?;
+    if let Some(text) = beyond_memory(image, limit) {
+        eprintln!("bypath: {shown}: {text}");
+    }
     Ok(0)
+}
+
+/// Where an image in memory may become larger than the memory that a container leaves it, and what happens then.
+pub fn beyond_memory(image: &Path, limit: u64) -> Option<String> {
+    let path = [image.as_os_str().as_bytes(), b"\0"].concat();
+    if pm::file::file_system(&path) != Ok(pm::file::FileSystem::Memory) {
+        return None;
+    }
+    let found = pm::memory_limit::look().filter(|found| found.limit < limit)?;
+    Some(format!(
+        "it is in memory, of which this container or job may use {}, programs included: writes fail with ENOSPC before that is full",
+        size::show(found.limit)
+    ))
 }
 
 /// A word as a shell takes it.

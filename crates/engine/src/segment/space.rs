@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use format::layout::{BLOCK, Layout};
 use pm::file::{self, File};
 use pm::sys::abi;
-use pm::{Errno, Region, huge};
+use pm::{Errno, Region, huge, memory_limit};
 
 /// Smallest and largest step by which an image grows, bytes.
 const STEP_MIN: u64 = 8 << 20;
@@ -26,6 +26,10 @@ const STEP_LAST: u64 = 64 << 10;
 /// How long who needs space waits for another who is making some, nanoseconds; and by how much it then grows the image itself.
 const PATIENCE: i64 = 2_000_000;
 const STEP_ALONE: u64 = huge::HUGE_PAGE;
+/// What is left to programs of a group's memory: a part of its limit, within bounds, bytes.
+const KEPT_SHARE: u64 = 16;
+const KEPT_MIN: u64 = 8 << 20;
+const KEPT_MAX: u64 = 256 << 20;
 
 impl Fs {
     /// Gives real space to `offset..offset + len` of the segment. `ENOSPC`.
@@ -106,12 +110,26 @@ impl Fs {
             // So that the next step begins with a huge page.
             let whole = after & !(CHUNK_BLOCKS - 1);
             let after = if whole > before { whole } else { after };
-            match self.space_for_blocks(before, after) {
+            let space = match self.may_take((after - before) * BLOCK) {
+                true => self.space_for_blocks(before, after),
+                false => Err(Errno::ENOSPC.into()),
+            };
+            match space {
                 Ok(()) => return self.publish_growth(number, before, after),
                 Err(base::Error::Posix(Errno::ENOSPC)) if step > STEP_LAST => step /= 4,
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Whether the control group of this process has so much memory left, and some for programs besides, where the image is
+    /// in memory: at the group's limit the kernel kills one of them.
+    fn may_take(&self, bytes: u64) -> bool {
+        let is_left = |found: memory_limit::MemoryLimit| {
+            let besides = (found.limit / KEPT_SHARE).clamp(KEPT_MIN, KEPT_MAX);
+            found.room >= bytes + besides
+        };
+        memory_limit::look().is_none_or(is_left) || file::file_system(&self.path) != Ok(file::FileSystem::Memory)
     }
 
     /// Space for blocks, for the bitmap that covers them, and for their chunks of the reservation bitmap.
