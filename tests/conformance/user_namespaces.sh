@@ -1,5 +1,5 @@
 # In a user namespace owners are shown and given by its map, and its root has a right over those alone that it maps.
-# ways: short both patched kernel host fuse
+# ways: short both patched kernel host cached fuse
 # mode: 666
 # needs: unshare setpriv
 umask 022

@@ -133,7 +133,7 @@ const INTERPRETER: u32 = 3;
 /// Larger programs are looked at where it is kept what was found, bytes.
 const LOOKED_AT: u64 = 4 << 20;
 
-/// Whether a program goes past the library, or may: static, set-uid, a script, one with system calls of its own.
+/// Whether a program goes past the library, or may: static, set-uid, musl's, a script, one with system calls of its own.
 fn goes_past(program: &OsStr) -> bool {
     let Some(path) = program::find(program) else { return false };
     let Ok(meta) = std::fs::metadata(&path) else { return false };
@@ -143,6 +143,7 @@ fn goes_past(program: &OsStr) -> bool {
     let text = std::fs::read(path).unwrap_or_default();
     !own_calls::is_elf(&text)
         || !own_calls::segments(&text).any(|(kind, ..)| kind == INTERPRETER)
+        || own_calls::is_musls(&text)
         || own_calls::calls_with_paths(&text)
 }
 

@@ -59,7 +59,9 @@ pub enum Kind {
     Loads,
     /// So it does, but the program makes system calls of its own that can't be brought to us.
     OwnCalls,
-    /// By the kernel only: static, set-uid, another architecture's.
+    /// No loader loads us into it, but we can map it ourselves: static, or musl's.
+    Mapped,
+    /// By the kernel only: set-uid, another architecture's; where calls can't be handed back, static and musl's too.
     Past,
 }
 
@@ -121,8 +123,12 @@ unsafe fn kind_by_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [
         }
     }
     is_loader |= program.is_loader;
-    if is_secure(&program.stat) || !is_loader && !has_loader(&head[..program.len]) {
+    let head = &head[..program.len];
+    if is_secure(&program.stat) {
         return Kind::Past;
+    }
+    if !is_loader && (!has_loader(head) || own_calls::is_musls(head)) {
+        return if own_calls::can_be_mapped(head) { Kind::Mapped } else { Kind::Past };
     }
     let goes_past = program.calls.can_be_served() && !is_loader && !dispatch::is_possible();
     if goes_past { Kind::OwnCalls } else { Kind::Loads }

@@ -27,6 +27,9 @@ const OURS: [&[u8]; 12] = [
     environment::PRELOADED,
 ];
 
+/// What stands before `LD_PRELOAD` where the loader is to start this library, not to load it into something.
+pub const LATER: &[u8] = b"BYPATH_";
+
 /// Strings and pointers of a rebuilt environment; freed on drop.
 pub struct Environment {
     pointers: *mut *mut c_char,
@@ -118,6 +121,26 @@ impl Environment {
         text[begin..begin + own.len()].fill(b' ');
         let result = exec();
         text[begin..begin + own.len()].copy_from_slice(own);
+        result
+    }
+
+    /// Runs `exec` with an environment in which [`LATER`] stands for `LD_PRELOAD`; it returns only if exec failed.
+    pub fn with_library_later(&self, exec: impl FnOnce() -> isize) -> isize {
+        const ENOMEM: isize = -12;
+        // SAFETY: our own array.
+        let at = unsafe { imports::strings(self.pointers) }.position(|entry| entry.cast() == self.own[0]);
+        let Some(at) = at else { return exec() };
+        // SAFETY: a NUL-terminated string of our own.
+        let Some(later) = join(&[LATER, unsafe { CStr::from_ptr(self.own[0].cast()) }.to_bytes()]) else { return ENOMEM };
+        // SAFETY: inside our own array.
+        let place = unsafe { self.pointers.add(at) };
+        // SAFETY: as above.
+        unsafe { place.write(later.cast()) };
+        let result = exec();
+        // SAFETY: as above.
+        unsafe { place.write(self.own[0].cast()) };
+        // SAFETY: exec failed; nobody uses it.
+        unsafe { alloc::free(later) };
         result
     }
 

@@ -8,6 +8,7 @@
 //! ```
 
 mod arguments;
+mod mapped;
 mod search;
 mod whose;
 
@@ -191,7 +192,13 @@ impl Ready {
                 let _handed = hand_over::HandedOver::all();
                 environment.passively(exec)
             }
-            Some(environment) if kind == Kind::Past => {
+            Some(environment) if matches!(kind, Kind::Mapped | Kind::Past) => {
+                if kind == Kind::Mapped && PROCESS.hidden().next().is_some() {
+                    // SAFETY: by contract.
+                    if let Some(error) = unsafe { self.start_mapped(environment, (dirfd, path, flags), argv) } {
+                        return error;
+                    }
+                }
                 // SAFETY: by contract.
                 if unsafe { not_loaded::is_refused(name_of(path, argv), argv) } {
                     return EACCES;
@@ -205,7 +212,8 @@ impl Ready {
                          mount it finds open files of ours closed and our directory missing; bypath run --help says how to have one"
                     );
                 }
-                environment.without_state(exec)
+                // musl's loader would look for us.
+                environment.without_state(|| environment.without_library(exec))
             }
             _ => exec(),
         }

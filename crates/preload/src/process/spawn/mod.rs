@@ -89,7 +89,9 @@ unsafe fn needs_us(order: &Order, steps: &Steps) -> bool {
             needs |= ours(path.cast());
         }
     }
-    needs
+    // One that no loader loads us into is started by us, or refused.
+    // SAFETY: by contract.
+    needs || PROCESS.hidden().next().is_some() && !unsafe { clone_vm::loads(order) }
 }
 
 /// # Safety
