@@ -17,7 +17,7 @@ const PICTURE: &[(&str, &[&str])] = &[
     ("bypath-vfs", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-session"]),
     ("bypath-posix", &["bypath-base", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
     ("bypath-cache", &["bypath-base", "bypath-engine", "bypath-openfiles", "bypath-pm", "bypath-vfs"]),
-    ("bypath-writeback", &["bypath-base", "bypath-cache", "bypath-engine", "bypath-pm"]),
+    ("bypath-writeback", &["bypath-base", "bypath-cache", "bypath-engine", "bypath-format", "bypath-pm"]),
     // Doors attach images themselves: that takes the engine.
     (
         "bypath-preload",
@@ -73,6 +73,7 @@ const PICTURE: &[(&str, &[&str])] = &[
         "bypath-testkit",
         &[
             "bypath-base",
+            "bypath-cache",
             "bypath-engine",
             "bypath-format",
             "bypath-fuse-client",
@@ -80,6 +81,7 @@ const PICTURE: &[(&str, &[&str])] = &[
             "bypath-posix",
             "bypath-session",
             "bypath-vfs",
+            "bypath-writeback",
         ],
     ),
     (

@@ -1,11 +1,12 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
-mod cache;
+pub mod cache;
 mod daemon;
 pub mod helper;
 pub mod leavings;
 mod point;
 mod proxy;
+pub mod replay;
 mod rescue;
 mod said;
 pub mod shared_file;
@@ -145,10 +146,7 @@ impl Session {
 
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
         let (image, copy) = image(path, slot, &mount.options)?;
-        if image.fs.is_cache() {
-            let (shown, origin) = (path.display(), cache::origin_of(image.fs));
-            return Err(Failure::new(format!("{shown}: it is a cache; mount it as {origin}:/dir,cache={shown}")));
-        }
+        cache::refuse_alone(image.fs, path)?;
         self.images.push(image);
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
         let kernel = match (there, whom) {
@@ -192,6 +190,9 @@ impl Session {
         let shown = mount.source.shown();
         let (file, cache) = SharedFile::session(Whose::of(mount))?;
         let text = path.as_os_str().as_bytes();
+        if !mount.options.read_only {
+            replay::if_lost(path)?;
+        }
         if let (Some(cache), false) = (writeback::marker::of(path), mount.options.read_only) {
             return Err(Failure::new(format!(
                 "{shown}: the cache {cache} holds changes of it: mount it with cache={cache}, or `bypath cache drain {cache}`; \
