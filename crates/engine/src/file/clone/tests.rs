@@ -86,6 +86,26 @@ fn a_clone_is_another_file() {
     assert_eq!(test.fs.root().shares.load(Relaxed), 0);
 }
 
+/// Goal: what is shared is read on the fast path too, and not written there. Method: both, of a clone and of a file alone.
+#[test]
+fn the_fast_path_reads_and_does_not_write() {
+    let test = TestFs::new(64 << 20);
+    let [first, second] = [b"a", b"b"].map(|name| make(&test, name));
+    let mut bytes = [0; 100];
+    let mut fast = |node| {
+        let read = matches!(test.read_fast(node, 0, UserSlice::from_mut(&mut bytes)), base::Fast::Done(100));
+        (read, matches!(test.write_fast(&test.thread, node, Some(0), UserSlice::from_ref(b"new")), base::Fast::Done(_)))
+    };
+    write(&test, first, 0, &[7; 5000]);
+    assert_eq!(fast(first), (true, true));
+    clone(&test, (first, 0), (second, 0), 0).unwrap();
+    assert_eq!([fast(first), fast(second)], [(true, false); 2]);
+    write(&test, second, 0, b"other");
+    test.unlink(&test.cx(), test.root_node(), b"b").unwrap();
+    write(&test, first, 0, b"own");
+    assert_eq!(fast(first), (true, true), "nobody else has it any more");
+}
+
 /// Goal: blocks of a file are shared within it, next to each other and apart. Method: a file of one run, and what is written to
 /// the one copy and the other.
 #[test]
