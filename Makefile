@@ -118,6 +118,7 @@ direct-tests: build
 	$(CARGO) build --release $(CARGO_FLAGS) -q -p bypath-testkit
 	$(STEP) 'several file systems in one namespace' env BYPATH=$(RELEASE)/bypath tests/direct/run.sh
 	$(STEP) 'real programs on a directory of the kernel'"'"'s' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' tests/programs/run.sh bash coreutils dash findutils gzip make-gcc perl sqlite3 tar
+	$(STEP) 'real programs on a cached directory' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' OPTIONS=',cache=%.cache:1G' tests/programs/run.sh bash coreutils dash findutils git gzip lmdb make-gcc perl sqlite3 tar vim
 	@if command -v bindfs >/dev/null; then $(STEP) 'real programs on a FUSE daemon' env BYPATH=$(RELEASE)/bypath SOURCE='fuse:bindfs -f % @' tests/programs/run.sh bash dash findutils gzip make-gcc perl tar; \
 	else echo 'skip real programs on a FUSE daemon: bindfs is not installed: LEFT OUT, not passed'; fi
 	@if command -v bindfs >/dev/null; then $(STEP) 'programs and FUSE daemons killed at random' $(TESTKIT) daemons --seconds 12 --bypath $(RELEASE)/bypath; \
@@ -141,6 +142,7 @@ system-model:
 	$(STEP) 'random calls, the model beside tmpfs' $(TESTKIT) differential --backend mem --ops $(OPERATIONS)
 system-host:
 	$(STEP) 'random calls, a directory of the kernel beside tmpfs' $(TESTKIT) differential --backend host --ops 50000
+	$(STEP) 'random calls, a cached directory, with rounds between' $(TESTKIT) differential --backend cached --ops 50000 --len 120
 system-random:
 	$(STEP) 'four processes at random' $(TESTKIT) random
 system-append:

@@ -1,7 +1,7 @@
 // Memory that is not there: buffers that end in the middle, in an unmapped page, a page without rights or one that may only
 // be read; texts that run into such a page; arrays and structures across its border. Every call answers EFAULT, or with
 // how much it has moved, and leaves the file as a kernel's file system does, whatever the program does with the signals.
-// ways: short both patched kernel host fuse
+// ways: short both patched kernel host cached fuse
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 # Whoever closes a circle of processes that wait for one another's record locks is told so; who only waits is not.
-# ways: short both patched kernel host fuse
+# ways: short both patched kernel host cached fuse
 import errno, fcntl, os, time
 
 def ring(count, files):

@@ -1,6 +1,6 @@
 // Lists of arguments and variables that are not there are EFAULT for exec, whatever is executed: also a program that the
 // library can't be loaded into, whose arguments are looked at first.
-// ways: short both patched kernel host
+// ways: short both patched kernel host cached
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 // RLIMIT_FSIZE, however it is set in the process, binds every call that makes a file longer, and its children.
-// ways: short both patched kernel host
+// ways: short both patched kernel host cached
 // needs: prlimit
 #define _GNU_SOURCE
 #include <errno.h>

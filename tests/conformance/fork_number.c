@@ -1,7 +1,7 @@
 // A child of a fork beside threads that open and close: what it opens lies on a number of its own, to the kernel too,
 // so that no pipe gets the same number, and no number is taken by what nobody has. Much memory makes the time long
 // in which the kernel has copied its table of descriptors and not yet what the library knows of it.
-// ways: short both patched host
+// ways: short both patched host cached
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

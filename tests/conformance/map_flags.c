@@ -1,5 +1,5 @@
 // Flags of mmap that are not known, and remap_file_pages, as the kernel takes them.
-// ways: short both patched kernel host
+// ways: short both patched kernel host cached
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

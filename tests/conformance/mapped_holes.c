@@ -1,5 +1,5 @@
 // Shared mappings of files with holes: reading costs no space, and what others put into the holes is seen.
-// ways: short both patched kernel host
+// ways: short both patched kernel host cached
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // Parts of a mapping that `mprotect` has given other rights have them also where their pages are put in place later: past
 // the end of a file that grows, and after it was cut.
-// ways: short both patched kernel host
+// ways: short both patched kernel host cached
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 // What a program does to all of its memory does not fill the image: mlockall, MAP_LOCKED, MAP_POPULATE, fork.
-// ways: short both patched kernel host
+// ways: short both patched kernel host cached
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // Where the kernel has no setfsuid and setfsgid (gVisor), files belong to the effective user and group, not to an error number.
-// ways: short both patched kernel host
+// ways: short both patched kernel host cached
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>

@@ -5,12 +5,13 @@
 #   BYPATH=target/release/bypath  KEEP=1 leaves the work directory  WAYS='short host' takes these alone
 #
 # A case is a NAME.c, NAME.py or NAME.sh whose first lines say what it shows and how it is run, one of
-#   ways: short both patched kernel host fuse
+#   ways: short both patched kernel host cached fuse
 #       On tmpfs, and then by each of these ways, in an empty directory of its own. What it prints, its exit
 #       code and the tree that it leaves must be the same; the image must check clean.
 #           short    bypath run --no-fuse              both  bypath run, with a kernel mount beside
 #           patched  short, with system calls patched  kernel  bypath mount alone
 #           host     a directory of the kernel's       fuse  the same behind bindfs
+#           cached   the same behind a cache image; what is below in the end must be the same too
 #   own
 #       A script that makes what it needs, with $bypath, in an empty working directory on tmpfs. It must end with 0.
 # and, if it wants, `needs: PROGRAM…` (left out, loudly, where one is missing), `seconds: N` (60), `flags: …` (of the C
@@ -51,7 +52,10 @@ mkdir "$dir/w" && cd "$dir/w" || exit 99
 export HOME=$dir/w TMPDIR=$dir/w
 timeout -k 5 "$seconds" "$@"
 echo "exit code $?"
-find . -mindepth 1 -printf '%P %y %m %n %U %G %l' \( -type f -printf ' %s\n' -o -printf '\n' \) | sort
+bash "$work/tree" .
+S
+cat >"$work/tree" <<'S'
+cd "$1" && find . -mindepth 1 -printf '%P %y %m %n %U %G %l' \( -type f -printf ' %s\n' -o -printf '\n' \) | sort
 S
 
 # by WAY SOURCE COMMAND…: in a place of its own; the image and what lies beside it are in $work/here.
@@ -63,8 +67,15 @@ by() {
     set -- bash "$work/inside" "$at" "$seconds" "$@"
     mkdir "$at"
     case $way in
-    tmpfs) "$@" ;;
+    tmpfs) "$@" && bash "$work/tree" "$at/w" >"$work/tree.tmpfs" ;;
     host) mkdir "$work/here/d" && "$bypath" run $options --mount "host:$work/here/d:$at" -- "$@" ;;
+    cached)
+        mkdir "$work/here/d"
+        "$bypath" run $options --mount "host:$work/here/d:$at,cache=$image:$(said size "$source" 256M)" -- "$@"
+        wait_until not_marked "$work/here/d"
+        bash "$work/tree" "$work/here/d" | sed -n 's/^w\///p' | diff -a "$work/tree.tmpfs" - || echo 'the directory below is another'
+        "$bypath" check "$image" >"$work/check" 2>&1 || { echo 'the image is damaged:' && tail -3 "$work/check"; }
+        ;;
     fuse) mkdir "$work/here/d" && "$bypath" run $options --mount "fuse:bindfs -f $work/here/d @:$at" -- "$@" ;;
     *)
         "$bypath" mkfs "$image" --size "$(said size "$source" 256M)" >/dev/null && chmod "$(said mode "$source" 600)" "$image" || return
@@ -81,7 +92,8 @@ by() {
     esac
 }
 not_mounted() { ! grep -q " $1 " /proc/mounts; }
-export -f by said wait_until not_mounted
+not_marked() { [ ! -e "$1/.bypath-cache" ]; }
+export -f by said wait_until not_mounted not_marked
 export bypath work tests BYPATH=$bypath
 
 # one NAME: all ways of a case.

@@ -1,7 +1,7 @@
 // Each signal that a handler can have, sent over and over while a process works with files, with a handler that works with
 // files itself, jumps out, forks, executes a program, or ends the process: every call does all or nothing, and nobody
 // meets what another has left half done.
-// ways: short both patched host
+// ways: short both patched host cached
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

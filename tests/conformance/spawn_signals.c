@@ -1,6 +1,6 @@
 // What a program ignores and has blocked is so in the programs that it starts, in whatever way it starts them: SIGSEGV
 // and SIGBUS too, which the library keeps deliverable for itself.
-// ways: short both patched kernel host
+// ways: short both patched kernel host cached
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>

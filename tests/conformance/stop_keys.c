@@ -1,6 +1,6 @@
 // A process that is stopped from a terminal while it works with files keeps nobody waiting: others make, move and remove
 // names beside it and write to other files. It goes on afterwards as if nothing had been, and is seen to stop by that signal.
-// ways: short both patched host
+// ways: short both patched host cached
 // size: 16M
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,7 @@
 # What takes set-id bits and file capabilities away, and what leaves them: each call, as root, as the owner, as another
 # user and as a member of the group, on files with set-id bits, with a set-group-id that is not for execution, and with
 # capabilities.
-# ways: short both patched kernel host
+# ways: short both patched kernel host cached
 # mode: 666
 import ctypes, errno, mmap, os, sys
 

@@ -1,5 +1,5 @@
 # What is written elsewhere after a file inside is never older than it, so that make never passes over a change.
-# ways: short both patched kernel host
+# ways: short both patched kernel host cached
 # needs: python3
 python3 -c '
 import os, tempfile

@@ -1,5 +1,5 @@
 # A file without a name gets one through its descriptor, and so does one that is open as a path only.
-# ways: short both patched kernel host
+# ways: short both patched kernel host cached
 import os, ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 AT_FDCWD, EMPTY, FOLLOW = -100, 0x1000, 0x400

@@ -1,6 +1,6 @@
 // Programs that watch hear of what they and other processes do: the same events, names, masks and pairs as on tmpfs.
 // IN_OPEN and IN_ACCESS are left out: those of an image come later, or never (docs/reference/semantics.md).
-// ways: short both patched host
+// ways: short both patched host cached
 // needs: cc
 #define _GNU_SOURCE
 #include <dirent.h>

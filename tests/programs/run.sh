@@ -10,6 +10,7 @@
 #   WAY=mount: `bypath mount`, and programs as they are
 #   BYPATH_WAYS=patched             the patched way
 #   SOURCE='host:%'                 another mount in the image's place; % is a fresh directory
+#   OPTIONS=',cache=%.cache:1G'     its options; with a cache what is below in the end is compared too
 #
 # The first comment lines of a script may say
 #   # needs: PROGRAM|PATTERN…   left out, loudly, where one is missing
@@ -27,12 +28,16 @@ begin programs t
 for_all
 # As long as the other, so that files which hold paths are equally long.
 point=${POINT:-$work/b}
+# What .ci/tools got from registries.
+PATH=$PATH:$(realpath "$tests/..")/target/tools/uv/bin
 passed=0 left_out=0 other_ways=0
 way=${WAY:-run}
 source=$work/i
 [ -z "${SOURCE:-}" ] || source=${SOURCE//%/$work/i}
+options=${OPTIONS:-}
+options=${options//%/$work/i}
 case $way in
-    run) inside=("$bypath" run --no-fuse --mount "$source:$point" --) ;;
+    run) inside=("$bypath" run --no-fuse --mount "$source:$point$options" --) ;;
     both) inside=("$bypath" run --mount "$work/i:$point" --) && mkdir -p "$point" ;;
     mount) inside=() && mkdir -p "$point" ;;
     *) echo "FAIL programs: WAY=$way: run, both or mount" && exit 2 ;;
@@ -90,7 +95,7 @@ one() { # NAME
     ignore=$(header ignore "$script")
     seconds=$(header seconds "$script")
     begun=$EPOCHREALTIME
-    rm -rf "$work/k" "$work/i"
+    rm -rf "$work/k" "$work/i" "$work/i.cache"
     if [ -n "${SOURCE:-}" ]; then
         mkdir "$work/i"
     elif ! "$bypath" mkfs "$work/i" --size 512M >/dev/null; then
@@ -109,6 +114,11 @@ one() { # NAME
     sed -i "s|$work/k/test|@|g" "$work/k.out" "$work/k.list"
     # What a session says once: that a program's own system calls do not see the mount.
     sed -i "s|$point/test|@|g; /^bypath: .*; this is said once\$/d" "$work/b.out" "$work/b.list"
+    case $options in *,cache=*)
+        "$bypath" check "$work/i.cache" >"$work/check" 2>&1 || what="check: $(head -1 "$work/check")"
+        $clean sh "$work/list.sh" "$work/i/test" "${ignore:-^$}" 2>&1 | sed "s|$point/test|@|g" | cmp -s - "$work/b.list" || what='the directory below differs'
+        ;;
+    esac
     [ -n "${SOURCE:-}" ] || "$bypath" check "$work/i" >"$work/check" 2>&1 || what="check: $(head -1 "$work/check")"
     cmp -s "$work/k.list" "$work/b.list" || what='what is left behind differs'
     cmp -s "$work/k.out" "$work/b.out" || what='output differs'

@@ -73,6 +73,7 @@ const PICTURE: &[(&str, &[&str])] = &[
         "bypath-testkit",
         &[
             "bypath-base",
+            "bypath-cache",
             "bypath-engine",
             "bypath-format",
             "bypath-fuse-client",
@@ -80,6 +81,7 @@ const PICTURE: &[(&str, &[&str])] = &[
             "bypath-posix",
             "bypath-session",
             "bypath-vfs",
+            "bypath-writeback",
         ],
     ),
     (

@@ -99,18 +99,17 @@ impl Backend for Cache {
                 return Ok(done);
             }
         }
-        if self.is_newer(node)? {
-            // What is here and what is not are to be put together.
-            return Err(Errno::ENOSPC.into());
+        match self.is_newer(node)? {
+            true => self.settled(|| self.read_mixed(cx, node, offset, into)),
+            false => self.settled(|| self.read_through(cx, node, offset, into)),
         }
-        self.read_through(cx, node, offset, into)
     }
 
     fn seek(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
         if self.fs().attr(cx, node)?.kind == Kind::Regular && self.has_holes(cx, node)? {
             return match self.is_newer(node)? {
-                true => self.seek_mixed(cx, node, offset, data),
-                false => self.seek_lower(cx, node, offset, data),
+                true => self.settled(|| self.seek_mixed(cx, node, offset, data)),
+                false => self.settled(|| self.seek_lower(cx, node, offset, data)),
             };
         }
         self.fs().seek(cx, node, offset, data)
@@ -168,6 +167,14 @@ impl Backend for Cache {
         self.native.detach(&own(cx));
     }
 
+    fn watch(&self, cx: &Cx, node: Node, path: &mut [u8]) -> Result<usize> {
+        // Those who watch hear of the names that there are.
+        if self.fs().attr(cx, node)?.kind == Kind::Directory {
+            self.list_settled(cx, node)?;
+        }
+        self.native.watch(cx, node, path)
+    }
+
     fn kernel_mount(&self) -> &dyn KernelMount {
         self
     }
@@ -215,16 +222,12 @@ impl Mappings for Cache {
         if self.bring_settled(cx, node, offset, len)? == Brought::NoRoom {
             return Err(Error::Posix(Errno::ENOSPC));
         }
-        // The image itself may be written: holes that are left are of the original.
+        // Holes that are left are behind what the original has: zeros.
         self.native.map(cx, node, offset, len, what, each)
     }
 
-    fn zeros(&self) -> Option<(pm::file::File, u64)> {
-        // A hole is not zeros here.
-        None
-    }
-
     native! {
+        fn zeros(&self) -> Option<(pm::file::File, u64)>;
         fn is_mapped(&self, address: usize) -> bool;
         fn backing(&self) -> Option<pm::file::File>;
     }

@@ -97,16 +97,19 @@ impl Cache {
         })
     }
 
-    /// A change by which a node that is no directory loses a name.
+    /// A change by which a node loses a name.
     fn losing(&self, cx: &Cx, node: Node, change: impl FnOnce() -> Result<()>) -> Result<()> {
         let own = own(cx);
         let attr = self.fs().attr(&own, node)?;
         let known = self.known_if(node)?;
         let has_others = known.is_some_and(|known| known.stamp.nlink > 1) || attr.nlink > 1;
-        if attr.kind != Kind::Directory && has_others {
+        if attr.kind == Kind::Directory || has_others {
             self.touch_node(cx, node, NONE)?;
         }
         change()?;
+        if attr.kind == Kind::Directory {
+            return Ok(());
+        }
         match self.fs().count_names(&own, node, -1) {
             // It went with its name.
             Err(Error::Posix(Errno::ESTALE)) | Ok(()) => Ok(()),
@@ -119,6 +122,7 @@ impl Cache {
         if self.fs().is_open(&own(cx), node) == Ok(true) {
             // Where that fails whoever has it open is told.
             let _ = self.bring_settled(cx, node, 0, u64::MAX);
+            let _ = self.settled(|| self.bring_attributes(cx, node));
         }
     }
 
@@ -128,6 +132,10 @@ impl Cache {
         let dirs = [dir, node];
         self.change(cx, &dirs[..1 + usize::from(is_directory)], || {
             self.touch_name(cx, dir, name)?;
+            if is_directory {
+                // Whoever has it open sees by its own figures that it has gone.
+                self.touch_node(cx, node, NONE)?;
+            }
             self.native.rmdir(cx, dir, name)
         })
     }

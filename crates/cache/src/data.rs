@@ -62,7 +62,7 @@ impl Cache {
     }
 
     /// Opens the original. `None`: it was not what is known of it, and now that is known.
-    fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(Handle, Known)>> {
+    pub(crate) fn open_lower(&self, cx: &Cx, node: Node) -> Result<Option<(Handle, Known)>> {
         let known = self.known(node)?;
         let gone = |error| if error == Error::Posix(Errno::ENOENT) { Errno::ESTALE.into() } else { error };
         let file = self.lower.open(cx, &self.path_to(cx, node).map_err(gone)?, false).map_err(gone)?;
@@ -127,18 +127,6 @@ impl Cache {
     /// Whether some of these bytes are missing here.
     pub(crate) fn is_missing(&self, cx: &Cx, node: Node, offset: u64, len: u64) -> Result<bool> {
         Ok(self.fs().hole(&own(cx), node, offset, offset.saturating_add(len))?.is_some())
-    }
-
-    /// `SEEK_DATA` and `SEEK_HOLE` of a file that is newer here and not all here: what is to be asked below is data.
-    pub(crate) fn seek_mixed(&self, cx: &Cx, node: Node, offset: u64, data: bool) -> Result<u64> {
-        let attr = self.fs().attr(&own(cx), node)?;
-        let end = self.known(node)?.end.min(attr.size);
-        match (offset < end, data) {
-            (true, true) => Ok(offset),
-            (true, false) if end == attr.size => Ok(end),
-            (true, false) => self.fs().seek(cx, node, end, false),
-            (false, data) => self.fs().seek(cx, node, offset, data),
-        }
     }
 
     /// Whether a part of a file is missing here.

@@ -35,6 +35,7 @@ pub mod fresh;
 mod list;
 pub mod lower;
 mod make;
+mod mixed;
 mod settle;
 pub mod touch;
 pub mod watch;

@@ -364,6 +364,13 @@ pub(crate) mod native {
         let cx = Cx { cred: Cred::ROOT, umask: 0, thread: &thread };
         let attached = Fs::attach_at(place, &cx, image.to_bytes_with_nul(), &options);
         let result = attached.inspect(|fs| fs.give_lane_back(&thread));
+        if let Ok(fs) = &result
+            && fs.is_cache()
+        {
+            // What it holds are copies of another directory's files, which nobody would bring or write back.
+            fs.leave();
+            return Err(libc::EINVAL);
+        }
         result.map_err(|error| {
             // SAFETY: leaked above; nothing is in it after an error.
             drop(unsafe { Box::from_raw(at) });

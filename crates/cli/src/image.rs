@@ -2,6 +2,7 @@
 
 use crate::attach::{Attached, attach, attach_to_read};
 use crate::failure::{Failure, Result};
+use crate::mounts::cache::refuse_alone;
 use crate::place::Place;
 use base::{Attr, Cred, Cx, Exit, Found, Last, Node, Scratch, Thread, Walk, ids};
 use std::path::Path;
@@ -40,9 +41,11 @@ impl Tree {
         }
     }
 
-    /// The image at `path`.
+    /// The image at `path`, to change it.
     pub fn attach(path: &Path) -> Result<Tree> {
-        Ok(Tree::of(attach(path)?))
+        let attached = attach(path)?;
+        refuse_alone(attached.fs, path).inspect_err(|_| attached.leave())?;
+        Ok(Tree::of(attached))
     }
 
     /// The image at `path`, to read it; its file need not be writable.

@@ -112,6 +112,10 @@ impl Plan {
     /// Reads something at a moment without changes; what is noted from now on has the number that it is told.
     pub fn closed<T>(cache: &Cache, cx: &Cx, mut read: impl FnMut(u64) -> Result<T>) -> Result<T> {
         let fs = cache.fs();
+        if !names_in(cache, cx, cache.mapped())?.is_empty() {
+            // Who died with a file mapped has it open no more.
+            fs.adopt_dead_processes(cx);
+        }
         let (mut time, longest) = CLOSED;
         for _ in 0..ATTEMPTS {
             let now = fs.round().map_err(image)?;

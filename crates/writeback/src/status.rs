@@ -17,6 +17,8 @@ pub struct Status {
     pub writer: u32,
     /// Error number of what could not be written; 0: none.
     pub error: i32,
+    /// Those of them that somebody may store into by a mapping at any time.
+    pub mapped: u64,
     /// Rounds ever.
     pub rounds: u64,
     /// Bytes written back, ever.
@@ -42,7 +44,8 @@ impl Status {
             }
             Ok(())
         })?;
-        status.files += names_in(cache, cx, cache.mapped())?.len() as u64;
+        status.mapped = names_in(cache, cx, cache.mapped())?.len() as u64;
+        status.files += status.mapped;
         Ok(status)
     }
 }

@@ -39,6 +39,14 @@ pub fn cache(what: &CacheWhat) -> Result<u8> {
     }
 }
 
+/// How far behind the directory is that `image` is the cache of; nothing where that can't be told.
+pub fn figures(image: &Path) -> Option<Status> {
+    let open = open(image).ok()?;
+    let status = open.status(image).ok();
+    open.attached.leave();
+    status
+}
+
 /// The cache image: itself, or what the directory's marker names.
 fn image_of(place: &Path) -> Result<PathBuf> {
     if !place.is_dir() {

@@ -3,6 +3,7 @@
 use crate::attach;
 use crate::cmd::{print, print_json};
 use crate::failure::{Failure, Result};
+use crate::mounts::cache::origin_of;
 use crate::size;
 use base::{Cred, Cx, Thread};
 use engine::process::machine::Host;
@@ -39,6 +40,48 @@ struct Info {
     calls: Calls,
     /// The machine that uses it, or used it last; nothing if nobody has yet.
     machine: Option<Machine>,
+    /// How far behind the directory is that it is the cache of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<Behind>,
+}
+
+/// Of a cache.
+#[derive(Serialize)]
+struct Behind {
+    /// What it is the cache of.
+    of: String,
+    /// Names and files whose changes are not there yet, rounds and bytes written back, ever.
+    #[serde(flatten)]
+    figures: Option<Figures>,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    dirty_names: u64,
+    dirty_files: u64,
+    rounds: u64,
+    written_bytes: u64,
+}
+
+impl Behind {
+    fn of(of: String, image: &Path) -> Behind {
+        let figures = super::cache::figures(image).map(|status| Figures {
+            dirty_names: status.names,
+            dirty_files: status.files,
+            rounds: status.rounds,
+            written_bytes: status.written,
+        });
+        Behind { of, figures }
+    }
+
+    fn shown(&self) -> String {
+        let figures = self.figures.as_ref().map_or_else(String::new, |figures| {
+            let Figures { dirty_names, dirty_files, rounds, written_bytes } = figures;
+            let written = size::show(*written_bytes);
+            format!("; {dirty_names} names and {dirty_files} files not there yet, {written} written back in {rounds} rounds")
+        });
+        format!("cache of    {}{figures}\n", self.of)
+    }
 }
 
 /// Who uses an image, or used it last.
@@ -91,7 +134,7 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
     let thread = Thread::new();
     fs.adopt_dead_processes(&Cx { cred: Cred::ROOT, umask: 0, thread: &thread });
     fs.give_lane_back(&thread);
-    let info = Info {
+    let mut info = Info {
         image: image.display().to_string(),
         limit: fs.limit(),
         used: stat.blocks.saturating_sub(stat.blocks_free) * stat.block_bytes,
@@ -109,8 +152,11 @@ pub fn info(image: &Path, json: bool) -> Result<u8> {
         halted: fs.user_states().filter(|(_, state)| matches!(state, b'T' | b't')).map(|(pid, _)| pid).collect(),
         calls: fs.calls().into(),
         machine: host.map(|host| Machine::of(host, elsewhere)),
+        cache: None,
     };
+    let of = (fs.is_cache() && !elsewhere).then(|| origin_of(fs));
     attached.leave();
+    info.cache = of.map(|of| Behind::of(of, image));
     if json {
         print_json(&info)?;
     } else {
@@ -183,7 +229,7 @@ fn text(info: &Info) -> String {
     let read_only = if info.read_only { "  (read-only)" } else { "" };
     format!(
         "image       {}{read_only}\nsize        {} used, {} free ({percent} %), may grow to {}\nfiles       {}\ndomain      {}: survives {}\n\
-         generation  {} (format {}{})\nmachine     {machine}\nusers       {users}\ncalls       {}\nsegment     {}\n",
+         generation  {} (format {}{})\nmachine     {machine}\nusers       {users}\ncalls       {}\nsegment     {}\n{}",
         info.image,
         size::show(info.used),
         size::show(info.free),
@@ -196,5 +242,6 @@ fn text(info: &Info) -> String {
         if info.format_version == format::VERSION { "" } else { "; bypath upgrade makes it today's" },
         calls(&info.calls),
         segment,
+        info.cache.as_ref().map_or_else(String::new, Behind::shown),
     )
 }

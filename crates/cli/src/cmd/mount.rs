@@ -7,6 +7,7 @@ use crate::args::Mount;
 use crate::attach::{self, Attached, How};
 use crate::cmd::guard;
 use crate::failure::{Failure, Result};
+use crate::mounts::cache::refuse_alone;
 use base::{Cred, Cx, Thread};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags};
@@ -228,6 +229,7 @@ fn serve(args: &Mount) -> Result<()> {
         let _ = rustix::process::setsid();
     }
     let attached = attach::attach_as(&args.image, args.how())?;
+    refuse_alone(attached.fs, &args.image).inspect_err(|_| attached.leave())?;
     let thread = Thread::new();
     let mut claimed = attached.fs.start_serving(&cx(&thread));
     // One whose mount was taken away just now needs a moment to end; a session need not wait for that.

@@ -272,6 +272,15 @@ fn own_cred() -> Cred<'static> {
     Cred { uid, gid, privileged: uid == 0, ..Cred::ROOT }
 }
 
+/// Refuses a cache that is to be used as an image with files of its own.
+pub fn refuse_alone(fs: &Fs, path: &Path) -> Result<()> {
+    if !fs.is_cache() {
+        return Ok(());
+    }
+    let (shown, origin) = (path.display(), origin_of(fs));
+    Err(Failure::new(format!("{shown}: it is a cache; mount it by `bypath run` as {origin}:/dir,cache={shown}")))
+}
+
 /// What an image is the cache of, as one writes it.
 pub fn origin_of(fs: &Fs) -> String {
     match fs.cache_of() {

@@ -1,6 +1,6 @@
 //! The mounts of a session: made before the program starts, taken away at its end.
 
-mod cache;
+pub mod cache;
 mod daemon;
 pub mod helper;
 pub mod leavings;
@@ -146,10 +146,7 @@ impl Session {
 
     fn make_image(&mut self, mount: &Mount, path: &Path, slot: usize, whom: For) -> Result<&'static dyn Backend> {
         let (image, copy) = image(path, slot, &mount.options)?;
-        if image.fs.is_cache() {
-            let (shown, origin) = (path.display(), cache::origin_of(image.fs));
-            return Err(Failure::new(format!("{shown}: it is a cache; mount it as {origin}:/dir,cache={shown}")));
-        }
+        cache::refuse_alone(image.fs, path)?;
         self.images.push(image);
         let there = if whom == For::Itself { Under::Nothing } else { point::look(mount, copy.is_none().then_some(&image))? };
         let kernel = match (there, whom) {

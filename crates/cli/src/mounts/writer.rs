@@ -94,8 +94,15 @@ impl Writing {
     fn drain(&self) {
         let begun = Instant::now();
         let Ok(status) = Status::of(self.cache) else { return };
-        let mut left = status;
+        let (mut left, mut rounds) = (status, 0);
         while !left.is_clean {
+            if rounds > 0 && left.is_but_mapped {
+                // Written as they are now; nobody knows when they are stored into again.
+                let (shown, image) = (&self.shown, self.image.display());
+                eprintln!("bypath: {shown}: programs that go on have {} files mapped: bypath cache drain {image}", left.files);
+                return;
+            }
+            rounds += 1;
             if begun.elapsed() > QUIET {
                 let end = if std::io::stderr().is_terminal() { '\r' } else { '\n' };
                 eprint!("bypath: {}: writing back {} names, {} files{end}", self.shown, left.names, left.files);
@@ -134,6 +141,8 @@ impl Drop for Writing {
 #[derive(Clone, Copy)]
 struct Status {
     is_clean: bool,
+    /// Nothing but files that are mapped.
+    is_but_mapped: bool,
     names: u64,
     files: u64,
 }
@@ -145,7 +154,12 @@ impl Status {
         let status = writeback::Status::of(cache, &cx);
         cache.give_lane_back(&thread);
         let status = status?;
-        Ok(Status { is_clean: status.names + status.files == 0, names: status.names, files: status.files })
+        Ok(Status {
+            is_clean: status.names + status.files == 0,
+            is_but_mapped: status.names == 0 && status.files == status.mapped,
+            names: status.names,
+            files: status.files,
+        })
     }
 }
 
@@ -402,6 +416,11 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
     while !writer.is_clean().map_err(|error| failure(&shown, &error))? {
         if let Err(error) = writer.round(true) {
             result = Err(failure(&shown, &error));
+            break;
+        }
+        let left = Status::of(cache).map_err(|error| failure(&shown, &error))?;
+        if left.is_but_mapped {
+            result = Err(Failure::new(format!("{shown}: {} files are mapped by programs that go on", left.files)));
             break;
         }
     }

@@ -215,7 +215,8 @@ impl Fs {
         let stamp = known.stamp;
         if attr.kind != Kind::Directory {
             (attr.nlink, attr.blocks) = (stamp.nlink, u64::from(stamp.blocks));
-        } else if !known.is_dirty() {
+        } else if !(known.is_dirty() && known.is_listed()) {
+            // Names that are not here have not been changed here.
             (attr.size, attr.nlink, attr.blocks) = (stamp.size, stamp.nlink, u64::from(stamp.blocks));
         }
         Ok(attr)
@@ -251,7 +252,8 @@ impl Fs {
             if own == 0 {
                 return Err(Errno::ENOENT.into());
             }
-            let entry = self.read_edentry(own, &mut name)?;
+            // Of a name that has gone the line may be anything by now.
+            let entry = self.read_edentry(own, &mut name).map_err(|_| Errno::ENOENT)?;
             fence(Acquire);
             let slot: &core::sync::atomic::AtomicU64 = self.at(entry.slot, "directory slot").map_err(|_| Errno::ENOENT)?;
             if slot.load(Acquire) != own || node_offset(entry.child) != offset {

@@ -19,13 +19,19 @@ pub struct Clock {
     pub start: i64,
     /// Whether allocated space is compared.
     pub blocks: bool,
+    /// Whether sizes of directories are.
+    pub directories: bool,
 }
 
 impl Clock {
     /// Started now, with a margin for coarse clocks.
     pub fn new() -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Clock { start: now.map_or(0, |d| d.as_secs() as i64) - 2, blocks: true }
+        Clock { start: now.map_or(0, |d| d.as_secs() as i64) - 2, blocks: true, directories: true }
+    }
+
+    fn size(self, mode: u32, size: i64) -> i64 {
+        if self.directories || mode & libc::S_IFMT != libc::S_IFDIR { size } else { 0 }
     }
 
     fn shown(self, seconds: i64, nanoseconds: i64) -> String {
@@ -61,7 +67,7 @@ pub fn show_stat(clock: Clock, bytes: &[u8]) -> String {
         s.st_uid,
         s.st_gid,
         s.st_rdev,
-        s.st_size,
+        clock.size(s.st_mode, s.st_size),
         if regular && clock.blocks { s.st_blocks } else { 0 },
         s.st_blksize,
         clock.shown(s.st_mtime, s.st_mtime_nsec),
@@ -82,7 +88,7 @@ pub fn show_statx(clock: Clock, bytes: &[u8]) -> String {
         s.stx_nlink,
         s.stx_uid,
         s.stx_gid,
-        s.stx_size,
+        clock.size(s.stx_mode.into(), s.stx_size as i64),
         if regular && clock.blocks { s.stx_blocks } else { 0 },
         clock.shown(s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec as i64),
         clock.shown(s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec as i64),

@@ -8,6 +8,7 @@
 //! child process; one that differs, crashes or hangs is repeated there with
 //! ever fewer steps, until none can be left out.
 
+pub mod cached;
 pub mod compare;
 pub mod generate;
 pub mod op;
@@ -30,6 +31,8 @@ pub enum Ours {
     Alone(fn() -> &'static dyn Backend),
     /// One whose open files are the kernel's.
     BesideKernel(fn() -> &'static dyn Backend),
+    /// A cache image in front of a directory of the kernel's, with rounds between the calls.
+    Cached,
     /// A directory where an image is mounted. One child at a time can use it.
     Mounted(PathBuf),
 }
@@ -117,8 +120,9 @@ pub(crate) fn attempt(plan: &Plan, ops: &[op::Op]) -> Option<(usize, String)> {
 
 /// Makes both sides in this child, each with an empty tree.
 fn with_pair(plan: &Plan, work: &dyn Fn(&Pair) -> Result<(), String>) -> Result<(), String> {
-    let clock = Clock { blocks: !plan.limits.space_ahead, ..Clock::new() };
-    let (world, elsewhere, mounted);
+    let clock = Clock { blocks: !plan.limits.space_ahead, directories: !plan.limits.late_directory_sizes, ..Clock::new() };
+    let (world, elsewhere, mounted, cached);
+    let mut between: Option<&dyn run::Between> = None;
     let (kernel, ours): (&dyn side::Side, &dyn side::Side) = match &plan.ours {
         Ours::Alone(backend) => {
             world = World::new(backend());
@@ -134,6 +138,13 @@ fn with_pair(plan: &Plan, work: &dyn Fn(&Pair) -> Result<(), String>) -> Result<
             world = World::beside_kernel(backend);
             (&elsewhere, &world)
         }
+        Ours::Cached => {
+            // First, so that it has none of the descriptors of the other.
+            elsewhere = side::KernelElsewhere::start()?;
+            cached = cached::Cached::start()?;
+            between = Some(&cached);
+            (&elsewhere, &cached)
+        }
         Ours::Mounted(directory) => {
             mounted = side::KernelElsewhere::inside(directory)?;
             elsewhere = side::KernelElsewhere::start()?;
@@ -143,7 +154,7 @@ fn with_pair(plan: &Plan, work: &dyn Fn(&Pair) -> Result<(), String>) -> Result<
     // What an earlier child left behind, and when.
     let roots = if plan.nested { &[c"/", INSIDE][..] } else { &[c"/"] };
     compare::clear(ours, roots)?;
-    let pair = Pair { kernel, ours, clock, limits: plan.limits, roots };
+    let pair = Pair { kernel, ours, clock, limits: plan.limits, roots, between };
     pair.plain_roots(ours);
     work(&pair)
 }

@@ -23,6 +23,10 @@ pub struct Limits {
     pub no_link_of_open: bool,
     /// Open directories are paths: one that was removed is nothing, and each call needs the permission that opening needed (so there is one user).
     pub nodes_are_paths: bool,
+    /// Who opens a file may be another user than who uses it then: what is not here is asked for with the rights that one has by then.
+    pub one_user: bool,
+    /// Sizes of directories are the lower file system's, since the last round.
+    pub late_directory_sizes: bool,
     /// No files without a name.
     pub no_tmpfile: bool,
     /// What was removed and is only a working directory or open with `O_PATH` is nothing: `ESTALE`.
@@ -60,7 +64,26 @@ pub struct Pair<'a> {
     pub limits: Limits,
     /// The roots of the file systems: that of all, and where another is mounted inside.
     pub roots: &'a [&'a CStr],
+    /// What else there is to do on our side.
+    pub between: Option<&'a dyn Between>,
 }
+
+/// What is done on our side beside the calls of a sequence, where there is something behind it.
+pub trait Between {
+    /// At the start, with an empty tree: calls go past our side from now on.
+    fn begin(&self) -> Result<(), String>;
+    /// From now on calls go to our side.
+    fn turn(&self) -> Result<(), String>;
+    /// Before a call.
+    fn before(&self, op: &Op) -> Result<(), String>;
+    /// All that was done is behind it.
+    fn drain(&self) -> Result<(), String>;
+    /// How what is behind it differs from the kernel's tree.
+    fn below(&self, kernel: &Tree, clock: Clock) -> Option<String>;
+}
+
+/// The share of a sequence that goes past our side, where something is behind it.
+const PAST: usize = 4;
 
 /// Where the two sides differed first.
 #[derive(Clone, Debug)]
@@ -74,8 +97,17 @@ pub struct Divergence {
 impl Pair<'_> {
     /// Runs a sequence from an empty tree and leaves an empty tree; `at` is told each step's number.
     pub fn run(&self, ops: &[Op], at: &dyn Fn(usize)) -> Result<(), Divergence> {
+        let failed = |step| move |text| Divergence { step, text };
+        self.between.map_or(Ok(()), |between| between.begin()).map_err(failed(0))?;
         for (step, op) in ops.iter().enumerate() {
             at(step);
+            if let Some(between) = self.between {
+                if step == ops.len() / PAST {
+                    self.close_all();
+                    between.turn().map_err(failed(step))?;
+                }
+                between.before(op).map_err(failed(step))?;
+            }
             self.step(op).map_err(|text| Divergence { step, text: format!("{op}: {text}") })?;
         }
         at(ops.len());
@@ -85,17 +117,19 @@ impl Pair<'_> {
 
     /// Compares the trees, then clears them.
     fn finish(&self, blocks: bool) -> Result<(), String> {
-        self.become_user(0);
-        for side in [self.kernel, self.ours] {
-            side.plain(nr::__NR_close_range, &[3, 800, 0]);
-            side.plain(nr::__NR_umask, &[0o22]);
-            side.call(nr::__NR_chdir as usize, &[Arg::Text(b"/".to_vec())]);
-        }
-        let clock = Clock { blocks, ..self.clock };
+        self.close_all();
+        let clock = Clock { blocks: blocks && self.between.is_none(), ..self.clock };
         let kernel = Tree::read(self.kernel, clock);
         let ours = Tree::read(self.ours, clock);
         if let Some(text) = difference(&kernel, &ours) {
             return Err(text);
+        }
+        if let Some(between) = self.between {
+            between.turn()?;
+            between.drain()?;
+            if let Some(text) = between.below(&kernel, clock) {
+                return Err(text);
+            }
         }
         for (name, side) in [("kernel", self.kernel), ("bypath", self.ours)] {
             clear(side, self.roots).map_err(|text| format!("{name}: {text}"))?;
@@ -103,6 +137,16 @@ impl Pair<'_> {
         }
         let (kernel, ours) = (Tree::read(self.kernel, self.clock), Tree::read(self.ours, self.clock));
         difference(&kernel, &ours).map_or(Ok(()), Err)
+    }
+
+    /// Both sides as at the start of a sequence, but for the tree.
+    fn close_all(&self) {
+        self.become_user(0);
+        for side in [self.kernel, self.ours] {
+            side.plain(nr::__NR_close_range, &[3, 800, 0]);
+            side.plain(nr::__NR_umask, &[0o22]);
+            side.call(nr::__NR_chdir as usize, &[Arg::Text(b"/".to_vec())]);
+        }
     }
 
     /// Gives the roots the attributes that a sequence begins with, the innermost first.
@@ -127,7 +171,7 @@ impl Pair<'_> {
             Step::User(user) => {
                 // An ordinary user stays who he is.
                 // SAFETY: takes no arguments.
-                if unsafe { libc::getuid() } == 0 && !self.limits.nodes_are_paths {
+                if unsafe { libc::getuid() } == 0 && !self.limits.nodes_are_paths && !self.limits.one_user {
                     self.become_user(*user);
                 }
                 Ok(())

@@ -107,6 +107,8 @@ pub enum Backend {
     Mem,
     Native,
     Host,
+    /// A cache image in front of a directory, with rounds between the calls
+    Cached,
     /// The daemon of the `bypath run` around this call
     Wire,
     /// A kernel mount of an image, at --directory

@@ -13,10 +13,12 @@ pub fn plan(asked: &Differential) -> Result<Plan, String> {
         return Err("--nested: images or models inside each other only (--backend native, mem)".into());
     }
     let (wire, mount, host) = (asked.backend == Backend::Wire, asked.backend == Backend::Mount, asked.backend == Backend::Host);
+    let cached = asked.backend == Backend::Cached;
     let ours = match asked.backend {
         Backend::Mem => Ours::Alone(mem),
         Backend::Native => Ours::Alone(native),
         Backend::Host => Ours::BesideKernel(self::host),
+        Backend::Cached => Ours::Cached,
         Backend::Wire => Ours::Alone(self::wire),
         Backend::Mount => Ours::Mounted(mount_point(asked.directory.as_deref())?),
     };
@@ -25,13 +27,15 @@ pub fn plan(asked: &Differential) -> Result<Plan, String> {
         nested: asked.nested,
         limits: Limits {
             no_shared_maps: asked.backend == Backend::Mem || wire,
-            space_ahead: is_image || mount,
-            no_parent_of_removed: is_image,
+            space_ahead: is_image || mount || cached,
+            no_parent_of_removed: is_image || cached,
             order_of_two: host,
             no_link_of_open: host,
             nodes_are_paths: host,
             stale_when_gone: mount,
             vague_lock_holders: mount,
+            one_user: cached,
+            late_directory_sizes: cached,
             no_tmpfile: wire,
             no_copy_range: wire,
             mounts_by_text: asked.nested,
