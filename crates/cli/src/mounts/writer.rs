@@ -78,7 +78,7 @@ impl Writing {
         };
         // Failures that show at once are the session's.
         if let Err(error) = served.open() {
-            served.end();
+            served.give_up();
             return Err(error);
         }
         if served.marker.is_some() {
@@ -260,6 +260,17 @@ impl Serving {
             }
         }
         Ok(())
+    }
+
+    /// A session that does not begin leaves no marker, unless there is something to be marked.
+    fn give_up(self) {
+        let is_journaled = marker::journal_of(marker::path(self.cache.place())).is_some();
+        if let (Some(marker), Ok(writer), false) = (self.marker, Writer::new(self.cache), is_journaled) {
+            if writer.is_clean().unwrap_or(false) {
+                marker.remove();
+            }
+            writer.rest();
+        }
     }
 
     /// What a session before has left is written before anything else is done.
