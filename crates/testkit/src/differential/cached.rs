@@ -2,7 +2,7 @@
 //!
 //! The first part of a sequence changes the directory itself, by the kernel, before the cache is asked: so there is
 //! something to bring. The rest is done through the cache; between calls, some of them chosen by their text, there are
-//! rounds that write back, and looks at what is below. In the end the directory is compared too.
+//! rounds that write back, looks at what is below, and contents that go to make room. In the end the directory is compared too.
 
 use super::compare::{Clock, Tree, difference};
 use super::op::{Arg, Op};
@@ -84,6 +84,13 @@ impl Cached {
         }
     }
 
+    fn make_room(&self) -> Result<(), String> {
+        let thread = Thread::new();
+        let made = self.cache.make_room(&cx(&thread));
+        self.cache.give_lane_back(&thread);
+        made.map(drop).map_err(|error| format!("making room: {error:?}"))
+    }
+
     fn is_clean(&self) -> Result<bool, String> {
         let thread = Thread::new();
         let status = writeback::Status::of(self.cache, &cx(&thread)).map_err(|error| error.to_string());
@@ -139,6 +146,7 @@ impl Between for Cached {
         match (sum >> 20) % 16 {
             0 => self.round(),
             1 => self.look(),
+            2 => self.make_room(),
             _ => Ok(()),
         }
     }

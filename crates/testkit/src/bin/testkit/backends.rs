@@ -36,6 +36,7 @@ pub fn plan(asked: &Differential) -> Result<Plan, String> {
             vague_lock_holders: mount,
             one_user: cached,
             late_directory_sizes: cached,
+            holes_are_data: cached,
             no_tmpfile: wire,
             no_copy_range: wire,
             mounts_by_text: asked.nested,
