@@ -4,6 +4,7 @@ use crate::{Failure, Id, Result};
 use base::{Cx, Error, Kind, Node};
 use cache::Cache;
 use cache::touch::{CHUNK, Label};
+use engine::lower::bits;
 use pm::{Errno, UserSlice};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -144,6 +145,10 @@ impl Plan {
         plan.rounds = rounds;
         plan.read_mapped(cache, cx)?;
         plan.read_tree(cache, cx)?;
+        if !plan.is_empty() {
+            // The round changes the times of the directory at the top, which nobody is to take for others' doing.
+            cache.fs().mark(cx, cache.tree(), bits::DIRTY, 0).map_err(image)?;
+        }
         Ok(plan)
     }
 
