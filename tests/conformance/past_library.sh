@@ -1,7 +1,8 @@
 #!/bin/bash
 # own
-# Programs that the library can't be loaded into are not started where they would take what lies below a mount point for
-# what is in the mount; calls by numbers that are not known are errors there. With a kernel mount both go by that.
+# Programs that the library can't be loaded into are mapped by it; where that can't be, they are not started if they would take
+# what lies below a mount point for what is in the mount. Calls by numbers that are not known are errors there. With a kernel
+# mount all go by that.
 set -u
 . "$(dirname "$0")/own.sh"
 cat >static.c <<'C'
@@ -57,48 +58,6 @@ int main(int c, char **v) {
 }
 C
 cc -O1 -w -o calls calls.c || exit 1
-"$bypath" mkfs i --size 64M >/dev/null && mkdir m && cp static / && echo text >f && "$bypath" import -q f i:/f || exit 1
-trap 'rm -f /static' EXIT
-at=$PWD/m
-short() { "$bypath" run --no-fuse -m "i:$at" -- sh -c "$1" 2>&1; }
-refused='is not run: it can'"'"'t be given the library'
-for how in "./static $at/f" "cd $at && /static f" "./static x --file=$at/f" "./static 'cat <$at/f'" "cat f | xargs -I% ./static $at" "env -C $at /static" \
-    "python3 -c 'import subprocess; subprocess.run([\"./static\", \"$at/f\"])' 2>&1 | head -1" "ln -s $at l; ./static l/f"; do
-    said=$(short "$how")
-    same "refused: $how" "$(echo "$said" | grep -c "static $refused")" 1
-    same "and nothing printed: $how" "$(echo "$said" | grep -c 'text\|error')" 0
-done
-# By system calls that start another program in the borrowed memory of this one, too.
-same 'the error' "$(short "./static $at/f; echo \$?" | tail -1)" 126
-# A path that only begins alike; and programs that have nothing to do with it: said once.
-mkdir -p "$at-else" && echo else >"$at-else/f"
-said=$(short "./static $at-else/f; ./static f; ./static f")
-same 'others run' "$(echo "$said" | grep -v ^bypath:)" $'else\ntext\ntext'
-same 'and it is said once' "$(echo "$said" | grep -c 'static does not see what is in')" 1
-loader=$(ls /lib64/ld-linux-*.so* /lib/ld-linux-*.so* 2>/dev/null | head -1)
-same 'the loader itself loads the library' "$(short "$loader $(command -v cat) $at/f")" text
-if [ "$(stat -c %a "$(command -v su)" 2>/dev/null)" = 4755 ]; then
-    same 'a set-uid program of the same user' "$(short "cd $at; su -s /bin/sh -c 'cat f' 2>&1")" text
-    cp -p "$(command -v su)" . && chmod 4755 su && chmod 755 . && chmod 666 i
-    same 'of another one' "$(short "setpriv --reuid 65534 --clear-groups ./su -c 'cat $at/f'" | grep -c "su $refused")" 1
-fi
-# The first program of a session is looked at as any.
-"$bypath" run --no-fuse -m "i:$at" -- ./static "$at/f" >said 2>&1
-same 'the first' "$?$(grep -c "static $refused" said)" 1261
-# One that makes system calls of its own is served; where the kernel does not hand them back, a line says what it does not see.
-cat >own.c <<'C'
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/syscall.h>
-int main(int c, char **v) {
-    char text[10];
-    long fd = open(v[1], O_RDONLY), r;
-    printf("%s\n", fd >= 0 && read(fd, text, 4) == 4 ? "by the library" : "?");
-    asm volatile("syscall" : "=a"(r) : "a"(SYS_openat), "D"(AT_FDCWD), "S"(v[1]), "d"(0) : "rcx", "r11", "memory");
-    printf("%s\n", r >= 0 ? "by itself" : "not by itself");
-}
-C
-cc -O1 -w -o own own.c || exit 1
 cat >kernel.c <<'C'
 // kernel KIND COMMAND…: as on a kernel that hands calls back from all but a range only (old), or not at all (none).
 #include <errno.h>
@@ -125,9 +84,65 @@ int main(int c, char **v) {
 }
 C
 cc -O1 -w -o kernel kernel.c || exit 1
+"$bypath" mkfs i --size 64M >/dev/null && mkdir m && cp static / && echo text >f && "$bypath" import -q f i:/f || exit 1
+trap 'rm -f /static' EXIT
+at=$PWD/m
+short() { "$bypath" run --no-fuse -m "i:$at" -- sh -c "$1" 2>&1; }
+none() { ./kernel none "$bypath" run --no-fuse -m "i:$at" -- sh -c "$1" 2>&1; }
 can() { # KIND: whether that kernel can
     ./kernel "$1" /usr/bin/python3 -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).prctl(59, 1, 1, ctypes.c_ulong(2**64 - 2), 0) != 0)'
 }
+refused='is not run: it can'"'"'t be given the library'
+# Where the kernel does not hand their calls back.
+for how in "./static $at/f" "cd $at && /static f" "./static x --file=$at/f" "./static 'cat <$at/f'" "cat f | xargs -I% ./static $at" "env -C $at /static" \
+    "python3 -c 'import subprocess; subprocess.run([\"./static\", \"$at/f\"])' 2>&1 | head -1" "ln -s $at l; ./static l/f"; do
+    said=$(none "$how")
+    same "refused: $how" "$(echo "$said" | grep -c "static $refused")" 1
+    same "and nothing printed: $how" "$(echo "$said" | grep -c 'text\|error')" 0
+done
+# By system calls that start another program in the borrowed memory of this one, too.
+same 'the error' "$(none "./static $at/f; echo \$?" | tail -1)" 126
+# A path that only begins alike; and programs that have nothing to do with it: said once.
+mkdir -p "$at-else" && echo else >"$at-else/f"
+said=$(none "./static $at-else/f; ./static f; ./static f")
+same 'others run' "$(echo "$said" | grep -v ^bypath:)" $'else\ntext\ntext'
+same 'and it is said once' "$(echo "$said" | grep -c 'static does not see what is in')" 1
+loader=$(ls /lib64/ld-linux-*.so* /lib/ld-linux-*.so* 2>/dev/null | head -1)
+same 'the loader itself loads the library' "$(short "$loader $(command -v cat) $at/f")" text
+if [ "$(stat -c %a "$(command -v su)" 2>/dev/null)" = 4755 ]; then
+    same 'a set-uid program of the same user' "$(short "cd $at; su -s /bin/sh -c 'cat f' 2>&1")" text
+    cp -p "$(command -v su)" . && chmod 4755 su && chmod 755 . && chmod 666 i
+    same 'of another one' "$(short "setpriv --reuid 65534 --clear-groups ./su -c 'cat $at/f'" | grep -c "su $refused")" 1
+fi
+# The first program of a session is looked at as any.
+./kernel none "$bypath" run --no-fuse -m "i:$at" -- ./static "$at/f" >said 2>&1
+same 'the first' "$?$(grep -c "static $refused" said)" 1261
+# Where it does, static ones are served, by whatever way they are started.
+if can old; then
+    for how in "./static $at/f" "cd $at && /static f" "./static <$at/f" "cat $at/f | xargs -I% ./static $at/f" "env -C $at /static f" \
+        "python3 -c 'import subprocess; subprocess.run([\"./static\", \"$at/f\"])'" "rm -f l; ln -s $at l; ./static l/f" "cp static $at/s; $at/s $at/f" \
+        "./kernel old ./static $at/f" "printf '#!./static\n' >s; chmod +x s; ./s <$at/f | grep -c static | sed s/1/text/"; do
+        same "served: $how" "$(short "$how")" text
+    done
+    same 'the first' "$("$bypath" run --no-fuse -m "i:$at" -- ./static "$at/f" 2>&1)" text
+    same 'doctor' "$("$bypath" doctor ./static | grep -c 'mapped by the library')" 1
+    cp static unreadable && chmod 644 unreadable
+    same 'one that may not be executed' "$(short './unreadable; echo $?' | tail -1)" 126
+fi
+# One that makes system calls of its own is served; where the kernel does not hand them back, a line says what it does not see.
+cat >own.c <<'C'
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+int main(int c, char **v) {
+    char text[10];
+    long fd = open(v[1], O_RDONLY), r;
+    printf("%s\n", fd >= 0 && read(fd, text, 4) == 4 ? "by the library" : "?");
+    asm volatile("syscall" : "=a"(r) : "a"(SYS_openat), "D"(AT_FDCWD), "S"(v[1]), "d"(0) : "rcx", "r11", "memory");
+    printf("%s\n", r >= 0 ? "by itself" : "not by itself");
+}
+C
+cc -O1 -w -o own own.c || exit 1
 served=$'by the library\nby itself\nby the library\nby itself'
 if can old; then
     same 'calls of its own' "$(short "./own $at/f; ./own $at/f")" "$served"

@@ -21,7 +21,7 @@ in_ns -r bash -c '
     try /usr/bin/python3 -c "import os; os.setxattr(\"of-1000\", \"user.x\", b\"1\")"; try /usr/bin/python3 -c "import os; os.setxattr(\"of-root\", \"user.x\", b\"1\")"
     try /usr/bin/python3 -c "import os; os.setxattr(\"of-root\", \"trusted.x\", b\"1\")"
     try mknod device c 1 5; try chgrp 0 mixed; try test -r mixed; try test -w of-1000; try mv sticky/theirs moved
-    find . -uid 0 | sort | head -20; find . -nouser | sort; ls -nd of-1000 of-root
+    find . -uid 0 | sort | head -20; find . -nouser | sort; ls --time-style=+ -nd of-1000 of-root
     /usr/bin/python3 -c "
 import os
 fd = os.open(\"of-1000\", os.O_RDONLY); print(os.fstat(fd).st_uid, os.stat(fd).st_gid)

@@ -1,7 +1,6 @@
 #!/bin/sh
 # needs: busybox
-# way: kernel
-# A static program: nothing can be preloaded; descriptors and working directory come to it through the kernel, with an
+# A static program: the library maps it, or it goes by the kernel mount, where descriptors and working directory come with an
 # offset of their own (docs/reference/preload.md), hence `>>`.
 b() {
     busybox "$@"

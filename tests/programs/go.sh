@@ -1,9 +1,8 @@
 #!/bin/sh
 # needs: go
-# way: kernel
 # ignore: /cache/|^./prog$
 # seconds: 300
-# The Go tools and what they make are static: a build with its cache in the tree, and its product run there.
+# The Go tools and what they make are static, and mapped by the library or by the kernel mount: a build with its cache in the tree, and its product run there.
 export GOCACHE="$PWD/cache" GOPATH="$PWD/path" GOFLAGS=-mod=mod GOPROXY=off GOTOOLCHAIN=local GOTELEMETRY=off CGO_ENABLED=0 GO111MODULE=on GOMAXPROCS=2
 printf 'module tiny\ngo 1.18\n' >go.mod
 cat >main.go <<'P'

@@ -28,6 +28,8 @@ begin programs t
 for_all
 # As long as the other, so that files which hold paths are equally long.
 point=${POINT:-$work/b}
+# What .ci/tools got from registries.
+PATH=$PATH:$(realpath "$tests/..")/target/tools/uv/bin
 passed=0 left_out=0 other_ways=0
 way=${WAY:-run}
 source=$work/i

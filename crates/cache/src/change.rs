@@ -307,6 +307,7 @@ impl Cache {
     pub(crate) fn make_durable(&self) -> Result<()> {
         match self.changes {
             Changes::Backend => self.fs().want_round(),
+            Changes::Journal => self.fs().want_durable(),
             Changes::Image | Changes::Refused => Ok(()),
         }
     }

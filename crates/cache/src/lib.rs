@@ -69,6 +69,8 @@ pub enum Changes {
     Refused,
     /// They are durable as the image is: `fsync` has nothing to wait for.
     Image,
+    /// `fsync` waits until they are in the journal of who writes back, or below, and durable there.
+    Journal,
     /// `fsync` waits until they are in the directory below, and synced there.
     Backend,
 }

@@ -78,6 +78,10 @@ fn root(fs: &Fs, options: &Options, out: &mut dyn Write) -> Result<(), Error> {
         "grown to {grown} blocks, root directory {:#x}, {buckets} buckets, flags {flags:#x}",
         root.root_inode.load(Relaxed)
     )?;
+    let shares = root.shares.load(Relaxed);
+    if shares != 0 {
+        writeln!(out, "             what is shared is counted at {shares:#x}")?;
+    }
     for (segment, base) in root.index.iter().enumerate() {
         let base = base.load(Relaxed);
         if base != 0 {
@@ -135,6 +139,9 @@ fn operations(lane: &Lane, record: State, out: &mut dyn Write) -> Result<(), Err
             Some(Op::Counters { lines, files }) => {
                 writeln!(out, "               the lane counts {} lines, {} inodes", lines as i64, files as i64)?;
             }
+            Some(Op::Counts { at, count, value }) => {
+                writeln!(out, "               {count} counts at {at:#x} become {value}")?;
+            }
             Some(Op::Copy { to, block, len }) => {
                 writeln!(out, "               {len} bytes at {to:#x} are those put aside in block {block}")?;
             }
@@ -150,7 +157,7 @@ fn run(at: u64) -> u64 {
 }
 
 fn kind(number: u16) -> &'static str {
-    const NAMES: [&str; 19] = [
+    const NAMES: [&str; 20] = [
         "?",
         "create",
         "link",
@@ -170,6 +177,7 @@ fn kind(number: u16) -> &'static str {
         "fallocate",
         "tmpfile",
         "overwrite",
+        "clone",
     ];
     NAMES.get(usize::from(number)).unwrap_or(&"?")
 }
@@ -295,7 +303,9 @@ fn contents(fs: &Fs, node: &Inode, out: &mut dyn Write) -> Result<(), Error> {
     let (head, root) = (node.head(), node.root.load(Relaxed));
     match (base::Kind::from_dt(head.kind), Map::unpack(root)) {
         (Some(base::Kind::Regular | base::Kind::Directory), Some(Map::Empty)) => {}
-        (Some(base::Kind::Regular | base::Kind::Directory), Some(Map::One { block, len })) => write!(out, ", {len} at {block}")?,
+        (Some(base::Kind::Regular | base::Kind::Directory), Some(Map::One { block, len, shared })) => {
+            write!(out, ", {len} at {block}{}", if shared { ", shared" } else { "" })?;
+        }
         (Some(base::Kind::Regular | base::Kind::Directory), Some(Map::Tree { node, depth })) => {
             write!(out, ", tree of depth {depth} at {node}")?
         }

@@ -10,12 +10,14 @@
 //! Nodes are replaced, not changed, except where a single 8-byte store does it
 //! (a longer last extent, an appended entry with the count after it).
 //!
-//! Other files may have the blocks of an extent that says [`SHARED`] too, in an image with
-//! [`Features::SHARED`](crate::Features::SHARED). In any other the bit is 0, and what has it is damaged.
+//! Other extents may have the blocks of one that says [`SHARED`] too, in an image with
+//! [`Features::SHARED`](crate::Features::SHARED): [`crate::shares`] says how many. In any other the bit is 0, and what
+//! has it is damaged.
 
 use crate::layout::BLOCK;
 use core::mem::size_of;
 use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use zerocopy::{FromBytes, KnownLayout};
 
 /// Entries in a node.
@@ -25,7 +27,7 @@ pub const DEPTH_MAX: u8 = 4;
 /// Largest file, bytes.
 pub const FILE_MAX: u64 = 16 << 40;
 
-/// In a root word that is one extent: other files may have its blocks too.
+/// In a root word that is one extent: other extents may have its blocks too.
 pub const SHARED: u64 = 4;
 /// The same in the first word of a leaf's entry.
 pub const ENTRY_SHARED: u64 = 1 << 32;
@@ -39,15 +41,53 @@ pub struct Extent {
     pub block: u64,
     /// Number of blocks.
     pub len: u64,
+    /// Other extents may have the blocks too.
+    pub shared: bool,
 }
 
 /// An entry of a node.
 #[derive(Debug, FromBytes, KnownLayout)]
 #[repr(C)]
-#[allow(missing_docs)]
 pub struct Entry {
+    /// First block within the file, and in a leaf whether the blocks are [`shared`](ENTRY_SHARED).
     pub file: AtomicU64,
+    /// In a leaf the first block in the image, and the number of blocks; else the node below.
     pub run: AtomicU64,
+}
+
+impl Entry {
+    /// First block within the file.
+    #[inline]
+    pub fn key(&self) -> u64 {
+        self.file.load(Relaxed) & !ENTRY_SHARED
+    }
+
+    /// The extent that an entry of a leaf is.
+    #[inline]
+    pub fn extent(&self) -> Extent {
+        let (file, run) = (self.file.load(Relaxed), self.run.load(Relaxed));
+        Extent { file: file & !ENTRY_SHARED, block: run >> 32, len: run & 0xffff_ffff, shared: file & ENTRY_SHARED != 0 }
+    }
+}
+
+impl Extent {
+    /// The words of a leaf's entry.
+    #[inline]
+    pub const fn pack(self) -> (u64, u64) {
+        (self.file | if self.shared { ENTRY_SHARED } else { 0 }, self.block << 32 | self.len)
+    }
+
+    /// The extent of blocks `from..to` of the file, which are among this one's.
+    #[inline]
+    pub const fn part(self, from: u64, to: u64) -> Extent {
+        Extent { file: from, block: self.block + (from - self.file), len: to - from, shared: self.shared }
+    }
+
+    /// First block of the file behind it.
+    #[inline]
+    pub const fn end(self) -> u64 {
+        self.file.saturating_add(self.len)
+    }
 }
 
 /// A node.
@@ -75,6 +115,8 @@ pub enum Root {
         block: u64,
         /// Number of blocks.
         len: u64,
+        /// Other extents may have the blocks too.
+        shared: bool,
     },
     /// A tree of nodes.
     Tree {
@@ -94,22 +136,30 @@ impl Root {
     pub const fn unpack(word: u64) -> Option<Root> {
         match word & 3 {
             0 if word == 0 => Some(Root::Empty),
-            1 if word as u8 == 1 => Some(Root::One { block: word >> 32, len: word >> 8 & ONE_MAX }),
+            1 if word as u8 & !(SHARED as u8) == 1 => {
+                Some(Root::One { block: word >> 32, len: word >> 8 & ONE_MAX, shared: word & SHARED != 0 })
+            }
             2 if word as u32 >> 2 <= DEPTH_MAX as u32 => Some(Root::Tree { node: word >> 32, depth: (word >> 2) as u8 }),
             _ => None,
         }
     }
 
-    /// First block and length, if the word is of a single run of blocks.
+    /// First block and length, if the word is of a single run of blocks, to be read.
     #[inline]
     pub const fn one(word: u64) -> Option<(u64, u64)> {
+        if word as u8 & !(SHARED as u8) == 1 { Some((word >> 32, word >> 8 & ONE_MAX)) } else { None }
+    }
+
+    /// The same, if nobody else can have the blocks: they may be written.
+    #[inline]
+    pub const fn own(word: u64) -> Option<(u64, u64)> {
         if word as u8 == 1 { Some((word >> 32, word >> 8 & ONE_MAX)) } else { None }
     }
 
     /// The word without the bits that must be 0, for whoever fixes it.
     pub const fn cleaned(word: u64) -> u64 {
         match word & 3 {
-            1 => word & !0xfc,
+            1 => word & !(0xfc & !SHARED),
             2 => word & !0xffff_fc00,
             _ => word,
         }
@@ -120,7 +170,7 @@ impl Root {
     pub const fn pack(self) -> u64 {
         match self {
             Root::Empty => 0,
-            Root::One { block, len } => block << 32 | len << 8 | 1,
+            Root::One { block, len, shared } => block << 32 | len << 8 | if shared { SHARED } else { 0 } | 1,
             Root::Tree { node, depth } => node << 32 | (depth as u64) << 2 | 2,
         }
     }

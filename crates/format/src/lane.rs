@@ -158,6 +158,16 @@ pub enum Op {
         /// Number of bytes.
         len: u32,
     },
+    /// `count` words from `at` on become `value`: how many more extents have each of so many blocks
+    /// ([`crate::shares`]).
+    Counts {
+        /// Byte offset of the first word.
+        at: u64,
+        /// Number of words.
+        count: u32,
+        /// New value.
+        value: u32,
+    },
 }
 
 /// Where the bytes of an [`Op::Copy`] are.
@@ -179,6 +189,7 @@ pub mod code {
     pub const EMPTY: u64 = 8;
     pub const COUNTERS: u64 = 9;
     pub const COPY: u64 = 10;
+    pub const COUNTS: u64 = 11;
     /// The other bits of that word.
     pub const OFFSET: u64 = (1 << 56) - 1;
 }
@@ -201,6 +212,7 @@ impl Op {
             }
             Op::Counters { lines, files } => (code::COUNTERS, files & code::OFFSET, lines),
             Op::Copy { to, block, len } => (code::COPY, to, (len as u64) << 32 | block as u64),
+            Op::Counts { at, count, value } => (code::COUNTS, at, (count as u64) << 32 | value as u64),
         };
         (at | code << 56, value)
     }
@@ -226,6 +238,7 @@ impl Op {
             code::EMPTY => Op::Empty { at, was: value },
             code::COUNTERS => Op::Counters { lines: value, files: ((place << 8) as i64 >> 8) as u64 },
             code::COPY => Op::Copy { to: at, block: value as u32, len: (value >> 32) as u32 },
+            code::COUNTS => Op::Counts { at, count: (value >> 32) as u32, value: value as u32 },
             _ => return None,
         })
     }
@@ -254,6 +267,7 @@ pub enum Kind {
     Fallocate,
     Tmpfile,
     Overwrite,
+    Clone,
 }
 
 /// The state word, unpacked.
@@ -344,11 +358,12 @@ mod tests {
             (Op::Counters { lines: value, files: 5 }, 0x0900_0000_0000_0005, value),
             (Op::Counters { lines: 5, files: u64::MAX }, 0x09ff_ffff_ffff_ffff, 5),
             (Op::Copy { to: at, block: 0x1234_5678, len: 0x8000_0001 }, 0x0a00_1234_5678_9ab8, 0x8000_0001_1234_5678),
+            (Op::Counts { at, count: 0x8000_0001, value: 0x9000_0002 }, 0x0b00_1234_5678_9ab8, 0x8000_0001_9000_0002),
         ];
         for (op, place, value) in words {
             assert_eq!((op.pack(), Op::unpack(place, value)), ((place, value), Some(op)));
         }
-        assert!([0, 11].iter().all(|code| Op::unpack(code << 56 | at, value).is_none()));
+        assert!([0, 12].iter().all(|code| Op::unpack(code << 56 | at, value).is_none()));
     }
 
     /// Goal: a record counts from its state word's store to its end, and what tells it from others stays the same then.

@@ -23,6 +23,7 @@ pub mod inode;
 pub mod lane;
 pub mod layout;
 pub mod permission;
+pub mod shares;
 pub mod superblock;
 pub mod xattr;
 

@@ -57,7 +57,7 @@ impl Features {
     /// Records may copy bytes ([`crate::lane::Op::Copy`]): files have been overwritten whole or not at all.
     pub const ATOMIC: Features = Features(8);
     /// Those that this program knows.
-    pub const KNOWN: Features = Features(Features::CACHE.0 | Features::ATOMIC.0);
+    pub const KNOWN: Features = Features(Features::CACHE.0 | Features::SHARED.0 | Features::ATOMIC.0);
 }
 
 impl fmt::Display for Features {
@@ -207,7 +207,7 @@ pub struct Root {
     pub flags: AtomicU64,
     /// Offset of the [`State`](crate::cache::State) of a cache image; 0.
     pub cache: AtomicU64,
-    /// Offset of the top of the table of what files share; 0.
+    /// Offset of the top of the table of what files share ([`crate::shares`]); 0.
     pub shares: AtomicU64,
     /// Offset of the table of free runs that have no space; 0.
     pub returned: AtomicU64,

@@ -283,7 +283,11 @@ pub trait Locks {
         let mut owner = first.owner;
         for _ in 0..DEADLOCK_MAX {
             match self.waits_for(owner, since) {
-                Some(next) if next == wanted.owner => return Err(Errno::EDEADLK.into()),
+                Some(next) if next == wanted.owner => {
+                    // It waits no more: nobody else of the circle is told.
+                    self.entries_of(wanted.owner).for_each(|own| own.waits_for.store(0, Relaxed));
+                    return Err(Errno::EDEADLK.into());
+                }
                 Some(next) => owner = next,
                 None => break,
             }

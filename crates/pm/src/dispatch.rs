@@ -60,6 +60,23 @@ pub fn hand_back(range: &Range<usize>) -> bool {
     }
 }
 
+/// Has all calls that this thread makes handed back, but for those that it makes in `range`.
+pub fn hand_back_all_but(range: &Range<usize>) -> bool {
+    how() != How::Never && set(ALL_BUT, range.start, range.len())
+}
+
+unsafe extern "C" {
+    fn getauxval(kind: u64) -> u64;
+}
+
+/// Whether a program may set the bases of its segment registers by instructions of its own (`HWCAP2_FSGSBASE`): Linux 5.9.
+pub fn sets_bases() -> bool {
+    const AT_HWCAP2: u64 = 26;
+    const FSGSBASE: u64 = 2;
+    // SAFETY: it looks the number up, and knows that 0 means none.
+    cfg!(target_arch = "x86_64") && unsafe { getauxval(AT_HWCAP2) } & FSGSBASE != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@
 //!                 An image that is a cache: cache:LENGTH:IMAGE:/dir in IMAGE's place.
 //! BYPATH_SESSION = DEVICE.INODE;/path     of the session's root directory; where is noted what was said
 //! BYPATH_PASSIVE = 1     the next program only: everything is the kernel's
+//! BYPATH_PRELOADED = …   the next program only: its LD_PRELOAD, which has copies of libraries that lie in a mount
 //! BYPATH_HIDDEN = 1      the next program only: it was given none of these variables, and does not see them
 //! BYPATH_STATE  = what Process::exec_prepare wrote, for the next program only
 //! ```
@@ -25,6 +26,8 @@ pub const SESSION: &[u8] = b"BYPATH_SESSION";
 
 /// Variable with which a program leaves everything to the kernel, and only its children use the mounts.
 pub const PASSIVE: &[u8] = b"BYPATH_PASSIVE";
+/// Variable with the `LD_PRELOAD` of the next program, as its text, where copies of what lies in a mount stand in that list.
+pub const PRELOADED: &[u8] = b"BYPATH_PRELOADED";
 /// For a program that was given none of these variables by the one before: it shall not see them.
 pub const HIDDEN: &[u8] = b"BYPATH_HIDDEN";
 

@@ -66,6 +66,26 @@ pub fn segments(head: &[u8]) -> impl Iterator<Item = (u32, u64, u64, bool)> + '_
     })
 }
 
+/// Whether an ELF program names musl's loader, which can't load what is made for glibc.
+pub fn is_musls(head: &[u8]) -> bool {
+    const INTERPRETER: u32 = 3;
+    let name = segments(head).find(|(kind, ..)| *kind == INTERPRETER).and_then(|(_, at, len, _)| {
+        let at = usize::try_from(at).ok()?;
+        head.get(at..at.checked_add(usize::try_from(len).ok()?)?)
+    });
+    name.and_then(|name| name.rsplit(|&byte| byte == b'/').next()).is_some_and(|name| name.starts_with(b"ld-musl"))
+}
+
+/// Whether an ELF program is one that the preload library can map itself, by its head: of x86-64, at an address of its own or
+/// at any, with its table of segments there.
+pub fn can_be_mapped(head: &[u8]) -> bool {
+    const SEGMENT_BYTES: u16 = 56;
+    let half = |at: usize| head.get(at..at + 2).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+    let table = head.get(32..40).map_or(u64::MAX, |bytes| u64::from_le_bytes(bytes.try_into().unwrap_or([0xff; 8])));
+    let end = table.saturating_add(u64::from(half(56)) * u64::from(SEGMENT_BYTES));
+    is_elf(head) && matches!(half(16), 2 | 3) && half(18) == 62 && half(54) == SEGMENT_BYTES && end <= head.len() as u64
+}
+
 /// The first place of `what` in `text`.
 pub fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     let (&first, rest) = what.split_first()?;

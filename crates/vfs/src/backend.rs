@@ -193,6 +193,13 @@ pub trait Backend: OpenFileTable + Mappings + Xattrs + AdvisoryLocks + Sync {
     /// Copies between two files of this backend without passing through the program.
     fn copy_range(&self, cx: &Cx, from: Node, from_offset: u64, to: Node, to_offset: u64, len: u64) -> Result<u64>;
 
+    /// Makes `len` bytes (0: all up to its end) of a file, from an offset on, those of another one from an offset on, so
+    /// that they share the space. As `FICLONERANGE`: `EINVAL`; `EOPNOTSUPP` from a backend whose files share nothing.
+    fn clone_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<()> {
+        let _ = (cx, from, to, len);
+        Err(Errno::EOPNOTSUPP.into())
+    }
+
     /// Writes at `offset` at most `len` bytes that `fill` puts straight into the
     /// file's memory (such as the kernel reading a file of its own); returns how
     /// many, perhaps fewer. `EXDEV` from a backend without such memory.

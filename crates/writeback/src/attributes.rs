@@ -3,7 +3,8 @@
 use crate::below::{Dir, errno, join};
 use crate::plan::{if_there, image};
 use crate::{Failure, Result, Work};
-use base::{Kind, Node};
+use base::{Cx, Kind, Node};
+use cache::Cache;
 use engine::lower::bits;
 use pm::{Errno, UserSlice};
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ impl Work<'_> {
         if self.cache.known_if(node).map_err(image)?.is_some_and(|known| known.state & bits::XATTRS == 0) {
             return Ok(());
         }
-        let here = self.extended_here(node)?;
+        let here = extended_here(self.cache, &self.cx, node)?;
         let way = dir.way(name);
         let there = extended_there(&way)?;
         let failed = |error| Failure::new(join(&dir.path, name), errno(error));
@@ -62,23 +63,24 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
 
-    fn extended_here(&self, node: Node) -> Result<Attributes> {
-        let (fs, mut all) = (self.cache.fs(), Attributes::new());
-        let mut names = vec![0u8; ATTRIBUTES_MAX];
-        let len = fs.list_xattr(&self.cx, node, UserSlice::from_mut(&mut names)).map_err(image)?;
-        for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            let mut value = vec![0u8; ATTRIBUTES_MAX];
-            let len = fs.get_xattr(&self.cx, node, name, UserSlice::from_mut(&mut value)).map_err(image)?;
-            value.truncate(len);
-            all.insert(name.to_vec(), value);
-        }
-        Ok(all)
+/// Those that are here.
+pub fn extended_here(cache: &Cache, cx: &Cx, node: Node) -> Result<Attributes> {
+    let (fs, mut all) = (cache.fs(), Attributes::new());
+    let mut names = vec![0u8; ATTRIBUTES_MAX];
+    let len = fs.list_xattr(cx, node, UserSlice::from_mut(&mut names)).map_err(image)?;
+    for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let mut value = vec![0u8; ATTRIBUTES_MAX];
+        let len = fs.get_xattr(cx, node, name, UserSlice::from_mut(&mut value)).map_err(image)?;
+        value.truncate(len);
+        all.insert(name.to_vec(), value);
     }
+    Ok(all)
 }
 
 /// Those of what lies at a path; none where there are none at all.
-fn extended_there(way: &[u8]) -> Result<Attributes> {
+pub fn extended_there(way: &[u8]) -> Result<Attributes> {
     let (way, mut all) = (OsStr::from_bytes(way), Attributes::new());
     let failed = |error| Failure::new("extended attributes", errno(error));
     let mut names = vec![0u8; ATTRIBUTES_MAX];

@@ -154,7 +154,7 @@ impl Work<'_> {
 }
 
 /// Makes bytes zero that are there.
-fn zero(file: &OwnedFd, from: u64, to: u64) -> Result<()> {
+pub fn zero(file: &OwnedFd, from: u64, to: u64) -> Result<()> {
     if from >= to {
         return Ok(());
     }

@@ -1,6 +1,7 @@
 //! The end of a round: what has no name any more goes, times of directories, stamps; then the notes go.
 
 use crate::below::{Dir, id_of, parked_id};
+use crate::journal::Journal;
 use crate::place::Found;
 use crate::plan::{if_there, image, names_in, node};
 use crate::{Failure, Id, PARK, Result, Work};
@@ -167,7 +168,9 @@ impl Work<'_> {
     /// Does something with the gate closed.
     fn closed(&mut self, mut act: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         for _ in 0..ATTEMPTS {
+            let _alone = self.journal.map(Journal::hold);
             let Some(closed) = self.cache.fs().close_changes(CLOSED).map_err(image)? else {
+                drop(_alone);
                 std::thread::sleep(std::time::Duration::from_millis(5));
                 continue;
             };
@@ -179,13 +182,24 @@ impl Work<'_> {
         Err(Failure::new("a program is stopped in the middle of a change", Errno::EBUSY))
     }
 
+    /// Logs of what was noted since this round began: cuts have begun new ones.
+    fn logs_since(&self) -> Result<Vec<Node>> {
+        let (mut logs, touched) = (Vec::new(), self.cache.touched());
+        for name in names_in(self.cache, &self.cx, touched)? {
+            if Label::parse(&name).is_some_and(|round| !self.plan.rounds.contains(&round)) {
+                logs.extend(if_there(self.cache.fs().lookup(&self.cx, touched, &name))?);
+            }
+        }
+        Ok(logs)
+    }
+
     /// What has not been touched since is clean.
     fn stamp(&mut self, batch: &[Stamped]) -> Result<()> {
         let fs = self.cache.fs();
-        let log = self.cache.log_of(&self.cx, fs.round().map_err(image)?).map_err(image)?;
+        let logs = self.logs_since()?;
         for Stamped { node, stamp, name } in batch {
             let mut is_clean = true;
-            for kind in [b'n', b'd', b'c'] {
+            for (log, kind) in logs.iter().flat_map(|log| [b'n', b'd', b'c'].map(|kind| (*log, kind))) {
                 is_clean &= if_there(fs.lookup(&self.cx, log, Label::new(kind, node.id).whole()))?.is_none();
             }
             let name = name.as_ref().map(|(dir, name)| (*dir, &name[..]));
@@ -205,9 +219,12 @@ impl Work<'_> {
         }
         self.closed(|work| {
             let fs = work.cache.fs();
-            let log = work.cache.log_of(&work.cx, fs.round().map_err(image)?).map_err(image)?;
+            let logs = work.logs_since()?;
             for id in &ids {
-                let is_noted = if_there(fs.lookup(&work.cx, log, Label::new(b'c', *id).whole()))?.is_some();
+                let mut is_noted = false;
+                for log in &logs {
+                    is_noted |= if_there(fs.lookup(&work.cx, *log, Label::new(b'c', *id).whole()))?.is_some();
+                }
                 if !is_noted && fs.is_open(&work.cx, node(*id)) != Ok(true) {
                     if_there(fs.unlink(&work.cx, work.cache.mapped(), Label::new(b'd', *id).number()))?;
                 }

@@ -23,6 +23,7 @@ mod attributes;
 mod below;
 mod contents;
 mod finish;
+pub mod journal;
 mod make;
 pub mod marker;
 mod park;
@@ -32,6 +33,7 @@ mod reserve;
 mod search;
 mod status;
 
+pub use journal::Journal;
 pub use marker::Marker;
 pub use status::Status;
 
@@ -41,6 +43,7 @@ use cache::Cache;
 use plan::Plan;
 use pm::Errno;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Name of the directory below for what is on its way.
 pub const PARK: &str = ".bypath-park";
@@ -91,6 +94,7 @@ pub struct Writer {
     cache: &'static Cache,
     thread: Thread,
     below: Below,
+    journal: Option<Arc<Journal>>,
 }
 
 /// A round under way.
@@ -98,6 +102,7 @@ pub(crate) struct Work<'a> {
     pub cache: &'static Cache,
     pub cx: Cx<'a>,
     pub below: &'a Below,
+    pub journal: Option<&'a Journal>,
     pub plan: Plan,
     pub hook: &'a mut Hook<'a>,
     /// Where directories were found.
@@ -112,7 +117,17 @@ pub(crate) struct Work<'a> {
 impl Writer {
     /// For the directory below this cache.
     pub fn new(cache: &'static Cache) -> std::result::Result<Writer, Failure> {
-        Ok(Writer { cache, thread: Thread::new(), below: Below::open(cache.place())? })
+        Ok(Writer { cache, thread: Thread::new(), below: Below::open(cache.place())?, journal: None })
+    }
+
+    /// What it does below is in this journal before.
+    pub fn journaled(self, journal: Arc<Journal>) -> Writer {
+        Writer { journal: Some(journal), ..self }
+    }
+
+    /// What was changed before is in the journal, durable, when this returns `true`. `false`: it needs a round.
+    pub fn commit(&self) -> std::result::Result<bool, Failure> {
+        self.journal.as_ref().map_or(Ok(false), |journal| journal.commit(self.cache, &self.cx()))
     }
 
     fn cx(&self) -> Cx<'_> {
@@ -122,6 +137,13 @@ impl Writer {
     /// Whether all that was changed in the image is below.
     pub fn is_clean(&self) -> std::result::Result<bool, Failure> {
         status::is_clean(self.cache, &self.cx())
+    }
+
+    /// Empties the journal of a cache that is clean.
+    pub fn empty_journal(&self) -> std::result::Result<(), Failure> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        self.below.sync()?;
+        journal.empty()
     }
 
     /// One round. `sync`: what is below is synced before it is called done.
@@ -143,12 +165,17 @@ impl Writer {
         let cx = self.cx();
         let mut ask = |step: &str| hook(step);
         ask("take").map_err(|errno| Failure::new("take", errno))?;
-        let plan = Plan::take(self.cache, &cx)?;
+        let journal = self.journal.as_deref();
+        let (plan, group) = match journal {
+            Some(journal) => journal.cover(self.cache, &cx)?,
+            None => (Plan::take(self.cache, &cx)?, 0),
+        };
         let noted = plan.noted;
         let mut work = Work {
             cache: self.cache,
             cx,
             below: &self.below,
+            journal,
             plan,
             hook: &mut ask,
             places: HashMap::new(),
@@ -156,7 +183,12 @@ impl Writer {
             failure: None,
             bytes: 0,
         };
-        work.all(sync)?;
+        // The tail of a journal moves behind what is synced.
+        work.all(sync || journal.is_some())?;
+        if let Some(journal) = journal {
+            work.before("tail")?;
+            journal.is_below(work.cache, &work.cx, &work.plan, group)?;
+        }
         Ok(Round { noted, bytes: work.bytes })
     }
 

@@ -37,7 +37,40 @@ pub fn of(directory: &Path) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("image ")).map(str::to_owned)
 }
 
+/// The journal that it names, if there is one.
+pub fn journal_of(directory: &Path) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(directory.join(NAME)).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("journal ")).map(PathBuf::from)
+}
+
 impl Marker {
+    /// Names the journal in it; durable when this returns.
+    pub fn set_journal(&self, journal: &Path) -> Result<(), Errno> {
+        if journal_of(self.directory()).as_deref() == Some(journal) {
+            return Ok(());
+        }
+        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+        let mut lines: Vec<String> = text.lines().filter(|line| !line.starts_with("journal ")).map(str::to_owned).collect();
+        lines.push(format!("journal {}\n", journal.display()));
+        let text = lines.join("\n");
+        rustix::io::pwrite(&self.file, text.as_bytes(), 0).map_err(errno)?;
+        rustix::fs::ftruncate(&self.file, text.len() as u64).map_err(errno)?;
+        rustix::fs::fsync(&self.file).map_err(errno)
+    }
+
+    fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// All is below: it goes, and then the journal that it named. While it is there, so is that.
+    pub fn remove_with(self, journal: &Path) {
+        let path = self.path.clone();
+        self.remove();
+        if crate::journal::sync_parent(&path).is_ok() {
+            let _ = std::fs::remove_file(journal);
+        }
+    }
+
     /// Locks the marker of a directory for an image (its path, and its number), and makes it if it is missing.
     pub fn claim(directory: &Path, image: &Path, number: u64) -> Result<Claim, Errno> {
         let path = directory.join(NAME);

@@ -107,6 +107,18 @@ pub fn if_there<T>(found: base::Result<T>) -> Result<Option<T>> {
 impl Plan {
     /// Takes what has been noted. From now on notes are made for the next round.
     pub fn take(cache: &Cache, cx: &Cx) -> Result<Plan> {
+        Plan::closed(cache, cx, |now| {
+            let plan = Plan::read(cache, cx, (0, now), true)?;
+            if !plan.is_empty() {
+                // The round changes the times of the directory at the top, which nobody is to take for others' doing.
+                cache.fs().mark(cx, cache.tree(), bits::DIRTY, 0).map_err(image)?;
+            }
+            Ok(plan)
+        })
+    }
+
+    /// Reads something at a moment without changes; what is noted from now on has the number that it is told.
+    pub fn closed<T>(cache: &Cache, cx: &Cx, mut read: impl FnMut(u64) -> Result<T>) -> Result<T> {
         let fs = cache.fs();
         if !names_in(cache, cx, cache.mapped())?.is_empty() {
             // Who died with a file mapped has it open no more.
@@ -121,7 +133,7 @@ impl Plan {
                 continue;
             };
             fs.begin_round(now + 1).map_err(image)?;
-            let plan = Plan::read(cache, cx, now + 1);
+            let plan = read(now + 1);
             if closed.open() {
                 return plan;
             }
@@ -131,24 +143,42 @@ impl Plan {
         Err(Failure::new("a program is stopped in the middle of a change", Errno::EBUSY))
     }
 
-    fn read(cache: &Cache, cx: &Cx, now: u64) -> Result<Plan> {
+    /// Of the notes behind the first number and before the second.
+    pub fn read(cache: &Cache, cx: &Cx, (behind, now): (u64, u64), with_mapped: bool) -> Result<Plan> {
+        let mut plan = Plan::read_notes(cache, cx, (behind, now))?;
+        if with_mapped {
+            plan.read_mapped(cache, cx)?;
+        }
+        plan.read_tree(cache, cx)?;
+        Ok(plan)
+    }
+
+    /// The same, with files that are mapped to be stored into if they are not longer than so much together. How long they
+    /// are.
+    pub fn since(cache: &Cache, cx: &Cx, numbers: (u64, u64), mapped_max: u64) -> Result<(Plan, u64)> {
+        let mut bytes = 0;
+        for name in names_in(cache, cx, cache.mapped())? {
+            if let Some(id) = Label::parse(&name)
+                && let Some(attr) = if_there(cache.fs().attr(cx, node(id)))?
+            {
+                bytes += attr.size;
+            }
+        }
+        Ok((Plan::read(cache, cx, numbers, bytes <= mapped_max)?, bytes))
+    }
+
+    fn read_notes(cache: &Cache, cx: &Cx, (behind, now): (u64, u64)) -> Result<Plan> {
         let mut plan = Plan { root: cache.tree().id, moved: cache.fs().directory_moves().map_err(image)?.0, ..Plan::default() };
         let mut rounds: Vec<u64> = names_in(cache, cx, cache.touched())?
             .iter()
             .filter_map(|name| Label::parse(name))
-            .filter(|round| *round < now)
+            .filter(|round| *round < now && (behind == 0 || *round > behind))
             .collect();
         rounds.sort_unstable();
         for round in &rounds {
             plan.read_round(cache, cx, *round)?;
         }
         plan.rounds = rounds;
-        plan.read_mapped(cache, cx)?;
-        plan.read_tree(cache, cx)?;
-        if !plan.is_empty() {
-            // The round changes the times of the directory at the top, which nobody is to take for others' doing.
-            cache.fs().mark(cx, cache.tree(), bits::DIRTY, 0).map_err(image)?;
-        }
         Ok(plan)
     }
 

@@ -4,7 +4,7 @@ use crate::args::CacheWhat;
 use crate::attach::{self, Attached};
 use crate::cmd::{print, print_json};
 use crate::failure::{Failure, Result};
-use crate::mounts::writer;
+use crate::mounts::{replay as mounts_replay, writer};
 use base::{Cred, Cx, Thread};
 use cache::{Cache, Changes, Origin, prepare};
 use serde::Serialize;
@@ -17,6 +17,7 @@ use writeback::{PARK, Status, marker};
 struct Shown {
     image: PathBuf,
     directory: PathBuf,
+    journal: Option<PathBuf>,
     names: u64,
     files: u64,
     writer: Option<u32>,
@@ -30,7 +31,11 @@ pub fn cache(what: &CacheWhat) -> Result<u8> {
     match what {
         CacheWhat::Status { place, json } => status(&image_of(place)?, *json),
         CacheWhat::Drain { place } => drain(&image_of(place)?),
-        CacheWhat::Discard { place, yes } => discard(&image_of(place)?, *yes),
+        CacheWhat::Replay { directory, skip_missing } => replay(directory, *skip_missing),
+        CacheWhat::Discard { place, yes } => match lost(place) {
+            true => discard_lost(place, *yes),
+            false => discard(&image_of(place)?, *yes),
+        },
     }
 }
 
@@ -97,6 +102,7 @@ fn status(image: &Path, json: bool) -> Result<u8> {
     let error = (status.error != 0).then(|| std::io::Error::from_raw_os_error(status.error).to_string());
     let shown = Shown {
         image: image.to_path_buf(),
+        journal: marker::journal_of(&open.directory),
         directory: open.directory,
         names: status.names,
         files: status.files,
@@ -133,6 +139,41 @@ fn drain(image: &Path) -> Result<u8> {
     drained.map(|()| 0)
 }
 
+/// Makes what a journal says in its directory, where the cache image is gone.
+fn replay(directory: &Path, skip: bool) -> Result<u8> {
+    let directory = std::fs::canonicalize(directory).map_err(|error| Failure::io(directory.display(), &error))?;
+    let Some(done) = mounts_replay::replay(&directory, skip)? else {
+        let what = match marker::journal_of(&directory) {
+            Some(_) => "its cache image is there: `bypath cache drain` writes it back",
+            None => "no journal has changes of it",
+        };
+        return Err(Failure::new(format!("{}: nothing to replay: {what}", directory.display())));
+    };
+    for name in &done.missing {
+        eprintln!("bypath: {name}: not there any more; left out");
+    }
+    print(format!("{}: {} names, {} bytes\n", directory.display(), done.names, done.bytes).as_bytes())?;
+    Ok(0)
+}
+
+/// Whether this is a directory whose cache image is gone.
+fn lost(place: &Path) -> bool {
+    place.is_dir() && marker::of(place).is_some_and(|image| !Path::new(&image).exists())
+}
+
+/// Gives up what a journal says, where the cache image is gone.
+fn discard_lost(directory: &Path, yes: bool) -> Result<u8> {
+    let shown = directory.display();
+    if !yes {
+        return Err(Failure::new(format!("{shown}: what its journal holds would be lost; with --yes it is given up")));
+    }
+    if let Some(journal) = marker::journal_of(directory) {
+        let _ = std::fs::remove_file(journal);
+    }
+    std::fs::remove_file(directory.join(marker::NAME)).map_err(|error| Failure::io(shown, &error))?;
+    Ok(0)
+}
+
 /// Gives up what is not written back: the cache goes.
 fn discard(image: &Path, yes: bool) -> Result<u8> {
     let open = open(image)?;
@@ -150,7 +191,11 @@ fn discard(image: &Path, yes: bool) -> Result<u8> {
     }
     open.attached.leave();
     std::fs::remove_file(image).map_err(|error| Failure::io(shown, &error))?;
+    let journal = marker::journal_of(&open.directory);
     let _ = std::fs::remove_file(open.directory.join(marker::NAME));
+    if let Some(journal) = journal {
+        let _ = std::fs::remove_file(journal);
+    }
     let park = open.directory.join(PARK);
     if park.exists() {
         eprintln!("bypath: {}: files that were on their way are left there", park.display());

@@ -26,7 +26,7 @@ pub fn doctor(command: &[OsString], json: bool) -> Result<u8> {
     };
     let report = Report { machine: machine::look(), program };
     let is_served = report.program.as_ref().is_none_or(|program| match program.way {
-        Way::Library | Way::LibraryInPart => true,
+        Way::Library | Way::LibraryInPart | Way::Mapped => true,
         Way::Kernel => report.machine.iter().any(|finding| finding.name == "fuse" && finding.state == State::Good),
         Way::None => false,
     });
@@ -57,6 +57,7 @@ fn text(report: &Report, is_served: bool) -> String {
         let way = match program.way {
             Way::Library => "served by the library",
             Way::LibraryInPart => "served by the library in part",
+            Way::Mapped => "mapped by the library, and served by it",
             Way::Kernel if is_served => "served by a kernel mount only",
             Way::Kernel => "not served here: by a kernel mount only",
             Way::None => "not served",

@@ -133,7 +133,7 @@ const INTERPRETER: u32 = 3;
 /// Larger programs are looked at where it is kept what was found, bytes.
 const LOOKED_AT: u64 = 4 << 20;
 
-/// Whether a program goes past the library, or may: static, set-uid, a script, one with system calls of its own.
+/// Whether a program goes past the library, or may: static, set-uid, musl's, a script, one with system calls of its own.
 fn goes_past(program: &OsStr) -> bool {
     let Some(path) = program::find(program) else { return false };
     let Ok(meta) = std::fs::metadata(&path) else { return false };
@@ -143,6 +143,7 @@ fn goes_past(program: &OsStr) -> bool {
     let text = std::fs::read(path).unwrap_or_default();
     !own_calls::is_elf(&text)
         || !own_calls::segments(&text).any(|(kind, ..)| kind == INTERPRETER)
+        || own_calls::is_musls(&text)
         || own_calls::calls_with_paths(&text)
 }
 
@@ -162,16 +163,13 @@ pub fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
     }
 }
 
-/// Our library in front of those that are there already.
+/// Our library behind those that are there already, which wrap what it serves.
 fn preload_list(library: &Path) -> OsString {
-    let mut list = library.as_os_str().to_os_string();
-    if let Some(present) = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty()) {
-        let is_there = present.as_bytes().split(|b| b" :".contains(b)).any(|part| part == library.as_os_str().as_bytes());
-        if is_there {
-            return present;
-        }
+    let library = library.as_os_str();
+    let Some(mut list) = std::env::var_os("LD_PRELOAD").filter(|value| !value.is_empty()) else { return library.to_os_string() };
+    if !list.as_bytes().split(|b| b" :".contains(b)).any(|part| part == library.as_bytes()) {
         list.push(":");
-        list.push(present);
+        list.push(library);
     }
     list
 }

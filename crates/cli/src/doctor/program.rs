@@ -15,6 +15,8 @@ const LOAD: u32 = 1;
 const INTERPRETER: u32 = 3;
 /// Scripts may name scripts as their interpreters, as often.
 const INTERPRETERS_MAX: usize = 4;
+/// As much of a program as the library looks at.
+const HEAD_BYTES: usize = 4096;
 
 /// How it is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,6 +26,8 @@ pub enum Way {
     Library,
     /// So it is, but some of its calls go past it.
     LibraryInPart,
+    /// The library maps it, and the kernel hands its calls to the library.
+    Mapped,
     /// By a kernel mount alone.
     Kernel,
     /// Not at all.
@@ -113,16 +117,27 @@ impl Program {
             self.libraries_with_own_calls = needed(Path::new(loader), real);
             self.libraries_with_own_calls.retain(|path| read(path).is_ok_and(|text| makes_calls(&text)));
         }
-        (self.way, self.why) = self.way();
+        let head = &text[..text.len().min(HEAD_BYTES)];
+        let can_be_mapped =
+            pm::dispatch::how() != pm::dispatch::How::Never && pm::dispatch::sets_bases() && own_calls::can_be_mapped(head);
+        (self.way, self.why) = self.way(can_be_mapped);
     }
 
-    fn way(&self) -> (Way, String) {
+    fn way(&self, can_be_mapped: bool) -> (Way, String) {
         let kernel = "mkdir the mount point, and have /dev/fuse, so that there is one";
         let what = if self.is_go { "Go's" } else { "static" };
         let (way, why) = match () {
             () if self.is_set_id => (Way::Kernel, format!("set-id programs are not given libraries; they see a kernel mount: {kernel}")),
+            () if can_be_mapped && self.is_static => (
+                Way::Mapped,
+                format!("it is {what}: the library maps it, and the kernel hands its system calls to the library; a kernel mount serves it too"),
+            ),
+            () if can_be_mapped && self.is_musl => (
+                Way::Mapped,
+                "it is for musl: the library maps it and its loader, and the kernel hands its system calls to the library; a kernel mount serves it too".to_string(),
+            ),
             () if self.is_static => (Way::Kernel, format!("it is {what}, and loads no libraries; it sees a kernel mount: {kernel}")),
-            () if self.is_musl => (Way::None, "it is for musl, and the library for glibc: it ends at its start; use a build for glibc, or `bypath mount` without `bypath run`".to_string()),
+            () if self.is_musl => (Way::Kernel, format!("it is for musl, and the library for glibc; it sees a kernel mount: {kernel}")),
             () if self.own_calls && pm::dispatch::how() != pm::dispatch::How::Never => (
                 Way::Library,
                 "it makes system calls of its own; the kernel hands them to the library".to_string(),

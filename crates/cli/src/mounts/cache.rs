@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::spare::Spare;
-use super::spec::{Actimeo, CacheImage, Mount};
+use super::spec::{Actimeo, CacheImage, JOURNAL_SIZE, Mount};
 use super::watch::Watch;
 use super::writer::Writing;
 use crate::attach::{self, How};
@@ -183,6 +183,9 @@ impl Session {
         let shown = image.path.display().to_string();
         let thread = Thread::new();
         let cx = Cx { cred: own_cred(), umask: 0, thread: &thread };
+        if let (Origin::Directory(place), false) = (&origin, mount.options.read_only) {
+            super::replay::if_lost(Path::new(OsStr::from_bytes(place)))?;
+        }
         make_if_missing(image)?;
         let attached = attach::attach_as(&image.path, How { slot, ..How::default() })?;
         self.images.push(attached);
@@ -198,7 +201,7 @@ impl Session {
         let point = mount.shown_point();
         let is_directory = matches!(origin, Origin::Directory(_));
         if is_directory && (changes != Changes::Refused || has_left(cache, &cx)) {
-            self.writers.push(Writing::start(cache, &image.path, &point)?);
+            self.writers.push(Writing::start(cache, &image.path, &point, journal(mount, &origin))?);
         }
         if mount.options.actimeo != Actimeo::Never {
             let actimeo = mount.options.actimeo;
@@ -223,11 +226,22 @@ impl Session {
         }
         let path = image.path.as_os_str().as_bytes();
         let source = [format!("cache:{}:", path.len()).as_bytes(), path, b":", source].concat();
-        let sync = if mount.options.sync_image { "sync=image" } else { "" };
+        let sync = match (mount.options.sync_image, mount.options.sync_journal) {
+            (true, _) => "sync=image",
+            (false, true) => "sync=journal",
+            (false, false) => "",
+        };
         let refused = if is_refused { "ro" } else { "" };
         self.tell(mount, &source, &[&super::id(path), sync, refused]);
         Ok(cache)
     }
+}
+
+/// Where the journal of a mount lies, if it has one.
+fn journal(mount: &Mount, origin: &Origin) -> Option<CacheImage> {
+    let (Origin::Directory(place), true) = (origin, mount.options.sync_journal) else { return None };
+    let beside = || writeback::journal::beside(Path::new(OsStr::from_bytes(place)));
+    Some(mount.options.journal.clone().unwrap_or_else(|| CacheImage { path: beside(), size: JOURNAL_SIZE }))
 }
 
 /// What becomes of changes in a mount.
@@ -242,6 +256,7 @@ fn changes(mount: &Mount, origin: &Origin) -> Changes {
     match (mount.options.read_only || !may_write, mount.options.sync_image) {
         (true, _) => Changes::Refused,
         (false, true) => Changes::Image,
+        (false, false) if mount.options.sync_journal => Changes::Journal,
         (false, false) => Changes::Backend,
     }
 }

@@ -6,6 +6,7 @@ pub mod helper;
 pub mod leavings;
 mod point;
 mod proxy;
+pub mod replay;
 mod rescue;
 mod said;
 pub mod shared_file;
@@ -189,6 +190,9 @@ impl Session {
         let shown = mount.source.shown();
         let (file, cache) = SharedFile::session(Whose::of(mount))?;
         let text = path.as_os_str().as_bytes();
+        if !mount.options.read_only {
+            replay::if_lost(path)?;
+        }
         if let (Some(cache), false) = (writeback::marker::of(path), mount.options.read_only) {
             return Err(Failure::new(format!(
                 "{shown}: the cache {cache} holds changes of it: mount it with cache={cache}, or `bypath cache drain {cache}`; \

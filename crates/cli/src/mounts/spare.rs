@@ -60,7 +60,7 @@ pub fn wait(seconds: u32, image: &Path, place: &Path) -> Result<u8> {
     let cache: &'static Cache = Box::leak(Box::new(cache));
     // Where the session wrote back, its programs may go on to change something; and what it has left is there anyway.
     let writes = writeback::marker::of(place).is_some();
-    let writing = if writes { Writing::start(cache, image, &place.display().to_string()).ok() } else { None };
+    let writing = if writes { Writing::start(cache, image, &place.display().to_string(), None).ok() } else { None };
     Keeper::of_directory(cache, place, actimeo).run_until_alone();
     drop(writing);
     attached.leave();

@@ -68,6 +68,10 @@ pub struct Options {
     pub unsynced: bool,
     /// `fsync` has nothing to wait for once a change is in the cache image.
     pub sync_image: bool,
+    /// `fsync` waits for a journal.
+    pub sync_journal: bool,
+    /// Where the journal lies, if that is said.
+    pub journal: Option<CacheImage>,
     /// Overwrites in an image happen whole or not at all.
     pub atomic: Option<Atomic>,
     /// What stands in front of a directory.
@@ -87,19 +91,38 @@ pub struct CacheImage {
 
 /// Size of a cache image, bytes, where no option says otherwise.
 const CACHE_SIZE: u64 = 1 << 30;
+/// Size of a journal, likewise.
+pub const JOURNAL_SIZE: u64 = writeback::journal::SIZE;
 
 impl CacheImage {
     /// `IMG` or `IMG:SIZE`.
     fn parse(text: &str, shown: &str) -> Result<CacheImage> {
-        let (path, size) = match text.rsplit_once(':').map(|(path, size)| (path, size::parse_image(size))) {
+        let parsed =
+            CacheImage::split(text, ("cache", "an image, such as cache=/dev/shm/data.img:2G"), CACHE_SIZE, size::parse_image);
+        parsed.map_err(|help| Failure::new(format!("--mount '{shown}': {help}")))
+    }
+
+    /// `PATH` or `PATH:SIZE` of a journal.
+    fn parse_journal(text: &str, shown: &str) -> Result<CacheImage> {
+        let parsed = CacheImage::split(text, ("journal", "a file, such as journal=/var/lib/data.j"), JOURNAL_SIZE, size::parse);
+        parsed.map_err(|help| Failure::new(format!("--mount '{shown}': {help}")))
+    }
+
+    fn split(
+        text: &str,
+        (word, example): (&str, &str),
+        usual: u64,
+        parse: fn(&str) -> std::result::Result<u64, String>,
+    ) -> std::result::Result<CacheImage, String> {
+        let (path, size) = match text.rsplit_once(':').map(|(path, size)| (path, parse(size))) {
             Some((path, Ok(size))) => (path, size),
-            Some((_, Err(help))) => return Err(Failure::new(format!("--mount '{shown}': cache={text}: {help}"))),
-            None => (text, CACHE_SIZE),
+            Some((_, Err(help))) => return Err(format!("{word}={text}: {help}")),
+            None => (text, usual),
         };
         if path.is_empty() {
-            return Err(Failure::new(format!("--mount '{shown}': cache=: name an image, such as cache=/dev/shm/data.img:2G")));
+            return Err(format!("{word}=: name {example}"));
         }
-        let path = std::path::absolute(path).map_err(|error| Failure::io(path, &error))?;
+        let path = std::path::absolute(path).map_err(|error| format!("{path}: {error}"))?;
         Ok(CacheImage { path, size })
     }
 }
@@ -135,8 +158,12 @@ impl Options {
                     options.atomic = Some(how.ok_or_else(help)?);
                 }
                 ("sync=none", _) if is_host => options.unsynced = true,
-                ("sync=image", _) if is_host => options.sync_image = true,
-                ("sync=backend", _) if is_host => options.sync_image = false,
+                ("sync=image" | "sync=backend" | "sync=journal", _) if is_host => {
+                    (options.sync_image, options.sync_journal) = (word == "sync=image", word == "sync=journal");
+                }
+                _ if is_host && word.starts_with("journal=") => {
+                    options.journal = Some(CacheImage::parse_journal(&word["journal=".len()..], shown)?);
+                }
                 _ if is_daemon && word.starts_with("carrier=") => {
                     let transport = Transport::from_name(&word["carrier=".len()..]);
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
@@ -167,7 +194,7 @@ impl Options {
                         }
                         Source::Host(_) => {
                             "ro, rw, allow_other, sync=none, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
-                             sync=image"
+                             sync=image, sync=journal, journal=PATH[:SIZE]"
                         }
                         Source::Plugin(..) => "ro, rw",
                         _ => "ro, rw, atomic=undo, atomic=replay",
@@ -182,8 +209,13 @@ impl Options {
                 return Err(Failure::new(format!("--mount '{shown}': {word} and cache= do not go together")));
             }
         }
-        if !is_cached && options.sync_image {
-            return Err(Failure::new(format!("--mount '{shown}': sync=image goes with cache=")));
+        for (word, is_given) in [("sync=image", options.sync_image), ("sync=journal", options.sync_journal)] {
+            if !is_cached && is_given {
+                return Err(Failure::new(format!("--mount '{shown}': {word} goes with cache=")));
+            }
+        }
+        if options.journal.is_some() && !options.sync_journal {
+            return Err(Failure::new(format!("--mount '{shown}': journal= goes with sync=journal")));
         }
         if !is_cached && options.actimeo != Actimeo::default() {
             return Err(Failure::new(format!("--mount '{shown}': actimeo= goes with cache=")));

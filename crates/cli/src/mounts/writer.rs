@@ -1,18 +1,21 @@
 //! Who writes back what was changed in a cache: a thread of `bypath run`, and of `bypath cache drain`.
 //!
+//! With a journal a second thread answers `fsync` by cuts, while the first makes rounds.
+//!
 //! One process at a time, that which has the directory's marker locked; another session stands by, and takes over when that
 //! ends, however it ends.
 
+use super::spec::{CacheImage, JOURNAL_SIZE};
 use crate::failure::{Failure, Result};
 use cache::Cache;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use writeback::marker::{self, Claim};
-use writeback::{Marker, Writer};
+use writeback::{Journal, Marker, Writer};
 
 /// How long after the first change a round begins.
 const LAG: Duration = Duration::from_secs(1);
@@ -20,6 +23,10 @@ const LAG: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(10);
 /// How long the end of a session waits for a directory that can't be written.
 const GIVE_UP: Duration = Duration::from_secs(15);
+/// How often a round of a session with a journal is looked for.
+const LOOK: Duration = Duration::from_millis(20);
+/// From then on a thread that nobody calls gives back what it has of the image.
+const IDLE: Duration = Duration::from_millis(100);
 /// From then on the end of a session says what it waits for.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -54,13 +61,26 @@ fn failure(shown: &str, failure: &writeback::Failure) -> Failure {
 
 impl Writing {
     /// Begins, for the directory behind a cache.
-    pub fn start(cache: &'static Cache, image: &Path, shown: &str) -> Result<Writing> {
+    pub fn start(cache: &'static Cache, image: &Path, shown: &str, journal: Option<CacheImage>) -> Result<Writing> {
         let marker = claim(cache, image)?;
         let ending = Arc::new(AtomicBool::new(false));
-        let mut served =
-            Serving { cache, shown: shown.to_owned(), image: image.to_path_buf(), said: false, marker, writer: None };
+        let (shown_, image_) = (shown.to_owned(), image.to_path_buf());
+        let mut served = Serving {
+            cache,
+            shown: shown_,
+            image: image_,
+            said: false,
+            marker,
+            writer: None,
+            wish: journal,
+            journal: None,
+            state: Arc::default(),
+        };
         // Failures that show at once are the session's.
-        served.open()?;
+        if let Err(error) = served.open() {
+            served.end();
+            return Err(error);
+        }
         if served.marker.is_some() {
             served.finish_left()?;
         }
@@ -143,6 +163,69 @@ impl Status {
     }
 }
 
+/// Between the threads of a writer with a journal.
+#[derive(Default)]
+struct Shared {
+    /// It is over.
+    ended: AtomicBool,
+    /// Somebody waits for a round who would be answered by a cut otherwise.
+    due: AtomicBool,
+    /// Why the last round failed; 0: it did not.
+    failing: AtomicI32,
+}
+
+/// Opens the journal that the marker names, or the one that is wished for, and names it.
+fn journal_of(cache: &Cache, image: &Path, marker: &Marker, wish: Option<&CacheImage>) -> Result<Option<Arc<Journal>>> {
+    let named = marker::journal_of(marker::path(cache.place()));
+    let named = named.map(|path| CacheImage { path, size: JOURNAL_SIZE });
+    let Some(CacheImage { path, size }) = named.as_ref().or(wish) else { return Ok(None) };
+    let shown = path.display();
+    if writeback::journal::is_in_memory(path) {
+        return Err(Failure::new(format!("{shown}: a journal in memory keeps no promise; name a file on a disk: journal=PATH")));
+    }
+    let journal = Journal::open(cache, image, path, *size).map_err(|error| Failure::new(format!("{shown}: {error}")))?;
+    marker.set_journal(path).map_err(|errno| Failure::errno(marker::NAME, errno))?;
+    Ok(Some(Arc::new(journal)))
+}
+
+/// All is below: marker and journal go.
+fn remove(writer: &Writer, marker: Marker, journal: Option<&Journal>) {
+    match journal {
+        None => marker.remove(),
+        Some(journal) if writer.empty_journal().is_ok() => marker.remove_with(journal.path()),
+        // It says what it said: the next session finds that it is below.
+        Some(_) => {}
+    }
+}
+
+/// Answers `fsync` by cuts, until it is over.
+fn commit(cache: &'static Cache, journal: Arc<Journal>, shared: &Shared) {
+    let Ok(writer) = Writer::new(cache).map(|writer| writer.journaled(journal)) else { return };
+    let fs = cache.fs();
+    while !shared.ended.load(SeqCst) {
+        let Ok((seen, wanted)) = fs.rounds_wanted() else { return };
+        match wanted.filter(|wanted| fs.is_durable_wanted(*wanted) == Ok(true)) {
+            Some(_) if shared.due.load(SeqCst) => std::thread::sleep(Duration::from_millis(1)),
+            Some(wanted) => match writer.commit() {
+                Ok(true) => {
+                    let errno = shared.failing.load(SeqCst);
+                    let _ = fs.answer_durable(wanted, if errno == 0 { Ok(()) } else { Err(pm::Errno(errno)) });
+                }
+                Ok(false) => shared.due.store(true, SeqCst),
+                Err(failure) => drop(fs.answer_durable(wanted, Err(failure.errno))),
+            },
+            None => {
+                let begun = Instant::now();
+                let _ = fs.await_call(seen, IDLE.as_nanos() as i64);
+                if begun.elapsed() >= IDLE {
+                    writer.rest();
+                }
+            }
+        }
+    }
+    writer.rest();
+}
+
 /// The thread's own.
 struct Serving {
     cache: &'static Cache,
@@ -152,11 +235,22 @@ struct Serving {
     said: bool,
     marker: Option<Marker>,
     writer: Option<Writer>,
+    /// The journal that the session asks for.
+    wish: Option<CacheImage>,
+    /// The one that there is, while this process writes back.
+    journal: Option<Arc<Journal>>,
+    state: Arc<Shared>,
 }
 
 impl Serving {
     fn open(&mut self) -> Result<()> {
-        let writer = Writer::new(self.cache).map_err(|error| failure(&self.shown, &error))?;
+        let mut writer = Writer::new(self.cache).map_err(|error| failure(&self.shown, &error))?;
+        if let Some(marker) = &self.marker {
+            self.journal = journal_of(self.cache, &self.image, marker, self.wish.as_ref())?;
+            if let Some(journal) = &self.journal {
+                writer = writer.journaled(journal.clone());
+            }
+        }
         self.writer = Some(writer);
         if self.marker.is_some() {
             let _ = self.cache.fs().writes_back(true);
@@ -192,6 +286,7 @@ impl Serving {
 
     fn serve(mut self, ended: &AtomicBool) {
         let mut again = LAG;
+        let mut committer = self.start_committer();
         while !ended.load(SeqCst) {
             if self.marker.is_none() {
                 self.marker = claim(self.cache, &self.image).unwrap_or(None);
@@ -199,21 +294,64 @@ impl Serving {
                     std::thread::sleep(Duration::from_millis(200));
                     continue;
                 }
-                let _ = self.cache.fs().writes_back(true);
+                if let Err(error) = self.open() {
+                    // Without it nothing is written back: somebody else may.
+                    eprintln!("bypath: {error}");
+                    self.marker = None;
+                    std::thread::sleep(AGAIN_MAX);
+                    continue;
+                }
+                committer = self.start_committer();
             }
             again = if self.turn(again, ended) { LAG } else { (again * 2).min(AGAIN_MAX) };
         }
+        self.state.ended.store(true, SeqCst);
+        let _ = self.cache.fs().call_writer();
+        if let Some(committer) = committer {
+            let _ = committer.join();
+        }
         self.end();
+    }
+
+    fn start_committer(&self) -> Option<JoinHandle<()>> {
+        let (cache, journal, shared) = (self.cache, self.journal.clone()?, self.state.clone());
+        std::thread::Builder::new().name("journal".into()).spawn(move || commit(cache, journal, &shared)).ok()
+    }
+
+    /// Sleeps until a round is due, at most so long. With a journal others answer who waits for that.
+    fn sleep(&self, seen: u32, lag: Duration, ended: &AtomicBool) {
+        let fs = self.cache.fs();
+        let Some(journal) = &self.journal else {
+            let _ = fs.await_call(seen, lag.as_nanos() as i64);
+            return;
+        };
+        let begun = Instant::now();
+        while begun.elapsed() < lag && !ended.load(SeqCst) && !self.state.due.load(SeqCst) && !journal.is_due() {
+            let wanted = fs.rounds_wanted().map_or(None, |(_, wanted)| wanted);
+            if wanted.is_some_and(|wanted| fs.is_below_wanted(wanted) == Ok(true)) {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The requests that a round is to answer.
+    fn wanted(&self, wanted: Option<u64>) -> Option<u64> {
+        let is_ours = |wanted: &u64| {
+            self.journal.is_none() || self.state.due.load(SeqCst) || self.cache.fs().is_below_wanted(*wanted) == Ok(true)
+        };
+        wanted.filter(is_ours)
     }
 
     /// One round if there is something to do, at once if somebody waits for it; whether all went well.
     fn turn(&mut self, lag: Duration, ended: &AtomicBool) -> bool {
         let (Some(writer), fs) = (&self.writer, self.cache.fs()) else { return true };
-        let Ok((seen, mut wanted)) = fs.rounds_wanted() else { return true };
+        let Ok((seen, wanted)) = fs.rounds_wanted() else { return true };
+        let mut wanted = self.wanted(wanted);
         // After the word was read: whoever ends this changes it.
         if wanted.is_none() && !ended.load(SeqCst) {
-            let _ = fs.await_call(seen, lag.as_nanos() as i64);
-            wanted = fs.rounds_wanted().map_or(None, |(_, wanted)| wanted);
+            self.sleep(seen, lag, ended);
+            wanted = self.wanted(fs.rounds_wanted().map_or(None, |(_, wanted)| wanted));
         }
         if wanted.is_none() && (ended.load(SeqCst) || writer.is_clean().unwrap_or(false)) {
             writer.rest();
@@ -221,7 +359,9 @@ impl Serving {
         }
         let result = writer.round(wanted.is_some());
         let errno = result.as_ref().map(drop).map_err(|failure| failure.errno);
+        self.state.failing.store(errno.err().map_or(0, |errno| errno.0), SeqCst);
         let _ = fs.answer(wanted.unwrap_or(0), errno);
+        self.state.due.store(false, SeqCst);
         match result {
             Ok(_) => {
                 if std::mem::take(&mut self.said) {
@@ -241,7 +381,7 @@ impl Serving {
         if let Some(marker) = self.marker {
             let _ = self.cache.fs().writes_back(false);
             if writer.is_clean().unwrap_or(false) {
-                marker.remove();
+                remove(&writer, marker, self.journal.as_deref());
             }
         }
         writer.rest();
@@ -255,7 +395,11 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
         // Whoever writes back does it.
         return cache.fs().want_round().map_err(|error| Failure::errno(&shown, error.errno()));
     };
-    let writer = Writer::new(cache).map_err(|error| failure(&shown, &error))?;
+    let mut writer = Writer::new(cache).map_err(|error| failure(&shown, &error))?;
+    let journal = journal_of(cache, image, &marker, None)?;
+    if let Some(journal) = &journal {
+        writer = writer.journaled(journal.clone());
+    }
     let _ = cache.fs().writes_back(true);
     let mut result = Ok(());
     while !writer.is_clean().map_err(|error| failure(&shown, &error))? {
@@ -272,7 +416,7 @@ pub fn drain(cache: &'static Cache, image: &Path) -> Result<()> {
     let _ = cache.fs().answer(0, if result.is_ok() { Ok(()) } else { Err(pm::Errno::EIO) });
     let _ = cache.fs().writes_back(false);
     if result.is_ok() {
-        marker.remove();
+        remove(&writer, marker, journal.as_deref());
     }
     writer.rest();
     result

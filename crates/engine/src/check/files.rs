@@ -129,8 +129,8 @@ impl Checker<'_> {
     pub(super) fn extents(&mut self, inode: u64, root: u64, each: &mut dyn FnMut(Extent)) {
         match Root::unpack(root) {
             Some(Root::Empty) => {}
-            Some(Root::One { block, len }) => {
-                let extent = Extent { file: 0, block, len };
+            Some(Root::One { block, len, shared }) => {
+                let extent = Extent { file: 0, block, len, shared };
                 if self.extent(inode, extent, &mut 0) {
                     each(extent);
                 }
@@ -146,7 +146,7 @@ impl Checker<'_> {
     fn extent(&mut self, inode: u64, extent: Extent, next: &mut u64) -> bool {
         let end = extent.file.saturating_add(extent.len);
         if extent.len == 0 || extent.file < *next || end > FILE_MAX / BLOCK {
-            let Extent { file, block, len } = extent;
+            let Extent { file, block, len, .. } = extent;
             self.issue(
                 IssueKind::Extent,
                 inode,
@@ -155,7 +155,7 @@ impl Checker<'_> {
             return false;
         }
         *next = end;
-        self.claim_blocks(extent.block, extent.len, "data")
+        self.claim_extent(inode, extent)
     }
 
     fn node(&mut self, inode: u64, block: u64, depth: u8, next: &mut u64, each: &mut dyn FnMut(Extent)) {
@@ -177,7 +177,7 @@ impl Checker<'_> {
                 }
                 self.node(inode, run >> 32, depth - 1, next, each);
             } else {
-                let extent = Extent { file, block: run >> 32, len: run & 0xffff_ffff };
+                let extent = entry.extent();
                 if self.extent(inode, extent, next) {
                     each(extent);
                 }

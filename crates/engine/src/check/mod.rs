@@ -10,7 +10,7 @@
 //!    each line claimed once (`space`); every name in its bucket (`index`)
 //! 3. orphans
 //! 4. the index back to the edentries: nothing else is in it
-//! 5. link counts; the bitmap against what was claimed; the lanes' counters
+//! 5. how many extents have what is shared; link counts; the bitmap against what was claimed; the lanes' counters
 
 mod files;
 #[cfg(test)]
@@ -18,6 +18,7 @@ pub(crate) mod golden;
 mod index;
 #[cfg(test)]
 mod planted;
+pub(crate) mod shares;
 mod space;
 mod tables;
 #[cfg(test)]
@@ -76,6 +77,8 @@ pub enum IssueKind {
     Orphan,
     /// The lanes' counters do not add up.
     Counter,
+    /// How many extents have a block is not what the table of what is shared says.
+    ShareCount,
 }
 
 impl IssueKind {
@@ -100,6 +103,7 @@ impl IssueKind {
             IssueKind::Leaked => "leaked",
             IssueKind::Orphan => "orphan",
             IssueKind::Counter => "counter",
+            IssueKind::ShareCount => "share-count",
         }
     }
 }
@@ -152,6 +156,8 @@ struct Checker<'a> {
     report: Report,
     /// Lines claimed, a word a block, from the first allocatable block on.
     used: Vec<u64>,
+    /// Extents that have a block and say that it is shared, for each block; nothing in an image that shares nothing.
+    shared: Vec<u32>,
     /// Inodes met, likewise.
     inodes: Vec<u64>,
     /// Edentries met whose index entry has not been, likewise.
@@ -205,6 +211,7 @@ impl<'a> Checker<'a> {
             fs,
             report: Report::default(),
             used: heap::vec![0; blocks],
+            shared: if fs.may_have_shares() { heap::vec![0; blocks] } else { Vec::new() },
             inodes: heap::vec![0; blocks],
             edentries: heap::vec![0; blocks],
             waiting: Vec::new(),
@@ -221,6 +228,7 @@ impl<'a> Checker<'a> {
         self.permissions();
         self.tree();
         self.orphans();
+        self.counts();
         self.whole_index();
         self.link_counts();
         self.bitmap();

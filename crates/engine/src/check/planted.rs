@@ -64,6 +64,10 @@ faults! {
     Leaked => |t| at(t, Layout::bitmap_word(t.fs.root().grown.load(Relaxed) - 1)).store(4, Relaxed),
     Orphan => |t| at(t, layout::ORPHAN_TABLE + 80).store(1 << 30, Relaxed),
     Counter => |t| add(t, layout::LANE_AREA + format::lane::word::FILES, 1),
+    ShareCount => |t| {
+        let count = share(t);
+        add(t, count, 1);
+    },
 }
 
 /// Adds to a word of the image.
@@ -94,6 +98,57 @@ fn rename_to_no_name(test: &TestFs) {
     at(test, hit.edentry + NAME).store(u64::from(u32::from_le_bytes(name)), Relaxed);
     let entry = bucket::pack_entry(fs.hash(root, &name), hit.edentry);
     at(test, crate::index::change::entry_word(test.fs.image.offset_of(hit.place.unwrap().0), hit.index)).store(entry, Relaxed);
+}
+
+/// Two files share a block; where its count is.
+fn share(test: &TestFs) -> u64 {
+    let [first, second] = [b"shared", b"shares"]
+        .map(|name| test.create(&test.cx(), test.root_node(), name, &super::tests::new(crate::Kind::Regular)).unwrap());
+    test.write(&test.cx(), first, Some(0), &[pm::UserSlice::from_ref(&[7; 4096])]).unwrap();
+    test.clone_range(&test.cx(), (first, 0), (second, 0), 0).unwrap();
+    let root = at(test, node_offset(first.id) + word::ROOT).load(Relaxed);
+    let (block, _) = extent::Root::one(root).unwrap();
+    let (top, middle, leaf) = format::shares::place(block);
+    let follow = |table: u64, number: u64| at(test, table + number * 8).load(Relaxed);
+    let table = test.fs.root().shares.load(Relaxed);
+    let count = follow(follow(table, top), middle) + leaf * 8;
+    assert_eq!(at(test, count).load(Relaxed), 1);
+    count
+}
+
+/// Goal: a table of counts that is lost, leads elsewhere, or has parts with nothing in them is made again, and nothing is
+/// given up for it. Method: its top is forgotten; a middle is the root directory's inode; all is dropped, and the table stays.
+#[test]
+fn tables_of_counts() {
+    for number in 0..3 {
+        let test = populated();
+        let count = share(&test);
+        let top = test.fs.root().shares.load(Relaxed);
+        match number {
+            0 => test.fs.root().shares.store(0, Relaxed),
+            1 => at(&test, top).store(test.fs.root().root_inode.load(Relaxed), Relaxed),
+            _ => at(&test, count).store(0, Relaxed),
+        }
+        test.fs.detach(&test.cx());
+        let path = test.image.path();
+        assert!(!found(&path).is_empty(), "{number}");
+        let repair = Repair::plan(&path, &mut |_| {}).unwrap();
+        assert_eq!(repair.drops, 0, "{number}: {:?}", repair.actions);
+        repair.apply().unwrap();
+        drop(repair);
+        assert_eq!(found(&path), [], "{number} after its repair");
+        let test = TestFs::from_image(test.image).unwrap();
+        let read = |name: &[u8]| {
+            let mut bytes = [0; 4096];
+            let node = test.lookup(&test.cx(), test.root_node(), name).unwrap();
+            test.read(&test.cx(), node, 0, &[pm::UserSlice::from_mut(&mut bytes)]).map(|done| (done, bytes[4095]))
+        };
+        assert_eq!([read(b"shared"), read(b"shares")], [Ok((4096, 7)); 2]);
+        test.unlink(&test.cx(), test.root_node(), b"shared").unwrap();
+        assert_eq!(read(b"shares"), Ok((4096, 7)));
+        test.fs.detach(&test.cx());
+        assert_eq!(found(&path), [], "{number} after use");
+    }
 }
 
 fn found(path: &[u8]) -> Vec<IssueKind> {

@@ -144,7 +144,7 @@ fn edentries() {
 /// Goal: two files with the same block are found; so is a map that leads nowhere.
 #[test]
 fn extents() {
-    let map = |block: u64, len: u64| format::extent::Root::One { block, len }.pack();
+    let map = |block: u64, len: u64| format::extent::Root::One { block, len, shared: false }.pack();
     let outside = planted(|t, _| at(t, node_offset(node(t, b"file-0-").id) + word::ROOT).store(map(1 << 30, 1), Relaxed));
     assert!(outside.contains(&IssueKind::Extent), "{outside:?}");
     let taken = planted(|t, _| {

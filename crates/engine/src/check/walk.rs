@@ -41,12 +41,12 @@ impl Checker<'_> {
         let mut expected = 0;
         let mut whole = true;
         self.extents(offset, node.root.load(Relaxed), &mut |extent| {
-            whole &= extent.file == expected;
+            whole &= extent.file == expected && !extent.shared;
             expected = extent.file + extent.len;
             blocks.push((extent.block, extent.len));
         });
         if !whole {
-            self.issue(IssueKind::Extent, offset, "a directory with a hole".into());
+            self.issue(IssueKind::Extent, offset, "a directory with a hole, or whose blocks are shared".into());
         }
         let (mut entries, mut directories) = (0, 0);
         for block in blocks.into_iter().flat_map(|(first, len)| first..first + len) {

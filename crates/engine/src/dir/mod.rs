@@ -118,7 +118,7 @@ impl Fs {
     pub(crate) fn slot_offset(&self, inode: &Inode, slot: u64) -> Result<Option<u64>> {
         let block = slot / SLOTS_PER_BLOCK;
         let first = match Root::unpack(inode.root.load(Acquire)) {
-            Some(Root::One { block: first, len }) if block < len => first + block,
+            Some(Root::One { block: first, len, .. }) if block < len => first + block,
             Some(Root::One { .. } | Root::Empty) => return Ok(None),
             Some(Root::Tree { .. }) => match self.slot_block(inode, block)? {
                 Some(block) => block,

@@ -234,7 +234,7 @@ impl Fs {
     #[inline(never)]
     fn slot_number(&self, inode: &Inode, at: u64) -> Option<u64> {
         match format::extent::Root::unpack(inode.root.load(Acquire)) {
-            Some(format::extent::Root::One { block, len }) => {
+            Some(format::extent::Root::One { block, len, .. }) => {
                 let within = at.checked_sub(block * format::BLOCK)?;
                 (within < len * format::BLOCK).then_some(within / 8)
             }

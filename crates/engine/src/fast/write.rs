@@ -131,7 +131,7 @@ impl Fs {
         if start > size {
             return None;
         }
-        let (block, blocks) = Root::one(cachelet.root.load(Relaxed))?;
+        let (block, blocks) = Root::own(cachelet.root.load(Relaxed))?;
         // Of a size that is none they wrap; so it is the place itself that is looked at: nothing before the
         // blocks is a file's, and `copy_in` looks where they end.
         let (end, at) = (start.wrapping_add(len), (block * BLOCK).wrapping_add(start));

@@ -114,6 +114,15 @@ impl Fs {
         if len == 0 {
             return Ok(0);
         }
+        let shared = if how.is_none() {
+            self.share_copied(cx, &mut tx, (source, from, from_offset), (target, to, to_offset), len)?
+        } else {
+            0
+        };
+        if shared == len {
+            return Ok(len);
+        }
+        let (from_offset, to_offset, len) = (from_offset + shared, to_offset + shared, len - shared);
         let mut job = Job::new(&mut tx, target, to.id)?;
         job.drop_rights(cx)?;
         let mut bytes = Source::File { cachelet: source, at: from_offset };
@@ -121,13 +130,16 @@ impl Fs {
             Some(how) if to_offset < job.size() => {
                 job.overwrite_whole(how, to_offset, to_offset + len.min(super::atomic::WHOLE_MAX), &mut bytes)?
             }
-            _ => job.fill(to_offset, to_offset + len, &mut bytes)?,
+            _ => match job.fill(to_offset, to_offset + len, &mut bytes) {
+                Err(Error::Posix(Errno::ENOSPC)) if shared > 0 => to_offset,
+                end => end?,
+            },
         };
-        Ok(end - to_offset)
+        Ok(shared + end - to_offset)
     }
 
     /// Locks two files (or one) in the order of their cachelets.
-    fn lock_two<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(&'a Cachelet, &'a Cachelet)> {
+    pub(super) fn lock_two<'a>(&'a self, tx: &mut Tx<'a>, cx: &Cx, a: Node, b: Node) -> Result<(&'a Cachelet, &'a Cachelet)> {
         if a == b {
             let both = self.lock_file(tx, cx, a)?;
             return Ok((both, both));
@@ -165,7 +177,7 @@ impl Fs {
     /// Appends `len` fresh blocks from `block` on to a directory whose inode is locked; the caller commits.
     pub(crate) fn append_blocks(&self, tx: &mut Tx, offset: u64, (block, len): (u64, u64)) -> Result<()> {
         let root = self.inode(offset)?.root.load(Acquire);
-        let e = Extent { file: self.end_of_extents(root)?, block, len };
+        let e = Extent { file: self.end_of_extents(root)?, block, len, shared: false };
         let mut edit = Edit::new(tx, root);
         edit.insert(e)?;
         let edited = edit.finish();
@@ -198,6 +210,7 @@ impl Job<'_, '_> {
         if size > before {
             self.zero_allocated(before, size)?;
         }
+        self.own_all(from, to)?;
         self.fill_holes(from, to, size.max(before))?;
         self.publish(size);
         Ok(())

@@ -108,7 +108,7 @@ impl Job<'_, '_> {
             return Err(Errno::EFBIG.into());
         }
         let size = self.size();
-        let holes = self.fill_holes(start, end, size);
+        let holes = self.own_all(start, end).and_then(|()| self.fill_holes(start, end, size));
         self.tx.now(lane::Kind::Overwrite);
         let result = holes.and_then(|()| match (how, &source) {
             // How much comes is known when it is there.

@@ -164,6 +164,8 @@ pub(super) struct Piece {
     pub image: Option<u64>,
     /// How many.
     pub len: u64,
+    /// Other extents may have the blocks too: they are not to be written.
+    pub shared: bool,
 }
 
 impl Fs {
@@ -174,10 +176,10 @@ impl Fs {
                 let within = at - e.file * BLOCK;
                 // A reader without a lock may have met a leaf that is being written anew.
                 let rest = (e.len * BLOCK).checked_sub(within).filter(|rest| *rest > 0).ok_or(corrupt("order of extents", at))?;
-                Piece { image: Some(e.block * BLOCK + within), len: len.min(rest) }
+                Piece { image: Some(e.block * BLOCK + within), len: len.min(rest), shared: e.shared }
             }
-            Some(e) => Piece { image: None, len: len.min(e.file * BLOCK - at) },
-            None => Piece { image: None, len },
+            Some(e) => Piece { image: None, len: len.min(e.file * BLOCK - at), shared: false },
+            None => Piece { image: None, len, shared: false },
         })
     }
 }

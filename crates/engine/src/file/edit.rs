@@ -7,14 +7,14 @@
 //! reference to it in the node above, or the root. Readers are warned by the
 //! map sequence when `moved` is set.
 
-use super::extents::{Path, leaf_entry, pack_run};
+use super::extents::{Path, leaf_entry};
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use base::{Error, Result};
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use format::BLOCK;
-use format::extent::{DEPTH_MAX, Entry, Extent, NODE_ENTRIES, Node, ONE_MAX, Root};
+use format::extent::{DEPTH_MAX, ENTRY_SHARED, Entry, Extent, NODE_ENTRIES, Node, ONE_MAX, Root};
 use pm::Errno;
 
 /// Operations that an edit may need besides freeing data: a few for each level of the tree.
@@ -54,12 +54,13 @@ impl<'t, 'a> Edit<'t, 'a> {
     /// Adds an extent where there is a hole.
     pub(super) fn insert(&mut self, e: Extent) -> Result<()> {
         match Root::unpack(self.root) {
-            Some(Root::Empty) if e.file == 0 && e.len <= ONE_MAX => self.root = Root::One { block: e.block, len: e.len }.pack(),
+            Some(Root::Empty) if e.file == 0 && e.len <= ONE_MAX => self.root = one(e),
             Some(Root::Empty) => self.root = self.leaf(&[e])?,
-            Some(Root::One { block, len }) if e.file == len && e.block == block + len && len + e.len <= ONE_MAX => {
-                self.root = Root::One { block, len: len + e.len }.pack();
+            Some(Root::One { block, len, shared }) => {
+                let before = Extent { file: 0, block, len, shared };
+                self.root =
+                    if goes_on(before, e) { one(Extent { len: len + e.len, ..before }) } else { self.leaf(&[before, e])? };
             }
-            Some(Root::One { block, len }) => self.root = self.leaf(&[Extent { file: 0, block, len }, e])?,
             Some(Root::Tree { node, depth }) => self.insert_in_tree(node, depth, e)?,
             None => return Err(corrupt("data root", self.root)),
         }
@@ -70,7 +71,7 @@ impl<'t, 'a> Edit<'t, 'a> {
     #[cold]
     #[inline(never)]
     fn leaf(&mut self, extents: &[Extent]) -> Result<u64> {
-        let node = self.new_node(0, extents.len(), |i| (extents[i].file, pack_run(extents[i].block, extents[i].len)))?;
+        let node = self.new_node(0, extents.len(), |i| extents[i].pack())?;
         Ok(Root::Tree { node, depth: 0 }.pack())
     }
 
@@ -80,15 +81,16 @@ impl<'t, 'a> Edit<'t, 'a> {
         if let Some(i) = path.steps[0].index {
             let (leaf, _) = self.fs.extent_node(path.steps[0].block, 0)?;
             let before = leaf_entry(leaf, i);
-            if before.file + before.len == e.file && before.block + before.len == e.block && before.len + e.len <= ONE_MAX {
-                return self.set_run(path.steps[0].block, i, pack_run(before.block, before.len + e.len));
+            if goes_on(before, e) {
+                return self.set_run(path.steps[0].block, i, Extent { len: before.len + e.len, ..before }.pack().1);
             }
         }
-        self.insert_at(&path, 0, e.file, pack_run(e.block, e.len), None)
+        let (key, value) = e.pack();
+        self.insert_at(&path, 0, key, value, None)
     }
 
-    /// Adds an entry after the one that `path` names at this level; `replace`
-    /// is a new value for that one.
+    /// Adds an entry, of these words, after the one that `path` names at this level; `replace`
+    /// is a new second word for that one.
     fn insert_at(&mut self, path: &Path, level: usize, key: u64, value: u64, replace: Option<u64>) -> Result<()> {
         let step = path.steps[level];
         let (node, n) = self.fs.extent_node(step.block, level)?;
@@ -123,7 +125,7 @@ impl<'t, 'a> Edit<'t, 'a> {
             // Before all others of a full node: a node of its own takes its place, it goes behind.
             let left = self.new_node(level, 1, |_| (key, value))?;
             self.moved = true;
-            return self.insert_above(path, level, Some(left << 32), old(0).0, step.block << 32);
+            return self.insert_above(path, level, Some(left << 32), old(0).0 & !ENTRY_SHARED, step.block << 32);
         }
         // The full node keeps what comes before; a new one gets the rest.
         let right = self.new_node(level, n - at + 1, |i| if i == 0 { (key, value) } else { old(at + i - 1) })?;
@@ -131,7 +133,7 @@ impl<'t, 'a> Edit<'t, 'a> {
             self.moved = true;
             self.set_count(step.block, at)?;
         }
-        self.insert_above(path, level, None, key, right << 32)
+        self.insert_above(path, level, None, key & !ENTRY_SHARED, right << 32)
     }
 
     /// Adds a reference to a node of `level` to the level above, which may have to be made.
@@ -159,27 +161,39 @@ impl<'t, 'a> Edit<'t, 'a> {
         self.frees = true;
         match Root::unpack(self.root) {
             Some(Root::Empty) => Ok(from),
-            Some(Root::One { block, len }) => self.cut_one(block, len, from, to),
+            Some(Root::One { block, len, shared }) => self.cut_one(Extent { file: 0, block, len, shared }, from, to),
             Some(Root::Tree { node, depth }) => self.cut_tree(node, depth, from, to),
             None => Err(corrupt("data root", self.root)),
         }
     }
 
-    fn cut_one(&mut self, block: u64, len: u64, from: u64, to: u64) -> Result<u64> {
-        let end = to.min(len);
+    fn cut_one(&mut self, e: Extent, from: u64, to: u64) -> Result<u64> {
+        let end = to.min(e.len);
         if from >= end {
             return Ok(from);
         }
-        self.free(block + from, end - from)?;
-        let left = Extent { file: 0, block, len: from };
-        let right = Extent { file: end, block: block + end, len: len - end };
-        self.root = match (from, end == len) {
+        let from = self.start_of_cut(e, from, end)?;
+        self.free(e.part(from, end))?;
+        let (left, right) = (e.part(0, from), e.part(end, e.len));
+        self.root = match (from, end == e.len) {
             (0, true) => 0,
-            (_, true) => Root::One { block, len: from }.pack(),
+            (_, true) => one(left),
             (0, false) => self.leaf(&[right])?,
             (_, false) => self.leaf(&[left, right])?,
         };
         Ok(from)
+    }
+
+    /// From where on one record can take what lies in `from..end` of an extent. The counts are locked if others may have it.
+    fn start_of_cut(&mut self, e: Extent, from: u64, end: u64) -> Result<u64> {
+        let start = e.file.max(from);
+        if !e.shared || start >= end {
+            return Ok(from);
+        }
+        self.tx.lock_shares()?;
+        let part = e.part(start, end);
+        let first = self.fs.release_start(part.block, part.len)?;
+        Ok(if first == part.block { from } else { start + (first - part.block) })
     }
 
     fn cut_tree(&mut self, node: u64, depth: u8, from: u64, to: u64) -> Result<u64> {
@@ -193,19 +207,19 @@ impl<'t, 'a> Edit<'t, 'a> {
         if end <= from {
             return Ok(from);
         }
+        let from = self.start_of_cut(e, from, end.min(to))?;
         if end <= to {
             return self.cut_entries(&path, leaf, last, from);
         }
         // It goes on after `to`.
         self.moved = true;
         let start = e.file.max(from);
-        self.free(e.block + (start - e.file), to - start)?;
-        let rest = pack_run(e.block + (to - e.file), end - to);
+        self.free(e.part(start, to))?;
+        let rest = e.part(to, end).pack();
         if e.file < from {
-            self.insert_at(&path, 0, to, rest, Some(pack_run(e.block, from - e.file)))?;
+            self.insert_at(&path, 0, rest.0, rest.1, Some(e.part(e.file, from).pack().1))?;
         } else {
-            self.tx.set(entry_at(path.steps[0].block, last), to)?;
-            self.set_run(path.steps[0].block, last, rest)?;
+            self.set_entry(path.steps[0].block, last, rest)?;
         }
         Ok(start)
     }
@@ -215,7 +229,7 @@ impl<'t, 'a> Edit<'t, 'a> {
         for level in 1..=path.depth {
             if let Some(i @ 1..) = path.steps[level].index {
                 let (node, _) = self.fs.extent_node(path.steps[level].block, level)?;
-                let key = node.entries[i].file.load(Relaxed);
+                let key = node.entries[i].key();
                 return if key < to {
                     Ok(key.max(from))
                 } else {
@@ -231,17 +245,23 @@ impl<'t, 'a> Edit<'t, 'a> {
         let (block, n) = (path.steps[0].block, path.steps[0].count);
         let most = self.tx.room().saturating_sub(RESERVE).max(1);
         let mut first = last;
-        while first > 0 && last - first + 1 < most && self.end_of(leaf, first - 1) > from {
+        // Of what is shared one extent a record: its counts are worked out from those that are.
+        let is_own = |i: usize| !leaf_entry(leaf, i).shared;
+        while first > 0
+            && last - first + 1 < most
+            && leaf_entry(leaf, first - 1).end() > from
+            && is_own(last)
+            && is_own(first - 1)
+        {
             first -= 1;
         }
         self.moved = true;
         for i in first..=last {
             let e = self.fs.proven_extent(leaf_entry(leaf, i))?;
-            let start = e.file.max(from);
-            self.free(e.block + (start - e.file), e.file + e.len - start)?;
+            self.free(e.part(e.file.max(from), e.end()))?;
         }
         let head = leaf_entry(leaf, first);
-        let shorter = (head.file < from).then(|| pack_run(head.block, from - head.file));
+        let shorter = (head.file < from).then(|| head.part(head.file, from).pack().1);
         let gone = first + usize::from(shorter.is_some());
         if last + 1 < n && gone <= last {
             // In the middle: a new leaf without them.
@@ -266,11 +286,6 @@ impl<'t, 'a> Edit<'t, 'a> {
         Ok(head.file.max(from))
     }
 
-    fn end_of(&self, leaf: &Node, i: usize) -> u64 {
-        let e = leaf_entry(leaf, i);
-        e.file.saturating_add(e.len)
-    }
-
     /// Frees a node that has no entries left, and the reference to it.
     fn remove_node(&mut self, path: &Path, level: usize) -> Result<()> {
         self.tx.free_blocks(path.steps[level].block, 1)?;
@@ -290,6 +305,57 @@ impl<'t, 'a> Edit<'t, 'a> {
         let old = |i: usize| (node.entries[i].file.load(Relaxed), node.entries[i].run.load(Relaxed));
         let new = self.new_node(level + 1, n - 1, |i| if i < index { old(i) } else { old(i + 1) })?;
         self.supersede(path, level + 1, new)
+    }
+
+    // ---- in place of others ----
+
+    /// The extent that covers a block of the file becomes two, of which one begins there.
+    pub(super) fn split(&mut self, at: u64) -> Result<()> {
+        match Root::unpack(self.root) {
+            Some(Root::One { block, len, shared }) if at < len => {
+                let e = Extent { file: 0, block, len, shared };
+                self.root = self.leaf(&[e.part(0, at), e.part(at, len)])?;
+                self.moved = true;
+                Ok(())
+            }
+            Some(Root::Tree { node, depth }) => {
+                let (path, _, e) = self.entry_of(node, depth, at)?;
+                let (key, value) = e.part(at, e.end()).pack();
+                self.moved = true;
+                self.insert_at(&path, 0, key, value, Some(e.part(e.file, at).pack().1))
+            }
+            _ => Err(corrupt("data root", self.root)),
+        }
+    }
+
+    /// The extent that begins where this one does, and is as long, becomes this one. Its blocks are freed if they are others.
+    pub(super) fn replace(&mut self, new: Extent) -> Result<()> {
+        self.moved = true;
+        let before = match Root::unpack(self.root) {
+            Some(Root::One { block, len, shared }) => {
+                self.root = one(new);
+                Extent { file: 0, block, len, shared }
+            }
+            Some(Root::Tree { node, depth }) => {
+                let (path, i, e) = self.entry_of(node, depth, new.file)?;
+                self.set_entry(path.steps[0].block, i, new.pack())?;
+                e
+            }
+            _ => return Err(corrupt("data root", self.root)),
+        };
+        if (before.file, before.len) != (new.file, new.len) {
+            return Err(corrupt("extent in a map", new.file));
+        }
+        if before.block != new.block { self.free(before) } else { Ok(()) }
+    }
+
+    /// The entry of a tree that covers a block of the file, and the way to it.
+    fn entry_of(&self, node: u64, depth: u8, block: u64) -> Result<(Path, usize, Extent)> {
+        let path = self.fs.extent_path(node, depth, block)?;
+        let index = path.steps[0].index.ok_or(corrupt("order of extents", block))?;
+        let (leaf, _) = self.fs.extent_node(path.steps[0].block, 0)?;
+        let e = self.fs.proven_extent(leaf_entry(leaf, index))?;
+        if block < e.end() { Ok((path, index, e)) } else { Err(corrupt("order of extents", block)) }
     }
 
     // ---- nodes ----
@@ -331,16 +397,32 @@ impl<'t, 'a> Edit<'t, 'a> {
         self.tx.set(entry_at(node, index) + offset_of!(Entry, run) as u64, value)
     }
 
+    fn set_entry(&mut self, node: u64, index: usize, (key, value): (u64, u64)) -> Result<()> {
+        self.tx.set(entry_at(node, index), key)?;
+        self.set_run(node, index, value)
+    }
+
     fn set_count(&mut self, node: u64, count: usize) -> Result<()> {
         self.tx.set(node * BLOCK + offset_of!(Node, count) as u64, count as u64)
     }
 
-    /// Frees data blocks.
-    fn free(&mut self, block: u64, len: u64) -> Result<()> {
+    /// Gives up data blocks; those that others have too are theirs.
+    fn free(&mut self, e: Extent) -> Result<()> {
         self.moved = true;
-        self.freed += len;
-        self.tx.free_blocks(block, len)
+        self.freed += e.len;
+        if e.shared { self.tx.release_shares(e.block, e.len) } else { self.tx.free_blocks(e.block, e.len) }
     }
+}
+
+/// The root word of an extent from the start of the file on.
+const fn one(e: Extent) -> u64 {
+    Root::One { block: e.block, len: e.len, shared: e.shared }.pack()
+}
+
+/// Whether an extent goes on where another one ends, so that they are one.
+const fn goes_on(before: Extent, e: Extent) -> bool {
+    let is_next = before.file + before.len == e.file && before.block + before.len == e.block;
+    is_next && before.len + e.len <= ONE_MAX && before.shared == e.shared
 }
 
 /// What an edit came to.

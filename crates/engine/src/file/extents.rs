@@ -28,18 +28,10 @@ pub(super) struct Path {
     pub depth: usize,
 }
 
-/// Packs the run word of a leaf's entry.
-#[inline]
-pub(super) const fn pack_run(block: u64, len: u64) -> u64 {
-    block << 32 | len
-}
-
 /// Entry `i` of a leaf.
 #[inline]
 pub(super) fn leaf_entry(node: &Node, i: usize) -> Extent {
-    let entry = &node.entries[i.min(NODE_ENTRIES - 1)];
-    let run = entry.run.load(Relaxed);
-    Extent { file: entry.file.load(Relaxed), block: run >> 32, len: run & 0xffff_ffff }
+    node.entries[i.min(NODE_ENTRIES - 1)].extent()
 }
 
 /// The last of the first `count` entries whose key is not above `key`.
@@ -49,7 +41,7 @@ fn last_not_above(node: &Node, count: usize, key: u64) -> Option<usize> {
     let (mut low, mut high) = (0, count.min(NODE_ENTRIES));
     while low < high {
         let middle = (low + high) / 2;
-        if node.entries[middle].file.load(Relaxed) <= key {
+        if node.entries[middle].key() <= key {
             low = middle + 1;
         } else {
             high = middle;
@@ -64,8 +56,8 @@ impl Fs {
     pub(crate) fn find_extent(&self, root: u64, block: u64) -> Result<Option<Extent>> {
         match Root::unpack(root) {
             Some(Root::Empty) => Ok(None),
-            Some(Root::One { block: first, len }) if block < len => {
-                self.proven_extent(Extent { file: 0, block: first, len }).map(Some)
+            Some(Root::One { block: first, len, shared }) if block < len => {
+                self.proven_extent(Extent { file: 0, block: first, len, shared }).map(Some)
             }
             Some(Root::One { .. }) => Ok(None),
             Some(Root::Tree { node, depth }) => self.find_in_tree(node, depth, block),
@@ -106,7 +98,7 @@ impl Fs {
                 let (node, count) = self.extent_node(at, level)?;
                 let i = last_not_above(node, count, key).unwrap_or(0);
                 if i + 1 < count {
-                    next = Some(node.entries[i + 1].file.load(Relaxed));
+                    next = Some(node.entries[i + 1].key());
                 }
                 at = node.entries[i].run.load(Acquire) >> 32;
                 level -= 1;
@@ -155,7 +147,7 @@ impl Fs {
     #[inline]
     pub(super) fn near(&self, root: u64, block: u64) -> u64 {
         match Root::unpack(root) {
-            Some(Root::One { block: first, len }) => first + len,
+            Some(Root::One { block: first, len, .. }) => first + len,
             Some(Root::Tree { node, depth }) => self.near_in_tree(node, depth, block).unwrap_or(0),
             _ => 0,
         }

@@ -126,7 +126,8 @@ impl Fs {
 impl Job<'_, '_> {
     /// Adds blocks to the map, and nothing else: as the program sees it, the file has not changed.
     fn add_fetched(&mut self, file: u64, block: u64, len: u64) -> Result<()> {
-        let edited = self.insert(format::extent::Extent { file, block, len }).inspect_err(|_| self.tx.abandon())?;
+        let edited =
+            self.insert(format::extent::Extent { file, block, len, shared: false }).inspect_err(|_| self.tx.abandon())?;
         let (nlink, blocks) = unpack_links(self.inode.links.load(Acquire));
         let blocks = u64::from(blocks).saturating_add(len).min(u64::from(u32::MAX)) as u32;
         self.tx.set(self.at + word::LINKS, pack_links(nlink, blocks))?;

@@ -118,9 +118,13 @@ impl<'t, 'a> Job<'t, 'a> {
 
     /// Zeroes the allocated bytes among `from..to` of the file.
     pub(super) fn zero_allocated(&mut self, from: u64, to: u64) -> Result<()> {
-        let (root, mut at) = (self.root(), from);
+        let mut at = from;
         while at < to {
-            let piece = self.fs.piece(root, at, to - at)?;
+            let piece = self.fs.piece(self.root(), at, to - at)?;
+            if piece.shared {
+                self.own(at, at + piece.len)?;
+                continue;
+            }
             if let Some(place) = piece.image {
                 Source::Zero.put(self.fs, place, piece.len, 0)?;
             }
@@ -141,7 +145,7 @@ impl<'t, 'a> Job<'t, 'a> {
     pub(super) fn allocate(&mut self, block: u64, want: u64) -> Result<Extent> {
         let near = self.fs.near(self.root(), block);
         let (first, len) = self.tx.blocks(want, near)?;
-        Ok(Extent { file: block, block: first, len })
+        Ok(Extent { file: block, block: first, len, shared: false })
     }
 
     /// Allocates up to `want` blocks for the hole at block `block` and adds them
@@ -225,6 +229,7 @@ impl<'t, 'a> Job<'t, 'a> {
             let size = self.size();
             self.commit(edited, 0, size, false)?;
         }
+        self.tx.unlock_shares();
         Ok(to)
     }
 

@@ -38,6 +38,8 @@ impl Fs {
         };
         let cachelet = self.lock_file(&mut tx, cx, node)?;
         let mut job = Job::new(&mut tx, cachelet, node.id)?;
+        // What is mapped must stay where it is, and be nobody else's.
+        job.own_all(0, BLOCKS_MAX * BLOCK)?;
         job.mark_mapped(what);
         let size = job.size();
         let past = size.next_multiple_of(BLOCK);

@@ -10,6 +10,7 @@
 //! | `atomic` | overwriting whole or not at all |
 //! | `truncate`, `reclaim` | giving blocks back, in records of bounded size |
 //! | `allocate`, `mapping` | fallocate, seek, copy; mapped ranges |
+//! | `clone`, `shares` | files that share blocks: sharing, breaking it; the counts |
 //! | `sync` | what fsync does |
 //!
 //! Invariants
@@ -23,10 +24,13 @@
 //!   given out ahead of need, and a truncation cut short by death leaves nothing
 //!   but blocks beyond the end, which the next one or the last close takes.
 //! - Data are durable before the record or the size word that makes them seen.
-//! - Blocks of a file that is mapped (`MAPPED`) are zeroed, not freed.
+//! - Blocks of a file that is mapped (`MAPPED`) are zeroed, not freed, and are no other file's.
+//! - Blocks of an extent that says it is shared are not written. Only the holder of the inode changes that word, and
+//!   only the holder of the counts' lock the counts (`shares`).
 
 mod allocate;
 pub(crate) mod atomic;
+mod clone;
 mod cursor;
 mod edit;
 mod extents;
@@ -35,6 +39,7 @@ pub(crate) mod job;
 mod mapping;
 mod read;
 pub(crate) mod reclaim;
+pub(crate) mod shares;
 mod sync;
 #[cfg(test)]
 mod tests;

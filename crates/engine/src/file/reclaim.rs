@@ -7,6 +7,7 @@
 use super::BLOCKS_MAX;
 use super::edit::Edit;
 use super::extents::leaf_entry;
+use super::shares::RELEASE_OPS;
 use crate::fs::{Fs, corrupt};
 use crate::lane::Tx;
 use crate::lane::record::{ClearBits, Set, TOGETHER};
@@ -58,10 +59,18 @@ impl Fs {
         if mapped {
             match Root::unpack(inode.root.load(Acquire)) {
                 Some(Root::Empty) => {}
-                Some(Root::One { block, len }) if room >= 1 => tx.free_blocks(block, len)?,
+                Some(Root::One { block, len, shared: false }) if room >= 1 => tx.free_blocks(block, len)?,
+                Some(Root::One { block, len, shared: true }) if room > RELEASE_OPS => {
+                    tx.lock_shares()?;
+                    if self.release_start(block, len)? != block {
+                        tx.unlock_shares();
+                        return Ok(false);
+                    }
+                    tx.release_shares(block, len)?;
+                }
                 Some(Root::Tree { node, depth: 0 }) => {
                     let (leaf, count) = self.extent_node(node, 0)?;
-                    if count >= room {
+                    if count >= room || (0..count).any(|i| leaf_entry(leaf, i).shared) {
                         return Ok(false);
                     }
                     for i in 0..count {
@@ -143,6 +152,8 @@ impl Fs {
             tx.set(offset + word::LINKS, pack_links(nlink, left))?;
         }
         tx.set(offset + word::ROOT, edited.root)?;
-        tx.commit()
+        tx.commit()?;
+        tx.unlock_shares();
+        Ok(())
     }
 }

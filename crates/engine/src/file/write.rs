@@ -166,7 +166,7 @@ impl Fs {
         if job.holes(start, at)? != 0 {
             return Ok(false);
         }
-        let Ok(edited) = job.insert(Extent { file: first, block, len }) else { return Ok(false) };
+        let Ok(edited) = job.insert(Extent { file: first, block, len, shared: false }) else { return Ok(false) };
         let is_last = at + len * BLOCK >= end;
         job.commit(edited, len, if is_last { end } else { start }, true)?;
         if !is_last {
@@ -261,11 +261,13 @@ impl Job<'_, '_> {
             return Ok(false);
         }
         let to = match Root::unpack(self.root()) {
-            Some(Root::One { block, len: blocks }) if start + len <= blocks * BLOCK && self.fs.is_allocatable(block, blocks) => {
+            Some(Root::One { block, len: blocks, shared: false })
+                if start + len <= blocks * BLOCK && self.fs.is_allocatable(block, blocks) =>
+            {
                 block * BLOCK + start
             }
             Some(Root::Tree { .. }) => match self.fs.piece(self.root(), start, len)? {
-                Piece { image: Some(place), len: there } if there == len => place,
+                Piece { image: Some(place), len: there, shared: false } if there == len => place,
                 _ => return Ok(false),
             },
             _ => return Ok(false),
@@ -289,6 +291,11 @@ impl Job<'_, '_> {
         while at < end {
             let piece = self.fs.piece(self.root(), at, end - at)?;
             match piece.image {
+                Some(_) if piece.shared => match self.own(at, at + piece.len) {
+                    Ok(()) => {}
+                    Err(Error::Posix(Errno::ENOSPC)) if at > start => break,
+                    Err(error) => return Err(error),
+                },
                 Some(place) => {
                     source.put(self.fs, place, piece.len, size.saturating_sub(at))?;
                     at += piece.len;

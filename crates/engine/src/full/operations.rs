@@ -41,6 +41,7 @@ pub(super) struct Tree {
     ahead: Node,
     plain: Node,
     open: Node,
+    origin: Node,
 }
 
 fn make(test: &TestFs, dir: Node, name: &[u8], kind: Kind, target: &[u8]) -> Result<Node> {
@@ -87,7 +88,11 @@ impl Tree {
         let open = make(test, dir, b"open", Kind::Regular, b"").unwrap();
         write(test, open, Some(0), 9000).unwrap();
         test.open(&test.cx(), open, 2, 3).unwrap();
-        Tree { dir, other, file, data, holes, ahead, plain, open }
+        let origin = make(test, dir, b"origin", Kind::Regular, b"").unwrap();
+        write(test, origin, Some(0), 60_000).unwrap();
+        let shared = make(test, dir, b"shared", Kind::Regular, b"").unwrap();
+        test.clone_range(&test.cx(), (origin, 0), (shared, 0), 0).unwrap();
+        Tree { dir, other, file, data, holes, ahead, plain, open, origin }
     }
 }
 
@@ -168,6 +173,8 @@ pub(super) const ALL: &[Operation] = &[
     changes("zero range, in a hole", |t, n| allocate(t, n.holes, Fallocate::Zero, 20_000, 10)),
     changes("zero range behind the end", |t, n| allocate(t, n.data, Fallocate::Zero, 1 << 20, 10)),
     flexible("copy to a far place", |t, n| t.copy_range(&t.cx(), n.data, 0, n.holes, 1 << 20, 9000).map(drop)),
+    flexible("clone", |t, n| t.clone_range(&t.cx(), (n.data, 0), (n.file, 0), 40_960)),
+    flexible("clone of what is shared", |t, n| t.clone_range(&t.cx(), (n.origin, 0), (n.file, 0), 40_960)),
     changes("xattr", |t, n| xattr(t, n.file, b"user.new", 10)),
     changes("xattr, large", |t, n| xattr(t, n.file, b"user.large", 30_000)),
     changes("xattr of a directory", |t, n| xattr(t, n.dir, b"user.new", 10)),
@@ -188,6 +195,9 @@ pub(super) const ALL: &[Operation] = &[
         }
         result
     }),
+    removes("unlink, with shared data", |t, n| t.unlink(&t.cx(), n.dir, b"shared")),
+    flexible("hole in shared data", |t, n| allocate(t, n.origin, Fallocate::PunchHole, 8192, 8192)),
+    removes("truncate shared data", |t, n| set(t, n.origin, SetAttr { size: Some(5), ..Default::default() })),
     removes("rmdir", |t, n| t.rmdir(&t.cx(), n.dir, b"empty")),
     removes("truncate", |t, n| set(t, n.data, SetAttr { size: Some(5), ..Default::default() })),
     removes("truncate an open file", |t, n| set(t, n.open, SetAttr { size: Some(0), ..Default::default() })),

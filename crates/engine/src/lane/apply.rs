@@ -114,6 +114,7 @@ fn make<const AGAIN: bool>(fs: &Fs, lane: &Lane, op: Op) -> Result<()> {
             Counters { lane, lines, files }.make(image);
             image.offset_of(&lane.lines)
         }
+        Op::Counts { at, count, value } => return counts(fs, at, count, value),
         Op::Copy { to, block, len } => return copy(fs, to, copied_from(block, to), u64::from(len)),
     };
     image.flush(at, 8);
@@ -130,6 +131,19 @@ fn run(fs: &Fs, at: u64, count: u64, value: u64) -> Result<()> {
         fs.image.store(fs.at(at + i * 8, "bitmap word")?, value);
     }
     fs.image.flush(at, count * 8);
+    Ok(())
+}
+
+/// Counts of blocks, within a block of the table of what is shared.
+fn counts(fs: &Fs, at: u64, count: u32, value: u32) -> Result<()> {
+    let bytes = u64::from(count) * 8;
+    if count == 0 || at % BLOCK + bytes > BLOCK || !fs.is_allocatable(at / BLOCK, 1) {
+        return Err(corrupt("counts of a record", at));
+    }
+    for word in fs.words(at, count as usize, "counts of what is shared")? {
+        fs.image.store(word, u64::from(value));
+    }
+    fs.image.flush(at, bytes);
     Ok(())
 }
 

@@ -52,6 +52,38 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    /// Takes the lock of the counts of what is shared, once in an operation; the last of its locks, but for that of the
+    /// orphan table. One who finishes what a dead one has begun does not wait for it long: it may be its own. [`LATER`].
+    pub(crate) fn lock_shares(&mut self) -> Result<()> {
+        let word = &self.fs.header().shares.0;
+        if word.load(Relaxed) == self.number + 1 {
+            return Ok(());
+        }
+        if !self.over {
+            return self.lock(word);
+        }
+        let listed = self.state.held.get(usize::from(self.held)).ok_or(Errno::EIO)?;
+        listed.store(self.fs.segment.offset_of(word), Release);
+        let mut wait = Waiter::of(self.number);
+        wait.patience = LONG;
+        if !wait.take(self.fs, word, self.number + 1) {
+            listed.store(0, Release);
+            return Err(LATER);
+        }
+        self.held += 1;
+        Ok(())
+    }
+
+    /// Gives it back, if it is the one taken last. What was listed has been committed, or abandoned.
+    #[inline]
+    pub(crate) fn unlock_shares(&mut self) {
+        let word = &self.fs.header().shares.0;
+        let last = self.held.checked_sub(1).and_then(|last| self.state.held.get(usize::from(last)));
+        if last.is_some_and(|last| last.load(Relaxed) == self.fs.segment.offset_of(word)) {
+            self.unlock_to(self.held - 1);
+        }
+    }
+
     /// Gives back the lock taken last but `keep` locks.
     #[inline]
     pub(crate) fn unlock_to(&mut self, keep: u8) {

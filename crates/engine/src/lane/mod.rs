@@ -38,8 +38,8 @@ use zerocopy::{FromBytes, KnownLayout};
 /// After that many records a lane looks whether another one's user has died.
 const LOOK_EVERY: u32 = 64;
 
-/// Most locks that an operation holds: two buckets, two inodes, and some of the rest.
-const LOCKS: usize = 8;
+/// Most locks that an operation holds: two buckets, two inodes, the counts of what is shared, and some of the rest.
+const LOCKS: usize = 9;
 
 /// An operation in progress on this thread's lane.
 pub struct Tx<'a> {
@@ -67,7 +67,7 @@ pub struct Tx<'a> {
     /// The directory that is closed (`state.closed`).
     closed: Option<&'a Cachelet>,
     /// What it held has been given back, or is not this operation's to give back.
-    over: bool,
+    pub(crate) over: bool,
 }
 
 impl Fs {
@@ -105,7 +105,7 @@ impl<'a> Tx<'a> {
 
     /// Adds an operation to the record. `EFBIG`-like overflow is a bug of the
     /// caller, who must stay within [`Tx::room`]; it is refused with `EIO`.
-    fn push(&mut self, op: Op) -> Result<()> {
+    pub(crate) fn push(&mut self, op: Op) -> Result<()> {
         if usize::from(self.ops) >= OPS_MAX - 1 {
             return Err(Errno::EIO.into());
         }

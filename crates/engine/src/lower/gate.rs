@@ -27,8 +27,26 @@ const CLOSED_MAX: u64 = 10_000_000_000;
 const NAP: i64 = 20_000;
 /// Looks until a lane that stays inside is looked at for its owner's death.
 const LOOKS: u32 = 20;
+/// How long one sleeps for an answer before one looks for a failure, nanoseconds.
+const DURABLE_LOOK: i64 = 2_000_000;
 /// How long somebody waits for a writer where there is none, nanoseconds.
 const NO_WRITER: i64 = 5_000_000_000;
+
+/// In the words of those who wait the low half counts who wants what was changed to be durable, the high half who wants it
+/// below: a journal answers the one, a round both.
+const BELOW: u64 = 1 << 32;
+
+/// Whether a half of a counter has come so far; it wraps.
+fn is_reached(now: u64, mine: u64) -> bool {
+    (now as u32).wrapping_sub(mine as u32) as i32 >= 0
+}
+
+/// Raises both halves of a counter.
+fn raise(word: &AtomicU64, to: u64) {
+    let further = |now: u64, to: u64| if is_reached(now, to) { now as u32 } else { to as u32 };
+    let both = |now: u64| Some(u64::from(further(now >> 32, to >> 32)) << 32 | u64::from(further(now, to)));
+    let _ = word.fetch_update(SeqCst, SeqCst, both);
+}
 
 /// A change under way; it is over when this is dropped.
 #[derive(Debug)]
@@ -121,14 +139,14 @@ impl Fs {
     pub fn want_round(&self) -> Result<()> {
         let state = self.cache_state()?;
         let writer = &state.writer;
-        let mine = writer.wanted.fetch_add(1, SeqCst) + 1;
+        let mine = (writer.wanted.fetch_add(BELOW, SeqCst) >> 32) + 1;
         self.call_writer()?;
         let (mut seen, mut looks) = (monotonic(), 0u32);
         loop {
-            if writer.done.load(SeqCst) >= mine {
+            if is_reached(writer.done.load(SeqCst) >> 32, mine) {
                 return Ok(());
             }
-            if writer.failed.load(SeqCst) >= mine {
+            if is_reached(writer.failed.load(SeqCst) >> 32, mine) {
                 let errno = state.error.load(SeqCst) as i32;
                 return Err(if errno == 0 { Errno::EIO } else { Errno(errno) }.into());
             }
@@ -144,11 +162,47 @@ impl Fs {
         }
     }
 
+    /// Waits until what has been changed before is durable, in the journal of who writes back, or below. The error of why
+    /// it is not; `EIO` if nobody writes back.
+    pub fn want_durable(&self) -> Result<()> {
+        let state = self.cache_state()?;
+        let writer = &state.writer;
+        let mine = writer.wanted.fetch_add(1, SeqCst) + 1;
+        self.call_writer()?;
+        let word = self.answer_word()?;
+        let (mut alive, mut looks) = (monotonic(), 0u32);
+        loop {
+            let seen = word.load(SeqCst);
+            if is_reached(seen.into(), mine) {
+                return Ok(());
+            }
+            if is_reached(writer.failed.load(SeqCst), mine) {
+                let errno = state.error.load(SeqCst) as i32;
+                return Err(if errno == 0 { Errno::EIO } else { Errno(errno) }.into());
+            }
+            looks += 1;
+            if looks.is_multiple_of(64) {
+                if living(writer) != 0 {
+                    alive = monotonic();
+                } else if monotonic() - alive > NO_WRITER {
+                    return Err(Errno::EIO.into());
+                }
+            }
+            wait(word, seen, DURABLE_LOOK);
+        }
+    }
+
     /// Wakes who writes back.
     pub fn call_writer(&self) -> Result<()> {
         self.cache_state()?.writer.call.fetch_add(1, SeqCst);
         wake(self.call_word()?);
         Ok(())
+    }
+
+    /// The half of the answers that those wait at who want something to be durable.
+    fn answer_word(&self) -> Result<&AtomicU32> {
+        let at = self.image.offset_of(&self.cache_state()?.writer.done);
+        self.at(at, "answers of the writer")
     }
 
     fn call_word(&self) -> Result<&AtomicU32> {
@@ -168,8 +222,35 @@ impl Fs {
         let state = self.cache_state()?;
         let seen = self.call_word()?.load(SeqCst);
         let wanted = state.writer.wanted.load(SeqCst);
-        let answered = state.writer.done.load(SeqCst).max(state.writer.failed.load(SeqCst));
-        Ok((seen, (wanted > answered).then_some(wanted)))
+        let answered = [&state.writer.done, &state.writer.failed].map(|word| word.load(SeqCst));
+        let is_answered = |half: u32| answered.iter().any(|answered| is_reached(answered >> half, wanted >> half));
+        Ok((seen, (!(is_answered(0) && is_answered(32))).then_some(wanted)))
+    }
+
+    /// Whether one of those wants all to be below.
+    pub fn is_below_wanted(&self, wanted: u64) -> Result<bool> {
+        let writer = &self.cache_state()?.writer;
+        let is_answered = |word: &AtomicU64| is_reached(word.load(SeqCst) >> 32, wanted >> 32);
+        Ok(!(is_answered(&writer.done) || is_answered(&writer.failed)))
+    }
+
+    /// Whether one of those wants it to be durable, and no more.
+    pub fn is_durable_wanted(&self, wanted: u64) -> Result<bool> {
+        let writer = &self.cache_state()?.writer;
+        let is_answered = |word: &AtomicU64| is_reached(word.load(SeqCst), wanted);
+        Ok(!(is_answered(&writer.done) || is_answered(&writer.failed)))
+    }
+
+    /// Answers those who want it to be durable, as many as `wanted` says.
+    pub fn answer_durable(&self, wanted: u64, result: core::result::Result<(), Errno>) -> Result<()> {
+        let state = self.cache_state()?;
+        let word = if result.is_ok() { &state.writer.done } else { &state.writer.failed };
+        if let Err(errno) = result {
+            self.image.store(&state.error, errno.0 as u64);
+        }
+        raise(word, word.load(SeqCst) & !u64::from(u32::MAX) | wanted & u64::from(u32::MAX));
+        wake(self.answer_word()?);
+        Ok(())
     }
 
     /// Answers those who want a round, as many as `wanted` says; and keeps the error for who asks later.
@@ -177,7 +258,10 @@ impl Fs {
         let state = self.cache_state()?;
         self.image.store(&state.error, result.err().map_or(0, |errno| errno.0 as u64));
         let word = if result.is_ok() { &state.writer.done } else { &state.writer.failed };
-        word.fetch_max(wanted, SeqCst);
+        if wanted != 0 {
+            raise(word, wanted);
+        }
+        wake(self.answer_word()?);
         Ok(())
     }
 

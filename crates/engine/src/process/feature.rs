@@ -16,17 +16,24 @@ impl Fs {
     /// Records may copy bytes from here on: a program that does not know how leaves the image alone. `EROFS`;
     /// `EOPNOTSUPP` for an image of an older format.
     pub fn allow_atomic(&self) -> Result<()> {
-        let features = self.files.features.load(Relaxed);
-        if features & Features::ATOMIC.0 != 0 {
-            return Ok(());
-        }
+        self.allow(Features::ATOMIC)
+    }
+
+    /// The image has this from here on: a program that does not know it leaves the image alone. `EROFS`; `EOPNOTSUPP` for
+    /// an image of an older format.
+    pub(crate) fn allow(&self, feature: Features) -> Result<()> {
+        if self.files.features.load(Relaxed) & feature.0 != 0 { Ok(()) } else { self.allow_now(feature) }
+    }
+
+    #[cold]
+    fn allow_now(&self, feature: Features) -> Result<()> {
         self.writable()?;
         if self.files.version != VERSION {
             return Err(Errno::EOPNOTSUPP.into());
         }
         let [first, second] = [self.superblock_at(0)?, self.superblock_at(SUPERBLOCK_COPY)?];
         let Ok((superblock, _)) = Superblock::choose(first, second) else { return Err(Errno::EUCLEAN.into()) };
-        let new = superblock.with(Features(superblock.features | Features::ATOMIC.0));
+        let new = superblock.with(Features(superblock.features | feature.0));
         let words: [u64; size_of::<Superblock>() / 8] = zerocopy::transmute!(new);
         for at in [SUPERBLOCK_COPY, 0] {
             for (word, value) in self.words(at, words.len(), "superblock")?.iter().zip(words) {

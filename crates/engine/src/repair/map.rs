@@ -3,7 +3,7 @@
 use super::Fixer;
 use crate::check::IssueKind;
 use core::sync::atomic::Ordering::Relaxed;
-use format::extent::{DEPTH_MAX, Extent, FILE_MAX, NODE_ENTRIES, Node, ONE_MAX, Root};
+use format::extent::{DEPTH_MAX, ENTRY_SHARED, Extent, FILE_MAX, NODE_ENTRIES, Node, ONE_MAX, Root};
 use format::layout::BLOCK;
 use heap::format;
 use heap::vec::Vec;
@@ -15,8 +15,8 @@ const FOREIGN_NODES_MAX: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Piece {
     pub(super) extent: Extent,
-    /// Somebody else has them too: they are to be copied.
-    pub(super) shared: bool,
+    /// Somebody else has them too, who does not share them: they are to be copied.
+    pub(super) copied: bool,
 }
 
 /// What a map says.
@@ -56,7 +56,9 @@ impl Fixer<'_> {
         map.damaged = cleaned != root;
         match Root::unpack(cleaned) {
             Some(Root::Empty) => {}
-            Some(Root::One { block, len }) => self.read_extent(&mut map, Extent { file: 0, block, len }, claims),
+            Some(Root::One { block, len, shared }) => {
+                self.read_extent(&mut map, Extent { file: 0, block, len, shared }, claims);
+            }
             Some(Root::Tree { node, depth }) => self.read_node(&mut map, node, depth, claims),
             None => (map.damaged, map.lost) = (true, true),
         }
@@ -88,19 +90,20 @@ impl Fixer<'_> {
             map.nodes.push(at);
         }
         for entry in node.entries.iter().take(count.min(NODE_ENTRIES as u64) as usize) {
-            let (file, run) = (entry.file.load(Relaxed), entry.run.load(Relaxed));
             if depth > 0 {
-                self.read_node(map, run >> 32, depth - 1, claims);
+                self.read_node(map, entry.run.load(Relaxed) >> 32, depth - 1, claims);
             } else {
-                map.damaged |= file >> 32 != 0;
-                let file = file & 0xffff_ffff;
-                self.read_extent(map, Extent { file, block: run >> 32, len: run & 0xffff_ffff }, claims);
+                let extent = entry.extent();
+                map.damaged |= extent.file >> 32 != 0;
+                self.read_extent(map, Extent { file: extent.file & 0xffff_ffff, ..extent }, claims);
             }
         }
     }
 
     /// Takes of an extent what can belong to the file.
     fn read_extent(&mut self, map: &mut Map, extent: Extent, claims: Claims) {
+        let shared = extent.shared && !self.shared.is_empty() && !claims.meta;
+        map.damaged |= shared != extent.shared;
         let first = self.fs.layout.first_block();
         let end = extent.block.saturating_add(extent.len).min(first + self.used.len() as u64);
         let room = (FILE_MAX / BLOCK).saturating_sub(extent.file);
@@ -115,7 +118,10 @@ impl Fixer<'_> {
             let (file, block) = (extent.file + i, extent.block + i);
             let Some(place) = self.place(block) else { break };
             let beyond = file >= claims.contents;
-            let shared = if self.used[place] == 0 && !(beyond && len != extent.len && self.was_used(place) != u64::MAX) {
+            let is_shared = shared && self.shared[place] != 0;
+            let copied = if is_shared {
+                false
+            } else if self.used[place] == 0 && !(beyond && len != extent.len && self.was_used(place) != u64::MAX) {
                 self.used[place] = u64::MAX;
                 if claims.meta {
                     self.meta[place] = u64::MAX;
@@ -130,15 +136,20 @@ impl Fixer<'_> {
                 self.copies -= 1;
                 true
             };
+            let shared = shared && !copied;
+            if shared {
+                self.shared[place] += 1;
+            }
             match map.pieces.last_mut() {
                 Some(last)
-                    if last.shared == shared
+                    if last.copied == copied
+                        && last.extent.shared == shared
                         && last.extent.file + last.extent.len == file
                         && last.extent.block + last.extent.len == block =>
                 {
                     last.extent.len += 1;
                 }
-                _ => map.pieces.push(Piece { extent: Extent { file, block, len: 1 }, shared }),
+                _ => map.pieces.push(Piece { extent: Extent { file, block, len: 1, shared }, copied }),
             }
         }
         map.next = extent.file + len;
@@ -158,13 +169,15 @@ impl Fixer<'_> {
             let mut extents: Vec<Extent> = Vec::new();
             let mut copied = 0;
             for piece in pieces {
-                let Extent { file, block, len } = piece.extent;
+                let Extent { file, block, len, shared } = piece.extent;
                 for i in 0..len {
-                    let Some(block) = (if piece.shared { self.copy_block(block + i) } else { Some(block + i) }) else { return };
-                    copied += u64::from(piece.shared);
+                    let Some(block) = (if piece.copied { self.copy_block(block + i) } else { Some(block + i) }) else { return };
+                    copied += u64::from(piece.copied);
                     match extents.last_mut() {
-                        Some(last) if last.file + last.len == file + i && last.block + last.len == block => last.len += 1,
-                        _ => extents.push(Extent { file: file + i, block, len: 1 }),
+                        Some(last) if last.end() == file + i && last.block + last.len == block && last.shared == shared => {
+                            last.len += 1;
+                        }
+                        _ => extents.push(Extent { file: file + i, block, len: 1, shared }),
                     }
                 }
             }
@@ -190,10 +203,12 @@ impl Fixer<'_> {
     pub(super) fn write_map(&mut self, extents: &[Extent]) -> Option<u64> {
         match extents {
             [] => return Some(Root::Empty.pack()),
-            [one] if one.file == 0 && one.len <= ONE_MAX => return Some(Root::One { block: one.block, len: one.len }.pack()),
+            [Extent { file: 0, block, len, shared }] if *len <= ONE_MAX => {
+                return Some(Root::One { block: *block, len: *len, shared: *shared }.pack());
+            }
             _ => {}
         }
-        let mut level: Vec<(u64, u64)> = extents.iter().map(|e| (e.file, e.block << 32 | e.len)).collect();
+        let mut level: Vec<(u64, u64)> = extents.iter().map(|e| e.pack()).collect();
         for depth in 0..=DEPTH_MAX {
             let mut above = Vec::new();
             for part in level.chunks(NODE_ENTRIES) {
@@ -206,7 +221,7 @@ impl Fixer<'_> {
                     self.set_fresh(entry, *file);
                     self.set_fresh(entry + 8, *run);
                 }
-                above.push((part[0].0, block << 32));
+                above.push((part[0].0 & !ENTRY_SHARED, block << 32));
             }
             if let [(_, node)] = above[..] {
                 return Some(Root::Tree { node: node >> 32, depth }.pack());

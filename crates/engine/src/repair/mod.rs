@@ -26,6 +26,7 @@ mod inodes;
 mod map;
 mod names;
 mod salvage;
+mod shares;
 mod space;
 mod tables;
 #[cfg(test)]
@@ -246,6 +247,10 @@ struct Fixer<'a> {
     used: Vec<u64>,
     /// Those of them that are metadata, likewise.
     meta: Vec<u64>,
+    /// Extents that have a block and say that it is shared, for each block; nothing in an image that shares nothing.
+    shared: Vec<u32>,
+    /// Leaves of the table of what is shared that can stay where they are, and blocks of the table that were claimed.
+    table: shares::Table,
     /// Inodes met, likewise.
     inodes: Vec<u64>,
     directories: BTreeMap<u64, Directory>,
@@ -285,6 +290,8 @@ impl<'a> Fixer<'a> {
             plan,
             used: heap::vec![0; blocks],
             meta: heap::vec![0; blocks],
+            shared: if fs.may_have_shares() { heap::vec![0; blocks] } else { Vec::new() },
+            table: shares::Table::default(),
             inodes: heap::vec![0; blocks],
             directories: BTreeMap::new(),
             waiting: Vec::new(),
@@ -311,6 +318,7 @@ impl<'a> Fixer<'a> {
         self.walk(root);
         self.orphans();
         let index = self.claim_index();
+        self.claim_table();
         progress(300);
         self.all_inodes();
         progress(500);
@@ -319,6 +327,7 @@ impl<'a> Fixer<'a> {
         progress(700);
         self.write_maps();
         self.copy_texts();
+        self.write_shares();
         self.write_counts();
         self.write_index(index);
         progress(900);

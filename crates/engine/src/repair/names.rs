@@ -98,8 +98,8 @@ impl Fixer<'_> {
                 continue;
             }
             damaged |= file != blocks.len() as u64;
-            let extent = format::extent::Extent { file: blocks.len() as u64, block, len: 1 };
-            pieces.push(Piece { extent, shared: false });
+            let extent = format::extent::Extent { file: blocks.len() as u64, block, len: 1, shared: false };
+            pieces.push(Piece { extent, copied: false });
             blocks.push(block);
         }
         if damaged {
@@ -239,8 +239,8 @@ impl Fixer<'_> {
         let block = self.take_lines(64)? / BLOCK;
         self.directories.get_mut(&directory)?.blocks.push(block);
         let pieces = self.blocks_of(directory).iter().enumerate().map(|(file, block)| Piece {
-            extent: format::extent::Extent { file: file as u64, block: *block, len: 1 },
-            shared: false,
+            extent: format::extent::Extent { file: file as u64, block: *block, len: 1, shared: false },
+            copied: false,
         });
         let pieces = pieces.collect();
         let old = if self.maps.contains_key(&directory) { Vec::new() } else { self.nodes_of(directory) };

@@ -141,7 +141,7 @@ impl Fixer<'_> {
             Some(Kind::Directory) => self.is_lost_directory(at, head, root),
             Some(Kind::Regular) => {
                 let run = match Root::unpack(root) {
-                    Some(Root::One { block, len }) if len == u64::from(blocks) => (block, len),
+                    Some(Root::One { block, len, .. }) if len == u64::from(blocks) => (block, len),
                     Some(Root::Tree { node, depth }) if self.get(node.wrapping_mul(BLOCK) + 8) == u64::from(depth) => (node, 1),
                     _ => return false,
                 };
@@ -166,7 +166,7 @@ impl Fixer<'_> {
         if own.is_some_and(|(entry, _)| entry.child == node_id(at, head.generation)) {
             return true;
         }
-        let Some(Root::One { block, len }) = Root::unpack(root) else { return false };
+        let Some(Root::One { block, len, .. }) = Root::unpack(root) else { return false };
         len < 1 << 16
             && (0..len).all(|i| self.is_lost_block(block + i))
             && (0..BLOCK / 8)

@@ -80,6 +80,9 @@ impl Fixer<'_> {
         for vector in [&mut self.used, &mut self.meta, &mut self.inodes] {
             vector.resize(blocks, 0);
         }
+        if !self.shared.is_empty() {
+            self.shared.resize(blocks, 0);
+        }
         true
     }
 }

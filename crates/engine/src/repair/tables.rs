@@ -58,6 +58,7 @@ impl Plan {
             ) => (at, 8),
             Some(Op::Touch { at, .. }) => (at, LINE),
             Some(Op::SetRun { at, count } | Op::ClearRun { at, count }) => (at, count.min(1 << 24) * 8),
+            Some(Op::Counts { at, count, .. }) => (at, u64::from(count.clamp(1, 512)) * 8),
             Some(Op::Copy { to, block, len }) => {
                 let last = (copied_from(block, to) + u64::from(len)) / BLOCK;
                 self.changes.aside.extend(u64::from(block)..=last);

@@ -332,7 +332,7 @@ fn empty_blocks_are_files() {
         let (dir, file) = (Root::unpack(root(b"dir").load(Relaxed)), Root::unpack(root(b"zeros").load(Relaxed)));
         let (Some(Root::One { block, .. }), Some(Root::One { block: end, .. })) = (dir, file) else { panic!() };
         assert!(end > block + 1);
-        root(b"dir").store(Root::One { block, len: end + 1 - block }.pack(), Relaxed);
+        root(b"dir").store(Root::One { block, len: end + 1 - block, shared: false }.pack(), Relaxed);
     });
     assert!(after.remove("/zeros") == Some((Kind::Regular as u8, zeros.to_vec())));
     assert!(before == after && drops == 0);

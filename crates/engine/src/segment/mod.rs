@@ -36,7 +36,7 @@ use format::layout::{LANES, Layout, PROCESSES};
 use zerocopy::{FromBytes, KnownLayout};
 
 /// First word of a segment.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x13");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BYPSEG\0\x14");
 /// Descriptors of a process: 16,384 numbers (the last one stands for the working
 /// directory) and 4,096 for mappings.
 pub const DESCRIPTORS: u64 = 16_384 + 4_096;
@@ -109,6 +109,7 @@ pub struct Header {
     pub descriptions: PaddedLock,
     pub advisory: PaddedLock,
     pub space: PaddedLock,
+    pub shares: PaddedLock,
     pub process: PaddedLock,
     /// What is kept back.
     pub spare: Spare,

@@ -171,14 +171,14 @@ fn unknown_features() {
     for at in [SUPERBLOCK_COPY, 0] {
         let (mut superblock, _) =
             attach::superblock(&File::open(&test.image.path(), pm::sys::abi::O_RDONLY, 0).unwrap()).unwrap();
-        superblock.features = format::Features::SHARED.0 | 1 << 40;
+        superblock.features = format::Features::RETURNED.0 | 1 << 40;
         file.write_all_at(superblock.upgraded(false).as_bytes(), at).unwrap();
     }
-    let features = format::Features(format::Features::SHARED.0 | 1 << 40);
+    let features = format::Features(format::Features::RETURNED.0 | 1 << 40);
     let refused = AttachError::Features(features);
     assert_eq!(test.image.attach(&Thread::new()).map(drop), Err(refused));
     assert_eq!(check::run(&test.image.path(), &mut |_| {}).map(drop), Err(refused));
     assert_eq!(upgraded(&test.image, KEEP), Err(refused.into()));
     let text = format!("{refused}");
-    assert!(text.contains("the image has shared data, feature 0x10000000000, which"), "{text}");
+    assert!(text.contains("the image has returned space, feature 0x10000000000, which"), "{text}");
 }

@@ -1,6 +1,6 @@
 //! `fcntl` and `ioctl`.
 
-use super::attr::writable;
+use super::clone::{FICLONE, FICLONERANGE, Range};
 use super::open::CREATED;
 use super::{done, err, fail};
 use crate::path::OpenFile;
@@ -41,8 +41,6 @@ const FIOQSIZE: u32 = 0x5460;
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_FIEMAP: u32 = 0xc020_660b;
-const FICLONE: u32 = 0x4004_9409;
-const FICLONERANGE: u32 = 0x4020_940d;
 
 #[allow(clippy::missing_safety_doc)]
 impl Process {
@@ -100,7 +98,9 @@ impl Process {
         let (request, argument) = (args[1] as u32, args[2]);
         let Some(file) = self.file(args[0]) else {
             // The kernel can't clone from a file of ours.
-            if request == FICLONE && self.file(argument).is_some() {
+            // SAFETY: the caller's promise.
+            let range = || unsafe { Range::of(request, argument) };
+            if matches!(request, FICLONE | FICLONERANGE) && range().is_ok_and(|asked| self.file(asked.source()).is_some()) {
                 return fail(Errno::EXDEV);
             }
             return Outcome::Kernel;
@@ -153,8 +153,10 @@ impl Process {
                 file.description.flags.store(if on != 0 { flags | abi::O_NONBLOCK } else { flags }, Relaxed);
                 Ok(0)
             }
-            FICLONE | FICLONERANGE if !writable(file.flags()) || file.flags() & abi::O_APPEND != 0 => err(Errno::EBADF),
-            FICLONE | FICLONERANGE => err(Errno::EOPNOTSUPP),
+            FICLONE | FICLONERANGE => {
+                // SAFETY: the caller's promise.
+                unsafe { Range::of(request, argument) }.and_then(|asked| self.clone_range(thread, &file, &asked))
+            }
             _ => err(Errno::ENOTTY),
         })
     }

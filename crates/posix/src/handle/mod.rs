@@ -7,6 +7,7 @@
 
 mod attr;
 pub(crate) mod buffers;
+mod clone;
 mod close;
 mod copy;
 pub(crate) mod cwd;

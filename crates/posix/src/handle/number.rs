@@ -149,6 +149,10 @@ impl Process {
             __NR_bind => to!(bind),
             __NR_connect => to!(connect),
             __NR_sendto => to!(sendto),
+            __NR_getsockname | __NR_getpeername | __NR_getsockopt | __NR_setsockopt | __NR_listen | __NR_shutdown
+            | __NR_accept | __NR_accept4 | __NR_recvfrom | __NR_recvmsg | __NR_recvmmsg | __NR_sendmsg | __NR_sendmmsg => {
+                self.no_socket(args)
+            }
             // SAFETY: the caller's promise.
             nr @ (__NR_setrlimit | __NR_prlimit64) => unsafe { self.limits(nr, args) },
             __NR_remap_file_pages => to!(remap_file_pages),

@@ -303,7 +303,7 @@ impl Process {
 
     /// Gives an open node a number.
     #[inline]
-    fn install(&self, cx: &Cx, spot: &Spot, node: Node, kind: Kind, flags: u32) -> base::Result<usize> {
+    pub(crate) fn install(&self, cx: &Cx, spot: &Spot, node: Node, kind: Kind, flags: u32) -> base::Result<usize> {
         let backend = spot.mount.backend;
         let cloexec = flags & abi::O_CLOEXEC != 0;
         let numbers = self.numbers();

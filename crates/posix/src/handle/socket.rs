@@ -173,6 +173,11 @@ impl Process {
         unsafe { self.toward(thread, abi::__NR_sendto, args, 4, 5) }
     }
 
+    /// A call on a socket: none of our descriptors is one.
+    pub fn no_socket(&self, args: [usize; 6]) -> Outcome {
+        if self.file(args[0]).is_some() { fail(ENOTSOCK) } else { Outcome::Kernel }
+    }
+
     unsafe fn toward(&self, thread: &ThreadState, nr: u32, mut args: [usize; 6], address: usize, len: usize) -> Outcome {
         if self.file(args[0]).is_some() {
             return fail(ENOTSOCK);

@@ -77,11 +77,11 @@ impl Process {
         let buffers = unsafe { &mut *thread.room().outside.get() };
         let [here, rest, spare] = buffers;
         let Some(mut outside) = Outside::new(here, rest, spare, path) else { return Ok(Start::Outside) };
-        while let Some(step) = outside.step(last == Last::Follow, |at| self.mounts.iter().any(|(_, m)| under(m.prefix(), at))) {
+        while let Some(step) = outside.step(last == Last::Follow, |at| self.mounts.named().any(|(_, m)| under(m.prefix(), at))) {
             if !step {
                 return Ok(Start::Outside);
             }
-            if let Some((slot, mount)) = self.mounts.iter().find(|(_, m)| m.prefix() == outside.here()) {
+            if let Some((slot, mount)) = self.mounts.named().find(|(_, m)| m.prefix() == outside.here()) {
                 // SAFETY: a buffer of its own; the path was copied out of the text at the beginning.
                 let rest = unsafe { thread.compose(which, b"", outside.rest()) }?;
                 let lead = rest.iter().take_while(|&&b| b == b'/').count();
@@ -141,7 +141,7 @@ impl Process {
         }
         let mut dir = [0u8; 1024];
         let above = kernel_directory(CWD, &mut dir)
-            .is_some_and(|len| self.mounts.iter().any(|(_, m)| len <= 1 || under(m.prefix(), &dir[..len])));
+            .is_some_and(|len| self.mounts.named().any(|(_, m)| len <= 1 || under(m.prefix(), &dir[..len])));
         self.cwd_above_mount.store(above && !self.mounts.is_empty(), Relaxed);
     }
 }

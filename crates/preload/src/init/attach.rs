@@ -153,6 +153,7 @@ fn cached(cx: &base::Cx, fs: &'static engine::Fs, lower: &[u8], options: &[u8]) 
     let changes = match (environment::option(options, b"ro"), environment::option(options, b"sync")) {
         (Some(_), _) => cache::Changes::Refused,
         (None, Some(b"image")) => cache::Changes::Image,
+        (None, Some(b"journal")) => cache::Changes::Journal,
         _ => cache::Changes::Backend,
     };
     keep(cache::Cache::new(cx, fs, &origin, changes).map_err(|error| error.errno())?)

@@ -5,6 +5,8 @@
 //! goes straight to the kernel.
 
 mod attach;
+#[cfg(target_arch = "x86_64")]
+mod mapped;
 mod mem_test;
 mod refused;
 

@@ -1,9 +1,10 @@
 //! Working directory, umask, root.
 
 use super::Text;
+use crate::process::hand_over;
 use crate::runtime::errno::{ret_int, set};
 use crate::runtime::front_end::PROCESS;
-use crate::runtime::{alloc, imports};
+use crate::runtime::{alloc, call, imports, phase, session};
 use crate::{next, serve};
 use core::ffi::c_char;
 use core::ptr::null_mut;
@@ -192,7 +193,24 @@ export! {
         serve!(__NR_umask, mask) as u32
     }
     fn chroot(path: Text) -> i32 {
-        crate::process::hand_over::keep_root();
-        ret_int(serve!(__NR_chroot, path))
+        ret_int(change_root(__NR_chroot as usize, [path as usize, 0, 0, 0, 0, 0]))
     }
+    fn pivot_root(new: Text, old: Text) -> i32 {
+        ret_int(change_root(__NR_pivot_root as usize, [new as usize, old as usize, 0, 0, 0, 0]))
+    }
+}
+
+/// `chroot` or `pivot_root`. From another root directory than the session's no path leads to the mounts, which do not belong
+/// there; nor where what they need is out of sight, which to the session's programs is not gone. What is open stays so.
+///
+/// # Safety
+/// As for the system calls.
+pub unsafe fn change_root(nr: usize, args: [usize; 6]) -> isize {
+    hand_over::keep_root();
+    // SAFETY: by contract.
+    let result = unsafe { call::call(nr, args) };
+    if result == 0 && phase::is_mounted() {
+        PROCESS.mounts.set_named(session::belongs_here() && session::is_reachable());
+    }
+    result
 }

@@ -1,6 +1,7 @@
 //! Users and groups: libc's own functions (they reach every thread), after
 //! which the cached credentials are asked for again.
 
+use crate::process::hand_over;
 use crate::runtime::errno::{ret_int, set};
 use crate::runtime::identity::ask_again;
 use crate::{next, serve};
@@ -13,11 +14,19 @@ fn changed<T>(result: T) -> T {
     result
 }
 
+/// Before a call that may give us other mounts.
+pub fn leaves_mounts(leaves: bool) {
+    if leaves {
+        hand_over::keep_root();
+    }
+}
+
 /// Functions of libc's that may change who we are.
 macro_rules! pass {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) $(after $before:expr)?;)*) => {
         export! {$(
             fn $name($($argument: $kind),*) -> i32 {
+                $($before;)?
                 match next!(unsafe extern "C" fn($($kind),*) -> i32, stringify!($name)) {
                     Some(next) => changed(next($($argument),*)),
                     None => {
@@ -43,8 +52,8 @@ pass! {
     fn initgroups(user: *const c_char, group: u32);
     fn setfsuid(uid: u32);
     fn setfsgid(gid: u32);
-    fn unshare(flags: i32);
-    fn setns(fd: i32, kind: i32);
+    fn unshare(flags: i32) after leaves_mounts(flags as u32 & CLONE_NEWNS != 0);
+    fn setns(fd: i32, kind: i32) after leaves_mounts(true);
 }
 
 export! {

@@ -3,9 +3,10 @@
 //!
 //! Whoever gets a descriptor may not have the library: it is sent as a kernel
 //! descriptor of the same file at the same offset, through the kernel's mount at
-//! the same path. The offset is that descriptor's own. Without a mount the
-//! placeholder is sent: `EBADF`, as documented.
+//! the same path. The offset is that descriptor's own. Without a mount what is sent
+//! tells a program of the session which file it is ([`passed`]); for others it is `EBADF`.
 
+use crate::libc::passed;
 use crate::process::hand_over;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::{alloc, call, kernel, operation, phase, placeholders, thread, tls, vfork_child};
@@ -148,11 +149,20 @@ pub unsafe fn room(message: *const Header) -> u32 {
     unsafe { faults::read(message) }.map_or(0, |header| if header.name == 0 { 0 } else { header.name_len })
 }
 
-/// As [`shown`], of a message that was received.
+/// As [`shown`], of a message that was received, with the descriptors in it.
 ///
 /// # Safety
 /// As for [`room`]; the kernel has written it.
 pub unsafe fn received(result: isize, message: *mut Header, room: u32) -> isize {
+    if result >= 0 && phase::is_mounted() {
+        // SAFETY: by contract.
+        let header = unsafe { &*message };
+        if header.control_len > CONTROL_HEAD {
+            // SAFETY: by contract: control data of that length.
+            let control = unsafe { core::slice::from_raw_parts_mut(header.control as *mut u8, header.control_len) };
+            each_descriptor(control, |fd| passed::received(*fd));
+        }
+    }
     if result >= 0 && room > 0 {
         // SAFETY: by contract.
         let header = unsafe { &mut *message };
@@ -226,7 +236,7 @@ impl Control {
                 return;
             }
             operation::enter(tls);
-            if let Some(file) = hand_over::open_in_kernel(tls, *fd as u32, false) {
+            if let Some(file) = hand_over::open_in_kernel(tls, *fd as u32, false).or_else(|| passed::carrier(*fd as u32)) {
                 *fd = file as c_int;
                 any = true;
             }

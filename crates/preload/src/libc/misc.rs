@@ -1,7 +1,9 @@
 //! `syscall()`: by its number the same way as everything else.
 
+use super::cwd::change_root;
+use super::identity::leaves_mounts;
 use super::{kernel_files, masks, message, signals};
-use crate::process::{exec, fork, hand_over};
+use crate::process::{exec, fork};
 use crate::runtime::errno::{self, ret};
 use crate::runtime::{call, identity};
 use pm::sys::abi::*;
@@ -25,20 +27,22 @@ pub unsafe fn by_number(nr: usize, args: [usize; 6]) -> isize {
             __NR_fork | __NR_vfork => fork::raw_clone(__NR_fork as usize, [0; 6]),
             __NR_setuid | __NR_setgid | __NR_setreuid | __NR_setregid | __NR_setresuid | __NR_setresgid | __NR_setgroups
             | __NR_setfsuid | __NR_setfsgid | __NR_capset | __NR_unshare | __NR_setns => {
+                leaves_mounts(nr as u32 == __NR_setns || nr as u32 == __NR_unshare && a as u32 & CLONE_NEWNS != 0);
                 let result = pm::sys::raw(nr, args);
                 identity::ask_again();
                 result
             }
             __NR_io_uring_setup | __NR_io_setup if !kernel_files::from_now_on() => -(kernel_files::ENOSYS as isize),
-            __NR_chroot => {
-                hand_over::keep_root();
-                call::call(nr, args)
-            }
+            __NR_chroot | __NR_pivot_root => change_root(nr, args),
             __NR_openat => kernel_files::opened(call::call(nr, args)),
             __NR_sendmsg => match message::send(a as i32, b as *const _, c as i32) {
                 Some(result) => result,
                 None => pm::sys::raw(nr, args),
             },
+            __NR_recvmsg => {
+                let room = message::room(b as *const _);
+                message::received(call::call(nr, args), b as *mut _, room)
+            }
             __NR_rt_sigaction => signals::by_number(args),
             __NR_rt_sigprocmask => masks::by_number(args),
             __NR_rt_sigsuspend | __NR_ppoll | __NR_pselect6 | __NR_epoll_pwait | __NR_epoll_pwait2 => {

@@ -28,6 +28,7 @@ mod misc;
 mod names;
 mod namespace;
 mod open;
+mod passed;
 pub mod plugin;
 mod poll;
 mod rw;

@@ -6,9 +6,9 @@ use crate::next;
 use crate::runtime::masks::kept;
 use crate::runtime::signals::{
     DEFAULT, IGNORE, KernelAction, SA_RESETHAND_BIT, SA_RESTART_BIT, SA_SIGINFO_BIT, SIGNALS, WATCHING_FLAGS, is_guarded,
-    is_watched, slot, trampoline_address,
+    is_watched, slot, trampoline_address, with_restorer,
 };
-use crate::runtime::{dispatch, errno, phase, tls, vfork_child};
+use crate::runtime::{dispatch, errno, phase, swap, tls, vfork_child};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 use pm::sys::abi::__NR_rt_sigaction;
@@ -35,7 +35,7 @@ type SigAction = unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_in
 /// # Safety
 /// As for `sigaction`.
 unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
-    let Some(next) = next!(SigAction, "sigaction") else {
+    let Some(next) = (if swap::is_on() { Some(by_kernel as SigAction) } else { next!(SigAction, "sigaction") }) else {
         errno::set(pm::Errno::ENOSYS.0);
         return -1;
     };
@@ -128,6 +128,29 @@ unsafe fn change(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     0
 }
 
+/// What libc's function does, for signals that libc keeps for itself too: those of a program with a libc of its own.
+///
+/// # Safety
+/// As for `sigaction`.
+unsafe extern "C" fn by_kernel(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
+    // SAFETY: by contract.
+    let given = unsafe { new.as_ref() }.map(|new| with_restorer(new.handler, new.flags as u32 as usize, new.mask[0]));
+    let mut before = KernelAction { handler: DEFAULT, flags: 0, restorer: 0, mask: 0 };
+    let place = given.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: both outlive the call; the handler is ours, or none.
+    if let Err(errno) = unsafe { pm::call!(__NR_rt_sigaction, signal, place, &raw mut before, 8) } {
+        errno::set(errno.0);
+        return -1;
+    }
+    // SAFETY: by contract.
+    if let Some(old) = unsafe { old.as_mut() } {
+        let mut mask = [0; 16];
+        mask[0] = before.mask;
+        *old = Action { handler: before.handler, mask, flags: before.flags as c_int, restorer: 0 };
+    }
+    0
+}
+
 /// The program sees its own handler.
 ///
 /// # Safety
@@ -159,7 +182,7 @@ pub unsafe fn by_number(args: [usize; 6]) -> isize {
         }
     }
     // libc keeps two signals for itself, and does not let them be changed by its function.
-    if bytes != 8 || !phase::is_mounted() || matches!(signal, 32 | 33) {
+    if bytes != 8 || !phase::is_mounted() || matches!(signal, 32 | 33) && !swap::is_on() {
         let kept_out = wanted.map(|action| KernelAction { mask: action.mask & !kept(), ..action });
         let place = kept_out.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
         // SAFETY: by contract.

@@ -5,7 +5,8 @@
 //! a socket inside an image is found.
 
 use crate::libc::message::{self, Header, Sent};
-use crate::runtime::errno::{ret, ret_int};
+use crate::runtime::call;
+use crate::runtime::errno::{self, ret, ret_int};
 use crate::{next, serve};
 use pm::sys::abi::*;
 
@@ -14,6 +15,11 @@ type Address4 = unsafe extern "C" fn(i32, *mut u8, *mut u32, i32) -> i32;
 type SendMessage = unsafe extern "C" fn(i32, *const Header, i32) -> isize;
 type SendMessages = unsafe extern "C" fn(i32, *mut Sent, u32, i32) -> i32;
 type ReceiveFrom = unsafe extern "C" fn(i32, *mut u8, usize, i32, *mut u8, *mut u32) -> isize;
+type ReceiveMessages = unsafe extern "C" fn(i32, *mut Sent, u32, i32, *mut u8) -> i32;
+/// How many messages of one call have their addresses shown as they were bound.
+const MESSAGES: u32 = 64;
+const EBADF: i32 = 9;
+const ENOTSOCK: i32 = 88;
 type Message = unsafe extern "C" fn(i32, *mut u8, i32) -> isize;
 
 /// The kernel may have written the address of a socket of its own that stands behind one in a mount: shows the name that
@@ -25,6 +31,14 @@ unsafe fn named(result: isize, address: *mut u8, len: *mut u32, room: u32) -> is
     if result >= 0 && !address.is_null() && !len.is_null() {
         // SAFETY: by contract.
         unsafe { *len = message::shown(address, room, *len) };
+    }
+    result
+}
+
+/// What libc's function gave: of one of ours the kernel only knows that it is open as a path.
+fn socket_only(result: isize, fd: i32) -> isize {
+    if result < 0 && errno::get() == EBADF && call::is_ours(fd) {
+        errno::set(ENOTSOCK);
     }
     result
 }
@@ -50,7 +64,7 @@ export! {
         crate::runtime::placeholders::flush();
         let room = room(len);
         match next!(Address, "accept") {
-            Some(next) => named(next(fd, address, len) as isize, address, len, room) as i32,
+            Some(next) => named(socket_only(next(fd, address, len) as isize, fd), address, len, room) as i32,
             None => ret_int(serve!(__NR_accept, fd, address, len)),
         }
     }
@@ -58,7 +72,7 @@ export! {
         crate::runtime::placeholders::flush();
         let room = room(len);
         match next!(Address4, "accept4") {
-            Some(next) => named(next(fd, address, len, flags) as isize, address, len, room) as i32,
+            Some(next) => named(socket_only(next(fd, address, len, flags) as isize, fd), address, len, room) as i32,
             None => ret_int(serve!(__NR_accept4, fd, address, len, flags)),
         }
     }
@@ -66,9 +80,38 @@ export! {
         crate::runtime::placeholders::flush();
         let room = message::room(message.cast());
         match next!(Message, "recvmsg") {
-            Some(next) => message::received(next(fd, message, flags), message.cast(), room),
+            Some(next) => message::received(socket_only(next(fd, message, flags), fd), message.cast(), room),
             None => ret(serve!(__NR_recvmsg, fd, message, flags)),
         }
+    }
+    fn recvmmsg(fd: i32, messages: *mut Sent, count: u32, flags: i32, timeout: *mut u8) -> i32 {
+        crate::runtime::placeholders::flush();
+        match next!(ReceiveMessages, "recvmmsg") {
+            Some(next) => {
+                let rooms = (0..count.min(MESSAGES)).map(|index| message::room(messages.wrapping_add(index as usize).cast()));
+                let mut known = [0u32; MESSAGES as usize];
+                known.iter_mut().zip(rooms).for_each(|(place, room)| *place = room);
+                let result = socket_only(next(fd, messages, count, flags, timeout) as isize, fd) as i32;
+                for index in 0..result.max(0) as usize {
+                    let room = known.get(index).copied().unwrap_or(0);
+                    message::received(0, messages.wrapping_add(index).cast(), room);
+                }
+                result
+            }
+            None => ret_int(serve!(__NR_recvmmsg, fd, messages, count, flags, timeout)),
+        }
+    }
+    fn [getsockopt, __getsockopt](fd: i32, level: i32, option: i32, value: *mut u8, len: *mut u32) -> i32 {
+        ret_int(serve!(__NR_getsockopt, fd, level, option, value, len))
+    }
+    fn [setsockopt, __setsockopt](fd: i32, level: i32, option: i32, value: *const u8, len: u32) -> i32 {
+        ret_int(serve!(__NR_setsockopt, fd, level, option, value, len))
+    }
+    fn listen(fd: i32, backlog: i32) -> i32 {
+        ret_int(serve!(__NR_listen, fd, backlog))
+    }
+    fn shutdown(fd: i32, how: i32) -> i32 {
+        ret_int(serve!(__NR_shutdown, fd, how))
     }
     fn [getsockname, __getsockname](fd: i32, address: *mut u8, len: *mut u32) -> i32 {
         let room = room(len);
@@ -81,7 +124,7 @@ export! {
     fn recvfrom(fd: i32, data: *mut u8, bytes: usize, flags: i32, address: *mut u8, len: *mut u32) -> isize {
         let room = room(len);
         match next!(ReceiveFrom, "recvfrom") {
-            Some(next) => named(next(fd, data, bytes, flags, address, len), address, len, room),
+            Some(next) => named(socket_only(next(fd, data, bytes, flags, address, len), fd), address, len, room),
             None => ret(named(serve!(__NR_recvfrom, fd, data, bytes, flags, address, len), address, len, room)),
         }
     }

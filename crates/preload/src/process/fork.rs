@@ -6,9 +6,10 @@
 //! by `clone` with `CLONE_VM` shares memory, so its calls go raw.
 
 use crate::next;
+use crate::process::hand_over;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::{
-    alloc, child, dispatch, errno, identity, imports, operation, phase, placeholders, thread, tls, vfork_child,
+    alloc, child, dispatch, errno, identity, imports, kernel_root, operation, phase, placeholders, thread, tls, vfork_child,
 };
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -95,6 +96,12 @@ fn settle_identity(flags: u32) {
     }
 }
 
+/// For a child with mounts of its own, which may leave the kernel's mount of an image behind: what it has open goes along.
+/// Whether that is kept here for it alone.
+fn keeps_root(flags: u32) -> bool {
+    flags & CLONE_NEWNS != 0 && hand_over::keep_root()
+}
+
 /// Makes a child by `make` (0 in the child, negative or −1 on failure).
 #[inline(always)]
 fn around(flags: u32, make: impl FnOnce() -> isize) -> isize {
@@ -102,12 +109,16 @@ fn around(flags: u32, make: impl FnOnce() -> isize) -> isize {
         Err(errno) => -(errno as isize),
         Ok(mut ready) => {
             ready.threaded &= flags & CLONE_FILES == 0;
+            let kept = keeps_root(flags);
             let result = make();
             if result == 0 {
                 ready.child();
                 settle_identity(flags);
             } else {
                 ready.parent(result);
+                if kept {
+                    kernel_root::release();
+                }
             }
             result
         }
@@ -230,10 +241,14 @@ pub unsafe fn libc_clone(
     }
     // SAFETY: the block is large enough and aligned to 16.
     unsafe { start.write(Begin { entry, argument, ready: Ready { token, threaded }, flags: flags as u32 }) };
+    let kept = keeps_root(flags as u32);
     // SAFETY: `begin` gets the block; the rest is the program's.
     let pid = unsafe { own(begin, stack, flags, start.cast(), parent, area, child) };
     let saved = errno::get();
     Ready { token, threaded }.parent(pid as isize);
+    if kept {
+        kernel_root::release();
+    }
     // SAFETY: the child has its own copy.
     unsafe { alloc::free(start.cast()) };
     errno::set(saved);

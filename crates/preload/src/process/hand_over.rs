@@ -16,7 +16,7 @@ use crate::process::own_calls::Calls;
 use crate::runtime::dispatch;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::kernel::Who;
-use crate::runtime::{alloc, environ, imports, kernel, kernel_root, operation, placeholders, thread, tls};
+use crate::runtime::{alloc, environ, imports, kernel, kernel_root, operation, placeholders, session, thread, tls};
 use core::ffi::c_char;
 use pm::sys::abi::*;
 use posix::own_calls::{is_elf, segments};
@@ -27,8 +27,12 @@ const HERE: i32 = -100;
 const HEAD_BYTES: usize = 4096;
 const INTERPRETERS_MAX: u32 = 4;
 
-/// Whether the loader would find us: not from a root directory without us.
+/// Whether the loader would find us, and we what the session's programs share: not from a root directory without them. Among
+/// other mounts than the session's only the kernel's mounts can take our place.
 pub fn can_be_loaded() -> bool {
+    if kernel_root::is_kept() && PROCESS.hidden().next().is_none() && !session::is_reachable() {
+        return false;
+    }
     let name = environ::own_name();
     // By a name alone it is looked for in several places.
     if name.first() != Some(&b'/') {
@@ -55,7 +59,9 @@ pub enum Kind {
     Loads,
     /// So it does, but the program makes system calls of its own that can't be brought to us.
     OwnCalls,
-    /// By the kernel only: static, set-uid, another architecture's.
+    /// No loader loads us into it, but we can map it ourselves: static, or musl's.
+    Mapped,
+    /// By the kernel only: set-uid, another architecture's; where calls can't be handed back, static and musl's too.
     Past,
 }
 
@@ -117,8 +123,12 @@ unsafe fn kind_by_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [
         }
     }
     is_loader |= program.is_loader;
-    if is_secure(&program.stat) || !is_loader && !has_loader(&head[..program.len]) {
+    let head = &head[..program.len];
+    if is_secure(&program.stat) {
         return Kind::Past;
+    }
+    if !is_loader && (!has_loader(head) || own_calls::is_musls(head)) {
+        return if own_calls::can_be_mapped(head) { Kind::Mapped } else { Kind::Past };
     }
     let goes_past = program.calls.can_be_served() && !is_loader && !dispatch::is_possible();
     if goes_past { Kind::OwnCalls } else { Kind::Loads }
@@ -211,11 +221,9 @@ fn has_loader(head: &[u8]) -> bool {
     segments(head).any(|(kind, ..)| kind == INTERPRETER)
 }
 
-/// Before this process takes another root directory.
-pub fn keep_root() {
-    if PROCESS.hands_on() {
-        kernel_root::keep();
-    }
+/// Before this process, or a child that it makes, takes another root directory or other mounts; whether nothing was kept before.
+pub fn keep_root() -> bool {
+    PROCESS.hands_on() && kernel_root::keep()
 }
 
 /// What was given to the kernel; dropping it takes everything back (`exec` failed).

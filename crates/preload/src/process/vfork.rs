@@ -1,6 +1,7 @@
 //! `vfork` from the parent's side, and how its child executes ([`crate::runtime::vfork_child`] says what the child may do).
 
 use crate::process::hand_over;
+use crate::process::libraries::preloaded;
 use crate::runtime::environ::{Environment, STATE_MAX};
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::operation::{block_signals, set_signals};
@@ -145,7 +146,7 @@ fn reap(child: c_int) {
 pub unsafe fn exec(dirfd: i32, path: *const c_char, argv: Strings, source: Strings, flags: i32) -> Option<isize> {
     let child = here(tls::get())?;
     // SAFETY: by contract.
-    if dirfd != HERE || flags != 0 || !unsafe { is_kernels(path as usize) } {
+    if dirfd != HERE || flags != 0 || unsafe { preloaded::has_suspects(source) || !is_kernels(path as usize) } {
         return None;
     }
     // SAFETY: by contract.

@@ -12,4 +12,6 @@ pub fn begins(tls: &Tls, token: ForkToken) {
     PROCESS.fork_child(token);
     operation::forget(tls);
     count::forget(tls);
+    // It is the first thread now.
+    tls.own_stack.set(0);
 }

@@ -15,7 +15,7 @@ use crate::runtime::tls::Tls;
 use crate::runtime::{alloc, operation, tls};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use pm::dispatch::{How, hand_back, how};
+use pm::dispatch::{How, hand_back, hand_back_all_but, how};
 
 /// The signal.
 pub const SIGSYS: i32 = 31;
@@ -26,6 +26,9 @@ pub const HANDED_BACK: i32 = 2;
 
 /// Begin and end of the range; 0: there is none.
 static RANGE: (AtomicUsize, AtomicUsize) = (AtomicUsize::new(0), AtomicUsize::new(0));
+
+/// Whether the range is that of the calls that do not come.
+static ALL_BUT: AtomicBool = AtomicBool::new(false);
 
 /// Whether the program calls on stacks that have no room for us.
 static SWITCHES: AtomicBool = AtomicBool::new(false);
@@ -62,9 +65,22 @@ pub fn extend(range: &Range<usize>, outside: &[Range<usize>]) -> bool {
     true
 }
 
+/// From now on all calls come but those made in `own`, where all code of ours is. The handler must be in place.
+pub fn all_but(own: &Range<usize>) -> bool {
+    ALL_BUT.store(true, Release);
+    RANGE.0.store(own.start, Release);
+    RANGE.1.store(own.end, Release);
+    set_here()
+}
+
 /// From now on calls are served on a stack of ours, in this thread and those that begin.
 pub fn switch_stacks() {
     SWITCHES.store(true, Release);
+}
+
+/// Whether they are.
+pub fn switches_stacks() -> bool {
+    SWITCHES.load(Acquire)
 }
 
 /// The thread ends.
@@ -75,8 +91,9 @@ pub fn give_stack_back(tls: &Tls) {
     }
 }
 
-fn ready_stack(tls: &Tls) {
-    if SWITCHES.load(Acquire) && tls.service_stack.get() == 0 {
+/// From now on this thread's calls are served on a stack of ours.
+pub fn ready_stack(tls: &Tls) {
+    if tls.service_stack.get() == 0 {
         let begin = alloc::alloc_pages(STACK_BYTES);
         if !begin.is_null() {
             tls.service_stack.set(begin as usize + STACK_BYTES);
@@ -84,11 +101,15 @@ fn ready_stack(tls: &Tls) {
     }
 }
 
-/// In a thread or child that has just begun.
-pub fn set_here() {
-    if is_on() {
-        ready_stack(tls::get());
-        operation::change_mask(SIG_UNBLOCK, MASK);
-        hand_back(&(RANGE.0.load(Acquire)..RANGE.1.load(Acquire)));
+/// In a thread or child that has just begun. Whether the calls come, where they shall.
+pub fn set_here() -> bool {
+    if !is_on() {
+        return true;
     }
+    if switches_stacks() {
+        ready_stack(tls::get());
+    }
+    operation::change_mask(SIG_UNBLOCK, MASK);
+    let range = RANGE.0.load(Acquire)..RANGE.1.load(Acquire);
+    if ALL_BUT.load(Acquire) { hand_back_all_but(&range) } else { hand_back(&range) }
 }

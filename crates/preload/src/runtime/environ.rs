@@ -12,7 +12,7 @@ use posix::environment;
 pub const STATE_MAX: usize = 8192;
 
 /// Variables that the new environment gets from us, not from the program.
-const OURS: [&[u8]; 11] = [
+const OURS: [&[u8]; 12] = [
     b"LD_PRELOAD",
     environment::MOUNTS,
     environment::STATE,
@@ -24,7 +24,11 @@ const OURS: [&[u8]; 11] = [
     environment::IDS,
     environment::PASSIVE,
     environment::HIDDEN,
+    environment::PRELOADED,
 ];
+
+/// What stands before `LD_PRELOAD` where the loader is to start this library, not to load it into something.
+pub const LATER: &[u8] = b"BYPATH_";
 
 /// Strings and pointers of a rebuilt environment; freed on drop.
 pub struct Environment {
@@ -118,6 +122,63 @@ impl Environment {
         let result = exec();
         text[begin..begin + own.len()].copy_from_slice(own);
         result
+    }
+
+    /// Runs `exec` with an environment in which [`LATER`] stands for `LD_PRELOAD`; it returns only if exec failed.
+    pub fn with_library_later(&self, exec: impl FnOnce() -> isize) -> isize {
+        const ENOMEM: isize = -12;
+        // SAFETY: our own array.
+        let at = unsafe { imports::strings(self.pointers) }.position(|entry| entry.cast() == self.own[0]);
+        let Some(at) = at else { return exec() };
+        // SAFETY: a NUL-terminated string of our own.
+        let Some(later) = join(&[LATER, unsafe { CStr::from_ptr(self.own[0].cast()) }.to_bytes()]) else { return ENOMEM };
+        // SAFETY: inside our own array.
+        let place = unsafe { self.pointers.add(at) };
+        // SAFETY: as above.
+        unsafe { place.write(later.cast()) };
+        let result = exec();
+        // SAFETY: as above.
+        unsafe { place.write(self.own[0].cast()) };
+        // SAFETY: exec failed; nobody uses it.
+        unsafe { alloc::free(later) };
+        result
+    }
+
+    /// Puts `front` (names that each end in `:`) before the others of `LD_PRELOAD`, in the place of what is `replaced`; the list
+    /// goes along as it was. Whether there was memory for it.
+    pub fn with_preloaded(&mut self, front: &[u8], replaced: impl Fn(&[u8]) -> bool) -> bool {
+        // SAFETY: a NUL-terminated string of our own.
+        let before = unsafe { CStr::from_ptr(self.own[0].cast()) }.to_bytes();
+        let room = alloc::alloc_zeroed(before.len() + front.len() + 2);
+        let Some(kept) = join(&[environment::PRELOADED, b"=", before]).filter(|_| !room.is_null()) else { return false };
+        let mut len = 0;
+        let mut push = |part: &[u8]| {
+            // SAFETY: the block has room for the front, what was there, a separator and a NUL.
+            unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), room.add(len), part.len()) };
+            len += part.len();
+        };
+        push(b"LD_PRELOAD=");
+        push(front);
+        let given = before.strip_prefix(b"LD_PRELOAD=").unwrap_or(before);
+        for name in given.split(|&b| b == b':' || b == b' ').filter(|name| !name.is_empty() && !replaced(name)) {
+            push(name);
+            push(b":");
+        }
+        let len = self.len();
+        // SAFETY: our own array.
+        let at = unsafe { imports::strings(self.pointers) }.position(|entry| entry.cast::<u8>() == self.own[0]);
+        if let Some(at) = at {
+            // SAFETY: inside our own array, which has room for one each of ours and the end.
+            unsafe {
+                self.pointers.add(at).write(room.cast());
+                self.pointers.add(len).write(kept.cast());
+                self.pointers.add(len + 1).write(core::ptr::null_mut());
+            }
+        }
+        // SAFETY: from our allocator; nobody has it any more.
+        unsafe { alloc::free(self.own[0]) };
+        (self.own[0], self.own[11]) = (room, kept);
+        true
     }
 
     /// Runs `exec` with libraries of these names behind those of `LD_PRELOAD`; it returns only if exec failed.
@@ -276,18 +337,22 @@ pub fn own_name() -> &'static [u8] {
         .unwrap_or(b"")
 }
 
-/// `LD_PRELOAD=…` with us in it: as the new environment has it, if we are in
-/// it; else us in front.
+/// `LD_PRELOAD=…` with us in it, behind the program's own: those wrap what we serve, as they would wrap libc (fakeroot, faketime).
 fn preload(theirs: Option<&CStr>) -> Option<*mut u8> {
     let own = own_name();
     let theirs = theirs.map_or(&b""[..], CStr::to_bytes);
-    let there = !own.is_empty() && theirs.split(|&b| b == b':' || b == b' ').any(|part| part == own);
-    if there {
-        join(&[b"LD_PRELOAD=", theirs])
-    } else if theirs.is_empty() {
-        join(&[b"LD_PRELOAD=", SAVED.preload.bytes()])
-    } else {
-        join(&[b"LD_PRELOAD=", own, b":", theirs])
+    if theirs.is_empty() || own.is_empty() {
+        return join(&[b"LD_PRELOAD=", if theirs.is_empty() { SAVED.preload.bytes() } else { theirs }]);
+    }
+    match theirs.split(|&b| b == b':' || b == b' ').find(|part| *part == own) {
+        None => join(&[b"LD_PRELOAD=", theirs, b":", own]),
+        Some(there) => {
+            let (before, at) = theirs.split_at(there.as_ptr() as usize - theirs.as_ptr() as usize);
+            match &at[own.len()..] {
+                [] => join(&[b"LD_PRELOAD=", theirs]),
+                [_, behind @ ..] => join(&[b"LD_PRELOAD=", before, behind, b":", own]),
+            }
+        }
     }
 }
 

@@ -10,12 +10,13 @@ const HERE: i32 = -100;
 /// The root directory that this process had before it took another one; negative: it has it.
 static ROOT: AtomicI32 = AtomicI32::new(-1);
 
-/// Before this process takes another root directory: it keeps a descriptor of the one in which the kernel's mounts are,
-/// so that what is open can be given to programs that know the kernel's descriptors only. Out of the way of the program's.
-pub fn keep() {
+/// Before this process takes another root directory, or other mounts: it keeps a descriptor of the one in which the kernel's
+/// mounts are, so that what is open can be given to programs that know the kernel's descriptors only. Out of the way of the
+/// program's. Whether it had none before.
+pub fn keep() -> bool {
     const OUT_OF_THE_WAY: usize = 1000;
     if ROOT.load(Relaxed) >= 0 {
-        return;
+        return false;
     }
     let flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
     // SAFETY: the path is NUL-terminated.
@@ -26,16 +27,26 @@ pub fn keep() {
     if low >= 0 {
         kernel::close(low);
     }
+    true
+}
+
+/// Whether this process has another root directory, or other mounts, than the session's programs may have.
+pub fn is_kept() -> bool {
+    ROOT.load(Relaxed) >= 0
+}
+
+/// It was for a child, which has its own.
+pub fn release() {
+    let root = ROOT.swap(-1, Relaxed);
+    if root >= 0 {
+        kernel::close(root);
+    }
 }
 
 /// Who may not change its root directory by itself must not find a way out of it here.
 pub fn forget() {
-    if ROOT.load(Relaxed) < 0 {
-        return;
-    }
-    if kernel::own(Who::EffectiveUser) != 0 {
-        let root = ROOT.swap(-1, Relaxed);
-        kernel::close(root);
+    if ROOT.load(Relaxed) >= 0 && kernel::own(Who::EffectiveUser) != 0 {
+        release();
     }
 }
 

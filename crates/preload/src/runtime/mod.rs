@@ -29,6 +29,7 @@ pub mod placeholders;
 pub mod saved;
 pub mod session;
 pub mod signals;
+pub mod swap;
 pub mod thread;
 pub mod tls;
 pub mod vfork_child;

@@ -23,6 +23,26 @@ pub fn place() -> Option<&'static str> {
     core::str::from_utf8(&session()[cut + 1..]).ok().filter(|place| !place.is_empty())
 }
 
+/// Whether images, directories, and what the session's programs share, are to be had among the mounts that this process has.
+#[cold]
+pub fn is_reachable() -> bool {
+    let is_there = |path: &str| {
+        let mut text = Path { text: [0; 300], len: 0 };
+        text.write_str(path).is_ok() && stat(&text.text).is_ok()
+    };
+    let mut image = [0u8; 4096];
+    place().is_none_or(is_there)
+        && environment::parse(SAVED.mounts.bytes()).all(|spec| {
+            let Some(len) = environment::unescape(spec.image, &mut image[..4095]) else { return true };
+            image[len] = 0;
+            let path = match environment::parts(&image[..len + 1]) {
+                Some((b"host", _, directory)) => directory,
+                _ => &image[..len + 1],
+            };
+            path.first() != Some(&b'/') || stat(path).is_ok()
+        })
+}
+
 /// Whether nobody in the session has said what has this short name yet. A name is made where all its users may make one,
 /// which takes no descriptor; where there is no such place each program says it.
 pub fn is_first_of(name: core::fmt::Arguments<'_>) -> bool {

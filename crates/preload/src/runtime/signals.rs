@@ -13,7 +13,7 @@
 use crate::runtime::faults::Fault;
 use crate::runtime::operation::{SIG_UNBLOCK, SIGBUS, SIGSEGV, SIGTRAP};
 use crate::runtime::tls::Tls;
-use crate::runtime::{dispatch, errno, faults, masks, operation, tls};
+use crate::runtime::{dispatch, errno, faults, masks, operation, swap, tls};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use pm::sys::abi::*;
@@ -42,12 +42,17 @@ pub fn slot(signal: c_int) -> Option<&'static Slot> {
     usize::try_from(signal).ok().and_then(|signal| SLOTS.get(signal))
 }
 
-type Handler = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void);
-
 /// Our handler, as a word.
 pub fn trampoline_address() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if swap::is_on() {
+        return from_kernel as *const () as usize;
+    }
     trampoline as *const () as usize
 }
+
+#[cfg(target_arch = "x86_64")]
+crate::from_kernel!(from_kernel, trampoline, trampoline);
 
 /// What the kernel calls for every handler of the program.
 pub unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *mut c_void) {
@@ -107,12 +112,9 @@ pub unsafe extern "C" fn trampoline(signal: c_int, info: *mut c_void, context: *
     if counter.is_some() {
         faults::break_off(tls);
     }
-    // SAFETY: the program installed it as a handler; one that takes only the
-    // signal number ignores the other arguments.
-    let handler: Handler = unsafe { core::mem::transmute(handler) };
     let hidden = tls.hidden.get();
-    // SAFETY: as the kernel would call it.
-    unsafe { handler(signal, info, context) };
+    // SAFETY: the program installed it as a handler, and it is called as the kernel would.
+    unsafe { swap::call_handler(handler, signal, info, context) };
     // What the handler has blocked ends with it: the kernel gives the mask back from its frame.
     tls.hidden.set(hidden);
     // There is no operation to return to any more.
@@ -268,15 +270,19 @@ pub const WATCHING_FLAGS: u32 = SA_SIGINFO_BIT | SA_ONSTACK_BIT | SA_RESTART_BIT
 
 /// The action for a signal for which the program has none, as the kernel takes it.
 fn watching() -> KernelAction {
-    let mut action = KernelAction::plain(trampoline_address());
-    action.flags = WATCHING_FLAGS as usize;
+    with_restorer(trampoline_address(), WATCHING_FLAGS as usize, 0)
+}
+
+/// An action as the kernel takes it, which returns by ours.
+pub fn with_restorer(handler: usize, flags: usize, mask: u64) -> KernelAction {
     #[cfg(target_arch = "x86_64")]
-    {
+    let (flags, restorer) = {
         const SA_RESTORER_BIT: usize = 0x0400_0000;
-        action.flags |= SA_RESTORER_BIT;
-        action.restorer = bypath_restore as *const () as usize;
-    }
-    action
+        (flags | SA_RESTORER_BIT, bypath_restore as *const () as usize)
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let restorer = 0;
+    KernelAction { handler, flags, restorer, mask }
 }
 
 /// Whether our handler stays in place when the program has none.

@@ -40,6 +40,18 @@ pub struct Tls {
     pub service_stack: Cell<usize>,
     /// 1 while one is.
     pub is_on_it: Cell<usize>,
+    /// Of a program that we have mapped (`swap.rs`): its own thread pointer, while ours is in the register.
+    pub programs_base: Cell<usize>,
+    /// There: where the thread goes on when the program has ended it; 0: it is the first one.
+    pub own_stack: Cell<usize>,
+    /// There: the word that is cleared and woken when the thread ends; 0: none.
+    pub cleared: Cell<usize>,
+    /// There: the stack that the thread has given up while it was on it, begin and length; 0: none.
+    pub given_up: [Cell<usize>; 2],
+    /// There: a stack for signals of ours, in the place of one that the program has not; 0: none.
+    pub spare_stack: Cell<usize>,
+    /// There: what the program has told to be its list of robust mutexes.
+    pub robust_list: Cell<usize>,
     /// What the kernel told about the signals put off, first come first kept.
     pub told: [Told; TOLD_MAX],
 }
@@ -74,9 +86,15 @@ pub const DISPATCHED_OFFSET: usize = core::mem::offset_of!(Tls, dispatched);
 /// Where [`Tls::is_on_it`] is.
 pub const IS_ON_IT_OFFSET: usize = core::mem::offset_of!(Tls, is_on_it);
 
+/// Where [`Tls::programs_base`] is.
+pub const PROGRAMS_BASE_OFFSET: usize = core::mem::offset_of!(Tls, programs_base);
+
+/// Where [`Tls::own_stack`] is.
+pub const OWN_STACK_OFFSET: usize = core::mem::offset_of!(Tls, own_stack);
+
 /// How many signals put off at one time keep their `siginfo_t`.
 pub const TOLD_MAX: usize = 4;
-const BYTES: usize = 704;
+const BYTES: usize = 768;
 const _: () = assert!(core::mem::size_of::<Tls>() == BYTES);
 
 #[cfg(target_arch = "x86_64")]
@@ -86,9 +104,9 @@ core::arch::global_asm!(
     ".globl bypath_tls",
     ".hidden bypath_tls",
     ".type bypath_tls,@object",
-    ".size bypath_tls,704",
+    ".size bypath_tls,768",
     "bypath_tls:",
-    ".zero 704",
+    ".zero 768",
     ".popsection",
 );
 
@@ -99,9 +117,9 @@ core::arch::global_asm!(
     ".globl bypath_tls",
     ".hidden bypath_tls",
     ".type bypath_tls,%object",
-    ".size bypath_tls,704",
+    ".size bypath_tls,768",
     "bypath_tls:",
-    ".zero 704",
+    ".zero 768",
     ".popsection",
 );
 

@@ -188,11 +188,14 @@ const STAGES: [f64; 4] = [0.5, 0.625, 0.75, 1.0];
 /// Twelfths of the time by which a medium and a start must be through. What one leaves the next has.
 const fn twelfths(media: Media, start: Start) -> u32 {
     match (media, start) {
-        (Media::Power, Start::Some) => 4,
+        (Media::Power, Start::Some) => 3,
+        (Media::Power, Start::Shared) => 5,
         (Media::Power, Start::Empty) => 6,
-        (Media::Whole, Start::Some) => 8,
+        (Media::Whole, Start::Some) => 7,
+        (Media::Whole, Start::Shared) => 8,
         (Media::Whole, Start::Empty) => 9,
-        (Media::Kill, Start::Some) => 11,
+        (Media::Kill, Start::Some) => 10,
+        (Media::Kill, Start::Shared) => 11,
         (Media::Kill, Start::Empty) => 12,
     }
 }
@@ -206,7 +209,7 @@ pub fn worker(numbers: &[u64]) -> bool {
     tell_of_panics();
     let mut fine = true;
     for media in Media::ALL {
-        for start in [Start::Some, Start::Empty] {
+        for start in Start::ALL {
             let mut explorer = Explorer::new(media, start, effort(1, alike));
             let here = Instant::now();
             let end = begun + Duration::from_secs(seconds) * twelfths(media, start) / 12;
@@ -223,20 +226,20 @@ pub fn worker(numbers: &[u64]) -> bool {
             in_a_row(&mut explorer, 1);
             explorer.until = until(1);
             explorer.effort = effort(2, alike);
-            if start == Start::Some && plan.pairs > 0 {
+            if start != Start::Empty && plan.pairs > 0 {
                 let before = explorer.counts;
                 pairs::run(&mut explorer, &tree, plan.pairs, plan.seed, share);
-                said(&format!("{}, two at a time", media.name()), &(explorer.counts - before));
+                said(&format!("{}, from {}, two at a time", media.name(), start.name()), &(explorer.counts - before));
             }
             explorer.until = until(2);
             // Two processes that take turns, in one of eight sequences: what one leaves, the other must not stumble over.
-            if start == Start::Some && plan.depth > 1 && plan.shortest < 3 {
+            if start != Start::Empty && plan.depth > 1 && plan.shortest < 3 {
                 let before = explorer.counts;
                 explorer.alternate = true;
                 let plan = Plan { every: plan.every * 8, depth: 2, ..plan };
                 Sequences::new(&plan, share).of_length(&mut explorer, &tree, 2);
                 explorer.alternate = false;
-                said(&format!("{}, two processes in turn", media.name()), &(explorer.counts - before));
+                said(&format!("{}, from {}, two processes in turn", media.name(), start.name()), &(explorer.counts - before));
             }
             explorer.until = until(3);
             for len in plan.shortest.max(2)..=plan.depth {
@@ -260,7 +263,7 @@ fn tell(failures: &[Failure]) -> bool {
 pub fn replay(text: &str) -> bool {
     let mut words = text.split(' ');
     let media = words.next().and_then(|name| Media::ALL.into_iter().find(|media| media.name() == name));
-    let start = words.next().and_then(|name| [Start::Empty, Start::Some].into_iter().find(|start| start.name() == name));
+    let start = words.next().and_then(|name| Start::ALL.into_iter().find(|start| start.name() == name));
     let (Some(media), Some(start)) = (media, start) else {
         println!("FAILED: not a medium and a start: {text}");
         return false;

@@ -75,7 +75,20 @@ fn finished(me: usize) {
 
 /// An operation that does one thing, all or nothing.
 fn is_plain(op: &Op) -> bool {
-    op.in_place().is_none() && !matches!(op, Op::Tmpfile(_) | Op::OpenUnlink(_) | Op::OpenUnlinkClose(_))
+    // A clone that has the same bytes already: what is replaced extent by extent looks the same.
+    let is_again = *op == workload::CLONE_AGAIN;
+    (op.in_place().is_none() || is_again) && !matches!(op, Op::Tmpfile(_) | Op::OpenUnlink(_) | Op::OpenUnlinkClose(_))
+}
+
+/// Whether one of two does not do one thing beside the other, but several: it finds two names one after the other, and the other
+/// moves a directory on the way to them, or takes away what it has found.
+fn is_torn(op: &Op, other: &Op) -> bool {
+    let moves = |name: &usize| workload::is_directory(*name);
+    match (op, other) {
+        (Op::Link(..) | Op::CopyWhole(..) | Op::Clone(..), Op::Rename(a, b) | Op::Exchange(a, b)) if moves(a) || moves(b) => true,
+        (Op::CopyWhole(..) | Op::Clone(..), Op::Rename(..) | Op::Exchange(..) | Op::Unlink(_)) => true,
+        _ => false,
+    }
 }
 
 /// Tries `count` runs; of these one `share` is ours.
@@ -97,6 +110,9 @@ pub fn run(explorer: &mut Explorer, tree: &Rc<Tree>, count: u64, seed: u64, shar
             if !succeeds(b, explorer) {
                 b = rng.pick(&plain);
             }
+        }
+        if is_torn(&a, &b) || is_torn(&b, &a) {
+            continue;
         }
         try_pair(explorer, tree, a, b, rng.draw() >> 16, number % 2 == 0);
     }

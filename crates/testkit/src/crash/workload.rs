@@ -26,6 +26,11 @@ fn fill(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| seed.wrapping_add((at / 8) as u8) | 1).collect()
 }
 
+/// Whether a name is a directory's, where a workload starts with some.
+pub fn is_directory(name: Name) -> bool {
+    matches!(name, A | B | A_C)
+}
+
 /// An operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -46,6 +51,10 @@ pub enum Op {
     CopyWhole(Atomic, Name, Name, u64, u64),
     /// Bytes that somebody fills in, fewer than he said, whole or not at all.
     FillWhole(Name, u64, usize),
+    /// A file becomes one that shares the blocks of another.
+    Clone(Name, Name),
+    /// The first block of a file becomes another one of it, or of another file, from an offset on.
+    CloneBlock(Name, Name, u64),
     Truncate(Name, u64),
     Allocate(Name, Fallocate, u64, u64),
     SetXattr(Name, usize),
@@ -83,6 +92,8 @@ impl fmt::Display for Op {
             Op::Whole(how, a, at, len) => write!(f, "{}({},{at},{len})", how.name(), n(a)),
             Op::CopyWhole(how, a, b, at, len) => write!(f, "{}copy({},{},{at},{len})", how.name(), n(a), n(b)),
             Op::FillWhole(a, at, len) => write!(f, "undofill({},{at},{len})", n(a)),
+            Op::Clone(a, b) => write!(f, "clone({},{})", n(a), n(b)),
+            Op::CloneBlock(a, b, at) => write!(f, "cloneblock({},{},{at})", n(a), n(b)),
             Op::Truncate(a, size) => write!(f, "truncate({},{size})", n(a)),
             Op::Allocate(a, how, at, len) => write!(f, "fallocate({},{how:?},{at},{len})", n(a)),
             Op::SetXattr(a, len) => write!(f, "setxattr({},{len})", n(a)),
@@ -99,6 +110,9 @@ impl fmt::Display for Op {
         }
     }
 }
+
+/// The clone that [`Start::Shared`] has made already.
+pub const CLONE_AGAIN: Op = Op::Clone(FOO, BAR);
 
 /// Bytes of a file that may be old or new while an operation is under way:
 /// data are written in place.
@@ -176,6 +190,17 @@ pub fn all() -> Vec<Op> {
         Op::Whole(Atomic::Undo, FOO, 4700, 4000),
         Op::FillWhole(FOO, 100, 700),
     ]);
+    ops.extend([
+        Op::Clone(FOO, A_FOO),
+        Op::Clone(FOO, BAR),
+        Op::Clone(BAR, FOO),
+        Op::Clone(A_FOO, BAR),
+        Op::Clone(FOO, A_BAR),
+        Op::CloneBlock(FOO, FOO, 4096),
+        Op::CloneBlock(FOO, FOO, 16_384),
+        Op::CloneBlock(FOO, A_FOO, 8192),
+        Op::CloneBlock(BAR, FOO, 0),
+    ]);
     for name in [FOO, A_FOO, A] {
         ops.extend([Op::SetXattr(name, 5), Op::SetXattr(name, 5000), Op::Chmod(name), Op::Chown(name)]);
     }
@@ -186,7 +211,7 @@ pub fn all() -> Vec<Op> {
 
 /// Those of [`all`] that differ in what they do to the image, rather than in the name or the length they do
 /// it with; one or two of each. Sequences of three are complete for these, from the larger start or the empty one.
-const CORE: [&str; 40] = [
+const CORE: [&str; 42] = [
     // An inode and a slot: in a directory with a block of slots, in one without, the first in the image.
     "create(bar)",
     "create(A/bar)",
@@ -219,6 +244,9 @@ const CORE: [&str; 40] = [
     "write(foo,20480,10)",
     "twodescriptors(foo)",
     "mapstore(foo)",
+    // Blocks shared with another file, and within one.
+    "clone(foo,A/foo)",
+    "cloneblock(foo,foo,16384)",
     // The map and the length: all goes, a part goes, a hole at the end; blocks ahead, with the length and without.
     "truncate(foo,0)",
     "truncate(foo,77)",
@@ -254,14 +282,20 @@ pub enum Start {
     Empty,
     /// Files `foo` (two blocks) and `A/foo` (short, with an attribute), directories `A`, `B`, `A/C`.
     Some,
+    /// The same, and files that share: `bar` has the blocks of `foo`, `A/bar` the first of them, and a hole.
+    Shared,
 }
 
 impl Start {
+    /// All.
+    pub const ALL: [Start; 3] = [Start::Some, Start::Shared, Start::Empty];
+
     /// Its name in replay strings.
     pub const fn name(self) -> &'static str {
         match self {
             Start::Empty => "empty",
             Start::Some => "some",
+            Start::Shared => "shared",
         }
     }
 
@@ -276,6 +310,10 @@ impl Start {
         let ops = [Op::Mkdir(A), Op::Create(FOO), Op::Write(FOO, None, 5000), Op::Create(A_FOO), Op::Write(A_FOO, None, 100)];
         for op in ops.into_iter().chain([Op::SetXattr(A_FOO, 9), Op::Mkdir(B), Op::Mkdir(A_C)]) {
             op.perform(machine, fs, 0)?;
+        }
+        if self == Start::Shared {
+            let ops = [Op::Create(BAR), Op::Clone(FOO, BAR), Op::Create(A_BAR), Op::CloneBlock(FOO, A_BAR, 4096)];
+            ops.into_iter().try_for_each(|op| op.perform(machine, fs, 0))?;
         }
         Ok(())
     }
@@ -377,6 +415,8 @@ impl Op {
                 let change = SetAttr { size: Some(size), ..Default::default() };
                 fs.set_attr(cx, file(fs, cx, a)?, &change)
             }
+            Op::Clone(a, b) => fs.clone_range(cx, (file(fs, cx, a)?, 0), (file(fs, cx, b)?, 0), 0),
+            Op::CloneBlock(a, b, at) => fs.clone_range(cx, (file(fs, cx, a)?, 0), (file(fs, cx, b)?, at), 4096),
             Op::Allocate(a, how, at, len) => fs.fallocate(cx, file(fs, cx, a)?, how, at, len),
             _ => self.perform_other(machine, fs, user, returned),
         }
@@ -456,7 +496,16 @@ impl Op {
         // Behind the end of the files there are it is a write like any other.
         let behind = matches!(self, Op::Whole(_, _, 5000.., _));
         let stamps = behind
-            || matches!(self, Op::Write(..) | Op::Truncate(..) | Op::Allocate(..) | Op::MapStore(..) | Op::TwoDescriptors(..));
+            || matches!(
+                self,
+                Op::Clone(..)
+                    | Op::CloneBlock(..)
+                    | Op::Write(..)
+                    | Op::Truncate(..)
+                    | Op::Allocate(..)
+                    | Op::MapStore(..)
+                    | Op::TwoDescriptors(..)
+            );
         if stamps { Times::Each } else { Times::Exact }
     }
 
@@ -467,6 +516,9 @@ impl Op {
             Op::Allocate(name, how, from, len) if !matches!(how, Fallocate::Allocate | Fallocate::KeepSize) => {
                 Some(InPlace { name, from, to: from + len })
             }
+            // Extent by extent.
+            Op::Clone(_, name) => Some(InPlace { name, from: 0, to: 1 << 20 }),
+            Op::CloneBlock(_, name, from) => Some(InPlace { name, from, to: from + 4096 }),
             Op::MapStore(name) => Some(InPlace { name, from: 16, to: 24 }),
             // Where the file was that long.
             Op::TwoDescriptors(name) => Some(InPlace { name, from: 8000, to: 8500 }),

@@ -2,7 +2,7 @@
 //! engine: what files there are, what they hold, and which bytes each needs.
 
 use format::directory::{SLOTS_PER_BLOCK, reserved_by};
-use format::extent::{Extent, Root};
+use format::extent::{ENTRY_SHARED, Extent, Root};
 use format::inode::{COLD, Head, node_offset, word};
 use format::layout::{BLOCK, LINE, Layout, ROOT};
 use std::collections::BTreeMap;
@@ -94,8 +94,8 @@ impl Reader<'_> {
         let mut extents = Vec::new();
         let mut waiting = match Root::unpack(self.word(inode + word::ROOT)?)? {
             Root::Empty => Vec::new(),
-            Root::One { block, len } => {
-                extents.push(Extent { file: 0, block, len });
+            Root::One { block, len, shared } => {
+                extents.push(Extent { file: 0, block, len, shared });
                 Vec::new()
             }
             Root::Tree { node, depth } => vec![(node, depth)],
@@ -110,7 +110,10 @@ impl Reader<'_> {
             for entry in (0..count).map(|i| at + 16 + i * 16) {
                 let (file, run) = (self.word(entry)?, self.word(entry + 8)?);
                 match depth {
-                    0 => extents.push(Extent { file, block: run >> 32, len: run & 0xffff_ffff }),
+                    0 => {
+                        let (shared, file) = (file & ENTRY_SHARED != 0, file & !ENTRY_SHARED);
+                        extents.push(Extent { file, block: run >> 32, len: run & 0xffff_ffff, shared });
+                    }
                     _ => waiting.push((run >> 32, depth - 1)),
                 }
             }

@@ -16,13 +16,15 @@ use pm::Text;
 /// process, that line holds what calls read of the first mount.
 #[repr(C)]
 pub struct MountTable {
-    /// Bit n: slot n is mounted.
+    /// Bit n: slot n is mounted. And [`UNNAMED`].
     active: AtomicU32,
     /// Bit n: what is in slot n covers a node of another mount. And [`TRANSLATED`].
     nested: AtomicU32,
     slots: [UnsafeCell<Option<Mount>>; MOUNTS_MAX],
 }
 
+/// In `active`: no path leads to the mounts.
+const UNNAMED: u32 = 1 << 31;
 /// In `nested`: owners are not shown as they are.
 const TRANSLATED: u32 = 1 << 31;
 const _: () = assert!(MOUNTS_MAX < 31);
@@ -102,6 +104,14 @@ impl MountTable {
         }
     }
 
+    /// Whether paths lead to the mounts: not where another root directory has been taken. What is open stays open.
+    pub fn set_named(&self, named: bool) {
+        match named {
+            true => self.active.fetch_and(!UNNAMED, Ordering::AcqRel),
+            false => self.active.fetch_or(UNNAMED, Ordering::AcqRel),
+        };
+    }
+
     /// The mount in `slot`.
     #[inline]
     pub fn get(&self, slot: usize) -> Option<&Mount> {
@@ -122,6 +132,13 @@ impl MountTable {
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Mount)> {
         self.among(self.active.load(Ordering::Acquire))
+    }
+
+    /// Those that paths lead to, with their slots.
+    #[inline]
+    pub fn named(&self) -> impl Iterator<Item = (usize, &Mount)> {
+        let active = self.active.load(Ordering::Acquire);
+        self.among(if active & UNNAMED == 0 { active } else { 0 })
     }
 
     /// The mounts directly inside `outer`, with their slots.
@@ -191,7 +208,7 @@ impl MountTable {
 
     #[inline(never)]
     fn find_text_among<'a>(&self, path: Text<'a>) -> Option<(&Mount, Text<'a>)> {
-        let (mut outer, mut rest) = self.iter().find_map(|(_, mount)| Some((mount, mount.rest_of_text(path)?)))?;
+        let (mut outer, mut rest) = self.named().find_map(|(_, mount)| Some((mount, mount.rest_of_text(path)?)))?;
         while let Some(inner) = self.inside(outer).find_map(|(_, mount)| Some((mount, mount.rest_of_rest(outer, rest)?))) {
             (outer, rest) = inner;
         }
@@ -228,6 +245,9 @@ impl MountTable {
 
     fn find_among<'a>(&self, mut left: u32, path: &'a [u8]) -> Option<(usize, &Mount, &'a [u8])> {
         let mut best: Option<(usize, &Mount, &'a [u8])> = None;
+        if left & UNNAMED != 0 {
+            return None;
+        }
         while left != 0 {
             let slot = left.trailing_zeros() as usize % MOUNTS_MAX;
             left &= left - 1;

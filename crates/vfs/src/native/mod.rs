@@ -164,6 +164,10 @@ impl Backend for Native {
         self.change_data(cx, to, |done| *done != 0, || self.0.copy_range(cx, from, from_offset, to, to_offset, len))
     }
 
+    fn clone_range(&self, cx: &Cx, from: (Node, u64), to: (Node, u64), len: u64) -> Result<()> {
+        self.change_data(cx, to.0, |()| true, || self.0.clone_range(cx, from, to, len))
+    }
+
     fn write_with(
         &self,
         cx: &Cx,

@@ -3,10 +3,12 @@
 //! On entry the registers are the program's, and on the stack lie: whether that stack is ours, flags, where it goes on, its stack
 //! pointer. All registers but `rax`,
 //! `rcx` and `r11` come back as they were, the flags and the vector registers too: that is what the kernel promises, and
-//! compilers make use of it.
+//! compilers make use of it. Of a program that we have mapped, the thread pointer is changed meanwhile
+//! ([`crate::runtime::swap`]).
 
 use super::{before_vfork, fork_instead, in_child, in_parent, serve};
-use crate::runtime::tls::{DISPATCHED_OFFSET, IS_ON_IT_OFFSET};
+use crate::runtime::swap::SWAPS;
+use crate::runtime::tls::{DISPATCHED_OFFSET, IS_ON_IT_OFFSET, OWN_STACK_OFFSET, PROGRAMS_BASE_OFFSET};
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 
 /// What is saved of the registers that calls may change: SSE, AVX, AVX-512.
@@ -29,6 +31,17 @@ pub fn learn() -> bool {
 }
 
 core::arch::global_asm!(
+    // The thread's words, where the program's thread pointer is in the register.
+    ".macro bypath_words to",
+    "mov \\to, qword ptr [rip + bypath_tls@GOTTPOFF]",
+    "cmp dword ptr [rip + {swaps}], 0",
+    "jne 77f",
+    "add \\to, qword ptr fs:[0]",
+    "jmp 78f",
+    "77:",
+    "add \\to, qword ptr gs:[0]",
+    "78:",
+    ".endm",
     ".pushsection .text.bypath_dispatch, \"ax\", @progbits",
     // Found from other units of this library, and from nowhere else.
     ".globl bypath_dispatch_call", ".hidden bypath_dispatch_call",
@@ -37,6 +50,7 @@ core::arch::global_asm!(
     ".globl bypath_dispatch_clone", ".hidden bypath_dispatch_clone",
     ".globl bypath_dispatch_clone3", ".hidden bypath_dispatch_clone3",
     ".globl bypath_dispatch_vfork", ".hidden bypath_dispatch_vfork",
+    ".globl bypath_dispatch_leave", ".hidden bypath_dispatch_leave",
     // A call that is served. What serves it is in r11.
     ".balign 16",
     "bypath_dispatch_call:",
@@ -56,6 +70,11 @@ core::arch::global_asm!(
     "push r8",
     "push r9",
     "push r10",
+    // These are kept by whom we call: here for threads that begin with them.
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
     "cld",
     "sub rsp, {room}",
     "and rsp, -64",
@@ -79,9 +98,25 @@ core::arch::global_asm!(
     "mov eax, {state}",
     "xor edx, edx",
     "xsave64 [rsp + {args}]",
+    "cmp dword ptr [rip + {swaps}], 0",
+    "je 5f",
+    "rdfsbase rax",
+    "rdgsbase rcx",
+    "mov rdx, qword ptr [rip + bypath_tls@GOTTPOFF]",
+    "mov [rcx + rdx + {base}], rax",
+    "wrfsbase rcx",
+    "5:",
     "mov rsi, rsp",
+    "mov rdx, rbp",
     "call r11",
     "mov rbx, rax",
+    "cmp dword ptr [rip + {swaps}], 0",
+    "je 6f",
+    "rdgsbase rcx",
+    "mov rdx, qword ptr [rip + bypath_tls@GOTTPOFF]",
+    "mov rax, [rcx + rdx + {base}]",
+    "wrfsbase rax",
+    "6:",
     "mov eax, {state}",
     "xor edx, edx",
     "xrstor64 [rsp + {args}]",
@@ -100,8 +135,7 @@ core::arch::global_asm!(
     "pop rcx",
     "jrcxz 1f",
     // The stack is ours: it is left before the thread's word says so.
-    "mov r11, qword ptr [rip + bypath_tls@GOTTPOFF]",
-    "add r11, qword ptr fs:[0]",
+    "bypath_words r11",
     "popfq",
     "pop rcx",
     "pop rsp",
@@ -150,8 +184,7 @@ core::arch::global_asm!(
     "test rax, rax",
     "js 4f",
     // What is on the stack goes into the thread's words.
-    "mov rcx, qword ptr [rip + bypath_tls@GOTTPOFF]",
-    "add rcx, qword ptr fs:[0]",
+    "bypath_words rcx",
     "mov r11, [rsp]",
     "mov [rcx + {words}], r11",
     "mov r11, [rsp + 8]",
@@ -161,8 +194,7 @@ core::arch::global_asm!(
     "mov r11, [rsp + 24]",
     "mov [rcx + {words} + 24], r11",
     "syscall",
-    "mov rcx, qword ptr [rip + bypath_tls@GOTTPOFF]",
-    "add rcx, qword ptr fs:[0]",
+    "bypath_words rcx",
     "mov r11, [rcx + {words}]",
     "mov [rsp], r11",
     "mov r11, [rcx + {words} + 8]",
@@ -180,6 +212,21 @@ core::arch::global_asm!(
     "neg rax",
     "lea r11, [rip + {fork}]",
     "jmp bypath_dispatch_full",
+    // The program has ended a thread, which goes on where it was begun.
+    ".balign 16",
+    "bypath_dispatch_leave:",
+    "rdgsbase rcx",
+    "wrfsbase rcx",
+    "mov rdx, qword ptr [rip + bypath_tls@GOTTPOFF]",
+    "mov rsp, [rcx + rdx + {own_stack}]",
+    "cld",
+    "pop r15",
+    "pop r14",
+    "pop r13",
+    "pop r12",
+    "pop rbp",
+    "pop rbx",
+    "ret",
     ".popsection",
     serve = sym serve,
     before = sym before_vfork,
@@ -192,6 +239,9 @@ core::arch::global_asm!(
     header = const ARGS_BYTES + 512,
     words = const DISPATCHED_OFFSET,
     is_on_it = const IS_ON_IT_OFFSET,
+    swaps = sym SWAPS,
+    base = const PROGRAMS_BASE_OFFSET,
+    own_stack = const OWN_STACK_OFFSET,
 );
 
 macro_rules! entries {
@@ -220,4 +270,6 @@ entries! {
     clone3 "bypath_dispatch_clone3"
     /// For a child on its parent's stack.
     vfork "bypath_dispatch_vfork"
+    /// For the end of a thread of a program that we have mapped.
+    leave "bypath_dispatch_leave"
 }

@@ -15,6 +15,7 @@
 //! - a child by vfork goes on on its parent's stack: what the parent needs waits in the thread's words.
 
 mod entry;
+mod mapped;
 mod room;
 mod thread;
 
@@ -24,15 +25,19 @@ use crate::process::own_calls::{self, Calls, Found};
 use crate::process::vfork;
 use crate::runtime::dispatch::{self, HANDED_BACK, SIGSYS};
 use crate::runtime::signals::{self, bypath_restore, trampoline};
-use crate::runtime::{errno, faults, tls};
+use crate::runtime::{errno, faults, swap, tls};
 use core::ffi::{CStr, c_int, c_void};
+use core::ops::Range;
 use pm::sys::abi::*;
 use room::Filled;
+
+pub use mapped::{set_data, set_program};
 
 /// Where `uc_mcontext.gregs` begins in `ucontext_t`, and the registers in it, as words.
 const REGISTERS: usize = 5;
 const DI: usize = 8;
 const SI: usize = 9;
+const DX: usize = 12;
 const AX: usize = 13;
 const SP: usize = 15;
 const IP: usize = 16;
@@ -87,6 +92,30 @@ fn serve_calls_of(found: &Found) -> bool {
     can && !found.past
 }
 
+/// For a program that we have mapped, and which may call on `small_stacks`: all calls come that are not made in `own`. Whether
+/// they do.
+pub fn start_mapped(own: &Range<usize>, small_stacks: bool) -> bool {
+    if !entry::learn() {
+        return false;
+    }
+    if small_stacks {
+        dispatch::switch_stacks();
+    }
+    room::Filled::within(own).keep();
+    signals::watch_calls(mapped::on_call as *const () as usize);
+    dispatch::all_but(own)
+}
+
+/// What an entry has on its stack: the registers that the program has made its call with.
+#[repr(C)]
+pub struct Frame {
+    rbp: usize,
+    is_ours: usize,
+    flags: usize,
+    counter: usize,
+    stack: usize,
+}
+
 /// What the kernel calls.
 unsafe extern "C" fn on_call(signal: c_int, info: *mut c_void, context: *mut c_void) {
     // SAFETY: the kernel's own frame.
@@ -105,6 +134,9 @@ unsafe extern "C" fn on_call(signal: c_int, info: *mut c_void, context: *mut c_v
         return;
     }
     let nr = registers[AX];
+    if swap::is_on() && mapped::takes(registers) {
+        return;
+    }
     match nr as u32 {
         __NR_rt_sigreturn => registers[IP] = bypath_restore as *const () as usize,
         __NR_exit | __NR_exit_group => go_on_at(registers, entry::past()),
@@ -224,11 +256,11 @@ unsafe fn read_words(at: usize, words: &mut [usize]) -> Result<(), pm::Errno> {
 /// A call of the program's own, from an entry; the kernel-style result.
 ///
 /// # Safety
-/// As for the system call; `args` are six words.
-unsafe extern "C" fn serve(nr: usize, args: *const [usize; 6]) -> isize {
+/// As for the system call; `args` are six words, `frame` is the entry's.
+unsafe extern "C" fn serve(nr: usize, args: *const [usize; 6], frame: *mut Frame) -> isize {
     let saved = errno::get();
     // SAFETY: by contract.
-    let result = unsafe { misc::by_number(nr, *args) };
+    let result = unsafe { if swap::is_on() { mapped::by_number(nr, *args, frame) } else { misc::by_number(nr, *args) } };
     errno::set(saved);
     result
 }
@@ -254,7 +286,7 @@ unsafe extern "C" fn before_vfork(nr: usize, args: *const [usize; 6]) -> isize {
 ///
 /// # Safety
 /// As for [`before_vfork`].
-unsafe extern "C" fn fork_instead(nr: usize, args: *const [usize; 6]) -> isize {
+unsafe extern "C" fn fork_instead(nr: usize, args: *const [usize; 6], frame: *mut Frame) -> isize {
     const SHARES: usize = (CLONE_VM | CLONE_VFORK) as usize;
     // SAFETY: by contract.
     let mut given = unsafe { *args };
@@ -269,10 +301,10 @@ unsafe extern "C" fn fork_instead(nr: usize, args: *const [usize; 6]) -> isize {
             };
         }
         // SAFETY: takes no arguments.
-        _ => return unsafe { serve(__NR_fork as usize, &given) },
+        _ => return unsafe { serve(__NR_fork as usize, &given, frame) },
     }
     // SAFETY: by contract, without shared memory.
-    unsafe { serve(nr, &given) }
+    unsafe { serve(nr, &given, frame) }
 }
 
 /// In the child.

@@ -22,12 +22,22 @@ pub struct Filled {
 impl Filled {
     /// Fills the gaps from libc's code up to the last of the loader's and ours.
     pub fn above_libc() -> Filled {
-        let mut filled = Filled { gaps: [const { 0..0 }; GAPS_MAX], count: 0, _maps: None };
         let places = outside();
         let code = || places.iter().filter(|code| !code.is_empty());
-        let (Some(begin), Some(end)) = (code().map(|code| code.start).min(), code().map(|code| code.end).max()) else {
-            return filled;
-        };
+        match (code().map(|code| code.start).min(), code().map(|code| code.end).max()) {
+            (Some(begin), Some(end)) => Filled::within(&(begin..end)),
+            _ => Filled::nothing(),
+        }
+    }
+
+    fn nothing() -> Filled {
+        Filled { gaps: [const { 0..0 }; GAPS_MAX], count: 0, _maps: None }
+    }
+
+    /// Fills those within a range.
+    pub fn within(range: &Range<usize>) -> Filled {
+        let Range { start: begin, end } = *range;
+        let mut filled = Filled::nothing();
         let Some(maps) = Contents::of(c"/proc/self/maps") else { return filled };
         let mut before = usize::MAX;
         for line in maps.bytes().split(|&byte| byte == b'\n') {
@@ -39,6 +49,11 @@ impl Filled {
         }
         filled._maps = Some(maps);
         filled
+    }
+
+    /// They stay so.
+    pub fn keep(self) {
+        core::mem::forget(self);
     }
 
     fn fill(&mut self, gap: Range<usize>) {

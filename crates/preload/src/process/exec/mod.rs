@@ -8,6 +8,7 @@
 //! ```
 
 mod arguments;
+mod mapped;
 mod search;
 mod whose;
 
@@ -17,7 +18,7 @@ pub use whose::{Whose, leads_in, whose};
 
 use crate::process::copy::copy_out;
 use crate::process::hand_over::Kind;
-use crate::process::libraries::{Copies, Paths, name_of as name_of_copy};
+use crate::process::libraries::{Copies, Paths, name_of as name_of_copy, preloaded};
 use crate::process::{hand_over, in_mount, libraries, not_loaded, program, vfork};
 use crate::runtime::environ::{Environment, STATE_MAX};
 use crate::runtime::front_end::PROCESS;
@@ -45,6 +46,8 @@ pub struct Ready {
     source: Strings,
     /// Made by a child of `vfork`, which readies itself at each path.
     vfork_child: bool,
+    /// What stands in `LD_PRELOAD` in the place of what only we have.
+    _preloaded: Option<Copies>,
 }
 
 impl Ready {
@@ -55,7 +58,7 @@ impl Ready {
     pub unsafe fn new(source: Strings) -> Result<Ready, isize> {
         let tls = tls::get();
         if !phase::is_active(tls) {
-            return Ok(Ready { environment: None, source, vfork_child: tls::get().is_vfork_child() });
+            return Ok(Ready { environment: None, source, vfork_child: tls::get().is_vfork_child(), _preloaded: None });
         }
         count::add(tls);
         let state = alloc::alloc(STATE_MAX);
@@ -71,7 +74,7 @@ impl Ready {
             Ok(len) => match unsafe { Environment::new(source, &room[..len]) } {
                 Some(environment) => {
                     PROCESS.kept_over_exec().for_each(|fd| placeholders::set_cloexec(fd, false));
-                    Ok(Ready { environment: Some(environment), source, vfork_child: false })
+                    Ok(Ready { environment: Some(environment), source, vfork_child: false, _preloaded: None })
                 }
                 None => {
                     PROCESS.exec_failed();
@@ -83,7 +86,17 @@ impl Ready {
         // SAFETY: not used any more.
         unsafe { alloc::free(state) };
         operation::leave(tls);
-        result
+        // SAFETY: by contract.
+        result.map(|ready| if unsafe { preloaded::has_suspects(source) } { ready.with_preloaded() } else { ready })
+    }
+
+    #[cold]
+    fn with_preloaded(mut self) -> Ready {
+        if let Some(environment) = &mut self.environment {
+            // SAFETY: it was made of that, outside of an operation.
+            self._preloaded = unsafe { preloaded::replace(self.source, environment) };
+        }
+        self
     }
 
     fn environ(&self) -> Strings {
@@ -179,7 +192,13 @@ impl Ready {
                 let _handed = hand_over::HandedOver::all();
                 environment.passively(exec)
             }
-            Some(environment) if kind == Kind::Past => {
+            Some(environment) if matches!(kind, Kind::Mapped | Kind::Past) => {
+                if kind == Kind::Mapped && PROCESS.hidden().next().is_some() {
+                    // SAFETY: by contract.
+                    if let Some(error) = unsafe { self.start_mapped(environment, (dirfd, path, flags), argv) } {
+                        return error;
+                    }
+                }
                 // SAFETY: by contract.
                 if unsafe { not_loaded::is_refused(name_of(path, argv), argv) } {
                     return EACCES;
@@ -193,7 +212,8 @@ impl Ready {
                          mount it finds open files of ours closed and our directory missing; bypath run --help says how to have one"
                     );
                 }
-                environment.without_state(exec)
+                // musl's loader would look for us.
+                environment.without_state(|| environment.without_library(exec))
             }
             _ => exec(),
         }

@@ -14,10 +14,12 @@
 //! | `dynamic.rs` | what a library needs, and where it is looked for |
 //! | `gather.rs` | copies of it |
 //! | `names.rs` | what the loader knows copies by |
+//! | `preloaded.rs` | those of `LD_PRELOAD` |
 
 mod dynamic;
 mod gather;
 mod names;
+pub mod preloaded;
 
 pub use gather::{Copies, Paths};
 pub use names::name_of;
@@ -177,6 +179,10 @@ fn open_ours(file: i32, name: &[u8], flags: c_int, paths: &Paths) -> Opened {
 /// # Safety
 /// `environment` is null or an array of NUL-terminated strings that ends with null, which nobody else uses meanwhile.
 pub unsafe fn inherit(environment: *const *mut c_char) {
+    // SAFETY: by contract.
+    if unsafe { preloaded::take_back(environment) } {
+        return;
+    }
     // SAFETY: by contract.
     let Some(list) = (unsafe { imports::get_variable(environment, b"LD_PRELOAD") }) else { return };
     let text = list.to_bytes();

@@ -9,6 +9,7 @@ use crate::runtime::objects::{self, Object};
 use core::ffi::{CStr, c_char, c_int};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use pm::sys::abi::*;
 use posix::own_calls::is_of_libc;
 
 #[link(name = "c")]
@@ -132,6 +133,46 @@ pub fn outside() -> [Range<usize>; 4] {
     outside
 }
 
+/// From the first code of libc, the loader and this library to the last.
+pub fn own() -> Range<usize> {
+    let mut own = 0..0;
+    objects::each(|object| {
+        if let Some(code) = object.text().filter(|code| is_outside(object, code) && !is_kernels(object)) {
+            own = hull(&own, &code);
+        }
+        false
+    });
+    own
+}
+
+/// Writes the loader's path, NUL-terminated, into `room`; `None`: not known.
+pub fn loader(room: &mut [u8]) -> Option<()> {
+    if getauxval(AT_BASE) == 0 {
+        // Started by its name, it is the program.
+        let end = room.len() - 1;
+        // SAFETY: a NUL-terminated path, and as much room as we say.
+        let len = unsafe { pm::call!(__NR_readlinkat, AT_FDCWD, c"/proc/self/exe".as_ptr(), room.as_mut_ptr(), end) }.ok()?;
+        *room.get_mut(len)? = 0;
+        return (room.first() == Some(&b'/')).then_some(());
+    }
+    let mut found = None;
+    objects::each(|object| {
+        let name = object.name().to_bytes_with_nul();
+        let is_it = object.base() == getauxval(AT_BASE) && name.first() == Some(&b'/');
+        if is_it && let Some(place) = room.get_mut(..name.len()) {
+            place.copy_from_slice(name);
+            found = Some(());
+        }
+        is_it
+    });
+    found
+}
+
+/// The vDSO.
+fn is_kernels(object: &Object) -> bool {
+    object.base() == getauxval(AT_SYSINFO_EHDR)
+}
+
 /// From the first to the last of both, of which one may be empty.
 pub fn hull(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     match (one.is_empty(), other.is_empty()) {
@@ -159,7 +200,7 @@ fn is_outside(object: &Object, code: &Range<usize>) -> bool {
     code.contains(&(getpid as *const () as usize))
         || code.contains(&(loaded as *const () as usize))
         || code.contains(&function_of_loader())
-        || object.base() == getauxval(AT_SYSINFO_EHDR)
+        || is_kernels(object)
 }
 
 /// Where a function is that the loader has, and nobody else.

@@ -5,10 +5,11 @@
 mod known;
 mod loaded;
 
-pub use loaded::{Found, loaded, opened, outside};
+pub use loaded::{Found, loaded, loader, opened, outside, own};
+pub use posix::own_calls::is_musls;
 
-use crate::runtime::alloc;
 use crate::runtime::objects::Object;
+use crate::runtime::{alloc, dispatch};
 use core::ffi::CStr;
 use known::{Entry, TEXT_MAX};
 use pm::sys::abi::*;
@@ -43,6 +44,11 @@ impl Calls {
             _ => Calls::None,
         }
     }
+}
+
+/// Whether a program that begins with `head` can be mapped by us, and its calls handed back.
+pub fn can_be_mapped(head: &[u8]) -> bool {
+    dispatch::is_possible() && pm::dispatch::sets_bases() && posix::own_calls::can_be_mapped(head)
 }
 
 /// Who makes the calls of the program open at `fd`, which begins with `head`.

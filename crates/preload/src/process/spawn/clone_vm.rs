@@ -69,6 +69,24 @@ pub unsafe fn spawn(pid: *mut c_int, order: &Order, steps: &Steps) -> Option<i32
     spawned
 }
 
+/// Whether the loader loads us into the program, as far as it is plain which that is.
+///
+/// # Safety
+/// As for [`spawn`].
+pub unsafe fn loads(order: &Order) -> bool {
+    let block = alloc::alloc_zeroed(PATH_MAX);
+    if block.is_null() {
+        return true;
+    }
+    // SAFETY: a block of that size, ours alone.
+    let text = unsafe { &mut *block.cast::<[u8; PATH_MAX]>() };
+    // SAFETY: by contract.
+    let loads = unsafe { program(order, text).is_none_or(|path| hand_over::loads_us(HERE, path, 0)) };
+    // SAFETY: not used any more.
+    unsafe { alloc::free(block) };
+    loads
+}
+
 /// As [`spawn`], with room for the program's path.
 ///
 /// # Safety

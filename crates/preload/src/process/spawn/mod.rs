@@ -13,6 +13,7 @@ pub mod order;
 use crate::next;
 use crate::process::exec::{Ready, Whose, leads_in, search, whose};
 use crate::process::fork::quiet_fork;
+use crate::process::libraries::preloaded;
 use crate::runtime::environ::Environment;
 use crate::runtime::front_end::PROCESS;
 use crate::runtime::identity::ask_again;
@@ -44,6 +45,11 @@ pub unsafe fn spawn(pid: *mut c_int, order: &Order) -> i32 {
         return errno;
     }
     let Some(steps) = Steps::of(order.actions) else { return ENOMEM };
+    // SAFETY: by contract.
+    if unsafe { preloaded::has_suspects(order.envp) } {
+        // SAFETY: by contract.
+        return unsafe { own_spawn(pid, order, &steps) };
+    }
     // SAFETY: by contract.
     if unsafe { needs_us(order, &steps) } {
         // SAFETY: by contract.
@@ -83,7 +89,9 @@ unsafe fn needs_us(order: &Order, steps: &Steps) -> bool {
             needs |= ours(path.cast());
         }
     }
-    needs
+    // One that no loader loads us into is started by us, or refused.
+    // SAFETY: by contract.
+    needs || PROCESS.hidden().next().is_some() && !unsafe { clone_vm::loads(order) }
 }
 
 /// # Safety

@@ -84,6 +84,11 @@ impl Worker {
         self.raw(nr::__NR_linkat, [CWD, from.as_ptr() as usize, CWD, to.as_ptr() as usize, 0, 0])
     }
 
+    /// An open file becomes one that shares the data of another.
+    pub fn clone_data(&self, from: isize, to: isize) -> isize {
+        self.raw(nr::__NR_ioctl, [to as usize, 0x4004_9409, from as usize, 0, 0, 0])
+    }
+
     pub fn symlink(&self, target: &str, path: &str) -> isize {
         let (target, path) = (text(target), text(path));
         self.raw(nr::__NR_symlinkat, [target.as_ptr() as usize, CWD, path.as_ptr() as usize, 0, 0, 0])

@@ -128,7 +128,11 @@ impl Worker {
         let b = (a + 1 + rng.below(NAMES as u64 - 1) as usize) % NAMES;
         let free = (0..INODES).find(|inode| !model[..NAMES].iter().any(|&name| name != 0 && inode_of(name) == *inode));
         let is_file = |name: usize| model[name] & KIND == FILE;
+        // Of another's bytes it can be a clone at once.
+        let is_empty = |name: &usize| is_file(*name) && model[word(inode_of(model[*name]), SIZE)] == 0;
+        let empty = (0..NAMES).find(|name| is_empty(name) && is_file(a) && !is_empty(&a));
         match (rng.below(16), model[a]) {
+            (0..3, _) if crate::image::atomic().is_none() && empty.is_some() => self.own_clone(&model, a, empty.unwrap_or(a)),
             (0..8, 0) => self.own_make(rng, a, free),
             (0..2, _) if is_file(a) && crate::image::atomic().is_some() => self.own_overwrite(rng, &model, a),
             (0..4, _) if is_file(a) => self.own_append(rng, &model, a),
@@ -198,6 +202,17 @@ impl Worker {
             return Err(format!("append: {written} of {len} bytes"));
         }
         self.own_call(2, "close", &[], || self.close(fd))
+    }
+
+    /// An empty file becomes a clone of another one, all of it or not at all.
+    fn own_clone(&self, model: &Model, a: usize, b: usize) -> Result<(), String> {
+        let (from, to) = (inode_of(model[a]), inode_of(model[b]));
+        let source = self.open(&self.own(a), libc::O_RDONLY);
+        let target = self.open(&self.own(b), libc::O_WRONLY);
+        let changes = [(word(to, TOKEN), model[word(from, TOKEN)]), (word(to, SIZE), model[word(from, SIZE)])];
+        self.own_call(9, "clone", &changes, || self.clone_data(source, target))?;
+        self.own_call(2, "close", &[], || self.close(source))?;
+        self.own_call(2, "close", &[], || self.close(target))
     }
 
     /// All of a file is overwritten by one call, which happens whole or not at all.
