@@ -143,6 +143,7 @@ system-model:
 system-host:
 	$(STEP) 'random calls, a directory of the kernel beside tmpfs' $(TESTKIT) differential --backend host --ops 50000
 	$(STEP) 'random calls, a cached directory, with rounds between' $(TESTKIT) differential --backend cached --ops 50000 --len 120
+	$(STEP) 'the same with rounds all the time' $(TESTKIT) differential --backend cached-busy --ops 50000 --len 120
 system-random:
 	$(STEP) 'four processes at random' $(TESTKIT) random
 system-append:

@@ -106,10 +106,15 @@ impl Cache {
         if attr.kind == Kind::Directory || has_others {
             self.touch_node(cx, node, NONE)?;
         }
-        change()?;
         if attr.kind == Kind::Directory {
-            return Ok(());
+            return change();
         }
+        if self.fs().is_open(&own, node) == Ok(true) {
+            // A round may have been since: then holes were to be asked for below again.
+            let _ = self.bring_bytes(cx, node, 0, u64::MAX);
+            let _ = self.bring_attributes(cx, node);
+        }
+        change()?;
         match self.fs().count_names(&own, node, -1) {
             // It went with its name.
             Err(Error::Posix(Errno::ESTALE)) | Ok(()) => Ok(()),

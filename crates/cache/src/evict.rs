@@ -14,6 +14,11 @@ const PART: u64 = 64;
 const LEAST: u64 = 256;
 
 impl Cache {
+    /// Takes contents away that can be had below again, of files that nobody has open; whether there were any.
+    pub fn make_room(&self, cx: &Cx) -> Result<bool> {
+        self.evict_contents(cx, self.tree)
+    }
+
     /// Makes room by contents of other files than `keep`; whether there is some.
     pub(crate) fn evict_contents(&self, cx: &Cx, keep: Node) -> Result<bool> {
         let (fs, cx, mut freed) = (self.fs(), own(cx), 0);

@@ -21,6 +21,9 @@ use engine::lower::{Change, Stamp, bits};
 /// Most levels of directories that a round goes down.
 const DEPTH_MAX: u32 = 512;
 
+/// The directory below in which rounds keep what is on its way.
+const PARK: &CStr = c".bypath-park";
+
 /// How long nobody changes anything at most while a name is removed, nanoseconds.
 const CLOSED: u64 = 100_000_000;
 
@@ -64,7 +67,11 @@ impl Cache {
     pub fn refresh(&self, cx: &Cx, goes_on: &mut dyn FnMut() -> bool) -> Result<Round> {
         let mut pass = Pass { round: Round::default(), goes_on, is_deep: true };
         // Where the directory itself is gone, or its file system: what is here stays as it is, and says so when it is asked.
-        let (handle, original) = self.lower.at(cx, &self.path(self.tree, b"")?)?;
+        let (handle, mut original) = self.lower.at(cx, &self.path(self.tree, b"")?)?;
+        if handle.child(cx, PARK).is_ok() {
+            // Of a round that is under way, and nothing that anybody sees here.
+            original.stamp.nlink = original.stamp.nlink.saturating_sub(1);
+        }
         self.refresh_directory(cx, self.tree, (&handle, &original), 0, &mut pass)?;
         Ok(pass.round)
     }

@@ -133,7 +133,10 @@ impl Work<'_> {
         let mut ids: BTreeSet<u64> = self.plan.nodes.keys().copied().collect();
         ids.extend(self.plan.touched.iter().copied());
         ids.extend(self.plan.targets.keys().copied());
-        ids.insert(self.plan.root);
+        if !self.plan.is_empty() {
+            // What was on its way has changed its times.
+            ids.insert(self.plan.root);
+        }
         let mut all = Vec::new();
         for id in ids {
             let Some(file) = self.plan.ids.get(&id).copied() else { continue };
@@ -143,7 +146,12 @@ impl Work<'_> {
             {
                 let spot = self.plan.targets.get(&id).and_then(|spots| spots.first()).or(self.plan.names_found.get(&id));
                 let name = spot.map(|(dir, name)| (node(*dir), name.clone()));
-                all.push(Stamped { node: node(id), stamp: there.stamp, name });
+                let mut stamp = there.stamp;
+                if self.theirs.contains(&id) {
+                    // As it has never been: whoever keeps the cache fresh lists it anew.
+                    stamp.ctime -= 1;
+                }
+                all.push(Stamped { node: node(id), stamp, name });
             }
         }
         Ok(all)

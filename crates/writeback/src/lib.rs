@@ -42,7 +42,7 @@ use below::Below;
 use cache::Cache;
 use plan::Plan;
 use pm::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Name of the directory below for what is on its way.
@@ -107,6 +107,8 @@ pub(crate) struct Work<'a> {
     pub hook: &'a mut Hook<'a>,
     /// Where directories were found.
     pub places: HashMap<u64, Vec<u8>>,
+    /// Directories that others have changed too.
+    pub theirs: HashSet<u64>,
     /// What could not be done; the first of it.
     pub failure: Option<Failure>,
     pub bytes: u64,
@@ -177,6 +179,7 @@ impl Writer {
             plan,
             hook: &mut ask,
             places: HashMap::new(),
+            theirs: HashSet::new(),
             failure: None,
             bytes: 0,
         };

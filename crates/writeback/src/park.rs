@@ -4,7 +4,7 @@
 //! that replaces it, so that the name is never missing.
 
 use crate::below::{Dir, id_of, join, parked};
-use crate::plan::{Spot, Target};
+use crate::plan::{Spot, Target, if_there, node};
 use crate::{Failure, Id, Result, Work};
 use base::Kind;
 use cache::touch::Label;
@@ -19,11 +19,27 @@ const NAMES: u32 = 1000;
 impl Work<'_> {
     pub fn park(&mut self) -> Result<()> {
         self.take_rights()?;
+        self.note_theirs()?;
         self.clear_park()?;
         let names: Vec<(Spot, Option<Target>)> = self.plan.names.iter().map(|(spot, target)| (spot.clone(), *target)).collect();
         for ((dir, name), target) in names {
             let parked = self.park_name(dir, &name, target);
             self.or_cut(parked)?;
+        }
+        Ok(())
+    }
+
+    /// Directories that others have changed below since they were looked at: this round's changes are not to hide that.
+    fn note_theirs(&mut self) -> Result<()> {
+        let mut dirs = self.plan.touched.clone();
+        dirs.insert(self.plan.root);
+        for id in dirs {
+            let Some(known) = if_there(self.cache.known_if(node(id)))?.flatten() else { continue };
+            let Ok(Some(dir)) = self.open(id) else { continue };
+            let there = dir.stat(b".")?.map(|there| (there.stamp.mtime, there.stamp.ctime));
+            if there.is_some_and(|there| there != (known.stamp.mtime, known.stamp.ctime)) {
+                self.theirs.insert(id);
+            }
         }
         Ok(())
     }

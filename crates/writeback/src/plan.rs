@@ -4,6 +4,7 @@ use crate::{Failure, Id, Result};
 use base::{Cx, Error, Kind, Node};
 use cache::Cache;
 use cache::touch::{CHUNK, Label};
+use engine::lower::bits;
 use pm::{Errno, UserSlice};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -106,7 +107,14 @@ pub fn if_there<T>(found: base::Result<T>) -> Result<Option<T>> {
 impl Plan {
     /// Takes what has been noted. From now on notes are made for the next round.
     pub fn take(cache: &Cache, cx: &Cx) -> Result<Plan> {
-        Plan::closed(cache, cx, |now| Plan::read(cache, cx, (0, now), true))
+        Plan::closed(cache, cx, |now| {
+            let plan = Plan::read(cache, cx, (0, now), true)?;
+            if !plan.is_empty() {
+                // The round changes the times of the directory at the top, which nobody is to take for others' doing.
+                cache.fs().mark(cx, cache.tree(), bits::DIRTY, 0).map_err(image)?;
+            }
+            Ok(plan)
+        })
     }
 
     /// Reads something at a moment without changes; what is noted from now on has the number that it is told.

@@ -1,10 +1,11 @@
 //! How far behind the directory below is.
 
-use crate::plan::{image, names_in};
+use crate::plan::{if_there, image, names_in};
 use crate::{Failure, Result};
 use base::Cx;
 use cache::Cache;
 use cache::touch::Label;
+use pm::Errno;
 
 /// What is known of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,11 +33,12 @@ impl Status {
         let (writer, error, rounds) = fs.writer().map_err(image)?;
         let mut status = Status { writer, error, rounds, written: fs.count_written(0).map_err(image)?, ..Status::default() };
         for_each_log(cache, cx, |log| {
-            for label in names_in(cache, cx, log)? {
+            for label in names_if_there(cache, cx, log)? {
                 match label.first() {
                     Some(b'n') => {
-                        let dir = fs.lookup(cx, log, &label).map_err(image)?;
-                        status.names += names_in(cache, cx, dir)?.len() as u64;
+                        if let Some(dir) = if_there(fs.lookup(cx, log, &label))? {
+                            status.names += names_if_there(cache, cx, dir)?.len() as u64;
+                        }
                     }
                     Some(b'd') => status.files += 1,
                     _ => {}
@@ -53,10 +55,21 @@ impl Status {
 fn for_each_log(cache: &Cache, cx: &Cx, mut each: impl FnMut(base::Node) -> Result<()>) -> Result<()> {
     for name in names_in(cache, cx, cache.touched())? {
         if Label::parse(&name).is_some() {
-            each(cache.fs().lookup(cx, cache.touched(), &name).map_err(image)?)?;
+            // Who writes back may take it away meanwhile.
+            if let Some(log) = if_there(cache.fs().lookup(cx, cache.touched(), &name))? {
+                each(log)?;
+            }
         }
     }
     Ok(())
+}
+
+/// Names of a directory of the log; none if that has gone.
+fn names_if_there(cache: &Cache, cx: &Cx, dir: base::Node) -> Result<Vec<Vec<u8>>> {
+    match names_in(cache, cx, dir) {
+        Err(failure) if matches!(failure.errno, Errno::ENOENT | Errno::ESTALE) => Ok(Vec::new()),
+        names => names,
+    }
 }
 
 /// Whether nothing has been noted that is not below.
@@ -64,7 +77,7 @@ pub fn is_clean(cache: &Cache, cx: &Cx) -> Result<bool> {
     let mut clean = names_in(cache, cx, cache.mapped())?.is_empty();
     for_each_log(cache, cx, |log| {
         // What was made by the round before is no change.
-        clean &= names_in(cache, cx, log)?.iter().all(|label| label.first() == Some(&b'm'));
+        clean &= names_if_there(cache, cx, log)?.iter().all(|label| label.first() == Some(&b'm'));
         Ok(())
     })?;
     Ok(clean)

@@ -26,12 +26,17 @@ pub struct Written<'a> {
 impl Fs {
     /// Takes note of which file a node is below, and what that is like. Contents and attributes here stay: they are the
     /// newer ones. A node that the lower file system did not have gets its lower line, by the record; none of its holes
-    /// are to be fetched. `ESTALE`: it is gone here.
+    /// are to be fetched. `ESTALE`: it is gone here, or has no name any more.
     pub fn written(&self, cx: &Cx, node: Node, written: &Written) -> Result<()> {
         let mut tx = self.begin(cx, lane::Kind::SetAttr)?;
         let cachelet = self.lock_node(&mut tx, cx, node)?;
         let offset = node_offset(node.id);
         let inode = self.inode(offset)?;
+        if inode.head().kind != Kind::Directory as u8 && unpack_links(inode.links.load(Acquire)).0 == 0 {
+            // Open without a name: what is below goes with the next round.
+            tx.abandon();
+            return Err(Errno::ESTALE.into());
+        }
         let own = match written.name {
             Some((dir, name)) if inode.head().kind != Kind::Directory as u8 => self.edentry_of(node, dir, name)?,
             _ => 0,

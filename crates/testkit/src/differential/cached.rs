@@ -2,7 +2,7 @@
 //!
 //! The first part of a sequence changes the directory itself, by the kernel, before the cache is asked: so there is
 //! something to bring. The rest is done through the cache; between calls, some of them chosen by their text, there are
-//! rounds that write back, and looks at what is below. In the end the directory is compared too.
+//! rounds that write back, looks at what is below, and contents that go to make room. In the end the directory is compared too.
 
 use super::compare::{Clock, Tree, difference};
 use super::op::{Arg, Op};
@@ -26,8 +26,8 @@ use writeback::Writer;
 const BYTES: u64 = 1 << 30;
 /// Rounds in which all must be below.
 const ROUNDS: u32 = 5;
-/// How long who writes back sleeps when nobody calls, nanoseconds.
-const SLEEP: i64 = 50_000_000;
+/// How long who writes back sleeps when nobody calls, nanoseconds; and if it is busy.
+const SLEEP: (i64, i64) = (50_000_000, 300_000);
 
 /// The directory, and the cache in front of it.
 pub struct Cached {
@@ -46,11 +46,12 @@ fn cx(thread: &Thread) -> Cx<'_> {
 }
 
 impl Cached {
-    /// A new directory, and a new image, in this child's place; two threads that stay root.
+    /// A new directory, and a new image, in this child's place; two threads that stay root. If `busy`, there are rounds all
+    /// the time, in the middle of calls too.
     ///
     /// # Errors
     /// Whatever can't be made.
-    pub fn start() -> Result<Cached, String> {
+    pub fn start(busy: bool) -> Result<Cached, String> {
         let place = PathBuf::from(sandbox::root_of(std::process::id() as i32));
         let directory = place.join("low");
         std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
@@ -58,7 +59,7 @@ impl Cached {
         std::fs::set_permissions(&directory, all).map_err(|error| error.to_string())?;
         let cache = mount(&place.join("image"), &directory)?;
         let failure = Arc::new(Mutex::new(None));
-        write_back(cache, failure.clone())?;
+        write_back(cache, failure.clone(), busy)?;
         let (looks, looked) = keep_fresh(cache);
         let low = KernelElsewhere::inside(&directory)?;
         Ok(Cached { world: World::new(cache), cache, low, is_shown: Cell::new(true), looks, looked, failure })
@@ -82,6 +83,13 @@ impl Cached {
             (_, Some(failure)) => Err(format!("a round: {failure}")),
             (done, None) => done.map_err(|error| format!("a round: {error:?}")),
         }
+    }
+
+    fn make_room(&self) -> Result<(), String> {
+        let thread = Thread::new();
+        let made = self.cache.make_room(&cx(&thread));
+        self.cache.give_lane_back(&thread);
+        made.map(drop).map_err(|error| format!("making room: {error:?}"))
     }
 
     fn is_clean(&self) -> Result<bool, String> {
@@ -139,6 +147,7 @@ impl Between for Cached {
         match (sum >> 20) % 16 {
             0 => self.round(),
             1 => self.look(),
+            2 => self.make_room(),
             _ => Ok(()),
         }
     }
@@ -175,22 +184,24 @@ fn mount(image: &std::path::Path, directory: &std::path::Path) -> Result<&'stati
     Ok(Box::leak(Box::new(cache)))
 }
 
-/// Starts who makes the rounds that are waited for.
-fn write_back(cache: &'static Cache, failed: Arc<Mutex<Option<String>>>) -> Result<(), String> {
+/// Starts who makes the rounds that are waited for, and if `busy` others.
+fn write_back(cache: &'static Cache, failed: Arc<Mutex<Option<String>>>, busy: bool) -> Result<(), String> {
     let writer = Writer::new(cache).map_err(|failure| failure.to_string())?;
     let fs = cache.fs();
     fs.writes_back(true).map_err(|error| format!("{error:?}"))?;
     std::thread::spawn(move || {
         while let Ok((seen, wanted)) = fs.rounds_wanted() {
-            if let Some(wanted) = wanted {
+            if busy || wanted.is_some() {
                 let result = writer.round(false);
                 if let (Err(failure), Ok(mut failed)) = (&result, failed.lock()) {
                     failed.get_or_insert(failure.to_string());
                 }
                 writer.rest();
-                let _ = fs.answer(wanted, result.map(drop).map_err(|failure| failure.errno));
+                if let Some(wanted) = wanted {
+                    let _ = fs.answer(wanted, result.map(drop).map_err(|failure| failure.errno));
+                }
             }
-            let _ = fs.await_call(seen, SLEEP);
+            let _ = fs.await_call(seen, if busy { SLEEP.1 } else { SLEEP.0 });
         }
     });
     Ok(())

@@ -31,8 +31,9 @@ pub enum Ours {
     Alone(fn() -> &'static dyn Backend),
     /// One whose open files are the kernel's.
     BesideKernel(fn() -> &'static dyn Backend),
-    /// A cache image in front of a directory of the kernel's, with rounds between the calls.
-    Cached,
+    /// A cache image in front of a directory of the kernel's, with rounds between the calls, or all the time.
+    #[allow(missing_docs)]
+    Cached { busy: bool },
     /// A directory where an image is mounted. One child at a time can use it.
     Mounted(PathBuf),
 }
@@ -138,10 +139,10 @@ fn with_pair(plan: &Plan, work: &dyn Fn(&Pair) -> Result<(), String>) -> Result<
             world = World::beside_kernel(backend);
             (&elsewhere, &world)
         }
-        Ours::Cached => {
+        Ours::Cached { busy } => {
             // First, so that it has none of the descriptors of the other.
             elsewhere = side::KernelElsewhere::start()?;
-            cached = cached::Cached::start()?;
+            cached = cached::Cached::start(*busy)?;
             between = Some(&cached);
             (&elsewhere, &cached)
         }

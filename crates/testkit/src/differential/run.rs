@@ -27,6 +27,8 @@ pub struct Limits {
     pub one_user: bool,
     /// Sizes of directories are the lower file system's, since the last round.
     pub late_directory_sizes: bool,
+    /// Holes may be data.
+    pub holes_are_data: bool,
     /// No files without a name.
     pub no_tmpfile: bool,
     /// What was removed and is only a working directory or open with `O_PATH` is nothing: `ESTALE`.
@@ -261,6 +263,10 @@ impl Pair<'_> {
             return true;
         }
         if self.limits.nodes_are_paths && args.iter().any(|arg| self.is_gone(arg)) {
+            return true;
+        }
+        if self.limits.holes_are_data && number == nr::__NR_lseek as usize && matches!(args[2], Arg::Int(3 | 4)) {
+            // `SEEK_DATA`, `SEEK_HOLE`.
             return true;
         }
         if self.limits.no_copy_range && number == nr::__NR_copy_file_range as usize {

@@ -109,6 +109,8 @@ pub enum Backend {
     Host,
     /// A cache image in front of a directory, with rounds between the calls
     Cached,
+    /// The same, with rounds all the time: what fails may not fail again
+    CachedBusy,
     /// The daemon of the `bypath run` around this call
     Wire,
     /// A kernel mount of an image, at --directory

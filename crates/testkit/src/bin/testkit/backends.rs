@@ -13,12 +13,12 @@ pub fn plan(asked: &Differential) -> Result<Plan, String> {
         return Err("--nested: images or models inside each other only (--backend native, mem)".into());
     }
     let (wire, mount, host) = (asked.backend == Backend::Wire, asked.backend == Backend::Mount, asked.backend == Backend::Host);
-    let cached = asked.backend == Backend::Cached;
+    let (busy, cached) = (asked.backend == Backend::CachedBusy, matches!(asked.backend, Backend::Cached | Backend::CachedBusy));
     let ours = match asked.backend {
         Backend::Mem => Ours::Alone(mem),
         Backend::Native => Ours::Alone(native),
         Backend::Host => Ours::BesideKernel(self::host),
-        Backend::Cached => Ours::Cached,
+        Backend::Cached | Backend::CachedBusy => Ours::Cached { busy },
         Backend::Wire => Ours::Alone(self::wire),
         Backend::Mount => Ours::Mounted(mount_point(asked.directory.as_deref())?),
     };
@@ -36,6 +36,7 @@ pub fn plan(asked: &Differential) -> Result<Plan, String> {
             vague_lock_holders: mount,
             one_user: cached,
             late_directory_sizes: cached,
+            holes_are_data: cached,
             no_tmpfile: wire,
             no_copy_range: wire,
             mounts_by_text: asked.nested,
