@@ -64,11 +64,10 @@ impl Writing {
     pub fn start(cache: &'static Cache, image: &Path, shown: &str, journal: Option<CacheImage>) -> Result<Writing> {
         let marker = claim(cache, image)?;
         let ending = Arc::new(AtomicBool::new(false));
-        let (shown_, image_) = (shown.to_owned(), image.to_path_buf());
         let mut served = Serving {
             cache,
-            shown: shown_,
-            image: image_,
+            shown: shown.to_owned(),
+            image: image.to_path_buf(),
             said: false,
             marker,
             writer: None,

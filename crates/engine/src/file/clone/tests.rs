@@ -1,23 +1,13 @@
 //! Files that share blocks, against a plain model.
 
+use crate::file::tests::{FILE, Random};
 use crate::testing::TestFs;
-use base::{Atomic, Fallocate, Kind, MapFor, NewNode, Node, SetAttr};
+use base::{Atomic, Fallocate, MapFor, Node, SetAttr};
 use core::sync::atomic::Ordering::Relaxed;
 use format::BLOCK;
 use pm::{Errno, UserSlice};
 use std::vec;
 use std::vec::Vec;
-
-const FILE: NewNode<'static> = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % end.max(1)
-    }
-}
 
 fn make(test: &TestFs, name: &[u8]) -> Node {
     test.create(&test.cx(), test.root_node(), name, &FILE).unwrap()
