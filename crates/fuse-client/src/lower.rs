@@ -284,11 +284,16 @@ impl LowerFs for FuseClient {
             _ => FOR_READ | FOR_WRITE,
         };
         let key = self.key(s, cx, node)?;
+        let asks = self.opens_ask();
         match wanted & !self.open_bits(s, node, key.incarnation)? {
+            0 if asks => self.ask_open(s, cx, node, key)?,
             0 => {}
             FOR_READ => self.open_handle(s, cx, node, key, abi::O_RDONLY)?,
             FOR_WRITE => self.open_handle(s, cx, node, key, abi::O_WRONLY)?,
             _ => self.open_handle(s, cx, node, key, abi::O_RDWR)?,
+        }
+        if asks {
+            s.forget_attr(node);
         }
         // As the kernel does: what others wrote is seen by whoever opens the file after.
         if s.get(node)?.caching.load(Relaxed) == Caching::WhileOpen as u32 {
