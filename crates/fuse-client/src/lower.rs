@@ -312,17 +312,17 @@ impl LowerFs for FuseClient {
         Some(PageKey { key: record.key.load(Relaxed), version: self.version(incarnation).ok()? })
     }
 
-    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) {
+    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<()> {
         self.settle(s, node);
         let incarnation = self.ring.incarnation();
         if self.open_bits(s, node, incarnation).unwrap_or(0) & FOR_WRITE == 0 {
-            return;
+            return Ok(());
         }
-        let Ok(record) = s.get(node) else { return };
+        let record = s.get(node)?;
         let key = Key { id: record.key.load(Relaxed), incarnation };
         let mut message = Message::new();
         message.word64(record.handles[WRITE].load(Relaxed)).word64(0).word64(0);
-        let _ = self.ask_nothing(cx, FLUSH, key, [message.bytes(), b"", b""]);
+        needless(self.ask_nothing(cx, FLUSH, key, [message.bytes(), b"", b""]))
     }
 
     fn closed(&self, s: &SessionCache, cx: &Cx, node: Node) {

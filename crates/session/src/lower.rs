@@ -72,9 +72,10 @@ pub trait LowerFs: Sync {
         Ok(())
     }
 
-    /// A descriptor on an open regular file was closed.
-    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) {
+    /// A descriptor on an open regular file is closed; the close fails as this does.
+    fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<()> {
         let _ = (s, cx, node);
+        Ok(())
     }
 
     /// Nobody has the node open any more.

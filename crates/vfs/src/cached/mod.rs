@@ -534,12 +534,13 @@ impl<S: LowerFs> Cached<S> {
         }
     }
 
-    fn flush_of(&self, cx: &Cx, id: DescriptionId) {
+    fn flush_of(&self, cx: &Cx, id: DescriptionId) -> Result<()> {
         let description = self.session.description(id);
         if description.kind.load(Relaxed) == Kind::Regular as u32 {
             let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
-            self.lower.flush(&self.session, cx, node);
+            return self.lower.flush(&self.session, cx, node);
         }
+        Ok(())
     }
 
     fn write_at(&self, cx: &Cx, node: Node, offset: u64, from: &[UserSlice]) -> Result<(usize, u64)> {
