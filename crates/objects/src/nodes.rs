@@ -244,9 +244,9 @@ impl Table {
         self.listings.get(directory).is_some_and(Listing::is_large)
     }
 
-    /// Whether a directory is known to have a marker.
-    pub fn is_marked(&self, directory: &str) -> bool {
-        self.listings.get(directory).is_some_and(|listing| listing.is_marked)
+    /// Whether a directory has a marker, or other names, as far as was known lately.
+    pub fn stays(&self, directory: &str) -> bool {
+        self.listings.get(directory).is_some_and(Listing::is_there)
     }
 
     /// What the store listed, when it was asked after so many changes.

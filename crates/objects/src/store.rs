@@ -273,9 +273,18 @@ impl Store {
 
     /// Copies an object within the store.
     pub fn copy(&self, from: &str, to: &str, only_new: bool) -> Result<(), Errno> {
-        let mut options = opendal::options::CopyOptions::default();
-        options.if_not_exists = only_new && self.can.copy_with_if_not_exists;
+        if !self.can.copy {
+            return self.wait("COPY", from, self.copy_through(from, to));
+        }
+        let if_not_exists = only_new && self.can.copy_with_if_not_exists;
+        let options = opendal::options::CopyOptions { if_not_exists, ..Default::default() };
         self.wait("COPY", from, self.operator.copy_options(from, to, options)).map(drop)
+    }
+
+    /// A copy by way of this process, where the store makes none.
+    async fn copy_through(&self, from: &str, to: &str) -> opendal::Result<()> {
+        let bytes = self.operator.read(from).await?;
+        self.operator.write(to, bytes).await.map(drop)
     }
 
     /// Copies many, markers too; the first failure ends it.
@@ -284,7 +293,8 @@ impl Store {
             let copies = some.iter().map(|(from, to)| async move {
                 match to.ends_with('/') {
                     true => self.operator.create_dir(to).await,
-                    false => self.operator.copy(from, to).await.map(drop),
+                    false if self.can.copy => self.operator.copy(from, to).await.map(drop),
+                    false => self.copy_through(from, to).await,
                 }
             });
             self.wait("COPY", &some[0].0, futures::future::try_join_all(copies))?;

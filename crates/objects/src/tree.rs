@@ -302,13 +302,7 @@ impl Tree {
 
     /// A directory that was only there because of what was in it stays.
     fn keep_directory(&self, path: &str) -> Result<(), Errno> {
-        if path.is_empty() || lock(&self.table).is_marked(path) {
-            return Ok(());
-        }
-        let listing = listing::list(self.store, path, false, &self.refused)?;
-        if listing.is_there() {
-            let changes = lock(&self.table).changes();
-            lock(&self.table).list(path, listing, changes);
+        if path.is_empty() || lock(&self.table).stays(path) || !self.store.list(path, 1, false)?.0.is_empty() {
             return Ok(());
         }
         self.store.mark(path)?;
