@@ -19,7 +19,7 @@ export LC_ALL := C
 all: build
 
 help:
-	@echo 'make          build bypath, libbypath_preload.so, libbypath_daemon.so and libbypath.so (release) into $(RELEASE)'
+	@echo 'make          build bypath, libbypath_preload.so, bypath-objects, libbypath_daemon.so and libbypath.so (release) into $(RELEASE)'
 	@echo 'make demo     a real tree, seven programs, side by side with tmpfs (TREE=dir FILES=n ROUNDS=n)'
 	@echo 'make install  puts it into PREFIX (/usr/local)'
 	@echo 'make dist     a .deb, a tarball and a wheel, for glibc 2.17 and newer, in $(PACKAGES)'
@@ -41,6 +41,7 @@ build:
 	$(CARGO) rustc --release $(CARGO_FLAGS) -p bypath-capi --crate-type cdylib
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-daemon
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-cli
+	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-objects
 
 # ---- what people install (packaging/README) ----
 
@@ -119,6 +120,7 @@ direct-tests: build
 	$(STEP) 'several file systems in one namespace' env BYPATH=$(RELEASE)/bypath tests/direct/run.sh
 	$(STEP) 'real programs on a directory of the kernel'"'"'s' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' tests/programs/run.sh bash coreutils dash findutils gzip make-gcc perl sqlite3 tar
 	$(STEP) 'real programs on a cached directory' env BYPATH=$(RELEASE)/bypath SOURCE='host:%' OPTIONS=',cache=%.cache:1G' tests/programs/run.sh bash coreutils dash findutils git gzip lmdb make-gcc perl sqlite3 tar vim
+	$(STEP) 'a bucket as a directory' env BYPATH=$(RELEASE)/bypath tests/objects/run.sh
 	@if command -v bindfs >/dev/null; then $(STEP) 'real programs on a FUSE daemon' env BYPATH=$(RELEASE)/bypath SOURCE='fuse:bindfs -f % @' tests/programs/run.sh bash dash findutils gzip make-gcc perl tar; \
 	else echo 'skip real programs on a FUSE daemon: bindfs is not installed: LEFT OUT, not passed'; fi
 	@if command -v bindfs >/dev/null; then $(STEP) 'programs and FUSE daemons killed at random' $(TESTKIT) daemons --seconds 12 --bypath $(RELEASE)/bypath; \

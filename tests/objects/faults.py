@@ -1,4 +1,4 @@
-"""A store that fails: each call says so, no later than the time-out of 3 s and some."""
+"""A store that fails: each call says so, no later than the time-out of 2 s and some."""
 import errno
 import os
 import sys

@@ -86,7 +86,7 @@ for n in range(2500): u.urlopen(u.Request("%s/_raw/many/%04d" % (sys.argv[1], n)
 # What a store does wrong is an error in time, and nothing is lost silently.
 case_faults() {
     [ -n "$store" ] || { echo "skip objects, $name: only with server.py"; return; }
-    session ,timeout=3 python3 "$here/faults.py" /s3 "$work" "$url" >out 2>err && pass || { cat err >>out; fail 'a store that fails' out; }
+    session ,timeout=2 python3 "$here/faults.py" /s3 "$work" "$url" >out 2>err && pass || { cat err >>out; fail 'a store that fails' out; }
     rm -f fault
 }
 

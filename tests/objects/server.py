@@ -37,6 +37,9 @@ def tag(data):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body in one packet: two wait for each other's acknowledgement.
+    wbufsize = -1
+    disable_nagle_algorithm = True
 
     def log_message(self, *_):
         pass
