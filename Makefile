@@ -33,6 +33,9 @@ help:
 	@echo 'make docs     the documents: links, paths, words, the commands of the guide; and the crates'"'"' own'
 	@echo 'make ci       all that CI does: format, lints, tests, docs, budgets, a tiny bench and demo'
 
+# It waits for the network: optimising across its 150 crates takes minutes and gains nothing.
+OBJECTS = CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=2 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+
 # Several builds, not one: the preload library is no_std and must not get the
 # features that the others ask of the crates they share; and of a crate that is a library for
 # Rust as well, the one for C is linked without optimising across crates (decision 0077).
@@ -41,7 +44,7 @@ build:
 	$(CARGO) rustc --release $(CARGO_FLAGS) -p bypath-capi --crate-type cdylib
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-daemon
 	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-cli
-	$(CARGO) build --release $(CARGO_FLAGS) -p bypath-objects
+	$(OBJECTS) $(CARGO) build --release $(CARGO_FLAGS) -p bypath-objects
 
 # ---- what people install (packaging/README) ----
 
@@ -63,7 +66,7 @@ dist-files:
 	cp $(RELEASE)/libbypath_preload.so target/dist/out/
 	strip --strip-unneeded target/dist/out/*
 	packaging/check-symbols 2.34 target/dist/out/libbypath_preload.so
-	packaging/check-symbols 2.17 target/dist/out/bypath target/dist/out/libbypath_preload-* target/dist/out/libbypath_daemon.so target/dist/out/libbypath.so
+	packaging/check-symbols 2.17 target/dist/out/bypath target/dist/out/libbypath_preload-* target/dist/out/libbypath_daemon.so target/dist/out/libbypath.so $(wildcard target/dist/out/bypath-objects)
 	rm -rf $(PACKAGES) && mkdir -p $(PACKAGES)
 	packaging/deb target/dist/out $(PACKAGES) $(VERSION)
 	packaging/tarball target/dist/out $(PACKAGES) $(VERSION)
@@ -72,11 +75,11 @@ dist-files:
 # Needs root: Debian 11's tree is made by debootstrap.
 dist-try:
 	packaging/try $(PACKAGES) target/tools/bullseye
-# The same without the minutes that optimising takes, in CI.
+# The same without the minutes that optimising takes, and those of bypath-objects, in CI.
 dist-ci: build
 	@if packaging/tools target/tools/zig; then \
 	    $(STEP) 'packages: for glibc 2.17' sh -c 'export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16; \
-	        CARGO_FLAGS="$(CARGO_FLAGS)" packaging/build target/tools/zig target/dist && $(MAKE) --no-print-directory dist-files' && \
+	        WITHOUT=objects CARGO_FLAGS="$(CARGO_FLAGS)" packaging/build target/tools/zig target/dist && $(MAKE) --no-print-directory dist-files' && \
 	    $(STEP) 'packages: installed and used' packaging/try $(PACKAGES) target/tools/bullseye; \
 	else echo 'skip packages: Zig could not be installed: LEFT OUT, not passed'; fi
 
@@ -91,7 +94,8 @@ bench: build
 test: tools unit preload-tests ways-tests conformance-tests program-tests direct-tests python-tests mount-tests system-tests
 
 unit:
-	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload --no-fail-fast
+	$(STEP) 'unit and integration tests' $(CARGO) test $(CARGO_FLAGS) --workspace --exclude bypath-preload --exclude bypath-objects --no-fail-fast
+	$(STEP) 'unit tests of bypath-objects' env $(OBJECTS) $(CARGO) test --release $(CARGO_FLAGS) -q -p bypath-objects
 
 preload-tests: build
 	$(STEP) 'preload: C programs in a mount and beside it' tests/preload.sh $(RELEASE)/bypath
