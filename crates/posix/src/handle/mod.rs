@@ -18,6 +18,7 @@ mod lock;
 mod lower;
 mod misc;
 mod mmap;
+mod mounting;
 mod namespace;
 mod number;
 pub(crate) mod open;
