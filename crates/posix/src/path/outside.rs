@@ -173,7 +173,8 @@ impl Process {
         let mut dir = [0u8; 1024];
         let above = kernel_directory(CWD, &mut dir)
             .is_some_and(|len| self.mounts.named().any(|(_, m)| len <= 1 || under(m.prefix(), &dir[..len])));
-        self.cwd_above_mount.store(above && !self.mounts.is_empty(), Relaxed);
+        // Each thread its own: the calling one's is looked at each time.
+        self.cwd_above_mount.store((above || self.is_parted()) && !self.mounts.is_empty(), Relaxed);
     }
 }
 
