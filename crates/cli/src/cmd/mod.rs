@@ -10,6 +10,7 @@ mod dump;
 mod enter;
 mod guard;
 mod info;
+mod inside;
 mod ls;
 mod manual;
 pub mod mkfs;
