@@ -144,6 +144,19 @@ pub enum Verb {
         #[arg(long, short)]
         quiet: bool,
     },
+    /// Print what changes from one tree (or file) to another, of one image or two: exit code 0 nothing, 1 something, 2 trouble
+    #[command(after_help = DIFF_HELP)]
+    Diff {
+        /// The first: IMG:/path, or its path in the session around this call, or in a kernel mount
+        #[arg(value_name = "IMG:/A")]
+        first: OsString,
+        /// The second
+        #[arg(value_name = "IMG:/B")]
+        second: OsString,
+        /// As JSON: an array of changes
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove trees (or files) of an image: their names at once, then all that is in them
     #[command(after_help = DROP_HELP)]
     Drop {
@@ -394,6 +407,15 @@ Examples:
 All of it is there, or nothing: it is made aside, as .bypath-aside-… in the same directory, and gets its name last. What a
 killed clone leaves there goes with the next one. Each file is as it was at one moment; what a program has mapped is copied.
 Owners, modes, times, links and extended attributes are kept, as far as the caller may.";
+
+const DIFF_HELP: &str = "\
+Examples:
+  bypath diff work.img:/main work.img:/agent1
+  bypath diff /bp/main /bp/agent1
+
+A line a change, in the order of paths: A added, D deleted, M other contents (or target of a symlink), T another type,
+P mode, owner or extended attributes alone. A directory that is in one of them only is one line, with / at its end.
+What clones still share is not read; times are not compared.";
 
 const DROP_HELP: &str = "\
 Examples:

@@ -17,20 +17,32 @@ struct Seen {
 
 /// A place by `IMG:/path`, or by the path at which it is seen.
 pub fn find(text: &OsString) -> Result<Place> {
+    found(text).map(|(place, _)| place)
+}
+
+/// The same, for what is to be changed.
+pub fn find_to_change(text: &OsString) -> Result<Place> {
+    match found(text)? {
+        (place, false) => Ok(place),
+        _ => Err(Failure::errno(text.display(), pm::Errno::EROFS)),
+    }
+}
+
+/// The place, and whether it is seen where nothing may be changed.
+fn found(text: &OsString) -> Result<(Place, bool)> {
     let path = absolute(text);
     let mounts = session().into_iter().chain(kernel_mounts());
     // A later mount hides what is below it, a longer point what is above it.
     let seen = mounts.filter(|seen| path.as_ref().is_some_and(|path| is_below(path, &seen.point)));
-    let Some((seen, path)) = seen.max_by_key(|seen| seen.point.len()).zip(path) else { return Place::parse(text) };
-    if seen.read_only {
-        return Err(Failure::errno(text.display(), pm::Errno::EROFS));
-    }
+    let Some((seen, path)) = seen.max_by_key(|seen| seen.point.len()).zip(path) else {
+        return Place::parse(text).map(|place| (place, false));
+    };
     if !seen.image.starts_with(b"/") {
         return Err(Failure::new(format!("{}: lies in no image, but in a mount of another kind", text.display())));
     }
     let rest = &path[seen.point.len()..];
     let path = if rest.is_empty() { b"/".to_vec() } else { rest.to_vec() };
-    Ok(Place { image: PathBuf::from(OsString::from_vec(seen.image)), path })
+    Ok((Place { image: PathBuf::from(OsString::from_vec(seen.image)), path }, seen.read_only))
 }
 
 /// The path without `.` and `..`, from the root on.

@@ -4,7 +4,7 @@ use super::{print, print_json};
 use crate::failure::{Failure, Result};
 use crate::image::Tree;
 use crate::place::Place;
-use crate::seen_as::find;
+use crate::seen_as::{find, find_to_change};
 use crate::{progress, size};
 use base::Node;
 use indicatif::{HumanBytes, HumanCount, ProgressBar};
@@ -51,7 +51,7 @@ const SHOWN: u64 = 1024;
 
 /// Clones a tree.
 pub fn clone(source: &OsString, target: &OsString, options: Options) -> Result<u8> {
-    let (source, target) = (find(source)?, find(target)?);
+    let (source, target) = (find(source)?, find_to_change(target)?);
     if !same_image(&source, &target) {
         return Err(Failure::new(format!(
             "{target}: lies in another image than {source}; only files of one image share their data (`bypath export` and \
@@ -84,7 +84,7 @@ pub fn clone(source: &OsString, target: &OsString, options: Options) -> Result<u
 
 /// Removes trees.
 pub fn drop(places: &[OsString], options: Options) -> Result<u8> {
-    let places = places.iter().map(find).collect::<Result<Vec<_>>>()?;
+    let places = places.iter().map(find_to_change).collect::<Result<Vec<_>>>()?;
     let stop = stopped()?;
     let mut done = Vec::new();
     for place in &places {
@@ -136,7 +136,7 @@ fn parent(tree: &mut Tree, place: &Place) -> Result<(Node, Vec<u8>)> {
     Ok((tree.find(&dir, true)?, name))
 }
 
-fn same_image(a: &Place, b: &Place) -> bool {
+pub fn same_image(a: &Place, b: &Place) -> bool {
     a.image == b.image || crate::transfer::import::is_image(&a.image, &b.image)
 }
 

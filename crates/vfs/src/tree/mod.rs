@@ -1,10 +1,11 @@
-//! Trees of one file system as a whole: [cloned](clone), [removed](remove).
+//! Trees of one file system as a whole: [cloned](clone), [removed](remove), [compared](compare).
 //!
 //! Each walks by nodes and names, with a stack of its own, so a tree may be as deep as it likes; what is being made or
 //! taken apart lies [aside](aside) meanwhile.
 
 pub mod aside;
 pub mod clone;
+pub mod compare;
 pub mod remove;
 
 use crate::backend::Backend;
@@ -61,17 +62,8 @@ impl Trees<'_> {
         if (self.each)(tally) { Ok(()) } else { Err(Errno::EINTR.into()) }
     }
 
-    /// The names in a directory, as it is now. Asks for read permission.
     fn names(&self, dir: Node) -> Result<Names> {
-        self.backend.access(self.cx, dir, base::R)?;
-        let mut names = Names::default();
-        self.backend.readdir(self.cx, dir, 0, &mut |entry| {
-            if entry.name != b"." && entry.name != b".." {
-                names.push(entry.name);
-            }
-            true
-        })?;
-        Ok(names)
+        Names::of(self.backend, self.cx, dir)
     }
 
     /// The node of a name and its type; `None` if it is not there (any more).
@@ -92,6 +84,19 @@ struct Names {
 }
 
 impl Names {
+    /// The names in a directory, as it is now. Asks for read permission.
+    fn of(backend: &dyn Backend, cx: &Cx, dir: Node) -> Result<Names> {
+        backend.access(cx, dir, base::R)?;
+        let mut names = Names::default();
+        backend.readdir(cx, dir, 0, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                names.push(entry.name);
+            }
+            true
+        })?;
+        Ok(names)
+    }
+
     fn push(&mut self, name: &[u8]) {
         self.bytes.push(name.len() as u8);
         self.bytes.extend_from_slice(name);
