@@ -5,7 +5,7 @@
 
 use super::{Tally, Trees};
 use alloc::vec::Vec;
-use base::{Lock, LockKind, LockOwner, Node, Result};
+use base::{Error, Lock, LockKind, LockOwner, Node, RenameMode, Result};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use pm::Errno;
 
@@ -50,8 +50,8 @@ pub(super) struct Aside {
 }
 
 impl Trees<'_> {
-    /// Has `make` put something aside in `dir`, under the name that it is given; it is locked then.
-    pub(super) fn set_aside<T>(
+    /// Has `make` put something new aside in `dir`, under the name that it is given; it is locked then.
+    pub(super) fn make_aside<T>(
         &mut self,
         dir: Node,
         mut make: impl FnMut(&mut Self, &[u8]) -> Result<(Node, T)>,
@@ -59,7 +59,7 @@ impl Trees<'_> {
         for _ in 0..NAMES {
             let name = fresh();
             let (node, made) = match make(self, &name) {
-                Err(base::Error::Posix(Errno::EEXIST)) => continue,
+                Err(Error::Posix(Errno::EEXIST)) => continue,
                 made => made?,
             };
             // Who sweeps may have been there before the lock.
@@ -71,6 +71,23 @@ impl Trees<'_> {
         Err(Errno::EBUSY.into())
     }
 
+    /// Puts what is called `name` aside, locked before. `EBUSY` if another one is at it.
+    pub(super) fn move_aside(&mut self, dir: Node, name: &[u8], node: Node) -> Result<Aside> {
+        self.lock_aside(node).map_err(|_| Errno::EBUSY)?;
+        let mut moved = Err(Errno::EEXIST.into());
+        let mut aside = Vec::new();
+        for _ in 0..NAMES {
+            aside = fresh();
+            moved = self.backend.rename(self.cx, dir, name, dir, &aside, RenameMode::NoReplace);
+            if moved != Err(Error::Posix(Errno::EEXIST)) {
+                break;
+            }
+        }
+        moved.inspect_err(|_| self.unlock_aside(node))?;
+        Ok(Aside { dir, name: aside, node })
+    }
+
+    /// Fails if another process has it, or where there are no locks.
     fn lock_aside(&self, node: Node) -> Result<()> {
         self.backend.lock(self.cx, node, &whole(LockKind::Exclusive))
     }

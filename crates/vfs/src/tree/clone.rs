@@ -52,7 +52,7 @@ impl Trees<'_> {
         let make = |trees: &mut Self, aside: &[u8]| {
             trees.backend.twin(trees.cx, (source, kind), dir, aside, mode).map(|twin| (twin.node, twin))
         };
-        let (aside, twin) = self.set_aside(dir, make)?;
+        let (aside, twin) = self.make_aside(dir, make)?;
         let mut clone =
             Clone { trees: self, tally: Tally::default(), linked: BTreeMap::new(), levels: Vec::new(), path: Vec::new() };
         let result = clone.all((source, kind), &twin).map_err(|error| Failed { error, path: clone.path });

@@ -30,11 +30,7 @@ impl Trees<'_> {
             tally.names = 1;
             return Ok(tally);
         }
-        let moved = |trees: &mut Self, aside: &[u8]| {
-            trees.backend.rename(trees.cx, dir, name, dir, aside, RenameMode::NoReplace)?;
-            Ok((node, ()))
-        };
-        let (aside, ()) = self.set_aside(dir, moved)?;
+        let aside = self.move_aside(dir, name, node)?;
         let result = self.remove_all(dir, &aside.name, (node, kind), &mut tally);
         if result.is_err() {
             // Under its name again, if nobody has taken that.
