@@ -2,6 +2,7 @@
 
 pub mod cache;
 mod daemon;
+mod daemon_log;
 pub mod helper;
 pub mod leavings;
 mod point;
