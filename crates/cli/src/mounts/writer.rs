@@ -27,7 +27,9 @@ const GIVE_UP: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(20);
 /// From then on a thread that nobody calls gives back what it has of the image.
 const IDLE: Duration = Duration::from_millis(100);
-/// From then on the end of a session says what it waits for.
+/// How long the end of a session rests after a round that failed.
+const ROUND_AGAIN: Duration = Duration::from_millis(100);
+/// How often the end of a session says what it waits for.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// The thread, and what it is to do at its end.
@@ -92,6 +94,7 @@ impl Writing {
     /// Waits until all is below, or says what is not.
     fn drain(&self) {
         let begun = Instant::now();
+        let mut said = begun;
         let Ok(status) = Status::of(self.cache) else { return };
         let (mut left, mut rounds) = (status, 0);
         while !left.is_clean {
@@ -102,14 +105,18 @@ impl Writing {
                 return;
             }
             rounds += 1;
-            if begun.elapsed() > QUIET {
+            if said.elapsed() > QUIET {
+                said = Instant::now();
                 let end = if std::io::stderr().is_terminal() { '\r' } else { '\n' };
                 eprint!("bypath: {}: writing back {} names, {} files{end}", self.shown, left.names, left.files);
             }
-            if self.cache.fs().want_round().is_err() && begun.elapsed() > GIVE_UP {
-                let (shown, image) = (&self.shown, self.image.display());
-                eprintln!("bypath: {shown}: not all could be written back; it is kept: bypath cache drain {image}");
-                return;
+            if self.cache.fs().want_round().is_err() {
+                if begun.elapsed() > GIVE_UP {
+                    let (shown, image) = (&self.shown, self.image.display());
+                    eprintln!("bypath: {shown}: not all could be written back; it is kept: bypath cache drain {image}");
+                    return;
+                }
+                std::thread::sleep(ROUND_AGAIN);
             }
             match Status::of(self.cache) {
                 Ok(status) => left = status,
