@@ -71,7 +71,6 @@ int main(void) {
     ASK(ioctl(fd, 0x5401, buffer));
     off_t far = -1, here = 0;
     int plain = open("f", O_RDWR);
-    ASK(ioctl(plain, FICLONE, fd));
     ASK(copy_file_range(fd, &far, fd, &here, 20, 0));
     ASK(copy_file_range(fd, &far, plain, &here, 20, 0));
     int fifo[2];

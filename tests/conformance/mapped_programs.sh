@@ -115,7 +115,7 @@ int main(int count, char **words) {
     putenv("MINE=mine");
     say("spawn", run(by_spawn, more)), say("vfork", run(by_vfork, more)), say("fork", run(by_fork, more));
     say("self", run(by_fork, self)), say("self", run(by_spawn, self)), say("self", run(by_vfork, self));
-    say("nothing", run(by_vfork, none)), say("nothing", run(by_fork, none));
+    say("nothing", run(by_vfork, none)), say("nothing", run(by_fork, none)), say("nothing", run(by_spawn, none));
     *self = "/proc/self/exe", say("exe", run(by_vfork, self));
     int ways[2];
     pipe(ways);

@@ -30,5 +30,7 @@ LD_PRELOAD=$lib/w.so sh -c 'rm d; exec rm e' 2>&1
 touch x && LD_PRELOAD="$lib/w.so" find x -printf '%U\n'
 ls
 # From one program to the next the list does not grow.
-list() { LD_PRELOAD=$lib/w.so sh -c 'exec sh -c "exec sh -c \"exec sh -c \\\"tr \\\\\\\\0 \\\\\\\\n </proc/self/environ\\\"\""' | grep '^LD_PRELOAD' | tr ':' '\n' | sort | uniq -d; }
-list
+cat >l <<'S'
+tr '\0' '\n' </proc/self/environ | grep -a ^LD_PRELOAD= | cut -d = -f 2 | tr : '\n' | sort | uniq -d
+S
+LD_PRELOAD=$lib/w.so sh -c 'exec sh -c "exec sh -c \"exec sh l\""'

@@ -3,7 +3,7 @@
 # needs: bwrap
 . "$(dirname "$0")/own.sh"
 mkdir /dev/shm/low
-at=/bp
+at=$PWD/at
 cat >inside <<'S'
 mkdir -p "$1/d" && cd "$1/d" && echo input >in || exit
 bwrap --bind / / --dev /dev --proc /proc cat "$1/d/in" 2>/dev/null && echo 'it was seen'

@@ -114,14 +114,16 @@ script_of() { # PAGE
 }
 
 run_page() { # PAGE
-    local page=$1 scratch code script
+    local page=$1 scratch home code script
     scratch=$(mktemp -d "${SHM:-/dev/shm}/bypath-docs.XXXXXX") || exit 2
-    mkdir "$scratch/home" "$scratch/work"
+    # A home directory lies on a disk.
+    home=$(mktemp -d /var/tmp/bypath-docs.XXXXXX) || exit 2
+    mkdir "$scratch/work"
     # What the pages put into /dev/shm lies in the scratch directory here.
     script=$(script_of "$page" | sed "s|/dev/shm/|$scratch/|g")
     (
         cd "$scratch/work" || exit 2
-        export HOME=$scratch/home BYPATH_SEGMENT_DIR=$scratch BYPATH_SOURCE=$root PATH=$bypath:$PATH
+        export HOME=$home BYPATH_SEGMENT_DIR=$scratch BYPATH_SOURCE=$root PATH=$bypath:$PATH
         needs() { # LIST LINE
             local need
             [ "$1" != - ] || return 0
@@ -140,7 +142,7 @@ run_page() { # PAGE
     else
         echo "ok   docs: the commands of $page"
     fi
-    rm -rf "$scratch"
+    rm -rf "$scratch" "$home"
 }
 
 case ${1:-pages} in

@@ -157,6 +157,30 @@ mod tests {
         assert!(!calls_with_paths(b"\x0f\x05") && !calls_with_paths(b"\x0f") && !calls_with_paths(b""));
     }
 
+    /// Goal: programs that can be mapped are told from others, and musl's from glibc's, by heads of any length. Method: one head
+    /// with one segment, changed a word at a time, and cut short.
+    #[test]
+    fn heads() {
+        let head = |loader: &[u8]| {
+            let mut head = std::vec![0u8; 120];
+            head[..6].copy_from_slice(b"\x7fELF\x02\x01");
+            (head[16], head[18], head[32], head[54], head[56]) = (2, 62, 64, 56, 1);
+            (head[64], head[72], head[96]) = (3, 120, loader.len() as u8);
+            [&head[..], loader].concat()
+        };
+        let musl = head(b"/lib/ld-musl-x86_64.so.1\0");
+        assert!(is_musls(&musl) && can_be_mapped(&musl));
+        assert!(!is_musls(&head(b"/lib64/ld-linux-x86-64.so.2\0")) && !is_musls(&head(b"/ld-musl/ld.so\0")));
+        for (at, other) in [(4, 1), (16, 1), (18, 183), (54, 32), (39, 1)] {
+            let mut changed = musl.clone();
+            changed[at] = other;
+            assert!(!can_be_mapped(&changed), "{at}");
+        }
+        for len in 0..musl.len() {
+            assert!(!is_musls(&musl[..len]) && can_be_mapped(&musl[..len]) == (len >= 120), "{len}");
+        }
+    }
+
     /// Goal: libc's own libraries are told from others whose names begin alike.
     #[test]
     fn of_libc() {

@@ -72,7 +72,11 @@ pub fn extended_here(cache: &Cache, cx: &Cx, node: Node) -> Result<Attributes> {
     let len = fs.list_xattr(cx, node, UserSlice::from_mut(&mut names)).map_err(image)?;
     for name in names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let mut value = vec![0u8; ATTRIBUTES_MAX];
-        let len = fs.get_xattr(cx, node, name, UserSlice::from_mut(&mut value)).map_err(image)?;
+        let len = match fs.get_xattr(cx, node, name, UserSlice::from_mut(&mut value)) {
+            // Removed meanwhile, and noted for the next round.
+            Err(base::Error::Posix(Errno::ENODATA)) => continue,
+            len => len.map_err(image)?,
+        };
         value.truncate(len);
         all.insert(name.to_vec(), value);
     }

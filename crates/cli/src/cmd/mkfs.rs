@@ -21,7 +21,7 @@ pub fn mkfs(image: &Path, limit: u64, force: bool) -> Result<u8> {
 }
 
 /// Where an image in memory may become larger than the memory that a container leaves it, and what happens then.
-pub fn beyond_memory(image: &Path, limit: u64) -> Option<String> {
+fn beyond_memory(image: &Path, limit: u64) -> Option<String> {
     let path = [image.as_os_str().as_bytes(), b"\0"].concat();
     if pm::file::file_system(&path) != Ok(pm::file::FileSystem::Memory) {
         return None;

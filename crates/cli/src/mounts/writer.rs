@@ -64,11 +64,10 @@ impl Writing {
     pub fn start(cache: &'static Cache, image: &Path, shown: &str, journal: Option<CacheImage>) -> Result<Writing> {
         let marker = claim(cache, image)?;
         let ending = Arc::new(AtomicBool::new(false));
-        let (shown_, image_) = (shown.to_owned(), image.to_path_buf());
         let mut served = Serving {
             cache,
-            shown: shown_,
-            image: image_,
+            shown: shown.to_owned(),
+            image: image.to_path_buf(),
             said: false,
             marker,
             writer: None,
@@ -78,7 +77,7 @@ impl Writing {
         };
         // Failures that show at once are the session's.
         if let Err(error) = served.open() {
-            served.end();
+            served.give_up();
             return Err(error);
         }
         if served.marker.is_some() {
@@ -156,7 +155,7 @@ impl Status {
         let status = status?;
         Ok(Status {
             is_clean: status.names + status.files == 0,
-            is_but_mapped: status.names == 0 && status.files == status.mapped,
+            is_but_mapped: status.names == 0 && status.mapped > 0 && status.files == status.mapped,
             names: status.names,
             files: status.files,
         })
@@ -260,6 +259,17 @@ impl Serving {
             }
         }
         Ok(())
+    }
+
+    /// A session that does not begin leaves no marker, unless there is something to be marked.
+    fn give_up(self) {
+        let is_journaled = marker::journal_of(marker::path(self.cache.place())).is_some();
+        if let (Some(marker), Ok(writer), false) = (self.marker, Writer::new(self.cache), is_journaled) {
+            if writer.is_clean().unwrap_or(false) {
+                marker.remove();
+            }
+            writer.rest();
+        }
     }
 
     /// What a session before has left is written before anything else is done.

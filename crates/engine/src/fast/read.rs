@@ -35,7 +35,11 @@ impl Fs {
     fn read_one(&self, cachelet: &Cachelet, offset: u64, buffer: UserSlice) -> Option<usize> {
         // The size first: whoever raises it has set the root before.
         let size = cachelet.size.load(Acquire);
-        let (block, len) = Root::one(cachelet.root.load(Acquire))?;
+        let root = cachelet.root.load(Acquire);
+        let (block, len) = match Root::own(root) {
+            Some(run) => run,
+            None => shared_run(root)?,
+        };
         let count = size.saturating_sub(offset).min(buffer.len as u64);
         if count == 0 {
             return Some(0);
@@ -47,4 +51,11 @@ impl Fs {
         self.image.copy_out(block * BLOCK + offset, part).ok()?;
         Some(part.len)
     }
+}
+
+/// A run of blocks that others may have too. Out of line: who reads what is not shared does not pay for the question.
+#[cold]
+#[inline(never)]
+fn shared_run(root: u64) -> Option<(u64, u64)> {
+    Root::one(root)
 }

@@ -182,6 +182,8 @@ impl Fs {
             len_blocks = len_blocks.min(e.file - file);
         }
         job.tx.share(first, len_blocks)?;
+        // What the source's last writer wrote is the target's too: on the medium before it is.
+        job.tx.order();
         let new = Extent { file, block: first, len: len_blocks, shared: true };
         let mut edit = Edit::new(job.tx, job.inode.root.load(Relaxed));
         if replaced.is_some() { edit.replace(new) } else { edit.insert(new) }?;

@@ -9,13 +9,13 @@ use pm::{Errno, UserSlice};
 use std::vec;
 use std::vec::Vec;
 
-const FILE: NewNode<'static> = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
+pub(super) const FILE: NewNode<'static> = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
 
 /// Deterministic random numbers.
-struct Random(u64);
+pub(super) struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         (self.0 >> 33) % end.max(1)
     }

@@ -1,12 +1,10 @@
 //! Files that share their data: `ioctl(FICLONE)`, `ioctl(FICLONERANGE)`.
 
-use super::attr::{readable, writable};
 use super::err;
 use crate::path::OpenFile;
 use crate::text::bad;
 use crate::{Process, ThreadState};
-use base::{Kind, Result};
-use pm::sys::abi;
+use base::Result;
 use pm::{Errno, faults};
 
 pub(super) const FICLONE: u32 = 0x4004_9409;
@@ -58,14 +56,7 @@ impl Process {
         if from.slot != to.slot {
             return err(Errno::EXDEV);
         }
-        match (from.entry.kind(), to.entry.kind()) {
-            (Kind::Directory, _) | (_, Kind::Directory) => return err(Errno::EISDIR),
-            (Kind::Regular, Kind::Regular) => {}
-            _ => return err(Errno::EINVAL),
-        }
-        if !readable(from.flags()) || !writable(to.flags()) || to.flags() & abi::O_APPEND != 0 {
-            return err(Errno::EBADF);
-        }
+        super::copy::may_copy(&from, to)?;
         // What is to be overwritten whole or not at all is copied.
         if to.whole().is_some() {
             return err(Errno::EOPNOTSUPP);

@@ -61,6 +61,19 @@ fn is_in_pages(fd: usize) -> bool {
     kind_in_kernel(fd).is_some_and(|kind| matches!(kind, abi::S_IFREG | abi::S_IFBLK | abi::S_IFCHR))
 }
 
+/// Whether bytes may go from one open file to another: of regular files, one to be read, the other to be written anywhere.
+pub(super) fn may_copy(from: &OpenFile, to: &OpenFile) -> base::Result<()> {
+    match (from.entry.kind(), to.entry.kind()) {
+        (Kind::Directory, _) | (_, Kind::Directory) => return err(Errno::EISDIR),
+        (Kind::Regular, Kind::Regular) => {}
+        _ => return err(Errno::EINVAL),
+    }
+    if !readable(from.flags()) || !writable(to.flags()) || to.flags() & abi::O_APPEND != 0 {
+        return err(Errno::EBADF);
+    }
+    Ok(())
+}
+
 #[allow(clippy::missing_safety_doc)]
 impl Process {
     /// `sendfile(out, in, offset, count)`: through a buffer, whichever end is ours.
@@ -354,14 +367,7 @@ impl Process {
         if args[5] != 0 {
             return err(Errno::EINVAL);
         }
-        match (from.entry.kind(), to.entry.kind()) {
-            (Kind::Directory, _) | (_, Kind::Directory) => return err(Errno::EISDIR),
-            (Kind::Regular, Kind::Regular) => {}
-            _ => return err(Errno::EINVAL),
-        }
-        if !readable(from.flags()) || !writable(to.flags()) || to.flags() & abi::O_APPEND != 0 {
-            return err(Errno::EBADF);
-        }
+        may_copy(from, to)?;
         let (from_at, to_at) = (from_at.map_err(wraps)?.unwrap_or(0), to_at.map_err(wraps)?.unwrap_or(0));
         if from.slot != to.slot {
             return err(Errno::EXDEV);

@@ -130,7 +130,10 @@ export! {
         lockf_call(fd, command, len)
     }
     fn [ioctl, __ioctl](fd: i32, request: usize, argument: usize) -> i32 {
-        ret_int(serve!(__NR_ioctl, fd, request, argument))
+        match super::loops::configured(fd, request, argument) {
+            Some(result) => ret_int(result),
+            None => ret_int(serve!(__NR_ioctl, fd, request, argument)),
+        }
     }
     fn isatty(fd: i32) -> i32 {
         if not_a_terminal(fd) {

@@ -3,7 +3,6 @@
 use crate::next;
 use crate::process::fork::{Entry, libc_clone, libc_fork, quiet_fork};
 use crate::process::vfork;
-#[cfg(target_arch = "x86_64")]
 use core::ffi::{c_int, c_void};
 #[cfg(target_arch = "x86_64")]
 use pm::sys::abi::__NR_vfork;

@@ -2,7 +2,7 @@
 
 use super::cwd::change_root;
 use super::identity::leaves_mounts;
-use super::{kernel_files, masks, message, signals};
+use super::{kernel_files, loops, masks, message, signals};
 use crate::process::{exec, fork};
 use crate::runtime::errno::{self, ret};
 use crate::runtime::{call, identity};
@@ -38,6 +38,10 @@ pub unsafe fn by_number(nr: usize, args: [usize; 6]) -> isize {
             __NR_sendmsg => match message::send(a as i32, b as *const _, c as i32) {
                 Some(result) => result,
                 None => pm::sys::raw(nr, args),
+            },
+            __NR_ioctl => match loops::configured(a as i32, b, c) {
+                Some(result) => result,
+                None => call::call(nr, args),
             },
             __NR_recvmsg => {
                 let room = message::room(b as *const _);

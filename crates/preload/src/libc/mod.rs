@@ -21,6 +21,7 @@ mod glob;
 mod identity;
 mod kernel_files;
 mod loader;
+mod loops;
 mod masks;
 mod memory;
 mod message;

@@ -21,6 +21,8 @@ struct Ready {
     token: Option<ForkToken>,
     /// Other threads go on meanwhile, and the child gets a table of the kernel's of its own.
     threaded: bool,
+    /// This thread's robust list and number: other threads may ready a fork meanwhile.
+    list: (usize, u32),
 }
 
 /// Whether this program may have more than one thread. Not where a child of `vfork` calls.
@@ -43,11 +45,14 @@ fn prepare() -> Result<Ready, i32> {
     let tls = tls::get();
     vfork_child::settle(tls)?;
     if !phase::is_active(tls) {
-        return Ok(Ready { token: None, threaded: false });
+        return Ok(Ready { token: None, threaded: false, list: (0, 0) });
     }
     operation::enter(tls);
     match PROCESS.fork_prepare(thread::state(tls)) {
-        Ok(token) => Ok(Ready { token: Some(token), threaded: has_threads() }),
+        Ok(token) => {
+            let list = (pm::mutex::robust_list(), pm::mutex::thread_number());
+            Ok(Ready { token: Some(token), threaded: has_threads(), list })
+        }
         Err(errno) => {
             operation::leave(tls);
             Err(errno.0)
@@ -60,6 +65,7 @@ impl Ready {
         dispatch::set_here();
         let Some(token) = self.token else { return };
         let tls = tls::get();
+        pm::mutex::renew_robust_list(self.list.0, self.list.1);
         child::begins(tls, token);
         if self.threaded {
             settle_beside_threads(tls);
@@ -225,7 +231,7 @@ pub unsafe fn libc_clone(
         let make = || unsafe { own(entry, stack, flags, argument, parent, area, child) };
         return if shares { tls.aside.raw_during(make) } else { make() };
     }
-    let Ready { token, threaded } = match prepare() {
+    let Ready { token, threaded, list } = match prepare() {
         Err(errno) => {
             errno::set(errno);
             return -1;
@@ -235,17 +241,17 @@ pub unsafe fn libc_clone(
     let threaded = threaded && flags as u32 & CLONE_FILES == 0;
     let start = alloc::alloc(size_of::<Begin>()).cast::<Begin>();
     if start.is_null() {
-        Ready { token, threaded }.parent(-1);
+        Ready { token, threaded, list }.parent(-1);
         errno::set(pm::Errno::ENOMEM.0);
         return -1;
     }
     // SAFETY: the block is large enough and aligned to 16.
-    unsafe { start.write(Begin { entry, argument, ready: Ready { token, threaded }, flags: flags as u32 }) };
+    unsafe { start.write(Begin { entry, argument, ready: Ready { token, threaded, list }, flags: flags as u32 }) };
     let kept = keeps_root(flags as u32);
     // SAFETY: `begin` gets the block; the rest is the program's.
     let pid = unsafe { own(begin, stack, flags, start.cast(), parent, area, child) };
     let saved = errno::get();
-    Ready { token, threaded }.parent(pid as isize);
+    Ready { token, threaded, list }.parent(pid as isize);
     if kept {
         kernel_root::release();
     }

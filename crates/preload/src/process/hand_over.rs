@@ -59,10 +59,19 @@ pub enum Kind {
     Loads,
     /// So it does, but the program makes system calls of its own that can't be brought to us.
     OwnCalls,
-    /// No loader loads us into it, but we can map it ourselves: static, or musl's.
-    Mapped,
+    /// No loader loads us into it, but we can map it ourselves.
+    Mapped(Alone),
     /// By the kernel only: set-uid, another architecture's; where calls can't be handed back, static and musl's too.
-    Past,
+    Past(Alone),
+}
+
+/// Why no loader loads us into a program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Alone {
+    /// It has none that would.
+    Static,
+    /// It is musl's, which would end for want of what it can't load.
+    Musl,
 }
 
 /// Whether the loader would load us into the program at this kernel path, and all its calls come by us.
@@ -125,10 +134,12 @@ unsafe fn kind_by_head(dirfd: i32, path: *const c_char, flags: i32, head: &mut [
     is_loader |= program.is_loader;
     let head = &head[..program.len];
     if is_secure(&program.stat) {
-        return Kind::Past;
+        // The loader heeds no library then, whichever it is.
+        return Kind::Past(Alone::Static);
     }
     if !is_loader && (!has_loader(head) || own_calls::is_musls(head)) {
-        return if own_calls::can_be_mapped(head) { Kind::Mapped } else { Kind::Past };
+        let alone = if own_calls::is_musls(head) { Alone::Musl } else { Alone::Static };
+        return if own_calls::can_be_mapped(head) { Kind::Mapped(alone) } else { Kind::Past(alone) };
     }
     let goes_past = program.calls.can_be_served() && !is_loader && !dispatch::is_possible();
     if goes_past { Kind::OwnCalls } else { Kind::Loads }

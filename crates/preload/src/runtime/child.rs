@@ -14,4 +14,5 @@ pub fn begins(tls: &Tls, token: ForkToken) {
     count::forget(tls);
     // It is the first thread now.
     tls.own_stack.set(0);
+    tls.shared.set(0);
 }

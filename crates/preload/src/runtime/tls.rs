@@ -48,6 +48,8 @@ pub struct Tls {
     pub cleared: Cell<usize>,
     /// There: the stack that the thread has given up while it was on it, begin and length; 0: none.
     pub given_up: [Cell<usize>; 2],
+    /// There: of a child that `posix_spawn` has made, what it shares with its parent; 0: it is none.
+    pub shared: Cell<usize>,
     /// There: a stack for signals of ours, in the place of one that the program has not; 0: none.
     pub spare_stack: Cell<usize>,
     /// There: what the program has told to be its list of robust mutexes.

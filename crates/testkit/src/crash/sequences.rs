@@ -224,6 +224,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(core, 40 * 40 * 40);
+        assert_eq!(core, 42 * 42 * 42);
     }
 }

@@ -1,23 +1,13 @@
 //! Files that share blocks, against a plain model.
 
+use crate::file::tests::{FILE, Random};
 use crate::testing::TestFs;
-use base::{Atomic, Fallocate, Kind, MapFor, NewNode, Node, SetAttr};
+use base::{Atomic, Fallocate, MapFor, Node, SetAttr};
 use core::sync::atomic::Ordering::Relaxed;
 use format::BLOCK;
 use pm::{Errno, UserSlice};
 use std::vec;
 use std::vec::Vec;
-
-const FILE: NewNode<'static> = NewNode { kind: Kind::Regular, mode: 0o644, rdev: 0, target: b"" };
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % end.max(1)
-    }
-}
 
 fn make(test: &TestFs, name: &[u8]) -> Node {
     test.create(&test.cx(), test.root_node(), name, &FILE).unwrap()
@@ -84,6 +74,26 @@ fn a_clone_is_another_file() {
     // The directory's block of slots stays.
     assert!(before - free(&test) <= 8, "{before} {}", free(&test));
     assert_eq!(test.fs.root().shares.load(Relaxed), 0);
+}
+
+/// Goal: what is shared is read on the fast path too, and not written there. Method: both, of a clone and of a file alone.
+#[test]
+fn the_fast_path_reads_and_does_not_write() {
+    let test = TestFs::new(64 << 20);
+    let [first, second] = [b"a", b"b"].map(|name| make(&test, name));
+    let mut bytes = [0; 100];
+    let mut fast = |node| {
+        let read = matches!(test.read_fast(node, 0, UserSlice::from_mut(&mut bytes)), base::Fast::Done(100));
+        (read, matches!(test.write_fast(&test.thread, node, Some(0), UserSlice::from_ref(b"new")), base::Fast::Done(_)))
+    };
+    write(&test, first, 0, &[7; 5000]);
+    assert_eq!(fast(first), (true, true));
+    clone(&test, (first, 0), (second, 0), 0).unwrap();
+    assert_eq!([fast(first), fast(second)], [(true, false); 2]);
+    write(&test, second, 0, b"other");
+    test.unlink(&test.cx(), test.root_node(), b"b").unwrap();
+    write(&test, first, 0, b"own");
+    assert_eq!(fast(first), (true, true), "nobody else has it any more");
 }
 
 /// Goal: blocks of a file are shared within it, next to each other and apart. Method: a file of one run, and what is written to

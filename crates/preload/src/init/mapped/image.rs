@@ -11,6 +11,8 @@ use posix::own_calls::{find, is_go};
 pub const PROGRAM: usize = 0x2aaa_aaa0_0000;
 pub const LOADER: usize = PROGRAM + (1 << 40);
 const SPREAD: usize = 1 << 17;
+/// Somebody may be there where the kernel gives addresses from below (`ulimit -s unlimited`).
+const ATTEMPTS: usize = 16;
 /// The largest pages that segments may be aligned to.
 const ALIGN: usize = 2 << 20;
 const PAGE: usize = 4096;
@@ -76,13 +78,14 @@ impl Image {
         let begin = loads().map(|segment| segment.address & !(PAGE - 1)).min().unwrap_or(0);
         let end = loads().map(|segment| segment.address + segment.bytes).max().unwrap_or(0).next_multiple_of(PAGE);
         let is_anywhere = image.half(16) == ANYWHERE;
-        let target = if is_anywhere { place + random() % SPREAD * ALIGN } else { begin };
+        let place = |_| if is_anywhere { place + random() % SPREAD * ALIGN } else { begin };
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
-        // SAFETY: new memory where there was none.
-        let reserved = unsafe { pm::call!(__NR_mmap, target, end - begin, PROT_NONE, flags, -1isize, 0) };
-        if reserved != Ok(target) {
-            return Err(c"there is no room at its addresses");
-        }
+        let target = (0..ATTEMPTS).map(place).find(|&target| {
+            // SAFETY: new memory where there was none.
+            let reserved = unsafe { pm::call!(__NR_mmap, target, end - begin, PROT_NONE, flags, -1isize, 0) };
+            reserved == Ok(target)
+        });
+        let target = target.ok_or(c"there is no room at its addresses")?;
         let base = target - begin;
         for segment in loads() {
             // SAFETY: inside what is reserved.

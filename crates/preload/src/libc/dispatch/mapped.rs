@@ -6,10 +6,11 @@
 //! - A thread is one of our libc's, which begins at once in the program ([`thread`]). So it has all that a thread of ours has.
 //! - Where calls are served on stacks of ours (Go's), signals have one of ours too while the program has none: a thread gives
 //!   up the stack that it is on before it makes its last call.
-//! - A child with memory of its own is a fork of our libc's; so is one by `posix_spawn` (`CLONE_VM | CLONE_VFORK` with a stack).
+//! - A child with memory of its own is a fork of our libc's; one by `posix_spawn` has a copy of it too ([`spawn`]).
 //!
 //! What is refused is said: the base of `gs`, a child that shares memory and is neither.
 
+mod spawn;
 mod thread;
 
 use super::{AX, DI, DX, Frame, IP, REGISTERS, SI, SP, entry};
@@ -68,6 +69,10 @@ unsafe extern "C" fn on_own_call(signal: c_int, info: *mut c_void, context: *mut
 pub fn takes(registers: &mut [usize; 23]) -> bool {
     let tls = tls::get();
     match registers[AX] as u32 {
+        __NR_exit | __NR_exit_group if tls.shared.get() != 0 => {
+            spawn::tell_parent(tls.shared.get());
+            return false;
+        }
         __NR_exit if tls.is_vfork_child() => return false,
         __NR_exit if tls.own_stack.get() != 0 => {}
         __NR_exit => {
@@ -178,17 +183,17 @@ unsafe fn clone(args: [usize; 6], frame: *mut Frame) -> isize {
         // SAFETY: by contract.
         return unsafe { thread::begin(args, frame) };
     }
-    let mut left = flags;
-    if flags & (SPAWN | CLONE_THREAD as usize) == SPAWN {
-        left &= !SPAWN;
+    if flags & (SPAWN | CLONE_THREAD as usize) == SPAWN && stack != 0 {
+        // SAFETY: by contract.
+        return unsafe { spawn::begin(args, frame) };
     }
-    if left & CLONE_VM as usize != 0 {
+    if flags & CLONE_VM as usize != 0 {
         if is_first_of(format_args!("shares")) {
             complain!("this program makes a child that shares its memory and is no thread: it gets an error");
         }
         return failed(Errno::EINVAL);
     }
-    left &= !((CLONE_SETTLS | CLONE_VFORK) as usize);
+    let left = flags & !(CLONE_SETTLS | CLONE_VFORK) as usize;
     let made = if left & !PLAIN == 0 && left & SIGNAL == SIGCHLD {
         plain_fork(left, args)
     } else {
@@ -199,8 +204,6 @@ unsafe fn clone(args: [usize; 6], frame: *mut Frame) -> isize {
         if stack != 0 {
             // SAFETY: by contract, and this process's own copy.
             unsafe { (*frame).stack = stack };
-            // What `posix_spawn` makes for its child has no room for us.
-            thread::leave_stack();
         }
         if flags & CLONE_SETTLS as usize != 0 {
             tls::get().programs_base.set(base);

@@ -87,7 +87,11 @@ impl Ready {
         }
         placeholders::flush();
         let file = if by_number {
-            kernel::fcntl(dirfd, F_DUPFD, 3)
+            // It may be open as a path only.
+            let mut link = [0u8; 32];
+            posix::proc_fd(dirfd as u32, &mut link);
+            // SAFETY: a NUL-terminated name.
+            unsafe { pm::call!(__NR_openat, HERE, link.as_ptr(), O_RDONLY) }
         } else {
             let nofollow = if flags as u32 & AT_SYMLINK_NOFOLLOW != 0 { O_NOFOLLOW } else { 0 };
             // SAFETY: by contract.

@@ -17,7 +17,7 @@ pub use search::search;
 pub use whose::{Whose, leads_in, whose};
 
 use crate::process::copy::copy_out;
-use crate::process::hand_over::Kind;
+use crate::process::hand_over::{Alone, Kind};
 use crate::process::libraries::{Copies, Paths, name_of as name_of_copy, preloaded};
 use crate::process::{hand_over, in_mount, libraries, not_loaded, program, vfork};
 use crate::runtime::environ::{Environment, STATE_MAX};
@@ -192,8 +192,8 @@ impl Ready {
                 let _handed = hand_over::HandedOver::all();
                 environment.passively(exec)
             }
-            Some(environment) if matches!(kind, Kind::Mapped | Kind::Past) => {
-                if kind == Kind::Mapped && PROCESS.hidden().next().is_some() {
+            Some(environment) if let Kind::Mapped(alone) | Kind::Past(alone) = kind => {
+                if kind == Kind::Mapped(alone) && PROCESS.hidden().next().is_some() {
                     // SAFETY: by contract.
                     if let Some(error) = unsafe { self.start_mapped(environment, (dirfd, path, flags), argv) } {
                         return error;
@@ -212,8 +212,10 @@ impl Ready {
                          mount it finds open files of ours closed and our directory missing; bypath run --help says how to have one"
                     );
                 }
-                // musl's loader would look for us.
-                environment.without_state(|| environment.without_library(exec))
+                environment.without_state(|| match alone {
+                    Alone::Static => exec(),
+                    Alone::Musl => environment.without_library(exec),
+                })
             }
             _ => exec(),
         }
