@@ -32,12 +32,14 @@ mod splice;
 mod stat;
 mod statfs;
 mod sync;
+mod trees;
 mod unsynced;
 mod watch;
 mod xattr;
 
 pub use mmap::MapFault;
 pub(crate) use mmap::Mappings;
+pub use trees::Named;
 
 use crate::path::{OpenFile, Place, Spot};
 use crate::{Outcome, Process, ThreadState};

@@ -168,6 +168,15 @@ impl Backend for Native {
         self.change_data(cx, to.0, |()| true, || self.0.clone_range(cx, from, to, len))
     }
 
+    fn twin(&self, cx: &Cx, source: (Node, Kind), dir: Node, name: &[u8], mode: Option<u16>) -> Result<Twin> {
+        let what = Renaming::Made(source.1 == Kind::Directory);
+        self.change_name(cx, dir, name, what, || self.0.twin(cx, source, dir, name, mode))
+    }
+
+    fn differs(&self, cx: &Cx, a: Node, b: Node, at: u64) -> Result<Option<(u64, u64)>> {
+        self.0.differs(cx, a, b, at)
+    }
+
     fn write_with(
         &self,
         cx: &Cx,
