@@ -64,6 +64,9 @@ impl<S: LowerFs> Cached<S> {
         if let Some(attr) = self.session.attr(node)? {
             return Ok(attr);
         }
+        if let Some(attr) = self.removed_attr(node)? {
+            return Ok(attr);
+        }
         let asked = self.session.moment();
         let (attr, ns) = self.lower.attr(&self.session, cx, node)?;
         self.session.set_attr(node, &attr, ns, asked)?;
@@ -211,6 +214,9 @@ impl<S: LowerFs> Backend for Cached<S> {
     }
 
     fn access(&self, cx: &Cx, node: Node, want: u16) -> Result<()> {
+        if let Some(attr) = self.removed_attr(node)? {
+            return if cx.cred.may(attr.kind, attr.mode, attr.uid, attr.gid, want) { Ok(()) } else { posix(Errno::EACCES) };
+        }
         self.lower.access(&self.session, cx, node, want, &|| self.fresh_attr(cx, node))
     }
 
