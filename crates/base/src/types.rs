@@ -512,6 +512,8 @@ pub enum LockOwner {
 pub struct Lock {
     pub kind: LockKind,
     pub owner: LockOwner,
+    /// The open file by which it is asked for, where that is known: a lower file system that keeps locks itself hears of it.
+    pub through: Option<u32>,
     pub start: u64,
     pub end: u64,
     /// Who holds it, when reported by a query: PID of the holder, or −1 for OFD locks.

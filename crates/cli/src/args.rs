@@ -29,14 +29,16 @@ What is seen where; may be given several times, and one inside another. SPEC is 
   new:SIZE              an image that is made for the session and goes with it
   host:/dir             a directory of the kernel's
   fuse:COMMAND ARG… @   a FUSE daemon, unmodified, without the kernel's FUSE; @ stands for its mount point
+  ceph:[MON,…][/dir]    a CephFS cluster, by ceph-fuse
   plugin:LIB.so,ARG…    a library with a struct fuse_operations (bypath_plugin.h), called in process
 
 Options: ro; for images: also atomic=undo or atomic=replay (an overwrite happens whole or not at all); for host: and fuse: allow_other (serve other users of the session too, as their ids let them; without, they are
 refused); for host: also sync=none (fsync and its kin check the descriptor and return: for what may be lost in a crash), and
 with cache=IMG sync=backend, sync=image or sync=journal (when fsync returns), journal=PATH[:SIZE];
 for fuse: also restart (start it again if it dies), timeout=SECONDS (60),
-pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, and
-carrier=socket or carrier=memory (found out: a static daemon has a socket).
+pages=SIZE (64M; most memory for parts of its files, 0 for none), default_permissions, log=FILE (what it prints once it serves), and
+carrier=socket or carrier=memory (found out: a static daemon has a socket);
+for ceph: those of fuse:, and conf=FILE, name=USER, keyring=FILE as ceph-fuse takes them.
 
 An image whose /DIR is a directory is mounted there for the kernel as well, as long as the session lasts, if
 /dev/fuse can be used: static and set-uid programs (Go's, busybox), other users and /proc see it only so. mkdir /DIR before makes it one.";

@@ -12,6 +12,7 @@ mod dump;
 mod enter;
 mod guard;
 mod info;
+mod inside;
 mod ls;
 mod manual;
 pub mod mkfs;

@@ -343,6 +343,18 @@ impl KernelMount for Native {
         self.0.knows_names(cx, dir)
     }
 
+    fn has_covered(&self) -> bool {
+        self.0.has_covered()
+    }
+
+    fn is_covered(&self, node: Node) -> bool {
+        self.0.is_covered(node.id)
+    }
+
+    fn cover(&self, cx: &Cx, node: Node) -> Result<()> {
+        self.0.cover(cx, node)
+    }
+
     fn count_stored(&self, begins: bool) {
         self.0.count_stored(begins)
     }

@@ -118,5 +118,5 @@ impl Trees<'_> {
 
 /// A lock of this process on all of a file.
 fn whole(kind: LockKind) -> Lock {
-    Lock { kind, owner: LockOwner::Process, start: 0, end: u64::MAX, pid: 0 }
+    Lock { kind, owner: LockOwner::Process, through: None, start: 0, end: u64::MAX, pid: 0 }
 }
