@@ -149,6 +149,27 @@ pub enum Verb {
         #[arg(long, short)]
         quiet: bool,
     },
+    /// Copy an image as it is at one instant, while it is in use
+    #[command(after_help = COPY_HELP)]
+    Copy {
+        /// The image
+        image: PathBuf,
+        /// The copy: a file that is not there yet
+        #[arg(value_name = "NEW")]
+        target: PathBuf,
+        /// Replace the file that is there
+        #[arg(long)]
+        force: bool,
+        /// How many seconds to wait for the image to be at rest
+        #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+        wait: u64,
+        /// As JSON: an object
+        #[arg(long)]
+        json: bool,
+        /// Say nothing
+        #[arg(long, short)]
+        quiet: bool,
+    },
     /// Print what changes from one tree (or file) to another, of one image or two: exit code 0 nothing, 1 something, 2 trouble
     #[command(after_help = DIFF_HELP)]
     Diff {
@@ -412,6 +433,15 @@ Examples:
 All of it is there, or nothing: it is made aside, as .bypath-aside-… in the same directory, and gets its name last. What a
 killed clone leaves there goes with the next one. Each file is as it was at one moment; what a program has mapped is copied.
 Owners, modes, times, links and extended attributes are kept, as far as the caller may.";
+
+const COPY_HELP: &str = "\
+Examples:
+  bypath copy work.img backup.img
+  bypath copy --json --wait 60 work.img backup.img
+
+Nobody is held up. What changes meanwhile is copied again, until nothing has changed for as long as two looks at the image take: then the
+copy is the image as it was between the two, and what was half done then is as after a crash. An image that is never at rest
+can't be copied so: after --wait seconds that is said, and nothing is left. Where the file system below can share blocks, it does.";
 
 const DIFF_HELP: &str = "\
 Examples:
