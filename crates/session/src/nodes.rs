@@ -356,6 +356,27 @@ impl SessionCache {
         record.attr_until.store(0, Relaxed);
     }
 
+    /// The lower file system says that attributes of what it calls `key` are others now, and `contents` perhaps.
+    pub fn invalidate(&self, key: u64, contents: bool) {
+        self.note_change(Of::Attributes, key);
+        if contents {
+            self.note_change(Of::Contents, key);
+        }
+    }
+
+    /// It says that `name` is another one's, or nobody's, in the directory that it calls `dir`.
+    pub fn invalidate_name(&self, dir: u64, name: &[u8]) {
+        self.invalidate(dir, false);
+        let is_meant = |record: &&Record| record.in_use() && record.kind() == Kind::Directory && record.key.load(Relaxed) == dir;
+        let high = self.header().nodes_high.load(Acquire).min(NODES);
+        let found = (0..high).find_map(|index| Some((index, self.record(index).filter(is_meant)?)));
+        match found {
+            Some((index, record)) => drop(self.doubt(self.node_of(index, record), name)),
+            // What is on its way into the cache is not to stay.
+            None => self.changed(),
+        }
+    }
+
     /// Enters what the lower file system said of `name` in `dir` when it was asked at `asked`.
     /// What changed since is not believed beyond this call. `forget` is told of
     /// keys that nobody knows any more, with their count of look-ups.
