@@ -4,7 +4,8 @@
 # needs: bindfs
 # A FUSE daemon that keeps locks is asked for them: programs of two sessions with a daemon each exclude one another by flock,
 # record and OFD locks, as do those of one session; who waits gets the lock when it is given up, not before; a waiter that
-# gets a signal gives up; a killed program's lock is free for others, of another session too; a file's close frees it.
+# gets a signal gives up; a killed program's lock is free for others, of another session too; a file's close frees it. Who
+# appends in three sessions at a time loses nothing: the daemon finds the end.
 # Method: bindfs over one directory, which passes locks on, and Python's fcntl.
 set -u
 failed=0
@@ -55,5 +56,8 @@ for kind in flock record ofd; do
     echo >&"${holder[1]}"
     wait "$holder_PID"
 done
+for i in 1 2 3; do run sh -c "for n in \$(seq 100); do echo $i \$n >>$point/log; done" & appenders[i]=$!; done
+wait "${appenders[@]}"
+[ "$(sort -u low/log | wc -l)" -eq 300 ] || fail "appended: $(sort -u low/log | wc -l) of 300 lines"
 [ $failed -eq 0 ] && echo fine
 exit $failed

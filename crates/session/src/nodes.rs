@@ -60,9 +60,9 @@ pub struct Record {
     touched: AtomicU32,
     entry_until: AtomicU64,
     attr_until: AtomicU64,
-    /// The lower file system's handles: for reading, for writing. Present as `handle_bits` says.
-    pub handles: [AtomicU64; 2],
-    /// Bit 0: a handle for reading; bit 1: one for writing.
+    /// The lower file system's handles: for reading, for writing, for appending. Present as `handle_bits` says.
+    pub handles: [AtomicU64; 3],
+    /// Bit 0: a handle for reading; bit 1: one for writing; bit 4: one for appending.
     pub handle_bits: AtomicU32,
     /// Whether pages are kept: [`Caching`].
     pub caching: AtomicU32,
@@ -86,7 +86,7 @@ pub struct Record {
     attr_asked: AtomicU64,
     /// Its place among the changes of nodes: when it was first entered under this name.
     named_at: AtomicU64,
-    reserved: [AtomicU64; 5],
+    reserved: [AtomicU64; 4],
     name: [AtomicU64; 32],
 }
 
