@@ -22,6 +22,7 @@ mod co_location;
 mod handles;
 mod locks;
 mod lower;
+mod notices;
 mod permission;
 mod protocol;
 pub mod ring;

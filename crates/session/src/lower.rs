@@ -167,6 +167,12 @@ pub trait LowerFs: Sync {
         refused()
     }
 
+    /// Writes one buffer at the end, which is at `offset` as far as one knows: with others who append, the lower file system
+    /// may know better.
+    fn append(&self, s: &SessionCache, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
+        self.write(s, cx, node, offset, from)
+    }
+
     /// Space management.
     fn fallocate(&self, s: &SessionCache, cx: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         let _ = (s, cx, node, how, offset, len);
