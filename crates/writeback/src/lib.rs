@@ -11,7 +11,7 @@
 //!
 //! **A round may be cut off anywhere, and runs again**: each step is found done or not by which file (device and number)
 //! stands where, and notes go last. A round that comes after one that was cut off takes the notes of both. So recovery is
-//! a round.
+//! a round. Behind a daemon, whose numbers say nothing, files go by those of their nodes ([`names`]).
 //!
 //! **Nothing of anybody else's is removed or replaced**: a file that the notes do not know goes aside, as
 //! `NAME.bypath-theirs`.
@@ -26,6 +26,7 @@ mod finish;
 pub mod journal;
 mod make;
 pub mod marker;
+mod names;
 mod park;
 mod place;
 mod plan;
@@ -117,7 +118,7 @@ pub(crate) struct Work<'a> {
 impl Writer {
     /// For the directory below this cache.
     pub fn new(cache: &'static Cache) -> std::result::Result<Writer, Failure> {
-        Ok(Writer { cache, thread: Thread::new(), below: Below::open(cache.place())?, journal: None })
+        Ok(Writer { cache, thread: Thread::new(), below: Below::of(cache)?, journal: None })
     }
 
     /// What it does below is in this journal before.
@@ -171,6 +172,7 @@ impl Writer {
             None => (Plan::take(self.cache, &cx)?, 0),
         };
         let noted = plan.noted;
+        self.below.begin(&plan)?;
         let mut work = Work {
             cache: self.cache,
             cx,
@@ -195,6 +197,9 @@ impl Writer {
     /// What this thread has of the image goes back.
     pub fn rest(&self) {
         self.cache.give_lane_back(&self.thread);
+        if let Some(names) = self.below.names() {
+            names.rest();
+        }
     }
 }
 

@@ -8,16 +8,26 @@
 mod bench;
 
 use bench::Op::*;
-use bench::{Bench, OPS, may_run};
+use bench::{Bench, How, OPS, may_run};
 
 /// Goal: each operation, and each pair of them, comes out below as on a plain directory, with one round after both and
 /// with one between.
 #[test]
 fn pairs() {
+    pairs_behind(How::Directory);
+}
+
+/// The same behind a daemon, whose files have no numbers that last.
+#[test]
+fn pairs_of_a_daemon() {
+    pairs_behind(How::Daemon);
+}
+
+fn pairs_behind(how: How) {
     if !may_run() {
         return;
     }
-    let bench = Bench::new("pairs", 2 * OPS.len() * OPS.len());
+    let bench = Bench::new("pairs", 2 * OPS.len() * OPS.len(), how);
     let mut run = 0;
     for a in OPS {
         for b in OPS {
@@ -39,11 +49,21 @@ fn pairs() {
 /// Goal: a round may be cut off at any step and runs again, with and without work in between.
 #[test]
 fn cut_anywhere() {
+    cut_anywhere_behind(How::Directory);
+}
+
+/// The same behind a daemon, whose files have no numbers that last.
+#[test]
+fn cut_anywhere_of_a_daemon() {
+    cut_anywhere_behind(How::Daemon);
+}
+
+fn cut_anywhere_behind(how: How) {
     if !may_run() {
         return;
     }
     const STEPS: usize = 60;
-    let bench = Bench::new("cut", OPS.len() * STEPS * 2);
+    let bench = Bench::new("cut", OPS.len() * STEPS * 2, how);
     let mut run = 0;
     for (index, a) in OPS.iter().enumerate() {
         let b = OPS[(index * 7 + 3) % OPS.len()];
@@ -70,6 +90,16 @@ fn cut_anywhere() {
 /// Goal: what is done while a round is under way comes out too, whatever the round has done by then.
 #[test]
 fn changes_meanwhile() {
+    changes_meanwhile_behind(How::Directory);
+}
+
+/// The same behind a daemon, whose files have no numbers that last.
+#[test]
+fn changes_meanwhile_of_a_daemon() {
+    changes_meanwhile_behind(How::Daemon);
+}
+
+fn changes_meanwhile_behind(how: How) {
     if !may_run() {
         return;
     }
@@ -77,7 +107,7 @@ fn changes_meanwhile() {
     let others =
         [Unlink("new"), Rename("new", "f"), Unlink("f"), Rename("d", "d3"), Rename("f", "d/f2"), Append("big", 9), Rmdir("n")];
     let firsts = [Create("new"), Mkdir("n"), Rename("f", "new"), Rename("d", "moved"), Write("big", 5, 9), Exchange("f", "d")];
-    let bench = Bench::new("meanwhile", firsts.len() * others.len() * STEPS);
+    let bench = Bench::new("meanwhile", firsts.len() * others.len() * STEPS, how);
     let mut run = 0;
     for first in firsts {
         for other in others {

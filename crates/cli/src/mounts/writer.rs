@@ -43,15 +43,20 @@ pub struct Writing {
 
 /// Locks the marker of the directory; refused if it is another image's.
 fn claim(cache: &Cache, image: &Path) -> Result<Option<Marker>> {
-    let directory = marker::path(cache.place());
-    match Marker::claim(directory, image, cache.fs().identity()) {
+    let place = marker::path(cache.place());
+    // A daemon may refuse such a name, or show it to others.
+    let (directory, marker) = match cache.daemon() {
+        None => (place, place.join(marker::NAME)),
+        Some(_) => (image, marker::beside(image)),
+    };
+    match Marker::claim(&marker, image, cache.fs().identity()) {
         Ok(Claim::Ours(marker)) => Ok(Some(marker)),
         Ok(Claim::Served) => Ok(None),
         Ok(Claim::Another(other)) => Err(Failure::new(format!(
             "{}: {other} holds changes of this directory: see `bypath cache status {other}`, `bypath cache drain {other}`",
             directory.display()
         ))),
-        Err(errno) => Err(Failure::errno(directory.join(marker::NAME).display(), errno)),
+        Err(errno) => Err(Failure::errno(marker.display(), errno)),
     }
 }
 
@@ -175,6 +180,9 @@ struct Shared {
 
 /// Opens the journal that the marker names, or the one that is wished for, and names it.
 fn journal_of(cache: &Cache, image: &Path, marker: &Marker, wish: Option<&CacheImage>) -> Result<Option<Arc<Journal>>> {
+    if cache.daemon().is_some() {
+        return Ok(None);
+    }
     let named = marker::journal_of(marker::path(cache.place()));
     let named = named.map(|path| CacheImage { path, size: JOURNAL_SIZE });
     let Some(CacheImage { path, size }) = named.as_ref().or(wish) else { return Ok(None) };
@@ -263,7 +271,7 @@ impl Serving {
 
     /// A session that does not begin leaves no marker, unless there is something to be marked.
     fn give_up(self) {
-        let is_journaled = marker::journal_of(marker::path(self.cache.place())).is_some();
+        let is_journaled = self.cache.daemon().is_none() && marker::journal_of(marker::path(self.cache.place())).is_some();
         if let (Some(marker), Ok(writer), false) = (self.marker, Writer::new(self.cache), is_journaled) {
             if writer.is_clean().unwrap_or(false) {
                 marker.remove();
