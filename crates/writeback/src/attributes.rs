@@ -25,15 +25,16 @@ impl Work<'_> {
         if uid.is_some() || gid.is_some() {
             dir.set_owner(name, uid, gid)?;
         }
+        let mut mode = None;
         if attr.kind != Kind::Symlink {
             self.set_extended(dir, name, node)?;
             // A change of owner takes set-id bits away.
             if there.attr.mode != attr.mode || (uid.is_some() || gid.is_some()) && attr.mode & SET_ID != 0 {
-                dir.set_mode(name, attr.mode)?;
+                mode = Some(attr.mode);
             }
         }
         let atime = (attr.atime != attr.mtime).then_some(attr.atime);
-        dir.set_times(name, atime, attr.mtime)?;
+        dir.set_last(name, mode, atime, attr.mtime)?;
         Ok(true)
     }
 

@@ -78,6 +78,8 @@ struct State {
     /// Files that rounds have written to, this one and that before it.
     written: HashSet<u64>,
     before: HashSet<u64>,
+    /// Names at which nothing stood in this round.
+    absent: HashSet<Spot>,
     /// Length of the log.
     end: u64,
     /// What has begun, and nobody knows whether it is done.
@@ -143,6 +145,7 @@ impl Names {
             files: HashMap::new(),
             written: HashSet::new(),
             before: HashSet::new(),
+            absent: HashSet::new(),
             end: 0,
             pending: None,
         })))
@@ -160,6 +163,21 @@ impl Names {
         state.files = plan.facts.clone();
         state.read_log()?;
         state.settle(is_there)
+    }
+
+    /// Which file a name leads to, if what stands there is what is known; nobody is asked.
+    pub fn led(&self, spot: &Spot) -> Option<u64> {
+        self.state().led(spot)
+    }
+
+    /// Whether nothing stood at a name when it was looked at in this round; who gives it to something looks again.
+    pub fn is_absent(&self, spot: &Spot) -> bool {
+        self.state().absent.contains(spot)
+    }
+
+    /// Nothing stands there.
+    pub fn note_absent(&self, spot: Spot) {
+        self.state().absent.insert(spot);
     }
 
     /// A name that was found since, and the file that it leads to.
@@ -198,11 +216,7 @@ impl Names {
     /// Which file something that stands at a name is.
     pub fn identify(&self, spot: &Spot, attr: &Attr) -> Id {
         let state = self.state();
-        let led = match state.moved.get(spot) {
-            Some(moved) => *moved,
-            None => state.noted.get(spot).copied(),
-        };
-        let Some(file) = led else { return FOREIGN };
+        let Some(file) = state.led(spot) else { return FOREIGN };
         if state.written.contains(&file) || state.before.contains(&file) || attr.kind == Kind::Directory {
             let is_kind = state.files.get(&file).is_none_or(|facts| facts.kind == attr.kind as u64);
             return if is_kind { (0, file) } else { FOREIGN };
@@ -224,6 +238,10 @@ impl Names {
 }
 
 impl State {
+    fn led(&self, spot: &Spot) -> Option<u64> {
+        self.moved.get(spot).copied().unwrap_or_else(|| self.noted.get(spot).copied())
+    }
+
     fn cx(&self) -> Cx<'_> {
         Cx { cred: base::Cred::ROOT, umask: 0, thread: &self.thread }
     }
@@ -259,6 +277,7 @@ impl State {
         self.moved.clear();
         self.written.clear();
         self.before.clear();
+        self.absent.clear();
         let Some(log) = self.find(LOG)? else { return Ok(()) };
         let fs = self.cache.fs();
         let mut bytes = vec![0u8; fs.attr(&self.cx(), log).map_err(image)?.size as usize];
@@ -337,6 +356,7 @@ impl State {
             self.moved.insert(Step::spot(&step.from), None);
         }
         if step.what != What::Remove {
+            self.absent.remove(&Step::spot(&step.to));
             self.moved.insert(Step::spot(&step.to), Some(step.file));
         }
         if step.what == What::Make {

@@ -47,23 +47,19 @@ impl Work<'_> {
 
     fn place_among(&mut self, id: u64, file: Id, above: &mut Vec<u64>) -> Result<Option<Vec<u8>>> {
         let name = parked(file);
-        if self.is_at((PARK.as_bytes(), PARK_ID), &name, file)? {
+        if self.below.has((PARK.as_bytes(), PARK_ID), &name, file)? {
             return Ok(Some(join(PARK.as_bytes(), &name)));
         }
         let now = self.plan.dirs.get(&id).cloned();
         let before = self.plan.was.get(&file).cloned().unwrap_or_default();
         for (parent, name) in now.into_iter().chain(before) {
             if let Some(place) = self.place_from(parent, above)?
-                && self.is_at((&place, parent), &name, file)?
+                && self.below.has((&place, parent), &name, file)?
             {
                 return Ok(Some(join(&place, &name)));
             }
         }
         Ok(None)
-    }
-
-    fn is_at(&self, dir: (&[u8], u64), name: &[u8], file: Id) -> Result<bool> {
-        Ok(self.below.stat_in(dir, name)?.is_some_and(|there| there.id == file))
     }
 
     /// A directory of ours below, open.

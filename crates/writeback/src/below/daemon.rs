@@ -10,6 +10,7 @@ use cache::lower::Original;
 use cache::touch::Label;
 use pm::{Errno, UserSlice};
 use rustix::fs::FileType;
+use std::cell::Cell;
 use vfs::cached;
 
 /// Asks a daemon, in the name of who writes back, who may do what the programs might.
@@ -95,19 +96,31 @@ impl Dir {
         if name == b"." { Ok(self.node) } else { ask(|cx| self.daemon.lookup(cx, self.node, name)) }
     }
 
+    /// Whether that file is called so here. Who is not known to be is not asked for.
+    pub fn has(&self, name: &[u8], id: Id) -> Result<bool> {
+        let is_known = id.0 == 0 && self.names.led(&(self.id, name.to_vec())) == Some(id.1);
+        Ok(is_known && self.stat(name)?.is_some_and(|there| there.id == id))
+    }
+
+    /// What stands at a name; nothing, where nothing did before in this round.
     pub fn stat(&self, name: &[u8]) -> Result<Option<There>> {
+        if name != b"." && self.names.is_absent(&(self.id, name.to_vec())) {
+            return Ok(None);
+        }
         let attr = match self.node(name).and_then(|node| ask(|cx| self.daemon.attr(cx, node))) {
-            Err(Error::Posix(Errno::ENOENT)) => return Ok(None),
+            Err(Error::Posix(Errno::ENOENT)) => {
+                self.names.note_absent((self.id, name.to_vec()));
+                return Ok(None);
+            }
             attr => attr.map_err(self.failed(name))?,
         };
         let id = if name == b"." { (0, self.id) } else { self.names.identify(&(self.id, name.to_vec()), &attr) };
         Ok(Some(There { attr, stamp: Original::of_daemon(&attr).stamp, id }))
     }
 
-    /// What is called so, which must be there.
-    fn there(&self, name: &[u8]) -> Result<(Id, Kind)> {
-        let there = self.stat(name)?.ok_or(Error::Posix(Errno::ENOENT)).map_err(self.failed(name))?;
-        Ok((there.id, there.attr.kind))
+    /// Which file a name leads to; `u64::MAX`: somebody else's, which it stays.
+    fn file_of(&self, name: &[u8]) -> u64 {
+        self.names.led(&(self.id, name.to_vec())).unwrap_or(u64::MAX)
     }
 
     fn spot(&self, name: &[u8]) -> (u64, Vec<u8>) {
@@ -123,20 +136,18 @@ impl Dir {
 
     /// `replaces`: what has the new name already goes. A daemon may not be able to refuse that by itself.
     pub fn rename(&self, name: &[u8], to: &Dir, new: &[u8], replaces: bool) -> Result<()> {
-        if !replaces && to.stat(new)?.is_some() {
-            return Err(self.failed(new)(Errno::EEXIST.into()));
+        let is_free = |node: base::Result<Node>| matches!(node, Err(Error::Posix(Errno::ENOENT)));
+        // Nobody else makes names in the park.
+        if !replaces && to.id != PARK_ID && !is_free(ask(|cx| self.daemon.lookup(cx, to.node, new))) {
+            return Err(to.failed(new)(Errno::EEXIST.into()));
         }
-        let (file, kind) = self.there(name)?;
-        // What is somebody else's stays so.
-        let file = if file.0 == 0 { file.1 } else { u64::MAX };
-        let step = Step { what: What::Move, file, kind, from: self.spot(name), to: to.spot(new) };
+        let step = Step { what: What::Move, file: self.file_of(name), kind: Kind::Regular, from: self.spot(name), to: to.spot(new) };
         self.act(step, |cx| self.daemon.rename(cx, self.node, name, to.node, new, RenameMode::Replace))
     }
 
     pub fn link(&self, name: &[u8], to: &Dir, new: &[u8]) -> Result<()> {
-        let (file, kind) = self.there(name)?;
         let node = self.node(name).map_err(self.failed(name))?;
-        let step = Step { what: What::Link, file: file.1, kind, from: self.spot(name), to: to.spot(new) };
+        let step = Step { what: What::Link, file: self.file_of(name), kind: Kind::Regular, from: self.spot(name), to: to.spot(new) };
         self.act(step, |cx| self.daemon.link(cx, node, to.node, new))
     }
 
@@ -148,8 +159,7 @@ impl Dir {
         if self.id != PARK_ID && name == PARK.as_bytes() {
             return ask(remove).map_err(self.failed(name));
         }
-        let (file, kind) = self.there(name)?;
-        let step = Step { what: What::Remove, file: file.1, kind, from: self.spot(name), to: (0, Vec::new()) };
+        let step = Step { what: What::Remove, file: self.file_of(name), kind: Kind::Regular, from: self.spot(name), to: (0, Vec::new()) };
         self.act(step, remove)
     }
 
@@ -157,7 +167,7 @@ impl Dir {
     fn make(&self, name: &[u8], new: &NewNode) -> Result<()> {
         let file = name.strip_prefix(b"new-").and_then(Label::parse).unwrap_or(u64::MAX);
         let step = Step { what: What::Make, file, kind: new.kind, from: (0, Vec::new()), to: self.spot(name) };
-        self.act(step, |cx| self.daemon.create(cx, self.node, name, new).map(drop))
+        self.act(step, |cx| self.daemon.create_absent(cx, self.node, name, new).map(drop))
     }
 
     pub fn make_directory(&self, name: &[u8]) -> Result<()> {
@@ -180,7 +190,7 @@ impl Dir {
 
     fn file(&self, name: &[u8]) -> Result<File> {
         let node = self.node(name).map_err(self.failed(name))?;
-        Ok(File::Node(Opened { daemon: self.daemon, node }))
+        Ok(File::Node(Opened { daemon: self.daemon, node, size: Cell::new(None) }))
     }
 
     pub fn make_file(&self, name: &[u8]) -> Result<File> {
@@ -202,7 +212,7 @@ impl Dir {
 
     fn set(&self, name: &[u8], change: &SetAttr) -> Result<()> {
         if name != b"." {
-            self.names.write(self.there(name)?.0)?;
+            self.names.write((0, self.file_of(name)))?;
         }
         let node = self.node(name).map_err(self.failed(name))?;
         ask(|cx| self.daemon.set_attr(cx, node, change)).map_err(self.failed(name))
@@ -221,8 +231,14 @@ impl Dir {
     }
 
     pub fn set_times(&self, name: &[u8], atime: Option<i64>, mtime: i64) -> Result<()> {
+        self.set_last(name, None, atime, mtime)
+    }
+
+    /// Mode and times in one message. A time of last access that is not said is the other: older daemons know both or none.
+    pub fn set_last(&self, name: &[u8], mode: Option<u16>, atime: Option<i64>, mtime: i64) -> Result<()> {
         let at = |time| Some(SetTime::At(time));
-        match self.set(name, &SetAttr { atime: atime.and_then(at), mtime: at(mtime), checked: true, ..SetAttr::default() }) {
+        let atime = at(atime.unwrap_or(mtime));
+        match self.set(name, &SetAttr { mode, atime, mtime: at(mtime), checked: true, ..SetAttr::default() }) {
             // A symlink's, nearly always.
             Err(failure) if matches!(failure.errno, Errno::ENOSYS | Errno::EOPNOTSUPP) => Ok(()),
             set => set,
@@ -262,11 +278,12 @@ impl Dir {
 
     /// A directory in it.
     pub fn dir(&self, name: &[u8]) -> Result<Dir> {
-        let (id, kind) = self.there(name)?;
-        if kind != Kind::Directory {
+        let there = self.stat(name)?.ok_or(Error::Posix(Errno::ENOENT)).map_err(self.failed(name))?;
+        if there.attr.kind != Kind::Directory {
             return Err(self.failed(name)(Errno::ENOTDIR.into()));
         }
         let node = self.node(name).map_err(self.failed(name))?;
+        let id = there.id;
         Ok(Dir { daemon: self.daemon, names: self.names.clone(), node, id: id.1, path: join(&self.path, name) })
     }
 }

@@ -6,6 +6,7 @@ use base::{Cx, Fallocate, Node, SetAttr};
 use pm::{Errno, UserSlice};
 use rustix::fd::OwnedFd;
 use rustix::fs::FallocateFlags;
+use std::cell::Cell;
 
 /// Bytes written at a time.
 pub const PIECE: u64 = 1 << 20;
@@ -20,6 +21,8 @@ pub enum File {
 pub struct Opened {
     pub daemon: &'static dyn vfs::cached::Below,
     pub node: Node,
+    /// Its size, once it is known: nobody else writes to it.
+    pub size: Cell<Option<u64>>,
 }
 
 impl Drop for Opened {
@@ -38,7 +41,10 @@ impl File {
     pub fn size(&self) -> Result<u64> {
         match self {
             File::Fd(fd) => rustix::fs::fstat(fd).map(|stat| stat.st_size as u64).map_err(errno),
-            File::Node(file) => file.ask(|daemon, cx, node| daemon.attr(cx, node)).map(|attr| attr.size),
+            File::Node(file) => match file.size.get() {
+                Some(size) => Ok(size),
+                None => file.ask(|daemon, cx, node| daemon.attr(cx, node)).map(|attr| attr.size),
+            },
         }
         .map_err(|errno| Failure::new("bytes of a file", errno))
     }
@@ -48,7 +54,7 @@ impl File {
             File::Fd(fd) => rustix::fs::ftruncate(fd, size).map_err(errno),
             File::Node(file) => {
                 let change = SetAttr { size: Some(size), size_checked: true, ..SetAttr::default() };
-                file.ask(|daemon, cx, node| daemon.set_attr(cx, node, &change))
+                file.ask(|daemon, cx, node| daemon.set_attr(cx, node, &change)).inspect(|()| file.size.set(Some(size)))
             }
         }
         .map_err(|errno| Failure::new("bytes of a file", errno))
@@ -67,7 +73,10 @@ impl File {
                 Ok(())
             }
             File::Node(file) => {
-                file.ask(|daemon, cx, node| daemon.write_below(cx, node, offset, UserSlice::from_ref(bytes))).map_err(failed)
+                let size = self.size()?;
+                file.ask(|daemon, cx, node| daemon.write_below(cx, node, offset, UserSlice::from_ref(bytes))).map_err(failed)?;
+                file.size.set(Some(size.max(offset + bytes.len() as u64)));
+                Ok(())
             }
         }
     }

@@ -129,14 +129,21 @@ impl Below {
         }
         let cut = path.iter().rposition(|byte| *byte == b'/');
         let (dir, name) = cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
-        self.stat_in((dir, 0), name)
-    }
-
-    /// What is called so in a directory, given by its path and number.
-    pub fn stat_in(&self, (dir, id): (&[u8], u64), name: &[u8]) -> Result<Option<There>> {
-        match self.dir_as(dir, id) {
+        match self.dir_as(dir, 0) {
             Ok(dir) => dir.stat(name),
             Err(failure) if matches!(failure.errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Whether that file is called so in a directory, given by its path and number.
+    pub fn has(&self, (dir, id): (&[u8], u64), name: &[u8], file: Id) -> Result<bool> {
+        if self.names().is_some_and(|names| names.led(&(id, name.to_vec())) != Some(file.1)) {
+            return Ok(false);
+        }
+        match self.dir_as(dir, id) {
+            Ok(dir) => dir.has(name, file),
+            Err(failure) if matches!(failure.errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(false),
             Err(failure) => Err(failure),
         }
     }
@@ -192,7 +199,10 @@ impl Dir {
 
     /// Whether that file is called so here.
     pub fn has(&self, name: &[u8], id: Id) -> Result<bool> {
-        Ok(self.stat(name)?.is_some_and(|there| there.id == id))
+        match &self.at {
+            At::Host(dir) => Ok(dir.stat(name)?.is_some_and(|there| there.id == id)),
+            At::Daemon(dir) => dir.has(name, id),
+        }
     }
 
     /// `flags`: nothing, `NOREPLACE`, or, of the kernel's, `EXCHANGE`.
@@ -248,6 +258,17 @@ impl Dir {
     /// Times of last access (`None`: as it is) and change, nanoseconds since the epoch.
     pub fn set_times(&self, name: &[u8], atime: Option<i64>, mtime: i64) -> Result<()> {
         either!(self, dir => dir.set_times(name, atime, mtime))
+    }
+
+    /// The same, and the mode, if it is to change.
+    pub fn set_last(&self, name: &[u8], mode: Option<u16>, atime: Option<i64>, mtime: i64) -> Result<()> {
+        match &self.at {
+            At::Host(dir) => {
+                mode.map_or(Ok(()), |mode| dir.set_mode(name, mode))?;
+                dir.set_times(name, atime, mtime)
+            }
+            At::Daemon(dir) => dir.set_last(name, mode, atime, mtime),
+        }
     }
 
     /// Extended attributes; none where there are none at all.
