@@ -13,6 +13,7 @@ impl Work<'_> {
         let nodes: Vec<(u64, Noted)> = self.plan.nodes.iter().map(|(id, noted)| (*id, noted.clone())).collect();
         for (id, noted) in nodes {
             let done = self.contents_of(id, &noted);
+            self.progress.done();
             self.or_cut(done)?;
         }
         Ok(())

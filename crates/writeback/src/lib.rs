@@ -45,6 +45,7 @@ use plan::Plan;
 use pm::Errno;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Name of the directory below for what is on its way.
 pub const PARK: &str = ".bypath-park";
@@ -90,8 +91,29 @@ pub const CUT: Errno = Errno::EOWNERDEAD;
 /// Asked before each thing that is done below or in the notes; a test makes it fail.
 pub type Hook<'a> = dyn FnMut(&str) -> std::result::Result<(), Errno> + 'a;
 
+/// How far a round is: things done, and things to do.
+#[derive(Debug, Default)]
+pub struct Progress(AtomicU64, AtomicU64);
+
+impl Progress {
+    /// Both.
+    pub fn get(&self) -> (u64, u64) {
+        (self.0.load(Relaxed), self.1.load(Relaxed))
+    }
+
+    fn begin(&self, all: usize) {
+        self.0.store(0, Relaxed);
+        self.1.store(all as u64, Relaxed);
+    }
+
+    fn done(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
 /// Who writes back.
 pub struct Writer {
+    progress: Arc<Progress>,
     cache: &'static Cache,
     thread: Thread,
     below: Below,
@@ -100,6 +122,7 @@ pub struct Writer {
 
 /// A round under way.
 pub(crate) struct Work<'a> {
+    pub progress: &'a Progress,
     pub cache: &'static Cache,
     pub cx: Cx<'a>,
     pub below: &'a Below,
@@ -118,7 +141,7 @@ pub(crate) struct Work<'a> {
 impl Writer {
     /// For the directory below this cache.
     pub fn new(cache: &'static Cache) -> std::result::Result<Writer, Failure> {
-        Ok(Writer { cache, thread: Thread::new(), below: Below::of(cache)?, journal: None })
+        Ok(Writer { progress: Arc::default(), cache, thread: Thread::new(), below: Below::of(cache)?, journal: None })
     }
 
     /// What it does below is in this journal before.
@@ -129,6 +152,11 @@ impl Writer {
     /// What was changed before is in the journal, durable, when this returns `true`. `false`: it needs a round.
     pub fn commit(&self) -> std::result::Result<bool, Failure> {
         self.journal.as_ref().map_or(Ok(false), |journal| journal.commit(self.cache, &self.cx()))
+    }
+
+    /// Where it says how far it is.
+    pub fn telling(self, progress: Arc<Progress>) -> Writer {
+        Writer { progress, ..self }
     }
 
     fn cx(&self) -> Cx<'_> {
@@ -173,7 +201,9 @@ impl Writer {
         };
         let noted = plan.noted;
         self.below.begin(&plan)?;
+        self.progress.begin(plan.names.len() + plan.nodes.len());
         let mut work = Work {
+            progress: &self.progress,
             cache: self.cache,
             cx,
             below: &self.below,

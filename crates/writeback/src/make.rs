@@ -26,6 +26,7 @@ impl Work<'_> {
         names.sort_by_key(|(depth, ..)| *depth);
         for (_, spot, target) in names {
             let made = self.make_name(&spot, target);
+            self.progress.done();
             self.or_cut(made)?;
         }
         Ok(())

@@ -24,6 +24,9 @@ impl Work<'_> {
         let names: Vec<(Spot, Option<Target>)> = self.plan.names.iter().map(|(spot, target)| (spot.clone(), *target)).collect();
         for ((dir, name), target) in names {
             let parked = self.park_name(dir, &name, target);
+            if target.is_none() {
+                self.progress.done();
+            }
             self.or_cut(parked)?;
         }
         Ok(())

@@ -125,3 +125,58 @@ fn changes_meanwhile_behind(how: How) {
     assert!(run <= bench.runs);
     bench.end();
 }
+
+/// Goal: a daemon that fails at any call of a round, or dies having done what it was asked for, loses nothing; the rounds
+/// after it find out which. Method: the call number k of a round is answered by an error, made or not.
+#[test]
+fn daemon_fails_anywhere() {
+    if !may_run() {
+        return;
+    }
+    const CALLS: usize = 40;
+    let pairs = OPS.iter().enumerate().filter(|(index, _)| index % 2 == 0);
+    let bench = Bench::new("fails", OPS.len() * CALLS, How::Daemon);
+    let daemon = bench.by.unwrap().lower();
+    let mut run = 0;
+    for (index, a) in pairs {
+        for is_made in [false, true] {
+            for at in 1..CALLS {
+                bench.both(run, *a);
+                bench.both(run, OPS[(index * 5 + 1) % OPS.len()]);
+                daemon.fail(at, is_made);
+                let result = bench.writer.lock().unwrap().round(false);
+                let has_failed = daemon.has_failed();
+                assert_eq!(result.is_err(), has_failed, "{a:?}, call {at}: {result:?}");
+                bench.check(run, &format!("{a:?}, call {at} fails, made: {is_made}"));
+                run += 1;
+                if !has_failed {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(run <= bench.runs);
+    bench.end();
+}
+
+/// Goal: what others have put below, or changed there, in place of what was seen is kept beside, and what was changed here
+/// gets its name.
+#[test]
+fn daemon_with_others() {
+    if !may_run() {
+        return;
+    }
+    let bench = Bench::new("others", 2, How::Daemon);
+    bench.warm();
+    bench.both(0, Create("new"));
+    bench.both(0, Rename("d/e/deep", "f"));
+    std::fs::write(bench.low.join("0/new"), b"theirs").unwrap();
+    std::fs::write(bench.low.join("0/f"), b"changed by them").unwrap();
+    bench.writer.lock().unwrap().round(false).unwrap();
+    let read = |name: &str| std::fs::read(bench.low.join(name)).unwrap();
+    assert_eq!(read("0/new"), b"");
+    assert_eq!(read("0/new.bypath-theirs"), b"theirs");
+    assert_eq!(read("0/f"), b"deep");
+    assert_eq!(read("0/f.bypath-theirs"), b"changed by them");
+    bench.end();
+}

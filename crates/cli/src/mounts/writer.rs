@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use writeback::marker::{self, Claim};
-use writeback::{Journal, Marker, Writer};
+use writeback::{Journal, Marker, Progress, Writer};
 
 /// How long after the first change a round begins.
 const LAG: Duration = Duration::from_secs(1);
@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_millis(100);
 /// From then on the end of a session says what it waits for.
 const QUIET: Duration = Duration::from_secs(2);
+/// Between two lines about a round that takes long.
+const TELL: Duration = Duration::from_secs(2);
 
 /// The thread, and what it is to do at its end.
 pub struct Writing {
@@ -37,6 +39,7 @@ pub struct Writing {
     image: PathBuf,
     ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    progress: Arc<Progress>,
     /// What is not written stays in the image.
     pub leave: bool,
 }
@@ -69,6 +72,7 @@ impl Writing {
     pub fn start(cache: &'static Cache, image: &Path, shown: &str, journal: Option<CacheImage>) -> Result<Writing> {
         let marker = claim(cache, image)?;
         let ending = Arc::new(AtomicBool::new(false));
+        let progress: Arc<Progress> = Arc::default();
         let mut served = Serving {
             cache,
             shown: shown.to_owned(),
@@ -77,6 +81,7 @@ impl Writing {
             marker,
             writer: None,
             wish: journal,
+            progress: progress.clone(),
             journal: None,
             state: Arc::default(),
         };
@@ -91,7 +96,29 @@ impl Writing {
         let ended = ending.clone();
         let thread = std::thread::Builder::new().name("writer".into()).spawn(move || served.serve(&ended));
         let thread = thread.map_err(|error| Failure::io("a thread", &error))?;
-        Ok(Writing { cache, shown: shown.to_owned(), image: image.to_path_buf(), ending, thread: Some(thread), leave: false })
+        Ok(Writing { cache, shown: shown.to_owned(), image: image.to_path_buf(), ending, thread: Some(thread), progress, leave: false })
+    }
+
+    /// Waits for a round, and says how far it is.
+    fn round_told(&self, begun: Instant) -> base::Result<()> {
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let telling = scope.spawn(|| {
+                while !ended.load(SeqCst) {
+                    let rest = if begun.elapsed() < QUIET { QUIET - begun.elapsed() } else { TELL };
+                    std::thread::park_timeout(rest);
+                    if begun.elapsed() >= QUIET && !ended.load(SeqCst) {
+                        let (done, all) = self.progress.get();
+                        let end = if std::io::stderr().is_terminal() { '\r' } else { '\n' };
+                        eprint!("bypath: {}: writing back: {done} of {all} names and files{end}", self.shown);
+                    }
+                }
+            });
+            let result = self.cache.fs().want_round();
+            ended.store(true, SeqCst);
+            telling.thread().unpark();
+            result
+        })
     }
 
     /// Waits until all is below, or says what is not.
@@ -107,11 +134,7 @@ impl Writing {
                 return;
             }
             rounds += 1;
-            if begun.elapsed() > QUIET {
-                let end = if std::io::stderr().is_terminal() { '\r' } else { '\n' };
-                eprint!("bypath: {}: writing back {} names, {} files{end}", self.shown, left.names, left.files);
-            }
-            if self.cache.fs().want_round().is_err() && begun.elapsed() > GIVE_UP {
+            if self.round_told(begun).is_err() && begun.elapsed() > GIVE_UP {
                 let (shown, image) = (&self.shown, self.image.display());
                 eprintln!("bypath: {shown}: not all could be written back; it is kept: bypath cache drain {image}");
                 return;
@@ -147,7 +170,6 @@ struct Status {
     is_clean: bool,
     /// Nothing but files that are mapped.
     is_but_mapped: bool,
-    names: u64,
     files: u64,
 }
 
@@ -161,7 +183,6 @@ impl Status {
         Ok(Status {
             is_clean: status.names + status.files == 0,
             is_but_mapped: status.names == 0 && status.mapped > 0 && status.files == status.mapped,
-            names: status.names,
             files: status.files,
         })
     }
@@ -242,6 +263,7 @@ struct Serving {
     said: bool,
     marker: Option<Marker>,
     writer: Option<Writer>,
+    progress: Arc<Progress>,
     /// The journal that the session asks for.
     wish: Option<CacheImage>,
     /// The one that there is, while this process writes back.
@@ -251,7 +273,8 @@ struct Serving {
 
 impl Serving {
     fn open(&mut self) -> Result<()> {
-        let mut writer = Writer::new(self.cache).map_err(|error| failure(&self.shown, &error))?;
+        let writer = Writer::new(self.cache).map_err(|error| failure(&self.shown, &error))?;
+        let mut writer = writer.telling(self.progress.clone());
         if let Some(marker) = &self.marker {
             self.journal = journal_of(self.cache, &self.image, marker, self.wish.as_ref())?;
             if let Some(journal) = &self.journal {

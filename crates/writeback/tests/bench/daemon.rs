@@ -7,10 +7,17 @@ use session::{Entry, LowerFs, Miss, SessionCache};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use vfs::cached::Cached;
 use vfs::host::Host;
 
-pub struct ByCalls(Host);
+pub struct ByCalls {
+    host: Host,
+    /// The how-manieth change from now on is answered by an error; 0: none is.
+    fails: AtomicUsize,
+    /// That one is made all the same, as by a daemon that dies before it answers.
+    is_made: AtomicBool,
+}
 
 /// That of the directory `low`.
 pub fn daemon(low: &Path) -> &'static Cached<ByCalls> {
@@ -18,12 +25,36 @@ pub fn daemon(low: &Path) -> &'static Cached<ByCalls> {
     let file = std::fs::File::create(OsStr::from_bytes(&path[..path.len() - 1])).unwrap();
     file.set_len(SessionCache::bytes()).unwrap();
     let host = Host::new(low.as_os_str().as_bytes(), false).unwrap();
-    Box::leak(Box::new(Cached::new(ByCalls(host), SessionCache::open(&path).unwrap())))
+    Box::leak(Box::new(Cached::new(ByCalls { host, fails: AtomicUsize::new(0), is_made: AtomicBool::new(false) }, SessionCache::open(&path).unwrap())))
 }
 
 impl ByCalls {
+    /// The change number `at` from now on fails, whether or not it is made.
+    pub fn fail(&self, at: usize, is_made: bool) {
+        self.is_made.store(is_made, SeqCst);
+        self.fails.store(at, SeqCst);
+    }
+
+    /// Whether the one that was to fail has come.
+    pub fn has_failed(&self) -> bool {
+        self.fails.swap(0, SeqCst) == 0
+    }
+
+    /// A change.
+    fn change<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let left = self.fails.load(SeqCst);
+        if left != 0 {
+            self.fails.store(left - 1, SeqCst);
+        }
+        match (left, self.is_made.load(SeqCst)) {
+            (1, true) => change().and(Err(Errno::ENOTCONN.into())),
+            (1, false) => Err(Errno::ENOTCONN.into()),
+            _ => change(),
+        }
+    }
+
     fn on<T>(&self, s: &SessionCache, node: Node, flags: i32, call: impl FnOnce(BorrowedFd) -> rustix::io::Result<T>) -> Result<T> {
-        let file = self.0.open(s, node, flags as u32)?;
+        let file = self.host.open(s, node, flags as u32)?;
         // SAFETY: `file` is open until the call has returned.
         let fd = unsafe { BorrowedFd::borrow_raw(file.number()) };
         call(fd).map_err(|error| Errno(error.raw_os_error()).into())
@@ -32,40 +63,40 @@ impl ByCalls {
 
 impl LowerFs for ByCalls {
     fn device(&self) -> u64 {
-        self.0.device()
+        self.host.device()
     }
     fn lookup(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8]) -> std::result::Result<Entry, Miss> {
-        self.0.lookup(s, cx, dir, name)
+        self.host.lookup(s, cx, dir, name)
     }
     fn attr(&self, s: &SessionCache, cx: &Cx, node: Node) -> Result<(Attr, u64)> {
-        self.0.attr(s, cx, node)
+        self.host.attr(s, cx, node)
     }
     fn access(&self, s: &SessionCache, cx: &Cx, node: Node, want: u16, attr: &dyn Fn() -> Result<Attr>) -> Result<()> {
-        self.0.access(s, cx, node, want, attr)
+        self.host.access(s, cx, node, want, attr)
     }
     fn set_attr(&self, s: &SessionCache, cx: &Cx, node: Node, change: &SetAttr) -> Result<()> {
-        self.0.set_attr(s, cx, node, change)
+        self.change(|| self.host.set_attr(s, cx, node, change))
     }
     fn readlink(&self, s: &SessionCache, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        self.0.readlink(s, cx, node, out)
+        self.host.readlink(s, cx, node, out)
     }
     fn create(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8], new: &NewNode) -> Result<Entry> {
-        self.0.create(s, cx, dir, name, new)
+        self.change(|| self.host.create(s, cx, dir, name, new))
     }
     fn link(&self, s: &SessionCache, cx: &Cx, node: Node, dir: Node, name: &[u8]) -> Result<()> {
-        self.0.link(s, cx, node, dir, name)
+        self.change(|| self.host.link(s, cx, node, dir, name))
     }
     fn remove(&self, s: &SessionCache, cx: &Cx, dir: Node, name: &[u8], directory: bool) -> Result<()> {
-        self.0.remove(s, cx, dir, name, directory)
+        self.change(|| self.host.remove(s, cx, dir, name, directory))
     }
     fn rename(&self, s: &SessionCache, cx: &Cx, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
-        self.0.rename(s, cx, from, to, mode)
+        self.change(|| self.host.rename(s, cx, from, to, mode))
     }
     fn readdir(&self, s: &SessionCache, cx: &Cx, dir: Node, cookie: u64, each: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
-        self.0.readdir(s, cx, dir, cookie, each)
+        self.host.readdir(s, cx, dir, cookie, each)
     }
     fn statfs(&self, s: &SessionCache) -> Result<StatFs> {
-        self.0.statfs(s)
+        self.host.statfs(s)
     }
     fn read(&self, s: &SessionCache, _: &Cx, node: Node, offset: u64, into: UserSlice) -> Result<usize> {
         let mut bytes = vec![0; into.len];
@@ -75,26 +106,26 @@ impl LowerFs for ByCalls {
     fn write(&self, s: &SessionCache, _: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<usize> {
         let mut bytes = vec![0; from.len];
         pm::user::copy(from, UserSlice::from_mut(&mut bytes))?;
-        self.on(s, node, 1, |fd| rustix::io::pwrite(fd, &bytes, offset))
+        self.change(|| self.on(s, node, 1, |fd| rustix::io::pwrite(fd, &bytes, offset)))
     }
     fn fallocate(&self, s: &SessionCache, _: &Cx, node: Node, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         let flags = rustix::fs::FallocateFlags::from_bits_retain(how.flags());
-        self.on(s, node, 1, |fd| rustix::fs::fallocate(fd, flags, offset, len))
+        self.change(|| self.on(s, node, 1, |fd| rustix::fs::fallocate(fd, flags, offset, len)))
     }
     fn sync(&self, _: &SessionCache, _: &Cx, _: Option<Node>, _: bool) -> Result<()> {
         Ok(())
     }
     fn get_xattr(&self, s: &SessionCache, cx: &Cx, node: Node, name: &[u8], out: UserSlice) -> Result<usize> {
-        self.0.get_xattr(s, cx, node, name, out)
+        self.host.get_xattr(s, cx, node, name, out)
     }
     fn set_xattr(&self, s: &SessionCache, cx: &Cx, node: Node, name: &[u8], value: UserSlice, flags: u32) -> Result<()> {
-        self.0.set_xattr(s, cx, node, name, value, flags)
+        self.change(|| self.host.set_xattr(s, cx, node, name, value, flags))
     }
     fn list_xattr(&self, s: &SessionCache, cx: &Cx, node: Node, out: UserSlice) -> Result<usize> {
-        self.0.list_xattr(s, cx, node, out)
+        self.host.list_xattr(s, cx, node, out)
     }
     fn remove_xattr(&self, s: &SessionCache, cx: &Cx, node: Node, name: &[u8]) -> Result<()> {
-        self.0.remove_xattr(s, cx, node, name)
+        self.change(|| self.host.remove_xattr(s, cx, node, name))
     }
     fn checks_names(&self) -> bool {
         true

@@ -3,6 +3,8 @@
 
 mod daemon;
 
+use daemon::ByCalls;
+
 use base::{Cred, Cx, Kind, NewNode, Node, RenameMode, SetAttr, Thread};
 use cache::{Cache, Changes, Origin, prepare};
 use engine::Fs;
@@ -18,6 +20,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use vfs::backend::{Backend, Xattrs};
+use vfs::cached::Cached;
 use writeback::{CUT, Journal, Writer};
 
 /// What can be done to a small tree.
@@ -158,6 +161,8 @@ pub fn by_kernel(at: &Path, op: Op) -> bool {
 }
 
 pub struct Bench {
+    /// The daemon, if it is one.
+    pub by: Option<&'static Cached<ByCalls>>,
     pub cache: &'static Cache,
     pub writer: Arc<Mutex<Writer>>,
     /// Makes cuts, where there is a journal.
@@ -198,8 +203,9 @@ impl Bench {
             atomic: None,
         };
         let fs = Fs::attach_at(place, &cx, &text, &options).map_err(|error| error.to_string()).unwrap();
+        let mut by = None;
         let origin = match how {
-            How::Daemon => Origin::Daemon(daemon::daemon(&low), b"a daemon"),
+            How::Daemon => Origin::Daemon(*by.get_or_insert_with(|| daemon::daemon(&low)), b"a daemon"),
             _ => Origin::Directory(low.as_os_str().as_bytes()),
         };
         prepare(&cx, fs, &origin).unwrap();
@@ -215,7 +221,7 @@ impl Bench {
         let writer = Arc::new(Mutex::new(writer()));
         let helped = Arc::new(AtomicUsize::new(0));
         let helper = Some(help(fs, Arc::downgrade(&writer), helped.clone()));
-        Bench { cache, writer, committer, journal, helped, helper, image, low, twins, runs }
+        Bench { by, cache, writer, committer, journal, helped, helper, image, low, twins, runs }
     }
 
     /// With a thread's words for one call: it may be any thread's.
