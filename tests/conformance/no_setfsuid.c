@@ -42,6 +42,8 @@ int main(int argc, char **argv) {
         _exit(chmod("g", 0600));
     }
     for (int status; wait(&status) > 0;) printf("child %d\n", status);
-    for (const char *const *name = (const char *[]){"f", "d", "l", "g", NULL}; *name; name++)
-        printf("%s %d %d %d\n", *name, lstat(*name, &st), st.st_uid, st.st_gid);
+    for (const char *const *name = (const char *[]){"f", "d", "l", "g", NULL}; *name; name++) {
+        int result = lstat(*name, &st);
+        printf("%s %d %d %d\n", *name, result, st.st_uid, st.st_gid);
+    }
 }

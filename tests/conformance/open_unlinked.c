@@ -12,7 +12,8 @@ int main(void) {
     printf("written %zd\n", write(fd, "content", 7));
     printf("unlink %d\n", unlink("f"));
     printf("read %zd %s\n", pread(fd, got, 7, 0), got);
-    printf("fstat %d links %d\n", fstat(fd, &st), (int)st.st_nlink);
+    int result = fstat(fd, &st);
+    printf("fstat %d links %d\n", result, (int)st.st_nlink);
     printf("close %d\n", close(fd));
     return 0;
 }

@@ -21,8 +21,10 @@ int main(void) {
     printf("write %ld\n", raw(SYS_write, fd, (long)"data", 4, 0, 0));
     printf("renameat2 %ld\n", raw(SYS_renameat2, AT_FDCWD, (long)"t", AT_FDCWD, (long)"kept", 1));
     printf("lseek %ld\n", raw(SYS_lseek, fd, 0, 0, 0, 0));
-    printf("read %ld %s\n", raw(SYS_read, fd, (long)b, 8, 0, 0), b);
-    printf("stat %d size %ld\n", stat("kept", &st), (long)st.st_size);
+    long length = raw(SYS_read, fd, (long)b, 8, 0, 0);
+    printf("read %ld %s\n", length, b);
+    int result = stat("kept", &st);
+    printf("stat %d size %ld\n", result, (long)st.st_size);
     long g = raw(SYS_openat, AT_FDCWD, (long)"kept", O_RDWR, 0, 0);
     printf("openat %d\n", g >= 0 ? 0 : (int)g);
     printf("fstat of it %d\n", g >= 0 ? fstat(g, &st) : -1);

@@ -50,7 +50,8 @@ static int inside(const char *self) {
     printf("comm %s\n", name);
     same("stat", "/proc/self/exe", self);
     struct stat link;
-    printf("lstat %d symlink %d\n", lstat("/proc/self/exe", &link), S_ISLNK(link.st_mode));
+    int result = lstat("/proc/self/exe", &link);
+    printf("lstat %d symlink %d\n", result, S_ISLNK(link.st_mode));
     printf("access %d %d\n", access("/proc/self/exe", X_OK), access("/proc/self/exe/x", X_OK));
     int fd = open("/proc/self/exe", O_RDONLY), other = open(self, O_RDONLY);
     char a[64] = "", b[64] = "x";

@@ -163,7 +163,7 @@ mod tests {
     use std::vec::Vec;
 
     fn lock(owner: LockOwner, kind: LockKind, start: u64, end: u64) -> Lock {
-        Lock { kind, owner, start, end, pid: 0 }
+        Lock { kind, owner, through: None, start, end, pid: 0 }
     }
 
     /// Goal: the table gives the same answers as a byte-by-byte model. Method:

@@ -47,9 +47,13 @@ const OLDEST: u32 = 19;
 pub const UNSPLICED: u32 = 12;
 /// It takes several reads of a file at a time.
 pub(super) const ASYNC_READ: u32 = 1;
+/// It keeps record locks, and OFD locks.
+pub(super) const POSIX_LOCKS: u32 = 1 << 1;
 const BIG_WRITES: u32 = 1 << 5;
 /// The daemon applies the umask itself.
 pub(super) const DONT_MASK: u32 = 1 << 6;
+/// It keeps the locks of `flock`.
+pub(super) const FLOCK_LOCKS: u32 = 1 << 10;
 const PARALLEL_DIROPS: u32 = 1 << 18;
 const MAX_PAGES: u32 = 1 << 22;
 
@@ -58,7 +62,7 @@ const MAX_PAGES: u32 = 1 << 22;
 pub fn agree(ring: &Ring, cx: &Cx, said: u32) -> Result<(), Errno> {
     let header = ring.header()?;
     let mut message = Message::new();
-    let flags = ASYNC_READ | BIG_WRITES | DONT_MASK | PARALLEL_DIROPS | MAX_PAGES;
+    let flags = ASYNC_READ | POSIX_LOCKS | FLOCK_LOCKS | BIG_WRITES | DONT_MASK | PARALLEL_DIROPS | MAX_PAGES;
     message.word32(7).word32(said).word32(DATA_MAX as u32).word32(flags);
     let mut reply = [0u8; 64];
     let incarnation = ring.incarnation();

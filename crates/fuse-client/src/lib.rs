@@ -20,6 +20,7 @@ mod ahead;
 mod call;
 mod co_location;
 mod handles;
+mod locks;
 mod lower;
 mod permission;
 mod protocol;

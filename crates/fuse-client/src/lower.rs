@@ -7,7 +7,8 @@ use super::protocol::*;
 use super::ring::DATA_MAX;
 use super::{FuseClient, Key, posix, request};
 use base::{
-    Attr, Cred, Cx, DirEntry, Errno, Error, Fallocate, Kind, NewNode, Node, PATH_MAX, RenameMode, Result, SetAttr, StatFs,
+    Attr, Cred, Cx, DescriptionId, DirEntry, Errno, Error, Fallocate, Kind, Lock, NewNode, Node, PATH_MAX, RenameMode, Result,
+    SetAttr, StatFs,
 };
 use base::{SetTime, Thread, W, X};
 use core::sync::atomic::Ordering::Relaxed;
@@ -318,6 +319,33 @@ impl LowerFs for FuseClient {
         let mut message = Message::new();
         message.word64(record.handles[WRITE].load(Relaxed)).word64(0).word64(0);
         let _ = self.ask_nothing(cx, FLUSH, key, [message.bytes(), b"", b""]);
+    }
+
+    fn keeps_locks(&self, flock: bool) -> bool {
+        self.passes_locks(flock)
+    }
+
+    fn lock(&self, s: &SessionCache, cx: &Cx, file: (Node, DescriptionId), owner: u64, lock: &Lock) -> Result<()> {
+        self.set_lock(s, cx, file, owner, lock)
+    }
+
+    fn conflicting_lock(
+        &self,
+        s: &SessionCache,
+        cx: &Cx,
+        file: (Node, DescriptionId),
+        owner: u64,
+        lock: &Lock,
+    ) -> Result<Option<Lock>> {
+        self.get_lock(s, cx, file, owner, lock)
+    }
+
+    fn unlock_records(&self, s: &SessionCache, cx: &Cx, file: (Node, DescriptionId), owner: u64) {
+        self.flush_owner(s, cx, file, owner);
+    }
+
+    fn end_locks(&self, s: &SessionCache, cx: &Cx, file: (Node, DescriptionId)) {
+        self.release_lock_handle(s, cx, file);
     }
 
     fn closed(&self, s: &SessionCache, cx: &Cx, node: Node) {

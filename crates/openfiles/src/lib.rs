@@ -37,7 +37,7 @@ use core::sync::atomic;
 
 pub use base::DescriptionId;
 pub use handover::{Forks, Handover};
-pub use locks::{CHAINS, HeldLock, LockEntry, Locks, chain_of, is_refused, moment};
+pub use locks::{CHAINS, HeldLock, LockEntry, Locks, chain_of, is_refused, moment, owner_word};
 pub use open_file::{EACH_READ, EXECUTE, OpenFile, SHARE, TOLD, Unclosed};
 pub use processes::{PAGE, Processes};
 pub use slot::{ProcessSlot, state};

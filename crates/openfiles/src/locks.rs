@@ -92,6 +92,16 @@ fn owner_kind(owner: u64) -> u64 {
     owner >> 32 & 0xff
 }
 
+/// The number of an owner, whose process has this slot: unlike all others for as long as it can have locks.
+pub fn owner_word(owner: LockOwner, process: u32) -> u64 {
+    match owner {
+        LockOwner::Process => OF_PROCESS << 32 | u64::from(process),
+        LockOwner::Description(id) => OF_OPEN_FILE << 32 | u64::from(id),
+        LockOwner::Flock(id) => OF_FLOCK << 32 | u64::from(id),
+        LockOwner::Served(who) => u64::from(who) << 40 | OF_KERNEL_MOUNT << 32 | u64::from(process),
+    }
+}
+
 /// What an entry says.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldLock {
@@ -106,11 +116,11 @@ pub struct HeldLock {
 impl HeldLock {
     /// The lock that is asked for on `node` (not 0), by the process in slot `process` whose PID is `pid`.
     pub fn wanted(node: u64, lock: &Lock, process: u32, pid: u32) -> HeldLock {
-        let (owner, pid) = match lock.owner {
-            LockOwner::Process => (OF_PROCESS << 32 | u64::from(process), pid as i32),
-            LockOwner::Description(id) => (OF_OPEN_FILE << 32 | u64::from(id), -1),
-            LockOwner::Flock(id) => (OF_FLOCK << 32 | u64::from(id), -1),
-            LockOwner::Served(who) => (u64::from(who) << 40 | OF_KERNEL_MOUNT << 32 | u64::from(process), lock.pid),
+        let owner = owner_word(lock.owner, process);
+        let pid = match lock.owner {
+            LockOwner::Process => pid as i32,
+            LockOwner::Description(_) | LockOwner::Flock(_) => -1,
+            LockOwner::Served(_) => lock.pid,
         };
         HeldLock { node, owner, start: lock.start, end: lock.end, exclusive: lock.kind == LockKind::Exclusive, pid }
     }
@@ -125,7 +135,7 @@ impl HeldLock {
             _ => LockOwner::Flock(id),
         };
         let kind = if self.exclusive { LockKind::Exclusive } else { LockKind::Shared };
-        Lock { kind, owner, start: self.start, end: self.end, pid: self.pid }
+        Lock { kind, owner, through: None, start: self.start, end: self.end, pid: self.pid }
     }
 
     /// Number of the chain of its node.

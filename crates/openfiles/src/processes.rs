@@ -62,6 +62,9 @@ pub trait Processes: Holders + Sized {
     /// A process was found dead; what it had open is about to go.
     fn process_died(&self, _number: u32) {}
 
+    /// What a process has open is about to go, since it ends or was found dead.
+    fn process_goes(&self, _cx: &Cx, _number: u32) {}
+
     /// It has gone.
     fn process_adopted(&self) {}
 
@@ -217,6 +220,7 @@ pub trait Processes: Holders + Sized {
     /// Gives up all that the process of a slot has, and frees the slot; not yet if somebody who lives keeps
     /// some of it in doubt: then the next who looks goes on. The caller holds its mutex.
     fn empty_process(&self, cx: &Cx, number: u32) {
+        self.process_goes(cx, number);
         for (fd, _) in self.descriptors_of(number) {
             self.empty_entry(cx, number, fd);
         }

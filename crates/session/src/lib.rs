@@ -8,7 +8,7 @@
 //! daemon, a library.
 //!
 //! ```text
-//! header | processes | their mutexes | descriptors, 80 KiB a process | descriptions | locks | changes | names' hash | nodes |
+//! header | processes | their mutexes | descriptors, 80 KiB a process | descriptions | locks | lock handles | changes | names' hash | nodes |
 //!   page cache, if any
 //! ```
 //!
@@ -27,12 +27,14 @@
 extern crate std;
 
 mod changes;
+pub mod lock_handles;
 mod lower;
 mod nodes;
 mod open_files;
 pub mod pages;
 
 pub use changes::Moment;
+pub use lock_handles::LockHandle;
 pub use lower::{KernelCall, KernelOpen, LowerFs, Miss};
 pub use nodes::{Caching, Entry, Found, Record, Rule};
 pub use open_files::{Ends, OpenFiles};
@@ -68,14 +70,15 @@ const NONSENSE: u32 = 64;
 /// So long a process of another PID namespace may have a word.
 const UNTOLD_NS: i64 = 10_000_000_000;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"bypathL6");
+const MAGIC: u64 = u64::from_le_bytes(*b"bypathL7");
 
 const PROCESSES_AT: u64 = 4096;
 const MUTEXES_AT: u64 = PROCESSES_AT + PROCESSES as u64 * size_of::<ProcessSlot>() as u64;
 const DESCRIPTORS_AT: u64 = MUTEXES_AT + PROCESSES as u64 * 64;
 const DESCRIPTIONS_AT: u64 = DESCRIPTORS_AT + PROCESSES as u64 * DESCRIPTORS as u64 * 4;
 const LOCKS_AT: u64 = DESCRIPTIONS_AT + DESCRIPTIONS as u64 * size_of::<OpenFile>() as u64;
-const CHANGED_AT: u64 = LOCKS_AT + LOCKS as u64 * size_of::<LockEntry>() as u64;
+const LOCK_HANDLES_AT: u64 = LOCKS_AT + LOCKS as u64 * size_of::<LockEntry>() as u64;
+const CHANGED_AT: u64 = (LOCK_HANDLES_AT + DESCRIPTIONS as u64 * size_of::<lock_handles::Place>() as u64).next_multiple_of(4096);
 const PAGES_AT: u64 = (NODES_AT + NODES as u64 * size_of::<Record>() as u64).next_multiple_of(pages::FRAME_BYTES);
 const BUCKETS_AT: u64 = CHANGED_AT + KINDS * WORDS * 8;
 const NODES_AT: u64 = BUCKETS_AT + BUCKETS as u64 * 4;
@@ -105,6 +108,7 @@ struct Header {
     /// Keys given to nodes of lower file systems that have no names of their own for them.
     keys: AtomicU64,
     locks_high: AtomicU32,
+    lock_handles_high: AtomicU32,
     processes_high: AtomicU32,
     /// There may be nodes to be freed that have lost their names.
     unnamed: AtomicU32,
@@ -315,6 +319,7 @@ fn unreachable_header() -> &'static Header {
         misses: AtomicU64::new(0),
         keys: AtomicU64::new(0),
         locks_high: AtomicU32::new(0),
+        lock_handles_high: AtomicU32::new(0),
         processes_high: AtomicU32::new(0),
         unnamed: AtomicU32::new(0),
         pages_max: AtomicU32::new(0),

@@ -1,7 +1,9 @@
 //! What a file system must offer to stand behind the caching layer.
 
 use crate::{Entry, PageKey, SessionCache};
-use base::{Attr, Cx, DirEntry, Errno, Error, Fallocate, NewNode, Node, RenameMode, Result, SetAttr, StatFs};
+use base::{
+    Attr, Cx, DescriptionId, DirEntry, Errno, Error, Fallocate, Lock, NewNode, Node, RenameMode, Result, SetAttr, StatFs,
+};
 use pm::UserSlice;
 
 fn refused<T>() -> Result<T> {
@@ -75,6 +77,41 @@ pub trait LowerFs: Sync {
     /// A descriptor on an open regular file was closed.
     fn flush(&self, s: &SessionCache, cx: &Cx, node: Node) {
         let _ = (s, cx, node);
+    }
+
+    /// Whether it keeps advisory locks of an open file itself: `flock`, or else record and OFD locks.
+    fn keeps_locks(&self, flock: bool) -> bool {
+        let _ = flock;
+        false
+    }
+
+    /// Sets or clears a lock of `owner`'s, by open file `id`; `EAGAIN` where another holds a conflicting one.
+    fn lock(&self, s: &SessionCache, cx: &Cx, (node, id): (Node, DescriptionId), owner: u64, lock: &Lock) -> Result<()> {
+        let _ = (s, cx, node, id, owner, lock);
+        refused()
+    }
+
+    /// The first lock that conflicts with one.
+    fn conflicting_lock(
+        &self,
+        s: &SessionCache,
+        cx: &Cx,
+        (node, id): (Node, DescriptionId),
+        owner: u64,
+        lock: &Lock,
+    ) -> Result<Option<Lock>> {
+        let _ = (s, cx, node, id, owner, lock);
+        refused()
+    }
+
+    /// An owner gives up all record locks that it has by an open file.
+    fn unlock_records(&self, s: &SessionCache, cx: &Cx, (node, id): (Node, DescriptionId), owner: u64) {
+        let _ = (s, cx, node, id, owner);
+    }
+
+    /// An open file ends, and so do its locks.
+    fn end_locks(&self, s: &SessionCache, cx: &Cx, (node, id): (Node, DescriptionId)) {
+        let _ = (s, cx, node, id);
     }
 
     /// Nobody has the node open any more.

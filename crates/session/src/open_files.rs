@@ -31,6 +31,11 @@ const _: () = assert!(
 pub trait Ends {
     /// It is marked as being ended.
     fn ended(&self, cx: &Cx, id: DescriptionId);
+
+    /// The process in a slot ends, and may have locked records by an open file's own handle ([`super::lock_handles`]).
+    fn unlocks(&self, cx: &Cx, id: DescriptionId, process: u32) {
+        let _ = (cx, id, process);
+    }
 }
 
 /// The open files of a session, and who is told when they end.
@@ -305,10 +310,15 @@ impl OpenFiles<'_> {
     pub fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()> {
         let result = self.lock(cx, node, lock);
         if is_refused(&result) {
-            let wanted = self.wanted(cx, node, lock)?;
-            self.with_table(|| self.still_waits(&wanted, lock.kind, since)).flatten()?;
+            self.still_waiting(cx, node, lock, since)?;
         }
         result
+    }
+
+    /// Somebody waits for a lock since `since` and has just been refused it: `EDEADLK` where it would wait for ever.
+    pub fn still_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()> {
+        let wanted = self.wanted(cx, node, lock)?;
+        self.with_table(|| self.still_waits(&wanted, lock.kind, since)).flatten()
     }
 
     /// The first lock that conflicts with this one; with [`LockKind::Unlock`], the first of the owner's own in the range.
@@ -344,6 +354,11 @@ impl OpenFiles<'_> {
             let _ = self.with_table(|| self.drop_locks_of_open_file(id, key));
             description.locks.store(0, SeqCst);
         }
+    }
+
+    /// This program's slot, whom locks of a process belong to; `ENFILE`.
+    pub fn lock_owner(&self, cx: &Cx) -> Result<u32> {
+        self.own(cx)
     }
 
     fn with_table<T>(&self, run: impl FnOnce() -> T) -> Result<T> {
@@ -457,6 +472,13 @@ impl Processes for OpenFiles<'_> {
             }
         }
         true
+    }
+
+    fn process_goes(&self, cx: &Cx, number: u32) {
+        if self.session.has_lock_handles() {
+            let held = self.descriptors_of(number).filter_map(|(_, id)| id);
+            held.filter(|id| self.session.has_records(*id, number)).for_each(|id| self.ends.unlocks(cx, id, number));
+        }
     }
 
     fn process_ends(&self, _cx: &Cx, number: u32) {

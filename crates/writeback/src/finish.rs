@@ -3,7 +3,7 @@
 use crate::below::{Dir, parked_id};
 use crate::journal::Journal;
 use crate::place::Found;
-use crate::plan::{if_there, image, names_in, node};
+use crate::plan::{Spot, if_there, image, names_in, node};
 use crate::{Failure, Id, PARK, Result, Work};
 use base::{Error, Kind, Node};
 use cache::touch::Label;
@@ -55,11 +55,30 @@ impl Work<'_> {
         if parked_id(name) != Some(file) || !self.plan.ours.contains(&file) {
             return Ok(());
         }
+        let is_directory = there.attr.kind == Kind::Directory;
         if self.plan.wanted.contains(&file) {
-            // It could not be moved.
-            return Err(Failure::new(name, Errno::EBUSY));
+            if is_directory || !self.stands(file)? {
+                // It could not be moved.
+                return Err(Failure::new(name, Errno::EBUSY));
+            }
+            // One of several names, and none of those that it has now.
+            self.before("remove")?;
+            return park.remove(name, false);
         }
-        self.remove_ours(park, name, file, there.attr.kind == Kind::Directory, 0)
+        self.remove_ours(park, name, file, is_directory, 0)
+    }
+
+    /// Whether a file stands at all names that it is to have.
+    fn stands(&mut self, file: Id) -> Result<bool> {
+        let nodes = self.plan.targets.iter().filter(|(node, _)| self.plan.ids.get(*node) == Some(&file));
+        let names: Vec<Spot> = nodes.flat_map(|(_, names)| names.clone()).collect();
+        for (dir, name) in &names {
+            let Some(dir) = self.open(*dir)? else { return Ok(false) };
+            if !dir.has(name, file)? {
+                return Ok(false);
+            }
+        }
+        Ok(!names.is_empty())
     }
 
     /// Removes a file or directory of ours. A directory with something of somebody else's in it goes to the top of the

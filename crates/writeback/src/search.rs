@@ -45,7 +45,10 @@ impl Work<'_> {
         if let Some(names) = self.below.names()
             && self.cache.fs().directory_moves().map_err(image)?.0 == self.plan.moved
         {
-            found.into_iter().filter(|(spot, _)| !self.plan.names.contains_key(spot)).for_each(|(spot, file)| names.know(spot, file));
+            found
+                .into_iter()
+                .filter(|(spot, _)| !self.plan.names.contains_key(spot))
+                .for_each(|(spot, file)| names.know(spot, file));
         }
         Ok(())
     }

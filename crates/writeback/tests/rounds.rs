@@ -87,6 +87,45 @@ fn cut_anywhere_behind(how: How) {
     bench.end();
 }
 
+/// Goal: files with several names, moved about at random within one round: each name comes out, and none is left over.
+#[test]
+fn names_of_one_file() {
+    names_of_one_file_behind(How::Directory);
+}
+
+/// The same behind a daemon.
+#[test]
+fn names_of_one_file_of_a_daemon() {
+    names_of_one_file_behind(How::Daemon);
+}
+
+fn names_of_one_file_behind(how: How) {
+    if !may_run() {
+        return;
+    }
+    const RUNS: usize = 400;
+    const NAMES: [&str; 6] = ["hard1", "hard2", "d/h3", "h4", "f", "d/e/deep"];
+    let bench = Bench::new("names", RUNS, how);
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut below = |limit: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % limit
+    };
+    for run in 0..RUNS {
+        let mut done = Vec::new();
+        for _ in 0..2 + below(7) {
+            let (a, b) = (NAMES[below(NAMES.len())], NAMES[below(NAMES.len())]);
+            let op =
+                [Link(a, b), Rename(a, b), Rename(a, b), Unlink(a), Exchange(a, b), Rename("d", "moved"), Rename("moved", "d")]
+                    [below(7)];
+            bench.both(run, op);
+            done.push(op);
+        }
+        bench.check(run, &format!("{done:?}"));
+    }
+    bench.end();
+}
+
 /// Goal: what is done while a round is under way comes out too, whatever the round has done by then.
 #[test]
 fn changes_meanwhile() {

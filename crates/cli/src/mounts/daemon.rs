@@ -1,6 +1,7 @@
 //! A FUSE daemon: started with our library, or with a socket, in place of the kernel's
 //! device, watched, started again if asked, ended with the session.
 
+use super::daemon_log::DaemonLog;
 use super::helper::{self, Helpers};
 use super::proxy::{self, Proxy};
 use super::shared_file::{SharedFile, Whose};
@@ -14,7 +15,6 @@ use pm::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
 use std::io::{PipeReader, PipeWriter, Read};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
@@ -54,6 +54,7 @@ struct Care {
     restart: bool,
     closing: AtomicBool,
     child: Arc<Mutex<Option<Child>>>,
+    log: DaemonLog,
 }
 
 /// What it takes to get requests into the daemon.
@@ -145,9 +146,11 @@ impl Daemon {
             restart: mount.options.restart,
             closing: AtomicBool::new(false),
             child: Arc::new(Mutex::new(None)),
+            log: DaemonLog::open(mount.options.log.as_deref())?,
             shown,
         });
         let (tell, ended) = channel_pair();
+        let said = care.log.len();
         let life = care.spawn().inspect_err(|_| care.clear())?;
         let watched = Arc::clone(&care);
         std::thread::spawn(move || {
@@ -155,7 +158,9 @@ impl Daemon {
             drop(tell);
         });
         let daemon = Daemon { care, ended, file };
-        daemon.care.begin().map_err(|errno| Refused { errno: Some(errno), failure: daemon.care.not_begun(errno) })?;
+        let begun = daemon.care.begin();
+        daemon.care.log.show_since(said);
+        begun.map_err(|errno| Refused { errno: Some(errno), failure: daemon.care.not_begun(errno) })?;
         Ok(daemon)
     }
 
@@ -230,10 +235,8 @@ impl Care {
     }
 
     fn start_process(&self, mut command: Command) -> Result<()> {
-        let error_output =
-            std::io::stderr().as_fd().try_clone_to_owned().map_err(|error| Failure::io("standard error", &error))?;
         // What the terminal sends is for the program, not for its file systems.
-        command.stdout(Stdio::from(error_output)).process_group(0);
+        command.stdout(self.log.output()?).stderr(self.log.output()?).process_group(0);
         let child = command.spawn().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => self.not_found(),
             _ => Failure::io(self.words[0].display(), &error),
@@ -392,12 +395,17 @@ impl Care {
             }
             is_first = false;
             let how = status.map_or(String::new(), |status| format!(" ({status})"));
+            let gives_up = !self.restart || failures > TRIES;
+            let said = gives_up
+                .then(|| self.log.keep())
+                .flatten()
+                .map_or(String::new(), |path| format!("; what it said is in {}", path.display()));
             if !self.restart {
-                eprintln!("bypath: {}: the daemon ended{how}; its files are gone until it is mounted again", self.shown);
+                eprintln!("bypath: {}: the daemon ended{how}; its files are gone until it is mounted again{said}", self.shown);
                 return;
             }
             if failures > TRIES {
-                eprintln!("bypath: {}: the daemon ended{how} {failures} times in a row; not started again", self.shown);
+                eprintln!("bypath: {}: the daemon ended{how} {failures} times in a row; not started again{said}", self.shown);
                 return;
             }
             std::thread::sleep(Duration::from_millis(if failures > 1 { 50 << failures } else { 0 }));

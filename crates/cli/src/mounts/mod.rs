@@ -2,10 +2,12 @@
 
 pub mod cache;
 mod daemon;
+mod daemon_log;
 pub mod helper;
 pub mod leavings;
 mod point;
 mod proxy;
+mod reaper;
 pub mod replay;
 mod rescue;
 mod said;
@@ -27,6 +29,7 @@ use fuse_client::FuseClient;
 use plugin::{Aside, Plugin};
 use point::Under;
 use posix::environment::{self, MountSpec};
+use reaper::Reaper;
 use said::Said;
 use shared_file::{SharedFile, Whose};
 use spec::{Mount, Source};
@@ -49,6 +52,8 @@ pub struct Session {
     images: Vec<Attached>,
     /// The kernel's way to those images.
     kernel: Vec<SessionMount>,
+    /// Dropped before the daemons whose locks they give back.
+    reapers: Vec<Reaper>,
     daemons: Vec<Daemon>,
     /// Who keep caches fresh.
     servers: Vec<cache::Server>,
@@ -83,6 +88,7 @@ impl Session {
         let mut session = Session {
             images,
             kernel,
+            reapers: Vec::new(),
             daemons,
             servers: Vec::new(),
             spares: Vec::new(),
@@ -218,7 +224,9 @@ impl Session {
         let source = [b"wire:", file.bytes(), b":", daemon.bytes()].concat();
         self.daemons.push(daemon);
         self.files.push(file);
-        Ok((Box::leak(Box::new(Cached::new(client, cache))), source))
+        let mounted: &'static Cached<FuseClient> = Box::leak(Box::new(Cached::new(client, cache)));
+        self.reapers.extend(Reaper::start(mounted));
+        Ok((mounted, source))
     }
 
     #[inline(never)]

@@ -5,9 +5,12 @@
 //! new:SIZE:/point       an image that is made, and goes with the session
 //! host:/dir:/point      a directory of the kernel's
 //! fuse:CMD ARG… @:/point   a FUSE daemon; @ stands for the mount point it is given
+//! ceph:[MON,…][/dir]:/point   a cluster, by ceph-fuse
 //! plugin:LIB.so,ARG…:/point   a library with a struct fuse_operations
 //! ```
 //! each perhaps with `,option,…` behind it.
+
+mod ceph;
 
 use super::transport::Transport;
 use crate::failure::{Failure, Result};
@@ -58,6 +61,8 @@ pub struct Options {
     pub timeout: Option<u32>,
     /// Most memory that parts of a daemon's files may take, bytes.
     pub pages: Option<u64>,
+    /// Where a daemon's output goes.
+    pub log: Option<PathBuf>,
     /// How a daemon gets its requests, where it is not to be found out.
     pub transport: Option<Transport>,
     /// Permissions of a daemon's files are checked here.
@@ -169,6 +174,10 @@ impl Options {
                 _ if is_host && word.starts_with("journal=") => {
                     options.journal = Some(CacheImage::parse_journal(&word["journal=".len()..], shown)?);
                 }
+                _ if is_daemon && word.starts_with("log=") => {
+                    let path = std::path::absolute(&word["log=".len()..]);
+                    options.log = Some(path.map_err(|_| Failure::new(format!("--mount '{shown}': log= names a file")))?);
+                }
                 _ if is_daemon && word.starts_with("carrier=") => {
                     let transport = Transport::from_name(&word["carrier=".len()..]);
                     let help = || Failure::new(format!("--mount '{shown}': {word}: there are carrier=memory and carrier=socket"));
@@ -194,7 +203,7 @@ impl Options {
                 _ => {
                     let known = match source {
                         Source::Fuse(_) => {
-                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, carrier=memory, carrier=socket, \
+                            "ro, rw, restart, timeout=SECONDS, pages=SIZE, log=FILE, carrier=memory, carrier=socket, \
                              default_permissions, allow_other, cache=IMG[:SIZE], actimeo=SECONDS, actimeo=max, sync=backend, \
                              sync=image"
                         }
@@ -246,7 +255,7 @@ impl Mount {
     pub fn parse(text: &OsStr) -> Result<Mount> {
         let shown = text.display().to_string();
         let bytes = text.as_bytes();
-        let kind = [&b"host:"[..], b"fuse:", b"plugin:", b"new:"].into_iter().find(|kind| bytes.starts_with(kind));
+        let kind = [&b"host:"[..], b"fuse:", b"ceph:", b"plugin:", b"new:"].into_iter().find(|kind| bytes.starts_with(kind));
         let Some(kind) = kind else {
             let (image, rest) = split(text).ok_or_else(|| {
                 Failure::new(format!(
@@ -260,20 +269,29 @@ impl Mount {
             b"host:" => "host:/dir:/point, such as host:/srv/data:/data",
             b"new:" => "new:SIZE:/point, such as new:1G:/bp",
             b"fuse:" => "'fuse:COMMAND ARG… @:/point', such as 'fuse:squashfuse a.squashfs @:/a'",
+            b"ceph:" => {
+                "ceph:[MON,…][/dir]:/point[,conf=FILE,name=USER,keyring=FILE], such as ceph:10.0.0.1/home:/c or ceph:/:/c"
+            }
             _ => "plugin:LIB.so,ARG…:/point, such as plugin:./hello.so:/hello",
         };
         let body = &bytes[kind.len()..];
         let cut = body.windows(2).rposition(|pair| pair == b":/").filter(|&cut| cut > 0);
         let cut = cut.ok_or_else(|| Failure::new(format!("--mount '{shown}' is not of the form {form}")))?;
+        if kind == b"ceph:" {
+            let (point, options) = at_comma(&body[cut + 1..]);
+            let (words, others) = ceph::command(&body[..cut], &String::from_utf8_lossy(options), &shown)?;
+            let mount = Mount::new(Source::Fuse(words), &[point, b",", others.as_bytes()].concat(), &shown)?;
+            return ceph::must_be_there(&shown).map(|()| mount);
+        }
         let source = source(kind, OsStr::from_bytes(&body[..cut]), &shown)?;
         Mount::new(source, &body[cut + 1..], &shown)
     }
 
     fn new(source: Source, rest: &[u8], shown: &str) -> Result<Mount> {
-        let comma = rest.iter().position(|&b| b == b',').unwrap_or(rest.len());
-        let words = String::from_utf8_lossy(rest.get(comma + 1..).unwrap_or(b"")).into_owned();
+        let (point, words) = at_comma(rest);
+        let words = String::from_utf8_lossy(words).into_owned();
         let options = Options::parse(&words, &source, shown)?;
-        let point = normalise(&rest[..comma]).ok_or_else(|| {
+        let point = normalise(point).ok_or_else(|| {
             Failure::new(format!("--mount '{shown}': the directory may not hold '.' or '..'; write its plain path"))
         })?;
         if point == b"/" {
@@ -289,6 +307,12 @@ impl Mount {
     pub fn shown_point(&self) -> String {
         String::from_utf8_lossy(&self.point).into_owned()
     }
+}
+
+/// A mount point and the options behind it.
+fn at_comma(rest: &[u8]) -> (&[u8], &[u8]) {
+    let comma = rest.iter().position(|&byte| byte == b',').unwrap_or(rest.len());
+    (&rest[..comma], rest.get(comma + 1..).unwrap_or(b""))
 }
 
 fn source(kind: &[u8], text: &OsStr, shown: &str) -> Result<Source> {

@@ -27,6 +27,8 @@ const GIVE_UP: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(20);
 /// From then on a thread that nobody calls gives back what it has of the image.
 const IDLE: Duration = Duration::from_millis(100);
+/// How long the end of a session rests after a round that failed.
+const ROUND_AGAIN: Duration = Duration::from_millis(100);
 /// From then on the end of a session says what it waits for.
 const QUIET: Duration = Duration::from_secs(2);
 /// Between two lines about a round that takes long.
@@ -96,7 +98,15 @@ impl Writing {
         let ended = ending.clone();
         let thread = std::thread::Builder::new().name("writer".into()).spawn(move || served.serve(&ended));
         let thread = thread.map_err(|error| Failure::io("a thread", &error))?;
-        Ok(Writing { cache, shown: shown.to_owned(), image: image.to_path_buf(), ending, thread: Some(thread), progress, leave: false })
+        Ok(Writing {
+            cache,
+            shown: shown.to_owned(),
+            image: image.to_path_buf(),
+            ending,
+            thread: Some(thread),
+            progress,
+            leave: false,
+        })
     }
 
     /// Waits for a round, and says how far it is.
@@ -134,10 +144,13 @@ impl Writing {
                 return;
             }
             rounds += 1;
-            if self.round_told(begun).is_err() && begun.elapsed() > GIVE_UP {
-                let (shown, image) = (&self.shown, self.image.display());
-                eprintln!("bypath: {shown}: not all could be written back; it is kept: bypath cache drain {image}");
-                return;
+            if self.round_told(begun).is_err() {
+                if begun.elapsed() > GIVE_UP {
+                    let (shown, image) = (&self.shown, self.image.display());
+                    eprintln!("bypath: {shown}: not all could be written back; it is kept: bypath cache drain {image}");
+                    return;
+                }
+                std::thread::sleep(ROUND_AGAIN);
             }
             match Status::of(self.cache) {
                 Ok(status) => left = status,

@@ -243,7 +243,8 @@ mod tests {
         assert_eq!((open(gone, 5), test.census()), (None, before), "freed, and nothing left of the attempt");
 
         let id = open(file, 6).unwrap();
-        let lock = Lock { owner: LockOwner::Flock(id), kind: LockKind::Exclusive, start: 0, end: u64::MAX, pid: 0 };
+        let lock =
+            Lock { owner: LockOwner::Flock(id), through: None, kind: LockKind::Exclusive, start: 0, end: u64::MAX, pid: 0 };
         test.advisory_lock(&cx, file, &lock).unwrap();
         assert_eq!(test.census().advisory, 1);
         test.close(&cx, 6);

@@ -114,7 +114,7 @@ impl Process {
         };
         let (start, end) = range(cx, file, &asked)?;
         let owner = if ofd { LockOwner::Description(file.entry.description()) } else { LockOwner::Process };
-        let lock = Lock { kind, owner, start, end, pid: 0 };
+        let lock = Lock { kind, owner, through: Some(file.entry.description()), start, end, pid: 0 };
         let backend = file.mount.backend;
         if query {
             // SAFETY: it is about to be written.
@@ -167,11 +167,12 @@ impl Process {
             _ => return super::fail(Errno::EINVAL),
         };
         self.on(thread, args[0], |cx, file| {
-            let owner = LockOwner::Flock(file.entry.description());
-            let lock = Lock { kind, owner, start: 0, end: u64::MAX, pid: 0 };
+            let id = file.entry.description();
+            let lock = Lock { kind, owner: LockOwner::Flock(id), through: Some(id), start: 0, end: u64::MAX, pid: 0 };
             let blocking = operation & LOCK_NB == 0;
-            let attempt = || file.mount.backend.lock(cx, file.node, &lock);
-            wait(self.door, attempt, |_| attempt(), blocking).map(|()| 0)
+            let backend = file.mount.backend;
+            let again = |since| backend.lock_waiting(cx, file.node, &lock, since);
+            wait(self.door, || backend.lock(cx, file.node, &lock), again, blocking).map(|()| 0)
         })
     }
 }

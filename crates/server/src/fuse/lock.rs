@@ -162,7 +162,7 @@ impl Call<'_> {
         if asked.start >= end {
             return err(Errno::EINVAL);
         }
-        Ok(Lock { kind, owner, start: asked.start, end, pid: asked.pid as i32 })
+        Ok(Lock { kind, owner, through: None, start: asked.start, end, pid: asked.pid as i32 })
     }
 
     pub(super) fn get_lock(&self, mut body: Body, reply: &mut Reply) -> Result<()> {
@@ -218,7 +218,8 @@ impl Call<'_> {
         let node = self.node();
         let mut owners = locked(&self.fuse.locks.owners);
         let Some(number) = owners.leaves(owner, node.id) else { return };
-        let all = Lock { kind: LockKind::Unlock, owner: LockOwner::Served(number), start: 0, end: u64::MAX, pid: 0 };
+        let all =
+            Lock { kind: LockKind::Unlock, owner: LockOwner::Served(number), through: None, start: 0, end: u64::MAX, pid: 0 };
         let _ = self.backend().lock(&self.cx, node, &all);
         owners.give_back(number);
         drop(owners);

@@ -89,7 +89,7 @@ fn locks_end() {
     let (session, node) = session("locks");
     let noted = Noted::default();
     let files = session.open_files(&noted);
-    let lock = |owner| Lock { kind: LockKind::Exclusive, owner, start: 0, end: u64::MAX, pid: 0 };
+    let lock = |owner| Lock { kind: LockKind::Exclusive, owner, through: None, start: 0, end: u64::MAX, pid: 0 };
     with_cx(|cx| {
         let [one, other] = [5, 6].map(|fd| files.open(cx, node, (Kind::Regular, 2), fd, || Ok(())).unwrap());
         files.lock(cx, node, &lock(base::LockOwner::Flock(one))).unwrap();

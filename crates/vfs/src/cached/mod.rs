@@ -9,6 +9,7 @@
 //! ([`LowerFs::page_key`]), contents are kept too ([`session::pages`]).
 
 mod below;
+mod locks;
 mod names;
 mod parts;
 
@@ -106,12 +107,18 @@ impl<S: LowerFs> Cached<S> {
 
 impl<S: LowerFs> Ends for Cached<S> {
     fn ended(&self, cx: &Cx, id: DescriptionId) {
-        let description = self.session.description(id);
-        let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
+        let node = self.node_of(id);
+        if self.session.has_lock_handles() {
+            self.lower.end_locks(&self.session, cx, (node, id));
+        }
         // Told before the slot can be another's.
         if !self.session.let_go_if_shared(id) {
             self.lower.closed(&self.session, cx, node);
         }
+    }
+
+    fn unlocks(&self, cx: &Cx, id: DescriptionId, process: u32) {
+        self.unlock_of(cx, id, process);
     }
 }
 
@@ -537,7 +544,7 @@ impl<S: LowerFs> Cached<S> {
     fn flush_of(&self, cx: &Cx, id: DescriptionId) {
         let description = self.session.description(id);
         if description.kind.load(Relaxed) == Kind::Regular as u32 {
-            let node = Node { id: description.node.load(Relaxed), hint: description.hint.load(Relaxed) };
+            let node = self.node_of(id);
             self.lower.flush(&self.session, cx, node);
         }
     }

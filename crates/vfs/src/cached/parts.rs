@@ -1,7 +1,7 @@
-//! Open files, locks and extended attributes of [`Cached`]: the session's, or asked below.
+//! Open files and extended attributes of [`Cached`]: the session's, or asked below.
 
 use super::{Cached, posix};
-use crate::backend::{AdvisoryLocks, Mappings, OpenFileTable, Xattrs};
+use crate::backend::{Mappings, OpenFileTable, Xattrs};
 use crate::*;
 use pm::{Table, UserSlice};
 use session::LowerFs;
@@ -81,23 +81,5 @@ impl<S: LowerFs> Xattrs for Cached<S> {
         let result = self.lower.remove_xattr(&self.session, cx, node, name);
         self.session.forget_attr(node);
         result
-    }
-}
-
-impl<S: LowerFs> AdvisoryLocks for Cached<S> {
-    fn lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<()> {
-        self.files().lock(cx, node, lock)
-    }
-
-    fn lock_waiting(&self, cx: &Cx, node: Node, lock: &Lock, since: u32) -> Result<()> {
-        self.files().lock_waiting(cx, node, lock, since)
-    }
-
-    fn conflicting_lock(&self, cx: &Cx, node: Node, lock: &Lock) -> Result<Option<Lock>> {
-        self.files().conflicting_lock(cx, node, lock)
-    }
-
-    fn drop_process_locks(&self, _cx: &Cx, node: Node) {
-        self.files().drop_process_locks(node)
     }
 }

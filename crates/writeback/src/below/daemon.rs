@@ -141,13 +141,15 @@ impl Dir {
         if !replaces && to.id != PARK_ID && !is_free(ask(|cx| self.daemon.lookup(cx, to.node, new))) {
             return Err(to.failed(new)(Errno::EEXIST.into()));
         }
-        let step = Step { what: What::Move, file: self.file_of(name), kind: Kind::Regular, from: self.spot(name), to: to.spot(new) };
+        let step =
+            Step { what: What::Move, file: self.file_of(name), kind: Kind::Regular, from: self.spot(name), to: to.spot(new) };
         self.act(step, |cx| self.daemon.rename(cx, self.node, name, to.node, new, RenameMode::Replace))
     }
 
     pub fn link(&self, name: &[u8], to: &Dir, new: &[u8]) -> Result<()> {
         let node = self.node(name).map_err(self.failed(name))?;
-        let step = Step { what: What::Link, file: self.file_of(name), kind: Kind::Regular, from: self.spot(name), to: to.spot(new) };
+        let step =
+            Step { what: What::Link, file: self.file_of(name), kind: Kind::Regular, from: self.spot(name), to: to.spot(new) };
         self.act(step, |cx| self.daemon.link(cx, node, to.node, new))
     }
 
@@ -159,7 +161,13 @@ impl Dir {
         if self.id != PARK_ID && name == PARK.as_bytes() {
             return ask(remove).map_err(self.failed(name));
         }
-        let step = Step { what: What::Remove, file: self.file_of(name), kind: Kind::Regular, from: self.spot(name), to: (0, Vec::new()) };
+        let step = Step {
+            what: What::Remove,
+            file: self.file_of(name),
+            kind: Kind::Regular,
+            from: self.spot(name),
+            to: (0, Vec::new()),
+        };
         self.act(step, remove)
     }
 

@@ -117,8 +117,9 @@ impl Dir {
         let open = || rustix::fs::openat(&self.fd, name_, flags, Mode::empty());
         match open() {
             // The attributes, which come after the bytes, take that back.
-            Err(rustix::io::Errno::ACCESS) => rustix::fs::chmodat(&self.fd, name_, Mode::RUSR | Mode::WUSR, AtFlags::empty())
-                .and_then(|()| open()),
+            Err(rustix::io::Errno::ACCESS) => {
+                rustix::fs::chmodat(&self.fd, name_, Mode::RUSR | Mode::WUSR, AtFlags::empty()).and_then(|()| open())
+            }
             opened => opened,
         }
         .map(File::Fd)

@@ -25,7 +25,10 @@ pub fn daemon(low: &Path) -> &'static Cached<ByCalls> {
     let file = std::fs::File::create(OsStr::from_bytes(&path[..path.len() - 1])).unwrap();
     file.set_len(SessionCache::bytes()).unwrap();
     let host = Host::new(low.as_os_str().as_bytes(), false).unwrap();
-    Box::leak(Box::new(Cached::new(ByCalls { host, fails: AtomicUsize::new(0), is_made: AtomicBool::new(false) }, SessionCache::open(&path).unwrap())))
+    Box::leak(Box::new(Cached::new(
+        ByCalls { host, fails: AtomicUsize::new(0), is_made: AtomicBool::new(false) },
+        SessionCache::open(&path).unwrap(),
+    )))
 }
 
 impl ByCalls {
@@ -53,7 +56,13 @@ impl ByCalls {
         }
     }
 
-    fn on<T>(&self, s: &SessionCache, node: Node, flags: i32, call: impl FnOnce(BorrowedFd) -> rustix::io::Result<T>) -> Result<T> {
+    fn on<T>(
+        &self,
+        s: &SessionCache,
+        node: Node,
+        flags: i32,
+        call: impl FnOnce(BorrowedFd) -> rustix::io::Result<T>,
+    ) -> Result<T> {
         let file = self.host.open(s, node, flags as u32)?;
         // SAFETY: `file` is open until the call has returned.
         let fd = unsafe { BorrowedFd::borrow_raw(file.number()) };
