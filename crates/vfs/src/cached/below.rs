@@ -83,7 +83,7 @@ impl<S: LowerFs> Cached<S> {
     fn write_whole(&self, cx: &Cx, node: Node, offset: u64, from: UserSlice) -> Result<()> {
         let mut done = 0;
         while done < from.len {
-            match self.write_at(cx, node, offset + done as u64, &[from.part(done, from.len - done)])? {
+            match self.write(cx, node, Some(offset + done as u64), &[from.part(done, from.len - done)])? {
                 (0, _) => return Err(Errno::EIO.into()),
                 (wrote, _) => done += wrote,
             }
